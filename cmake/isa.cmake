@@ -1,0 +1,30 @@
+# Kernels are compiled once per instruction set, each copy in a namespace of its own (KVASIR_TARGET).
+# The flags of a set may only touch the sources given here: everything else is built for the lowest processor, and
+# tools/check-isa-symbols verifies that these objects export nothing outside their namespace.
+set(KVASIR_ISAS scalar avx2 avx512 avx512vnni)
+set(KVASIR_ISA_FLAGS_scalar -fno-tree-vectorize -fno-tree-slp-vectorize)
+set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
+set(KVASIR_ISA_FLAGS_avx512 ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
+set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx512} -mavx512vnni -mavx512bf16)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  set(KVASIR_ISA_FLAGS_scalar -fno-vectorize -fno-slp-vectorize)
+endif()
+
+# kvasir_isa_sources(OUT source...): adds one object library per instruction set and appends their objects to OUT.
+function(kvasir_isa_sources out)
+  set(objects "")
+  if(NOT ARGN)
+    return()
+  endif()
+  foreach(isa IN LISTS KVASIR_ISAS)
+    set(lib kvasir_kernels_${isa})
+    add_library(${lib} OBJECT ${ARGN})
+    target_include_directories(${lib} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1)
+    # -O3 in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind.
+    target_compile_options(${lib} PRIVATE ${KVASIR_ISA_FLAGS_${isa}} -O3 -fno-math-errno -ffp-contract=off -fvisibility=hidden
+                           $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi>)
+    list(APPEND objects $<TARGET_OBJECTS:${lib}>)
+  endforeach()
+  set(${out} ${objects} PARENT_SCOPE)
+endfunction()

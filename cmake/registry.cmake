@@ -1,0 +1,71 @@
+# kvasir_registry(FOLDER weights/quants NAMESPACE kvasir::weights TYPE Quant HEADER weights/quant.hpp FUNCTION quants [PER_ISA])
+# Writes a source file that defines   std::span<const Entry<TYPE>> NAMESPACE::FUNCTION()
+# from the files in src/FOLDER: src/weights/quants/q4_0.cpp must define
+#   namespace NAMESPACE::FUNCTION { extern const TYPE q4_0; }               or, with PER_ISA (one per instruction set),
+#   namespace NAMESPACE::FUNCTION::KVASIR_TARGET { extern const TYPE q4_0; }
+# A stem that is no C++ identifier cannot be an entry; "entry_" may be put before one that is a keyword.
+# The generated file is appended to KVASIR_REGISTRY_SOURCES, the entries to KVASIR_ENTRY_SOURCES or KVASIR_ISA_ENTRY_SOURCES.
+function(kvasir_registry)
+  cmake_parse_arguments(R "PER_ISA" "FOLDER;NAMESPACE;TYPE;HEADER;FUNCTION" "" ${ARGN})
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${R_FOLDER}/*.cpp)
+  list(FILTER files EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$")
+  list(SORT files)
+  if(NOT files)
+    return()
+  endif()
+  set(declare "")
+  set(list_plain "")
+  foreach(isa IN LISTS KVASIR_ISAS)
+    set(list_${isa} "")
+  endforeach()
+  foreach(f IN LISTS files)
+    get_filename_component(stem ${f} NAME_WE)
+    if(NOT stem MATCHES "^[a-z_][a-z0-9_]*$")
+      message(FATAL_ERROR "${f}: the stem '${stem}' is the entry's public name and must be a lower-case identifier")
+    endif()
+    if(R_PER_ISA)
+      foreach(isa IN LISTS KVASIR_ISAS)
+        string(APPEND declare "namespace ${R_NAMESPACE}::${R_FUNCTION}::${isa} { extern const ${R_TYPE} ${stem}; }\n")
+        string(APPEND list_${isa} "    {\"${stem}\", &${R_FUNCTION}::${isa}::${stem}},\n")
+      endforeach()
+    else()
+      string(APPEND declare "namespace ${R_NAMESPACE}::${R_FUNCTION} { extern const ${R_TYPE} ${stem}; }\n")
+      string(APPEND list_plain "    {\"${stem}\", &${R_FUNCTION}::${stem}},\n")
+    endif()
+  endforeach()
+  set(body "")
+  if(R_PER_ISA)
+    foreach(isa IN LISTS KVASIR_ISAS)
+      string(APPEND body "const Entry<${R_TYPE}> k_${isa}[] = {\n${list_${isa}}};\n")
+    endforeach()
+    set(select "  static const std::span<const Entry<${R_TYPE}>> all[] = {k_scalar, k_avx2, k_avx512, k_avx512vnni};\n  return all[static_cast<int>(simd::active())];\n")
+  else()
+    string(APPEND body "const Entry<${R_TYPE}> k_entries[] = {\n${list_plain}};\n")
+    set(select "  return k_entries;\n")
+  endif()
+  string(REPLACE "/" "_" base ${R_FOLDER})
+  set(out ${PROJECT_BINARY_DIR}/registry/${base}.cpp)
+  file(CONFIGURE OUTPUT ${out} @ONLY CONTENT
+"// Generated from the files in src/${R_FOLDER}; do not edit.
+#include <span>
+
+#include \"base/registry.hpp\"
+#include \"simd/isa.hpp\"
+#include \"${R_HEADER}\"
+
+${declare}
+namespace ${R_NAMESPACE} {
+namespace {
+${body}
+}  // namespace
+std::span<const Entry<${R_TYPE}>> ${R_FUNCTION}() {
+${select}}
+}  // namespace ${R_NAMESPACE}
+")
+  set(KVASIR_REGISTRY_SOURCES ${KVASIR_REGISTRY_SOURCES} ${out} PARENT_SCOPE)
+  if(R_PER_ISA)
+    set(KVASIR_ISA_ENTRY_SOURCES ${KVASIR_ISA_ENTRY_SOURCES} ${files} PARENT_SCOPE)
+  else()
+    set(KVASIR_ENTRY_SOURCES ${KVASIR_ENTRY_SOURCES} ${files} PARENT_SCOPE)
+  endif()
+endfunction()

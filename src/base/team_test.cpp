@@ -1,0 +1,47 @@
+#include "base/team.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace kvasir {
+namespace {
+
+TEST(Team, RunsEveryWorkerOnce) {
+  for (int n : {1, 2, 3, 7}) {
+    Team team(n);
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::atomic<int>> hits(static_cast<std::size_t>(n));
+      team.run([&](int w) { hits[static_cast<std::size_t>(w)]++; });
+      for (auto& h : hits) EXPECT_EQ(h, 1);
+    }
+  }
+}
+
+TEST(Team, ParallelForCoversEveryItemOnce) {
+  Team team(3);
+  for (std::int64_t n : {0, 1, 2, 63, 64, 65, 1000}) {
+    for (std::int64_t grain : {1, 7, 64, 5000}) {
+      std::vector<std::atomic<int>> hits(static_cast<std::size_t>(n));
+      team.parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end, int worker) {
+        EXPECT_GE(worker, 0);
+        EXPECT_LT(worker, 3);
+        for (auto i = begin; i < end; ++i) hits[static_cast<std::size_t>(i)]++;
+      });
+      for (auto& h : hits) EXPECT_EQ(h, 1);
+    }
+  }
+}
+
+TEST(Team, RefusesAbsurdSizes) {
+  EXPECT_THROW(Team(0), Error);
+  EXPECT_THROW(Team(-1), Error);
+  EXPECT_THROW(Team(513), Error);
+}
+
+}  // namespace
+}  // namespace kvasir

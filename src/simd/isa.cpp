@@ -1,0 +1,70 @@
+#include "simd/isa.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "base/error.hpp"
+
+namespace kvasir::simd {
+namespace {
+
+constexpr std::string_view kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512vnni"};
+constexpr std::string_view kRequirements[kIsaCount] = {
+    "none", "AVX2 FMA F16C", "AVX-512 F BW VL DQ", "AVX-512 F BW VL DQ VNNI BF16"};
+
+std::atomic<int> g_active{-1};
+
+Isa choose() {
+  if (const char* wanted = std::getenv("KVASIR_ISA"); wanted && *wanted) {
+    for (int i = 0; i < kIsaCount; ++i) {
+      if (kNames[i] != wanted) continue;
+      if (!supported(static_cast<Isa>(i)))
+        throw Error(Code::kUnsupported, "this machine lacks " + std::string(kRequirements[i]) + " for '" + wanted + "'",
+                    "KVASIR_ISA");
+      return static_cast<Isa>(i);
+    }
+    throw Error(Code::kUnsupported,
+                "unknown instruction set '" + std::string(wanted) + "', expected scalar, avx2, avx512 or avx512vnni",
+                "KVASIR_ISA");
+  }
+  int best = 0;
+  for (int i = 1; i < kIsaCount; ++i)
+    if (supported(static_cast<Isa>(i))) best = i;
+  return static_cast<Isa>(best);
+}
+
+}  // namespace
+
+std::string_view name(Isa isa) { return kNames[static_cast<int>(isa)]; }
+std::string_view requirements(Isa isa) { return kRequirements[static_cast<int>(isa)]; }
+
+bool supported(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();  // also asks the operating system whether it saves the wide registers
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  switch (isa) {
+    case Isa::kScalar: return true;
+    case Isa::kAvx2: return avx2;
+    case Isa::kAvx512: return avx512;
+    case Isa::kAvx512Vnni:
+      return avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+  }
+#endif
+  return isa == Isa::kScalar;
+}
+
+Isa active() {
+  int i = g_active.load(std::memory_order_relaxed);
+  if (i < 0) {
+    i = static_cast<int>(choose());
+    g_active.store(i, std::memory_order_relaxed);
+  }
+  return static_cast<Isa>(i);
+}
+
+void force(Isa isa) { g_active.store(static_cast<int>(isa), std::memory_order_relaxed); }
+
+}  // namespace kvasir::simd

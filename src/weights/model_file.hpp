@@ -1,0 +1,75 @@
+// What a model file holds, whatever its format: metadata (key, value) and named tensors whose bytes stay in the file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace kvasir::weights {
+
+// One metadata value. Integers of any width are int64 or (above its range) uint64; floats are double.
+using Value = std::variant<bool, std::int64_t, std::uint64_t, double, std::string, std::vector<bool>,
+                           std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
+
+class Metadata {
+ public:
+  explicit Metadata(std::string path = {}) : path_(std::move(path)) {}
+
+  const std::string& path() const { return path_; }
+  bool has(std::string_view key) const;
+  const Value* find(std::string_view key) const;  // nullptr when absent
+  void set(std::string key, Value value);
+  const std::map<std::string, Value, std::less<>>& all() const { return values_; }
+
+  // Typed access. The `require_` forms throw Error(kBadInput) naming file and key when the key is absent; every form throws
+  // it when the value has another type or (integers) lies outside [low, high]. Integers are accepted where a float is asked.
+  std::int64_t require_int(std::string_view key, std::int64_t low, std::int64_t high) const;
+  std::optional<std::int64_t> get_int(std::string_view key, std::int64_t low, std::int64_t high) const;
+  double require_float(std::string_view key) const;  // finite
+  std::optional<double> get_float(std::string_view key) const;
+  const std::string& require_string(std::string_view key) const;
+  std::optional<std::string> get_string(std::string_view key) const;
+  std::optional<bool> get_bool(std::string_view key) const;
+  const std::vector<std::string>* get_strings(std::string_view key) const;        // nullptr when absent
+  const std::vector<std::int64_t>* get_ints(std::string_view key) const;          // nullptr when absent
+  const std::vector<double>* get_floats(std::string_view key) const;              // nullptr when absent
+
+ private:
+  std::string path_;
+  std::map<std::string, Value, std::less<>> values_;
+};
+
+struct TensorInfo {
+  std::string name;
+  std::string quant;                        // stem of its entry in weights/quants: "q4_0", "f16", …
+  std::array<std::int64_t, 4> shape{1, 1, 1, 1};  // fastest dimension first, as GGUF stores it: {columns, rows, …}
+  int rank = 0;
+  std::span<const std::byte> bytes;         // inside the mapped file
+
+  std::int64_t columns() const { return shape[0]; }
+  std::int64_t rows() const { return shape[1] * shape[2] * shape[3]; }
+};
+
+// An open model file. Everything it returns stays valid while it lives.
+class ModelFile {
+ public:
+  virtual ~ModelFile() = default;
+  virtual const Metadata& metadata() const = 0;
+  virtual std::span<const TensorInfo> tensors() const = 0;  // in file order
+  virtual const TensorInfo* find(std::string_view name) const = 0;
+  // The bytes of `tensor` were copied elsewhere and may leave resident memory.
+  virtual void drop(std::span<const std::byte> bytes) const = 0;
+};
+
+// Opens a file in whichever registered format (weights/formats) recognises it. Throws Error naming the file, the field and
+// the expectation.
+std::unique_ptr<ModelFile> open_model_file(const std::string& path);
+
+}  // namespace kvasir::weights
