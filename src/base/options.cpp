@@ -211,7 +211,7 @@ OptionSpec make_spec(std::string name, OptionInfo info, OptionKind kind, double 
   OptionSpec spec;
   static_cast<OptionInfo&>(spec) = std::move(info);
   spec.name = std::move(name);
-  spec.flag = "--" + spec.name;
+  spec.flag = (spec.name.size() == 1 ? "-" : "--") + spec.name;
   std::replace(spec.flag.begin(), spec.flag.end(), '_', '-');
   spec.kind = kind;
   if (kind == OptionKind::kFloat) {

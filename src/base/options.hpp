@@ -10,7 +10,8 @@
 //     return table;
 //   }
 //
-// The name of an option is its JSON key ("top_k"); its flag is derived from it ("--top-k"). The default is the value in
+// The name of an option is its JSON key ("top_k"); its flag is derived from it ("--top-k", or "-n"
+// when it is one letter). The default is the value in
 // a value-initialised struct. Every error is Error(kBadInput) that names the option, what was found and what is
 // allowed.
 #pragma once
