@@ -1,6 +1,8 @@
 #include "weights/gguf.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,13 +21,13 @@ std::size_t largest_allocation = 0;
 }  // namespace
 
 // Every allocation of this program is looked at: a count in a broken file must not become memory.
-void* operator new(std::size_t n) {
+[[gnu::noinline]] void* operator new(std::size_t n) {
   largest_allocation = std::max(largest_allocation, n);
   if (void* p = std::malloc(n ? n : 1)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace kvasir::weights {
 namespace {
@@ -53,7 +55,7 @@ GgufHeader small_header(int filler = 0) {
   const bool flags[] = {true, false};
   h.set_array<bool>("flags", flags);
   std::vector<std::string> tokens = {"a", "", "ccc"};
-  for (int i = 0; i < filler; ++i) tokens.push_back("token " + std::to_string(i));
+  for (int i = 0; i < filler; ++i) tokens.push_back(fmt::format("token {}", i));
   h.set_strings("tokens", tokens);
   h.add_tensor("a.weight", "f32", std::vector<std::int64_t>{3, 5});
   h.add_tensor("b.weight", "q4_0", std::vector<std::int64_t>{64, 7, 2});
@@ -117,15 +119,16 @@ bool survives(std::span<const std::byte> bytes) {
     EXPECT_GT(e.message().size(), 10u);
     valid = false;
   }
-  volatile unsigned sink = sum;
-  (void)sink;
+  asm volatile("" : : "r"(sum));  // the reads stay
   EXPECT_LE(largest_allocation, 64 * file.size() + 65536);
   return valid;
 }
 
 std::string data_path(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/../shared/data/" + name; }
 
-fs::path temporary(const std::string& name) { return fs::temp_directory_path() / (std::to_string(::getpid()) + name); }
+fs::path temporary(const std::string& name) {
+  return fs::temp_directory_path() / fmt::format("{}{}", ::getpid(), name);
+}
 
 TEST(Gguf, ReadsWhatWasWritten) {
   const Bytes file = whole(small_header());
@@ -321,7 +324,7 @@ TEST(Gguf, TensorFaultsAreReportedTogether) {
           block_type_names() +
           "\n"
           "  tensor 'c.weight' (3 of 4): rows of 255 elements; expected a multiple of the block of q6_k, 256\n"
-          "  tensor 'd.weight' (4 of 4): 192 bytes at offset 1152921504606846976 end beyond the 1024 bytes of tensor "
+          "  tensor 'd.weight' (4 of 4): 192 bytes at offset 1152921504606846976 end beyond the 992 bytes of tensor "
           "data in the file (truncated?)");
 }
 
@@ -340,14 +343,14 @@ TEST(Gguf, TensorGeometry) {
   EXPECT_NE(broken(40, ~std::uint64_t{0} - 31).find("beyond"), std::string::npos);
   EXPECT_NE(broken(40, 8).find("no multiple of the alignment"), std::string::npos);
   EXPECT_NE(broken(40, 64).find("overlap"), std::string::npos);
-  EXPECT_EQ(broken(40, 832), "");  // where it is
+  EXPECT_EQ(broken(40, 800), "");  // where it is
 
   GgufHeader twice;
   twice.add_tensor("same", "f32", std::vector<std::int64_t>{4});
   twice.add_tensor("same", "f32", std::vector<std::int64_t>{4});
   EXPECT_EQ(error_of(whole(twice)), "tensor 'same' (2 of 2): the name occurs twice");
   GgufHeader many;
-  for (int i = 0; i < 50; ++i) many.add_tensor("t" + std::to_string(i), "f32", std::vector<std::int64_t>{1024});
+  for (int i = 0; i < 50; ++i) many.add_tensor(fmt::format("t{}", i), "f32", std::vector<std::int64_t>{1024});
   const std::string message = error_of(many.encode());  // no data at all
   EXPECT_EQ(message.rfind("50 faults:", 0), 0u) << message;
   EXPECT_NE(message.find("and 30 more"), std::string::npos);
@@ -365,9 +368,8 @@ TEST(Gguf, WriterRefusesBadTensors) {
 TEST(GgufRobust, EveryTruncationOfAHeader) {
   const GgufHeader h = small_header();
   const Bytes file = whole(h);
-  const std::size_t data_end = file.size() - 192 + 192;  // the last tensor fills its padding
   for (std::size_t n = 0; n < file.size(); ++n) EXPECT_FALSE(survives(std::span(file).first(n))) << n;
-  EXPECT_TRUE(survives(std::span(file).first(data_end)));
+  EXPECT_TRUE(survives(file));  // the last tensor ends with the file, without padding
 }
 
 TEST(GgufRobust, EveryFlippedBit) {
@@ -391,7 +393,7 @@ TEST(GgufRobust, EveryFlippedBit) {
 
 TEST(GgufRobust, TruncationsOfALongerFile) {
   GgufHeader h = small_header(3000);
-  for (int i = 0; i < 20; ++i) h.add_tensor("x" + std::to_string(i), "q8_0", std::vector<std::int64_t>{320, 11});
+  for (int i = 0; i < 20; ++i) h.add_tensor(fmt::format("x{}", i), "q8_0", std::vector<std::int64_t>{320, 11});
   const Bytes file = whole(h);
   const std::size_t header = h.encode().size();
   ASSERT_GT(header, 40000u);
@@ -442,8 +444,8 @@ TEST(GgufRobust, RealVocabularies) {
 // The size of Llama 3's vocabulary. The bound is loose (sanitizers, busy machines); the figure is in the test's output.
 TEST(Gguf, LargeVocabularyIsReadFast) {
   std::vector<std::string> tokens, merges;
-  for (int i = 0; i < 128256; ++i) tokens.push_back("tok" + std::to_string(i));
-  for (int i = 0; i < 280147; ++i) merges.push_back("tok" + std::to_string(i) + " tok" + std::to_string(i + 1));
+  for (int i = 0; i < 128256; ++i) tokens.push_back(fmt::format("tok{}", i));
+  for (int i = 0; i < 280147; ++i) merges.push_back(fmt::format("tok{} tok{}", i, i + 1));
   GgufHeader h;
   h.set_strings("tokenizer.ggml.tokens", tokens);
   h.set_strings("tokenizer.ggml.merges", merges);

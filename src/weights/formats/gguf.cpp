@@ -51,9 +51,9 @@ std::unique_ptr<ModelFile> open(const std::string& path) { return std::make_uniq
 
 }  // namespace
 
-namespace formats {
+namespace entries::formats {
 extern const Format gguf;
 const Format gguf = {"GGUF version 2 and 3, little endian", recognises, open};
-}  // namespace formats
+}  // namespace entries::formats
 
 }  // namespace kvasir::weights
