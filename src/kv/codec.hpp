@@ -2,7 +2,7 @@
 //
 // A page holds kPageTokens = 128 tokens of one layer, one KV head and K or V. Each file in kv/codecs is compiled once per
 // instruction set and defines
-//   extern const Codec kvasir::kv::codecs::KVASIR_TARGET::<stem>;
+//   extern const Codec kvasir::kv::entries::codecs::KVASIR_TARGET::<stem>;
 //
 // Raw blocks. Tokens that are not sealed yet stand in blocks of one of three element types T, the raw type of the codec:
 //   K: T[d][capacity]   channel-major, so that 16 tokens of a channel are one vector

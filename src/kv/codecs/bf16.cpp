@@ -2,7 +2,7 @@
 
 #include "kv/codecs/plain.hpp"
 
-namespace kvasir::kv::codecs::KVASIR_TARGET {
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
 
 struct Element {
@@ -16,4 +16,4 @@ struct Element {
 extern const Codec bf16;
 const Codec bf16 = Plain<Element>::codec("bfloat16", RawType::kBf16);
 
-}  // namespace kvasir::kv::codecs::KVASIR_TARGET
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

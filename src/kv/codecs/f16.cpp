@@ -2,7 +2,7 @@
 
 #include "kv/codecs/plain.hpp"
 
-namespace kvasir::kv::codecs::KVASIR_TARGET {
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
 
 struct Element {
@@ -17,4 +17,4 @@ struct Element {
 extern const Codec f16;
 const Codec f16 = Plain<Element>::codec("IEEE half precision", RawType::kF16);
 
-}  // namespace kvasir::kv::codecs::KVASIR_TARGET
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

@@ -2,7 +2,7 @@
 
 #include "kv/codecs/plain.hpp"
 
-namespace kvasir::kv::codecs::KVASIR_TARGET {
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
 
 struct Element {
@@ -16,4 +16,4 @@ struct Element {
 extern const Codec f32;
 const Codec f32 = Plain<Element>::codec("32-bit floats, as computed", RawType::kF32);
 
-}  // namespace kvasir::kv::codecs::KVASIR_TARGET
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

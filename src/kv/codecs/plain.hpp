@@ -7,7 +7,7 @@
 #include "kv/codec.hpp"
 #include "simd/vec.hpp"
 
-namespace kvasir::kv::codecs::KVASIR_TARGET {
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
 
 using namespace simd::KVASIR_TARGET;
@@ -220,4 +220,4 @@ struct Plain {
 };
 
 }  // namespace
-}  // namespace kvasir::kv::codecs::KVASIR_TARGET
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

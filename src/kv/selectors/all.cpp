@@ -1,6 +1,6 @@
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::selectors {
+namespace kvasir::kv::entries::selectors {
 namespace {
 
 int select(const Selection& what, std::int32_t* pages) {
@@ -13,4 +13,4 @@ int select(const Selection& what, std::int32_t* pages) {
 extern const Selector all;
 const Selector all = {"every page: dense attention", select};
 
-}  // namespace kvasir::kv::selectors
+}  // namespace kvasir::kv::entries::selectors
