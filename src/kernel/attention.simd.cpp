@@ -1,0 +1,258 @@
+#include <cfloat>
+
+#include "kernel/attention.hpp"
+#include "simd/vec.hpp"
+
+namespace kvasir::kernel::KVASIR_TARGET {
+namespace {
+
+using namespace simd::KVASIR_TARGET;
+
+// Rows and vectors of a register tile: 24 accumulators of 32 registers, 12 of 16 (AVX2 has two registers per vector).
+#if KVASIR_VECTOR_REGISTERS >= 32
+constexpr int kRows = 6;
+constexpr int kVectors = 4;
+#else
+constexpr int kRows = 6;
+constexpr int kVectors = 1;
+#endif
+constexpr int kPanelVectors = kTilePanel / kLanes;
+constexpr int kTileVectors = kTileTokens / kLanes;
+
+KVASIR_INLINE int min_int(int a, int b) { return a < b ? a : b; }
+KVASIR_INLINE int max_int(int a, int b) { return a > b ? a : b; }
+
+KVASIR_INLINE F32 minus_infinity() { return set1(-__builtin_inff()); }
+
+// acc[m][n] = sum over i in [begin, end) of a[m][i] * panel[i][n], a rows of `pitch` floats, panel rows of kTilePanel.
+template <int M, int N>
+KVASIR_INLINE void multiply(const float* a, int pitch, const float* panel, int begin, int end, F32 (&acc)[M][N]) {
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) acc[m][n] = zero();
+#pragma GCC unroll 1
+  for (int i = begin; i < end; ++i) {
+    F32 b[N];
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) b[n] = load(panel + i * kTilePanel + n * kLanes);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+      const F32 x = set1(a[m * pitch + i]);
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) acc[m][n] = fma(x, b[n], acc[m][n]);
+    }
+  }
+}
+
+KVASIR_INLINE int max_end(const int* ends, int rows) {
+  int end = 0;
+  for (int r = 0; r < rows; ++r) end = max_int(end, ends[r]);
+  return end;
+}
+
+void scale_rows(const float* q, std::ptrdiff_t stride, int rows, int d, float scale, float* out) {
+  const F32 s = set1(scale);
+  for (int r = 0; r < rows; ++r) {
+    for (int c = 0; c < d; c += kLanes) {
+      const int n = min_int(kLanes, d - c);
+      store_n(out + static_cast<std::ptrdiff_t>(r) * d + c, load_n(q + r * stride + c, n) * s, n);
+    }
+  }
+}
+
+template <int M, int N>
+KVASIR_INLINE void scores_tile(const float* q, int d, const float* panel, float* s) {
+  F32 acc[M][N];
+  multiply<M, N>(q, d, panel, 0, d, acc);
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) store(s + m * kTileTokens + n * kLanes, acc[m][n]);
+}
+
+template <int M>
+KVASIR_INLINE void scores_rows(const float* q, int d, const float* panel, int columns, float* s) {
+  for (int c = 0; c < columns; c += kVectors * kLanes) scores_tile<M, kVectors>(q, d, panel + c, s + c);
+}
+
+void scores(const float* q, int rows, int d, const float* k_tile, const int* ends, float* s) {
+  for (int p = 0; p * kTilePanel < kTileTokens; ++p) {
+    const float* panel = k_tile + static_cast<std::ptrdiff_t>(p) * d * kTilePanel;
+    for (int r = 0; r < rows; r += kRows) {
+      const int m = min_int(kRows, rows - r);
+      const int columns = min_int(kTilePanel, max_end(ends + r, m) - p * kTilePanel);
+      if (columns <= 0) continue;
+      const float* a = q + static_cast<std::ptrdiff_t>(r) * d;
+      float* out = s + r * kTileTokens + p * kTilePanel;
+      switch (m) {
+        case 1: scores_rows<1>(a, d, panel, columns, out); break;
+        case 2: scores_rows<2>(a, d, panel, columns, out); break;
+        case 3: scores_rows<3>(a, d, panel, columns, out); break;
+        case 4: scores_rows<4>(a, d, panel, columns, out); break;
+        case 5: scores_rows<5>(a, d, panel, columns, out); break;
+        default: scores_rows<kRows>(a, d, panel, columns, out);
+      }
+    }
+  }
+}
+
+// Vector i of a row of scores, lanes outside [begin, end) replaced by `hidden`.
+KVASIR_INLINE F32 visible(F32 x, int i, int begin, int end, F32 hidden) {
+  const int from = begin - i * kLanes;
+  const int to = end - i * kLanes;
+  if (to < kLanes) x = select_first(max_int(to, 0), x, hidden);
+  if (from > 0) x = select_first(min_int(from, kLanes), hidden, x);
+  return x;
+}
+
+KVASIR_INLINE void weigh_row(float* s, int begin, int end, float* max_out, float* sum_out) {
+  const F32 none = minus_infinity();
+  F32 x[kTileVectors];
+  F32 top = none;
+  if (begin == 0 && end == kTileTokens) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kTileVectors; ++i) x[i] = load(s + i * kLanes);
+  } else {
+#pragma GCC unroll 8
+    for (int i = 0; i < kTileVectors; ++i) x[i] = visible(load(s + i * kLanes), i, begin, end, none);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kTileVectors; ++i) top = max(top, x[i]);
+  const float m = reduce_max(top);
+  const F32 shift = set1(m < -FLT_MAX ? -FLT_MAX : m);  // so that -inf - shift is -inf, not NaN
+  F32 sum = zero();
+#pragma GCC unroll 8
+  for (int i = 0; i < kTileVectors; ++i) {
+    const F32 w = exp(x[i] - shift);
+    store(s + i * kLanes, w);
+    sum = sum + w;
+  }
+  *max_out = m;
+  *sum_out = reduce_add(sum);
+}
+
+void weigh(float* s, int stride, int rows, int begin, const int* ends, float* max_out, float* sum_out) {
+  for (int r = 0; r < rows; ++r)
+    weigh_row(s + static_cast<std::ptrdiff_t>(r) * stride, begin, ends[r], max_out + r, sum_out + r);
+}
+
+// Merges max and sum of up to 16 rows and gives the factors of the two outs.
+KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* max_a, float* sum_a, int n, float* factor_a,
+                                float* factor_b) {
+  const F32 ma = load_n(max_a, n);
+  const F32 mb = load_n(max_b, n);
+  const F32 m = max(ma, mb);
+  const F32 shift = max(m, set1(-FLT_MAX));
+  const F32 fa = exp(ma - shift);
+  const F32 fb = exp(mb - shift);
+  store(factor_a, fa);
+  store(factor_b, fb);
+  store_n(max_a, m, n);
+  store_n(sum_a, fma(load_n(sum_b, n), fb, load_n(sum_a, n) * fa), n);
+}
+
+template <int M, int N>
+KVASIR_INLINE void fold_tile_part(const float* w, const float* panel, int begin, int end, const float* fa, const float* fb,
+                                  float* out, int pitch) {
+  F32 acc[M][N];
+  multiply<M, N>(w, kTileTokens, panel, begin, end, acc);
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) {
+    const F32 a = set1(fa[m]);
+    const F32 b = set1(fb[m]);
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) {
+      float* o = out + m * pitch + n * kLanes;
+      store(o, fma(acc[m][n] + zero(), b, load(o) * a));
+    }
+  }
+}
+
+// One panel of V, `vectors` of it used.
+template <int M>
+KVASIR_INLINE void fold_tile_rows(const float* w, const float* panel, int vectors, int begin, int end, const float* fa,
+                                  const float* fb, float* out, int pitch) {
+  if (kVectors == kPanelVectors && vectors == kPanelVectors) {
+    fold_tile_part<M, kVectors>(w, panel, begin, end, fa, fb, out, pitch);
+  } else {
+    for (int n = 0; n < vectors; ++n)
+      fold_tile_part<M, 1>(w, panel + n * kLanes, begin, end, fa, fb, out + n * kLanes, pitch);
+  }
+}
+
+void fold_tile(const float* weights, int rows, int d, const float* v_tile, int begin, const int* ends,
+               const float* page_max, const float* page_sum, const States& into) {
+  const int pitch = out_pitch(d);
+  constexpr int kChunk = 96;  // rows whose factors are held at once
+  float fa[kChunk];
+  float fb[kChunk];
+  for (int r0 = 0; r0 < rows; r0 += kChunk) {
+    const int chunk = min_int(kChunk, rows - r0);
+    for (int r = 0; r < chunk; r += kLanes)
+      fold_scalars(page_max + r0 + r, page_sum + r0 + r, into.max + r0 + r, into.sum + r0 + r, min_int(kLanes, chunk - r),
+                   fa + r, fb + r);
+    for (int c = 0; c < pitch; c += kTilePanel) {
+      const float* panel = v_tile + static_cast<std::ptrdiff_t>(c) * kTileTokens;
+      const int vectors = min_int(kPanelVectors, (pitch - c) / kLanes);
+      for (int r = 0; r < chunk; r += kRows) {
+        const int m = min_int(kRows, chunk - r);
+        const int end = max_end(ends + r0 + r, m);
+        const float* w = weights + static_cast<std::ptrdiff_t>(r0 + r) * kTileTokens;
+        float* out = into.out + static_cast<std::ptrdiff_t>(r0 + r) * pitch + c;
+        switch (m) {
+          case 1: fold_tile_rows<1>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
+          case 2: fold_tile_rows<2>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
+          case 3: fold_tile_rows<3>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
+          case 4: fold_tile_rows<4>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
+          case 5: fold_tile_rows<5>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
+          default: fold_tile_rows<kRows>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
+        }
+      }
+    }
+  }
+}
+
+void fold(int rows, int d, const States& other, const States& into) {
+  const int pitch = out_pitch(d);
+  float fa[kLanes];
+  float fb[kLanes];
+  for (int r0 = 0; r0 < rows; r0 += kLanes) {
+    const int n = min_int(kLanes, rows - r0);
+    fold_scalars(other.max + r0, other.sum + r0, into.max + r0, into.sum + r0, n, fa, fb);
+    for (int r = 0; r < n; ++r) {
+      const F32 a = set1(fa[r]);
+      const F32 b = set1(fb[r]);
+      for (int c = 0; c < pitch; c += kLanes) {
+        const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(r0 + r) * pitch + c;
+        store(into.out + at, fma(load(other.out + at), b, load(into.out + at) * a));
+      }
+    }
+  }
+}
+
+void clear(int rows, int d, const States& states) {
+  const std::ptrdiff_t n = static_cast<std::ptrdiff_t>(rows) * out_pitch(d);
+  for (int r = 0; r < rows; ++r) {
+    states.max[r] = -__builtin_inff();
+    states.sum[r] = 0.0f;
+  }
+  for (std::ptrdiff_t i = 0; i < n; i += kLanes) store(states.out + i, zero());
+}
+
+void finish(int rows, int d, const States& states, float* out, std::ptrdiff_t stride) {
+  const int pitch = out_pitch(d);
+  for (int r = 0; r < rows; ++r) {
+    const F32 factor = set1(states.sum[r] == 0.0f ? 0.0f : 1.0f / states.sum[r]);
+    for (int c = 0; c < d; c += kLanes)
+      store_n(out + r * stride + c, load(states.out + static_cast<std::ptrdiff_t>(r) * pitch + c) * factor,
+              min_int(kLanes, d - c));
+  }
+}
+
+}  // namespace
+
+extern const AttentionKernels attention_table;
+const AttentionKernels attention_table = {scale_rows, scores, weigh, fold_tile, fold, clear, finish};
+
+}  // namespace kvasir::kernel::KVASIR_TARGET

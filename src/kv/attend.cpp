@@ -1,0 +1,377 @@
+#include "kv/attend.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+
+namespace kvasir::kv {
+namespace {
+
+constexpr std::size_t kAlign = 16;  // floats: one cache line
+constexpr int kStride = kGroupPages * kPageTokens;  // of a row of decode scores
+
+std::size_t round_up(std::size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+// Hands out aligned pieces of a worker's scratch.
+class Pieces {
+ public:
+  explicit Pieces(float* p) : p_(p) {}
+  float* take(std::size_t floats) {
+    float* r = p_;
+    p_ += round_up(floats);
+    return r;
+  }
+  kernel::States states(std::size_t rows, std::size_t pitch) {
+    float* max = take(rows);
+    float* sum = take(rows);
+    return {max, sum, take(rows * pitch)};
+  }
+
+ private:
+  float* p_;
+};
+
+}  // namespace
+
+// Query rows: token-major, the g heads of a group together. Row r belongs to position first + r / g.
+struct Attention::Rows {
+  const float* q;
+  int count;
+  int group;
+  std::int64_t first;
+  std::int64_t last;  // position of the last row
+
+  // ends[r] = tokens of [start, start + limit) that row r sees; returns the largest.
+  int ends(std::int64_t start, int limit, int* out) const {
+    for (int r = 0; r < count; ++r) {
+      const std::int64_t seen = first + r / group + 1 - start;
+      out[r] = static_cast<int>(std::clamp<std::int64_t>(seen, 0, limit));
+    }
+    return out[count - 1];
+  }
+};
+
+struct Attention::Scratch {
+  float* q;
+  int* ends;
+  float* rest;
+};
+
+Attention::Attention(Team& team, const Store& store, int max_slices)
+    : team_(team),
+      store_(store),
+      worker_floats_(round_up(store.layout.worker_floats())),
+      workers_(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * worker_floats_ * sizeof(float)),
+      states_(tensor::Tag::kScratch, store.layout.decode_state_floats() * sizeof(float)) {
+  const auto n = static_cast<std::size_t>(max_slices);
+  done_.reserve(n);
+  parts_.reserve(n);
+  prepare_.reserve(n);
+  pending_ = std::make_unique<std::atomic<int>[]>(n * static_cast<std::size_t>(store.layout.shape.kv_heads));
+}
+
+void Attention::reserve(std::span<const Slice> slices) {
+  // Any slice may have a short part at a block boundary that decodes.
+  const std::size_t bytes = slices.size() * store_.layout.decode_state_floats() * sizeof(float);
+  if (bytes > states_.size()) states_ = tensor::Buffer(tensor::Tag::kScratch, bytes);
+}
+
+Attention::Scratch Attention::scratch(int worker) const {
+  const Layout& l = store_.layout;
+  const auto rows = static_cast<std::size_t>(std::max(kItemRows, l.decode_rows()));
+  Pieces p(workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_);
+  Scratch s;
+  s.q = p.take(rows * static_cast<std::size_t>(l.shape.head_dim));
+  s.ends = reinterpret_cast<int*>(p.take(rows));
+  s.rest = p.take(0);
+  return s;
+}
+
+kernel::States Attention::decode_state(const Part& part, int head, int index) const {
+  const Layout& l = store_.layout;
+  const std::int64_t states_per_head = part.items_per_head + 1;
+  float* p = states_.as<float>() + part.states +
+             (head * states_per_head + index) * static_cast<std::int64_t>(l.decode_state_floats_one());
+  const std::size_t rows = round_up(static_cast<std::size_t>(l.decode_rows()));
+  return {p, p + rows, p + 2 * rows};
+}
+
+Attention::Rows Attention::load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const {
+  const Layout& l = store_.layout;
+  const int d = l.shape.head_dim;
+  const std::int64_t row_floats = static_cast<std::int64_t>(l.shape.query_heads) * d;
+  const auto& kernels = kernel::attention();
+  for (int t = 0; t < tokens; ++t)
+    kernels.scale_rows(x.q + (part.row + token + t) * row_floats + static_cast<std::int64_t>(head) * l.group * d, d, l.group,
+                       d, x.scale, q + static_cast<std::int64_t>(t) * l.group * d);
+  const std::int64_t first = part.position + token;
+  return {q, tokens * l.group, l.group, first, first + tokens - 1};
+}
+
+PageRef Attention::page_ref(const std::byte* block, std::int64_t page, std::int64_t last_position) const {
+  const int begin = store_.first_row(page);
+  const auto end = static_cast<int>(std::min<std::int64_t>(kPageTokens, last_position + 1 - page * kPageTokens));
+  return {block, begin, std::max(begin, end), kPageTokens};
+}
+
+// Sealed pages of a group that these rows attend to.
+int Attention::select(const Tensors& x, const Part& part, const Rows& rows, int head, std::int64_t group,
+                      std::int32_t* pages) const {
+  const std::int64_t first = group * kGroupPages;
+  const std::int64_t last = std::min(first + kGroupPages, store_.layout.sealed_at(part.position));
+  if (first >= last) return 0;
+  return store_.layout.selector->select({x.layer, head, rows.q, rows.count, store_.layout.shape.head_dim,
+                                         static_cast<std::int32_t>(first), static_cast<std::int32_t>(last)},
+                                        pages);
+}
+
+// Splits what is left of every slice at the next query block and lays the items out. False when nothing is left.
+bool Attention::plan_stage(std::span<const Slice> slices) {
+  const Layout& l = store_.layout;
+  const int heads = l.shape.kv_heads;
+  parts_.clear();
+  prepare_.clear();
+  std::int64_t items = 0;
+  std::int64_t states = 0;
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    const Slice& s = slices[i];
+    if (done_[i] == s.count) continue;
+    Part p{};
+    p.sequence = s.sequence;
+    p.position = s.sequence->length + done_[i];
+    p.block = p.position / kPageTokens;
+    p.row = s.row + done_[i];
+    p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
+    done_[i] += p.tokens;
+    const bool seals = p.position % kPageTokens == 0 && l.sealed_at(p.position) > 0;
+    p.decode = l.is_decode(p.tokens);
+    p.append_in_item = p.decode && !seals;
+    p.first_item = items;
+    if (p.decode) {
+      p.items_per_head = static_cast<int>(p.block / kGroupPages + 1);
+      p.states = states;
+      p.counters = static_cast<int>(parts_.size()) * heads;
+      states += static_cast<std::int64_t>(heads) * (p.items_per_head + 1) *
+                static_cast<std::int64_t>(l.decode_state_floats_one());
+      for (int h = 0; h < heads; ++h)
+        pending_[static_cast<std::size_t>(p.counters + h)].store(p.items_per_head, std::memory_order_relaxed);
+    } else {
+      const int rows = p.tokens * l.group;
+      const int wanted = (4 * team_.size() + heads - 1) / heads;  // a few items per thread, so that they end together
+      const int pieces = std::max((rows + kItemRows - 1) / kItemRows, std::min(wanted, (rows + 47) / 48));
+      p.tokens_per_item = std::max(1, (p.tokens + pieces - 1) / pieces);
+      if (p.tokens_per_item * l.group > kItemRows) p.tokens_per_item = std::max(1, kItemRows / l.group);
+      p.items_per_head = (p.tokens + p.tokens_per_item - 1) / p.tokens_per_item;
+    }
+    items += static_cast<std::int64_t>(heads) * p.items_per_head;
+    if (!p.append_in_item) prepare_.push_back(static_cast<int>(parts_.size()));
+    parts_.push_back(p);
+  }
+  return !parts_.empty();
+}
+
+void Attention::run(std::span<const Slice> slices, const Tensors& x) {
+  const int heads = store_.layout.shape.kv_heads;
+  done_.assign(slices.size(), 0);
+  while (plan_stage(slices)) {
+    team_.parallel_for(static_cast<std::int64_t>(prepare_.size()) * heads, 1,
+                       [&](std::int64_t begin, std::int64_t end, int) {
+                         for (auto i = begin; i < end; ++i)
+                           prepare(x, parts_[static_cast<std::size_t>(prepare_[static_cast<std::size_t>(i / heads)])],
+                                   static_cast<int>(i % heads));
+                       });
+    const Part& last = parts_.back();
+    const std::int64_t items = last.first_item + static_cast<std::int64_t>(heads) * last.items_per_head;
+    team_.parallel_for(items, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+      std::size_t at = 0;
+      for (auto i = begin; i < end; ++i) {
+        while (at + 1 < parts_.size() && parts_[at + 1].first_item <= i) ++at;
+        const Part& p = parts_[at];
+        const auto head = static_cast<int>((i - p.first_item) / p.items_per_head);
+        const auto piece = static_cast<int>((i - p.first_item) % p.items_per_head);
+        if (p.decode) {
+          decode(x, p, head, piece, worker);
+        } else {
+          prefill(x, p, head, piece, worker);
+        }
+      }
+    });
+  }
+}
+
+// Entering a block seals the page that leaves the window, whose raw block the new page then takes.
+void Attention::prepare(const Tensors& x, const Part& p, int head) const {
+  const Layout& l = store_.layout;
+  const std::int64_t sealed = l.sealed_at(p.position);
+  if (p.position % kPageTokens == 0 && sealed > 0) store_.seal(x.layer, head, *p.sequence, sealed - 1);
+  const std::int64_t d = l.shape.head_dim;
+  const std::int64_t dv = l.shape.head_dim_v;
+  const std::int64_t heads = l.shape.kv_heads;
+  store_.append(x.layer, head, *p.sequence, p.position, p.tokens, x.k + (p.row * heads + head) * d, heads * d,
+                x.v + (p.row * heads + head) * dv, heads * dv);
+}
+
+void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, int worker) const {
+  const Layout& l = store_.layout;
+  const LayerLayout& layer = store_.layer_at(x.layer);
+  const auto& kernels = kernel::attention();
+  const int d = l.shape.head_dim;
+  const int dv = l.shape.head_dim_v;
+  const Scratch s = scratch(worker);
+  const int token = piece * p.tokens_per_item;
+  const Rows rows = load_rows(x, p, head, token, std::min(p.tokens_per_item, p.tokens - token), s.q);
+
+  Pieces pieces(s.rest);
+  const auto n = static_cast<std::size_t>(rows.count);
+  const auto pitch = static_cast<std::size_t>(kernel::out_pitch(dv));
+  float* weights = pieces.take(n * kPageTokens);
+  float* page_max = pieces.take(n);
+  float* page_sum = pieces.take(n);
+  const kernel::States group = pieces.states(n, pitch);
+  const kernel::States total = pieces.states(n, pitch);
+  float* k_tile = pieces.take(static_cast<std::size_t>(kPageTokens * d));
+  float* v_tile = pieces.take(0);
+
+  const auto page = [&](const CodecSide& k, const CodecSide& v, const void* state_k, const void* state_v, const PageRef& ref_k,
+                        const PageRef& ref_v, const kernel::States& into) {
+    k.unseal(state_k, ref_k, d, k_tile);
+    kernels.scores(rows.q, rows.count, d, k_tile, s.ends, weights);
+    kernels.weigh(weights, kPageTokens, rows.count, ref_k.begin, s.ends, page_max, page_sum);
+    v.unseal(state_v, ref_v, dv, v_tile);
+    kernels.fold_tile(weights, rows.count, dv, v_tile, ref_v.begin, s.ends, page_max, page_sum, into);
+  };
+
+  kernels.clear(rows.count, dv, total);
+  if (l.sinks > 0) {
+    const Blocks b = store_.sinks(x.layer, head, *p.sequence);
+    const int end = rows.ends(0, l.sinks, s.ends);
+    page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, {b.k, 0, end, l.sink_capacity}, {b.v, 0, end, l.sink_capacity}, total);
+  }
+  const std::int64_t sealed = l.sealed_at(p.position);
+  for (std::int64_t g = 0; g * kGroupPages <= p.block; ++g) {
+    kernels.clear(rows.count, dv, group);
+    std::int32_t chosen[kGroupPages];
+    const int count = select(x, p, rows, head, g, chosen);
+    if (count > 0) std::fill_n(s.ends, rows.count, kPageTokens);  // sealed pages lie before every row
+    for (int i = 0; i < count; ++i) {
+      const Blocks b = store_.sealed(x.layer, head, p.sequence->pages[static_cast<std::size_t>(chosen[i])]);
+      page(layer.k->k, layer.v->v, store_.state_k(x.layer, head), store_.state_v(x.layer, head),
+           page_ref(b.k, chosen[i], rows.last), page_ref(b.v, chosen[i], rows.last), group);
+    }
+    for (auto i = std::max(g * kGroupPages, sealed); i <= p.block && i < (g + 1) * kGroupPages; ++i) {
+      const Blocks b = store_.raw(x.layer, head, *p.sequence, i);
+      rows.ends(i * kPageTokens, kPageTokens, s.ends);
+      page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, page_ref(b.k, i, rows.last), page_ref(b.v, i, rows.last), group);
+    }
+    kernels.fold(rows.count, dv, group, total);
+  }
+  const std::int64_t out_row = static_cast<std::int64_t>(l.shape.query_heads) * dv;
+  for (int t = 0; t < rows.count / l.group; ++t) {
+    const std::size_t r = static_cast<std::size_t>(t * l.group);
+    kernels.finish(l.group, dv, {total.max + r, total.sum + r, total.out + r * pitch},
+                   x.out + (p.row + token + t) * out_row + static_cast<std::int64_t>(head) * l.group * dv, dv);
+  }
+}
+
+void Attention::decode(const Tensors& x, const Part& p, int head, int group, int worker) const {
+  const Scratch s = scratch(worker);
+  const Rows rows = load_rows(x, p, head, 0, p.tokens, s.q);
+  // Tokens of this step lie in the last group or in the sinks, which group 0 attends to. Both are this item's own unless
+  // the step is past the sinks.
+  if (p.append_in_item && group == p.items_per_head - 1) {
+    const std::int64_t d = store_.layout.shape.head_dim;
+    const std::int64_t dv = store_.layout.shape.head_dim_v;
+    const std::int64_t heads = store_.layout.shape.kv_heads;
+    store_.append(x.layer, head, *p.sequence, p.position, p.tokens, x.k + (p.row * heads + head) * d, heads * d,
+                  x.v + (p.row * heads + head) * dv, heads * dv);
+  }
+  decode_group(x, p, rows, head, group, s, decode_state(p, head, group + 1));
+  if (pending_[static_cast<std::size_t>(p.counters + head)].fetch_sub(1, std::memory_order_acq_rel) == 1)
+    decode_finish(x, p, head, worker);
+}
+
+void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, int head, int group, const Scratch& s,
+                             const kernel::States& into) const {
+  const Layout& l = store_.layout;
+  const LayerLayout& layer = store_.layer_at(x.layer);
+  const auto& kernels = kernel::attention();
+  const int d = l.shape.head_dim;
+  const int dv = l.shape.head_dim_v;
+  const int pitch = kernel::out_pitch(dv);
+  const auto n = static_cast<std::size_t>(rows.count);
+  Pieces pieces(s.rest);
+  float* scores = pieces.take(n * kStride);
+  float* maxima = pieces.take(kGroupPages * n);
+  float* sums = pieces.take(kGroupPages * n);
+  float* outs = pieces.take(kGroupPages * n * static_cast<std::size_t>(pitch));
+
+  if (group == 0 && l.sinks > 0) {
+    const Blocks b = store_.sinks(x.layer, head, *p.sequence);
+    const kernel::States to = decode_state(p, head, 0);
+    const int end = rows.ends(0, l.sinks, s.ends);
+    const PageRef k{b.k, 0, end, l.sink_capacity};
+    const PageRef v{b.v, 0, end, l.sink_capacity};
+    layer.raw_k->dots(nullptr, &k, 1, d, rows.q, rows.count, scores, kStride);
+    kernels.weigh(scores, kStride, rows.count, 0, s.ends, to.max, to.sum);
+    layer.raw_v->accumulate(nullptr, &v, 1, dv, scores, kStride, rows.count, to.out, pitch);
+  }
+
+  std::int32_t chosen[kGroupPages];
+  PageRef ks[kGroupPages];
+  PageRef vs[kGroupPages];
+  std::int64_t index[kGroupPages];
+  const int sealed = select(x, p, rows, head, group, chosen);
+  int count = 0;
+  for (; count < sealed; ++count) {
+    const Blocks b = store_.sealed(x.layer, head, p.sequence->pages[static_cast<std::size_t>(chosen[count])]);
+    index[count] = chosen[count];
+    ks[count] = page_ref(b.k, chosen[count], rows.last);
+    vs[count] = page_ref(b.v, chosen[count], rows.last);
+  }
+  const std::int64_t first_raw = std::max<std::int64_t>(std::int64_t{group} * kGroupPages, l.sealed_at(p.position));
+  for (auto i = first_raw; i <= p.block && i < (std::int64_t{group} + 1) * kGroupPages; ++i, ++count) {
+    const Blocks b = store_.raw(x.layer, head, *p.sequence, i);
+    index[count] = i;
+    ks[count] = page_ref(b.k, i, rows.last);
+    vs[count] = page_ref(b.v, i, rows.last);
+  }
+  const int raw = count - sealed;
+  float* raw_scores = scores + sealed * kPageTokens;
+  if (sealed > 0) layer.k->dots(store_.state_k(x.layer, head), ks, sealed, d, rows.q, rows.count, scores, kStride);
+  if (raw > 0) layer.raw_k->dots(nullptr, ks + sealed, raw, d, rows.q, rows.count, raw_scores, kStride);
+  for (int i = 0; i < count; ++i) {
+    rows.ends(index[i] * kPageTokens, kPageTokens, s.ends);
+    kernels.weigh(scores + i * kPageTokens, kStride, rows.count, ks[i].begin, s.ends, maxima + static_cast<std::size_t>(i) * n,
+                  sums + static_cast<std::size_t>(i) * n);
+  }
+  const std::size_t page_floats = n * static_cast<std::size_t>(pitch);
+  if (sealed > 0)
+    layer.v->accumulate(store_.state_v(x.layer, head), vs, sealed, dv, scores, kStride, rows.count, outs, pitch);
+  if (raw > 0)
+    layer.raw_v->accumulate(nullptr, vs + sealed, raw, dv, raw_scores, kStride, rows.count,
+                            outs + static_cast<std::size_t>(sealed) * page_floats, pitch);
+  kernels.clear(rows.count, dv, into);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
+    kernels.fold(rows.count, dv, {maxima + i * n, sums + i * n, outs + i * page_floats}, into);
+}
+
+// Called by whoever ends the last group of a head.
+void Attention::decode_finish(const Tensors& x, const Part& p, int head, int worker) const {
+  const Layout& l = store_.layout;
+  const auto& kernels = kernel::attention();
+  const int dv = l.shape.head_dim_v;
+  const int rows = p.tokens * l.group;
+  const auto pitch = static_cast<std::size_t>(kernel::out_pitch(dv));
+  Pieces pieces(scratch(worker).rest);
+  const kernel::States total = pieces.states(static_cast<std::size_t>(rows), pitch);
+  kernels.clear(rows, dv, total);
+  for (int i = l.sinks > 0 ? 0 : 1; i <= p.items_per_head; ++i) kernels.fold(rows, dv, decode_state(p, head, i), total);
+  const std::int64_t out_row = static_cast<std::int64_t>(l.shape.query_heads) * dv;
+  for (int t = 0; t < p.tokens; ++t) {
+    const std::size_t r = static_cast<std::size_t>(t * l.group);
+    kernels.finish(l.group, dv, {total.max + r, total.sum + r, total.out + r * pitch},
+                   x.out + (p.row + t) * out_row + static_cast<std::int64_t>(head) * l.group * dv, dv);
+  }
+}
+
+}  // namespace kvasir::kv

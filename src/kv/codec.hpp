@@ -1,0 +1,83 @@
+// Contract of an entry in kv/codecs: how a page of keys or values is stored, and what attention asks of it.
+//
+// A page holds kPageTokens = 128 tokens of one layer, one KV head and K or V. Each file in kv/codecs is compiled once per
+// instruction set and defines
+//   extern const Codec kvasir::kv::entries::codecs::KVASIR_TARGET::<stem>;
+//
+// Raw blocks. Tokens that are not sealed yet stand in blocks of one of three element types T, the raw type of the codec:
+//   K: T[d][capacity]   channel-major, so that 16 tokens of a channel are one vector
+//   V: T[capacity][d]   token-major
+// capacity is 128 for pages (the sinks use a smaller multiple of 16). The entries f32, f16 and bf16 have this layout when
+// sealed too, and serve the raw blocks of all other codecs. Readers may touch up to 64 bytes behind a block.
+//
+// Tiles (prefill): float32, split into panels of 64 so that a panel stays in the first-level cache:
+//   K: float[2][d][64]              panel p, channel k: tokens 64p .. 64p + 63
+//   V: float[ceil(d/64)][128][64]   panel p, token t: channels 64p .. ; channels at and above d are 0 up to a multiple of 16
+//
+// Every function accumulates each output in one order that depends on nothing but the page. dots of f32, f16, bf16 are
+// fma over channels 0 .. d-1; accumulate is fma over tokens in increasing order, from 0, plus a final + 0.0 (so that a
+// sum is never -0). Prefill does the same on tiles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/registry.hpp"
+#include "kv/page.hpp"
+
+namespace kvasir::kv {
+
+// Tokens [begin, end) of one block. Only these are valid; the others may hold anything.
+struct PageRef {
+  const std::byte* block;
+  int begin;
+  int end;
+  int capacity;
+};
+
+enum class RawType { kF32, kF16, kBf16 };
+
+struct CodecSide {
+  // Size of a sealed page of 128 tokens, every scale and header included.
+  std::size_t (*bytes)(int d);
+  // raw: a block of `raw_type`, capacity 128. Rows below `skip` are left out (they are sinks): whatever is stored for them
+  // depends on nothing in the block and unseals to finite numbers.
+  void (*seal)(const void* state, const std::byte* raw, int skip, int d, std::byte* page);
+  // Fills a tile from rows [0, page.end) rounded up to whole panels of K, to page.end for V.
+  void (*unseal)(const void* state, const PageRef& page, int d, float* tile);
+};
+
+struct Codec {
+  const char* summary;
+  RawType raw_type;
+  bool lossless;  // a sealed page is its raw block, bit for bit (skipped rows: zero)
+
+  // Null when head size d is fine, else why not.
+  const char* (*refuse)(int d);
+
+  // State per (layer, KV head), for seeds, means, codebooks; one for K and one for V. 0 bytes: none, init is null.
+  std::size_t (*state_bytes)(int d);
+  void (*init_state)(void* state, int d, int layer, int kv_head);
+
+  CodecSide k;
+  CodecSide v;
+
+  // Scores of g query rows (g, d), scaled, contiguous: scores[r * stride + i * 128 + t] for page i, token t.
+  // Tokens outside [begin, end) get anything. Any g >= 1.
+  void (*dots)(const void* state, const PageRef* pages, int count, int d, const float* q, int g, float* scores,
+               int stride);
+  // out[(i * g + r) * pitch + c] = sum over tokens of page i of weights[r * stride + i * 128 + t] * row t, for channels
+  // c < d; pitch is d rounded up to 16, the rest is scratch. Weights outside [begin, end) are not read.
+  void (*accumulate)(const void* state, const PageRef* pages, int count, int d, const float* weights, int stride, int g,
+                     float* out, int pitch);
+
+  // Only f32, f16, bf16 (null in others): writes n rows of float32, `stride` floats apart, as tokens [row, row + n).
+  // To nearest even; f16 saturates at +-65504.
+  void (*write_k)(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d);
+  void (*write_v)(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d);
+};
+
+std::span<const Entry<Codec>> codecs();
+
+}  // namespace kvasir::kv

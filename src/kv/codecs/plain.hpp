@@ -1,0 +1,223 @@
+// The codecs that store numbers as they are: element formats for PlainCodec, which does the rest.
+//
+// K is T[d][capacity], V is T[capacity][d]; sealed and raw alike.
+#pragma once
+
+#include "kernel/attention.hpp"
+#include "kv/codec.hpp"
+#include "simd/vec.hpp"
+
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
+namespace {
+
+using namespace simd::KVASIR_TARGET;
+
+#if KVASIR_VECTOR_REGISTERS >= 32
+constexpr int kAccumulators = 16;
+constexpr int kMaxRows = 8;
+#else
+constexpr int kAccumulators = 4;
+constexpr int kMaxRows = 4;
+#endif
+
+// Vectors that `rows` query rows handle at once.
+constexpr int vectors_for(int rows) { return rows >= kAccumulators ? 1 : rows <= 4 ? (kAccumulators / 4) : kAccumulators / 8; }
+
+KVASIR_INLINE int lower(int a, int b) { return a < b ? a : b; }
+
+// Element: T, load(const T*), store(T*, F32), and convert(float) -> T.
+template <class Element>
+struct Plain {
+  using T = typename Element::T;
+
+  static std::size_t bytes(int d) { return static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(d) * sizeof(T); }
+
+  static const char* refuse(int d) { return d > 0 && d % 8 == 0 ? nullptr : "the head size must be a multiple of 8"; }
+  static std::size_t state_bytes(int) { return 0; }
+  static void init_state(void*, int, int, int) {}
+
+  static void seal_k(const void*, const std::byte* raw, int skip, int d, std::byte* page) {
+    __builtin_memcpy(page, raw, bytes(d));
+    for (int c = 0; c < d; ++c) __builtin_memset(page + static_cast<std::size_t>(c) * kPageTokens * sizeof(T), 0, static_cast<std::size_t>(skip) * sizeof(T));
+  }
+  static void seal_v(const void*, const std::byte* raw, int skip, int d, std::byte* page) {
+    __builtin_memcpy(page, raw, bytes(d));
+    __builtin_memset(page, 0, static_cast<std::size_t>(skip) * static_cast<std::size_t>(d) * sizeof(T));
+  }
+
+  static void unseal_k(const void*, const PageRef& page, int d, float* tile) {
+    const T* x = reinterpret_cast<const T*>(page.block);
+    for (int c = 0; c < d; ++c) {
+      const T* row = x + static_cast<std::ptrdiff_t>(c) * page.capacity;
+      for (int t = 0; t < page.end; t += kLanes)
+        store(tile + (static_cast<std::ptrdiff_t>(t / kPanel) * d + c) * kPanel + t % kPanel, Element::load(row + t));
+    }
+  }
+  static void unseal_v(const void*, const PageRef& page, int d, float* tile) {
+    const T* x = reinterpret_cast<const T*>(page.block);
+    for (int t = 0; t < page.end; ++t) {
+      const T* row = x + static_cast<std::ptrdiff_t>(t) * d;
+      for (int c = 0; c < d; c += kLanes) {
+        float* to = tile + (static_cast<std::ptrdiff_t>(c / kPanel) * kPageTokens + t) * kPanel + c % kPanel;
+        store(to, select_first(lower(kLanes, d - c), Element::load(row + c), zero()));
+      }
+    }
+  }
+
+  // 16 N tokens from x on.
+  template <int G, int N>
+  KVASIR_INLINE void dots_part(const T* x, std::ptrdiff_t capacity, int d, const float* q, float* scores, int stride) {
+    F32 acc[G][N];
+#pragma GCC unroll 8
+    for (int g = 0; g < G; ++g)
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) acc[g][n] = zero();
+#pragma GCC unroll 1
+    for (int c = 0; c < d; ++c) {
+      F32 k[N];
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) k[n] = Element::load(x + c * capacity + n * kLanes);
+#pragma GCC unroll 8
+      for (int g = 0; g < G; ++g) {
+        const F32 y = set1(q[g * d + c]);
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) acc[g][n] = fma(y, k[n], acc[g][n]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < G; ++g)
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) store(scores + g * stride + n * kLanes, acc[g][n]);
+  }
+
+  template <int G>
+  KVASIR_INLINE void dots_rows(const PageRef& page, int d, const float* q, float* scores, int stride) {
+    constexpr int N = vectors_for(G);
+    const T* x = reinterpret_cast<const T*>(page.block);
+    int t = page.begin / kLanes * kLanes;
+    for (; t + (N - 1) * kLanes < page.end; t += N * kLanes)
+      dots_part<G, N>(x + t, page.capacity, d, q, scores + t, stride);
+    for (; t < page.end; t += kLanes) dots_part<G, 1>(x + t, page.capacity, d, q, scores + t, stride);
+  }
+
+  static void dots(const void*, const PageRef* pages, int count, int d, const float* q, int g, float* scores, int stride) {
+    for (int i = 0; i < count; ++i) {
+      for (int r = 0; r < g; r += kMaxRows) {
+        const float* a = q + static_cast<std::ptrdiff_t>(r) * d;
+        float* s = scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
+        switch (lower(kMaxRows, g - r)) {
+          case 1: dots_rows<1>(pages[i], d, a, s, stride); break;
+          case 2: dots_rows<2>(pages[i], d, a, s, stride); break;
+          case 3: dots_rows<3>(pages[i], d, a, s, stride); break;
+          case 4: dots_rows<4>(pages[i], d, a, s, stride); break;
+#if KVASIR_VECTOR_REGISTERS >= 32
+          case 5: dots_rows<5>(pages[i], d, a, s, stride); break;
+          case 6: dots_rows<6>(pages[i], d, a, s, stride); break;
+          case 7: dots_rows<7>(pages[i], d, a, s, stride); break;
+          default: dots_rows<8>(pages[i], d, a, s, stride);
+#endif
+        }
+      }
+    }
+  }
+
+  // 16 N channels from x on.
+  template <int G, int N>
+  KVASIR_INLINE void accumulate_part(const T* x, int begin, int end, int d, const float* w, int stride, float* out, int pitch) {
+    F32 acc[G][N];
+#pragma GCC unroll 8
+    for (int g = 0; g < G; ++g)
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) acc[g][n] = zero();
+#pragma GCC unroll 1
+    for (int t = begin; t < end; ++t) {
+      F32 v[N];
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) v[n] = Element::load(x + static_cast<std::ptrdiff_t>(t) * d + n * kLanes);
+#pragma GCC unroll 8
+      for (int g = 0; g < G; ++g) {
+        const F32 y = set1(w[g * stride + t]);
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) acc[g][n] = fma(y, v[n], acc[g][n]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < G; ++g)
+#pragma GCC unroll 8
+      for (int n = 0; n < N; ++n) store(out + g * pitch + n * kLanes, acc[g][n] + zero());
+  }
+
+  template <int G>
+  KVASIR_INLINE void accumulate_rows(const PageRef& page, int d, const float* w, int stride, float* out, int pitch) {
+    constexpr int N = vectors_for(G);
+    const T* x = reinterpret_cast<const T*>(page.block);
+    int c = 0;
+    for (; c + N * kLanes <= pitch; c += N * kLanes)
+      accumulate_part<G, N>(x + c, page.begin, page.end, d, w, stride, out + c, pitch);
+    for (; c < pitch; c += kLanes) accumulate_part<G, 1>(x + c, page.begin, page.end, d, w, stride, out + c, pitch);
+  }
+
+  static void accumulate(const void*, const PageRef* pages, int count, int d, const float* weights, int stride, int g,
+                         float* out, int pitch) {
+    for (int i = 0; i < count; ++i) {
+      for (int r = 0; r < g; r += kMaxRows) {
+        const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
+        float* o = out + (static_cast<std::ptrdiff_t>(i) * g + r) * pitch;
+        switch (lower(kMaxRows, g - r)) {
+          case 1: accumulate_rows<1>(pages[i], d, w, stride, o, pitch); break;
+          case 2: accumulate_rows<2>(pages[i], d, w, stride, o, pitch); break;
+          case 3: accumulate_rows<3>(pages[i], d, w, stride, o, pitch); break;
+          case 4: accumulate_rows<4>(pages[i], d, w, stride, o, pitch); break;
+#if KVASIR_VECTOR_REGISTERS >= 32
+          case 5: accumulate_rows<5>(pages[i], d, w, stride, o, pitch); break;
+          case 6: accumulate_rows<6>(pages[i], d, w, stride, o, pitch); break;
+          case 7: accumulate_rows<7>(pages[i], d, w, stride, o, pitch); break;
+          default: accumulate_rows<8>(pages[i], d, w, stride, o, pitch);
+#endif
+        }
+      }
+    }
+  }
+
+  // A few tokens are written element by element; 16 at a time go through a square that is transposed in L1.
+  static void write_k(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d) {
+    T* to = reinterpret_cast<T*>(block) + row;
+    T line[kLanes];
+    for (int t = 0; t < n; ++t) {
+      for (int c = 0; c < d; c += kLanes) {
+        const int m = lower(kLanes, d - c);
+        Element::store(line, load_n(x + t * stride + c, m));
+        for (int j = 0; j < m; ++j) to[static_cast<std::ptrdiff_t>(c + j) * capacity + t] = line[j];
+      }
+    }
+  }
+  static void write_v(std::byte* block, int, int row, int n, const float* x, std::ptrdiff_t stride, int d) {
+    T* to = reinterpret_cast<T*>(block) + static_cast<std::ptrdiff_t>(row) * d;
+    T line[kLanes];
+    for (int t = 0; t < n; ++t) {
+      for (int c = 0; c < d; c += kLanes) {
+        const int m = lower(kLanes, d - c);
+        Element::store(line, load_n(x + t * stride + c, m));
+        __builtin_memcpy(to + static_cast<std::ptrdiff_t>(t) * d + c, line, static_cast<std::size_t>(m) * sizeof(T));
+      }
+    }
+  }
+
+  static constexpr Codec codec(const char* summary, RawType type) {
+    return {.summary = summary,
+            .raw_type = type,
+            .lossless = true,
+            .refuse = refuse,
+            .state_bytes = state_bytes,
+            .init_state = init_state,
+            .k = {bytes, seal_k, unseal_k},
+            .v = {bytes, seal_v, unseal_v},
+            .dots = dots,
+            .accumulate = accumulate,
+            .write_k = write_k,
+            .write_v = write_v};
+  }
+};
+
+}  // namespace
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

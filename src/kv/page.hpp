@@ -1,0 +1,9 @@
+#pragma once
+
+namespace kvasir::kv {
+
+inline constexpr int kPageTokens = 128;  // consecutive tokens per page
+inline constexpr int kGroupPages = 8;    // pages that are folded into one partial softmax state, by absolute page index
+inline constexpr int kPanel = 64;        // columns of a tile's panel
+
+}  // namespace kvasir::kv

@@ -1,0 +1,84 @@
+// The bytes of a cache and the sequences that own them. Address arithmetic only; attend.cpp computes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kv/layout.hpp"
+#include "kv/pool.hpp"
+#include "tensor/buffer.hpp"
+
+namespace kvasir::kv {
+
+class Sequence {
+ public:
+  int index = 0;                    // of its raw blocks and sinks
+  bool used = false;
+  std::int64_t length = 0;          // tokens of committed steps
+  std::vector<std::int32_t> pages;  // chunk slot of every sealed page, during a step also of those it will seal
+};
+
+// A block of K and one of V.
+struct Blocks {
+  std::byte* k;
+  std::byte* v;
+};
+
+struct Store {
+  explicit Store(Layout layout_in, int max_sequences);
+
+  Blocks sealed(int layer, int head, std::int32_t slot) const {
+    return at(chunks.data() + static_cast<std::size_t>(slot) * layout.memory.chunk_bytes, layer_at(layer).sealed, head);
+  }
+  // The raw block of page `page`; blocks of a sequence form a ring.
+  Blocks raw(int layer, int head, const Sequence& s, std::int64_t page) const {
+    return at(raw_block(s, page), layer_at(layer).raw, head);
+  }
+  Blocks sinks(int layer, int head, const Sequence& s) const {
+    return at(sink_block(s), layer_at(layer).sinks, head);
+  }
+  const void* state_k(int layer, int head) const {
+    return layer_at(layer).state.k_bytes ? states.data() + layer_at(layer).state.k(head) : nullptr;
+  }
+  const void* state_v(int layer, int head) const {
+    return layer_at(layer).state.v_bytes ? states.data() + layer_at(layer).state.v(head) : nullptr;
+  }
+  std::byte* raw_block(const Sequence& s, std::int64_t page) const {
+    const auto n = static_cast<std::size_t>(layout.raw_pages);
+    return raws.data() + (static_cast<std::size_t>(s.index) * n + static_cast<std::size_t>(page) % n) * layout.raw_block_bytes;
+  }
+  std::byte* sink_block(const Sequence& s) const {
+    return sink_buffer.data() + static_cast<std::size_t>(s.index) * layout.sink_block_bytes;
+  }
+  const LayerLayout& layer_at(int layer) const { return layout.layers[static_cast<std::size_t>(layer)]; }
+
+  // Raw page -> its sealed slot, and back (lossless codecs only), for one layer and head.
+  void seal(int layer, int head, const Sequence& s, std::int64_t page) const;
+  void unseal_raw(int layer, int head, const Sequence& s, std::int64_t page) const;
+  // Writes n rows of k and v (rows `k_stride` and `v_stride` floats apart) as positions [position, position + n): sinks
+  // and at most one page.
+  void append(int layer, int head, const Sequence& s, std::int64_t position, int n, const float* k, std::ptrdiff_t k_stride,
+              const float* v, std::ptrdiff_t v_stride) const;
+
+  // First row of page `page` that is not a sink.
+  int first_row(std::int64_t page) const { return page == 0 ? layout.sinks : 0; }
+
+  Layout layout;
+  PagePool pool;
+  tensor::Buffer chunks;
+  tensor::Buffer raws;
+  tensor::Buffer sink_buffer;
+  tensor::Buffer states;
+  std::vector<std::unique_ptr<Sequence>> sequences;  // all that can exist; the handles never move
+
+ private:
+  static Blocks at(std::byte* base, const BlockLayout& b, int head) { return {base + b.k(head), base + b.v(head)}; }
+};
+
+// Hash of the tokens [begin, end) of a raw block, for digest.
+std::uint64_t hash_bytes(std::uint64_t h, const std::byte* p, std::size_t n);
+std::uint64_t digest(const Store& store, const Sequence& s);
+
+}  // namespace kvasir::kv
