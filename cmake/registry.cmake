@@ -1,9 +1,11 @@
 # kvasir_registry(FOLDER weights/quants NAMESPACE kvasir::weights TYPE Quant HEADER weights/quant.hpp FUNCTION quants [PER_ISA])
 # Writes a source file that defines   std::span<const Entry<TYPE>> NAMESPACE::FUNCTION()
 # from the files in src/FOLDER: src/weights/quants/q4_0.cpp must define
-#   namespace NAMESPACE::FUNCTION { extern const TYPE q4_0; }               or, with PER_ISA (one per instruction set),
-#   namespace NAMESPACE::FUNCTION::KVASIR_TARGET { extern const TYPE q4_0; }
-# A stem that is no C++ identifier cannot be an entry; "entry_" may be put before one that is a keyword.
+#   namespace NAMESPACE::entries::FUNCTION { extern const TYPE q4_0; }         or, with PER_ISA (one per instruction set),
+#   namespace NAMESPACE::entries::FUNCTION::KVASIR_TARGET { extern const TYPE q4_0; }
+# ("entries::" because a namespace and a function of one scope cannot share a name.) A stem that is no C++ identifier cannot
+# be an entry. A folder without entries defines nothing.
+# kvasir_registry_listing() afterwards writes one more file, of   kvasir::cli::registries()   (cli/registries.hpp).
 # The generated file is appended to KVASIR_REGISTRY_SOURCES, the entries to KVASIR_ENTRY_SOURCES or KVASIR_ISA_ENTRY_SOURCES.
 function(kvasir_registry)
   cmake_parse_arguments(R "PER_ISA" "FOLDER;NAMESPACE;TYPE;HEADER;FUNCTION" "" ${ARGN})
@@ -25,12 +27,12 @@ function(kvasir_registry)
     endif()
     if(R_PER_ISA)
       foreach(isa IN LISTS KVASIR_ISAS)
-        string(APPEND declare "namespace ${R_NAMESPACE}::${R_FUNCTION}::${isa} { extern const ${R_TYPE} ${stem}; }\n")
-        string(APPEND list_${isa} "    {\"${stem}\", &${R_FUNCTION}::${isa}::${stem}},\n")
+        string(APPEND declare "namespace ${R_NAMESPACE}::entries::${R_FUNCTION}::${isa} { extern const ${R_TYPE} ${stem}; }\n")
+        string(APPEND list_${isa} "    {\"${stem}\", &entries::${R_FUNCTION}::${isa}::${stem}},\n")
       endforeach()
     else()
-      string(APPEND declare "namespace ${R_NAMESPACE}::${R_FUNCTION} { extern const ${R_TYPE} ${stem}; }\n")
-      string(APPEND list_plain "    {\"${stem}\", &${R_FUNCTION}::${stem}},\n")
+      string(APPEND declare "namespace ${R_NAMESPACE}::entries::${R_FUNCTION} { extern const ${R_TYPE} ${stem}; }\n")
+      string(APPEND list_plain "    {\"${stem}\", &entries::${R_FUNCTION}::${stem}},\n")
     endif()
   endforeach()
   set(body "")
@@ -63,9 +65,47 @@ ${select}}
 }  // namespace ${R_NAMESPACE}
 ")
   set(KVASIR_REGISTRY_SOURCES ${KVASIR_REGISTRY_SOURCES} ${out} PARENT_SCOPE)
+  set(KVASIR_LISTING_INCLUDES "${KVASIR_LISTING_INCLUDES}#include \"${R_HEADER}\"\n" PARENT_SCOPE)
+  set(KVASIR_LISTING_DECLARATIONS "${KVASIR_LISTING_DECLARATIONS}namespace ${R_NAMESPACE} { std::span<const Entry<${R_TYPE}>> ${R_FUNCTION}(); }\n" PARENT_SCOPE)
+  set(KVASIR_LISTING_ROWS "${KVASIR_LISTING_ROWS}      {\"${R_FOLDER}\", stems<${R_NAMESPACE}::${R_TYPE}>(${R_NAMESPACE}::${R_FUNCTION}())},\n" PARENT_SCOPE)
   if(R_PER_ISA)
     set(KVASIR_ISA_ENTRY_SOURCES ${KVASIR_ISA_ENTRY_SOURCES} ${files} PARENT_SCOPE)
   else()
     set(KVASIR_ENTRY_SOURCES ${KVASIR_ENTRY_SOURCES} ${files} PARENT_SCOPE)
   endif()
+endfunction()
+
+# Call after every kvasir_registry: sets OUT to the source file that lists them all.
+function(kvasir_registry_listing out_variable)
+  set(out ${PROJECT_BINARY_DIR}/registry/listing.cpp)
+  file(CONFIGURE OUTPUT ${out} @ONLY CONTENT
+"// Generated from the registry folders; do not edit.
+#include \"cli/registries.hpp\"
+
+#include \"base/registry.hpp\"
+${KVASIR_LISTING_INCLUDES}
+namespace kvasir {
+namespace {
+
+template <class T>
+std::vector<std::string> stems(std::span<const Entry<T>> registry) {
+  std::vector<std::string> all;
+  for (const auto& entry : registry) all.emplace_back(entry.name);
+  return all;
+}
+
+}  // namespace
+}  // namespace kvasir
+
+${KVASIR_LISTING_DECLARATIONS}
+namespace kvasir::cli {
+
+std::vector<Registry> registries() {
+  return {
+${KVASIR_LISTING_ROWS}  };
+}
+
+}  // namespace kvasir::cli
+")
+  set(${out_variable} ${out} PARENT_SCOPE)
 endfunction()

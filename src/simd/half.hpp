@@ -1,13 +1,14 @@
-// IEEE half and bfloat16 as bits, one value at a time; vectors of them are in simd/vec.hpp.
+// IEEE half and bfloat16 as bits, one value at a time; vectors of them are in simd/vec.hpp. Always inlined, because sources
+// that are compiled per instruction set use them and must not leave a copy behind that other code could link to.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-namespace kvasir::tensor {
+namespace kvasir::simd {
 
 // Exact.
-constexpr float f16_to_f32(std::uint16_t h) {
+__attribute__((always_inline)) constexpr float f16_to_f32(std::uint16_t h) {
   const std::uint32_t sign = static_cast<std::uint32_t>(h & 0x8000) << 16;
   const std::uint32_t exponent = (h >> 10) & 31;
   const std::uint32_t mantissa = h & 0x3ff;
@@ -18,7 +19,7 @@ constexpr float f16_to_f32(std::uint16_t h) {
 }
 
 // Rounds to nearest even; overflows to infinity, keeps NaN.
-constexpr std::uint16_t f32_to_f16(float f) {
+__attribute__((always_inline)) constexpr std::uint16_t f32_to_f16(float f) {
   const std::uint32_t x = std::bit_cast<std::uint32_t>(f);
   const auto sign = static_cast<std::uint16_t>((x >> 16) & 0x8000);
   const std::uint32_t a = x & 0x7fffffff;
@@ -37,13 +38,13 @@ constexpr std::uint16_t f32_to_f16(float f) {
   return static_cast<std::uint16_t>(sign | (r >> 13));
 }
 
-constexpr float bf16_to_f32(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
+__attribute__((always_inline)) constexpr float bf16_to_f32(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
 
 // Rounds to nearest even, keeps NaN.
-constexpr std::uint16_t f32_to_bf16(float f) {
+__attribute__((always_inline)) constexpr std::uint16_t f32_to_bf16(float f) {
   const std::uint32_t x = std::bit_cast<std::uint32_t>(f);
   if ((x & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>((x >> 16) | 0x40);
   return static_cast<std::uint16_t>((x + 0x7fff + ((x >> 16) & 1)) >> 16);
 }
 
-}  // namespace kvasir::tensor
+}  // namespace kvasir::simd

@@ -1,0 +1,105 @@
+#include "cli/front.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "cli/version.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+void print_error(const std::string& message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "kvasir: {}\n", message);
+}
+
+std::string usage(std::span<const Entry<Command>> commands) {
+  std::string text =
+      "kvasir: runs language models with the KV cache as the centre of the design\n\n"
+      "usage: kvasir COMMAND [OPTIONS]\n       kvasir COMMAND --help\n       kvasir --version\n\ncommands:\n";
+  std::size_t width = 0;
+  for (const auto& c : commands) width = std::max(width, c.name.size());
+  for (const auto& c : commands) text += fmt::format("  {:<{}}  {}\n", c.name, width, c.value->summary);
+  return text;
+}
+
+int unknown_command(const std::string& name, std::span<const Entry<Command>> commands) {
+  std::vector<std::string> known;
+  for (const auto& c : commands) known.emplace_back(c.name);
+  if (name.starts_with("-"))
+    print_error(fmt::format("unknown option '{}' before a command; see kvasir --help", name));
+  else
+    print_error(fmt::format("unknown command '{}'{}; one of {}", name, did_you_mean(name, known), names(commands)));
+  return kBadUsage;
+}
+
+// Messages about a file that is no model are the user's business (2), those about the machine are not (1).
+int status_of(const Error& e) { return e.code() == Code::kBadInput ? kBadUsage : kFailure; }
+
+int run_command(const Entry<Command>& command, std::vector<std::string> arguments) {
+  const std::string name(command.name);
+  CLI::App app(command.value->summary, "kvasir " + name);
+  app.set_help_flag("--help,-h", "print this and exit");
+  const Action action = command.value->setup(app);
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    fmt::print("{}", app.help());
+    return kSuccess;
+  } catch (const CLI::ParseError& e) {
+    print_error(fmt::format("{}: {}; see kvasir {} --help", name, e.what(), name));
+    return kBadUsage;
+  }
+  const int status = action();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error(Code::kIo, "cannot write", "standard output");
+  return status;
+}
+
+int dispatch(const std::vector<std::string>& arguments, std::span<const Entry<Command>> commands) {
+  if (arguments.empty()) {
+    fmt::print(stderr, "{}", usage(commands));
+    return kBadUsage;
+  }
+  const std::string& first = arguments.front();
+  if (first == "--help" || first == "-h") {
+    fmt::print("{}", usage(commands));
+    return kSuccess;
+  }
+  if (first == "--version") {
+    fmt::print("kvasir {}\n", version());
+    return kSuccess;
+  }
+  for (const auto& c : commands)
+    if (c.name == first) return run_command(c, {arguments.begin() + 1, arguments.end()});
+  return unknown_command(first, commands);
+}
+
+}  // namespace
+
+int run_command_line(const std::vector<std::string>& arguments, std::span<const Entry<Command>> commands) {
+  try {
+    return dispatch(arguments, commands);
+  } catch (const Error& e) {
+    print_error(e.what());
+    return status_of(e);
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory");
+  } catch (const std::exception& e) {
+    print_error(fmt::format("internal error: {}", e.what()));
+  } catch (...) {
+    print_error("internal error: unknown");
+  }
+  return kFailure;
+}
+
+int run_command_line(const std::vector<std::string>& arguments) { return run_command_line(arguments, commands()); }
+
+}  // namespace kvasir::cli

@@ -1,0 +1,175 @@
+#include "cli/front.hpp"
+
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/error.hpp"
+#include "cli/options_cli.hpp"
+#include "cli/registries.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+struct Example {
+  bool exact = false;
+  bool color = true;
+  std::int32_t n = 16;
+  float temperature = 0.8f;
+  std::string codec = "f16";
+  std::vector<std::string> stop;
+};
+
+const OptionTable<Example>& example_table() {
+  static const OptionTable<Example> table{
+      "example",
+      {{"exact", &Example::exact, {.help = "compute in f32"}},
+       {"color", &Example::color, {.help = "coloured output"}},
+       {"n", &Example::n, {.help = "tokens to generate", .unit = "tokens", .low = 0, .high = 1000}},
+       {"temperature", &Example::temperature, {.help = "0 is greedy", .letter = 't', .low = 0, .high = 2}},
+       {"codec", &Example::codec, {.help = "of the cache", .choices = {"f16", "f32"}}},
+       {"stop", &Example::stop, {.help = "end before this text"}}}};
+  return table;
+}
+
+Action echo(CLI::App& app) {
+  auto o = std::make_shared<Example>();
+  add_options(app, example_table(), *o);
+  return [o] {
+    std::puts(example_table().to_json(*o).dump().c_str());
+    return kSuccess;
+  };
+}
+
+template <class E>
+Action thrower(E e) {
+  return [e]() -> int { throw e; };
+}
+
+const Command kEcho{"print the options", echo};
+const Command kNoFile{"fails", [](CLI::App&) { return thrower(Error(Code::kIo, "cannot open", "model.gguf")); }};
+const Command kBadFile{"fails", [](CLI::App&) { return thrower(Error(Code::kBadInput, "no model", "model.gguf")); }};
+const Command kBug{"fails", [](CLI::App&) { return thrower(std::logic_error("check failed")); }};
+const Command kMemory{"fails", [](CLI::App&) { return thrower(std::bad_alloc()); }};
+const Command kOdd{"fails", [](CLI::App&) { return thrower(42); }};
+const Entry<Command> kCommands[] = {{"echo", &kEcho}, {"nofile", &kNoFile}, {"badfile", &kBadFile},
+                                    {"bug", &kBug},   {"memory", &kMemory}, {"odd", &kOdd}};
+
+struct Result {
+  int status;
+  std::string out, err;
+};
+
+Result run(const std::vector<std::string>& arguments) {
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int status = run_command_line(arguments, kCommands);
+  std::fflush(stdout);
+  return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+TEST(Front, OptionsReachTheStruct) {
+  const Result r =
+      run({"echo", "--exact", "--no-color", "-n", "3", "-t", "0.5", "--codec=f32", "--stop", "a", "--stop", "b"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.out, R"({"exact":true,"color":false,"n":3,"temperature":0.5,"codec":"f32","stop":["a","b"]})"
+                   "\n");
+  EXPECT_EQ(r.err, "");
+}
+
+TEST(Front, DefaultsComeFromTheStruct) {
+  EXPECT_EQ(run({"echo"}).out, R"({"exact":false,"color":true,"n":16,"temperature":0.8,"codec":"f16","stop":[]})"
+                               "\n");
+}
+
+TEST(Front, ValuesMayBeginWithADash) {
+  EXPECT_NE(run({"echo", "--stop=--x", "--stop", "-1"}).out.find(R"("stop":["--x","-1"])"), std::string::npos);
+}
+
+TEST(Front, WrongOptionsExitWithTwoAndNameFlagAndRange) {
+  const auto expect = [](const std::vector<std::string>& arguments, const std::string& message) {
+    const Result r = run(arguments);
+    EXPECT_EQ(r.status, kBadUsage);
+    EXPECT_EQ(r.out, "");
+    EXPECT_EQ(r.err.find("kvasir: "), 0u) << r.err;
+    EXPECT_NE(r.err.find(message), std::string::npos) << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  };
+  expect({"echo", "-n", "1001"}, "-n: expected an integer from 0 to 1000, found '1001'");
+  expect({"echo", "-n", "-1"}, "-n: expected an integer from 0 to 1000, found '-1'");
+  expect({"echo", "-n", "x"}, "-n: expected an integer from 0 to 1000, found 'x'");
+  expect({"echo", "-t", "nan"}, "--temperature: expected a number from 0 to 2");
+  expect({"echo", "--codec", "f61"}, "--codec: expected one of f16, f32, found 'f61' (did you mean 'f16'?)");
+  expect({"echo", "-n"}, "echo: ");
+  expect({"echo", "--unknown"}, "--unknown");
+  expect({"echo", "-n", "1", "-n", "2"}, "-n");
+  expect({"echo", "surplus"}, "surplus");
+  expect({"ehco"}, "unknown command 'ehco' (did you mean 'echo'?)");
+  expect({"xyz"}, "unknown command 'xyz'; one of echo, nofile");
+  expect({"--nonsense"}, "unknown option '--nonsense'");
+  expect({""}, "unknown command ''");
+}
+
+TEST(Front, ErrorsBecomeOneLineAndAStatus) {
+  const auto expect = [](const char* command, int status, const std::string& message) {
+    const Result r = run({command});
+    EXPECT_EQ(r.status, status);
+    EXPECT_EQ(r.err, message);
+  };
+  expect("nofile", kFailure, "kvasir: model.gguf: cannot open\n");
+  expect("badfile", kBadUsage, "kvasir: model.gguf: no model\n");
+  expect("bug", kFailure, "kvasir: internal error: check failed\n");
+  expect("memory", kFailure, "kvasir: out of memory\n");
+  expect("odd", kFailure, "kvasir: internal error: unknown\n");
+}
+
+TEST(Front, HelpAndVersionGoToStandardOutput) {
+  for (const char* flag : {"--help", "-h"}) {
+    const Result r = run({flag});
+    EXPECT_EQ(r.status, 0);
+    EXPECT_NE(r.out.find("  echo     print the options\n"), std::string::npos) << r.out;
+  }
+  const Result help = run({"echo", "--help"});
+  EXPECT_EQ(help.status, 0);
+  EXPECT_NE(help.out.find("tokens to generate (an integer from 0 to 1000, in tokens; default 16)"), std::string::npos)
+      << help.out;
+  EXPECT_EQ(run({"--version"}).out.find("kvasir 0."), 0u);
+  const Result none = run({});
+  EXPECT_EQ(none.status, kBadUsage);
+  EXPECT_EQ(none.out, "");
+  EXPECT_NE(none.err.find("usage: kvasir COMMAND"), std::string::npos);
+}
+
+TEST(Front, EveryCommandOfThisBuildPrintsItsHelp) {
+  ASSERT_FALSE(commands().empty());
+  for (const auto& c : commands()) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_command_line({std::string(c.name), "--help"}), 0);
+    const std::string out = testing::internal::GetCapturedStdout();
+    EXPECT_NE(out.find(c.value->summary), std::string::npos) << c.name;
+    EXPECT_EQ(run_command_line({std::string(c.name), "--no-such-flag"}), kBadUsage) << c.name;
+  }
+}
+
+TEST(Front, RegistriesListTheCommands) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(run_command_line({"registries", "--json"}), 0);
+  std::istringstream lines(testing::internal::GetCapturedStdout());
+  std::vector<std::string> found;
+  for (std::string line; std::getline(lines, line);) {
+    const auto row = nlohmann::json::parse(line);
+    EXPECT_FALSE(row.at("entries").empty());
+    if (row.at("registry") == "cli/commands") row.at("entries").get_to(found);
+  }
+  std::vector<std::string> expected;
+  for (const auto& c : commands()) expected.emplace_back(c.name);
+  EXPECT_EQ(found, expected);
+}
+
+}  // namespace
+}  // namespace kvasir::cli

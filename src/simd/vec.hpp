@@ -1,0 +1,58 @@
+// The thin SIMD layer: kernels are written once, against vectors of 16 floats, 16 int32 or 64 bytes.
+//
+// The logical width is the same for every instruction set (one AVX-512 register, two AVX2 registers, a loop), so the order
+// of every accumulation is too: float32 kernels give the same bits on every machine. Only bf16 dot products, where the
+// hardware flushes subnormals, differ slightly.
+//
+// Included only by sources that are compiled per instruction set (*.simd.cpp, codecs, quants); everything is inline and in
+// the namespace of the set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#ifndef KVASIR_TARGET
+#error "simd/vec.hpp is for sources compiled once per instruction set (cmake/isa.cmake)"
+#endif
+
+#define KVASIR_INLINE static inline __attribute__((always_inline))
+
+#if defined(KVASIR_TARGET_avx512) || defined(KVASIR_TARGET_avx512vnni)
+#include "simd/vec_avx512.hpp"
+#elif defined(KVASIR_TARGET_avx2)
+#include "simd/vec_avx2.hpp"
+#else
+#include "simd/vec_scalar.hpp"
+#endif
+
+// Further down: operations written once on top of the shims.
+namespace kvasir::simd::KVASIR_TARGET {
+
+inline constexpr int kLanes = 16;
+
+KVASIR_INLINE F32 operator+(F32 a, F32 b) { return add(a, b); }
+KVASIR_INLINE F32 operator-(F32 a, F32 b) { return sub(a, b); }
+KVASIR_INLINE F32 operator*(F32 a, F32 b) { return mul(a, b); }
+
+// exp(x), relative error below 2e-7 (about 2 ulp) for x in [-87.3, 88.7]; 0 below -87.3 (and for -inf), saturates above. NaN stays
+// NaN. Cody-Waite reduction x = n ln2 + r, |r| <= ln2/2, degree-6 polynomial.
+KVASIR_INLINE F32 exp(F32 x) {
+  const F32 low = set1(-87.3365447f);
+  const F32 clamped = min(max(x, low), set1(88.7228390f));
+  const F32 n = round(mul(clamped, set1(1.44269504f)));
+  F32 r = fma(n, set1(-0.693359375f), clamped);
+  r = fma(n, set1(2.12194440e-4f), r);
+  F32 p = set1(1.9875691500e-4f);
+  p = fma(p, r, set1(1.3981999507e-3f));
+  p = fma(p, r, set1(8.3334519073e-3f));
+  p = fma(p, r, set1(4.1665795894e-2f));
+  p = fma(p, r, set1(1.6666665459e-1f));
+  p = fma(p, r, set1(5.0000001201e-1f));
+  p = fma(p, mul(r, r), add(r, set1(1.0f)));
+  return zero_if_less(x, low, scale2(p, n));  // a NaN x compares false and keeps p, which is NaN too
+}
+
+// x * sigmoid(x)
+KVASIR_INLINE F32 silu(F32 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x)))); }
+
+}  // namespace kvasir::simd::KVASIR_TARGET

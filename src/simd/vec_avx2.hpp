@@ -1,0 +1,205 @@
+// simd/vec.hpp for AVX2 + FMA + F16C: two registers per vector.
+#pragma once
+
+#include <immintrin.h>
+
+#define KVASIR_HAS_VNNI 0
+#define KVASIR_VECTOR_REGISTERS 8
+
+namespace kvasir::simd::KVASIR_TARGET {
+
+struct F32 {
+  __m256 a, b;
+};
+struct I32 {
+  __m256i a, b;
+};
+struct Bytes {
+  __m256i a, b;
+};
+
+KVASIR_INLINE F32 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+KVASIR_INLINE F32 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+KVASIR_INLINE F32 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+KVASIR_INLINE void store(float* p, F32 x) {
+  _mm256_storeu_ps(p, x.a);
+  _mm256_storeu_ps(p + 8, x.b);
+}
+KVASIR_INLINE __m256i first8(int n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+// The first n (0..16) lanes; the others are 0 / not written.
+KVASIR_INLINE F32 load_n(const float* p, int n) {
+  return {_mm256_maskload_ps(p, first8(n)), _mm256_maskload_ps(p + 8, first8(n - 8))};
+}
+KVASIR_INLINE void store_n(float* p, F32 x, int n) {
+  _mm256_maskstore_ps(p, first8(n), x.a);
+  _mm256_maskstore_ps(p + 8, first8(n - 8), x.b);
+}
+KVASIR_INLINE F32 add(F32 x, F32 y) { return {_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)}; }
+KVASIR_INLINE F32 sub(F32 x, F32 y) { return {_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)}; }
+KVASIR_INLINE F32 mul(F32 x, F32 y) { return {_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)}; }
+KVASIR_INLINE F32 div(F32 x, F32 y) { return {_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)}; }
+KVASIR_INLINE F32 fma(F32 x, F32 y, F32 z) {
+  return {_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+KVASIR_INLINE F32 max(F32 x, F32 y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+KVASIR_INLINE F32 min(F32 x, F32 y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
+KVASIR_INLINE F32 abs(F32 x) {
+  const __m256 m = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  return {_mm256_and_ps(x.a, m), _mm256_and_ps(x.b, m)};
+}
+KVASIR_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
+KVASIR_INLINE F32 round(F32 x) {
+  constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.a, mode), _mm256_round_ps(x.b, mode)};
+}
+// a * 2^n, n integral, |n| <= 128: two factors, so that 2^128 and subnormal results stay in range.
+KVASIR_INLINE __m256 scale2_half(__m256 a, __m256 n) {
+  const __m256i i = _mm256_cvtps_epi32(n);
+  const __m256i half = _mm256_srai_epi32(i, 1);
+  const __m256i rest = _mm256_sub_epi32(i, half);
+  const __m256i bias = _mm256_set1_epi32(127);
+  const __m256 f = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
+  const __m256 g = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
+  return _mm256_mul_ps(_mm256_mul_ps(a, f), g);
+}
+KVASIR_INLINE F32 scale2(F32 x, F32 n) { return {scale2_half(x.a, n.a), scale2_half(x.b, n.b)}; }
+KVASIR_INLINE F32 zero_if_less(F32 x, F32 limit, F32 y) {
+  return {_mm256_andnot_ps(_mm256_cmp_ps(x.a, limit.a, _CMP_LT_OQ), y.a),
+          _mm256_andnot_ps(_mm256_cmp_ps(x.b, limit.b, _CMP_LT_OQ), y.b)};
+}
+KVASIR_INLINE F32 select_first(int n, F32 x, F32 y) {
+  return {_mm256_blendv_ps(y.a, x.a, _mm256_castsi256_ps(first8(n))),
+          _mm256_blendv_ps(y.b, x.b, _mm256_castsi256_ps(first8(n - 8)))};
+}
+KVASIR_INLINE float reduce_add(F32 x) {
+  const __m256 h = _mm256_add_ps(x.a, x.b);
+  const __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  const __m128 d = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
+}
+KVASIR_INLINE float reduce_max(F32 x) {
+  const __m256 h = _mm256_max_ps(x.a, x.b);
+  const __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  const __m128 d = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
+}
+
+KVASIR_INLINE F32 load_f16(const std::uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+KVASIR_INLINE void store_f16(std::uint16_t* p, F32 x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
+}
+KVASIR_INLINE __m256 load_bf16_half(const std::uint16_t* p) {
+  const __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+KVASIR_INLINE F32 load_bf16(const std::uint16_t* p) { return {load_bf16_half(p), load_bf16_half(p + 8)}; }
+KVASIR_INLINE __m256i bf16_bits(__m256 a) {  // in the low half of every lane
+  const __m256i x = _mm256_castps_si256(a);
+  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(x, 16), _mm256_set1_epi32(1));
+  const __m256i r = _mm256_add_epi32(_mm256_add_epi32(x, _mm256_set1_epi32(0x7fff)), odd);
+  const __m256i quiet = _mm256_or_si256(x, _mm256_set1_epi32(0x400000));
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+  return _mm256_srli_epi32(_mm256_blendv_epi8(r, quiet, nan), 16);
+}
+KVASIR_INLINE void store_bf16(std::uint16_t* p, F32 x) {
+  const __m256i packed = _mm256_packus_epi32(bf16_bits(x.a), bf16_bits(x.b));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+}
+
+KVASIR_INLINE I32 zero_i32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+KVASIR_INLINE I32 set1_i32(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+KVASIR_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+KVASIR_INLINE void store256(void* p, __m256i x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x); }
+KVASIR_INLINE I32 load_i32(const std::int32_t* p) { return {load256(p), load256(p + 8)}; }
+KVASIR_INLINE void store_i32(std::int32_t* p, I32 x) {
+  store256(p, x.a);
+  store256(p + 8, x.b);
+}
+KVASIR_INLINE I32 add(I32 x, I32 y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+KVASIR_INLINE I32 sub(I32 x, I32 y) { return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
+KVASIR_INLINE I32 mul(I32 x, I32 y) { return {_mm256_mullo_epi32(x.a, y.a), _mm256_mullo_epi32(x.b, y.b)}; }
+KVASIR_INLINE I32 load_i8(const std::int8_t* p) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepi8_epi32(x), _mm256_cvtepi8_epi32(_mm_srli_si128(x, 8))};
+}
+KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
+  const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))};
+}
+KVASIR_INLINE F32 to_f32(I32 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+KVASIR_INLINE I32 to_i32(F32 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
+KVASIR_INLINE void store_low_bytes(void* p, I32 x) {
+  const __m256i low = _mm256_set1_epi32(255);
+  const __m256i words = _mm256_packus_epi32(_mm256_and_si256(x.a, low), _mm256_and_si256(x.b, low));
+  const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
+  const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
+  _mm_storeu_si128(static_cast<__m128i*>(p), bytes);
+}
+KVASIR_INLINE std::int32_t reduce_add(I32 x) {
+  const __m256i h = _mm256_add_epi32(x.a, x.b);
+  const __m128i q = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+  const __m128i d = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(d, _mm_shuffle_epi32(d, 0xb1)));
+}
+
+KVASIR_INLINE Bytes zero_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+KVASIR_INLINE Bytes load_bytes(const void* p) { return {load256(p), load256(static_cast<const char*>(p) + 32)}; }
+KVASIR_INLINE void store_bytes(void* p, Bytes x) {
+  store256(p, x.a);
+  store256(static_cast<char*>(p) + 32, x.b);
+}
+KVASIR_INLINE Bytes set1_bytes(std::uint8_t x) {
+  const __m256i v = _mm256_set1_epi8(static_cast<char>(x));
+  return {v, v};
+}
+KVASIR_INLINE Bytes broadcast4(const void* p) {
+  std::int32_t x;
+  __builtin_memcpy(&x, p, 4);
+  const __m256i v = _mm256_set1_epi32(x);
+  return {v, v};
+}
+KVASIR_INLINE Bytes and_(Bytes x, Bytes y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+KVASIR_INLINE Bytes or_(Bytes x, Bytes y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
+KVASIR_INLINE Bytes xor_(Bytes x, Bytes y) { return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }
+KVASIR_INLINE Bytes sub8(Bytes x, Bytes y) { return {_mm256_sub_epi8(x.a, y.a), _mm256_sub_epi8(x.b, y.b)}; }
+template <int n>
+KVASIR_INLINE Bytes shift_right16(Bytes x) {
+  return {_mm256_srli_epi16(x.a, n), _mm256_srli_epi16(x.b, n)};
+}
+template <int n>
+KVASIR_INLINE Bytes shift_left16(Bytes x) {
+  return {_mm256_slli_epi16(x.a, n), _mm256_slli_epi16(x.b, n)};
+}
+
+KVASIR_INLINE __m256i dot_us_half(__m256i acc, __m256i u, __m256i s) {
+  return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
+}
+// acc[i] += sum of 4 products u * s, u unsigned, s signed. REQUIRES: u <= 127 (no saturation of 16-bit sums).
+KVASIR_INLINE I32 dot_us(I32 acc, Bytes u, Bytes s) {
+  return {dot_us_half(acc.a, u.a, s.a), dot_us_half(acc.b, u.b, s.b)};
+}
+// acc[i] += sum of 4 products, both signed. REQUIRES: y > -128 (x may be -128).
+KVASIR_INLINE I32 dot_ss(I32 acc, Bytes x, Bytes y) {
+  return {dot_us_half(acc.a, _mm256_abs_epi8(x.a), _mm256_sign_epi8(y.a, x.a)),
+          dot_us_half(acc.b, _mm256_abs_epi8(x.b), _mm256_sign_epi8(y.b, x.b))};
+}
+
+KVASIR_INLINE __m256 dot_bf16_half(__m256 acc, __m256i w, __m256i x) {
+  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000));
+  const __m256 w1 = _mm256_castsi256_ps(_mm256_and_si256(w, high));
+  const __m256 x1 = _mm256_castsi256_ps(_mm256_and_si256(x, high));
+  const __m256 w0 = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+  const __m256 x0 = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+  return _mm256_fmadd_ps(w0, x0, _mm256_fmadd_ps(w1, x1, acc));
+}
+KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes w, Bytes x) {
+  return {dot_bf16_half(acc.a, w.a, x.a), dot_bf16_half(acc.b, w.b, x.b)};
+}
+
+}  // namespace kvasir::simd::KVASIR_TARGET

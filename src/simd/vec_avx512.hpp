@@ -1,0 +1,161 @@
+// simd/vec.hpp for AVX-512 (F BW VL DQ, optionally VNNI and BF16): one register per vector.
+#pragma once
+
+#include <immintrin.h>
+
+#if defined(__AVX512VNNI__)
+#define KVASIR_HAS_VNNI 1
+#else
+#define KVASIR_HAS_VNNI 0
+#endif
+#define KVASIR_VECTOR_REGISTERS 32
+
+namespace kvasir::simd::KVASIR_TARGET {
+
+struct F32 {
+  __m512 v;
+};
+struct I32 {
+  __m512i v;
+};
+struct Bytes {
+  __m512i v;
+};
+
+KVASIR_INLINE F32 zero() { return {_mm512_setzero_ps()}; }
+KVASIR_INLINE F32 set1(float x) { return {_mm512_set1_ps(x)}; }
+KVASIR_INLINE F32 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+KVASIR_INLINE void store(float* p, F32 a) { _mm512_storeu_ps(p, a.v); }
+KVASIR_INLINE __mmask16 first(int n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1u << n) - 1); }
+// The first n (0..16) lanes; the others are 0 / not written.
+KVASIR_INLINE F32 load_n(const float* p, int n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+KVASIR_INLINE void store_n(float* p, F32 a, int n) { _mm512_mask_storeu_ps(p, first(n), a.v); }
+KVASIR_INLINE F32 add(F32 a, F32 b) { return {_mm512_add_ps(a.v, b.v)}; }
+KVASIR_INLINE F32 sub(F32 a, F32 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+KVASIR_INLINE F32 mul(F32 a, F32 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+KVASIR_INLINE F32 div(F32 a, F32 b) { return {_mm512_div_ps(a.v, b.v)}; }
+KVASIR_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  // a * b + c
+KVASIR_INLINE F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }  // b when either is NaN
+KVASIR_INLINE F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
+KVASIR_INLINE F32 abs(F32 a) { return {_mm512_abs_ps(a.v)}; }
+KVASIR_INLINE F32 sqrt(F32 a) { return {_mm512_sqrt_ps(a.v)}; }
+KVASIR_INLINE F32 round(F32 a) {  // to nearest even
+  return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+KVASIR_INLINE F32 scale2(F32 a, F32 n) { return {_mm512_scalef_ps(a.v, n.v)}; }  // a * 2^n, n integral, |n| <= 128
+// Lanes where x < limit become 0.
+KVASIR_INLINE F32 zero_if_less(F32 x, F32 limit, F32 a) {
+  return {_mm512_mask_mov_ps(a.v, _mm512_cmp_ps_mask(x.v, limit.v, _CMP_LT_OQ), _mm512_setzero_ps())};
+}
+// Lanes below n from a, the others from b.
+KVASIR_INLINE F32 select_first(int n, F32 a, F32 b) { return {_mm512_mask_mov_ps(b.v, first(n), a.v)}; }
+// Pairwise tree ((0+8)+(4+12)) ...: the same on every instruction set.
+KVASIR_INLINE float reduce_add(F32 a) {
+  const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  const __m128 d = _mm_add_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
+}
+KVASIR_INLINE float reduce_max(F32 a) { return _mm512_reduce_max_ps(a.v); }
+
+KVASIR_INLINE F32 load_f16(const std::uint16_t* p) {
+  return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+KVASIR_INLINE void store_f16(std::uint16_t* p, F32 a) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a.v, _MM_FROUND_TO_NEAREST_INT));
+}
+KVASIR_INLINE F32 load_bf16(const std::uint16_t* p) {
+  const __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(x, 16))};
+}
+KVASIR_INLINE void store_bf16(std::uint16_t* p, F32 a) {  // to nearest even, NaN stays NaN
+  const __m512i x = _mm512_castps_si512(a.v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), _mm512_set1_epi32(1));
+  __m512i r = _mm512_add_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(0x7fff)), odd);
+  const __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+  r = _mm512_mask_or_epi32(r, nan, x, _mm512_set1_epi32(0x400000));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16)));
+}
+
+KVASIR_INLINE I32 zero_i32() { return {_mm512_setzero_si512()}; }
+KVASIR_INLINE I32 set1_i32(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
+KVASIR_INLINE I32 load_i32(const std::int32_t* p) { return {_mm512_loadu_si512(p)}; }
+KVASIR_INLINE void store_i32(std::int32_t* p, I32 a) { _mm512_storeu_si512(p, a.v); }
+KVASIR_INLINE I32 add(I32 a, I32 b) { return {_mm512_add_epi32(a.v, b.v)}; }
+KVASIR_INLINE I32 sub(I32 a, I32 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
+KVASIR_INLINE I32 mul(I32 a, I32 b) { return {_mm512_mullo_epi32(a.v, b.v)}; }
+KVASIR_INLINE I32 load_i8(const std::int8_t* p) {  // 16 signed bytes
+  return {_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
+  return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+}
+KVASIR_INLINE F32 to_f32(I32 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+KVASIR_INLINE I32 to_i32(F32 a) { return {_mm512_cvtps_epi32(a.v)}; }  // to nearest even
+// The low byte of every lane (16 bytes).
+KVASIR_INLINE void store_low_bytes(void* p, I32 a) {
+  _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+KVASIR_INLINE std::int32_t reduce_add(I32 a) { return _mm512_reduce_add_epi32(a.v); }
+
+KVASIR_INLINE Bytes zero_bytes() { return {_mm512_setzero_si512()}; }
+KVASIR_INLINE Bytes load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }
+KVASIR_INLINE void store_bytes(void* p, Bytes a) { _mm512_storeu_si512(p, a.v); }
+KVASIR_INLINE Bytes set1_bytes(std::uint8_t x) { return {_mm512_set1_epi8(static_cast<char>(x))}; }
+// The 4 bytes at p in every 32-bit lane.
+KVASIR_INLINE Bytes broadcast4(const void* p) {
+  std::int32_t x;
+  __builtin_memcpy(&x, p, 4);
+  return {_mm512_set1_epi32(x)};
+}
+KVASIR_INLINE Bytes and_(Bytes a, Bytes b) { return {_mm512_and_si512(a.v, b.v)}; }
+KVASIR_INLINE Bytes or_(Bytes a, Bytes b) { return {_mm512_or_si512(a.v, b.v)}; }
+KVASIR_INLINE Bytes xor_(Bytes a, Bytes b) { return {_mm512_xor_si512(a.v, b.v)}; }
+KVASIR_INLINE Bytes sub8(Bytes a, Bytes b) { return {_mm512_sub_epi8(a.v, b.v)}; }
+template <int n>  // within 16-bit lanes: mask the result
+KVASIR_INLINE Bytes shift_right16(Bytes a) {
+  return {_mm512_srli_epi16(a.v, n)};
+}
+template <int n>
+KVASIR_INLINE Bytes shift_left16(Bytes a) {
+  return {_mm512_slli_epi16(a.v, n)};
+}
+
+// acc[i] += sum of 4 products u[4i+j] * s[4i+j], u unsigned, s signed.
+// REQUIRES (without VNNI): u <= 127, so that the 16-bit partial sums of maddubs cannot saturate.
+KVASIR_INLINE I32 dot_us(I32 acc, Bytes u, Bytes s) {
+#if KVASIR_HAS_VNNI
+  return {_mm512_dpbusd_epi32(acc.v, u.v, s.v)};
+#else
+  const __m512i pairs = _mm512_maddubs_epi16(u.v, s.v);
+  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+#endif
+}
+// acc[i] += sum of 4 products a * b, both signed. REQUIRES: b > -128 (a may be -128).
+KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
+  const __mmask64 negative = _mm512_movepi8_mask(a.v);
+  const __m512i sb = _mm512_mask_sub_epi8(b.v, negative, _mm512_setzero_si512(), b.v);
+  const __m512i ua = _mm512_abs_epi8(a.v);
+#if KVASIR_HAS_VNNI
+  return {_mm512_dpbusd_epi32(acc.v, ua, sb)};
+#else
+  const __m512i pairs = _mm512_maddubs_epi16(ua, sb);
+  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
+#endif
+}
+
+// acc[i] += w[2i] * a[2i] + w[2i+1] * a[2i+1] on bfloat16 pairs.
+KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes w, Bytes a) {
+#if defined(__AVX512BF16__)
+  return {_mm512_dpbf16_ps(acc.v, (__m512bh)w.v, (__m512bh)a.v)};
+#else
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  const __m512 w1 = _mm512_castsi512_ps(_mm512_and_si512(w.v, high));
+  const __m512 a1 = _mm512_castsi512_ps(_mm512_and_si512(a.v, high));
+  const __m512 w0 = _mm512_castsi512_ps(_mm512_slli_epi32(w.v, 16));
+  const __m512 a0 = _mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16));
+  return {_mm512_fmadd_ps(w0, a0, _mm512_fmadd_ps(w1, a1, acc.v))};
+#endif
+}
+
+}  // namespace kvasir::simd::KVASIR_TARGET

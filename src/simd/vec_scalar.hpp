@@ -1,0 +1,155 @@
+// simd/vec.hpp in plain C++: the reference that the instruction sets are tested against.
+#pragma once
+
+#include <cmath>
+
+#include "simd/half.hpp"
+
+#define KVASIR_HAS_VNNI 0
+#define KVASIR_VECTOR_REGISTERS 8
+
+namespace kvasir::simd::KVASIR_TARGET {
+
+struct F32 {
+  float v[16];
+};
+struct I32 {
+  std::int32_t v[16];
+};
+struct Bytes {
+  std::uint8_t v[64];
+};
+
+#define KVASIR_EACH(T, expression)               \
+  T r;                                           \
+  for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
+  return r
+
+KVASIR_INLINE F32 set1(float x) { KVASIR_EACH(F32, x); }
+KVASIR_INLINE F32 zero() { return set1(0.0f); }
+KVASIR_INLINE F32 load(const float* p) { KVASIR_EACH(F32, p[i]); }
+KVASIR_INLINE void store(float* p, F32 a) {
+  for (int i = 0; i < 16; ++i) p[i] = a.v[i];
+}
+// The first n (0..16) lanes; the others are 0 / not written.
+KVASIR_INLINE F32 load_n(const float* p, int n) { KVASIR_EACH(F32, i < n ? p[i] : 0.0f); }
+KVASIR_INLINE void store_n(float* p, F32 a, int n) {
+  for (int i = 0; i < 16 && i < n; ++i) p[i] = a.v[i];
+}
+KVASIR_INLINE F32 add(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] + b.v[i]); }
+KVASIR_INLINE F32 sub(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] - b.v[i]); }
+KVASIR_INLINE F32 mul(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] * b.v[i]); }
+KVASIR_INLINE F32 div(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] / b.v[i]); }
+KVASIR_INLINE F32 fma(F32 a, F32 b, F32 c) { KVASIR_EACH(F32, __builtin_fmaf(a.v[i], b.v[i], c.v[i])); }
+KVASIR_INLINE F32 max(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
+KVASIR_INLINE F32 min(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
+KVASIR_INLINE F32 abs(F32 a) { KVASIR_EACH(F32, __builtin_fabsf(a.v[i])); }
+KVASIR_INLINE F32 sqrt(F32 a) { KVASIR_EACH(F32, __builtin_sqrtf(a.v[i])); }
+KVASIR_INLINE F32 round(F32 a) { KVASIR_EACH(F32, __builtin_nearbyintf(a.v[i])); }
+KVASIR_INLINE F32 scale2(F32 a, F32 n) { KVASIR_EACH(F32, __builtin_ldexpf(a.v[i], static_cast<int>(n.v[i]))); }
+KVASIR_INLINE F32 zero_if_less(F32 x, F32 limit, F32 a) { KVASIR_EACH(F32, x.v[i] < limit.v[i] ? 0.0f : a.v[i]); }
+KVASIR_INLINE F32 select_first(int n, F32 a, F32 b) { KVASIR_EACH(F32, i < n ? a.v[i] : b.v[i]); }
+KVASIR_INLINE float reduce_add(F32 a) {
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) a.v[i] = a.v[i] + a.v[i + half];
+  return a.v[0];
+}
+KVASIR_INLINE float reduce_max(F32 a) {
+  for (int half = 8; half > 0; half /= 2)
+    for (int i = 0; i < half; ++i) a.v[i] = a.v[i] > a.v[i + half] ? a.v[i] : a.v[i + half];
+  return a.v[0];
+}
+
+KVASIR_INLINE F32 load_f16(const std::uint16_t* p) { KVASIR_EACH(F32, f16_to_f32(p[i])); }
+KVASIR_INLINE void store_f16(std::uint16_t* p, F32 a) {
+  for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(a.v[i]);
+}
+KVASIR_INLINE F32 load_bf16(const std::uint16_t* p) { KVASIR_EACH(F32, bf16_to_f32(p[i])); }
+KVASIR_INLINE void store_bf16(std::uint16_t* p, F32 a) {
+  for (int i = 0; i < 16; ++i) p[i] = f32_to_bf16(a.v[i]);
+}
+
+KVASIR_INLINE I32 set1_i32(std::int32_t x) { KVASIR_EACH(I32, x); }
+KVASIR_INLINE I32 zero_i32() { return set1_i32(0); }
+KVASIR_INLINE I32 load_i32(const std::int32_t* p) { KVASIR_EACH(I32, p[i]); }
+KVASIR_INLINE void store_i32(std::int32_t* p, I32 a) {
+  for (int i = 0; i < 16; ++i) p[i] = a.v[i];
+}
+KVASIR_INLINE I32 add(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] + b.v[i]); }
+KVASIR_INLINE I32 sub(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] - b.v[i]); }
+KVASIR_INLINE I32 mul(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] * b.v[i]); }
+KVASIR_INLINE I32 load_i8(const std::int8_t* p) { KVASIR_EACH(I32, p[i]); }
+KVASIR_INLINE I32 load_u8(const std::uint8_t* p) { KVASIR_EACH(I32, p[i]); }
+KVASIR_INLINE F32 to_f32(I32 a) { KVASIR_EACH(F32, static_cast<float>(a.v[i])); }
+// To nearest even; out of range and NaN give INT32_MIN as the hardware does.
+KVASIR_INLINE I32 to_i32(F32 a) {
+  KVASIR_EACH(I32, (a.v[i] >= -2147483648.0f && a.v[i] < 2147483648.0f)
+                       ? static_cast<std::int32_t>(__builtin_nearbyintf(a.v[i]))
+                       : INT32_MIN);
+}
+KVASIR_INLINE void store_low_bytes(void* p, I32 a) {
+  for (int i = 0; i < 16; ++i) static_cast<std::uint8_t*>(p)[i] = static_cast<std::uint8_t>(a.v[i]);
+}
+KVASIR_INLINE std::int32_t reduce_add(I32 a) {
+  std::int32_t s = 0;
+  for (int i = 0; i < 16; ++i) s += a.v[i];
+  return s;
+}
+#undef KVASIR_EACH
+#define KVASIR_EACH(expression)                  \
+  Bytes r;                                       \
+  for (int i = 0; i < 64; ++i) r.v[i] = static_cast<std::uint8_t>(expression); \
+  return r
+
+KVASIR_INLINE Bytes set1_bytes(std::uint8_t x) { KVASIR_EACH(x); }
+KVASIR_INLINE Bytes zero_bytes() { return set1_bytes(0); }
+KVASIR_INLINE Bytes load_bytes(const void* p) { KVASIR_EACH(static_cast<const std::uint8_t*>(p)[i]); }
+KVASIR_INLINE void store_bytes(void* p, Bytes a) { __builtin_memcpy(p, a.v, 64); }
+KVASIR_INLINE Bytes broadcast4(const void* p) { KVASIR_EACH(static_cast<const std::uint8_t*>(p)[i % 4]); }
+KVASIR_INLINE Bytes and_(Bytes a, Bytes b) { KVASIR_EACH(a.v[i] & b.v[i]); }
+KVASIR_INLINE Bytes or_(Bytes a, Bytes b) { KVASIR_EACH(a.v[i] | b.v[i]); }
+KVASIR_INLINE Bytes xor_(Bytes a, Bytes b) { KVASIR_EACH(a.v[i] ^ b.v[i]); }
+KVASIR_INLINE Bytes sub8(Bytes a, Bytes b) { KVASIR_EACH(a.v[i] - b.v[i]); }
+#undef KVASIR_EACH
+KVASIR_INLINE int word(const Bytes& a, int i) { return a.v[2 * i] | a.v[2 * i + 1] << 8; }
+template <int n>
+KVASIR_INLINE Bytes shift_right16(Bytes a) {
+  Bytes r;
+  for (int i = 0; i < 32; ++i) {
+    const int x = word(a, i) >> n;
+    r.v[2 * i] = static_cast<std::uint8_t>(x);
+    r.v[2 * i + 1] = static_cast<std::uint8_t>(x >> 8);
+  }
+  return r;
+}
+template <int n>
+KVASIR_INLINE Bytes shift_left16(Bytes a) {
+  Bytes r;
+  for (int i = 0; i < 32; ++i) {
+    const int x = word(a, i) << n;
+    r.v[2 * i] = static_cast<std::uint8_t>(x);
+    r.v[2 * i + 1] = static_cast<std::uint8_t>(x >> 8);
+  }
+  return r;
+}
+
+KVASIR_INLINE I32 dot_us(I32 acc, Bytes u, Bytes s) {
+  for (int i = 0; i < 64; ++i) acc.v[i / 4] += u.v[i] * static_cast<std::int8_t>(s.v[i]);
+  return acc;
+}
+KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
+  for (int i = 0; i < 64; ++i) acc.v[i / 4] += static_cast<std::int8_t>(a.v[i]) * static_cast<std::int8_t>(b.v[i]);
+  return acc;
+}
+KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes w, Bytes a) {
+  for (int i = 0; i < 16; ++i) {
+    const float w1 = bf16_to_f32(static_cast<std::uint16_t>(word(w, 2 * i + 1)));
+    const float a1 = bf16_to_f32(static_cast<std::uint16_t>(word(a, 2 * i + 1)));
+    const float w0 = bf16_to_f32(static_cast<std::uint16_t>(word(w, 2 * i)));
+    const float a0 = bf16_to_f32(static_cast<std::uint16_t>(word(a, 2 * i)));
+    acc.v[i] = __builtin_fmaf(w0, a0, __builtin_fmaf(w1, a1, acc.v[i]));
+  }
+  return acc;
+}
+
+}  // namespace kvasir::simd::KVASIR_TARGET
