@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "base/registry.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::weights {
@@ -15,5 +16,7 @@ struct Format {
   bool (*recognises)(std::span<const std::byte> head);
   std::unique_ptr<ModelFile> (*open)(const std::string& path);
 };
+
+std::span<const Entry<Format>> formats();  // src/weights/formats, by the build
 
 }  // namespace kvasir::weights
