@@ -3,10 +3,6 @@
 #if defined(KVASIR_TARGET_scalar)
 #include <cstring>
 #else
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wuninitialized"  // g++ 12's own AVX-512 header
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
 #include <immintrin.h>
 #endif
 

@@ -1,14 +1,11 @@
 #include "run/sampler.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "base/check.hpp"
-#include "base/error.hpp"
 #include "run/softmax.hpp"
 
 namespace kvasir::run {
@@ -16,15 +13,17 @@ namespace {
 
 constexpr std::size_t kBlock = 256;
 
-[[noreturn]] void refuse(const char* field, double value, const char* expected) {
-  throw Error(Code::kBadInput, fmt::format("{} is not allowed, expected {}", value, expected), field);
-}
-
 std::int64_t choose_seed(std::int64_t wanted) {
   if (wanted >= 0) return wanted;
   std::random_device source;
   const std::uint64_t bits = (static_cast<std::uint64_t>(source()) << 32) | source();
   return static_cast<std::int64_t>(bits >> 1);
+}
+
+const SamplingOptions& validated(const SamplingOptions& options, std::int32_t vocab) {
+  KVASIR_CHECK(vocab >= 1);
+  validate(options, vocab);
+  return options;
 }
 
 std::vector<const Sampler*> active_stages(const SamplingOptions& options) {
@@ -39,36 +38,6 @@ std::vector<const Sampler*> active_stages(const SamplingOptions& options) {
 }
 
 }  // namespace
-
-// Written so that NaN fails every test.
-void validate(const SamplingOptions& o, std::int32_t vocab) {
-  constexpr float kMax = std::numeric_limits<float>::max();
-  const auto within = [](float v, float low, float high) { return v >= low && v <= high; };
-  if (!within(o.temperature, 0, kMax)) refuse("temperature", o.temperature, "a finite number >= 0 (0: greedy)");
-  if (o.top_k < 0) refuse("top_k", o.top_k, "0 (off) or more");
-  if (!within(o.top_p, 0, 1)) refuse("top_p", o.top_p, "0 to 1 (1: off)");
-  if (!within(o.min_p, 0, 1)) refuse("min_p", o.min_p, "0 to 1 (0: off)");
-  if (!(o.repetition_penalty > 0 && o.repetition_penalty <= 100))
-    refuse("repetition_penalty", o.repetition_penalty, "more than 0, at most 100 (1: off)");
-  if (!within(o.presence_penalty, -100, 100)) refuse("presence_penalty", o.presence_penalty, "-100 to 100 (0: off)");
-  if (!within(o.frequency_penalty, -100, 100)) refuse("frequency_penalty", o.frequency_penalty, "-100 to 100 (0: off)");
-  if (o.penalty_last_n < -1 || o.penalty_last_n > (1 << 20))
-    refuse("penalty_last_n", o.penalty_last_n, "-1 (all) to 1048576");
-  if (o.seed < -1) refuse("seed", static_cast<double>(o.seed), "-1 (random) or more");
-  for (const auto& [id, bias] : o.logit_bias) {
-    if (id < 0 || id >= vocab)
-      throw Error(Code::kBadInput, fmt::format("token id {} is outside the vocabulary of {}", id, vocab), "logit_bias");
-    if (!(bias <= kMax))
-      throw Error(Code::kBadInput, fmt::format("{} for token {}, expected a finite number or -inf", bias, id),
-                  "logit_bias");
-  }
-}
-
-static const SamplingOptions& validated(const SamplingOptions& options, std::int32_t vocab) {
-  KVASIR_CHECK(vocab >= 1);
-  validate(options, vocab);
-  return options;
-}
 
 SamplerChain::SamplerChain(const SamplingOptions& options, std::int32_t vocab)
     : options_(validated(options, vocab)),

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,28 +17,9 @@
 #include "run/candidates.hpp"
 #include "run/history.hpp"
 #include "run/rng.hpp"
+#include "run/sampling_options.hpp"
 
 namespace kvasir::run {
-
-struct SamplingOptions {
-  float temperature = 0.8f;          // >= 0, finite; 0: greedy (the best token, no random number is drawn)
-  std::int32_t top_k = 40;           // >= 0; 0: off
-  float top_p = 0.95f;               // [0, 1]; 1: off; 0: only the best token
-  float min_p = 0.05f;               // [0, 1]; 0: off; relative to the best token's probability
-  float repetition_penalty = 1.0f;   // (0, 100]; 1: off
-  float presence_penalty = 0.0f;     // [-100, 100]; 0: off
-  float frequency_penalty = 0.0f;    // [-100, 100]; 0: off
-  std::int32_t penalty_last_n = 64;  // [-1, 2^20] tokens of prompt and answer that penalties look at; -1: all; 0: none
-  std::map<std::int32_t, float> logit_bias;  // token id -> added to its logit; finite, or -inf to ban it
-  std::int64_t seed = -1;                    // >= 0; -1: a random one, see SamplerChain::seed
-
-  bool penalises() const {
-    return penalty_last_n != 0 && (repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0);
-  }
-};
-
-// Throws Error(kBadInput) that names the field, its value and the range; `vocab` bounds the ids of logit_bias.
-void validate(const SamplingOptions& options, std::int32_t vocab);
 
 // An entry of samplers/. Stages run by increasing `order`; equal orders by name. Those below kFirstCut see dense
 // candidates (logits of the whole vocabulary); from kFirstCut on the best logit is known to be finite.
