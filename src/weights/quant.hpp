@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/registry.hpp"
 #include "kernel/matmul.hpp"
 
 namespace kvasir::weights {
@@ -26,5 +27,8 @@ struct Quant {
 
   const kernel::PanelFormat* panel;  // packed layout and its kernels
 };
+
+// Every weight format, for the instruction set in use.
+std::span<const Entry<Quant>> quants();
 
 }  // namespace kvasir::weights

@@ -1,0 +1,36 @@
+// Where a column's parts lie in prepared activations (kernel/matmul.hpp). For sources compiled per instruction set.
+#pragma once
+
+#include "kernel/matmul.hpp"
+
+namespace kvasir::kernel::KVASIR_TARGET {
+
+// The tile that holds `column`, and its number of columns.
+static inline std::byte* activation_tile(const Activations& a, std::int64_t column, std::int64_t& columns) {
+  const std::int64_t first = column / kTileColumns * kTileColumns;
+  columns = a.n - first < kTileColumns ? a.n - first : kTileColumns;
+  return a.data + first * activation_bytes(a.kind, a.k);
+}
+
+struct Int8Tile {
+  std::int64_t columns;     // nc
+  std::int8_t* q;           // (K/32, nc, 32)
+  float* d;                 // (K/32, nc)
+  float* dsum;              // (K/32, nc)  d * sum of q
+  std::int32_t* half_sum;   // (K/32, nc, 2)
+  float* half_dsum;         // (K/32, nc, 2)
+};
+
+static inline Int8Tile int8_tile(const Activations& a, std::int64_t column) {
+  Int8Tile t;
+  std::byte* p = activation_tile(a, column, t.columns);
+  const std::int64_t blocks = a.k / 32 * t.columns;
+  t.q = reinterpret_cast<std::int8_t*>(p);
+  t.d = reinterpret_cast<float*>(p + 32 * blocks);
+  t.dsum = t.d + blocks;
+  t.half_sum = reinterpret_cast<std::int32_t*>(t.dsum + blocks);
+  t.half_dsum = reinterpret_cast<float*>(t.half_sum + 2 * blocks);
+  return t;
+}
+
+}  // namespace kvasir::kernel::KVASIR_TARGET

@@ -1,0 +1,84 @@
+// Matrix products with packed weights: out[c][r] = sum_k W[r][k] x[c][k].
+//
+// Weights lie in panels of 16 rows, interleaved so that a vector lane is a row; activations are broadcast. One output is
+// accumulated over k in increasing order whatever the number of columns, panels or threads, so a result never depends on
+// its neighbours and one column computed alone has the bits it has in a batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "simd/isa.hpp"
+
+namespace kvasir::kernel {
+
+inline constexpr int kPanelRows = 16;
+inline constexpr int kTileColumns = 64;  // columns (tokens) whose activations are interleaved in one tile
+inline constexpr int kGemvColumns = 4;   // up to here weights are streamed past columns held in registers
+
+// How activations are prepared for a weight format.
+//   kInt8  blocks of 32 with one f32 scale: q = round(x / d), d = max|x| / 127
+//   kBf16  rounded to nearest even
+//   kF32   as they are
+enum class ActivationKind { kInt8, kBf16, kF32 };
+
+// Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are grouped in
+// tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
+//   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2) int32,
+//          d * those sums (K/32, nc, 2) f32. For more than kGemvColumns columns and with VNNI, q is stored plus 128.
+//   kBf16  (K/2, nc, 2) bf16
+//   kF32   (K, nc) f32
+struct Activations {
+  ActivationKind kind = ActivationKind::kF32;
+  std::byte* data = nullptr;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+};
+
+// Bytes per column; K is a multiple of 32 (kInt8) or 2 (kBf16).
+constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
+  switch (kind) {
+    case ActivationKind::kInt8: return k + k / 32 * 24;
+    case ActivationKind::kBf16: return (k + 1) / 2 * 4;
+    case ActivationKind::kF32: return k * 4;
+  }
+  return 0;
+}
+
+struct MatmulArgs {
+  const std::byte* panels;    // panel 0 of the matrix
+  std::int64_t k;             // columns of the matrix
+  std::int64_t rows;          // rows of the matrix; the last panel may be partly empty
+  std::int64_t panel_begin;   // panels [begin, end) are computed
+  std::int64_t panel_end;
+  const Activations* x;
+  float* out;                 // (n, ldo)
+  std::int64_t ldo;
+};
+
+// A packed layout of weights and what can be done with it.
+struct PanelFormat {
+  ActivationKind activation;
+  int k_multiple;  // K must be a multiple of this
+  std::int64_t (*panel_bytes)(std::int64_t k);
+  // 16 rows in the file's format to one panel; a null row is filled with zeros.
+  void (*pack)(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel);
+  // One row of a panel as floats (k of them): what the file's row dequantises to, bit for bit, unless the format says otherwise.
+  void (*unpack_row)(const std::byte* panel, int row, std::int64_t k, float* out);
+  void (*matmul)(const MatmulArgs& args);
+};
+
+// Formats that are not tied to one weight type: any row can be dequantised to f32 and packed in them.
+struct DensePanels {
+  PanelFormat f32;   // rows given as float
+  PanelFormat bf16;  // rows given as bf16 bits
+};
+KVASIR_DECLARE_KERNELS(DensePanels, dense_panels)
+
+struct ActivationKernels {
+  // Prepares column `column` of `a` from k floats.
+  void (*prepare)(const Activations& a, std::int64_t column, const float* x);
+};
+KVASIR_DECLARE_KERNELS(ActivationKernels, activation)
+
+}  // namespace kvasir::kernel

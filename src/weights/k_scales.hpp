@@ -1,0 +1,70 @@
+// The scales of Q4_K and Q5_K: f16 d, f16 dmin, then 12 bytes with eight 6-bit scales and eight 6-bit minima:
+//   byte j   (0..3)   scale j in bits 0-5, bits 6-7 are bits 4-5 of scale j+4
+//   byte j+4          minimum j in bits 0-5, bits 6-7 are bits 4-5 of minimum j+4
+//   byte j+8          low nibble: bits 0-3 of scale j+4, high nibble: bits 0-3 of minimum j+4
+// In a panel head they are unpacked to a byte each: d (16 f16), dmin (16 f16), scales (8, 16), minima (8, 16).
+#pragma once
+
+#include "kernel/int_panels.hpp"
+#include "weights/quantise.hpp"
+
+namespace kvasir::weights::entries::quants::KVASIR_TARGET {
+
+struct KScales {
+  static constexpr int kHeadBytes = 64 + 256;
+
+  static void pack_head(const std::byte* block, int row, std::byte* head) {
+    kernel::KVASIR_TARGET::put_half(block, row, head);
+    kernel::KVASIR_TARGET::put_half(block + 2, row, head + 32);
+    const auto* p = reinterpret_cast<const std::uint8_t*>(block + 4);
+    for (int j = 0; j < 4; ++j) {
+      head[64 + 16 * j + row] = static_cast<std::byte>(p[j] & 63);
+      head[64 + 16 * (j + 4) + row] = static_cast<std::byte>((p[j + 8] & 15) | (p[j] >> 6) << 4);
+      head[192 + 16 * j + row] = static_cast<std::byte>(p[j + 4] & 63);
+      head[192 + 16 * (j + 4) + row] = static_cast<std::byte>(p[j + 8] >> 4 | (p[j + 4] >> 6) << 4);
+    }
+  }
+
+  KVASIR_INLINE void load_head(const std::byte* head, int sub, simd::KVASIR_TARGET::F32* d, simd::KVASIR_TARGET::F32* m) {
+    using namespace simd::KVASIR_TARGET;
+    const auto* scales = reinterpret_cast<const std::uint8_t*>(head + 64 + 16 * sub);
+    const auto* minima = reinterpret_cast<const std::uint8_t*>(head + 192 + 16 * sub);
+    d[0] = mul(kernel::KVASIR_TARGET::get_halves(head), to_f32(load_u8(scales)));
+    m[0] = sub_zero(mul(kernel::KVASIR_TARGET::get_halves(head + 32), to_f32(load_u8(minima))));
+  }
+
+ private:
+  KVASIR_INLINE simd::KVASIR_TARGET::F32 sub_zero(simd::KVASIR_TARGET::F32 x) {
+    return simd::KVASIR_TARGET::sub(simd::KVASIR_TARGET::zero(), x);
+  }
+};
+
+// Scales, minima (written to the first 16 bytes of `block`) and codes in [0, top] of 256 floats, by range.
+KVASIR_INLINE void quantise_k_scales(const float* x, int top, std::byte* block, std::uint8_t* u) {
+  using kernel::KVASIR_TARGET::half_at;
+  using kernel::KVASIR_TARGET::put_half_value;
+  float scale[8], minimum[8];
+  for (int j = 0; j < 8; ++j) {
+    const float low = smallest(x + 32 * j, 32);
+    minimum[j] = low < 0.0f ? -low : 0.0f;
+    const float high = largest(x + 32 * j, 32) + minimum[j];
+    scale[j] = high > 0.0f ? high / static_cast<float>(top) : 0.0f;
+  }
+  put_half_value(largest(scale, 8) / 63.0f, block);
+  put_half_value(largest(minimum, 8) / 63.0f, block + 2);
+  const float d = half_at(block);
+  const float dmin = half_at(block + 2);
+  std::uint8_t s[8], t[8];
+  encode(scale, 8, d, 0.0f, 0, 63, s);
+  encode(minimum, 8, dmin, 0.0f, 0, 63, t);
+  auto* p = reinterpret_cast<std::uint8_t*>(block + 4);
+  for (int j = 0; j < 4; ++j) {
+    p[j] = static_cast<std::uint8_t>(s[j] | (s[j + 4] >> 4) << 6);
+    p[j + 4] = static_cast<std::uint8_t>(t[j] | (t[j + 4] >> 4) << 6);
+    p[j + 8] = static_cast<std::uint8_t>((s[j + 4] & 15) | (t[j + 4] & 15) << 4);
+  }
+  for (int j = 0; j < 8; ++j)
+    encode(x + 32 * j, 32, d * static_cast<float>(s[j]), -dmin * static_cast<float>(t[j]), 0, top, u + 32 * j);
+}
+
+}  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

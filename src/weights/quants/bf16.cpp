@@ -1,0 +1,24 @@
+// BF16: computed in bfloat16 products with float sums.
+#include "kernel/matmul.hpp"
+#include "simd/half.hpp"
+#include "simd/vec.hpp"
+#include "weights/quant.hpp"
+
+namespace kvasir::weights::entries::quants::KVASIR_TARGET {
+namespace {
+
+void dequantise(const std::byte* row, float* out, std::int64_t n) {
+  const auto* p = reinterpret_cast<const std::uint16_t*>(row);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = simd::bf16_to_f32(p[i]);
+}
+void quantise(const float* row, std::byte* out, std::int64_t n) {
+  auto* p = reinterpret_cast<std::uint16_t*>(out);
+  for (std::int64_t i = 0; i < n; ++i) p[i] = simd::f32_to_bf16(row[i]);
+}
+
+}  // namespace
+
+extern const Quant bf16;
+const Quant bf16 = {"bfloat16", 30, 32, 1, 2, dequantise, quantise, &kernel::KVASIR_TARGET::dense_panels_table.bf16};
+
+}  // namespace kvasir::weights::entries::quants::KVASIR_TARGET
