@@ -201,6 +201,16 @@ std::string synth_quant(std::string_view quant, std::int64_t columns) {
   }
 }
 
+std::uint64_t synth_parameters(const SynthShape& shape) {
+  std::uint64_t sum = 0;
+  for (const Tensor& t : tensors_of(shape, "f32")) {
+    std::uint64_t elements = 1;
+    for (const std::int64_t n : t.shape) elements *= static_cast<std::uint64_t>(n);
+    sum += elements;
+  }
+  return sum;
+}
+
 SynthResult write_synthetic_model(const std::string& path, const SynthShape& shape, std::string_view quant,
                                   std::uint64_t seed, Team& team,
                                   FunctionRef<void(std::uint64_t, std::uint64_t)> progress) {
@@ -209,12 +219,8 @@ SynthResult write_synthetic_model(const std::string& path, const SynthShape& sha
   set_metadata(header, shape, quant, seed);
   SynthResult result;
   std::uint64_t total = 0, done = 0;
-  for (const Tensor& t : tensors) {
-    total += header.add_tensor(t.name, t.quant, t.shape);
-    std::uint64_t elements = 1;
-    for (const std::int64_t n : t.shape) elements *= static_cast<std::uint64_t>(n);
-    result.parameters += elements;
-  }
+  for (const Tensor& t : tensors) total += header.add_tensor(t.name, t.quant, t.shape);
+  result.parameters = synth_parameters(shape);
   weights::GgufWriter out(path, header);
   Generator generator(shape, seed, team);
   for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -54,6 +54,9 @@ std::vector<std::string> synth_merges();
 // q4_0, blocks of 32 -> f16).
 std::string synth_quant(std::string_view quant, std::int64_t columns);
 
+// Elements of all tensors: the publisher's figure (and the rope factors, which are a tensor here).
+std::uint64_t synth_parameters(const SynthShape& shape);
+
 struct SynthResult {
   std::uint64_t bytes = 0;       // of the file
   std::uint64_t parameters = 0;  // elements of all tensors
