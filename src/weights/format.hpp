@@ -17,6 +17,6 @@ struct Format {
   std::unique_ptr<ModelFile> (*open)(const std::string& path);
 };
 
-std::span<const Entry<Format>> formats();
+std::span<const Entry<Format>> formats();  // src/weights/formats, by the build
 
 }  // namespace kvasir::weights

@@ -1,0 +1,218 @@
+// Every weight format on every instruction set: packing keeps the values, products agree with double precision, and a column
+// computed alone, in a batch, by any panel split has the same bits.
+#include "kernel/matmul.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "tensor/buffer.hpp"
+#include "weights/quant.hpp"
+
+namespace kvasir::kernel {
+namespace {
+
+using weights::Quant;
+
+struct Packed {
+  std::vector<float> values;  // (rows, k): what the file's rows dequantise to
+  tensor::Buffer panels;
+  std::int64_t rows, k;
+};
+
+std::vector<float> random_floats(std::size_t n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(n);
+  for (auto& v : x) v = normal(rng);
+  return x;
+}
+
+Packed pack(const Quant& quant, std::int64_t rows, std::int64_t k, unsigned seed) {
+  Packed p;
+  p.rows = rows;
+  p.k = k;
+  const auto source = random_floats(static_cast<std::size_t>(rows * k), seed);
+  const std::int64_t row_bytes = k / quant.block * quant.block_bytes;
+  std::vector<std::byte> file(static_cast<std::size_t>(rows * row_bytes));
+  p.values.resize(source.size());
+  for (std::int64_t r = 0; r < rows; ++r) {
+    quant.quantise(&source[static_cast<std::size_t>(r * k)], &file[static_cast<std::size_t>(r * row_bytes)], k);
+    quant.dequantise(&file[static_cast<std::size_t>(r * row_bytes)], &p.values[static_cast<std::size_t>(r * k)], k);
+  }
+  const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
+  const std::int64_t bytes = quant.panel->panel_bytes(k);
+  p.panels = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(panels * bytes));
+  for (std::int64_t i = 0; i < panels; ++i) {
+    const std::byte* row[kPanelRows];
+    for (int r = 0; r < kPanelRows; ++r)
+      row[r] = i * kPanelRows + r < rows ? &file[static_cast<std::size_t>((i * kPanelRows + r) * row_bytes)] : nullptr;
+    quant.panel->pack(row, k, p.panels.data() + i * bytes);
+  }
+  return p;
+}
+
+std::vector<float> multiply(const Quant& quant, const Packed& p, const std::vector<float>& x, std::int64_t n,
+                            std::int64_t split) {
+  const ActivationKind kind = quant.panel->activation;
+  tensor::Buffer prepared(tensor::Tag::kScratch, static_cast<std::size_t>(n * activation_bytes(kind, p.k)));
+  const Activations a{kind, prepared.data(), n, p.k};
+  activation().prepare(a, 0, n, x.data(), p.k);
+  std::vector<float> out(static_cast<std::size_t>(n * p.rows), NAN);
+  const std::int64_t panels = (p.rows + kPanelRows - 1) / kPanelRows;
+  for (std::int64_t first = 0; first < panels; first += split)
+    quant.panel->matmul({p.panels.data(), p.k, p.rows, first, std::min(first + split, panels), &a, out.data(), p.rows});
+  return out;
+}
+
+class EveryIsa : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    const auto isa = static_cast<simd::Isa>(GetParam());
+    if (!simd::supported(isa)) GTEST_SKIP() << simd::name(isa) << " is not supported by this machine";
+    before_ = simd::active();
+    simd::force(isa);
+  }
+  void TearDown() override { simd::force(before_); }
+  simd::Isa before_ = simd::active();
+};
+
+TEST_P(EveryIsa, PackingKeepsTheValues) {
+  for (const auto& [name, quant] : weights::quants()) {
+    const std::int64_t k = quant->block == 256 ? 512 : 96;
+    const Packed p = pack(*quant, 37, k, 1);
+    std::vector<float> row(static_cast<std::size_t>(k));
+    for (std::int64_t r = 0; r < p.rows; ++r) {
+      quant->panel->unpack_row(p.panels.data() + r / kPanelRows * quant->panel->panel_bytes(k), static_cast<int>(r % kPanelRows), k,
+                               row.data());
+      for (std::int64_t i = 0; i < k; ++i) {
+        const float want = p.values[static_cast<std::size_t>(r * k + i)];
+        ASSERT_EQ(row[static_cast<std::size_t>(i)], want) << name << " row " << r << " element " << i;
+      }
+    }
+  }
+}
+
+TEST_P(EveryIsa, ProductsAgreeWithDouble) {
+  for (const auto& [name, quant] : weights::quants()) {
+    for (std::int64_t n : {1, 2, 3, 4, 5, 64, 65, 67}) {
+      for (std::int64_t rows : {1, 16, 33, 100}) {
+        const std::int64_t k = quant->block == 256 ? 768 : 160;
+        const Packed p = pack(*quant, rows, k, 2);
+        const auto x = random_floats(static_cast<std::size_t>(n * k), 3);
+        const auto out = multiply(*quant, p, x, n, 1000);
+        double error = 0, norm = 0;
+        for (std::int64_t c = 0; c < n; ++c)
+          for (std::int64_t r = 0; r < rows; ++r) {
+            double want = 0, ww = 0, xx = 0;
+            for (std::int64_t i = 0; i < k; ++i) {
+              const double wi = p.values[static_cast<std::size_t>(r * k + i)];
+              const double xi = x[static_cast<std::size_t>(c * k + i)];
+              want += wi * xi;
+              ww += wi * wi;
+              xx += xi * xi;
+            }
+            const double got = static_cast<double>(out[static_cast<std::size_t>(c * rows + r)]);
+            error += (got - want) * (got - want);
+            norm += ww * xx;
+          }
+        // Rounding of the activations to 8 bits per block of 32, or of float sums only.
+        const double bound = quant->panel->activation == ActivationKind::kInt8 ? 0.012 : 1e-6;
+        ASSERT_LT(std::sqrt(error / norm), bound) << name << " n " << n << " rows " << rows;
+      }
+    }
+  }
+}
+
+// Activations that their 8-bit blocks represent exactly leave nothing but the rounding of float sums.
+TEST_P(EveryIsa, RepresentableActivationsAreExact) {
+  for (const auto& [name, quant] : weights::quants()) {
+    if (quant->panel->activation != ActivationKind::kInt8) continue;
+    for (std::int64_t n : {1, 4, 70}) {
+      const std::int64_t k = 512, rows = 50;
+      const Packed p = pack(*quant, rows, k, 6);
+      std::mt19937 rng(7);
+      std::vector<float> x(static_cast<std::size_t>(n * k));
+      for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = i % 32 == 5 ? 127.0f : static_cast<float>(static_cast<int>(rng() % 255) - 127);
+      const auto out = multiply(*quant, p, x, n, 2);
+      for (std::int64_t c = 0; c < n; ++c)
+        for (std::int64_t r = 0; r < rows; ++r) {
+          double want = 0, size = 0;
+          for (std::int64_t i = 0; i < k; ++i) {
+            const double term = static_cast<double>(p.values[static_cast<std::size_t>(r * k + i)]) *
+                                static_cast<double>(x[static_cast<std::size_t>(c * k + i)]);
+            want += term;
+            size += std::fabs(term);
+          }
+          ASSERT_NEAR(out[static_cast<std::size_t>(c * rows + r)], want, 1e-5 * size) << name << " column " << c << " row " << r;
+        }
+    }
+  }
+}
+
+TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
+  for (const auto& [name, quant] : weights::quants()) {
+    const std::int64_t k = quant->block == 256 ? 512 : 224, rows = 120, n = 131;
+    const Packed p = pack(*quant, rows, k, 4);
+    const auto x = random_floats(static_cast<std::size_t>(n * k), 5);
+    const auto whole = multiply(*quant, p, x, n, 1000);
+    for (std::int64_t split : {1, 3, 5}) ASSERT_EQ(whole, multiply(*quant, p, x, n, split)) << name << " split " << split;
+    for (std::int64_t batch : {1, 2, 4, 7, 66}) {
+      for (std::int64_t first = 0; first + batch <= n; first += 33) {
+        const std::vector<float> part(x.begin() + first * k, x.begin() + (first + batch) * k);
+        const auto out = multiply(*quant, p, part, batch, 1000);
+        ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<std::size_t>(first * rows)], out.size() * sizeof(float)))
+            << name << " batch " << batch << " at " << first;
+      }
+    }
+  }
+}
+
+// Extreme codes and activations: every partial sum of the narrowest instruction set must stay exact.
+TEST_P(EveryIsa, ExtremesAgreeWithTheScalarPath) {
+  const auto isa = static_cast<simd::Isa>(GetParam());
+  std::size_t index = 0;
+  for (const auto& [name, quant] : weights::quants()) {
+    const std::int64_t k = 256, rows = 16, n = 6;
+    std::vector<float> x(static_cast<std::size_t>(n * k));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = (i / 3) % 2 ? -1.0f : 1.0f;
+    std::vector<std::byte> block_bytes(static_cast<std::size_t>(rows * k / quant->block * quant->block_bytes));
+    for (int pattern : {0x00, 0xff, 0x80, 0x7f, 0x3c}) {
+      std::fill(block_bytes.begin(), block_bytes.end(), static_cast<std::byte>(pattern));
+      std::vector<float> values(static_cast<std::size_t>(k));
+      const std::byte* row[kPanelRows];
+      for (int r = 0; r < kPanelRows; ++r) row[r] = &block_bytes[static_cast<std::size_t>(r * k / quant->block * quant->block_bytes)];
+      quant->dequantise(row[0], values.data(), k);
+      bool finite = true;
+      for (float v : values) finite = finite && std::isfinite(v) && std::fabs(v) < 1e30f;
+      if (!finite) continue;
+      const auto run = [&](const Quant& q, std::int64_t columns) {
+        Packed p;
+        p.rows = rows;
+        p.k = k;
+        p.panels = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(q.panel->panel_bytes(k)));
+        q.panel->pack(row, k, p.panels.data());
+        return multiply(q, p, x, columns, 1);
+      };
+      for (std::int64_t columns : {std::int64_t{1}, n}) {
+        const auto got = run(*quant, columns);
+        simd::force(simd::Isa::kScalar);
+        const auto want = run(*weights::quants()[index].value, columns);
+        simd::force(isa);
+        for (std::size_t i = 0; i < got.size(); ++i)
+          ASSERT_NEAR(got[i], want[i], 1e-6f * std::fabs(want[i])) << name << " pattern " << pattern;
+      }
+    }
+    ++index;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, ::testing::Range(0, simd::kIsaCount),
+                         [](const auto& p) { return std::string(simd::name(static_cast<simd::Isa>(p.param))); });
+
+}  // namespace
+}  // namespace kvasir::kernel
