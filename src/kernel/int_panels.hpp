@@ -322,29 +322,48 @@ struct IntPanels {
       }
 #endif
     }
-    for (int c = 0; c < columns; ++c) {
+    int c = 0;
 #if KVASIR_HAS_VNNI
-      I32 t[P][2];
-      for (int p = 0; p < P; ++p)
-        for (int h = 0; h < kHalves; ++h) t[p][h] = correction[p][h];
-      const std::int8_t* q = x.q + 32 * (i + c);
-#pragma GCC unroll 8
-      for (int g = 0; g < 8; ++g) {
-        const Bytes a = broadcast4(q + 4 * g);
-#pragma GCC unroll 2
-        for (int p = 0; p < P; ++p) t[p][g / kGroups] = dot_us(t[p][g / kGroups], a, w[p][g]);
-      }
-#pragma GCC unroll 2
-      for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[p], d[p], m[p], x, i + c));
+    // Two panels times kColumns columns are eight independent chains of dot products: one chain alone would fill the
+    // scheduler with instructions that wait 5 cycles for their predecessor.
+    constexpr int kColumns = kHalves == 1 ? 4 : 2;
+    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, d, m, correction, x, i + c, acc + c);
+    for (; c < columns; ++c) columns_of<P, 1>(w, d, m, correction, x, i + c, acc + c);
 #else
+    for (; c < columns; ++c)
       for (int p = 0; p < P; ++p) {
         I32 t[2];
         sums(w[p], x, i + c, t);
         store(acc[c][p], fold(load(acc[c][p]), t, d[p], m[p], x, i + c));
       }
-#endif
-    }
     (void)correction;
+#endif
+  }
+
+  // P panels times C columns of one 32-block, activations unsigned (VNNI only).
+  template <int P, int C>
+  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const F32 (*d)[2], const F32 (*m)[2], const I32 (*correction)[2],
+                                const Int8Tile& x, std::int64_t i, float (*acc)[P][16]) {
+    I32 t[C][P][2];
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c)
+#pragma GCC unroll 2
+      for (int p = 0; p < P; ++p)
+#pragma GCC unroll 2
+        for (int h = 0; h < kHalves; ++h) t[c][p][h] = correction[p][h];
+    const std::int8_t* q = x.q + 32 * i;
+#pragma GCC unroll 8
+    for (int g = 0; g < 8; ++g)
+#pragma GCC unroll 4
+      for (int c = 0; c < C; ++c) {
+        const Bytes a = broadcast4(q + 32 * c + 4 * g);
+#pragma GCC unroll 2
+        for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], a, w[p][g]);
+      }
+#pragma GCC unroll 4
+    for (int c = 0; c < C; ++c)
+#pragma GCC unroll 2
+      for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[c][p], d[p], m[p], x, i + c));
   }
 
   static void matmul(const MatmulArgs& args) {
