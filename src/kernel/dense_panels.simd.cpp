@@ -2,6 +2,7 @@
 //   f32   (K, 16) float
 //   bf16  (ceil(K/2), 16, 2) bf16: a 32-bit lane holds two consecutive k of one row
 #include "kernel/activation_tile.hpp"
+#include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"
@@ -94,19 +95,16 @@ std::int64_t panel_bytes_f32(std::int64_t k) { return k * 64; }
 std::int64_t panel_bytes_bf16(std::int64_t k) { return (k + 1) / 2 * 64; }
 
 void pack_f32(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
-  auto* out = reinterpret_cast<float*>(panel);
-  for (int r = 0; r < kPanelRows; ++r) {
-    const auto* row = reinterpret_cast<const float*>(rows[r]);
-    for (std::int64_t i = 0; i < k; ++i) out[i * kPanelRows + r] = row ? row[i] : 0.0f;
-  }
+  interleave_words(rows, k, reinterpret_cast<std::uint32_t*>(panel));
 }
 
 void pack_bf16(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
-  auto* out = reinterpret_cast<std::uint16_t*>(panel);
+  interleave_words(rows, k / 2, reinterpret_cast<std::uint32_t*>(panel));
+  if (k % 2 == 0) return;
+  auto* last = reinterpret_cast<std::uint16_t*>(panel + k / 2 * 64);  // the pair's second element is 0
   for (int r = 0; r < kPanelRows; ++r) {
-    const auto* row = reinterpret_cast<const std::uint16_t*>(rows[r]);
-    for (std::int64_t i = 0; i < (k + 1) / 2 * 2; ++i)
-      out[(i / 2 * kPanelRows + r) * 2 + i % 2] = row && i < k ? row[i] : std::uint16_t{0};
+    last[2 * r] = rows[r] ? reinterpret_cast<const std::uint16_t*>(rows[r])[k - 1] : std::uint16_t{0};
+    last[2 * r + 1] = 0;
   }
 }
 

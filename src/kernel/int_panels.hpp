@@ -19,6 +19,7 @@
 #pragma once
 
 #include "kernel/activation_tile.hpp"
+#include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"
@@ -107,41 +108,32 @@ KVASIR_INLINE int code_at(const std::byte* planes, int row, int element) {
   return u;
 }
 
-// Codes of 16 rows x 32 elements (row r at codes + r * stride) to planes.
-template <int kBits>
-KVASIR_INLINE void store_planes(const std::uint8_t* codes, std::int64_t stride, std::byte* out) {
-  alignas(64) std::uint32_t word[8][16];  // [group][row], four codes each
-  for (int r = 0; r < 16; ++r) {
-    std::uint32_t w[8];
-    __builtin_memcpy(w, codes + r * stride, 32);
-    for (int g = 0; g < 8; ++g) word[g][r] = w[g];
+// kCount fields of kWidth bits of the codes' bytes (words[kStep * j] >> kShift), j from low to high bits of a plane.
+template <int kShift, int kWidth, int kStep, int kCount>
+KVASIR_INLINE void store_plane(const std::uint32_t (*words)[kPanelRows], std::uint32_t* out) {
+  constexpr std::uint32_t kMask = 0x01010101u * ((1u << kWidth) - 1);
+  for (int r = 0; r < kPanelRows; ++r) {
+    std::uint32_t plane = 0;
+#pragma GCC unroll 8
+    for (int j = kCount - 1; j >= 0; --j) plane = plane << kWidth | (words[kStep * j][r] >> kShift & kMask);
+    out[r] = plane;
   }
+}
+
+// Codes of 32 elements x 16 rows to planes: words[g][r] holds the four codes of group g and row r.
+template <int kBits>
+KVASIR_INLINE void store_planes(const std::uint32_t (*words)[kPanelRows], std::byte* out) {
   auto* p = reinterpret_cast<std::uint32_t*>(out);
-  for (int r = 0; r < 16; ++r) {
-    if constexpr (kBits == 8) {
-      for (int g = 0; g < 8; ++g) p[16 * g + r] = word[g][r];
-    } else if constexpr (kBits >= 4) {
-      constexpr std::uint32_t kLow = 0x0f0f0f0f;
-      for (int i = 0; i < 4; ++i) p[16 * i + r] = (word[i][r] & kLow) | (word[i + 4][r] & kLow) << 4;
-    } else {
-      constexpr std::uint32_t kLow = 0x03030303;
-      for (int i = 0; i < 2; ++i)
-        p[16 * i + r] = (word[i][r] & kLow) | (word[i + 2][r] & kLow) << 2 | (word[i + 4][r] & kLow) << 4 |
-                        (word[i + 6][r] & kLow) << 6;
-    }
-    constexpr std::uint32_t kOne = 0x01010101;
-    if constexpr (kBits == 5 || kBits == 3) {
-      std::uint32_t bits = 0;
-      for (int g = 0; g < 8; ++g) bits |= (word[g][r] >> (kBits - 1) & kOne) << g;
-      p[16 * (kBits - 1) + r] = bits;
-    }
-    if constexpr (kBits == 6) {
-      for (int i = 0; i < 2; ++i) {
-        std::uint32_t bits = 0;
-        for (int j = 0; j < 4; ++j) bits |= (word[i + 2 * j][r] >> 4 & 3 * kOne) << (2 * j);
-        p[64 + 16 * i + r] = bits;
-      }
-    }
+  if constexpr (kBits == 8) {
+    __builtin_memcpy(p, words, 512);
+  } else if constexpr (kBits >= 4) {
+    for (int i = 0; i < 4; ++i) store_plane<0, 4, 4, 2>(words + i, p + 16 * i);
+    if constexpr (kBits == 5) store_plane<4, 1, 1, 8>(words, p + 64);
+    if constexpr (kBits == 6)
+      for (int i = 0; i < 2; ++i) store_plane<4, 2, 2, 4>(words + i, p + 64 + 16 * i);
+  } else {
+    for (int i = 0; i < 2; ++i) store_plane<0, 2, 2, 4>(words + i, p + 16 * i);
+    if constexpr (kBits == 3) store_plane<2, 1, 1, 8>(words, p + 32);
   }
 }
 
@@ -153,17 +145,29 @@ struct IntPanels {
 
   static std::int64_t panel_bytes(std::int64_t k) { return k / F::kBlock * kSuper; }
 
+  // In steps of up to 256 elements, each a pass of its own over buffers in the L1 cache (a pass that read what the one before
+  // has just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
   static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
-    alignas(64) std::uint8_t codes[kPanelRows][F::kBlock];
+    constexpr std::int64_t kStep = 256 / F::kBlock;
+    alignas(64) std::byte codes[kPanelRows][256];
+    alignas(64) std::uint32_t words[64][kPanelRows];
     alignas(64) static constexpr std::byte kZeros[F::kBlockBytes] = {};
-    for (std::int64_t b = 0; b < k / F::kBlock; ++b, panel += kSuper) {
+    const std::byte* code_rows[kPanelRows];
+    for (int r = 0; r < kPanelRows; ++r) code_rows[r] = codes[r];
+    const std::int64_t blocks = k / F::kBlock;
+    for (std::int64_t first = 0; first < blocks; first += kStep) {
+      const auto n = static_cast<int>(blocks - first < kStep ? blocks - first : kStep);
       for (int r = 0; r < kPanelRows; ++r) {
-        const std::byte* block = rows[r] ? rows[r] + b * F::kBlockBytes : kZeros;
-        F::codes(block, codes[r]);
-        F::pack_head(block, r, panel);
+        for (int b = 0; b < n; ++b) {
+          const std::byte* block = rows[r] ? rows[r] + (first + b) * F::kBlockBytes : kZeros;
+          F::codes(block, reinterpret_cast<std::uint8_t*>(codes[r]) + b * F::kBlock);
+          F::pack_head(block, r, panel + b * kSuper);
+        }
       }
-      for (int s = 0; s < kSubs; ++s)
-        store_planes<F::kBits>(codes[0] + 32 * s, F::kBlock, panel + F::kHeadBytes + s * kPlanes);
+      interleave_words(code_rows, n * F::kBlock / 4, words[0]);
+      for (int b = 0; b < n; ++b, panel += kSuper)
+        for (int s = 0; s < kSubs; ++s)
+          store_planes<F::kBits>(words + 8 * (b * kSubs + s), panel + F::kHeadBytes + s * kPlanes);
     }
   }
 
