@@ -190,7 +190,7 @@ TEST_P(Quants, ZerosAreExact) {
 TEST_P(Quants, ConstantsSurvive) {
   for (const Definition& d : kDefinitions) {
     const Quant& quant = *find(quants(), d.name);
-    for (float c : {1.0f, -1.0f, 0.1f, -3.7f, 1e-3f, 1000.0f}) {
+    for (float c : {1.0f, -1.0f, 0.1f, -3.7f, 1000.0f}) {
       for (float v : values(quant, rounded(quant, std::vector<float>(512, c)))) {
         ASSERT_TRUE(std::isfinite(v)) << d.name << " of " << c;
         ASSERT_NEAR(v, c, 1.5e-3f * std::fabs(c)) << d.name;  // rounding of the f16 scales

@@ -28,8 +28,8 @@ struct Format {
     const F32 minimum = get_halves(head + 32);
     for (int i = 0; i < 2; ++i) {
       const F32 both = to_f32(load_u8(reinterpret_cast<const std::uint8_t*>(head + 64 + 16 * (2 * sub_block + i))));
-      // both = 16 t + s with s in 0..15: (both - 7.5) / 16 lies within 7.5 / 16 of t.
-      const F32 t = round(mul(sub(both, set1(7.5f)), set1(0.0625f)));
+      // both = 16 t + s with s in 0..15: (both - 7.5) / 16 lies within 7.5 / 16 of t. Adding 0 turns -0 into +0.
+      const F32 t = add(round(mul(sub(both, set1(7.5f)), set1(0.0625f))), zero());
       d[i] = mul(scale, fma(t, set1(-16.0f), both));
       // -0 - x, not 0 - x: a zero minimum must change sign too (k_scales.hpp).
       m[i] = sub(set1(-0.0f), mul(minimum, t));
