@@ -2,12 +2,12 @@
 # The flags of a set may only touch the sources given here: everything else is built for the lowest processor, and
 # tools/check-isa-symbols verifies that these objects export nothing outside their namespace.
 set(KVASIR_ISAS scalar avx2 avx512 avx512vnni)
-set(KVASIR_ISA_FLAGS_scalar -fno-tree-vectorize -fno-tree-slp-vectorize)
+set(KVASIR_ISA_FLAGS_scalar -O2 -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(KVASIR_ISA_FLAGS_avx512 ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx512} -mavx512vnni -mavx512bf16)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  set(KVASIR_ISA_FLAGS_scalar -fno-vectorize -fno-slp-vectorize)
+  set(KVASIR_ISA_FLAGS_scalar -O2 -fno-vectorize -fno-slp-vectorize)
 endif()
 
 # kvasir_isa_sources(OUT [PREFIX name] source...): adds one object library per instruction set and sets OUT to their objects.
@@ -28,7 +28,7 @@ function(kvasir_isa_sources out)
     target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1)
     # -O3 in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind.
     # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.
-    target_compile_options(${lib} PRIVATE ${KVASIR_ISA_FLAGS_${isa}} -O3 -fno-math-errno -ffp-contract=off -fvisibility=hidden
+    target_compile_options(${lib} PRIVATE -O3 ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi$<SEMICOLON>-Wno-uninitialized$<SEMICOLON>-Wno-maybe-uninitialized>)
     list(APPEND objects $<TARGET_OBJECTS:${lib}>)
   endforeach()

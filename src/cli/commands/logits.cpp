@@ -1,0 +1,117 @@
+// kvasir logits: the logits of every token of a sequence, to compare engines, paths and machines.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "cli/command.hpp"
+#include "cli/json_output.hpp"
+#include "cli/options_cli.hpp"
+#include "cli/terminal.hpp"
+#include "run/engine.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+struct LogitsOptions {
+  std::string tokens;
+  std::string tokens_file;
+  std::string out;
+  bool json = false;
+};
+
+const OptionTable<LogitsOptions>& table() {
+  using O = LogitsOptions;
+  static const OptionTable<O> t{
+      "logits",
+      {{"tokens", &O::tokens, {.help = "token ids, separated by commas or spaces", .placeholder = "IDS"}},
+       {"tokens_file", &O::tokens_file, {.help = "JSON: a list of ids, or an object with one under \"tokens\"", .placeholder = "FILE"}},
+       {"out", &O::out, {.help = "where to write the logits: float32, (tokens, vocabulary), row-major", .placeholder = "FILE"}},
+       {"json", &O::json, {.help = "one object with the shape and the hashes"}}}};
+  return t;
+}
+
+std::vector<std::int32_t> parse_ids(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  std::size_t i = 0;
+  while (i < text.size()) {
+    if (text[i] == ',' || text[i] == ' ' || text[i] == '\n' || text[i] == '\t') {
+      ++i;
+      continue;
+    }
+    std::size_t end = i;
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    if (end == i || end - i > 9) throw Error(Code::kBadInput, "'" + text.substr(i, 12) + "' is not a token id", "--tokens");
+    ids.push_back(std::stoi(text.substr(i, end - i)));
+    i = end;
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> ids_from_json(const std::string& path) {
+  nlohmann::json json = parse_json(read_text_file(path), path);
+  if (json.is_object() && json.contains("tokens")) json = nlohmann::json(json["tokens"]);
+  if (!json.is_array()) throw Error(Code::kBadInput, "expected a list of token ids, or an object with one under \"tokens\"", path);
+  std::vector<std::int32_t> ids;
+  for (const auto& v : json) {
+    if (!v.is_number_integer() || v.get<double>() < 0 || v.get<double>() > 2e9)
+      throw Error(Code::kBadInput, "token " + std::to_string(ids.size()) + " is " + v.dump() + ", expected an id", path);
+    ids.push_back(v.get<std::int32_t>());
+  }
+  return ids;
+}
+
+int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
+  if (o.tokens.empty() == o.tokens_file.empty())
+    throw Error(Code::kBadInput, "expected one of --tokens IDS and --tokens-file FILE", "tokens");
+  const std::vector<std::int32_t> ids = o.tokens.empty() ? ids_from_json(o.tokens_file) : parse_ids(o.tokens);
+  if (ids.empty()) throw Error(Code::kBadInput, "is empty, expected at least one id", "tokens");
+  if (engine_options.ctx == 0) engine_options.ctx = static_cast<std::int32_t>(std::max<std::size_t>(ids.size(), 1));
+  run::Engine engine(engine_options, {.logits = engine_options.chunk});
+  engine.check_ids(ids);
+  if (static_cast<std::int64_t>(ids.size()) > engine.context())
+    throw Error(Code::kBadInput, "has " + std::to_string(ids.size()) + " ids, expected at most the context's " +
+                                     std::to_string(engine.context()), "tokens");
+  kv::Sequence* sequence = engine.cache().create();
+  std::vector<float> all;
+  all.reserve(ids.size() * static_cast<std::size_t>(engine.model().config().vocab));
+  for (std::size_t i = 0; i < ids.size();) {
+    const std::size_t n = std::min<std::size_t>(static_cast<std::size_t>(engine_options.chunk), ids.size() - i);
+    const auto rows = engine.feed(sequence, std::span(ids).subspan(i, n), static_cast<int>(n));
+    all.insert(all.end(), rows.begin(), rows.end());
+    i += n;
+  }
+  const auto bytes = std::as_bytes(std::span(all));
+  if (!o.out.empty()) write_file(o.out, bytes);
+  const std::string hash = fmt::format("{:016x}", hash_bytes(bytes));
+  const std::string cache_hash = fmt::format("{:016x}", engine.cache().digest(*sequence));
+  if (o.json)
+    print_json_row({{"tokens", ids.size()}, {"vocab", engine.model().config().vocab}, {"logits_hash", hash}, {"cache_hash", cache_hash}});
+  else
+    fmt::print("logits {} x {}  hash {}  cache {}\n", ids.size(), engine.model().config().vocab, hash, cache_hash);
+  return kSuccess;
+}
+
+Action setup(CLI::App& app) {
+  struct Settings {
+    LogitsOptions logits;
+    run::EngineOptions engine;
+  };
+  auto settings = std::make_shared<Settings>();
+  add_options(app, run::engine_table(), settings->engine);
+  add_options(app, table(), settings->logits);
+  return [settings] { return cli::logits(settings->logits, settings->engine); };
+}
+
+}  // namespace
+
+namespace entries::commands {
+extern const Command logits;
+const Command logits{"compute the logits of given tokens", setup};
+}  // namespace entries::commands
+
+}  // namespace kvasir::cli

@@ -1,0 +1,49 @@
+// Speed of prefill and decode at given depths, held against what the machine can do.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "run/engine.hpp"
+#include "run/machine.hpp"
+
+namespace kvasir::run {
+
+struct BenchOptions {
+  std::int32_t prefill = 512;  // tokens per prefill run; 0: none
+  std::int32_t decode = 64;    // tokens per decode run; 0: none
+  std::int32_t runs = 5;
+};
+
+// Runs of one kind: median tokens per second and (highest - lowest) / median.
+struct Rate {
+  double tps = 0;
+  double spread = 0;
+};
+
+struct BenchRow {
+  std::int64_t depth = 0;  // tokens in the cache before every run
+  Rate prefill, decode;
+  // Decode: bytes of weights and KV read per token (counted from the packed sizes), what that is per second, and of the
+  // machine's read bandwidth.
+  double bytes_per_token = 0;
+  double bandwidth = 0;
+  double bandwidth_fraction = 0;
+  // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the time
+  // they would take at the machine's peaks (integer dots for quantised matrices; for others and for attention the faster of
+  // the f32 and bf16 peaks) over the time they took.
+  double ops_per_token = 0;
+  double peak_fraction = 0;
+  double kv_bytes_per_token = 0;  // sealed, as allocated
+  double ttft = 0;                // seconds from the first token of a prefill run to its logits
+  std::uint64_t resident_bytes = 0;
+};
+
+// Fills a sequence to each depth in turn (ascending, with arbitrary tokens) and measures runs on forks of it, which are
+// thrown away. `engine` needs two sequences and a context of at least the deepest depth + max(prefill, decode).
+// `poll` is asked between runs and may stop the measurement. Calls `row` for each depth.
+void bench(Engine& engine, const Machine& machine, const BenchOptions& options, std::vector<std::int64_t> depths,
+           const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll);
+
+}  // namespace kvasir::run

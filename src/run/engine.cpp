@@ -1,0 +1,96 @@
+#include "run/engine.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+#include "base/host.hpp"
+
+namespace kvasir::run {
+
+const OptionTable<EngineOptions>& engine_table() {
+  using O = EngineOptions;
+  static const OptionTable<O> table{
+      "engine",
+      {{"model", &O::model, {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}},
+       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
+       {"ctx",
+        &O::ctx,
+        {.help = "length of the context; 0 is the model's own, at most 8192", .unit = "tokens", .low = 0, .high = 1 << 24}},
+       {"chunk",
+        &O::chunk,
+        {.help = "tokens of a prompt computed together; changes the speed, never the result", .unit = "tokens", .low = 1, .high = 8192}},
+       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
+       {"kv", &O::kv, {.help = "codec of keys and values: f16 (default), bf16, f32", .placeholder = "CODEC"}},
+       {"k_codec", &O::k_codec, {.help = "codec of the keys alone", .placeholder = "CODEC"}},
+       {"v_codec", &O::v_codec, {.help = "codec of the values alone", .placeholder = "CODEC"}},
+       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
+       {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}}};
+  return table;
+}
+
+kv::CacheShape cache_shape(const model::Config& c) {
+  return {.layers = c.layers, .kv_heads = c.kv_heads, .query_heads = c.heads, .head_dim = c.head_dim, .head_dim_v = c.head_dim_v};
+}
+
+std::int64_t context_for(const EngineOptions& options, const model::Config& config) {
+  return options.ctx > 0 ? options.ctx : std::min(config.context, kDefaultContext);
+}
+
+kv::CacheOptions cache_options(const EngineOptions& options, const model::Config& config, int sequences) {
+  if (!options.kv.empty() && (!options.k_codec.empty() || !options.v_codec.empty()))
+    throw Error(Code::kBadInput, "expected either --kv or --k-codec and --v-codec, found both", "--kv");
+  const std::string both = !options.kv.empty() ? options.kv : options.exact ? "f32" : "f16";
+  kv::CacheOptions c;
+  c.k_codec = options.k_codec.empty() ? both : options.k_codec;
+  c.v_codec = options.v_codec.empty() ? both : options.v_codec;
+  c.window = options.window;
+  c.sinks = options.sinks;
+  c.max_tokens = context_for(options, config);
+  c.max_sequences = sequences;
+  return c;
+}
+
+Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options) {
+  team_ = std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
+  auto file = weights::open_model_file(options.model);
+  // Everything that can be wrong is found before the long part, packing the weights.
+  const model::Config config = model::read_config(*file);
+  tokenizer_ = text::make_tokenizer(file->metadata());
+  if (tokenizer_ && tokenizer_->size() > config.vocab)
+    throw Error(Code::kBadInput, "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
+                                     std::to_string(config.vocab) + " rows", options.model);
+  context_ = context_for(options, config);
+  const kv::CacheOptions cache = cache_options(options, config, needs.sequences);
+  k_codec_ = cache.k_codec;
+  v_codec_ = cache.v_codec;
+  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(config), cache);
+  model_ = model::Model::load(std::move(file), *team_, {.exact = options.exact, .progress = needs.progress});
+  const int most = static_cast<int>(std::min<std::int64_t>(options.chunk, context_));
+  forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, std::max(most, needs.sequences), needs.logits);
+}
+
+void Engine::check_ids(std::span<const std::int32_t> ids) const {
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    if (ids[i] < 0 || ids[i] >= model_->config().vocab)
+      throw Error(Code::kBadInput, "token " + std::to_string(i) + " is " + std::to_string(ids[i]) + ", expected 0.." +
+                                       std::to_string(model_->config().vocab - 1), "tokens");
+}
+
+std::span<const float> Engine::feed(kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows,
+                                    FunctionRef<bool(std::int64_t)> poll) {
+  KVASIR_CHECK(!ids.empty());
+  const std::size_t chunk = static_cast<std::size_t>(std::min<std::int64_t>(options_.chunk, forward_->max_tokens()));
+  std::size_t done = 0;
+  for (;;) {
+    if (!poll(static_cast<std::int64_t>(done))) return {};
+    const std::size_t n = std::min(chunk, ids.size() - done);
+    const bool last = done + n == ids.size();
+    const model::Input input{sequence, ids.subspan(done, n), last ? rows : 0};
+    const std::span<const float> logits = forward_->step({&input, 1});
+    done += n;
+    if (last) return logits;
+  }
+}
+
+}  // namespace kvasir::run

@@ -1,0 +1,82 @@
+// One model ready to run: threads, weights, cache and tokenizer, in the order they are needed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/options.hpp"
+#include "base/team.hpp"
+#include "kv/cache.hpp"
+#include "model/forward.hpp"
+#include "model/model.hpp"
+#include "text/tokenizer.hpp"
+
+namespace kvasir::run {
+
+struct EngineOptions {
+  std::string model;
+  std::int32_t threads = 0;  // 0: one per usable core
+  std::int32_t ctx = 0;      // tokens of all sequences together; 0: the model's context, at most kDefaultContext
+  std::int32_t chunk = 512;  // tokens of a prompt that go through the layers together
+  bool exact = false;        // reference path: all matrices dequantised to floats, f32 cache unless one is named
+  std::string kv;            // codec of keys and values; "": f16, or f32 with exact
+  std::string k_codec;       // of keys, when they differ
+  std::string v_codec;
+  std::int32_t window = 128;
+  std::int32_t sinks = 4;
+};
+
+inline constexpr std::int64_t kDefaultContext = 8192;
+
+const OptionTable<EngineOptions>& engine_table();
+
+class Engine {
+ public:
+  struct Needs {
+    int sequences = 1;
+    int logits = 1;  // rows of logits per step
+    std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
+  };
+
+  // Loads the model and reserves the cache. Throws Error: unknown or impossible options, a bad file, too little memory.
+  Engine(const EngineOptions& options, const Needs& needs);
+
+  const EngineOptions& options() const { return options_; }
+  Team& team() { return *team_; }
+  const model::Model& model() const { return *model_; }
+  kv::Cache& cache() { return *cache_; }
+  model::Forward& forward() { return *forward_; }
+  const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }  // nullptr: the model runs on ids only
+  std::int64_t context() const { return context_; }
+  const std::string& k_codec() const { return k_codec_; }
+  const std::string& v_codec() const { return v_codec_; }
+
+  // Throws Error(kBadInput) for an id outside the vocabulary.
+  void check_ids(std::span<const std::int32_t> ids) const;
+
+  // Appends `ids` to `sequence` in chunks; returns the logits of the last `rows` of them, valid until the next step.
+  // `poll(done)` is called before every chunk and may return false to stop early: then the result is empty.
+  // REQUIRES: rows <= the `logits` asked for, and the last chunk holds as many tokens: rows <= min(ids, chunk).
+  std::span<const float> feed(kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows = 1,
+                              FunctionRef<bool(std::int64_t)> poll = [](std::int64_t) { return true; });
+
+ private:
+  EngineOptions options_;
+  std::unique_ptr<Team> team_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::unique_ptr<model::Model> model_;
+  std::string k_codec_, v_codec_;
+  std::int64_t context_ = 0;
+  std::unique_ptr<kv::Cache> cache_;
+  std::unique_ptr<model::Forward> forward_;
+};
+
+// What a cache for `config` looks like under `options`: used by the engine and by `kvasir inspect`.
+kv::CacheShape cache_shape(const model::Config& config);
+kv::CacheOptions cache_options(const EngineOptions& options, const model::Config& config, int sequences);
+std::int64_t context_for(const EngineOptions& options, const model::Config& config);
+
+}  // namespace kvasir::run
