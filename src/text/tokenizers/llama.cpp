@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "text/merge.hpp"
@@ -84,18 +86,20 @@ class SentencePieceBpe final : public Encoder {
   // Every pair of characters that stand side by side in some token. Where a text has another pair no merge can reach
   // across, so the parts on both sides are encoded independently: in most vocabularies these are the words.
   void read_neighbours() {
-    std::size_t total = 0;
-    for (std::int32_t id = 0; id < vocabulary_.size(); ++id) total += vocabulary_.piece(id).size();
-    neighbours_.reserve(total);
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
     for (std::int32_t id = 0; id < vocabulary_.size(); ++id) {
       if (vocabulary_.type(id) != TokenType::kNormal && vocabulary_.type(id) != TokenType::kUndefined) continue;
       longest_ = std::max(longest_, vocabulary_.piece(id).size());
       std::uint32_t previous = 0;
       each_char(vocabulary_.piece(id), [&](std::size_t begin, Char c) {
-        if (begin > 0) neighbours_.insert(previous, c.code, true);
+        if (begin > 0) pairs.emplace_back(previous, c.code);
         previous = c.code;
       });
     }
+    std::sort(pairs.begin(), pairs.end());
+    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+    neighbours_.reserve(pairs.size());
+    for (const auto& [left, right] : pairs) neighbours_.insert(left, right, true);
   }
 
   template <class Visit>
