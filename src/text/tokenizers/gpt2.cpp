@@ -56,7 +56,7 @@ class ByteLevelBpe final : public Encoder {
 
   bool default_add_bos() const override { return pretokenizer_.add_bos; }
 
-  void encode(std::string_view text, bool /*at_start*/, std::vector<std::int32_t>& out) const override {
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     WordCache cache(text.size(), out);
     Merger merger;
     pretokenizer_.split(

@@ -57,14 +57,11 @@ class SentencePieceBpe final : public Encoder {
   bool default_add_bos() const override { return true; }
 
   // A literal U+2581 reads as a space, as SentencePiece has it.
-  void encode(std::string_view text, bool at_start, std::vector<std::int32_t>& out) const override {
-    if (text.empty()) return;
-    std::string changed;
-    if (at_start && adds_space_) changed = " ";
-    if (!changed.empty() || text.find(kMark) != std::string_view::npos) text = changed += marks_to_spaces(text);
-    WordCache cache(text.size(), out);
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    const std::string spaced = (adds_space_ ? " " : "") + marks_to_spaces(text);
+    WordCache cache(spaced.size(), out);
     Merger merger;
-    split(text, [&](std::string_view part) { cache.append(part, [&] { encode_part(part, merger, out); }); });
+    split(spaced, [&](std::string_view part) { cache.append(part, [&] { encode_part(part, merger, out); }); });
   }
 
  private:
