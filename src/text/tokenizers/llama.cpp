@@ -58,7 +58,8 @@ class SentencePieceBpe final : public Encoder {
 
   // A literal U+2581 reads as a space, as SentencePiece has it.
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
-    const std::string spaced = (adds_space_ ? " " : "") + marks_to_spaces(text);
+    std::string spaced(adds_space_ ? 1 : 0, ' ');
+    spaced += marks_to_spaces(text);
     WordCache cache(spaced.size(), out);
     Merger merger;
     split(spaced, [&](std::string_view part) { cache.append(part, [&] { encode_part(part, merger, out); }); });
