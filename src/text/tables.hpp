@@ -23,30 +23,38 @@ inline std::uint64_t hash_bytes(std::string_view bytes) {  // FNV-1a, 64 bits
 // Token bytes -> id; the bytes stay with their owner, which has `piece(id)`. At most half of the slots are taken.
 class PieceIndex {
  public:
-  void reserve(std::size_t count) { slots_.assign(std::bit_ceil(2 * count + 2), -1); }
+  void reserve(std::size_t count) { slots_.assign(std::bit_ceil(2 * count + 2), Slot{}); }
 
   // Keeps the id that is there already when the bytes are. REQUIRES: no more insertions than were reserved.
   template <class Owner>
   void insert(std::int32_t id, const Owner& owner) {
-    auto& slot = slots_[position(owner.piece(id), owner)];
-    if (slot < 0) slot = id;
+    const auto hash = hash_bytes(owner.piece(id));
+    Slot& slot = slots_[position(owner.piece(id), hash, owner)];
+    if (slot.id < 0) slot = {id, tag(hash)};
   }
 
   template <class Owner>
   std::int32_t find(std::string_view bytes, const Owner& owner) const {
-    return slots_.empty() ? -1 : slots_[position(bytes, owner)];
+    return slots_.empty() ? -1 : slots_[position(bytes, hash_bytes(bytes), owner)].id;
   }
 
  private:
+  struct Slot {
+    std::int32_t id = -1;
+    std::uint32_t tag = 0;  // bits of the hash: most comparisons end here, without touching the piece
+  };
+
+  static std::uint32_t tag(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+
   template <class Owner>
-  std::size_t position(std::string_view bytes, const Owner& owner) const {
+  std::size_t position(std::string_view bytes, std::uint64_t hash, const Owner& owner) const {
     const std::size_t mask = slots_.size() - 1;
-    auto i = static_cast<std::size_t>(hash_bytes(bytes)) & mask;
-    while (slots_[i] >= 0 && owner.piece(slots_[i]) != bytes) i = (i + 1) & mask;
+    auto i = static_cast<std::size_t>(hash) & mask;
+    while (slots_[i].id >= 0 && (slots_[i].tag != tag(hash) || owner.piece(slots_[i].id) != bytes)) i = (i + 1) & mask;
     return i;
   }
 
-  std::vector<std::int32_t> slots_;
+  std::vector<Slot> slots_;
 };
 
 // A pair of 32-bit numbers -> Value. At most half of the slots are taken.

@@ -49,7 +49,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
   for (std::size_t i = 0; i < text.size();) {
     const auto match = matcher.next(text, i);
     const std::size_t end = match.id >= 0 ? match.begin : text.size();
-    if (end > i) encoder_->encode(text.substr(i, end - i), true, ids);
+    if (end > i) encoder_->encode(text.substr(i, end - i), ids);
     if (match.id >= 0) ids.push_back(match.id);
     i = end + match.size;
   }

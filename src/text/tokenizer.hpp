@@ -21,11 +21,11 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
 
-  // Appends the ids of `text`, which may be any bytes. `at_start` says whether it stands at the beginning or directly
-  // behind a special token, where some kinds put a space before it.
-  virtual void encode(std::string_view text, bool at_start, std::vector<std::int32_t>& out) const = 0;
+  // Appends the ids of `text`, which may be any bytes but not none. It stands at the beginning or directly behind a
+  // special token.
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& out) const = 0;
 
-  // Whether encode puts that space.
+  // Whether encode puts a space in front of `text`.
   virtual bool adds_space() const { return false; }
 
   // Whether files that do not say so want the BOS token in front.

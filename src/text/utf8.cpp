@@ -46,9 +46,8 @@ Prefix prefix(std::string_view text) {
 
 }  // namespace
 
-Char decode_char(std::string_view text) {
+Char decode_wide_char(std::string_view text) {
   const auto first = byte(text, 0);
-  if (first < 0x80) return {first, 1};
   const Prefix p = prefix(text);
   if (!p.whole) return {kInvalidByte + first, 1};
   std::uint32_t code = first & (0x7fu >> p.size);

@@ -16,8 +16,13 @@ struct Char {
 
 inline constexpr std::uint32_t kInvalidByte = 0x110000;
 
+Char decode_wide_char(std::string_view text);  // decode_char of a text that begins with a byte above 0x7f
+
 // REQUIRES: !text.empty()
-Char decode_char(std::string_view text);
+inline Char decode_char(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  return first < 0x80 ? Char{first, 1} : decode_wide_char(text);
+}
 
 void append_utf8(std::string& out, std::uint32_t code);
 

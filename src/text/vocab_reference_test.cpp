@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/file.hpp"
@@ -106,6 +107,47 @@ INSTANTIATE_TEST_SUITE_P(Real, VocabularyReference,
                            for (char& c : name) c = c == '-' ? '_' : c;
                            return name;
                          });
+
+// The vocabulary inside a model, with its own BOS rule.
+TEST(ModelVocabulary, Stories260K) {
+  const auto path = kData + "models/stories260K.gguf";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const auto file = weights::open_model_file(path);
+  const auto t = make_tokenizer(file->metadata());
+  ASSERT_NE(t, nullptr);
+  const auto golden = nlohmann::json::parse(read_text_file(kData + "golden/stories260K_greedy.json"));
+  const std::string prompt = "Once upon a time, there was a little girl named Lily.";
+  const auto ids = t->encode(prompt, {.add_bos = t->add_bos()});
+  EXPECT_EQ(ids, golden.at("prompt_ids").get<std::vector<std::int32_t>>());
+  EXPECT_EQ(t->decode(ids), prompt);
+  EXPECT_EQ(ids.at(0), t->bos());
+  EXPECT_TRUE(t->is_eog(t->eos()));
+}
+
+TEST(ModelVocabulary, BooksModelKeepsAnyText) {
+  const auto path = kData + "models/kvasir-books-4m.gguf";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+  const auto file = weights::open_model_file(path);
+  const auto t = make_tokenizer(file->metadata());
+  ASSERT_NE(t, nullptr);
+  EXPECT_EQ(t->size(), 4096);
+  const auto book = read_text_file(kData + "text/war_and_peace.txt");
+  EXPECT_EQ(t->decode(t->encode(book)), book);
+  const std::string bytes = "\xff\xc3 \xe2\x82 \xf0\x9f\x98\x81 \x01";
+  EXPECT_EQ(t->decode(t->encode(bytes)), bytes);
+}
+
+TEST(ModelVocabulary, GoldenModelsHaveNone) {
+  int seen = 0;
+  if (std::filesystem::exists(kData + "golden")) {
+    for (const auto& entry : std::filesystem::directory_iterator(kData + "golden")) {
+      if (entry.path().extension() != ".gguf") continue;
+      ++seen;
+      EXPECT_EQ(make_tokenizer(weights::open_model_file(entry.path())->metadata()), nullptr) << entry.path();
+    }
+  }
+  if (seen == 0) GTEST_SKIP() << kData << "golden has no models";
+}
 
 }  // namespace
 }  // namespace kvasir::text

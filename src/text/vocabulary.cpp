@@ -122,8 +122,10 @@ void Vocabulary::read_tokens(const weights::Metadata& metadata, const Vocabulary
     }
     begin_.push_back(static_cast<std::uint32_t>(bytes_.size()));
   }
-  words_.reserve(tokens.size());
-  specials_.reserve(tokens.size());
+  std::size_t specials = 0;
+  for (std::int32_t id = 0; id < size(); ++id) specials += is_special(id) ? 1 : 0;
+  specials_.reserve(specials);
+  words_.reserve(tokens.size() - specials);
   for (std::int32_t id = 0; id < size(); ++id) {
     if (piece(id).empty()) continue;
     if (is_special(id)) specials_.insert(id, *this);

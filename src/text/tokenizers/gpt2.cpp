@@ -56,7 +56,7 @@ class ByteLevelBpe final : public Encoder {
 
   bool default_add_bos() const override { return pretokenizer_.add_bos; }
 
-  void encode(std::string_view text, bool /*at_start*/, std::vector<std::int32_t>& out) const override {
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
     WordCache cache(text.size(), out);
     Merger merger;
     pretokenizer_.split(
@@ -76,6 +76,18 @@ class ByteLevelBpe final : public Encoder {
     return word >= 0 ? word : vocabulary_.find_special(token);
   }
 
+  // The token written as the two together. Most files list merges in the order of the tokens they make, so `before`,
+  // what the merge before it made, and its successor are tried first: that spares a look-up in a table larger than the
+  // caches.
+  std::int32_t joined_token(std::string_view left, std::string_view right, std::int32_t before) const {
+    const std::string bytes = token_bytes(left) + token_bytes(right);
+    for (const auto id : {before, before + 1}) {
+      if (vocabulary_.type(id) == TokenType::kNormal && vocabulary_.piece(id) == bytes) return id;
+    }
+    const auto word = vocabulary_.find_word(bytes);
+    return word >= 0 ? word : vocabulary_.find_special(std::string(left).append(right));
+  }
+
   void read_bytes() {
     for (std::uint32_t code = 0; code < kTableEnd; ++code) {
       if (kByteOf[code] < 0) continue;
@@ -93,6 +105,7 @@ class ByteLevelBpe final : public Encoder {
     if (!merges) fail("is missing, expected the merges of a byte-level BPE vocabulary");
     if (merges->size() > std::size_t{1} << 28) fail("has more than 2^28 entries");
     merges_.reserve(merges->size());
+    std::int32_t joined = -1;
     for (std::size_t rank = 0; rank < merges->size(); ++rank) {
       const std::string& line = (*merges)[rank];
       const auto space = line.find(' ', 1);
@@ -103,7 +116,7 @@ class ByteLevelBpe final : public Encoder {
       const auto right_text = std::string_view(line).substr(space + 1);
       const auto left = written(left_text);
       const auto right = written(right_text);
-      const auto joined = written(std::string(left_text).append(right_text));
+      joined = joined_token(left_text, right_text, joined);
       if (left < 0 || right < 0 || joined < 0) {
         fail(fmt::format("entry {} is '{}', expected tokens that the vocabulary has, joined and apart", rank, line));
       }

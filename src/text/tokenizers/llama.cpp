@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "text/merge.hpp"
@@ -55,14 +57,12 @@ class SentencePieceBpe final : public Encoder {
   bool default_add_bos() const override { return true; }
 
   // A literal U+2581 reads as a space, as SentencePiece has it.
-  void encode(std::string_view text, bool at_start, std::vector<std::int32_t>& out) const override {
-    if (text.empty()) return;
-    std::string changed;
-    if (at_start && adds_space_) changed = " ";
-    if (!changed.empty() || text.find(kMark) != std::string_view::npos) text = changed += marks_to_spaces(text);
-    WordCache cache(text.size(), out);
+  void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
+    std::string spaced(adds_space_ ? 1 : 0, ' ');
+    spaced += marks_to_spaces(text);
+    WordCache cache(spaced.size(), out);
     Merger merger;
-    split(text, [&](std::string_view part) { cache.append(part, [&] { encode_part(part, merger, out); }); });
+    split(spaced, [&](std::string_view part) { cache.append(part, [&] { encode_part(part, merger, out); }); });
   }
 
  private:
@@ -84,18 +84,20 @@ class SentencePieceBpe final : public Encoder {
   // Every pair of characters that stand side by side in some token. Where a text has another pair no merge can reach
   // across, so the parts on both sides are encoded independently: in most vocabularies these are the words.
   void read_neighbours() {
-    std::size_t total = 0;
-    for (std::int32_t id = 0; id < vocabulary_.size(); ++id) total += vocabulary_.piece(id).size();
-    neighbours_.reserve(total);
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> pairs;
     for (std::int32_t id = 0; id < vocabulary_.size(); ++id) {
       if (vocabulary_.type(id) != TokenType::kNormal && vocabulary_.type(id) != TokenType::kUndefined) continue;
       longest_ = std::max(longest_, vocabulary_.piece(id).size());
       std::uint32_t previous = 0;
       each_char(vocabulary_.piece(id), [&](std::size_t begin, Char c) {
-        if (begin > 0) neighbours_.insert(previous, c.code, true);
+        if (begin > 0) pairs.emplace_back(previous, c.code);
         previous = c.code;
       });
     }
+    std::sort(pairs.begin(), pairs.end());
+    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+    neighbours_.reserve(pairs.size());
+    for (const auto& [left, right] : pairs) neighbours_.insert(left, right, true);
   }
 
   template <class Visit>
