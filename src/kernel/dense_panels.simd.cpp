@@ -4,6 +4,7 @@
 // vpdpbusd, i.e. half of the multiply-adds per second that float32 FMA does, and it would round the activations to 8 bits of
 // mantissa. In float32 every instruction set gives the same bits, and F16 and BF16 weights keep all of theirs.
 #include "kernel/activation_tile.hpp"
+#include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"
@@ -47,25 +48,25 @@ void gemv(const MatmulArgs& args, std::int64_t panel) {
   const std::int64_t stride = args.k * kPanelRows;
   constexpr int kAhead = 2048 / static_cast<int>(sizeof(typename W::Element));  // elements to prefetch ahead
   F32 acc[P][C];
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p)
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) acc[p][c] = zero();
   for (std::int64_t k = 0; k < args.k; ++k, w += kPanelRows, x += C) {
     F32 xs[C];
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) xs[c] = set1(x[c]);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int p = 0; p < P; ++p) {
       __builtin_prefetch(w + p * stride + kAhead, 0, 2);
       const F32 wp = W::row16(w + p * stride);
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
       for (int c = 0; c < C; ++c) acc[p][c] = fma(wp, xs[c], acc[p][c]);
     }
   }
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p)
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
 }
 
@@ -85,24 +86,24 @@ template <int P, int C>
 KVASIR_INLINE void multiply(const float (*w)[kDepth][kPanelRows], int depth, const float* x, std::int64_t columns,
                             float (*sums)[P][kPanelRows]) {
   F32 acc[P][C];
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p)
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) acc[p][c] = load(sums[c][p]);
   for (int k = 0; k < depth; ++k, x += columns) {
     F32 wk[P];
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int p = 0; p < P; ++p) wk[p] = load(w[p][k]);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) {
       const F32 xc = set1(x[c]);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int p = 0; p < P; ++p) acc[p][c] = fma(wk[p], xc, acc[p][c]);
     }
   }
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p)
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) store(sums[c][p], acc[p][c]);
 }
 
@@ -154,6 +155,7 @@ std::int64_t panel_bytes(std::int64_t k) {
 template <class W>
 void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
   using Element = typename W::Element;
+  if constexpr (sizeof(Element) == 4) return interleave_words(rows, k, reinterpret_cast<std::uint32_t*>(panel));
   constexpr int kRun = 32;  // elements of a row at a time: source and destination lines stay in the L1 cache
   auto* out = reinterpret_cast<Element*>(panel);
   for (std::int64_t i = 0; i < k; i += kRun) {

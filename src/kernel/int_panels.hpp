@@ -20,6 +20,7 @@
 #pragma once
 
 #include "kernel/activation_tile.hpp"
+#include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"
@@ -33,11 +34,11 @@ constexpr int plane_bytes(int bits) { return 64 * bits; }
 template <int kBits>
 KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
   if constexpr (kBits == 8) {
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int g = 0; g < 8; ++g) u[g] = load_bytes(p + 64 * g);
   } else if constexpr (kBits >= 4) {
     const Bytes low = set1_bytes(15);
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
     for (int i = 0; i < 4; ++i) {
       const Bytes x = load_bytes(p + 64 * i);
       u[i] = and_(x, low);
@@ -56,7 +57,7 @@ KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
       u[7] = or_(u[7], and_(shift_right16<3>(h), bit));
     } else if constexpr (kBits == 6) {
       const Bytes bits = set1_bytes(48);
-#pragma GCC unroll 2
+KVASIR_UNROLL(2)
       for (int i = 0; i < 2; ++i) {
         const Bytes h = load_bytes(p + 256 + 64 * i);
         u[i] = or_(u[i], and_(shift_left16<4>(h), bits));
@@ -67,7 +68,7 @@ KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
     }
   } else {
     const Bytes low = set1_bytes(3);
-#pragma GCC unroll 2
+KVASIR_UNROLL(2)
     for (int i = 0; i < 2; ++i) {
       const Bytes x = load_bytes(p + 64 * i);
       u[i] = and_(x, low);
@@ -108,41 +109,32 @@ KVASIR_INLINE int code_at(const std::byte* planes, int row, int element) {
   return u;
 }
 
-// Codes of 16 rows x 32 elements (row r at codes + r * stride) to planes.
-template <int kBits>
-KVASIR_INLINE void store_planes(const std::uint8_t* codes, std::int64_t stride, std::byte* out) {
-  alignas(64) std::uint32_t word[8][16];  // [group][row], four codes each
-  for (int r = 0; r < 16; ++r) {
-    std::uint32_t w[8];
-    __builtin_memcpy(w, codes + r * stride, 32);
-    for (int g = 0; g < 8; ++g) word[g][r] = w[g];
+// kCount fields of kWidth bits of the codes' bytes (words[kStep * j] >> kShift), j from low to high bits of a plane.
+template <int kShift, int kWidth, int kStep, int kCount>
+KVASIR_INLINE void store_plane(const std::uint32_t (*words)[kPanelRows], std::uint32_t* out) {
+  constexpr std::uint32_t kMask = 0x01010101u * ((1u << kWidth) - 1);
+  for (int r = 0; r < kPanelRows; ++r) {
+    std::uint32_t plane = 0;
+KVASIR_UNROLL(8)
+    for (int j = kCount - 1; j >= 0; --j) plane = plane << kWidth | (words[kStep * j][r] >> kShift & kMask);
+    out[r] = plane;
   }
+}
+
+// Codes of 32 elements x 16 rows to planes: words[g][r] holds the four codes of group g and row r.
+template <int kBits>
+KVASIR_INLINE void store_planes(const std::uint32_t (*words)[kPanelRows], std::byte* out) {
   auto* p = reinterpret_cast<std::uint32_t*>(out);
-  for (int r = 0; r < 16; ++r) {
-    if constexpr (kBits == 8) {
-      for (int g = 0; g < 8; ++g) p[16 * g + r] = word[g][r];
-    } else if constexpr (kBits >= 4) {
-      constexpr std::uint32_t kLow = 0x0f0f0f0f;
-      for (int i = 0; i < 4; ++i) p[16 * i + r] = (word[i][r] & kLow) | (word[i + 4][r] & kLow) << 4;
-    } else {
-      constexpr std::uint32_t kLow = 0x03030303;
-      for (int i = 0; i < 2; ++i)
-        p[16 * i + r] = (word[i][r] & kLow) | (word[i + 2][r] & kLow) << 2 | (word[i + 4][r] & kLow) << 4 |
-                        (word[i + 6][r] & kLow) << 6;
-    }
-    constexpr std::uint32_t kOne = 0x01010101;
-    if constexpr (kBits == 5 || kBits == 3) {
-      std::uint32_t bits = 0;
-      for (int g = 0; g < 8; ++g) bits |= (word[g][r] >> (kBits - 1) & kOne) << g;
-      p[16 * (kBits - 1) + r] = bits;
-    }
-    if constexpr (kBits == 6) {
-      for (int i = 0; i < 2; ++i) {
-        std::uint32_t bits = 0;
-        for (int j = 0; j < 4; ++j) bits |= (word[i + 2 * j][r] >> 4 & 3 * kOne) << (2 * j);
-        p[64 + 16 * i + r] = bits;
-      }
-    }
+  if constexpr (kBits == 8) {
+    __builtin_memcpy(p, words, 512);
+  } else if constexpr (kBits >= 4) {
+    for (int i = 0; i < 4; ++i) store_plane<0, 4, 4, 2>(words + i, p + 16 * i);
+    if constexpr (kBits == 5) store_plane<4, 1, 1, 8>(words, p + 64);
+    if constexpr (kBits == 6)
+      for (int i = 0; i < 2; ++i) store_plane<4, 2, 2, 4>(words + i, p + 64 + 16 * i);
+  } else {
+    for (int i = 0; i < 2; ++i) store_plane<0, 2, 2, 4>(words + i, p + 16 * i);
+    if constexpr (kBits == 3) store_plane<2, 1, 1, 8>(words, p + 32);
   }
 }
 
@@ -154,17 +146,28 @@ struct IntPanels {
   static std::int64_t head_bytes(std::int64_t k) { return (k / F::kBlock * F::kHeadBytes + 63) / 64 * 64; }
   static std::int64_t panel_bytes(std::int64_t k) { return head_bytes(k) + k / 32 * kPlanes; }
 
+  // In steps of up to 256 elements, each a pass of its own over buffers in the L1 cache (a pass that read what the one before
+  // has just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
   static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
-    alignas(64) std::uint8_t codes[kPanelRows][F::kBlock];
+    constexpr std::int64_t kStep = 256 / F::kBlock;
+    alignas(64) std::byte codes[kPanelRows][256];
+    alignas(64) std::uint32_t words[64][kPanelRows];
     alignas(64) static constexpr std::byte kZeros[F::kBlockBytes] = {};
+    const std::byte* code_rows[kPanelRows];
+    for (int r = 0; r < kPanelRows; ++r) code_rows[r] = codes[r];
     std::byte* planes = panel + head_bytes(k);
-    for (std::int64_t b = 0; b < k / F::kBlock; ++b) {
+    const std::int64_t blocks = k / F::kBlock;
+    for (std::int64_t first = 0; first < blocks; first += kStep) {
+      const auto n = static_cast<int>(blocks - first < kStep ? blocks - first : kStep);
       for (int r = 0; r < kPanelRows; ++r) {
-        const std::byte* block = rows[r] ? rows[r] + b * F::kBlockBytes : kZeros;
-        F::codes(block, codes[r]);
-        F::pack_head(block, r, panel + b * F::kHeadBytes);
+        for (int b = 0; b < n; ++b) {
+          const std::byte* block = rows[r] ? rows[r] + (first + b) * F::kBlockBytes : kZeros;
+          F::codes(block, reinterpret_cast<std::uint8_t*>(codes[r]) + b * F::kBlock);
+          F::pack_head(block, r, panel + (first + b) * F::kHeadBytes);
+        }
       }
-      for (int s = 0; s < kSubs; ++s, planes += kPlanes) store_planes<F::kBits>(codes[0] + 32 * s, F::kBlock, planes);
+      interleave_words(code_rows, n * F::kBlock / 4, words[0]);
+      for (int s = 0; s < n * kSubs; ++s, planes += kPlanes) store_planes<F::kBits>(words + 8 * s, planes);
     }
   }
 
@@ -223,7 +226,7 @@ struct IntPanels {
       } else {
         t[h] = zero_i32();
       }
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int g = 0; g < kGroups; ++g) {
         const Bytes a = broadcast4(q + 4 * (kGroups * h + g));
         const Bytes w = u[kGroups * h + g];
@@ -245,7 +248,7 @@ struct IntPanels {
       for (int c = 0; c < C; ++c) acc[c] = zero();
       std::int64_t i = 0;
       for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
         for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
           // The hardware prefetcher stops at every 4 KB page; weights are read once, far apart in time.
           for (int line = 0; line < kPlanes; line += 64) __builtin_prefetch(planes + kPrefetch + line, 0, 2);
@@ -255,7 +258,7 @@ struct IntPanels {
           if constexpr (kSigned)
             for (auto& w : u) w = sub8(w, set1_bytes(F::kZero));
           F::load_head(head, s, d, m);
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
           for (int c = 0; c < C; ++c) {
             I32 t[2];
             sums(u, x, i + c, t);
@@ -322,29 +325,48 @@ struct IntPanels {
       }
 #endif
     }
-    for (int c = 0; c < columns; ++c) {
+    int c = 0;
 #if KVASIR_HAS_VNNI
-      I32 t[P][2];
-      for (int p = 0; p < P; ++p)
-        for (int h = 0; h < kHalves; ++h) t[p][h] = correction[p][h];
-      const std::int8_t* q = x.q + 32 * (i + c);
-#pragma GCC unroll 8
-      for (int g = 0; g < 8; ++g) {
-        const Bytes a = broadcast4(q + 4 * g);
-#pragma GCC unroll 2
-        for (int p = 0; p < P; ++p) t[p][g / kGroups] = dot_us(t[p][g / kGroups], a, w[p][g]);
-      }
-#pragma GCC unroll 2
-      for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[p], d[p], m[p], x, i + c));
+    // Two panels times kColumns columns are eight independent chains of dot products: one chain alone would fill the
+    // scheduler with instructions that wait 5 cycles for their predecessor.
+    constexpr int kColumns = kHalves == 1 ? 4 : 2;
+    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, d, m, correction, x, i + c, acc + c);
+    for (; c < columns; ++c) columns_of<P, 1>(w, d, m, correction, x, i + c, acc + c);
 #else
+    for (; c < columns; ++c)
       for (int p = 0; p < P; ++p) {
         I32 t[2];
         sums(w[p], x, i + c, t);
         store(acc[c][p], fold(load(acc[c][p]), t, d[p], m[p], x, i + c));
       }
-#endif
-    }
     (void)correction;
+#endif
+  }
+
+  // P panels times C columns of one 32-block, activations unsigned (VNNI only).
+  template <int P, int C>
+  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const F32 (*d)[2], const F32 (*m)[2], const I32 (*correction)[2],
+                                const Int8Tile& x, std::int64_t i, float (*acc)[P][16]) {
+    I32 t[C][P][2];
+KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c)
+KVASIR_UNROLL(2)
+      for (int p = 0; p < P; ++p)
+KVASIR_UNROLL(2)
+        for (int h = 0; h < kHalves; ++h) t[c][p][h] = correction[p][h];
+    const std::int8_t* q = x.q + 32 * i;
+KVASIR_UNROLL(8)
+    for (int g = 0; g < 8; ++g)
+KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) {
+        const Bytes a = broadcast4(q + 32 * c + 4 * g);
+KVASIR_UNROLL(2)
+        for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], a, w[p][g]);
+      }
+KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c)
+KVASIR_UNROLL(2)
+      for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[c][p], d[p], m[p], x, i + c));
   }
 
   static void matmul(const MatmulArgs& args) {

@@ -13,7 +13,7 @@ void rms_norm(const float* x, const float* w, float* out, std::int64_t n, float 
   F32 sum[4] = {zero(), zero(), zero(), zero()};
   std::int64_t i = 0;
   for (; i + 64 <= n; i += 64)
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
     for (int j = 0; j < 4; ++j) {
       const F32 v = load(x + i + 16 * j);
       sum[j] = fma(v, v, sum[j]);

@@ -38,7 +38,7 @@ std::int64_t int8_dot(std::int64_t rounds, float* sink) {
   std::uint8_t a = 2;
   std::int8_t b = -3;
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+KVASIR_UNROLL(12)
     for (int i = 0; i < kAccumulators; ++i) {
       asm volatile("" : "+r"(a));
       asm volatile("" : "+r"(b));
@@ -55,7 +55,7 @@ std::int64_t int8_dot(std::int64_t rounds, float* sink) {
 std::int64_t f32_fma(std::int64_t rounds, float* sink) {
   float acc[kAccumulators] = {}, a = 0.5f, b = 0.25f;
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+KVASIR_UNROLL(12)
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] += a * b;
@@ -71,7 +71,7 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   float acc[kAccumulators] = {}, b = 0.5f, c = 0.5f;
   std::uint32_t pair = 0x3F003E80;  // two bf16
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+KVASIR_UNROLL(12)
     for (int i = 0; i < kAccumulators; ++i) {
       asm volatile("" : "+r"(pair));
       const std::uint32_t low = pair << 16, high = pair & 0xFFFF0000u;
@@ -169,7 +169,7 @@ std::int64_t int8_dot(std::int64_t rounds, float* sink) {
   const I b = set_i(static_cast<int>(0xFDFDFDFDu));  // 2 times -3
   const I ones = set_i(0x00010001);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+KVASIR_UNROLL(12)
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] = dot_u8_i8(acc[i], a, b, ones);
@@ -187,7 +187,7 @@ std::int64_t f32_fma(std::int64_t rounds, float* sink) {
   F a = set_f(0.5f);
   const F b = set_f(0.25f);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+KVASIR_UNROLL(12)
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] = fma(a, b, acc[i]);
@@ -204,7 +204,7 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   I a = set_i(0x3F003E80);
   const I b = set_i(0x3F003F00);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+KVASIR_UNROLL(12)
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] = _mm512_dpbf16_ps(acc[i], (__m512bh)a, (__m512bh)b);
@@ -215,7 +215,7 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   const I mask = set_i(static_cast<int>(0xFFFF0000u));
   const F b = set_f(0.5f);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+KVASIR_UNROLL(12)
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(pair);
       acc[i] = fma(as_f(low_half(pair)), b, acc[i]);
@@ -235,9 +235,9 @@ std::uint64_t read(const std::byte* data, std::size_t bytes) {
   for (std::size_t at = 0; at < part; at += 256)
     for (std::size_t stream = 0; stream < kStreams; ++stream) {
       const std::byte* p = data + stream * part + at;
-#pragma GCC unroll 4
+KVASIR_UNROLL(4)
       for (std::size_t line = 0; line < 256; line += 64) __builtin_prefetch(p + kAhead + line);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (std::size_t i = 0; i < kLoads; ++i) acc[i] = add_i(acc[i], load(p + i * kWidth));
     }
   for (std::size_t i = 1; i < kLoads; ++i) acc[0] = add_i(acc[0], acc[i]);

@@ -17,6 +17,15 @@
 
 #define KVASIR_INLINE static inline __attribute__((always_inline))
 
+// Before a loop whose variable indexes an array of vectors: unrolled, the array lives in registers. Not for the scalar copy,
+// which has no such registers and would only take minutes to compile.
+#if defined(KVASIR_TARGET_scalar)
+#define KVASIR_UNROLL(n)
+#else
+#define KVASIR_UNROLL_TEXT(text) _Pragma(#text)
+#define KVASIR_UNROLL(n) KVASIR_UNROLL_TEXT(GCC unroll n)
+#endif
+
 #if defined(KVASIR_TARGET_avx512) || defined(KVASIR_TARGET_avx512vnni)
 #include "simd/vec_avx512.hpp"
 #elif defined(KVASIR_TARGET_avx2)

@@ -30,12 +30,8 @@ struct KScales {
     const auto* scales = reinterpret_cast<const std::uint8_t*>(head + 64 + 16 * sub);
     const auto* minima = reinterpret_cast<const std::uint8_t*>(head + 192 + 16 * sub);
     d[0] = mul(kernel::KVASIR_TARGET::get_halves(head), to_f32(load_u8(scales)));
-    m[0] = sub_zero(mul(kernel::KVASIR_TARGET::get_halves(head + 32), to_f32(load_u8(minima))));
-  }
-
- private:
-  KVASIR_INLINE simd::KVASIR_TARGET::F32 sub_zero(simd::KVASIR_TARGET::F32 x) {
-    return simd::KVASIR_TARGET::sub(simd::KVASIR_TARGET::zero(), x);
+    // -0 - x, not 0 - x: a zero minimum must change sign too for x - m to be what the definition gives, bit for bit.
+    m[0] = simd::KVASIR_TARGET::sub(set1(-0.0f), mul(kernel::KVASIR_TARGET::get_halves(head + 32), to_f32(load_u8(minima))));
   }
 };
 

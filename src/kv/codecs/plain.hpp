@@ -74,25 +74,25 @@ struct Plain {
   template <int G, int N>
   KVASIR_INLINE void dots_part(const T* x, std::ptrdiff_t capacity, int d, const float* q, float* scores, int stride) {
     F32 acc[G][N];
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g)
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) acc[g][n] = zero();
-#pragma GCC unroll 1
+KVASIR_UNROLL(1)
     for (int c = 0; c < d; ++c) {
       F32 k[N];
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) k[n] = Element::load(x + c * capacity + n * kLanes);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) {
         const F32 y = set1(q[g * d + c]);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
         for (int n = 0; n < N; ++n) acc[g][n] = fma(y, k[n], acc[g][n]);
       }
     }
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g)
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) store(scores + g * stride + n * kLanes, acc[g][n]);
   }
 
@@ -148,25 +148,25 @@ struct Plain {
   KVASIR_INLINE void accumulate_part(const T* x, int begin, int end, int d, const float* w, int stride, float* out,
                                      int pitch) {
     F32 acc[G][N];
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g)
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) acc[g][n] = zero();
-#pragma GCC unroll 1
+KVASIR_UNROLL(1)
     for (int t = begin; t < end; ++t) {
       F32 v[N];
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) v[n] = Element::load(x + static_cast<std::ptrdiff_t>(t) * d + n * kLanes);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) {
         const F32 y = set1(w[g * stride + t]);
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
         for (int n = 0; n < N; ++n) acc[g][n] = fma(y, v[n], acc[g][n]);
       }
     }
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g)
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) store(out + g * pitch + n * kLanes, acc[g][n] + zero());
   }
 

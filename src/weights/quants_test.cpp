@@ -1,0 +1,262 @@
+// Every quantised format against its definition, written a second time here, element by element from the byte layout;
+// and rounding to the format. Products and panels: kernel/matmul_test.cpp.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "simd/isa.hpp"
+#include "weights/model_file.hpp"
+#include "weights/quant.hpp"
+
+namespace kvasir::weights {
+namespace {
+
+using Block = const std::uint8_t*;
+
+float half(Block p) {
+  const int bits = p[0] | p[1] << 8;
+  const int exponent = bits >> 10 & 31;
+  const int mantissa = bits & 1023;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                                   : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  return bits & 0x8000 ? -size : size;
+}
+float real(int x) { return static_cast<float>(x); }
+int nibble(Block p, int e) { return e < 16 ? p[e] & 15 : p[e - 16] >> 4; }                 // blocks of 32
+int fifth(Block p, int e) { return (p[e / 8] >> e % 8 & 1) << 4; }                         // blocks of 32
+int k_nibble(Block p, int e) { return p[e / 64 * 32 + e % 32] >> e % 64 / 32 * 4 & 15; }   // Q4_K, Q5_K
+int bit_pair(Block p, int e) { return p[e / 128 * 32 + e % 32] >> e % 128 / 32 * 2 & 3; }  // Q2_K, Q3_K, Q6_K (high)
+
+float q4_0(Block b, int e) { return half(b) * real(nibble(b + 2, e) - 8); }
+float q4_1(Block b, int e) { return half(b) * real(nibble(b + 4, e)) + half(b + 2); }
+float q5_0(Block b, int e) { return half(b) * real((nibble(b + 6, e) | fifth(b + 2, e)) - 16); }
+float q5_1(Block b, int e) { return half(b) * real(nibble(b + 8, e) | fifth(b + 4, e)) + half(b + 2); }
+float q8_0(Block b, int e) { return half(b) * real(static_cast<std::int8_t>(b[2 + e])); }
+float q2_k(Block b, int e) {
+  const int sub = b[e / 16];
+  return half(b + 80) * real(sub & 15) * real(bit_pair(b + 16, e)) - half(b + 82) * real(sub >> 4);
+}
+float q3_k(Block b, int e) {
+  const int j = e / 16;
+  const int low = j < 8 ? b[96 + j] & 15 : b[96 + j - 8] >> 4;
+  const int high = b[104 + j % 4] >> 2 * (j / 4) & 3;
+  const int third = b[e % 32] >> e / 32 & 1;
+  return half(b + 108) * real(low + 16 * high - 32) * real(bit_pair(b + 32, e) - (third ? 0 : 4));
+}
+// 6-bit scales and minima of Q4_K and Q5_K: p points at the 12 bytes.
+int k_scale(Block p, int j) { return j < 4 ? p[j] & 63 : (p[j + 4] & 15) | (p[j - 4] >> 6) << 4; }
+int k_minimum(Block p, int j) { return j < 4 ? p[j + 4] & 63 : p[j + 4] >> 4 | (p[j] >> 6) << 4; }
+float q4_k(Block b, int e) {
+  return half(b) * real(k_scale(b + 4, e / 32)) * real(k_nibble(b + 16, e)) -
+         half(b + 2) * real(k_minimum(b + 4, e / 32));
+}
+float q5_k(Block b, int e) {
+  const int code = k_nibble(b + 48, e) + ((b[16 + e % 32] >> e / 32 & 1) ? 16 : 0);
+  return half(b) * real(k_scale(b + 4, e / 32)) * real(code) - half(b + 2) * real(k_minimum(b + 4, e / 32));
+}
+float q6_k(Block b, int e) {
+  const int low = b[e / 128 * 64 + e % 64] >> e % 128 / 64 * 4 & 15;
+  const int code = low | bit_pair(b + 128, e) << 4;
+  return half(b + 208) * real(static_cast<std::int8_t>(b[192 + e / 16])) * real(code - 32);
+}
+
+struct Definition {
+  const char* name;
+  int ggml_type, file_type, block, block_bytes;
+  std::vector<int> halves;  // offsets of the f16 fields
+  float (*element)(Block block, int e);
+  double error;  // relative L2 error of rounding normal data
+};
+
+const Definition kDefinitions[] = {
+    {"q4_0", 2, 2, 32, 18, {0}, q4_0, 0.10},         {"q4_1", 3, 3, 32, 20, {0, 2}, q4_1, 0.09},
+    {"q5_0", 6, 8, 32, 22, {0}, q5_0, 0.05},         {"q5_1", 7, 9, 32, 24, {0, 2}, q5_1, 0.045},
+    {"q8_0", 8, 7, 32, 34, {0}, q8_0, 0.007},        {"q2_k", 10, 10, 256, 84, {80, 82}, q2_k, 0.40},
+    {"q3_k", 11, 12, 256, 110, {108}, q3_k, 0.20},   {"q4_k", 12, 15, 256, 144, {0, 2}, q4_k, 0.09},
+    {"q5_k", 13, 17, 256, 176, {0, 2}, q5_k, 0.045}, {"q6_k", 14, 18, 256, 210, {208}, q6_k, 0.025},
+};
+
+std::string label(const Definition& d) { return d.name; }
+
+class Quants : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    const auto isa = static_cast<simd::Isa>(GetParam());
+    if (!simd::supported(isa)) GTEST_SKIP() << simd::name(isa) << " is not supported by this machine";
+    before_ = simd::active();
+    simd::force(isa);
+  }
+  void TearDown() override { simd::force(before_); }
+  simd::Isa before_ = simd::active();
+};
+
+std::vector<std::byte> rounded(const Quant& quant, const std::vector<float>& x) {
+  std::vector<std::byte> bytes(x.size() / static_cast<std::size_t>(quant.block) *
+                               static_cast<std::size_t>(quant.block_bytes));
+  quant.quantise(x.data(), bytes.data(), static_cast<std::int64_t>(x.size()));
+  return bytes;
+}
+std::vector<float> values(const Quant& quant, const std::vector<std::byte>& bytes) {
+  std::vector<float> x(bytes.size() / static_cast<std::size_t>(quant.block_bytes) *
+                       static_cast<std::size_t>(quant.block));
+  quant.dequantise(bytes.data(), x.data(), static_cast<std::int64_t>(x.size()));
+  return x;
+}
+std::vector<float> normal(std::size_t n, unsigned seed) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> draw;
+  std::vector<float> x(n);
+  for (auto& v : x) v = draw(rng);
+  return x;
+}
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const double w = static_cast<double>(want[i]);
+    const double difference = static_cast<double>(got[i]) - w;
+    error += difference * difference;
+    norm += w * w;
+  }
+  return std::sqrt(error / norm);
+}
+
+TEST_P(Quants, NumbersAndSizes) {
+  for (const Definition& d : kDefinitions) {
+    const Quant* quant = find(quants(), d.name);
+    ASSERT_NE(quant, nullptr) << label(d);
+    EXPECT_EQ(quant->ggml_type, d.ggml_type) << label(d);
+    EXPECT_EQ(quant->file_type, d.file_type) << label(d);
+    EXPECT_EQ(quant->block, d.block) << label(d);
+    EXPECT_EQ(quant->block_bytes, d.block_bytes) << label(d);
+  }
+}
+
+TEST_P(Quants, DequantiseIsTheDefinitionBitForBit) {
+  std::mt19937 rng(1);
+  for (const Definition& d : kDefinitions) {
+    const Quant& quant = *find(quants(), d.name);
+    const std::size_t blocks = 600;
+    std::vector<std::byte> bytes(blocks * static_cast<std::size_t>(d.block_bytes));
+    for (auto& b : bytes) b = static_cast<std::byte>(rng());
+    // Any finite f16 below 2 in magnitude (neither infinities nor NaN), subnormals, zeros and both signs among them.
+    for (std::size_t i = 0; i < blocks; ++i)
+      for (int offset : d.halves) {
+        auto& low = bytes[i * static_cast<std::size_t>(d.block_bytes) + static_cast<std::size_t>(offset)];
+        auto& high = bytes[i * static_cast<std::size_t>(d.block_bytes) + static_cast<std::size_t>(offset) + 1];
+        high &= std::byte{0xbf};
+        if (i % 16 == 3) high &= std::byte{0x83};
+        if (i % 16 == 5) high &= std::byte{0x80}, low = std::byte{0};
+      }
+    const auto got = values(quant, bytes);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const std::size_t block = i / static_cast<std::size_t>(d.block);
+      const auto* p =
+          reinterpret_cast<const std::uint8_t*>(bytes.data()) + block * static_cast<std::size_t>(d.block_bytes);
+      const float want = d.element(p, static_cast<int>(i % static_cast<std::size_t>(d.block)));
+      ASSERT_EQ(0, std::memcmp(&got[i], &want, 4)) << d.name << " element " << i << ": " << got[i] << ", want " << want;
+    }
+  }
+}
+
+// The bounds are about what a uniform quantiser over the range of 32 (or 16) normal values gives: step / sqrt(12).
+TEST_P(Quants, RoundingNormalDataLosesWhatItsBitsAllow) {
+  const auto x = normal(64 * 256, 2);
+  for (const Definition& d : kDefinitions) {
+    const Quant& quant = *find(quants(), d.name);
+    const double error = relative_error(values(quant, rounded(quant, x)), x);
+    EXPECT_LT(error, d.error) << d.name;
+    EXPECT_GT(error, d.error / 3) << d.name << ": better than its bits";
+  }
+}
+
+TEST_P(Quants, ZerosAreExact) {
+  for (const Definition& d : kDefinitions) {
+    const Quant& quant = *find(quants(), d.name);
+    for (float v : values(quant, rounded(quant, std::vector<float>(512, 0.0f)))) ASSERT_EQ(v, 0.0f) << d.name;
+    // One block of zeros among others.
+    auto x = normal(768, 3);
+    std::fill(x.begin() + 256, x.begin() + 512, 0.0f);
+    const auto y = values(quant, rounded(quant, x));
+    for (std::size_t i = 256; i < 512; ++i) ASSERT_EQ(y[i], 0.0f) << d.name;
+  }
+}
+
+TEST_P(Quants, ConstantsSurvive) {
+  for (const Definition& d : kDefinitions) {
+    const Quant& quant = *find(quants(), d.name);
+    for (float c : {1.0f, -1.0f, 0.1f, -3.7f, 1000.0f}) {
+      for (float v : values(quant, rounded(quant, std::vector<float>(512, c)))) {
+        ASSERT_TRUE(std::isfinite(v)) << d.name << " of " << c;
+        ASSERT_NEAR(v, c, 1.5e-3f * std::fabs(c)) << d.name;  // rounding of the f16 scales
+      }
+    }
+  }
+}
+
+// Where every sub-block spans the same range (so that all its scales are full), rounding again changes nothing.
+TEST_P(Quants, RoundingIsStable) {
+  auto x = normal(8 * 256, 4);
+  for (auto& v : x) v = std::clamp(v, -1.9f, 1.9f);
+  for (std::size_t i = 0; i < x.size(); i += 16) {
+    x[i + 3] = -2.0f;
+    x[i + 9] = 1.95f;
+  }
+  for (const Definition& d : kDefinitions) {
+    const Quant& quant = *find(quants(), d.name);
+    const auto once = rounded(quant, x);
+    EXPECT_EQ(once, rounded(quant, values(quant, once))) << d.name;
+  }
+}
+
+TEST_P(Quants, TinyAndHugeStayFinite) {
+  for (const Definition& d : kDefinitions) {
+    const Quant& quant = *find(quants(), d.name);
+    for (float scale : {1e-30f, 1e-9f, 1e-6f, 1e3f, 1e4f}) {
+      auto x = normal(512, 5);
+      for (auto& v : x) v *= scale;
+      for (float v : values(quant, rounded(quant, x))) ASSERT_TRUE(std::isfinite(v)) << d.name << " scale " << scale;
+    }
+  }
+}
+
+// The golden models hold one network in every type, written by another program: dequantised, each must be near the
+// unquantised weights. A code or scale in a wrong place would give an error near or above 1.
+TEST_P(Quants, FilesOfAnotherWriterAreNearTheirSource) {
+  namespace fs = std::filesystem;
+  const fs::path golden = fs::path(KVASIR_SOURCE_DIR) / "../shared/data/golden";
+  if (!fs::exists(golden / "quant")) GTEST_SKIP() << "no ../shared/data";
+  const auto source = open_model_file((golden / "llama-gqa.gguf").string());
+  std::size_t seen[std::size(kDefinitions)] = {};
+  for (const auto& entry : fs::directory_iterator(golden / "quant")) {
+    if (entry.path().extension() != ".gguf") continue;
+    const auto model = open_model_file(entry.path().string());
+    for (const TensorInfo& tensor : model->tensors()) {
+      const auto* d = std::find_if(std::begin(kDefinitions), std::end(kDefinitions),
+                                   [&](const Definition& x) { return tensor.quant == x.name; });
+      if (d == std::end(kDefinitions)) continue;
+      const TensorInfo* exact = source->find(tensor.name);
+      ASSERT_NE(exact, nullptr) << tensor.name;
+      ASSERT_EQ(exact->quant, "f32") << tensor.name;
+      std::vector<float> want(exact->bytes.size() / 4);
+      std::memcpy(want.data(), exact->bytes.data(), exact->bytes.size());
+      const std::vector<std::byte> bytes(tensor.bytes.begin(), tensor.bytes.end());
+      const double error = relative_error(values(*find(quants(), d->name), bytes), want);
+      EXPECT_LT(error, 1.1 * d->error) << entry.path().filename() << " " << tensor.name;
+      ++seen[d - kDefinitions];
+    }
+  }
+  for (std::size_t i = 0; i < std::size(kDefinitions); ++i)
+    EXPECT_GT(seen[i], 0u) << "no file has " << kDefinitions[i].name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Quants, ::testing::Range(0, simd::kIsaCount),
+                         [](const auto& p) { return std::string(simd::name(static_cast<simd::Isa>(p.param))); });
+
+}  // namespace
+}  // namespace kvasir::weights
