@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/front.hpp"
 #include "weights/gguf_writer.hpp"
@@ -68,6 +70,25 @@ TEST_F(Inspect, SynthSpeaksJson) {
   EXPECT_EQ(j["bytes"], fs::file_size(path_));
   EXPECT_EQ(j["quant"], "f16");
   EXPECT_EQ(j["seed"], 3);
+}
+
+// The ids are llama.cpp's for the same file (build of node-llama-cpp 3.22.1).
+TEST_F(Inspect, ASyntheticVocabularyTokenizes) {
+  ASSERT_EQ(run({"synth", "--shape", "tiny", "--quant", "q4_0", path_}).status, 0);
+  const std::string text = path_ + ".txt";
+  {
+    std::ofstream out(text);
+    out << "the tin on 12 \n é";
+  }
+  const Result r = run({"tokenize", "-m", path_, "--file", text, "--ids"});
+  fs::remove(text);
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::string ids;
+  for (const char c : r.out) ids += c == ',' || c == '[' || c == ']' ? ' ' : c;
+  std::istringstream in(ids);
+  std::vector<int> got;
+  for (int id; in >> id;) got.push_back(id);
+  EXPECT_EQ(got, (std::vector<int>{119, 260, 259, 261, 35, 265, 35, 52, 53, 35, 13, 35, 198, 172})) << r.out;
 }
 
 TEST_F(Inspect, TextFromTheFileCannotSteerTheTerminal) {
