@@ -1,7 +1,7 @@
 // Arithmetic of attention: partial softmax states and matrix products on tiles of one page.
 //
-// A state of a row is {max, sum, out}: over some tokens, max of the scores, sum of exp(score - max), and the same weighted
-// sum of value rows. States of disjoint token sets merge to the state of their union (Rabe and Staats 2021,
+// A state of a row is {max, sum, out}: over some tokens, max of the scores, sum of exp(score - max), and the same
+// weighted sum of value rows. States of disjoint token sets merge to the state of their union (Rabe and Staats 2021,
 // arXiv:2112.05682; Dao et al. 2022, arXiv:2205.14135). The empty state is {-inf, 0, 0}; it merges without NaN.
 //
 // All kernels work row by row in one fixed order: a row's bits do not depend on its neighbours or on the tile shape.

@@ -1,6 +1,7 @@
+#include "kernel/attention.hpp"
+
 #include <cfloat>
 
-#include "kernel/attention.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
@@ -86,12 +87,23 @@ void scores(const float* q, int rows, int d, const float* k_tile, const int* end
       const float* a = q + static_cast<std::ptrdiff_t>(r) * d;
       float* out = s + r * kTileTokens + p * kTilePanel;
       switch (m) {
-        case 1: scores_rows<1>(a, d, panel, columns, out); break;
-        case 2: scores_rows<2>(a, d, panel, columns, out); break;
-        case 3: scores_rows<3>(a, d, panel, columns, out); break;
-        case 4: scores_rows<4>(a, d, panel, columns, out); break;
-        case 5: scores_rows<5>(a, d, panel, columns, out); break;
-        default: scores_rows<kRows>(a, d, panel, columns, out);
+        case 1:
+          scores_rows<1>(a, d, panel, columns, out);
+          break;
+        case 2:
+          scores_rows<2>(a, d, panel, columns, out);
+          break;
+        case 3:
+          scores_rows<3>(a, d, panel, columns, out);
+          break;
+        case 4:
+          scores_rows<4>(a, d, panel, columns, out);
+          break;
+        case 5:
+          scores_rows<5>(a, d, panel, columns, out);
+          break;
+        default:
+          scores_rows<kRows>(a, d, panel, columns, out);
       }
     }
   }
@@ -138,8 +150,8 @@ void weigh(float* s, int stride, int rows, int begin, const int* ends, float* ma
 }
 
 // Merges max and sum of up to 16 rows and gives the factors of the two outs.
-KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* max_a, float* sum_a, int n, float* factor_a,
-                                float* factor_b) {
+KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* max_a, float* sum_a, int n,
+                                float* factor_a, float* factor_b) {
   const F32 ma = load_n(max_a, n);
   const F32 mb = load_n(max_b, n);
   const F32 m = max(ma, mb);
@@ -153,8 +165,8 @@ KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* m
 }
 
 template <int M, int N>
-KVASIR_INLINE void fold_tile_part(const float* w, const float* panel, int begin, int end, const float* fa, const float* fb,
-                                  float* out, int pitch) {
+KVASIR_INLINE void fold_tile_part(const float* w, const float* panel, int begin, int end, const float* fa,
+                                  const float* fb, float* out, int pitch) {
   F32 acc[M][N];
   multiply<M, N>(w, kTileTokens, panel, begin, end, acc);
 #pragma GCC unroll 8
@@ -190,8 +202,8 @@ void fold_tile(const float* weights, int rows, int d, const float* v_tile, int b
   for (int r0 = 0; r0 < rows; r0 += kChunk) {
     const int chunk = min_int(kChunk, rows - r0);
     for (int r = 0; r < chunk; r += kLanes)
-      fold_scalars(page_max + r0 + r, page_sum + r0 + r, into.max + r0 + r, into.sum + r0 + r, min_int(kLanes, chunk - r),
-                   fa + r, fb + r);
+      fold_scalars(page_max + r0 + r, page_sum + r0 + r, into.max + r0 + r, into.sum + r0 + r,
+                   min_int(kLanes, chunk - r), fa + r, fb + r);
     for (int c = 0; c < pitch; c += kTilePanel) {
       const float* panel = v_tile + static_cast<std::ptrdiff_t>(c) * kTileTokens;
       const int vectors = min_int(kPanelVectors, (pitch - c) / kLanes);
@@ -201,12 +213,23 @@ void fold_tile(const float* weights, int rows, int d, const float* v_tile, int b
         const float* w = weights + static_cast<std::ptrdiff_t>(r0 + r) * kTileTokens;
         float* out = into.out + static_cast<std::ptrdiff_t>(r0 + r) * pitch + c;
         switch (m) {
-          case 1: fold_tile_rows<1>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
-          case 2: fold_tile_rows<2>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
-          case 3: fold_tile_rows<3>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
-          case 4: fold_tile_rows<4>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
-          case 5: fold_tile_rows<5>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch); break;
-          default: fold_tile_rows<kRows>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
+          case 1:
+            fold_tile_rows<1>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
+            break;
+          case 2:
+            fold_tile_rows<2>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
+            break;
+          case 3:
+            fold_tile_rows<3>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
+            break;
+          case 4:
+            fold_tile_rows<4>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
+            break;
+          case 5:
+            fold_tile_rows<5>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
+            break;
+          default:
+            fold_tile_rows<kRows>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
         }
       }
     }

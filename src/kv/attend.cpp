@@ -7,7 +7,7 @@
 namespace kvasir::kv {
 namespace {
 
-constexpr std::size_t kAlign = 16;  // floats: one cache line
+constexpr std::size_t kAlign = 16;                  // floats: one cache line
 constexpr int kStride = kGroupPages * kPageTokens;  // of a row of decode scores
 
 std::size_t round_up(std::size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
@@ -96,14 +96,15 @@ kernel::States Attention::decode_state(const Part& part, int head, int index) co
   return {p, p + rows, p + 2 * rows};
 }
 
-Attention::Rows Attention::load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const {
+Attention::Rows Attention::load_rows(const Tensors& x, const Part& part, int head, int token, int tokens,
+                                     float* q) const {
   const Layout& l = store_.layout;
   const int d = l.shape.head_dim;
   const std::int64_t row_floats = static_cast<std::int64_t>(l.shape.query_heads) * d;
   const auto& kernels = kernel::attention();
   for (int t = 0; t < tokens; ++t)
-    kernels.scale_rows(x.q + (part.row + token + t) * row_floats + static_cast<std::int64_t>(head) * l.group * d, d, l.group,
-                       d, x.scale, q + static_cast<std::int64_t>(t) * l.group * d);
+    kernels.scale_rows(x.q + (part.row + token + t) * row_floats + static_cast<std::int64_t>(head) * l.group * d, d,
+                       l.group, d, x.scale, q + static_cast<std::int64_t>(t) * l.group * d);
   const std::int64_t first = part.position + token;
   return {q, tokens * l.group, l.group, first, first + tokens - 1};
 }
@@ -232,8 +233,8 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
   float* k_tile = pieces.take(static_cast<std::size_t>(kPageTokens * d));
   float* v_tile = pieces.take(0);
 
-  const auto page = [&](const CodecSide& k, const CodecSide& v, const void* state_k, const void* state_v, const PageRef& ref_k,
-                        const PageRef& ref_v, const kernel::States& into) {
+  const auto page = [&](const CodecSide& k, const CodecSide& v, const void* state_k, const void* state_v,
+                        const PageRef& ref_k, const PageRef& ref_v, const kernel::States& into) {
     k.unseal(state_k, ref_k, d, k_tile);
     kernels.scores(rows.q, rows.count, d, k_tile, s.ends, weights);
     kernels.weigh(weights, kPageTokens, rows.count, ref_k.begin, s.ends, page_max, page_sum);
@@ -245,7 +246,8 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
   if (l.sinks > 0) {
     const Blocks b = store_.sinks(x.layer, head, *p.sequence);
     const int end = rows.ends(0, l.sinks, s.ends);
-    page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, {b.k, 0, end, l.sink_capacity}, {b.v, 0, end, l.sink_capacity}, total);
+    page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, {b.k, 0, end, l.sink_capacity},
+         {b.v, 0, end, l.sink_capacity}, total);
   }
   const std::int64_t sealed = l.sealed_at(p.position);
   for (std::int64_t g = 0; g * kGroupPages <= p.block; ++g) {
@@ -261,7 +263,8 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
     for (auto i = std::max(g * kGroupPages, sealed); i <= p.block && i < (g + 1) * kGroupPages; ++i) {
       const Blocks b = store_.raw(x.layer, head, *p.sequence, i);
       rows.ends(i * kPageTokens, kPageTokens, s.ends);
-      page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, page_ref(b.k, i, rows.last), page_ref(b.v, i, rows.last), group);
+      page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, page_ref(b.k, i, rows.last), page_ref(b.v, i, rows.last),
+           group);
     }
     kernels.fold(rows.count, dv, group, total);
   }
@@ -276,8 +279,8 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
 void Attention::decode(const Tensors& x, const Part& p, int head, int group, int worker) const {
   const Scratch s = scratch(worker);
   const Rows rows = load_rows(x, p, head, 0, p.tokens, s.q);
-  // Tokens of this step lie in the last group or in the sinks, which group 0 attends to. Both are this item's own unless
-  // the step is past the sinks.
+  // Tokens of this step lie in the last group or in the sinks, which group 0 attends to. Both are this item's own
+  // unless the step is past the sinks.
   if (p.append_in_item && group == p.items_per_head - 1) {
     const std::int64_t d = store_.layout.shape.head_dim;
     const std::int64_t dv = store_.layout.shape.head_dim_v;
@@ -341,8 +344,8 @@ void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, 
   if (raw > 0) layer.raw_k->dots(nullptr, ks + sealed, raw, d, rows.q, rows.count, raw_scores, kStride);
   for (int i = 0; i < count; ++i) {
     rows.ends(index[i] * kPageTokens, kPageTokens, s.ends);
-    kernels.weigh(scores + i * kPageTokens, kStride, rows.count, ks[i].begin, s.ends, maxima + static_cast<std::size_t>(i) * n,
-                  sums + static_cast<std::size_t>(i) * n);
+    kernels.weigh(scores + i * kPageTokens, kStride, rows.count, ks[i].begin, s.ends,
+                  maxima + static_cast<std::size_t>(i) * n, sums + static_cast<std::size_t>(i) * n);
   }
   const std::size_t page_floats = n * static_cast<std::size_t>(pitch);
   if (sealed > 0)

@@ -1,9 +1,9 @@
 // Attention of one step: appends, seals and attends, query block by query block (architecture, section 2).
 //
-// The answer of a row is  total = sinks + group 0 + group 1 + ...,  group = page + page + ...  where + merges softmax states
-// from left to right, a group is kGroupPages pages by absolute index, and a page's state is computed by itself. So the
-// shape of the fold depends on the position alone, and work can be split into (head, group) for decode or (head, rows)
-// for prefill with the same bits.
+// The answer of a row is  total = sinks + group 0 + group 1 + ...,  group = page + page + ...  where + merges softmax
+// states from left to right, a group is kGroupPages pages by absolute index, and a page's state is computed by itself.
+// So the shape of the fold depends on the position alone, and work can be split into (head, group) for decode or (head,
+// rows) for prefill with the same bits.
 #pragma once
 
 #include <atomic>
@@ -65,7 +65,8 @@ class Attention {
                     const kernel::States& into) const;
   Rows load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const;
   PageRef page_ref(const std::byte* block, std::int64_t page, std::int64_t last_position) const;
-  int select(const Tensors& x, const Part& part, const Rows& rows, int head, std::int64_t group, std::int32_t* pages) const;
+  int select(const Tensors& x, const Part& part, const Rows& rows, int head, std::int64_t group,
+             std::int32_t* pages) const;
   kernel::States decode_state(const Part& part, int head, int index) const;
   Scratch scratch(int worker) const;
 
@@ -74,8 +75,8 @@ class Attention {
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;
-  std::vector<int> done_;   // tokens of each slice before this stage
-  std::vector<Part> parts_;  // of this stage
+  std::vector<int> done_;     // tokens of each slice before this stage
+  std::vector<Part> parts_;   // of this stage
   std::vector<int> prepare_;  // parts that need sealing or appending before any item runs
   std::unique_ptr<std::atomic<int>[]> pending_;
 };

@@ -39,8 +39,8 @@ struct Cache::Impl {
   Store store;
   Attention attention;
   MemoryPlan memory;
-  std::vector<Slice> slices;    // of the open step
-  std::vector<char> attended;   // layers, in the open step
+  std::vector<Slice> slices;   // of the open step
+  std::vector<char> attended;  // layers, in the open step
   bool open = false;
 };
 
@@ -103,7 +103,8 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
   // Pages [keep, last] become raw; of them [sealed, last] still are.
   const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
   if (keep < sealed && last >= keep && !store.layout.lossless)
-    throw Error(Code::kUnsupported, "tokens from " + std::to_string(keep * kPageTokens) + " on exist only compressed; a sequence of " +
+    throw Error(Code::kUnsupported,
+                "tokens from " + std::to_string(keep * kPageTokens) + " on exist only compressed; a sequence of " +
                     std::to_string(s->length) + " tokens cannot be cut to " + std::to_string(n),
                 "truncate");
   for (auto page = keep; page < sealed && page <= last; ++page)
@@ -125,13 +126,17 @@ void Cache::begin(std::span<const Slice> slices) {
     for (std::size_t j = 0; j < i; ++j) KVASIR_CHECK(slices[j].sequence != s.sequence);
     const std::int64_t length = s.sequence->length + s.count;
     if (length > m.memory.tokens)
-      throw Error(Code::kMemory, "a sequence of " + std::to_string(length) + " tokens exceeds the capacity of " +
-                                     std::to_string(m.memory.tokens), "KV cache");
+      throw Error(Code::kMemory,
+                  "a sequence of " + std::to_string(length) + " tokens exceeds the capacity of " +
+                      std::to_string(m.memory.tokens),
+                  "KV cache");
     needed += m.sealed_pages(length) - static_cast<std::int64_t>(s.sequence->pages.size());
   }
   if (needed > m.store.pool.free())
-    throw Error(Code::kMemory, "the step needs " + std::to_string(needed) + " pages, " + std::to_string(m.store.pool.free()) +
-                                   " of " + std::to_string(m.store.pool.total()) + " are free", "KV cache");
+    throw Error(Code::kMemory,
+                "the step needs " + std::to_string(needed) + " pages, " + std::to_string(m.store.pool.free()) + " of " +
+                    std::to_string(m.store.pool.total()) + " are free",
+                "KV cache");
   m.attention.reserve(slices);
   m.memory.scratch_bytes = m.attention.scratch_bytes();
   for (const Slice& s : slices) {

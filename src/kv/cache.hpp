@@ -6,8 +6,8 @@
 //   cache.commit();
 // Between begin and commit nothing allocates and nothing can fail.
 //
-// Law 1: what is sealed and what is raw, and every bit of `out`, depend only on the tokens of the sequence, never on how
-// they were split into steps, on the other slices of a step, or on the number of threads.
+// Law 1: what is sealed and what is raw, and every bit of `out`, depend only on the tokens of the sequence, never on
+// how they were split into steps, on the other slices of a step, or on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct CacheOptions {
   std::string selector = "all";  // name in kv::selectors()
   int window = 128;              // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
   int sinks = 4;                 // 0..128: first tokens of every sequence, kept raw for good
-  std::int64_t max_tokens = 0;   // capacity in tokens of all sequences together (a page shared by forks counts once), or
+  std::int64_t max_tokens = 0;  // capacity in tokens of all sequences together (a page shared by forks counts once), or
   std::size_t budget_bytes = 0;  // when max_tokens is 0: everything the cache may occupy, scratch included
   int max_sequences = 1;
 };
@@ -82,12 +82,13 @@ class Cache {
   double bytes_per_token() const { return memory().bytes_per_token; }
 
   // Sequences. All of these are for between steps.
-  Sequence* create();                         // empty. Throws Error(kMemory) when max_sequences are in use
-  void release(Sequence* sequence);           // the handle is dead afterwards
-  Sequence* fork(const Sequence& sequence);   // same tokens; shares sealed pages, copies the raw ones. Throws Error(kMemory)
+  Sequence* create();                // empty. Throws Error(kMemory) when max_sequences are in use
+  void release(Sequence* sequence);  // the handle is dead afterwards
+  Sequence* fork(
+      const Sequence& sequence);  // same tokens; shares sealed pages, copies the raw ones. Throws Error(kMemory)
   static std::int64_t length(const Sequence& sequence);
-  // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Lossless codecs
-  // always can; with a lossy one, tokens that must become raw again may exist only sealed: then it throws
+  // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Lossless
+  // codecs always can; with a lossy one, tokens that must become raw again may exist only sealed: then it throws
   // Error(kUnsupported) and nothing changes (0, and anything within the raw window, always work).
   void truncate(Sequence* sequence, std::int64_t n);
 

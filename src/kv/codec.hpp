@@ -1,18 +1,20 @@
 // Contract of an entry in kv/codecs: how a page of keys or values is stored, and what attention asks of it.
 //
-// A page holds kPageTokens = 128 tokens of one layer, one KV head and K or V. Each file in kv/codecs is compiled once per
-// instruction set and defines
+// A page holds kPageTokens = 128 tokens of one layer, one KV head and K or V. Each file in kv/codecs is compiled once
+// per instruction set and defines
 //   extern const Codec kvasir::kv::entries::codecs::KVASIR_TARGET::<stem>;
 //
-// Raw blocks. Tokens that are not sealed yet stand in blocks of one of three element types T, the raw type of the codec:
+// Raw blocks. Tokens that are not sealed yet stand in blocks of one of three element types T, the raw type of the
+// codec:
 //   K: T[d][capacity]   channel-major, so that 16 tokens of a channel are one vector
 //   V: T[capacity][d]   token-major
-// capacity is 128 for pages (the sinks use a smaller multiple of 16). The entries f32, f16 and bf16 have this layout when
-// sealed too, and serve the raw blocks of all other codecs. Readers may touch up to 64 bytes behind a block.
+// capacity is 128 for pages (the sinks use a smaller multiple of 16). The entries f32, f16 and bf16 have this layout
+// when sealed too, and serve the raw blocks of all other codecs. Readers may touch up to 64 bytes behind a block.
 //
 // Tiles (prefill): float32, split into panels of 64 so that a panel stays in the first-level cache:
 //   K: float[2][d][64]              panel p, channel k: tokens 64p .. 64p + 63
-//   V: float[ceil(d/64)][128][64]   panel p, token t: channels 64p .. ; channels at and above d are 0 up to a multiple of 16
+//   V: float[ceil(d/64)][128][64]   panel p, token t: channels 64p .. ; channels at and above d are 0 up to a multiple
+//   of 16
 //
 // Every function accumulates each output in one order that depends on nothing but the page. dots of f32, f16, bf16 are
 // fma over channels 0 .. d-1; accumulate is fma over tokens in increasing order, from 0, plus a final + 0.0 (so that a
@@ -41,8 +43,8 @@ enum class RawType { kF32, kF16, kBf16 };
 struct CodecSide {
   // Size of a sealed page of 128 tokens, every scale and header included.
   std::size_t (*bytes)(int d);
-  // raw: a block of `raw_type`, capacity 128. Rows below `skip` are left out (they are sinks): whatever is stored for them
-  // depends on nothing in the block and unseals to finite numbers.
+  // raw: a block of `raw_type`, capacity 128. Rows below `skip` are left out (they are sinks): whatever is stored for
+  // them depends on nothing in the block and unseals to finite numbers.
   void (*seal)(const void* state, const std::byte* raw, int skip, int d, std::byte* page);
   // Fills a tile from rows [0, page.end) rounded up to whole panels of K, to page.end for V.
   void (*unseal)(const void* state, const PageRef& page, int d, float* tile);

@@ -45,9 +45,12 @@ const Codec* codec(const std::string& name, int d, const char* option) {
 
 const Codec* raw_codec(const Codec& c) {
   switch (c.raw_type) {
-    case RawType::kF32: return find(codecs(), "f32");
-    case RawType::kF16: return find(codecs(), "f16");
-    case RawType::kBf16: return find(codecs(), "bf16");
+    case RawType::kF32:
+      return find(codecs(), "f32");
+    case RawType::kF16:
+      return find(codecs(), "f16");
+    case RawType::kBf16:
+      return find(codecs(), "bf16");
   }
   return nullptr;
 }
@@ -82,7 +85,8 @@ void place_layers(Layout* l, const Codec* k, const Codec* v, std::size_t* state_
     layer.sealed = place(&m.chunk_bytes, m.k_page_bytes, m.v_page_bytes, s.kv_heads);
     layer.raw = place(&l->raw_block_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads);
     layer.sinks = place(&l->sink_block_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
-    layer.state = place(state_bytes, round64(k->state_bytes(s.head_dim)), round64(v->state_bytes(s.head_dim_v)), s.kv_heads);
+    layer.state =
+        place(state_bytes, round64(k->state_bytes(s.head_dim)), round64(v->state_bytes(s.head_dim_v)), s.kv_heads);
     l->layers.push_back(layer);
   }
   m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
@@ -125,7 +129,8 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   Layout l;
   l.shape = shape;
   l.selector = find(selectors(), options.selector);
-  if (!l.selector) bad("unknown selector '" + options.selector + "', expected one of: " + names(selectors()), "selector");
+  if (!l.selector)
+    bad("unknown selector '" + options.selector + "', expected one of: " + names(selectors()), "selector");
   l.group = shape.query_heads / shape.kv_heads;
   l.raw_pages = (options.window + kPageTokens - 1) / kPageTokens + 1;
   l.sinks = options.sinks;

@@ -39,8 +39,8 @@ struct Layout {
   CacheShape shape;
   std::vector<LayerLayout> layers;
   const Selector* selector = nullptr;
-  int group = 0;          // query heads per KV head
-  int raw_pages = 0;      // blocks per sequence: ceil(window / 128) + 1
+  int group = 0;      // query heads per KV head
+  int raw_pages = 0;  // blocks per sequence: ceil(window / 128) + 1
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
@@ -55,7 +55,7 @@ struct Layout {
   std::int64_t max_states() const { return memory.tokens / (kPageTokens * kGroupPages) + raw_pages + 2; }
   std::size_t decode_state_floats_one() const;  // {max, sum, out} of decode_rows() rows
   std::size_t decode_state_floats() const;      // of one sequence, for all heads and groups
-  std::size_t worker_floats() const;        // per thread
+  std::size_t worker_floats() const;            // per thread
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.
   std::int64_t sealed_at(std::int64_t p) const {

@@ -21,9 +21,9 @@ struct Selection {
 
 struct Selector {
   const char* summary;
-  // Writes the chosen pages in increasing order, at most last - first of them, and returns how many. Sinks and raw tokens
-  // are attended always. The choice within [first, last) must not depend on how the caller splits the sequence into
-  // ranges (ranges are aligned to 8 pages).
+  // Writes the chosen pages in increasing order, at most last - first of them, and returns how many. Sinks and raw
+  // tokens are attended always. The choice within [first, last) must not depend on how the caller splits the sequence
+  // into ranges (ranges are aligned to 8 pages).
   int (*select)(const Selection& what, std::int32_t* pages);
 };
 

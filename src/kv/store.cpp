@@ -43,8 +43,8 @@ void Store::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) co
   std::memcpy(to.v, from.v, layer.raw.v_bytes);
 }
 
-void Store::append(int l, int head, const Sequence& s, std::int64_t position, int n, const float* k, std::ptrdiff_t k_stride,
-                   const float* v, std::ptrdiff_t v_stride) const {
+void Store::append(int l, int head, const Sequence& s, std::int64_t position, int n, const float* k,
+                   std::ptrdiff_t k_stride, const float* v, std::ptrdiff_t v_stride) const {
   const LayerLayout& layer = layer_at(l);
   const int d = layout.shape.head_dim;
   const int dv = layout.shape.head_dim_v;
@@ -76,14 +76,17 @@ std::uint64_t hash_bytes(std::uint64_t h, const std::byte* p, std::size_t n) {
 namespace {
 
 // Rows [begin, end) of a raw block: K is T[d][capacity], V is T[capacity][d].
-std::uint64_t hash_rows(std::uint64_t h, const Blocks& b, const BlockLayout& size, int capacity, int d, int dv, int begin,
-                        int end) {
+std::uint64_t hash_rows(std::uint64_t h, const Blocks& b, const BlockLayout& size, int capacity, int d, int dv,
+                        int begin, int end) {
   if (end <= begin) return h;
   const std::size_t ek = size.k_bytes / static_cast<std::size_t>(capacity * d);
   const std::size_t ev = size.v_bytes / static_cast<std::size_t>(capacity * dv);
   const auto rows = static_cast<std::size_t>(end - begin);
   for (int c = 0; c < d; ++c)
-    h = hash_bytes(h, b.k + (static_cast<std::size_t>(c) * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(begin)) * ek, rows * ek);
+    h = hash_bytes(
+        h,
+        b.k + (static_cast<std::size_t>(c) * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(begin)) * ek,
+        rows * ek);
   return hash_bytes(h, b.v + static_cast<std::size_t>(begin * dv) * ev, rows * static_cast<std::size_t>(dv) * ev);
 }
 

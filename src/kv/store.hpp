@@ -14,7 +14,7 @@ namespace kvasir::kv {
 
 class Sequence {
  public:
-  int index = 0;                    // of its raw blocks and sinks
+  int index = 0;  // of its raw blocks and sinks
   bool used = false;
   std::int64_t length = 0;          // tokens of committed steps
   std::vector<std::int32_t> pages;  // chunk slot of every sealed page, during a step also of those it will seal
@@ -36,9 +36,7 @@ struct Store {
   Blocks raw(int layer, int head, const Sequence& s, std::int64_t page) const {
     return at(raw_block(s, page), layer_at(layer).raw, head);
   }
-  Blocks sinks(int layer, int head, const Sequence& s) const {
-    return at(sink_block(s), layer_at(layer).sinks, head);
-  }
+  Blocks sinks(int layer, int head, const Sequence& s) const { return at(sink_block(s), layer_at(layer).sinks, head); }
   const void* state_k(int layer, int head) const {
     return layer_at(layer).state.k_bytes ? states.data() + layer_at(layer).state.k(head) : nullptr;
   }
@@ -47,7 +45,8 @@ struct Store {
   }
   std::byte* raw_block(const Sequence& s, std::int64_t page) const {
     const auto n = static_cast<std::size_t>(layout.raw_pages);
-    return raws.data() + (static_cast<std::size_t>(s.index) * n + static_cast<std::size_t>(page) % n) * layout.raw_block_bytes;
+    return raws.data() +
+           (static_cast<std::size_t>(s.index) * n + static_cast<std::size_t>(page) % n) * layout.raw_block_bytes;
   }
   std::byte* sink_block(const Sequence& s) const {
     return sink_buffer.data() + static_cast<std::size_t>(s.index) * layout.sink_block_bytes;
@@ -59,8 +58,8 @@ struct Store {
   void unseal_raw(int layer, int head, const Sequence& s, std::int64_t page) const;
   // Writes n rows of k and v (rows `k_stride` and `v_stride` floats apart) as positions [position, position + n): sinks
   // and at most one page.
-  void append(int layer, int head, const Sequence& s, std::int64_t position, int n, const float* k, std::ptrdiff_t k_stride,
-              const float* v, std::ptrdiff_t v_stride) const;
+  void append(int layer, int head, const Sequence& s, std::int64_t position, int n, const float* k,
+              std::ptrdiff_t k_stride, const float* v, std::ptrdiff_t v_stride) const;
 
   // First row of page `page` that is not a sink.
   int first_row(std::int64_t page) const { return page == 0 ? layout.sinks : 0; }

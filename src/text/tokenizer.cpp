@@ -59,14 +59,20 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool show_control) const {
   std::string text;
-  bool at_start = encoder_->adds_space();
+  std::int32_t previous = -1;
   for (const auto id : ids) {
-    std::string_view bytes = piece(id);
-    if (at_start && !is_special(id) && bytes.starts_with(' ')) bytes.remove_prefix(1);
-    at_start = encoder_->adds_space() && is_special(id);
-    if (show_control || !is_control(id)) text += bytes;
+    text += text_behind(previous, id, show_control);
+    previous = id;
   }
   return text;
+}
+
+std::string_view Tokenizer::text_behind(std::int32_t previous, std::int32_t id, bool show_control) const {
+  if (is_control(id) && !show_control) return {};
+  std::string_view bytes = piece(id);
+  const bool at_start = previous < 0 || is_special(previous);
+  if (at_start && adds_space() && !is_special(id) && bytes.starts_with(' ')) bytes.remove_prefix(1);
+  return bytes;
 }
 
 bool Tokenizer::is_control(std::int32_t id) const {

@@ -67,6 +67,9 @@ class Tokenizer {
   // again. Ids outside [0, size()) contribute nothing.
   std::string decode(std::span<const std::int32_t> ids, bool show_control = false) const;
 
+  // What `id` adds to the text when it stands behind `previous` (-1: at the start): one step of decode.
+  std::string_view text_behind(std::int32_t previous, std::int32_t id, bool show_control = false) const;
+
   int size() const { return vocabulary_->size(); }
 
   // The bytes that a token stands for, its name for a control token; empty for an id outside [0, size()). Valid while

@@ -53,8 +53,8 @@ std::vector<std::vector<std::int32_t>> id_lines(const std::string& text) {
   return lines;
 }
 
-// FNV-1a, 64 bits, over the ids as little-endian int32. The reference file was written with the offset basis below, which
-// lacks the last digit of the published 14695981039346656037; every other step is the published one.
+// FNV-1a, 64 bits, over the ids as little-endian int32. The reference file was written with the offset basis below,
+// which lacks the last digit of the published 14695981039346656037; every other step is the published one.
 std::uint64_t fnv1a(const std::vector<std::int32_t>& ids) {
   std::uint64_t h = 1469598103934665603u;
   for (const auto id : ids) {

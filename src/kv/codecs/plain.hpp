@@ -21,7 +21,9 @@ constexpr int kMaxRows = 4;
 #endif
 
 // Vectors that `rows` query rows handle at once.
-constexpr int vectors_for(int rows) { return rows >= kAccumulators ? 1 : rows <= 4 ? (kAccumulators / 4) : kAccumulators / 8; }
+constexpr int vectors_for(int rows) {
+  return rows >= kAccumulators ? 1 : rows <= 4 ? (kAccumulators / 4) : kAccumulators / 8;
+}
 
 KVASIR_INLINE int lower(int a, int b) { return a < b ? a : b; }
 
@@ -30,7 +32,9 @@ template <class Element>
 struct Plain {
   using T = typename Element::T;
 
-  static std::size_t bytes(int d) { return static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(d) * sizeof(T); }
+  static std::size_t bytes(int d) {
+    return static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(d) * sizeof(T);
+  }
 
   static const char* refuse(int d) { return d > 0 && d % 8 == 0 ? nullptr : "the head size must be a multiple of 8"; }
   static std::size_t state_bytes(int) { return 0; }
@@ -38,7 +42,9 @@ struct Plain {
 
   static void seal_k(const void*, const std::byte* raw, int skip, int d, std::byte* page) {
     __builtin_memcpy(page, raw, bytes(d));
-    for (int c = 0; c < d; ++c) __builtin_memset(page + static_cast<std::size_t>(c) * kPageTokens * sizeof(T), 0, static_cast<std::size_t>(skip) * sizeof(T));
+    for (int c = 0; c < d; ++c)
+      __builtin_memset(page + static_cast<std::size_t>(c) * kPageTokens * sizeof(T), 0,
+                       static_cast<std::size_t>(skip) * sizeof(T));
   }
   static void seal_v(const void*, const std::byte* raw, int skip, int d, std::byte* page) {
     __builtin_memcpy(page, raw, bytes(d));
@@ -100,21 +106,37 @@ struct Plain {
     for (; t < page.end; t += kLanes) dots_part<G, 1>(x + t, page.capacity, d, q, scores + t, stride);
   }
 
-  static void dots(const void*, const PageRef* pages, int count, int d, const float* q, int g, float* scores, int stride) {
+  static void dots(const void*, const PageRef* pages, int count, int d, const float* q, int g, float* scores,
+                   int stride) {
     for (int i = 0; i < count; ++i) {
       for (int r = 0; r < g; r += kMaxRows) {
         const float* a = q + static_cast<std::ptrdiff_t>(r) * d;
         float* s = scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
         switch (lower(kMaxRows, g - r)) {
-          case 1: dots_rows<1>(pages[i], d, a, s, stride); break;
-          case 2: dots_rows<2>(pages[i], d, a, s, stride); break;
-          case 3: dots_rows<3>(pages[i], d, a, s, stride); break;
-          case 4: dots_rows<4>(pages[i], d, a, s, stride); break;
+          case 1:
+            dots_rows<1>(pages[i], d, a, s, stride);
+            break;
+          case 2:
+            dots_rows<2>(pages[i], d, a, s, stride);
+            break;
+          case 3:
+            dots_rows<3>(pages[i], d, a, s, stride);
+            break;
+          case 4:
+            dots_rows<4>(pages[i], d, a, s, stride);
+            break;
 #if KVASIR_VECTOR_REGISTERS >= 32
-          case 5: dots_rows<5>(pages[i], d, a, s, stride); break;
-          case 6: dots_rows<6>(pages[i], d, a, s, stride); break;
-          case 7: dots_rows<7>(pages[i], d, a, s, stride); break;
-          default: dots_rows<8>(pages[i], d, a, s, stride);
+          case 5:
+            dots_rows<5>(pages[i], d, a, s, stride);
+            break;
+          case 6:
+            dots_rows<6>(pages[i], d, a, s, stride);
+            break;
+          case 7:
+            dots_rows<7>(pages[i], d, a, s, stride);
+            break;
+          default:
+            dots_rows<8>(pages[i], d, a, s, stride);
 #endif
         }
       }
@@ -123,7 +145,8 @@ struct Plain {
 
   // 16 N channels from x on.
   template <int G, int N>
-  KVASIR_INLINE void accumulate_part(const T* x, int begin, int end, int d, const float* w, int stride, float* out, int pitch) {
+  KVASIR_INLINE void accumulate_part(const T* x, int begin, int end, int d, const float* w, int stride, float* out,
+                                     int pitch) {
     F32 acc[G][N];
 #pragma GCC unroll 8
     for (int g = 0; g < G; ++g)
@@ -164,15 +187,30 @@ struct Plain {
         const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
         float* o = out + (static_cast<std::ptrdiff_t>(i) * g + r) * pitch;
         switch (lower(kMaxRows, g - r)) {
-          case 1: accumulate_rows<1>(pages[i], d, w, stride, o, pitch); break;
-          case 2: accumulate_rows<2>(pages[i], d, w, stride, o, pitch); break;
-          case 3: accumulate_rows<3>(pages[i], d, w, stride, o, pitch); break;
-          case 4: accumulate_rows<4>(pages[i], d, w, stride, o, pitch); break;
+          case 1:
+            accumulate_rows<1>(pages[i], d, w, stride, o, pitch);
+            break;
+          case 2:
+            accumulate_rows<2>(pages[i], d, w, stride, o, pitch);
+            break;
+          case 3:
+            accumulate_rows<3>(pages[i], d, w, stride, o, pitch);
+            break;
+          case 4:
+            accumulate_rows<4>(pages[i], d, w, stride, o, pitch);
+            break;
 #if KVASIR_VECTOR_REGISTERS >= 32
-          case 5: accumulate_rows<5>(pages[i], d, w, stride, o, pitch); break;
-          case 6: accumulate_rows<6>(pages[i], d, w, stride, o, pitch); break;
-          case 7: accumulate_rows<7>(pages[i], d, w, stride, o, pitch); break;
-          default: accumulate_rows<8>(pages[i], d, w, stride, o, pitch);
+          case 5:
+            accumulate_rows<5>(pages[i], d, w, stride, o, pitch);
+            break;
+          case 6:
+            accumulate_rows<6>(pages[i], d, w, stride, o, pitch);
+            break;
+          case 7:
+            accumulate_rows<7>(pages[i], d, w, stride, o, pitch);
+            break;
+          default:
+            accumulate_rows<8>(pages[i], d, w, stride, o, pitch);
 #endif
         }
       }

@@ -1,0 +1,311 @@
+// Attention against double, and law 1: the same bits however the tokens arrive.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+#include "kv/fixture.hpp"
+#include "simd/half.hpp"
+#include "simd/isa.hpp"
+
+namespace kvasir::kv {
+namespace {
+
+using fixture::Feed;
+using fixture::Tokens;
+using Outputs = std::vector<std::vector<float>>;
+
+std::vector<simd::Isa> isas() {
+  std::vector<simd::Isa> all;
+  for (int i = 0; i < simd::kIsaCount; ++i)
+    if (simd::supported(static_cast<simd::Isa>(i))) all.push_back(static_cast<simd::Isa>(i));
+  return all;
+}
+
+class Attend : public ::testing::Test {
+ protected:
+  void TearDown() override { simd::force(best_); }
+  simd::Isa best_ = simd::active();
+};
+
+CacheOptions options_for(int tokens, const char* codec = "f16", int window = 128, int sinks = 4) {
+  CacheOptions o;
+  o.k_codec = o.v_codec = codec;
+  o.window = window;
+  o.sinks = sinks;
+  o.max_tokens = tokens;
+  return o;
+}
+
+double as_stored(float x, const std::string& codec) {
+  if (codec == "f16") return simd::f16_to_f32(simd::f32_to_f16(x));
+  if (codec == "bf16") return simd::bf16_to_f32(simd::f32_to_bf16(x));
+  return x;
+}
+
+// Relative L2 error of the outputs of all rows of one layer against softmax(q k / sqrt(d)) v in double.
+double error_against_double(const CacheShape& s, const Tokens& t, const std::vector<float>& out,
+                            const std::string& codec, int layer) {
+  const int g = s.query_heads / s.kv_heads;
+  const auto at = [](const std::vector<float>& x, int token, int heads, int head, int d, int c) {
+    return x[static_cast<std::size_t>((token * heads + head) * d + c)];
+  };
+  const auto& q = t.q[static_cast<std::size_t>(layer)];
+  const auto& k = t.k[static_cast<std::size_t>(layer)];
+  const auto& v = t.v[static_cast<std::size_t>(layer)];
+  std::vector<double> ks(k.size());
+  std::vector<double> vs(v.size());
+  for (std::size_t i = 0; i < k.size(); ++i) ks[i] = as_stored(k[i], codec);
+  for (std::size_t i = 0; i < v.size(); ++i) vs[i] = as_stored(v[i], codec);
+  double wrong = 0;
+  double size = 0;
+  std::vector<double> p(static_cast<std::size_t>(t.n));
+  std::vector<double> row(static_cast<std::size_t>(s.head_dim_v));
+  for (int i = 0; i<t.n; i += t.n> 400 ? 37 : (t.n > 100 ? 5 : 1)) {
+    for (int h = 0; h < s.query_heads; ++h) {
+      double top = -1e300;
+      for (int j = 0; j <= i; ++j) {
+        double x = 0;
+        for (int c = 0; c < s.head_dim; ++c)
+          x += static_cast<double>(at(q, i, s.query_heads, h, s.head_dim, c)) *
+               ks[static_cast<std::size_t>((j * s.kv_heads + h / g) * s.head_dim + c)];
+        p[static_cast<std::size_t>(j)] = x / std::sqrt(static_cast<double>(s.head_dim));
+        top = std::max(top, p[static_cast<std::size_t>(j)]);
+      }
+      double sum = 0;
+      std::fill(row.begin(), row.end(), 0.0);
+      for (int j = 0; j <= i; ++j) {
+        const double w = std::exp(p[static_cast<std::size_t>(j)] - top);
+        sum += w;
+        for (int c = 0; c < s.head_dim_v; ++c)
+          row[static_cast<std::size_t>(c)] +=
+              w * vs[static_cast<std::size_t>((j * s.kv_heads + h / g) * s.head_dim_v + c)];
+      }
+      for (int c = 0; c < s.head_dim_v; ++c) {
+        const double want = row[static_cast<std::size_t>(c)] / sum;
+        const double got = at(out, i, s.query_heads, h, s.head_dim_v, c);
+        wrong += (got - want) * (got - want);
+        size += want * want;
+      }
+    }
+  }
+  return std::sqrt(wrong / size);
+}
+
+Outputs run(const CacheShape& s, const CacheOptions& o, const Tokens& t, int chunk, int threads,
+            std::uint64_t* digest) {
+  Team team(threads);
+  Cache cache(team, s, o);
+  Sequence* sequence = cache.create();
+  Outputs out = fixture::feed(cache, sequence, t, 0, t.n, chunk);
+  if (digest) *digest = cache.digest(*sequence);
+  cache.check_integrity();
+  return out;
+}
+
+void expect_same_bits(const Outputs& a, const Outputs& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t l = 0; l < a.size(); ++l) {
+    ASSERT_EQ(a[l].size(), b[l].size()) << what;
+    ASSERT_EQ(std::memcmp(a[l].data(), b[l].data(), a[l].size() * sizeof(float)), 0) << what << ", layer " << l;
+  }
+}
+
+TEST_F(Attend, AgreesWithDouble) {
+  for (const auto isa : isas()) {
+    simd::force(isa);
+    for (const int d : {8, 16, 64, 80, 128}) {
+      for (const int g : {1, 3, 4, 8}) {
+        const CacheShape s{1, 2, 2 * g, d, d};
+        for (const int n : {1, 127, 128, 129, 300, 1100}) {
+          if (n == 1100 && (isa == simd::Isa::kScalar || d * g > 256)) continue;
+          const Tokens t = fixture::random_tokens(s, n, static_cast<std::uint64_t>(n + d));
+          const auto out = run(s, options_for(n), t, 512, 2, nullptr);
+          EXPECT_LT(error_against_double(s, t, out[0], "f16", 0), 1e-6)
+              << simd::name(isa) << " d " << d << " g " << g << " n " << n;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Attend, EveryPlainCodecAgreesWithDouble) {
+  const CacheShape s{2, 2, 6, 24, 40};  // K and V of different sizes, neither a multiple of 16
+  const Tokens t = fixture::random_tokens(s, 500, 3);
+  for (const auto isa : isas()) {
+    simd::force(isa);
+    for (const char* codec : {"f32", "f16", "bf16"}) {
+      const auto out = run(s, options_for(500, codec, 0, 0), t, 77, 2, nullptr);
+      for (int l = 0; l < 2; ++l)
+        EXPECT_LT(error_against_double(s, t, out[static_cast<std::size_t>(l)], codec, l), 1e-6) << codec;
+    }
+  }
+}
+
+TEST_F(Attend, EveryInstructionSetGivesTheBitsOfScalar) {
+  const CacheShape s{1, 2, 6, 80, 72};
+  const Tokens t = fixture::random_tokens(s, 400, 9);
+  simd::force(simd::Isa::kScalar);
+  std::uint64_t digest = 0;
+  const auto scalar = run(s, options_for(400), t, 400, 1, &digest);
+  for (const auto isa : isas()) {
+    simd::force(isa);
+    for (const int chunk : {1, 400}) {
+      std::uint64_t other = 0;
+      expect_same_bits(scalar, run(s, options_for(400), t, chunk, 1, &other), std::string(simd::name(isa)));
+      EXPECT_EQ(digest, other) << simd::name(isa);
+    }
+  }
+}
+
+// Chunk 1 goes through the decode kernels, the others through the prefill ones or both.
+TEST_F(Attend, ChunksAndThreadsNeverShow) {
+  struct Case {
+    CacheShape shape;
+    int n;
+  };
+  for (const auto isa : isas()) {
+    if (isa == simd::Isa::kScalar) continue;  // see EveryInstructionSetGivesTheBitsOfScalar
+    simd::force(isa);
+    for (const Case& c : {Case{{2, 2, 8, 64, 64}, 1300}, Case{{1, 3, 9, 16, 24}, 1100}, Case{{1, 1, 8, 128, 128}, 1050},
+                          Case{{1, 2, 2, 80, 80}, 600}, Case{{1, 1, 11, 8, 8}, 300}}) {
+      const Tokens t = fixture::random_tokens(c.shape, c.n, 5);
+      const CacheOptions o = options_for(c.n);
+      std::uint64_t digest = 0;
+      const auto whole = run(c.shape, o, t, c.n, 1, &digest);
+      for (const int chunk : {1, 2, 7, 128, 129, c.n}) {
+        for (const int threads : {1, 2, 3}) {
+          if (threads == 3 && chunk != 7) continue;
+          std::uint64_t other = 0;
+          const auto out = run(c.shape, o, t, chunk, threads, &other);
+          const std::string what =
+              std::string(simd::name(isa)) + " chunk " + std::to_string(chunk) + " threads " + std::to_string(threads);
+          expect_same_bits(whole, out, what);
+          EXPECT_EQ(digest, other) << what;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Attend, WindowsAndSinksKeepTheLaw) {
+  const CacheShape s{1, 1, 2, 16, 16};
+  const int n = 700;
+  const Tokens t = fixture::random_tokens(s, n, 6);
+  for (const int window : {0, 1, 128, 200, 300, 5000}) {
+    for (const int sinks : {0, 1, 4, 17, 128}) {
+      const CacheOptions o = options_for(n, "f16", window, sinks);
+      std::uint64_t digest = 0;
+      const auto whole = run(s, o, t, n, 1, &digest);
+      EXPECT_LT(error_against_double(s, t, whole[0], "f16", 0), 1e-6) << "window " << window << " sinks " << sinks;
+      for (const int chunk : {1, 7, 128, 129}) {
+        std::uint64_t other = 0;
+        const auto out = run(s, o, t, chunk, 2, &other);
+        const std::string what =
+            "window " + std::to_string(window) + " sinks " + std::to_string(sinks) + " chunk " + std::to_string(chunk);
+        expect_same_bits(whole, out, what);
+        EXPECT_EQ(digest, other) << what;
+      }
+    }
+  }
+}
+
+TEST_F(Attend, NeighboursInABatchNeverShow) {
+  const CacheShape s{2, 2, 6, 32, 32};
+  const int n = 420;
+  CacheOptions o = options_for(4 * n);
+  o.max_sequences = 4;
+  std::vector<Tokens> tokens;
+  std::vector<Outputs> alone;
+  std::vector<std::uint64_t> digests(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    tokens.push_back(fixture::random_tokens(s, n, 20 + i));
+    alone.push_back(run(s, o, tokens[i], n, 1, &digests[i]));
+  }
+  for (const int threads : {1, 2, 3}) {
+    Team team(threads);
+    Cache cache(team, s, o);
+    std::vector<Sequence*> sequences;
+    std::vector<Outputs> together(4, Outputs(2));
+    for (int i = 0; i < 4; ++i) sequences.push_back(cache.create());
+    // Each sequence moves at its own pace: decode, small, block-sized and long slices share steps.
+    const int pace[] = {1, 5, 130, 200};
+    std::vector<int> at(4, 0);
+    for (;;) {
+      std::vector<Feed> feeds;
+      std::vector<std::size_t> who;
+      for (std::size_t i = 0; i < 4; ++i) {
+        const int count = std::min(pace[(i + static_cast<std::size_t>(at[0])) % 4], n - at[i]);
+        if (count == 0) continue;
+        feeds.push_back({sequences[i], &tokens[i], at[i], count});
+        who.push_back(i);
+        at[i] += count;
+      }
+      if (feeds.empty()) break;
+      const auto outs = fixture::step(cache, feeds);
+      for (std::size_t f = 0; f < feeds.size(); ++f)
+        for (std::size_t l = 0; l < 2; ++l)
+          together[who[f]][l].insert(together[who[f]][l].end(), outs[f][l].begin(), outs[f][l].end());
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      expect_same_bits(alone[i], together[i], "sequence " + std::to_string(i));
+      EXPECT_EQ(digests[i], cache.digest(*sequences[i]));
+    }
+    cache.check_integrity();
+  }
+}
+
+TEST_F(Attend, HugeAndEqualScores) {
+  const CacheShape s{1, 1, 4, 16, 16};
+  const int n = 300;
+  Tokens huge = fixture::random_tokens(s, n, 30, 2e4f);  // scores up to about 1e4 and -1e4
+  Tokens equal = fixture::random_tokens(s, n, 31);
+  std::fill(equal.k[0].begin(), equal.k[0].end(), 0.5f);
+  for (const int chunk : {1, 300}) {
+    const auto a = run(s, options_for(n), huge, chunk, 1, nullptr);
+    EXPECT_LT(error_against_double(s, huge, a[0], "f16", 0), 1e-3);  // float32 scores of 1e4 are exact to 1e-3
+    const auto b = run(s, options_for(n), equal, chunk, 1, nullptr);
+    EXPECT_LT(error_against_double(s, equal, b[0], "f16", 0), 1e-6);
+  }
+}
+
+// NaN reaches the outputs that see it, no earlier ones with other pages, and no other sequence, not even one that later
+// gets the same memory.
+TEST_F(Attend, NanStaysInItsSequence) {
+  const CacheShape s{1, 1, 4, 16, 16};
+  const int n = 300;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tokens good = fixture::random_tokens(s, n, 40);
+  Tokens bad = good;
+  std::fill(bad.k[0].begin() + 130 * 16, bad.k[0].end(), nan);
+  std::fill(bad.v[0].begin() + 130 * 16, bad.v[0].end(), nan);
+  for (const auto isa : isas()) {
+    simd::force(isa);
+    const auto want = run(s, options_for(n), good, n, 1, nullptr);
+    for (const int chunk : {1, 7, 300}) {
+      Team team(2);
+      Cache cache(team, s, options_for(n));
+      Sequence* sequence = cache.create();
+      const auto out = fixture::feed(cache, sequence, bad, 0, n, chunk);
+      EXPECT_EQ(std::memcmp(out[0].data(), want[0].data(), 128 * 64 * sizeof(float)), 0);
+      EXPECT_TRUE(std::isnan(out[0].back()));
+      cache.release(sequence);
+      sequence = cache.create();
+      expect_same_bits(want, fixture::feed(cache, sequence, good, 0, n, chunk), "after NaN");
+    }
+  }
+}
+
+TEST_F(Attend, HalfPrecisionSaturates) {
+  const CacheShape s{1, 1, 1, 8, 8};
+  Tokens t = fixture::random_tokens(s, 2, 50);
+  std::fill(t.v[0].begin(), t.v[0].end(), 1e6f);
+  std::fill(t.v[0].begin() + 8, t.v[0].end(), -1e6f);
+  std::fill(t.q[0].begin(), t.q[0].end(), 0.0f);
+  const auto out = run(s, options_for(2), t, 1, 1, nullptr);
+  EXPECT_EQ(out[0][0], 65504.0f);
+  EXPECT_EQ(out[0][8], 0.0f);
+}
+
+}  // namespace
+}  // namespace kvasir::kv

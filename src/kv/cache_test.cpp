@@ -1,0 +1,249 @@
+// Sequences, pages and budgets: fork, truncate, exhaustion, accounting, and no allocation in a step.
+#include "kv/cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/error.hpp"
+#include "kv/fixture.hpp"
+#include "tensor/buffer.hpp"
+
+namespace {
+std::atomic<long> g_allocations{0};
+}  // namespace
+
+// noinline: g++ takes an inlined replacement for a mismatched pair of new and free.
+__attribute__((noinline)) void* operator new(std::size_t n) {
+  g_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* p = std::malloc(n ? n : 1)) return p;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void operator delete(void* p) noexcept { std::free(p); }
+__attribute__((noinline)) void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+
+namespace kvasir::kv {
+namespace {
+
+using fixture::Tokens;
+
+CacheOptions options_for(std::int64_t tokens, int sequences = 1, int window = 128, int sinks = 4) {
+  CacheOptions o;
+  o.window = window;
+  o.sinks = sinks;
+  o.max_tokens = tokens;
+  o.max_sequences = sequences;
+  return o;
+}
+
+const CacheShape kShape{2, 2, 6, 16, 16};
+
+TEST(Cache, ForkThenContinueEqualsNeverForked) {
+  Team team(2);
+  const int n = 600;
+  const Tokens t = fixture::random_tokens(kShape, n, 1);
+  const Tokens other = fixture::random_tokens(kShape, n, 2);
+  for (const int cut : {0, 1, 3, 127, 128, 129, 256, 300, 512}) {
+    Cache cache(team, kShape, options_for(3 * n, 3));
+    Sequence* straight = cache.create();
+    const auto want = fixture::feed(cache, straight, t, 0, n, 64);
+    Sequence* parent = cache.create();
+    fixture::feed(cache, parent, t, 0, cut, 64);
+    const auto free_before = cache.free_pages();
+    Sequence* child = cache.fork(*parent);
+    EXPECT_EQ(cache.free_pages(), free_before);
+    EXPECT_EQ(cache.digest(*child), cache.digest(*parent));
+    fixture::feed(cache, parent, other, cut, n, 50);  // goes its own way
+    const auto got = fixture::feed(cache, child, t, cut, n, 33);
+    for (std::size_t l = 0; l < got.size(); ++l)
+      EXPECT_EQ(
+          std::memcmp(got[l].data(), want[l].data() + want[l].size() - got[l].size(), got[l].size() * sizeof(float)),
+          0);
+    EXPECT_EQ(cache.digest(*child), cache.digest(*straight));
+    EXPECT_NE(cache.digest(*child), cache.digest(*parent));
+    cache.check_integrity();
+    cache.release(parent);
+    cache.check_integrity();
+    EXPECT_EQ(cache.digest(*child), cache.digest(*straight));
+    cache.release(child);
+    cache.release(straight);
+    cache.check_integrity();
+    EXPECT_EQ(cache.free_pages(), cache.memory().pages);
+  }
+}
+
+TEST(Cache, TruncateThenContinueEqualsNeverLonger) {
+  Team team(1);
+  const int n = 700;
+  const Tokens t = fixture::random_tokens(kShape, n, 3);
+  const Tokens other = fixture::random_tokens(kShape, n, 4);
+  for (const int window : {0, 128, 300}) {
+    for (const int sinks : {0, 4, 128}) {
+      for (const int cut : {0, 1, 4, 100, 128, 129, 255, 256, 500, 640, 700}) {
+        Cache cache(team, kShape, options_for(3 * n, 3, window, sinks));
+        Sequence* straight = cache.create();
+        fixture::feed(cache, straight, t, 0, cut, 64);
+        Sequence* cut_back = cache.create();
+        fixture::feed(cache, cut_back, t, 0, cut, 64);
+        fixture::feed(cache, cut_back, other, cut, n, 64);
+        Sequence* sharer = cache.fork(*cut_back);
+        const auto before = cache.digest(*sharer);
+        cache.truncate(cut_back, cut);
+        EXPECT_EQ(Cache::length(*cut_back), cut);
+        EXPECT_EQ(cache.digest(*cut_back), cache.digest(*straight)) << window << " " << sinks << " " << cut;
+        EXPECT_EQ(cache.sealed_tokens(*cut_back), cache.sealed_tokens(*straight));
+        cache.check_integrity();
+        const auto a = fixture::feed(cache, straight, t, cut, n, 90);
+        const auto b = fixture::feed(cache, cut_back, t, cut, n, 1);
+        EXPECT_EQ(a, b);
+        EXPECT_EQ(cache.digest(*cut_back), cache.digest(*straight));
+        EXPECT_EQ(cache.digest(*sharer), before);
+        cache.check_integrity();
+      }
+    }
+  }
+}
+
+TEST(Cache, ExhaustionIsAnErrorThatChangesNothing) {
+  Team team(2);
+  const int n = 1000;
+  const Tokens t = fixture::random_tokens(kShape, n, 5);
+  Cache cache(team, kShape, options_for(n, 2));
+  Sequence* a = cache.create();
+  Sequence* b = cache.create();
+  EXPECT_THROW(cache.create(), Error);
+  EXPECT_THROW(cache.fork(*a), Error);
+  fixture::feed(cache, a, t, 0, 600, 300);
+  fixture::feed(cache, b, t, 0, 300, 300);
+  const auto digest_a = cache.digest(*a);
+  const auto digest_b = cache.digest(*b);
+  const auto free = cache.free_pages();
+  // Together they need more pages than there are; alone each would fit.
+  const Slice both[] = {{a, 0, 300}, {b, 300, 600}};
+  EXPECT_THROW(cache.begin(both), Error);
+  EXPECT_EQ(cache.free_pages(), free);
+  EXPECT_EQ(cache.digest(*a), digest_a);
+  EXPECT_EQ(cache.digest(*b), digest_b);
+  cache.check_integrity();
+  const Slice too_long[] = {{a, 0, 401}};
+  try {
+    cache.begin(too_long);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kMemory);
+    EXPECT_NE(std::string(e.what()).find("1001"), std::string::npos) << e.what();
+  }
+  cache.release(b);
+  fixture::feed(cache, a, t, 600, n, 300);
+  cache.check_integrity();
+  EXPECT_EQ(Cache::length(*a), n);
+}
+
+TEST(Cache, AbortEmptiesOnlyItsSequences) {
+  Team team(1);
+  const Tokens t = fixture::random_tokens(kShape, 700, 6);
+  Cache cache(team, kShape, options_for(2000, 2));
+  Sequence* a = cache.create();
+  Sequence* b = cache.create();
+  fixture::feed(cache, a, t, 0, 300, 300);
+  fixture::feed(cache, b, t, 0, 300, 300);
+  const auto digest = cache.digest(*b);
+  const Slice slices[] = {{a, 0, 400}};
+  cache.begin(slices);
+  std::vector<float> out(400 * 6 * 16);
+  cache.attend(0, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), 0.25f);
+  EXPECT_THROW(cache.attend(0, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), 0.25f), std::logic_error);
+  EXPECT_THROW(cache.commit(), std::logic_error);  // layer 1 is missing
+  cache.abort();
+  cache.check_integrity();
+  EXPECT_EQ(Cache::length(*a), 0);
+  EXPECT_EQ(cache.digest(*b), digest);
+  const auto again = fixture::feed(cache, a, t, 0, 300, 300);
+  EXPECT_EQ(cache.digest(*a), digest);
+}
+
+TEST(Cache, BadOptionsNameThemselves) {
+  Team team(1);
+  const auto message = [&](const CacheShape& s, const CacheOptions& o) -> std::string {
+    try {
+      Cache cache(team, s, o);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::kBadInput);
+      return e.what();
+    }
+    return "accepted";
+  };
+  CacheOptions o = options_for(100);
+  EXPECT_EQ(message(kShape, o), "accepted");
+  o.k_codec = "f17";
+  EXPECT_NE(message(kShape, o).find("'f17'"), std::string::npos);
+  EXPECT_NE(message(kShape, o).find("bf16, f16, f32"), std::string::npos);
+  o = options_for(100);
+  o.selector = "none";
+  EXPECT_NE(message(kShape, o).find("'none'"), std::string::npos);
+  o = options_for(100);
+  o.window = -1;
+  EXPECT_NE(message(kShape, o).find("window"), std::string::npos);
+  o = options_for(100);
+  o.sinks = 129;
+  EXPECT_NE(message(kShape, o).find("sinks"), std::string::npos);
+  o = options_for(0);
+  EXPECT_NE(message(kShape, o).find("max_tokens"), std::string::npos);
+  EXPECT_NE(message({2, 2, 5, 16, 16}, options_for(100)).find("query_heads"), std::string::npos);
+  EXPECT_NE(message({2, 2, 6, 12, 16}, options_for(100)).find("multiple of 8"), std::string::npos);
+}
+
+TEST(Cache, MemoryIsThePlan) {
+  Team team(2);
+  for (const std::size_t budget : {std::size_t{3} << 20, std::size_t{50} << 20}) {
+    CacheOptions o = options_for(0, 2);
+    o.budget_bytes = budget;
+    const auto before = tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch);
+    Cache cache(team, kShape, o);
+    const auto held =
+        tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch) - before;
+    const MemoryPlan& m = cache.memory();
+    EXPECT_LE(held, budget);
+    EXPECT_EQ(m.k_page_bytes, 128u * 16 * 2);
+    EXPECT_EQ(m.chunk_bytes, 2u * 2 * (m.k_page_bytes + m.v_page_bytes));
+    EXPECT_DOUBLE_EQ(m.bytes_per_token, 2 * 2 * 2 * 16 * 2);
+    EXPECT_NEAR(static_cast<double>(held), static_cast<double>(m.total()), 1024);
+    EXPECT_GT(static_cast<double>(m.total() + 2 * m.chunk_bytes + 65536),
+              static_cast<double>(budget) * 0.98);  // and it is used
+    EXPECT_EQ(plan_memory(kShape, o, 2).total(), m.total());
+  }
+  CacheOptions o = options_for(0, 1);
+  o.budget_bytes = 1000;
+  EXPECT_THROW(Cache(team, kShape, o), Error);
+}
+
+TEST(Cache, DecodeDoesNotAllocate) {
+  for (const int threads : {1, 2}) {
+    Team team(threads);
+    const int n = 1200;
+    const Tokens t = fixture::random_tokens(kShape, n, 7);
+    Cache cache(team, kShape, options_for(4 * n, 2));
+    Sequence* a = cache.create();
+    Sequence* b = cache.create();
+    fixture::feed(cache, a, t, 0, 990, 330);
+    fixture::feed(cache, b, t, 0, 100, 100);
+    std::vector<float> out(2 * 6 * 16);
+    long first = 0;
+    for (int i = 0; i < 130; ++i) {  // crosses a page, a seal and a group of pages
+      if (i == 2) first = g_allocations.load();
+      const Slice slices[] = {{a, 0, 1}, {b, 1, 1}};
+      cache.begin(slices);
+      for (int l = 0; l < kShape.layers; ++l)
+        cache.attend(l, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), 0.25f);
+      cache.commit();
+    }
+    EXPECT_EQ(g_allocations.load(), first);
+    cache.check_integrity();
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::kv
