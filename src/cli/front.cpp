@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
@@ -58,9 +59,7 @@ int run_command(const Entry<Command>& command, std::vector<std::string> argument
     print_error(fmt::format("{}: {}; see kvasir {} --help", name, e.what(), name));
     return kBadUsage;
   }
-  const int status = action();
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error(Code::kIo, "cannot write", "standard output");
-  return status;
+  return action();
 }
 
 int dispatch(const std::vector<std::string>& arguments, std::span<const Entry<Command>> commands) {
@@ -86,12 +85,17 @@ int dispatch(const std::vector<std::string>& arguments, std::span<const Entry<Co
 
 int run_command_line(const std::vector<std::string>& arguments, std::span<const Entry<Command>> commands) {
   try {
-    return dispatch(arguments, commands);
+    const int status = dispatch(arguments, commands);
+    // A full disk shows at the latest here; without the check the output would be cut and the status 0.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout)) throw Error(Code::kIo, "cannot write", "standard output");
+    return status;
   } catch (const Error& e) {
     print_error(e.what());
     return status_of(e);
   } catch (const std::bad_alloc&) {
     print_error("out of memory");
+  } catch (const std::system_error& e) {
+    print_error(e.what());
   } catch (const std::exception& e) {
     print_error(fmt::format("internal error: {}", e.what()));
   } catch (...) {
