@@ -1,0 +1,215 @@
+// The engine against a float64 reference: golden models of every architecture and weight type, greedy text, and law 1: the
+// same bits for every chunking, thread count and batch.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/file.hpp"
+#include "base/options.hpp"
+#include "run/engine.hpp"
+#include "run/generate.hpp"
+
+namespace kvasir::run {
+namespace {
+
+const std::string kGolden = std::string(KVASIR_SOURCE_DIR) + "/../shared/data/golden/";
+const std::string kDemo = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
+
+#define NEEDS(path) \
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there"
+
+std::vector<std::int32_t> golden_tokens() {
+  return parse_json(read_text_file(kGolden + "tokens.json"), "tokens.json")["tokens"].get<std::vector<std::int32_t>>();
+}
+
+std::vector<float> read_floats(const std::string& path) {
+  const std::string bytes = read_text_file(path);
+  std::vector<float> x(bytes.size() / 4);
+  std::memcpy(x.data(), bytes.data(), x.size() * 4);
+  return x;
+}
+
+EngineOptions options_for(const std::string& model, bool exact, int chunk, int threads) {
+  EngineOptions o;
+  o.model = model;
+  o.exact = exact;
+  o.chunk = chunk;
+  o.threads = threads;
+  o.ctx = 2048;
+  return o;
+}
+
+struct Outcome {
+  std::vector<float> logits;
+  std::uint64_t cache = 0;
+};
+
+// All logits of `ids`, fed in chunks.
+Outcome logits_of(const EngineOptions& o, const std::vector<std::int32_t>& ids) {
+  Engine engine(o, {.sequences = 1, .logits = o.chunk});
+  kv::Sequence* s = engine.cache().create();
+  Outcome run;
+  for (std::size_t i = 0; i < ids.size(); i += static_cast<std::size_t>(o.chunk)) {
+    const std::size_t n = std::min(ids.size() - i, static_cast<std::size_t>(o.chunk));
+    const auto rows = engine.feed(s, std::span(ids).subspan(i, n), static_cast<int>(n));
+    run.logits.insert(run.logits.end(), rows.begin(), rows.end());
+  }
+  run.cache = engine.cache().digest(*s);
+  engine.cache().check_integrity();
+  return run;
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
+    norm += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+class GoldenModel : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenModel, ExactPathAgreesWithFloat64) {
+  const std::string base = kGolden + GetParam();
+  NEEDS(base + ".gguf");
+  const Outcome run = logits_of(options_for(base + ".gguf", true, 64, 2), golden_tokens());
+  const double error = relative_error(run.logits, read_floats(base + ".logits.f32"));
+  EXPECT_LE(error, std::string(GetParam()) == "llama-f16" ? 1e-3 : 1e-4);
+  std::printf("%-12s exact %.2e\n", GetParam(), error);
+}
+INSTANTIATE_TEST_SUITE_P(All, GoldenModel, ::testing::Values("llama-gqa", "llama-hd128", "llama3-rope", "llama-f16", "qwen2", "qwen3"),
+                         [](const auto& p) {
+                           std::string name = p.param;
+                           for (char& c : name) c = c == '-' ? '_' : c;
+                           return name;
+                         });
+
+class GoldenQuant : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenQuant, ExactAndEightBitActivations) {
+  const std::string base = kGolden + "quant/llama-gqa-" + GetParam();
+  NEEDS(base + ".gguf");
+  const auto want = read_floats(base + ".logits.f32");
+  const double exact = relative_error(logits_of(options_for(base + ".gguf", true, 512, 2), golden_tokens()).logits, want);
+  const double fast = relative_error(logits_of(options_for(base + ".gguf", false, 512, 2), golden_tokens()).logits, want);
+  EXPECT_LE(exact, 1e-3);
+  EXPECT_LE(fast, 0.10);
+  std::printf("%-7s exact %.2e, 8-bit activations %.3f\n", GetParam(), exact, fast);
+}
+INSTANTIATE_TEST_SUITE_P(All, GoldenQuant,
+                         ::testing::Values("BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K"),
+                         [](const auto& p) { return std::string(p.param); });
+
+TEST(Greedy, StoriesContinueAsInFloat64) {
+  const std::string model = kGolden + "../models/stories260K.gguf";
+  NEEDS(model);
+  const auto golden = parse_json(read_text_file(kGolden + "stories260K_greedy.json"), "greedy");
+  std::vector<std::int32_t> prompt, want;
+  for (const auto& [key, value] : golden.items()) {
+    if (!value.is_array()) continue;
+    (key.find("prompt") != std::string::npos ? prompt : want) = value.get<std::vector<std::int32_t>>();
+  }
+  ASSERT_FALSE(prompt.empty());
+  ASSERT_EQ(want.size(), 60u);
+  Engine engine(options_for(model, false, 512, 2), {});
+  Request request;
+  request.prompt = prompt;
+  request.max_tokens = 60;
+  request.sampling.temperature = 0;
+  EXPECT_EQ(generate(engine, request, {}).ids, want);
+}
+
+// --- law 1, on the bundled model -------------------------------------------------------------------------------------
+
+std::vector<std::int32_t> some_ids(std::size_t n, std::int64_t vocab) {
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; i < n; ++i) ids.push_back(static_cast<std::int32_t>((i * 2654435761u >> 7) % static_cast<std::size_t>(vocab)));
+  return ids;
+}
+
+TEST(LawOne, ChunksAndThreadsDoNotShow) {
+  const auto ids = some_ids(300, 4096);
+  const Outcome whole = logits_of(options_for(kDemo, false, 300, 2), ids);
+  for (const auto& [chunk, threads] : {std::pair{1, 1}, {1, 2}, {7, 3}, {128, 1}, {129, 2}, {300, 1}, {300, 3}}) {
+    const Outcome run = logits_of(options_for(kDemo, false, chunk, threads), ids);
+    EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4)) << chunk << " " << threads;
+    EXPECT_EQ(run.cache, whole.cache) << chunk << " " << threads;
+  }
+}
+
+// Quantised weights take other kernels: integer dots, one column or many.
+TEST(LawOne, HoldsForQuantisedWeights) {
+  for (const char* type : {"Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "Q2_K"}) {
+    const std::string model = kGolden + "quant/llama-gqa-" + type + ".gguf";
+    NEEDS(model);
+    auto ids = golden_tokens();
+    const auto copy = ids;
+    ids.insert(ids.end(), copy.begin(), copy.end());
+    const Outcome whole = logits_of(options_for(model, false, 192, 2), ids);
+    for (const auto& [chunk, threads] : {std::pair{1, 2}, {7, 1}, {128, 3}, {129, 1}}) {
+      const Outcome run = logits_of(options_for(model, false, chunk, threads), ids);
+      EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4)) << type << " " << chunk;
+      EXPECT_EQ(run.cache, whole.cache) << type << " " << chunk;
+    }
+  }
+}
+
+TEST(LawOne, BatchNeighboursDoNotShow) {
+  const auto ids = some_ids(200, 4096);
+  const auto other = some_ids(90, 4000);
+  EngineOptions o = options_for(kDemo, false, 512, 2);
+  const Outcome alone = logits_of(o, ids);
+  Engine engine(o, {.sequences = 3, .logits = 512});
+  kv::Sequence* a = engine.cache().create();
+  kv::Sequence* b = engine.cache().create();
+  kv::Sequence* c = engine.cache().create();
+  const std::size_t vocab = 4096;
+  std::vector<float> got;
+  // Prefill of `a` beside decode of `b` and prefill of `c`, then `a` alone with one-token steps of `b`.
+  std::size_t at = 0;
+  for (const std::size_t n : {50u, 1u, 99u, 1u, 1u, 48u}) {
+    const model::Input inputs[] = {{b, std::span(other).subspan(at % 80, 1), 1},
+                                   {a, std::span(ids).subspan(at, n), static_cast<int>(n)},
+                                   {c, std::span(other).subspan(0, 5), 0}};
+    const auto rows = engine.forward().step(inputs);
+    ASSERT_EQ(rows.size(), (n + 1) * vocab);
+    got.insert(got.end(), rows.begin() + vocab, rows.end());
+    at += n;
+  }
+  ASSERT_EQ(got.size(), alone.logits.size());
+  EXPECT_EQ(0, std::memcmp(got.data(), alone.logits.data(), got.size() * 4));
+  EXPECT_EQ(engine.cache().digest(*a), alone.cache);
+  engine.cache().check_integrity();
+}
+
+TEST(LawOne, InstructionSetsAgree) {
+  const auto ids = some_ids(140, 4096);
+  const simd::Isa before = simd::active();
+  simd::force(simd::Isa::kScalar);
+  const Outcome scalar = logits_of(options_for(kDemo, false, 140, 2), ids);
+  for (int i = 1; i < simd::kIsaCount; ++i) {
+    if (!simd::supported(static_cast<simd::Isa>(i))) continue;
+    simd::force(static_cast<simd::Isa>(i));
+    const Outcome run = logits_of(options_for(kDemo, false, 140, 2), ids);
+    EXPECT_LE(relative_error(run.logits, scalar.logits), 1e-5) << simd::name(static_cast<simd::Isa>(i));
+  }
+  simd::force(before);
+}
+
+// Decode agrees with prefill: here to the bit, because both compute in one order.
+TEST(LawOne, DecodeAgreesWithTheReferenceLogits) {
+  const std::string base = kGolden + "llama-gqa";
+  NEEDS(base + ".gguf");
+  const Outcome run = logits_of(options_for(base + ".gguf", true, 1, 2), golden_tokens());
+  EXPECT_LE(relative_error(run.logits, read_floats(base + ".logits.f32")), 1e-4);
+}
+
+}  // namespace
+}  // namespace kvasir::run
