@@ -11,7 +11,7 @@ namespace kvasir::cli {
 bool is_terminal(std::FILE* stream);
 
 std::string human_bytes(std::uint64_t bytes);                 // "512 B", "1.5 KiB", "12.3 GiB"
-std::string human_rate(double per_second, const char* what);  // "41.2 tokens/s", "1.24 k tokens/s"
+std::string human_rate(double per_second, const char* what);  // ("tokens") "41.2 tokens/s", "1.24 k tokens/s"
 std::string human_bandwidth(double bytes_per_second);         // "34.1 GB/s" (powers of ten, as memory is sold)
 std::string human_seconds(double seconds);                    // "850 us", "12.3 ms", "4.21 s", "2 min 5 s"
 

@@ -87,10 +87,10 @@ Figures figures(run::Engine& engine, const run::Generated& g) {
 }
 
 void print_figures(const run::Engine& engine, const run::Generated& g, const Figures& f) {
-  fmt::print(stderr, "\nprompt      {} tokens in {}: {}\n", g.prompt_tokens, human_seconds(g.prefill_seconds), human_rate(f.prompt_rate, "tokens/s"));
+  fmt::print(stderr, "\nprompt      {} tokens in {}: {}\n", g.prompt_tokens, human_seconds(g.prefill_seconds), human_rate(f.prompt_rate, "tokens"));
   fmt::print(stderr, "first token {}\n", human_seconds(f.ttft));
   fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(), human_seconds(g.decode_seconds),
-             human_rate(f.decode_rate, "tokens/s"), name(g.finish), g.seed);
+             human_rate(f.decode_rate, "tokens"), name(g.finish), g.seed);
   fmt::print(stderr, "read        {} per token, {}: {:.0f} % of the {} measured now\n",
              human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)), human_bandwidth(f.bandwidth), 100 * f.bandwidth / f.machine_bandwidth,
              human_bandwidth(f.machine_bandwidth));
