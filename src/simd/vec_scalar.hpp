@@ -81,6 +81,11 @@ KVASIR_INLINE I32 mul(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] * b.v[i]); }
 KVASIR_INLINE I32 load_i8(const std::int8_t* p) { KVASIR_EACH(I32, p[i]); }
 KVASIR_INLINE I32 load_u8(const std::uint8_t* p) { KVASIR_EACH(I32, p[i]); }
 KVASIR_INLINE F32 to_f32(I32 a) { KVASIR_EACH(F32, static_cast<float>(a.v[i])); }
+KVASIR_INLINE F32 bits_to_f32(I32 a) {
+  F32 r;
+  __builtin_memcpy(r.v, a.v, 64);
+  return r;
+}
 // To nearest even; out of range and NaN give INT32_MIN as the hardware does.
 KVASIR_INLINE I32 to_i32(F32 a) {
   KVASIR_EACH(I32, (a.v[i] >= -2147483648.0f && a.v[i] < 2147483648.0f)
