@@ -10,15 +10,20 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   set(KVASIR_ISA_FLAGS_scalar -fno-vectorize -fno-slp-vectorize)
 endif()
 
-# kvasir_isa_sources(OUT source...): adds one object library per instruction set and appends their objects to OUT.
+# kvasir_isa_sources(OUT [PREFIX name] source...): adds one object library per instruction set and sets OUT to their objects.
+# Each library kvasir_kernels_<isa> (or name_<isa>) is EXCLUDE_FROM_ALL: it is built by whoever uses its objects.
 function(kvasir_isa_sources out)
+  cmake_parse_arguments(S "" "PREFIX" "" ${ARGN})
+  if(NOT S_PREFIX)
+    set(S_PREFIX kvasir_kernels)
+  endif()
   set(objects "")
-  if(NOT ARGN)
+  if(NOT S_UNPARSED_ARGUMENTS)
     return()
   endif()
   foreach(isa IN LISTS KVASIR_ISAS)
-    set(lib kvasir_kernels_${isa})
-    add_library(${lib} OBJECT ${ARGN})
+    set(lib ${S_PREFIX}_${isa})
+    add_library(${lib} OBJECT EXCLUDE_FROM_ALL ${S_UNPARSED_ARGUMENTS})
     target_include_directories(${lib} PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1)
     # -O3 in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind.

@@ -4,7 +4,7 @@
 #   namespace NAMESPACE::entries::FUNCTION { extern const TYPE q4_0; }         or, with PER_ISA (one per instruction set),
 #   namespace NAMESPACE::entries::FUNCTION::KVASIR_TARGET { extern const TYPE q4_0; }
 # ("entries::" because a namespace and a function of one scope cannot share a name.) A stem that is no C++ identifier cannot
-# be an entry. A folder without entries defines nothing.
+# be an entry; "entry_" before one that is a keyword is no part of the public name. A folder without entries defines nothing.
 # kvasir_registry_listing() afterwards writes one more file, of   kvasir::cli::registries()   (cli/registries.hpp).
 # The generated file is appended to KVASIR_REGISTRY_SOURCES, the entries to KVASIR_ENTRY_SOURCES or KVASIR_ISA_ENTRY_SOURCES.
 function(kvasir_registry)
@@ -25,14 +25,15 @@ function(kvasir_registry)
     if(NOT stem MATCHES "^[a-z_][a-z0-9_]*$")
       message(FATAL_ERROR "${f}: the stem '${stem}' is the entry's public name and must be a lower-case identifier")
     endif()
+    string(REGEX REPLACE "^entry_" "" public ${stem})
     if(R_PER_ISA)
       foreach(isa IN LISTS KVASIR_ISAS)
         string(APPEND declare "namespace ${R_NAMESPACE}::entries::${R_FUNCTION}::${isa} { extern const ${R_TYPE} ${stem}; }\n")
-        string(APPEND list_${isa} "    {\"${stem}\", &entries::${R_FUNCTION}::${isa}::${stem}},\n")
+        string(APPEND list_${isa} "    {\"${public}\", &entries::${R_FUNCTION}::${isa}::${stem}},\n")
       endforeach()
     else()
       string(APPEND declare "namespace ${R_NAMESPACE}::entries::${R_FUNCTION} { extern const ${R_TYPE} ${stem}; }\n")
-      string(APPEND list_plain "    {\"${stem}\", &entries::${R_FUNCTION}::${stem}},\n")
+      string(APPEND list_plain "    {\"${public}\", &entries::${R_FUNCTION}::${stem}},\n")
     endif()
   endforeach()
   set(body "")
@@ -90,7 +91,9 @@ namespace {
 template <class T>
 std::vector<std::string> stems(std::span<const Entry<T>> registry) {
   std::vector<std::string> all;
-  for (const auto& entry : registry) all.emplace_back(entry.name);
+  // Null only in registry_probe (cmake/probe.cmake).
+  for (const auto& entry : registry)
+    if (entry.value) all.emplace_back(entry.name);
   return all;
 }
 

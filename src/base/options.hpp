@@ -41,6 +41,7 @@ struct OptionInfo {
   double high = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices;  // allowed strings; empty allows all
   std::string placeholder;           // how the value is called in the help: "TEXT", "FILE"; empty: by type
+  bool required = false;             // on a command line; JSON may leave it out
 };
 
 enum class OptionKind { kBool, kInt, kFloat, kString, kStrings };

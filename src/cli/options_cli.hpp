@@ -42,7 +42,7 @@ void add_options(CLI::App& app, const OptionTable<T>& table, T& target) {
           names, [&table, &target, i](const std::string& text) { table.set_text(target, i, text); }, help);
     }
     if (spec.kind != OptionKind::kBool) option->type_name(spec.placeholder);
-    option->group(table.title());
+    option->group(table.title())->required(spec.required);
   }
 }
 

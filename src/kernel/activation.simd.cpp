@@ -10,7 +10,7 @@ using namespace simd::KVASIR_TARGET;
 void prepare_int8(const Activations& a, std::int64_t column, const float* x) {
   const Int8Tile t = int8_tile(a, column);
   const std::int64_t c = column % kTileColumns;
-  const auto flip = static_cast<std::uint8_t>(KVASIR_HAS_VNNI && a.n > kGemvColumns ? 0x80 : 0);
+  const auto flip = static_cast<std::int8_t>(KVASIR_HAS_VNNI && a.n > kGemvColumns ? -128 : 0);
   for (std::int64_t b = 0; b < a.k / 32; ++b) {
     const F32 x0 = load(x + 32 * b);
     const F32 x1 = load(x + 32 * b + 16);
@@ -20,11 +20,8 @@ void prepare_int8(const Activations& a, std::int64_t column, const float* x) {
     const I32 q0 = to_i32(mul(x0, inverse));
     const I32 q1 = to_i32(mul(x1, inverse));
     const std::int64_t i = b * t.columns + c;
-    std::int8_t* q = t.q + 32 * i;
-    store_low_bytes(q, q0);
-    store_low_bytes(q + 16, q1);
-    if (flip)
-      for (int j = 0; j < 32; ++j) q[j] = static_cast<std::int8_t>(q[j] ^ flip);
+    store_low_bytes(t.q + 32 * i, add(q0, set1_i32(flip)));
+    store_low_bytes(t.q + 32 * i + 16, add(q1, set1_i32(flip)));
     const std::int32_t s0 = reduce_add(q0);
     const std::int32_t s1 = reduce_add(q1);
     t.d[i] = d;
@@ -36,31 +33,29 @@ void prepare_int8(const Activations& a, std::int64_t column, const float* x) {
   }
 }
 
-void prepare_bf16(const Activations& a, std::int64_t column, const float* x) {
+// Transposes columns [begin, end) of one tile, 16 elements at a time so that the lines written stay in the L1 cache.
+void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
   std::int64_t columns;
-  auto* tile = reinterpret_cast<std::uint16_t*>(activation_tile(a, column, columns));
-  std::uint16_t* out = tile + 2 * (column % kTileColumns);
-  std::uint16_t bits[16];
+  auto* tile = reinterpret_cast<float*>(activation_tile(a, begin, columns));
+  const std::int64_t c0 = begin % kTileColumns;
   for (std::int64_t k = 0; k < a.k; k += 16) {
     const int n = static_cast<int>(a.k - k < 16 ? a.k - k : 16);
-    store_bf16(bits, load_n(x + k, n));
-    for (int j = 0; j < n; ++j) out[(k + j) / 2 * 2 * columns + (k + j) % 2] = bits[j];
-    if (n % 2) out[(k + n) / 2 * 2 * columns + 1] = 0;
+    for (std::int64_t c = 0; c < end - begin; ++c)
+      for (int j = 0; j < n; ++j) tile[(k + j) * columns + c0 + c] = x[c * ldx + k + j];
   }
 }
 
-void prepare_f32(const Activations& a, std::int64_t column, const float* x) {
-  std::int64_t columns;
-  auto* tile = reinterpret_cast<float*>(activation_tile(a, column, columns));
-  float* out = tile + column % kTileColumns;
-  for (std::int64_t k = 0; k < a.k; ++k) out[k * columns] = x[k];
-}
-
-void prepare(const Activations& a, std::int64_t column, const float* x) {
-  switch (a.kind) {
-    case ActivationKind::kInt8: return prepare_int8(a, column, x);
-    case ActivationKind::kBf16: return prepare_bf16(a, column, x);
-    case ActivationKind::kF32: return prepare_f32(a, column, x);
+void prepare(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
+  while (begin < end) {
+    const std::int64_t tile_end = (begin / kTileColumns + 1) * kTileColumns;
+    const std::int64_t stop = tile_end < end ? tile_end : end;
+    if (a.kind == ActivationKind::kInt8) {
+      for (std::int64_t c = begin; c < stop; ++c) prepare_int8(a, c, x + (c - begin) * ldx);
+    } else {
+      prepare_f32(a, begin, stop, x, ldx);
+    }
+    x += (stop - begin) * ldx;
+    begin = stop;
   }
 }
 

@@ -9,7 +9,8 @@
 //   codes(block, u)              the kBlock codes of a file block, one byte each
 //   pack_head(block, row, head)  writes the scales of a file block for one of the 16 rows
 //   load_head(head, sub, d, m)   scales (and minima) of 16 rows for the 32 elements `sub` of the block
-// A panel is, per block:  head | kBlock/32 times the code planes of (32 elements x 16 rows).
+// A panel is the heads of all blocks, padded to 64 bytes, then the code planes of (32 elements x 16 rows) for every 32
+// elements: planes never straddle cache lines.
 // Byte 4*row + j of "group" g (0..7) is the code of element 4g+j of that row. Planes:
 //   4 bits: 4 x 64 bytes, plane i holds group i in the low and group i+4 in the high nibble
 //   2 bits: 2 x 64 bytes, plane i holds groups i, i+2, i+4, i+6 from low to high bits
@@ -149,37 +150,37 @@ template <class F>
 struct IntPanels {
   static constexpr int kSubs = F::kBlock / 32;
   static constexpr int kPlanes = plane_bytes(F::kBits);
-  static constexpr std::int64_t kSuper = F::kHeadBytes + kSubs * kPlanes;  // bytes of one block of 16 rows
 
-  static std::int64_t panel_bytes(std::int64_t k) { return k / F::kBlock * kSuper; }
+  static std::int64_t head_bytes(std::int64_t k) { return (k / F::kBlock * F::kHeadBytes + 63) / 64 * 64; }
+  static std::int64_t panel_bytes(std::int64_t k) { return head_bytes(k) + k / 32 * kPlanes; }
 
   static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
     alignas(64) std::uint8_t codes[kPanelRows][F::kBlock];
     alignas(64) static constexpr std::byte kZeros[F::kBlockBytes] = {};
-    for (std::int64_t b = 0; b < k / F::kBlock; ++b, panel += kSuper) {
+    std::byte* planes = panel + head_bytes(k);
+    for (std::int64_t b = 0; b < k / F::kBlock; ++b) {
       for (int r = 0; r < kPanelRows; ++r) {
         const std::byte* block = rows[r] ? rows[r] + b * F::kBlockBytes : kZeros;
         F::codes(block, codes[r]);
-        F::pack_head(block, r, panel);
+        F::pack_head(block, r, panel + b * F::kHeadBytes);
       }
-      for (int s = 0; s < kSubs; ++s)
-        store_planes<F::kBits>(codes[0] + 32 * s, F::kBlock, panel + F::kHeadBytes + s * kPlanes);
+      for (int s = 0; s < kSubs; ++s, planes += kPlanes) store_planes<F::kBits>(codes[0] + 32 * s, F::kBlock, planes);
     }
   }
 
   static void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
-    for (std::int64_t b = 0; b < k / F::kBlock; ++b, panel += kSuper) {
-      for (int s = 0; s < kSubs; ++s, out += 32) {
+    const std::byte* planes = panel + head_bytes(k);
+    for (std::int64_t b = 0; b < k / F::kBlock; ++b) {
+      for (int s = 0; s < kSubs; ++s, out += 32, planes += kPlanes) {
         F32 d[2] = {zero(), zero()};
         F32 m[2] = {zero(), zero()};
-        F::load_head(panel, s, d, m);
+        F::load_head(panel + b * F::kHeadBytes, s, d, m);
         float scale[2][16];
         float minimum[2][16];
         for (int i = 0; i < F::kScales; ++i) {
           store(scale[i], d[i]);
           store(minimum[i], m[i]);
         }
-        const std::byte* planes = panel + F::kHeadBytes + s * kPlanes;
         for (int e = 0; e < 32; ++e) {
           const int i = F::kScales == 2 ? e / 16 : 0;
           const float x = scale[i][row] * static_cast<float>(code_at<F::kBits>(planes, row, e) - F::kZero);
@@ -231,24 +232,29 @@ struct IntPanels {
     }
   }
 
+  static constexpr int kPrefetch = 4096;  // bytes ahead; past the end of a panel lies the head of the next
+
   template <int C>
   static void gemv(const MatmulArgs& args) {
     const std::int64_t stride = panel_bytes(args.k);
     const Int8Tile x = int8_tile(*args.x, 0);
     for (std::int64_t p = args.panel_begin; p < args.panel_end; ++p) {
-      const std::byte* super = args.panels + p * stride;
+      const std::byte* head = args.panels + p * stride;
+      const std::byte* planes = head + head_bytes(args.k);
       F32 acc[C];
       for (int c = 0; c < C; ++c) acc[c] = zero();
       std::int64_t i = 0;
-      for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, super += kSuper) {
+      for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
 #pragma GCC unroll 8
-        for (int s = 0; s < kSubs; ++s, i += C) {
+        for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
+          // The hardware prefetcher stops at every 4 KB page; weights are read once, far apart in time.
+          for (int line = 0; line < kPlanes; line += 64) __builtin_prefetch(planes + kPrefetch + line, 0, 2);
           Bytes u[8];
           F32 d[2], m[2];
-          load_codes<F::kBits>(super + F::kHeadBytes + s * kPlanes, u);
+          load_codes<F::kBits>(planes, u);
           if constexpr (kSigned)
             for (auto& w : u) w = sub8(w, set1_bytes(F::kZero));
-          F::load_head(super, s, d, m);
+          F::load_head(head, s, d, m);
 #pragma GCC unroll 4
           for (int c = 0; c < C; ++c) {
             I32 t[2];
@@ -283,10 +289,12 @@ struct IntPanels {
       const auto columns = static_cast<int>(x.columns);
       for (int c = 0; c < columns; ++c)
         for (int p = 0; p < P; ++p) store(acc[c][p], zero());
-      const std::byte* super = args.panels + panel * stride;
+      const std::byte* head = args.panels + panel * stride;
+      const std::byte* planes = head + head_bytes(args.k);
       std::int64_t i = 0;
-      for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, super += kSuper) {
-        for (int s = 0; s < kSubs; ++s, i += columns) block<P>(super, s, stride, x, i, columns, acc);
+      for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
+        for (int s = 0; s < kSubs; ++s, i += columns, planes += kPlanes)
+          block<P>(head, planes, s, stride, x, i, columns, acc);
       }
       for (int c = 0; c < columns; ++c)
         for (int p = 0; p < P; ++p) store_rows(args, panel + p, first + c, load(acc[c][p]));
@@ -294,14 +302,14 @@ struct IntPanels {
   }
 
   template <int P>
-  KVASIR_INLINE void block(const std::byte* super, int s, std::int64_t stride, const Int8Tile& x, std::int64_t i,
-                           int columns, float (*acc)[P][16]) {
+  KVASIR_INLINE void block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride, const Int8Tile& x,
+                           std::int64_t i, int columns, float (*acc)[P][16]) {
     Bytes w[P][8];
     F32 d[P][2], m[P][2];
     I32 correction[P][2];
     for (int p = 0; p < P; ++p) {
-      load_codes<F::kBits>(super + p * stride + F::kHeadBytes + s * kPlanes, w[p]);
-      F::load_head(super + p * stride, s, d[p], m[p]);
+      load_codes<F::kBits>(planes + p * stride, w[p]);
+      F::load_head(head + p * stride, s, d[p], m[p]);
       if constexpr (KVASIR_HAS_VNNI || kSigned) {
         if constexpr (F::kZero != 0)
           for (auto& v : w[p]) v = sub8(v, set1_bytes(F::kZero));

@@ -18,15 +18,13 @@ inline constexpr int kGemvColumns = 4;   // up to here weights are streamed past
 
 // How activations are prepared for a weight format.
 //   kInt8  blocks of 32 with one f32 scale: q = round(x / d), d = max|x| / 127
-//   kBf16  rounded to nearest even
 //   kF32   as they are
-enum class ActivationKind { kInt8, kBf16, kF32 };
+enum class ActivationKind { kInt8, kF32 };
 
 // Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are grouped in
 // tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
 //   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2) int32,
 //          d * those sums (K/32, nc, 2) f32. For more than kGemvColumns columns and with VNNI, q is stored plus 128.
-//   kBf16  (K/2, nc, 2) bf16
 //   kF32   (K, nc) f32
 struct Activations {
   ActivationKind kind = ActivationKind::kF32;
@@ -35,14 +33,9 @@ struct Activations {
   std::int64_t k = 0;
 };
 
-// Bytes per column; K is a multiple of 32 (kInt8) or 2 (kBf16).
+// Bytes per column; K is a multiple of 32 for kInt8.
 constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
-  switch (kind) {
-    case ActivationKind::kInt8: return k + k / 32 * 24;
-    case ActivationKind::kBf16: return (k + 1) / 2 * 4;
-    case ActivationKind::kF32: return k * 4;
-  }
-  return 0;
+  return kind == ActivationKind::kInt8 ? k + k / 32 * 24 : k * 4;
 }
 
 struct MatmulArgs {
@@ -63,21 +56,22 @@ struct PanelFormat {
   std::int64_t (*panel_bytes)(std::int64_t k);
   // 16 rows in the file's format to one panel; a null row is filled with zeros.
   void (*pack)(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel);
-  // One row of a panel as floats (k of them): what the file's row dequantises to, bit for bit, unless the format says otherwise.
+  // One row of a panel as floats (k of them): what the file's row dequantises to, bit for bit.
   void (*unpack_row)(const std::byte* panel, int row, std::int64_t k, float* out);
   void (*matmul)(const MatmulArgs& args);
 };
 
-// Formats that are not tied to one weight type: any row can be dequantised to f32 and packed in them.
+// Panels of unquantised weights. Any row can be dequantised to float and packed in `f32`: that is `--exact`.
 struct DensePanels {
-  PanelFormat f32;   // rows given as float
-  PanelFormat bf16;  // rows given as bf16 bits
+  PanelFormat f32;
+  PanelFormat f16;
+  PanelFormat bf16;
 };
 KVASIR_DECLARE_KERNELS(DensePanels, dense_panels)
 
 struct ActivationKernels {
-  // Prepares column `column` of `a` from k floats.
-  void (*prepare)(const Activations& a, std::int64_t column, const float* x);
+  // Prepares columns [begin, end) of `a` from x, (end - begin, ldx) floats of which each row's first k are used.
+  void (*prepare)(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx);
 };
 KVASIR_DECLARE_KERNELS(ActivationKernels, activation)
 

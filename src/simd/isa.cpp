@@ -1,5 +1,9 @@
 #include "simd/isa.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -14,6 +18,14 @@ constexpr std::string_view kRequirements[kIsaCount] = {
     "none", "AVX2 FMA F16C", "AVX-512 F BW VL DQ", "AVX-512 F BW VL DQ VNNI BF16"};
 
 std::atomic<int> g_active{-1};
+
+#if defined(__x86_64__)
+// clang before 17 knows no "f16c" in __builtin_cpu_supports. The operating system's part is covered by asking for AVX2.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
 
 Isa choose() {
   if (const char* wanted = std::getenv("KVASIR_ISA"); wanted && *wanted) {
@@ -42,7 +54,7 @@ std::string_view requirements(Isa isa) { return kRequirements[static_cast<int>(i
 bool supported(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();  // also asks the operating system whether it saves the wide registers
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   switch (isa) {

@@ -375,7 +375,7 @@ void Parser::tensor(std::uint64_t index) {
   const bool sane = dimensions(info, number<std::uint32_t>("rank"));
   const auto type = number<std::uint32_t>("type");
   const auto offset = number<std::uint64_t>("offset");
-  if (const BlockType* t = find_block_type(type)) {
+  if (const auto t = find_block_type(type)) {
     info.quant = t->quant;
   } else {
     fault(fmt::format("weight type {} ({}) is not supported; supported are {}", ggml_type_name(type), type,
@@ -402,7 +402,7 @@ void Parser::place() {
 }
 
 void Parser::place(TensorInfo& info, std::uint64_t offset, std::uint64_t size) {
-  const BlockType& type = *find_block_type(info.quant);
+  const BlockType type = find_block_type(info.quant).value();
   if (info.columns() % type.block != 0) {
     fault(fmt::format("rows of {} elements; expected a multiple of the block of {}, {}", info.columns(), info.quant,
                       type.block));

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,9 +62,9 @@ struct BlockType {
   std::int64_t block_bytes;
 };
 
-// Of the supported types, in one order: by number, by name, all names. `find_` return nullptr for an unsupported one.
-const BlockType* find_block_type(std::uint32_t ggml_type);
-const BlockType* find_block_type(std::string_view quant);
+// Of the types in weights/quants: by number, by name (nothing for an unsupported one), all names.
+std::optional<BlockType> find_block_type(std::uint32_t ggml_type);
+std::optional<BlockType> find_block_type(std::string_view quant);
 std::string block_type_names();
 
 }  // namespace kvasir::weights

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "weights/gguf_writer.hpp"
+#include "weights/quant.hpp"
 
 namespace {
 std::size_t largest_allocation = 0;
@@ -59,7 +60,7 @@ GgufHeader small_header(int filler = 0) {
   h.set_strings("tokens", tokens);
   h.add_tensor("a.weight", "f32", std::vector<std::int64_t>{3, 5});
   h.add_tensor("b.weight", "q4_0", std::vector<std::int64_t>{64, 7, 2});
-  h.add_tensor("c.weight", "q6_k", std::vector<std::int64_t>{256});
+  h.add_tensor("c.weight", "q4_k", std::vector<std::int64_t>{256});
   h.add_tensor("d.weight", "bf16", std::vector<std::int64_t>{16, 1, 2, 3});
   return h;
 }
@@ -159,7 +160,7 @@ TEST(Gguf, ReadsWhatWasWritten) {
   EXPECT_EQ(c.tensors[1].shape, (std::array<std::int64_t, 4>{64, 7, 2, 1}));
   EXPECT_EQ(c.tensors[1].rank, 3);
   EXPECT_EQ(c.tensors[1].bytes.size(), 2u * 18 * 14);
-  EXPECT_EQ(c.tensors[2].bytes.size(), 210u);
+  EXPECT_EQ(c.tensors[2].bytes.size(), 144u);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_TRUE(std::all_of(c.tensors[i].bytes.begin(), c.tensors[i].bytes.end(),
                             [&](std::byte b) { return b == static_cast<std::byte>(i + 1); }));
@@ -323,8 +324,8 @@ TEST(Gguf, TensorFaultsAreReportedTogether) {
       "  tensor 'b.weight' (2 of 4): weight type IQ1_S (19) is not supported; supported are " +
           block_type_names() +
           "\n"
-          "  tensor 'c.weight' (3 of 4): rows of 255 elements; expected a multiple of the block of q6_k, 256\n"
-          "  tensor 'd.weight' (4 of 4): 192 bytes at offset 1152921504606846976 end beyond the 992 bytes of tensor "
+          "  tensor 'c.weight' (3 of 4): rows of 255 elements; expected a multiple of the block of q4_k, 256\n"
+          "  tensor 'd.weight' (4 of 4): 192 bytes at offset 1152921504606846976 end beyond the 928 bytes of tensor "
           "data in the file (truncated?)");
 }
 
@@ -343,7 +344,7 @@ TEST(Gguf, TensorGeometry) {
   EXPECT_NE(broken(40, ~std::uint64_t{0} - 31).find("beyond"), std::string::npos);
   EXPECT_NE(broken(40, 8).find("no multiple of the alignment"), std::string::npos);
   EXPECT_NE(broken(40, 64).find("overlap"), std::string::npos);
-  EXPECT_EQ(broken(40, 800), "");  // where it is
+  EXPECT_EQ(broken(40, 736), "");  // where it is
 
   GgufHeader twice;
   twice.add_tensor("same", "f32", std::vector<std::int64_t>{4});
@@ -410,13 +411,19 @@ TEST(GgufRobust, TruncationsOfALongerFile) {
 
 // Truncated and flipped real files: every 4 KB, and every byte of the header outside long arrays.
 TEST(GgufRobust, GoldenFiles) {
+  constexpr std::size_t kAllTypes = 13;
   if (!fs::exists(data_path("golden"))) GTEST_SKIP() << "no ../shared/data";
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(data_path("golden"))) {
     if (entry.path().extension() != ".gguf") continue;
     SCOPED_TRACE(entry.path());
-    ++files;
     const MappedFile file(entry.path().string());
+    const std::string refused = error_of(file.bytes());
+    if (refused.find("is not supported") != std::string::npos) {
+      EXPECT_LT(quants().size(), kAllTypes) << refused;  // a build without some of the types
+      continue;
+    }
+    ++files;
     const GgufContents c = parse_gguf(file.bytes(), "x");
     ASSERT_FALSE(c.tensors.empty());
     for (std::size_t n = 0; n < file.bytes().size(); n += 4096)
@@ -430,7 +437,7 @@ TEST(GgufRobust, GoldenFiles) {
     }
     EXPECT_EQ(error_of(copy), "");
   }
-  EXPECT_GE(files, 10);
+  EXPECT_GE(files, quants().size() < kAllTypes ? 5 : 16);
 }
 
 TEST(GgufRobust, RealVocabularies) {

@@ -1,16 +1,12 @@
-#include <span>
-
 #include "weights/gguf.hpp"
+#include "weights/quant.hpp"
 
 namespace kvasir::weights {
 namespace {
 
-constexpr BlockType kTypes[] = {
-    {"f32", 0, 1, 4},       {"f16", 1, 1, 2},       {"bf16", 30, 1, 2},     {"q8_0", 8, 32, 34},
-    {"q4_0", 2, 32, 18},    {"q4_1", 3, 32, 20},    {"q5_0", 6, 32, 22},    {"q5_1", 7, 32, 24},
-    {"q2_k", 10, 256, 84},  {"q3_k", 11, 256, 110}, {"q4_k", 12, 256, 144}, {"q5_k", 13, 256, 176},
-    {"q6_k", 14, 256, 210},
-};
+BlockType block_type(const Entry<Quant>& e) {
+  return {e.name, static_cast<std::uint32_t>(e.value->ggml_type), e.value->block, e.value->block_bytes};
+}
 
 struct Name {
   std::uint32_t type;
@@ -32,22 +28,18 @@ std::string ggml_type_name(std::uint32_t type) {
   return "type " + std::to_string(type);
 }
 
-const BlockType* find_block_type(std::uint32_t ggml_type) {
-  for (const BlockType& t : kTypes)
-    if (t.ggml_type == ggml_type) return &t;
-  return nullptr;
+std::optional<BlockType> find_block_type(std::uint32_t ggml_type) {
+  for (const Entry<Quant>& e : quants())
+    if (static_cast<std::uint32_t>(e.value->ggml_type) == ggml_type) return block_type(e);
+  return std::nullopt;
 }
 
-const BlockType* find_block_type(std::string_view quant) {
-  for (const BlockType& t : kTypes)
-    if (t.quant == quant) return &t;
-  return nullptr;
+std::optional<BlockType> find_block_type(std::string_view quant) {
+  for (const Entry<Quant>& e : quants())
+    if (e.name == quant) return block_type(e);
+  return std::nullopt;
 }
 
-std::string block_type_names() {
-  std::string list;
-  for (const BlockType& t : kTypes) list.append(list.empty() ? "" : ", ").append(t.quant);
-  return list;
-}
+std::string block_type_names() { return names(quants()); }
 
 }  // namespace kvasir::weights

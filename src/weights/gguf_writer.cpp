@@ -103,7 +103,7 @@ void GgufHeader::set_strings(std::string_view name, std::span<const std::string>
 
 std::uint64_t GgufHeader::add_tensor(std::string_view name, std::string_view quant,
                                      std::span<const std::int64_t> shape) {
-  const BlockType* type = find_block_type(quant);
+  const auto type = find_block_type(quant);
   if (!type)
     throw Error(Code::kUnsupported, fmt::format("weight type '{}'; expected one of {}", quant, block_type_names()),
                 std::string(name));

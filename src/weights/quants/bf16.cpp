@@ -1,4 +1,4 @@
-// BF16: computed in bfloat16 products with float sums.
+// BF16: kept as it is, computed in float.
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"

@@ -1,5 +1,4 @@
-// F16: rounded to bfloat16 when packed (8 instead of 11 bits of mantissa), because the bf16 dot product is the fastest one
-// that keeps float sums. `--exact` computes from the file's values.
+// F16: kept as it is, computed in float.
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"
@@ -8,43 +7,18 @@
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
 
-using namespace simd::KVASIR_TARGET;
-
 void dequantise(const std::byte* row, float* out, std::int64_t n) {
   const auto* p = reinterpret_cast<const std::uint16_t*>(row);
-  std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) store(out + i, load_f16(p + i));
-  for (; i < n; ++i) out[i] = simd::f16_to_f32(p[i]);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = simd::f16_to_f32(p[i]);
 }
 void quantise(const float* row, std::byte* out, std::int64_t n) {
   auto* p = reinterpret_cast<std::uint16_t*>(out);
   for (std::int64_t i = 0; i < n; ++i) p[i] = simd::f32_to_f16(row[i]);
 }
 
-// Panels of bf16 (kernel/dense_panels.simd.cpp), converted 16 elements of a row at a time.
-void pack(const std::byte* const rows[kernel::kPanelRows], std::int64_t k, std::byte* panel) {
-  auto* out = reinterpret_cast<std::uint32_t*>(panel);  // (ceil(k/2), 16) pairs
-  for (std::int64_t i = 0; i < k; i += 16) {
-    const int n = static_cast<int>(k - i < 16 ? k - i : 16);
-    for (int r = 0; r < kernel::kPanelRows; ++r) {
-      std::uint16_t half[16] = {};
-      if (rows[r]) __builtin_memcpy(half, rows[r] + 2 * i, static_cast<std::size_t>(2 * n));
-      std::uint16_t bits[16];
-      store_bf16(bits, load_f16(half));
-      for (int j = 0; j < n; j += 2)
-        out[(i + j) / 2 * kernel::kPanelRows + r] = bits[j] | static_cast<std::uint32_t>(bits[j + 1]) << 16;
-    }
-  }
-}
-
 }  // namespace
 
 extern const Quant f16;
-static const kernel::PanelFormat& kDense = kernel::KVASIR_TARGET::dense_panels_table.bf16;
-static std::int64_t panel_bytes(std::int64_t k) { return kDense.panel_bytes(k); }
-static void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) { kDense.unpack_row(panel, row, k, out); }
-static void matmul(const kernel::MatmulArgs& args) { kDense.matmul(args); }
-static constexpr kernel::PanelFormat kPanel = {kernel::ActivationKind::kBf16, 1, panel_bytes, pack, unpack_row, matmul};
-const Quant f16 = {"16-bit float, computed in bfloat16", 1, 1, 1, 2, dequantise, quantise, &kPanel};
+const Quant f16 = {"16-bit float", 1, 1, 1, 2, dequantise, quantise, &kernel::KVASIR_TARGET::dense_panels_table.f16};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -1,0 +1,20 @@
+# Fuzz targets sit beside the source: src/**/NAME_fuzz.cpp defines LLVMFuzzerTestOneInput, fuzz/corpus/NAME/ holds inputs.
+# With KVASIR_FUZZ (clang only) the program NAME_fuzz is the libFuzzer target; otherwise NAME_fuzz_replay feeds it the corpus
+# as a test, so that every finding that was kept there stays fixed.
+file(GLOB_RECURSE KVASIR_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_fuzz.cpp)
+add_custom_target(fuzzers)
+foreach(source IN LISTS KVASIR_FUZZ_SOURCES)
+  get_filename_component(program ${source} NAME_WE)
+  string(REGEX REPLACE "_fuzz$" "" name ${program})
+  if(KVASIR_FUZZ)
+    add_executable(${program} ${source})
+    target_link_options(${program} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${program} PRIVATE kvasir_cli)
+    add_dependencies(fuzzers ${program})
+  else()
+    add_executable(${program}_replay ${source} ${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp)
+    target_link_libraries(${program}_replay PRIVATE kvasir_cli)
+    add_test(NAME ${program}_replay COMMAND ${program}_replay ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
+    set_tests_properties(${program}_replay PROPERTIES TIMEOUT 300)
+  endif()
+endforeach()

@@ -1,0 +1,123 @@
+#include "base/host.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/rss.hpp"
+
+namespace kvasir {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder that looks like the root of another machine.
+class FakeRoot {
+ public:
+  FakeRoot() : path_(fs::temp_directory_path() / ("kvasir_host_" + std::to_string(getpid()))) { fs::remove_all(path_); }
+  ~FakeRoot() { fs::remove_all(path_); }
+  void put(const std::string& file, const std::string& text) {
+    fs::create_directories((path_ / file).parent_path());
+    std::ofstream(path_ / file) << text;
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+TEST(Host, ReadsWhatTheSystemSays) {
+  FakeRoot root;
+  root.put("proc/cpuinfo", "processor\t: 0\nmodel name\t: Example CPU: 9000\nflags\t: fpu\n");
+  root.put("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n");
+  const std::string cpus = "sys/devices/system/cpu/";
+  root.put(cpus + "online", "0-2,5\n");
+  const char* core_of[] = {"0", "0", "1", "", "", "0"};
+  for (int c : {0, 1, 2, 5}) {
+    const std::string cpu = cpus + "cpu" + std::to_string(c) + "/";
+    root.put(cpu + "topology/core_id", core_of[c]);
+    root.put(cpu + "topology/physical_package_id", c == 5 ? "1" : "0");
+    const std::string first = c == 0 || c == 1 ? "0-1" : std::to_string(c);
+    root.put(cpu + "cache/index0/level", "1");
+    root.put(cpu + "cache/index0/type", "Data");
+    root.put(cpu + "cache/index0/size", "48K");
+    root.put(cpu + "cache/index0/shared_cpu_list", first);
+    root.put(cpu + "cache/index1/level", "3");
+    root.put(cpu + "cache/index1/type", "Unified");
+    root.put(cpu + "cache/index1/size", "260M");
+    root.put(cpu + "cache/index1/shared_cpu_list", c == 5 ? "5" : "0-2");
+  }
+  Host host = describe_host(root.path());
+  EXPECT_EQ(host.cpu, "Example CPU: 9000");
+  EXPECT_EQ(host.logical_cpus, 4);
+  EXPECT_EQ(host.usable_cpus, 4);
+  EXPECT_EQ(host.usable_cores, 3);
+  EXPECT_EQ(host.memory_total, 1000u * 1024);
+  EXPECT_EQ(host.memory_available, 600u * 1024);
+  EXPECT_EQ(host.cpu_quota, 0);
+  ASSERT_EQ(host.caches.size(), 2u);
+  EXPECT_EQ(host.caches[0].bytes, 48u << 10);
+  EXPECT_EQ(host.caches[0].instances, 3);
+  EXPECT_EQ(host.caches[1].instances, 2);
+  EXPECT_EQ(host.last_level_cache(), 260u << 20);
+
+  root.put("sys/fs/cgroup/memory.max", "512000\n");
+  root.put("sys/fs/cgroup/memory.current", "12000\n");
+  root.put("sys/fs/cgroup/cpu.max", "150000 100000\n");
+  host = describe_host(root.path());
+  EXPECT_EQ(host.memory_total, 512000u);
+  EXPECT_EQ(host.memory_available, 500000u);
+  EXPECT_EQ(host.cpu_quota, 1.5);
+}
+
+TEST(Host, MissingAndOddFilesDoNotFail) {
+  FakeRoot root;
+  Host host = describe_host(root.path());
+  EXPECT_EQ(host.cpu, "unknown");
+  EXPECT_EQ(host.last_level_cache(), 0u);
+  root.put("sys/devices/system/cpu/online", "x-,,-3,0-99999999999999\n");
+  root.put("proc/meminfo", "MemTotal:\n");
+  host = describe_host(root.path());
+  EXPECT_EQ(host.memory_total, 0u);
+}
+
+TEST(Host, ThisMachine) {
+  const Host host = describe_host();
+  EXPECT_GE(host.usable_cpus, 1);
+  EXPECT_GE(host.usable_cores, 1);
+  EXPECT_LE(host.usable_cores, host.usable_cpus);
+  EXPECT_GT(host.memory_total, host.memory_available);
+  EXPECT_GT(host.memory_available, 0u);
+}
+
+TEST(Rss, ParsesTheStatusFile) {
+  const Rss rss =
+      parse_rss("Name:\tx\nVmHWM:\t    400 kB\nVmRSS:\t    300 kB\nRssAnon:\t  100 kB\nRssFile:\t  200 kB\n");
+  EXPECT_EQ(rss.current, 300u * 1024);
+  EXPECT_EQ(rss.anonymous, 100u * 1024);
+  EXPECT_EQ(rss.file, 200u * 1024);
+  EXPECT_EQ(rss.peak, 400u * 1024);
+  EXPECT_ANY_THROW(parse_rss("VmRSS: 1 kB\n"));
+}
+
+TEST(Rss, SeesMemoryComeAndGo) {
+  constexpr std::size_t kBytes = 64u << 20;
+  const Rss before = process_rss();
+  std::vector<char> block(kBytes, 1);
+  const Rss with = process_rss();
+  EXPECT_GE(with.anonymous, before.anonymous + kBytes * 9 / 10) << static_cast<int>(block[kBytes / 2]);
+  EXPECT_GE(with.peak, with.current * 99 / 100);
+  std::vector<char>().swap(block);
+  const Rss after = process_rss();
+  EXPECT_LT(after.anonymous, with.anonymous - kBytes / 2);
+  EXPECT_GE(after.peak, with.current * 99 / 100);
+  if (!reset_peak_rss()) GTEST_SKIP() << "the kernel does not let this process reset its peak";
+  EXPECT_LT(process_rss().peak, with.current);
+}
+
+}  // namespace
+}  // namespace kvasir

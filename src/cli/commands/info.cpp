@@ -1,0 +1,138 @@
+// kvasir info [--json] [--threads N] [--quick]: what this machine is and what it was measured to do.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "base/team.hpp"
+#include "cli/command.hpp"
+#include "cli/json_output.hpp"
+#include "cli/version.hpp"
+#include "run/machine.hpp"
+#include "simd/isa.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+constexpr simd::Isa kIsas[] = {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni};
+
+struct Settings {
+  bool json = false;
+  bool quick = false;
+  int threads = 0;  // 0: one per core
+};
+
+std::string compiler() {
+#if defined(__clang__)
+  return "clang " __clang_version__;
+#elif defined(__GNUC__)
+  return "g++ " __VERSION__;
+#else
+  return "unknown";
+#endif
+}
+
+// "48 KiB", "260 MiB", "23.5 GiB"
+std::string binary_size(std::uint64_t bytes) {
+  if (bytes >= (1ull << 30)) return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1ull << 30));
+  if (bytes >= (1ull << 20)) return fmt::format("{} MiB", bytes >> 20);
+  return fmt::format("{} KiB", bytes >> 10);
+}
+
+void print_figure(const char* label, const run::Figure& f, const char* unit, const std::string& note) {
+  fmt::print("{:<14} {:>8.1f} {}  ({:.1f} to {:.1f}) {}\n", label, f.median * 1e-9, unit, f.low * 1e-9, f.high * 1e-9,
+             note);
+}
+
+nlohmann::ordered_json to_json(const run::Figure& f) {
+  return {{"median", f.median * 1e-9}, {"low", f.low * 1e-9}, {"high", f.high * 1e-9}, {"cpu_share", f.cpu_share}};
+}
+
+void print_text(const run::Machine& m) {
+  const Host& h = m.host;
+  fmt::print("kvasir         {}, built with {}\n", version(), compiler());
+  fmt::print("processor      {}\n", h.cpu);
+  fmt::print("cores          {} usable, {} hardware threads of {}", h.usable_cores, h.usable_cpus, h.logical_cpus);
+  if (h.cpu_quota > 0) fmt::print(", limited to {:.2f} CPUs of time", h.cpu_quota);
+  fmt::print("\n");
+  for (const Cache& c : h.caches)
+    fmt::print("L{} {:<11} {} x {}\n", c.level, c.type, c.instances, binary_size(c.bytes));
+  fmt::print("memory         {}, {} available\n", binary_size(h.memory_total), binary_size(h.memory_available));
+  for (simd::Isa isa : kIsas)
+    fmt::print("{:<14} {:<12} needs {}{}\n", isa == kIsas[0] ? "instructions" : "", simd::name(isa),
+               simd::requirements(isa),
+               isa == m.isa           ? ": in use"
+               : simd::supported(isa) ? ": supported"
+                                      : ": not on this machine");
+  fmt::print("\nmeasured with {} thread{}, median (lowest to highest run)\n", m.threads, m.threads == 1 ? "" : "s");
+  print_figure("read bandwidth", m.read_bytes, "GB/s ",
+               fmt::format("{} buffer{}", binary_size(m.buffer_bytes),
+                           m.beyond_cache ? "" : ", partly answered by the last-level cache"));
+  const std::string isa(simd::name(m.isa));
+  print_figure("int8 dot peak", m.int8_ops, "GOP/s", isa);
+  print_figure("bf16 dot peak", m.bf16_ops, "GOP/s", isa);
+  print_figure("f32 FMA peak", m.f32_ops, "GOP/s", isa);
+  const double share =
+      std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
+  if (share < run::kUndisturbed)
+    fmt::print("Other work was running: the threads got {:.0f} % of their processors. These figures are too low.\n",
+               share * 100);
+}
+
+void print_json(const run::Machine& m) {
+  const Host& h = m.host;
+  nlohmann::ordered_json sets = nlohmann::ordered_json::array();
+  for (simd::Isa isa : kIsas)
+    sets.push_back({{"name", simd::name(isa)},
+                    {"requires", simd::requirements(isa)},
+                    {"supported", simd::supported(isa)},
+                    {"active", isa == m.isa}});
+  nlohmann::ordered_json caches = nlohmann::ordered_json::array();
+  for (const Cache& c : h.caches)
+    caches.push_back({{"level", c.level}, {"type", c.type}, {"bytes", c.bytes}, {"instances", c.instances}});
+  print_json_row({{"version", version()},
+                  {"compiler", compiler()},
+                  {"cpu", h.cpu},
+                  {"usable_cores", h.usable_cores},
+                  {"usable_cpus", h.usable_cpus},
+                  {"logical_cpus", h.logical_cpus},
+                  {"cpu_quota", h.cpu_quota},
+                  {"caches", caches},
+                  {"memory_total", h.memory_total},
+                  {"memory_available", h.memory_available},
+                  {"instruction_sets", sets},
+                  {"threads", m.threads},
+                  {"read_gbps", to_json(m.read_bytes)},
+                  {"read_buffer_bytes", m.buffer_bytes},
+                  {"read_beyond_cache", m.beyond_cache},
+                  {"int8_gops", to_json(m.int8_ops)},
+                  {"bf16_gops", to_json(m.bf16_ops)},
+                  {"f32_gops", to_json(m.f32_ops)}});
+}
+
+int info(const Settings& settings) {
+  Team team(settings.threads > 0 ? settings.threads : std::clamp(describe_host().usable_cores, 1, 512));
+  const run::Machine machine = run::measure_machine(team, {.quick = settings.quick});
+  settings.json ? print_json(machine) : print_text(machine);
+  return kSuccess;
+}
+
+Action setup(CLI::App& app) {
+  auto settings = std::make_shared<Settings>();
+  app.add_flag("--json", settings->json, "one JSON object");
+  app.add_option("-t,--threads", settings->threads, "threads to measure with, 1 to 512; default: one per core")
+      ->check(CLI::Range(1, 512));
+  app.add_flag("--quick", settings->quick, "shorter runs and a buffer of 256 MiB");
+  return [settings] { return info(*settings); };
+}
+
+}  // namespace
+
+namespace entries::commands {
+extern const Command info;
+const Command info{"describe this machine and measure its bandwidth and arithmetic peaks", setup};
+}  // namespace entries::commands
+
+}  // namespace kvasir::cli

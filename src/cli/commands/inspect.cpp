@@ -1,0 +1,195 @@
+// kvasir inspect MODEL: what a model file holds.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "cli/command.hpp"
+#include "cli/json_output.hpp"
+#include "cli/terminal.hpp"
+#include "weights/model_file.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string path;
+  bool json = false;
+  bool full = false;  // long arrays and strings in full
+};
+
+constexpr std::size_t kShortArray = 8;   // elements of an array, unless --full
+constexpr std::size_t kShortText = 120;  // bytes of a string, unless --full
+
+// Text from the file without bytes that would steer a terminal: C0, DEL and C1 controls become \xHH.
+std::string printable(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const bool c1 = c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) - 0x80u < 0x20u;
+    if (c < 0x20 || c == 0x7f) {
+      out += fmt::format("\\x{:02x}", c);
+    } else if (c1) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+// Cut between characters of UTF-8.
+std::string_view shortened(std::string_view text, bool full) {
+  if (full || text.size() <= kShortText) return text;
+  std::size_t n = kShortText;
+  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
+  return text.substr(0, n);
+}
+
+std::string text_of(bool v, bool) { return v ? "true" : "false"; }
+std::string text_of(std::int64_t v, bool) { return std::to_string(v); }
+std::string text_of(std::uint64_t v, bool) { return std::to_string(v); }
+std::string text_of(double v, bool) { return fmt::format("{:g}", v); }
+std::string text_of(const std::string& v, bool full) {
+  const std::string_view s = shortened(v, full);
+  return s.size() == v.size() ? printable(v) : fmt::format("{}… ({} bytes)", printable(s), v.size());
+}
+template <class T>
+std::string text_of(const std::vector<T>& v, bool full) {
+  std::string out = fmt::format("[{}]", v.size());
+  const std::size_t n = full ? v.size() : std::min(v.size(), kShortArray);
+  for (std::size_t i = 0; i < n; ++i) out += (i ? ", " : " ") + text_of(static_cast<T>(v[i]), full);
+  return n < v.size() ? out + ", …" : out;
+}
+
+// Long arrays become {"length", "first"}.
+template <class T>
+Json json_of(const T& v, bool) {
+  return v;
+}
+template <class T>
+Json json_of(const std::vector<T>& v, bool full) {
+  if (full || v.size() <= kShortArray) return v;
+  return {{"length", v.size()}, {"first", std::vector<T>(v.begin(), v.begin() + kShortArray)}};
+}
+
+std::string shape_text(const weights::TensorInfo& t) {
+  std::string out = std::to_string(t.shape[0]);
+  for (int d = 1; d < t.rank; ++d) out += fmt::format(" x {}", t.shape[static_cast<std::size_t>(d)]);
+  return out;
+}
+
+struct Total {
+  std::uint64_t tensors = 0, parameters = 0, bytes = 0;
+  void add(const weights::TensorInfo& t) {
+    ++tensors;
+    parameters += static_cast<std::uint64_t>(t.columns() * t.rows());
+    bytes += t.bytes.size();
+  }
+};
+
+void print_metadata(const weights::ModelFile& model, const Options& o) {
+  fmt::print("metadata ({} keys)\n", model.metadata().all().size());
+  for (const auto& [key, value] : model.metadata().all())
+    fmt::print("  {:<44} {}\n", printable(key), std::visit([&](const auto& v) { return text_of(v, o.full); }, value));
+}
+
+Json metadata_json(const weights::ModelFile& model, const Options& o) {
+  Json out = Json::object();
+  for (const auto& [key, value] : model.metadata().all())
+    out[key] = std::visit([&](const auto& v) { return json_of(v, o.full); }, value);
+  return out;
+}
+
+void print_tensors(const weights::ModelFile& model, const Options&) {
+  fmt::print("tensors ({})\n", model.tensors().size());
+  for (const auto& t : model.tensors())
+    fmt::print("  {:<32} {:<5} {:>20} {:>11}\n", printable(t.name), t.quant, shape_text(t),
+               human_bytes(t.bytes.size()));
+}
+
+Json tensors_json(const weights::ModelFile& model, const Options&) {
+  Json out = Json::array();
+  for (const auto& t : model.tensors())
+    out.push_back({{"name", t.name},
+                   {"type", t.quant},
+                   {"shape", std::vector<std::int64_t>(t.shape.begin(), t.shape.begin() + t.rank)},
+                   {"bytes", t.bytes.size()}});
+  return out;
+}
+
+std::map<std::string, Total> totals(const weights::ModelFile& model) {
+  std::map<std::string, Total> by_type;
+  for (const auto& t : model.tensors()) by_type[t.quant].add(t);
+  return by_type;
+}
+
+void print_totals(const weights::ModelFile& model, const Options&) {
+  Total all;
+  for (const auto& t : model.tensors()) all.add(t);
+  fmt::print("totals\n");
+  const auto row = [](const std::string& name, const Total& t) {
+    fmt::print("  {:<5} {:>5} tensors {:>16} parameters {:>11} {:>6.2f} bits each\n", name, t.tensors, t.parameters,
+               human_bytes(t.bytes),
+               t.parameters ? 8.0 * static_cast<double>(t.bytes) / static_cast<double>(t.parameters) : 0);
+  };
+  for (const auto& [quant, t] : totals(model)) row(quant, t);
+  row("all", all);
+}
+
+Json totals_json(const weights::ModelFile& model, const Options&) {
+  Json out = Json::object();
+  Total all;
+  for (const auto& t : model.tensors()) all.add(t);
+  const auto row = [](const Total& t) {
+    return Json{{"tensors", t.tensors}, {"parameters", t.parameters}, {"bytes", t.bytes}};
+  };
+  for (const auto& [quant, t] : totals(model)) out["types"][quant] = row(t);
+  out["all"] = row(all);
+  return out;
+}
+
+// The report, part by part: another part (a memory plan) is another row.
+struct Section {
+  const char* name;  // key in the JSON object
+  void (*print)(const weights::ModelFile&, const Options&);
+  Json (*json)(const weights::ModelFile&, const Options&);
+};
+constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json},
+                                 {"tensors", print_tensors, tensors_json},
+                                 {"totals", print_totals, totals_json}};
+
+int inspect(const Options& o) {
+  const auto model = weights::open_model_file(o.path);
+  const std::uint64_t bytes = std::filesystem::file_size(o.path);
+  if (o.json) {
+    Json report = {{"file", o.path}, {"bytes", bytes}};
+    for (const Section& s : kSections) report[s.name] = s.json(*model, o);
+    print_json_row(report);
+    return kSuccess;
+  }
+  fmt::print("{} ({})\n", o.path, human_bytes(bytes));
+  for (const Section& s : kSections) s.print(*model, o);
+  return kSuccess;
+}
+
+Action setup(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.add_option("MODEL", o->path, "model file")->required();
+  app.add_flag("--full", o->full, "long arrays and texts in full");
+  app.add_flag("--json", o->json, "one JSON object");
+  return [o] { return inspect(*o); };
+}
+
+}  // namespace
+
+namespace entries::commands {
+extern const Command inspect;
+const Command inspect{"show the metadata and tensors of a model file", setup};
+}  // namespace entries::commands
+
+}  // namespace kvasir::cli

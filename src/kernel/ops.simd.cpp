@@ -1,0 +1,68 @@
+#include "kernel/ops.hpp"
+
+#include "simd/vec.hpp"
+
+namespace kvasir::kernel::KVASIR_TARGET {
+namespace {
+
+using namespace simd::KVASIR_TARGET;
+
+KVASIR_INLINE int rest(std::int64_t i, std::int64_t n) { return static_cast<int>(n - i < 16 ? n - i : 16); }
+
+void rms_norm(const float* x, const float* w, float* out, std::int64_t n, float eps) {
+  F32 sum[4] = {zero(), zero(), zero(), zero()};
+  std::int64_t i = 0;
+  for (; i + 64 <= n; i += 64)
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const F32 v = load(x + i + 16 * j);
+      sum[j] = fma(v, v, sum[j]);
+    }
+  for (; i < n; i += 16) {
+    const F32 v = load_n(x + i, rest(i, n));
+    sum[0] = fma(v, v, sum[0]);
+  }
+  const float total = reduce_add(add(add(sum[0], sum[1]), add(sum[2], sum[3])));
+  const F32 scale = set1(1.0f / __builtin_sqrtf(total / static_cast<float>(n) + eps));
+  for (i = 0; i < n; i += 16) {
+    const int m = rest(i, n);
+    store_n(out + i, mul(mul(load_n(x + i, m), scale), load_n(w + i, m)), m);
+  }
+}
+
+void add_rows(float* x, const float* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int m = rest(i, n);
+    store_n(x + i, add(load_n(x + i, m), load_n(y + i, m)), m);
+  }
+}
+
+void silu_mul(float* gate, const float* up, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const int m = rest(i, n);
+    store_n(gate + i, mul(silu(load_n(gate + i, m)), load_n(up + i, m)), m);
+  }
+}
+
+void rope(float* head, const float* cos, const float* sin, std::int64_t pairs, RopePairs style) {
+  if (style == RopePairs::kAdjacent) {
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const float a = head[2 * i], b = head[2 * i + 1];
+      head[2 * i] = a * cos[i] - b * sin[i];
+      head[2 * i + 1] = a * sin[i] + b * cos[i];
+    }
+  } else {
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const float a = head[i], b = head[i + pairs];
+      head[i] = a * cos[i] - b * sin[i];
+      head[i + pairs] = a * sin[i] + b * cos[i];
+    }
+  }
+}
+
+}  // namespace
+
+extern const OpKernels ops_table;
+const OpKernels ops_table = {rms_norm, add_rows, silu_mul, rope};
+
+}  // namespace kvasir::kernel::KVASIR_TARGET

@@ -1,0 +1,234 @@
+#include "model/forward.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "kernel/ops.hpp"
+
+namespace kvasir::model {
+namespace {
+
+constexpr int kRowGrain = 16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
+
+bool uses(const Matrix& m, kernel::ActivationKind kind) { return m.format->activation == kind; }
+
+}  // namespace
+
+Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
+    : team_(team), model_(model), cache_(cache), max_tokens_(max_tokens), max_logits_(max_logits) {
+  KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
+  const Config& c = model.config();
+  const std::int64_t n = max_tokens;
+  const std::int64_t query = c.size(Dim::kQuery), key = c.size(Dim::kKey), value = c.size(Dim::kValue), out = c.size(Dim::kOut);
+  const std::int64_t widest = std::max({static_cast<std::int64_t>(c.dim), out, static_cast<std::int64_t>(c.ffn)});
+  const std::int64_t pairs = std::max(1, c.rope_dims / 2);
+  const struct {
+    float** pointer;
+    std::int64_t count;
+  } floats[] = {{&x_, n * c.dim}, {&norm_, n * c.dim}, {&q_, n * query}, {&k_, n * key}, {&v_, n * value}, {&heads_, n * out},
+                {&y_, n * c.dim}, {&gate_, n * c.ffn}, {&up_, n * c.ffn}, {&cos_, n * pairs}, {&sin_, n * pairs},
+                {&logits_, std::max(1, max_logits) * c.vocab}};
+  const auto padded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
+  std::int64_t total = 0;
+  for (const auto& f : floats) total += padded(4 * f.count);
+  const std::int64_t int8 = padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32));
+  const std::int64_t dense = padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest));
+  scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(total + int8 + dense));
+  std::byte* p = scratch_.data();
+  for (const auto& f : floats) {
+    *f.pointer = reinterpret_cast<float*>(p);
+    p += padded(4 * f.count);
+  }
+  int8_ = p;
+  dense_ = p + int8;
+  positions_.reserve(static_cast<std::size_t>(max_tokens));
+  slices_.reserve(static_cast<std::size_t>(max_tokens));
+}
+
+std::span<const float> Forward::step(std::span<const Input> inputs) {
+  slices_.clear();
+  positions_.clear();
+  rows_ = 0;
+  int wanted = 0;
+  for (const Input& in : inputs) {
+    const int count = static_cast<int>(in.tokens.size());
+    KVASIR_CHECK(count >= 1 && in.logits >= 0 && in.logits <= count);
+    slices_.push_back({in.sequence, rows_, count});
+    const std::int64_t from = kv::Cache::length(*in.sequence);
+    for (int i = 0; i < count; ++i) positions_.push_back(from + i);
+    rows_ += count;
+    wanted += in.logits;
+  }
+  KVASIR_CHECK(rows_ >= 1 && rows_ <= max_tokens_ && wanted <= max_logits_);
+  cache_.begin(slices_);
+  embed(inputs);
+  rotate_tables(inputs);
+  const int layers = model_.config().layers;
+  for (int l = 0; l < layers; ++l) {
+    attention(l);
+    feed_forward(l);
+  }
+  cache_.commit();
+
+  // Only the wanted rows go through the output matrix.
+  const std::int64_t dim = model_.config().dim;
+  int out = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const int first = slices_[i].row + slices_[i].count - inputs[i].logits;
+    for (int r = 0; r < inputs[i].logits; ++r, ++out)
+      if (first + r != out) std::copy_n(x_ + (first + r) * dim, dim, x_ + out * dim);
+  }
+  if (wanted > 0) {
+    const Matrix* head[] = {&model_.output()};
+    float* outs[] = {logits_};
+    prepare(head, x_, dim, model_.output_norm(), wanted);
+    multiply(head, outs, wanted, false);
+  }
+  return {logits_, static_cast<std::size_t>(wanted * model_.config().vocab)};
+}
+
+void Forward::embed(std::span<const Input> inputs) {
+  std::size_t row = 0;
+  for (const Input& in : inputs)
+    for (std::int32_t id : in.tokens) {
+      KVASIR_CHECK(id >= 0 && id < model_.config().vocab);
+      model_.embed(id, x_ + static_cast<std::int64_t>(row++) * model_.config().dim);
+    }
+}
+
+// cos and sin of every row's angles: p * frequency in double, because a float angle loses digits at long contexts.
+void Forward::rotate_tables(std::span<const Input>) {
+  const Config& c = model_.config();
+  const std::int64_t pairs = c.rope_dims / 2;
+  team_.parallel_for(rows_, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t i = 0; i < pairs; ++i) {
+        const double angle =
+            static_cast<double>(positions_[static_cast<std::size_t>(r)]) * c.rope_frequency[static_cast<std::size_t>(i)];
+        cos_[r * pairs + i] = static_cast<float>(std::cos(angle)) * c.rope_magnitude;
+        sin_[r * pairs + i] = static_cast<float>(std::sin(angle)) * c.rope_magnitude;
+      }
+  });
+}
+
+// Activations for the matrices that read x (rows, k), normed first when `norm` is given, in each form that one of them wants.
+void Forward::prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm, int rows) {
+  using kernel::ActivationKind;
+  const auto wanted = [&](ActivationKind kind) {
+    return std::any_of(users.begin(), users.end(), [&](const Matrix* m) { return uses(*m, kind); });
+  };
+  const bool int8 = wanted(ActivationKind::kInt8), dense = wanted(ActivationKind::kF32);
+  a_int8_ = {ActivationKind::kInt8, int8_, rows, k};
+  a_dense_ = {ActivationKind::kF32, dense_, rows, k};
+  const kernel::OpKernels& ops = kernel::ops();
+  const kernel::ActivationKernels& act = kernel::activation();
+  team_.parallel_for(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    const float* source = x + begin * k;
+    if (norm) {
+      for (std::int64_t r = begin; r < end; ++r) ops.rms_norm(x + r * k, norm, norm_ + r * k, k, model_.config().norm_eps);
+      source = norm_ + begin * k;
+    }
+    if (int8) act.prepare(a_int8_, begin, end, source, k);
+    if (dense) act.prepare(a_dense_, begin, end, source, k);
+  });
+}
+
+// Panels per piece: enough pieces that a slow core does not hold up the others, whole register tiles (6 panels serve both
+// kinds of tile) when there are many columns.
+int Forward::grain(std::int64_t panels, int rows) const {
+  const std::int64_t pieces = 8 * team_.size();
+  const std::int64_t even = std::max<std::int64_t>(1, panels / pieces);
+  if (rows <= kernel::kGemvColumns) return static_cast<int>(std::min<std::int64_t>((even + 3) / 4 * 4, 64));
+  return static_cast<int>(std::min<std::int64_t>((even + 5) / 6 * 6, 24));
+}
+
+// outs[i] = matrices[i] times the prepared activations, all in one parallel region. `gated`: there are two matrices of one
+// shape and outs[0] = silu(outs[0]) * outs[1], applied while the rows are still in the cache.
+void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows, bool gated) {
+  std::int64_t panels = 0;
+  for (const Matrix* m : matrices) panels += m->panel_count();
+  if (gated) panels = matrices[0]->panel_count();
+  const auto run = [&](std::size_t i, std::int64_t begin, std::int64_t end) {
+    const Matrix& m = *matrices[i];
+    const kernel::Activations& a = uses(m, kernel::ActivationKind::kInt8) ? a_int8_ : a_dense_;
+    m.format->matmul({m.panels, m.k, m.rows, begin, end, &a, outs[i], m.rows});
+  };
+  team_.parallel_for(panels, grain(panels, rows), [&](std::int64_t begin, std::int64_t end, int) {
+    if (gated) {
+      run(0, begin, end);
+      run(1, begin, end);
+      const std::int64_t n = matrices[0]->rows, first = begin * kernel::kPanelRows;
+      const std::int64_t count = std::min(end * kernel::kPanelRows, n) - first;
+      for (std::int64_t r = 0; r < rows; ++r) kernel::ops().silu_mul(outs[0] + r * n + first, outs[1] + r * n + first, count);
+      return;
+    }
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      const std::int64_t count = matrices[i]->panel_count();
+      const std::int64_t b = std::max(begin - offset, std::int64_t{0}), e = std::min(end - offset, count);
+      if (b < e) run(i, b, e);
+      offset += count;
+    }
+  });
+}
+
+void Forward::add_residual(const float* y) {
+  const std::int64_t dim = model_.config().dim;
+  team_.parallel_for(rows_, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    kernel::ops().add(x_ + begin * dim, y + begin * dim, (end - begin) * dim);
+  });
+}
+
+// Bias, head norm and RoPE of one row of queries and keys.
+void Forward::rotate(float* q, float* k, const Layer& layer, std::int64_t row) {
+  const Config& c = model_.config();
+  const kernel::OpKernels& ops = kernel::ops();
+  const std::int64_t pairs = c.rope_dims / 2;
+  const auto heads = [&](float* x, int count, const float* bias, const float* norm) {
+    if (bias) ops.add(x, bias, static_cast<std::int64_t>(count) * c.head_dim);
+    for (int h = 0; h < count; ++h, x += c.head_dim) {
+      if (norm) ops.rms_norm(x, norm, x, c.head_dim, c.norm_eps);
+      ops.rope(x, cos_ + row * pairs, sin_ + row * pairs, pairs, c.arch->rope);
+    }
+  };
+  heads(q, c.heads, layer.q_bias, layer.q_norm);
+  heads(k, c.kv_heads, layer.k_bias, layer.k_norm);
+}
+
+void Forward::attention(int l) {
+  const Config& c = model_.config();
+  const Layer& layer = model_.layers()[static_cast<std::size_t>(l)];
+  const Matrix* qkv[] = {&layer.q, &layer.k, &layer.v};
+  float* outs[] = {q_, k_, v_};
+  prepare(qkv, x_, c.dim, layer.attn_norm, rows_);
+  multiply(qkv, outs, rows_, false);
+  team_.parallel_for(rows_, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      rotate(q_ + r * c.size(Dim::kQuery), k_ + r * c.size(Dim::kKey), layer, r);
+      if (layer.v_bias) kernel::ops().add(v_ + r * c.size(Dim::kValue), layer.v_bias, c.size(Dim::kValue));
+    }
+  });
+  cache_.attend(l, q_, k_, v_, heads_, 1.0f / std::sqrt(static_cast<float>(c.head_dim)));
+  const Matrix* o[] = {&layer.o};
+  float* y[] = {y_};
+  prepare(o, heads_, c.size(Dim::kOut), nullptr, rows_);
+  multiply(o, y, rows_, false);
+  add_residual(y_);
+}
+
+void Forward::feed_forward(int l) {
+  const Config& c = model_.config();
+  const Layer& layer = model_.layers()[static_cast<std::size_t>(l)];
+  const Matrix* gate_up[] = {&layer.gate, &layer.up};
+  float* outs[] = {gate_, up_};
+  prepare(gate_up, x_, c.dim, layer.ffn_norm, rows_);
+  multiply(gate_up, outs, rows_, true);
+  const Matrix* down[] = {&layer.down};
+  float* y[] = {y_};
+  prepare(down, gate_, c.ffn, nullptr, rows_);
+  multiply(down, y, rows_, false);
+  add_residual(y_);
+}
+
+}  // namespace kvasir::model

@@ -1,0 +1,75 @@
+// One step of a model: the next tokens of one or more sequences through all layers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/team.hpp"
+#include "kv/cache.hpp"
+#include "model/model.hpp"
+#include "tensor/buffer.hpp"
+
+namespace kvasir::model {
+
+// A run of tokens of one sequence inside a step.
+struct Input {
+  kv::Sequence* sequence = nullptr;
+  std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab)
+  int logits = 1;                        // rows of logits wanted: those of the last `logits` tokens (0..tokens.size())
+};
+
+class Forward {
+ public:
+  // Reserves scratch for steps of up to max_tokens tokens and max_logits rows of logits. The references must outlive it.
+  Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits);
+
+  int max_tokens() const { return max_tokens_; }
+  int max_logits() const { return max_logits_; }
+
+  // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next step.
+  // Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Does not allocate once every
+  // number of inputs has been seen.
+  // REQUIRES: the token counts sum to 1..max_tokens, the logits to at most max_logits, ids are in range.
+  std::span<const float> step(std::span<const Input> inputs);
+
+  std::size_t scratch_bytes() const { return scratch_.size(); }
+
+ private:
+  void embed(std::span<const Input> inputs);
+  void rotate_tables(std::span<const Input> inputs);
+  void attention(int l);
+  void feed_forward(int l);
+  void rotate(float* q, float* k, const Layer& layer, std::int64_t row);
+  void prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm, int rows);
+  void multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows, bool gated);
+  void add_residual(const float* y);
+  int grain(std::int64_t panels, int rows) const;
+
+  Team& team_;
+  const Model& model_;
+  kv::Cache& cache_;
+  int max_tokens_, max_logits_;
+  tensor::Buffer scratch_;
+  // (max_tokens, ...) each
+  float* x_ = nullptr;        // residual, dim
+  float* norm_ = nullptr;     // normed row, dim
+  float* q_ = nullptr;        // H d
+  float* k_ = nullptr;        // KV d
+  float* v_ = nullptr;        // KV dv
+  float* heads_ = nullptr;    // H dv
+  float* y_ = nullptr;        // dim
+  float* gate_ = nullptr;     // ffn
+  float* up_ = nullptr;       // ffn
+  float* cos_ = nullptr;      // n_rot / 2
+  float* sin_ = nullptr;
+  float* logits_ = nullptr;   // (max_logits, vocab)
+  std::byte* int8_ = nullptr;   // prepared activations of the widest input
+  std::byte* dense_ = nullptr;
+  kernel::Activations a_int8_, a_dense_;
+  std::vector<kv::Slice> slices_;
+  std::vector<std::int64_t> positions_;  // of every row of the step
+  int rows_ = 0;
+};
+
+}  // namespace kvasir::model

@@ -1,0 +1,236 @@
+#include "model/synth.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+#include "base/registry.hpp"
+#include "weights/gguf_writer.hpp"
+#include "weights/quant.hpp"
+
+namespace kvasir::model {
+namespace {
+
+constexpr std::size_t kPieceBytes = std::size_t{16} << 20;                 // of a tensor, made and written at a time
+constexpr float kOriginalContext = 8192, kLowFactor = 1, kHighFactor = 4;  // of Llama 3's frequency scaling
+
+enum class Fill { kRandom, kOne, kRopeFactors };
+
+struct Tensor {
+  std::string name;
+  std::string quant;
+  std::vector<std::int64_t> shape;
+  Fill fill;
+};
+
+const weights::Quant& quant_entry(std::string_view name) {
+  const auto all = weights::quants();
+  const weights::Quant* q = find(all, name);
+  if (!q) throw Error(Code::kBadInput, fmt::format("unknown weight type '{}'; expected one of {}", name, names(all)));
+  return *q;
+}
+
+// SplitMix64's output function: any counter gives 64 well mixed bits (Steele, Lea, Flood 2014).
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15u;
+
+// n values of mean 0 and the given deviation: the sum of four uniform 16-bit numbers, near enough to a normal one.
+void random_row(std::uint64_t key, float deviation, float* out, std::int64_t n) {
+  const float scale = deviation / 37837.2f;  // sqrt(4 (2^32 - 1) / 12)
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint64_t r = mix(key + static_cast<std::uint64_t>(i) * kStep);
+    const auto sum = static_cast<std::int32_t>((r & 0xffff) + ((r >> 16) & 0xffff) + ((r >> 32) & 0xffff) + (r >> 48));
+    out[i] = static_cast<float>(sum - 131070) * scale;
+  }
+}
+
+// Divisors of the rotary frequencies, as llama.cpp's converter writes them for Llama 3.1 and later.
+std::vector<float> rope_factors(const SynthShape& s) {
+  std::vector<float> out(static_cast<std::size_t>(s.head_dim / 2));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double wavelength = 2 * std::numbers::pi * std::pow(s.rope_base, 2.0 * static_cast<double>(i) / s.head_dim);
+    const double smooth = (kOriginalContext / wavelength - kLowFactor) / (kHighFactor - kLowFactor);
+    if (wavelength < kOriginalContext / kHighFactor) {
+      out[i] = 1;
+    } else if (wavelength > kOriginalContext / kLowFactor) {
+      out[i] = s.rope_factor;
+    } else {
+      out[i] = static_cast<float>(1 / ((1 - smooth) / s.rope_factor + smooth));
+    }
+  }
+  return out;
+}
+
+std::vector<Tensor> tensors_of(const SynthShape& s, std::string_view quant) {
+  std::vector<Tensor> all;
+  const auto matrix = [&](std::string name, std::int64_t columns, std::int64_t rows) {
+    all.push_back({std::move(name), synth_quant(quant, columns), {columns, rows}, Fill::kRandom});
+  };
+  const auto norm = [&](std::string name, std::int64_t n) { all.push_back({std::move(name), "f32", {n}, Fill::kOne}); };
+  const std::int64_t q = std::int64_t{s.heads} * s.head_dim;
+  const std::int64_t kv = std::int64_t{s.kv_heads} * s.head_dim;
+  matrix("token_embd.weight", s.dim, s.vocab);
+  if (s.rope_factor > 0) all.push_back({"rope_freqs.weight", "f32", {s.head_dim / 2}, Fill::kRopeFactors});
+  for (int i = 0; i < s.layers; ++i) {
+    const std::string block = fmt::format("blk.{}.", i);
+    norm(block + "attn_norm.weight", s.dim);
+    matrix(block + "attn_q.weight", s.dim, q);
+    matrix(block + "attn_k.weight", s.dim, kv);
+    matrix(block + "attn_v.weight", s.dim, kv);
+    if (s.qk_norm) {
+      norm(block + "attn_q_norm.weight", s.head_dim);
+      norm(block + "attn_k_norm.weight", s.head_dim);
+    }
+    matrix(block + "attn_output.weight", q, s.dim);
+    norm(block + "ffn_norm.weight", s.dim);
+    matrix(block + "ffn_gate.weight", s.dim, s.ffn);
+    matrix(block + "ffn_up.weight", s.dim, s.ffn);
+    matrix(block + "ffn_down.weight", s.ffn, s.dim);
+  }
+  norm("output_norm.weight", s.dim);
+  if (!s.tied) matrix("output.weight", s.dim, s.vocab);
+  return all;
+}
+
+void set_vocabulary(weights::GgufHeader& h, const SynthShape& s) {
+  constexpr std::int32_t kNormal = 1, kControl = 3;
+  std::vector<std::int32_t> types(static_cast<std::size_t>(s.vocab), kNormal);
+  for (const SpecialToken& t : s.special) types.at(static_cast<std::size_t>(t.id)) = kControl;
+  h.set_string("tokenizer.ggml.model", "gpt2");
+  h.set_string("tokenizer.ggml.pre", s.pretokenizer);
+  h.set_strings("tokenizer.ggml.tokens", synth_tokens(s));
+  h.set_array<std::int32_t>("tokenizer.ggml.token_type", types);
+  h.set_strings("tokenizer.ggml.merges", synth_merges());
+  h.set("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(s.bos));
+  h.set("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(s.eos));
+  h.set("tokenizer.ggml.add_bos_token", s.add_bos);
+}
+
+void set_metadata(weights::GgufHeader& h, const SynthShape& s, std::string_view quant, std::uint64_t seed) {
+  const auto count = [&](const char* key, int n) {
+    h.set(fmt::format("{}.{}", s.arch, key), static_cast<std::uint32_t>(n));
+  };
+  h.set_string("general.architecture", s.arch);
+  h.set_string("general.type", "model");
+  h.set_string("general.name", fmt::format("synthetic {} (random weights, seed {})", s.name, seed));
+  h.set("general.file_type", static_cast<std::uint32_t>(quant_entry(quant).file_type));
+  h.set("general.quantization_version", std::uint32_t{2});
+  count("block_count", s.layers);
+  count("context_length", s.context);
+  count("embedding_length", s.dim);
+  count("feed_forward_length", s.ffn);
+  count("vocab_size", s.vocab);
+  count("attention.head_count", s.heads);
+  count("attention.head_count_kv", s.kv_heads);
+  count("attention.key_length", s.head_dim);
+  count("attention.value_length", s.head_dim);
+  count("rope.dimension_count", s.head_dim);
+  h.set(fmt::format("{}.attention.layer_norm_rms_epsilon", s.arch), s.norm_epsilon);
+  h.set(fmt::format("{}.rope.freq_base", s.arch), s.rope_base);
+  set_vocabulary(h, s);
+}
+
+class Generator {
+ public:
+  Generator(const SynthShape& shape, std::uint64_t seed, Team& team) : shape_(shape), seed_(seed), team_(team) {}
+
+  // Makes the tensor a piece at a time; `written` is called after each with its bytes.
+  void write(const Tensor& t, std::uint64_t index, std::uint64_t bytes, weights::GgufWriter& out,
+             FunctionRef<void(std::uint64_t)> written) {
+    const weights::Quant& quant = quant_entry(t.quant);
+    const std::int64_t columns = t.shape[0];
+    const std::int64_t rows = t.shape.size() > 1 ? t.shape[1] : 1;
+    const auto row_bytes = static_cast<std::size_t>(columns / quant.block * quant.block_bytes);
+    KVASIR_CHECK(row_bytes * static_cast<std::size_t>(rows) == bytes);
+    const auto most = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPieceBytes / row_bytes));
+    piece_.resize(row_bytes * static_cast<std::size_t>(std::min(most, rows)));
+    floats_.resize(static_cast<std::size_t>(columns * team_.size()));
+    for (std::int64_t first = 0; first < rows; first += most) {
+      const std::int64_t n = std::min(most, rows - first);
+      team_.parallel_for(n, 16, [&](std::int64_t begin, std::int64_t end, int worker) {
+        float* row = floats_.data() + worker * columns;
+        for (std::int64_t r = begin; r < end; ++r) {
+          fill(t, mix(mix(seed_ + kStep * index) + static_cast<std::uint64_t>(first + r)), row, columns);
+          quant.quantise(row, piece_.data() + static_cast<std::size_t>(r) * row_bytes, columns);
+        }
+      });
+      const auto made = std::span(piece_).first(static_cast<std::size_t>(n) * row_bytes);
+      out.write(made);
+      written(made.size());
+    }
+  }
+
+ private:
+  void fill(const Tensor& t, std::uint64_t key, float* row, std::int64_t n) const {
+    if (t.fill == Fill::kOne) {
+      std::fill(row, row + n, 1.f);
+    } else if (t.fill == Fill::kRopeFactors) {
+      const std::vector<float> factors = rope_factors(shape_);
+      std::copy(factors.begin(), factors.end(), row);
+    } else {
+      random_row(key, 1.f / std::sqrt(static_cast<float>(n)), row, n);
+    }
+  }
+
+  const SynthShape& shape_;
+  std::uint64_t seed_;
+  Team& team_;
+  std::vector<std::byte> piece_;
+  std::vector<float> floats_;  // (threads, columns)
+};
+
+}  // namespace
+
+std::string synth_quant(std::string_view quant, std::int64_t columns) {
+  constexpr std::pair<std::string_view, std::string_view> kFallbacks[] = {
+      {"q4_k", "q5_0"}, {"q5_k", "q5_1"}, {"q6_k", "q8_0"}, {"q2_k", "q4_0"}, {"q3_k", "q4_0"}};
+  for (;;) {
+    if (columns % quant_entry(quant).block == 0) return std::string(quant);
+    std::string_view next = "f16";
+    for (const auto& [from, to] : kFallbacks)
+      if (from == quant) next = to;
+    quant = next;
+  }
+}
+
+std::uint64_t synth_parameters(const SynthShape& shape) {
+  std::uint64_t sum = 0;
+  for (const Tensor& t : tensors_of(shape, "f32")) {
+    std::uint64_t elements = 1;
+    for (const std::int64_t n : t.shape) elements *= static_cast<std::uint64_t>(n);
+    sum += elements;
+  }
+  return sum;
+}
+
+SynthResult write_synthetic_model(const std::string& path, const SynthShape& shape, std::string_view quant,
+                                  std::uint64_t seed, Team& team,
+                                  FunctionRef<void(std::uint64_t, std::uint64_t)> progress) {
+  const std::vector<Tensor> tensors = tensors_of(shape, quant);
+  weights::GgufHeader header;
+  set_metadata(header, shape, quant, seed);
+  SynthResult result;
+  std::uint64_t total = 0, done = 0;
+  for (const Tensor& t : tensors) total += header.add_tensor(t.name, t.quant, t.shape);
+  result.parameters = synth_parameters(shape);
+  weights::GgufWriter out(path, header);
+  Generator generator(shape, seed, team);
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    generator.write(tensors[i], i, header.sizes()[i], out, [&](std::uint64_t bytes) {
+      done += bytes;
+      progress(done, total);
+    });
+  out.finish();
+  result.bytes = out.bytes_written();
+  return result;
+}
+
+}  // namespace kvasir::model

@@ -1,0 +1,73 @@
+// Synthetic models: the real shape of a known model with random weights, for speed work without a download.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/function_ref.hpp"
+#include "base/team.hpp"
+
+namespace kvasir::model {
+
+struct SpecialToken {
+  int id;
+  std::string_view text;
+};
+
+// Hyper-parameters as the publisher's config.json gives them.
+struct SynthShape {
+  std::string_view name;
+  std::string_view arch;          // general.architecture
+  std::string_view pretokenizer;  // tokenizer.ggml.pre
+  int layers;
+  int dim;
+  int ffn;
+  int heads;
+  int kv_heads;
+  int head_dim;
+  int context;
+  int vocab;
+  float rope_base;
+  float norm_epsilon;
+  float rope_factor;  // of Llama 3's frequency scaling (original context 8192, factors 1 and 4); 0: none
+  bool tied;          // the output matrix is the token embedding
+  bool qk_norm;
+  bool add_bos;
+  int bos;
+  int eos;
+  std::vector<SpecialToken> special;
+};
+
+const std::vector<SynthShape>& synth_shapes();
+std::string synth_shape_names();                       // "llama-3.2-1b, …"
+const SynthShape& find_synth_shape(std::string_view);  // throws Error(kBadInput) naming the known ones
+
+// Strings of a byte-level BPE vocabulary of shape.vocab tokens: the 256 bytes, the special tokens at their ids, the
+// results of `synth_merges`, and unique fillers, so that any text can be tokenised and any id printed.
+std::vector<std::string> synth_tokens(const SynthShape& shape);
+std::vector<std::string> synth_merges();
+
+// The weight type that a matrix with rows of `columns` elements gets when `quant` is asked: types whose block does not
+// divide the row fall back as in llama.cpp's quantiser (q4_k -> q5_0, q5_k -> q5_1, q6_k -> q8_0, q2_k and q3_k ->
+// q4_0, blocks of 32 -> f16).
+std::string synth_quant(std::string_view quant, std::int64_t columns);
+
+// Elements of all tensors: the publisher's figure (and the rope factors, which are a tensor here).
+std::uint64_t synth_parameters(const SynthShape& shape);
+
+struct SynthResult {
+  std::uint64_t bytes = 0;       // of the file
+  std::uint64_t parameters = 0;  // elements of all tensors
+};
+
+// Writes `shape` to a GGUF file that Kvasir and engines of the llama.cpp family load. Matrices are of type `quant` and
+// drawn from a normal-like distribution of deviation 1 / sqrt(columns), norms are 1, biases do not occur. The same seed
+// gives the same file whatever the number of threads. `progress` is called with bytes done and bytes in all. Throws
+// Error(kBadInput) for an unknown type, Error(kIo).
+SynthResult write_synthetic_model(const std::string& path, const SynthShape& shape, std::string_view quant,
+                                  std::uint64_t seed, Team& team,
+                                  FunctionRef<void(std::uint64_t, std::uint64_t)> progress);
+
+}  // namespace kvasir::model

@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "model/synth.hpp"
+
+namespace kvasir::model {
+namespace {
+
+const std::vector<SpecialToken> kLlama3Special = {{128000, "<|begin_of_text|>"},   {128001, "<|end_of_text|>"},
+                                                  {128006, "<|start_header_id|>"}, {128007, "<|end_header_id|>"},
+                                                  {128008, "<|eom_id|>"},          {128009, "<|eot_id|>"}};
+const std::vector<SpecialToken> kSmolSpecial = {{0, "<|endoftext|>"}, {1, "<|im_start|>"}, {2, "<|im_end|>"}};
+const std::vector<SpecialToken> kQwenSpecial = {
+    {151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}};
+
+// A byte as GPT-2's vocabulary writes it: printable Latin-1 stands for itself, the others for U+0100 and up, in order.
+std::string byte_symbol(int byte) {
+  const auto printable = [](int b) { return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae; };
+  int code = byte;
+  if (!printable(byte)) {
+    code = 0x100;
+    for (int b = 0; b < byte; ++b) code += !printable(b);
+  }
+  if (code < 0x80) return std::string(1, static_cast<char>(code));
+  return {static_cast<char>(0xc0 | (code >> 6)), static_cast<char>(0x80 | (code & 0x3f))};
+}
+
+const std::vector<std::pair<std::string, std::string>>& merge_pairs() {
+  static const std::vector<std::pair<std::string, std::string>> pairs = {
+      {"Ġ", "t"}, {"h", "e"}, {"i", "n"}, {"Ġ", "a"}, {"e", "r"}, {"Ġt", "he"}, {"o", "n"}, {"Ġ", "w"}, {"r", "e"}};
+  return pairs;
+}
+
+}  // namespace
+
+const std::vector<SynthShape>& synth_shapes() {
+  static const std::vector<SynthShape> shapes = {
+      {.name = "llama-3.2-1b",
+       .arch = "llama",
+       .pretokenizer = "llama-bpe",
+       .layers = 16,
+       .dim = 2048,
+       .ffn = 8192,
+       .heads = 32,
+       .kv_heads = 8,
+       .head_dim = 64,
+       .context = 131072,
+       .vocab = 128256,
+       .rope_base = 500000.f,
+       .norm_epsilon = 1e-5f,
+       .rope_factor = 32.f,
+       .tied = true,
+       .qk_norm = false,
+       .add_bos = true,
+       .bos = 128000,
+       .eos = 128009,
+       .special = kLlama3Special},
+      {.name = "llama-3.2-3b",
+       .arch = "llama",
+       .pretokenizer = "llama-bpe",
+       .layers = 28,
+       .dim = 3072,
+       .ffn = 8192,
+       .heads = 24,
+       .kv_heads = 8,
+       .head_dim = 128,
+       .context = 131072,
+       .vocab = 128256,
+       .rope_base = 500000.f,
+       .norm_epsilon = 1e-5f,
+       .rope_factor = 32.f,
+       .tied = true,
+       .qk_norm = false,
+       .add_bos = true,
+       .bos = 128000,
+       .eos = 128009,
+       .special = kLlama3Special},
+      {.name = "llama-3.1-8b",
+       .arch = "llama",
+       .pretokenizer = "llama-bpe",
+       .layers = 32,
+       .dim = 4096,
+       .ffn = 14336,
+       .heads = 32,
+       .kv_heads = 8,
+       .head_dim = 128,
+       .context = 131072,
+       .vocab = 128256,
+       .rope_base = 500000.f,
+       .norm_epsilon = 1e-5f,
+       .rope_factor = 8.f,
+       .tied = false,
+       .qk_norm = false,
+       .add_bos = true,
+       .bos = 128000,
+       .eos = 128009,
+       .special = kLlama3Special},
+      {.name = "smollm2-135m",
+       .arch = "llama",
+       .pretokenizer = "smollm",
+       .layers = 30,
+       .dim = 576,
+       .ffn = 1536,
+       .heads = 9,
+       .kv_heads = 3,
+       .head_dim = 64,
+       .context = 8192,
+       .vocab = 49152,
+       .rope_base = 100000.f,
+       .norm_epsilon = 1e-5f,
+       .rope_factor = 0.f,
+       .tied = true,
+       .qk_norm = false,
+       .add_bos = false,
+       .bos = 1,
+       .eos = 2,
+       .special = kSmolSpecial},
+      {.name = "qwen3-0.6b",
+       .arch = "qwen3",
+       .pretokenizer = "qwen2",
+       .layers = 28,
+       .dim = 1024,
+       .ffn = 3072,
+       .heads = 16,
+       .kv_heads = 8,
+       .head_dim = 128,
+       .context = 40960,
+       .vocab = 151936,
+       .rope_base = 1000000.f,
+       .norm_epsilon = 1e-6f,
+       .rope_factor = 0.f,
+       .tied = true,
+       .qk_norm = true,
+       .add_bos = false,
+       .bos = 151643,
+       .eos = 151645,
+       .special = kQwenSpecial},
+      // Every dimension is a multiple of 256, so that every weight type occurs without a fallback.
+      {.name = "tiny",
+       .arch = "llama",
+       .pretokenizer = "smollm",
+       .layers = 3,
+       .dim = 256,
+       .ffn = 768,
+       .heads = 4,
+       .kv_heads = 2,
+       .head_dim = 64,
+       .context = 8192,
+       .vocab = 1024,
+       .rope_base = 10000.f,
+       .norm_epsilon = 1e-5f,
+       .rope_factor = 0.f,
+       .tied = false,
+       .qk_norm = false,
+       .add_bos = false,
+       .bos = 1,
+       .eos = 2,
+       .special = kSmolSpecial},
+  };
+  return shapes;
+}
+
+std::string synth_shape_names() {
+  std::string list;
+  for (const SynthShape& s : synth_shapes()) list.append(list.empty() ? "" : ", ").append(s.name);
+  return list;
+}
+
+const SynthShape& find_synth_shape(std::string_view name) {
+  for (const SynthShape& s : synth_shapes())
+    if (s.name == name) return s;
+  throw Error(Code::kBadInput, fmt::format("unknown model shape '{}'; expected one of {}", name, synth_shape_names()));
+}
+
+std::vector<std::string> synth_merges() {
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : merge_pairs()) merges.push_back(left + " " + right);
+  return merges;
+}
+
+std::vector<std::string> synth_tokens(const SynthShape& shape) {
+  std::vector<std::string> tokens(static_cast<std::size_t>(shape.vocab));
+  for (const SpecialToken& s : shape.special) tokens.at(static_cast<std::size_t>(s.id)) = s.text;
+  std::size_t at = 0;
+  const auto put = [&](std::string text) {
+    while (!tokens.at(at).empty()) ++at;
+    tokens[at] = std::move(text);
+  };
+  for (int b = 0; b < 256; ++b) put(byte_symbol(b));
+  for (const auto& [left, right] : merge_pairs()) put(left + right);
+  for (; at < tokens.size(); ++at)
+    if (tokens[at].empty()) tokens[at] = fmt::format("Ġfiller{}", at);
+  return tokens;
+}
+
+}  // namespace kvasir::model

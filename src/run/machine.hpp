@@ -1,0 +1,57 @@
+// What this machine can do at best with a given team of threads: the measures that benchmarks are held against.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/host.hpp"
+#include "base/team.hpp"
+#include "simd/isa.hpp"
+
+namespace kvasir::run {
+
+// A rate from several runs, to be divided by `median`. On a machine that does other work too it is too low, and a
+// fraction of it too good: then cpu_share is below 1, or low and high are far apart.
+struct Figure {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+  double cpu_share = 0;  // processor time that the threads got / (threads * time on the clock), over all runs
+};
+
+inline constexpr double kUndisturbed =
+    0.95;  // cpu_share below it: other processes were running, say so beside the figure
+
+struct MeasureOptions {
+  // Quick: 3 runs of about 15 ms and a buffer of 256 MiB, which a large last-level cache may answer in part (see
+  // Machine::beyond_cache). Otherwise 7 runs of about 50 ms and a buffer of at least 1 GiB and 4 times the last-level
+  // cache. Neither takes more than a quarter of the memory that is available.
+  bool quick = false;
+};
+
+// All figures are totals of the team's threads working at the same time, from the moment they start to the moment the
+// last one ends. Runs are long enough that starting and joining the team (a few us) does not show.
+struct Machine {
+  Host host;
+  int threads = 0;
+  simd::Isa isa{};  // of the arithmetic figures: the active one
+
+  // Bytes per second: each thread reads its own contiguous part of one buffer (huge pages where the system grants them,
+  // first written by the thread that reads it) in four streams with software prefetch. Nothing is written. Always with
+  // the widest instruction set of the machine, since it describes the memory, not the kernels. One run reads the buffer
+  // once.
+  Figure read_bytes;
+  std::uint64_t buffer_bytes = 0;
+  bool beyond_cache = false;  // the buffer is at least twice the last-level cache, so `read_bytes` is of main memory
+
+  // Operations per second, a multiply-add counting 2, on registers only (kernel/peak.hpp says which instructions).
+  Figure int8_ops;
+  Figure bf16_ops;
+  Figure f32_ops;
+};
+
+// Takes about 2.5 s (quick: 0.4 s), of which the most is for the buffer. Throws Error(kMemory) when less than 64 MiB
+// can be had for it. REQUIRES: nobody else uses the team.
+Machine measure_machine(Team& team, const MeasureOptions& options = {});
+
+}  // namespace kvasir::run

@@ -1,0 +1,55 @@
+#include "run/machine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kvasir::run {
+namespace {
+
+void expect_ordered(const Figure& f) {
+  EXPECT_GT(f.low, 0);
+  EXPECT_LE(f.low, f.median);
+  EXPECT_LE(f.median, f.high);
+  EXPECT_GT(f.cpu_share, 0);
+  EXPECT_LE(f.cpu_share, 1.05);  // clocks differ a little
+}
+
+TEST(Machine, FiguresArePlausible) {
+  for (int threads : {1, 2}) {
+    Team team(threads);
+    const Machine m = measure_machine(team, {.quick = true});
+    EXPECT_EQ(m.threads, threads);
+    EXPECT_EQ(m.isa, simd::active());
+    EXPECT_EQ(m.buffer_bytes % (2u << 20), 0u);
+    EXPECT_LE(m.buffer_bytes, 256u << 20);
+    for (const Figure& f : {m.read_bytes, m.int8_ops, m.bf16_ops, m.f32_ops}) expect_ordered(f);
+    EXPECT_GT(m.read_bytes.median, 5e8);   // no machine that this builds for is below
+    EXPECT_LT(m.read_bytes.median, 1e13);  // and none above
+    EXPECT_GT(m.f32_ops.median, 1e7);
+    EXPECT_LT(m.int8_ops.median, 1e15);
+  }
+}
+
+// What can be said of a processor without knowing it: 8-bit work is not slower than f32 once there are vectors.
+TEST(Machine, WiderSetsAreNotSlower) {
+  const simd::Isa before = simd::active();
+  Team team(1);
+  double scalar = 0;
+  for (simd::Isa isa : {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni}) {
+    if (!simd::supported(isa)) continue;
+    simd::force(isa);
+    const Machine m = measure_machine(team, {.quick = true});
+    EXPECT_EQ(m.isa, isa);
+    if (isa == simd::Isa::kScalar) {
+      scalar = m.int8_ops.high;
+    } else {
+      EXPECT_GT(m.int8_ops.high, 2 * scalar) << simd::name(isa);
+      EXPECT_GT(m.int8_ops.high, m.f32_ops.low) << simd::name(isa);
+    }
+  }
+  simd::force(before);
+}
+
+}  // namespace
+}  // namespace kvasir::run

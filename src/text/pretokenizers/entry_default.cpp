@@ -1,0 +1,45 @@
+// What files mean that name no pre-tokenizer: punctuation, GPT-2's pattern, numbers, then digits by threes.
+#include "text/split.hpp"
+
+namespace kvasir::text::entries::pretokenizers {
+namespace {
+
+using Item = Scanner::Item;
+
+// [\p{P}$+<=>^~|]+
+std::size_t punctuation(const Scanner& s, std::size_t i) {
+  return s.skip(i, [](const Item& c) {
+    return c.kind == CharClass::kPunctuation || c.is('$') || c.is('+') || c.is('<') || c.is('=') || c.is('>') ||
+           c.is('^') || c.is('~') || c.is('|');
+  });
+}
+
+std::size_t numbers(const Scanner& s, std::size_t i) {
+  return s.skip(i, [](const Item& c) { return c.number(); });
+}
+
+// [0-9][0-9][0-9]
+std::size_t three_digits(const Scanner& s, std::size_t i) {
+  for (std::size_t k = 0; k < 3; ++k) {
+    const Item c = s.at(i + k);
+    if (c.size == 0 || c.code < '0' || c.code > '9') return i;
+  }
+  return i + 3;
+}
+
+void split(std::string_view text, Emit emit) {
+  isolate(text, punctuation, [&](std::string_view a) {
+    split_gpt2(a, [&](std::string_view b) {
+      isolate(b, numbers, [&](std::string_view c) { isolate(c, three_digits, emit); });
+    });
+  });
+}
+
+constexpr std::string_view kNames[] = {"default"};
+
+}  // namespace
+
+extern const Pretokenizer entry_default;
+const Pretokenizer entry_default{.serves = kNames, .split = split};
+
+}  // namespace kvasir::text::entries::pretokenizers

@@ -1,0 +1,85 @@
+// Building blocks of pre-tokenizers: the patterns that published vocabularies share, as hand-written scanners. A
+// scanner looks at each character a bounded number of times, which a backtracking regular expression does not promise.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "text/pretokenizer.hpp"
+#include "text/unicode.hpp"
+#include "text/utf8.hpp"
+
+namespace kvasir::text {
+
+// A text whose characters are decoded where they are looked at. Positions are byte offsets at character boundaries.
+class Scanner {
+ public:
+  struct Item {
+    std::uint32_t code;
+    std::uint32_t size;  // 0 at the end of the text
+    CharClass kind;
+
+    bool is(char c) const { return size != 0 && code == static_cast<unsigned char>(c); }
+    bool newline() const { return is('\r') || is('\n'); }
+    bool letter() const { return size != 0 && kind == CharClass::kLetter; }
+    bool number() const { return size != 0 && kind == CharClass::kNumber; }
+    bool space() const { return size != 0 && kind == CharClass::kSpace; }
+    bool symbol() const {  // [^\s\p{L}\p{N}]
+      return size != 0 && (kind == CharClass::kOther || kind == CharClass::kPunctuation);
+    }
+  };
+
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  std::size_t size() const { return text_.size(); }
+  std::string_view slice(std::size_t begin, std::size_t end) const { return text_.substr(begin, end - begin); }
+
+  Item at(std::size_t position) const {
+    if (position >= text_.size()) return {0, 0, CharClass::kOther};
+    const Char c = decode_char(text_.substr(position));
+    return {c.code, c.size, classes_->of(c.code)};
+  }
+
+  // The end of the run of characters from `position` on for which `accept(Item)` holds.
+  template <class Accept>
+  std::size_t skip(std::size_t position, Accept accept) const {
+    for (Item c = at(position); c.size != 0 && accept(c); c = at(position)) position += c.size;
+    return position;
+  }
+
+ private:
+  std::string_view text_;
+  const CharClasses* classes_ = &CharClasses::get();
+};
+
+// '(?:[sdmt]|ll|ve|re): the length of the contraction at `position`, or 0.
+std::size_t contraction(const Scanner& text, std::size_t position, bool ignore_case);
+
+// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+void split_gpt2(std::string_view text, Emit emit);
+
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,D}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// with D = max_digits >= 1. Case is ignored in ASCII only.
+void split_llama3(std::string_view text, int max_digits, Emit emit);
+
+// Emits the matches of a pattern and what lies between them. `match(scanner, position)` returns where the match that
+// begins at `position` ends, or `position` when none does; it must not look further than the match and a constant
+// beyond.
+template <class Match>
+void isolate(std::string_view text, Match match, Emit emit) {
+  const Scanner scanner(text);
+  std::size_t gap = 0;  // start of the characters that no match has taken
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t end = match(scanner, i);
+    if (end == i) {
+      i += scanner.at(i).size;
+      continue;
+    }
+    if (gap < i) emit(scanner.slice(gap, i));
+    emit(scanner.slice(i, end));
+    gap = i = end;
+  }
+  if (gap < text.size()) emit(scanner.slice(gap, text.size()));
+}
+
+}  // namespace kvasir::text

@@ -1,0 +1,104 @@
+#include "text/tokenizer.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+
+namespace kvasir::text {
+namespace {
+
+constexpr const char* kModel = "tokenizer.ggml.model";
+constexpr std::size_t kLongestText = std::size_t{1} << 30;  // offsets in a piece are 32 bits wide
+
+const TokenizerKind& kind_for(std::string_view name, const std::string& context) {
+  std::string known;
+  for (const auto& entry : tokenizers()) {
+    for (const auto& served : entry.value->serves) {
+      if (served == name) return *entry.value;
+      known += fmt::format("{}{}", known.empty() ? "" : ", ", served);
+    }
+  }
+  throw Error(Code::kUnsupported, fmt::format("unknown tokenizer '{}', expected one of {}, no_vocab", name, known),
+              context);
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, std::unique_ptr<const Encoder> encoder, bool add_bos,
+                     bool add_eos)
+    : vocabulary_(std::move(vocabulary)),
+      encoder_(std::move(encoder)),
+      user_defined_(*vocabulary_, vocabulary_->of_type({TokenType::kUserDefined})),
+      all_special_(*vocabulary_,
+                   vocabulary_->of_type({TokenType::kControl, TokenType::kUnknown, TokenType::kUserDefined})),
+      add_bos_(add_bos),
+      add_eos_(add_eos) {}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions options) const {
+  if (text.size() > kLongestText) {
+    throw Error(Code::kBadInput, fmt::format("text of {} bytes, expected at most 1 GiB", text.size()), "tokenizer");
+  }
+  if (options.add_bos && bos() < 0) throw Error(Code::kBadInput, "the vocabulary has no BOS token", "tokenizer");
+  if (options.add_eos && eos() < 0) throw Error(Code::kBadInput, "the vocabulary has no EOS token", "tokenizer");
+  std::vector<std::int32_t> ids;
+  if (options.add_bos) ids.push_back(bos());
+  const SpecialMatcher& matcher = options.parse_special ? all_special_ : user_defined_;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto match = matcher.next(text, i);
+    const std::size_t end = match.id >= 0 ? match.begin : text.size();
+    if (end > i) encoder_->encode(text.substr(i, end - i), true, ids);
+    if (match.id >= 0) ids.push_back(match.id);
+    i = end + match.size;
+  }
+  if (options.add_eos) ids.push_back(eos());
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool show_control) const {
+  std::string text;
+  std::int32_t previous = -1;
+  for (const auto id : ids) {
+    text += text_behind(previous, id, show_control);
+    previous = id;
+  }
+  return text;
+}
+
+std::string_view Tokenizer::text_behind(std::int32_t previous, std::int32_t id, bool show_control) const {
+  if (is_control(id) && !show_control) return {};
+  std::string_view bytes = piece(id);
+  const bool at_start = previous < 0 || is_special(previous);
+  if (at_start && adds_space() && !is_special(id) && bytes.starts_with(' ')) bytes.remove_prefix(1);
+  return bytes;
+}
+
+bool Tokenizer::is_control(std::int32_t id) const {
+  const auto type = vocabulary_->type(id);
+  return type == TokenType::kControl || type == TokenType::kUnknown;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const weights::Metadata& metadata) {
+  const auto model = metadata.get_string(kModel);
+  if (!model || *model == "no_vocab" || *model == "none") return nullptr;
+  const auto context = [&](const char* key) { return metadata.path().empty() ? key : metadata.path() + ": " + key; };
+  const TokenizerKind& kind = kind_for(*model, context(kModel));
+  auto vocabulary = std::make_unique<const Vocabulary>(metadata, kind.rules);
+  auto encoder = kind.make(metadata, *vocabulary);
+  KVASIR_CHECK(encoder != nullptr);
+  const bool add_bos = metadata.get_bool("tokenizer.ggml.add_bos_token").value_or(encoder->default_add_bos());
+  const bool add_eos = metadata.get_bool("tokenizer.ggml.add_eos_token").value_or(false);
+  if (add_bos && vocabulary->ids().bos < 0) {
+    throw Error(Code::kBadInput, "is missing, expected one because prompts begin with it",
+                context("tokenizer.ggml.bos_token_id"));
+  }
+  if (add_eos && vocabulary->ids().eos < 0) {
+    throw Error(Code::kBadInput, "is missing, expected one because prompts end with it",
+                context("tokenizer.ggml.eos_token_id"));
+  }
+  return std::make_unique<Tokenizer>(std::move(vocabulary), std::move(encoder), add_bos, add_eos);
+}
+
+}  // namespace kvasir::text

@@ -1,0 +1,173 @@
+#include "text/vocabulary.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace kvasir::text {
+namespace {
+
+constexpr const char* kTokens = "tokenizer.ggml.tokens";
+constexpr const char* kTypes = "tokenizer.ggml.token_type";
+
+// Names that published chat models give to the token that ends a turn or a message; the first that exists is `eot`
+// where the file does not say.
+constexpr std::string_view kEndNames[] = {"<|eot_id|>", "<|im_end|>", "<|end|>",         "<end_of_turn>",
+                                          "<EOT>",      "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>"};
+constexpr std::size_t kTurnEndNames = 5;  // how many of them end a turn
+
+std::string where(const weights::Metadata& metadata, std::string_view key) {
+  return metadata.path().empty() ? std::string(key) : fmt::format("{}: {}", metadata.path(), key);
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+}  // namespace
+
+int parse_byte_name(std::string_view text) {
+  if (text.size() != 6 || text.substr(0, 3) != "<0x" || text[5] != '>') return -1;
+  const int high = hex_digit(text[3]), low = hex_digit(text[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+Vocabulary::Vocabulary(const weights::Metadata& metadata, const VocabularyRules& rules) {
+  const auto* tokens = metadata.get_strings(kTokens);
+  if (!tokens || tokens->empty()) {
+    throw Error(Code::kBadInput, "is missing or empty, expected the vocabulary's tokens", where(metadata, kTokens));
+  }
+  if (tokens->size() > std::size_t{1} << 26) {
+    throw Error(Code::kBadInput, fmt::format("has {} tokens, expected at most 2^26", tokens->size()),
+                where(metadata, kTokens));
+  }
+  types_.assign(tokens->size(), TokenType::kNormal);
+  read_ids(metadata, rules);
+  read_types(metadata, rules);
+  read_tokens(metadata, rules);
+  find_ends(metadata);
+}
+
+void Vocabulary::read_ids(const weights::Metadata& metadata, const VocabularyRules& rules) {
+  const auto read = [&](const char* name, std::int32_t otherwise) {
+    constexpr std::int64_t kNone = std::numeric_limits<std::uint32_t>::max();  // what writers put for "none"
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+    const auto id = metadata.get_int(key, -1, kNone);
+    if (!id) return otherwise < size() ? otherwise : -1;
+    if (*id == -1 || *id == kNone) return -1;
+    if (*id < size()) return static_cast<std::int32_t>(*id);
+    throw Error(Code::kBadInput, fmt::format("is {}, expected an id below {}, the number of tokens", *id, size()),
+                where(metadata, key));
+  };
+  ids_ = {.bos = read("bos", rules.ids.bos),
+          .eos = read("eos", rules.ids.eos),
+          .eot = read("eot", rules.ids.eot),
+          .unknown = read("unknown", rules.ids.unknown)};
+  if (const auto eom = read("eom", -1); eom >= 0) ends_.push_back(eom);
+}
+
+void Vocabulary::read_types(const weights::Metadata& metadata, const VocabularyRules& rules) {
+  if (const auto* given = metadata.get_ints(kTypes)) {
+    if (given->size() != types_.size()) {
+      throw Error(Code::kBadInput, fmt::format("has {} entries, expected {}, one per token", given->size(), size()),
+                  where(metadata, kTypes));
+    }
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+      const auto t = (*given)[i];
+      if (t < 0 || t > 6) {
+        throw Error(Code::kBadInput, fmt::format("entry {} is {}, expected 0 to 6", i, t), where(metadata, kTypes));
+      }
+      types_[i] = static_cast<TokenType>(t);
+    }
+    return;
+  }
+  const auto& tokens = *metadata.get_strings(kTokens);
+  for (std::size_t i = 0; i < types_.size(); ++i) {
+    if (rules.byte_names && parse_byte_name(tokens[i]) >= 0) types_[i] = TokenType::kByte;
+  }
+  const auto set = [&](std::int32_t id, TokenType type) {
+    if (id >= 0) types_[static_cast<std::size_t>(id)] = type;
+  };
+  set(ids_.bos, TokenType::kControl);
+  set(ids_.eos, TokenType::kControl);
+  set(ids_.eot, TokenType::kControl);
+  set(ids_.unknown, TokenType::kUnknown);
+}
+
+void Vocabulary::read_tokens(const weights::Metadata& metadata, const VocabularyRules& rules) {
+  const auto& tokens = *metadata.get_strings(kTokens);
+  std::size_t total = 0;
+  for (const auto& t : tokens) total += t.size();
+  if (total > std::numeric_limits<std::uint32_t>::max()) {
+    throw Error(Code::kBadInput, fmt::format("takes {} bytes, expected less than 4 GiB", total),
+                where(metadata, kTokens));
+  }
+  bytes_.reserve(total);
+  begin_.reserve(tokens.size() + 1);
+  begin_.push_back(0);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const int byte = types_[i] == TokenType::kByte ? parse_byte_name(tokens[i]) : -1;
+    if (byte >= 0) {
+      bytes_.push_back(static_cast<char>(byte));
+    } else if (is_special(static_cast<std::int32_t>(i))) {
+      bytes_ += tokens[i];
+    } else {
+      bytes_ += rules.bytes(tokens[i]);  // never longer than what it was made from
+    }
+    begin_.push_back(static_cast<std::uint32_t>(bytes_.size()));
+  }
+  words_.reserve(tokens.size());
+  specials_.reserve(tokens.size());
+  for (std::int32_t id = 0; id < size(); ++id) {
+    if (piece(id).empty()) continue;
+    if (is_special(id)) specials_.insert(id, *this);
+    if (type(id) == TokenType::kNormal || type(id) == TokenType::kUndefined) words_.insert(id, *this);
+  }
+}
+
+void Vocabulary::find_ends(const weights::Metadata& metadata) {
+  for (std::size_t i = 0; i < std::size(kEndNames); ++i) {
+    const auto id = find_special(kEndNames[i]);
+    if (id < 0) continue;
+    ends_.push_back(id);
+    if (ids_.eot < 0 && i < kTurnEndNames && !metadata.has("tokenizer.ggml.eot_token_id")) ids_.eot = id;
+  }
+  if (ids_.eos >= 0) ends_.push_back(ids_.eos);
+  if (ids_.eot >= 0) ends_.push_back(ids_.eot);
+  std::sort(ends_.begin(), ends_.end());
+  ends_.erase(std::unique(ends_.begin(), ends_.end()), ends_.end());
+}
+
+bool Vocabulary::is_special(std::int32_t id) const {
+  const auto t = type(id);
+  return t == TokenType::kControl || t == TokenType::kUnknown || t == TokenType::kUserDefined;
+}
+
+bool Vocabulary::is_eog(std::int32_t id) const { return std::binary_search(ends_.begin(), ends_.end(), id); }
+
+std::vector<std::int32_t> Vocabulary::of_type(std::initializer_list<TokenType> types) const {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t id = 0; id < size(); ++id) {
+    if (std::find(types.begin(), types.end(), type(id)) != types.end()) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::int32_t Vocabulary::find(std::string_view bytes) const {
+  const auto special = find_special(bytes);
+  if (special >= 0) return special;
+  const auto word = find_word(bytes);
+  if (word >= 0 || bytes.size() != 1) return word;
+  for (std::int32_t id = 0; id < size(); ++id) {
+    if (type(id) == TokenType::kByte && piece(id) == bytes) return id;
+  }
+  return -1;
+}
+
+}  // namespace kvasir::text

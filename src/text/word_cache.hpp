@@ -1,0 +1,47 @@
+// Remembers, during one call of encode, which ids a piece of the text became: most words of a long text are repeats.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "text/tables.hpp"
+
+namespace kvasir::text {
+
+class WordCache {
+ public:
+  // For a text of `text_size` bytes, whose pieces stay valid while the cache lives, and ids appended to `out`, of which
+  // nothing is removed meanwhile.
+  WordCache(std::size_t text_size, std::vector<std::int32_t>& out)
+      : out_(out), slots_(std::bit_ceil(std::clamp<std::size_t>(text_size / 16, 16, 1 << 16))) {}
+
+  // Appends the ids of `word`: copies them when they are known, calls `encode()` to append them otherwise.
+  // Direct-mapped: a word evicts whatever shared its slot, so size and time stay bounded.
+  template <class Encode>
+  void append(std::string_view word, Encode encode) {
+    if (word.size() > kLongest) return encode();
+    Slot& slot = slots_[static_cast<std::size_t>(hash_bytes(word)) & (slots_.size() - 1)];
+    if (slot.word == word) {
+      for (std::size_t i = 0; i < slot.count; ++i) out_.push_back(out_[slot.begin + i]);
+      return;
+    }
+    const std::size_t begin = out_.size();
+    encode();
+    slot = {word, begin, out_.size() - begin};
+  }
+
+ private:
+  static constexpr std::size_t kLongest = 64;
+  struct Slot {
+    std::string_view word;  // empty: free; words are not empty
+    std::size_t begin = 0, count = 0;
+  };
+
+  std::vector<std::int32_t>& out_;
+  std::vector<Slot> slots_;
+};
+
+}  // namespace kvasir::text

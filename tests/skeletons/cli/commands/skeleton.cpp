@@ -1,0 +1,9 @@
+// A command: copy to src/cli/commands/NAME.cpp and rename `skeleton` to NAME. Contract: cli/command.hpp.
+#include "cli/command.hpp"
+
+namespace kvasir::cli::entries::commands {
+
+extern const Command skeleton;
+const Command skeleton{"do nothing and succeed", [](CLI::App& /*app*/) -> Action { return [] { return kSuccess; }; }};
+
+}  // namespace kvasir::cli::entries::commands

@@ -1,0 +1,19 @@
+// A way to cut text before merging: copy to src/text/pretokenizers/NAME.cpp and rename `skeleton` to NAME. Contract:
+// text/pretokenizer.hpp.
+#include "text/pretokenizer.hpp"
+
+namespace kvasir::text::entries::pretokenizers {
+namespace {
+
+constexpr std::string_view kNames[] = {"skeleton"};  // values of tokenizer.ggml.pre
+
+void split(std::string_view text, Emit emit) {
+  if (!text.empty()) emit(text);
+}
+
+}  // namespace
+
+extern const Pretokenizer skeleton;
+const Pretokenizer skeleton{.serves = kNames, .split = split};
+
+}  // namespace kvasir::text::entries::pretokenizers
