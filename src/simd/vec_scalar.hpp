@@ -46,7 +46,9 @@ KVASIR_INLINE F32 min(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] < b.v[i] ? a.v[i] 
 KVASIR_INLINE F32 abs(F32 a) { KVASIR_EACH(F32, __builtin_fabsf(a.v[i])); }
 KVASIR_INLINE F32 sqrt(F32 a) { KVASIR_EACH(F32, __builtin_sqrtf(a.v[i])); }
 KVASIR_INLINE F32 round(F32 a) { KVASIR_EACH(F32, __builtin_nearbyintf(a.v[i])); }
-KVASIR_INLINE F32 scale2(F32 a, F32 n) { KVASIR_EACH(F32, __builtin_ldexpf(a.v[i], static_cast<int>(n.v[i]))); }
+KVASIR_INLINE F32 scale2(F32 a, F32 n) {
+  KVASIR_EACH(F32, n.v[i] == n.v[i] ? __builtin_ldexpf(a.v[i], static_cast<int>(n.v[i])) : n.v[i]);
+}
 KVASIR_INLINE F32 zero_if_less(F32 x, F32 limit, F32 a) { KVASIR_EACH(F32, x.v[i] < limit.v[i] ? 0.0f : a.v[i]); }
 KVASIR_INLINE F32 select_first(int n, F32 a, F32 b) { KVASIR_EACH(F32, i < n ? a.v[i] : b.v[i]); }
 KVASIR_INLINE float reduce_add(F32 a) {
