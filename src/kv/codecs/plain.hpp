@@ -29,7 +29,7 @@ constexpr int vectors_for(int rows) {
 // next is fetched, as many bytes per iteration as the iteration reads.
 template <int bytes>
 KVASIR_INLINE void prefetch(const std::byte* p) {
-#pragma GCC unroll 8
+KVASIR_UNROLL(8)
   for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
