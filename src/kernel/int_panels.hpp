@@ -251,39 +251,56 @@ KVASIR_UNROLL(8)
     }
   }
 
-  static constexpr int kPrefetch = 4096;  // bytes ahead; past the end of a panel lies the head of the next
+  // P panels side by side past C columns: four streams of memory keep more of it in flight than one, and the hardware
+  // prefetcher, which stops at every 4 KB page, is helped by prefetching kPrefetch bytes ahead in each.
+  static constexpr int kPrefetch = 2048;
 
-  template <int C>
-  static void gemv(const MatmulArgs& args) {
+  template <int P, int C>
+  static void gemv(const MatmulArgs& args, std::int64_t panel) {
     const std::int64_t stride = panel_bytes(args.k);
     const Int8Tile x = int8_tile(*args.x, 0);
-    for (std::int64_t p = args.panel_begin; p < args.panel_end; ++p) {
-      const std::byte* head = args.panels + p * stride;
-      const std::byte* planes = head + head_bytes(args.k);
-      F32 acc[C];
-      for (int c = 0; c < C; ++c) acc[c] = zero();
-      std::int64_t i = 0;
-      for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
-KVASIR_UNROLL(8)
-        for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
-          // The hardware prefetcher stops at every 4 KB page; weights are read once, far apart in time.
-          for (int line = 0; line < kPlanes; line += 64) __builtin_prefetch(planes + kPrefetch + line, 0, 2);
+    const std::byte* head = args.panels + panel * stride;
+    const std::byte* planes = head + head_bytes(args.k);
+    F32 acc[P][C];
+    KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p)
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) acc[p][c] = zero();
+    std::int64_t i = 0;
+    for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
+      for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
+        KVASIR_UNROLL(4)
+        for (int p = 0; p < P; ++p) {
+          const std::byte* codes = planes + p * stride;
+          KVASIR_UNROLL(8)
+          for (int line = 0; line < kPlanes; line += 64) __builtin_prefetch(codes + kPrefetch + line, 0, 3);
           Bytes u[8];
           Scale scale;
-          load_codes<F::kBits>(planes, u);
+          load_codes<F::kBits>(codes, u);
           if constexpr (kSigned)
             for (auto& w : u) w = sub8(w, set1_bytes(F::kZero));
-          load_scale(head, s, scale);
-KVASIR_UNROLL(4)
+          load_scale(head + p * stride, s, scale);
+          KVASIR_UNROLL(4)
           for (int c = 0; c < C; ++c) {
             I32 t[2];
             sums(u, x, i + c, t);
-            acc[c] = fold(acc[c], t, scale, x, i + c);
+            acc[p][c] = fold(acc[p][c], t, scale, x, i + c);
           }
         }
       }
-      for (int c = 0; c < C; ++c) store_rows(args, p, c, acc[c]);
     }
+    KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p)
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
+  }
+
+  template <int C>
+  static void gemv_panels(const MatmulArgs& args) {
+    constexpr int kStreams = 4;
+    std::int64_t p = args.panel_begin;
+    for (; p + kStreams <= args.panel_end; p += kStreams) gemv<kStreams, C>(args, p);
+    for (; p < args.panel_end; ++p) gemv<1, C>(args, p);
   }
 
   KVASIR_INLINE void store_rows(const MatmulArgs& args, std::int64_t panel, std::int64_t column, F32 acc) {
@@ -385,10 +402,10 @@ KVASIR_UNROLL(2)
 
   static void matmul(const MatmulArgs& args) {
     switch (args.x->n) {
-      case 1: return gemv<1>(args);
-      case 2: return gemv<2>(args);
-      case 3: return gemv<3>(args);
-      case 4: return gemv<4>(args);
+      case 1: return gemv_panels<1>(args);
+      case 2: return gemv_panels<2>(args);
+      case 3: return gemv_panels<3>(args);
+      case 4: return gemv_panels<4>(args);
       default: break;
     }
     // Tile by tile, so that its activations stay in the L2 cache for all panels of the call.

@@ -43,7 +43,7 @@ KVASIR_INLINE F32 operator+(F32 a, F32 b) { return add(a, b); }
 KVASIR_INLINE F32 operator-(F32 a, F32 b) { return sub(a, b); }
 KVASIR_INLINE F32 operator*(F32 a, F32 b) { return mul(a, b); }
 
-// exp of x in [-87.3, 88.7], relative error below 2e-7 (about 2 ulp): Cody-Waite reduction x = n ln2 + r, |r| <= ln2/2,
+// exp of x in [-87, 88.7], relative error below 2e-7 (about 2 ulp): Cody-Waite reduction x = n ln2 + r, |r| <= ln2/2,
 // degree-6 polynomial. NaN stays NaN.
 KVASIR_INLINE F32 exp_in_range(F32 x) {
   const F32 n = round(mul(x, set1(1.44269504f)));
@@ -59,15 +59,15 @@ KVASIR_INLINE F32 exp_in_range(F32 x) {
   return scale2(p, n);
 }
 
-// 0 below -87.3 (and for -inf), saturates above 88.7. In max and min x is the second operand, so that NaN passes.
+// 0 below -87 (and for -inf), saturates above 88.7. In max and min x is the second operand, so that NaN passes.
 KVASIR_INLINE F32 exp(F32 x) {
-  const F32 low = set1(-87.3365447f);
+  const F32 low = set1(-87.0f);
   return zero_if_less(x, low, exp_in_range(min(set1(88.7228390f), max(low, x))));
 }
 
 // The same for x <= 0.
 KVASIR_INLINE F32 exp_nonpositive(F32 x) {
-  const F32 low = set1(-87.3365447f);
+  const F32 low = set1(-87.0f);
   return zero_if_less(x, low, exp_in_range(max(low, x)));
 }
 
