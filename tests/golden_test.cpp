@@ -1,5 +1,5 @@
-// The engine against a float64 reference: golden models of every architecture and weight type, greedy text, and law 1: the
-// same bits for every chunking, thread count and batch.
+// The engine against a float64 reference: golden models of every architecture and weight type, greedy text, and law 1:
+// the same bits for every chunking, thread count and batch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,7 +84,8 @@ TEST_P(GoldenModel, ExactPathAgreesWithFloat64) {
   EXPECT_LE(error, std::string(GetParam()) == "llama-f16" ? 1e-3 : 1e-4);
   std::printf("%-12s exact %.2e\n", GetParam(), error);
 }
-INSTANTIATE_TEST_SUITE_P(All, GoldenModel, ::testing::Values("llama-gqa", "llama-hd128", "llama3-rope", "llama-f16", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(All, GoldenModel,
+                         ::testing::Values("llama-gqa", "llama-hd128", "llama3-rope", "llama-f16", "qwen2", "qwen3"),
                          [](const auto& p) {
                            std::string name = p.param;
                            for (char& c : name) c = c == '-' ? '_' : c;
@@ -97,14 +98,17 @@ TEST_P(GoldenQuant, ExactAndEightBitActivations) {
   const std::string base = kGolden + "quant/llama-gqa-" + GetParam();
   NEEDS(base + ".gguf");
   const auto want = read_floats(base + ".logits.f32");
-  const double exact = relative_error(logits_of(options_for(base + ".gguf", true, 512, 2), golden_tokens()).logits, want);
-  const double fast = relative_error(logits_of(options_for(base + ".gguf", false, 512, 2), golden_tokens()).logits, want);
+  const double exact =
+      relative_error(logits_of(options_for(base + ".gguf", true, 512, 2), golden_tokens()).logits, want);
+  const double fast =
+      relative_error(logits_of(options_for(base + ".gguf", false, 512, 2), golden_tokens()).logits, want);
   EXPECT_LE(exact, 1e-3);
   EXPECT_LE(fast, 0.10);
   std::printf("%-7s exact %.2e, 8-bit activations %.3f\n", GetParam(), exact, fast);
 }
 INSTANTIATE_TEST_SUITE_P(All, GoldenQuant,
-                         ::testing::Values("BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K"),
+                         ::testing::Values("BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q2_K", "Q3_K_M", "Q4_K_M",
+                                           "Q5_K_M", "Q6_K"),
                          [](const auto& p) { return std::string(p.param); });
 
 TEST(Greedy, StoriesContinueAsInFloat64) {
@@ -130,7 +134,8 @@ TEST(Greedy, StoriesContinueAsInFloat64) {
 
 std::vector<std::int32_t> some_ids(std::size_t n, std::int64_t vocab) {
   std::vector<std::int32_t> ids;
-  for (std::size_t i = 0; i < n; ++i) ids.push_back(static_cast<std::int32_t>((i * 2654435761u >> 7) % static_cast<std::size_t>(vocab)));
+  for (std::size_t i = 0; i < n; ++i)
+    ids.push_back(static_cast<std::int32_t>((i * 2654435761u >> 7) % static_cast<std::size_t>(vocab)));
   return ids;
 }
 
@@ -139,7 +144,8 @@ TEST(LawOne, ChunksAndThreadsDoNotShow) {
   const Outcome whole = logits_of(options_for(kDemo, false, 300, 2), ids);
   for (const auto& [chunk, threads] : {std::pair{1, 1}, {1, 2}, {7, 3}, {128, 1}, {129, 2}, {300, 1}, {300, 3}}) {
     const Outcome run = logits_of(options_for(kDemo, false, chunk, threads), ids);
-    EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4)) << chunk << " " << threads;
+    EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4))
+        << chunk << " " << threads;
     EXPECT_EQ(run.cache, whole.cache) << chunk << " " << threads;
   }
 }
@@ -155,7 +161,8 @@ TEST(LawOne, HoldsForQuantisedWeights) {
     const Outcome whole = logits_of(options_for(model, false, 192, 2), ids);
     for (const auto& [chunk, threads] : {std::pair{1, 2}, {7, 1}, {128, 3}, {129, 1}}) {
       const Outcome run = logits_of(options_for(model, false, chunk, threads), ids);
-      EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4)) << type << " " << chunk;
+      EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4))
+          << type << " " << chunk;
       EXPECT_EQ(run.cache, whole.cache) << type << " " << chunk;
     }
   }

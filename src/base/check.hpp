@@ -12,7 +12,7 @@ namespace kvasir {
 
 }  // namespace kvasir
 
-#define KVASIR_CHECK(expression)                                             \
-  do {                                                                       \
+#define KVASIR_CHECK(expression)                                                \
+  do {                                                                          \
     if (!(expression)) ::kvasir::check_failed(#expression, __FILE__, __LINE__); \
   } while (0)

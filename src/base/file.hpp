@@ -35,8 +35,8 @@ class MappedFile {
 // Whole file as text. Throws Error(kIo) naming the path.
 std::string read_text_file(const std::string& path);
 
-// Writes `bytes` to `path` through a temporary file in the same folder and a rename, so that a reader sees the old or the
-// new content and never a part. Throws Error(kIo).
+// Writes `bytes` to `path` through a temporary file in the same folder and a rename, so that a reader sees the old or
+// the new content and never a part. Throws Error(kIo).
 void write_file(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace kvasir

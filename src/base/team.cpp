@@ -14,8 +14,8 @@ inline void pause_cpu() {
 #endif
 }
 
-// A decode step forks and joins a few hundred times with a few microseconds between: waking a sleeping thread would cost
-// more than the work. So a worker spins for about 50 us before it sleeps; between requests it costs nothing.
+// A decode step forks and joins a few hundred times with a few microseconds between: waking a sleeping thread would
+// cost more than the work. So a worker spins for about 50 us before it sleeps; between requests it costs nothing.
 constexpr int kSpins = 2000;
 
 }  // namespace
@@ -69,8 +69,7 @@ void Team::run(FunctionRef<void(int)> f) {
   }
 }
 
-void Team::parallel_for(std::int64_t n, std::int64_t grain,
-                        FunctionRef<void(std::int64_t, std::int64_t, int)> f) {
+void Team::parallel_for(std::int64_t n, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t, int)> f) {
   if (n <= 0) return;
   if (n <= grain || workers_.empty()) return f(0, n, 0);
   next_.store(0, std::memory_order_relaxed);

@@ -7,29 +7,40 @@ namespace {
 
 using namespace simd::KVASIR_TARGET;
 
-void prepare_int8(const Activations& a, std::int64_t column, const float* x) {
-  const Int8Tile t = int8_tile(a, column);
-  const std::int64_t c = column % kTileColumns;
-  const auto flip = static_cast<std::int8_t>(KVASIR_HAS_VNNI && a.n > kGemvColumns ? -128 : 0);
-  for (std::int64_t b = 0; b < a.k / 32; ++b) {
-    const F32 x0 = load(x + 32 * b);
-    const F32 x1 = load(x + 32 * b + 16);
-    const float largest = reduce_max(max(abs(x0), abs(x1)));
-    const float d = largest / 127.0f;
-    const F32 inverse = set1(largest > 0.0f ? 127.0f / largest : 0.0f);
-    const I32 q0 = to_i32(mul(x0, inverse));
-    const I32 q1 = to_i32(mul(x1, inverse));
-    const std::int64_t i = b * t.columns + c;
-    store_low_bytes(t.q + 32 * i, add(q0, set1_i32(flip)));
-    store_low_bytes(t.q + 32 * i + 16, add(q1, set1_i32(flip)));
-    const std::int32_t s0 = reduce_add(q0);
-    const std::int32_t s1 = reduce_add(q1);
-    t.d[i] = d;
-    t.half_sum[2 * i] = s0;
-    t.half_sum[2 * i + 1] = s1;
-    t.half_dsum[2 * i] = d * static_cast<float>(s0);
-    t.half_dsum[2 * i + 1] = d * static_cast<float>(s1);
-    t.dsum[i] = d * static_cast<float>(s0 + s1);
+// One block of 32 elements, number i = block * columns + column of tile t.
+KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float* x, std::int32_t flip) {
+  const F32 x0 = load(x);
+  const F32 x1 = load(x + 16);
+  const float largest = reduce_max(max(abs(x0), abs(x1)));
+  const float d = largest / 127.0f;
+  const F32 inverse = set1(largest > 0.0f ? 127.0f / largest : 0.0f);
+  const I32 q0 = to_i32(mul(x0, inverse));
+  const I32 q1 = to_i32(mul(x1, inverse));
+  store_low_bytes(t.q + 32 * i, add(q0, set1_i32(flip)));
+  store_low_bytes(t.q + 32 * i + 16, add(q1, set1_i32(flip)));
+  const std::int32_t s0 = reduce_add(q0);
+  const std::int32_t s1 = reduce_add(q1);
+  t.d[i] = d;
+  t.half_sum[2 * i] = s0;
+  t.half_sum[2 * i + 1] = s1;
+  t.half_dsum[2 * i] = d * static_cast<float>(s0);
+  t.half_dsum[2 * i + 1] = d * static_cast<float>(s1);
+  t.dsum[i] = d * static_cast<float>(s0 + s1);
+}
+
+// Columns [begin, end) of one tile, a few blocks of every column at a time: the lines of the tile that are being filled
+// are whole and stay in the L1 cache. (Column by column every store would go to another line, 2 KB from the one
+// before.)
+void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
+  const Int8Tile t = int8_tile(a, begin);
+  const std::int64_t c0 = begin % kTileColumns;
+  const std::int32_t flip = KVASIR_HAS_VNNI && a.n > kGemvColumns ? -128 : 0;
+  const std::int64_t blocks = a.k / 32;
+  constexpr std::int64_t kStep = 4;
+  for (std::int64_t b0 = 0; b0 < blocks; b0 += kStep) {
+    const std::int64_t b1 = b0 + kStep < blocks ? b0 + kStep : blocks;
+    for (std::int64_t c = 0; c < end - begin; ++c)
+      for (std::int64_t b = b0; b < b1; ++b) prepare_block(t, b * t.columns + c0 + c, x + c * ldx + 32 * b, flip);
   }
 }
 
@@ -50,7 +61,7 @@ void prepare(const Activations& a, std::int64_t begin, std::int64_t end, const f
     const std::int64_t tile_end = (begin / kTileColumns + 1) * kTileColumns;
     const std::int64_t stop = tile_end < end ? tile_end : end;
     if (a.kind == ActivationKind::kInt8) {
-      for (std::int64_t c = begin; c < stop; ++c) prepare_int8(a, c, x + (c - begin) * ldx);
+      prepare_int8(a, begin, stop, x, ldx);
     } else {
       prepare_f32(a, begin, stop, x, ldx);
     }

@@ -13,12 +13,12 @@ static inline std::byte* activation_tile(const Activations& a, std::int64_t colu
 }
 
 struct Int8Tile {
-  std::int64_t columns;     // nc
-  std::int8_t* q;           // (K/32, nc, 32)
-  float* d;                 // (K/32, nc)
-  float* dsum;              // (K/32, nc)  d * sum of q
-  std::int32_t* half_sum;   // (K/32, nc, 2)
-  float* half_dsum;         // (K/32, nc, 2)
+  std::int64_t columns;    // nc
+  std::int8_t* q;          // (K/32, nc, 32)
+  float* d;                // (K/32, nc)
+  float* dsum;             // (K/32, nc)  d * sum of q
+  std::int32_t* half_sum;  // (K/32, nc, 2)
+  float* half_dsum;        // (K/32, nc, 2)
 };
 
 static inline Int8Tile int8_tile(const Activations& a, std::int64_t column) {

@@ -28,19 +28,18 @@ KVASIR_INLINE F32 minus_infinity() { return set1(-__builtin_inff()); }
 // acc[m][n] = sum over i in [begin, end) of a[m][i] * panel[i][n], a rows of `pitch` floats, panel rows of kTilePanel.
 template <int M, int N>
 KVASIR_INLINE void multiply(const float* a, int pitch, const float* panel, int begin, int end, F32 (&acc)[M][N]) {
-KVASIR_UNROLL(8)
-  for (int m = 0; m < M; ++m)
-KVASIR_UNROLL(8)
-    for (int n = 0; n < N; ++n) acc[m][n] = zero();
-KVASIR_UNROLL(1)
+  KVASIR_UNROLL(8)
+  for (int m = 0; m < M; ++m) KVASIR_UNROLL(8)
+  for (int n = 0; n < N; ++n) acc[m][n] = zero();
+  KVASIR_UNROLL(1)
   for (int i = begin; i < end; ++i) {
     F32 b[N];
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int n = 0; n < N; ++n) b[n] = load(panel + i * kTilePanel + n * kLanes);
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int m = 0; m < M; ++m) {
       const F32 x = set1(a[m * pitch + i]);
-KVASIR_UNROLL(8)
+      KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) acc[m][n] = fma(x, b[n], acc[m][n]);
     }
   }
@@ -66,10 +65,9 @@ template <int M, int N>
 KVASIR_INLINE void scores_tile(const float* q, int d, const float* panel, float* s) {
   F32 acc[M][N];
   multiply<M, N>(q, d, panel, 0, d, acc);
-KVASIR_UNROLL(8)
-  for (int m = 0; m < M; ++m)
-KVASIR_UNROLL(8)
-    for (int n = 0; n < N; ++n) store(s + m * kTileTokens + n * kLanes, acc[m][n]);
+  KVASIR_UNROLL(8)
+  for (int m = 0; m < M; ++m) KVASIR_UNROLL(8)
+  for (int n = 0; n < N; ++n) store(s + m * kTileTokens + n * kLanes, acc[m][n]);
 }
 
 template <int M>
@@ -121,10 +119,10 @@ KVASIR_INLINE F32 visible(F32 x, int i, int begin, int end, F32 hidden) {
 // The maximum of a row; hides what is not visible.
 KVASIR_INLINE float hide_row(float* s, int begin, int end) {
   F32 x[kTileVectors];
-KVASIR_UNROLL(8)
+  KVASIR_UNROLL(8)
   for (int i = 0; i < kTileVectors; ++i) x[i] = load(s + i * kLanes);
   if (begin > 0 || end < kTileTokens) {
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int i = 0; i < kTileVectors; ++i) {
       x[i] = visible(x[i], i, begin, end, minus_infinity());
       store(s + i * kLanes, x[i]);
@@ -136,7 +134,7 @@ KVASIR_UNROLL(8)
 KVASIR_INLINE float weigh_row(float* s, float m) {
   const F32 shift = set1(m < -FLT_MAX ? -FLT_MAX : m);  // so that -inf - shift is -inf, not NaN
   F32 sum = zero();
-KVASIR_UNROLL(8)
+  KVASIR_UNROLL(8)
   for (int i = 0; i < kTileVectors; ++i) {
     const F32 w = exp_nonpositive(load(s + i * kLanes) - shift);
     store(s + i * kLanes, w);
@@ -175,11 +173,11 @@ KVASIR_INLINE void fold_tile_part(const float* w, const float* panel, int begin,
                                   const float* fb, float* out, int pitch) {
   F32 acc[M][N];
   multiply<M, N>(w, kTileTokens, panel, begin, end, acc);
-KVASIR_UNROLL(8)
+  KVASIR_UNROLL(8)
   for (int m = 0; m < M; ++m) {
     const F32 a = set1(fa[m]);
     const F32 b = set1(fb[m]);
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int n = 0; n < N; ++n) {
       float* o = out + m * pitch + n * kLanes;
       store(o, fma(acc[m][n] + zero(), b, load(o) * a));

@@ -1,8 +1,9 @@
 // Panels of f32, f16 and bf16 weights, (K, 16 rows) each; all compute in float32.
 //
-// Why not the bf16 dot product: on the Xeon this was written on (Emerald Rapids) vdpbf16ps reaches a quarter of the rate of
-// vpdpbusd, i.e. half of the multiply-adds per second that float32 FMA does, and it would round the activations to 8 bits of
-// mantissa. In float32 every instruction set gives the same bits, and F16 and BF16 weights keep all of theirs.
+// Why not the bf16 dot product: on the Xeon this was written on (Emerald Rapids) vdpbf16ps reaches a quarter of the
+// rate of vpdpbusd, i.e. half of the multiply-adds per second that float32 FMA does, and it would round the activations
+// to 8 bits of mantissa. In float32 every instruction set gives the same bits, and F16 and BF16 weights keep all of
+// theirs.
 #include "kernel/activation_tile.hpp"
 #include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
@@ -48,26 +49,24 @@ void gemv(const MatmulArgs& args, std::int64_t panel) {
   const std::int64_t stride = args.k * kPanelRows;
   constexpr int kAhead = 2048 / static_cast<int>(sizeof(typename W::Element));  // elements to prefetch ahead
   F32 acc[P][C];
-KVASIR_UNROLL(8)
-  for (int p = 0; p < P; ++p)
-KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c) acc[p][c] = zero();
+  KVASIR_UNROLL(8)
+  for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
+  for (int c = 0; c < C; ++c) acc[p][c] = zero();
   for (std::int64_t k = 0; k < args.k; ++k, w += kPanelRows, x += C) {
     F32 xs[C];
-KVASIR_UNROLL(4)
+    KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) xs[c] = set1(x[c]);
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int p = 0; p < P; ++p) {
       __builtin_prefetch(w + p * stride + kAhead, 0, 2);
       const F32 wp = W::row16(w + p * stride);
-KVASIR_UNROLL(4)
+      KVASIR_UNROLL(4)
       for (int c = 0; c < C; ++c) acc[p][c] = fma(wp, xs[c], acc[p][c]);
     }
   }
-KVASIR_UNROLL(8)
-  for (int p = 0; p < P; ++p)
-KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
+  KVASIR_UNROLL(8)
+  for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
+  for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
 }
 
 template <class W, int C>
@@ -78,33 +77,31 @@ void gemv_panels(const MatmulArgs& args) {
   for (; p < args.panel_end; ++p) gemv<W, 1, C>(args, p);
 }
 
-// Many columns: weights of P panels and kDepth steps are widened once to floats in the L1 cache and used for all columns of a
-// tile; P x C accumulators are in registers, between chunks of K they rest in `sums`.
+// Many columns: weights of P panels and kDepth steps are widened once to floats in the L1 cache and used for all
+// columns of a tile; P x C accumulators are in registers, between chunks of K they rest in `sums`.
 constexpr int kDepth = 64;
 
 template <int P, int C>
 KVASIR_INLINE void multiply(const float (*w)[kDepth][kPanelRows], int depth, const float* x, std::int64_t columns,
                             float (*sums)[P][kPanelRows]) {
   F32 acc[P][C];
-KVASIR_UNROLL(8)
-  for (int p = 0; p < P; ++p)
-KVASIR_UNROLL(8)
-    for (int c = 0; c < C; ++c) acc[p][c] = load(sums[c][p]);
+  KVASIR_UNROLL(8)
+  for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
+  for (int c = 0; c < C; ++c) acc[p][c] = load(sums[c][p]);
   for (int k = 0; k < depth; ++k, x += columns) {
     F32 wk[P];
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int p = 0; p < P; ++p) wk[p] = load(w[p][k]);
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) {
       const F32 xc = set1(x[c]);
-KVASIR_UNROLL(8)
+      KVASIR_UNROLL(8)
       for (int p = 0; p < P; ++p) acc[p][c] = fma(wk[p], xc, acc[p][c]);
     }
   }
-KVASIR_UNROLL(8)
-  for (int p = 0; p < P; ++p)
-KVASIR_UNROLL(8)
-    for (int c = 0; c < C; ++c) store(sums[c][p], acc[p][c]);
+  KVASIR_UNROLL(8)
+  for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
+  for (int c = 0; c < C; ++c) store(sums[c][p], acc[p][c]);
 }
 
 template <class W, int P>
@@ -135,11 +132,16 @@ void gemm(const MatmulArgs& args, std::int64_t panel) {
 template <class W>
 void matmul(const MatmulArgs& args) {
   switch (args.x->n) {
-    case 1: return gemv_panels<W, 1>(args);
-    case 2: return gemv_panels<W, 2>(args);
-    case 3: return gemv_panels<W, 3>(args);
-    case 4: return gemv_panels<W, 4>(args);
-    default: break;
+    case 1:
+      return gemv_panels<W, 1>(args);
+    case 2:
+      return gemv_panels<W, 2>(args);
+    case 3:
+      return gemv_panels<W, 3>(args);
+    case 4:
+      return gemv_panels<W, 4>(args);
+    default:
+      break;
   }
   constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
   std::int64_t p = args.panel_begin;
@@ -162,7 +164,9 @@ void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* pa
     const int n = static_cast<int>(k - i < kRun ? k - i : kRun);
     for (int r = 0; r < kPanelRows; ++r) {
       Element run[kRun] = {};
-      if (rows[r]) __builtin_memcpy(run, rows[r] + i * static_cast<std::int64_t>(sizeof(Element)), static_cast<std::size_t>(n) * sizeof(Element));
+      if (rows[r])
+        __builtin_memcpy(run, rows[r] + i * static_cast<std::int64_t>(sizeof(Element)),
+                         static_cast<std::size_t>(n) * sizeof(Element));
       for (int j = 0; j < n; ++j) out[(i + j) * kPanelRows + r] = run[j];
     }
   }

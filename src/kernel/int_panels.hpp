@@ -34,11 +34,11 @@ constexpr int plane_bytes(int bits) { return 64 * bits; }
 template <int kBits>
 KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
   if constexpr (kBits == 8) {
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int g = 0; g < 8; ++g) u[g] = load_bytes(p + 64 * g);
   } else if constexpr (kBits >= 4) {
     const Bytes low = set1_bytes(15);
-KVASIR_UNROLL(4)
+    KVASIR_UNROLL(4)
     for (int i = 0; i < 4; ++i) {
       const Bytes x = load_bytes(p + 64 * i);
       u[i] = and_(x, low);
@@ -57,7 +57,7 @@ KVASIR_UNROLL(4)
       u[7] = or_(u[7], and_(shift_right16<3>(h), bit));
     } else if constexpr (kBits == 6) {
       const Bytes bits = set1_bytes(48);
-KVASIR_UNROLL(2)
+      KVASIR_UNROLL(2)
       for (int i = 0; i < 2; ++i) {
         const Bytes h = load_bytes(p + 256 + 64 * i);
         u[i] = or_(u[i], and_(shift_left16<4>(h), bits));
@@ -68,7 +68,7 @@ KVASIR_UNROLL(2)
     }
   } else {
     const Bytes low = set1_bytes(3);
-KVASIR_UNROLL(2)
+    KVASIR_UNROLL(2)
     for (int i = 0; i < 2; ++i) {
       const Bytes x = load_bytes(p + 64 * i);
       u[i] = and_(x, low);
@@ -115,7 +115,7 @@ KVASIR_INLINE void store_plane(const std::uint32_t (*words)[kPanelRows], std::ui
   constexpr std::uint32_t kMask = 0x01010101u * ((1u << kWidth) - 1);
   for (int r = 0; r < kPanelRows; ++r) {
     std::uint32_t plane = 0;
-KVASIR_UNROLL(8)
+    KVASIR_UNROLL(8)
     for (int j = kCount - 1; j >= 0; --j) plane = plane << kWidth | (words[kStep * j][r] >> kShift & kMask);
     out[r] = plane;
   }
@@ -146,8 +146,8 @@ struct IntPanels {
   static std::int64_t head_bytes(std::int64_t k) { return (k / F::kBlock * F::kHeadBytes + 63) / 64 * 64; }
   static std::int64_t panel_bytes(std::int64_t k) { return head_bytes(k) + k / 32 * kPlanes; }
 
-  // In steps of up to 256 elements, each a pass of its own over buffers in the L1 cache (a pass that read what the one before
-  // has just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
+  // In steps of up to 256 elements, each a pass of its own over buffers in the L1 cache (a pass that read what the one
+  // before has just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
   static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
     constexpr std::int64_t kStep = 256 / F::kBlock;
     alignas(64) std::byte codes[kPanelRows][256];
@@ -196,9 +196,10 @@ struct IntPanels {
   static constexpr int kHalves = F::kScales;
   static constexpr int kGroups = 8 / kHalves;  // groups of 4 elements per scale
 
-  // Integer sums are started at the bits of the float 1.5 * 2^23: read as a float, the sum s is then 1.5 * 2^23 + s, exactly
-  // (|s| < 2^20). One fma with the scale d takes both conversion and product, fma(1.5 * 2^23 + s, d, -1.5 * 2^23 * d), and
-  // its result is s * d rounded once, because d (at most 19 significant bits) times 1.5 * 2^23 is exact.
+  // Integer sums are started at the bits of the float 1.5 * 2^23: read as a float, the sum s is then 1.5 * 2^23 + s,
+  // exactly
+  // (|s| < 2^20). One fma with the scale d takes both conversion and product, fma(1.5 * 2^23 + s, d, -1.5 * 2^23 * d),
+  // and its result is s * d rounded once, because d (at most 19 significant bits) times 1.5 * 2^23 is exact.
   static constexpr std::int32_t kSumStart = 0x4b400000;
   struct Scale {
     F32 d[kHalves];
@@ -211,8 +212,8 @@ struct IntPanels {
     for (int h = 0; h < kHalves; ++h) s.offset[h] = mul(s.d[h], set1(-12582912.0f));
   }
 
-  // acc += (sum of code products of one 32-block, scaled) for one column. t[h] is kSumStart plus the exact integer sum over
-  // half h of (u - kZero) * q; with one scale t[0] is the whole.
+  // acc += (sum of code products of one 32-block, scaled) for one column. t[h] is kSumStart plus the exact integer sum
+  // over half h of (u - kZero) * q; with one scale t[0] is the whole.
   KVASIR_INLINE F32 fold(F32 acc, const I32* t, const Scale& s, const Int8Tile& x, std::int64_t i) {
     F32 scaled = fma(bits_to_f32(t[0]), s.d[0], s.offset[0]);
     if constexpr (kHalves == 2) scaled = add(scaled, fma(bits_to_f32(t[1]), s.d[1], s.offset[1]));
@@ -236,13 +237,12 @@ struct IntPanels {
       if constexpr (kSigned) {
         t[h] = set1_i32(kSumStart);
       } else if constexpr (F::kZero != 0) {
-        const std::int32_t sum =
-            kHalves == 1 ? x.half_sum[2 * i] + x.half_sum[2 * i + 1] : x.half_sum[2 * i + h];
+        const std::int32_t sum = kHalves == 1 ? x.half_sum[2 * i] + x.half_sum[2 * i + 1] : x.half_sum[2 * i + h];
         t[h] = set1_i32(kSumStart - F::kZero * sum);
       } else {
         t[h] = set1_i32(kSumStart);
       }
-KVASIR_UNROLL(8)
+      KVASIR_UNROLL(8)
       for (int g = 0; g < kGroups; ++g) {
         const Bytes a = broadcast4(q + 4 * (kGroups * h + g));
         const Bytes w = u[kGroups * h + g];
@@ -263,9 +263,8 @@ KVASIR_UNROLL(8)
     const std::byte* planes = head + head_bytes(args.k);
     F32 acc[P][C];
     KVASIR_UNROLL(4)
-    for (int p = 0; p < P; ++p)
-      KVASIR_UNROLL(4)
-      for (int c = 0; c < C; ++c) acc[p][c] = zero();
+    for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) acc[p][c] = zero();
     std::int64_t i = 0;
     for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
       for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
@@ -290,9 +289,8 @@ KVASIR_UNROLL(8)
       }
     }
     KVASIR_UNROLL(4)
-    for (int p = 0; p < P; ++p)
-      KVASIR_UNROLL(4)
-      for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
+    for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
   }
 
   template <int C>
@@ -313,9 +311,10 @@ KVASIR_UNROLL(8)
     }
   }
 
-  // P panels against a whole tile of columns: the codes of a 32-block are unpacked once into registers and stream past the
-  // tile's activations; accumulators (P x 64 columns x 64 bytes) live in the L1 cache. With VNNI the unsigned operand is the
-  // activation (stored plus 128), so the correction -128 * sum(w) is per row and costs nothing per column.
+  // P panels against a whole tile of columns: the codes of a 32-block are unpacked once into registers and stream past
+  // the tile's activations; accumulators (P x 64 columns x 64 bytes) live in the L1 cache. With VNNI the unsigned
+  // operand is the activation (stored plus 128), so the correction -128 * sum(w) is per row and costs nothing per
+  // column.
   template <int P>
   static void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t first) {
     const std::int64_t stride = panel_bytes(args.k);
@@ -336,8 +335,8 @@ KVASIR_UNROLL(8)
   }
 
   template <int P>
-  KVASIR_INLINE void block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride, const Int8Tile& x,
-                           std::int64_t i, int columns, float (*acc)[P][16]) {
+  KVASIR_INLINE void block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride,
+                           const Int8Tile& x, std::int64_t i, int columns, float (*acc)[P][16]) {
     Bytes w[P][8];
     Scale scale[P];
     I32 correction[P][kHalves];
@@ -379,34 +378,35 @@ KVASIR_UNROLL(8)
   KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const I32 (*correction)[kHalves],
                                 const Int8Tile& x, std::int64_t i, float (*acc)[P][16]) {
     I32 t[C][P][kHalves];
-KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c)
-KVASIR_UNROLL(2)
-      for (int p = 0; p < P; ++p)
-KVASIR_UNROLL(2)
-        for (int h = 0; h < kHalves; ++h) t[c][p][h] = correction[p][h];
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) t[c][p][h] = correction[p][h];
     const std::int8_t* q = x.q + 32 * i;
-KVASIR_UNROLL(8)
-    for (int g = 0; g < 8; ++g)
-KVASIR_UNROLL(4)
-      for (int c = 0; c < C; ++c) {
-        const Bytes a = broadcast4(q + 32 * c + 4 * g);
-KVASIR_UNROLL(2)
-        for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], a, w[p][g]);
-      }
-KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c)
-KVASIR_UNROLL(2)
-      for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[c][p], scale[p], x, i + c));
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < 8; ++g) KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) {
+      const Bytes a = broadcast4(q + 32 * c + 4 * g);
+      KVASIR_UNROLL(2)
+      for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], a, w[p][g]);
+    }
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[c][p], scale[p], x, i + c));
   }
 
   static void matmul(const MatmulArgs& args) {
     switch (args.x->n) {
-      case 1: return gemv_panels<1>(args);
-      case 2: return gemv_panels<2>(args);
-      case 3: return gemv_panels<3>(args);
-      case 4: return gemv_panels<4>(args);
-      default: break;
+      case 1:
+        return gemv_panels<1>(args);
+      case 2:
+        return gemv_panels<2>(args);
+      case 3:
+        return gemv_panels<3>(args);
+      case 4:
+        return gemv_panels<4>(args);
+      default:
+        break;
     }
     // Tile by tile, so that its activations stay in the L2 cache for all panels of the call.
     constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 ? 2 : 1;
@@ -449,7 +449,9 @@ KVASIR_UNROLL(2)
 };
 
 // Helpers for heads: 16 half floats per quantity.
-KVASIR_INLINE void put_half(const std::byte* from, int row, std::byte* head) { __builtin_memcpy(head + 2 * row, from, 2); }
+KVASIR_INLINE void put_half(const std::byte* from, int row, std::byte* head) {
+  __builtin_memcpy(head + 2 * row, from, 2);
+}
 KVASIR_INLINE F32 get_halves(const std::byte* head) { return load_f16(reinterpret_cast<const std::uint16_t*>(head)); }
 KVASIR_INLINE float half_at(const std::byte* p) {
   std::uint16_t h;

@@ -1,8 +1,8 @@
 // Matrix products with packed weights: out[c][r] = sum_k W[r][k] x[c][k].
 //
-// Weights lie in panels of 16 rows, interleaved so that a vector lane is a row; activations are broadcast. One output is
-// accumulated over k in increasing order whatever the number of columns, panels or threads, so a result never depends on
-// its neighbours and one column computed alone has the bits it has in a batch.
+// Weights lie in panels of 16 rows, interleaved so that a vector lane is a row; activations are broadcast. One output
+// is accumulated over k in increasing order whatever the number of columns, panels or threads, so a result never
+// depends on its neighbours and one column computed alone has the bits it has in a batch.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,10 @@ inline constexpr int kGemvColumns = 4;   // up to here weights are streamed past
 //   kF32   as they are
 enum class ActivationKind { kInt8, kF32 };
 
-// Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are grouped in
-// tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
-//   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2) int32,
+// Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are
+// grouped in tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
+//   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2)
+//   int32,
 //          d * those sums (K/32, nc, 2) f32. For more than kGemvColumns columns and with VNNI, q is stored plus 128.
 //   kF32   (K, nc) f32
 struct Activations {
@@ -39,13 +40,13 @@ constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
 }
 
 struct MatmulArgs {
-  const std::byte* panels;    // panel 0 of the matrix
-  std::int64_t k;             // columns of the matrix
-  std::int64_t rows;          // rows of the matrix; the last panel may be partly empty
-  std::int64_t panel_begin;   // panels [begin, end) are computed
+  const std::byte* panels;   // panel 0 of the matrix
+  std::int64_t k;            // columns of the matrix
+  std::int64_t rows;         // rows of the matrix; the last panel may be partly empty
+  std::int64_t panel_begin;  // panels [begin, end) are computed
   std::int64_t panel_end;
   const Activations* x;
-  float* out;                 // (n, ldo)
+  float* out;  // (n, ldo)
   std::int64_t ldo;
 };
 

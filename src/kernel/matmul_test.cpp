@@ -1,5 +1,5 @@
-// Every weight format on every instruction set: packing keeps the values, products agree with double precision, and a column
-// computed alone, in a batch, by any panel split has the same bits.
+// Every weight format on every instruction set: packing keeps the values, products agree with double precision, and a
+// column computed alone, in a batch, by any panel split has the same bits.
 #include "kernel/matmul.hpp"
 
 #include <gtest/gtest.h>
@@ -86,8 +86,8 @@ TEST_P(EveryIsa, PackingKeepsTheValues) {
     const Packed p = pack(*quant, 37, k, 1);
     std::vector<float> row(static_cast<std::size_t>(k));
     for (std::int64_t r = 0; r < p.rows; ++r) {
-      quant->panel->unpack_row(p.panels.data() + r / kPanelRows * quant->panel->panel_bytes(k), static_cast<int>(r % kPanelRows), k,
-                               row.data());
+      quant->panel->unpack_row(p.panels.data() + r / kPanelRows * quant->panel->panel_bytes(k),
+                               static_cast<int>(r % kPanelRows), k, row.data());
       for (std::int64_t i = 0; i < k; ++i) {
         const float want = p.values[static_cast<std::size_t>(r * k + i)];
         ASSERT_EQ(row[static_cast<std::size_t>(i)], want) << name << " row " << r << " element " << i;
@@ -148,7 +148,8 @@ TEST_P(EveryIsa, RepresentableActivationsAreExact) {
             want += term;
             size += std::fabs(term);
           }
-          ASSERT_NEAR(out[static_cast<std::size_t>(c * rows + r)], want, 1e-5 * size) << name << " column " << c << " row " << r;
+          ASSERT_NEAR(out[static_cast<std::size_t>(c * rows + r)], want, 1e-5 * size)
+              << name << " column " << c << " row " << r;
         }
     }
   }
@@ -160,12 +161,14 @@ TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
     const Packed p = pack(*quant, rows, k, 4);
     const auto x = random_floats(static_cast<std::size_t>(n * k), 5);
     const auto whole = multiply(*quant, p, x, n, 1000);
-    for (std::int64_t split : {1, 3, 5}) ASSERT_EQ(whole, multiply(*quant, p, x, n, split)) << name << " split " << split;
+    for (std::int64_t split : {1, 3, 5})
+      ASSERT_EQ(whole, multiply(*quant, p, x, n, split)) << name << " split " << split;
     for (std::int64_t batch : {1, 2, 4, 7, 66}) {
       for (std::int64_t first = 0; first + batch <= n; first += 33) {
         const std::vector<float> part(x.begin() + first * k, x.begin() + (first + batch) * k);
         const auto out = multiply(*quant, p, part, batch, 1000);
-        ASSERT_EQ(0, std::memcmp(out.data(), &whole[static_cast<std::size_t>(first * rows)], out.size() * sizeof(float)))
+        ASSERT_EQ(0,
+                  std::memcmp(out.data(), &whole[static_cast<std::size_t>(first * rows)], out.size() * sizeof(float)))
             << name << " batch " << batch << " at " << first;
       }
     }
@@ -185,7 +188,8 @@ TEST_P(EveryIsa, ExtremesAgreeWithTheScalarPath) {
       std::fill(block_bytes.begin(), block_bytes.end(), static_cast<std::byte>(pattern));
       std::vector<float> values(static_cast<std::size_t>(k));
       const std::byte* row[kPanelRows];
-      for (int r = 0; r < kPanelRows; ++r) row[r] = &block_bytes[static_cast<std::size_t>(r * k / quant->block * quant->block_bytes)];
+      for (int r = 0; r < kPanelRows; ++r)
+        row[r] = &block_bytes[static_cast<std::size_t>(r * k / quant->block * quant->block_bytes)];
       quant->dequantise(row[0], values.data(), k);
       bool finite = true;
       for (float v : values) finite = finite && std::isfinite(v) && std::fabs(v) < 1e30f;

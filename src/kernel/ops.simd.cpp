@@ -12,12 +12,11 @@ KVASIR_INLINE int rest(std::int64_t i, std::int64_t n) { return static_cast<int>
 void rms_norm(const float* x, const float* w, float* out, std::int64_t n, float eps) {
   F32 sum[4] = {zero(), zero(), zero(), zero()};
   std::int64_t i = 0;
-  for (; i + 64 <= n; i += 64)
-KVASIR_UNROLL(4)
-    for (int j = 0; j < 4; ++j) {
-      const F32 v = load(x + i + 16 * j);
-      sum[j] = fma(v, v, sum[j]);
-    }
+  for (; i + 64 <= n; i += 64) KVASIR_UNROLL(4)
+  for (int j = 0; j < 4; ++j) {
+    const F32 v = load(x + i + 16 * j);
+    sum[j] = fma(v, v, sum[j]);
+  }
   for (; i < n; i += 16) {
     const F32 v = load_n(x + i, rest(i, n));
     sum[0] = fma(v, v, sum[0]);

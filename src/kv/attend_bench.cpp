@@ -125,10 +125,12 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
   const double pairs = (depth - n / 2.0) * n * s.query_heads * s.layers;
   const double gflops = pairs * 2.0 * (s.head_dim + s.head_dim_v) / median(prefill) * 1e-9;
   const double gbps = static_cast<double>(bytes) / median(decode) * 1e-9;
-  std::printf("%s %s d %d g %d depth %d x %d threads %d: prefill %.1f GFLOP/s = %.1f%% of %.1f, decode %.2f GB/s = %.1f%% of %.2f (%.0f MB)\n",
-              std::string(simd::name(simd::active())).c_str(), codec, s.head_dim, s.query_heads / s.kv_heads, depth, sequences,
-              threads, gflops, 100 * gflops / median(peaks), median(peaks), gbps, 100 * gbps / median(reads), median(reads),
-              static_cast<double>(bytes) * 1e-6);
+  std::printf(
+      "%s %s d %d g %d depth %d x %d threads %d: prefill %.1f GFLOP/s = %.1f%% of %.1f, decode %.2f GB/s = %.1f%% of "
+      "%.2f (%.0f MB)\n",
+      std::string(simd::name(simd::active())).c_str(), codec, s.head_dim, s.query_heads / s.kv_heads, depth, sequences,
+      threads, gflops, 100 * gflops / median(peaks), median(peaks), gbps, 100 * gbps / median(reads), median(reads),
+      static_cast<double>(bytes) * 1e-6);
   std::fflush(stdout);
 }
 

@@ -1,5 +1,5 @@
-// Contract of an entry in model/archs: an architecture as a table. No code is written per architecture; what differs is which
-// tensors there are and a few flags.
+// Contract of an entry in model/archs: an architecture as a table. No code is written per architecture; what differs is
+// which tensors there are and a few flags.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,40 @@ namespace kvasir::model {
 
 // What a tensor is for. Layer roles stand once per layer ("blk.N." before the name).
 enum class Role {
-  kTokenEmbd, kOutputNorm, kOutput, kRopeFreqs,
-  kAttnNorm, kAttnQ, kAttnK, kAttnV, kAttnQBias, kAttnKBias, kAttnVBias, kAttnQNorm, kAttnKNorm, kAttnOutput,
-  kFfnNorm, kFfnGate, kFfnUp, kFfnDown,
+  kTokenEmbd,
+  kOutputNorm,
+  kOutput,
+  kRopeFreqs,
+  kAttnNorm,
+  kAttnQ,
+  kAttnK,
+  kAttnV,
+  kAttnQBias,
+  kAttnKBias,
+  kAttnVBias,
+  kAttnQNorm,
+  kAttnKNorm,
+  kAttnOutput,
+  kFfnNorm,
+  kFfnGate,
+  kFfnUp,
+  kFfnDown,
   kCount,
 };
 
 // A dimension by name, resolved from the file's metadata.
-enum class Dim { kOne, kModel, kVocab, kQuery /* H d */, kKey /* KV d */, kValue /* KV dv */, kOut /* H dv */, kHead /* d */, kFfn, kPairs /* n_rot / 2 */ };
+enum class Dim {
+  kOne,
+  kModel,
+  kVocab,
+  kQuery /* H d */,
+  kKey /* KV d */,
+  kValue /* KV dv */,
+  kOut /* H dv */,
+  kHead /* d */,
+  kFfn,
+  kPairs /* n_rot / 2 */
+};
 
 enum class Presence { kRequired, kOptional };
 

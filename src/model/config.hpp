@@ -14,13 +14,13 @@ struct Config {
   std::string arch_name;
   const Arch* arch = nullptr;
   int layers = 0;
-  int dim = 0;           // D, residual width
+  int dim = 0;  // D, residual width
   int ffn = 0;
-  int heads = 0;         // H, query heads
-  int kv_heads = 0;      // KV
-  int head_dim = 0;      // d, of queries and keys; a multiple of 8
-  int head_dim_v = 0;    // dv
-  int rope_dims = 0;     // n_rot <= d, even
+  int heads = 0;       // H, query heads
+  int kv_heads = 0;    // KV
+  int head_dim = 0;    // d, of queries and keys; a multiple of 8
+  int head_dim_v = 0;  // dv
+  int rope_dims = 0;   // n_rot <= d, even
   std::int64_t vocab = 0;
   std::int64_t context = 0;  // what the model was trained for
   float norm_eps = 0;

@@ -15,33 +15,42 @@ bool uses(const Matrix& m, kernel::ActivationKind kind) { return m.format->activ
 
 }  // namespace
 
+Forward::Sizes Forward::sizes(const Config& c, int max_tokens, int max_logits) {
+  const std::int64_t n = max_tokens, dim = c.dim, ffn = c.ffn, pairs = std::max(1, c.rope_dims / 2);
+  const std::int64_t out = c.size(Dim::kOut);
+  const std::int64_t widest = std::max({dim, out, ffn});
+  const auto padded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
+  const auto rows = [&](std::int64_t width) { return padded(4 * n * width); };
+  return {
+      {rows(dim), rows(dim), rows(c.size(Dim::kQuery)), rows(c.size(Dim::kKey)), rows(c.size(Dim::kValue)), rows(out),
+       rows(dim), rows(ffn), rows(ffn), rows(pairs), rows(pairs), padded(4 * std::max(1, max_logits) * c.vocab)},
+      padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32)),
+      padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest))};
+}
+
+std::int64_t Forward::Sizes::total() const {
+  std::int64_t sum = int8 + dense;
+  for (const std::int64_t f : floats) sum += f;
+  return sum;
+}
+
+std::int64_t Forward::planned_scratch(const Config& config, int max_tokens, int max_logits) {
+  return sizes(config, max_tokens, max_logits).total();
+}
+
 Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
     : team_(team), model_(model), cache_(cache), max_tokens_(max_tokens), max_logits_(max_logits) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
-  const Config& c = model.config();
-  const std::int64_t n = max_tokens;
-  const std::int64_t query = c.size(Dim::kQuery), key = c.size(Dim::kKey), value = c.size(Dim::kValue), out = c.size(Dim::kOut);
-  const std::int64_t widest = std::max({static_cast<std::int64_t>(c.dim), out, static_cast<std::int64_t>(c.ffn)});
-  const std::int64_t pairs = std::max(1, c.rope_dims / 2);
-  const struct {
-    float** pointer;
-    std::int64_t count;
-  } floats[] = {{&x_, n * c.dim}, {&norm_, n * c.dim}, {&q_, n * query}, {&k_, n * key}, {&v_, n * value}, {&heads_, n * out},
-                {&y_, n * c.dim}, {&gate_, n * c.ffn}, {&up_, n * c.ffn}, {&cos_, n * pairs}, {&sin_, n * pairs},
-                {&logits_, std::max(1, max_logits) * c.vocab}};
-  const auto padded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
-  std::int64_t total = 0;
-  for (const auto& f : floats) total += padded(4 * f.count);
-  const std::int64_t int8 = padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32));
-  const std::int64_t dense = padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest));
-  scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(total + int8 + dense));
+  const Sizes s = sizes(model.config(), max_tokens, max_logits);
+  scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(s.total()));
+  float** const arrays[] = {&x_, &norm_, &q_, &k_, &v_, &heads_, &y_, &gate_, &up_, &cos_, &sin_, &logits_};
   std::byte* p = scratch_.data();
-  for (const auto& f : floats) {
-    *f.pointer = reinterpret_cast<float*>(p);
-    p += padded(4 * f.count);
+  for (std::size_t i = 0; i < std::size(arrays); ++i) {
+    *arrays[i] = reinterpret_cast<float*>(p);
+    p += s.floats[i];
   }
   int8_ = p;
-  dense_ = p + int8;
+  dense_ = p + s.int8;
   positions_.reserve(static_cast<std::size_t>(max_tokens));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
 }
@@ -104,16 +113,18 @@ void Forward::rotate_tables(std::span<const Input>) {
   team_.parallel_for(rows_, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r)
       for (std::int64_t i = 0; i < pairs; ++i) {
-        const double angle =
-            static_cast<double>(positions_[static_cast<std::size_t>(r)]) * c.rope_frequency[static_cast<std::size_t>(i)];
+        const double angle = static_cast<double>(positions_[static_cast<std::size_t>(r)]) *
+                             c.rope_frequency[static_cast<std::size_t>(i)];
         cos_[r * pairs + i] = static_cast<float>(std::cos(angle)) * c.rope_magnitude;
         sin_[r * pairs + i] = static_cast<float>(std::sin(angle)) * c.rope_magnitude;
       }
   });
 }
 
-// Activations for the matrices that read x (rows, k), normed first when `norm` is given, in each form that one of them wants.
-void Forward::prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm, int rows) {
+// Activations for the matrices that read x (rows, k), normed first when `norm` is given, in each form that one of them
+// wants.
+void Forward::prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm,
+                      int rows) {
   using kernel::ActivationKind;
   const auto wanted = [&](ActivationKind kind) {
     return std::any_of(users.begin(), users.end(), [&](const Matrix* m) { return uses(*m, kind); });
@@ -126,7 +137,8 @@ void Forward::prepare(std::span<const Matrix* const> users, const float* x, std:
   team_.parallel_for(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
     const float* source = x + begin * k;
     if (norm) {
-      for (std::int64_t r = begin; r < end; ++r) ops.rms_norm(x + r * k, norm, norm_ + r * k, k, model_.config().norm_eps);
+      for (std::int64_t r = begin; r < end; ++r)
+        ops.rms_norm(x + r * k, norm, norm_ + r * k, k, model_.config().norm_eps);
       source = norm_ + begin * k;
     }
     if (int8) act.prepare(a_int8_, begin, end, source, k);
@@ -134,9 +146,9 @@ void Forward::prepare(std::span<const Matrix* const> users, const float* x, std:
   });
 }
 
-// Panels per piece. With many columns a piece is large, so that the activations of a tile are read from the L2 cache for most
-// of its panels, and whole register tiles (6 panels serve both kinds); the pieces are evened out over the threads. With few
-// columns weights are read once and pieces only need to outweigh their fetching.
+// Panels per piece. With many columns a piece is large, so that the activations of a tile are read from the L2 cache
+// for most of its panels, and whole register tiles (6 panels serve both kinds); the pieces are evened out over the
+// threads. With few columns weights are read once and pieces only need to outweigh their fetching.
 int Forward::grain(std::int64_t panels, int rows) const {
   const bool many = rows > kernel::kGemvColumns;
   const std::int64_t most = many ? 24 : 64, unit = many ? 6 : 4;
@@ -146,8 +158,8 @@ int Forward::grain(std::int64_t panels, int rows) const {
   return static_cast<int>((even + unit - 1) / unit * unit);
 }
 
-// outs[i] = matrices[i] times the prepared activations, all in one parallel region. `gated`: there are two matrices of one
-// shape and outs[0] = silu(outs[0]) * outs[1], applied while the rows are still in the cache.
+// outs[i] = matrices[i] times the prepared activations, all in one parallel region. `gated`: there are two matrices of
+// one shape and outs[0] = silu(outs[0]) * outs[1], applied while the rows are still in the cache.
 void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows, bool gated) {
   std::int64_t panels = 0;
   for (const Matrix* m : matrices) panels += m->panel_count();
@@ -163,7 +175,8 @@ void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float*
       run(1, begin, end);
       const std::int64_t n = matrices[0]->rows, first = begin * kernel::kPanelRows;
       const std::int64_t count = std::min(end * kernel::kPanelRows, n) - first;
-      for (std::int64_t r = 0; r < rows; ++r) kernel::ops().silu_mul(outs[0] + r * n + first, outs[1] + r * n + first, count);
+      for (std::int64_t r = 0; r < rows; ++r)
+        kernel::ops().silu_mul(outs[0] + r * n + first, outs[1] + r * n + first, count);
       return;
     }
     std::int64_t offset = 0;

@@ -21,21 +21,31 @@ struct Input {
 
 class Forward {
  public:
-  // Reserves scratch for steps of up to max_tokens tokens and max_logits rows of logits. The references must outlive it.
+  // Reserves scratch for steps of up to max_tokens tokens and max_logits rows of logits. The references must outlive
+  // it.
   Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits);
 
   int max_tokens() const { return max_tokens_; }
   int max_logits() const { return max_logits_; }
 
-  // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next step.
-  // Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Does not allocate once every
-  // number of inputs has been seen.
-  // REQUIRES: the token counts sum to 1..max_tokens, the logits to at most max_logits, ids are in range.
+  // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next
+  // step. Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Does not allocate once
+  // every number of inputs has been seen. REQUIRES: the token counts sum to 1..max_tokens, the logits to at most
+  // max_logits, ids are in range.
   std::span<const float> step(std::span<const Input> inputs);
 
   std::size_t scratch_bytes() const { return scratch_.size(); }
+  // What a Forward for these steps allocates.
+  static std::int64_t planned_scratch(const Config& config, int max_tokens, int max_logits);
 
  private:
+  // Bytes of every scratch array, in the order of the members below.
+  struct Sizes {
+    std::int64_t floats[12];
+    std::int64_t int8, dense;
+    std::int64_t total() const;
+  };
+  static Sizes sizes(const Config& config, int max_tokens, int max_logits);
   void embed(std::span<const Input> inputs);
   void rotate_tables(std::span<const Input> inputs);
   void attention(int l);
@@ -52,19 +62,19 @@ class Forward {
   int max_tokens_, max_logits_;
   tensor::Buffer scratch_;
   // (max_tokens, ...) each
-  float* x_ = nullptr;        // residual, dim
-  float* norm_ = nullptr;     // normed row, dim
-  float* q_ = nullptr;        // H d
-  float* k_ = nullptr;        // KV d
-  float* v_ = nullptr;        // KV dv
-  float* heads_ = nullptr;    // H dv
-  float* y_ = nullptr;        // dim
-  float* gate_ = nullptr;     // ffn
-  float* up_ = nullptr;       // ffn
-  float* cos_ = nullptr;      // n_rot / 2
+  float* x_ = nullptr;      // residual, dim
+  float* norm_ = nullptr;   // normed row, dim
+  float* q_ = nullptr;      // H d
+  float* k_ = nullptr;      // KV d
+  float* v_ = nullptr;      // KV dv
+  float* heads_ = nullptr;  // H dv
+  float* y_ = nullptr;      // dim
+  float* gate_ = nullptr;   // ffn
+  float* up_ = nullptr;     // ffn
+  float* cos_ = nullptr;    // n_rot / 2
   float* sin_ = nullptr;
-  float* logits_ = nullptr;   // (max_logits, vocab)
-  std::byte* int8_ = nullptr;   // prepared activations of the widest input
+  float* logits_ = nullptr;    // (max_logits, vocab)
+  std::byte* int8_ = nullptr;  // prepared activations of the widest input
   std::byte* dense_ = nullptr;
   kernel::Activations a_int8_, a_dense_;
   std::vector<kv::Slice> slices_;

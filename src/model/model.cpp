@@ -30,7 +30,7 @@ class Loader {
     int layer;  // -1: not a layer's
     const weights::TensorInfo* info;
     const weights::Quant* quant;
-    bool matrix;            // packed; otherwise a vector of floats (or the untied embedding, which stays in the file)
+    bool matrix;  // packed; otherwise a vector of floats (or the untied embedding, which stays in the file)
     bool in_file = false;
     const kernel::PanelFormat* format = nullptr;
     std::int64_t offset = 0;  // in its arena
@@ -134,7 +134,8 @@ class Loader {
     std::byte* out = m_.arena_.data() + item.offset;
     std::vector<std::vector<float>> floats;  // one block of rows per thread, for the exact path
     if (options_.exact)
-      floats.assign(static_cast<std::size_t>(team_.size()), std::vector<float>(static_cast<std::size_t>(kernel::kPanelRows * k)));
+      floats.assign(static_cast<std::size_t>(team_.size()),
+                    std::vector<float>(static_cast<std::size_t>(kernel::kPanelRows * k)));
     const std::int64_t panels = (rows + kernel::kPanelRows - 1) / kernel::kPanelRows;
     team_.parallel_for(panels, 8, [&](std::int64_t begin, std::int64_t end, int worker) {
       for (std::int64_t p = begin; p < end; ++p) {
@@ -156,8 +157,10 @@ class Loader {
   void read_vector(const Item& item) {
     auto* out = reinterpret_cast<float*>(m_.vectors_.data() + item.offset);
     if (item.info->columns() % item.quant->block != 0)
-      throw Error(Code::kBadInput, item.info->name + " has " + std::to_string(item.info->columns()) + " elements, no whole blocks of " +
-                                       item.info->quant, path());
+      throw Error(Code::kBadInput,
+                  item.info->name + " has " + std::to_string(item.info->columns()) + " elements, no whole blocks of " +
+                      item.info->quant,
+                  path());
     item.quant->dequantise(item.info->bytes.data(), out, item.info->columns());
     for (std::int64_t i = 0; i < item.info->columns(); ++i)
       if (!std::isfinite(out[i]))
@@ -181,24 +184,57 @@ class Loader {
     const auto* vector = reinterpret_cast<const float*>(m_.vectors_.data() + item.offset);
     switch (item.rule->role) {
       case Role::kTokenEmbd:  // tied: the output matrix serves both
-      case Role::kOutput: m_.output_ = matrix(item); break;
-      case Role::kOutputNorm: m_.output_norm_ = vector; break;
-      case Role::kAttnNorm: layer.attn_norm = vector; break;
-      case Role::kAttnQ: layer.q = matrix(item); break;
-      case Role::kAttnK: layer.k = matrix(item); break;
-      case Role::kAttnV: layer.v = matrix(item); break;
-      case Role::kAttnQBias: layer.q_bias = vector; break;
-      case Role::kAttnKBias: layer.k_bias = vector; break;
-      case Role::kAttnVBias: layer.v_bias = vector; break;
-      case Role::kAttnQNorm: layer.q_norm = vector; break;
-      case Role::kAttnKNorm: layer.k_norm = vector; break;
-      case Role::kAttnOutput: layer.o = matrix(item); break;
-      case Role::kFfnNorm: layer.ffn_norm = vector; break;
-      case Role::kFfnGate: layer.gate = matrix(item); break;
-      case Role::kFfnUp: layer.up = matrix(item); break;
-      case Role::kFfnDown: layer.down = matrix(item); break;
+      case Role::kOutput:
+        m_.output_ = matrix(item);
+        break;
+      case Role::kOutputNorm:
+        m_.output_norm_ = vector;
+        break;
+      case Role::kAttnNorm:
+        layer.attn_norm = vector;
+        break;
+      case Role::kAttnQ:
+        layer.q = matrix(item);
+        break;
+      case Role::kAttnK:
+        layer.k = matrix(item);
+        break;
+      case Role::kAttnV:
+        layer.v = matrix(item);
+        break;
+      case Role::kAttnQBias:
+        layer.q_bias = vector;
+        break;
+      case Role::kAttnKBias:
+        layer.k_bias = vector;
+        break;
+      case Role::kAttnVBias:
+        layer.v_bias = vector;
+        break;
+      case Role::kAttnQNorm:
+        layer.q_norm = vector;
+        break;
+      case Role::kAttnKNorm:
+        layer.k_norm = vector;
+        break;
+      case Role::kAttnOutput:
+        layer.o = matrix(item);
+        break;
+      case Role::kFfnNorm:
+        layer.ffn_norm = vector;
+        break;
+      case Role::kFfnGate:
+        layer.gate = matrix(item);
+        break;
+      case Role::kFfnUp:
+        layer.up = matrix(item);
+        break;
+      case Role::kFfnDown:
+        layer.down = matrix(item);
+        break;
       case Role::kRopeFreqs:  // read into the configuration
-      case Role::kCount: break;
+      case Role::kCount:
+        break;
     }
   }
 
@@ -216,9 +252,22 @@ std::unique_ptr<Model> Model::load(std::unique_ptr<weights::ModelFile> file, Tea
   return model;
 }
 
+std::int64_t Model::planned_bytes(const weights::ModelFile& file, bool exact) {
+  const bool untied = file.find("output.weight") != nullptr;
+  std::int64_t total = 0;
+  for (const weights::TensorInfo& t : file.tensors()) {
+    if (t.rows() == 1 || (untied && t.name == "token_embd.weight")) continue;
+    const kernel::PanelFormat& format = exact ? kernel::dense_panels().f32 : *find(weights::quants(), t.quant)->panel;
+    total +=
+        ((t.rows() + kernel::kPanelRows - 1) / kernel::kPanelRows * format.panel_bytes(t.columns()) + 63) / 64 * 64;
+  }
+  return total;
+}
+
 void Model::embed(std::int32_t id, float* out) const {
   if (embd_) return embd_dequantise_(embd_->bytes.data() + id * embd_row_bytes_, out, config_.dim);
-  output_.format->unpack_row(output_.panels + id / kernel::kPanelRows * output_.panel_bytes, id % kernel::kPanelRows, output_.k, out);
+  output_.format->unpack_row(output_.panels + id / kernel::kPanelRows * output_.panel_bytes, id % kernel::kPanelRows,
+                             output_.k, out);
 }
 
 }  // namespace kvasir::model

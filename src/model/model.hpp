@@ -47,10 +47,13 @@ struct LoadOptions {
 
 class Model {
  public:
-  // Checks every tensor against the architecture's table (missing, unknown and misshaped ones are reported together), then
-  // packs the weights for the instruction set in use. Throws Error. The file stays open for as long as the model lives when
-  // token_embd is not tied to the output, because its rows are read from there.
+  // Checks every tensor against the architecture's table (missing, unknown and misshaped ones are reported together),
+  // then packs the weights for the instruction set in use. Throws Error. The file stays open for as long as the model
+  // lives when token_embd is not tied to the output, because its rows are read from there.
   static std::unique_ptr<Model> load(std::unique_ptr<weights::ModelFile> file, Team& team, const LoadOptions& options);
+
+  // Bytes of packed matrices that `load` would allocate, from the tensors' shapes.
+  static std::int64_t planned_bytes(const weights::ModelFile& file, bool exact);
 
   const Config& config() const { return config_; }
   const weights::ModelFile& file() const { return *file_; }

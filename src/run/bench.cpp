@@ -31,10 +31,11 @@ class Bench {
     row.depth = kv::Cache::length(*base);
     std::vector<double> prefill, decode;
     for (int run = 0; run < o_.runs && poll(); ++run) {
-      if (o_.prefill > 0) prefill.push_back(once(base, [&](kv::Sequence* s) {
-        e_.feed(s, some_tokens(row.depth, o_.prefill, vocab()));
-        return 0.0;
-      }).first);
+      if (o_.prefill > 0)
+        prefill.push_back(once(base, [&](kv::Sequence* s) {
+                            e_.feed(s, some_tokens(row.depth, o_.prefill, vocab()));
+                            return 0.0;
+                          }).first);
       if (o_.decode > 0) {
         const auto [seconds, bytes] = once(base, [&](kv::Sequence* s) {
           double read = 0;
@@ -107,13 +108,16 @@ void bench(Engine& engine, const Machine& machine, const BenchOptions& options, 
   std::sort(depths.begin(), depths.end());
   const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode);
   if (engine.context() < needed)
-    throw Error(Code::kBadInput, "is " + std::to_string(engine.context()) + ", expected at least " + std::to_string(needed) +
-                                     " for the deepest depth", "--ctx");
+    throw Error(Code::kBadInput,
+                "is " + std::to_string(engine.context()) + ", expected at least " + std::to_string(needed) +
+                    " for the deepest depth",
+                "--ctx");
   kv::Sequence* base = engine.cache().create();
   Bench b(engine, machine, options);
   {  // Warm up: first touch of scratch and cache, threads awake.
     kv::Sequence* s = engine.cache().create();
-    engine.feed(s, some_tokens(0, std::clamp<std::int64_t>(options.prefill, 1, engine.context()), engine.model().config().vocab));
+    engine.feed(s, some_tokens(0, std::clamp<std::int64_t>(options.prefill, 1, engine.context()),
+                               engine.model().config().vocab));
     engine.cache().release(s);
   }
   for (const std::int64_t depth : depths) {

@@ -30,9 +30,9 @@ struct BenchRow {
   double bytes_per_token = 0;
   double bandwidth = 0;
   double bandwidth_fraction = 0;
-  // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the time
-  // they would take at the machine's peaks (integer dots for quantised matrices; for others and for attention the faster of
-  // the f32 and bf16 peaks) over the time they took.
+  // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the
+  // time they would take at the machine's peaks (integer dots for quantised matrices; for others and for attention the
+  // faster of the f32 and bf16 peaks) over the time they took.
   double ops_per_token = 0;
   double peak_fraction = 0;
   double kv_bytes_per_token = 0;  // sealed, as allocated

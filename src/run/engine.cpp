@@ -8,29 +8,74 @@
 
 namespace kvasir::run {
 
-const OptionTable<EngineOptions>& engine_table() {
+namespace {
+
+std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
   using O = EngineOptions;
-  static const OptionTable<O> table{
-      "engine",
-      {{"model", &O::model, {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}},
-       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
-       {"ctx",
-        &O::ctx,
-        {.help = "length of the context; 0 is the model's own, at most 8192", .unit = "tokens", .low = 0, .high = 1 << 24}},
-       {"chunk",
-        &O::chunk,
-        {.help = "tokens of a prompt computed together; changes the speed, never the result", .unit = "tokens", .low = 1, .high = 8192}},
-       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
-       {"kv", &O::kv, {.help = "codec of keys and values: f16 (default), bf16, f32", .placeholder = "CODEC"}},
-       {"k_codec", &O::k_codec, {.help = "codec of the keys alone", .placeholder = "CODEC"}},
-       {"v_codec", &O::v_codec, {.help = "codec of the values alone", .placeholder = "CODEC"}},
-       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
-       {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}}};
+  return {
+      {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
+      {"ctx",
+       &O::ctx,
+       {.help = "length of the context; 0 is the model's own, at most 8192",
+        .unit = "tokens",
+        .low = 0,
+        .high = 1 << 24}},
+      {"chunk",
+       &O::chunk,
+       {.help = "tokens of a prompt computed together; changes the speed, never the result",
+        .unit = "tokens",
+        .low = 1,
+        .high = 8192}},
+      {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
+      {"kv", &O::kv, {.help = "codec of keys and values: f16 (default), bf16, f32", .placeholder = "CODEC"}},
+      {"k_codec", &O::k_codec, {.help = "codec of the keys alone", .placeholder = "CODEC"}},
+      {"v_codec", &O::v_codec, {.help = "codec of the values alone", .placeholder = "CODEC"}},
+      {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
+      {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}};
+}
+
+}  // namespace
+
+const OptionTable<EngineOptions>& plan_table() {
+  static const OptionTable<EngineOptions> table{"plan", plan_rows()};
   return table;
 }
 
+const OptionTable<EngineOptions>& engine_table() {
+  static const OptionTable<EngineOptions> table = [] {
+    auto rows = plan_rows();
+    rows.insert(rows.begin(), {"model",
+                               &EngineOptions::model,
+                               {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}});
+    return OptionTable<EngineOptions>{"engine", std::move(rows)};
+  }();
+  return table;
+}
+
+static int default_threads(const EngineOptions& options) {
+  return options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512);
+}
+
+EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits) {
+  const model::Config config = model::read_config(file);
+  const kv::CacheOptions cache = cache_options(options, config, sequences);
+  EnginePlan plan;
+  plan.context = context_for(options, config);
+  plan.k_codec = cache.k_codec;
+  plan.v_codec = cache.v_codec;
+  plan.cache = kv::plan_memory(cache_shape(config), cache, default_threads(options));
+  plan.weight_bytes = model::Model::planned_bytes(file, options.exact);
+  const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
+  plan.scratch_bytes = model::Forward::planned_scratch(config, std::max(most, sequences), logits);
+  return plan;
+}
+
 kv::CacheShape cache_shape(const model::Config& c) {
-  return {.layers = c.layers, .kv_heads = c.kv_heads, .query_heads = c.heads, .head_dim = c.head_dim, .head_dim_v = c.head_dim_v};
+  return {.layers = c.layers,
+          .kv_heads = c.kv_heads,
+          .query_heads = c.heads,
+          .head_dim = c.head_dim,
+          .head_dim_v = c.head_dim_v};
 }
 
 std::int64_t context_for(const EngineOptions& options, const model::Config& config) {
@@ -52,14 +97,16 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::Config
 }
 
 Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options) {
-  team_ = std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
+  team_ = std::make_unique<Team>(default_threads(options));
   auto file = weights::open_model_file(options.model);
   // Everything that can be wrong is found before the long part, packing the weights.
   const model::Config config = model::read_config(*file);
   tokenizer_ = text::make_tokenizer(file->metadata());
   if (tokenizer_ && tokenizer_->size() > config.vocab)
-    throw Error(Code::kBadInput, "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
-                                     std::to_string(config.vocab) + " rows", options.model);
+    throw Error(Code::kBadInput,
+                "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
+                    std::to_string(config.vocab) + " rows",
+                options.model);
   context_ = context_for(options, config);
   const kv::CacheOptions cache = cache_options(options, config, needs.sequences);
   k_codec_ = cache.k_codec;
@@ -73,8 +120,10 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
 void Engine::check_ids(std::span<const std::int32_t> ids) const {
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= model_->config().vocab)
-      throw Error(Code::kBadInput, "token " + std::to_string(i) + " is " + std::to_string(ids[i]) + ", expected 0.." +
-                                       std::to_string(model_->config().vocab - 1), "tokens");
+      throw Error(Code::kBadInput,
+                  "token " + std::to_string(i) + " is " + std::to_string(ids[i]) + ", expected 0.." +
+                      std::to_string(model_->config().vocab - 1),
+                  "tokens");
 }
 
 std::span<const float> Engine::feed(kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows,

@@ -32,12 +32,24 @@ struct EngineOptions {
 inline constexpr std::int64_t kDefaultContext = 8192;
 
 const OptionTable<EngineOptions>& engine_table();
+const OptionTable<EngineOptions>& plan_table();  // the same without the model, for `kvasir inspect`
+
+// Memory that an engine with these options takes, from the file's header alone.
+struct EnginePlan {
+  std::int64_t weight_bytes = 0;   // packed
+  std::int64_t scratch_bytes = 0;  // of the forward pass
+  kv::MemoryPlan cache;
+  std::int64_t context = 0;
+  std::string k_codec, v_codec;
+  std::int64_t total() const { return weight_bytes + scratch_bytes + static_cast<std::int64_t>(cache.total()); }
+};
+EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits);
 
 class Engine {
  public:
   struct Needs {
     int sequences = 1;
-    int logits = 1;  // rows of logits per step
+    int logits = 1;                                            // rows of logits per step
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
   };
 
@@ -60,8 +72,9 @@ class Engine {
   // Appends `ids` to `sequence` in chunks; returns the logits of the last `rows` of them, valid until the next step.
   // `poll(done)` is called before every chunk and may return false to stop early: then the result is empty.
   // REQUIRES: rows <= the `logits` asked for, and the last chunk holds as many tokens: rows <= min(ids, chunk).
-  std::span<const float> feed(kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows = 1,
-                              FunctionRef<bool(std::int64_t)> poll = [](std::int64_t) { return true; });
+  std::span<const float> feed(
+      kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows = 1,
+      FunctionRef<bool(std::int64_t)> poll = [](std::int64_t) { return true; });
 
  private:
   EngineOptions options_;

@@ -61,12 +61,18 @@ void record(const Request& request, std::span<const float> logits, std::int32_t 
 
 std::string_view name(Finish finish) {
   switch (finish) {
-    case Finish::kEnd: return "end";
-    case Finish::kStop: return "stop";
-    case Finish::kLength: return "length";
-    case Finish::kContext: return "context";
-    case Finish::kCancelled: return "cancelled";
-    case Finish::kNothing: return "nothing to choose";
+    case Finish::kEnd:
+      return "end";
+    case Finish::kStop:
+      return "stop";
+    case Finish::kLength:
+      return "length";
+    case Finish::kContext:
+      return "context";
+    case Finish::kCancelled:
+      return "cancelled";
+    case Finish::kNothing:
+      return "nothing to choose";
   }
   return "?";
 }
@@ -75,8 +81,10 @@ Generated generate(Engine& engine, const Request& request, const Events& events)
   if (request.prompt.empty()) throw Error(Code::kBadInput, "is empty, expected at least one token", "prompt");
   const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   if (prompt_tokens >= engine.context())
-    throw Error(Code::kBadInput, "has " + std::to_string(prompt_tokens) + " tokens, expected fewer than the context's " +
-                                     std::to_string(engine.context()) + " (see --ctx)", "prompt");
+    throw Error(Code::kBadInput,
+                "has " + std::to_string(prompt_tokens) + " tokens, expected fewer than the context's " +
+                    std::to_string(engine.context()) + " (see --ctx)",
+                "prompt");
   engine.check_ids(request.prompt);
   const auto vocab = static_cast<std::int32_t>(engine.model().config().vocab);
   SamplerChain sampler(request.sampling, vocab);

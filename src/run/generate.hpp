@@ -27,7 +27,7 @@ std::string_view name(Finish finish);  // "end", "stop", "length", "context", "c
 
 struct TokenRecord {
   std::int32_t id;
-  float logprob;                    // of the model's own distribution
+  float logprob;                   // of the model's own distribution
   std::vector<TokenLogprob> best;  // the most probable ones
 };
 
@@ -48,13 +48,13 @@ struct Generated {
 };
 
 struct Events {
-  std::function<void(std::string_view)> text;                        // as it is released
-  std::function<void(std::int64_t, std::int64_t)> prefill;           // tokens done, tokens in all
-  std::function<bool()> cancelled;                                   // polled before every step
+  std::function<void(std::string_view)> text;               // as it is released
+  std::function<void(std::int64_t, std::int64_t)> prefill;  // tokens done, tokens in all
+  std::function<bool()> cancelled;                          // polled before every step
 };
 
-// Runs in a new sequence, which is released at the end. Throws Error(kBadInput) for an empty prompt, one that leaves no room
-// in the context, ids outside the vocabulary, or bad sampling options.
+// Runs in a new sequence, which is released at the end. Throws Error(kBadInput) for an empty prompt, one that leaves no
+// room in the context, ids outside the vocabulary, or bad sampling options.
 Generated generate(Engine& engine, const Request& request, const Events& events);
 
 }  // namespace kvasir::run

@@ -1,5 +1,6 @@
-// IEEE half and bfloat16 as bits, one value at a time; vectors of them are in simd/vec.hpp. Always inlined, because sources
-// that are compiled per instruction set use them and must not leave a copy behind that other code could link to.
+// IEEE half and bfloat16 as bits, one value at a time; vectors of them are in simd/vec.hpp. Always inlined, because
+// sources that are compiled per instruction set use them and must not leave a copy behind that other code could link
+// to.
 #pragma once
 
 #include <bit>
@@ -38,7 +39,9 @@ __attribute__((always_inline)) constexpr std::uint16_t f32_to_f16(float f) {
   return static_cast<std::uint16_t>(sign | (r >> 13));
 }
 
-__attribute__((always_inline)) constexpr float bf16_to_f32(std::uint16_t b) { return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16); }
+__attribute__((always_inline)) constexpr float bf16_to_f32(std::uint16_t b) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(b) << 16);
+}
 
 // Rounds to nearest even, keeps NaN.
 __attribute__((always_inline)) constexpr std::uint16_t f32_to_bf16(float f) {

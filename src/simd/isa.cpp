@@ -14,8 +14,8 @@ namespace kvasir::simd {
 namespace {
 
 constexpr std::string_view kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512vnni"};
-constexpr std::string_view kRequirements[kIsaCount] = {
-    "none", "AVX2 FMA F16C", "AVX-512 F BW VL DQ", "AVX-512 F BW VL DQ VNNI BF16"};
+constexpr std::string_view kRequirements[kIsaCount] = {"none", "AVX2 FMA F16C", "AVX-512 F BW VL DQ",
+                                                       "AVX-512 F BW VL DQ VNNI BF16"};
 
 std::atomic<int> g_active{-1};
 
@@ -58,9 +58,12 @@ bool supported(Isa isa) {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   switch (isa) {
-    case Isa::kScalar: return true;
-    case Isa::kAvx2: return avx2;
-    case Isa::kAvx512: return avx512;
+    case Isa::kScalar:
+      return true;
+    case Isa::kAvx2:
+      return avx2;
+    case Isa::kAvx512:
+      return avx512;
     case Isa::kAvx512Vnni:
       return avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
   }

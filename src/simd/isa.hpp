@@ -10,9 +10,9 @@ namespace kvasir::simd {
 enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni };
 inline constexpr int kIsaCount = 4;
 
-std::string_view name(Isa isa);              // "scalar", "avx2", "avx512", "avx512vnni"
-std::string_view requirements(Isa isa);      // the CPU features it needs, for `kvasir info`
-bool supported(Isa isa);                     // by this machine (CPU and operating system)
+std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni"
+std::string_view requirements(Isa isa);  // the CPU features it needs, for `kvasir info`
+bool supported(Isa isa);                 // by this machine (CPU and operating system)
 
 // The one that kernels dispatch to: KVASIR_ISA when set, else the best supported one. Decided at the first call; throws
 // Error(kUnsupported) when KVASIR_ISA names an unknown or unsupported set.
@@ -25,17 +25,29 @@ void force(Isa isa);
 
 // Declares the per-ISA instances of a kernel table and a function that returns the active one:
 //   KVASIR_DECLARE_KERNELS(MatmulKernels, matmul)  in kvasir::kernel  ->  const MatmulKernels& matmul();
-#define KVASIR_DECLARE_KERNELS(Type, function)               \
-  namespace scalar { extern const Type function##_table; }     \
-  namespace avx2 { extern const Type function##_table; }       \
-  namespace avx512 { extern const Type function##_table; }     \
-  namespace avx512vnni { extern const Type function##_table; } \
-  inline const Type& function() {                              \
-    switch (::kvasir::simd::active()) {                        \
-      case ::kvasir::simd::Isa::kAvx512Vnni: return avx512vnni::function##_table; \
-      case ::kvasir::simd::Isa::kAvx512: return avx512::function##_table;         \
-      case ::kvasir::simd::Isa::kAvx2: return avx2::function##_table;             \
-      case ::kvasir::simd::Isa::kScalar: break;                \
-    }                                                          \
-    return scalar::function##_table;                           \
+#define KVASIR_DECLARE_KERNELS(Type, function) \
+  namespace scalar {                           \
+  extern const Type function##_table;          \
+  }                                            \
+  namespace avx2 {                             \
+  extern const Type function##_table;          \
+  }                                            \
+  namespace avx512 {                           \
+  extern const Type function##_table;          \
+  }                                            \
+  namespace avx512vnni {                       \
+  extern const Type function##_table;          \
+  }                                            \
+  inline const Type& function() {              \
+    switch (::kvasir::simd::active()) {        \
+      case ::kvasir::simd::Isa::kAvx512Vnni:   \
+        return avx512vnni::function##_table;   \
+      case ::kvasir::simd::Isa::kAvx512:       \
+        return avx512::function##_table;       \
+      case ::kvasir::simd::Isa::kAvx2:         \
+        return avx2::function##_table;         \
+      case ::kvasir::simd::Isa::kScalar:       \
+        break;                                 \
+    }                                          \
+    return scalar::function##_table;           \
   }

@@ -1,11 +1,11 @@
 // The thin SIMD layer: kernels are written once, against vectors of 16 floats, 16 int32 or 64 bytes.
 //
-// The logical width is the same for every instruction set (one AVX-512 register, two AVX2 registers, a loop), so the order
-// of every accumulation is too: float32 kernels give the same bits on every machine. Only bf16 dot products, where the
-// hardware flushes subnormals, differ slightly.
+// The logical width is the same for every instruction set (one AVX-512 register, two AVX2 registers, a loop), so the
+// order of every accumulation is too: float32 kernels give the same bits on every machine. Only bf16 dot products,
+// where the hardware flushes subnormals, differ slightly.
 //
-// Included only by sources that are compiled per instruction set (*.simd.cpp, codecs, quants); everything is inline and in
-// the namespace of the set.
+// Included only by sources that are compiled per instruction set (*.simd.cpp, codecs, quants); everything is inline and
+// in the namespace of the set.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 #define KVASIR_INLINE static inline __attribute__((always_inline))
 
-// Before a loop whose variable indexes an array of vectors: unrolled, the array lives in registers. Not for the scalar copy,
-// which has no such registers and would only take minutes to compile.
+// Before a loop whose variable indexes an array of vectors: unrolled, the array lives in registers. Not for the scalar
+// copy, which has no such registers and would only take minutes to compile.
 #if defined(KVASIR_TARGET_scalar)
 #define KVASIR_UNROLL(n)
 #else

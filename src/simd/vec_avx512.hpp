@@ -35,7 +35,7 @@ KVASIR_INLINE F32 sub(F32 a, F32 b) { return {_mm512_sub_ps(a.v, b.v)}; }
 KVASIR_INLINE F32 mul(F32 a, F32 b) { return {_mm512_mul_ps(a.v, b.v)}; }
 KVASIR_INLINE F32 div(F32 a, F32 b) { return {_mm512_div_ps(a.v, b.v)}; }
 KVASIR_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }  // a * b + c
-KVASIR_INLINE F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }  // b when either is NaN
+KVASIR_INLINE F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }                // b when either is NaN
 KVASIR_INLINE F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
 KVASIR_INLINE F32 abs(F32 a) { return {_mm512_abs_ps(a.v)}; }
 KVASIR_INLINE F32 sqrt(F32 a) { return {_mm512_sqrt_ps(a.v)}; }

@@ -20,8 +20,8 @@ struct Bytes {
   std::uint8_t v[64];
 };
 
-#define KVASIR_EACH(T, expression)               \
-  T r;                                           \
+#define KVASIR_EACH(T, expression)                    \
+  T r;                                                \
   for (int i = 0; i < 16; ++i) r.v[i] = (expression); \
   return r
 
@@ -103,8 +103,8 @@ KVASIR_INLINE std::int32_t reduce_add(I32 a) {
   return s;
 }
 #undef KVASIR_EACH
-#define KVASIR_EACH(expression)                  \
-  Bytes r;                                       \
+#define KVASIR_EACH(expression)                                                \
+  Bytes r;                                                                     \
   for (int i = 0; i < 64; ++i) r.v[i] = static_cast<std::uint8_t>(expression); \
   return r
 

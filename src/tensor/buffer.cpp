@@ -19,9 +19,12 @@ constexpr std::size_t kHuge = std::size_t{2} << 20;
 
 const char* name(Tag tag) {
   switch (tag) {
-    case Tag::kWeights: return "weights";
-    case Tag::kCache: return "KV cache";
-    case Tag::kScratch: return "scratch";
+    case Tag::kWeights:
+      return "weights";
+    case Tag::kCache:
+      return "KV cache";
+    case Tag::kScratch:
+      return "scratch";
   }
   return "?";
 }

@@ -25,13 +25,15 @@ struct KScales {
     }
   }
 
-  KVASIR_INLINE void load_head(const std::byte* head, int sub, simd::KVASIR_TARGET::F32* d, simd::KVASIR_TARGET::F32* m) {
+  KVASIR_INLINE void load_head(const std::byte* head, int sub, simd::KVASIR_TARGET::F32* d,
+                               simd::KVASIR_TARGET::F32* m) {
     using namespace simd::KVASIR_TARGET;
     const auto* scales = reinterpret_cast<const std::uint8_t*>(head + 64 + 16 * sub);
     const auto* minima = reinterpret_cast<const std::uint8_t*>(head + 192 + 16 * sub);
     d[0] = mul(kernel::KVASIR_TARGET::get_halves(head), to_f32(load_u8(scales)));
     // -0 - x, not 0 - x: a zero minimum must change sign too for x - m to be what the definition gives, bit for bit.
-    m[0] = simd::KVASIR_TARGET::sub(set1(-0.0f), mul(kernel::KVASIR_TARGET::get_halves(head + 32), to_f32(load_u8(minima))));
+    m[0] = simd::KVASIR_TARGET::sub(set1(-0.0f),
+                                    mul(kernel::KVASIR_TARGET::get_halves(head + 32), to_f32(load_u8(minima))));
   }
 };
 

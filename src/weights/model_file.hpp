@@ -28,8 +28,9 @@ class Metadata {
   void set(std::string key, Value value);
   const std::map<std::string, Value, std::less<>>& all() const { return values_; }
 
-  // Typed access. The `require_` forms throw Error(kBadInput) naming file and key when the key is absent; every form throws
-  // it when the value has another type or (integers) lies outside [low, high]. Integers are accepted where a float is asked.
+  // Typed access. The `require_` forms throw Error(kBadInput) naming file and key when the key is absent; every form
+  // throws it when the value has another type or (integers) lies outside [low, high]. Integers are accepted where a
+  // float is asked.
   std::int64_t require_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   std::optional<std::int64_t> get_int(std::string_view key, std::int64_t low, std::int64_t high) const;
   double require_float(std::string_view key) const;  // finite
@@ -37,9 +38,9 @@ class Metadata {
   const std::string& require_string(std::string_view key) const;
   std::optional<std::string> get_string(std::string_view key) const;
   std::optional<bool> get_bool(std::string_view key) const;
-  const std::vector<std::string>* get_strings(std::string_view key) const;        // nullptr when absent
-  const std::vector<std::int64_t>* get_ints(std::string_view key) const;          // nullptr when absent
-  const std::vector<double>* get_floats(std::string_view key) const;              // nullptr when absent
+  const std::vector<std::string>* get_strings(std::string_view key) const;  // nullptr when absent
+  const std::vector<std::int64_t>* get_ints(std::string_view key) const;    // nullptr when absent
+  const std::vector<double>* get_floats(std::string_view key) const;        // nullptr when absent
 
  private:
   std::string path_;
@@ -48,10 +49,10 @@ class Metadata {
 
 struct TensorInfo {
   std::string name;
-  std::string quant;                        // stem of its entry in weights/quants: "q4_0", "f16", …
+  std::string quant;                              // stem of its entry in weights/quants: "q4_0", "f16", …
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};  // fastest dimension first, as GGUF stores it: {columns, rows, …}
   int rank = 0;
-  std::span<const std::byte> bytes;         // inside the mapped file
+  std::span<const std::byte> bytes;  // inside the mapped file
 
   std::int64_t columns() const { return shape[0]; }
   std::int64_t rows() const { return shape[1] * shape[2] * shape[3]; }
@@ -68,8 +69,8 @@ class ModelFile {
   virtual void drop(std::span<const std::byte> bytes) const = 0;
 };
 
-// Opens a file in whichever registered format (weights/formats) recognises it. Throws Error naming the file, the field and
-// the expectation.
+// Opens a file in whichever registered format (weights/formats) recognises it. Throws Error naming the file, the field
+// and the expectation.
 std::unique_ptr<ModelFile> open_model_file(const std::string& path);
 
 }  // namespace kvasir::weights

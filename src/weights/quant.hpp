@@ -15,13 +15,13 @@ namespace kvasir::weights {
 
 struct Quant {
   const char* summary;
-  int ggml_type;      // number of the type in GGUF files
-  int file_type;      // GGUF general.file_type of a file that is mostly this type
-  int block;          // elements per block; a row holds whole blocks
-  int block_bytes;    // bytes per block in the file
+  int ggml_type;    // number of the type in GGUF files
+  int file_type;    // GGUF general.file_type of a file that is mostly this type
+  int block;        // elements per block; a row holds whole blocks
+  int block_bytes;  // bytes per block in the file
 
-  // One row between the file's bytes and floats; n is a multiple of `block`. `dequantise` is exact (the definition of the
-  // format); `quantise` rounds to nearest with a per-block scale, good enough for synthetic models and tests.
+  // One row between the file's bytes and floats; n is a multiple of `block`. `dequantise` is exact (the definition of
+  // the format); `quantise` rounds to nearest with a per-block scale, good enough for synthetic models and tests.
   void (*dequantise)(const std::byte* row, float* out, std::int64_t n);
   void (*quantise)(const float* row, std::byte* out, std::int64_t n);
 

@@ -1,8 +1,13 @@
 // kvasir bench: speed at several depths beside what the machine can do.
+#include "run/bench.hpp"
+
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 
@@ -13,7 +18,7 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
-#include "run/bench.hpp"
+#include "cli/version.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -23,6 +28,7 @@ struct BenchCliOptions {
   std::int32_t decode = 64;
   std::string depth = "0";
   std::int32_t runs = 5;
+  std::string out;
   bool json = false;
 };
 
@@ -30,10 +36,15 @@ const OptionTable<BenchCliOptions>& table() {
   using O = BenchCliOptions;
   static const OptionTable<O> t{
       "bench",
-      {{"prefill", &O::prefill, {.help = "tokens of a prefill run; 0 leaves it out", .unit = "tokens", .low = 0, .high = 1 << 20}},
-       {"decode", &O::decode, {.help = "tokens of a decode run; 0 leaves it out", .unit = "tokens", .low = 0, .high = 1 << 20}},
+      {{"prefill",
+        &O::prefill,
+        {.help = "tokens of a prefill run; 0 leaves it out", .unit = "tokens", .low = 0, .high = 1 << 20}},
+       {"decode",
+        &O::decode,
+        {.help = "tokens of a decode run; 0 leaves it out", .unit = "tokens", .low = 0, .high = 1 << 20}},
        {"depth", &O::depth, {.help = "tokens already in the cache, a list: 0,4096,16384", .placeholder = "LIST"}},
        {"runs", &O::runs, {.help = "runs of each kind; the median is printed", .low = 1, .high = 1000}},
+       {"out", &O::out, {.help = "append the rows as JSON to this file, too", .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per depth"}}}};
   return t;
 }
@@ -44,80 +55,108 @@ std::vector<std::int64_t> parse_depths(const std::string& text) {
   for (;;) {
     std::size_t end = i;
     while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
-    if (end == i || end - i > 8) throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
+    if (end == i || end - i > 8)
+      throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
     depths.push_back(std::stoll(text.substr(i, end - i)));
     if (end == text.size()) return depths;
-    if (text[end] != ',') throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
+    if (text[end] != ',')
+      throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
     i = end + 1;
   }
 }
 
 void print_head(const run::Engine& e, const run::Machine& m, double load_seconds) {
-  fmt::print("{}, {} ({}), KV {}/{}, {} threads, {}; loaded in {}\n", std::filesystem::path(e.options().model).filename().string(),
-             e.model().quant(), human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), e.k_codec(), e.v_codec(), m.threads,
+  fmt::print("{}, {} ({}), KV {}/{}, {} threads, {}; loaded in {}\n",
+             std::filesystem::path(e.options().model).filename().string(), e.model().quant(),
+             human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), e.k_codec(), e.v_codec(), m.threads,
              simd::name(m.isa), human_seconds(load_seconds));
-  fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f} GOP/s\n", human_bandwidth(m.read_bytes.median),
-             m.int8_ops.median * 1e-9, m.bf16_ops.median * 1e-9, m.f32_ops.median * 1e-9);
-  const double share = std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
+  fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f} GOP/s\n",
+             human_bandwidth(m.read_bytes.median), m.int8_ops.median * 1e-9, m.bf16_ops.median * 1e-9,
+             m.f32_ops.median * 1e-9);
+  const double share =
+      std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
   if (share < run::kUndisturbed)
-    fmt::print("Other work was running: the threads got {:.0f} % of their processors. Fractions below are not reliable.\n", 100 * share);
-  fmt::print("\n{:>7} {:>20} {:>9} {:>7} {:>20} {:>12} {:>9} {:>7}\n", "depth", "prefill tok/s", "GOP/s", "peak", "decode tok/s", "MB/token", "GB/s", "read");
+    fmt::print(
+        "Other work was running: the threads got {:.0f} % of their processors. Fractions below are not reliable.\n",
+        100 * share);
+  fmt::print("\n{:>7} {:>20} {:>9} {:>7} {:>20} {:>12} {:>9} {:>7}\n", "depth", "prefill tok/s", "GOP/s", "peak",
+             "decode tok/s", "MB/token", "GB/s", "read");
 }
 
 void print_row(const run::BenchRow& r) {
-  fmt::print("{:>7} {:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} % {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} %\n", r.depth, r.prefill.tps,
-             50 * r.prefill.spread, r.ops_per_token * r.prefill.tps * 1e-9, 100 * r.peak_fraction, r.decode.tps, 50 * r.decode.spread,
-             r.bytes_per_token * 1e-6, r.bandwidth * 1e-9, 100 * r.bandwidth_fraction);
+  fmt::print("{:>7} {:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} % {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} %\n",
+             r.depth, r.prefill.tps, 50 * r.prefill.spread, r.ops_per_token * r.prefill.tps * 1e-9,
+             100 * r.peak_fraction, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
+             100 * r.bandwidth_fraction);
   std::fflush(stdout);
 }
 
-void print_json(const run::Engine& e, const run::Machine& m, const run::BenchRow& r) {
-  print_json_row({{"model", std::filesystem::path(e.options().model).filename().string()},
-                  {"weights", e.model().quant()},
-                  {"k_codec", e.k_codec()},
-                  {"v_codec", e.v_codec()},
-                  {"threads", m.threads},
-                  {"depth", r.depth},
-                  {"prefill_tps", r.prefill.tps},
-                  {"decode_tps", r.decode.tps},
-                  {"prefill_spread", r.prefill.spread},
-                  {"decode_spread", r.decode.spread},
-                  {"bytes_per_token", r.bytes_per_token},
-                  {"bandwidth_gbps", r.bandwidth * 1e-9},
-                  {"bandwidth_fraction", r.bandwidth_fraction},
-                  {"ops_per_token", r.ops_per_token},
-                  {"peak_fraction", r.peak_fraction},
-                  {"kv_bytes_per_token", r.kv_bytes_per_token},
-                  {"ttft_ms", r.ttft * 1e3},
-                  {"resident_bytes", r.resident_bytes},
-                  {"machine_read_gbps", m.read_bytes.median * 1e-9},
-                  {"machine_int8_gops", m.int8_ops.median * 1e-9},
-                  {"machine_bf16_gops", m.bf16_ops.median * 1e-9},
-                  {"machine_f32_gops", m.f32_ops.median * 1e-9},
-                  {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)}});
+nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, const run::BenchRow& r) {
+  return {{"model", std::filesystem::path(e.options().model).filename().string()},
+          {"weights", e.model().quant()},
+          {"k_codec", e.k_codec()},
+          {"v_codec", e.v_codec()},
+          {"threads", m.threads},
+          {"depth", r.depth},
+          {"prefill_tps", r.prefill.tps},
+          {"decode_tps", r.decode.tps},
+          {"prefill_spread", r.prefill.spread},
+          {"decode_spread", r.decode.spread},
+          {"bytes_per_token", r.bytes_per_token},
+          {"bandwidth_gbps", r.bandwidth * 1e-9},
+          {"bandwidth_fraction", r.bandwidth_fraction},
+          {"ops_per_token", r.ops_per_token},
+          {"peak_fraction", r.peak_fraction},
+          {"kv_bytes_per_token", r.kv_bytes_per_token},
+          {"ttft_ms", r.ttft * 1e3},
+          {"resident_bytes", r.resident_bytes},
+          {"machine_read_gbps", m.read_bytes.median * 1e-9},
+          {"machine_int8_gops", m.int8_ops.median * 1e-9},
+          {"machine_bf16_gops", m.bf16_ops.median * 1e-9},
+          {"machine_f32_gops", m.f32_ops.median * 1e-9},
+          {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)},
+          {"cpu", m.host.cpu},
+          {"isa", simd::name(m.isa)},
+          {"version", version()},
+          {"commit", commit()}};
+}
+
+void append(const std::string& path, const nlohmann::ordered_json& row) {
+  std::FILE* f = std::fopen(path.c_str(), "a");
+  const std::string line = row.dump() + "\n";
+  if (!f || std::fwrite(line.data(), 1, line.size(), f) != line.size() || std::fclose(f) != 0)
+    throw Error(Code::kIo, std::string("cannot append: ") + std::strerror(errno), path);
 }
 
 int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   const std::vector<std::int64_t> depths = parse_depths(o.depth);
-  if (o.prefill == 0 && o.decode == 0) throw Error(Code::kBadInput, "is 0 and --decode too: nothing to measure", "--prefill");
+  if (o.prefill == 0 && o.decode == 0)
+    throw Error(Code::kBadInput, "is 0 and --decode too: nothing to measure", "--prefill");
   if (engine_options.ctx == 0) {
     // Room for the base, one fork's run and the warm-up.
     const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());
-    engine_options.ctx = static_cast<std::int32_t>(std::min<std::int64_t>(deepest + 2 * std::max(o.prefill, o.decode) + 512, 1 << 24));
+    engine_options.ctx =
+        static_cast<std::int32_t>(std::min<std::int64_t>(deepest + 2 * std::max(o.prefill, o.decode) + 512, 1 << 24));
   }
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
   run::Engine engine(engine_options, {.sequences = 2, .progress = [&](std::int64_t done, std::int64_t total) {
-                       loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-                     }});
+                                        loading.update(static_cast<std::uint64_t>(done),
+                                                       static_cast<std::uint64_t>(total));
+                                      }});
   const double load_seconds = steady_seconds() - start;
   loading.finish();
   const run::Machine machine = run::measure_machine(engine.team());
   if (!o.json) print_head(engine, machine, load_seconds);
-  run::bench(engine, machine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs}, depths,
-             [&](const run::BenchRow& row) { o.json ? print_json(engine, machine, row) : print_row(row); },
-             [&] { return !interrupt.requested().load(std::memory_order_relaxed); });
+  run::bench(
+      engine, machine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs}, depths,
+      [&](const run::BenchRow& row) {
+        const auto json = json_row(engine, machine, row);
+        if (!o.out.empty()) append(o.out, json);
+        o.json ? print_json_row(json) : print_row(row);
+      },
+      [&] { return !interrupt.requested().load(std::memory_order_relaxed); });
   return interrupt.requested().load(std::memory_order_relaxed) ? kFailure : kSuccess;
 }
 

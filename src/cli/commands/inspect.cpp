@@ -6,9 +6,12 @@
 #include <map>
 #include <memory>
 
+#include "base/error.hpp"
 #include "cli/command.hpp"
 #include "cli/json_output.hpp"
+#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
+#include "run/engine.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::cli {
@@ -19,7 +22,8 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string path;
   bool json = false;
-  bool full = false;  // long arrays and strings in full
+  bool full = false;          // long arrays and strings in full
+  run::EngineOptions engine;  // for the memory plan
 };
 
 constexpr std::size_t kShortArray = 8;   // elements of an array, unless --full
@@ -153,7 +157,52 @@ Json totals_json(const weights::ModelFile& model, const Options&) {
   return out;
 }
 
-// The report, part by part: another part (a memory plan) is another row.
+// Nothing is loaded for the plan; a model that cannot be run says why instead.
+void print_plan(const weights::ModelFile& model, const Options& o) {
+  try {
+    const run::EnginePlan p = run::plan_engine(model, o.engine, 1, 1);
+    const kv::MemoryPlan& c = p.cache;
+    const auto row = [](const char* label, std::int64_t bytes, const std::string& note) {
+      fmt::print("  {:<16} {:>11}  {}\n", label, human_bytes(static_cast<std::uint64_t>(bytes)), note);
+    };
+    const auto bytes = [](std::size_t n) { return static_cast<std::int64_t>(n); };
+    fmt::print("memory plan for a context of {} tokens\n", p.context);
+    row("weights", p.weight_bytes, "packed for this machine");
+    row("sealed pages", bytes(c.sealed_bytes),
+        fmt::format("{} pages of 128 tokens; {} per token ({} keys, {} values)", c.pages,
+                    human_bytes(static_cast<std::uint64_t>(c.bytes_per_token)), p.k_codec, p.v_codec));
+    row("raw windows", bytes(c.raw_bytes), fmt::format("the newest tokens, window {}", o.engine.window));
+    row("sinks", bytes(c.sink_bytes), fmt::format("the first {} tokens", o.engine.sinks));
+    row("codec state", bytes(c.state_bytes), "");
+    row("scratch", bytes(c.scratch_bytes) + p.scratch_bytes,
+        fmt::format("for prompts {} tokens at a time", o.engine.chunk));
+    row("all", p.total(), "");
+  } catch (const Error& e) {
+    fmt::print("no memory plan: {}\n", e.message());
+  }
+}
+
+Json plan_json(const weights::ModelFile& model, const Options& o) {
+  try {
+    const run::EnginePlan p = run::plan_engine(model, o.engine, 1, 1);
+    const kv::MemoryPlan& c = p.cache;
+    return {{"context", p.context},
+            {"weight_bytes", p.weight_bytes},
+            {"sealed_bytes", c.sealed_bytes},
+            {"raw_bytes", c.raw_bytes},
+            {"sink_bytes", c.sink_bytes},
+            {"state_bytes", c.state_bytes},
+            {"scratch_bytes", static_cast<std::int64_t>(c.scratch_bytes) + p.scratch_bytes},
+            {"total_bytes", p.total()},
+            {"kv_bytes_per_token", c.bytes_per_token},
+            {"k_codec", p.k_codec},
+            {"v_codec", p.v_codec}};
+  } catch (const Error& e) {
+    return {{"error", e.message()}};
+  }
+}
+
+// The report, part by part.
 struct Section {
   const char* name;  // key in the JSON object
   void (*print)(const weights::ModelFile&, const Options&);
@@ -161,7 +210,8 @@ struct Section {
 };
 constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json},
                                  {"tensors", print_tensors, tensors_json},
-                                 {"totals", print_totals, totals_json}};
+                                 {"totals", print_totals, totals_json},
+                                 {"plan", print_plan, plan_json}};
 
 int inspect(const Options& o) {
   const auto model = weights::open_model_file(o.path);
@@ -182,6 +232,7 @@ Action setup(CLI::App& app) {
   app.add_option("MODEL", o->path, "model file")->required();
   app.add_flag("--full", o->full, "long arrays and texts in full");
   app.add_flag("--json", o->json, "one JSON object");
+  add_options(app, run::plan_table(), o->engine);
   return [o] { return inspect(*o); };
 }
 
@@ -189,7 +240,7 @@ Action setup(CLI::App& app) {
 
 namespace entries::commands {
 extern const Command inspect;
-const Command inspect{"show the metadata and tensors of a model file", setup};
+const Command inspect{"show what is in a model file and the memory it takes", setup};
 }  // namespace entries::commands
 
 }  // namespace kvasir::cli

@@ -29,8 +29,12 @@ const OptionTable<LogitsOptions>& table() {
   static const OptionTable<O> t{
       "logits",
       {{"tokens", &O::tokens, {.help = "token ids, separated by commas or spaces", .placeholder = "IDS"}},
-       {"tokens_file", &O::tokens_file, {.help = "JSON: a list of ids, or an object with one under \"tokens\"", .placeholder = "FILE"}},
-       {"out", &O::out, {.help = "where to write the logits: float32, (tokens, vocabulary), row-major", .placeholder = "FILE"}},
+       {"tokens_file",
+        &O::tokens_file,
+        {.help = "JSON: a list of ids, or an object with one under \"tokens\"", .placeholder = "FILE"}},
+       {"out",
+        &O::out,
+        {.help = "where to write the logits: float32, (tokens, vocabulary), row-major", .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object with the shape and the hashes"}}}};
   return t;
 }
@@ -45,7 +49,8 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
     }
     std::size_t end = i;
     while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
-    if (end == i || end - i > 9) throw Error(Code::kBadInput, "'" + text.substr(i, 12) + "' is not a token id", "--tokens");
+    if (end == i || end - i > 9)
+      throw Error(Code::kBadInput, "'" + text.substr(i, 12) + "' is not a token id", "--tokens");
     ids.push_back(std::stoi(text.substr(i, end - i)));
     i = end;
   }
@@ -55,11 +60,13 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
 std::vector<std::int32_t> ids_from_json(const std::string& path) {
   nlohmann::json json = parse_json(read_text_file(path), path);
   if (json.is_object() && json.contains("tokens")) json = nlohmann::json(json["tokens"]);
-  if (!json.is_array()) throw Error(Code::kBadInput, "expected a list of token ids, or an object with one under \"tokens\"", path);
+  if (!json.is_array())
+    throw Error(Code::kBadInput, "expected a list of token ids, or an object with one under \"tokens\"", path);
   std::vector<std::int32_t> ids;
   for (const auto& v : json) {
     if (!v.is_number_integer() || v.get<double>() < 0 || v.get<double>() > 2e9)
-      throw Error(Code::kBadInput, "token " + std::to_string(ids.size()) + " is " + v.dump() + ", expected an id", path);
+      throw Error(Code::kBadInput, "token " + std::to_string(ids.size()) + " is " + v.dump() + ", expected an id",
+                  path);
     ids.push_back(v.get<std::int32_t>());
   }
   return ids;
@@ -74,8 +81,10 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
   run::Engine engine(engine_options, {.logits = engine_options.chunk});
   engine.check_ids(ids);
   if (static_cast<std::int64_t>(ids.size()) > engine.context())
-    throw Error(Code::kBadInput, "has " + std::to_string(ids.size()) + " ids, expected at most the context's " +
-                                     std::to_string(engine.context()), "tokens");
+    throw Error(Code::kBadInput,
+                "has " + std::to_string(ids.size()) + " ids, expected at most the context's " +
+                    std::to_string(engine.context()),
+                "tokens");
   kv::Sequence* sequence = engine.cache().create();
   std::vector<float> all;
   all.reserve(ids.size() * static_cast<std::size_t>(engine.model().config().vocab));
@@ -90,7 +99,10 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
   const std::string hash = fmt::format("{:016x}", hash_bytes(bytes));
   const std::string cache_hash = fmt::format("{:016x}", engine.cache().digest(*sequence));
   if (o.json)
-    print_json_row({{"tokens", ids.size()}, {"vocab", engine.model().config().vocab}, {"logits_hash", hash}, {"cache_hash", cache_hash}});
+    print_json_row({{"tokens", ids.size()},
+                    {"vocab", engine.model().config().vocab},
+                    {"logits_hash", hash},
+                    {"cache_hash", cache_hash}});
   else
     fmt::print("logits {} x {}  hash {}  cache {}\n", ids.size(), engine.model().config().vocab, hash, cache_hash);
   return kSuccess;

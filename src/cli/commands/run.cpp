@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/rss.hpp"
@@ -41,12 +42,20 @@ const OptionTable<RunOptions>& table() {
        {"file", &O::file, {.help = "read the prompt from a file", .letter = 'f', .placeholder = "FILE"}},
        {"n_predict",
         &O::n,
-        {.help = "most tokens to generate; -1 is until the end of the text or of the context", .unit = "tokens", .letter = 'n', .low = -1, .high = 1 << 24}},
+        {.help = "most tokens to generate; -1 is until the end of the text or of the context",
+         .unit = "tokens",
+         .letter = 'n',
+         .low = -1,
+         .high = 1 << 24}},
        {"stop", &O::stop, {.help = "end before this text; may be given more than once", .placeholder = "TEXT"}},
-       {"logit_bias", &O::logit_bias, {.help = "add NUMBER to a token's logit; may be given more than once", .placeholder = "ID=NUMBER"}},
+       {"logit_bias",
+        &O::logit_bias,
+        {.help = "add NUMBER to a token's logit; may be given more than once", .placeholder = "ID=NUMBER"}},
        {"logprobs",
         &O::logprobs,
-        {.help = "with --json: log-probability of every token and of this many alternatives; -1 is none", .low = -1, .high = 100}},
+        {.help = "with --json: log-probability of every token and of this many alternatives; -1 is none",
+         .low = -1,
+         .high = 100}},
        {"ignore_eos", &O::ignore_eos, {.help = "go on when the model ends its text"}},
        {"no_bos", &O::no_bos, {.help = "do not put the model's BOS token in front"}},
        {"no_special", &O::no_special, {.help = "special tokens written in the prompt stay plain text"}},
@@ -69,7 +78,7 @@ std::string prompt_text(const RunOptions& o) {
 double per_second(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 struct Figures {
-  double prompt_rate, decode_rate, ttft, bytes_per_token, bandwidth, machine_bandwidth, kv_bytes_per_token;
+  double load, prompt_rate, decode_rate, ttft, bytes_per_token, bandwidth, machine_bandwidth, kv_bytes_per_token;
   std::uint64_t resident;
 };
 
@@ -87,15 +96,17 @@ Figures figures(run::Engine& engine, const run::Generated& g) {
 }
 
 void print_figures(const run::Engine& engine, const run::Generated& g, const Figures& f) {
-  fmt::print(stderr, "\nprompt      {} tokens in {}: {}\n", g.prompt_tokens, human_seconds(g.prefill_seconds), human_rate(f.prompt_rate, "tokens"));
+  fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
+  fmt::print(stderr, "prompt      {} tokens in {}: {}\n", g.prompt_tokens, human_seconds(g.prefill_seconds),
+             human_rate(f.prompt_rate, "tokens"));
   fmt::print(stderr, "first token {}\n", human_seconds(f.ttft));
-  fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(), human_seconds(g.decode_seconds),
-             human_rate(f.decode_rate, "tokens"), name(g.finish), g.seed);
+  fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(),
+             human_seconds(g.decode_seconds), human_rate(f.decode_rate, "tokens"), name(g.finish), g.seed);
   fmt::print(stderr, "read        {} per token, {}: {:.0f} % of the {} measured now\n",
-             human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)), human_bandwidth(f.bandwidth), 100 * f.bandwidth / f.machine_bandwidth,
-             human_bandwidth(f.machine_bandwidth));
-  fmt::print(stderr, "KV cache    {} per token ({} keys, {} values)\n", human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)),
-             engine.k_codec(), engine.v_codec());
+             human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)), human_bandwidth(f.bandwidth),
+             100 * f.bandwidth / f.machine_bandwidth, human_bandwidth(f.machine_bandwidth));
+  fmt::print(stderr, "KV cache    {} per token ({} keys, {} values)\n",
+             human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)), engine.k_codec(), engine.v_codec());
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 
@@ -114,6 +125,7 @@ void print_json(const run::Engine& engine, const run::Generated& g, const Figure
               {"generated_tokens", g.ids.size()},
               {"decode_tps", f.decode_rate},
               {"ttft_ms", f.ttft * 1e3},
+              {"load_ms", f.load * 1e3},
               {"bytes_per_token", f.bytes_per_token},
               {"bandwidth_gbps", f.bandwidth * 1e-9},
               {"bandwidth_fraction", f.bandwidth / f.machine_bandwidth},
@@ -129,14 +141,17 @@ int run_command(Settings& s) {
   const std::string text = prompt_text(s.run);
   Interrupt interrupt;
   ProgressBar loading("loading");
+  const double start = steady_seconds();
   run::Engine engine(s.engine, {.progress = [&](std::int64_t done, std::int64_t total) {
                        loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
                      }});
   loading.finish();
+  const double load_seconds = steady_seconds() - start;
   const text::Tokenizer* tokenizer = engine.tokenizer();
   if (!tokenizer) throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   run::Request request;
-  request.prompt = tokenizer->encode(text, {.add_bos = !s.run.no_bos && tokenizer->add_bos(), .parse_special = !s.run.no_special});
+  request.prompt =
+      tokenizer->encode(text, {.add_bos = !s.run.no_bos && tokenizer->add_bos(), .parse_special = !s.run.no_special});
   request.max_tokens = s.run.n;
   request.sampling = s.sampling;
   request.stop = s.run.stop;
@@ -153,12 +168,15 @@ int run_command(Settings& s) {
     if (!s.run.json) std::fwrite(text.data(), 1, text.size(), stdout), std::fflush(stdout);
   };
   if (!s.run.json)
-    events.text = [](std::string_view piece) { std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout); };
+    events.text = [](std::string_view piece) {
+      std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout);
+    };
   const run::Generated g = generate(engine, request, events);
   if (!s.run.json) std::fputc('\n', stdout);
   std::fflush(stdout);
   if (s.run.json || !s.run.no_figures) {
-    const Figures f = figures(engine, g);
+    Figures f = figures(engine, g);
+    f.load = load_seconds;
     s.run.json ? print_json(engine, g, f) : print_figures(engine, g, f);
   }
   if (g.finish == run::Finish::kNothing)

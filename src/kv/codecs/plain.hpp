@@ -29,7 +29,7 @@ constexpr int vectors_for(int rows) {
 // next is fetched, as many bytes per iteration as the iteration reads.
 template <int bytes>
 KVASIR_INLINE void prefetch(const std::byte* p) {
-KVASIR_UNROLL(8)
+  KVASIR_UNROLL(8)
   for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
@@ -89,27 +89,25 @@ struct Plain {
                                const std::byte* next) {
     constexpr int kBytes = N * kLanes * static_cast<int>(sizeof(T));
     F32 acc[G][N];
-KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g)
-KVASIR_UNROLL(8)
-      for (int n = 0; n < N; ++n) acc[g][n] = zero();
-KVASIR_UNROLL(1)
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < G; ++g) KVASIR_UNROLL(8)
+    for (int n = 0; n < N; ++n) acc[g][n] = zero();
+    KVASIR_UNROLL(1)
     for (int c = 0; c < d; ++c) {
       prefetch<kBytes>(next + c * kBytes);
       F32 k[N];
-KVASIR_UNROLL(8)
+      KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) k[n] = Element::load(x + c * capacity + n * kLanes);
-KVASIR_UNROLL(8)
+      KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) {
         const F32 y = set1(q[g * d + c]);
-KVASIR_UNROLL(8)
+        KVASIR_UNROLL(8)
         for (int n = 0; n < N; ++n) acc[g][n] = fma(y, k[n], acc[g][n]);
       }
     }
-KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g)
-KVASIR_UNROLL(8)
-      for (int n = 0; n < N; ++n) store(scores + g * stride + n * kLanes, acc[g][n]);
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < G; ++g) KVASIR_UNROLL(8)
+    for (int n = 0; n < N; ++n) store(scores + g * stride + n * kLanes, acc[g][n]);
   }
 
   template <int G>
@@ -166,27 +164,25 @@ KVASIR_UNROLL(8)
                                      int pitch, const std::byte* next) {
     constexpr int kBytes = N * kLanes * static_cast<int>(sizeof(T));
     F32 acc[G][N];
-KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g)
-KVASIR_UNROLL(8)
-      for (int n = 0; n < N; ++n) acc[g][n] = zero();
-KVASIR_UNROLL(1)
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < G; ++g) KVASIR_UNROLL(8)
+    for (int n = 0; n < N; ++n) acc[g][n] = zero();
+    KVASIR_UNROLL(1)
     for (int t = begin; t < end; ++t) {
       prefetch<kBytes>(next + t * kBytes);
       F32 v[N];
-KVASIR_UNROLL(8)
+      KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) v[n] = Element::load(x + static_cast<std::ptrdiff_t>(t) * d + n * kLanes);
-KVASIR_UNROLL(8)
+      KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) {
         const F32 y = set1(w[g * stride + t]);
-KVASIR_UNROLL(8)
+        KVASIR_UNROLL(8)
         for (int n = 0; n < N; ++n) acc[g][n] = fma(y, v[n], acc[g][n]);
       }
     }
-KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g)
-KVASIR_UNROLL(8)
-      for (int n = 0; n < N; ++n) store(out + g * pitch + n * kLanes, acc[g][n] + zero());
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < G; ++g) KVASIR_UNROLL(8)
+    for (int n = 0; n < N; ++n) store(out + g * pitch + n * kLanes, acc[g][n] + zero());
   }
 
   template <int G>

@@ -6,8 +6,12 @@
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
 
-void copy(const std::byte* row, float* out, std::int64_t n) { __builtin_memcpy(out, row, static_cast<std::size_t>(4 * n)); }
-void store(const float* row, std::byte* out, std::int64_t n) { __builtin_memcpy(out, row, static_cast<std::size_t>(4 * n)); }
+void copy(const std::byte* row, float* out, std::int64_t n) {
+  __builtin_memcpy(out, row, static_cast<std::size_t>(4 * n));
+}
+void store(const float* row, std::byte* out, std::int64_t n) {
+  __builtin_memcpy(out, row, static_cast<std::size_t>(4 * n));
+}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Q4_K: super-blocks of 256 in 8 sub-blocks of 32. f16 d, f16 dmin, 12 bytes of 6-bit scales s and minima t, 128 bytes of
-// nibbles (64 elements per 32 bytes: the low nibbles are the first 32): x = (d s) u - (dmin t).
+// Q4_K: super-blocks of 256 in 8 sub-blocks of 32. f16 d, f16 dmin, 12 bytes of 6-bit scales s and minima t, 128 bytes
+// of nibbles (64 elements per 32 bytes: the low nibbles are the first 32): x = (d s) u - (dmin t).
 #include "kernel/int_panels.hpp"
 #include "weights/k_scales.hpp"
 #include "weights/quant.hpp"
@@ -30,6 +30,7 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 static constexpr kernel::PanelFormat kPanel = IntPanels<Format>::format();
 extern const Quant q4_k;
-const Quant q4_k = {"4-bit, 8 x 32 with 6-bit scales and minima", 12, 15, 256, 144, IntPanels<Format>::dequantise, quantise, &kPanel};
+const Quant q4_k = {
+    "4-bit, 8 x 32 with 6-bit scales and minima", 12, 15, 256, 144, IntPanels<Format>::dequantise, quantise, &kPanel};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET
