@@ -87,11 +87,31 @@ TEST(Counter, CountsEveryForm) {
     char bytes[64];
   };
   EXPECT_EQ(allocations_in([] {}), 0);
-  EXPECT_EQ(allocations_in([] { auto p = std::make_unique<int>(1); use(p); }), 1);
-  EXPECT_EQ(allocations_in([] { auto p = std::make_unique<Wide>(); use(p); }), 1);
-  EXPECT_EQ(allocations_in([] { auto p = std::make_unique<char[]>(100); use(p); }), 1);
-  EXPECT_EQ(allocations_in([] { std::vector<float> v(1000); use(v); }), 1);
-  EXPECT_EQ(allocations_in([] { std::string s(100, 'x'); use(s); }), 1);
+  EXPECT_EQ(allocations_in([] {
+              auto p = std::make_unique<int>(1);
+              use(p);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              auto p = std::make_unique<Wide>();
+              use(p);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              auto p = std::make_unique<char[]>(100);
+              use(p);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              std::vector<float> v(1000);
+              use(v);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              std::string s(100, 'x');
+              use(s);
+            }),
+            1);
 }
 
 EngineOptions options(int threads) {
@@ -112,8 +132,8 @@ SamplingOptions every_stage() {
   return s;
 }
 
-// One sequence from token 100 to 164 and on to 164 + 128: pages at 128 and 256 are entered, the first of them is sealed when
-// the window is small.
+// One sequence from token 100 to 164 and on to 164 + 128: pages at 128 and 256 are entered, the first of them is sealed
+// when the window is small.
 class Decode : public ::testing::TestWithParam<std::tuple<int, int, bool>> {};
 
 TEST_P(Decode, DoesNotAllocate) {
@@ -152,8 +172,8 @@ TEST_P(Decode, DoesNotAllocate) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, Decode,
-                         ::testing::Values(std::tuple{1, 128, false}, std::tuple{2, 128, false}, std::tuple{2, 0, false},
-                                           std::tuple{3, 0, true}));
+                         ::testing::Values(std::tuple{1, 128, false}, std::tuple{2, 128, false},
+                                           std::tuple{2, 0, false}, std::tuple{3, 0, true}));
 
 TEST(Decode, TwoSequencesInOneStepDoNotAllocate) {
   for (const int window : {0, 128}) {

@@ -64,12 +64,15 @@ TEST_P(Resident, IsWeightsAndCacheAndLittleElse) {
   const std::uint64_t embedding = engine.model().file().find("token_embd.weight")->bytes.size();
   const std::uint64_t cache = engine.cache().memory().total();
   const std::uint64_t scratch = tensor::allocated_bytes(tensor::Tag::kScratch);
-  std::printf("%s%s: file %llu MB, weights %llu, cache %llu, scratch %llu; loaded %llu (anonymous %llu, file %llu), peak %llu, used %llu\n",
-              c.quant, c.tied ? "" : " untied", in_file / 1ull / kMb, weights / 1ull / kMb, cache / 1ull / kMb, scratch / 1ull / kMb,
-              loaded.current / 1ull / kMb, loaded.anonymous / 1ull / kMb, loaded.file / 1ull / kMb, loaded.peak / 1ull / kMb,
-              used.current / 1ull / kMb);
+  std::printf(
+      "%s%s: file %llu MB, weights %llu, cache %llu, scratch %llu; loaded %llu (anonymous %llu, file %llu), peak %llu, "
+      "used %llu\n",
+      c.quant, c.tied ? "" : " untied", in_file / 1ull / kMb, weights / 1ull / kMb, cache / 1ull / kMb,
+      scratch / 1ull / kMb, loaded.current / 1ull / kMb, loaded.anonymous / 1ull / kMb, loaded.file / 1ull / kMb,
+      loaded.peak / 1ull / kMb, used.current / 1ull / kMb);
 
-  // The packed matrices take what they take in the file, but for the vectors and an embedding that is read from the file.
+  // The packed matrices take what they take in the file, but for the vectors and an embedding that is read from the
+  // file.
   const std::uint64_t matrices = c.tied ? in_file : in_file - embedding;
   EXPECT_GE(static_cast<double>(weights), 0.99 * static_cast<double>(matrices));
   EXPECT_LE(static_cast<double>(weights), c.most_growth * static_cast<double>(matrices));

@@ -79,10 +79,9 @@ class TinyModel {
     add("output_norm.weight", "f32", {kDim});
   }
 
-  std::map<std::string, Number> numbers;      // metadata; erase or replace
-  std::map<std::string, std::string> strings{{"general.architecture", "llama"},
-                                             {"tokenizer.ggml.model", "gpt2"},
-                                             {"tokenizer.ggml.pre", "gpt-2"}};
+  std::map<std::string, Number> numbers;  // metadata; erase or replace
+  std::map<std::string, std::string> strings{
+      {"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"}};
   std::vector<TinyTensor> tensors;
 
   TinyTensor& tensor(const std::string& name) {

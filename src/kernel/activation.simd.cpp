@@ -7,9 +7,31 @@ namespace {
 
 using namespace simd::KVASIR_TARGET;
 
+// 0 * x is NaN for what is not finite.
+bool all_finite(const float* x, std::int64_t n) {
+  F32 sum[2] = {zero(), zero()};
+  for (std::int64_t i = 0; i < n; i += 32) {
+    sum[0] = fma(load(x + i), zero(), sum[0]);
+    sum[1] = fma(load(x + i + 16), zero(), sum[1]);
+  }
+  return reduce_add(add(sum[0], sum[1])) == 0.0f;
+}
+
+// A column that holds something else than numbers: the products are NaN. No integer could say so, and maxima and
+// conversions would lose it.
+void poison_int8(const Int8Tile& t, std::int64_t c, std::int64_t blocks) {
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t i = b * t.columns + c;
+    for (int j = 0; j < 32; ++j) t.q[32 * i + j] = 0;
+    t.d[i] = t.dsum[i] = t.half_dsum[2 * i] = t.half_dsum[2 * i + 1] = __builtin_nanf("");
+    t.half_sum[2 * i] = t.half_sum[2 * i + 1] = 0;
+  }
+}
+
 void prepare_int8(const Activations& a, std::int64_t column, const float* x) {
   const Int8Tile t = int8_tile(a, column);
   const std::int64_t c = column % kTileColumns;
+  if (!all_finite(x, a.k)) return poison_int8(t, c, a.k / 32);
   const auto flip = static_cast<std::int8_t>(KVASIR_HAS_VNNI && a.n > kGemvColumns ? -128 : 0);
   for (std::int64_t b = 0; b < a.k / 32; ++b) {
     const F32 x0 = load(x + 32 * b);

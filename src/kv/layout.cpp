@@ -93,8 +93,8 @@ void place_layers(Layout* l, const Codec* k, const Codec* v, std::size_t* state_
   m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
 }
 
-// Products of sizes that options and files choose: saturates far above what any machine has, so that sums of a few of them
-// are still right and tensor::Buffer refuses them.
+// Products of sizes that options and files choose: saturates far above what any machine has, so that sums of a few of
+// them are still right and tensor::Buffer refuses them.
 std::size_t product(std::initializer_list<std::size_t> factors) {
   constexpr std::size_t kMost = std::size_t{1} << 58;
   std::size_t n = 1;
@@ -108,7 +108,8 @@ void size_pool(Layout* l, int threads) {
   MemoryPlan& m = l->memory;
   m.pages = l->sealed_at(m.tokens - 1);
   m.sealed_bytes = product({static_cast<std::size_t>(m.pages), m.chunk_bytes}) + kReadSlack;
-  m.scratch_bytes = sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->decode_state_floats());
+  m.scratch_bytes =
+      sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->decode_state_floats());
 }
 
 }  // namespace
@@ -119,7 +120,8 @@ std::size_t Layout::decode_state_floats_one() const {
 }
 
 std::size_t Layout::decode_state_floats() const {
-  return product({static_cast<std::size_t>(shape.kv_heads), static_cast<std::size_t>(max_states()), decode_state_floats_one()});
+  return product(
+      {static_cast<std::size_t>(shape.kv_heads), static_cast<std::size_t>(max_states()), decode_state_floats_one()});
 }
 
 std::size_t Layout::worker_floats() const {
