@@ -118,35 +118,41 @@ KVASIR_INLINE F32 visible(F32 x, int i, int begin, int end, F32 hidden) {
   return x;
 }
 
-KVASIR_INLINE void weigh_row(float* s, int begin, int end, float* max_out, float* sum_out) {
-  const F32 none = minus_infinity();
+// The maximum of a row; hides what is not visible.
+KVASIR_INLINE float hide_row(float* s, int begin, int end) {
   F32 x[kTileVectors];
-  F32 top = none;
-  if (begin == 0 && end == kTileTokens) {
 KVASIR_UNROLL(8)
-    for (int i = 0; i < kTileVectors; ++i) x[i] = load(s + i * kLanes);
-  } else {
+  for (int i = 0; i < kTileVectors; ++i) x[i] = load(s + i * kLanes);
+  if (begin > 0 || end < kTileTokens) {
 KVASIR_UNROLL(8)
-    for (int i = 0; i < kTileVectors; ++i) x[i] = visible(load(s + i * kLanes), i, begin, end, none);
+    for (int i = 0; i < kTileVectors; ++i) {
+      x[i] = visible(x[i], i, begin, end, minus_infinity());
+      store(s + i * kLanes, x[i]);
+    }
   }
-KVASIR_UNROLL(8)
-  for (int i = 0; i < kTileVectors; ++i) top = max(top, x[i]);
-  const float m = reduce_max(top);
+  return reduce_max(max(max(max(x[0], x[1]), max(x[2], x[3])), max(max(x[4], x[5]), max(x[6], x[7]))));
+}
+
+KVASIR_INLINE float weigh_row(float* s, float m) {
   const F32 shift = set1(m < -FLT_MAX ? -FLT_MAX : m);  // so that -inf - shift is -inf, not NaN
   F32 sum = zero();
 KVASIR_UNROLL(8)
   for (int i = 0; i < kTileVectors; ++i) {
-    const F32 w = exp(x[i] - shift);
+    const F32 w = exp_nonpositive(load(s + i * kLanes) - shift);
     store(s + i * kLanes, w);
     sum = sum + w;
   }
-  *max_out = m;
-  *sum_out = reduce_add(sum);
+  return reduce_add(sum);
 }
 
+// Two passes over a few rows: the reductions of one row overlap with those of the next.
 void weigh(float* s, int stride, int rows, int begin, const int* ends, float* max_out, float* sum_out) {
-  for (int r = 0; r < rows; ++r)
-    weigh_row(s + static_cast<std::ptrdiff_t>(r) * stride, begin, ends[r], max_out + r, sum_out + r);
+  constexpr int kBatch = 8;
+  for (int r0 = 0; r0 < rows; r0 += kBatch) {
+    const int last = min_int(rows, r0 + kBatch);
+    for (int r = r0; r < last; ++r) max_out[r] = hide_row(s + static_cast<std::ptrdiff_t>(r) * stride, begin, ends[r]);
+    for (int r = r0; r < last; ++r) sum_out[r] = weigh_row(s + static_cast<std::ptrdiff_t>(r) * stride, max_out[r]);
+  }
 }
 
 // Merges max and sum of up to 16 rows and gives the factors of the two outs.
@@ -156,8 +162,8 @@ KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* m
   const F32 mb = load_n(max_b, n);
   const F32 m = max(ma, mb);
   const F32 shift = max(m, set1(-FLT_MAX));
-  const F32 fa = exp(ma - shift);
-  const F32 fb = exp(mb - shift);
+  const F32 fa = exp_nonpositive(ma - shift);
+  const F32 fb = exp_nonpositive(mb - shift);
   store(factor_a, fa);
   store(factor_b, fb);
   store_n(max_a, m, n);

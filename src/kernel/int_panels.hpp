@@ -193,38 +193,54 @@ struct IntPanels {
     }
   }
 
-  // acc += (sum of code products of one 32-block, scaled) for one column. t[h] is the exact integer sum over half h of
-  // (u - kZero) * q; with one scale t[0] is the whole.
-  KVASIR_INLINE F32 fold(F32 acc, const I32* t, const F32* d, const F32* m, const Int8Tile& x, std::int64_t i) {
-    F32 scaled = mul(to_f32(t[0]), d[0]);
-    if constexpr (F::kScales == 2) scaled = fma(to_f32(t[1]), d[1], scaled);
+  static constexpr int kHalves = F::kScales;
+  static constexpr int kGroups = 8 / kHalves;  // groups of 4 elements per scale
+
+  // Integer sums are started at the bits of the float 1.5 * 2^23: read as a float, the sum s is then 1.5 * 2^23 + s, exactly
+  // (|s| < 2^20). One fma with the scale d takes both conversion and product, fma(1.5 * 2^23 + s, d, -1.5 * 2^23 * d), and
+  // its result is s * d rounded once, because d (at most 19 significant bits) times 1.5 * 2^23 is exact.
+  static constexpr std::int32_t kSumStart = 0x4b400000;
+  struct Scale {
+    F32 d[kHalves];
+    F32 offset[kHalves];  // -1.5 * 2^23 * d
+    F32 m[kHalves];
+  };
+  KVASIR_INLINE void load_scale(const std::byte* head, int sub, Scale& s) {
+    F::load_head(head, sub, s.d, s.m);
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) s.offset[h] = mul(s.d[h], set1(-12582912.0f));
+  }
+
+  // acc += (sum of code products of one 32-block, scaled) for one column. t[h] is kSumStart plus the exact integer sum over
+  // half h of (u - kZero) * q; with one scale t[0] is the whole.
+  KVASIR_INLINE F32 fold(F32 acc, const I32* t, const Scale& s, const Int8Tile& x, std::int64_t i) {
+    F32 scaled = fma(bits_to_f32(t[0]), s.d[0], s.offset[0]);
+    if constexpr (kHalves == 2) scaled = add(scaled, fma(bits_to_f32(t[1]), s.d[1], s.offset[1]));
     acc = fma(scaled, set1(x.d[i]), acc);
-    if constexpr (F::kMin && F::kScales == 1) acc = fma(m[0], set1(x.dsum[i]), acc);
-    if constexpr (F::kMin && F::kScales == 2) {
-      acc = fma(m[0], set1(x.half_dsum[2 * i]), acc);
-      acc = fma(m[1], set1(x.half_dsum[2 * i + 1]), acc);
+    if constexpr (F::kMin && kHalves == 1) acc = fma(s.m[0], set1(x.dsum[i]), acc);
+    if constexpr (F::kMin && kHalves == 2) {
+      acc = fma(s.m[0], set1(x.half_dsum[2 * i]), acc);
+      acc = fma(s.m[1], set1(x.half_dsum[2 * i + 1]), acc);
     }
     return acc;
   }
 
-  static constexpr int kHalves = F::kScales;
-  static constexpr int kGroups = 8 / kHalves;  // groups of 4 elements per scale
   static constexpr int kMaxCode = (1 << F::kBits) - 1;
   // Without VNNI codes above 127 would saturate the 16-bit pair sums: go through signed weights instead.
   static constexpr bool kSigned = !KVASIR_HAS_VNNI && kMaxCode > 127;
 
-  // Exact integer sums of (u - kZero) * q for one column with signed q.
+  // kSumStart plus the exact integer sums of (u - kZero) * q for one column with signed q.
   KVASIR_INLINE void sums(const Bytes* u, const Int8Tile& x, std::int64_t i, I32* t) {
     const std::int8_t* q = x.q + 32 * i;
     for (int h = 0; h < kHalves; ++h) {
       if constexpr (kSigned) {
-        t[h] = zero_i32();
+        t[h] = set1_i32(kSumStart);
       } else if constexpr (F::kZero != 0) {
         const std::int32_t sum =
             kHalves == 1 ? x.half_sum[2 * i] + x.half_sum[2 * i + 1] : x.half_sum[2 * i + h];
-        t[h] = set1_i32(-F::kZero * sum);
+        t[h] = set1_i32(kSumStart - F::kZero * sum);
       } else {
-        t[h] = zero_i32();
+        t[h] = set1_i32(kSumStart);
       }
 KVASIR_UNROLL(8)
       for (int g = 0; g < kGroups; ++g) {
@@ -235,39 +251,56 @@ KVASIR_UNROLL(8)
     }
   }
 
-  static constexpr int kPrefetch = 4096;  // bytes ahead; past the end of a panel lies the head of the next
+  // P panels side by side past C columns: four streams of memory keep more of it in flight than one, and the hardware
+  // prefetcher, which stops at every 4 KB page, is helped by prefetching kPrefetch bytes ahead in each.
+  static constexpr int kPrefetch = 2048;
 
-  template <int C>
-  static void gemv(const MatmulArgs& args) {
+  template <int P, int C>
+  static void gemv(const MatmulArgs& args, std::int64_t panel) {
     const std::int64_t stride = panel_bytes(args.k);
     const Int8Tile x = int8_tile(*args.x, 0);
-    for (std::int64_t p = args.panel_begin; p < args.panel_end; ++p) {
-      const std::byte* head = args.panels + p * stride;
-      const std::byte* planes = head + head_bytes(args.k);
-      F32 acc[C];
-      for (int c = 0; c < C; ++c) acc[c] = zero();
-      std::int64_t i = 0;
-      for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
-KVASIR_UNROLL(8)
-        for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
-          // The hardware prefetcher stops at every 4 KB page; weights are read once, far apart in time.
-          for (int line = 0; line < kPlanes; line += 64) __builtin_prefetch(planes + kPrefetch + line, 0, 2);
+    const std::byte* head = args.panels + panel * stride;
+    const std::byte* planes = head + head_bytes(args.k);
+    F32 acc[P][C];
+    KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p)
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) acc[p][c] = zero();
+    std::int64_t i = 0;
+    for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
+      for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
+        KVASIR_UNROLL(4)
+        for (int p = 0; p < P; ++p) {
+          const std::byte* codes = planes + p * stride;
+          KVASIR_UNROLL(8)
+          for (int line = 0; line < kPlanes; line += 64) __builtin_prefetch(codes + kPrefetch + line, 0, 3);
           Bytes u[8];
-          F32 d[2], m[2];
-          load_codes<F::kBits>(planes, u);
+          Scale scale;
+          load_codes<F::kBits>(codes, u);
           if constexpr (kSigned)
             for (auto& w : u) w = sub8(w, set1_bytes(F::kZero));
-          F::load_head(head, s, d, m);
-KVASIR_UNROLL(4)
+          load_scale(head + p * stride, s, scale);
+          KVASIR_UNROLL(4)
           for (int c = 0; c < C; ++c) {
             I32 t[2];
             sums(u, x, i + c, t);
-            acc[c] = fold(acc[c], t, d, m, x, i + c);
+            acc[p][c] = fold(acc[p][c], t, scale, x, i + c);
           }
         }
       }
-      for (int c = 0; c < C; ++c) store_rows(args, p, c, acc[c]);
     }
+    KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p)
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
+  }
+
+  template <int C>
+  static void gemv_panels(const MatmulArgs& args) {
+    constexpr int kStreams = 4;
+    std::int64_t p = args.panel_begin;
+    for (; p + kStreams <= args.panel_end; p += kStreams) gemv<kStreams, C>(args, p);
+    for (; p < args.panel_end; ++p) gemv<1, C>(args, p);
   }
 
   KVASIR_INLINE void store_rows(const MatmulArgs& args, std::int64_t panel, std::int64_t column, F32 acc) {
@@ -284,35 +317,33 @@ KVASIR_UNROLL(4)
   // tile's activations; accumulators (P x 64 columns x 64 bytes) live in the L1 cache. With VNNI the unsigned operand is the
   // activation (stored plus 128), so the correction -128 * sum(w) is per row and costs nothing per column.
   template <int P>
-  static void gemm(const MatmulArgs& args, std::int64_t panel) {
+  static void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t first) {
     const std::int64_t stride = panel_bytes(args.k);
     alignas(64) float acc[kTileColumns][P][16];
-    for (std::int64_t first = 0; first < args.x->n; first += kTileColumns) {
-      const Int8Tile x = int8_tile(*args.x, first);
-      const auto columns = static_cast<int>(x.columns);
-      for (int c = 0; c < columns; ++c)
-        for (int p = 0; p < P; ++p) store(acc[c][p], zero());
-      const std::byte* head = args.panels + panel * stride;
-      const std::byte* planes = head + head_bytes(args.k);
-      std::int64_t i = 0;
-      for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
-        for (int s = 0; s < kSubs; ++s, i += columns, planes += kPlanes)
-          block<P>(head, planes, s, stride, x, i, columns, acc);
-      }
-      for (int c = 0; c < columns; ++c)
-        for (int p = 0; p < P; ++p) store_rows(args, panel + p, first + c, load(acc[c][p]));
+    const Int8Tile x = int8_tile(*args.x, first);
+    const auto columns = static_cast<int>(x.columns);
+    for (int c = 0; c < columns; ++c)
+      for (int p = 0; p < P; ++p) store(acc[c][p], zero());
+    const std::byte* head = args.panels + panel * stride;
+    const std::byte* planes = head + head_bytes(args.k);
+    std::int64_t i = 0;
+    for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
+      for (int s = 0; s < kSubs; ++s, i += columns, planes += kPlanes)
+        block<P>(head, planes, s, stride, x, i, columns, acc);
     }
+    for (int c = 0; c < columns; ++c)
+      for (int p = 0; p < P; ++p) store_rows(args, panel + p, first + c, load(acc[c][p]));
   }
 
   template <int P>
   KVASIR_INLINE void block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride, const Int8Tile& x,
                            std::int64_t i, int columns, float (*acc)[P][16]) {
     Bytes w[P][8];
-    F32 d[P][2], m[P][2];
-    I32 correction[P][2];
+    Scale scale[P];
+    I32 correction[P][kHalves];
     for (int p = 0; p < P; ++p) {
       load_codes<F::kBits>(planes + p * stride, w[p]);
-      F::load_head(head + p * stride, s, d[p], m[p]);
+      load_scale(head + p * stride, s, scale[p]);
       if constexpr (KVASIR_HAS_VNNI || kSigned) {
         if constexpr (F::kZero != 0)
           for (auto& v : w[p]) v = sub8(v, set1_bytes(F::kZero));
@@ -321,7 +352,7 @@ KVASIR_UNROLL(4)
       for (int h = 0; h < kHalves; ++h) {
         I32 sum = zero_i32();
         for (int g = 0; g < kGroups; ++g) sum = dot_us(sum, set1_bytes(128), w[p][kGroups * h + g]);
-        correction[p][h] = sub(zero_i32(), sum);
+        correction[p][h] = sub(set1_i32(kSumStart), sum);
       }
 #endif
     }
@@ -330,14 +361,14 @@ KVASIR_UNROLL(4)
     // Two panels times kColumns columns are eight independent chains of dot products: one chain alone would fill the
     // scheduler with instructions that wait 5 cycles for their predecessor.
     constexpr int kColumns = kHalves == 1 ? 4 : 2;
-    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, d, m, correction, x, i + c, acc + c);
-    for (; c < columns; ++c) columns_of<P, 1>(w, d, m, correction, x, i + c, acc + c);
+    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, correction, x, i + c, acc + c);
+    for (; c < columns; ++c) columns_of<P, 1>(w, scale, correction, x, i + c, acc + c);
 #else
     for (; c < columns; ++c)
       for (int p = 0; p < P; ++p) {
         I32 t[2];
         sums(w[p], x, i + c, t);
-        store(acc[c][p], fold(load(acc[c][p]), t, d[p], m[p], x, i + c));
+        store(acc[c][p], fold(load(acc[c][p]), t, scale[p], x, i + c));
       }
     (void)correction;
 #endif
@@ -345,9 +376,9 @@ KVASIR_UNROLL(4)
 
   // P panels times C columns of one 32-block, activations unsigned (VNNI only).
   template <int P, int C>
-  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const F32 (*d)[2], const F32 (*m)[2], const I32 (*correction)[2],
+  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const I32 (*correction)[kHalves],
                                 const Int8Tile& x, std::int64_t i, float (*acc)[P][16]) {
-    I32 t[C][P][2];
+    I32 t[C][P][kHalves];
 KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c)
 KVASIR_UNROLL(2)
@@ -366,21 +397,24 @@ KVASIR_UNROLL(2)
 KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c)
 KVASIR_UNROLL(2)
-      for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[c][p], d[p], m[p], x, i + c));
+      for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[c][p], scale[p], x, i + c));
   }
 
   static void matmul(const MatmulArgs& args) {
     switch (args.x->n) {
-      case 1: return gemv<1>(args);
-      case 2: return gemv<2>(args);
-      case 3: return gemv<3>(args);
-      case 4: return gemv<4>(args);
+      case 1: return gemv_panels<1>(args);
+      case 2: return gemv_panels<2>(args);
+      case 3: return gemv_panels<3>(args);
+      case 4: return gemv_panels<4>(args);
       default: break;
     }
+    // Tile by tile, so that its activations stay in the L2 cache for all panels of the call.
     constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 ? 2 : 1;
-    std::int64_t p = args.panel_begin;
-    for (; p + kPanels <= args.panel_end; p += kPanels) gemm<kPanels>(args, p);
-    for (; p < args.panel_end; ++p) gemm<1>(args, p);
+    for (std::int64_t first = 0; first < args.x->n; first += kTileColumns) {
+      std::int64_t p = args.panel_begin;
+      for (; p + kPanels <= args.panel_end; p += kPanels) gemm<kPanels>(args, p, first);
+      for (; p < args.panel_end; ++p) gemm<1>(args, p, first);
+    }
   }
 
   static constexpr PanelFormat format() {

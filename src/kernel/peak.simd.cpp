@@ -114,13 +114,13 @@ using I = __m256i;
 constexpr int kWidth = 32;  // bytes
 inline F set_f(float x) { return _mm256_set1_ps(x); }
 inline I set_i(int x) { return _mm256_set1_epi32(x); }
-inline F as_f(I x) { return _mm256_castsi256_ps(x); }
+[[maybe_unused]] inline F as_f(I x) { return _mm256_castsi256_ps(x); }
 inline F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
 inline F add_f(F a, F b) { return _mm256_add_ps(a, b); }
 inline I add_i(I a, I b) { return _mm256_add_epi64(a, b); }
 inline F to_f(I x) { return _mm256_cvtepi32_ps(x); }
-inline I low_half(I x) { return _mm256_slli_epi32(x, 16); }
-inline I high_half(I x, I mask) { return _mm256_and_si256(x, mask); }
+[[maybe_unused]] inline I low_half(I x) { return _mm256_slli_epi32(x, 16); }
+[[maybe_unused]] inline I high_half(I x, I mask) { return _mm256_and_si256(x, mask); }
 inline I load(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
 inline I dot_u8_i8(I acc, I a, I b, I ones) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
@@ -133,13 +133,13 @@ using I = __m512i;
 constexpr int kWidth = 64;  // bytes
 inline F set_f(float x) { return _mm512_set1_ps(x); }
 inline I set_i(int x) { return _mm512_set1_epi32(x); }
-inline F as_f(I x) { return _mm512_castsi512_ps(x); }
+[[maybe_unused]] inline F as_f(I x) { return _mm512_castsi512_ps(x); }
 inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 inline F add_f(F a, F b) { return _mm512_add_ps(a, b); }
 inline I add_i(I a, I b) { return _mm512_add_epi64(a, b); }
 inline F to_f(I x) { return _mm512_cvtepi32_ps(x); }
-inline I low_half(I x) { return _mm512_slli_epi32(x, 16); }
-inline I high_half(I x, I mask) { return _mm512_and_si512(x, mask); }
+[[maybe_unused]] inline I low_half(I x) { return _mm512_slli_epi32(x, 16); }
+[[maybe_unused]] inline I high_half(I x, I mask) { return _mm512_and_si512(x, mask); }
 inline I load(const std::byte* p) { return _mm512_load_si512(p); }
 inline I dot_u8_i8(I acc, I a, I b, [[maybe_unused]] I ones) {
 #if defined(KVASIR_TARGET_avx512vnni)

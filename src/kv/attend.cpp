@@ -338,6 +338,10 @@ void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, 
     ks[count] = page_ref(b.k, i, rows.last);
     vs[count] = page_ref(b.v, i, rows.last);
   }
+  for (int i = 0; i < count; ++i) {
+    ks[i].next = i + 1 < count ? ks[i + 1].block : vs[0].block;
+    vs[i].next = i + 1 < count ? vs[i + 1].block : nullptr;
+  }
   const int raw = count - sealed;
   float* raw_scores = scores + sealed * kPageTokens;
   if (sealed > 0) layer.k->dots(store_.state_k(x.layer, head), ks, sealed, d, rows.q, rows.count, scores, kStride);

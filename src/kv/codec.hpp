@@ -36,6 +36,7 @@ struct PageRef {
   int begin;
   int end;
   int capacity;
+  const std::byte* next = nullptr;  // a hint: the block that will be read after this one
 };
 
 enum class RawType { kF32, kF16, kBf16 };

@@ -134,13 +134,16 @@ void Forward::prepare(std::span<const Matrix* const> users, const float* x, std:
   });
 }
 
-// Panels per piece: enough pieces that a slow core does not hold up the others, whole register tiles (6 panels serve both
-// kinds of tile) when there are many columns.
+// Panels per piece. With many columns a piece is large, so that the activations of a tile are read from the L2 cache for most
+// of its panels, and whole register tiles (6 panels serve both kinds); the pieces are evened out over the threads. With few
+// columns weights are read once and pieces only need to outweigh their fetching.
 int Forward::grain(std::int64_t panels, int rows) const {
-  const std::int64_t pieces = 8 * team_.size();
-  const std::int64_t even = std::max<std::int64_t>(1, panels / pieces);
-  if (rows <= kernel::kGemvColumns) return static_cast<int>(std::min<std::int64_t>((even + 3) / 4 * 4, 64));
-  return static_cast<int>(std::min<std::int64_t>((even + 5) / 6 * 6, 24));
+  const bool many = rows > kernel::kGemvColumns;
+  const std::int64_t most = many ? 24 : 64, unit = many ? 6 : 4;
+  const std::int64_t rounds = (panels + most * team_.size() - 1) / (most * team_.size());
+  const std::int64_t pieces = std::max<std::int64_t>(rounds, many ? 2 : 4) * team_.size();
+  const std::int64_t even = (panels + pieces - 1) / pieces;
+  return static_cast<int>((even + unit - 1) / unit * unit);
 }
 
 // outs[i] = matrices[i] times the prepared activations, all in one parallel region. `gated`: there are two matrices of one

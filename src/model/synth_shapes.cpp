@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <map>
-#include <set>
-
 #include "base/error.hpp"
 #include "model/synth.hpp"
 

@@ -16,6 +16,9 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 constexpr int kBuckets = 512;
 constexpr float kBucketsPerUnit = 16;
 
+// Sorting so few costs less than what the order saves later.
+constexpr std::size_t kSortedAtMost = 1024;
+
 bool any_above(const float* x, float floor) {
   int any = 0;
   for (int j = 0; j < 16; ++j) any |= x[j] > floor;
@@ -96,7 +99,7 @@ void Candidates::keep_best(std::int64_t k) {
   }
   if (size_ > keep && !sorted_) std::nth_element(items, items + (keep - 1), items + size_, ranks_before);
   size_ = std::min(size_, keep);
-  sort_list();
+  if (size_ <= kSortedAtMost) sort_list();
 }
 
 void Candidates::keep_from(double floor) {

@@ -36,7 +36,7 @@ class Candidates {
   // The candidate that ranks first; id -1 when there is none.
   Candidate best() const;
 
-  // Keeps the k that rank first, sorted. O(n + k log k) whatever the input. REQUIRES: k >= 1.
+  // Keeps the k that rank first, in no particular order. O(n) whatever the input. REQUIRES: k >= 1.
   void keep_best(std::int64_t k);
 
   // Keeps the shortest run of first-ranking candidates whose probabilities (softmax over the present candidates) sum to

@@ -43,13 +43,11 @@ KVASIR_INLINE F32 operator+(F32 a, F32 b) { return add(a, b); }
 KVASIR_INLINE F32 operator-(F32 a, F32 b) { return sub(a, b); }
 KVASIR_INLINE F32 operator*(F32 a, F32 b) { return mul(a, b); }
 
-// exp(x), relative error below 2e-7 (about 2 ulp) for x in [-87.3, 88.7]; 0 below -87.3 (and for -inf), saturates above. NaN stays
-// NaN. Cody-Waite reduction x = n ln2 + r, |r| <= ln2/2, degree-6 polynomial.
-KVASIR_INLINE F32 exp(F32 x) {
-  const F32 low = set1(-87.3365447f);
-  const F32 clamped = min(max(x, low), set1(88.7228390f));
-  const F32 n = round(mul(clamped, set1(1.44269504f)));
-  F32 r = fma(n, set1(-0.693359375f), clamped);
+// exp of x in [-87, 88.7], relative error below 2e-7 (about 2 ulp): Cody-Waite reduction x = n ln2 + r, |r| <= ln2/2,
+// degree-6 polynomial. NaN stays NaN.
+KVASIR_INLINE F32 exp_in_range(F32 x) {
+  const F32 n = round(mul(x, set1(1.44269504f)));
+  F32 r = fma(n, set1(-0.693359375f), x);
   r = fma(n, set1(2.12194440e-4f), r);
   F32 p = set1(1.9875691500e-4f);
   p = fma(p, r, set1(1.3981999507e-3f));
@@ -58,7 +56,19 @@ KVASIR_INLINE F32 exp(F32 x) {
   p = fma(p, r, set1(1.6666665459e-1f));
   p = fma(p, r, set1(5.0000001201e-1f));
   p = fma(p, mul(r, r), add(r, set1(1.0f)));
-  return zero_if_less(x, low, scale2(p, n));  // a NaN x compares false and keeps p, which is NaN too
+  return scale2(p, n);
+}
+
+// 0 below -87 (and for -inf), saturates above 88.7. In max and min x is the second operand, so that NaN passes.
+KVASIR_INLINE F32 exp(F32 x) {
+  const F32 low = set1(-87.0f);
+  return zero_if_less(x, low, exp_in_range(min(set1(88.7228390f), max(low, x))));
+}
+
+// The same for x <= 0.
+KVASIR_INLINE F32 exp_nonpositive(F32 x) {
+  const F32 low = set1(-87.0f);
+  return zero_if_less(x, low, exp_in_range(max(low, x)));
 }
 
 // x * sigmoid(x)

@@ -133,6 +133,7 @@ KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
   return {_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))};
 }
 KVASIR_INLINE F32 to_f32(I32 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+KVASIR_INLINE F32 bits_to_f32(I32 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 KVASIR_INLINE I32 to_i32(F32 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 KVASIR_INLINE void store_low_bytes(void* p, I32 x) {
   const __m256i low = _mm256_set1_epi32(255);

@@ -91,6 +91,7 @@ KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
 KVASIR_INLINE F32 to_f32(I32 a) { return {_mm512_cvtepi32_ps(a.v)}; }
+KVASIR_INLINE F32 bits_to_f32(I32 a) { return {_mm512_castsi512_ps(a.v)}; }
 KVASIR_INLINE I32 to_i32(F32 a) { return {_mm512_cvtps_epi32(a.v)}; }  // to nearest even
 // The low byte of every lane (16 bytes).
 KVASIR_INLINE void store_low_bytes(void* p, I32 a) {

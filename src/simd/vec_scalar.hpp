@@ -46,7 +46,9 @@ KVASIR_INLINE F32 min(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] < b.v[i] ? a.v[i] 
 KVASIR_INLINE F32 abs(F32 a) { KVASIR_EACH(F32, __builtin_fabsf(a.v[i])); }
 KVASIR_INLINE F32 sqrt(F32 a) { KVASIR_EACH(F32, __builtin_sqrtf(a.v[i])); }
 KVASIR_INLINE F32 round(F32 a) { KVASIR_EACH(F32, __builtin_nearbyintf(a.v[i])); }
-KVASIR_INLINE F32 scale2(F32 a, F32 n) { KVASIR_EACH(F32, __builtin_ldexpf(a.v[i], static_cast<int>(n.v[i]))); }
+KVASIR_INLINE F32 scale2(F32 a, F32 n) {
+  KVASIR_EACH(F32, n.v[i] == n.v[i] ? __builtin_ldexpf(a.v[i], static_cast<int>(n.v[i])) : n.v[i]);
+}
 KVASIR_INLINE F32 zero_if_less(F32 x, F32 limit, F32 a) { KVASIR_EACH(F32, x.v[i] < limit.v[i] ? 0.0f : a.v[i]); }
 KVASIR_INLINE F32 select_first(int n, F32 a, F32 b) { KVASIR_EACH(F32, i < n ? a.v[i] : b.v[i]); }
 KVASIR_INLINE float reduce_add(F32 a) {
@@ -81,6 +83,11 @@ KVASIR_INLINE I32 mul(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] * b.v[i]); }
 KVASIR_INLINE I32 load_i8(const std::int8_t* p) { KVASIR_EACH(I32, p[i]); }
 KVASIR_INLINE I32 load_u8(const std::uint8_t* p) { KVASIR_EACH(I32, p[i]); }
 KVASIR_INLINE F32 to_f32(I32 a) { KVASIR_EACH(F32, static_cast<float>(a.v[i])); }
+KVASIR_INLINE F32 bits_to_f32(I32 a) {
+  F32 r;
+  __builtin_memcpy(r.v, a.v, 64);
+  return r;
+}
 // To nearest even; out of range and NaN give INT32_MIN as the hardware does.
 KVASIR_INLINE I32 to_i32(F32 a) {
   KVASIR_EACH(I32, (a.v[i] >= -2147483648.0f && a.v[i] < 2147483648.0f)

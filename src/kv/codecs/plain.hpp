@@ -25,6 +25,14 @@ constexpr int vectors_for(int rows) {
   return rows >= kAccumulators ? 1 : rows <= 4 ? (kAccumulators / 4) : kAccumulators / 8;
 }
 
+// Pages are scattered and shorter than what the hardware prefetcher needs to get going, so while one block is read the
+// next is fetched, as many bytes per iteration as the iteration reads.
+template <int bytes>
+KVASIR_INLINE void prefetch(const std::byte* p) {
+KVASIR_UNROLL(8)
+  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+}
+
 KVASIR_INLINE int lower(int a, int b) { return a < b ? a : b; }
 
 // Element: T, load(const T*), store(T*, F32), and convert(float) -> T.
@@ -70,9 +78,16 @@ struct Plain {
     }
   }
 
+  // Where the next block is read when this one is read at element `i`; without a next block a harmless place.
+  KVASIR_INLINE const std::byte* next_at(const PageRef& page, std::ptrdiff_t i) {
+    return (page.next ? page.next : page.block) + i * static_cast<std::ptrdiff_t>(sizeof(T));
+  }
+
   // 16 N tokens from x on.
   template <int G, int N>
-  KVASIR_INLINE void dots_part(const T* x, std::ptrdiff_t capacity, int d, const float* q, float* scores, int stride) {
+  KVASIR_INLINE void dots_part(const T* x, std::ptrdiff_t capacity, int d, const float* q, float* scores, int stride,
+                               const std::byte* next) {
+    constexpr int kBytes = N * kLanes * static_cast<int>(sizeof(T));
     F32 acc[G][N];
 KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g)
@@ -80,6 +95,7 @@ KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) acc[g][n] = zero();
 KVASIR_UNROLL(1)
     for (int c = 0; c < d; ++c) {
+      prefetch<kBytes>(next + c * kBytes);
       F32 k[N];
 KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) k[n] = Element::load(x + c * capacity + n * kLanes);
@@ -102,8 +118,9 @@ KVASIR_UNROLL(8)
     const T* x = reinterpret_cast<const T*>(page.block);
     int t = page.begin / kLanes * kLanes;
     for (; t + (N - 1) * kLanes < page.end; t += N * kLanes)
-      dots_part<G, N>(x + t, page.capacity, d, q, scores + t, stride);
-    for (; t < page.end; t += kLanes) dots_part<G, 1>(x + t, page.capacity, d, q, scores + t, stride);
+      dots_part<G, N>(x + t, page.capacity, d, q, scores + t, stride, next_at(page, t * d));
+    for (; t < page.end; t += kLanes)
+      dots_part<G, 1>(x + t, page.capacity, d, q, scores + t, stride, next_at(page, t * d));
   }
 
   static void dots(const void*, const PageRef* pages, int count, int d, const float* q, int g, float* scores,
@@ -146,7 +163,8 @@ KVASIR_UNROLL(8)
   // 16 N channels from x on.
   template <int G, int N>
   KVASIR_INLINE void accumulate_part(const T* x, int begin, int end, int d, const float* w, int stride, float* out,
-                                     int pitch) {
+                                     int pitch, const std::byte* next) {
+    constexpr int kBytes = N * kLanes * static_cast<int>(sizeof(T));
     F32 acc[G][N];
 KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g)
@@ -154,6 +172,7 @@ KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) acc[g][n] = zero();
 KVASIR_UNROLL(1)
     for (int t = begin; t < end; ++t) {
+      prefetch<kBytes>(next + t * kBytes);
       F32 v[N];
 KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) v[n] = Element::load(x + static_cast<std::ptrdiff_t>(t) * d + n * kLanes);
@@ -176,8 +195,9 @@ KVASIR_UNROLL(8)
     const T* x = reinterpret_cast<const T*>(page.block);
     int c = 0;
     for (; c + N * kLanes <= pitch; c += N * kLanes)
-      accumulate_part<G, N>(x + c, page.begin, page.end, d, w, stride, out + c, pitch);
-    for (; c < pitch; c += kLanes) accumulate_part<G, 1>(x + c, page.begin, page.end, d, w, stride, out + c, pitch);
+      accumulate_part<G, N>(x + c, page.begin, page.end, d, w, stride, out + c, pitch, next_at(page, kPageTokens * c));
+    for (; c < pitch; c += kLanes)
+      accumulate_part<G, 1>(x + c, page.begin, page.end, d, w, stride, out + c, pitch, next_at(page, kPageTokens * c));
   }
 
   static void accumulate(const void*, const PageRef* pages, int count, int d, const float* weights, int stride, int g,
