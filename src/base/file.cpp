@@ -82,7 +82,14 @@ std::string read_text_file(const std::string& path) {
   }
 }
 
+void check_replaceable(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) == 0 && !S_ISREG(st.st_mode))
+    throw Error(Code::kBadInput, "exists and is not a regular file, which could not be replaced by a new one", path);
+}
+
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
+  check_replaceable(path);
   const std::string temporary = path + ".partial." + std::to_string(::getpid());
   {
     Descriptor d{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};

@@ -36,7 +36,11 @@ class MappedFile {
 std::string read_text_file(const std::string& path);
 
 // Writes `bytes` to `path` through a temporary file in the same folder and a rename, so that a reader sees the old or
-// the new content and never a part. Throws Error(kIo).
+// the new content and never a part. Throws Error(kIo), Error(kBadInput) as below.
 void write_file(const std::string& path, std::span<const std::byte> bytes);
+
+// Throws Error(kBadInput) when `path` is something that renaming a new file to it would destroy or cannot replace: a
+// device (root may rename over /dev/null), a folder, a pipe.
+void check_replaceable(const std::string& path);
 
 }  // namespace kvasir

@@ -1,6 +1,8 @@
 #include "base/team.hpp"
 
 #include <algorithm>
+#include <string>
+#include <system_error>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
@@ -23,10 +25,21 @@ constexpr int kSpins = 2000;
 Team::Team(int threads) {
   if (threads < 1 || threads > 512)
     throw Error(Code::kBadInput, std::to_string(threads) + " is outside 1..512", "threads");
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  workers_.reserve(static_cast<std::size_t>(threads - 1));
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& e) {
+    stop();  // a thread that is not joined would end the program
+    throw Error(
+        Code::kMemory,
+        "cannot start thread " + std::to_string(size() + 1) + " of " + std::to_string(threads) + ": " + e.what(),
+        "threads");
+  }
 }
 
-Team::~Team() {
+Team::~Team() { stop(); }
+
+void Team::stop() {
   stop_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();

@@ -12,7 +12,8 @@ namespace kvasir {
 
 class Team {
  public:
-  // `threads` >= 1 counts the calling thread. Throws Error(kBadInput) outside 1..512.
+  // `threads` >= 1 counts the calling thread. Throws Error(kBadInput) outside 1..512, Error(kMemory) when the
+  // system refuses a thread.
   explicit Team(int threads);
   ~Team();
   Team(const Team&) = delete;
@@ -30,6 +31,7 @@ class Team {
 
  private:
   void work(int worker);
+  void stop();  // ends and joins the workers
 
   std::vector<std::thread> workers_;
   const FunctionRef<void(int)>* job_ = nullptr;  // valid while pending_ > 0

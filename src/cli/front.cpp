@@ -18,7 +18,8 @@ namespace {
 
 void print_error(const std::string& message) {
   std::fflush(stdout);
-  fmt::print(stderr, "kvasir: {}\n", message);
+  const std::string line = "kvasir: " + message + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);  // fmt::print would throw where stderr cannot be written
 }
 
 std::string usage(std::span<const Entry<Command>> commands) {

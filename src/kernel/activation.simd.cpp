@@ -7,6 +7,27 @@ namespace {
 
 using namespace simd::KVASIR_TARGET;
 
+// 0 * x is NaN for what is not finite.
+bool all_finite(const float* x, std::int64_t n) {
+  F32 sum[2] = {zero(), zero()};
+  for (std::int64_t i = 0; i < n; i += 32) {
+    sum[0] = fma(load(x + i), zero(), sum[0]);
+    sum[1] = fma(load(x + i + 16), zero(), sum[1]);
+  }
+  return reduce_add(add(sum[0], sum[1])) == 0.0f;
+}
+
+// A column that holds something else than numbers: the products are NaN. No integer could say so, and maxima and
+// conversions would lose it.
+void poison_int8(const Int8Tile& t, std::int64_t c, std::int64_t blocks) {
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t i = b * t.columns + c;
+    for (int j = 0; j < 32; ++j) t.q[32 * i + j] = 0;
+    t.d[i] = t.dsum[i] = t.half_dsum[2 * i] = t.half_dsum[2 * i + 1] = __builtin_nanf("");
+    t.half_sum[2 * i] = t.half_sum[2 * i + 1] = 0;
+  }
+}
+
 // One block of 32 elements, number i = block * columns + column of tile t.
 KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float* x, std::int32_t flip) {
   const F32 x0 = load(x);
@@ -42,6 +63,8 @@ void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, co
     for (std::int64_t c = 0; c < end - begin; ++c)
       for (std::int64_t b = b0; b < b1; ++b) prepare_block(t, b * t.columns + c0 + c, x + c * ldx + 32 * b, flip);
   }
+  for (std::int64_t c = 0; c < end - begin; ++c)
+    if (!all_finite(x + c * ldx, a.k)) poison_int8(t, c0 + c, blocks);
 }
 
 // Transposes columns [begin, end) of one tile, 16 elements at a time so that the lines written stay in the L1 cache.

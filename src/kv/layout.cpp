@@ -1,6 +1,7 @@
 #include "kv/layout.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 
 #include "base/error.hpp"
@@ -92,12 +93,23 @@ void place_layers(Layout* l, const Codec* k, const Codec* v, std::size_t* state_
   m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
 }
 
+// Products of sizes that options and files choose: saturates far above what any machine has, so that sums of a few of
+// them are still right and tensor::Buffer refuses them.
+std::size_t product(std::initializer_list<std::size_t> factors) {
+  constexpr std::size_t kMost = std::size_t{1} << 58;
+  std::size_t n = 1;
+  for (const std::size_t f : factors)
+    if (__builtin_mul_overflow(n, f, &n) || n > kMost) n = f == 0 ? 0 : kMost;
+  return n;
+}
+
 // Fills the sizes that depend on memory.tokens.
 void size_pool(Layout* l, int threads) {
   MemoryPlan& m = l->memory;
   m.pages = l->sealed_at(m.tokens - 1);
-  m.sealed_bytes = static_cast<std::size_t>(m.pages) * m.chunk_bytes + kReadSlack;
-  m.scratch_bytes = sizeof(float) * (static_cast<std::size_t>(threads) * l->worker_floats() + l->decode_state_floats());
+  m.sealed_bytes = product({static_cast<std::size_t>(m.pages), m.chunk_bytes}) + kReadSlack;
+  m.scratch_bytes =
+      sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->decode_state_floats());
 }
 
 }  // namespace
@@ -108,7 +120,8 @@ std::size_t Layout::decode_state_floats_one() const {
 }
 
 std::size_t Layout::decode_state_floats() const {
-  return static_cast<std::size_t>(shape.kv_heads) * static_cast<std::size_t>(max_states()) * decode_state_floats_one();
+  return product(
+      {static_cast<std::size_t>(shape.kv_heads), static_cast<std::size_t>(max_states()), decode_state_floats_one()});
 }
 
 std::size_t Layout::worker_floats() const {
@@ -132,7 +145,10 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   if (!l.selector)
     bad("unknown selector '" + options.selector + "', expected one of: " + names(selectors()), "selector");
   l.group = shape.query_heads / shape.kv_heads;
-  l.raw_pages = (options.window + kPageTokens - 1) / kPageTokens + 1;
+  // A window beyond the capacity keeps everything raw: more blocks than that would never be used.
+  const std::int64_t capacity = options.max_tokens > 0 ? options.max_tokens : options.window;
+  const auto window = static_cast<int>(std::min<std::int64_t>(options.window, capacity));
+  l.raw_pages = (window + kPageTokens - 1) / kPageTokens + 1;
   l.sinks = options.sinks;
   l.sink_capacity = (options.sinks + 15) / 16 * 16;
   const Codec* k = codec(options.k_codec, shape.head_dim, "k_codec");
@@ -141,8 +157,8 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   MemoryPlan& m = l.memory;
   place_layers(&l, k, v, &m.state_bytes);
   const auto sequences = static_cast<std::size_t>(options.max_sequences);
-  m.raw_bytes = sequences * static_cast<std::size_t>(l.raw_pages) * l.raw_block_bytes + kReadSlack;
-  m.sink_bytes = sequences * l.sink_block_bytes + kReadSlack;
+  m.raw_bytes = product({sequences, static_cast<std::size_t>(l.raw_pages), l.raw_block_bytes}) + kReadSlack;
+  m.sink_bytes = product({sequences, l.sink_block_bytes}) + kReadSlack;
   if (options.max_tokens > 0) {
     m.tokens = options.max_tokens;
     size_pool(&l, threads);

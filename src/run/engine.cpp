@@ -96,6 +96,26 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::Config
   return c;
 }
 
+namespace {
+
+// Memory is reserved lazily, so the system does not refuse what it cannot give but kills the process that uses it: what
+// cannot fit is refused here, before anything is reserved.
+void check_memory(const weights::ModelFile& file, bool exact, const kv::MemoryPlan& plan, std::uint64_t machine) {
+  if (machine == 0) return;  // the system does not say
+  std::uint64_t weights = 0;
+  for (const weights::TensorInfo& t : file.tensors())
+    weights += exact ? 4 * static_cast<std::uint64_t>(t.rows() * t.columns()) : t.bytes.size();
+  if (plan.total() <= machine && weights <= machine - plan.total()) return;
+  const auto mb = [](std::uint64_t bytes) { return std::to_string(bytes / 1000000) + " MB"; };
+  throw Error(Code::kMemory,
+              "weights of " + mb(weights) + " and a KV cache of " + mb(plan.total()) + " for " +
+                  std::to_string(plan.tokens) + " tokens do not fit into this machine's " + mb(machine) +
+                  " (see --ctx)",
+              file.metadata().path());
+}
+
+}  // namespace
+
 Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options) {
   team_ = std::make_unique<Team>(default_threads(options));
   auto file = weights::open_model_file(options.model);
@@ -111,8 +131,10 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   const kv::CacheOptions cache = cache_options(options, config, needs.sequences);
   k_codec_ = cache.k_codec;
   v_codec_ = cache.v_codec;
-  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(config), cache);
+  check_memory(*file, options.exact, kv::plan_memory(cache_shape(config), cache, team_->size()),
+               describe_host().memory_total);
   model_ = model::Model::load(std::move(file), *team_, {.exact = options.exact, .progress = needs.progress});
+  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(config), cache);
   const int most = static_cast<int>(std::min<std::int64_t>(options.chunk, context_));
   forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, std::max(most, needs.sequences), needs.logits);
 }

@@ -13,6 +13,7 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 
 namespace kvasir::weights {
 namespace {
@@ -143,6 +144,7 @@ GgufWriter::GgufWriter(std::string path, const GgufHeader& header)
       temporary_(path_ + ".partial." + std::to_string(::getpid())),
       alignment_(header.alignment()),
       sizes_(header.sizes().begin(), header.sizes().end()) {
+  check_replaceable(path_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) io_error("cannot create");
   put(header.encode());

@@ -49,7 +49,7 @@ class GgufHeader {
 // Writes `path` through a temporary file beside it and a rename: `path` is the old or the whole new file, never a part.
 class GgufWriter {
  public:
-  // Writes the header. Throws Error(kIo).
+  // Writes the header. Throws Error(kIo), Error(kBadInput) when `path` exists and is no regular file.
   GgufWriter(std::string path, const GgufHeader& header);
   ~GgufWriter();  // without finish(): removes the temporary file
   GgufWriter(const GgufWriter&) = delete;

@@ -59,13 +59,19 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
 
 std::vector<std::int32_t> ids_from_json(const std::string& path) {
   nlohmann::json json = parse_json(read_text_file(path), path);
-  if (json.is_object() && json.contains("tokens")) json = nlohmann::json(json["tokens"]);
+  // Moved, and below only shown when plain: copying and printing recurse, and a file may nest a million lists.
+  if (json.is_object() && json.contains("tokens")) {
+    nlohmann::json list = std::move(json["tokens"]);
+    json = std::move(list);
+  }
   if (!json.is_array())
     throw Error(Code::kBadInput, "expected a list of token ids, or an object with one under \"tokens\"", path);
   std::vector<std::int32_t> ids;
   for (const auto& v : json) {
     if (!v.is_number_integer() || v.get<double>() < 0 || v.get<double>() > 2e9)
-      throw Error(Code::kBadInput, "token " + std::to_string(ids.size()) + " is " + v.dump() + ", expected an id",
+      throw Error(Code::kBadInput,
+                  "token " + std::to_string(ids.size()) + " is " + (v.is_primitive() ? v.dump() : v.type_name()) +
+                      ", expected an id",
                   path);
     ids.push_back(v.get<std::int32_t>());
   }

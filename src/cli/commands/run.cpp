@@ -16,6 +16,7 @@
 #include "cli/terminal.hpp"
 #include "run/generate.hpp"
 #include "run/machine.hpp"
+#include "text/utf8.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -139,10 +140,13 @@ void print_json(const run::Engine& engine, const run::Generated& g, const Figure
 int run_command(Settings& s) {
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
+  const std::string shown = text::to_valid_utf8(text);
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
   run::Engine engine(s.engine, {.progress = [&](std::int64_t done, std::int64_t total) {
+                       if (interrupt.requested().load(std::memory_order_relaxed))
+                         throw Error(Code::kCancelled, "stopped while loading", s.engine.model);
                        loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
                      }});
   loading.finish();
@@ -165,7 +169,7 @@ int run_command(Settings& s) {
     prefill.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
     if (done < total) return;
     prefill.finish();
-    if (!s.run.json) std::fwrite(text.data(), 1, text.size(), stdout), std::fflush(stdout);
+    if (!s.run.json) std::fwrite(shown.data(), 1, shown.size(), stdout), std::fflush(stdout);
   };
   if (!s.run.json)
     events.text = [](std::string_view piece) {

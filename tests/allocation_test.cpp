@@ -1,0 +1,227 @@
+// The hot path does not allocate: decode steps, one sequence and two, across a page boundary, sampling included.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "run/engine.hpp"
+#include "run/sampler.hpp"
+#include "tensor/buffer.hpp"
+
+namespace {
+std::atomic<std::int64_t> g_allocations{0};
+void count() { g_allocations.fetch_add(1, std::memory_order_relaxed); }
+}  // namespace
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// Sanitizers own malloc: there only the C++ forms are counted.
+namespace {
+void* counted(std::size_t bytes, std::size_t alignment) {
+  count();
+  void* p = nullptr;
+  if (::posix_memalign(&p, alignment, bytes) != 0) throw std::bad_alloc();
+  return p;
+}
+}  // namespace
+void* operator new(std::size_t n) { return counted(n, 16); }
+void* operator new[](std::size_t n) { return counted(n, 16); }
+void* operator new(std::size_t n, std::align_val_t a) { return counted(n, static_cast<std::size_t>(a)); }
+void* operator new[](std::size_t n, std::align_val_t a) { return counted(n, static_cast<std::size_t>(a)); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+#else
+// Every allocation of the C library, which operator new and everything else goes through.
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+void* malloc(std::size_t n) { return count(), __libc_malloc(n); }
+void* calloc(std::size_t n, std::size_t size) { return count(), __libc_calloc(n, size); }
+void* realloc(void* p, std::size_t n) { return count(), __libc_realloc(p, n); }
+void* memalign(std::size_t a, std::size_t n) { return count(), __libc_memalign(a, n); }
+void* aligned_alloc(std::size_t a, std::size_t n) { return count(), __libc_memalign(a, n); }
+int posix_memalign(void** p, std::size_t a, std::size_t n) {
+  count();
+  *p = __libc_memalign(a, n);
+  return *p ? 0 : ENOMEM;
+}
+}
+#endif
+
+namespace kvasir::run {
+namespace {
+
+const std::string kModel = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
+
+template <class F>
+std::int64_t allocations_in(F&& f) {
+  const std::int64_t before = g_allocations.load();
+  f();
+  return g_allocations.load() - before;
+}
+
+std::size_t mapped_bytes() {
+  return tensor::allocated_bytes(tensor::Tag::kWeights) + tensor::allocated_bytes(tensor::Tag::kCache) +
+         tensor::allocated_bytes(tensor::Tag::kScratch);
+}
+
+template <class T>
+void use(T& value) {
+  asm volatile("" : : "g"(&value) : "memory");
+}
+
+TEST(Counter, CountsEveryForm) {
+  struct alignas(64) Wide {
+    char bytes[64];
+  };
+  EXPECT_EQ(allocations_in([] {}), 0);
+  EXPECT_EQ(allocations_in([] {
+              auto p = std::make_unique<int>(1);
+              use(p);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              auto p = std::make_unique<Wide>();
+              use(p);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              auto p = std::make_unique<char[]>(100);
+              use(p);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              std::vector<float> v(1000);
+              use(v);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              std::string s(100, 'x');
+              use(s);
+            }),
+            1);
+}
+
+EngineOptions options(int threads) {
+  EngineOptions o;
+  o.model = kModel;
+  o.ctx = 1024;
+  o.threads = threads;
+  return o;
+}
+
+SamplingOptions every_stage() {
+  SamplingOptions s;
+  s.seed = 7;
+  s.repetition_penalty = 1.1f;
+  s.presence_penalty = 0.1f;
+  s.frequency_penalty = 0.1f;
+  s.logit_bias[5] = 1.5f;
+  return s;
+}
+
+// One sequence from token 100 to 164 and on to 164 + 128: pages at 128 and 256 are entered, the first of them is sealed
+// when the window is small.
+class Decode : public ::testing::TestWithParam<std::tuple<int, int, bool>> {};
+
+TEST_P(Decode, DoesNotAllocate) {
+  const auto [threads, window, exact] = GetParam();
+  EngineOptions o = options(threads);
+  o.window = window;
+  o.exact = exact;
+  Engine engine(o, {});
+  const auto vocab = static_cast<std::int32_t>(engine.model().config().vocab);
+  kv::Sequence* s = engine.cache().create();
+  SamplerChain sampler(every_stage(), vocab);
+  std::vector<float> logits(static_cast<std::size_t>(vocab));
+  const std::vector<std::int32_t> prompt(100, 42);
+  sampler.accept_prompt(prompt);
+  std::span<const float> row = engine.feed(s, prompt);
+  const auto step = [&] {
+    std::copy(row.begin(), row.end(), logits.begin());
+    const std::int32_t id = sampler.sample(logits).id;
+    sampler.accept(id);
+    row = engine.feed(s, {&id, 1});
+  };
+  for (int i = 0; i < 2; ++i) step();  // warm-up
+  const std::size_t mapped = mapped_bytes();
+  EXPECT_EQ(allocations_in([&] {
+              for (int i = 0; i < 64; ++i) step();
+            }),
+            0);
+  EXPECT_EQ(kv::Cache::length(*s), 166);
+  EXPECT_EQ(allocations_in([&] {
+              for (int i = 0; i < 128; ++i) step();
+            }),
+            0);
+  EXPECT_EQ(mapped_bytes(), mapped);
+  if (window == 0) {
+    EXPECT_GT(engine.cache().sealed_tokens(*s), 0);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, Decode,
+                         ::testing::Values(std::tuple{1, 128, false}, std::tuple{2, 128, false},
+                                           std::tuple{2, 0, false}, std::tuple{3, 0, true}));
+
+TEST(Decode, TwoSequencesInOneStepDoNotAllocate) {
+  for (const int window : {0, 128}) {
+    EngineOptions o = options(2);
+    o.window = window;
+    Engine engine(o, {.sequences = 2, .logits = 2});
+    const auto vocab = static_cast<std::int32_t>(engine.model().config().vocab);
+    kv::Sequence* a = engine.cache().create();
+    kv::Sequence* b = engine.cache().create();
+    engine.feed(a, std::vector<std::int32_t>(100, 42));
+    engine.feed(b, std::vector<std::int32_t>(120, 43));
+    SamplerChain sampler(every_stage(), vocab);
+    std::vector<float> logits(static_cast<std::size_t>(vocab));
+    std::int32_t ids[2] = {1, 2};
+    const auto step = [&] {
+      const model::Input inputs[] = {{a, {&ids[0], 1}, 1}, {b, {&ids[1], 1}, 1}};
+      const auto rows = engine.forward().step(inputs);
+      for (std::size_t i = 0; i < 2; ++i) {
+        const auto row = rows.subspan(i * static_cast<std::size_t>(vocab), static_cast<std::size_t>(vocab));
+        std::copy(row.begin(), row.end(), logits.begin());
+        ids[i] = sampler.sample(logits).id;
+      }
+    };
+    for (int i = 0; i < 2; ++i) step();
+    const std::size_t mapped = mapped_bytes();
+    EXPECT_EQ(allocations_in([&] {
+                for (int i = 0; i < 200; ++i) step();
+              }),
+              0)
+        << "window " << window;
+    EXPECT_EQ(mapped_bytes(), mapped);
+    EXPECT_EQ(kv::Cache::length(*a), 302);
+  }
+}
+
+// Nor does a chunk of a prompt: what the first one warmed up serves the others.
+TEST(Prefill, LaterChunksDoNotAllocate) {
+  EngineOptions o = options(2);
+  o.chunk = 64;
+  Engine engine(o, {});
+  kv::Sequence* s = engine.cache().create();
+  const std::vector<std::int32_t> ids(64, 7);
+  engine.feed(s, ids);
+  EXPECT_EQ(allocations_in([&] {
+              for (int i = 0; i < 5; ++i) engine.feed(s, ids);
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace kvasir::run
