@@ -34,7 +34,8 @@ KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float*
   const F32 x1 = load(x + 16);
   const float largest = reduce_max(max(abs(x0), abs(x1)));
   const float d = largest / 127.0f;
-  const F32 inverse = set1(largest > 0.0f ? 127.0f / largest : 0.0f);
+  // Below 127 times the smallest normal number the quotient would overflow: such a block is 0.
+  const F32 inverse = set1(largest >= 1.5e-36f ? 127.0f / largest : 0.0f);
   const I32 q0 = to_i32(mul(x0, inverse));
   const I32 q1 = to_i32(mul(x1, inverse));
   store_low_bytes(t.q + 32 * i, add(q0, set1_i32(flip)));
@@ -57,14 +58,21 @@ void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, co
   const std::int64_t c0 = begin % kTileColumns;
   const std::int32_t flip = KVASIR_HAS_VNNI && a.n > kGemvColumns ? -128 : 0;
   const std::int64_t blocks = a.k / 32;
+  std::uint64_t bad = 0;  // columns that are not finite, which no conversion to integers must see
+  static_assert(kTileColumns <= 64);
+  for (std::int64_t c = 0; c < end - begin; ++c) {
+    if (all_finite(x + c * ldx, a.k)) continue;
+    bad |= std::uint64_t{1} << c;
+    poison_int8(t, c0 + c, blocks);
+  }
   constexpr std::int64_t kStep = 4;
   for (std::int64_t b0 = 0; b0 < blocks; b0 += kStep) {
     const std::int64_t b1 = b0 + kStep < blocks ? b0 + kStep : blocks;
-    for (std::int64_t c = 0; c < end - begin; ++c)
+    for (std::int64_t c = 0; c < end - begin; ++c) {
+      if (bad >> c & 1) continue;
       for (std::int64_t b = b0; b < b1; ++b) prepare_block(t, b * t.columns + c0 + c, x + c * ldx + 32 * b, flip);
+    }
   }
-  for (std::int64_t c = 0; c < end - begin; ++c)
-    if (!all_finite(x + c * ldx, a.k)) poison_int8(t, c0 + c, blocks);
 }
 
 // Transposes columns [begin, end) of one tile, 16 elements at a time so that the lines written stay in the L1 cache.
