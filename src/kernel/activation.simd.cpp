@@ -56,7 +56,7 @@ KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float*
 void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
   const Int8Tile t = int8_tile(a, begin);
   const std::int64_t c0 = begin % kTileColumns;
-  const std::int32_t flip = KVASIR_HAS_VNNI && a.n > kGemvColumns ? -128 : 0;
+  const std::int32_t flip = KVASIR_HAS_VNNI && a.many() ? -128 : 0;
   const std::int64_t blocks = a.k / 32;
   std::uint64_t bad = 0;  // columns that are not finite, which no conversion to integers must see
   static_assert(kTileColumns <= 64);

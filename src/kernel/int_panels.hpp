@@ -396,7 +396,7 @@ struct IntPanels {
   }
 
   static void matmul(const MatmulArgs& args) {
-    switch (args.x->n) {
+    switch (args.x->many() ? 0 : args.x->n) {
       case 1:
         return gemv_panels<1>(args);
       case 2:

@@ -25,18 +25,28 @@ enum class ActivationKind { kInt8, kF32 };
 // grouped in tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
 //   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2)
 //   int32,
-//          d * those sums (K/32, nc, 2) f32. For more than kGemvColumns columns and with VNNI, q is stored plus 128.
+//          d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI, q is stored plus 128.
 //   kF32   (K, nc) f32
 struct Activations {
   ActivationKind kind = ActivationKind::kF32;
   std::byte* data = nullptr;
   std::int64_t n = 0;
   std::int64_t k = 0;
+  std::int64_t whole = 0;  // of a tile: the columns of the activations it is part of
+
+  // Which kernels, and which form of q: the same for all tiles of a batch.
+  bool many() const { return (whole > 0 ? whole : n) > kGemvColumns; }
 };
 
 // Bytes per column; K is a multiple of 32 for kInt8.
 constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
   return kind == ActivationKind::kInt8 ? k + k / 32 * 24 : k * 4;
+}
+
+// The tile that begins at column `first`, a multiple of kTileColumns, as activations of its own.
+constexpr Activations tile_of(const Activations& a, std::int64_t first) {
+  const std::int64_t columns = a.n - first < kTileColumns ? a.n - first : kTileColumns;
+  return {a.kind, a.data + first * activation_bytes(a.kind, a.k), columns, a.k, a.whole > 0 ? a.whole : a.n};
 }
 
 struct MatmulArgs {

@@ -9,23 +9,26 @@
 namespace kvasir::model {
 namespace {
 
+constexpr int kMostPanels = 24;  // of a piece of a product with many columns
+// Floats of one thread's scratch for one factor of a gated product: a tile of columns times a piece's rows.
+constexpr std::int64_t kGatedFloats = std::int64_t{kernel::kTileColumns} * kMostPanels * kernel::kPanelRows;
 constexpr int kRowGrain = 16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
 
 bool uses(const Matrix& m, kernel::ActivationKind kind) { return m.format->activation == kind; }
 
 }  // namespace
 
-Forward::Sizes Forward::sizes(const Config& c, int max_tokens, int max_logits) {
+Forward::Sizes Forward::sizes(const Config& c, int max_tokens, int max_logits, int threads) {
   const std::int64_t n = max_tokens, dim = c.dim, ffn = c.ffn, pairs = std::max(1, c.rope_dims / 2);
   const std::int64_t out = c.size(Dim::kOut);
   const std::int64_t widest = std::max({dim, out, ffn});
   const auto padded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
   const auto rows = [&](std::int64_t width) { return padded(4 * n * width); };
-  return {
-      {rows(dim), rows(dim), rows(c.size(Dim::kQuery)), rows(c.size(Dim::kKey)), rows(c.size(Dim::kValue)), rows(out),
-       rows(dim), rows(ffn), rows(ffn), rows(pairs), rows(pairs), padded(4 * std::max(1, max_logits) * c.vocab)},
-      padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32)),
-      padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest))};
+  return {{rows(dim), rows(dim), rows(c.size(Dim::kQuery)), rows(c.size(Dim::kKey)), rows(c.size(Dim::kValue)),
+           rows(out), rows(dim), rows(ffn), padded(4 * threads * 2 * kGatedFloats), rows(pairs), rows(pairs),
+           padded(4 * std::max(1, max_logits) * c.vocab)},
+          padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32)),
+          padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest))};
 }
 
 std::int64_t Forward::Sizes::total() const {
@@ -34,16 +37,16 @@ std::int64_t Forward::Sizes::total() const {
   return sum;
 }
 
-std::int64_t Forward::planned_scratch(const Config& config, int max_tokens, int max_logits) {
-  return sizes(config, max_tokens, max_logits).total();
+std::int64_t Forward::planned_scratch(const Config& config, int max_tokens, int max_logits, int threads) {
+  return sizes(config, max_tokens, max_logits, threads).total();
 }
 
 Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
     : team_(team), model_(model), cache_(cache), max_tokens_(max_tokens), max_logits_(max_logits) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
-  const Sizes s = sizes(model.config(), max_tokens, max_logits);
+  const Sizes s = sizes(model.config(), max_tokens, max_logits, team.size());
   scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(s.total()));
-  float** const arrays[] = {&x_, &norm_, &q_, &k_, &v_, &heads_, &y_, &gate_, &up_, &cos_, &sin_, &logits_};
+  float** const arrays[] = {&x_, &norm_, &q_, &k_, &v_, &heads_, &y_, &gate_, &gated_, &cos_, &sin_, &logits_};
   std::byte* p = scratch_.data();
   for (std::size_t i = 0; i < std::size(arrays); ++i) {
     *arrays[i] = reinterpret_cast<float*>(p);
@@ -92,7 +95,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
     const Matrix* head[] = {&model_.output()};
     float* outs[] = {logits_};
     prepare(head, x_, dim, model_.output_norm(), wanted);
-    multiply(head, outs, wanted, false);
+    multiply(head, outs, wanted);
   }
   return {logits_, static_cast<std::size_t>(wanted * model_.config().vocab)};
 }
@@ -151,42 +154,63 @@ void Forward::prepare(std::span<const Matrix* const> users, const float* x, std:
 // threads. With few columns weights are read once and pieces only need to outweigh their fetching.
 int Forward::grain(std::int64_t panels, int rows) const {
   const bool many = rows > kernel::kGemvColumns;
-  const std::int64_t most = many ? 24 : 64, unit = many ? 6 : 4;
+  static_assert(kMostPanels % 6 == 0 && kMostPanels <= 64);
+  const std::int64_t most = many ? kMostPanels : 64, unit = many ? 6 : 4;
   const std::int64_t rounds = (panels + most * team_.size() - 1) / (most * team_.size());
   const std::int64_t pieces = std::max<std::int64_t>(rounds, many ? 2 : 4) * team_.size();
   const std::int64_t even = (panels + pieces - 1) / pieces;
   return static_cast<int>((even + unit - 1) / unit * unit);
 }
 
-// outs[i] = matrices[i] times the prepared activations, all in one parallel region. `gated`: there are two matrices of
-// one shape and outs[0] = silu(outs[0]) * outs[1], applied while the rows are still in the cache.
-void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows, bool gated) {
+const kernel::Activations& Forward::prepared_for(const Matrix& m) const {
+  return uses(m, kernel::ActivationKind::kInt8) ? a_int8_ : a_dense_;
+}
+
+// outs[i] = matrices[i] times the prepared activations, all in one parallel region.
+void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows) {
   std::int64_t panels = 0;
   for (const Matrix* m : matrices) panels += m->panel_count();
-  if (gated) panels = matrices[0]->panel_count();
-  const auto run = [&](std::size_t i, std::int64_t begin, std::int64_t end) {
-    const Matrix& m = *matrices[i];
-    const kernel::Activations& a = uses(m, kernel::ActivationKind::kInt8) ? a_int8_ : a_dense_;
-    m.format->matmul({m.panels, m.k, m.rows, begin, end, &a, outs[i], m.rows});
-  };
   team_.parallel_for(panels, grain(panels, rows), [&](std::int64_t begin, std::int64_t end, int) {
-    if (gated) {
-      run(0, begin, end);
-      run(1, begin, end);
-      const std::int64_t n = matrices[0]->rows, first = begin * kernel::kPanelRows;
-      const std::int64_t count = std::min(end * kernel::kPanelRows, n) - first;
-      for (std::int64_t r = 0; r < rows; ++r)
-        kernel::ops().silu_mul(outs[0] + r * n + first, outs[1] + r * n + first, count);
-      return;
-    }
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
-      const std::int64_t count = matrices[i]->panel_count();
-      const std::int64_t b = std::max(begin - offset, std::int64_t{0}), e = std::min(end - offset, count);
-      if (b < e) run(i, b, e);
-      offset += count;
+      const Matrix& m = *matrices[i];
+      const std::int64_t b = std::max(begin - offset, std::int64_t{0}), e = std::min(end - offset, m.panel_count());
+      if (b < e) m.format->matmul({m.panels, m.k, m.rows, b, e, &prepared_for(m), outs[i], m.rows});
+      offset += m.panel_count();
     }
   });
+}
+
+// out = silu(gate x) * (up x) for two matrices of one shape. Tile by tile in scratch that stays in the L2 cache:
+// written out and read back, the two factors of a 512-token step are tens of megabytes per layer.
+void Forward::multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows) {
+  const std::int64_t panels = gate.panel_count();
+  team_.parallel_for(panels, grain(panels, rows), [&](std::int64_t begin, std::int64_t end, int worker) {
+    // A team of one gets everything in one piece.
+    for (std::int64_t p = begin; p < end; p += kMostPanels)
+      gated_piece(gate, up, p, std::min(p + kMostPanels, end), worker, out, rows);
+  });
+}
+
+void Forward::gated_piece(const Matrix& gate, const Matrix& up, std::int64_t begin, std::int64_t end, int worker,
+                          float* out, int rows) {
+  const std::int64_t width = gate.rows, row = begin * kernel::kPanelRows;
+  const std::int64_t count = std::min(end * kernel::kPanelRows, width) - row;
+  const std::int64_t pitch = (end - begin) * kernel::kPanelRows;
+  float* const g = gated_ + 2 * worker * kGatedFloats;
+  float* const u = g + kGatedFloats;
+  const auto product = [&](const Matrix& m, std::int64_t first, float* to) {
+    const kernel::Activations x = tile_of(prepared_for(m), first);
+    m.format->matmul({m.panels + begin * m.panel_bytes, m.k, m.rows - row, 0, end - begin, &x, to, pitch});
+  };
+  for (std::int64_t first = 0; first < rows; first += kernel::kTileColumns) {
+    product(gate, first, g);
+    product(up, first, u);
+    for (std::int64_t c = 0; c < std::min<std::int64_t>(rows - first, kernel::kTileColumns); ++c) {
+      kernel::ops().silu_mul(g + c * pitch, u + c * pitch, count);
+      std::copy_n(g + c * pitch, count, out + (first + c) * width + row);
+    }
+  }
 }
 
 void Forward::add_residual(const float* y) {
@@ -218,7 +242,7 @@ void Forward::attention(int l) {
   const Matrix* qkv[] = {&layer.q, &layer.k, &layer.v};
   float* outs[] = {q_, k_, v_};
   prepare(qkv, x_, c.dim, layer.attn_norm, rows_);
-  multiply(qkv, outs, rows_, false);
+  multiply(qkv, outs, rows_);
   team_.parallel_for(rows_, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
       rotate(q_ + r * c.size(Dim::kQuery), k_ + r * c.size(Dim::kKey), layer, r);
@@ -229,7 +253,7 @@ void Forward::attention(int l) {
   const Matrix* o[] = {&layer.o};
   float* y[] = {y_};
   prepare(o, heads_, c.size(Dim::kOut), nullptr, rows_);
-  multiply(o, y, rows_, false);
+  multiply(o, y, rows_);
   add_residual(y_);
 }
 
@@ -237,13 +261,12 @@ void Forward::feed_forward(int l) {
   const Config& c = model_.config();
   const Layer& layer = model_.layers()[static_cast<std::size_t>(l)];
   const Matrix* gate_up[] = {&layer.gate, &layer.up};
-  float* outs[] = {gate_, up_};
   prepare(gate_up, x_, c.dim, layer.ffn_norm, rows_);
-  multiply(gate_up, outs, rows_, true);
+  multiply_gated(layer.gate, layer.up, gate_, rows_);
   const Matrix* down[] = {&layer.down};
   float* y[] = {y_};
   prepare(down, gate_, c.ffn, nullptr, rows_);
-  multiply(down, y, rows_, false);
+  multiply(down, y, rows_);
   add_residual(y_);
 }
 

@@ -36,7 +36,7 @@ class Forward {
 
   std::size_t scratch_bytes() const { return scratch_.size(); }
   // What a Forward for these steps allocates.
-  static std::int64_t planned_scratch(const Config& config, int max_tokens, int max_logits);
+  static std::int64_t planned_scratch(const Config& config, int max_tokens, int max_logits, int threads);
 
  private:
   // Bytes of every scratch array, in the order of the members below.
@@ -45,14 +45,18 @@ class Forward {
     std::int64_t int8, dense;
     std::int64_t total() const;
   };
-  static Sizes sizes(const Config& config, int max_tokens, int max_logits);
+  static Sizes sizes(const Config& config, int max_tokens, int max_logits, int threads);
   void embed(std::span<const Input> inputs);
   void rotate_tables(std::span<const Input> inputs);
   void attention(int l);
   void feed_forward(int l);
   void rotate(float* q, float* k, const Layer& layer, std::int64_t row);
   void prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm, int rows);
-  void multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows, bool gated);
+  void multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows);
+  void multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows);
+  void gated_piece(const Matrix& gate, const Matrix& up, std::int64_t begin, std::int64_t end, int worker, float* out,
+                   int rows);
+  const kernel::Activations& prepared_for(const Matrix& m) const;
   void add_residual(const float* y);
   int grain(std::int64_t panels, int rows) const;
 
@@ -70,7 +74,7 @@ class Forward {
   float* heads_ = nullptr;  // H dv
   float* y_ = nullptr;      // dim
   float* gate_ = nullptr;   // ffn
-  float* up_ = nullptr;     // ffn
+  float* gated_ = nullptr;  // (threads, 2, tile of columns, rows of a piece)
   float* cos_ = nullptr;    // n_rot / 2
   float* sin_ = nullptr;
   float* logits_ = nullptr;    // (max_logits, vocab)

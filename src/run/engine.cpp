@@ -66,7 +66,8 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   plan.cache = kv::plan_memory(cache_shape(config), cache, default_threads(options));
   plan.weight_bytes = model::Model::planned_bytes(file, options.exact);
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
-  plan.scratch_bytes = model::Forward::planned_scratch(config, std::max(most, sequences), logits);
+  plan.scratch_bytes =
+      model::Forward::planned_scratch(config, std::max(most, sequences), logits, default_threads(options));
   return plan;
 }
 
