@@ -26,7 +26,7 @@ class Team {
   void run(FunctionRef<void(int worker)> f);
 
   // Calls f(begin, end, worker) on pieces of at most `grain` items that cover [0, n), handed out in increasing order to
-  // whoever is free. Runs on the caller alone when one piece covers everything.
+  // whoever is free. A team of one gets everything in one piece, whatever the grain.
   void parallel_for(std::int64_t n, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t, int)> f);
 
  private:
