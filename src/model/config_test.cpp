@@ -1,0 +1,90 @@
+// RoPE scaling as read from metadata, against values computed apart from the published formulas.
+#include "model/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+
+namespace kvasir::model {
+namespace {
+
+class FakeFile : public weights::ModelFile {
+ public:
+  FakeFile() {
+    embd_.name = "token_embd.weight";
+    embd_.quant = "f32";
+    embd_.shape = {128, 32, 1, 1};
+    embd_.rank = 2;
+    meta_.set("general.architecture", std::string("llama"));
+    for (const auto& [key, value] : {std::pair<const char*, std::int64_t>{"block_count", 1},
+                                     {"embedding_length", 128},
+                                     {"feed_forward_length", 128},
+                                     {"attention.head_count", 2},
+                                     {"context_length", 16384}})
+      set(key, value);
+    set("attention.layer_norm_rms_epsilon", 1e-5);
+  }
+  template <class T>
+  void set(const std::string& key, T value) {
+    meta_.set("llama." + key, value);
+  }
+  const weights::Metadata& metadata() const override { return meta_; }
+  std::span<const weights::TensorInfo> tensors() const override { return {&embd_, 1}; }
+  const weights::TensorInfo* find(std::string_view name) const override {
+    return name == embd_.name ? &embd_ : nullptr;
+  }
+  void drop(std::span<const std::byte>) const override {}
+
+ private:
+  weights::Metadata meta_{"fake.gguf"};
+  weights::TensorInfo embd_;
+};
+
+TEST(RopeScaling, NoneIsThePlainGeometricSeries) {
+  const Config c = read_config(FakeFile());
+  ASSERT_EQ(c.rope_frequency.size(), 32u);
+  for (std::size_t i = 0; i < 32; ++i)
+    EXPECT_DOUBLE_EQ(c.rope_frequency[i], std::pow(10000.0, -2.0 * static_cast<double>(i) / 64));
+  EXPECT_EQ(c.rope_magnitude, 1.0f);
+}
+
+TEST(RopeScaling, LinearDividesEveryFrequency) {
+  FakeFile file;
+  file.set("rope.scaling.type", std::string("linear"));
+  file.set("rope.scaling.factor", 4.0);
+  const Config c = read_config(file);
+  for (std::size_t i = 0; i < 32; ++i)
+    EXPECT_DOUBLE_EQ(c.rope_frequency[i], std::pow(10000.0, -2.0 * static_cast<double>(i) / 64) / 4);
+}
+
+// Base 10000, 64 dimensions, factor 8, original context 2048: the ramp runs over pairs 8 to 21.
+TEST(RopeScaling, YarnKeepsHighFrequenciesAndInterpolatesLowOnes) {
+  FakeFile file;
+  file.set("rope.scaling.type", std::string("yarn"));
+  file.set("rope.scaling.factor", 8.0);
+  file.set("rope.scaling.original_context_length", std::int64_t{2048});
+  const Config c = read_config(file);
+  for (const auto& [pair, value] : {std::pair<std::size_t, double>{0, 1.0},
+                                    {10, 0.04866415314147252},
+                                    {15, 0.007052276804709887},
+                                    {20, 0.0006081303192631498},
+                                    {31, 1.666901790204155e-05}})
+    EXPECT_NEAR(c.rope_frequency[pair], value, 1e-12 * value) << pair;
+  EXPECT_FLOAT_EQ(c.rope_magnitude, 1.2079441541679836f);
+}
+
+TEST(RopeScaling, AnUnknownTypeIsRefusedByName) {
+  FakeFile file;
+  file.set("rope.scaling.type", std::string("longrope"));
+  try {
+    read_config(file);
+    FAIL() << "accepted";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("rope.scaling.type is 'longrope'"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::model
