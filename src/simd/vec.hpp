@@ -1,8 +1,7 @@
 // The thin SIMD layer: kernels are written once, against vectors of 16 floats, 16 int32 or 64 bytes.
 //
 // The logical width is the same for every instruction set (one AVX-512 register, two AVX2 registers, a loop), so the
-// order of every accumulation is too: float32 kernels give the same bits on every machine. Only bf16 dot products,
-// where the hardware flushes subnormals, differ slightly.
+// order of every accumulation is too: float32 kernels give the same bits on every machine.
 //
 // Included only by sources that are compiled per instruction set (*.simd.cpp, codecs, quants); everything is inline and
 // in the namespace of the set.

@@ -189,16 +189,4 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes x, Bytes y) {
           dot_us_half(acc.b, _mm256_abs_epi8(x.b), _mm256_sign_epi8(y.b, x.b))};
 }
 
-KVASIR_INLINE __m256 dot_bf16_half(__m256 acc, __m256i w, __m256i x) {
-  const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000));
-  const __m256 w1 = _mm256_castsi256_ps(_mm256_and_si256(w, high));
-  const __m256 x1 = _mm256_castsi256_ps(_mm256_and_si256(x, high));
-  const __m256 w0 = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
-  const __m256 x0 = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
-  return _mm256_fmadd_ps(w0, x0, _mm256_fmadd_ps(w1, x1, acc));
-}
-KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes w, Bytes x) {
-  return {dot_bf16_half(acc.a, w.a, x.a), dot_bf16_half(acc.b, w.b, x.b)};
-}
-
 }  // namespace kvasir::simd::KVASIR_TARGET

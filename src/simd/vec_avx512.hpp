@@ -145,18 +145,4 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
 #endif
 }
 
-// acc[i] += w[2i] * a[2i] + w[2i+1] * a[2i+1] on bfloat16 pairs.
-KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes w, Bytes a) {
-#if defined(__AVX512BF16__)
-  return {_mm512_dpbf16_ps(acc.v, (__m512bh)w.v, (__m512bh)a.v)};
-#else
-  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000));
-  const __m512 w1 = _mm512_castsi512_ps(_mm512_and_si512(w.v, high));
-  const __m512 a1 = _mm512_castsi512_ps(_mm512_and_si512(a.v, high));
-  const __m512 w0 = _mm512_castsi512_ps(_mm512_slli_epi32(w.v, 16));
-  const __m512 a0 = _mm512_castsi512_ps(_mm512_slli_epi32(a.v, 16));
-  return {_mm512_fmadd_ps(w0, a0, _mm512_fmadd_ps(w1, a1, acc.v))};
-#endif
-}
-
 }  // namespace kvasir::simd::KVASIR_TARGET

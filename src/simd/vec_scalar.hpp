@@ -148,15 +148,5 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
   for (int i = 0; i < 64; ++i) acc.v[i / 4] += static_cast<std::int8_t>(a.v[i]) * static_cast<std::int8_t>(b.v[i]);
   return acc;
 }
-KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes w, Bytes a) {
-  for (int i = 0; i < 16; ++i) {
-    const float w1 = bf16_to_f32(static_cast<std::uint16_t>(word(w, 2 * i + 1)));
-    const float a1 = bf16_to_f32(static_cast<std::uint16_t>(word(a, 2 * i + 1)));
-    const float w0 = bf16_to_f32(static_cast<std::uint16_t>(word(w, 2 * i)));
-    const float a0 = bf16_to_f32(static_cast<std::uint16_t>(word(a, 2 * i)));
-    acc.v[i] = __builtin_fmaf(w0, a0, __builtin_fmaf(w1, a1, acc.v[i]));
-  }
-  return acc;
-}
 
 }  // namespace kvasir::simd::KVASIR_TARGET
