@@ -1,0 +1,8 @@
+#include "kv/codecs/rotated_seal.hpp"
+
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
+
+extern const Codec rq2;
+const Codec rq2 = Rotated<2>::codec("rotated, centred, 2 bits per coordinate");
+
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

@@ -1,0 +1,8 @@
+#include "kv/codecs/rotated_seal.hpp"
+
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
+
+extern const Codec rq4;
+const Codec rq4 = Rotated<4>::codec("rotated, centred, 4 bits per coordinate");
+
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET
