@@ -1,0 +1,195 @@
+#include "run/eval/plot.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+
+namespace kvasir::run::eval {
+namespace {
+
+constexpr double kWidth = 860, kHeight = 540, kLeft = 90, kRight = 30, kTop = 64, kBottom = 84;
+constexpr double kDot = 4.5, kFont = 12;
+constexpr const char* kInk = "#222222";
+constexpr const char* kPale = "#dddddd";
+constexpr const char* kBlue = "#1f5fa8";
+
+struct Box {
+  double left, top, right, bottom;
+  bool meets(const Box& o) const { return left < o.right && o.left < right && top < o.bottom && o.top < bottom; }
+};
+
+// A logarithmic axis from pixel `from` to pixel `to`.
+class LogAxis {
+ public:
+  LogAxis(std::vector<double> values, double from, double to) : from_(from), to_(to) {
+    double low = std::numeric_limits<double>::infinity(), high = 0;
+    for (const double v : values) low = std::min(low, v), high = std::max(high, v);
+    if (!(high > 0)) low = high = 1;
+    low_ = std::log10(low) - 0.12;
+    high_ = std::log10(high) + 0.12;
+    const double least = 0.5;  // of a decade, so that two equal points do not fill the axis
+    if (high_ - low_ < least) {
+      const double middle = (low_ + high_) / 2;
+      low_ = middle - least / 2, high_ = middle + least / 2;
+    }
+  }
+  double at(double v) const { return from_ + (std::log10(v) - low_) / (high_ - low_) * (to_ - from_); }
+
+  std::vector<double> ticks() const {
+    const double decades = high_ - low_;
+    std::vector<double> steps{1};
+    if (decades < 4) steps = {1, 2, 5};
+    if (decades < 1) steps = {1, 1.5, 2, 3, 4, 5, 6, 8};
+    std::vector<double> all;
+    for (auto k = static_cast<int>(std::floor(low_)); k <= static_cast<int>(std::ceil(high_)); ++k)
+      for (const double s : steps) {
+        const double v = s * std::pow(10.0, k);
+        if (std::log10(v) >= low_ && std::log10(v) <= high_) all.push_back(v);
+      }
+    return all;
+  }
+
+ private:
+  double from_, to_, low_, high_;
+};
+
+double text_width(const std::string& text, double size) { return 0.62 * size * static_cast<double>(text.size()); }
+
+// Finds room for labels: beside the dot first, then further and further out.
+class Labels {
+ public:
+  Labels(Box frame, std::vector<Point2> dots) : frame_(frame) {
+    for (const Point2& p : dots) taken_.push_back({p.x - kDot - 1, p.y - kDot - 1, p.x + kDot + 1, p.y + kDot + 1});
+  }
+
+  void place(Scene* scene, Point2 dot, const std::string& text) {
+    const double w = text_width(text, kFont), h = kFont + 2;
+    for (double r = 8; r <= 120; r += 7) {
+      for (const auto& [dx, dy] : kDirections) {
+        // The box's middle lies in that direction, its edge at distance r from the dot.
+        const double cx = dot.x + dx * (r + w / 2), cy = dot.y + dy * (r + h / 2 - 2);
+        const Box box{cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2};
+        if (!free(box)) continue;
+        taken_.push_back(box);
+        if (r > 16) scene->line({dot, nearest(box, dot)}, "#999999", 0.7);
+        scene->text({cx, cy + kFont * 0.36}, text, kFont, kInk, Shape::Align::kMiddle);
+        return;
+      }
+    }
+    scene->text({dot.x + 8, dot.y + 4}, text, kFont, kInk);  // no room at all
+  }
+
+ private:
+  static constexpr std::pair<double, double> kDirections[] = {{1, 0},   {1, -1}, {1, 1},  {-1, 0},
+                                                              {-1, -1}, {-1, 1}, {0, -1}, {0, 1}};
+  bool free(const Box& b) const {
+    if (b.left < frame_.left + 2 || b.right > frame_.right - 2 || b.top < frame_.top + 2 ||
+        b.bottom > frame_.bottom - 2)
+      return false;
+    return std::none_of(taken_.begin(), taken_.end(), [&](const Box& o) { return b.meets(o); });
+  }
+  static Point2 nearest(const Box& b, Point2 p) {
+    return {std::clamp(p.x, b.left, b.right), std::clamp(p.y, b.top, b.bottom)};
+  }
+
+  Box frame_;
+  std::vector<Box> taken_;
+};
+
+void draw_axes(Scene* scene, const Plot& plot, const LogAxis& x, const LogAxis& y, Box frame) {
+  for (const double v : x.ticks()) {
+    scene->line({{x.at(v), frame.top}, {x.at(v), frame.bottom}}, kPale, 1);
+    scene->text({x.at(v), frame.bottom + 18}, fmt::format("{:g}", v), kFont, kInk, Shape::Align::kMiddle);
+  }
+  for (const double v : y.ticks()) {
+    scene->line({{frame.left, y.at(v)}, {frame.right, y.at(v)}}, kPale, 1);
+    scene->text({frame.left - 8, y.at(v) + 4}, fmt::format("{:.2g}", v), kFont, kInk, Shape::Align::kEnd);
+  }
+  scene->line({{frame.left, frame.top},
+               {frame.right, frame.top},
+               {frame.right, frame.bottom},
+               {frame.left, frame.bottom},
+               {frame.left, frame.top}},
+              kInk, 1);
+  scene->text({(frame.left + frame.right) / 2, frame.bottom + 42}, plot.x_label, 13, kInk, Shape::Align::kMiddle);
+  scene->text({24, (frame.top + frame.bottom) / 2}, plot.y_label, 13, kInk, Shape::Align::kMiddle, true);
+  scene->text({frame.left, 28}, plot.title, 16, kInk);
+  scene->text({frame.left, 48}, plot.subtitle, kFont, "#555555");
+}
+
+// Those that no other point beats in both, from left to right.
+std::vector<PlotPoint> frontier(std::vector<PlotPoint> points) {
+  std::sort(points.begin(), points.end(),
+            [](const PlotPoint& a, const PlotPoint& b) { return a.x < b.x || (a.x == b.x && a.y < b.y); });
+  std::vector<PlotPoint> best;
+  for (const PlotPoint& p : points)
+    if (best.empty() || p.y < best.back().y) best.push_back(p);
+  return best;
+}
+
+}  // namespace
+
+Scene draw(const Plot& plot) {
+  std::vector<PlotPoint> points;
+  std::string left_out;
+  for (const PlotPoint& p : plot.points) {
+    if (p.x > 0 && p.y > 0)
+      points.push_back(p);
+    else
+      left_out += (left_out.empty() ? "" : ", ") + p.label;
+  }
+  std::vector<double> xs, ys;
+  for (const PlotPoint& p : points) xs.push_back(p.x), ys.push_back(p.y);
+  const Box frame{kLeft, kTop, kWidth - kRight, kHeight - kBottom};
+  const LogAxis x(xs, frame.left, frame.right), y(ys, frame.bottom, frame.top);
+  Scene scene{kWidth, kHeight, {}};
+  draw_axes(&scene, plot, x, y, frame);
+  std::vector<Point2> corners, dots;
+  for (const PlotPoint& p : frontier(points)) corners.push_back({x.at(p.x), y.at(p.y)});
+  if (corners.size() > 1) scene.line(corners, "#9db8d6", 1.2, true);
+  for (const PlotPoint& p : points) dots.push_back({x.at(p.x), y.at(p.y)});
+  for (const Point2& p : dots) scene.dot(p, kBlue, kDot);
+  Labels labels(frame, dots);
+  for (std::size_t i = 0; i < points.size(); ++i) labels.place(&scene, dots[i], points[i].label);
+  if (!left_out.empty())
+    scene.text({frame.left, kHeight - 14}, "not on logarithmic axes (0): " + left_out, kFont, "#555555");
+  return scene;
+}
+
+std::string to_html(const Plot& plot, const std::vector<std::vector<std::string>>& table) {
+  std::string out = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{0}</title>\n<style>\n"
+      "body {{ font-family: sans-serif; margin: 2em; color: #222; }}\n"
+      "table {{ border-collapse: collapse; margin-top: 1em; }}\n"
+      "th, td {{ padding: 0.25em 0.8em; text-align: right; border-bottom: 1px solid #ddd; }}\n"
+      "th:first-child, td:first-child {{ text-align: left; }}\n</style>\n</head>\n<body>\n{1}<table>\n",
+      escape_xml(plot.title), to_svg(draw(plot)));
+  for (std::size_t r = 0; r < table.size(); ++r) {
+    const char* cell = r == 0 ? "th" : "td";
+    out += "<tr>";
+    for (const std::string& text : table[r]) out += fmt::format("<{0}>{1}</{0}>", cell, escape_xml(text));
+    out += "</tr>\n";
+  }
+  return out + "</table>\n</body>\n</html>\n";
+}
+
+void check_plot_path(const std::string& path) {
+  if (path.ends_with(".svg") || path.ends_with(".html")) return check_replaceable(path);
+  if (!path.ends_with(".png"))
+    throw Error(Code::kBadInput, "is '" + path + "', expected a file that ends in .svg, .html or .png", "--plot");
+  if (!can_write_png()) write_png({}, path);  // says why not
+}
+
+void write_plot(const Plot& plot, const std::vector<std::vector<std::string>>& table, const std::string& path) {
+  if (path.ends_with(".png")) return write_png(draw(plot), path);
+  const std::string text = path.ends_with(".html") ? to_html(plot, table) : to_svg(draw(plot));
+  write_file(path, std::as_bytes(std::span(text)));
+}
+
+}  // namespace kvasir::run::eval
