@@ -75,15 +75,19 @@ std::vector<std::vector<std::string>> cells(const PplReport& report) {
   return t;
 }
 
-std::string circumstances(const Settings& s, const PplReport& r) {
-  return fmt::format(
-      "{}, {}: {} windows of {} tokens, {} scored; window {}, sinks {}: {:.1f} % of what they read is sealed",
-      std::filesystem::path(s.subject.model).filename().string(), std::filesystem::path(s.ppl.file).filename().string(),
-      r.windows, s.subject.ctx, r.scored, s.subject.window, s.subject.sinks, 100 * r.sealed_share);
+std::string material(const Settings& s, const PplReport& r) {
+  return fmt::format("{}, {}: {} windows of {} tokens, {} scored",
+                     std::filesystem::path(s.subject.model).filename().string(),
+                     std::filesystem::path(s.ppl.file).filename().string(), r.windows, s.subject.ctx, r.scored);
+}
+
+std::string coverage(const Settings& s, const PplReport& r) {
+  return fmt::format("window {}, sinks {}: {:.1f} % of what the scored tokens read is sealed", s.subject.window,
+                     s.subject.sinks, 100 * r.sealed_share);
 }
 
 void print_report(const Settings& s, const PplReport& r) {
-  fmt::print("{}\nf32 keys and values: perplexity {:.3f}\n\n", circumstances(s, r), r.baseline_ppl);
+  fmt::print("{}\n{}\nf32 keys and values: perplexity {:.3f}\n\n", material(s, r), coverage(s, r), r.baseline_ppl);
   print_table(cells(r));
 }
 
@@ -118,7 +122,8 @@ void print_json(const Settings& s, const PplReport& report) {
 
 void plot(const Settings& s, const PplReport& r) {
   run::eval::Plot p{.title = "Divergence from an f32 cache against its size",
-                    .subtitle = circumstances(s, r),
+                    .subtitle = material(s, r),
+                    .note = coverage(s, r),
                     .x_label = "bytes per token, keys and values of all layers",
                     .y_label = "mean KL divergence, nats"};
   for (const PplRow& row : r.rows) p.points.push_back({row.kv, row.cost.bytes_per_token, row.kl_mean});

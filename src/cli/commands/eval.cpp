@@ -17,6 +17,7 @@ struct Part {
 };
 constexpr Part kParts[] = {
     {"ppl", "perplexity of a text and divergence from an f32 cache, per choice of codecs", setup_eval_ppl},
+    {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
 };
 
 Action setup(CLI::App& app) {

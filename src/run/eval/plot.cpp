@@ -64,8 +64,14 @@ double text_width(const std::string& text, double size) { return 0.62 * size * s
 // Finds room for labels: beside the dot first, then further and further out.
 class Labels {
  public:
-  Labels(Box frame, std::vector<Point2> dots) : frame_(frame) {
-    for (const Point2& p : dots) taken_.push_back({p.x - kDot - 1, p.y - kDot - 1, p.x + kDot + 1, p.y + kDot + 1});
+  Labels(Box frame, const std::vector<Point2>& dots, const std::vector<Point2>& line) : frame_(frame) {
+    for (const Point2& p : dots) keep_free(p, kDot + 1);
+    for (std::size_t i = 1; i < line.size(); ++i) {
+      const double dx = line[i].x - line[i - 1].x, dy = line[i].y - line[i - 1].y;
+      const double pieces = std::ceil(std::hypot(dx, dy) / 6);
+      for (double k = 1; k < pieces; ++k)
+        keep_free({line[i - 1].x + dx * k / pieces, line[i - 1].y + dy * k / pieces}, 1);
+    }
   }
 
   void place(Scene* scene, Point2 dot, const std::string& text) {
@@ -86,6 +92,8 @@ class Labels {
   }
 
  private:
+  void keep_free(Point2 p, double r) { taken_.push_back({p.x - r, p.y - r, p.x + r, p.y + r}); }
+
   static constexpr std::pair<double, double> kDirections[] = {{1, 0},   {1, -1}, {1, 1},  {-1, 0},
                                                               {-1, -1}, {-1, 1}, {0, -1}, {0, 1}};
   bool free(const Box& b) const {
@@ -155,10 +163,11 @@ Scene draw(const Plot& plot) {
   if (corners.size() > 1) scene.line(corners, "#9db8d6", 1.2, true);
   for (const PlotPoint& p : points) dots.push_back({x.at(p.x), y.at(p.y)});
   for (const Point2& p : dots) scene.dot(p, kBlue, kDot);
-  Labels labels(frame, dots);
+  Labels labels(frame, dots, corners);
   for (std::size_t i = 0; i < points.size(); ++i) labels.place(&scene, dots[i], points[i].label);
-  if (!left_out.empty())
-    scene.text({frame.left, kHeight - 14}, "not on logarithmic axes (0): " + left_out, kFont, "#555555");
+  std::string note = plot.note;
+  if (!left_out.empty()) note += (note.empty() ? "" : "; ") + ("not on logarithmic axes (0): " + left_out);
+  scene.text({frame.left, kHeight - 14}, note, kFont, "#555555");
   return scene;
 }
 

@@ -14,7 +14,7 @@ struct PlotPoint {
 };
 
 struct Plot {
-  std::string title, subtitle, x_label, y_label;
+  std::string title, subtitle, note, x_label, y_label;  // the note stands below the picture
   std::vector<PlotPoint> points;
 };
 

@@ -40,6 +40,7 @@ void draw(cairo_t* cr, const Shape& s) {
   set_colour(cr, s.colour);
   if (s.kind == Shape::Kind::kText) return draw_text(cr, s);
   if (s.kind == Shape::Kind::kDot) {
+    cairo_new_path(cr);
     cairo_arc(cr, s.points.front().x, s.points.front().y, s.size, 0, 2 * std::numbers::pi);
     cairo_fill(cr);
     return;
@@ -47,6 +48,7 @@ void draw(cairo_t* cr, const Shape& s) {
   const double dashes[] = {5, 4};
   cairo_set_dash(cr, dashes, s.dashed ? 2 : 0, 0);
   cairo_set_line_width(cr, s.size);
+  cairo_new_path(cr);  // a text leaves its end as the current point
   for (const Point2& p : s.points) cairo_line_to(cr, p.x, p.y);
   cairo_stroke(cr);
 }

@@ -60,10 +60,8 @@ KvCost cost_of(const kv::CacheShape& shape, const kv::CacheOptions& options, int
   c.bits_v = bits(plan.v_page_bytes, shape.head_dim_v);
   c.bytes_per_token = plan.bytes_per_token;
   c.f16_bytes_per_token = kv::plan_memory(shape, f16, threads).bytes_per_token;
-  // One sequence of a full context; the windows of further sequences are not its own.
-  const auto sequences = static_cast<std::size_t>(std::max(1, options.max_sequences));
   c.held_bytes_per_token =
-      static_cast<double>(plan.sealed_bytes + (plan.raw_bytes + plan.sink_bytes) / sequences + plan.state_bytes) /
+      static_cast<double>(plan.sealed_bytes + plan.raw_bytes + plan.sink_bytes + plan.state_bytes) /
       static_cast<double>(plan.tokens);
   return c;
 }
@@ -89,24 +87,25 @@ Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(o
                 "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
                     std::to_string(config_.vocab) + " rows",
                 options.model);
-  add_lane("f32", "f32", needs.sequences);
-  for (const std::string& name : names) add_lane(name, name, needs.sequences);
+  add_lane("f32", "f32", needs);
+  for (const std::string& name : names) add_lane(name, name, needs);
   check_memory();
 }
 
-void Subject::add_lane(const std::string& name, const std::string& codecs, int sequences) {
+void Subject::add_lane(const std::string& name, const std::string& codecs, const Needs& needs) {
   Lane lane;
   lane.name = name;
   lane.options.window = options_.window;
   lane.options.sinks = options_.sinks;
   lane.options.max_tokens = options_.ctx;
-  lane.options.max_sequences = sequences;
   try {
     choose_kv(codecs, &lane.options);
     lane.cost = cost_of(cache_shape(config_), lane.options, team_->size());
   } catch (const Error& e) {
     throw Error(e.code(), "'" + name + "': " + e.message(), "--kv");
   }
+  lane.options.max_tokens += needs.extra_tokens;
+  lane.options.max_sequences = needs.sequences;
   lanes_.push_back(std::move(lane));
 }
 

@@ -56,7 +56,8 @@ class Subject {
  public:
   struct Needs {
     int sequences = 1;
-    bool text = true;  // the model must have a vocabulary
+    std::int64_t extra_tokens = 0;  // room in the caches beside a full context
+    bool text = true;               // the model must have a vocabulary
   };
   // Opens the model and checks everything that can be wrong before the weights are read: names of codecs, head sizes,
   // the context, memory. Throws Error.
@@ -81,7 +82,7 @@ class Subject {
   static constexpr int kChunk = 512;
 
  private:
-  void add_lane(const std::string& name, const std::string& codecs, int sequences);
+  void add_lane(const std::string& name, const std::string& codecs, const Needs& needs);
   void check_memory() const;
 
   SubjectOptions options_;
