@@ -153,7 +153,7 @@ TEST_P(Decode, DoesNotAllocate) {
     std::copy(row.begin(), row.end(), logits.begin());
     const std::int32_t id = sampler.sample(logits).id;
     sampler.accept(id);
-    row = engine.feed(s, {&id, 1});
+    row = engine.decode(s, id);
   };
   for (int i = 0; i < 2; ++i) step();  // warm-up
   const std::size_t mapped = mapped_bytes();

@@ -53,6 +53,7 @@ struct Attention::Rows {
 
 struct Attention::Scratch {
   float* q;
+  float* basis_q;  // the same rows in the basis of the keys' codec
   int* ends;
   float* rest;
 };
@@ -82,6 +83,7 @@ Attention::Scratch Attention::scratch(int worker) const {
   Pieces p(workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_);
   Scratch s;
   s.q = p.take(rows * static_cast<std::size_t>(l.shape.head_dim));
+  s.basis_q = l.has_basis ? p.take(rows * static_cast<std::size_t>(l.shape.head_dim)) : nullptr;
   s.ends = reinterpret_cast<int*>(p.take(rows));
   s.rest = p.take(0);
   return s;
@@ -126,6 +128,20 @@ int Attention::select(const Tensors& x, const Part& part, const Rows& rows, int 
                                         pages);
 }
 
+// The rows' queries as the codec of the keys wants them; `to` is used only when its basis differs.
+const float* Attention::to_basis(const CodecSide& codec, const Head& head, const Rows& rows, float* to) const {
+  if (!codec.to_basis) return rows.q;
+  std::copy_n(rows.q, static_cast<std::size_t>(rows.count) * static_cast<std::size_t>(head.d), to);
+  codec.to_basis(head, rows.count, to, head.d);
+  return to;
+}
+
+// Turns what `pages` sealed pages have added to `states` back from the basis of the values' codec.
+void Attention::from_basis(const CodecSide& codec, const Head& head, int pages, int rows,
+                           const kernel::States& states) const {
+  if (pages > 0 && codec.from_basis) codec.from_basis(head, rows, states.out, kernel::out_pitch(head.d));
+}
+
 // Splits what is left of every slice at the next query block and lays the items out. False when nothing is left.
 bool Attention::plan_stage(std::span<const Slice> slices) {
   const Layout& l = store_.layout;
@@ -144,9 +160,9 @@ bool Attention::plan_stage(std::span<const Slice> slices) {
     p.row = s.row + done_[i];
     p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
     done_[i] += p.tokens;
-    const bool seals = p.position % kPageTokens == 0 && l.sealed_at(p.position) > 0;
-    p.decode = l.is_decode(p.tokens);
-    p.append_in_item = p.decode && !seals;
+    p.seals = p.position % kPageTokens == 0 && l.sealed_at(p.position) > 0;
+    p.decode = l.is_decode(p.tokens) && (l.lossless || s.decode);
+    p.append_in_item = p.decode && !p.seals;
     p.first_item = items;
     if (p.decode) {
       p.items_per_head = static_cast<int>(p.block / kGroupPages + 1);
@@ -175,11 +191,12 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
   const int heads = store_.layout.shape.kv_heads;
   done_.assign(slices.size(), 0);
   while (plan_stage(slices)) {
-    team_.parallel_for(static_cast<std::int64_t>(prepare_.size()) * heads, 1,
-                       [&](std::int64_t begin, std::int64_t end, int) {
+    team_.parallel_for(2 * static_cast<std::int64_t>(prepare_.size()) * heads, 1,
+                       [&](std::int64_t begin, std::int64_t end, int worker) {
                          for (auto i = begin; i < end; ++i)
-                           prepare(x, parts_[static_cast<std::size_t>(prepare_[static_cast<std::size_t>(i / heads)])],
-                                   static_cast<int>(i % heads));
+                           prepare(
+                               x, parts_[static_cast<std::size_t>(prepare_[static_cast<std::size_t>(i / (2 * heads))])],
+                               static_cast<int>(i / 2 % heads), i % 2 == 0 ? Side::kKeys : Side::kValues, worker);
                        });
     const Part& last = parts_.back();
     const std::int64_t items = last.first_item + static_cast<std::int64_t>(heads) * last.items_per_head;
@@ -201,15 +218,19 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
 }
 
 // Entering a block seals the page that leaves the window, whose raw block the new page then takes.
-void Attention::prepare(const Tensors& x, const Part& p, int head) const {
+void Attention::prepare(const Tensors& x, const Part& p, int head, Side side, int worker) const {
   const Layout& l = store_.layout;
-  const std::int64_t sealed = l.sealed_at(p.position);
-  if (p.position % kPageTokens == 0 && sealed > 0) store_.seal(x.layer, head, *p.sequence, sealed - 1);
-  const std::int64_t d = l.shape.head_dim;
-  const std::int64_t dv = l.shape.head_dim_v;
-  const std::int64_t heads = l.shape.kv_heads;
-  store_.append(x.layer, head, *p.sequence, p.position, p.tokens, x.k + (p.row * heads + head) * d, heads * d,
-                x.v + (p.row * heads + head) * dv, heads * dv);
+  if (p.seals)
+    store_.seal(x.layer, head, side, *p.sequence, l.sealed_at(p.position) - 1,
+                workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_);
+  store_.append(x.layer, head, side, *p.sequence, p.position, p.tokens, tokens_of(x, side, p.row, head));
+}
+
+// Rows of k or v from `row` of the batch on, of one head.
+TokenRows Attention::tokens_of(const Tensors& x, Side side, std::int64_t row, int head) const {
+  const CacheShape& s = store_.layout.shape;
+  const std::int64_t d = side == Side::kKeys ? s.head_dim : s.head_dim_v;
+  return {(side == Side::kKeys ? x.k : x.v) + (row * s.kv_heads + head) * d, s.kv_heads * d};
 }
 
 void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, int worker) const {
@@ -233,23 +254,28 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
   float* k_tile = pieces.take(static_cast<std::size_t>(kPageTokens * d));
   float* v_tile = pieces.take(0);
 
-  const auto page = [&](const CodecSide& k, const CodecSide& v, const void* state_k, const void* state_v,
+  const auto page = [&](const CodecSide& k, const CodecSide& v, const Head& head_k, const Head& head_v, const float* q,
                         const PageRef& ref_k, const PageRef& ref_v, const kernel::States& into) {
-    k.unseal(state_k, ref_k, d, k_tile);
-    kernels.scores(rows.q, rows.count, d, k_tile, s.ends, weights);
+    k.unseal(head_k, ref_k, k_tile);
+    kernels.scores(q, rows.count, d, k_tile, s.ends, weights);
     kernels.weigh(weights, kPageTokens, rows.count, ref_k.begin, s.ends, page_max, page_sum);
-    v.unseal(state_v, ref_v, dv, v_tile);
+    v.unseal(head_v, ref_v, v_tile);
     kernels.fold_tile(weights, rows.count, dv, v_tile, ref_v.begin, s.ends, page_max, page_sum, into);
   };
 
+  const Head head_k = store_.head_k(x.layer, head);
+  const Head head_v = store_.head_v(x.layer, head);
+  const Head raw_k = store_.raw_head_k();
+  const Head raw_v = store_.raw_head_v();
   kernels.clear(rows.count, dv, total);
   if (l.sinks > 0) {
     const Blocks b = store_.sinks(x.layer, head, *p.sequence);
     const int end = rows.ends(0, l.sinks, s.ends);
-    page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, {b.k, 0, end, l.sink_capacity},
+    page(layer.raw_k->k, layer.raw_v->v, raw_k, raw_v, rows.q, {b.k, 0, end, l.sink_capacity},
          {b.v, 0, end, l.sink_capacity}, total);
   }
   const std::int64_t sealed = l.sealed_at(p.position);
+  const float* basis_q = sealed > 0 ? to_basis(layer.k->k, head_k, rows, s.basis_q) : nullptr;
   for (std::int64_t g = 0; g * kGroupPages <= p.block; ++g) {
     kernels.clear(rows.count, dv, group);
     std::int32_t chosen[kGroupPages];
@@ -257,14 +283,15 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
     if (count > 0) std::fill_n(s.ends, rows.count, kPageTokens);  // sealed pages lie before every row
     for (int i = 0; i < count; ++i) {
       const Blocks b = store_.sealed(x.layer, head, p.sequence->pages[static_cast<std::size_t>(chosen[i])]);
-      page(layer.k->k, layer.v->v, store_.state_k(x.layer, head), store_.state_v(x.layer, head),
-           page_ref(b.k, chosen[i], rows.last), page_ref(b.v, chosen[i], rows.last), group);
+      page(layer.k->k, layer.v->v, head_k, head_v, basis_q, page_ref(b.k, chosen[i], rows.last),
+           page_ref(b.v, chosen[i], rows.last), group);
     }
+    from_basis(layer.v->v, head_v, count, rows.count, group);
     for (auto i = std::max(g * kGroupPages, sealed); i <= p.block && i < (g + 1) * kGroupPages; ++i) {
       const Blocks b = store_.raw(x.layer, head, *p.sequence, i);
       rows.ends(i * kPageTokens, kPageTokens, s.ends);
-      page(layer.raw_k->k, layer.raw_v->v, nullptr, nullptr, page_ref(b.k, i, rows.last), page_ref(b.v, i, rows.last),
-           group);
+      page(layer.raw_k->k, layer.raw_v->v, raw_k, raw_v, rows.q, page_ref(b.k, i, rows.last),
+           page_ref(b.v, i, rows.last), group);
     }
     kernels.fold(rows.count, dv, group, total);
   }
@@ -281,13 +308,9 @@ void Attention::decode(const Tensors& x, const Part& p, int head, int group, int
   const Rows rows = load_rows(x, p, head, 0, p.tokens, s.q);
   // Tokens of this step lie in the last group or in the sinks, which group 0 attends to. Both are this item's own
   // unless the step is past the sinks.
-  if (p.append_in_item && group == p.items_per_head - 1) {
-    const std::int64_t d = store_.layout.shape.head_dim;
-    const std::int64_t dv = store_.layout.shape.head_dim_v;
-    const std::int64_t heads = store_.layout.shape.kv_heads;
-    store_.append(x.layer, head, *p.sequence, p.position, p.tokens, x.k + (p.row * heads + head) * d, heads * d,
-                  x.v + (p.row * heads + head) * dv, heads * dv);
-  }
+  if (p.append_in_item && group == p.items_per_head - 1)
+    for (const Side side : {Side::kKeys, Side::kValues})
+      store_.append(x.layer, head, side, *p.sequence, p.position, p.tokens, tokens_of(x, side, p.row, head));
   decode_group(x, p, rows, head, group, s, decode_state(p, head, group + 1));
   if (pending_[static_cast<std::size_t>(p.counters + head)].fetch_sub(1, std::memory_order_acq_rel) == 1)
     decode_finish(x, p, head, worker);
@@ -298,10 +321,11 @@ void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, 
   const Layout& l = store_.layout;
   const LayerLayout& layer = store_.layer_at(x.layer);
   const auto& kernels = kernel::attention();
-  const int d = l.shape.head_dim;
   const int dv = l.shape.head_dim_v;
   const int pitch = kernel::out_pitch(dv);
   const auto n = static_cast<std::size_t>(rows.count);
+  const Head raw_k = store_.raw_head_k();
+  const Head raw_v = store_.raw_head_v();
   Pieces pieces(s.rest);
   float* scores = pieces.take(n * kStride);
   float* maxima = pieces.take(kGroupPages * n);
@@ -314,9 +338,9 @@ void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, 
     const int end = rows.ends(0, l.sinks, s.ends);
     const PageRef k{b.k, 0, end, l.sink_capacity};
     const PageRef v{b.v, 0, end, l.sink_capacity};
-    layer.raw_k->dots(nullptr, &k, 1, d, rows.q, rows.count, scores, kStride);
+    layer.raw_k->dots(raw_k, &k, 1, rows.q, rows.count, scores, kStride);
     kernels.weigh(scores, kStride, rows.count, 0, s.ends, to.max, to.sum);
-    layer.raw_v->accumulate(nullptr, &v, 1, dv, scores, kStride, rows.count, to.out, pitch);
+    layer.raw_v->accumulate(raw_v, &v, 1, scores, kStride, rows.count, to.out, pitch);
   }
 
   std::int32_t chosen[kGroupPages];
@@ -344,22 +368,29 @@ void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, 
   }
   const int raw = count - sealed;
   float* raw_scores = scores + sealed * kPageTokens;
-  if (sealed > 0) layer.k->dots(store_.state_k(x.layer, head), ks, sealed, d, rows.q, rows.count, scores, kStride);
-  if (raw > 0) layer.raw_k->dots(nullptr, ks + sealed, raw, d, rows.q, rows.count, raw_scores, kStride);
+  const Head head_k = store_.head_k(x.layer, head);
+  const Head head_v = store_.head_v(x.layer, head);
+  if (sealed > 0) {
+    const float* q = to_basis(layer.k->k, head_k, rows, s.basis_q);
+    layer.k->dots(head_k, ks, sealed, q, rows.count, scores, kStride);
+  }
+  if (raw > 0) layer.raw_k->dots(raw_k, ks + sealed, raw, rows.q, rows.count, raw_scores, kStride);
   for (int i = 0; i < count; ++i) {
     rows.ends(index[i] * kPageTokens, kPageTokens, s.ends);
     kernels.weigh(scores + i * kPageTokens, kStride, rows.count, ks[i].begin, s.ends,
                   maxima + static_cast<std::size_t>(i) * n, sums + static_cast<std::size_t>(i) * n);
   }
   const std::size_t page_floats = n * static_cast<std::size_t>(pitch);
-  if (sealed > 0)
-    layer.v->accumulate(store_.state_v(x.layer, head), vs, sealed, dv, scores, kStride, rows.count, outs, pitch);
+  if (sealed > 0) layer.v->accumulate(head_v, vs, sealed, scores, kStride, rows.count, outs, pitch);
   if (raw > 0)
-    layer.raw_v->accumulate(nullptr, vs + sealed, raw, dv, raw_scores, kStride, rows.count,
+    layer.raw_v->accumulate(raw_v, vs + sealed, raw, raw_scores, kStride, rows.count,
                             outs + static_cast<std::size_t>(sealed) * page_floats, pitch);
   kernels.clear(rows.count, dv, into);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i)
-    kernels.fold(rows.count, dv, {maxima + i * n, sums + i * n, outs + i * page_floats}, into);
+  for (int i = 0; i < count; ++i) {
+    const auto page = static_cast<std::size_t>(i);
+    kernels.fold(rows.count, dv, {maxima + page * n, sums + page * n, outs + page * page_floats}, into);
+    if (i + 1 == sealed) from_basis(layer.v->v, head_v, sealed, rows.count, into);
+  }
 }
 
 // Called by whoever ends the last group of a head.

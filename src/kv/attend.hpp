@@ -45,7 +45,8 @@ class Attention {
     std::int64_t block;     // position / 128
     int row;                // in the batch
     int tokens;
-    bool decode;
+    bool decode;              // by the codecs' dots and accumulate; otherwise through tiles
+    bool seals;               // the first token enters a block
     bool append_in_item;      // decode without sealing: the item of the last group appends
     int items_per_head;       // decode: groups; prefill: pieces
     int tokens_per_item;      // prefill
@@ -57,7 +58,7 @@ class Attention {
   struct Scratch;  // of an item
 
   bool plan_stage(std::span<const Slice> slices);
-  void prepare(const Tensors& x, const Part& part, int head) const;
+  void prepare(const Tensors& x, const Part& part, int head, Side side, int worker) const;
   void prefill(const Tensors& x, const Part& part, int head, int piece, int worker) const;
   void decode(const Tensors& x, const Part& part, int head, int group, int worker) const;
   void decode_finish(const Tensors& x, const Part& part, int head, int worker) const;
@@ -67,6 +68,9 @@ class Attention {
   PageRef page_ref(const std::byte* block, std::int64_t page, std::int64_t last_position) const;
   int select(const Tensors& x, const Part& part, const Rows& rows, int head, std::int64_t group,
              std::int32_t* pages) const;
+  TokenRows tokens_of(const Tensors& x, Side side, std::int64_t row, int head) const;
+  const float* to_basis(const CodecSide& codec, const Head& head, const Rows& rows, float* to) const;
+  void from_basis(const CodecSide& codec, const Head& head, int pages, int rows, const kernel::States& states) const;
   kernel::States decode_state(const Part& part, int head, int index) const;
   Scratch scratch(int worker) const;
 

@@ -6,8 +6,9 @@
 //   cache.commit();
 // Between begin and commit nothing allocates and nothing can fail.
 //
-// Law 1: what is sealed and what is raw, and every bit of `out`, depend only on the tokens of the sequence, never on
-// how they were split into steps, on the other slices of a step, or on the number of threads.
+// Law 1: what is sealed and what is raw, and every bit of `out`, depend only on the tokens of the sequence (and, with
+// lossy codecs, on which of them were generated), never on how they were split into steps, on the other slices of a
+// step, or on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +30,21 @@ struct CacheShape {
   int head_dim_v = 0;   // of values and outputs; a multiple of 8
 };
 
+// Codecs of some layers, in place of those of CacheOptions.
+struct LayerCodecs {
+  int first = 0;
+  int last = 0;  // inclusive
+  std::string k_codec;
+  std::string v_codec;
+};
+
 struct CacheOptions {
-  std::string k_codec = "f16";  // names in kv::codecs()
+  std::string k_codec = "f16";  // as kv/spec.hpp: a name in kv::codecs() with its parameters
   std::string v_codec = "f16";
-  std::string selector = "all";  // name in kv::selectors()
-  int window = 128;              // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
-  int sinks = 4;                 // 0..128: first tokens of every sequence, kept raw for good
+  std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
+  std::string selector = "all";     // name in kv::selectors()
+  int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
+  int sinks = 4;                    // 0..128: first tokens of every sequence, kept raw for good
   std::int64_t max_tokens = 0;  // capacity in tokens of all sequences together (a page shared by forks counts once), or
   std::size_t budget_bytes = 0;  // when max_tokens is 0: everything the cache may occupy, scratch included
   int max_sequences = 1;
@@ -42,17 +52,19 @@ struct CacheOptions {
 
 // Where the bytes of a cache go. Everything is reserved at construction and occupied when first written.
 struct MemoryPlan {
-  std::size_t k_page_bytes = 0;  // one sealed page of one layer and head
-  std::size_t v_page_bytes = 0;
-  std::size_t chunk_bytes = 0;  // one page index across all layers and heads
-  std::int64_t pages = 0;       // chunks in the pool
-  std::int64_t tokens = 0;      // capacity, as in CacheOptions::max_tokens
+  std::size_t k_chunk_bytes = 0;  // keys of one page index across all layers and heads, sealed
+  std::size_t v_chunk_bytes = 0;  // values
+  std::size_t chunk_bytes = 0;    // both
+  std::int64_t pages = 0;         // chunks in the pool
+  std::int64_t tokens = 0;        // capacity, as in CacheOptions::max_tokens
   std::size_t sealed_bytes = 0;
   std::size_t raw_bytes = 0;  // windows of all sequences
   std::size_t sink_bytes = 0;
   std::size_t state_bytes = 0;  // of codecs
   std::size_t scratch_bytes = 0;
   double bytes_per_token = 0;  // sealed, K and V, all layers
+  double k_bits = 0;           // per element of a sealed page, everything included, mean over the layers
+  double v_bits = 0;
   std::size_t total() const { return sealed_bytes + raw_bytes + sink_bytes + state_bytes + scratch_bytes; }
 };
 
@@ -63,10 +75,15 @@ MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int
 class Sequence;  // a handle; owned by its cache
 
 // Rows [row, row + count) of the batch are the next `count` >= 1 tokens of `sequence`.
+//
+// decode: the tokens were generated, so few at a time, and may use the codecs' products on packed bytes. Prompts never
+// do, however short their chunks, so that what a prompt leaves behind does not depend on its chunks (law 1); with
+// lossless codecs both ways have the same bits.
 struct Slice {
   Sequence* sequence = nullptr;
   int row = 0;
   int count = 0;
+  bool decode = false;
 };
 
 class Cache {

@@ -207,8 +207,9 @@ TEST(Cache, MemoryIsThePlan) {
         tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch) - before;
     const MemoryPlan& m = cache.memory();
     EXPECT_LE(held, budget);
-    EXPECT_EQ(m.k_page_bytes, 128u * 16 * 2);
-    EXPECT_EQ(m.chunk_bytes, 2u * 2 * (m.k_page_bytes + m.v_page_bytes));
+    EXPECT_EQ(m.k_chunk_bytes, 2u * 2 * 128 * 16 * 2);
+    EXPECT_EQ(m.chunk_bytes, m.k_chunk_bytes + m.v_chunk_bytes);
+    EXPECT_EQ(m.k_bits, 16);
     EXPECT_DOUBLE_EQ(m.bytes_per_token, 2 * 2 * 2 * 16 * 2);
     EXPECT_NEAR(static_cast<double>(held), static_cast<double>(m.total()), 1024);
     EXPECT_GT(static_cast<double>(m.total() + 2 * m.chunk_bytes + 65536),

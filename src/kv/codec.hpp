@@ -18,7 +18,9 @@
 //
 // Every function accumulates each output in one order that depends on nothing but the page. dots of f32, f16, bf16 are
 // fma over channels 0 .. d-1; accumulate is fma over tokens in increasing order, from 0, plus a final + 0.0 (so that a
-// sum is never -0). Prefill does the same on tiles.
+// sum is never -0). Prefill does the same on tiles, so with these codecs decode and prefill have equal bits. Other
+// codecs may compute dots and accumulate in integers; prompts then go through tiles whatever their chunks
+// (Slice::decode).
 #pragma once
 
 #include <cstddef>
@@ -40,15 +42,43 @@ struct PageRef {
 };
 
 enum class RawType { kF32, kF16, kBf16 };
+enum class Side { kKeys, kValues };
 
+// What a codec's name may carry besides: `int4_token:64` is group = 64, `rq3:unbiased` is unbiased = true.
+struct CodecParams {
+  int group = 0;          // elements that share one scale; 0 until resolved, then never 0 in codecs that have groups
+  bool unbiased = false;  // scale that makes <q, k^> unbiased instead of the one of least squares
+};
+
+// One KV head as a codec sees it: keys or values.
+struct Head {
+  int d;
+  CodecParams params;
+  const void* state;  // what init_state wrote; null when there is none
+};
+
+// Floats of scratch that seal may use.
+constexpr std::size_t seal_floats(int d) {
+  return 2 * static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>((d + 15) / 16 * 16);
+}
+
+// What a codec does with keys, or with values.
 struct CodecSide {
-  // Size of a sealed page of 128 tokens, every scale and header included.
-  std::size_t (*bytes)(int d);
+  // Size of a sealed page of 128 tokens, every scale and header included. Null: the codec does not store this side.
+  std::size_t (*bytes)(int d, const CodecParams& params) = nullptr;
   // raw: a block of `raw_type`, capacity 128. Rows below `skip` are left out (they are sinks): whatever is stored for
-  // them depends on nothing in the block and unseals to finite numbers.
-  void (*seal)(const void* state, const std::byte* raw, int skip, int d, std::byte* page);
-  // Fills a tile from rows [0, page.end) rounded up to whole panels of K, to page.end for V.
-  void (*unseal)(const void* state, const PageRef& page, int d, float* tile);
+  // them depends on nothing in the block and unseals to finite numbers. Raw numbers that are not finite are stored as
+  // some finite ones. scratch: seal_floats(d), aligned to 64 bytes.
+  void (*seal)(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) = nullptr;
+  // Fills a tile from rows [0, page.end) rounded up to whole panels of K, to page.end for V. The tile is in the codec's
+  // basis (below).
+  void (*unseal)(const Head& head, const PageRef& page, float* tile) = nullptr;
+
+  // The basis. A codec may store R x instead of x, R orthogonal: then queries are turned by R before dots, and outputs
+  // by R^T after accumulate, once for many pages. Both work in place on `rows` rows of d floats, `stride` floats apart.
+  // Null in codecs that store x.
+  void (*to_basis)(const Head& head, int rows, float* x, std::ptrdiff_t stride) = nullptr;
+  void (*from_basis)(const Head& head, int rows, float* x, std::ptrdiff_t stride) = nullptr;
 };
 
 struct Codec {
@@ -56,29 +86,32 @@ struct Codec {
   RawType raw_type;
   bool lossless;  // a sealed page is its raw block, bit for bit (skipped rows: zero)
 
-  // Null when head size d is fine, else why not.
-  const char* (*refuse)(int d);
+  // Fills in params.group when it is 0. Null when this head size, side and these parameters are fine, else why not.
+  const char* (*refuse)(int d, Side side, CodecParams* params);
 
-  // State per (layer, KV head), for seeds, means, codebooks; one for K and one for V. 0 bytes: none, init is null.
-  std::size_t (*state_bytes)(int d);
-  void (*init_state)(void* state, int d, int layer, int kv_head);
+  // State per (layer, KV head, side): seeds, rotations, tables. 0 bytes: none, init_state is null.
+  std::size_t (*state_bytes)(int d) = nullptr;
+  void (*init_state)(void* state, int d, Side side, int layer, int kv_head) = nullptr;
 
   CodecSide k;
   CodecSide v;
 
-  // Scores of g query rows (g, d), scaled, contiguous: scores[r * stride + i * 128 + t] for page i, token t.
-  // Tokens outside [begin, end) get anything. Any g >= 1.
-  void (*dots)(const void* state, const PageRef* pages, int count, int d, const float* q, int g, float* scores,
-               int stride);
-  // out[(i * g + r) * pitch + c] = sum over tokens of page i of weights[r * stride + i * 128 + t] * row t, for channels
-  // c < d; pitch is d rounded up to 16, the rest is scratch. Weights outside [begin, end) are not read.
-  void (*accumulate)(const void* state, const PageRef* pages, int count, int d, const float* weights, int stride, int g,
-                     float* out, int pitch);
+  // Scores of g query rows (g, d), scaled, in the codec's basis, contiguous: scores[r * stride + i * 128 + t] for page
+  // i, token t. Tokens outside [begin, end) get anything. Any g >= 1.
+  void (*dots)(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
+               int stride) = nullptr;
+  // out[(i * g + r) * pitch + c] = sum over tokens of page i of weights[r * stride + i * 128 + t] * row t in the
+  // codec's basis, for channels c < d; pitch is d rounded up to 16, the rest is scratch. Weights outside [begin, end)
+  // are 0 in sealed pages, and are not read in others.
+  void (*accumulate)(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
+                     float* out, int pitch) = nullptr;
 
   // Only f32, f16, bf16 (null in others): writes n rows of float32, `stride` floats apart, as tokens [row, row + n).
   // To nearest even; f16 saturates at +-65504.
-  void (*write_k)(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d);
-  void (*write_v)(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d);
+  void (*write_k)(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride,
+                  int d) = nullptr;
+  void (*write_v)(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride,
+                  int d) = nullptr;
 };
 
 std::span<const Entry<Codec>> codecs();

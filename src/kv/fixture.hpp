@@ -50,6 +50,7 @@ struct Feed {
   const Tokens* tokens;
   int from;
   int count;
+  bool decode = false;
 };
 
 // One step over all feeds as one batch. Returns the outputs per feed and layer, (count, H, dv).
@@ -58,7 +59,7 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
   std::vector<Slice> slices;
   int n = 0;
   for (const Feed& f : feeds) {
-    slices.push_back({f.sequence, n, f.count});
+    slices.push_back({f.sequence, n, f.count, f.decode});
     n += f.count;
   }
   const auto q_row = static_cast<std::size_t>(s.query_heads * s.head_dim);

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "kernel/attention.hpp"
+#include "kv/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -33,15 +34,12 @@ void check(const CacheShape& s, const CacheOptions& o) {
   check_range(o.sinks, 0, kPageTokens, "sinks");
   check_range(o.max_sequences, 1, 1 << 16, "max_sequences");
   check_range(o.max_tokens, 0, std::int64_t{1} << 31, "max_tokens");
+  for (const LayerCodecs& e : o.layers)
+    if (e.first < 0 || e.last < e.first || e.last >= s.layers)
+      bad("layers " + std::to_string(e.first) + " to " + std::to_string(e.last) + ", expected a range within 0.." +
+              std::to_string(s.layers - 1),
+          "layers");
   if (o.max_tokens == 0 && o.budget_bytes == 0) bad("neither max_tokens nor budget_bytes is given", "max_tokens");
-}
-
-const Codec* codec(const std::string& name, int d, const char* option) {
-  const Codec* c = find(codecs(), name);
-  if (!c) bad("unknown codec '" + name + "', expected one of: " + names(codecs()), option);
-  if (const char* reason = c->refuse(d))
-    bad("codec '" + name + "' cannot store heads of size " + std::to_string(d) + ": " + reason, option);
-  return c;
 }
 
 const Codec* raw_codec(const Codec& c) {
@@ -67,30 +65,60 @@ BlockLayout place(std::size_t* size, std::size_t k_bytes, std::size_t v_bytes, i
 
 std::size_t round64(std::size_t n) { return (n + 63) / 64 * 64; }
 
-void place_layers(Layout* l, const Codec* k, const Codec* v, std::size_t* state_bytes) {
+std::string layer_context(const char* option, int layer) {
+  return "cache option " + std::string(option) + (layer < 0 ? "" : " of layer " + std::to_string(layer));
+}
+
+// Codecs of layer i: the last exception that names it, else those of all layers.
+void choose_codecs(const CacheShape& s, const CacheOptions& o, int i, LayerLayout* layer) {
+  const std::string* k = &o.k_codec;
+  const std::string* v = &o.v_codec;
+  bool exception = false;
+  for (const LayerCodecs& e : o.layers) {
+    if (i < e.first || i > e.last) continue;
+    k = &e.k_codec;
+    v = &e.v_codec;
+    exception = true;
+  }
+  const CodecSpec ks = parse_codec(*k, s.head_dim, Side::kKeys, layer_context("k_codec", exception ? i : -1));
+  const CodecSpec vs = parse_codec(*v, s.head_dim_v, Side::kValues, layer_context("v_codec", exception ? i : -1));
+  layer->k = ks.codec;
+  layer->v = vs.codec;
+  layer->k_params = ks.params;
+  layer->v_params = vs.params;
+}
+
+void place_layers(Layout* l, const CacheOptions& options, std::size_t* state_bytes) {
   const CacheShape& s = l->shape;
   const auto dk = static_cast<std::size_t>(s.head_dim);
   const auto dv = static_cast<std::size_t>(s.head_dim_v);
-  const std::size_t ek = element_bytes(*k);
-  const std::size_t ev = element_bytes(*v);
   const auto cap = static_cast<std::size_t>(l->sink_capacity);
+  const auto heads = static_cast<std::size_t>(s.kv_heads);
   MemoryPlan& m = l->memory;
-  m.k_page_bytes = k->k.bytes(s.head_dim);
-  m.v_page_bytes = v->v.bytes(s.head_dim_v);
   for (int i = 0; i < s.layers; ++i) {
     LayerLayout layer;
-    layer.k = k;
-    layer.v = v;
-    layer.raw_k = raw_codec(*k);
-    layer.raw_v = raw_codec(*v);
-    layer.sealed = place(&m.chunk_bytes, m.k_page_bytes, m.v_page_bytes, s.kv_heads);
+    choose_codecs(s, options, i, &layer);
+    layer.raw_k = raw_codec(*layer.k);
+    layer.raw_v = raw_codec(*layer.v);
+    const std::size_t ek = element_bytes(*layer.k);
+    const std::size_t ev = element_bytes(*layer.v);
+    const std::size_t k_bytes = layer.k->k.bytes(s.head_dim, layer.k_params);
+    const std::size_t v_bytes = layer.v->v.bytes(s.head_dim_v, layer.v_params);
+    const auto state = [](const Codec& c, int d) { return c.state_bytes ? round64(c.state_bytes(d)) : 0; };
+    layer.sealed = place(&m.chunk_bytes, k_bytes, v_bytes, s.kv_heads);
     layer.raw = place(&l->raw_block_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads);
     layer.sinks = place(&l->sink_block_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
-    layer.state =
-        place(state_bytes, round64(k->state_bytes(s.head_dim)), round64(v->state_bytes(s.head_dim_v)), s.kv_heads);
+    layer.state = place(state_bytes, state(*layer.k, s.head_dim), state(*layer.v, s.head_dim_v), s.kv_heads);
+    m.k_chunk_bytes += heads * k_bytes;
+    m.v_chunk_bytes += heads * v_bytes;
+    l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
+    l->has_basis = l->has_basis || layer.k->k.to_basis;
     l->layers.push_back(layer);
   }
+  const double rows = static_cast<double>(kPageTokens) * s.layers * s.kv_heads;
   m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
+  m.k_bits = 8 * static_cast<double>(m.k_chunk_bytes) / (rows * s.head_dim);
+  m.v_bits = 8 * static_cast<double>(m.v_chunk_bytes) / (rows * s.head_dim_v);
 }
 
 // Products of sizes that options and files choose: saturates far above what any machine has, so that sums of a few of
@@ -133,8 +161,9 @@ std::size_t Layout::worker_floats() const {
   const std::size_t prefill = rows * (kPageTokens + 2) + 2 * rows * (dv + 2) + tiles;
   const std::size_t decode_rows_n = static_cast<std::size_t>(decode_rows()) * kGroupPages;
   const std::size_t decode = decode_rows_n * (kPageTokens + 2 + dv);
-  // q, ends, and slack for the alignment of up to 16 pieces
-  return rows * (dk + 1) + std::max(prefill, decode) + 16 * 16;
+  // q, in both bases, ends, and slack for the alignment of up to 16 pieces
+  const std::size_t attention = rows * ((has_basis ? 2 : 1) * dk + 1) + std::max(prefill, decode) + 16 * 16;
+  return std::max({attention, seal_floats(shape.head_dim), seal_floats(shape.head_dim_v)});
 }
 
 Layout make_layout(const CacheShape& shape, const CacheOptions& options, int threads) {
@@ -151,11 +180,8 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   l.raw_pages = (window + kPageTokens - 1) / kPageTokens + 1;
   l.sinks = options.sinks;
   l.sink_capacity = (options.sinks + 15) / 16 * 16;
-  const Codec* k = codec(options.k_codec, shape.head_dim, "k_codec");
-  const Codec* v = codec(options.v_codec, shape.head_dim_v, "v_codec");
-  l.lossless = k->lossless && v->lossless;
   MemoryPlan& m = l.memory;
-  place_layers(&l, k, v, &m.state_bytes);
+  place_layers(&l, options, &m.state_bytes);
   const auto sequences = static_cast<std::size_t>(options.max_sequences);
   m.raw_bytes = product({sequences, static_cast<std::size_t>(l.raw_pages), l.raw_block_bytes}) + kReadSlack;
   m.sink_bytes = product({sequences, l.sink_block_bytes}) + kReadSlack;

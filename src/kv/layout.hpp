@@ -24,6 +24,8 @@ struct BlockLayout {
 struct LayerLayout {
   const Codec* k = nullptr;  // of sealed pages
   const Codec* v = nullptr;
+  CodecParams k_params;
+  CodecParams v_params;
   const Codec* raw_k = nullptr;  // f32, f16 or bf16
   const Codec* raw_v = nullptr;
   BlockLayout sealed;
@@ -44,6 +46,7 @@ struct Layout {
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
+  bool has_basis = false;            // some layer's keys are stored in another basis
   std::size_t raw_block_bytes = 0;   // one page index, all layers
   std::size_t sink_block_bytes = 0;  // one sequence, all layers
   MemoryPlan memory;

@@ -21,18 +21,22 @@ Store::Store(Layout layout_in, int max_sequences)
   for (int l = 0; l < layout.shape.layers; ++l) {
     const LayerLayout& layer = layer_at(l);
     for (int h = 0; h < layout.shape.kv_heads; ++h) {
-      layer.k->init_state(const_cast<void*>(state_k(l, h)), layout.shape.head_dim, l, h);
-      layer.v->init_state(const_cast<void*>(state_v(l, h)), layout.shape.head_dim_v, l, h);
+      const Head k = head_k(l, h);
+      const Head v = head_v(l, h);
+      if (layer.k->init_state) layer.k->init_state(const_cast<void*>(k.state), k.d, Side::kKeys, l, h);
+      if (layer.v->init_state) layer.v->init_state(const_cast<void*>(v.state), v.d, Side::kValues, l, h);
     }
   }
 }
 
-void Store::seal(int l, int head, const Sequence& s, std::int64_t page) const {
+void Store::seal(int l, int head, Side side, const Sequence& s, std::int64_t page, float* scratch) const {
   const LayerLayout& layer = layer_at(l);
   const Blocks from = raw(l, head, s, page);
   const Blocks to = sealed(l, head, s.pages[static_cast<std::size_t>(page)]);
-  layer.k->k.seal(state_k(l, head), from.k, first_row(page), layout.shape.head_dim, to.k);
-  layer.v->v.seal(state_v(l, head), from.v, first_row(page), layout.shape.head_dim_v, to.v);
+  if (side == Side::kKeys)
+    layer.k->k.seal(head_k(l, head), from.k, first_row(page), scratch, to.k);
+  else
+    layer.v->v.seal(head_v(l, head), from.v, first_row(page), scratch, to.v);
 }
 
 void Store::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) const {
@@ -43,24 +47,23 @@ void Store::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) co
   std::memcpy(to.v, from.v, layer.raw.v_bytes);
 }
 
-void Store::append(int l, int head, const Sequence& s, std::int64_t position, int n, const float* k,
-                   std::ptrdiff_t k_stride, const float* v, std::ptrdiff_t v_stride) const {
+void Store::append(int l, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const {
   const LayerLayout& layer = layer_at(l);
-  const int d = layout.shape.head_dim;
-  const int dv = layout.shape.head_dim_v;
+  const auto write = [&](const Blocks& b, int capacity, int row, int count, const float* x) {
+    if (side == Side::kKeys)
+      layer.raw_k->write_k(b.k, capacity, row, count, x, rows.stride, layout.shape.head_dim);
+    else
+      layer.raw_v->write_v(b.v, capacity, row, count, x, rows.stride, layout.shape.head_dim_v);
+  };
   int done = 0;
   if (position < layout.sinks) {
     done = static_cast<int>(std::min<std::int64_t>(n, layout.sinks - position));
-    const Blocks b = sinks(l, head, s);
-    layer.raw_k->write_k(b.k, layout.sink_capacity, static_cast<int>(position), done, k, k_stride, d);
-    layer.raw_v->write_v(b.v, layout.sink_capacity, static_cast<int>(position), done, v, v_stride, dv);
+    write(sinks(l, head, s), layout.sink_capacity, static_cast<int>(position), done, rows.data);
   }
   if (done == n) return;
   const std::int64_t p = position + done;
-  const Blocks b = raw(l, head, s, p / kPageTokens);
-  const int row = static_cast<int>(p % kPageTokens);
-  layer.raw_k->write_k(b.k, kPageTokens, row, n - done, k + done * k_stride, k_stride, d);
-  layer.raw_v->write_v(b.v, kPageTokens, row, n - done, v + done * v_stride, v_stride, dv);
+  write(raw(l, head, s, p / kPageTokens), kPageTokens, static_cast<int>(p % kPageTokens), n - done,
+        rows.data + done * rows.stride);
 }
 
 std::uint64_t hash_bytes(std::uint64_t h, const std::byte* p, std::size_t n) {

@@ -20,6 +20,12 @@ class Sequence {
   std::vector<std::int32_t> pages;  // chunk slot of every sealed page, during a step also of those it will seal
 };
 
+// Rows of one head in a batch: row i at data + i * stride.
+struct TokenRows {
+  const float* data;
+  std::ptrdiff_t stride;
+};
+
 // A block of K and one of V.
 struct Blocks {
   std::byte* k;
@@ -37,12 +43,18 @@ struct Store {
     return at(raw_block(s, page), layer_at(layer).raw, head);
   }
   Blocks sinks(int layer, int head, const Sequence& s) const { return at(sink_block(s), layer_at(layer).sinks, head); }
-  const void* state_k(int layer, int head) const {
-    return layer_at(layer).state.k_bytes ? states.data() + layer_at(layer).state.k(head) : nullptr;
+  // What the codecs of sealed pages get to see of a head.
+  Head head_k(int layer, int head) const {
+    const LayerLayout& l = layer_at(layer);
+    return {layout.shape.head_dim, l.k_params, l.state.k_bytes ? states.data() + l.state.k(head) : nullptr};
   }
-  const void* state_v(int layer, int head) const {
-    return layer_at(layer).state.v_bytes ? states.data() + layer_at(layer).state.v(head) : nullptr;
+  Head head_v(int layer, int head) const {
+    const LayerLayout& l = layer_at(layer);
+    return {layout.shape.head_dim_v, l.v_params, l.state.v_bytes ? states.data() + l.state.v(head) : nullptr};
   }
+  // And those of raw blocks and sinks.
+  Head raw_head_k() const { return {layout.shape.head_dim, {}, nullptr}; }
+  Head raw_head_v() const { return {layout.shape.head_dim_v, {}, nullptr}; }
   std::byte* raw_block(const Sequence& s, std::int64_t page) const {
     const auto n = static_cast<std::size_t>(layout.raw_pages);
     return raws.data() +
@@ -53,13 +65,12 @@ struct Store {
   }
   const LayerLayout& layer_at(int layer) const { return layout.layers[static_cast<std::size_t>(layer)]; }
 
-  // Raw page -> its sealed slot, and back (lossless codecs only), for one layer and head.
-  void seal(int layer, int head, const Sequence& s, std::int64_t page) const;
+  // Raw page -> its sealed slot, for one layer, head and side; scratch: seal_floats of the head size.
+  void seal(int layer, int head, Side side, const Sequence& s, std::int64_t page, float* scratch) const;
+  // And back (lossless codecs only), both sides.
   void unseal_raw(int layer, int head, const Sequence& s, std::int64_t page) const;
-  // Writes n rows of k and v (rows `k_stride` and `v_stride` floats apart) as positions [position, position + n): sinks
-  // and at most one page.
-  void append(int layer, int head, const Sequence& s, std::int64_t position, int n, const float* k,
-              std::ptrdiff_t k_stride, const float* v, std::ptrdiff_t v_stride) const;
+  // Writes n rows as positions [position, position + n): sinks and at most one page.
+  void append(int layer, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const;
 
   // First row of page `page` that is not a sink.
   int first_row(std::int64_t page) const { return page == 0 ? layout.sinks : 0; }

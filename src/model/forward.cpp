@@ -66,7 +66,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
   for (const Input& in : inputs) {
     const int count = static_cast<int>(in.tokens.size());
     KVASIR_CHECK(count >= 1 && in.logits >= 0 && in.logits <= count);
-    slices_.push_back({in.sequence, rows_, count});
+    slices_.push_back({in.sequence, rows_, count, in.decode});
     const std::int64_t from = kv::Cache::length(*in.sequence);
     for (int i = 0; i < count; ++i) positions_.push_back(from + i);
     rows_ += count;

@@ -17,6 +17,7 @@ struct Input {
   kv::Sequence* sequence = nullptr;
   std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab)
   int logits = 1;                        // rows of logits wanted: those of the last `logits` tokens (0..tokens.size())
+  bool decode = false;                   // the tokens were generated: see kv::Slice
 };
 
 class Forward {

@@ -41,7 +41,7 @@ class Bench {
           double read = 0;
           for (int i = 0; i < o_.decode; ++i) {
             const std::int32_t id = static_cast<std::int32_t>((row.depth + i) % vocab());
-            e_.feed(s, {&id, 1});
+            e_.decode(s, id);
             read += static_cast<double>(e_.cache().kv_bytes_read(*s));
           }
           return read;

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "kv/spec.hpp"
 
 namespace kvasir::run {
 
@@ -27,9 +28,15 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
         .low = 1,
         .high = 8192}},
       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
-      {"kv", &O::kv, {.help = "codec of keys and values: f16 (default), bf16, f32", .placeholder = "CODEC"}},
+      {"kv",
+       &O::kv,
+       {.help = "how the cache is stored: a preset, a codec, or KEYS/VALUES (see `kvasir registries`)",
+        .placeholder = "PRESET"}},
       {"k_codec", &O::k_codec, {.help = "codec of the keys alone", .placeholder = "CODEC"}},
       {"v_codec", &O::v_codec, {.help = "codec of the values alone", .placeholder = "CODEC"}},
+      {"kv_layers",
+       &O::kv_layers,
+       {.help = "exceptions of --kv by layer, such as 0=f16;2-5=bf16/f16", .placeholder = "LIST"}},
       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
       {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}};
 }
@@ -86,10 +93,11 @@ std::int64_t context_for(const EngineOptions& options, const model::Config& conf
 kv::CacheOptions cache_options(const EngineOptions& options, const model::Config& config, int sequences) {
   if (!options.kv.empty() && (!options.k_codec.empty() || !options.v_codec.empty()))
     throw Error(Code::kBadInput, "expected either --kv or --k-codec and --v-codec, found both", "--kv");
-  const std::string both = !options.kv.empty() ? options.kv : options.exact ? "f32" : "f16";
+  const kv::CodecPair both = kv::parse_pair(!options.kv.empty() ? options.kv : options.exact ? "f32" : "f16");
   kv::CacheOptions c;
-  c.k_codec = options.k_codec.empty() ? both : options.k_codec;
-  c.v_codec = options.v_codec.empty() ? both : options.v_codec;
+  c.k_codec = options.k_codec.empty() ? both.k : options.k_codec;
+  c.v_codec = options.v_codec.empty() ? both.v : options.v_codec;
+  c.layers = kv::parse_layers(options.kv_layers, "--kv-layers");
   c.window = options.window;
   c.sinks = options.sinks;
   c.max_tokens = context_for(options, config);
@@ -138,6 +146,11 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(config), cache);
   const int most = static_cast<int>(std::min<std::int64_t>(options.chunk, context_));
   forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, std::max(most, needs.sequences), needs.logits);
+}
+
+std::span<const float> Engine::decode(kv::Sequence* sequence, std::int32_t id) {
+  const model::Input input{.sequence = sequence, .tokens = {&id, 1}, .decode = true};
+  return forward_->step({&input, 1});
 }
 
 void Engine::check_ids(std::span<const std::int32_t> ids) const {

@@ -22,9 +22,10 @@ struct EngineOptions {
   std::int32_t ctx = 0;      // tokens of all sequences together; 0: the model's context, at most kDefaultContext
   std::int32_t chunk = 512;  // tokens of a prompt that go through the layers together
   bool exact = false;        // reference path: all matrices dequantised to floats, f32 cache unless one is named
-  std::string kv;            // codec of keys and values; "": f16, or f32 with exact
+  std::string kv;            // preset, CODEC or KCODEC/VCODEC; "": f16, or f32 with exact
   std::string k_codec;       // of keys, when they differ
   std::string v_codec;
+  std::string kv_layers;  // exceptions: "0=f16;2-5=rq4/rq3"
   std::int32_t window = 128;
   std::int32_t sinks = 4;
 };
@@ -75,6 +76,9 @@ class Engine {
   std::span<const float> feed(
       kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows = 1,
       FunctionRef<bool(std::int64_t)> poll = [](std::int64_t) { return true; });
+
+  // Appends one generated token; returns its logits, valid until the next step.
+  std::span<const float> decode(kv::Sequence* sequence, std::int32_t id);
 
  private:
   EngineOptions options_;

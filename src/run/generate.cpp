@@ -145,7 +145,7 @@ Generated generate(Engine& engine, const Request& request, const Events& events)
       break;
     }
     if (request.max_tokens >= 0 && static_cast<std::int64_t>(out.ids.size()) >= request.max_tokens) continue;
-    row = engine.feed(sequence.get(), {&id, 1});
+    row = engine.decode(sequence.get(), id);
     ++out.decode_steps;
     out.decode_bytes += static_cast<double>(engine.model().bytes_per_token()) +
                         static_cast<double>(engine.cache().kv_bytes_read(*sequence));

@@ -40,26 +40,30 @@ template <class Element>
 struct Plain {
   using T = typename Element::T;
 
-  static std::size_t bytes(int d) {
+  static std::size_t bytes(int d, const CodecParams& = {}) {
     return static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(d) * sizeof(T);
   }
 
-  static const char* refuse(int d) { return d > 0 && d % 8 == 0 ? nullptr : "the head size must be a multiple of 8"; }
-  static std::size_t state_bytes(int) { return 0; }
-  static void init_state(void*, int, int, int) {}
+  static const char* refuse(int d, Side, CodecParams* params) {
+    if (params->group || params->unbiased) return "it has no parameters";
+    return d > 0 && d % 8 == 0 ? nullptr : "the head size must be a multiple of 8";
+  }
 
-  static void seal_k(const void*, const std::byte* raw, int skip, int d, std::byte* page) {
+  static void seal_k(const Head& head, const std::byte* raw, int skip, float*, std::byte* page) {
+    const int d = head.d;
     __builtin_memcpy(page, raw, bytes(d));
     for (int c = 0; c < d; ++c)
       __builtin_memset(page + static_cast<std::size_t>(c) * kPageTokens * sizeof(T), 0,
                        static_cast<std::size_t>(skip) * sizeof(T));
   }
-  static void seal_v(const void*, const std::byte* raw, int skip, int d, std::byte* page) {
+  static void seal_v(const Head& head, const std::byte* raw, int skip, float*, std::byte* page) {
+    const int d = head.d;
     __builtin_memcpy(page, raw, bytes(d));
     __builtin_memset(page, 0, static_cast<std::size_t>(skip) * static_cast<std::size_t>(d) * sizeof(T));
   }
 
-  static void unseal_k(const void*, const PageRef& page, int d, float* tile) {
+  static void unseal_k(const Head& head, const PageRef& page, float* tile) {
+    const int d = head.d;
     const T* x = reinterpret_cast<const T*>(page.block);
     for (int c = 0; c < d; ++c) {
       const T* row = x + static_cast<std::ptrdiff_t>(c) * page.capacity;
@@ -67,7 +71,8 @@ struct Plain {
         store(tile + (static_cast<std::ptrdiff_t>(t / kPanel) * d + c) * kPanel + t % kPanel, Element::load(row + t));
     }
   }
-  static void unseal_v(const void*, const PageRef& page, int d, float* tile) {
+  static void unseal_v(const Head& head, const PageRef& page, float* tile) {
+    const int d = head.d;
     const T* x = reinterpret_cast<const T*>(page.block);
     for (int t = 0; t < page.end; ++t) {
       const T* row = x + static_cast<std::ptrdiff_t>(t) * d;
@@ -121,8 +126,9 @@ struct Plain {
       dots_part<G, 1>(x + t, page.capacity, d, q, scores + t, stride, next_at(page, t * d));
   }
 
-  static void dots(const void*, const PageRef* pages, int count, int d, const float* q, int g, float* scores,
+  static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
+    const int d = head.d;
     for (int i = 0; i < count; ++i) {
       for (int r = 0; r < g; r += kMaxRows) {
         const float* a = q + static_cast<std::ptrdiff_t>(r) * d;
@@ -196,8 +202,9 @@ struct Plain {
       accumulate_part<G, 1>(x + c, page.begin, page.end, d, w, stride, out + c, pitch, next_at(page, kPageTokens * c));
   }
 
-  static void accumulate(const void*, const PageRef* pages, int count, int d, const float* weights, int stride, int g,
+  static void accumulate(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
                          float* out, int pitch) {
+    const int d = head.d;
     for (int i = 0; i < count; ++i) {
       for (int r = 0; r < g; r += kMaxRows) {
         const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
@@ -262,10 +269,8 @@ struct Plain {
             .raw_type = type,
             .lossless = true,
             .refuse = refuse,
-            .state_bytes = state_bytes,
-            .init_state = init_state,
-            .k = {bytes, seal_k, unseal_k},
-            .v = {bytes, seal_v, unseal_v},
+            .k = {.bytes = bytes, .seal = seal_k, .unseal = unseal_k},
+            .v = {.bytes = bytes, .seal = seal_v, .unseal = unseal_v},
             .dots = dots,
             .accumulate = accumulate,
             .write_k = write_k,

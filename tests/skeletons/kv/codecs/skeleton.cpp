@@ -6,6 +6,6 @@ namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 
 extern const Codec skeleton;
 const Codec skeleton{.summary = "a codec that refuses every head size",
-                     .refuse = [](int /*d*/) { return "this is a skeleton"; }};
+                     .refuse = [](int /*d*/, Side /*side*/, CodecParams* /*params*/) { return "this is a skeleton"; }};
 
 }  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

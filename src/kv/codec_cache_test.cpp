@@ -1,0 +1,149 @@
+// Every codec inside a cache: the state is a function of the tokens (law 1), decode agrees with prefill, memory is the
+// plan.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "kv/codec.hpp"
+#include "kv/fixture.hpp"
+#include "kv/spec.hpp"
+#include "tensor/buffer.hpp"
+
+namespace kvasir::kv {
+namespace {
+
+using namespace fixture;
+
+constexpr CacheShape kShape{.layers = 2, .kv_heads = 2, .query_heads = 6, .head_dim = 64, .head_dim_v = 64};
+constexpr int kTokens = 700;
+
+bool takes(const Codec& c, Side side) {
+  CodecParams p;
+  return (side == Side::kKeys ? c.k : c.v).bytes && c.refuse(64, side, &p) == nullptr;
+}
+
+// Options for every codec, on the sides it takes; f16 on the other.
+std::vector<CacheOptions> variants() {
+  std::vector<CacheOptions> list;
+  for (const auto& e : codecs()) {
+    CacheOptions o;
+    o.k_codec = takes(*e.value, Side::kKeys) ? std::string(e.name) : "f16";
+    o.v_codec = takes(*e.value, Side::kValues) ? std::string(e.name) : "f16";
+    o.max_tokens = 1024;
+    list.push_back(o);
+  }
+  return list;
+}
+
+struct Outcome {
+  std::uint64_t digest;
+  std::vector<std::vector<float>> out;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome run(const CacheOptions& o, const Tokens& tokens, int chunk, int threads) {
+  Team team(threads);
+  Cache cache(team, kShape, o);
+  Sequence* s = cache.create();
+  auto out = feed(cache, s, tokens, 0, kTokens, chunk);
+  cache.check_integrity();
+  return {cache.digest(*s), std::move(out)};
+}
+
+TEST(CodecCache, ChunksAndThreadsDoNotShow) {
+  const Tokens tokens = random_tokens(kShape, kTokens, 1);
+  for (CacheOptions o : variants()) {
+    SCOPED_TRACE(o.k_codec + "/" + o.v_codec);
+    const Outcome whole = run(o, tokens, kTokens, 2);
+    for (const int chunk : {1, 7, 128, 129}) EXPECT_TRUE(run(o, tokens, chunk, 2) == whole) << "chunk " << chunk;
+    for (const int threads : {1, 3}) EXPECT_TRUE(run(o, tokens, 300, threads) == whole) << threads << " threads";
+    o.window = 0;
+    o.sinks = 0;
+    EXPECT_TRUE(run(o, tokens, 1, 1) == run(o, tokens, kTokens, 2)) << "no window, no sinks";
+  }
+}
+
+TEST(CodecCache, DecodeAgreesWithPrefill) {
+  const Tokens tokens = random_tokens(kShape, kTokens, 2);
+  for (const CacheOptions& o : variants()) {
+    SCOPED_TRACE(o.k_codec + "/" + o.v_codec);
+    const Outcome whole = run(o, tokens, kTokens, 2);
+    Team team(2);
+    Cache cache(team, kShape, o);
+    Sequence* s = cache.create();
+    feed(cache, s, tokens, 0, 500, 500);
+    double error = 0;
+    double energy = 0;
+    for (int t = 500; t < kTokens; ++t) {
+      const auto outs = step(cache, {{s, &tokens, t, 1, true}});
+      for (std::size_t l = 0; l < outs[0].size(); ++l)
+        for (std::size_t i = 0; i < outs[0][l].size(); ++i) {
+          const double want = whole.out[l][static_cast<std::size_t>(t) * outs[0][l].size() + i];
+          error += std::pow(outs[0][l][i] - want, 2);
+          energy += want * want;
+        }
+    }
+    EXPECT_EQ(cache.digest(*s), whole.digest);
+    EXPECT_LT(std::sqrt(error / energy), 0.02);
+  }
+}
+
+TEST(CodecCache, LayersMayDiffer) {
+  const Tokens tokens = random_tokens(kShape, kTokens, 3);
+  for (const CacheOptions& o : variants()) {
+    CacheOptions mixed = o;
+    mixed.layers = {{.first = 0, .last = 0, .k_codec = "f16", .v_codec = "f16"}};
+    CacheOptions plain;
+    plain.max_tokens = o.max_tokens;
+    const Outcome a = run(mixed, tokens, 200, 2);
+    EXPECT_TRUE(a.out[0] == run(plain, tokens, 200, 2).out[0]) << o.k_codec;
+    EXPECT_TRUE(a.out[1] == run(o, tokens, 200, 2).out[1]) << o.k_codec;
+  }
+}
+
+TEST(CodecCache, MemoryIsThePlan) {
+  for (CacheOptions o : variants()) {
+    Team team(1);
+    o.max_tokens = 32768;
+    const auto before = tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch);
+    Cache cache(team, kShape, o);
+    const auto held =
+        tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch) - before;
+    EXPECT_NEAR(static_cast<double>(held), static_cast<double>(cache.memory().total()), 1024) << o.k_codec;
+    const Codec& k = *find(codecs(), o.k_codec);
+    CodecParams p;
+    ASSERT_EQ(k.refuse(64, Side::kKeys, &p), nullptr);
+    EXPECT_EQ(cache.memory().k_chunk_bytes, 2 * 2 * k.k.bytes(64, p));
+    EXPECT_EQ(cache.memory().sealed_bytes,
+              static_cast<std::size_t>(cache.memory().pages) * cache.memory().chunk_bytes + 64);
+  }
+}
+
+std::string message(CacheOptions o) {
+  o.max_tokens = 1024;
+  try {
+    plan_memory(kShape, o, 1);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(CodecCache, BadChoicesAreNamed) {
+  EXPECT_NE(message({.k_codec = "int4"}).find("unknown codec 'int4'"), std::string::npos);
+  EXPECT_NE(message({.k_codec = "f16:"}).find("'' is no parameter of codec 'f16'"), std::string::npos);
+  EXPECT_NE(message({.v_codec = "f16:3x"}).find("v_codec"), std::string::npos);
+  EXPECT_NE(message({.v_codec = "f16:32"}).find("no parameters"), std::string::npos);
+  EXPECT_NE(message({.layers = {{0, 2, "f16", "f16"}}}).find("within 0..1"), std::string::npos);
+  EXPECT_NE(message({.layers = {{1, 1, "f16", "no"}}}).find("v_codec of layer 1"), std::string::npos);
+  EXPECT_THROW(parse_layers("1", "x"), Error);
+  EXPECT_THROW(parse_layers("1=", "x"), Error);
+  EXPECT_THROW(parse_layers("1-=f16", "x"), Error);
+  EXPECT_THROW(parse_layers("a=f16", "x"), Error);
+  EXPECT_EQ(parse_layers("0=f16;2-5=bf16/f32", "x").at(1).v_codec, "f32");
+  EXPECT_EQ(parse_layers("", "x").size(), 0u);
+}
+
+}  // namespace
+}  // namespace kvasir::kv

@@ -1,0 +1,84 @@
+#include "kv/spec.hpp"
+
+#include <charconv>
+
+#include "base/error.hpp"
+#include "kv/preset.hpp"
+
+namespace kvasir::kv {
+namespace {
+
+[[noreturn]] void bad(const std::string& message, const std::string& context) {
+  throw Error(Code::kBadInput, message, context);
+}
+
+void read_parameter(std::string_view text, std::string_view codec, CodecParams* params, const std::string& context) {
+  if (text == "unbiased") {
+    params->unbiased = true;
+    return;
+  }
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), params->group);
+  if (error != std::errc() || end != text.data() + text.size() || params->group < 1)
+    bad("'" + std::string(text) + "' is no parameter of codec '" + std::string(codec) +
+            "', expected a group size or 'unbiased'",
+        context);
+}
+
+}  // namespace
+
+CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string& context) {
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  CodecSpec spec;
+  spec.codec = find(codecs(), name);
+  if (!spec.codec) bad("unknown codec '" + std::string(name) + "', expected one of: " + names(codecs()), context);
+  if (colon != std::string_view::npos) {
+    std::string_view rest = text.substr(colon + 1);
+    for (;;) {
+      const std::size_t comma = rest.find(',');
+      read_parameter(rest.substr(0, comma), name, &spec.params, context);
+      if (comma == std::string_view::npos) break;
+      rest = rest.substr(comma + 1);
+    }
+  }
+  const std::string what = std::string("codec '") + std::string(text) + "' cannot store " +
+                           (side == Side::kKeys ? "keys" : "values") + " of heads of size " + std::to_string(d) + ": ";
+  if (const char* reason = spec.codec->refuse(d, side, &spec.params)) bad(what + reason, context);
+  if (!(side == Side::kKeys ? spec.codec->k : spec.codec->v).bytes)
+    bad(what + "it is made for the " + (side == Side::kKeys ? "values" : "keys") + " only", context);
+  return spec;
+}
+
+CodecPair parse_pair(std::string_view text) {
+  if (const Preset* preset = find(presets(), text)) return {preset->k, preset->v};
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return {std::string(text), std::string(text)};
+  return {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
+}
+
+std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& context) {
+  std::vector<LayerCodecs> list;
+  while (!text.empty()) {
+    const std::size_t end = text.find(';');
+    const std::string_view entry = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    const char* const stop = entry.data() + entry.size();
+    LayerCodecs e;
+    auto [at, error] = std::from_chars(entry.data(), stop, e.first);
+    e.last = e.first;
+    if (error == std::errc() && at != stop && *at == '-') {
+      const auto second = std::from_chars(at + 1, stop, e.last);
+      at = second.ptr;
+      error = second.ec;
+    }
+    if (error != std::errc() || at == stop || *at != '=' || at + 1 == stop)
+      bad("'" + std::string(entry) + "', expected LAYER=CODECS or FIRST-LAST=CODECS", context);
+    const CodecPair pair = parse_pair(std::string_view(at + 1, static_cast<std::size_t>(stop - at - 1)));
+    e.k_codec = pair.k;
+    e.v_codec = pair.v;
+    list.push_back(e);
+  }
+  return list;
+}
+
+}  // namespace kvasir::kv

@@ -1,0 +1,32 @@
+// How a user names codecs: CODEC[:PARAMETER[,PARAMETER]], a parameter being a group size or `unbiased`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kv/cache.hpp"
+#include "kv/codec.hpp"
+
+namespace kvasir::kv {
+
+// A codec with its parameters for one side of one head size.
+struct CodecSpec {
+  const Codec* codec = nullptr;
+  CodecParams params;
+};
+
+// Throws Error(kBadInput) in `context` for an unknown codec or parameter, or when the codec refuses d, side or them.
+CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string& context);
+
+// Names for keys and values: a preset's, CODEC for both, or CODEC/CODEC. Only the presets are looked up.
+struct CodecPair {
+  std::string k;
+  std::string v;
+};
+CodecPair parse_pair(std::string_view text);
+
+// Exceptions by layer: "0=f16;2-5=rq4/rq3", layers from 0. Throws Error(kBadInput) in `context` when the text is none.
+std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& context);
+
+}  // namespace kvasir::kv
