@@ -40,6 +40,7 @@ namespace {
 struct PplOptions {
   std::string file;
   std::int64_t tokens = 0;
+  bool decode = false;
   std::string plot;
   bool json = false;
 };
@@ -52,6 +53,10 @@ const OptionTable<PplOptions>& table() {
        {"tokens",
         &O::tokens,
         {.help = "use at most this much of the text; 0 is all of it", .unit = "tokens", .low = 0, .high = 1ll << 40}},
+       {"decode",
+        &O::decode,
+        {.help =
+             "score token by token with the products on packed bytes that generation uses, not with those of prompts"}},
        {"plot", &O::plot, {.help = "draw divergence against bytes into a .svg, .html or .png", .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per choice of codecs"}}}};
   return t;
@@ -76,9 +81,10 @@ std::vector<std::vector<std::string>> cells(const PplReport& report) {
 }
 
 std::string material(const Settings& s, const PplReport& r) {
-  return fmt::format("{}, {}: {} windows of {} tokens, {} scored",
+  return fmt::format("{}, {}: {} windows of {} tokens, {} scored{}",
                      std::filesystem::path(s.subject.model).filename().string(),
-                     std::filesystem::path(s.ppl.file).filename().string(), r.windows, s.subject.ctx, r.scored);
+                     std::filesystem::path(s.ppl.file).filename().string(), r.windows, s.subject.ctx, r.scored,
+                     s.ppl.decode ? " as generated" : "");
 }
 
 std::string coverage(const Settings& s, const PplReport& r) {
@@ -110,6 +116,7 @@ void print_json(const Settings& s, const PplReport& report) {
                     {"f16_bytes_per_token", r.cost.f16_bytes_per_token},
                     {"held_bytes_per_token", r.cost.held_bytes_per_token},
                     {"sealed_share", report.sealed_share},
+                    {"decode", s.ppl.decode},
                     {"ctx", s.subject.ctx},
                     {"windows", report.windows},
                     {"scored", report.scored},
@@ -147,7 +154,7 @@ int run_ppl(const Settings& s) {
     loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   });
   loading.finish();
-  const PplReport report = measure_ppl(subject, ids, windows, [&](std::int64_t done, std::int64_t total) {
+  const PplReport report = measure_ppl(subject, ids, windows, s.ppl.decode, [&](std::int64_t done, std::int64_t total) {
     stop_if_asked();
     scoring.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   });

@@ -109,15 +109,16 @@ std::vector<RecallRow> by_group(const std::vector<RecallRow>& rows) {
 }
 
 void print_verdict(const RecallReport& r) {
-  fmt::print("\nGuessing ranks the right answer first in {:.1f} % of {} trials and practically never finds it by decoding.\n",
-             100 * r.chance, r.baseline.trials);
+  fmt::print(
+      "\nGuessing ranks the right answer first in {:.1f} % of {} trials and practically never finds it by decoding.\n",
+      100 * r.chance, r.baseline.trials);
   if (r.has_skill())
     fmt::print("With an f32 cache the model does in {}: it retrieves, and fewer hits are a codec's loss.\n",
                percent(r.baseline.first, r.baseline.trials));
   else
     fmt::print(
-        "With an f32 cache the model does in {} (guessing does as well with probability {:.2f}): IT DOES NOT "
-        "RETRIEVE.\n"
+        "With an f32 cache the model does in {} (guessing does as well with probability {:.2f}): NO SIGN OF "
+        "RETRIEVAL.\n"
         "Its hits say nothing about codecs; only the agreement with f32 in the last columns does.\n",
         percent(r.baseline.first, r.baseline.trials), r.guessing);
 }

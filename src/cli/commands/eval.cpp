@@ -17,6 +17,7 @@ struct Part {
 };
 constexpr Part kParts[] = {
     {"ppl", "perplexity of a text and divergence from an f32 cache, per choice of codecs", setup_eval_ppl},
+    {"codec", "signal-to-noise, score and output errors of codecs on captured keys and values", setup_eval_codec},
     {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
 };
 

@@ -48,7 +48,8 @@ struct Point {
 
 class Evaluation {
  public:
-  Evaluation(Subject& subject, std::int64_t windows) : s_(subject), scores_(subject.all().size()) {
+  Evaluation(Subject& subject, std::int64_t windows, bool decode)
+      : s_(subject), decode_(decode), scores_(subject.all().size()) {
     for (Lane& lane : s_.all()) sequences_.push_back(lane.cache->create());
     const auto scored = static_cast<std::size_t>(windows * (s_.context() - 1 - s_.context() / 2));
     for (std::size_t i = 1; i < scores_.size(); ++i) scores_[i].kls.reserve(scored);
@@ -69,8 +70,8 @@ class Evaluation {
     for (std::size_t i = 0; i < sequences_.size(); ++i) s_.all()[i].cache->truncate(sequences_[i], 0);
     for (std::int64_t p = 0; p < end;) {
       const bool scored = p >= first;
-      const std::int64_t n =
-          std::min<std::int64_t>(scored ? s_.logits_rows() : Subject::kChunk, (scored ? end : first) - p);
+      const int most = decode_ ? 1 : s_.logits_rows();
+      const std::int64_t n = std::min<std::int64_t>(scored ? most : Subject::kChunk, (scored ? end : first) - p);
       poll(p);
       step(ids, p, static_cast<int>(n), scored);
       p += n;
@@ -84,7 +85,7 @@ class Evaluation {
     const auto tokens = ids.subspan(static_cast<std::size_t>(p), static_cast<std::size_t>(n));
     std::span<const float> base;
     for (std::size_t i = 0; i < sequences_.size(); ++i) {
-      const model::Input input{sequences_[i], tokens, scored ? n : 0};
+      const model::Input input{sequences_[i], tokens, scored ? n : 0, scored && decode_};
       const std::span<const float> logits = s_.all()[i].forward->step({&input, 1});
       if (!scored) continue;
       if (i == 0) base = logits;
@@ -123,6 +124,7 @@ class Evaluation {
   }
 
   Subject& s_;
+  bool decode_;
   std::vector<kv::Sequence*> sequences_;
   std::vector<Score> scores_;  // of every lane, the baseline first
   // of the rows of one step
@@ -144,7 +146,7 @@ double sealed_share(const SubjectOptions& o) {
 
 }  // namespace
 
-PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows,
+PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, bool decode,
                       const std::function<void(std::int64_t, std::int64_t)>& poll) {
   const std::int64_t ctx = subject.context();
   KVASIR_CHECK(windows >= 1 && windows * ctx <= static_cast<std::int64_t>(ids.size()));
@@ -153,7 +155,7 @@ PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::
   report.windows = windows;
   report.bos = wants_bos(tokenizer);
   report.sealed_share = sealed_share(subject.options());
-  Evaluation evaluation(subject, windows);
+  Evaluation evaluation(subject, windows, decode);
   std::vector<std::int32_t> window(static_cast<std::size_t>(ctx));
   for (std::int64_t w = 0; w < windows; ++w) {
     std::copy_n(ids.begin() + w * ctx, ctx, window.begin());

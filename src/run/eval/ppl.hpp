@@ -45,8 +45,10 @@ std::vector<std::int32_t> ppl_tokens(const text::Tokenizer& tokenizer, const std
 // most > 0: no more tokens than that.
 std::int64_t count_windows(std::int64_t tokens, std::int64_t ctx, std::int64_t most, const std::string& source);
 
-// REQUIRES: subject is loaded, ids fill `windows` windows. poll(done, total) in scored tokens may throw to stop.
-PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows,
+// decode: the scored half is fed token by token as if it had been generated, so that the products on packed bytes are
+// measured, which prompts do not use. REQUIRES: subject is loaded, ids fill `windows` windows. poll(done, total) in
+// scored tokens may throw to stop.
+PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, bool decode,
                       const std::function<void(std::int64_t, std::int64_t)>& poll);
 
 }  // namespace kvasir::run::eval

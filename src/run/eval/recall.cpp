@@ -46,8 +46,8 @@ class Examiner {
   }
 
  private:
-  std::vector<float> logits(kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows) {
-    const model::Input input{sequence, ids, rows};
+  std::vector<float> logits(kv::Sequence* sequence, std::span<const std::int32_t> ids, int rows, bool decode = false) {
+    const model::Input input{sequence, ids, rows, decode};
     const std::span<const float> all = lane_.forward->step({&input, 1});
     return {all.begin(), all.end()};
   }
@@ -80,7 +80,7 @@ class Examiner {
       const auto id = static_cast<std::int32_t>(argmax(next));
       ids.push_back(id);
       if (s_.tokenizer().is_eog(id) || ids.size() == count) break;
-      next = logits(sequence, {&id, 1}, 1);
+      next = logits(sequence, {&id, 1}, 1, true);
     }
     return ids;
   }

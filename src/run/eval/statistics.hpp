@@ -81,6 +81,12 @@ class Regression {
     xy_ += x * y;
     ee_ += (x - y) * (x - y);
   }
+  Regression& operator+=(const Regression& o) {
+    xx_ += o.xx_;
+    xy_ += o.xy_;
+    ee_ += o.ee_;
+    return *this;
+  }
   double slope() const { return xx_ > 0 ? xy_ / xx_ : 0; }           // 1: unbiased
   double relative_error() const { return xx_ > 0 ? ee_ / xx_ : 0; }  // sum (x - y)^2 / sum x^2
 

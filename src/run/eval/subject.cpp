@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/host.hpp"
-#include "kv/page.hpp"
+#include "kv/spec.hpp"
 #include "run/engine.hpp"
 
 namespace kvasir::run::eval {
@@ -16,7 +16,7 @@ const OptionTable<SubjectOptions>& subject_table() {
       {{"model", &O::model, {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}},
        {"kv",
         &O::kv,
-        {.help = "what to compare with f32 keys and values: CODEC or KCODEC/VCODEC, separated by commas",
+        {.help = "what to compare with f32 keys and values: presets, codecs or KEYS/VALUES, separated by commas",
          .placeholder = "LIST",
          .required = true}},
        {"ctx", &O::ctx, {.help = "length of the context", .unit = "tokens", .low = 8, .high = 1 << 24}},
@@ -42,22 +42,15 @@ std::vector<std::string> split_kv(const std::string& list) {
   return names;
 }
 
-void choose_kv(const std::string& name, kv::CacheOptions* options) {
-  const std::size_t slash = name.find('/');
-  options->k_codec = name.substr(0, slash);
-  options->v_codec = slash == std::string::npos ? name : name.substr(slash + 1);
-}
-
 namespace {
 
 KvCost cost_of(const kv::CacheShape& shape, const kv::CacheOptions& options, int threads) {
   const kv::MemoryPlan plan = kv::plan_memory(shape, options, threads);
   kv::CacheOptions f16 = options;
-  choose_kv("f16", &f16);
-  const auto bits = [](std::size_t bytes, int d) { return 8.0 * static_cast<double>(bytes) / (kv::kPageTokens * d); };
+  f16.k_codec = f16.v_codec = "f16";
   KvCost c;
-  c.bits_k = bits(plan.k_page_bytes, shape.head_dim);
-  c.bits_v = bits(plan.v_page_bytes, shape.head_dim_v);
+  c.bits_k = plan.k_bits;
+  c.bits_v = plan.v_bits;
   c.bytes_per_token = plan.bytes_per_token;
   c.f16_bytes_per_token = kv::plan_memory(shape, f16, threads).bytes_per_token;
   c.held_bytes_per_token =
@@ -99,7 +92,9 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
   lane.options.sinks = options_.sinks;
   lane.options.max_tokens = options_.ctx;
   try {
-    choose_kv(codecs, &lane.options);
+    const kv::CodecPair pair = kv::parse_pair(codecs);
+    lane.options.k_codec = pair.k;
+    lane.options.v_codec = pair.v;
     lane.cost = cost_of(cache_shape(config_), lane.options, team_->size());
   } catch (const Error& e) {
     throw Error(e.code(), "'" + name + "': " + e.message(), "--kv");

@@ -31,9 +31,6 @@ const OptionTable<SubjectOptions>& subject_table();
 // The names in a list of --kv; throws Error(kBadInput) when there are none or one is empty or stands there twice.
 std::vector<std::string> split_kv(const std::string& list);
 
-// Sets the codecs of `options` from one name: CODEC, or KCODEC/VCODEC.
-void choose_kv(const std::string& name, kv::CacheOptions* options);
-
 // What a choice of codecs costs. Bits are of sealed pages, everything in them included.
 struct KvCost {
   double bits_k = 0, bits_v = 0;   // per element
