@@ -37,7 +37,7 @@ const OptionTable<RecallOptions>& table() {
       "recall",
       {{"lengths",
         &O::lengths,
-        {.help = "prompts with a pass key, a list; empty is a quarter, a half and all of the context",
+        {.help = "prompts with a pass key, a list; empty is a half and all of the context, from 1024 on a quarter, too",
          .unit = "tokens",
          .placeholder = "LIST"}},
        {"depths", &O::depths, {.help = "where the key stands, per cent of the prompt, a list", .placeholder = "LIST"}},
@@ -87,8 +87,9 @@ run::eval::FileProbes make_probes(const Settings& s, const run::eval::Subject& s
       .ctx = s.subject.ctx, .seed = static_cast<std::uint64_t>(o.seed), .distractors = o.distractors};
   if (!o.file.empty()) return file_probes(subject.tokenizer(), o.file, o.records, o.samples, options);
   const std::int64_t ctx = s.subject.ctx;
-  const auto lengths =
-      o.lengths.empty() ? std::vector{ctx / 4, ctx / 2, ctx} : parse_list(o.lengths, 1 << 24, "--lengths");
+  std::vector<std::int64_t> lengths{ctx / 2, ctx};
+  if (ctx >= 1024) lengths.insert(lengths.begin(), ctx / 4);
+  if (!o.lengths.empty()) lengths = parse_list(o.lengths, 1 << 24, "--lengths");
   const auto depths = parse_list(o.depths, 100, "--depths");
   return {.probes = passkey_probes(subject.tokenizer(), lengths, depths, o.trials, options)};
 }

@@ -113,7 +113,7 @@ void thin(Sample* s, std::size_t count) {
   std::vector<std::string> records, values;
   const std::size_t slot = s->right * count / s->records.size();
   for (std::size_t i = 0; i < count; ++i) {
-    std::size_t from = i * s->records.size() / count;
+    std::size_t from = (i * s->records.size() + count - 1) / count;  // rounded up, it cannot meet the right one
     if (i == slot) from = s->right;
     records.push_back(s->records[from]);
     values.push_back(s->values[from]);
