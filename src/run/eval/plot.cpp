@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <span>
 
 #include "base/error.hpp"
@@ -31,8 +32,9 @@ class LogAxis {
     double low = std::numeric_limits<double>::infinity(), high = 0;
     for (const double v : values) low = std::min(low, v), high = std::max(high, v);
     if (!(high > 0)) low = high = 1;
-    low_ = std::log10(low) - 0.12;
-    high_ = std::log10(high) + 0.12;
+    const double margin = std::max(0.12, 0.05 * std::log10(high / low));
+    low_ = std::log10(low) - margin;
+    high_ = std::log10(high) + margin;
     const double least = 0.5;  // of a decade, so that two equal points do not fill the axis
     if (high_ - low_ < least) {
       const double middle = (low_ + high_) / 2;
@@ -45,7 +47,7 @@ class LogAxis {
     const double decades = high_ - low_;
     std::vector<double> steps{1};
     if (decades < 4) steps = {1, 2, 5};
-    if (decades < 1) steps = {1, 1.5, 2, 3, 4, 5, 6, 8};
+    if (decades < 1.6) steps = {1, 1.5, 2, 3, 4, 5, 6, 8};
     std::vector<double> all;
     for (auto k = static_cast<int>(std::floor(low_)); k <= static_cast<int>(std::ceil(high_)); ++k)
       for (const double s : steps) {
@@ -61,53 +63,85 @@ class LogAxis {
 
 double text_width(const std::string& text, double size) { return 0.62 * size * static_cast<double>(text.size()); }
 
-// Finds room for labels: beside the dot first, then further and further out.
+// Finds room for labels: beside the dot first, then further and further out, joined to it by a thin line.
 class Labels {
  public:
-  Labels(Box frame, const std::vector<Point2>& dots, const std::vector<Point2>& line) : frame_(frame) {
+  Labels(Box frame, const std::vector<Point2>& dots, const std::vector<Point2>& line) : frame_(frame), dots_(dots) {
     for (const Point2& p : dots) keep_free(p, kDot + 1);
-    for (std::size_t i = 1; i < line.size(); ++i) {
-      const double dx = line[i].x - line[i - 1].x, dy = line[i].y - line[i - 1].y;
-      const double pieces = std::ceil(std::hypot(dx, dy) / 6);
-      for (double k = 1; k < pieces; ++k)
-        keep_free({line[i - 1].x + dx * k / pieces, line[i - 1].y + dy * k / pieces}, 1);
-    }
+    for (std::size_t i = 1; i < line.size(); ++i) keep_free(line[i - 1], line[i]);
   }
 
   void place(Scene* scene, Point2 dot, const std::string& text) {
-    const double w = text_width(text, kFont), h = kFont + 2;
-    for (double r = 8; r <= 120; r += 7) {
-      for (const auto& [dx, dy] : kDirections) {
-        // The box's middle lies in that direction, its edge at distance r from the dot.
-        const double cx = dot.x + dx * (r + w / 2), cy = dot.y + dy * (r + h / 2 - 2);
-        const Box box{cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2};
-        if (!free(box)) continue;
-        taken_.push_back(box);
-        if (r > 16) scene->line({dot, nearest(box, dot)}, "#999999", 0.7);
-        scene->text({cx, cy + kFont * 0.36}, text, kFont, kInk, Shape::Align::kMiddle);
-        return;
-      }
+    // Where every thin line would run through a label, rather that than two labels in one place.
+    Box box{};
+    double distance = 0;
+    const bool found = search(dot, text, true, &box, &distance) || search(dot, text, false, &box, &distance);
+    if (!found) {
+      scene->text({dot.x + 8, dot.y + 4}, text, kFont, kInk);  // no room at all
+      return;
     }
-    scene->text({dot.x + 8, dot.y + 4}, text, kFont, kInk);  // no room at all
+    taken_.push_back(box);
+    labels_.push_back(box);
+    if (distance > kNear) {
+      scene->line({dot, nearest(box, dot)}, "#999999", 0.7);
+      keep_free(dot, nearest(box, dot));
+    }
+    const Point2 middle{(box.left + box.right) / 2, (box.top + box.bottom) / 2};
+    scene->text({middle.x, middle.y + kFont * 0.36}, text, kFont, kInk, Shape::Align::kMiddle);
   }
 
  private:
-  void keep_free(Point2 p, double r) { taken_.push_back({p.x - r, p.y - r, p.x + r, p.y + r}); }
+  static constexpr int kDirections = 24;
+  static constexpr double kNear = 12;  // pixels at which it is plain whose label it is
 
-  static constexpr std::pair<double, double> kDirections[] = {{1, 0},   {1, -1}, {1, 1},  {-1, 0},
-                                                              {-1, -1}, {-1, 1}, {0, -1}, {0, 1}};
-  bool free(const Box& b) const {
+  bool search(Point2 dot, const std::string& text, bool clear_lines, Box* box, double* distance) const {
+    const double w = text_width(text, kFont), h = kFont + 2;
+    for (double r = 8; r <= 400; r += 6)
+      for (int i = 0; i < kDirections; ++i) {
+        // To the right first, then in turn above and below it. Along that direction the box's edge is r from the dot.
+        const double angle = std::numbers::pi * (i % 2 ? i + 1 : -i) / kDirections;
+        const double x = dot.x + std::cos(angle) * (r + w / 2), y = dot.y + std::sin(angle) * (r + h / 2 - 2);
+        *box = {x - w / 2, y - h / 2, x + w / 2, y + h / 2};
+        *distance = r;
+        if (is_free(*box) && (!clear_lines || r <= kNear || !crosses(dot, nearest(*box, dot)))) return true;
+      }
+    return false;
+  }
+
+  bool is_free(const Box& b) const {
     if (b.left < frame_.left + 2 || b.right > frame_.right - 2 || b.top < frame_.top + 2 ||
         b.bottom > frame_.bottom - 2)
       return false;
     return std::none_of(taken_.begin(), taken_.end(), [&](const Box& o) { return b.meets(o); });
+  }
+
+  // Whether a line from dot `a` to b runs through a label or another dot that is not at the same place.
+  bool crosses(Point2 a, Point2 b) const {
+    bool found = false;
+    along(a, b, [&](Point2 p) {
+      for (const Box& o : labels_) found = found || o.meets({p.x - 1, p.y - 1, p.x + 1, p.y + 1});
+      for (const Point2& d : dots_)
+        found = found || (std::hypot(d.x - p.x, d.y - p.y) < kDot && std::hypot(d.x - a.x, d.y - a.y) > 2 * kDot);
+    });
+    return found;
+  }
+
+  template <class Visit>
+  static void along(Point2 a, Point2 b, Visit visit) {  // every 4 pixels, the ends left out
+    const double pieces = std::ceil(std::hypot(b.x - a.x, b.y - a.y) / 4);
+    for (double k = 1; k < pieces; ++k) visit(Point2{a.x + (b.x - a.x) * k / pieces, a.y + (b.y - a.y) * k / pieces});
+  }
+  void keep_free(Point2 p, double r) { taken_.push_back({p.x - r, p.y - r, p.x + r, p.y + r}); }
+  void keep_free(Point2 a, Point2 b) {
+    along(a, b, [&](Point2 p) { keep_free(p, 1); });
   }
   static Point2 nearest(const Box& b, Point2 p) {
     return {std::clamp(p.x, b.left, b.right), std::clamp(p.y, b.top, b.bottom)};
   }
 
   Box frame_;
-  std::vector<Box> taken_;
+  std::vector<Point2> dots_;
+  std::vector<Box> taken_, labels_;
 };
 
 void draw_axes(Scene* scene, const Plot& plot, const LogAxis& x, const LogAxis& y, Box frame) {
@@ -147,10 +181,14 @@ Scene draw(const Plot& plot) {
   std::vector<PlotPoint> points;
   std::string left_out;
   for (const PlotPoint& p : plot.points) {
-    if (p.x > 0 && p.y > 0)
-      points.push_back(p);
-    else
+    const auto same =
+        std::find_if(points.begin(), points.end(), [&](const PlotPoint& o) { return o.x == p.x && o.y == p.y; });
+    if (!(p.x > 0 && p.y > 0))
       left_out += (left_out.empty() ? "" : ", ") + p.label;
+    else if (same != points.end())
+      same->label += ", " + p.label;
+    else
+      points.push_back(p);
   }
   std::vector<double> xs, ys;
   for (const PlotPoint& p : points) xs.push_back(p.x), ys.push_back(p.y);

@@ -19,8 +19,8 @@ struct Plot {
 };
 
 // Points that are not above 0 in both have no place on logarithmic axes: they are left out and named below the picture.
-// No label covers another, a point, or the frame as long as there is room. A line joins the points that no other beats
-// in both.
+// Equal points share one. No label covers another, a point, or the frame as long as there is room. A line joins the
+// points that no other beats in both.
 Scene draw(const Plot& plot);
 
 // A page with the picture and a table, and nothing from outside. The first row of `table` is its head.
