@@ -249,6 +249,7 @@ void Forward::attention(int l) {
       if (layer.v_bias) kernel::ops().add(v_ + r * c.size(Dim::kValue), layer.v_bias, c.size(Dim::kValue));
     }
   });
+  if (observer_) observer_(l, slices_, k_, v_);
   cache_.attend(l, q_, k_, v_, heads_, 1.0f / std::sqrt(static_cast<float>(c.head_dim)));
   const Matrix* o[] = {&layer.o};
   float* y[] = {y_};

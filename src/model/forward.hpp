@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/team.hpp"
@@ -34,6 +36,11 @@ class Forward {
   // every number of inputs has been seen. REQUIRES: the token counts sum to 1..max_tokens, the logits to at most
   // max_logits, ids are in range.
   std::span<const float> step(std::span<const Input> inputs);
+
+  // Calls `observer(layer, slices, k, v)` from now on for every layer of every step, before attention: keys (rows,
+  // kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them. An empty one ends it.
+  using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*)>;
+  void observe(Observer observer) { observer_ = std::move(observer); }
 
   std::size_t scratch_bytes() const { return scratch_.size(); }
   // What a Forward for these steps allocates.
@@ -85,6 +92,7 @@ class Forward {
   std::vector<kv::Slice> slices_;
   std::vector<std::int64_t> positions_;  // of every row of the step
   int rows_ = 0;
+  Observer observer_;
 };
 
 }  // namespace kvasir::model

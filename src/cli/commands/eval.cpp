@@ -1,0 +1,45 @@
+// kvasir eval ppl|codec|recall: what a compressed cache costs in quality.
+#include "cli/eval.hpp"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <vector>
+
+#include "cli/command.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+struct Part {
+  const char* name;
+  const char* summary;
+  Action (*setup)(CLI::App&);
+};
+constexpr Part kParts[] = {
+    {"ppl", "perplexity of a text and divergence from an f32 cache, per choice of codecs", setup_eval_ppl},
+    {"codec", "signal-to-noise, score and output errors of codecs on captured keys and values", setup_eval_codec},
+    {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
+};
+
+Action setup(CLI::App& app) {
+  app.require_subcommand(1);
+  std::vector<std::pair<CLI::App*, Action>> parts;
+  for (const Part& p : kParts) {
+    CLI::App* sub = app.add_subcommand(p.name, p.summary);
+    parts.emplace_back(sub, p.setup(*sub));
+  }
+  return [parts] {
+    for (const auto& [sub, action] : parts)
+      if (sub->parsed()) return action();
+    return kBadUsage;
+  };
+}
+
+}  // namespace
+
+namespace entries::commands {
+extern const Command eval;
+const Command eval{"measure the quality of compressed caches", setup};
+}  // namespace entries::commands
+
+}  // namespace kvasir::cli

@@ -1,0 +1,19 @@
+// The subcommands of `kvasir eval`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command.hpp"
+
+namespace kvasir::cli {
+
+// Each registers its options on `app` and returns what to run, as Command::setup does.
+Action setup_eval_ppl(CLI::App& app);
+Action setup_eval_codec(CLI::App& app);
+Action setup_eval_recall(CLI::App& app);
+
+// Rows of cells on standard output in columns, the first aligned to the left; the first row is the head.
+void print_table(const std::vector<std::vector<std::string>>& table);
+
+}  // namespace kvasir::cli

@@ -1,0 +1,176 @@
+// kvasir eval ppl: perplexity and divergence from an f32 cache, as a table, JSON and a picture.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "cli/eval.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/json_output.hpp"
+#include "cli/options_cli.hpp"
+#include "cli/terminal.hpp"
+#include "run/eval/plot.hpp"
+#include "run/eval/ppl.hpp"
+
+namespace kvasir::cli {
+
+using run::eval::PplReport;
+using run::eval::PplRow;
+
+void print_table(const std::vector<std::vector<std::string>>& table) {
+  std::vector<std::size_t> width;
+  for (const auto& row : table) {
+    width.resize(std::max(width.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
+  }
+  for (const auto& row : table) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += c == 0 ? fmt::format("{:<{}}", row[c], width[c]) : fmt::format("  {:>{}}", row[c], width[c]);
+    fmt::print("{}\n", line);
+  }
+}
+
+namespace {
+
+struct PplOptions {
+  std::string file;
+  std::int64_t tokens = 0;
+  bool decode = false;
+  std::string plot;
+  bool json = false;
+};
+
+const OptionTable<PplOptions>& table() {
+  using O = PplOptions;
+  static const OptionTable<O> t{
+      "ppl",
+      {{"file", &O::file, {.help = "the text", .letter = 'f', .placeholder = "FILE", .required = true}},
+       {"tokens",
+        &O::tokens,
+        {.help = "use at most this much of the text; 0 is all of it", .unit = "tokens", .low = 0, .high = 1ll << 40}},
+       {"decode",
+        &O::decode,
+        {.help =
+             "score token by token with the products on packed bytes that generation uses, not with those of prompts"}},
+       {"plot", &O::plot, {.help = "draw divergence against bytes into a .svg, .html or .png", .placeholder = "FILE"}},
+       {"json", &O::json, {.help = "one object per choice of codecs"}}}};
+  return t;
+}
+
+struct Settings {
+  PplOptions ppl;
+  run::eval::SubjectOptions subject;
+};
+
+std::vector<std::vector<std::string>> cells(const PplReport& report) {
+  std::vector<std::vector<std::string>> t{
+      {"kv", "ppl", "change", "+-", "KL mean", "KL 99 %", "top-1", "bits K", "bits V", "B/token", "of f16"}};
+  for (const PplRow& r : report.rows)
+    t.push_back({r.kv, fmt::format("{:.3f}", r.ppl), fmt::format("{:+.3f} %", 100 * r.ppl_change()),
+                 fmt::format("{:.3f}", 100 * r.ppl_change_error()), fmt::format("{:.2e}", r.kl_mean),
+                 fmt::format("{:.2e}", r.kl_p99), fmt::format("{:.2f} %", 100 * r.top1),
+                 fmt::format("{:.3f}", r.cost.bits_k), fmt::format("{:.3f}", r.cost.bits_v),
+                 fmt::format("{:.0f}", r.cost.bytes_per_token),
+                 fmt::format("{:.1f} %", 100 * r.cost.bytes_per_token / r.cost.f16_bytes_per_token)});
+  return t;
+}
+
+std::string material(const Settings& s, const PplReport& r) {
+  return fmt::format("{}, {}: {} windows of {} tokens, {} scored{}",
+                     std::filesystem::path(s.subject.model).filename().string(),
+                     std::filesystem::path(s.ppl.file).filename().string(), r.windows, s.subject.ctx, r.scored,
+                     s.ppl.decode ? " as generated" : "");
+}
+
+std::string coverage(const Settings& s, const PplReport& r) {
+  return fmt::format("window {}, sinks {}: {:.1f} % of what the scored tokens read is sealed", s.subject.window,
+                     s.subject.sinks, 100 * r.sealed_share);
+}
+
+void print_report(const Settings& s, const PplReport& r) {
+  fmt::print("{}\n{}\nf32 keys and values: perplexity {:.3f}\n\n", material(s, r), coverage(s, r), r.baseline_ppl);
+  print_table(cells(r));
+}
+
+void print_json(const Settings& s, const PplReport& report) {
+  for (const PplRow& r : report.rows)
+    print_json_row({{"kv", r.kv},
+                    {"ppl", r.ppl},
+                    {"ppl_f32", report.baseline_ppl},
+                    {"ppl_change", r.ppl_change()},
+                    {"ppl_change_error", r.ppl_change_error()},
+                    {"nll", r.nll},
+                    {"nll_difference", r.nll_difference},
+                    {"nll_difference_error", r.nll_difference_error},
+                    {"kl_mean", r.kl_mean},
+                    {"kl_p99", r.kl_p99},
+                    {"top1", r.top1},
+                    {"bits_k", r.cost.bits_k},
+                    {"bits_v", r.cost.bits_v},
+                    {"kv_bytes_per_token", r.cost.bytes_per_token},
+                    {"f16_bytes_per_token", r.cost.f16_bytes_per_token},
+                    {"held_bytes_per_token", r.cost.held_bytes_per_token},
+                    {"sealed_share", report.sealed_share},
+                    {"decode", s.ppl.decode},
+                    {"ctx", s.subject.ctx},
+                    {"windows", report.windows},
+                    {"scored", report.scored},
+                    {"bos", report.bos},
+                    {"window", s.subject.window},
+                    {"sinks", s.subject.sinks},
+                    {"model", std::filesystem::path(s.subject.model).filename().string()},
+                    {"text", std::filesystem::path(s.ppl.file).filename().string()}});
+}
+
+void plot(const Settings& s, const PplReport& r) {
+  run::eval::Plot p{.title = "Divergence from an f32 cache against its size",
+                    .subtitle = material(s, r),
+                    .note = coverage(s, r),
+                    .x_label = "bytes per token, keys and values of all layers",
+                    .y_label = "mean KL divergence, nats"};
+  for (const PplRow& row : r.rows) p.points.push_back({row.kv, row.cost.bytes_per_token, row.kl_mean});
+  write_plot(p, cells(r), s.ppl.plot);
+}
+
+int run_ppl(const Settings& s) {
+  if (!s.ppl.plot.empty()) run::eval::check_plot_path(s.ppl.plot);
+  Interrupt interrupt;
+  const auto stop_if_asked = [&] {
+    if (interrupt.requested().load(std::memory_order_relaxed))
+      throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval ppl");
+  };
+  run::eval::Subject subject(s.subject, {});
+  const std::vector<std::int32_t> ids = run::eval::ppl_tokens(subject.tokenizer(), read_text_file(s.ppl.file));
+  const std::int64_t windows =
+      run::eval::count_windows(static_cast<std::int64_t>(ids.size()), s.subject.ctx, s.ppl.tokens, s.ppl.file);
+  ProgressBar loading("loading"), scoring("scoring");
+  subject.load([&](std::int64_t done, std::int64_t total) {
+    stop_if_asked();
+    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+  loading.finish();
+  const PplReport report = measure_ppl(subject, ids, windows, s.ppl.decode, [&](std::int64_t done, std::int64_t total) {
+    stop_if_asked();
+    scoring.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+  scoring.finish();
+  s.ppl.json ? print_json(s, report) : print_report(s, report);
+  if (!s.ppl.plot.empty()) plot(s, report);
+  return kSuccess;
+}
+
+}  // namespace
+
+Action setup_eval_ppl(CLI::App& app) {
+  auto settings = std::make_shared<Settings>();
+  add_options(app, run::eval::subject_table(), settings->subject);
+  add_options(app, table(), settings->ppl);
+  return [settings] { return run_ppl(*settings); };
+}
+
+}  // namespace kvasir::cli

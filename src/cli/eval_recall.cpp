@@ -1,0 +1,203 @@
+// kvasir eval recall: retrieval from long prompts, and agreement with an f32 cache.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "base/error.hpp"
+#include "cli/eval.hpp"
+#include "cli/interrupt.hpp"
+#include "cli/json_output.hpp"
+#include "cli/options_cli.hpp"
+#include "cli/terminal.hpp"
+#include "run/eval/recall.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+using run::eval::RecallReport;
+using run::eval::RecallRow;
+
+struct RecallOptions {
+  std::string lengths;
+  std::string depths = "0,25,50,75,100";
+  std::int32_t trials = 4;
+  std::int32_t distractors = 9;
+  std::string file;
+  std::int64_t records = 0;
+  std::int64_t samples = 0;
+  std::int64_t seed = 1;
+  bool json = false;
+};
+
+const OptionTable<RecallOptions>& table() {
+  using O = RecallOptions;
+  static const OptionTable<O> t{
+      "recall",
+      {{"lengths",
+        &O::lengths,
+        {.help = "prompts with a pass key, a list; empty is a half and all of the context, from 1024 on a quarter, too",
+         .unit = "tokens",
+         .placeholder = "LIST"}},
+       {"depths", &O::depths, {.help = "where the key stands, per cent of the prompt, a list", .placeholder = "LIST"}},
+       {"trials", &O::trials, {.help = "keys per length and depth", .low = 1, .high = 10000}},
+       {"distractors",
+        &O::distractors,
+        {.help = "wrong answers that are ranked with the right one", .low = 1, .high = 99}},
+       {"file",
+        &O::file,
+        {.help = "instead of pass keys: line or key-value retrieval from JSON lines",
+         .letter = 'f',
+         .placeholder = "FILE"}},
+       {"records",
+        &O::records,
+        {.help = "shorten each sample to this many records; 0 is all", .low = 0, .high = 1 << 20}},
+       {"samples", &O::samples, {.help = "use the first samples only; 0 is all", .low = 0, .high = 1 << 20}},
+       {"seed", &O::seed, {.help = "of keys and distractors", .low = 0}},
+       {"json", &O::json, {.help = "one object per choice of codecs, length and depth"}}}};
+  return t;
+}
+
+struct Settings {
+  RecallOptions recall;
+  run::eval::SubjectOptions subject;
+};
+
+std::vector<std::int64_t> parse_list(const std::string& text, std::int64_t high, const char* flag) {
+  std::vector<std::int64_t> all;
+  const auto bad = [&] {
+    throw Error(Code::kBadInput,
+                "is '" + text + "', expected numbers from 0 to " + std::to_string(high) + " separated by commas", flag);
+  };
+  for (std::size_t i = 0;; ++i) {
+    std::size_t end = i;
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    if (end == i || end - i > 9 || std::stoll(text.substr(i, end - i)) > high) bad();
+    all.push_back(std::stoll(text.substr(i, end - i)));
+    if (end == text.size()) return all;
+    if (text[end] != ',') bad();
+    i = end;
+  }
+}
+
+run::eval::FileProbes make_probes(const Settings& s, const run::eval::Subject& subject) {
+  const RecallOptions& o = s.recall;
+  const run::eval::ProbeOptions options{
+      .ctx = s.subject.ctx, .seed = static_cast<std::uint64_t>(o.seed), .distractors = o.distractors};
+  if (!o.file.empty()) return file_probes(subject.tokenizer(), o.file, o.records, o.samples, options);
+  const std::int64_t ctx = s.subject.ctx;
+  std::vector<std::int64_t> lengths{ctx / 2, ctx};
+  if (ctx >= 1024) lengths.insert(lengths.begin(), ctx / 4);
+  if (!o.lengths.empty()) lengths = parse_list(o.lengths, 1 << 24, "--lengths");
+  const auto depths = parse_list(o.depths, 100, "--depths");
+  return {.probes = passkey_probes(subject.tokenizer(), lengths, depths, o.trials, options)};
+}
+
+std::string percent(std::int64_t n, std::int64_t of) {
+  return fmt::format("{:.1f} %", 100 * static_cast<double>(n) / static_cast<double>(of));
+}
+
+// One line per group, depths together.
+std::vector<RecallRow> by_group(const std::vector<RecallRow>& rows) {
+  std::vector<RecallRow> groups;
+  for (const RecallRow& r : rows) {
+    if (groups.empty() || groups.back().kv != r.kv || groups.back().group != r.group)
+      groups.push_back({.kv = r.kv, .group = r.group});
+    groups.back() += r;
+  }
+  return groups;
+}
+
+void print_verdict(const RecallReport& r) {
+  fmt::print(
+      "\nGuessing ranks the right answer first in {:.1f} % of {} trials and practically never finds it by decoding.\n",
+      100 * r.chance, r.baseline.trials);
+  if (r.has_skill())
+    fmt::print("With an f32 cache the model does in {}: it retrieves, and fewer hits are a codec's loss.\n",
+               percent(r.baseline.first, r.baseline.trials));
+  else
+    fmt::print(
+        "With an f32 cache the model does in {} (guessing does as well with probability {:.2f}): NO SIGN OF "
+        "RETRIEVAL.\n"
+        "Its hits say nothing about codecs; only the agreement with f32 in the last columns does.\n",
+        percent(r.baseline.first, r.baseline.trials), r.guessing);
+}
+
+void print_report(const Settings& s, const RecallReport& r) {
+  fmt::print("{}: {}\n\n", std::filesystem::path(s.subject.model).filename().string(),
+             s.recall.file.empty() ? "pass keys by length of the prompt"
+                                   : "retrieval from " + std::filesystem::path(s.recall.file).filename().string());
+  std::vector<std::vector<std::string>> t{{"kv", s.recall.file.empty() ? "length" : "file", "tokens", "trials", "exact",
+                                           "ranked first", "ln P", "greedy = f32", "choice = f32", "|ln P - f32|"}};
+  std::vector<RecallRow> groups = by_group(r.rows);
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const RecallRow& g = groups[i];
+    const auto n = static_cast<double>(g.trials);
+    t.push_back({g.kv, g.group, std::to_string(g.tokens), std::to_string(g.trials), percent(g.exact, g.trials),
+                 percent(g.first, g.trials), fmt::format("{:.3f}", g.logprob / n), percent(g.same_greedy, g.trials),
+                 percent(g.same_choice, g.trials), fmt::format("{:.4f}", g.logprob_shift / n)});
+  }
+  print_table(t);
+  print_verdict(r);
+}
+
+void print_json(const Settings& s, const RecallReport& report) {
+  for (const RecallRow& r : report.rows) {
+    const auto n = static_cast<double>(r.trials);
+    nlohmann::ordered_json row{{"kv", r.kv}, {"task", s.recall.file.empty() ? "passkey" : "file"}, {"group", r.group}};
+    if (r.depth >= 0) row["depth"] = r.depth;
+    row.update({{"tokens", r.tokens},
+                {"trials", r.trials},
+                {"exact", static_cast<double>(r.exact) / n},
+                {"ranked_first", static_cast<double>(r.first) / n},
+                {"chance", report.chance},
+                {"model_retrieves", report.has_skill()},
+                {"logprob", r.logprob / n},
+                {"same_greedy", static_cast<double>(r.same_greedy) / n},
+                {"same_choice", static_cast<double>(r.same_choice) / n},
+                {"logprob_shift", r.logprob_shift / n},
+                {"ctx", s.subject.ctx},
+                {"window", s.subject.window},
+                {"sinks", s.subject.sinks},
+                {"model", std::filesystem::path(s.subject.model).filename().string()}});
+    print_json_row(row);
+  }
+}
+
+int run_recall(const Settings& s) {
+  Interrupt interrupt;
+  const auto stop_if_asked = [&] {
+    if (interrupt.requested().load(std::memory_order_relaxed))
+      throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval recall");
+  };
+  run::eval::Subject subject(s.subject, {.sequences = 2, .extra_tokens = s.subject.ctx});
+  const run::eval::FileProbes probes = make_probes(s, subject);
+  if (probes.too_long > 0)
+    fmt::print(stderr, "kvasir: {}: left out {} of {} samples, which do not fit into --ctx {}\n", s.recall.file,
+               probes.too_long, probes.too_long + static_cast<std::int64_t>(probes.probes.size()), s.subject.ctx);
+  ProgressBar loading("loading"), asking("asking");
+  subject.load([&](std::int64_t done, std::int64_t total) {
+    stop_if_asked();
+    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+  loading.finish();
+  const RecallReport report = measure_recall(subject, probes.probes, [&](std::int64_t done, std::int64_t total) {
+    stop_if_asked();
+    asking.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+  asking.finish();
+  s.recall.json ? print_json(s, report) : print_report(s, report);
+  return kSuccess;
+}
+
+}  // namespace
+
+Action setup_eval_recall(CLI::App& app) {
+  auto settings = std::make_shared<Settings>();
+  add_options(app, run::eval::subject_table(), settings->subject);
+  add_options(app, table(), settings->recall);
+  return [settings] { return run_recall(*settings); };
+}
+
+}  // namespace kvasir::cli

@@ -1,0 +1,33 @@
+// Quality against bytes: one labelled point per choice of codecs, logarithmic on both axes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "run/eval/scene.hpp"
+
+namespace kvasir::run::eval {
+
+struct PlotPoint {
+  std::string label;
+  double x = 0, y = 0;  // > 0
+};
+
+struct Plot {
+  std::string title, subtitle, note, x_label, y_label;  // the note stands below the picture
+  std::vector<PlotPoint> points;
+};
+
+// Points that are not above 0 in both have no place on logarithmic axes: they are left out and named below the picture.
+// Equal points share one. No label covers another, a point, or the frame as long as there is room. A line joins the
+// points that no other beats in both.
+Scene draw(const Plot& plot);
+
+// A page with the picture and a table, and nothing from outside. The first row of `table` is its head.
+std::string to_html(const Plot& plot, const std::vector<std::vector<std::string>>& table);
+
+// Throws Error(kBadInput) unless `path` ends in .svg, .html or .png, kUnsupported for .png where it cannot be written.
+void check_plot_path(const std::string& path);
+void write_plot(const Plot& plot, const std::vector<std::vector<std::string>>& table, const std::string& path);
+
+}  // namespace kvasir::run::eval
