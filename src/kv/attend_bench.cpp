@@ -1,5 +1,5 @@
 // How fast attention is: prefill against the f32 FMA peak of the active instruction set, decode against read bandwidth.
-//   attend_bench [depth [sequences [layers [threads]]]]
+//   attend_bench [depth [sequences [layers [threads [codecs]]]]], codecs as in --kv
 // Rates are per thread and CPU second, so that other work on the machine counts little.
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +8,7 @@
 
 #include "kernel/attention.hpp"
 #include "kv/fixture.hpp"
+#include "kv/spec.hpp"
 #include "simd/isa.hpp"
 #include "tensor/buffer.hpp"
 
@@ -82,7 +83,9 @@ double read_gbps(Team& team, const tensor::Buffer& memory) {
 void bench(int threads, const CacheShape& s, const char* codec, int depth, int sequences) {
   Team team(threads);
   CacheOptions o;
-  o.k_codec = o.v_codec = codec;
+  const CodecPair pair = parse_pair(codec);
+  o.k_codec = pair.k;
+  o.v_codec = pair.v;
   o.max_tokens = static_cast<std::int64_t>(sequences) * (depth + 1024);
   o.max_sequences = sequences;
   Cache cache(team, s, o);
@@ -101,16 +104,18 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
     return seconds;
   };
   std::vector<Slice> ones;
-  for (int i = 0; i < sequences; ++i) {
-    ones.push_back({cache.create(), i, 1});
-    while (Cache::length(*ones.back().sequence) < depth) step({{ones.back().sequence, 0, n}});
-  }
-  std::vector<double> prefill;
+  std::vector<double> prefill;  // GFLOP/s of the last steps
   std::vector<double> peaks;
-  for (int run = 0; run < 5; ++run) {
-    cache.truncate(ones[0].sequence, depth - n);
-    peaks.push_back(peak_gflops(team));
-    prefill.push_back(step({{ones[0].sequence, 0, n}}));
+  for (int i = 0; i < sequences; ++i) {
+    ones.push_back({cache.create(), i, 1, true});
+    while (Cache::length(*ones.back().sequence) < depth) {
+      const auto at = static_cast<double>(Cache::length(*ones.back().sequence));
+      const double seconds = step({{ones.back().sequence, 0, n}});
+      if (i > 0 || at < depth - 5 * n) continue;
+      peaks.push_back(peak_gflops(team));
+      const double pairs = (at + n / 2.0) * n * s.query_heads * s.layers;
+      prefill.push_back(pairs * 2.0 * (s.head_dim + s.head_dim_v) / seconds * 1e-9);
+    }
   }
   std::vector<double> decode;
   std::vector<double> reads;
@@ -122,15 +127,14 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
   }
   std::size_t bytes = 0;
   for (const Slice& one : ones) bytes += cache.kv_bytes_read(*one.sequence);
-  const double pairs = (depth - n / 2.0) * n * s.query_heads * s.layers;
-  const double gflops = pairs * 2.0 * (s.head_dim + s.head_dim_v) / median(prefill) * 1e-9;
+  const double gflops = median(prefill);
   const double gbps = static_cast<double>(bytes) / median(decode) * 1e-9;
   std::printf(
       "%s %s d %d g %d depth %d x %d threads %d: prefill %.1f GFLOP/s = %.1f%% of %.1f, decode %.2f GB/s = %.1f%% of "
-      "%.2f (%.0f MB)\n",
+      "%.2f (%.0f MB), %.2f ms\n",
       std::string(simd::name(simd::active())).c_str(), codec, s.head_dim, s.query_heads / s.kv_heads, depth, sequences,
       threads, gflops, 100 * gflops / median(peaks), median(peaks), gbps, 100 * gbps / median(reads), median(reads),
-      static_cast<double>(bytes) * 1e-6);
+      static_cast<double>(bytes) * 1e-6, 1e3 * median(decode) / threads);
   std::fflush(stdout);
 }
 
@@ -142,10 +146,11 @@ int main(int argc, char** argv) {
   const int depth = argc > 1 ? std::atoi(argv[1]) : 16384;
   const int sequences = argc > 2 ? std::atoi(argv[2]) : 1;
   const int layers = argc > 3 ? std::atoi(argv[3]) : 16;
+  const char* codec = argc > 5 ? argv[5] : "f16";
   for (const int threads : {1, 2}) {
     if (argc > 4 && std::atoi(argv[4]) != threads) continue;
-    bench(threads, {layers, 8, 32, 64, 64}, "f16", depth, sequences);
-    bench(threads, {layers, 4, 16, 128, 128}, "f16", depth, sequences);
-    bench(threads, {layers, 3, 9, 64, 64}, "f16", depth, sequences);
+    bench(threads, {layers, 8, 32, 64, 64}, codec, depth, sequences);
+    bench(threads, {layers, 4, 16, 128, 128}, codec, depth, sequences);
+    bench(threads, {layers, 3, 9, 64, 64}, codec, depth, sequences);
   }
 }
