@@ -145,4 +145,24 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
 #endif
 }
 
+#if !KVASIR_HAS_VNNI
+// The two steps of dot_us apart, and sums in between. 16-bit lanes: u[2i] * s[2i] + u[2i+1] * s[2i+1], u unsigned.
+// REQUIRES: u <= 127 or the sum fits.
+KVASIR_INLINE Bytes multiply_pairs(Bytes u, Bytes s) { return {_mm512_maddubs_epi16(u.v, s.v)}; }
+KVASIR_INLINE Bytes add16(Bytes x, Bytes y) { return {_mm512_add_epi16(x.v, y.v)}; }
+KVASIR_INLINE Bytes sub16(Bytes x, Bytes y) { return {_mm512_sub_epi16(x.v, y.v)}; }
+// No instruction: sums stay in the order written (see vec_avx2.hpp).
+KVASIR_INLINE void keep_order(Bytes& x) { __asm__("" : "+v"(x.v)); }
+// (x[2i] + x[2i+1]) * factor of 16-bit lanes.
+KVASIR_INLINE I32 add_pairs(Bytes x, std::int16_t factor) {
+  return {_mm512_madd_epi16(x.v, _mm512_set1_epi16(factor))};
+}
+// Of 16 int8: sum of elements 0, 1 of every four (low 16 bits) and of elements 2, 3.
+KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
+  const __m128i x = _mm_maddubs_epi16(_mm_set1_epi8(1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)));
+  const __m128i y = _mm_add_epi16(x, _mm_shuffle_epi32(x, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi16(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+#endif
+
 }  // namespace kvasir::simd::KVASIR_TARGET
