@@ -28,6 +28,12 @@ void poison_int8(const Int8Tile& t, std::int64_t c, std::int64_t blocks) {
   }
 }
 
+#if !KVASIR_HAS_VNNI
+KVASIR_INLINE std::int32_t sum_of_pairs(std::int32_t pairs) {
+  return static_cast<std::int16_t>(pairs) + static_cast<std::int16_t>(pairs >> 16);
+}
+#endif
+
 // One block of 32 elements, number i = block * columns + column of tile t.
 KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float* x, std::int32_t flip) {
   const F32 x0 = load(x);
@@ -40,11 +46,18 @@ KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float*
   const I32 q1 = to_i32(mul(x1, inverse));
   store_low_bytes(t.q + 32 * i, add(q0, set1_i32(flip)));
   store_low_bytes(t.q + 32 * i + 16, add(q1, set1_i32(flip)));
+#if KVASIR_HAS_VNNI
   const std::int32_t s0 = reduce_add(q0);
   const std::int32_t s1 = reduce_add(q1);
-  t.d[i] = d;
   t.half_sum[2 * i] = s0;
   t.half_sum[2 * i + 1] = s1;
+#else
+  t.half_sum[2 * i] = pair_sums(t.q + 32 * i);
+  t.half_sum[2 * i + 1] = pair_sums(t.q + 32 * i + 16);
+  const std::int32_t s0 = sum_of_pairs(t.half_sum[2 * i]);
+  const std::int32_t s1 = sum_of_pairs(t.half_sum[2 * i + 1]);
+#endif
+  t.d[i] = d;
   t.half_dsum[2 * i] = d * static_cast<float>(s0);
   t.half_dsum[2 * i + 1] = d * static_cast<float>(s1);
   t.dsum[i] = d * static_cast<float>(s0 + s1);

@@ -17,7 +17,7 @@ struct Int8Tile {
   std::int8_t* q;          // (K/32, nc, 32)
   float* d;                // (K/32, nc)
   float* dsum;             // (K/32, nc)  d * sum of q
-  std::int32_t* half_sum;  // (K/32, nc, 2)
+  std::int32_t* half_sum;  // (K/32, nc, 2)  without VNNI two int16 each
   float* half_dsum;        // (K/32, nc, 2)
 };
 

@@ -1,206 +1,38 @@
-// Panels of quantised weights and their products with int8 activations, written once for all formats.
+// Products of panels of quantised weights (kernel/int_planes.hpp) with int8 activations, written once for all formats.
 // Included by the files of weights/quants, which are compiled per instruction set.
-//
-// A format is described by a struct F:
-//   kBits     bits of a stored code u (2, 3, 4, 5, 6, 8)         kZero  the weight is d * (u - kZero) + m
-//   kBlock    elements per block of the file (32 or 256)         kScales  scales per 32 elements (1 or 2)
-//   kMin      whether m is used                                  kBlockBytes  bytes of a block in the file
-//   kHeadBytes  bytes of the scales of 16 rows for one block
-//   codes(block, u)              the kBlock codes of a file block, one byte each
-//   pack_head(block, row, head)  writes the scales of a file block for one of the 16 rows
-//   load_head(head, sub, d, m)   scales (and minima) of 16 rows for the 32 elements `sub` of the block
-// A panel is the heads of all blocks, padded to 64 bytes, then the code planes of (32 elements x 16 rows) for every 32
-// elements: planes never straddle cache lines.
-// Byte 4*row + j of "group" g (0..7) is the code of element 4g+j of that row. Planes:
-//   4 bits: 4 x 64 bytes, plane i holds group i in the low and group i+4 in the high nibble
-//   2 bits: 2 x 64 bytes, plane i holds groups i, i+2, i+4, i+6 from low to high bits
-//   1 bit:  64 bytes, bit g belongs to group g
-//   8 bits: 8 x 64 bytes
-// and 3 = 2 + 1 bits, 5 = 4 + 1, 6 = 4 + 2 (low bits first).
 #pragma once
 
 #include "kernel/activation_tile.hpp"
-#include "kernel/interleave.hpp"
+#include "kernel/int_planes.hpp"
 #include "kernel/matmul.hpp"
-#include "simd/half.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
 
-using namespace simd::KVASIR_TARGET;
-
-constexpr int plane_bytes(int bits) { return 64 * bits; }
-
-template <int kBits>
-KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
-  if constexpr (kBits == 8) {
-    KVASIR_UNROLL(8)
-    for (int g = 0; g < 8; ++g) u[g] = load_bytes(p + 64 * g);
-  } else if constexpr (kBits >= 4) {
-    const Bytes low = set1_bytes(15);
-    KVASIR_UNROLL(4)
-    for (int i = 0; i < 4; ++i) {
-      const Bytes x = load_bytes(p + 64 * i);
-      u[i] = and_(x, low);
-      u[i + 4] = and_(shift_right16<4>(x), low);
-    }
-    if constexpr (kBits == 5) {
-      const Bytes h = load_bytes(p + 256);
-      const Bytes bit = set1_bytes(16);
-      u[0] = or_(u[0], and_(shift_left16<4>(h), bit));
-      u[1] = or_(u[1], and_(shift_left16<3>(h), bit));
-      u[2] = or_(u[2], and_(shift_left16<2>(h), bit));
-      u[3] = or_(u[3], and_(shift_left16<1>(h), bit));
-      u[4] = or_(u[4], and_(h, bit));
-      u[5] = or_(u[5], and_(shift_right16<1>(h), bit));
-      u[6] = or_(u[6], and_(shift_right16<2>(h), bit));
-      u[7] = or_(u[7], and_(shift_right16<3>(h), bit));
-    } else if constexpr (kBits == 6) {
-      const Bytes bits = set1_bytes(48);
-      KVASIR_UNROLL(2)
-      for (int i = 0; i < 2; ++i) {
-        const Bytes h = load_bytes(p + 256 + 64 * i);
-        u[i] = or_(u[i], and_(shift_left16<4>(h), bits));
-        u[i + 2] = or_(u[i + 2], and_(shift_left16<2>(h), bits));
-        u[i + 4] = or_(u[i + 4], and_(h, bits));
-        u[i + 6] = or_(u[i + 6], and_(shift_right16<2>(h), bits));
-      }
-    }
-  } else {
-    const Bytes low = set1_bytes(3);
-    KVASIR_UNROLL(2)
-    for (int i = 0; i < 2; ++i) {
-      const Bytes x = load_bytes(p + 64 * i);
-      u[i] = and_(x, low);
-      u[i + 2] = and_(shift_right16<2>(x), low);
-      u[i + 4] = and_(shift_right16<4>(x), low);
-      u[i + 6] = and_(shift_right16<6>(x), low);
-    }
-    if constexpr (kBits == 3) {
-      const Bytes h = load_bytes(p + 128);
-      const Bytes bit = set1_bytes(4);
-      u[0] = or_(u[0], and_(shift_left16<2>(h), bit));
-      u[1] = or_(u[1], and_(shift_left16<1>(h), bit));
-      u[2] = or_(u[2], and_(h, bit));
-      u[3] = or_(u[3], and_(shift_right16<1>(h), bit));
-      u[4] = or_(u[4], and_(shift_right16<2>(h), bit));
-      u[5] = or_(u[5], and_(shift_right16<3>(h), bit));
-      u[6] = or_(u[6], and_(shift_right16<4>(h), bit));
-      u[7] = or_(u[7], and_(shift_right16<5>(h), bit));
-    }
-  }
-}
-
-// One code of a 32-element sub-block, for unpacking single rows.
-template <int kBits>
-KVASIR_INLINE int code_at(const std::byte* planes, int row, int element) {
-  const int g = element / 4;
-  const int byte = 4 * row + element % 4;
-  const auto at = [&](int offset) { return static_cast<int>(planes[offset + byte]); };
-  if constexpr (kBits == 8) return at(64 * g);
-  if constexpr (kBits >= 4) {
-    int u = at(64 * (g % 4)) >> (g < 4 ? 0 : 4) & 15;
-    if constexpr (kBits == 5) u |= (at(256) >> g & 1) << 4;
-    if constexpr (kBits == 6) u |= (at(256 + 64 * (g % 2)) >> (g / 2 * 2) & 3) << 4;
-    return u;
-  }
-  int u = at(64 * (g % 2)) >> (g / 2 * 2) & 3;
-  if constexpr (kBits == 3) u |= (at(128) >> g & 1) << 2;
-  return u;
-}
-
-// kCount fields of kWidth bits of the codes' bytes (words[kStep * j] >> kShift), j from low to high bits of a plane.
-template <int kShift, int kWidth, int kStep, int kCount>
-KVASIR_INLINE void store_plane(const std::uint32_t (*words)[kPanelRows], std::uint32_t* out) {
-  constexpr std::uint32_t kMask = 0x01010101u * ((1u << kWidth) - 1);
-  for (int r = 0; r < kPanelRows; ++r) {
-    std::uint32_t plane = 0;
-    KVASIR_UNROLL(8)
-    for (int j = kCount - 1; j >= 0; --j) plane = plane << kWidth | (words[kStep * j][r] >> kShift & kMask);
-    out[r] = plane;
-  }
-}
-
-// Codes of 32 elements x 16 rows to planes: words[g][r] holds the four codes of group g and row r.
-template <int kBits>
-KVASIR_INLINE void store_planes(const std::uint32_t (*words)[kPanelRows], std::byte* out) {
-  auto* p = reinterpret_cast<std::uint32_t*>(out);
-  if constexpr (kBits == 8) {
-    __builtin_memcpy(p, words, 512);
-  } else if constexpr (kBits >= 4) {
-    for (int i = 0; i < 4; ++i) store_plane<0, 4, 4, 2>(words + i, p + 16 * i);
-    if constexpr (kBits == 5) store_plane<4, 1, 1, 8>(words, p + 64);
-    if constexpr (kBits == 6)
-      for (int i = 0; i < 2; ++i) store_plane<4, 2, 2, 4>(words + i, p + 64 + 16 * i);
-  } else {
-    for (int i = 0; i < 2; ++i) store_plane<0, 2, 2, 4>(words + i, p + 16 * i);
-    if constexpr (kBits == 3) store_plane<2, 1, 1, 8>(words, p + 32);
-  }
-}
-
 template <class F>
-struct IntPanels {
-  static constexpr int kSubs = F::kBlock / 32;
-  static constexpr int kPlanes = plane_bytes(F::kBits);
-
-  static std::int64_t head_bytes(std::int64_t k) { return (k / F::kBlock * F::kHeadBytes + 63) / 64 * 64; }
-  static std::int64_t panel_bytes(std::int64_t k) { return head_bytes(k) + k / 32 * kPlanes; }
-
-  // In steps of up to 256 elements, each a pass of its own over buffers in the L1 cache (a pass that read what the one
-  // before has just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
-  static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
-    constexpr std::int64_t kStep = 256 / F::kBlock;
-    alignas(64) std::byte codes[kPanelRows][256];
-    alignas(64) std::uint32_t words[64][kPanelRows];
-    alignas(64) static constexpr std::byte kZeros[F::kBlockBytes] = {};
-    const std::byte* code_rows[kPanelRows];
-    for (int r = 0; r < kPanelRows; ++r) code_rows[r] = codes[r];
-    std::byte* planes = panel + head_bytes(k);
-    const std::int64_t blocks = k / F::kBlock;
-    for (std::int64_t first = 0; first < blocks; first += kStep) {
-      const auto n = static_cast<int>(blocks - first < kStep ? blocks - first : kStep);
-      for (int r = 0; r < kPanelRows; ++r) {
-        for (int b = 0; b < n; ++b) {
-          const std::byte* block = rows[r] ? rows[r] + (first + b) * F::kBlockBytes : kZeros;
-          F::codes(block, reinterpret_cast<std::uint8_t*>(codes[r]) + b * F::kBlock);
-          F::pack_head(block, r, panel + (first + b) * F::kHeadBytes);
-        }
-      }
-      interleave_words(code_rows, n * F::kBlock / 4, words[0]);
-      for (int s = 0; s < n * kSubs; ++s, planes += kPlanes) store_planes<F::kBits>(words + 8 * s, planes);
-    }
-  }
-
-  static void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
-    const std::byte* planes = panel + head_bytes(k);
-    for (std::int64_t b = 0; b < k / F::kBlock; ++b) {
-      for (int s = 0; s < kSubs; ++s, out += 32, planes += kPlanes) {
-        F32 d[2] = {zero(), zero()};
-        F32 m[2] = {zero(), zero()};
-        F::load_head(panel + b * F::kHeadBytes, s, d, m);
-        float scale[2][16];
-        float minimum[2][16];
-        for (int i = 0; i < F::kScales; ++i) {
-          store(scale[i], d[i]);
-          store(minimum[i], m[i]);
-        }
-        for (int e = 0; e < 32; ++e) {
-          const int i = F::kScales == 2 ? e / 16 : 0;
-          const float x = scale[i][row] * static_cast<float>(code_at<F::kBits>(planes, row, e) - F::kZero);
-          out[e] = F::kMin ? x + minimum[i][row] : x;
-        }
-      }
-    }
-  }
+struct IntPanels : IntLayout<F> {
+  using Layout = IntLayout<F>;
+  using Layout::head_bytes, Layout::panel_bytes, Layout::kSubs, Layout::kPlanes;
 
   static constexpr int kHalves = F::kScales;
   static constexpr int kGroups = 8 / kHalves;  // groups of 4 elements per scale
 
-  // Integer sums are started at the bits of the float 1.5 * 2^23: read as a float, the sum s is then 1.5 * 2^23 + s,
-  // exactly
-  // (|s| < 2^20). One fma with the scale d takes both conversion and product, fma(1.5 * 2^23 + s, d, -1.5 * 2^23 * d),
-  // and its result is s * d rounded once, because d (at most 19 significant bits) times 1.5 * 2^23 is exact.
-  static constexpr std::int32_t kSumStart = 0x4b400000;
+  // The unsigned codes u are multiplied as u - kMiddle, and what that leaves out is added later:
+  //   sum (u - kZero) q = sum (u - kMiddle) q + (kMiddle - kZero) sum q.
+  // kMiddle is chosen so that without VNNI the sums of a scale fit 16 bits (below).
+  static constexpr int kMaxCode = (1 << F::kBits) - 1;
+  static constexpr int kLaneTerms = 16 / kHalves;  // products of one scale that meet in one 16-bit lane
+  static constexpr int kMiddle = F::kZero == 0 && kMaxCode * 127 * kLaneTerms > 32767 ? (kMaxCode + 1) / 2 : F::kZero;
+  static constexpr int kMiddleBits = __builtin_ctz(kMiddle | 256);
+  // Codes above 127 saturate the 16-bit sums of pairs: without VNNI they go through signed weights instead.
+  static constexpr bool kSigned = !KVASIR_HAS_VNNI && kMaxCode > 127;
+
+  // Integer sums to floats times d, rounded once (|t| < 2^20).
+  // VNNI: sums are started at the bits of the float 1.5 * 2^23: read as a float, the sum t is then 1.5 * 2^23 + t,
+  // exactly. One fma takes both conversion and product, fma(1.5 * 2^23 + t, d, -1.5 * 2^23 * d), because d (at most 19
+  // significant bits) times 1.5 * 2^23 is exact. Elsewhere nothing could be started for free; + 0 keeps -0 away, which
+  // the other form does not give either.
+  static constexpr std::int32_t kSumStart = KVASIR_HAS_VNNI ? 0x4b400000 : 0;
   struct Scale {
     F32 d[kHalves];
     F32 offset[kHalves];  // -1.5 * 2^23 * d
@@ -208,16 +40,22 @@ struct IntPanels {
   };
   KVASIR_INLINE void load_scale(const std::byte* head, int sub, Scale& s) {
     F::load_head(head, sub, s.d, s.m);
+#if KVASIR_HAS_VNNI
     KVASIR_UNROLL(2)
     for (int h = 0; h < kHalves; ++h) s.offset[h] = mul(s.d[h], set1(-12582912.0f));
+#endif
+  }
+  KVASIR_INLINE F32 scaled(I32 t, const Scale& s, int h) {
+#if KVASIR_HAS_VNNI
+    return fma(bits_to_f32(t), s.d[h], s.offset[h]);
+#else
+    return fma(to_f32(t), s.d[h], zero());
+#endif
   }
 
-  // acc += (sum of code products of one 32-block, scaled) for one column. t[h] is kSumStart plus the exact integer sum
-  // over half h of (u - kZero) * q; with one scale t[0] is the whole.
-  KVASIR_INLINE F32 fold(F32 acc, const I32* t, const Scale& s, const Int8Tile& x, std::int64_t i) {
-    F32 scaled = fma(bits_to_f32(t[0]), s.d[0], s.offset[0]);
-    if constexpr (kHalves == 2) scaled = add(scaled, fma(bits_to_f32(t[1]), s.d[1], s.offset[1]));
-    acc = fma(scaled, set1(x.d[i]), acc);
+  // acc += the scaled sums of one 32-block, and its minima, for one column.
+  KVASIR_INLINE F32 fold(F32 acc, F32 sum, const Scale& s, const Int8Tile& x, std::int64_t i) {
+    acc = fma(sum, set1(x.d[i]), acc);
     if constexpr (F::kMin && kHalves == 1) acc = fma(s.m[0], set1(x.dsum[i]), acc);
     if constexpr (F::kMin && kHalves == 2) {
       acc = fma(s.m[0], set1(x.half_dsum[2 * i]), acc);
@@ -226,29 +64,97 @@ struct IntPanels {
     return acc;
   }
 
-  static constexpr int kMaxCode = (1 << F::kBits) - 1;
-  // Without VNNI codes above 127 would saturate the 16-bit pair sums: go through signed weights instead.
-  static constexpr bool kSigned = !KVASIR_HAS_VNNI && kMaxCode > 127;
-
-  // kSumStart plus the exact integer sums of (u - kZero) * q for one column with signed q.
-  KVASIR_INLINE void sums(const Bytes* u, const Int8Tile& x, std::int64_t i, I32* t) {
-    const std::int8_t* q = x.q + 32 * i;
-    for (int h = 0; h < kHalves; ++h) {
-      if constexpr (kSigned) {
-        t[h] = set1_i32(kSumStart);
-      } else if constexpr (F::kZero != 0) {
-        const std::int32_t sum = kHalves == 1 ? x.half_sum[2 * i] + x.half_sum[2 * i + 1] : x.half_sum[2 * i + h];
-        t[h] = set1_i32(kSumStart - F::kZero * sum);
-      } else {
-        t[h] = set1_i32(kSumStart);
-      }
+  // t[c][p] = kSumStart plus the exact integer sums over half h of (u - kZero) * q for columns i .. i + C - 1, whose q
+  // are signed. With kSigned w holds u - kZero, else u.
+#if KVASIR_HAS_VNNI
+  template <int P, int C>
+  KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p) {
+      const std::int32_t* q_sum = x.half_sum + 2 * (i + c);
+      t[c][p] = set1_i32(kSumStart - F::kZero * (kHalves == 1 ? q_sum[0] + q_sum[1] : q_sum[h]));
       KVASIR_UNROLL(8)
-      for (int g = 0; g < kGroups; ++g) {
-        const Bytes a = broadcast4(q + 4 * (kGroups * h + g));
-        const Bytes w = u[kGroups * h + g];
-        t[h] = kSigned ? dot_ss(t[h], w, a) : dot_us(t[h], w, a);
+      for (int g = kGroups * h; g < kGroups * (h + 1); ++g)
+        t[c][p] = dot_us(t[c][p], w[p][g], broadcast4(x.q + 32 * (i + c) + 4 * g));
+    }
+  }
+#else
+  // Widening each product of bytes to 32 bits takes a second multiplication (by ones); for all types but Q8_0 it is
+  // needed once per scale. A pair of products u * q fits 16 bits (u <= 63); the sum over a scale of (u - kMiddle) * q
+  // does, too, and on the way to it 16-bit lanes may wrap.
+  static_assert(kSigned || (kMaxCode * 127 * 2 <= 32767 && kMiddle * 127 * kLaneTerms <= 32767 &&
+                            (kMaxCode - kMiddle) * 127 * kLaneTerms <= 32767));
+  template <int P, int C>
+  KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
+    const std::int8_t* q = x.q + 32 * i;
+    if constexpr (kSigned) {
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) t[c][p] = zero_i32();
+      KVASIR_UNROLL(8)
+      for (int g = 0; g < 8; ++g) KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) {
+        const Bytes a = broadcast4(q + 32 * c + 4 * g);
+        KVASIR_UNROLL(4)
+        for (int p = 0; p < P; ++p) t[c][p] = dot_ss(t[c][p], w[p][g], a);
+      }
+      return;
+    }
+    Bytes s[C][P];
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) {
+      const Bytes first = kMiddle == 0 ? zero_bytes() : shift_left16<kMiddleBits>(pair_sum_of(x, i + c, h));
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) s[c][p] = first;
+    }
+    KVASIR_UNROLL(8)
+    for (int g = kGroups * h; g < kGroups * (h + 1); ++g) KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) {
+      const Bytes a = broadcast4(q + 32 * c + 4 * g);
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) {
+        const Bytes pairs = multiply_pairs(w[p][g], a);
+        s[c][p] = g > kGroups * h ? add16(s[c][p], pairs) : kMiddle == 0 ? pairs : sub16(pairs, s[c][p]);
+        pin(s[c][p]);
       }
     }
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) {
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) t[c][p] = add_pairs(s[c][p], 1);
+      if constexpr (kMiddle != F::kZero) {
+        const I32 rest = add_pairs(pair_sum_of(x, i + c, h), kMiddle - F::kZero);
+        KVASIR_UNROLL(4)
+        for (int p = 0; p < P; ++p) t[c][p] = add(t[c][p], rest);
+      }
+    }
+  }
+
+  // What the q of one scale add up to in the even and the odd 16-bit lanes.
+  KVASIR_INLINE Bytes pair_sum_of(const Int8Tile& x, std::int64_t i, int h) {
+    const std::int32_t* s = x.half_sum + 2 * i;
+    return kHalves == 2 ? broadcast4(s + h) : add16(broadcast4(s), broadcast4(s + 1));
+  }
+#endif
+
+  // acc[c][p] += product of one 32-block for P panels and C columns with signed q.
+  template <int P, int C>
+  KVASIR_INLINE void product(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
+                             F32 (*acc)[P]) {
+    F32 sum[C][P];
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) {
+      I32 t[C][P];
+      sums<P, C>(w, x, i, h, t);
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p)
+        sum[c][p] = h == 0 ? scaled(t[c][p], scale[p], 0) : add(sum[c][p], scaled(t[c][p], scale[p], 1));
+    }
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p) acc[c][p] = fold(acc[c][p], sum[c][p], scale[p], x, i + c);
   }
 
   // P panels side by side past C columns: four streams of memory keep more of it in flight than one, and the hardware
@@ -261,10 +167,10 @@ struct IntPanels {
     const Int8Tile x = int8_tile(*args.x, 0);
     const std::byte* head = args.panels + panel * stride;
     const std::byte* planes = head + head_bytes(args.k);
-    F32 acc[P][C];
+    F32 acc[P][C][1];
     KVASIR_UNROLL(4)
     for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c) acc[p][c] = zero();
+    for (int c = 0; c < C; ++c) acc[p][c][0] = zero();
     std::int64_t i = 0;
     for (std::int64_t b = 0; b < args.k / F::kBlock; ++b, head += F::kHeadBytes) {
       for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
@@ -273,24 +179,19 @@ struct IntPanels {
           const std::byte* codes = planes + p * stride;
           KVASIR_UNROLL(8)
           for (int line = 0; line < kPlanes; line += 64) __builtin_prefetch(codes + kPrefetch + line, 0, 3);
-          Bytes u[8];
+          Bytes w[1][8];
           Scale scale;
-          load_codes<F::kBits>(codes, u);
+          load_codes<F::kBits>(codes, w[0]);
           if constexpr (kSigned)
-            for (auto& w : u) w = sub8(w, set1_bytes(F::kZero));
+            for (auto& v : w[0]) v = sub8(v, set1_bytes(F::kZero));
           load_scale(head + p * stride, s, scale);
-          KVASIR_UNROLL(4)
-          for (int c = 0; c < C; ++c) {
-            I32 t[2];
-            sums(u, x, i + c, t);
-            acc[p][c] = fold(acc[p][c], t, scale, x, i + c);
-          }
+          product<1, C>(w, &scale, x, i, acc[p]);
         }
       }
     }
     KVASIR_UNROLL(4)
     for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
+    for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c][0]);
   }
 
   template <int C>
@@ -363,17 +264,16 @@ struct IntPanels {
     for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, correction, x, i + c, acc + c);
     for (; c < columns; ++c) columns_of<P, 1>(w, scale, correction, x, i + c, acc + c);
 #else
-    for (; c < columns; ++c)
-      for (int p = 0; p < P; ++p) {
-        I32 t[2];
-        sums(w[p], x, i + c, t);
-        store(acc[c][p], fold(load(acc[c][p]), t, scale[p], x, i + c));
-      }
+    // Eight accumulators of 16-bit sums, of the 16 registers of AVX2 as two per vector.
+    constexpr int kColumns = kHalves == 1 ? 4 : 2;
+    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, x, i + c, acc + c);
+    for (; c < columns; ++c) columns_of<P, 1>(w, scale, x, i + c, acc + c);
     (void)correction;
 #endif
   }
 
-  // P panels times C columns of one 32-block, activations unsigned (VNNI only).
+#if KVASIR_HAS_VNNI
+  // P panels times C columns of one 32-block, activations unsigned.
   template <int P, int C>
   KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const I32 (*correction)[kHalves],
                                 const Int8Tile& x, std::int64_t i, float (*acc)[P][16]) {
@@ -392,8 +292,26 @@ struct IntPanels {
     }
     KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
-    for (int p = 0; p < P; ++p) store(acc[c][p], fold(load(acc[c][p]), t[c][p], scale[p], x, i + c));
+    for (int p = 0; p < P; ++p) {
+      F32 sum = scaled(t[c][p][0], scale[p], 0);
+      if constexpr (kHalves == 2) sum = add(sum, scaled(t[c][p][1], scale[p], 1));
+      store(acc[c][p], fold(load(acc[c][p]), sum, scale[p], x, i + c));
+    }
   }
+#else
+  template <int P, int C>
+  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
+                                float (*acc)[P][16]) {
+    F32 a[C][P];
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) a[c][p] = load(acc[c][p]);
+    product<P, C>(w, scale, x, i, a);
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) store(acc[c][p], a[c][p]);
+  }
+#endif
 
   static void matmul(const MatmulArgs& args) {
     switch (args.x->many() ? 0 : args.x->n) {
@@ -418,49 +336,8 @@ struct IntPanels {
   }
 
   static constexpr PanelFormat format() {
-    return {ActivationKind::kInt8, F::kBlock, panel_bytes, pack, unpack_row, matmul};
-  }
-
-  // The definition of the file's format, by the same scales and codes.
-  static void dequantise(const std::byte* row, float* out, std::int64_t n) {
-    alignas(64) std::byte head[F::kHeadBytes];
-    std::uint8_t codes[F::kBlock];
-    for (std::int64_t b = 0; b < n / F::kBlock; ++b, row += F::kBlockBytes) {
-      F::codes(row, codes);
-      for (auto& h : head) h = std::byte{0};
-      F::pack_head(row, 0, head);
-      for (int s = 0; s < kSubs; ++s, out += 32) {
-        F32 d[2] = {zero(), zero()};
-        F32 m[2] = {zero(), zero()};
-        F::load_head(head, s, d, m);
-        float scale[2][16], minimum[2][16];
-        for (int i = 0; i < 2; ++i) {
-          store(scale[i], d[i]);
-          store(minimum[i], m[i]);
-        }
-        for (int e = 0; e < 32; ++e) {
-          const int i = F::kScales == 2 ? e / 16 : 0;
-          const float x = scale[i][0] * static_cast<float>(codes[32 * s + e] - F::kZero);
-          out[e] = F::kMin ? x + minimum[i][0] : x;
-        }
-      }
-    }
+    return {ActivationKind::kInt8, F::kBlock, panel_bytes, Layout::pack, Layout::unpack_row, matmul};
   }
 };
-
-// Helpers for heads: 16 half floats per quantity.
-KVASIR_INLINE void put_half(const std::byte* from, int row, std::byte* head) {
-  __builtin_memcpy(head + 2 * row, from, 2);
-}
-KVASIR_INLINE F32 get_halves(const std::byte* head) { return load_f16(reinterpret_cast<const std::uint16_t*>(head)); }
-KVASIR_INLINE float half_at(const std::byte* p) {
-  std::uint16_t h;
-  __builtin_memcpy(&h, p, 2);
-  return simd::f16_to_f32(h);
-}
-KVASIR_INLINE void put_half_value(float x, std::byte* p) {
-  const std::uint16_t h = simd::f32_to_f16(x);
-  __builtin_memcpy(p, &h, 2);
-}
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

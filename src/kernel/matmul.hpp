@@ -25,7 +25,8 @@ enum class ActivationKind { kInt8, kF32 };
 // grouped in tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
 //   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2)
 //   int32,
-//          d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI, q is stored plus 128.
+//          d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI, q is stored plus 128. Without VNNI each
+//          sum of a half is two of int16: of elements 0, 1 of every four (low), and of elements 2, 3.
 //   kF32   (K, nc) f32
 struct Activations {
   ActivationKind kind = ActivationKind::kF32;

@@ -225,6 +225,7 @@ KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) {
   const __m256i one = _mm256_set1_epi16(1);
   return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, one)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, one))};
 }
+KVASIR_INLINE void pin(Bytes& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
 KVASIR_INLINE void pin(Pairs& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
 KVASIR_INLINE void pin(I32& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
 
@@ -273,6 +274,25 @@ KVASIR_INLINE Bytes interleave4(const std::uint8_t* p, std::ptrdiff_t stride) {
   const __m128i high2 = _mm_unpackhi_epi8(row(2), row(3));
   return {_mm256_set_m128i(_mm_unpackhi_epi16(low0, low2), _mm_unpacklo_epi16(low0, low2)),
           _mm256_set_m128i(_mm_unpackhi_epi16(high0, high2), _mm_unpacklo_epi16(high0, high2))};
+}
+
+// The two steps of dot_us apart, and sums in between. 16-bit lanes: u[2i] * s[2i] + u[2i+1] * s[2i+1], u unsigned.
+// REQUIRES: u <= 127 or the sum fits.
+KVASIR_INLINE Bytes multiply_pairs(Bytes u, Bytes s) {
+  return {_mm256_maddubs_epi16(u.a, s.a), _mm256_maddubs_epi16(u.b, s.b)};
+}
+KVASIR_INLINE Bytes add16(Bytes x, Bytes y) { return {_mm256_add_epi16(x.a, y.a), _mm256_add_epi16(x.b, y.b)}; }
+KVASIR_INLINE Bytes sub16(Bytes x, Bytes y) { return {_mm256_sub_epi16(x.a, y.a), _mm256_sub_epi16(x.b, y.b)}; }
+// (x[2i] + x[2i+1]) * factor of 16-bit lanes.
+KVASIR_INLINE I32 add_pairs(Bytes x, std::int16_t factor) {
+  const __m256i f = _mm256_set1_epi16(factor);
+  return {_mm256_madd_epi16(x.a, f), _mm256_madd_epi16(x.b, f)};
+}
+// Of 16 int8: sum of elements 0, 1 of every four (low 16 bits) and of elements 2, 3.
+KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
+  const __m128i x = _mm_maddubs_epi16(_mm_set1_epi8(1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)));
+  const __m128i y = _mm_add_epi16(x, _mm_shuffle_epi32(x, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi16(y, _mm_shuffle_epi32(y, 0xb1)));
 }
 
 }  // namespace kvasir::simd::KVASIR_TARGET

@@ -180,6 +180,7 @@ KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) {
 #endif
 // The compiler must have this sum in a register here. Left alone, GCC adds products up in a tree of its own, for which
 // all of them have to exist at once: with many sums they spill.
+KVASIR_INLINE void pin(Bytes& x) { asm("" : "+v"(x.v)); }
 KVASIR_INLINE void pin(Pairs& x) { asm("" : "+v"(x.v)); }
 KVASIR_INLINE void pin(I32& x) { asm("" : "+v"(x.v)); }
 
@@ -229,5 +230,23 @@ KVASIR_INLINE Bytes interleave4(const std::uint8_t* p, std::ptrdiff_t stride) {
   const __m256i second = _mm256_set_m128i(_mm_unpackhi_epi16(high0, high2), _mm_unpacklo_epi16(high0, high2));
   return {_mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1)};
 }
+
+#if !KVASIR_HAS_VNNI
+// The two steps of dot_us apart, and sums in between. 16-bit lanes: u[2i] * s[2i] + u[2i+1] * s[2i+1], u unsigned.
+// REQUIRES: u <= 127 or the sum fits.
+KVASIR_INLINE Bytes multiply_pairs(Bytes u, Bytes s) { return {_mm512_maddubs_epi16(u.v, s.v)}; }
+KVASIR_INLINE Bytes add16(Bytes x, Bytes y) { return {_mm512_add_epi16(x.v, y.v)}; }
+KVASIR_INLINE Bytes sub16(Bytes x, Bytes y) { return {_mm512_sub_epi16(x.v, y.v)}; }
+// (x[2i] + x[2i+1]) * factor of 16-bit lanes.
+KVASIR_INLINE I32 add_pairs(Bytes x, std::int16_t factor) {
+  return {_mm512_madd_epi16(x.v, _mm512_set1_epi16(factor))};
+}
+// Of 16 int8: sum of elements 0, 1 of every four (low 16 bits) and of elements 2, 3.
+KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
+  const __m128i x = _mm_maddubs_epi16(_mm_set1_epi8(1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)));
+  const __m128i y = _mm_add_epi16(x, _mm_shuffle_epi32(x, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi16(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+#endif
 
 }  // namespace kvasir::simd::KVASIR_TARGET

@@ -203,4 +203,43 @@ KVASIR_INLINE I32 signed_byte(Bytes x) {
   return y;
 }
 
+// The two steps of dot_us apart, and sums in between, in 16-bit lanes that wrap.
+KVASIR_INLINE void put_word(Bytes& a, int i, int x) {
+  a.v[2 * i] = static_cast<std::uint8_t>(x);
+  a.v[2 * i + 1] = static_cast<std::uint8_t>(x >> 8);
+}
+KVASIR_INLINE Bytes multiply_pairs(Bytes u, Bytes s) {
+  Bytes r;
+  for (int i = 0; i < 32; ++i)
+    put_word(
+        r, i,
+        u.v[2 * i] * static_cast<std::int8_t>(s.v[2 * i]) + u.v[2 * i + 1] * static_cast<std::int8_t>(s.v[2 * i + 1]));
+  return r;
+}
+KVASIR_INLINE Bytes add16(Bytes a, Bytes b) {
+  for (int i = 0; i < 32; ++i) put_word(a, i, word(a, i) + word(b, i));
+  return a;
+}
+KVASIR_INLINE Bytes sub16(Bytes a, Bytes b) {
+  for (int i = 0; i < 32; ++i) put_word(a, i, word(a, i) - word(b, i));
+  return a;
+}
+KVASIR_INLINE void pin(Bytes&) {}
+// (x[2i] + x[2i+1]) * factor of 16-bit lanes.
+KVASIR_INLINE I32 add_pairs(Bytes a, std::int16_t factor) {
+  I32 r;
+  for (int i = 0; i < 16; ++i)
+    r.v[i] = (static_cast<std::int16_t>(word(a, 2 * i)) + static_cast<std::int16_t>(word(a, 2 * i + 1))) * factor;
+  return r;
+}
+// Of 16 int8: sum of elements 0, 1 of every four (low 16 bits) and of elements 2, 3.
+KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
+  std::int32_t low = 0, high = 0;
+  for (int i = 0; i < 16; i += 4) {
+    low += q[i] + q[i + 1];
+    high += q[i + 2] + q[i + 3];
+  }
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(high) << 16 | (static_cast<std::uint32_t>(low) & 0xffff));
+}
+
 }  // namespace kvasir::simd::KVASIR_TARGET

@@ -1,0 +1,236 @@
+// How quantised weights lie in panels, and the way there and back, written once for all formats.
+//
+// A format is described by a struct F:
+//   kBits     bits of a stored code u (2, 3, 4, 5, 6, 8)         kZero  the weight is d * (u - kZero) + m
+//   kBlock    elements per block of the file (32 or 256)         kScales  scales per 32 elements (1 or 2)
+//   kMin      whether m is used                                  kBlockBytes  bytes of a block in the file
+//   kHeadBytes  bytes of the scales of 16 rows for one block
+//   codes(block, u)              the kBlock codes of a file block, one byte each
+//   pack_head(block, row, head)  writes the scales of a file block for one of the 16 rows
+//   load_head(head, sub, d, m)   scales (and minima) of 16 rows for the 32 elements `sub` of the block
+// A panel is the heads of all blocks, padded to 64 bytes, then the code planes of (32 elements x 16 rows) for every 32
+// elements: planes never straddle cache lines.
+// Byte 4*row + j of "group" g (0..7) is the code of element 4g+j of that row. Planes:
+//   4 bits: 4 x 64 bytes, plane i holds group i in the low and group i+4 in the high nibble
+//   2 bits: 2 x 64 bytes, plane i holds groups i, i+2, i+4, i+6 from low to high bits
+//   1 bit:  64 bytes, bit g belongs to group g
+//   8 bits: 8 x 64 bytes
+// and 3 = 2 + 1 bits, 5 = 4 + 1, 6 = 4 + 2 (low bits first).
+#pragma once
+
+#include "kernel/interleave.hpp"
+#include "kernel/matmul.hpp"
+#include "simd/half.hpp"
+#include "simd/vec.hpp"
+
+namespace kvasir::kernel::KVASIR_TARGET {
+
+using namespace simd::KVASIR_TARGET;
+
+constexpr int plane_bytes(int bits) { return 64 * bits; }
+
+template <int kBits>
+KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
+  if constexpr (kBits == 8) {
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < 8; ++g) u[g] = load_bytes(p + 64 * g);
+  } else if constexpr (kBits >= 4) {
+    const Bytes low = set1_bytes(15);
+    KVASIR_UNROLL(4)
+    for (int i = 0; i < 4; ++i) {
+      const Bytes x = load_bytes(p + 64 * i);
+      u[i] = and_(x, low);
+      u[i + 4] = and_(shift_right16<4>(x), low);
+    }
+    if constexpr (kBits == 5) {
+      const Bytes h = load_bytes(p + 256);
+      const Bytes bit = set1_bytes(16);
+      u[0] = or_(u[0], and_(shift_left16<4>(h), bit));
+      u[1] = or_(u[1], and_(shift_left16<3>(h), bit));
+      u[2] = or_(u[2], and_(shift_left16<2>(h), bit));
+      u[3] = or_(u[3], and_(shift_left16<1>(h), bit));
+      u[4] = or_(u[4], and_(h, bit));
+      u[5] = or_(u[5], and_(shift_right16<1>(h), bit));
+      u[6] = or_(u[6], and_(shift_right16<2>(h), bit));
+      u[7] = or_(u[7], and_(shift_right16<3>(h), bit));
+    } else if constexpr (kBits == 6) {
+      const Bytes bits = set1_bytes(48);
+      KVASIR_UNROLL(2)
+      for (int i = 0; i < 2; ++i) {
+        const Bytes h = load_bytes(p + 256 + 64 * i);
+        u[i] = or_(u[i], and_(shift_left16<4>(h), bits));
+        u[i + 2] = or_(u[i + 2], and_(shift_left16<2>(h), bits));
+        u[i + 4] = or_(u[i + 4], and_(h, bits));
+        u[i + 6] = or_(u[i + 6], and_(shift_right16<2>(h), bits));
+      }
+    }
+  } else {
+    const Bytes low = set1_bytes(3);
+    KVASIR_UNROLL(2)
+    for (int i = 0; i < 2; ++i) {
+      const Bytes x = load_bytes(p + 64 * i);
+      u[i] = and_(x, low);
+      u[i + 2] = and_(shift_right16<2>(x), low);
+      u[i + 4] = and_(shift_right16<4>(x), low);
+      u[i + 6] = and_(shift_right16<6>(x), low);
+    }
+    if constexpr (kBits == 3) {
+      const Bytes h = load_bytes(p + 128);
+      const Bytes bit = set1_bytes(4);
+      u[0] = or_(u[0], and_(shift_left16<2>(h), bit));
+      u[1] = or_(u[1], and_(shift_left16<1>(h), bit));
+      u[2] = or_(u[2], and_(h, bit));
+      u[3] = or_(u[3], and_(shift_right16<1>(h), bit));
+      u[4] = or_(u[4], and_(shift_right16<2>(h), bit));
+      u[5] = or_(u[5], and_(shift_right16<3>(h), bit));
+      u[6] = or_(u[6], and_(shift_right16<4>(h), bit));
+      u[7] = or_(u[7], and_(shift_right16<5>(h), bit));
+    }
+  }
+}
+
+// One code of a 32-element sub-block, for unpacking single rows.
+template <int kBits>
+KVASIR_INLINE int code_at(const std::byte* planes, int row, int element) {
+  const int g = element / 4;
+  const int byte = 4 * row + element % 4;
+  const auto at = [&](int offset) { return static_cast<int>(planes[offset + byte]); };
+  if constexpr (kBits == 8) return at(64 * g);
+  if constexpr (kBits >= 4) {
+    int u = at(64 * (g % 4)) >> (g < 4 ? 0 : 4) & 15;
+    if constexpr (kBits == 5) u |= (at(256) >> g & 1) << 4;
+    if constexpr (kBits == 6) u |= (at(256 + 64 * (g % 2)) >> (g / 2 * 2) & 3) << 4;
+    return u;
+  }
+  int u = at(64 * (g % 2)) >> (g / 2 * 2) & 3;
+  if constexpr (kBits == 3) u |= (at(128) >> g & 1) << 2;
+  return u;
+}
+
+// kCount fields of kWidth bits of the codes' bytes (words[kStep * j] >> kShift), j from low to high bits of a plane.
+template <int kShift, int kWidth, int kStep, int kCount>
+KVASIR_INLINE void store_plane(const std::uint32_t (*words)[kPanelRows], std::uint32_t* out) {
+  constexpr std::uint32_t kMask = 0x01010101u * ((1u << kWidth) - 1);
+  for (int r = 0; r < kPanelRows; ++r) {
+    std::uint32_t plane = 0;
+    KVASIR_UNROLL(8)
+    for (int j = kCount - 1; j >= 0; --j) plane = plane << kWidth | (words[kStep * j][r] >> kShift & kMask);
+    out[r] = plane;
+  }
+}
+
+// Codes of 32 elements x 16 rows to planes: words[g][r] holds the four codes of group g and row r.
+template <int kBits>
+KVASIR_INLINE void store_planes(const std::uint32_t (*words)[kPanelRows], std::byte* out) {
+  auto* p = reinterpret_cast<std::uint32_t*>(out);
+  if constexpr (kBits == 8) {
+    __builtin_memcpy(p, words, 512);
+  } else if constexpr (kBits >= 4) {
+    for (int i = 0; i < 4; ++i) store_plane<0, 4, 4, 2>(words + i, p + 16 * i);
+    if constexpr (kBits == 5) store_plane<4, 1, 1, 8>(words, p + 64);
+    if constexpr (kBits == 6)
+      for (int i = 0; i < 2; ++i) store_plane<4, 2, 2, 4>(words + i, p + 64 + 16 * i);
+  } else {
+    for (int i = 0; i < 2; ++i) store_plane<0, 2, 2, 4>(words + i, p + 16 * i);
+    if constexpr (kBits == 3) store_plane<2, 1, 1, 8>(words, p + 32);
+  }
+}
+
+template <class F>
+struct IntLayout {
+  static constexpr int kSubs = F::kBlock / 32;
+  static constexpr int kPlanes = plane_bytes(F::kBits);
+
+  static std::int64_t head_bytes(std::int64_t k) { return (k / F::kBlock * F::kHeadBytes + 63) / 64 * 64; }
+  static std::int64_t panel_bytes(std::int64_t k) { return head_bytes(k) + k / 32 * kPlanes; }
+
+  // In steps of up to 256 elements, each a pass of its own over buffers in the L1 cache (a pass that read what the one
+  // before has just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
+  static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
+    constexpr std::int64_t kStep = 256 / F::kBlock;
+    alignas(64) std::byte codes[kPanelRows][256];
+    alignas(64) std::uint32_t words[64][kPanelRows];
+    alignas(64) static constexpr std::byte kZeros[F::kBlockBytes] = {};
+    const std::byte* code_rows[kPanelRows];
+    for (int r = 0; r < kPanelRows; ++r) code_rows[r] = codes[r];
+    std::byte* planes = panel + head_bytes(k);
+    const std::int64_t blocks = k / F::kBlock;
+    for (std::int64_t first = 0; first < blocks; first += kStep) {
+      const auto n = static_cast<int>(blocks - first < kStep ? blocks - first : kStep);
+      for (int r = 0; r < kPanelRows; ++r) {
+        for (int b = 0; b < n; ++b) {
+          const std::byte* block = rows[r] ? rows[r] + (first + b) * F::kBlockBytes : kZeros;
+          F::codes(block, reinterpret_cast<std::uint8_t*>(codes[r]) + b * F::kBlock);
+          F::pack_head(block, r, panel + (first + b) * F::kHeadBytes);
+        }
+      }
+      interleave_words(code_rows, n * F::kBlock / 4, words[0]);
+      for (int s = 0; s < n * kSubs; ++s, planes += kPlanes) store_planes<F::kBits>(words + 8 * s, planes);
+    }
+  }
+
+  static void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
+    const std::byte* planes = panel + head_bytes(k);
+    for (std::int64_t b = 0; b < k / F::kBlock; ++b) {
+      for (int s = 0; s < kSubs; ++s, out += 32, planes += kPlanes) {
+        F32 d[2] = {zero(), zero()};
+        F32 m[2] = {zero(), zero()};
+        F::load_head(panel + b * F::kHeadBytes, s, d, m);
+        float scale[2][16];
+        float minimum[2][16];
+        for (int i = 0; i < F::kScales; ++i) {
+          store(scale[i], d[i]);
+          store(minimum[i], m[i]);
+        }
+        for (int e = 0; e < 32; ++e) {
+          const int i = F::kScales == 2 ? e / 16 : 0;
+          const float x = scale[i][row] * static_cast<float>(code_at<F::kBits>(planes, row, e) - F::kZero);
+          out[e] = F::kMin ? x + minimum[i][row] : x;
+        }
+      }
+    }
+  }
+
+  // The definition of the file's format, by the same scales and codes.
+  static void dequantise(const std::byte* row, float* out, std::int64_t n) {
+    alignas(64) std::byte head[F::kHeadBytes];
+    std::uint8_t codes[F::kBlock];
+    for (std::int64_t b = 0; b < n / F::kBlock; ++b, row += F::kBlockBytes) {
+      F::codes(row, codes);
+      for (auto& h : head) h = std::byte{0};
+      F::pack_head(row, 0, head);
+      for (int s = 0; s < kSubs; ++s, out += 32) {
+        F32 d[2] = {zero(), zero()};
+        F32 m[2] = {zero(), zero()};
+        F::load_head(head, s, d, m);
+        float scale[2][16], minimum[2][16];
+        for (int i = 0; i < 2; ++i) {
+          store(scale[i], d[i]);
+          store(minimum[i], m[i]);
+        }
+        for (int e = 0; e < 32; ++e) {
+          const int i = F::kScales == 2 ? e / 16 : 0;
+          const float x = scale[i][0] * static_cast<float>(codes[32 * s + e] - F::kZero);
+          out[e] = F::kMin ? x + minimum[i][0] : x;
+        }
+      }
+    }
+  }
+};
+
+// Helpers for heads: 16 half floats per quantity.
+KVASIR_INLINE void put_half(const std::byte* from, int row, std::byte* head) {
+  __builtin_memcpy(head + 2 * row, from, 2);
+}
+KVASIR_INLINE F32 get_halves(const std::byte* head) { return load_f16(reinterpret_cast<const std::uint16_t*>(head)); }
+KVASIR_INLINE float half_at(const std::byte* p) {
+  std::uint16_t h;
+  __builtin_memcpy(&h, p, 2);
+  return simd::f16_to_f32(h);
+}
+KVASIR_INLINE void put_half_value(float x, std::byte* p) {
+  const std::uint16_t h = simd::f32_to_f16(x);
+  __builtin_memcpy(p, &h, 2);
+}
+
+}  // namespace kvasir::kernel::KVASIR_TARGET
