@@ -152,6 +152,15 @@ KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
 }
 KVASIR_INLINE F32 to_f32(I32 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 KVASIR_INLINE F32 bits_to_f32(I32 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
+KVASIR_INLINE I32 f32_to_bits(F32 x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }
+template <int n>
+KVASIR_INLINE I32 shift_right32(I32 x) {
+  return {_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
+}
+template <int n>
+KVASIR_INLINE I32 shift_left32(I32 x) {
+  return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
 KVASIR_INLINE I32 to_i32(F32 x) { return {_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)}; }
 KVASIR_INLINE void store_low_bytes(void* p, I32 x) {
   const __m256i low = _mm256_set1_epi32(255);
@@ -159,6 +168,14 @@ KVASIR_INLINE void store_low_bytes(void* p, I32 x) {
   const __m256i ordered = _mm256_permute4x64_epi64(words, 0xd8);
   const __m128i bytes = _mm_packus_epi16(_mm256_castsi256_si128(ordered), _mm256_extracti128_si256(ordered, 1));
   _mm_storeu_si128(static_cast<__m128i*>(p), bytes);
+}
+// 64 signed bytes, saturating.
+KVASIR_INLINE __m256i signed_bytes_half(I32 x, I32 y) {
+  const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(x.a, x.b), _mm256_packs_epi32(y.a, y.b));
+  return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+KVASIR_INLINE Bytes to_signed_bytes(I32 x, I32 y, I32 z, I32 w) {
+  return {signed_bytes_half(x, y), signed_bytes_half(z, w)};
 }
 KVASIR_INLINE std::int32_t reduce_add(I32 x) {
   const __m256i h = _mm256_add_epi32(x.a, x.b);

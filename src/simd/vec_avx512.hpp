@@ -105,10 +105,25 @@ KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
 }
 KVASIR_INLINE F32 to_f32(I32 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 KVASIR_INLINE F32 bits_to_f32(I32 a) { return {_mm512_castsi512_ps(a.v)}; }
+KVASIR_INLINE I32 f32_to_bits(F32 a) { return {_mm512_castps_si512(a.v)}; }
+template <int n>  // arithmetic
+KVASIR_INLINE I32 shift_right32(I32 a) {
+  return {_mm512_srai_epi32(a.v, n)};
+}
+template <int n>
+KVASIR_INLINE I32 shift_left32(I32 a) {
+  return {_mm512_slli_epi32(a.v, n)};
+}
 KVASIR_INLINE I32 to_i32(F32 a) { return {_mm512_cvtps_epi32(a.v)}; }  // to nearest even
 // The low byte of every lane (16 bytes).
 KVASIR_INLINE void store_low_bytes(void* p, I32 a) {
   _mm_storeu_si128(static_cast<__m128i*>(p), _mm512_cvtepi32_epi8(a.v));
+}
+// 64 signed bytes from 4 x 16 integers, saturating.
+KVASIR_INLINE Bytes to_signed_bytes(I32 a, I32 b, I32 c, I32 d) {
+  const __m512i bytes = _mm512_packs_epi16(_mm512_packs_epi32(a.v, b.v), _mm512_packs_epi32(c.v, d.v));
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  return {_mm512_permutexvar_epi32(order, bytes)};
 }
 KVASIR_INLINE std::int32_t reduce_add(I32 a) { return _mm512_reduce_add_epi32(a.v); }
 

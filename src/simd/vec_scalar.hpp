@@ -93,6 +93,19 @@ KVASIR_INLINE F32 bits_to_f32(I32 a) {
   __builtin_memcpy(r.v, a.v, 64);
   return r;
 }
+KVASIR_INLINE I32 f32_to_bits(F32 a) {
+  I32 r;
+  __builtin_memcpy(r.v, a.v, 64);
+  return r;
+}
+template <int n>
+KVASIR_INLINE I32 shift_right32(I32 a) {
+  KVASIR_EACH(I32, a.v[i] >> n);
+}
+template <int n>
+KVASIR_INLINE I32 shift_left32(I32 a) {
+  KVASIR_EACH(I32, static_cast<std::int32_t>(static_cast<std::uint32_t>(a.v[i]) << n));
+}
 // To nearest even; out of range and NaN give INT32_MIN as the hardware does.
 KVASIR_INLINE I32 to_i32(F32 a) {
   KVASIR_EACH(I32, (a.v[i] >= -2147483648.0f && a.v[i] < 2147483648.0f)
@@ -101,6 +114,14 @@ KVASIR_INLINE I32 to_i32(F32 a) {
 }
 KVASIR_INLINE void store_low_bytes(void* p, I32 a) {
   for (int i = 0; i < 16; ++i) static_cast<std::uint8_t*>(p)[i] = static_cast<std::uint8_t>(a.v[i]);
+}
+KVASIR_INLINE Bytes to_signed_bytes(I32 a, I32 b, I32 c, I32 d) {
+  Bytes r;
+  for (int i = 0; i < 64; ++i) {
+    const std::int32_t x = (i < 16 ? a : i < 32 ? b : i < 48 ? c : d).v[i % 16];
+    r.v[i] = static_cast<std::uint8_t>(x < -128 ? -128 : x > 127 ? 127 : x);
+  }
+  return r;
 }
 KVASIR_INLINE std::int32_t reduce_add(I32 a) {
   std::int32_t s = 0;

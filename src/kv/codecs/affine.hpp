@@ -1,0 +1,184 @@
+// Codecs of affine groups. For sources compiled per instruction set.
+//
+//   ChannelCodec   keys, scales per channel and group of tokens
+//   TokenCodec     keys and values, scales per token and group of channels
+//
+// Page layouts: docs/formats/affine.md.
+#pragma once
+
+#include "kv/codecs/affine_columns.hpp"
+#include "kv/codecs/affine_rows.hpp"
+
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
+namespace {
+
+static inline const char* refuse_head(int d, const CodecParams& params) {
+  if (params.unbiased) return "its only parameter is the group size";
+  if (d <= 0 || d % kPackedLanes != 0 || d > kMaxDepth) return "the head size must be a multiple of 16, at most 1024";
+  return nullptr;
+}
+
+// The raw block as floats (depth, lanes), without the tokens below skip.
+static inline void read_keys(const std::byte* raw, int d, int skip, float* x) {
+  const auto* from = reinterpret_cast<const std::uint16_t*>(raw);
+  for (int c = 0; c < d; ++c, from += kPageTokens, x += kPageTokens) {
+    for (int t = 0; t < kPageTokens; t += kLanes) store(x + t, load_finite(from + t));
+    for (int t = 0; t < skip; ++t) x[t] = 0.0f;
+  }
+}
+static inline void read_values(const std::byte* raw, int d, int skip, float* x) {
+  const auto* from = reinterpret_cast<const std::uint16_t*>(raw);
+  const std::ptrdiff_t skipped = static_cast<std::ptrdiff_t>(skip) * d;
+  for (std::ptrdiff_t i = 0; i < skipped; i += kLanes) store(x + i, zero());
+  for (std::ptrdiff_t i = skipped; i < static_cast<std::ptrdiff_t>(kPageTokens) * d; i += kLanes)
+    store(x + i, load_finite(from + i));
+}
+
+// Behind the floats of a page in the scratch of seal.
+static inline std::uint8_t* code_scratch(float* scratch, int d) {
+  return reinterpret_cast<std::uint8_t*>(scratch + static_cast<std::ptrdiff_t>(kPageTokens) * d);
+}
+
+KVASIR_INLINE const std::byte* next_of(const PageRef& page) { return page.next ? page.next : page.block; }
+
+// Writers of tiles, for decode().
+KVASIR_INLINE auto key_tile(float* tile, int d) {
+  return [=](int lane, int k, F32 x) __attribute__((always_inline)) {
+    store(tile + (static_cast<std::ptrdiff_t>(lane / kPanel) * d + k) * kPanel + lane % kPanel, x);
+  };
+}
+KVASIR_INLINE auto value_tile(float* tile) {
+  return [=](int lane, int k, F32 x) __attribute__((always_inline)) {
+    store(tile + (static_cast<std::ptrdiff_t>(lane / kPanel) * kPageTokens + k) * kPanel + lane % kPanel, x);
+  };
+}
+KVASIR_INLINE int whole_panels(int tokens) { return (tokens + kPanel - 1) / kPanel * kPanel; }
+
+template <class Grid>
+struct ChannelKeys {
+  using Page = RowScaled<Grid>;
+
+  static const char* refuse(int d, Side side, CodecParams* params) {
+    if (const char* why = refuse_head(d, *params)) return why;
+    if (side == Side::kValues) return "it is made for keys only";
+    if (params->group == 0) params->group = 32;
+    const int group = params->group;
+    return group == 32 || group == 64 || group == 128 ? nullptr : "a group must have 32, 64 or 128 tokens";
+  }
+  static PageShape shape(const Head& head) { return page_shape(head.d, head.params.group, Side::kKeys); }
+
+  static std::size_t bytes(int d, const CodecParams& params) {
+    return Page::bytes(page_shape(d, params.group, Side::kKeys));
+  }
+
+  static void seal(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
+    const PageShape s = shape(head);
+    read_keys(raw, head.d, skip, scratch);
+    // Tokens that are left out must not widen the range of a group they share: they stand in as the first that counts.
+    if (skip < kPageTokens)
+      for (int c = 0; c < head.d; ++c) {
+        float* row = scratch + c * kPageTokens;
+        for (int t = skip / s.group * s.group; t < skip; ++t) row[t] = row[skip];
+      }
+    std::uint8_t* codes = code_scratch(scratch, head.d);
+    Page::encode(s, scratch, codes, skip, page);
+  }
+  static void unseal(const Head& head, const PageRef& page, float* tile) {
+    Page::decode(shape(head), page.block, whole_panels(page.end), head.d, key_tile(tile, head.d));
+  }
+
+  static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
+                   int stride) {
+    const PageShape s = shape(head);
+    for_row_blocks(g, [&]<int G>(int r) {
+      for (int i = 0; i < count; ++i)
+        Page::template multiply<G>(s, pages[i].block, next_of(pages[i]), q + static_cast<std::ptrdiff_t>(r) * head.d,
+                                   head.d, scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride);
+    });
+  }
+
+  static constexpr Codec codec(const char* summary) {
+    return {.summary = summary,
+            .raw_type = RawType::kF16,
+            .lossless = false,
+            .refuse = refuse,
+            .k = {.bytes = bytes, .seal = seal, .unseal = unseal},
+            .dots = dots};
+  }
+};
+
+// kGroup: channels of a group unless the parameter says otherwise; kFixed: it may not.
+template <class Grid, int kGroup, bool kFixed = false>
+struct TokenCodec {
+  using Keys = ColumnScaled<Grid>;
+  using Values = RowScaled<Grid>;
+
+  static const char* refuse(int d, Side, CodecParams* params) {
+    if (const char* why = refuse_head(d, *params)) return why;
+    const int group = params->group == 0 ? kGroup : params->group;
+    if (kFixed && group != kGroup && group != smaller(kGroup, d)) return "it has no parameters";
+    if (group != 32 && group != 64 && group != 128 && group != d)
+      return "a group must have 32, 64 or 128 channels or be the head";
+    params->group = smaller(group, d);  // a longer group is the head
+    return nullptr;
+  }
+  static PageShape shape(const Head& head, Side side) { return page_shape(head.d, head.params.group, side); }
+
+  static std::size_t bytes_k(int d, const CodecParams& params) {
+    return Keys::bytes(page_shape(d, params.group, Side::kKeys));
+  }
+  static std::size_t bytes_v(int d, const CodecParams& params) {
+    return Values::bytes(page_shape(d, params.group, Side::kValues));
+  }
+
+  static void seal_k(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
+    read_keys(raw, head.d, skip, scratch);
+    Keys::encode(shape(head, Side::kKeys), scratch, code_scratch(scratch, head.d), page);
+  }
+  static void seal_v(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
+    read_values(raw, head.d, skip, scratch);
+    Values::encode(shape(head, Side::kValues), scratch, code_scratch(scratch, head.d), 0, page);
+  }
+  static void unseal_k(const Head& head, const PageRef& page, float* tile) {
+    Keys::decode(shape(head, Side::kKeys), page.block, whole_panels(page.end), key_tile(tile, head.d));
+  }
+  static void unseal_v(const Head& head, const PageRef& page, float* tile) {
+    Values::decode(shape(head, Side::kValues), page.block, head.d, (page.end + 3) / 4 * 4, value_tile(tile));
+  }
+
+  static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
+                   int stride) {
+    const PageShape s = shape(head, Side::kKeys);
+    for_row_blocks(g, [&]<int G>(int r) {
+      QuantizedRows<G> rows;
+      Keys::quantize(s, q + static_cast<std::ptrdiff_t>(r) * head.d, head.d, rows);
+      for (int i = 0; i < count; ++i)
+        Keys::template multiply<G>(s, pages[i].block, next_of(pages[i]), rows, pages[i].begin, pages[i].end,
+                                   scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride);
+    });
+  }
+  static void accumulate(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
+                         float* out, int pitch) {
+    const PageShape s = shape(head, Side::kValues);
+    for_row_blocks(g, [&]<int G>(int r) {
+      for (int i = 0; i < count; ++i)
+        Values::template multiply<G>(s, pages[i].block, next_of(pages[i]),
+                                     weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride,
+                                     out + (static_cast<std::ptrdiff_t>(i) * g + r) * pitch, pitch);
+    });
+  }
+
+  static constexpr Codec codec(const char* summary) {
+    return {.summary = summary,
+            .raw_type = RawType::kF16,
+            .lossless = false,
+            .refuse = refuse,
+            .k = {.bytes = bytes_k, .seal = seal_k, .unseal = unseal_k},
+            .v = {.bytes = bytes_v, .seal = seal_v, .unseal = unseal_v},
+            .dots = dots,
+            .accumulate = accumulate};
+  }
+};
+
+}  // namespace
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

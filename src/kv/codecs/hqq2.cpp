@@ -1,0 +1,9 @@
+#include "kv/codecs/affine.hpp"
+
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
+
+extern const Codec hqq2;
+const Codec hqq2 = TokenCodec<HalfQuadratic<2>, 64>::codec(
+    "2-bit integers, a scale per token and group of 64 (or :32, :128) channels, the offset refined (HQQ)");
+
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

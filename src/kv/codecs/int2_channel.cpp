@@ -1,0 +1,9 @@
+#include "kv/codecs/affine.hpp"
+
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
+
+extern const Codec int2_channel;
+const Codec int2_channel = ChannelKeys<MinMax<2>>::codec(
+    "keys: 2-bit integers, a scale per channel and group of 32 (or :64, :128) tokens (KIVI)");
+
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

@@ -1,0 +1,9 @@
+#include "kv/codecs/affine.hpp"
+
+namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
+
+extern const Codec int8_token;
+const Codec int8_token = TokenCodec<MinMax<8>, 32>::codec(
+    "8-bit integers, a scale per token and group of 32 (or :64, :128) channels (KIVI, quanto)");
+
+}  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET
