@@ -4,21 +4,15 @@
 
 #include <cstdint>
 
+#include "base/splitmix.hpp"
+
 namespace kvasir::run {
 
-// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014): the output function
-// applied to seed + n * golden ratio. Passes BigCrush; period 2^64.
 class Rng {
  public:
   explicit Rng(std::uint64_t seed) : state_(seed) {}
 
-  std::uint64_t next() {
-    state_ += 0x9E3779B97F4A7C15u;
-    std::uint64_t z = state_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() { return splitmix64(state_); }
 
   // Uniform in [0, 1): the 53 bits that a double holds.
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }

@@ -84,6 +84,26 @@ KVASIR_INLINE float reduce_max(F32 x) {
   return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
 }
 
+// Lanes i and i + h (bit h of i clear) become x[i] + x[i + h] and x[i] - x[i + h]. The products by +-1 are exact, so
+// fma has the bits of add and sub.
+template <int h>
+KVASIR_INLINE __m256 butterfly_half(__m256 x) {
+  if constexpr (h == 1)
+    return _mm256_fmadd_ps(x, _mm256_setr_ps(1, -1, 1, -1, 1, -1, 1, -1), _mm256_permute_ps(x, 0xb1));
+  else if constexpr (h == 2)
+    return _mm256_fmadd_ps(x, _mm256_setr_ps(1, 1, -1, -1, 1, 1, -1, -1), _mm256_permute_ps(x, 0x4e));
+  else
+    return _mm256_fmadd_ps(x, _mm256_setr_ps(1, 1, 1, 1, -1, -1, -1, -1), _mm256_permute2f128_ps(x, x, 1));
+}
+template <int h>
+KVASIR_INLINE F32 butterfly(F32 x) {
+  static_assert(h == 1 || h == 2 || h == 4 || h == 8);
+  if constexpr (h == 8)
+    return {_mm256_add_ps(x.a, x.b), _mm256_sub_ps(x.a, x.b)};
+  else
+    return {butterfly_half<h>(x.a), butterfly_half<h>(x.b)};
+}
+
 KVASIR_INLINE F32 load_f16(const std::uint16_t* p) {
   return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
           _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};

@@ -58,6 +58,19 @@ KVASIR_INLINE float reduce_add(F32 a) {
 }
 KVASIR_INLINE float reduce_max(F32 a) { return _mm512_reduce_max_ps(a.v); }
 
+// Lanes i and i + h (bit h of i clear) become a[i] + a[i + h] and a[i] - a[i + h].
+template <int h>
+KVASIR_INLINE F32 butterfly(F32 a) {
+  static_assert(h == 1 || h == 2 || h == 4 || h == 8);
+  constexpr __mmask16 upper = h == 1 ? 0xaaaa : h == 2 ? 0xcccc : h == 4 ? 0xf0f0 : 0xff00;
+  __m512 swapped;
+  if constexpr (h == 1) swapped = _mm512_permute_ps(a.v, 0xb1);
+  if constexpr (h == 2) swapped = _mm512_permute_ps(a.v, 0x4e);
+  if constexpr (h == 4) swapped = _mm512_shuffle_f32x4(a.v, a.v, 0xb1);
+  if constexpr (h == 8) swapped = _mm512_shuffle_f32x4(a.v, a.v, 0x4e);
+  return {_mm512_mask_sub_ps(_mm512_add_ps(a.v, swapped), upper, swapped, a.v)};
+}
+
 KVASIR_INLINE F32 load_f16(const std::uint16_t* p) {
   return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
 }

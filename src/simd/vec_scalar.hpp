@@ -62,6 +62,11 @@ KVASIR_INLINE float reduce_max(F32 a) {
   return a.v[0];
 }
 
+template <int h>  // lanes i and i + h (bit h of i clear) become a[i] + a[i + h] and a[i] - a[i + h]
+KVASIR_INLINE F32 butterfly(F32 a) {
+  KVASIR_EACH(F32, i & h ? a.v[i - h] - a.v[i] : a.v[i] + a.v[i + h]);
+}
+
 KVASIR_INLINE F32 load_f16(const std::uint16_t* p) { KVASIR_EACH(F32, f16_to_f32(p[i])); }
 KVASIR_INLINE void store_f16(std::uint16_t* p, F32 a) {
   for (int i = 0; i < 16; ++i) p[i] = f32_to_f16(a.v[i]);
