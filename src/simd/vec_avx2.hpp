@@ -150,6 +150,23 @@ KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
   const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
   return {_mm256_cvtepu8_epi32(x), _mm256_cvtepu8_epi32(_mm_srli_si128(x, 8))};
 }
+KVASIR_INLINE I32 and_(I32 x, I32 y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
+KVASIR_INLINE I32 shift_right(I32 x, int n) {
+  const __m128i count = _mm_cvtsi32_si128(n);
+  return {_mm256_srl_epi32(x.a, count), _mm256_srl_epi32(x.b, count)};
+}
+template <int entries>
+KVASIR_INLINE __m256 lookup_half(F32 table, __m256i i) {
+  const __m256 low = _mm256_permutevar8x32_ps(table.a, i);
+  if constexpr (entries <= 8) return low;
+  // The top bit of a lane chooses in blendv: bit 3 goes there.
+  const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(i, 28));
+  return _mm256_blendv_ps(low, _mm256_permutevar8x32_ps(table.b, i), upper);
+}
+template <int entries>
+KVASIR_INLINE F32 lookup(F32 table, I32 i) {
+  return {lookup_half<entries>(table, i.a), lookup_half<entries>(table, i.b)};
+}
 KVASIR_INLINE F32 to_f32(I32 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 KVASIR_INLINE F32 bits_to_f32(I32 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
 KVASIR_INLINE I32 f32_to_bits(F32 x) { return {_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)}; }

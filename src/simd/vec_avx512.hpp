@@ -103,6 +103,14 @@ KVASIR_INLINE I32 load_i8(const std::int8_t* p) {  // 16 signed bytes
 KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
   return {_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
 }
+KVASIR_INLINE I32 and_(I32 x, I32 y) { return {_mm512_and_si512(x.v, y.v)}; }
+// Shifts zeros in.
+KVASIR_INLINE I32 shift_right(I32 x, int n) { return {_mm512_srl_epi32(x.v, _mm_cvtsi32_si128(n))}; }
+// Lane i[lane] of the table. REQUIRES: i < entries <= 16.
+template <int entries>
+KVASIR_INLINE F32 lookup(F32 table, I32 i) {
+  return {_mm512_permutexvar_ps(i.v, table.v)};
+}
 KVASIR_INLINE F32 to_f32(I32 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 KVASIR_INLINE F32 bits_to_f32(I32 a) { return {_mm512_castsi512_ps(a.v)}; }
 KVASIR_INLINE I32 f32_to_bits(F32 a) { return {_mm512_castps_si512(a.v)}; }

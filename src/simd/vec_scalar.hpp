@@ -87,6 +87,14 @@ KVASIR_INLINE I32 sub(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] - b.v[i]); }
 KVASIR_INLINE I32 mul(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] * b.v[i]); }
 KVASIR_INLINE I32 load_i8(const std::int8_t* p) { KVASIR_EACH(I32, p[i]); }
 KVASIR_INLINE I32 load_u8(const std::uint8_t* p) { KVASIR_EACH(I32, p[i]); }
+KVASIR_INLINE I32 and_(I32 a, I32 b) { KVASIR_EACH(I32, a.v[i] & b.v[i]); }
+KVASIR_INLINE I32 shift_right(I32 a, int n) {
+  KVASIR_EACH(I32, static_cast<std::int32_t>(static_cast<std::uint32_t>(a.v[i]) >> n));
+}
+template <int entries>
+KVASIR_INLINE F32 lookup(F32 table, I32 index) {
+  KVASIR_EACH(F32, table.v[index.v[i]]);
+}
 KVASIR_INLINE F32 to_f32(I32 a) { KVASIR_EACH(F32, static_cast<float>(a.v[i])); }
 KVASIR_INLINE F32 bits_to_f32(I32 a) {
   F32 r;
