@@ -189,4 +189,70 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes x, Bytes y) {
           dot_us_half(acc.b, _mm256_abs_epi8(x.b), _mm256_sign_epi8(y.b, x.b))};
 }
 
+// Sums of products held in 16 bits, for operands so small that several products fit (kPairSum): they save the widening
+// of every product.
+inline constexpr std::int32_t kPairSum = 32767;
+struct Pairs {
+  __m256i a, b;
+};
+KVASIR_INLINE Pairs zero_pairs() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+// Adds two products u * s to each of the two 16-bit halves of a lane.
+KVASIR_INLINE Pairs dot_pairs(Pairs acc, Bytes u, Bytes s) {
+  return {_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(u.a, s.a)),
+          _mm256_add_epi16(acc.b, _mm256_maddubs_epi16(u.b, s.b))};
+}
+KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) {
+  const __m256i one = _mm256_set1_epi16(1);
+  return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, one)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, one))};
+}
+KVASIR_INLINE void pin(Pairs& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
+KVASIR_INLINE void pin(I32& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
+
+KVASIR_INLINE Bytes repeat16(const void* p) {
+  const __m256i v = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  return {v, v};
+}
+KVASIR_INLINE Bytes lookup16(Bytes table, Bytes i) {
+  return {_mm256_shuffle_epi8(table.a, i.a), _mm256_shuffle_epi8(table.b, i.b)};
+}
+// The top bit of a byte chooses in blendv: bit 4 goes there (nothing crosses a byte below 32).
+KVASIR_INLINE __m256i lookup32_half(__m256i low, __m256i high, __m256i i) {
+  return _mm256_blendv_epi8(_mm256_shuffle_epi8(low, i), _mm256_shuffle_epi8(high, i), _mm256_slli_epi16(i, 3));
+}
+KVASIR_INLINE Bytes lookup32(Bytes low, Bytes high, Bytes i) {
+  return {lookup32_half(low.a, high.a, i.a), lookup32_half(low.b, high.b, i.b)};
+}
+template <int n>
+KVASIR_INLINE Bytes load_unfolded(const void* p) {
+  const __m256i x = load256(p);
+  return {x, _mm256_srli_epi16(x, n)};
+}
+template <int n>
+KVASIR_INLINE void store_folded(void* p, Bytes x) {
+  store256(p, _mm256_or_si256(x.a, _mm256_slli_epi16(x.b, n)));
+}
+template <int r>
+KVASIR_INLINE __m256i byte_half(__m256i x) {
+  const __m256i y = _mm256_srli_epi32(x, 8 * r);
+  return r == 3 ? y : _mm256_and_si256(y, _mm256_set1_epi32(255));
+}
+template <int r>
+KVASIR_INLINE I32 byte(Bytes x) {
+  return {byte_half<r>(x.a), byte_half<r>(x.b)};
+}
+template <int r>
+KVASIR_INLINE I32 signed_byte(Bytes x) {
+  return {_mm256_srai_epi32(_mm256_slli_epi32(x.a, 24 - 8 * r), 24),
+          _mm256_srai_epi32(_mm256_slli_epi32(x.b, 24 - 8 * r), 24)};
+}
+KVASIR_INLINE Bytes interleave4(const std::uint8_t* p, std::ptrdiff_t stride) {
+  const auto row = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * stride)); };
+  const __m128i low0 = _mm_unpacklo_epi8(row(0), row(1));
+  const __m128i high0 = _mm_unpackhi_epi8(row(0), row(1));
+  const __m128i low2 = _mm_unpacklo_epi8(row(2), row(3));
+  const __m128i high2 = _mm_unpackhi_epi8(row(2), row(3));
+  return {_mm256_set_m128i(_mm_unpackhi_epi16(low0, low2), _mm_unpacklo_epi16(low0, low2)),
+          _mm256_set_m128i(_mm_unpackhi_epi16(high0, high2), _mm_unpacklo_epi16(high0, high2))};
+}
+
 }  // namespace kvasir::simd::KVASIR_TARGET

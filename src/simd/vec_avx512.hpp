@@ -145,4 +145,76 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
 #endif
 }
 
+// Sums of products, in 16 bits where that saves the widening of every product; with VNNI there is nothing to save.
+// kPairSum: what they can hold.
+struct Pairs {
+  __m512i v;
+};
+KVASIR_INLINE Pairs zero_pairs() { return {_mm512_setzero_si512()}; }
+#if KVASIR_HAS_VNNI
+inline constexpr std::int32_t kPairSum = INT32_MAX;
+KVASIR_INLINE Pairs dot_pairs(Pairs acc, Bytes u, Bytes s) { return {_mm512_dpbusd_epi32(acc.v, u.v, s.v)}; }
+KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) { return {_mm512_add_epi32(acc.v, x.v)}; }
+#else
+inline constexpr std::int32_t kPairSum = 32767;
+// Adds two products u * s to each of the two 16-bit halves of a lane.
+KVASIR_INLINE Pairs dot_pairs(Pairs acc, Bytes u, Bytes s) {
+  return {_mm512_add_epi16(acc.v, _mm512_maddubs_epi16(u.v, s.v))};
+}
+KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) {
+  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(x.v, _mm512_set1_epi16(1)))};
+}
+#endif
+// The compiler must have this sum in a register here. Left alone, GCC adds products up in a tree of its own, for which
+// all of them have to exist at once: with many sums they spill.
+KVASIR_INLINE void pin(Pairs& x) { asm("" : "+v"(x.v)); }
+KVASIR_INLINE void pin(I32& x) { asm("" : "+v"(x.v)); }
+
+// The 16 bytes at p, four times: a table for lookup16.
+KVASIR_INLINE Bytes repeat16(const void* p) {
+  return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
+}
+// table[i] for every byte i. REQUIRES: i < 16.
+KVASIR_INLINE Bytes lookup16(Bytes table, Bytes i) { return {_mm512_shuffle_epi8(table.v, i.v)}; }
+// i < 16: low[i], else high[i - 16]. REQUIRES: i < 32.
+KVASIR_INLINE Bytes lookup32(Bytes low, Bytes high, Bytes i) {
+  const __mmask64 upper = _mm512_test_epi8_mask(i.v, _mm512_set1_epi8(16));
+  return {_mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(low.v, i.v), upper, high.v, i.v)};
+}
+// Two parts that share 32 bytes: the first is the bytes as they are, the second is the bytes shifted right by n within
+// 16-bit lanes. Mask the result.
+template <int n>
+KVASIR_INLINE Bytes load_unfolded(const void* p) {
+  const __m256i x = _mm256_loadu_si256(static_cast<const __m256i*>(p));
+  return {_mm512_srlv_epi16(_mm512_broadcast_i64x4(x),
+                            _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(n), 1))};
+}
+// The inverse: 32 bytes, first half | second half << n. REQUIRES: no byte crosses into its neighbour.
+template <int n>
+KVASIR_INLINE void store_folded(void* p, Bytes x) {
+  const __m256i second = _mm256_slli_epi16(_mm512_extracti64x4_epi64(x.v, 1), n);
+  _mm256_storeu_si256(static_cast<__m256i*>(p), _mm256_or_si256(_mm512_castsi512_si256(x.v), second));
+}
+// Byte r of every lane.
+template <int r>
+KVASIR_INLINE I32 byte(Bytes x) {
+  const __m512i y = _mm512_srli_epi32(x.v, 8 * r);
+  return {r == 3 ? y : _mm512_and_si512(y, _mm512_set1_epi32(255))};
+}
+template <int r>
+KVASIR_INLINE I32 signed_byte(Bytes x) {
+  return {_mm512_srai_epi32(_mm512_slli_epi32(x.v, 24 - 8 * r), 24)};
+}
+// Byte r of lane i is byte i of the row r of 16 bytes at p + r * stride.
+KVASIR_INLINE Bytes interleave4(const std::uint8_t* p, std::ptrdiff_t stride) {
+  const auto row = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i * stride)); };
+  const __m128i low0 = _mm_unpacklo_epi8(row(0), row(1));
+  const __m128i high0 = _mm_unpackhi_epi8(row(0), row(1));
+  const __m128i low2 = _mm_unpacklo_epi8(row(2), row(3));
+  const __m128i high2 = _mm_unpackhi_epi8(row(2), row(3));
+  const __m256i first = _mm256_set_m128i(_mm_unpackhi_epi16(low0, low2), _mm_unpacklo_epi16(low0, low2));
+  const __m256i second = _mm256_set_m128i(_mm_unpackhi_epi16(high0, high2), _mm_unpacklo_epi16(high0, high2));
+  return {_mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1)};
+}
+
 }  // namespace kvasir::simd::KVASIR_TARGET

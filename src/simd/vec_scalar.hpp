@@ -149,4 +149,53 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
   return acc;
 }
 
+// Elsewhere sums in 16 bits.
+inline constexpr std::int32_t kPairSum = INT32_MAX;
+struct Pairs {
+  I32 sum;
+};
+KVASIR_INLINE Pairs zero_pairs() { return {zero_i32()}; }
+KVASIR_INLINE Pairs dot_pairs(Pairs acc, Bytes u, Bytes s) { return {dot_us(acc.sum, u, s)}; }
+KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) { return add(acc, x.sum); }
+KVASIR_INLINE void pin(Pairs&) {}
+KVASIR_INLINE void pin(I32&) {}
+
+#define KVASIR_EACH(expression)                                                \
+  Bytes r;                                                                     \
+  for (int i = 0; i < 64; ++i) r.v[i] = static_cast<std::uint8_t>(expression); \
+  return r
+
+KVASIR_INLINE Bytes repeat16(const void* p) { KVASIR_EACH(static_cast<const std::uint8_t*>(p)[i % 16]); }
+KVASIR_INLINE Bytes lookup16(Bytes table, Bytes x) { KVASIR_EACH(table.v[x.v[i] & 15]); }
+KVASIR_INLINE Bytes lookup32(Bytes low, Bytes high, Bytes x) { KVASIR_EACH((x.v[i] & 16 ? high : low).v[x.v[i] & 15]); }
+KVASIR_INLINE Bytes interleave4(const std::uint8_t* p, std::ptrdiff_t stride) {
+  KVASIR_EACH(p[i % 4 * stride + i / 4]);
+}
+#undef KVASIR_EACH
+template <int n>
+KVASIR_INLINE Bytes load_unfolded(const void* p) {
+  Bytes x;
+  __builtin_memcpy(x.v, p, 32);
+  __builtin_memcpy(x.v + 32, p, 32);
+  const Bytes shifted = shift_right16<n>(x);
+  __builtin_memcpy(x.v + 32, shifted.v + 32, 32);
+  return x;
+}
+template <int n>
+KVASIR_INLINE void store_folded(void* p, Bytes x) {
+  for (int i = 0; i < 32; ++i) static_cast<std::uint8_t*>(p)[i] = static_cast<std::uint8_t>(x.v[i] | x.v[32 + i] << n);
+}
+template <int r>
+KVASIR_INLINE I32 byte(Bytes x) {
+  I32 y;
+  for (int i = 0; i < 16; ++i) y.v[i] = x.v[4 * i + r];
+  return y;
+}
+template <int r>
+KVASIR_INLINE I32 signed_byte(Bytes x) {
+  I32 y;
+  for (int i = 0; i < 16; ++i) y.v[i] = static_cast<std::int8_t>(x.v[4 * i + r]);
+  return y;
+}
+
 }  // namespace kvasir::simd::KVASIR_TARGET
