@@ -21,7 +21,7 @@ expect() { # STATUS PATTERN COMMAND...: the command's status, and a pattern in i
 
 includes() { # FILE LINE: a tree whose one file FILE holds LINE
   rm -rf "$scratch/tree"
-  mkdir -p "$(dirname "$scratch/tree/src/$1")"
+  mkdir -p "$scratch/tree/src" "$(dirname "$scratch/tree/src/$1")"
   printf '%s\n' "$2" > "$scratch/tree/src/$1"
 }
 ladder="$source_dir/tools/check-includes"
@@ -42,6 +42,12 @@ includes run/a.cpp '#include "engine.hpp"'
 expect 1 'is not written from src/' "$ladder" "$scratch/tree"
 includes extra/a.cpp '#include "base/error.hpp"'
 expect 1 'is in no layer' "$ladder" "$scratch/tree"
+includes api/a.cpp '#include "kvasir/codecs.hpp"'
+expect 0 'in order' "$ladder" "$scratch/tree"
+includes run/a.cpp '#include "kvasir/codecs.hpp"'
+expect 1 'public headers are for api' "$ladder" "$scratch/tree"
+includes ../include/kvasir/a.hpp '#include "kv/codec.hpp"'
+expect 1 'public headers include no sources' "$ladder" "$scratch/tree"
 includes kernel/a_test.cpp '#include "run/engine.hpp"'
 expect 2 'no sources' "$ladder" "$scratch/tree"
 
