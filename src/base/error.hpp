@@ -12,6 +12,7 @@ enum class Code {
   kMemory,       // a budget or the machine's memory does not allow it
   kUnsupported,  // well formed, but this build or machine cannot do it
   kCancelled,    // somebody asked to stop
+  kBusy,         // a queue or a budget is full; the same request may succeed later
 };
 
 // Thrown at load and at admission; never from the hot path. `message` says what was found and what was

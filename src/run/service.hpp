@@ -1,0 +1,115 @@
+// What a server asks of an engine that serves many requests at once: submit, listen, cancel. The scheduler implements
+// it; servers and tests know nothing else of the engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "run/generate.hpp"
+#include "text/tokenizer.hpp"
+
+namespace kvasir::run {
+
+// Where a request's tokens came from. Counted by the plan that ran, not estimated.
+struct Span {
+  std::int64_t begin = 0;  // tokens [begin, end) of the prompt
+  std::int64_t end = 0;
+  std::string source;  // "computed", or the tier that held them: "live" (pages of a running request), "ram", "lmdb" ...
+};
+
+struct Receipt {
+  std::vector<Span> spans;  // in order; together the whole prompt
+  std::int64_t reused_tokens = 0;
+  std::uint64_t loaded_bytes = 0;
+  double load_seconds = 0;
+  double queue_seconds = 0;    // from submission to the first step that worked on it
+  double prefill_seconds = 0;  // from then to the first token
+  std::string miss;            // why reuse ended where it did: one sentence; empty when nothing could be missed
+};
+
+// A request and what a service needs besides.
+struct ServiceRequest {
+  Request request;
+  std::string tenant;  // caches of different tenants never meet; "": the tenant without a key
+  bool reuse = true;   // false: neither look up nor offer pages
+  bool pin = false;    // keep the prompt's pages until unpinned (/v1/warm)
+  double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none
+};
+
+// One generated token. `text` is what this token released: it can be empty (a character or a possible stop string is
+// not complete yet), and the text of several tokens can arrive with the last of them.
+struct Piece {
+  TokenRecord token;
+  std::string_view text;
+};
+
+struct Outcome {
+  Finish finish = Finish::kLength;
+  std::string error;  // not empty: the request failed, and this is what to tell the client
+  std::int64_t prompt_tokens = 0;
+  std::int64_t completion_tokens = 0;
+  std::int64_t seed = 0;
+  double decode_seconds = 0;  // from the first token to the last
+  Receipt receipt;
+};
+
+// Called on the engine's thread, in order, never concurrently for one request: hand over and return. Pieces are valid
+// during the call. `done` is the last call and comes exactly once, for cancelled requests too.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void started() {}  // the request left the queue
+  virtual void pieces(std::span<const Piece> pieces) = 0;
+  virtual void done(const Outcome& outcome) = 0;
+};
+
+struct ModelCard {
+  std::string name;  // what /v1/models calls it
+  std::string architecture;
+  std::int64_t context = 0;  // tokens of one sequence at most
+  std::int32_t vocabulary = 0;
+  std::string chat_template;  // Jinja text of the file; empty when it has none
+  std::string k_codec, v_codec;
+};
+
+struct TierStats {
+  std::string tier;
+  std::uint64_t bytes = 0, budget = 0, records = 0;
+  std::uint64_t hits = 0, misses = 0, inserts = 0, evictions = 0, damaged = 0, errors = 0;
+};
+
+struct ServiceStats {
+  std::int64_t running = 0;
+  std::int64_t waiting = 0;
+  std::uint64_t kv_bytes = 0, kv_budget = 0;                                 // of the page pool
+  std::uint64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;  // since the start
+  std::uint64_t requests = 0, rejected = 0, cancelled = 0, failed = 0;
+  std::vector<TierStats> tiers;
+};
+
+using RequestId = std::uint64_t;
+
+// Thread-safe.
+class Service {
+ public:
+  virtual ~Service() = default;
+
+  virtual const ModelCard& card() const = 0;
+  virtual const text::Tokenizer* tokenizer() const = 0;  // nullptr: ids only
+
+  // Queues a request. Throws Error: kBadInput for what `generate` refuses, kBusy when the queue is full or the service
+  // is draining. The listener is kept until `done` returned.
+  virtual RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) = 0;
+  // Ends a request at the next step; `done` follows with Finish::kCancelled. Unknown and finished ids are fine.
+  virtual void cancel(RequestId id) = 0;
+  // Refuses new requests and returns when the running ones are done or `seconds` have passed; true: all were done.
+  virtual bool drain(double seconds) = 0;
+
+  virtual ServiceStats stats() const = 0;
+};
+
+}  // namespace kvasir::run
