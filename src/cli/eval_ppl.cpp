@@ -95,11 +95,14 @@ std::string coverage(const Settings& s, const PplReport& r) {
 void print_report(const Settings& s, const PplReport& r) {
   fmt::print("{}\n{}\nf32 keys and values: perplexity {:.3f}\n\n", material(s, r), coverage(s, r), r.baseline_ppl);
   print_table(cells(r));
+  for (const PplRow& row : r.rows)
+    if (!row.note.empty()) fmt::print("\n{}: {}\n", row.kv, row.note);
 }
 
 void print_json(const Settings& s, const PplReport& report) {
   for (const PplRow& r : report.rows)
     print_json_row({{"kv", r.kv},
+                    {"note", r.note},
                     {"ppl", r.ppl},
                     {"ppl_f32", report.baseline_ppl},
                     {"ppl_change", r.ppl_change()},

@@ -93,11 +93,12 @@ Generated generate(Engine& engine, const Request& request, const Events& events)
   out.seed = sampler.seed();
   out.prompt_tokens = prompt_tokens;
   Writer writer(engine.tokenizer(), request, events, out);
+  const double start = steady_seconds();
+  engine.choose_codecs(request.prompt);
   const std::unique_ptr<kv::Sequence, Releaser> sequence(engine.cache().create(), Releaser{&engine.cache()});
   const auto cancelled = [&] { return events.cancelled && events.cancelled(); };
   std::vector<float> logits(static_cast<std::size_t>(vocab));  // the sampler works in a copy
 
-  const double start = steady_seconds();
   std::span<const float> row = engine.feed(sequence.get(), request.prompt, 1, [&](std::int64_t done) {
     if (events.prefill) events.prefill(done, prompt_tokens);
     return !cancelled();
