@@ -93,6 +93,12 @@ Sequence* Cache::fork(const Sequence& from) {
   return to;
 }
 
+bool Cache::can_truncate(const Sequence& s, std::int64_t n) const {
+  const std::int64_t keep = impl_->sealed_pages(n);
+  const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
+  return keep >= impl_->sealed_pages(s.length) || last < keep || impl_->store.layout.lossless;
+}
+
 void Cache::truncate(Sequence* s, std::int64_t n) {
   KVASIR_CHECK(!impl_->open);
   impl_->check_handle(s);
@@ -102,7 +108,7 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
   const std::int64_t keep = impl_->sealed_pages(n);
   // Pages [keep, last] become raw; of them [sealed, last] still are.
   const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
-  if (keep < sealed && last >= keep && !store.layout.lossless)
+  if (!can_truncate(*s, n))
     throw Error(Code::kUnsupported,
                 "tokens from " + std::to_string(keep * kPageTokens) + " on exist only compressed; a sequence of " +
                     std::to_string(s->length) + " tokens cannot be cut to " + std::to_string(n),

@@ -108,6 +108,7 @@ class Cache {
   // codecs always can; with a lossy one, tokens that must become raw again may exist only sealed: then it throws
   // Error(kUnsupported) and nothing changes (0, and anything within the raw window, always work).
   void truncate(Sequence* sequence, std::int64_t n);
+  bool can_truncate(const Sequence& sequence, std::int64_t n) const;
 
   // A sequence as bytes, to be kept elsewhere: its sealed pages, and a tail, which is everything that is raw. They mean
   // something only to caches of the same shape, codecs, window and sinks, and restore it bit for bit.
