@@ -102,7 +102,6 @@ void print_report(const Settings& s, const PplReport& r) {
 void print_json(const Settings& s, const PplReport& report) {
   for (const PplRow& r : report.rows)
     print_json_row({{"kv", r.kv},
-                    {"note", r.note},
                     {"ppl", r.ppl},
                     {"ppl_f32", report.baseline_ppl},
                     {"ppl_change", r.ppl_change()},
@@ -127,7 +126,8 @@ void print_json(const Settings& s, const PplReport& report) {
                     {"window", s.subject.window},
                     {"sinks", s.subject.sinks},
                     {"model", std::filesystem::path(s.subject.model).filename().string()},
-                    {"text", std::filesystem::path(s.ppl.file).filename().string()}});
+                    {"text", std::filesystem::path(s.ppl.file).filename().string()},
+                    {"note", r.note}});
 }
 
 void plot(const Settings& s, const PplReport& r) {

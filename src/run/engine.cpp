@@ -168,6 +168,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
                 options.model);
   context_ = context_for(options, config);
   cache_options_ = cache_options(options, config, needs.sequences);
+  if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(config, &kv_note_);
   check_memory(*file, options.exact, kv::plan_memory(cache_shape(config), cache_options_, team_->size()),
                describe_host().memory_total);

@@ -54,6 +54,7 @@ class Engine {
  public:
   struct Needs {
     int sequences = 1;
+    std::int64_t pool_tokens = 0;                              // of all sequences together; 0: the context
     int logits = 1;                                            // rows of logits per step
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
   };
