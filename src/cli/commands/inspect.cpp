@@ -219,6 +219,10 @@ constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json},
 int inspect(const Options& o) {
   const auto model = weights::open_model_file(o.path);
   const std::uint64_t bytes = std::filesystem::file_size(o.path);
+  // A model that cannot be run still shows what it holds; a cache that was asked for and cannot be is an error.
+  const run::EngineOptions& e = o.engine;
+  if (!e.kv.empty() || !e.k_codec.empty() || !e.v_codec.empty() || !e.kv_layers.empty())
+    run::plan_engine(*model, e, 1, 1);
   if (o.json) {
     Json report = {{"file", o.path}, {"bytes", bytes}};
     for (const Section& s : kSections) report[s.name] = s.json(*model, o);
