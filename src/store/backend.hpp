@@ -1,0 +1,139 @@
+// Contract of an entry in store/tiers: where records are kept. A backend is synchronous and knows nothing of queues,
+// threads, deadlines of callers or checksums; Tier (store/tier.hpp) puts all of that in front of it, and is what the
+// rest of the engine uses. Decorators (store/meter.hpp, store/faulty.hpp) are backends around a backend.
+//
+// Every function may be called from several threads at once. What the world can cause (a server that is gone, a full
+// disk) is a Status or an Outcome; exceptions are programming errors and memory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/function_ref.hpp"
+#include "base/registry.hpp"
+#include "store/bytes.hpp"
+#include "store/key.hpp"
+#include "store/record.hpp"
+
+namespace kvasir::store {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = Clock::time_point;
+
+inline Deadline within(Clock::duration time) { return Clock::now() + time; }
+
+// Empty: it went well. Otherwise what went wrong, for people.
+struct Status {
+  std::string why;
+  bool ok() const { return why.empty(); }
+};
+
+enum class Outcome : std::uint8_t {
+  kAbsent,
+  kFound,
+  kFailed,   // nobody knows: the tier could not be asked, or did not answer in time
+  kDamaged,  // there was something, but not what was stored (set by Tier)
+  kForeign,  // a record of another fingerprint or version (set by Tier)
+  kLate,     // the answer had not come at the caller's deadline (set by Tier)
+};
+
+struct Answer {
+  Outcome outcome = Outcome::kAbsent;
+  SharedBytes bytes;  // when found
+};
+
+// A record to be kept. `head` was read from `record`, which is whole.
+struct Offer {
+  Key key;
+  SharedBytes record;
+  RecordHead head;
+};
+
+enum class PutOutcome : std::uint8_t {
+  kStored,
+  kKept,     // the same record was there already
+  kRefused,  // too large, or there is no room that it may take
+  kFailed,
+};
+
+struct Listed {
+  Key key;
+  std::uint64_t bytes;  // of the record
+};
+
+// As far as the backend knows; for a shared one this is what all its users did.
+struct Usage {
+  std::uint64_t bytes = 0;   // that the budget counts: records and what it takes to find them
+  std::uint64_t budget = 0;  // 0: no bound that this side knows of
+  std::uint64_t records = 0;
+  std::uint64_t evictions = 0;  // by this backend, since it was opened
+  std::uint64_t pinned_bytes = 0;
+};
+
+struct Traits {
+  // Answers from memory: Tier calls it in the caller's thread and starts none.
+  bool immediate = false;
+  // Threads that may wait in get at once to some avail.
+  int readers = 1;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Traits traits() const = 0;
+
+  // Fills in one answer per key, in order; returns a Status that is not ok when any of them is kFailed. A hit counts as
+  // a use of the record. Keys of one batch usually are a chain, parents first.
+  virtual Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) = 0;
+  // kAbsent, kFound or kFailed per key; no use of the record.
+  virtual Status contains(std::span<const Key> keys, Deadline deadline, std::span<Outcome> outcomes) = 0;
+  // One outcome per offer; a record that is there is replaced. The order is parents first. To make room, records that
+  // save least per byte go first, and no record before those that name it as their parent.
+  virtual Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) = 0;
+  // Also pinned records, and records that have children. Absent keys are fine.
+  virtual Status erase(std::span<const Key> keys, Deadline deadline) = 0;
+  // Counts as a use; a hint.
+  virtual Status touch(std::span<const Key> keys, Deadline deadline) = 0;
+  // Erases everything that `list` would show.
+  virtual Status clear(Deadline deadline) = 0;
+  // Calls `each` until it returns false. Records that come or go meanwhile may or may not be seen.
+  virtual Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) = 0;
+  // Records that are pinned are not evicted before `until`. Keys that are absent are passed over; not ok when
+  // the backend pins nothing, or no more than it has pinned already.
+  virtual Status pin(std::span<const Key> keys, Clock::time_point until);
+  virtual Status unpin(std::span<const Key> keys);
+  virtual Usage usage() = 0;
+  // What was put is safe from the end of this process, and as far as the backend can see to it of the machine.
+  virtual Status sync(Deadline deadline) = 0;
+};
+
+inline Status Backend::pin(std::span<const Key> /*keys*/, Clock::time_point /*until*/) {
+  return {"this tier cannot pin records"};
+}
+inline Status Backend::unpin(std::span<const Key> /*keys*/) { return {"this tier cannot pin records"}; }
+
+// What stands behind the colon of a tier's specification.
+enum class Place {
+  kNone,    // nothing: "ram:"
+  kFolder,  // a folder, made if need be: "lmdb:/var/cache/kvasir"
+  kServer,  // "redis:host:port"
+};
+
+class Spec;
+
+struct TierKind {
+  const char* summary;
+  const char* usage;  // "lmdb:FOLDER?size=10GiB"
+  Place place;
+  // Asks for its options, calls spec.finish(), then opens. Throws Error(kBadInput) for what the specification says,
+  // Error(kUnsupported) when this build lacks a library (naming its package), Error(kIo) when the place cannot be used.
+  // A server that does not answer now is no error.
+  std::unique_ptr<Backend> (*open)(Spec& spec);
+};
+
+std::span<const Entry<TierKind>> tiers();
+
+}  // namespace kvasir::store

@@ -1,0 +1,107 @@
+#include "store/faulty.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/splitmix.hpp"
+#include "store/forward.hpp"
+
+namespace kvasir::store {
+namespace {
+
+class Faulty : public Forward {
+ public:
+  Faulty(std::unique_ptr<Backend> inner, const Faults& faults, std::shared_ptr<FaultCount> count)
+      : Forward(std::move(inner)), faults_(faults), count_(std::move(count)), state_(faults.seed) {}
+
+  Traits traits() const override {
+    Traits t = Forward::traits();
+    if (faults_.delay > Clock::duration::zero()) t.immediate = false;
+    return t;
+  }
+  Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override {
+    if (Status s = begin(deadline); !s.ok()) {
+      std::fill(answers.begin(), answers.end(), Answer{Outcome::kFailed, {}});
+      return s;
+    }
+    Status status = Forward::get(keys, deadline, answers);
+    for (Answer& a : answers)
+      if (a.outcome == Outcome::kFound && !a.bytes.bytes.empty() && happens(faults_.flip)) a.bytes = flipped(a.bytes);
+    return status;
+  }
+  Status contains(std::span<const Key> keys, Deadline deadline, std::span<Outcome> outcomes) override {
+    if (Status s = begin(deadline); !s.ok()) {
+      std::fill(outcomes.begin(), outcomes.end(), Outcome::kFailed);
+      return s;
+    }
+    return Forward::contains(keys, deadline, outcomes);
+  }
+  Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) override {
+    if (Status s = begin(deadline); !s.ok()) {
+      std::fill(outcomes.begin(), outcomes.end(), PutOutcome::kFailed);
+      return s;
+    }
+    Status status;
+    for (std::size_t i = 0; i < offers.size(); ++i) {
+      if (happens(faults_.drop)) {
+        ++count_->dropped;
+        outcomes[i] = PutOutcome::kStored;
+      } else if (Status s = Forward::put(offers.subspan(i, 1), deadline, outcomes.subspan(i, 1)); !s.ok()) {
+        status = std::move(s);
+      }
+    }
+    return status;
+  }
+  Status erase(std::span<const Key> keys, Deadline deadline) override {
+    Status s = begin(deadline);
+    return s.ok() ? Forward::erase(keys, deadline) : s;
+  }
+  Status touch(std::span<const Key> keys, Deadline deadline) override {
+    Status s = begin(deadline);
+    return s.ok() ? Forward::touch(keys, deadline) : s;
+  }
+
+ private:
+  std::uint64_t draw() {
+    const std::lock_guard lock(mutex_);
+    return splitmix64(state_);
+  }
+  bool happens(double probability) {
+    return probability > 0 && static_cast<double>(draw() >> 11) * 0x1p-53 < probability;
+  }
+  Status begin(Deadline deadline) {
+    if (faults_.delay > Clock::duration::zero()) {
+      std::this_thread::sleep_until(std::min(deadline, within(faults_.delay)));
+      if (Clock::now() >= deadline) return {"injected: too slow"};
+    }
+    if (!happens(faults_.fail)) return {};
+    ++count_->failed;
+    return {"injected failure"};
+  }
+  SharedBytes flipped(const SharedBytes& bytes) {
+    ++count_->flipped;
+    auto block = allocate_block(bytes.bytes.size());
+    std::copy(bytes.bytes.begin(), bytes.bytes.end(), block.get());
+    const std::uint64_t bit = draw() % (bytes.bytes.size() * 8);
+    block.get()[bit / 8] ^= std::byte{1} << (bit % 8);
+    const std::span<const std::byte> view(block.get(), bytes.bytes.size());
+    return {std::move(block), view, true};
+  }
+
+  const Faults faults_;
+  const std::shared_ptr<FaultCount> count_;
+  std::mutex mutex_;
+  std::uint64_t state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> faulty(std::unique_ptr<Backend> inner, const Faults& faults,
+                                std::shared_ptr<FaultCount> count) {
+  return std::make_unique<Faulty>(std::move(inner), faults, std::move(count));
+}
+
+}  // namespace kvasir::store

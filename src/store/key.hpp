@@ -1,0 +1,58 @@
+// What a record is called: a keyed hash over everything that it depends on.
+//
+//   root     = H(-,      "kvasir.r", fingerprint, salt)
+//   chunk i  = H(parent, "kvasir.c", token ids of chunk i)       parent: the key of chunk i - 1, or the root
+//   tail     = H(parent, "kvasir.t", token ids)
+//   content  = H(-,      "kvasir.x", fingerprint, token ids)     the same text anywhere: reuse of it is approximate
+//
+// H(k, ...) is BLAKE2b-256 keyed with k (RFC 7693) over the fields one after the other; all but the last have a fixed
+// size, the label has 8 bytes and an id is a little-endian int32. Without a tenant's salt nobody can name, and so
+// read or probe, that tenant's records. Keys say where to look; token ids are compared on every hit.
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kvasir::store {
+
+struct Key {
+  std::array<std::byte, 32> bytes{};
+  auto operator<=>(const Key&) const = default;
+};
+
+// Of everything that makes stored bytes mean something else: model, codecs, rope, adapters, version of the format.
+struct Fingerprint {
+  std::array<std::byte, 16> bytes{};
+  auto operator<=>(const Fingerprint&) const = default;
+};
+
+Fingerprint fingerprint_of(std::string_view description);  // BLAKE2b-128 of the text
+
+Key root_key(const Fingerprint& fingerprint, std::string_view tenant_salt = {});
+Key chunk_key(const Key& parent, std::span<const std::int32_t> tokens);
+Key tail_key(const Key& parent, std::span<const std::int32_t> tokens);
+Key content_key(const Fingerprint& fingerprint, std::span<const std::int32_t> tokens);
+
+std::string to_hex(std::span<const std::byte> bytes);  // lower case
+inline std::string to_hex(const Key& key) { return to_hex(key.bytes); }
+inline std::string to_hex(const Fingerprint& f) { return to_hex(f.bytes); }
+std::optional<Key> key_from_hex(std::string_view hex);  // 64 digits, either case
+
+}  // namespace kvasir::store
+
+template <>
+struct std::hash<kvasir::store::Key> {
+  std::size_t operator()(const kvasir::store::Key& key) const noexcept {
+    std::size_t h;  // keys are hashes already
+    std::memcpy(&h, key.bytes.data(), sizeof h);
+    return h;
+  }
+};

@@ -1,0 +1,70 @@
+// The records of a database with what eviction needs to know of them, within one writing transaction. All of it is
+// written or none: whatever process dies when, totals and order fit the records. Layouts: docs/formats/lmdb.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "store/backend.hpp"
+#include "store/lmdb/database.hpp"
+
+namespace kvasir::store::lmdb {
+
+constexpr std::uint32_t kLedgerVersion = 1;
+
+struct Row {
+  std::uint64_t charge;  // bytes of the file that the record takes
+  double priority;
+  std::uint32_t uses;
+  float cost;
+  std::byte parent[32];
+};
+static_assert(sizeof(Row) == 56);
+
+struct Totals {
+  std::uint32_t version = kLedgerVersion;
+  std::uint32_t zero = 0;
+  std::uint64_t charge = 0;
+  std::uint64_t records = 0;
+  std::uint64_t evictions = 0;  // by all processes
+  double age = 0;
+};
+static_assert(sizeof(Totals) == 40);
+
+class Ledger {
+ public:
+  // Throws Failure, as all its functions; Failure{MDB_VERSION_MISMATCH} for a ledger of another version.
+  Ledger(const Database::Transaction& transaction, std::uint64_t page_size);
+
+  const Totals& totals() const { return totals_; }
+  // kStored, kKept, kRefused. `limit`: bytes that all records may take. `evicted` is counted up.
+  PutOutcome put(const Offer& offer, std::uint64_t limit, std::uint64_t* evicted);
+  bool remove(const Key& key);  // false: absent
+  void use(const Key& key, std::uint32_t times);
+  bool evict_one();  // false: nothing may go
+  std::uint64_t charge_of(std::uint64_t record_bytes) const;
+  // While it is held a record counts as one that has a child.
+  void hold(const Key& key) { add_child(key); }
+  void release(const Key& key) { drop_child(key); }
+  void clear();
+  void save();  // the totals; the last thing before commit
+
+  static std::optional<Totals> read_totals(const Database::Transaction& transaction);
+
+ private:
+  std::optional<Row> row(const Key& key) const;
+  void save_row(const Key& key, const Row& row);
+  std::uint32_t children(const Key& key) const;
+  void set_children(const Key& key, std::uint32_t n);
+  void add_child(const Key& parent);
+  void drop_child(const Key& parent);
+  void into_order(const Key& key, const Row& row);
+  void out_of_order(const Key& key, const Row& row);
+
+  MDB_txn* const txn_;
+  const Database::Tables& tables_;
+  const std::uint64_t page_size_;
+  Totals totals_;
+};
+
+}  // namespace kvasir::store::lmdb

@@ -1,0 +1,131 @@
+#include "store/reader.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace kvasir::store {
+
+Reader::Reader(Backend& backend, const Options& options, Counters& counters,
+               std::function<void(std::vector<Key>)> damaged)
+    : backend_(backend), options_(options), counters_(counters), damaged_(std::move(damaged)) {
+  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+Reader::~Reader() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& t : threads_) t.join();
+  for (const auto& state : queue_) fail(*state, "the tier is closed");
+}
+
+void Reader::submit(std::shared_ptr<Lookup::State> state) {
+  if (options_.threads == 0) {
+    answer(*state);
+    return;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (queue_.size() < options_.queue) {
+      queue_.push_back(std::move(state));
+      changed_.notify_one();
+      return;
+    }
+  }
+  fail(*state, "too many lookups wait for this tier");
+}
+
+void Reader::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (stopping_) return;
+    const auto state = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    answer(*state);
+    lock.lock();
+  }
+}
+
+void Reader::answer(Lookup::State& state) {
+  const auto now = Clock::now();
+  if (state.is_dropped() || now >= state.deadline) {
+    counters_.late += state.keys.size();
+    state.complete(std::vector<Found>(state.keys.size()));
+    return;
+  }
+  try {
+    auto found = ask(state, std::min(state.deadline, now + options_.limit));
+    count(found, state);
+    if (state.is_dropped()) counters_.late += state.keys.size();
+    state.complete(std::move(found));
+  } catch (const std::exception& e) {
+    fail(state, e.what());
+  }
+}
+
+std::vector<Found> Reader::ask(Lookup::State& state, Deadline deadline) {
+  const std::size_t n = state.keys.size();
+  std::vector<Found> found(n);
+  Status status;
+  if (state.with_bytes) {
+    std::vector<Answer> answers(n);
+    status = backend_.get(state.keys, deadline, answers);
+    for (std::size_t i = 0; i < n; ++i) found[i] = examine(std::move(answers[i]), state);
+  } else {
+    std::vector<Outcome> outcomes(n, Outcome::kFailed);
+    status = backend_.contains(state.keys, deadline, outcomes);
+    for (std::size_t i = 0; i < n; ++i) found[i].outcome = outcomes[i];
+  }
+  if (!status.ok()) counters_.fail(status.why);
+  return found;
+}
+
+// Runs in the tier's thread, so that pages of a file are read by it and not by whoever uses the record.
+Found Reader::examine(Answer answer, const Lookup::State& state) {
+  Found f;
+  f.outcome = answer.outcome;
+  if (answer.outcome != Outcome::kFound) return f;
+  const Parsed parsed =
+      parse_record(answer.bytes.bytes, options_.check, state.fingerprint ? &*state.fingerprint : nullptr);
+  if (!parsed) {
+    f.outcome = parsed.flaw == Flaw::kDamaged ? Outcome::kDamaged : Outcome::kForeign;
+    return f;
+  }
+  f.bytes = std::move(answer.bytes);
+  f.record = parsed.record;
+  return f;
+}
+
+void Reader::count(const std::vector<Found>& found, const Lookup::State& state) {
+  std::vector<Key> bad;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i].outcome == Outcome::kDamaged) {
+      ++counters_.damaged;
+      bad.push_back(state.keys[i]);
+    }
+    if (found[i].outcome == Outcome::kForeign) ++counters_.foreign;
+    if (!state.with_bytes) continue;
+    if (found[i]) {
+      ++counters_.hits;
+      counters_.hit_bytes += found[i].bytes.bytes.size();
+    } else {
+      ++counters_.misses;
+    }
+  }
+  if (!bad.empty()) damaged_(std::move(bad));
+}
+
+void Reader::fail(Lookup::State& state, const std::string& why) {
+  counters_.fail(why);
+  if (state.with_bytes) counters_.misses += state.keys.size();
+  Found failed;
+  failed.outcome = Outcome::kFailed;
+  state.complete(std::vector<Found>(state.keys.size(), failed));
+}
+
+}  // namespace kvasir::store

@@ -1,0 +1,54 @@
+// The threads that ask a backend what callers want to know, and the check of what it says.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "store/backend.hpp"
+#include "store/counters.hpp"
+#include "store/lookup.hpp"
+
+namespace kvasir::store {
+
+class Reader {
+ public:
+  struct Options {
+    int threads = 1;  // 0: answers come in the caller's thread
+    std::size_t queue = 256;
+    Clock::duration limit = std::chrono::milliseconds(250);  // of one batch, besides the caller's deadline
+    Check check = Check::kFull;
+  };
+  // `damaged` is told the keys whose records must go.
+  Reader(Backend& backend, const Options& options, Counters& counters, std::function<void(std::vector<Key>)> damaged);
+  ~Reader();  // questions that were not asked yet fail
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  // With a full queue it fails at once.
+  void submit(std::shared_ptr<Lookup::State> state);
+
+ private:
+  void run();
+  void answer(Lookup::State& state);
+  std::vector<Found> ask(Lookup::State& state, Deadline deadline);
+  Found examine(Answer answer, const Lookup::State& state);
+  void count(const std::vector<Found>& found, const Lookup::State& state);
+  void fail(Lookup::State& state, const std::string& why);
+
+  Backend& backend_;
+  const Options options_;
+  Counters& counters_;
+  const std::function<void(std::vector<Key>)> damaged_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Lookup::State>> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace kvasir::store

@@ -1,0 +1,46 @@
+// Records on a Redis server or cluster: what the tier `redis` is made of. Record K is the string PREFIX:K, K in
+// hexadecimal. What the server drops when it is full is the server's own affair (maxmemory-policy allkeys-lfu suits);
+// a chain that lost a parent ends there, and its rest goes unread until it is dropped too.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "store/backend.hpp"
+#include "store/redis/client.hpp"
+#include "store/redis/config.hpp"
+
+namespace kvasir::store::redis {
+
+class Remote : public Backend {
+ public:
+  explicit Remote(Config config) : config_(std::move(config)) {}
+
+  Traits traits() const override { return {.immediate = false, .readers = 2}; }
+  Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override;
+  Status contains(std::span<const Key> keys, Deadline deadline, std::span<Outcome> outcomes) override;
+  Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) override;
+  Status erase(std::span<const Key> keys, Deadline deadline) override;
+  Status touch(std::span<const Key> keys, Deadline deadline) override;
+  Status clear(Deadline deadline) override;
+  Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) override;
+  // Bytes and budget are the server's (used_memory, maxmemory), records those of its database.
+  Usage usage() override;
+  Status sync(Deadline /*deadline*/) override { return {}; }  // what is acknowledged is out of this process
+
+ private:
+  // A client of its own for whoever works at the same time.
+  class Lease;
+  std::string name(const Key& key) const;
+  std::vector<Request> requests(std::span<const Key> keys, std::string_view verb) const;
+  Status scan(Client& client, FunctionRef<bool(const std::vector<std::string>&, std::size_t)> each, Deadline deadline);
+
+  const Config config_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Client>> idle_;
+  Usage usage_;
+  Clock::time_point usage_at_{};
+};
+
+}  // namespace kvasir::store::redis

@@ -1,0 +1,219 @@
+#include "store/writer.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+namespace kvasir::store {
+namespace {
+
+constexpr std::size_t kMaxHints = 64;
+
+}  // namespace
+
+Writer::Writer(Backend& backend, const Options& options, Counters& counters)
+    : backend_(backend), options_(options), counters_(counters) {
+  if (options_.threaded) thread_ = std::thread([this] { run(); });
+}
+
+Writer::~Writer() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    drain_until_ = within(options_.drain);
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+Writer::Taken Writer::put(Offer offer) {
+  if (!options_.threaded) {
+    PutOutcome outcome = PutOutcome::kFailed;
+    const Status status = backend_.put(std::span(&offer, 1), within(options_.limit), std::span(&outcome, 1));
+    if (!status.ok()) counters_.fail(status.why);
+    switch (outcome) {
+      case PutOutcome::kStored:
+        ++counters_.inserts;
+        counters_.insert_bytes += offer.record.bytes.size();
+        return Taken::kStored;
+      case PutOutcome::kKept:
+        ++counters_.kept;
+        return Taken::kStored;
+      case PutOutcome::kRefused:
+        ++counters_.refused;
+        return Taken::kRefused;
+      case PutOutcome::kFailed:
+        break;
+    }
+    return Taken::kFailed;
+  }
+  const auto head = envelope(offer.record.bytes);
+  std::vector<std::byte> mark(head.begin(), head.end());
+  const std::uint64_t size = offer.record.bytes.size();
+  const std::lock_guard lock(mutex_);
+  if (const auto it = waiting_.find(offer.key); it != waiting_.end() && it->second == mark) return Taken::kQueued;
+  if (stopping_ || (queued_bytes_ + size > options_.queue_bytes)) {
+    ++counters_.dropped;
+    return Taken::kDropped;
+  }
+  queued_bytes_ += size;
+  ++queued_records_;
+  waiting_[offer.key] = std::move(mark);
+  Item item;
+  item.offer = std::move(offer);
+  queue_.push_back(std::move(item));
+  changed_.notify_all();
+  return Taken::kQueued;
+}
+
+void Writer::hint(std::function<Status(Deadline)> operation) {
+  if (!options_.threaded) {
+    if (const Status s = guarded(operation, within(options_.limit)); !s.ok()) counters_.fail(s.why);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (stopping_ || hints_ >= kMaxHints) return;
+  ++hints_;
+  waiting_.clear();
+  Item item;
+  item.operation = std::move(operation);
+  queue_.push_back(std::move(item));
+  changed_.notify_all();
+}
+
+Status Writer::call(std::function<Status(Deadline)> operation, Deadline deadline) {
+  if (!options_.threaded) {
+    Status s = guarded(operation, deadline);
+    if (!s.ok()) counters_.fail(s.why);
+    return s;
+  }
+  std::future<Status> result;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return {"the tier is closed"};
+    waiting_.clear();
+    Item item;
+    // What begins after the caller has gone does nothing.
+    item.operation = [operation = std::move(operation), deadline](Deadline limit) -> Status {
+      if (Clock::now() >= deadline) return {"not begun before its deadline"};
+      return operation(std::min(limit, deadline));
+    };
+    item.is_call = true;
+    result = item.result.get_future();
+    queue_.push_back(std::move(item));
+    changed_.notify_all();
+  }
+  if (result.wait_until(deadline) != std::future_status::ready) return {"not done before its deadline"};
+  return result.get();
+}
+
+Status Writer::flush(Deadline deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++flushing_;
+  }
+  changed_.notify_all();
+  Status s = call([this](Deadline limit) { return backend_.sync(limit); }, deadline);
+  const std::lock_guard lock(mutex_);
+  --flushing_;
+  return s;
+}
+
+std::uint64_t Writer::queued_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return queued_bytes_;
+}
+
+std::uint64_t Writer::queued_records() const {
+  const std::lock_guard lock(mutex_);
+  return queued_records_;
+}
+
+void Writer::run() {
+  std::unique_lock lock(mutex_);
+  while (wait_for_turn(lock)) {
+    if (queue_.front().operation)
+      run_operation(lock);
+    else
+      write_batch(lock);
+  }
+  counters_.dropped += queued_records_;
+  for (Item& item : queue_)
+    if (item.is_call) item.result.set_value({"the tier is closed"});
+  queue_.clear();
+}
+
+bool Writer::wait_for_turn(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  // The rate bounds what is written while requests run, not the way out.
+  while (!stopping_ && flushing_ == 0 && Clock::now() < next_write_ && !queue_.front().operation)
+    changed_.wait_until(lock, next_write_);
+  if (queue_.empty()) return false;
+  return !stopping_ || Clock::now() < drain_until_;
+}
+
+void Writer::write_batch(std::unique_lock<std::mutex>& lock) {
+  std::vector<Offer> offers;
+  std::uint64_t bytes = 0;
+  std::unordered_map<Key, std::size_t> seen;
+  // Of two records with one key the later wins; they must not meet in a batch.
+  while (!queue_.empty() && !queue_.front().operation) {
+    Offer& next = queue_.front().offer;
+    const std::uint64_t size = next.record.bytes.size();
+    if (!offers.empty() && (bytes + size > options_.batch_bytes || seen.contains(next.key))) break;
+    bytes += size;
+    seen.emplace(next.key, offers.size());
+    offers.push_back(std::move(next));
+    queue_.pop_front();
+  }
+  for (const Offer& o : offers) waiting_.erase(o.key);
+  lock.unlock();
+  store(offers);
+  lock.lock();
+  // Counted as queued until they are written: the bound is one of memory.
+  queued_bytes_ -= bytes;
+  queued_records_ -= offers.size();
+  if (options_.rate > 0)
+    next_write_ = std::max(next_write_, Clock::now()) +
+                  std::chrono::nanoseconds(
+                      static_cast<std::int64_t>(1e9 * static_cast<double>(bytes) / static_cast<double>(options_.rate)));
+}
+
+void Writer::run_operation(std::unique_lock<std::mutex>& lock) {
+  Item item = std::move(queue_.front());
+  queue_.pop_front();
+  if (!item.is_call) --hints_;
+  lock.unlock();
+  Status s = guarded(item.operation, within(item.is_call ? std::chrono::hours(1) : options_.limit));
+  if (!s.ok()) counters_.fail(s.why);
+  if (item.is_call) item.result.set_value(std::move(s));
+  lock.lock();
+}
+
+void Writer::store(const std::vector<Offer>& offers) {
+  std::vector<PutOutcome> outcomes(offers.size(), PutOutcome::kFailed);
+  const Status s = guarded([&](Deadline d) { return backend_.put(offers, d, outcomes); }, within(options_.limit));
+  if (!s.ok()) counters_.fail(s.why);
+  for (std::size_t i = 0; i < offers.size(); ++i) {
+    if (outcomes[i] == PutOutcome::kStored) {
+      ++counters_.inserts;
+      counters_.insert_bytes += offers[i].record.bytes.size();
+    } else if (outcomes[i] == PutOutcome::kKept) {
+      ++counters_.kept;
+    } else if (outcomes[i] == PutOutcome::kRefused) {
+      ++counters_.refused;
+    } else {
+      ++counters_.dropped;
+    }
+  }
+}
+
+Status Writer::guarded(const std::function<Status(Deadline)>& operation, Deadline deadline) {
+  try {
+    return operation(deadline);
+  } catch (const std::exception& e) {
+    return {e.what()};
+  }
+}
+
+}  // namespace kvasir::store

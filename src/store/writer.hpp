@@ -1,0 +1,76 @@
+// The thread that writes to a backend what callers leave behind, in their order, at a bounded rate.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "store/backend.hpp"
+#include "store/counters.hpp"
+
+namespace kvasir::store {
+
+class Writer {
+ public:
+  struct Options {
+    bool threaded = true;  // false: writes happen in the caller's thread, at once and at any rate
+    std::uint64_t queue_bytes = std::uint64_t{64} << 20;
+    std::uint64_t rate = 0;                               // bytes per second; 0: any
+    std::uint64_t batch_bytes = std::uint64_t{16} << 20;  // handed to the backend at once, or one record
+    Clock::duration limit = std::chrono::seconds(5);      // of one batch
+    Clock::duration drain = std::chrono::seconds(3);      // for what is queued when the tier is closed
+  };
+  Writer(Backend& backend, const Options& options, Counters& counters);
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  enum class Taken { kStored, kQueued, kDropped, kRefused, kFailed };
+  Taken put(Offer offer);
+  void hint(std::function<Status(Deadline)> operation);              // dropped when many are waiting
+  Status call(std::function<Status(Deadline)> operation, Deadline);  // in order with the puts; waits for its end
+  Status flush(Deadline deadline);                                   // the rate does not hold it up
+
+  std::uint64_t queued_bytes() const;
+  std::uint64_t queued_records() const;
+
+ private:
+  struct Item {
+    Offer offer;                                // of a put
+    std::function<Status(Deadline)> operation;  // otherwise
+    std::promise<Status> result;                // of a call
+    bool is_call = false;
+  };
+  void run();
+  bool wait_for_turn(std::unique_lock<std::mutex>& lock);  // false: stop
+  void write_batch(std::unique_lock<std::mutex>& lock);
+  void run_operation(std::unique_lock<std::mutex>& lock);
+  void store(const std::vector<Offer>& offers);
+  Status guarded(const std::function<Status(Deadline)>& operation, Deadline deadline);
+
+  Backend& backend_;
+  const Options options_;
+  Counters& counters_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  // Envelopes of the records that wait: the same record is not queued twice. Emptied by every operation that is queued,
+  // so that order is kept.
+  std::unordered_map<Key, std::vector<std::byte>> waiting_;
+  std::uint64_t queued_bytes_ = 0;
+  std::uint64_t queued_records_ = 0;
+  std::size_t hints_ = 0;
+  int flushing_ = 0;
+  bool stopping_ = false;
+  Clock::time_point next_write_{};
+  Clock::time_point drain_until_{};
+  std::thread thread_;
+};
+
+}  // namespace kvasir::store
