@@ -95,6 +95,8 @@ std::string coverage(const Settings& s, const PplReport& r) {
 void print_report(const Settings& s, const PplReport& r) {
   fmt::print("{}\n{}\nf32 keys and values: perplexity {:.3f}\n\n", material(s, r), coverage(s, r), r.baseline_ppl);
   print_table(cells(r));
+  for (const PplRow& row : r.rows)
+    if (!row.note.empty()) fmt::print("\n{}: {}\n", row.kv, row.note);
 }
 
 void print_json(const Settings& s, const PplReport& report) {
@@ -124,7 +126,8 @@ void print_json(const Settings& s, const PplReport& report) {
                     {"window", s.subject.window},
                     {"sinks", s.subject.sinks},
                     {"model", std::filesystem::path(s.subject.model).filename().string()},
-                    {"text", std::filesystem::path(s.ppl.file).filename().string()}});
+                    {"text", std::filesystem::path(s.ppl.file).filename().string()},
+                    {"note", r.note}});
 }
 
 void plot(const Settings& s, const PplReport& r) {

@@ -93,6 +93,12 @@ Sequence* Cache::fork(const Sequence& from) {
   return to;
 }
 
+bool Cache::can_truncate(const Sequence& s, std::int64_t n) const {
+  const std::int64_t keep = impl_->sealed_pages(n);
+  const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
+  return keep >= impl_->sealed_pages(s.length) || last < keep || impl_->store.layout.lossless;
+}
+
 void Cache::truncate(Sequence* s, std::int64_t n) {
   KVASIR_CHECK(!impl_->open);
   impl_->check_handle(s);
@@ -102,7 +108,7 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
   const std::int64_t keep = impl_->sealed_pages(n);
   // Pages [keep, last] become raw; of them [sealed, last] still are.
   const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
-  if (keep < sealed && last >= keep && !store.layout.lossless)
+  if (!can_truncate(*s, n))
     throw Error(Code::kUnsupported,
                 "tokens from " + std::to_string(keep * kPageTokens) + " on exist only compressed; a sequence of " +
                     std::to_string(s->length) + " tokens cannot be cut to " + std::to_string(n),
@@ -112,6 +118,64 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
       for (int h = 0; h < store.layout.shape.kv_heads; ++h) store.unseal_raw(l, h, *s, page);
   impl_->drop_pages(s, keep);
   s->length = n;
+}
+
+std::int64_t Cache::sealed_pages_at(std::int64_t n) const { return impl_->sealed_pages(n); }
+
+std::span<std::byte> Cache::sealed_page(Sequence& s, std::int64_t page) {
+  impl_->check_handle(&s);
+  KVASIR_CHECK(page >= 0 && page < static_cast<std::int64_t>(s.pages.size()));
+  const std::size_t bytes = impl_->store.layout.memory.chunk_bytes;
+  return {impl_->store.chunks.data() + static_cast<std::size_t>(s.pages[static_cast<std::size_t>(page)]) * bytes,
+          bytes};
+}
+
+std::span<const std::byte> Cache::sealed_page(const Sequence& s, std::int64_t page) const {
+  return const_cast<Cache*>(this)->sealed_page(const_cast<Sequence&>(s), page);
+}
+
+std::size_t Cache::tail_bytes(std::int64_t n) const {
+  KVASIR_CHECK(n >= 0);
+  Sequence s;  // the sizes depend on its length alone
+  s.length = n;
+  std::size_t bytes = 0;
+  visit_raw(impl_->store, s, [&](const std::byte*, std::size_t size) { bytes += size; });
+  return bytes;
+}
+
+void Cache::save_tail(const Sequence& s, std::span<std::byte> tail) const {
+  impl_->check_handle(&s);
+  KVASIR_CHECK(!impl_->open && tail.size() == tail_bytes(s.length));
+  std::byte* to = tail.data();
+  visit_raw(impl_->store, s, [&](const std::byte* from, std::size_t size) {
+    std::memcpy(to, from, size);
+    to += size;
+  });
+}
+
+Sequence* Cache::restore(std::int64_t n, std::span<const std::byte> tail) {
+  KVASIR_CHECK(n >= 1);
+  if (tail.size() != tail_bytes(n))
+    throw Error(Code::kBadInput,
+                "has " + std::to_string(tail.size()) + " bytes, expected " + std::to_string(tail_bytes(n)) + " for " +
+                    std::to_string(n) + " tokens",
+                "tail");
+  Store& store = impl_->store;
+  const std::int64_t pages = impl_->sealed_pages(n);
+  if (n > impl_->memory.tokens || pages > store.pool.free())
+    throw Error(Code::kMemory,
+                std::to_string(n) + " tokens need " + std::to_string(pages) + " pages, " +
+                    std::to_string(store.pool.free()) + " of " + std::to_string(store.pool.total()) + " are free",
+                "KV cache");
+  Sequence* s = create();
+  s->length = n;
+  while (static_cast<std::int64_t>(s->pages.size()) < pages) s->pages.push_back(store.pool.take());
+  const std::byte* from = tail.data();
+  visit_raw(store, *s, [&](std::byte* to, std::size_t size) {
+    std::memcpy(to, from, size);
+    from += size;
+  });
+  return s;
 }
 
 void Cache::begin(std::span<const Slice> slices) {

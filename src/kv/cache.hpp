@@ -108,6 +108,20 @@ class Cache {
   // codecs always can; with a lossy one, tokens that must become raw again may exist only sealed: then it throws
   // Error(kUnsupported) and nothing changes (0, and anything within the raw window, always work).
   void truncate(Sequence* sequence, std::int64_t n);
+  bool can_truncate(const Sequence& sequence, std::int64_t n) const;
+
+  // A sequence as bytes, to be kept elsewhere: its sealed pages, and a tail, which is everything that is raw. They mean
+  // something only to caches of the same shape, codecs, window and sinks, and restore it bit for bit.
+  std::span<const std::byte> sealed_page(const Sequence& sequence, std::int64_t page) const;  // all layers
+  std::size_t tail_bytes(std::int64_t n) const;                                               // of n tokens
+  void save_tail(const Sequence& sequence, std::span<std::byte> tail) const;  // REQUIRES: tail_bytes(length) bytes
+  // A sequence of n >= 1 tokens with the raw part from `tail`; the caller fills its sealed_tokens() / 128 sealed pages
+  // before it is used. Throws Error(kMemory) when sequences or pages do not suffice, Error(kBadInput) when the tail is
+  // not tail_bytes(n) long; nothing has changed then.
+  Sequence* restore(std::int64_t n, std::span<const std::byte> tail);
+  std::span<std::byte> sealed_page(Sequence& sequence, std::int64_t page);
+  // Sealed pages of a sequence of n tokens.
+  std::int64_t sealed_pages_at(std::int64_t n) const;
 
   // Opens a step; at most one slice per sequence. Throws Error(kMemory) when pages or the capacity do not suffice,
   // having changed nothing.

@@ -1,8 +1,6 @@
 // Sequences, pages and budgets: fork, truncate, exhaustion, accounting, and no allocation in a step.
 #include "kv/cache.hpp"
 
-#include "kv/codec.hpp"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -11,6 +9,7 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "kv/codec.hpp"
 #include "kv/fixture.hpp"
 #include "tensor/buffer.hpp"
 

@@ -81,4 +81,53 @@ std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& 
   return list;
 }
 
+bool stores(std::string_view text, int head_dim, int head_dim_v) {
+  const CodecPair pair = parse_pair(text);
+  try {
+    parse_codec(pair.k, head_dim, Side::kKeys, "");
+    parse_codec(pair.v, head_dim_v, Side::kValues, "");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::vector<LayerCodecs> layer_runs(const CacheOptions& options, int layers) {
+  std::vector<LayerCodecs> runs;
+  for (int l = 0; l < layers; ++l) {
+    LayerCodecs at{l, l, options.k_codec, options.v_codec};
+    for (const LayerCodecs& e : options.layers)
+      if (l >= e.first && l <= e.last) at.k_codec = e.k_codec, at.v_codec = e.v_codec;
+    if (!runs.empty() && runs.back().k_codec == at.k_codec && runs.back().v_codec == at.v_codec)
+      runs.back().last = l;
+    else
+      runs.push_back(at);
+  }
+  return runs;
+}
+
+std::string codecs_text(const std::vector<LayerCodecs>& runs) {
+  std::string text;
+  for (const LayerCodecs& run : runs) {
+    if (!text.empty()) text += ", ";
+    text += run.k_codec == run.v_codec ? run.k_codec : run.k_codec + "/" + run.v_codec;
+    if (runs.size() == 1) break;
+    text += (run.last > run.first ? " in layers " : " in layer ") + std::to_string(run.first);
+    if (run.last > run.first) text += "-" + std::to_string(run.last);
+  }
+  return text;
+}
+
+std::string codecs_text(std::vector<LayerCodecs> runs, Side side) {
+  std::vector<LayerCodecs> merged;
+  for (LayerCodecs& run : runs) {
+    (side == Side::kKeys ? run.v_codec : run.k_codec) = side == Side::kKeys ? run.k_codec : run.v_codec;
+    if (!merged.empty() && merged.back().k_codec == run.k_codec)
+      merged.back().last = run.last;
+    else
+      merged.push_back(std::move(run));
+  }
+  return codecs_text(merged);
+}
+
 }  // namespace kvasir::kv

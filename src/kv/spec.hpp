@@ -29,4 +29,14 @@ CodecPair parse_pair(std::string_view text);
 // Exceptions by layer: "0=f16;2-5=rq4/rq3", layers from 0. Throws Error(kBadInput) in `context` when the text is none.
 std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& context);
 
+// Does not throw: whether `text` is a preset or pair that stores heads of these sizes.
+bool stores(std::string_view text, int head_dim, int head_dim_v);
+
+// The codecs of all layers of a cache, in runs of layers that have the same.
+std::vector<LayerCodecs> layer_runs(const CacheOptions& options, int layers);
+
+// "rq4", "rq4/rq3", or with several runs "rq4/rq3 in layers 0-3, f16 in layer 4".
+std::string codecs_text(const std::vector<LayerCodecs>& runs);
+std::string codecs_text(std::vector<LayerCodecs> runs, Side side);  // of keys or values alone
+
 }  // namespace kvasir::kv

@@ -66,6 +66,8 @@ void Store::append(int l, int head, Side side, const Sequence& s, std::int64_t p
         rows.data + done * rows.stride);
 }
 
+namespace {
+
 std::uint64_t hash_bytes(std::uint64_t h, const std::byte* p, std::size_t n) {
   for (std::size_t i = 0; i < n; i += 8) {
     std::uint64_t x = 0;
@@ -76,48 +78,20 @@ std::uint64_t hash_bytes(std::uint64_t h, const std::byte* p, std::size_t n) {
   return h;
 }
 
-namespace {
-
-// Rows [begin, end) of a raw block: K is T[d][capacity], V is T[capacity][d].
-std::uint64_t hash_rows(std::uint64_t h, const Blocks& b, const BlockLayout& size, int capacity, int d, int dv,
-                        int begin, int end) {
-  if (end <= begin) return h;
-  const std::size_t ek = size.k_bytes / static_cast<std::size_t>(capacity * d);
-  const std::size_t ev = size.v_bytes / static_cast<std::size_t>(capacity * dv);
-  const auto rows = static_cast<std::size_t>(end - begin);
-  for (int c = 0; c < d; ++c)
-    h = hash_bytes(
-        h,
-        b.k + (static_cast<std::size_t>(c) * static_cast<std::size_t>(capacity) + static_cast<std::size_t>(begin)) * ek,
-        rows * ek);
-  return hash_bytes(h, b.v + static_cast<std::size_t>(begin * dv) * ev, rows * static_cast<std::size_t>(dv) * ev);
-}
-
 }  // namespace
 
 std::uint64_t digest(const Store& st, const Sequence& s) {
   const Layout& l = st.layout;
-  const int d = l.shape.head_dim;
-  const int dv = l.shape.head_dim_v;
   std::uint64_t h = static_cast<std::uint64_t>(s.length);
-  const std::int64_t sealed_pages = l.sealed_at(s.length - 1);
-  for (int i = 0; i < l.shape.layers; ++i) {
-    const LayerLayout& layer = st.layer_at(i);
-    for (int head = 0; head < l.shape.kv_heads; ++head) {
-      if (l.sinks > 0)
-        h = hash_rows(h, st.sinks(i, head, s), layer.sinks, l.sink_capacity, d, dv, 0,
-                      static_cast<int>(std::min<std::int64_t>(l.sinks, s.length)));
-      for (std::int64_t page = 0; page * kPageTokens < s.length; ++page) {
-        if (page < sealed_pages) {
-          const Blocks b = st.sealed(i, head, s.pages[static_cast<std::size_t>(page)]);
-          h = hash_bytes(hash_bytes(h, b.k, layer.sealed.k_bytes), b.v, layer.sealed.v_bytes);
-        } else {
-          h = hash_rows(h, st.raw(i, head, s, page), layer.raw, kPageTokens, d, dv, st.first_row(page),
-                        static_cast<int>(std::min<std::int64_t>(kPageTokens, s.length - page * kPageTokens)));
-        }
+  const auto add = [&](const std::byte* p, std::size_t n) { h = hash_bytes(h, p, n); };
+  visit_raw(st, s, add);
+  for (int i = 0; i < l.shape.layers; ++i)
+    for (int head = 0; head < l.shape.kv_heads; ++head)
+      for (std::int64_t page = 0; page < l.sealed_at(s.length - 1); ++page) {
+        const Blocks b = st.sealed(i, head, s.pages[static_cast<std::size_t>(page)]);
+        add(b.k, st.layer_at(i).sealed.k_bytes);
+        add(b.v, st.layer_at(i).sealed.v_bytes);
       }
-    }
-  }
   return h;
 }
 

@@ -87,8 +87,43 @@ struct Store {
   static Blocks at(std::byte* base, const BlockLayout& b, int head) { return {base + b.k(head), base + b.v(head)}; }
 };
 
-// Hash of the tokens [begin, end) of a raw block, for digest.
-std::uint64_t hash_bytes(std::uint64_t h, const std::byte* p, std::size_t n);
 std::uint64_t digest(const Store& store, const Sequence& s);
+
+// f(pointer, bytes) for every run of bytes that rows [begin, end) of a raw block or sink block consist of. K is
+// T[d][capacity], V is T[capacity][d].
+template <class F>
+void visit_rows(const Blocks& b, const BlockLayout& size, int capacity, const CacheShape& shape, int begin, int end,
+                F&& f) {
+  if (end <= begin) return;
+  const std::size_t ek = size.k_bytes / static_cast<std::size_t>(capacity * shape.head_dim);
+  const std::size_t ev = size.v_bytes / static_cast<std::size_t>(capacity * shape.head_dim_v);
+  const auto first = static_cast<std::size_t>(begin);
+  const auto rows = static_cast<std::size_t>(end - begin);
+  const auto dv = static_cast<std::size_t>(shape.head_dim_v);
+  if (begin == 0 && end == capacity) {
+    f(b.k, size.k_bytes);
+  } else {
+    for (std::size_t c = 0; c < static_cast<std::size_t>(shape.head_dim); ++c)
+      f(b.k + (c * static_cast<std::size_t>(capacity) + first) * ek, rows * ek);
+  }
+  f(b.v + first * dv * ev, rows * dv * ev);
+}
+
+// The same for everything of a sequence that is not sealed: its sinks, then its raw pages, head by head.
+template <class F>
+void visit_raw(const Store& store, const Sequence& s, F&& f) {
+  const Layout& l = store.layout;
+  const auto below = [](std::int64_t most, std::int64_t n) { return static_cast<int>(n < most ? n : most); };
+  for (int i = 0; i < l.shape.layers; ++i) {
+    const LayerLayout& layer = store.layer_at(i);
+    for (int head = 0; head < l.shape.kv_heads; ++head) {
+      if (l.sinks > 0)
+        visit_rows(store.sinks(i, head, s), layer.sinks, l.sink_capacity, l.shape, 0, below(l.sinks, s.length), f);
+      for (std::int64_t page = l.sealed_at(s.length - 1); page * kPageTokens < s.length; ++page)
+        visit_rows(store.raw(i, head, s, page), layer.raw, kPageTokens, l.shape, store.first_row(page),
+                   below(kPageTokens, s.length - page * kPageTokens), f);
+    }
+  }
+}
 
 }  // namespace kvasir::kv

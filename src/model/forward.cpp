@@ -236,6 +236,8 @@ void Forward::rotate(float* q, float* k, const Layer& layer, std::int64_t row) {
   heads(k, c.kv_heads, layer.k_bias, layer.k_norm);
 }
 
+float Forward::score_scale(const Config& config) { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
+
 void Forward::attention(int l) {
   const Config& c = model_.config();
   const Layer& layer = model_.layers()[static_cast<std::size_t>(l)];
@@ -249,8 +251,8 @@ void Forward::attention(int l) {
       if (layer.v_bias) kernel::ops().add(v_ + r * c.size(Dim::kValue), layer.v_bias, c.size(Dim::kValue));
     }
   });
-  if (observer_) observer_(l, slices_, k_, v_);
-  cache_.attend(l, q_, k_, v_, heads_, 1.0f / std::sqrt(static_cast<float>(c.head_dim)));
+  if (observer_) observer_(l, slices_, q_, k_, v_);
+  cache_.attend(l, q_, k_, v_, heads_, score_scale(c));
   const Matrix* o[] = {&layer.o};
   float* y[] = {y_};
   prepare(o, heads_, c.size(Dim::kOut), nullptr, rows_);

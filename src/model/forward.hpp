@@ -28,6 +28,9 @@ class Forward {
   // it.
   Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits);
 
+  // What attention multiplies products of queries and keys with.
+  static float score_scale(const Config& config);
+
   int max_tokens() const { return max_tokens_; }
   int max_logits() const { return max_logits_; }
 
@@ -37,9 +40,10 @@ class Forward {
   // max_logits, ids are in range.
   std::span<const float> step(std::span<const Input> inputs);
 
-  // Calls `observer(layer, slices, k, v)` from now on for every layer of every step, before attention: keys (rows,
-  // kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them. An empty one ends it.
-  using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*)>;
+  // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention: queries
+  // (rows, heads, d) and keys (rows, kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them. An
+  // empty one ends it.
+  using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*, const float*)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
   std::size_t scratch_bytes() const { return scratch_.size(); }

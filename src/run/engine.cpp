@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "kv/spec.hpp"
+#include "run/auto_kv.hpp"
 
 namespace kvasir::run {
 
@@ -30,13 +31,20 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
       {"kv",
        &O::kv,
-       {.help = "how the cache is stored: a preset, a codec, or KEYS/VALUES (see `kvasir registries`)",
+       {.help = "how the cache is stored: a preset, a codec, KEYS/VALUES, or auto (see `kvasir registries`); default "
+                "balanced, f16 where heads are too small",
         .placeholder = "PRESET"}},
       {"k_codec", &O::k_codec, {.help = "codec of the keys alone", .placeholder = "CODEC"}},
       {"v_codec", &O::v_codec, {.help = "codec of the values alone", .placeholder = "CODEC"}},
       {"kv_layers",
        &O::kv_layers,
-       {.help = "exceptions of --kv by layer, such as 0=f16;2-5=bf16/f16", .placeholder = "LIST"}},
+       {.help = "exceptions of --kv by layer, such as 0=f16;2-5=rq4/rq3", .placeholder = "LIST"}},
+      {"kv_noise",
+       &O::kv_noise,
+       {.help = "with --kv auto: most noise that stored keys may put on a score, as standard deviation",
+        .unit = "nats",
+        .low = 1e-6,
+        .high = 100}},
       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
       {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}};
 }
@@ -59,6 +67,18 @@ const OptionTable<EngineOptions>& engine_table() {
   return table;
 }
 
+static bool names_no_codec(const EngineOptions& o) {
+  return o.kv.empty() && o.k_codec.empty() && o.v_codec.empty() && !o.exact;
+}
+
+std::string default_kv(const model::Config& config, std::string* note) {
+  constexpr const char* kDefault = "balanced";
+  if (kv::stores(kDefault, config.head_dim, config.head_dim_v)) return kDefault;
+  *note = std::string("f16, because ") + kDefault + " does not store heads of size " + std::to_string(config.head_dim);
+  if (config.head_dim_v != config.head_dim) *note += " and " + std::to_string(config.head_dim_v);
+  return "f16";
+}
+
 static int default_threads(const EngineOptions& options) {
   return options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512);
 }
@@ -68,8 +88,11 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   const kv::CacheOptions cache = cache_options(options, config, sequences);
   EnginePlan plan;
   plan.context = context_for(options, config);
-  plan.k_codec = cache.k_codec;
-  plan.v_codec = cache.v_codec;
+  plan.codecs = kv::layer_runs(cache, config.layers);
+  if (options.kv == kAuto)
+    plan.note = "auto chooses when it runs, and takes this at most";
+  else if (names_no_codec(options))
+    default_kv(config, &plan.note);
   plan.cache = kv::plan_memory(cache_shape(config), cache, default_threads(options));
   plan.weight_bytes = model::Model::planned_bytes(file, options.exact);
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
@@ -93,7 +116,13 @@ std::int64_t context_for(const EngineOptions& options, const model::Config& conf
 kv::CacheOptions cache_options(const EngineOptions& options, const model::Config& config, int sequences) {
   if (!options.kv.empty() && (!options.k_codec.empty() || !options.v_codec.empty()))
     throw Error(Code::kBadInput, "expected either --kv or --k-codec and --v-codec, found both", "--kv");
-  const kv::CodecPair both = kv::parse_pair(!options.kv.empty() ? options.kv : options.exact ? "f32" : "f16");
+  std::string note;
+  const std::string named = options.kv == kAuto       ? "f16"
+                            : !options.kv.empty()     ? options.kv
+                            : names_no_codec(options) ? default_kv(config, &note)
+                            : options.exact           ? "f32"
+                                                      : "f16";
+  const kv::CodecPair both = kv::parse_pair(named);
   kv::CacheOptions c;
   c.k_codec = options.k_codec.empty() ? both.k : options.k_codec;
   c.v_codec = options.v_codec.empty() ? both.v : options.v_codec;
@@ -125,7 +154,8 @@ void check_memory(const weights::ModelFile& file, bool exact, const kv::MemoryPl
 
 }  // namespace
 
-Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options) {
+Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options), needs_(needs) {
+  needs_.progress = {};  // the caller's, for loading
   team_ = std::make_unique<Team>(default_threads(options));
   auto file = weights::open_model_file(options.model);
   // Everything that can be wrong is found before the long part, packing the weights.
@@ -137,15 +167,44 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
                     std::to_string(config.vocab) + " rows",
                 options.model);
   context_ = context_for(options, config);
-  const kv::CacheOptions cache = cache_options(options, config, needs.sequences);
-  k_codec_ = cache.k_codec;
-  v_codec_ = cache.v_codec;
-  check_memory(*file, options.exact, kv::plan_memory(cache_shape(config), cache, team_->size()),
+  cache_options_ = cache_options(options, config, needs.sequences);
+  if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
+  if (names_no_codec(options)) default_kv(config, &kv_note_);
+  check_memory(*file, options.exact, kv::plan_memory(cache_shape(config), cache_options_, team_->size()),
                describe_host().memory_total);
   model_ = model::Model::load(std::move(file), *team_, {.exact = options.exact, .progress = needs.progress});
-  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(config), cache);
-  const int most = static_cast<int>(std::min<std::int64_t>(options.chunk, context_));
-  forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, std::max(most, needs.sequences), needs.logits);
+  if (options.kv == kAuto) {
+    if (const auto choice = auto_from_weights(*model_, options.kv_noise))
+      adopt(*choice);
+    else
+      undecided_ = true;
+  }
+  make_cache();
+}
+
+void Engine::make_cache() {
+  forward_.reset();
+  cache_.reset();
+  codecs_ = kv::layer_runs(cache_options_, model_->config().layers);
+  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->config()), cache_options_);
+  const int most = static_cast<int>(std::min<std::int64_t>(options_.chunk, context_));
+  forward_ =
+      std::make_unique<model::Forward>(*team_, *model_, *cache_, std::max(most, needs_.sequences), needs_.logits);
+}
+
+void Engine::adopt(const kv::AutoChoice& choice) {
+  // Exceptions that the user named stand behind the choice, where they count.
+  std::vector<kv::LayerCodecs> layers = choice.codecs();
+  layers.insert(layers.end(), cache_options_.layers.begin(), cache_options_.layers.end());
+  cache_options_.layers = std::move(layers);
+  kv_note_ = "auto: " + choice.text();
+}
+
+void Engine::choose_codecs(std::span<const std::int32_t> prompt) {
+  if (!undecided_) return;
+  adopt(auto_from_prompt(*forward_, *cache_, model_->config(), prompt, options_.sinks, options_.kv_noise));
+  undecided_ = false;
+  make_cache();
 }
 
 std::span<const float> Engine::decode(kv::Sequence* sequence, std::int32_t id) {

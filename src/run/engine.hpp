@@ -6,9 +6,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/options.hpp"
 #include "base/team.hpp"
+#include "kv/auto_policy.hpp"
 #include "kv/cache.hpp"
 #include "model/forward.hpp"
 #include "model/model.hpp"
@@ -22,10 +24,11 @@ struct EngineOptions {
   std::int32_t ctx = 0;      // tokens of all sequences together; 0: the model's context, at most kDefaultContext
   std::int32_t chunk = 512;  // tokens of a prompt that go through the layers together
   bool exact = false;        // reference path: all matrices dequantised to floats, f32 cache unless one is named
-  std::string kv;            // preset, CODEC or KCODEC/VCODEC; "": f16, or f32 with exact
+  std::string kv;            // preset, CODEC, KCODEC/VCODEC or "auto"; "": default_kv, or f32 with exact
   std::string k_codec;       // of keys, when they differ
   std::string v_codec;
   std::string kv_layers;  // exceptions: "0=f16;2-5=rq4/rq3"
+  float kv_noise = 0.2f;  // budget of "auto", nats
   std::int32_t window = 128;
   std::int32_t sinks = 4;
 };
@@ -41,7 +44,8 @@ struct EnginePlan {
   std::int64_t scratch_bytes = 0;  // of the forward pass
   kv::MemoryPlan cache;
   std::int64_t context = 0;
-  std::string k_codec, v_codec;
+  std::vector<kv::LayerCodecs> codecs;  // in runs of layers
+  std::string note;                     // on the choice of codecs; empty when there is nothing to say
   std::int64_t total() const { return weight_bytes + scratch_bytes + static_cast<std::int64_t>(cache.total()); }
 };
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits);
@@ -50,6 +54,7 @@ class Engine {
  public:
   struct Needs {
     int sequences = 1;
+    std::int64_t pool_tokens = 0;                              // of all sequences together; 0: the context
     int logits = 1;                                            // rows of logits per step
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
   };
@@ -64,8 +69,13 @@ class Engine {
   model::Forward& forward() { return *forward_; }
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }  // nullptr: the model runs on ids only
   std::int64_t context() const { return context_; }
-  const std::string& k_codec() const { return k_codec_; }
-  const std::string& v_codec() const { return v_codec_; }
+  // Codecs of all layers, in runs; and what the user should know about their choice, empty when there is nothing.
+  const std::vector<kv::LayerCodecs>& codecs() const { return codecs_; }
+  const std::string& kv_note() const { return kv_note_; }
+
+  // With "auto" codecs: chooses them by what the first prompt shows, and makes the cache anew. Does nothing when they
+  // are chosen. REQUIRES: no sequences, ids in range.
+  void choose_codecs(std::span<const std::int32_t> prompt);
 
   // Throws Error(kBadInput) for an id outside the vocabulary.
   void check_ids(std::span<const std::int32_t> ids) const;
@@ -81,15 +91,26 @@ class Engine {
   std::span<const float> decode(kv::Sequence* sequence, std::int32_t id);
 
  private:
+  void make_cache();
+  void adopt(const kv::AutoChoice& choice);
+
   EngineOptions options_;
   std::unique_ptr<Team> team_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<model::Model> model_;
-  std::string k_codec_, v_codec_;
+  Needs needs_;
+  kv::CacheOptions cache_options_;
+  bool undecided_ = false;  // "auto" waits for the first prompt
+  std::vector<kv::LayerCodecs> codecs_;
+  std::string kv_note_;
   std::int64_t context_ = 0;
   std::unique_ptr<kv::Cache> cache_;
   std::unique_ptr<model::Forward> forward_;
 };
+
+// Codecs when none are named: "balanced", the strongest preset that changes what models say by less than 0.001 nats
+// (see docs/kv.md), or "f16" for head sizes that it does not store; then *note says so.
+std::string default_kv(const model::Config& config, std::string* note);
 
 // What a cache for `config` looks like under `options`: used by the engine and by `kvasir inspect`.
 kv::CacheShape cache_shape(const model::Config& config);

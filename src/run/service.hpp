@@ -40,8 +40,9 @@ struct ServiceRequest {
   double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none
 };
 
-// One generated token. `text` is what this token released: it can be empty (a character or a possible stop string is
-// not complete yet), and the text of several tokens can arrive with the last of them.
+// One generated token, or with token.id -1 the text that was still held back at the end. `text` is what this token
+// released: it can be empty (a character or a possible stop string is not complete yet), and the text of several tokens
+// can arrive with the last of them.
 struct Piece {
   TokenRecord token;
   std::string_view text;
@@ -88,6 +89,7 @@ struct ServiceStats {
   std::uint64_t kv_bytes = 0, kv_budget = 0;                                 // of the page pool
   std::uint64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;  // since the start
   std::uint64_t requests = 0, rejected = 0, cancelled = 0, failed = 0;
+  std::uint64_t preempted = 0;  // times that a request gave its pages back and was computed again
   std::vector<TierStats> tiers;
 };
 

@@ -19,6 +19,7 @@
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
+#include "kv/spec.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -66,10 +67,10 @@ std::vector<std::int64_t> parse_depths(const std::string& text) {
 }
 
 void print_head(const run::Engine& e, const run::Machine& m, double load_seconds) {
-  fmt::print("{}, {} ({}), KV {}/{}, {} threads, {}; loaded in {}\n",
+  fmt::print("{}, {} ({}), KV {}, {} threads, {}; loaded in {}\n",
              std::filesystem::path(e.options().model).filename().string(), e.model().quant(),
-             human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), e.k_codec(), e.v_codec(), m.threads,
-             simd::name(m.isa), human_seconds(load_seconds));
+             human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), kv::codecs_text(e.codecs()),
+             m.threads, simd::name(m.isa), human_seconds(load_seconds));
   fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f} GOP/s\n",
              human_bandwidth(m.read_bytes.median), m.int8_ops.median * 1e-9, m.bf16_ops.median * 1e-9,
              m.f32_ops.median * 1e-9);
@@ -94,8 +95,8 @@ void print_row(const run::BenchRow& r) {
 nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, const run::BenchRow& r) {
   return {{"model", std::filesystem::path(e.options().model).filename().string()},
           {"weights", e.model().quant()},
-          {"k_codec", e.k_codec()},
-          {"v_codec", e.v_codec()},
+          {"k_codec", kv::codecs_text(e.codecs(), kv::Side::kKeys)},
+          {"v_codec", kv::codecs_text(e.codecs(), kv::Side::kValues)},
           {"threads", m.threads},
           {"depth", r.depth},
           {"prefill_tps", r.prefill.tps},
@@ -132,6 +133,8 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   const std::vector<std::int64_t> depths = parse_depths(o.depth);
   if (o.prefill == 0 && o.decode == 0)
     throw Error(Code::kBadInput, "is 0 and --decode too: nothing to measure", "--prefill");
+  if (engine_options.kv == "auto")
+    throw Error(Code::kBadInput, "is 'auto', which chooses by a text; expected codecs to measure", "--kv");
   if (engine_options.ctx == 0) {
     // Room for the base, one fork's run and the warm-up.
     const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());

@@ -11,6 +11,7 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
+#include "kv/spec.hpp"
 #include "run/engine.hpp"
 #include "weights/model_file.hpp"
 
@@ -165,12 +166,13 @@ void print_plan(const weights::ModelFile& model, const Options& o) {
     const auto row = [](const char* label, std::int64_t bytes, const std::string& note) {
       fmt::print("  {:<16} {:>11}  {}\n", label, human_bytes(static_cast<std::uint64_t>(bytes)), note);
     };
+    if (!p.note.empty()) fmt::print("  ({})\n", p.note);
     const auto bytes = [](std::size_t n) { return static_cast<std::int64_t>(n); };
     fmt::print("memory plan for a context of {} tokens\n", p.context);
     row("weights", p.weight_bytes, "packed for this machine");
     row("sealed pages", bytes(c.sealed_bytes),
-        fmt::format("{} pages of 128 tokens; {} per token ({} keys, {} values)", c.pages,
-                    human_bytes(static_cast<std::uint64_t>(c.bytes_per_token)), p.k_codec, p.v_codec));
+        fmt::format("{} pages of 128 tokens; {} per token ({})", c.pages,
+                    human_bytes(static_cast<std::uint64_t>(c.bytes_per_token)), kv::codecs_text(p.codecs)));
     row("raw windows", bytes(c.raw_bytes), fmt::format("the newest tokens, window {}", o.engine.window));
     row("sinks", bytes(c.sink_bytes), fmt::format("the first {} tokens", o.engine.sinks));
     row("codec state", bytes(c.state_bytes), "");
@@ -195,8 +197,9 @@ Json plan_json(const weights::ModelFile& model, const Options& o) {
             {"scratch_bytes", static_cast<std::int64_t>(c.scratch_bytes) + p.scratch_bytes},
             {"total_bytes", p.total()},
             {"kv_bytes_per_token", c.bytes_per_token},
-            {"k_codec", p.k_codec},
-            {"v_codec", p.v_codec}};
+            {"k_codec", kv::codecs_text(p.codecs, kv::Side::kKeys)},
+            {"v_codec", kv::codecs_text(p.codecs, kv::Side::kValues)},
+            {"note", p.note}};
   } catch (const Error& e) {
     return {{"error", e.message()}};
   }
@@ -216,6 +219,10 @@ constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json},
 int inspect(const Options& o) {
   const auto model = weights::open_model_file(o.path);
   const std::uint64_t bytes = std::filesystem::file_size(o.path);
+  // A model that cannot be run still shows what it holds; a cache that was asked for and cannot be is an error.
+  const run::EngineOptions& e = o.engine;
+  if (!e.kv.empty() || !e.k_codec.empty() || !e.v_codec.empty() || !e.kv_layers.empty())
+    run::plan_engine(*model, e, 1, 1);
   if (o.json) {
     Json report = {{"file", o.path}, {"bytes", bytes}};
     for (const Section& s : kSections) report[s.name] = s.json(*model, o);

@@ -106,6 +106,38 @@ TEST_F(Inspect, TextFromTheFileCannotSteerTheTerminal) {
   EXPECT_NE(r.out.find("x… (1125 bytes)"), std::string::npos) << r.out;  // cut before the character it would split
 }
 
+TEST_F(Inspect, PlansTheCacheThatIsAskedFor) {
+  ASSERT_EQ(run({"synth", "--shape", "tiny", "--quant", "Q8_0", "--threads", "2", path_}).status, 0);
+  const auto plan = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"inspect", path_, "--json", "--ctx", "4096"});
+    const Result r = run(options);
+    EXPECT_EQ(r.status, 0) << r.err;
+    return nlohmann::json::parse(r.out)["plan"];
+  };
+  const auto f16 = plan({"--kv", "exact"});
+  const auto small = plan({"--kv", "small"});
+  EXPECT_EQ(f16["k_codec"], "f16");
+  EXPECT_EQ(small["k_codec"], "rq3");
+  EXPECT_LT(small["sealed_bytes"].get<double>(), 0.3 * f16["sealed_bytes"].get<double>());
+  EXPECT_EQ(small["raw_bytes"], f16["raw_bytes"]);
+  EXPECT_EQ(small["sink_bytes"], f16["sink_bytes"]);
+  EXPECT_EQ(plan({"--kv", "small", "--kv-layers", "0=f16"})["k_codec"], "f16 in layer 0, rq3 in layers 1-2");
+  EXPECT_NE(plan({"--kv", "auto"})["note"].get<std::string>().find("auto"), std::string::npos);
+  EXPECT_EQ(plan({})["k_codec"], "rq4");
+  // Errors of the options are errors of the command.
+  for (const auto& [option, value, expected] : {std::tuple{"--kv", "nonsense", "'nonsense'"},
+                                                {"--kv", "rq4:7", "it has no groups"},
+                                                {"--k-codec", "f17", "f17"},
+                                                {"--v-codec", "qjl1", "made for the keys only"},
+                                                {"--kv-layers", "0-9=f16", "layer"},
+                                                {"--window", "-1", "-1"}}) {
+    const Result r = run({"inspect", path_, option, value});
+    EXPECT_EQ(r.status, 2) << option << value;
+    EXPECT_NE(r.err.find(expected), std::string::npos) << r.err;
+    EXPECT_EQ(r.out, "");
+  }
+}
+
 TEST_F(Inspect, BadFilesAndOptions) {
   EXPECT_EQ(run({"inspect", "/nonexistent.gguf"}).status, 1);
   Result r = run({"inspect", KVASIR_SOURCE_DIR "/CMakeLists.txt"});

@@ -91,6 +91,7 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
                 "has " + std::to_string(ids.size()) + " ids, expected at most the context's " +
                     std::to_string(engine.context()),
                 "tokens");
+  engine.choose_codecs(ids);
   kv::Sequence* sequence = engine.cache().create();
   std::vector<float> all;
   all.reserve(ids.size() * static_cast<std::size_t>(engine.model().config().vocab));

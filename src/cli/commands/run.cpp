@@ -14,6 +14,7 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
+#include "kv/spec.hpp"
 #include "run/generate.hpp"
 #include "run/machine.hpp"
 #include "text/utf8.hpp"
@@ -106,8 +107,9 @@ void print_figures(const run::Engine& engine, const run::Generated& g, const Fig
   fmt::print(stderr, "read        {} per token, {}: {:.0f} % of the {} measured now\n",
              human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)), human_bandwidth(f.bandwidth),
              100 * f.bandwidth / f.machine_bandwidth, human_bandwidth(f.machine_bandwidth));
-  fmt::print(stderr, "KV cache    {} per token ({} keys, {} values)\n",
-             human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)), engine.k_codec(), engine.v_codec());
+  fmt::print(stderr, "KV cache    {} per token ({})\n", human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)),
+             kv::codecs_text(engine.codecs()));
+  if (!engine.kv_note().empty()) fmt::print(stderr, "            {}\n", engine.kv_note());
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 
@@ -131,8 +133,9 @@ void print_json(const run::Engine& engine, const run::Generated& g, const Figure
               {"bandwidth_gbps", f.bandwidth * 1e-9},
               {"bandwidth_fraction", f.bandwidth / f.machine_bandwidth},
               {"kv_bytes_per_token", f.kv_bytes_per_token},
-              {"k_codec", engine.k_codec()},
-              {"v_codec", engine.v_codec()},
+              {"k_codec", kv::codecs_text(engine.codecs(), kv::Side::kKeys)},
+              {"v_codec", kv::codecs_text(engine.codecs(), kv::Side::kValues)},
+              {"kv_note", engine.kv_note()},
               {"resident_bytes", f.resident}});
   print_json_row(row);
 }

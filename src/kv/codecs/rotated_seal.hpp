@@ -180,6 +180,7 @@ struct Rotated {
   static std::size_t bytes(int d, const CodecParams&) { return RotatedPage<B>::bytes(d); }
   static std::size_t state_bytes(int d) { return kernel::rotation_bytes(d); }
   static void init_state(void* state, int d, Side side, int layer, int kv_head) {
+    integer_levels(B == 8 ? 5 : B);  // computed now, because sealing must not allocate
     kernel::make_rotation(state, d, kernel::rotation_seed(kRotationSeed, layer, kv_head, side == Side::kKeys ? 0 : 1));
   }
   static void to_basis(const Head& head, int rows, float* x, std::ptrdiff_t stride) {

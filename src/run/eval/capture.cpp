@@ -58,12 +58,13 @@ std::vector<KvPair> capture(const CaptureOptions& o, const std::function<void()>
     layers.push_back(std::move(pair));
   }
   kv::Sequence* sequence = engine.cache().create();
-  engine.forward().observe([&](int layer, std::span<const kv::Slice> slices, const float* k, const float* v) {
-    const std::int64_t first = kv::Cache::length(*sequence);
-    KvPair& pair = layers[static_cast<std::size_t>(layer)];
-    copy_rows(k, slices[0].count, first, &pair.keys);
-    copy_rows(v, slices[0].count, first, &pair.values);
-  });
+  engine.forward().observe(
+      [&](int layer, std::span<const kv::Slice> slices, const float*, const float* k, const float* v) {
+        const std::int64_t first = kv::Cache::length(*sequence);
+        KvPair& pair = layers[static_cast<std::size_t>(layer)];
+        copy_rows(k, slices[0].count, first, &pair.keys);
+        copy_rows(v, slices[0].count, first, &pair.values);
+      });
   engine.feed(sequence, ids, 1, [&](std::int64_t) { return poll(), true; });
   return layers;
 }

@@ -155,6 +155,7 @@ PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::
   report.windows = windows;
   report.bos = wants_bos(tokenizer);
   report.sealed_share = sealed_share(subject.options());
+  subject.choose_codecs(ids);
   Evaluation evaluation(subject, windows, decode);
   std::vector<std::int32_t> window(static_cast<std::size_t>(ctx));
   for (std::int64_t w = 0; w < windows; ++w) {
@@ -168,7 +169,7 @@ PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::
   for (std::size_t i = 1; i < scores.size(); ++i) {
     Score& score = scores[i];
     const Lane& lane = subject.all()[i];
-    PplRow row{.kv = lane.name, .cost = lane.cost};
+    PplRow row{.kv = lane.name, .note = lane.note, .cost = lane.cost};
     row.nll = score.nll.mean();
     row.ppl = std::exp(row.nll);
     row.nll_difference = score.difference.mean();

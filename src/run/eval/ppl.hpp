@@ -18,6 +18,7 @@ namespace kvasir::run::eval {
 
 struct PplRow {
   std::string kv;
+  std::string note;  // what "auto" chose
   KvCost cost;
   double nll = 0;  // mean over the scored tokens, nats
   double ppl = 0;

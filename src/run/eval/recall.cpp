@@ -113,6 +113,7 @@ RecallRow& RecallRow::operator+=(const RecallRow& o) {
 RecallReport measure_recall(Subject& subject, std::span<const Probe> probes,
                             const std::function<void(std::int64_t, std::int64_t)>& poll) {
   KVASIR_CHECK(!probes.empty());
+  subject.choose_codecs(probes.front().prompt);
   const std::size_t lanes = subject.all().size();
   RecallReport report;
   report.baseline.kv = subject.baseline().name;

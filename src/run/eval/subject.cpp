@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "kv/spec.hpp"
+#include "run/auto_kv.hpp"
 #include "run/engine.hpp"
 
 namespace kvasir::run::eval {
@@ -16,9 +17,15 @@ const OptionTable<SubjectOptions>& subject_table() {
       {{"model", &O::model, {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}},
        {"kv",
         &O::kv,
-        {.help = "what to compare with f32 keys and values: presets, codecs or KEYS/VALUES, separated by commas",
+        {.help = "what to compare with f32 keys and values: presets, codecs, KEYS/VALUES or auto, separated by commas",
          .placeholder = "LIST",
          .required = true}},
+       {"kv_noise",
+        &O::kv_noise,
+        {.help = "with auto: most noise that stored keys may put on a score, as standard deviation",
+         .unit = "nats",
+         .low = 1e-6,
+         .high = 100}},
        {"ctx", &O::ctx, {.help = "length of the context", .unit = "tokens", .low = 8, .high = 1 << 24}},
        {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
        {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
@@ -48,6 +55,7 @@ KvCost cost_of(const kv::CacheShape& shape, const kv::CacheOptions& options, int
   const kv::MemoryPlan plan = kv::plan_memory(shape, options, threads);
   kv::CacheOptions f16 = options;
   f16.k_codec = f16.v_codec = "f16";
+  f16.layers.clear();
   KvCost c;
   c.bits_k = plan.k_bits;
   c.bits_v = plan.v_bits;
@@ -92,7 +100,8 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
   lane.options.sinks = options_.sinks;
   lane.options.max_tokens = options_.ctx;
   try {
-    const kv::CodecPair pair = kv::parse_pair(codecs);
+    lane.undecided = codecs == kAuto;
+    const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs);
     lane.options.k_codec = pair.k;
     lane.options.v_codec = pair.v;
     lane.cost = cost_of(cache_shape(config_), lane.options, team_->size());
@@ -126,9 +135,26 @@ void Subject::check_memory() const {
 
 void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progress) {
   model_ = model::Model::load(std::move(file_), *team_, {.exact = options_.exact, .progress = progress});
+  for (Lane& lane : lanes_) make_cache(lane);
+}
+
+void Subject::make_cache(Lane& lane) {
+  lane.forward.reset();
+  lane.cache = std::make_unique<kv::Cache>(*team_, cache_shape(config_), lane.options);
+  lane.forward = std::make_unique<model::Forward>(*team_, *model_, *lane.cache, kChunk, logits_rows());
+}
+
+void Subject::choose_codecs(std::span<const std::int32_t> ids) {
   for (Lane& lane : lanes_) {
-    lane.cache = std::make_unique<kv::Cache>(*team_, cache_shape(config_), lane.options);
-    lane.forward = std::make_unique<model::Forward>(*team_, *model_, *lane.cache, kChunk, logits_rows());
+    if (!lane.undecided) continue;
+    const auto known = auto_from_weights(*model_, options_.kv_noise);
+    const kv::AutoChoice choice =
+        known ? *known : auto_from_prompt(*lane.forward, *lane.cache, config_, ids, options_.sinks, options_.kv_noise);
+    lane.undecided = false;
+    lane.note = choice.text();
+    lane.options.layers = choice.codecs();
+    lane.cost = cost_of(cache_shape(config_), lane.options, team_->size());
+    make_cache(lane);
   }
 }
 

@@ -25,6 +25,7 @@ struct SubjectOptions {
   std::string kv;  // what to compare: names separated by commas, or by semicolons when a name holds a comma
   std::int32_t window = 128;
   std::int32_t sinks = 4;
+  float kv_noise = 0.2f;  // budget of "auto", nats
 };
 const OptionTable<SubjectOptions>& subject_table();
 
@@ -45,6 +46,8 @@ struct Lane {
   std::string name;
   kv::CacheOptions options;
   KvCost cost;
+  bool undecided = false;  // "auto", until choose_codecs
+  std::string note;        // what "auto" chose
   std::unique_ptr<kv::Cache> cache;
   std::unique_ptr<model::Forward> forward;
 };
@@ -69,6 +72,10 @@ class Subject {
   // Reads the weights and reserves the caches. progress(done, total) in bytes.
   void load(const std::function<void(std::int64_t, std::int64_t)>& progress);
   const model::Model& model() const { return *model_; }
+  // Chooses the codecs of lanes called "auto" by what `ids` show, as an engine does by its first prompt, and makes
+  // their caches. Does nothing when there are none, or they are chosen. Call it before anything else is done with the
+  // lanes; REQUIRES: no sequences.
+  void choose_codecs(std::span<const std::int32_t> ids);
 
   Lane& baseline() { return lanes_.front(); }  // f32 keys and values
   std::span<Lane> lanes() { return std::span(lanes_).subspan(1); }
@@ -81,6 +88,7 @@ class Subject {
  private:
   void add_lane(const std::string& name, const std::string& codecs, const Needs& needs);
   void check_memory() const;
+  void make_cache(Lane& lane);
 
   SubjectOptions options_;
   std::unique_ptr<Team> team_;

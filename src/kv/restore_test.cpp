@@ -1,0 +1,115 @@
+// Sequences that leave a cache as bytes and come back, in the same cache and in another one.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.hpp"
+#include "kv/codec.hpp"
+#include "kv/fixture.hpp"
+#include "tensor/buffer.hpp"
+
+namespace kvasir::kv {
+namespace {
+
+using namespace fixture;
+
+constexpr CacheShape kShape{.layers = 2, .kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 64};
+
+CacheOptions options(const std::string& k, const std::string& v, int window, int sinks) {
+  return {.k_codec = k, .v_codec = v, .window = window, .sinks = sinks, .max_tokens = 2048, .max_sequences = 3};
+}
+
+struct Bytes {
+  std::vector<std::vector<std::byte>> pages;
+  std::vector<std::byte> tail;
+};
+
+Bytes take(const Cache& cache, const Sequence& s) {
+  Bytes b;
+  for (std::int64_t p = 0; p < cache.sealed_tokens(s) / 128; ++p) {
+    const auto page = cache.sealed_page(s, p);
+    b.pages.emplace_back(page.begin(), page.end());
+  }
+  b.tail.resize(cache.tail_bytes(Cache::length(s)));
+  cache.save_tail(s, b.tail);
+  return b;
+}
+
+Sequence* give(Cache& cache, std::int64_t n, const Bytes& b) {
+  Sequence* s = cache.restore(n, b.tail);
+  EXPECT_EQ(static_cast<std::size_t>(cache.sealed_tokens(*s) / 128), b.pages.size());
+  for (std::size_t p = 0; p < b.pages.size(); ++p)
+    std::memcpy(cache.sealed_page(*s, static_cast<std::int64_t>(p)).data(), b.pages[p].data(), b.pages[p].size());
+  return s;
+}
+
+// The same bits afterwards as without the detour, whatever the length, window, sinks and codec.
+TEST(Restore, GoesOnWhereTheSequenceWas) {
+  Team team(2);
+  const std::pair<const char*, const char*> codecs[] = {{"f16", "f16"}, {"f32", "bf16"}, {"rq4", "int4_token"}};
+  for (const auto& [k, v] : codecs)
+    for (const auto& [window, sinks] : {std::pair{128, 4}, {0, 0}, {200, 17}})
+      for (const int n : {1, 3, 16, 127, 128, 129, 255, 256, 257, 600}) {
+        SCOPED_TRACE(std::string(k) + "/" + v + " window " + std::to_string(window) + " n " + std::to_string(n));
+        const Tokens tokens = random_tokens(kShape, n + 200, 7);
+        Cache here(team, kShape, options(k, v, window, sinks));
+        Sequence* original = here.create();
+        feed(here, original, tokens, 0, n, 50);
+        const Bytes bytes = take(here, *original);
+
+        Cache there(team, kShape, options(k, v, window, sinks));
+        Sequence* other = there.create();  // so that slots differ
+        feed(there, other, tokens, 0, 300 < n ? 300 : n, 64);
+        Sequence* copy = give(there, n, bytes);
+        EXPECT_EQ(there.digest(*copy), here.digest(*original));
+        const auto want = feed(here, original, tokens, n, n + 200, 40);
+        const auto got = feed(there, copy, tokens, n, n + 200, 33);
+        EXPECT_EQ(got, want);
+        EXPECT_EQ(there.digest(*copy), here.digest(*original));
+        there.release(copy);
+        there.check_integrity();
+      }
+}
+
+TEST(Restore, WhatDoesNotFitChangesNothing) {
+  Team team(1);
+  CacheOptions o = options("rq4", "rq4", 128, 4);
+  o.max_sequences = 1;
+  o.max_tokens = 1024;
+  Cache cache(team, kShape, o);
+  const auto code = [&](std::int64_t n, std::size_t bytes) {
+    const std::vector<std::byte> tail(bytes);
+    try {
+      cache.restore(n, tail);
+    } catch (const Error& e) {
+      return e.code();
+    }
+    return Code::kCancelled;
+  };
+  const std::int64_t free = cache.free_pages();
+  EXPECT_EQ(code(500, cache.tail_bytes(500) - 1), Code::kBadInput);
+  EXPECT_EQ(code(500, 0), Code::kBadInput);
+  EXPECT_EQ(code(5000, cache.tail_bytes(5000)), Code::kMemory);
+  EXPECT_EQ(cache.free_pages(), free);
+  Sequence* only = cache.create();
+  EXPECT_EQ(code(500, cache.tail_bytes(500)), Code::kMemory);
+  EXPECT_EQ(cache.free_pages(), free);
+  cache.release(only);
+  cache.check_integrity();
+  EXPECT_EQ(code(500, cache.tail_bytes(500)), Code::kCancelled);  // accepted
+}
+
+// A tail is the raw tokens and nothing else: the window, the page that fills, the sinks.
+TEST(Restore, TailsHoldOnlyWhatIsRaw) {
+  Team team(1);
+  Cache cache(team, kShape, options("rq4", "rq4", 128, 4));
+  const std::size_t token = 2 * 2 * (32 + 64) * 2;  // layers, heads, elements, bytes of f16
+  EXPECT_EQ(cache.tail_bytes(1), token);
+  EXPECT_EQ(cache.tail_bytes(128), 128 * token);
+  EXPECT_EQ(cache.tail_bytes(256), 256 * token);
+  EXPECT_EQ(cache.tail_bytes(257), (129 + 4) * token);
+  EXPECT_EQ(cache.tail_bytes(1000), (1000 - 6 * 128 + 4) * token);
+}
+
+}  // namespace
+}  // namespace kvasir::kv

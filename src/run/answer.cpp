@@ -1,0 +1,90 @@
+#include "run/answer.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+
+namespace kvasir::run {
+
+void check_request(const Engine& engine, const Request& request) {
+  if (request.prompt.empty()) throw Error(Code::kBadInput, "is empty, expected at least one token", "prompt");
+  const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (tokens >= engine.context())
+    throw Error(Code::kBadInput,
+                "has " + std::to_string(tokens) + " tokens, expected fewer than the context's " +
+                    std::to_string(engine.context()) + " (see --ctx)",
+                "prompt");
+  engine.check_ids(request.prompt);
+}
+
+namespace {
+
+const Request& checked(const Engine& engine, const Request& request) {
+  check_request(engine, request);
+  return request;
+}
+
+std::int32_t vocabulary(const Engine& engine) { return static_cast<std::int32_t>(engine.model().config().vocab); }
+
+}  // namespace
+
+Answer::Answer(const Engine& engine, const Request& request)
+    : request_(checked(engine, request)),
+      tokenizer_(engine.tokenizer()),
+      context_(engine.context()),
+      sampler_(request.sampling, vocabulary(engine)),
+      matcher_(request.stop),
+      logits_(static_cast<std::size_t>(vocabulary(engine))) {
+  sampler_.accept_prompt(request.prompt);
+  if (tokenizer_) stream_.emplace(*tokenizer_, request.prompt.back());
+}
+
+bool Answer::next(std::span<const float> row, std::int64_t cached) {
+  KVASIR_CHECK(!over_);
+  text_.clear();
+  if (request_.max_tokens >= 0 && size() >= request_.max_tokens) return end(Finish::kLength);
+  const double partition = request_.top_logprobs >= 0 ? log_partition(row) : 0;
+  std::copy(row.begin(), row.end(), logits_.begin());
+  const std::int32_t id = sampler_.sample(logits_).id;
+  if (id < 0) return end(Finish::kNothing);
+  if (tokenizer_ && tokenizer_->is_eog(id) && !request_.ignore_eos) return end(Finish::kEnd);
+  sampler_.accept(id);
+  ids_.push_back(id);
+  record_ = {id, 0, {}};
+  if (request_.top_logprobs >= 0) {
+    record_.logprob = logprob_of(row, id, partition);
+    record_.best.resize(static_cast<std::size_t>(request_.top_logprobs));
+    record_.best.resize(top_logprobs(row, partition, record_.best));
+  }
+  if (stream_ && release(stream_->push(id))) return end(Finish::kStop);
+  if (cached >= context_) return end(Finish::kContext);
+  if (request_.max_tokens >= 0 && size() >= request_.max_tokens) return end(Finish::kLength);
+  return true;
+}
+
+void Answer::stop(Finish finish) {
+  if (over_) return;
+  text_.clear();
+  end(finish);
+}
+
+bool Answer::end(Finish finish) {
+  over_ = true;
+  finish_ = finish;
+  flush();
+  return false;
+}
+
+bool Answer::release(const std::string& piece) {
+  const StopMatcher::Step step = matcher_.feed(piece);
+  text_ += step.text;
+  return step.stopped;
+}
+
+void Answer::flush() {
+  if (!stream_ || matcher_.stopped()) return;
+  if (!release(stream_->flush())) text_ += matcher_.finish();
+}
+
+}  // namespace kvasir::run

@@ -1,0 +1,66 @@
+// One request's answer as it grows: the next token from the logits, the text it releases, and when to stop.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "run/generate.hpp"
+#include "run/sampler.hpp"
+#include "run/stop.hpp"
+#include "text/stream.hpp"
+
+namespace kvasir::run {
+
+// Throws Error(kBadInput) for an empty prompt, one that leaves no room in the context, ids outside the vocabulary, or
+// bad sampling options and stop strings.
+void check_request(const Engine& engine, const Request& request);
+
+class Answer {
+ public:
+  // `request` must outlive this. Throws as check_request does.
+  Answer(const Engine& engine, const Request& request);
+
+  // Chooses a token by `row`, the logits behind prompt and answer so far, which take `cached` tokens of the context.
+  // True: feed token() and come again. False: the answer is over, finish() says why; whether a last token was chosen
+  // shows in size().
+  bool next(std::span<const float> row, std::int64_t cached);
+  // Ends the answer from outside.
+  void stop(Finish finish);
+  // Nothing more is wanted of this request: max_tokens is 0.
+  bool wants_nothing() const { return request_.max_tokens == 0; }
+
+  std::int64_t size() const { return static_cast<std::int64_t>(ids_.size()); }
+  std::span<const std::int32_t> ids() const { return ids_; }
+  std::int32_t token() const { return ids_.back(); }
+  // With log-probabilities wanted: of the last token.
+  const TokenRecord& record() const { return record_; }
+  // What the last call released; valid until the next one.
+  std::string_view text() const { return text_; }
+  bool over() const { return over_; }
+  Finish finish() const { return finish_; }
+  std::int64_t seed() const { return sampler_.seed(); }
+
+ private:
+  bool end(Finish finish);
+  bool release(const std::string& piece);  // true: a stop string was hit
+  void flush();
+
+  const Request& request_;
+  const text::Tokenizer* tokenizer_;
+  std::int64_t context_;
+  SamplerChain sampler_;
+  std::optional<text::TextStream> stream_;  // none: the model runs on ids
+  StopMatcher matcher_;
+  std::vector<float> logits_;  // the sampler works in a copy
+  std::vector<std::int32_t> ids_;
+  TokenRecord record_{};
+  std::string text_;
+  bool over_ = false;
+  Finish finish_ = Finish::kLength;
+};
+
+}  // namespace kvasir::run

@@ -1,0 +1,99 @@
+#include "run/auto_kv.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/file.hpp"
+#include "kv/spec.hpp"
+#include "run/engine.hpp"
+#include "run/generate.hpp"
+
+namespace kvasir::run {
+namespace {
+
+const std::string kModel = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
+
+EngineOptions options(const char* kv) {
+  EngineOptions o;
+  o.model = kModel;
+  o.ctx = 1024;
+  o.kv = kv;
+  return o;
+}
+
+std::vector<std::int32_t> text(const Engine& engine, std::size_t tokens) {
+  const std::string book = read_text_file(std::string(KVASIR_SOURCE_DIR) + "/README.md");
+  std::vector<std::int32_t> ids = engine.tokenizer()->encode(book);
+  EXPECT_GE(ids.size(), tokens);
+  ids.resize(tokens);
+  return ids;
+}
+
+std::string codecs_of(const Engine& engine) { return kv::codecs_text(engine.codecs()); }
+
+TEST(AutoKv, TheFirstPromptChooses) {
+  Engine engine(options("auto"), {});
+  EXPECT_EQ(codecs_of(engine), "f16");
+  const double f16_bytes = engine.cache().bytes_per_token();
+  Request request;
+  request.prompt = text(engine, 600);
+  request.max_tokens = 3;
+  request.sampling.temperature = 0;
+  const Generated first = generate(engine, request, {});
+  EXPECT_EQ(first.ids.size(), 3u);
+  EXPECT_NE(codecs_of(engine).find("rq"), std::string::npos) << codecs_of(engine);
+  EXPECT_NE(engine.kv_note().find("508 tokens"), std::string::npos) << engine.kv_note();
+  EXPECT_LT(engine.cache().bytes_per_token(), 0.5 * f16_bytes);
+
+  // Chosen once: a later prompt changes nothing.
+  const std::string chosen = codecs_of(engine);
+  request.prompt = text(engine, 10);
+  generate(engine, request, {});
+  EXPECT_EQ(codecs_of(engine), chosen);
+}
+
+TEST(AutoKv, ASmallerBudgetTakesMoreBits) {
+  double bytes = 1e9;
+  for (const float noise : {0.001f, 0.05f, 0.3f}) {
+    EngineOptions o = options("auto");
+    o.kv_noise = noise;
+    Engine engine(o, {});
+    engine.choose_codecs(text(engine, 300));
+    EXPECT_LT(engine.cache().bytes_per_token(), bytes) << noise;
+    bytes = engine.cache().bytes_per_token();
+  }
+}
+
+TEST(AutoKv, ExceptionsOfTheUserStand) {
+  EngineOptions o = options("auto");
+  o.kv_layers = "1=f32";
+  Engine engine(o, {});
+  engine.choose_codecs(text(engine, 300));
+  EXPECT_NE(codecs_of(engine).find("f32 in layer 1"), std::string::npos) << codecs_of(engine);
+}
+
+TEST(AutoKv, TooShortAPromptKeepsF16AndSaysSo) {
+  Engine engine(options("auto"), {});
+  engine.choose_codecs(text(engine, 20));
+  EXPECT_EQ(codecs_of(engine), "f16");
+  EXPECT_NE(engine.kv_note().find("16, the choice needs 64"), std::string::npos) << engine.kv_note();
+}
+
+TEST(AutoKv, DefaultIsBalanced) {
+  Engine engine(options(""), {});
+  EXPECT_EQ(codecs_of(engine), "rq4");
+  EXPECT_EQ(engine.kv_note(), "");
+  EngineOptions exact = options("");
+  exact.exact = true;
+  EXPECT_EQ(codecs_of(Engine(exact, {})), "f32");
+}
+
+TEST(AutoKv, SmallHeadsStayRawByDefaultAndSaySo) {
+  model::Config config;
+  config.head_dim = config.head_dim_v = 8;
+  std::string note;
+  EXPECT_EQ(default_kv(config, &note), "f16");
+  EXPECT_NE(note.find("size 8"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kvasir::run

@@ -1,0 +1,93 @@
+// Many requests on one engine: continuous batching of decode steps with chunked prefill.
+//
+// One thread runs the engine. In every step each answer that grows gets its next token, and what is left of the step's
+// token budget is split evenly between the prompts that are being computed, so that a long prompt neither stops nor is
+// stopped by short ones. A request is admitted in order of arrival, when a sequence is free and the pages that its
+// prompt needs are reserved. Should answers outgrow the pages all the same, the youngest request gives its pages back
+// and is computed again later. Law 1 makes all of this invisible in what is computed: a prompt's logits are those that
+// it has alone.
+//
+// Requests of one tenant that begin alike compute the common part once: the later one waits until the earlier one is
+// there, then takes a fork of its sequence.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "run/answer.hpp"
+#include "run/engine.hpp"
+#include "run/service.hpp"
+
+namespace kvasir::run {
+
+struct SchedulerOptions {
+  std::int32_t running = 8;        // requests that are computed together
+  std::int32_t waiting = 256;      // requests in the queue
+  std::int32_t step_tokens = 256;  // tokens of one step while answers grow; the engine's chunk when none do
+};
+const OptionTable<SchedulerOptions>& scheduler_table();
+
+class Scheduler final : public Service {
+ public:
+  // REQUIRES: the engine was made for options.running sequences and rows of logits, and has its codecs. It must outlive
+  // this and is used by nothing else.
+  Scheduler(Engine& engine, const SchedulerOptions& options, std::string name);
+  ~Scheduler() override;  // cancels what runs
+
+  const ModelCard& card() const override { return card_; }
+  const text::Tokenizer* tokenizer() const override { return engine_.tokenizer(); }
+  RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) override;
+  void cancel(RequestId id) override;
+  bool drain(double seconds) override;
+  ServiceStats stats() const override;
+
+ private:
+  struct Job;
+  using JobPtr = std::unique_ptr<Job>;
+
+  // All of these run on the engine's thread.
+  void loop();
+  void take_inbox();
+  void fail_all(const std::string& why);
+  void admit();
+  bool admit(Job& job);
+  std::int64_t promised_pages(const Job& job) const;
+  Job* find_leader(const Job& job, std::int64_t* share) const;
+  void start_followers(Job& leader);
+  void leave_followers(Job& leader);
+  void step();
+  void plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs);
+  std::int64_t stop_of(const Job& job) const;
+  bool preempt_for(const std::string& why);
+  void advance(Job& job, std::span<const float> row);
+  void release(Job& job);
+  void finish(Job& job, std::string error = {});
+  void sweep();
+  void publish();
+
+  Engine& engine_;
+  const SchedulerOptions options_;
+  ModelCard card_;
+  std::vector<JobPtr> running_;  // in order of arrival
+  std::deque<JobPtr> waiting_;
+
+  // Between the threads.
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;   // something is in the inbox, or stop
+  std::condition_variable empty_;  // nothing is left
+  std::vector<JobPtr> inbox_;
+  std::vector<RequestId> cancelled_;
+  std::int64_t queued_ = 0;  // inbox and waiting
+  bool draining_ = false;
+  bool stop_ = false;
+  RequestId next_id_ = 1;
+  ServiceStats stats_;
+  std::thread thread_;
+};
+
+}  // namespace kvasir::run

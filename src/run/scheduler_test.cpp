@@ -1,0 +1,374 @@
+#include "run/scheduler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+
+namespace kvasir::run {
+namespace {
+
+using namespace std::chrono_literals;
+
+const std::string kModel = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
+
+EngineOptions engine_options(const char* kv, std::int32_t ctx = 2048) {
+  EngineOptions o;
+  o.model = kModel;
+  o.ctx = ctx;
+  o.kv = kv;
+  o.threads = 2;
+  return o;
+}
+
+// Collects what a request gets; any thread may wait for it.
+class Log final : public Listener {
+ public:
+  explicit Log(std::chrono::microseconds delay = 0us) : delay_(delay) {}
+  void started() override {
+    const std::lock_guard lock(mutex_);
+    ++starts_;
+    changed_.notify_all();
+  }
+  void pieces(std::span<const Piece> pieces) override {
+    if (delay_.count() > 0) std::this_thread::sleep_for(delay_);
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(dones_, 0);
+    for (const Piece& p : pieces) {
+      if (p.token.id >= 0) ids_.push_back(p.token.id);
+      text_ += p.text;
+    }
+    changed_.notify_all();
+  }
+  void done(const Outcome& outcome) override {
+    const std::lock_guard lock(mutex_);
+    outcome_ = outcome;
+    ++dones_;
+    changed_.notify_all();
+  }
+
+  const Outcome& wait() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, 60s, [&] { return dones_ > 0; })) << "no answer";
+    return outcome_;
+  }
+  bool wait_for_tokens(std::size_t n) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 60s, [&] { return ids_.size() >= n || dones_ > 0; });
+  }
+  void wait_for_start() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, 60s, [&] { return starts_ > 0; });
+  }
+  std::vector<std::int32_t> ids() const {
+    const std::lock_guard lock(mutex_);
+    return ids_;
+  }
+  std::string text() const {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+  int dones() const {
+    const std::lock_guard lock(mutex_);
+    return dones_;
+  }
+  int starts() const {
+    const std::lock_guard lock(mutex_);
+    return starts_;
+  }
+
+ private:
+  const std::chrono::microseconds delay_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::int32_t> ids_;
+  std::string text_;
+  Outcome outcome_;
+  int starts_ = 0, dones_ = 0;
+};
+
+// Token ids of a book, from some place on.
+std::vector<std::int32_t> text(const Engine& engine, std::size_t from, std::size_t count) {
+  static const std::string book = read_text_file(std::string(KVASIR_SOURCE_DIR) + "/DECISIONS.md") +
+                                  read_text_file(std::string(KVASIR_SOURCE_DIR) + "/README.md");
+  std::vector<std::int32_t> ids = engine.tokenizer()->encode(book);
+  EXPECT_GE(ids.size(), from + count);
+  return {ids.begin() + static_cast<std::ptrdiff_t>(from), ids.begin() + static_cast<std::ptrdiff_t>(from + count)};
+}
+
+ServiceRequest ask(std::vector<std::int32_t> prompt, std::int32_t tokens) {
+  ServiceRequest r;
+  r.request.prompt = std::move(prompt);
+  r.request.max_tokens = tokens;
+  r.request.sampling.temperature = 0;
+  r.request.ignore_eos = true;
+  return r;
+}
+
+class SchedulerTest : public ::testing::Test {
+ protected:
+  void start(const char* kv, SchedulerOptions options, std::int64_t pool = 8192, std::int32_t ctx = 2048) {
+    options_ = options;
+    engine_ = std::make_unique<Engine>(
+        engine_options(kv, ctx),
+        Engine::Needs{.sequences = options.running, .pool_tokens = pool, .logits = options.running});
+    scheduler_ = std::make_unique<Scheduler>(*engine_, options, "test");
+  }
+  std::shared_ptr<Log> submit(ServiceRequest request, RequestId* id = nullptr) {
+    auto log = std::make_shared<Log>();
+    const RequestId got = scheduler_->submit(std::move(request), log);
+    if (id) *id = got;
+    return log;
+  }
+  void expect_empty() {
+    EXPECT_TRUE(scheduler_->drain(60));
+    EXPECT_EQ(scheduler_->stats().kv_bytes, 0u);
+    EXPECT_EQ(scheduler_->stats().running, 0);
+    scheduler_.reset();
+    engine_->cache().check_integrity();
+    EXPECT_EQ(engine_->cache().free_pages(), engine_->cache().memory().pages);
+  }
+
+  SchedulerOptions options_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(SchedulerTest, EachRequestGetsWhatItGetsAlone) {
+  for (const char* kv : {"f16", "balanced"}) {
+    SCOPED_TRACE(kv);
+    std::vector<ServiceRequest> requests;
+    std::vector<Generated> alone;
+    {
+      Engine engine(engine_options(kv), {});
+      const std::size_t lengths[] = {1, 17, 127, 128, 129, 300, 700, 33, 500};
+      for (std::size_t i = 0; i < std::size(lengths); ++i) {
+        ServiceRequest r = ask(text(engine, 53 * i, lengths[i]), static_cast<std::int32_t>(20 + 7 * i));
+        if (i % 3 == 1) r.request.sampling.temperature = 1, r.request.sampling.seed = static_cast<std::int64_t>(i);
+        if (i % 3 == 2) r.request.stop = {"the"};
+        if (i == 4) r.request.top_logprobs = 2;
+        alone.push_back(generate(engine, r.request, {}));
+        requests.push_back(std::move(r));
+      }
+    }
+    start(kv, {.running = 4, .waiting = 16, .step_tokens = 64});
+    std::vector<std::shared_ptr<Log>> logs;
+    for (const ServiceRequest& r : requests) logs.push_back(submit(r));
+    for (std::size_t i = 0; i < logs.size(); ++i) {
+      const Outcome& out = logs[i]->wait();
+      EXPECT_EQ(out.error, "");
+      EXPECT_EQ(out.finish, alone[i].finish) << i;
+      EXPECT_EQ(logs[i]->ids(), alone[i].ids) << i;
+      EXPECT_EQ(logs[i]->text(), alone[i].text) << i;
+      EXPECT_EQ(out.completion_tokens, static_cast<std::int64_t>(alone[i].ids.size()));
+      std::int64_t covered = 0;
+      for (const Span& s : out.receipt.spans) {
+        EXPECT_EQ(s.begin, covered);
+        covered = s.end;
+      }
+      EXPECT_EQ(covered, out.prompt_tokens);
+      EXPECT_EQ(logs[i]->starts(), 1);
+    }
+    expect_empty();
+  }
+}
+
+TEST_F(SchedulerTest, ACommonBeginningIsComputedOnce) {
+  for (const char* kv : {"f16", "balanced"}) {
+    SCOPED_TRACE(kv);
+    start(kv, {.running = 8, .waiting = 16, .step_tokens = 64});
+    const std::vector<std::int32_t> common = text(*engine_, 0, 700);
+    std::vector<std::shared_ptr<Log>> logs;
+    std::vector<ServiceRequest> requests;
+    for (int i = 0; i < 8; ++i) {
+      std::vector<std::int32_t> prompt = common;
+      for (int t = 0; t < i; ++t) prompt.push_back(100 + i);  // the first two differ by one token, 0 is a prefix of all
+      requests.push_back(ask(prompt, 12));
+    }
+    // They arrive while the first one is being computed.
+    logs.push_back(submit(requests[0]));
+    for (int i = 1; i < 8; ++i) logs.push_back(submit(requests[static_cast<std::size_t>(i)]));
+    std::int64_t computed = 0;
+    for (int i = 0; i < 8; ++i) {
+      const Outcome& out = logs[static_cast<std::size_t>(i)]->wait();
+      computed += out.prompt_tokens - out.receipt.reused_tokens;
+      if (i > 0) {
+        EXPECT_GE(out.receipt.reused_tokens, 699) << i;
+        EXPECT_EQ(out.receipt.spans.front().source, "live");
+      }
+    }
+    EXPECT_LE(computed, 700 + 8 * 9);
+    expect_empty();
+    Engine engine(engine_options(kv), {});
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(logs[i]->ids(), generate(engine, requests[i].request, {}).ids) << i;
+  }
+}
+
+TEST_F(SchedulerTest, EqualRequestsShareAllButTheLastToken) {
+  start("balanced", {.running = 4, .waiting = 16, .step_tokens = 64});
+  const ServiceRequest request = ask(text(*engine_, 0, 400), 5);
+  std::vector<std::shared_ptr<Log>> logs;
+  for (int i = 0; i < 4; ++i) logs.push_back(submit(request));
+  for (auto& log : logs) log->wait();
+  for (auto& log : logs) EXPECT_EQ(log->ids(), logs[0]->ids());
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(logs[i]->wait().receipt.reused_tokens, 399);
+  expect_empty();
+}
+
+TEST_F(SchedulerTest, TenantsShareNothingAndReuseCanBeOff) {
+  start("f16", {.running = 4, .waiting = 16, .step_tokens = 64});
+  ServiceRequest request = ask(text(*engine_, 0, 600), 3);
+  std::vector<std::shared_ptr<Log>> logs{submit(request)};
+  request.tenant = "other";
+  logs.push_back(submit(request));
+  request.tenant = "";
+  request.reuse = false;
+  logs.push_back(submit(request));
+  for (auto& log : logs) EXPECT_EQ(log->wait().receipt.reused_tokens, 0);
+  expect_empty();
+}
+
+TEST_F(SchedulerTest, CancellingWorksAtAnyPoint) {
+  start("balanced", {.running = 2, .waiting = 16, .step_tokens = 32});
+  const std::vector<std::int32_t> prompt = text(*engine_, 0, 1500);
+  RequestId waiting = 0, prefilling = 0, decoding = 0, follower = 0;
+  const auto d = submit(ask({prompt.begin(), prompt.begin() + 20}, 1000), &decoding);
+  d->wait_for_tokens(3);
+  const auto p = submit(ask(prompt, 10), &prefilling);
+  p->wait_for_start();
+  const auto f = submit(ask(prompt, 10), &follower);
+  const auto w = submit(ask(prompt, 10), &waiting);
+  scheduler_->cancel(waiting);
+  EXPECT_EQ(w->wait().finish, Finish::kCancelled);
+  scheduler_->cancel(decoding);
+  EXPECT_EQ(d->wait().finish, Finish::kCancelled);
+  EXPECT_GE(d->wait().completion_tokens, 3);
+  f->wait_for_start();             // it waits for p's tokens, or has them
+  scheduler_->cancel(prefilling);  // perhaps it is done already
+  EXPECT_NE(p->wait().finish, Finish::kNothing);
+  EXPECT_EQ(f->wait().finish, Finish::kLength);
+  EXPECT_EQ(f->ids().size(), 10u);
+  scheduler_->cancel(follower);
+  scheduler_->cancel(12345);
+  for (const auto& log : {d, p, f, w}) EXPECT_EQ(log->dones(), 1);
+  EXPECT_LE(w->starts(), 0);
+  expect_empty();
+}
+
+TEST_F(SchedulerTest, AShortPromptIsNotHeldUpByALongOne) {
+  start("f16", {.running = 4, .waiting = 16, .step_tokens = 64});
+  const auto talk = submit(ask(text(*engine_, 7, 10), 200));  // an answer that grows
+  talk->wait_for_tokens(1);
+  const auto slow = submit(ask(text(*engine_, 0, 1900), 1));
+  slow->wait_for_start();
+  const std::size_t before = talk->ids().size();
+  const auto quick = submit(ask(text(*engine_, 60, 40), 1));
+  quick->wait();
+  EXPECT_EQ(slow->dones(), 0);
+  slow->wait();
+  EXPECT_GT(talk->ids().size(), before + 5);  // and the answer went on
+  talk->wait();
+  expect_empty();
+}
+
+TEST_F(SchedulerTest, AFullQueueRefusesAndWaitingHasALimit) {
+  start("f16", {.running = 1, .waiting = 2, .step_tokens = 64});
+  RequestId id = 0;
+  const auto first = submit(ask(text(*engine_, 0, 20), 1500), &id);
+  first->wait_for_tokens(1);
+  ServiceRequest impatient = ask(text(*engine_, 0, 20), 1);
+  impatient.timeout = 0.01;
+  const auto late = submit(impatient);
+  const auto patient = submit(ask(text(*engine_, 0, 20), 1));
+  const auto refused = [&] {
+    try {
+      submit(ask(text(*engine_, 0, 20), 1));
+    } catch (const Error& e) {
+      return e.code() == Code::kBusy;
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused());
+  EXPECT_NE(late->wait().error.find("time-out"), std::string::npos);
+  scheduler_->cancel(id);
+  EXPECT_EQ(patient->wait().error, "");
+  EXPECT_TRUE(scheduler_->drain(10));
+  EXPECT_TRUE(refused());
+  EXPECT_EQ(scheduler_->stats().rejected, 2u);
+  EXPECT_EQ(scheduler_->stats().failed, 1u);
+  expect_empty();
+}
+
+TEST_F(SchedulerTest, BadRequestsAreRefusedAtOnce) {
+  start("f16", {.running = 1, .waiting = 2, .step_tokens = 64});
+  const auto code = [&](ServiceRequest r) {
+    try {
+      submit(std::move(r));
+    } catch (const Error& e) {
+      return e.code();
+    }
+    return Code::kCancelled;
+  };
+  EXPECT_EQ(code(ask({}, 1)), Code::kBadInput);
+  EXPECT_EQ(code(ask({-1}, 1)), Code::kBadInput);
+  EXPECT_EQ(code(ask(std::vector<std::int32_t>(2048, 5), 1)), Code::kBadInput);
+  ServiceRequest stop = ask({5}, 1);
+  stop.request.stop = {""};
+  EXPECT_EQ(code(stop), Code::kBadInput);
+  expect_empty();
+}
+
+// Answers outgrow the pool: the youngest gives way and comes back, and nobody's text changes.
+TEST_F(SchedulerTest, PreemptedRequestsEndWithTheSameAnswer) {
+  start("f16", {.running = 3, .waiting = 16, .step_tokens = 64}, 1536, 1400);
+  std::vector<ServiceRequest> requests;
+  std::vector<std::shared_ptr<Log>> logs;
+  for (int i = 0; i < 3; ++i) {
+    requests.push_back(ask(text(*engine_, static_cast<std::size_t>(100 * i), 200), 600));
+    requests.back().request.max_tokens = -1;  // reserves less than it takes
+    requests.back().request.sampling.temperature = 1;
+    requests.back().request.sampling.seed = i;
+    logs.push_back(submit(requests.back()));
+  }
+  for (auto& log : logs) {
+    EXPECT_EQ(log->wait().error, "");
+    EXPECT_EQ(log->wait().finish, Finish::kContext);
+  }
+  EXPECT_GE(scheduler_->stats().preempted, 1u);
+  EXPECT_LE(scheduler_->stats().preempted, 4u);  // not again and again
+  expect_empty();
+  Engine engine(engine_options("f16", 1400), {});
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Generated alone = generate(engine, requests[i].request, {});
+    EXPECT_EQ(logs[i]->ids(), alone.ids) << i;
+  }
+}
+
+TEST_F(SchedulerTest, ARequestThatAsksForNothingOnlyComputesItsPrompt) {
+  start("balanced", {.running = 2, .waiting = 4, .step_tokens = 64});
+  const auto log = submit(ask(text(*engine_, 0, 300), 0));
+  const Outcome& out = log->wait();
+  EXPECT_EQ(out.finish, Finish::kLength);
+  EXPECT_EQ(out.completion_tokens, 0);
+  EXPECT_TRUE(log->ids().empty());
+  expect_empty();
+}
+
+TEST_F(SchedulerTest, DestructionEndsWhatRuns) {
+  start("f16", {.running = 2, .waiting = 4, .step_tokens = 64});
+  std::vector<std::shared_ptr<Log>> logs;
+  for (int i = 0; i < 4; ++i) logs.push_back(submit(ask(text(*engine_, static_cast<std::size_t>(i), 50), 1500)));
+  logs[0]->wait_for_tokens(2);
+  scheduler_.reset();
+  for (auto& log : logs) {
+    EXPECT_EQ(log->dones(), 1);
+    EXPECT_EQ(log->wait().finish, Finish::kCancelled);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::run
