@@ -54,6 +54,8 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
   counter(out, "kvasir_engine_rejected_total", "Requests that the engine refused.", s.rejected);
   counter(out, "kvasir_engine_cancelled_total", "Requests that were cancelled.", s.cancelled);
   counter(out, "kvasir_engine_failed_total", "Requests that failed.", s.failed);
+  counter(out, "kvasir_engine_preempted_total", "Times that a request gave its pages back and was computed again.",
+          s.preempted);
   using T = run::TierStats;
   tier_family(out, s, "kvasir_tier_bytes", "gauge", "Bytes stored.", &T::bytes);
   tier_family(out, s, "kvasir_tier_budget_bytes", "gauge", "Bytes that may be stored.", &T::budget);

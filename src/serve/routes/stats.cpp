@@ -22,7 +22,11 @@ Json stats_json(const Context& context) {
           {"draining", context.draining.load()},
           {"queue", {{"running", s.running}, {"waiting", s.waiting}}},
           {"requests",
-           {{"accepted", s.requests}, {"rejected", s.rejected}, {"cancelled", s.cancelled}, {"failed", s.failed}}},
+           {{"accepted", s.requests},
+            {"rejected", s.rejected},
+            {"cancelled", s.cancelled},
+            {"failed", s.failed},
+            {"preempted", s.preempted}}},
           {"tokens", {{"prompt", s.prompt_tokens}, {"reused", s.reused_tokens}, {"generated", s.generated_tokens}}},
           {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
           {"tiers", std::move(tiers)}};
