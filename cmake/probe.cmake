@@ -1,14 +1,14 @@
 # registry_probe: the registries of this tree with no entries linked but those called `skeleton` (tests/registry_test.sh puts
 # them into a copy of the tree). Addresses of the other entries are unresolved on purpose and become null, which
 # takes a static program that is not position-independent.
-set(probe_entries ${KVASIR_ENTRY_SOURCES} ${KVASIR_CLI_ENTRIES})
+set(probe_entries ${KVASIR_ENTRY_SOURCES} ${KVASIR_SERVE_ENTRIES} ${KVASIR_CLI_ENTRIES})
 list(FILTER probe_entries INCLUDE REGEX "/skeleton\\.cpp$")
 set(probe_isa_entries ${KVASIR_ISA_ENTRY_SOURCES})
 list(FILTER probe_isa_entries INCLUDE REGEX "/skeleton\\.cpp$")
 if(probe_entries)
   kvasir_isa_sources(probe_isa_objects PREFIX kvasir_probe ${probe_isa_entries})
   add_executable(registry_probe EXCLUDE_FROM_ALL tests/registry_probe.cpp src/simd/isa.cpp ${probe_entries}
-                 ${probe_isa_objects} ${KVASIR_REGISTRY_SOURCES} ${KVASIR_CLI_REGISTRY} ${KVASIR_REGISTRY_LISTING})
+                 ${probe_isa_objects} ${KVASIR_REGISTRY_SOURCES} ${KVASIR_SERVE_REGISTRY} ${KVASIR_CLI_REGISTRY} ${KVASIR_REGISTRY_LISTING})
   target_include_directories(registry_probe PRIVATE src)
   target_link_options(registry_probe PRIVATE -static -no-pie -Wl,--unresolved-symbols=ignore-all)
 endif()

@@ -1,0 +1,36 @@
+# kvasir_serve: the HTTP server. What reads requests and writes answers needs nothing; the network needs Boost (headers
+# of Asio and Beast) and OpenSSL. Without them everything else is built, KVASIR_NETWORK is off and `serve/server.hpp`
+# has no implementation. Sets KVASIR_NETWORK and, as a regular expression, the tests that need it.
+option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
+set(network_names admit connection keys server)
+set(KVASIR_NETWORK_TESTS "/src/serve/(keys|server|server_limits|server_tls)_test\\.cpp$")
+
+file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)
+list(FILTER serve_sources EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")
+list(JOIN network_names "|" network_pattern)
+set(network_sources ${serve_sources})
+list(FILTER network_sources INCLUDE REGEX "/(${network_pattern})\\.cpp$")
+list(FILTER serve_sources EXCLUDE REGEX "/(${network_pattern})\\.cpp$")
+
+set(KVASIR_NETWORK OFF)
+if(KVASIR_SERVER)
+  find_package(Boost 1.74 QUIET)
+  find_package(OpenSSL 1.1.1 QUIET)
+  if(Boost_FOUND AND OpenSSL_FOUND)
+    set(KVASIR_NETWORK ON)
+  else()
+    message(STATUS "Boost 1.74 (libboost-dev) or OpenSSL (libssl-dev) not found: the HTTP server is not built")
+  endif()
+endif()
+
+add_library(kvasir_serve STATIC ${serve_sources} ${KVASIR_SERVE_ENTRIES} ${KVASIR_SERVE_REGISTRY})
+target_link_libraries(kvasir_serve PUBLIC kvasir)
+if(KVASIR_NETWORK)
+  target_sources(kvasir_serve PRIVATE ${network_sources})
+  target_compile_definitions(kvasir_serve PUBLIC KVASIR_NETWORK)
+  target_include_directories(kvasir_serve SYSTEM PRIVATE ${Boost_INCLUDE_DIRS})
+  target_link_libraries(kvasir_serve PRIVATE OpenSSL::SSL OpenSSL::Crypto)
+  # No coroutines are used, and clang 14 cannot compile Asio's with the headers of GCC 12.
+  set_source_files_properties(${network_sources} PROPERTIES COMPILE_DEFINITIONS
+                              "BOOST_ASIO_NO_DEPRECATED;BOOST_ASIO_DISABLE_CO_AWAIT;BOOST_ERROR_CODE_HEADER_ONLY")
+endif()

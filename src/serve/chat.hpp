@@ -1,0 +1,50 @@
+// What the server asks of a chat template: messages to a prompt, and the model's answer back to content and tool calls.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "serve/http.hpp"
+
+namespace kvasir::serve {
+
+struct ChatInput {
+  Json messages;  // array of objects; content is a string, or null in an assistant's message with tool_calls
+  Json tools;     // array as the OpenAI API has it; null: none
+  Json kwargs;    // object: further variables for the template (chat_template_kwargs)
+  bool add_generation_prompt = true;
+};
+
+struct ToolCallDelta {
+  int index = 0;
+  std::string id, name;   // not empty: this call begins here
+  std::string arguments;  // the next part of the JSON text
+};
+
+struct ChatDelta {
+  std::string content;
+  std::string reasoning;  // what the template marks as thinking
+  std::vector<ToolCallDelta> calls;
+  bool empty() const { return content.empty() && reasoning.empty() && calls.empty(); }
+};
+
+// Splits one answer while it is generated; holds text back that may still become a tool call.
+class AnswerParser {
+ public:
+  virtual ~AnswerParser() = default;
+  virtual ChatDelta feed(std::string_view text) = 0;
+  virtual ChatDelta finish() = 0;  // the end of the text: whatever was held back
+};
+
+// Used by several threads at once.
+class ChatFormat {
+ public:
+  virtual ~ChatFormat() = default;
+  // The prompt's text. Throws Error(kBadInput) for messages that the template refuses.
+  virtual std::string render(const ChatInput& input) const = 0;
+  virtual std::unique_ptr<AnswerParser> parser(const ChatInput& input) const = 0;
+};
+
+}  // namespace kvasir::serve

@@ -1,0 +1,423 @@
+// Boost.Beast is compiled here and nowhere else.
+#include "serve/connection.hpp"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <chrono>
+#include <optional>
+
+#include "base/error.hpp"
+#include "serve/admit.hpp"
+#include "serve/route.hpp"
+
+namespace kvasir::serve {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+using Parser = http::request_parser<http::string_body>;
+
+constexpr std::size_t kMostPipelined = 16 << 10;  // bytes of further requests that are read while one is answered
+constexpr std::size_t kReadSize = 4096;
+constexpr double kLingerSeconds = 1;
+
+HttpRequest to_request(const Parser::value_type& message, Context& context, const std::string& peer, bool& target_ok) {
+  HttpRequest r;
+  r.method = std::string(message.method_string());
+  const auto target = message.target();
+  target_ok = split_target({target.data(), target.size()}, r.path, r.query);
+  for (const auto& field : message) {
+    std::string name(field.name_string());
+    for (char& c : name)
+      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    r.headers.emplace_back(std::move(name), std::string(field.value()));
+  }
+  r.keep_alive = message.keep_alive();
+  r.http10 = message.version() < 11;
+  r.peer = peer;
+  const std::string_view id = r.header("x-request-id");
+  r.id = valid_request_id(id) ? std::string(id) : context.next_id("req-");
+  return r;
+}
+
+// What the client wrote is wrong, as opposed to a connection that ended.
+bool is_protocol_error(const error_code& ec) {
+  return ec.category() == http::make_error_code(http::error::bad_method).category() &&
+         ec != http::error::end_of_stream && ec != http::error::partial_message;
+}
+
+ApiError protocol_error(const error_code& ec) {
+  if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
+    return {.status = 431, .message = "the request's header is too long", .code = "header_too_long"};
+  if (ec == http::error::body_limit)
+    return {.status = 413, .message = "the request's body is too long", .code = "body_too_long"};
+  return {.status = 400, .message = "not a valid HTTP request: " + ec.message(), .code = "bad_request"};
+}
+
+void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& exchange) {
+  ApiError error{.status = 500, .message = "internal error", .type = "server_error"};
+  try {
+    return route.value->handle(*exchange->context(), exchange);
+  } catch (const ApiException& e) {
+    error = e.error();
+  } catch (const Error& e) {
+    error = api_error(e);
+  } catch (const std::bad_alloc&) {
+    error.message = "out of memory";
+  } catch (const std::exception& e) {
+    // What it says may be about other people's requests: the operator reads it, the client does not.
+    exchange->context()->log("error id=" + exchange->request().id + " what=" + log_value(e.what()));
+  }
+  exchange->reply(error_response(error));
+}
+
+template <class Stream>
+class Connection final : public LiveConnection, public std::enable_shared_from_this<Connection<Stream>> {
+ public:
+  static constexpr bool kTls = !std::is_same_v<Stream, tcp::socket>;
+
+  template <class... Args>
+  Connection(Network& network, bool over_limit, tcp::socket peer, Args&... args)
+      : network_(network),
+        context_(network.context),
+        over_limit_(over_limit),
+        stream_(std::move(peer), args...),
+        deadline_(stream_.get_executor()),
+        write_deadline_(stream_.get_executor()),
+        task_timer_(stream_.get_executor()) {
+    context_->connections.fetch_add(1);
+  }
+  ~Connection() override {
+    network_.remove(this);
+    context_->connections.fetch_sub(1);
+  }
+
+  void start() override {
+    post([self = this->shared_from_this()] { self->begin(); });
+  }
+  void drain() override {
+    post([self = this->shared_from_this()] {
+      if (self->phase_ == Phase::kIdle && self->backlog() == 0) self->close();
+    });
+  }
+  void stop() override {
+    post([self = this->shared_from_this()] { self->close(); });
+  }
+
+  // Wire
+  void post(std::function<void()> task) override {
+    asio::post(stream_.get_executor(), [self = this->shared_from_this(), task = std::move(task)] { task(); });
+  }
+  std::size_t backlog() const override { return backlog_.load(std::memory_order_relaxed); }
+  void abort() override { close(); }
+
+  void send(std::string bytes) override {
+    if (closed_) return;
+    backlog_ += bytes.size();
+    pending_ += bytes;
+    if (writing_.empty()) flush();
+  }
+
+  void done(bool keep_alive) override {
+    exchange_.reset();
+    after_flush_ = keep_alive && !unread_body_ && !context_->draining.load() ? After::kNext : After::kClose;
+    if (writing_.empty()) flush();
+  }
+
+  void arm(double seconds, std::function<void()> on_expiry) override {
+    on_task_ = std::move(on_expiry);
+    if (seconds <= 0) {
+      task_timer_.cancel();
+      return;
+    }
+    wait(task_timer_, seconds, [](Connection& c) {
+      if (const auto task = std::move(c.on_task_)) task();
+    });
+  }
+
+ private:
+  enum class Phase { kHandshake, kIdle, kHeader, kBody, kBusy, kLinger, kShutdown };
+  enum class After { kNothing, kNext, kClose };
+
+  auto& socket() {
+    if constexpr (kTls) {
+      return stream_.next_layer();
+    } else {
+      return stream_;
+    }
+  }
+
+  // A handler that keeps this alive and runs nothing once the connection is closed.
+  template <class F>
+  auto handler(F f) {
+    return [self = this->shared_from_this(), f](auto... args) {
+      if (!self->closed_) f(*self, args...);
+    };
+  }
+
+  template <class F>
+  void wait(asio::steady_timer& timer, double seconds, F on_expiry) {
+    timer.expires_after(
+        std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(seconds)));
+    timer.async_wait(handler([&timer, on_expiry](Connection& c, error_code ec) {
+      // A wait that had expired when the timer was set anew reports success all the same.
+      if (!ec && timer.expiry() <= asio::steady_timer::clock_type::now()) on_expiry(c);
+    }));
+  }
+
+  void enter(Phase phase, double seconds) {
+    phase_ = phase;
+    if (seconds > 0) {
+      wait(deadline_, seconds, [](Connection& c) { c.expired(); });
+    } else {
+      deadline_.expires_at(asio::steady_timer::time_point::max());
+    }
+  }
+
+  void expired() {
+    if (phase_ == Phase::kHeader || phase_ == Phase::kBody) {
+      late_ = true;  // the read ends with an error, and that is answered 408
+      socket().cancel();
+    } else {
+      close();
+    }
+  }
+
+  void begin() {
+    error_code ec;
+    const auto remote = socket().remote_endpoint(ec);
+    if (ec) return close();
+    peer_ = (remote.address().is_v6() ? "[" + remote.address().to_string() + "]" : remote.address().to_string()) + ":" +
+            std::to_string(remote.port());
+    socket().set_option(tcp::no_delay(true), ec);
+    if constexpr (kTls) {
+      enter(Phase::kHandshake, context_->options.header_timeout);
+      stream_.async_handshake(asio::ssl::stream_base::server, handler([](Connection& c, error_code error) {
+                                return error ? c.close() : c.next(c.context_->options.header_timeout);
+                              }));
+    } else {
+      next(context_->options.header_timeout);
+    }
+  }
+
+  // Waits for a request, at most `seconds` for its first byte.
+  void next(double seconds) {
+    if (context_->draining.load()) return close();
+    enter(Phase::kIdle, seconds);
+    if (buffer_.size() == 0) return watch();
+    // The next request is here in part or whole; a read that is pending would be a second one.
+    if (watching_) {
+      socket().cancel();
+    } else {
+      read_header();
+    }
+  }
+
+  // Keeps one read pending while no request is being read: it tells when the client goes away.
+  void watch() {
+    if (watching_ || buffer_.size() >= kMostPipelined) return;
+    watching_ = true;
+    stream_.async_read_some(buffer_.prepare(kReadSize), handler([](Connection& c, error_code ec, std::size_t n) {
+                              c.watching_ = false;
+                              c.on_watch(ec, n);
+                            }));
+  }
+
+  void on_watch(error_code ec, std::size_t n) {
+    if (phase_ == Phase::kShutdown) return shutdown();
+    const bool recalled = ec == asio::error::operation_aborted && phase_ == Phase::kIdle && buffer_.size() > 0;
+    if (ec && !recalled) return close();
+    buffer_.commit(n);
+    if (phase_ == Phase::kIdle) return read_header();
+    if (phase_ == Phase::kLinger) buffer_.consume(buffer_.size());
+    watch();
+  }
+
+  void read_header() {
+    parser_.emplace();
+    parser_->header_limit(static_cast<std::uint32_t>(context_->options.max_header));
+    parser_->body_limit(static_cast<std::uint64_t>(context_->options.max_body));
+    enter(Phase::kHeader, context_->options.header_timeout);
+    http::async_read_header(stream_, buffer_, *parser_,
+                            handler([](Connection& c, error_code ec, std::size_t) { c.on_header(ec); }));
+  }
+
+  void on_header(error_code ec) {
+    if (!late_ && ec && !is_protocol_error(ec)) return close();
+    bool target_ok = true;
+    HttpRequest request = to_request(parser_->get(), *context_, peer_, target_ok);
+    if (late_) return refuse(std::move(request), {.status = 408, .message = "the request took too long to arrive"});
+    if (ec) return refuse(std::move(request), protocol_error(ec));
+    unread_body_ = !parser_->is_done();
+    Admission admission =
+        over_limit_ ? too_many_connections() : admit(request, target_ok, network_.keys, *context_, network_.loopback);
+    route_ = admission.route;
+    if (admission.response) {
+      open_exchange(std::move(request), admission.route);
+      return exchange_->reply(std::move(*admission.response));
+    }
+    request_ = std::move(request);
+    if (parser_->is_done()) return on_body({});
+    const std::string_view expect = request_.header("expect");
+    if (!expect.empty() && !request_.http10) send("HTTP/1.1 100 Continue\r\n\r\n");
+    enter(Phase::kBody, context_->options.body_timeout);
+    http::async_read(stream_, buffer_, *parser_,
+                     handler([](Connection& c, error_code error, std::size_t) { c.on_body(error); }));
+  }
+
+  void on_body(error_code ec) {
+    if (late_) return refuse(std::move(request_), {.status = 408, .message = "the request took too long to arrive"});
+    if (ec && is_protocol_error(ec)) return refuse(std::move(request_), protocol_error(ec));
+    if (ec) return close();
+    unread_body_ = false;
+    request_.body = std::move(parser_->get().body());
+    open_exchange(std::move(request_), route_);
+    asio::post(*network_.workers, [exchange = exchange_, route = route_] { run_route(*route, exchange); });
+  }
+
+  void open_exchange(HttpRequest request, const Entry<Route>* route) {
+    parser_.reset();
+    enter(Phase::kBusy, 0);
+    exchange_ = std::make_shared<Exchange>(context_, this->weak_from_this(), std::move(request),
+                                           route ? std::string(route->name) : "none");
+    watch();
+  }
+
+  // An answer to what could not be read: the rest of it is in the way, so the connection ends.
+  void refuse(HttpRequest request, const ApiError& error) {
+    unread_body_ = true;
+    late_ = false;
+    request.keep_alive = false;
+    open_exchange(std::move(request), nullptr);
+    exchange_->reply(error_response(error));
+  }
+
+  void flush() {
+    if (writing_.empty()) writing_.swap(pending_);
+    if (writing_.empty()) return flushed();
+    wait(write_deadline_, context_->options.write_timeout, [](Connection& c) {
+      c.context_->metrics.slow_readers.fetch_add(1);
+      c.close();
+    });
+    stream_.async_write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
+                             handler([](Connection& c, error_code ec, std::size_t n) { c.on_written(ec, n); }));
+  }
+
+  void on_written(error_code ec, std::size_t n) {
+    if (ec) return close();
+    written_ += n;
+    backlog_ -= n;
+    if (written_ == writing_.size()) {
+      written_ = 0;
+      writing_.clear();
+    }
+    flush();
+  }
+
+  void flushed() {
+    write_deadline_.expires_at(asio::steady_timer::time_point::max());
+    if (writing_.capacity() > 256 << 10) std::string().swap(writing_);
+    const After what = std::exchange(after_flush_, After::kNothing);
+    if (what == After::kNext) next(context_->options.idle_timeout);
+    if (what == After::kClose) finish();
+  }
+
+  // Closing at once would reset the connection if the client has still something to say, and it might lose the answer.
+  void finish() {
+    enter(kTls ? Phase::kShutdown : Phase::kLinger, kLingerSeconds);
+    if constexpr (kTls) {
+      if (watching_) {
+        socket().cancel();  // goes on in on_watch
+      } else {
+        shutdown();
+      }
+    } else {
+      error_code ec;
+      socket().shutdown(tcp::socket::shutdown_send, ec);
+      buffer_.consume(buffer_.size());
+      watch();
+    }
+  }
+
+  void shutdown() {
+    if constexpr (kTls) stream_.async_shutdown(handler([](Connection& c, error_code) { c.close(); }));
+  }
+
+  void close() {
+    if (closed_) return;
+    closed_ = true;
+    error_code ec;
+    deadline_.cancel();
+    write_deadline_.cancel();
+    task_timer_.cancel();
+    on_task_ = nullptr;
+    socket().close(ec);
+    if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->client_gone();
+  }
+
+  Network& network_;
+  const std::shared_ptr<Context> context_;
+  const bool over_limit_;
+  Stream stream_;
+  asio::steady_timer deadline_, write_deadline_, task_timer_;
+  std::function<void()> on_task_;
+  std::string peer_;
+
+  Phase phase_ = Phase::kHandshake;
+  bool closed_ = false;
+  bool watching_ = false;
+  bool late_ = false;
+  bool unread_body_ = false;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  HttpRequest request_;
+  const Entry<Route>* route_ = nullptr;
+  std::shared_ptr<Exchange> exchange_;
+
+  std::string pending_, writing_;  // what is sent next, and what is being sent from written_ on
+  std::size_t written_ = 0;
+  std::atomic<std::size_t> backlog_{0};
+  After after_flush_ = After::kNothing;
+};
+
+}  // namespace
+
+void Network::add(const std::shared_ptr<LiveConnection>& connection) {
+  const std::lock_guard lock(mutex_);
+  live_.emplace(connection.get(), connection);
+}
+
+void Network::remove(const LiveConnection* connection) {
+  const std::lock_guard lock(mutex_);
+  live_.erase(connection);
+}
+
+std::vector<std::shared_ptr<LiveConnection>> Network::all() {
+  std::vector<std::shared_ptr<LiveConnection>> out;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, weak] : live_)
+    if (auto connection = weak.lock()) out.push_back(std::move(connection));
+  return out;
+}
+
+std::shared_ptr<LiveConnection> make_connection(Network& network, tcp::socket socket, bool refuse) {
+  std::shared_ptr<LiveConnection> connection;
+  if (network.tls) {
+    connection =
+        std::make_shared<Connection<asio::ssl::stream<tcp::socket>>>(network, refuse, std::move(socket), *network.tls);
+  } else {
+    connection = std::make_shared<Connection<tcp::socket>>(network, refuse, std::move(socket));
+  }
+  network.add(connection);
+  return connection;
+}
+
+}  // namespace kvasir::serve

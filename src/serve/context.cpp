@@ -1,0 +1,56 @@
+#include "serve/context.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+#include <random>
+
+#include "base/clock.hpp"
+#include "base/splitmix.hpp"
+
+namespace kvasir::serve {
+
+void InFlight::enter() {
+  const std::lock_guard lock(mutex_);
+  ++count_;
+}
+
+void InFlight::leave() {
+  const std::lock_guard lock(mutex_);
+  if (--count_ == 0) idle_.notify_all();
+}
+
+std::int64_t InFlight::count() const {
+  const std::lock_guard lock(mutex_);
+  return count_;
+}
+
+bool InFlight::wait_idle(double seconds) const {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return count_ == 0; });
+}
+
+Context::Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format,
+                 LogSink log_sink)
+    : options(std::move(server_options)),
+      service(run_service),
+      chat(chat_format),
+      start(steady_seconds()),
+      created(std::time(nullptr)),
+      fingerprint(fmt::format("kvasir-{}-{}", service.card().k_codec, service.card().v_codec)),
+      sink_(std::move(log_sink)),
+      ids_((std::uint64_t{std::random_device{}()} << 32) ^ static_cast<std::uint64_t>(created)) {}
+
+void Context::log(std::string_view line) {
+  if (!sink_) return;
+  const std::lock_guard lock(log_mutex_);
+  sink_(line);
+}
+
+std::string Context::next_id(std::string_view prefix) {
+  std::uint64_t state = ids_.fetch_add(1);  // splitmix64 is a bijection: different states, different ids
+  return fmt::format("{}{:016x}", prefix, splitmix64(state));
+}
+
+}  // namespace kvasir::serve

@@ -1,0 +1,381 @@
+#include "serve/generation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "base/clock.hpp"
+#include "serve/prompt.hpp"
+
+namespace kvasir::serve {
+
+struct Generation::Stream {
+  Stream(Kind kind, const text::Tokenizer* tokenizer) : logprobs(kind, tokenizer) {}
+  LogprobWriter logprobs;
+  std::unique_ptr<AnswerParser> parser;
+  double last_token = 0;
+  bool started = false;
+  bool begun = false;  // its first chunk was sent
+};
+
+class ChoiceListener : public run::Listener {
+ public:
+  ChoiceListener(std::shared_ptr<Generation> generation, int choice)
+      : generation_(std::move(generation)), choice_(choice) {}
+
+  void started() override { generation_->deliver({.choice = choice_, .time = steady_seconds()}); }
+
+  void pieces(std::span<const run::Piece> pieces) override {
+    Generation::Event event{.choice = choice_, .what = Generation::What::kPieces, .time = steady_seconds()};
+    for (const run::Piece& p : pieces) {
+      event.text += p.text;
+      if (p.token.id < 0) continue;  // no token: text that was held back until the end
+      ++event.tokens;
+      if (generation_->request_.logprobs) event.records.push_back(p.token);
+    }
+    generation_->deliver(std::move(event));
+  }
+
+  void done(const run::Outcome& outcome) override {
+    const auto context = generation_->context_;  // outlives what may be destroyed when nothing is in flight
+    generation_->deliver(
+        {.choice = choice_, .what = Generation::What::kDone, .time = steady_seconds(), .outcome = outcome});
+    context->in_flight.leave();
+  }
+
+ private:
+  const std::shared_ptr<Generation> generation_;
+  const int choice_;
+};
+
+namespace {
+
+Shape::Info shape_info(Context& context, const ApiRequest& request) {
+  const char* prefix = request.kind == Kind::kChat ? "chatcmpl-" : request.kind == Kind::kWarm ? "warm-" : "cmpl-";
+  return {.kind = request.kind,
+          .include_usage = request.stream && request.include_usage,
+          .id = context.next_id(prefix),
+          .model = context.service.card().name,
+          .fingerprint = context.fingerprint,
+          .created = std::time(nullptr),
+          .pinned = request.service.pin};
+}
+
+void append(ChatDelta& to, ChatDelta&& from) {
+  to.content += from.content;
+  to.reasoning += from.reasoning;
+  for (ToolCallDelta& call : from.calls) {
+    const auto same =
+        std::find_if(to.calls.begin(), to.calls.end(), [&](const ToolCallDelta& c) { return c.index == call.index; });
+    if (same == to.calls.end()) {
+      to.calls.push_back(std::move(call));
+    } else {
+      same->arguments += call.arguments;
+    }
+  }
+}
+
+}  // namespace
+
+Generation::Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request)
+    : context_(exchange->context()),
+      exchange_(exchange),
+      request_(std::move(request)),
+      shape_(shape_info(*context_, request_)),
+      start_(steady_seconds()) {}
+
+void Generation::start(const std::shared_ptr<Exchange>& exchange, ApiRequest request,
+                       std::vector<std::vector<std::int32_t>> prompts) {
+  const std::shared_ptr<Generation> self(new Generation(exchange, std::move(request)));
+  const std::size_t n = static_cast<std::size_t>(self->request_.n);
+  self->choices_.resize(prompts.size() * n);
+  for (std::size_t i = 0; i < self->choices_.size(); ++i) {
+    Stream& stream = self->streams_.emplace_back(self->request_.kind, self->context_->service.tokenizer());
+    if (self->request_.kind == Kind::kChat) stream.parser = self->context_->chat->parser(self->request_.chat);
+    if (self->request_.echo)
+      self->choices_[i].text.content = echo_text(self->request_.prompts[i / n], self->context_->service.tokenizer());
+  }
+  self->last_write_ = self->start_;
+  const bool connected = exchange->post([self] {
+    self->exchange_->on_close([self] {
+      self->context_->metrics.disconnects.fetch_add(1);
+      self->cancel();
+    });
+    self->tick();
+  });
+  if (connected) self->submit(std::move(prompts));
+}
+
+void Generation::submit(std::vector<std::vector<std::int32_t>> prompts) {
+  const int n = request_.n;
+  int index = 0;
+  try {
+    for (std::vector<std::int32_t>& ids : prompts) {
+      for (int i = 0; i < n; ++i, ++index) {
+        run::ServiceRequest r = request_.service;
+        r.request.prompt = i + 1 == n ? std::move(ids) : ids;
+        if (r.request.sampling.seed >= 0) r.request.sampling.seed = (r.request.sampling.seed + i) & INT64_MAX;
+        r.tenant = exchange_->request().tenant;
+        r.timeout = context_->options.queue_timeout;
+        context_->in_flight.enter();
+        run::RequestId id = 0;
+        try {
+          id = context_->service.submit(std::move(r), std::make_shared<ChoiceListener>(shared_from_this(), index));
+        } catch (...) {
+          context_->in_flight.leave();
+          throw;
+        }
+        bool too_late = false;
+        {
+          const std::lock_guard lock(mutex_);
+          ids_.push_back(id);
+          too_late = cancelled_;
+        }
+        if (too_late) context_->service.cancel(id);
+      }
+    }
+  } catch (...) {
+    cancel();
+    // The caller answers; what the submitted ones still deliver must not.
+    exchange_->post([self = shared_from_this()] { self->answered_ = true; });
+    throw;
+  }
+}
+
+void Generation::cancel() {
+  std::vector<run::RequestId> ids;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    ids = ids_;
+  }
+  for (const run::RequestId id : ids) context_->service.cancel(id);
+}
+
+void Generation::deliver(Event event) {
+  bool post = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (event.what == What::kPieces) {
+      if (cancelled_ || overflow_) return;
+      inbox_bytes_ += event.text.size() + event.records.size() * sizeof(run::TokenRecord);
+      overflow_ = request_.stream && inbox_bytes_ > static_cast<std::size_t>(context_->options.stream_buffer);
+    }
+    inbox_.push_back(std::move(event));
+    post = !posted_;
+    posted_ = true;
+  }
+  if (post) exchange_->post([self = shared_from_this()] { self->drain(); });
+}
+
+bool Generation::over_limit() const {
+  return request_.stream && exchange_->backlog() > static_cast<std::size_t>(context_->options.stream_buffer);
+}
+
+void Generation::drain() {
+  std::vector<Event> events;
+  bool overflow = false;
+  {
+    const std::lock_guard lock(mutex_);
+    events.swap(inbox_);
+    inbox_bytes_ = 0;
+    posted_ = false;
+    overflow = overflow_;
+  }
+  if (!answered_ && exchange_->open() && (overflow || over_limit())) {
+    answered_ = true;
+    context_->metrics.slow_readers.fetch_add(1);
+    exchange_->note("error=\"the client did not read\"");
+    cancel();
+    exchange_->abort();
+  }
+  for (Event& event : events) {
+    if (answered_ || !exchange_->open()) return;
+    try {
+      handle(event);
+    } catch (const std::exception& e) {  // a parser of answers, or memory
+      context_->log("error id=" + exchange_->request().id + " what=" + log_value(e.what()));
+      if (!answered_) fail({.status = 500, .message = "internal error", .type = "server_error"});
+    }
+  }
+}
+
+void Generation::handle(Event& event) {
+  Stream& stream = streams_[static_cast<std::size_t>(event.choice)];
+  if (event.what == What::kDone) return on_done(stream, event.choice, event);
+  stream.started = true;
+  if (request_.stream && !stream.begun) {
+    stream.begun = true;
+    open();
+    if (const Json first = shape_.first(event.choice); !first.is_null()) write(first);
+    Choice& choice = choices_[static_cast<std::size_t>(event.choice)];
+    if (!choice.text.empty()) write(shape_.delta(event.choice, choice.text, nullptr));  // the echo
+  }
+  if (event.what == What::kPieces) on_pieces(stream, event.choice, event);
+}
+
+void Generation::count_tokens(Stream& stream, const Event& event) {
+  if (event.tokens == 0) return;
+  Metrics& metrics = context_->metrics;
+  if (stream.last_token == 0) {
+    metrics.first_token.observe(event.time - start_);
+    if (event.tokens > 1) metrics.inter_token.observe(0, event.tokens - 1);
+  } else {
+    metrics.inter_token.observe((event.time - stream.last_token) / static_cast<double>(event.tokens), event.tokens);
+  }
+  stream.last_token = event.time;
+}
+
+void Generation::on_pieces(Stream& stream, int index, Event& event) {
+  count_tokens(stream, event);
+  for (const run::TokenRecord& r : event.records) stream.logprobs.add(r);
+  ChatDelta delta;
+  if (stream.parser) {
+    delta = stream.parser->feed(event.text);
+  } else {
+    delta.content = std::move(event.text);
+  }
+  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  if (!request_.stream) return append(choice.text, std::move(delta));
+  Json logprobs = stream.logprobs.take();
+  if (delta.empty() && logprobs.is_null()) return;
+  // That there are calls decides the finish reason.
+  for (const ToolCallDelta& call : delta.calls) choice.text.calls.push_back({.index = call.index});
+  write(shape_.delta(index, delta, std::move(logprobs)));
+}
+
+void Generation::on_done(Stream& stream, int index, Event& event) {
+  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  choice.outcome = std::move(event.outcome);
+  const run::Outcome& outcome = choice.outcome;
+  if (!outcome.error.empty()) {
+    // A request that never started waited too long or was turned away: it may be tried again.
+    return stream.started
+               ? fail({.status = 500, .message = outcome.error, .type = "server_error", .code = "generation_failed"})
+               : fail({.status = 503,
+                       .message = outcome.error,
+                       .type = "server_error",
+                       .code = "queue_timeout",
+                       .retry_after = 5});
+  }
+  if (outcome.finish == run::Finish::kCancelled)
+    return fail({.status = 503,
+                 .message = "the server cancelled the request",
+                 .type = "server_error",
+                 .code = "cancelled",
+                 .retry_after = 5});
+  if (outcome.finish == run::Finish::kNothing)
+    return fail({.status = 500,
+                 .message = "the model gave no number to choose a token by",
+                 .type = "server_error",
+                 .code = "generation_failed"});
+  if (!stream.begun) {  // no token at all
+    Event started{.choice = index};
+    handle(started);
+  }
+  ++done_;
+  finish_choice(stream, index);
+  if (done_ == choices_.size()) finish();
+}
+
+void Generation::finish_choice(Stream& stream, int index) {
+  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  ChatDelta rest;
+  if (stream.parser) rest = stream.parser->finish();
+  const bool calls = !choice.text.calls.empty() || !rest.calls.empty();
+  choice.finish = finish_reason(choice.outcome.finish);
+  if (calls && choice.finish == "stop") choice.finish = "tool_calls";
+  if (!request_.stream) {
+    append(choice.text, std::move(rest));
+    choice.logprobs = stream.logprobs.take();
+    return;
+  }
+  if (!rest.empty()) write(shape_.delta(index, rest, nullptr));
+  Json last = shape_.last(index, choice.finish);
+  if (done_ == choices_.size() && !request_.include_usage) last["kvasir"] = kvasir_json(choices_);
+  write(last);
+}
+
+void Generation::finish() {
+  answered_ = true;
+  measure();
+  const Json usage = usage_json(choices_, request_.n);
+  if (!request_.stream) {
+    Json whole = shape_.whole(choices_);
+    whole["usage"] = usage;
+    whole["kvasir"] = kvasir_json(choices_);
+    return exchange_->reply(json_response(whole));
+  }
+  if (request_.include_usage) {
+    Json chunk = shape_.usage_chunk();
+    chunk["usage"] = usage;
+    chunk["kvasir"] = kvasir_json(choices_);
+    write(chunk);
+  }
+  exchange_->write("data: [DONE]\n\n");
+  exchange_->end_stream();
+}
+
+void Generation::measure() {
+  const Json usage = usage_json(choices_, request_.n);
+  Metrics& metrics = context_->metrics;
+  const auto prompt = usage["prompt_tokens"].get<std::uint64_t>();
+  const auto cached = usage["prompt_tokens_details"]["cached_tokens"].get<std::uint64_t>();
+  const auto completion = usage["completion_tokens"].get<std::uint64_t>();
+  metrics.prompt_tokens += prompt;
+  metrics.cached_tokens += cached;
+  metrics.completion_tokens += completion;
+  metrics.request_time.observe(steady_seconds() - start_);
+  const run::Outcome& first = choices_.front().outcome;
+  exchange_->note(fmt::format(
+      "prompt={} reused={} generated={} loaded={} queue={:.6f} prefill={:.6f} decode={:.6f} finish={} miss={}", prompt,
+      cached, completion, first.receipt.loaded_bytes, first.receipt.queue_seconds, first.receipt.prefill_seconds,
+      first.decode_seconds, choices_.front().finish, log_value(first.receipt.miss)));
+}
+
+void Generation::open() {
+  if (exchange_->streaming()) return;
+  exchange_->begin_stream("text/event-stream; charset=utf-8");
+  last_write_ = steady_seconds();
+}
+
+void Generation::write(const Json& chunk) {
+  exchange_->write("data: " + dump(chunk) + "\n\n");
+  last_write_ = steady_seconds();
+}
+
+void Generation::fail(const ApiError& error) {
+  answered_ = true;
+  cancel();
+  exchange_->note("error=" + log_value(error.message));
+  if (!exchange_->streaming()) return exchange_->reply(error_response(error));
+  write(error_json(error));
+  exchange_->write("data: [DONE]\n\n");
+  exchange_->end_stream();
+}
+
+void Generation::tick() {
+  if (answered_ || !exchange_->open()) return;
+  const ServerOptions& o = context_->options;
+  const double now = steady_seconds();
+  if (o.request_timeout > 0 && now - start_ >= o.request_timeout)
+    return fail({.status = 504,
+                 .message = fmt::format("the request took longer than {} seconds", o.request_timeout),
+                 .type = "server_error",
+                 .code = "timeout"});
+  double wait = 1e9;
+  if (o.request_timeout > 0) wait = start_ + o.request_timeout - now;
+  if (request_.stream && o.keepalive > 0) {
+    if (now - last_write_ >= o.keepalive) {
+      // A comment, so that nothing on the way takes a long prefill for a dead connection.
+      open();
+      exchange_->write(": keep-alive\n\n");
+      last_write_ = now;
+    }
+    wait = std::min(wait, last_write_ + o.keepalive - now);
+  }
+  if (wait < 1e9) exchange_->arm(std::max(wait, 0.001), [self = shared_from_this()] { self->tick(); });
+}
+
+}  // namespace kvasir::serve

@@ -1,0 +1,82 @@
+// A request that generates: all its answers, from the service's thread to the connection.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "serve/exchange.hpp"
+#include "serve/request.hpp"
+#include "serve/shape.hpp"
+
+namespace kvasir::serve {
+
+// The engine's thread only copies what it has into an inbox and posts one task; the connection's strand turns it into
+// JSON. Nothing in between waits: when the client reads too slowly and more than options.stream_buffer bytes stand in
+// the inbox and before the socket, the request is cancelled and the connection closed.
+class Generation : public std::enable_shared_from_this<Generation> {
+ public:
+  // Submits every answer of `request`. `prompts`: its ids. Throws what Service::submit throws, and then nothing runs.
+  static void start(const std::shared_ptr<Exchange>& exchange, ApiRequest request,
+                    std::vector<std::vector<std::int32_t>> prompts);
+
+ private:
+  friend class ChoiceListener;
+  enum class What { kStarted, kPieces, kDone };
+  struct Event {
+    int choice = 0;
+    What what = What::kStarted;
+    double time = 0;
+    std::string text;
+    std::uint64_t tokens = 0;
+    std::vector<run::TokenRecord> records;  // only with log-probabilities
+    run::Outcome outcome;
+  };
+  struct Stream;  // of one answer
+
+  Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request);
+
+  void submit(std::vector<std::vector<std::int32_t>> prompts);
+  void cancel();
+  void deliver(Event event);  // any thread
+
+  // On the strand.
+  void drain();
+  void handle(Event& event);
+  void count_tokens(Stream& stream, const Event& event);
+  void on_pieces(Stream& stream, int index, Event& event);
+  void on_done(Stream& stream, int index, Event& event);
+  void open();
+  void write(const Json& chunk);
+  void finish_choice(Stream& stream, int index);
+  void finish();
+  void fail(const ApiError& error);
+  void measure();
+  void tick();  // keep-alive comments and the time limit
+  bool over_limit() const;
+
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<Exchange> exchange_;
+  const ApiRequest request_;
+  const Shape shape_;
+  const double start_;
+
+  std::mutex mutex_;  // guards the next block
+  std::vector<Event> inbox_;
+  std::size_t inbox_bytes_ = 0;
+  bool posted_ = false;
+  bool cancelled_ = false;
+  bool overflow_ = false;
+  std::vector<run::RequestId> ids_;
+
+  // The strand's.
+  std::vector<Stream> streams_;
+  std::vector<Choice> choices_;
+  std::size_t done_ = 0;
+  bool answered_ = false;
+  double last_write_ = 0;
+};
+
+}  // namespace kvasir::serve

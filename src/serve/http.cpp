@@ -1,0 +1,144 @@
+#include "serve/http.hpp"
+
+#include <algorithm>
+
+#include "serve/options.hpp"
+#include "text/utf8.hpp"
+
+namespace kvasir::serve {
+
+std::string_view HttpRequest::header(std::string_view name) const {
+  for (const auto& [key, value] : headers)
+    if (key == name) return value;
+  return {};
+}
+
+std::string_view reason(int status) {
+  switch (status) {
+    case 200:
+      return "OK";
+    case 204:
+      return "No Content";
+    case 400:
+      return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 413:
+      return "Content Too Large";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    default:
+      return "Status";
+  }
+}
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json error_json(const ApiError& error) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
+  return {{"error",
+           {{"message", text::to_valid_utf8(error.message)},
+            {"type", error.type},
+            {"param", or_null(error.param)},
+            {"code", or_null(error.code)}}}};
+}
+
+Response error_response(const ApiError& error) {
+  Response response{.status = error.status, .body = dump(error_json(error))};
+  if (error.retry_after > 0) response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+  return response;
+}
+
+Response json_response(const Json& json) { return {.body = dump(json)}; }
+
+ApiError api_error(const Error& error) {
+  switch (error.code()) {
+    case Code::kBadInput:
+      return {.status = 400, .message = error.what(), .param = error.context()};
+    case Code::kUnsupported:
+      return {.status = 400, .message = error.what(), .param = error.context(), .code = "unsupported"};
+    case Code::kMemory:
+      return {.status = 413, .message = error.what(), .param = error.context(), .code = "too_large"};
+    case Code::kBusy:
+      return {.status = 429,
+              .message = error.what(),
+              .type = "rate_limit_error",
+              .code = "rate_limit_exceeded",
+              .retry_after = 1};
+    case Code::kCancelled:
+      return {.status = 503, .message = error.what(), .type = "server_error", .code = "cancelled", .retry_after = 1};
+    case Code::kIo:
+      break;
+  }
+  return {.status = 500, .message = error.what(), .type = "server_error"};
+}
+
+namespace {
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
+bool split_target(std::string_view target, std::string& path, std::string& query) {
+  if (target.empty() || target[0] != '/') return false;
+  const std::size_t mark = std::min(target.find('?'), target.size());
+  query = mark < target.size() ? std::string(target.substr(mark + 1)) : std::string();
+  path.clear();
+  for (std::size_t i = 0; i < mark; ++i) {
+    char c = target[i];
+    if (c == '%') {
+      const int high = i + 2 < mark ? hex_digit(target[i + 1]) : -1;
+      const int low = i + 2 < mark ? hex_digit(target[i + 2]) : -1;
+      if (high < 0 || low < 0) return false;
+      c = static_cast<char>(high * 16 + low);
+      i += 2;
+    }
+    if (c == '\0') return false;
+    path += c;
+  }
+  return true;
+}
+
+bool match_path(std::string_view pattern, std::string_view path, std::string* parameter) {
+  const std::size_t brace = pattern.find('{');
+  if (brace == std::string_view::npos) return pattern == path;
+  if (path.size() <= brace || path.substr(0, brace) != pattern.substr(0, brace)) return false;
+  if (parameter) *parameter = path.substr(brace);
+  return true;
+}
+
+bool host_allowed(std::string_view host, const std::vector<std::string>& names) {
+  const std::size_t bracket = host.rfind(']');  // of an IPv6 address, whose colons separate no port
+  const std::size_t colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
+  std::string name(host.substr(0, colon));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  const bool numeric = name.find_first_not_of("0123456789.") == std::string::npos;  // not 127.0.0.1.attacker.example
+  if (name == "localhost" || name == "[::1]" || (numeric && is_loopback(name))) return true;
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace kvasir::serve

@@ -1,0 +1,107 @@
+// Messages and tools of a chat, brought into the one form that templates expect.
+#include <fmt/format.h>
+
+#include "serve/body.hpp"
+#include "serve/request.hpp"
+
+namespace kvasir::serve {
+namespace {
+
+// A content of parts becomes their text.
+std::string joined_parts(const Json& parts, const std::string& field) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string name = fmt::format("{}[{}]", field, i);
+    const Fields part(parts[i], name + ".");
+    const std::string* type = part.string("type");
+    if (!type) bad_field(name + ".type", "is missing", "missing_required_parameter");
+    if (*type != "text") unsupported(name + ".type", fmt::format("'{}', this model reads only text", *type));
+    const std::string* part_text = part.string("text");
+    if (!part_text) bad_field(name + ".text", "is missing", "missing_required_parameter");
+    text += *part_text;
+  }
+  return text;
+}
+
+void check_calls(const Json& calls, const std::string& field) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const std::string name = fmt::format("{}[{}]", field, i);
+    const Fields call(calls[i], name + ".");
+    const Json* function = call.object("function");
+    if (!function) bad_field(name + ".function", "is missing", "missing_required_parameter");
+    const Fields body(*function, name + ".function.");
+    if (!body.string("name")) bad_field(body.path("name"), "is missing", "missing_required_parameter");
+    const Json* arguments = body.find("arguments");
+    if (arguments && !arguments->is_string() && !arguments->is_object())
+      bad_field(body.path("arguments"), "expected JSON text, found " + shown(*arguments), "invalid_type");
+  }
+}
+
+Json one_message(const Json& message, const std::string& field) {
+  const Fields fields(message, field + ".");
+  const std::string* role = fields.string("role");
+  if (!role || role->empty()) bad_field(fields.path("role"), "is missing", "missing_required_parameter");
+  Json out = message;
+  // The newer name of the same thing; templates know only the older one.
+  if (*role == "developer") out["role"] = "system";
+  const Json* calls = fields.array("tool_calls");
+  if (calls) check_calls(*calls, fields.path("tool_calls"));
+  const Json* content = fields.find("content");
+  if (!content) {
+    if (*role != "assistant") bad_field(fields.path("content"), "is missing", "missing_required_parameter");
+    out["content"] = calls && !calls->empty() ? Json(nullptr) : Json("");
+  } else if (content->is_array()) {
+    out["content"] = joined_parts(*content, fields.path("content"));
+  } else if (!content->is_string()) {
+    bad_field(fields.path("content"), "expected a string or an array of parts, found " + shown(*content),
+              "invalid_type");
+  }
+  return out;
+}
+
+void check_tools(const Json& tools) {
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    const std::string name = fmt::format("tools[{}]", i);
+    const Fields tool(tools[i], name + ".");
+    const std::string* type = tool.string("type");
+    if (type && *type != "function") unsupported(name + ".type", fmt::format("'{}', expected 'function'", *type));
+    const Json* function = tool.object("function");
+    if (!function) bad_field(name + ".function", "is missing", "missing_required_parameter");
+    if (!Fields(*function, name + ".function.").string("name"))
+      bad_field(name + ".function.name", "is missing", "missing_required_parameter");
+  }
+}
+
+// Whether the tools are shown to the model. Nothing here can force a call, so asking for that is refused.
+bool tools_wanted(const Fields& fields) {
+  const Json* choice = fields.find("tool_choice");
+  if (!choice) return true;
+  if (*choice == "none") return false;
+  if (*choice != "auto") unsupported("tool_choice", "expected 'auto' or 'none': calls cannot be forced");
+  return true;
+}
+
+}  // namespace
+
+ChatInput parse_messages(const Json& body) {
+  const Fields fields(body);
+  const Json* messages = fields.array("messages");
+  if (!messages) bad_field("messages", "is missing", "missing_required_parameter");
+  if (messages->empty()) bad_field("messages", "is empty, expected at least one message", "invalid_value");
+  ChatInput chat;
+  chat.messages = Json::array();
+  for (std::size_t i = 0; i < messages->size(); ++i)
+    chat.messages.push_back(one_message((*messages)[i], fmt::format("messages[{}]", i)));
+  if (const Json* tools = fields.array("tools"); tools && !tools->empty()) {
+    check_tools(*tools);
+    if (tools_wanted(fields)) chat.tools = *tools;
+  }
+  for (const char* old : {"functions", "function_call"})
+    if (fields.find(old)) unsupported(old, "is not supported, use 'tools'");
+  const Json* kwargs = fields.object("chat_template_kwargs");
+  chat.kwargs = kwargs ? *kwargs : Json::object();
+  chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  return chat;
+}
+
+}  // namespace kvasir::serve

@@ -1,0 +1,131 @@
+#include "serve/metrics.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace kvasir::serve {
+namespace {
+
+void head(std::string& out, std::string_view name, std::string_view type, std::string_view help) {
+  fmt::format_to(std::back_inserter(out), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+}
+
+void counter(std::string& out, std::string_view name, std::string_view help, std::uint64_t value) {
+  head(out, name, "counter", help);
+  fmt::format_to(std::back_inserter(out), "{} {}\n", name, value);
+}
+
+void gauge(std::string& out, std::string_view name, std::string_view help, double value) {
+  head(out, name, "gauge", help);
+  fmt::format_to(std::back_inserter(out), "{} {}\n", name, value);
+}
+
+std::string label(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+void tier_family(std::string& out, const run::ServiceStats& stats, std::string_view name, std::string_view type,
+                 std::string_view help, std::uint64_t run::TierStats::*member) {
+  if (stats.tiers.empty()) return;
+  head(out, name, type, help);
+  for (const run::TierStats& tier : stats.tiers)
+    fmt::format_to(std::back_inserter(out), "{}{{tier=\"{}\"}} {}\n", name, label(tier.tier), tier.*member);
+}
+
+void engine_text(std::string& out, const run::ServiceStats& s) {
+  gauge(out, "kvasir_running_requests", "Requests being computed.", static_cast<double>(s.running));
+  gauge(out, "kvasir_waiting_requests", "Requests in the queue.", static_cast<double>(s.waiting));
+  gauge(out, "kvasir_kv_bytes", "Bytes of the page pool in use.", static_cast<double>(s.kv_bytes));
+  gauge(out, "kvasir_kv_budget_bytes", "Bytes of the page pool.", static_cast<double>(s.kv_budget));
+  counter(out, "kvasir_engine_prompt_tokens_total", "Tokens of prompts.", s.prompt_tokens);
+  counter(out, "kvasir_engine_reused_tokens_total", "Tokens of prompts that were not computed again.", s.reused_tokens);
+  counter(out, "kvasir_engine_generated_tokens_total", "Tokens generated.", s.generated_tokens);
+  counter(out, "kvasir_engine_requests_total", "Requests accepted by the engine.", s.requests);
+  counter(out, "kvasir_engine_rejected_total", "Requests that the engine refused.", s.rejected);
+  counter(out, "kvasir_engine_cancelled_total", "Requests that were cancelled.", s.cancelled);
+  counter(out, "kvasir_engine_failed_total", "Requests that failed.", s.failed);
+  counter(out, "kvasir_engine_preempted_total", "Times that a request gave its pages back and was computed again.",
+          s.preempted);
+  using T = run::TierStats;
+  tier_family(out, s, "kvasir_tier_bytes", "gauge", "Bytes stored.", &T::bytes);
+  tier_family(out, s, "kvasir_tier_budget_bytes", "gauge", "Bytes that may be stored.", &T::budget);
+  tier_family(out, s, "kvasir_tier_records", "gauge", "Records stored.", &T::records);
+  tier_family(out, s, "kvasir_tier_hits_total", "counter", "Lookups that found their record.", &T::hits);
+  tier_family(out, s, "kvasir_tier_misses_total", "counter", "Lookups that did not.", &T::misses);
+  tier_family(out, s, "kvasir_tier_inserts_total", "counter", "Records written.", &T::inserts);
+  tier_family(out, s, "kvasir_tier_evictions_total", "counter", "Records dropped to stay in the budget.",
+              &T::evictions);
+  tier_family(out, s, "kvasir_tier_damaged_total", "counter", "Records whose checksum was wrong.", &T::damaged);
+  tier_family(out, s, "kvasir_tier_errors_total", "counter", "Operations that failed.", &T::errors);
+}
+
+}  // namespace
+
+void Histogram::observe(double seconds, std::uint64_t times) {
+  std::size_t i = 0;
+  while (i < kBounds.size() && seconds > kBounds[i]) ++i;
+  buckets_[i].fetch_add(times, std::memory_order_relaxed);
+  sum_.fetch_add(seconds * static_cast<double>(times), std::memory_order_relaxed);
+}
+
+std::uint64_t Histogram::count() const {
+  std::uint64_t all = 0;
+  for (const auto& b : buckets_) all += b.load(std::memory_order_relaxed);
+  return all;
+}
+
+void Histogram::write(std::string& out, std::string_view name, std::string_view help) const {
+  head(out, name, "histogram", help);
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < kBounds.size(); ++i) {
+    below += buckets_[i].load(std::memory_order_relaxed);
+    fmt::format_to(std::back_inserter(out), "{}_bucket{{le=\"{}\"}} {}\n", name, kBounds[i], below);
+  }
+  below += buckets_[kBounds.size()].load(std::memory_order_relaxed);
+  fmt::format_to(std::back_inserter(out), "{0}_bucket{{le=\"+Inf\"}} {1}\n{0}_sum {2}\n{0}_count {1}\n", name, below,
+                 sum_.load(std::memory_order_relaxed));
+}
+
+void Metrics::count_request(std::string_view route, int status) {
+  const std::lock_guard lock(mutex_);
+  ++requests_[{std::string(route), status}];
+}
+
+std::string Metrics::text(const run::ServiceStats& stats, std::int64_t open_connections, double uptime) const {
+  std::string out;
+  head(out, "kvasir_http_requests_total", "counter", "Requests by route and status.");
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, n] : requests_)
+      fmt::format_to(std::back_inserter(out), "kvasir_http_requests_total{{route=\"{}\",status=\"{}\"}} {}\n",
+                     label(key.first), key.second, n);
+  }
+  gauge(out, "kvasir_http_connections", "Open connections.", static_cast<double>(open_connections));
+  counter(out, "kvasir_http_connections_total", "Connections accepted.", connections.load());
+  counter(out, "kvasir_http_connections_refused_total", "Connections over the limit.", refused.load());
+  counter(out, "kvasir_http_disconnects_total", "Generations cancelled because the client went away.",
+          disconnects.load());
+  counter(out, "kvasir_http_slow_readers_total", "Connections closed because the client did not read.",
+          slow_readers.load());
+  counter(out, "kvasir_prompt_tokens_total", "Tokens of prompts answered.", prompt_tokens.load());
+  counter(out, "kvasir_cached_tokens_total", "Of these: not computed again.", cached_tokens.load());
+  counter(out, "kvasir_completion_tokens_total", "Tokens of answers.", completion_tokens.load());
+  first_token.write(out, "kvasir_time_to_first_token_seconds", "From the request to its first token.");
+  inter_token.write(out, "kvasir_inter_token_seconds", "Between tokens of one answer.");
+  request_time.write(out, "kvasir_request_seconds", "Whole generation requests.");
+  engine_text(out, stats);
+  gauge(out, "kvasir_uptime_seconds", "Since the start.", uptime);
+  return out;
+}
+
+}  // namespace kvasir::serve

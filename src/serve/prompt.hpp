@@ -1,0 +1,32 @@
+// From prompts as clients write them to token ids.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "run/service.hpp"
+#include "serve/request.hpp"
+
+namespace kvasir::serve {
+
+struct PromptLimits {
+  std::int64_t context = 0;
+  std::int64_t most = 0;  // of the server; 0: none
+};
+
+// One list of ids per prompt. A chat is rendered first; control tokens written in the text become those tokens, and BOS
+// is added when the vocabulary wants one and the text does not begin with it. Throws ApiException: no tokenizer or no
+// template for text (501), nothing in it (400), more tokens than the context holds (400 context_length_exceeded) or the
+// server takes (413).
+std::vector<std::vector<std::int32_t>> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
+                                                      const ChatFormat* chat, const PromptLimits& limits);
+
+std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text, bool parse_special,
+                                      bool add_bos);
+
+// The bytes of a prompt as `echo` shows them.
+std::string echo_text(const Prompt& prompt, const text::Tokenizer* tokenizer);
+
+}  // namespace kvasir::serve

@@ -1,0 +1,189 @@
+#include "serve/request.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "serve/body.hpp"
+
+namespace kvasir::serve {
+namespace {
+
+constexpr std::size_t kMostStops = 16;
+constexpr std::size_t kLongestStop = 4096;
+constexpr int kMostAlternatives = 20;
+constexpr std::int32_t kCompletionTokens = 16;  // default of the OpenAI API
+
+void read_stops(const Fields& fields, std::vector<std::string>& stops) {
+  const Json* value = fields.find("stop");
+  if (!value) return;
+  if (value->is_string()) {
+    stops.push_back(value->get<std::string>());
+  } else if (value->is_array()) {
+    for (const Json& item : *value) {
+      if (!item.is_string()) bad_field("stop", "expected strings, found " + shown(item), "invalid_type");
+      stops.push_back(item.get<std::string>());
+    }
+  } else {
+    bad_field("stop", "expected a string or an array of strings, found " + shown(*value), "invalid_type");
+  }
+  if (stops.size() > kMostStops)
+    bad_field("stop", fmt::format("{} strings, expected at most {}", stops.size(), kMostStops), "invalid_value");
+  for (const std::string& s : stops)
+    if (s.empty() || s.size() > kLongestStop)
+      bad_field("stop", fmt::format("a string of {} bytes, expected 1 to {}", s.size(), kLongestStop), "invalid_value");
+}
+
+void read_bias(const Fields& fields, std::int32_t vocabulary, std::map<std::int32_t, float>& bias) {
+  const Json* value = fields.object("logit_bias");
+  if (!value) return;
+  for (const auto& [key, number] : value->items()) {
+    std::int32_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocabulary)
+      bad_field("logit_bias", fmt::format("key '{}', expected a token id from 0 to {}", key, vocabulary - 1),
+                "invalid_value");
+    if (!number.is_number()) bad_field("logit_bias", "expected numbers, found " + shown(number), "invalid_type");
+    const double x = number.get<double>();
+    if (!(x >= -100 && x <= 100))
+      bad_field("logit_bias", fmt::format("{}, expected a number from -100 to 100", x), "invalid_value");
+    bias[id] = static_cast<float>(x);
+  }
+}
+
+// The OpenAI API's defaults: temperature 1 and every other stage off.
+run::SamplingOptions read_sampling(const Fields& fields, std::int32_t vocabulary) {
+  run::SamplingOptions s;
+  s.temperature = static_cast<float>(fields.number("temperature", 0, 100).value_or(1));
+  s.top_p = static_cast<float>(fields.number("top_p", 0, 1).value_or(1));
+  s.min_p = static_cast<float>(fields.number("min_p", 0, 1).value_or(0));
+  s.top_k = static_cast<std::int32_t>(fields.integer("top_k", -1, INT32_MAX).value_or(0));
+  if (s.top_k < 0) s.top_k = 0;  // -1 is off in other servers
+  s.presence_penalty = static_cast<float>(fields.number("presence_penalty", -2, 2).value_or(0));
+  s.frequency_penalty = static_cast<float>(fields.number("frequency_penalty", -2, 2).value_or(0));
+  s.repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 0.01, 100).value_or(1));
+  s.penalty_last_n = static_cast<std::int32_t>(fields.integer("penalty_last_n", -1, 1 << 20).value_or(-1));
+  s.seed = fields.integer("seed", -1, INT64_MAX).value_or(-1);
+  read_bias(fields, vocabulary, s.logit_bias);
+  return s;
+}
+
+void read_model(const Fields& fields, const RequestLimits& limits) {
+  const std::string* model = fields.string("model");
+  if (!model || limits.model.empty() || *model == limits.model) return;
+  throw ApiException(
+      {.status = 404,
+       .message = fmt::format("the model '{}' does not exist, this server has '{}'", *model, limits.model),
+       .param = "model",
+       .code = "model_not_found"});
+}
+
+void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
+  read_model(fields, limits);
+  out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
+  out.stream = fields.boolean("stream").value_or(false);
+  if (const Json* options = fields.object("stream_options"))
+    out.include_usage = Fields(*options, "stream_options.").boolean("include_usage").value_or(false);
+  run::Request& request = out.service.request;
+  request.sampling = read_sampling(fields, limits.vocabulary);
+  read_stops(fields, request.stop);
+  request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  out.service.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
+  if (const Json* format = fields.object("response_format")) {
+    const std::string* type = Fields(*format, "response_format.").string("type");
+    if (type && *type != "text")
+      unsupported("response_format.type", fmt::format("'{}', answers can only be 'text'", *type));
+  }
+}
+
+std::int32_t read_max_tokens(const Fields& fields, std::int64_t low, std::int32_t otherwise) {
+  auto most = fields.integer("max_completion_tokens", low, INT32_MAX);
+  if (!most) most = fields.integer("max_tokens", low, INT32_MAX);
+  return static_cast<std::int32_t>(most.value_or(otherwise));
+}
+
+// A string, strings, ids or arrays of ids.
+std::vector<Prompt> read_prompts(const Json& value, std::int32_t vocabulary) {
+  const auto of_text = [](const Json& text) { return Prompt{.text = text.get<std::string>()}; };
+  const auto of_ids = [&](const Json& ids, const std::string& field) {
+    return Prompt{.is_ids = true, .ids = read_ids(ids, field, vocabulary)};
+  };
+  if (value.is_string()) return {of_text(value)};
+  if (!value.is_array())
+    bad_field("prompt", "expected a string or an array of strings or token ids, found " + shown(value), "invalid_type");
+  if (value.empty()) bad_field("prompt", "is empty, expected at least one prompt", "invalid_value");
+  if (value[0].is_number()) return {of_ids(value, "prompt")};
+  std::vector<Prompt> prompts;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const std::string name = fmt::format("prompt[{}]", i);
+    if (value[i].type() != value[0].type() || !(value[i].is_string() || value[i].is_array()))
+      bad_field(name, "expected only strings or only arrays of token ids, found " + shown(value[i]), "invalid_type");
+    prompts.push_back(value[i].is_string() ? of_text(value[i]) : of_ids(value[i], name));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+ApiRequest parse_chat(const Json& body, const RequestLimits& limits) {
+  const Fields fields(body);
+  ApiRequest out{.kind = Kind::kChat, .is_chat = true};
+  read_common(fields, limits, out);
+  out.chat = parse_messages(body);
+  out.service.request.max_tokens = read_max_tokens(fields, 1, -1);
+  out.logprobs = fields.boolean("logprobs").value_or(false);
+  const auto best = fields.integer("top_logprobs", 0, kMostAlternatives);
+  if (best && !out.logprobs) bad_field("top_logprobs", "needs 'logprobs' to be true", "invalid_value");
+  if (out.logprobs) out.service.request.top_logprobs = static_cast<std::int32_t>(best.value_or(0));
+  return out;
+}
+
+ApiRequest parse_completion(const Json& body, const RequestLimits& limits) {
+  const Fields fields(body);
+  ApiRequest out{.kind = Kind::kCompletion};
+  read_common(fields, limits, out);
+  const Json* prompt = fields.find("prompt");
+  if (!prompt) bad_field("prompt", "is missing", "missing_required_parameter");
+  out.prompts = read_prompts(*prompt, limits.vocabulary);
+  if (out.prompts.size() * static_cast<std::size_t>(out.n) > static_cast<std::size_t>(limits.choices))
+    bad_field("n",
+              fmt::format("{} prompts with {} answers each, expected at most {} answers", out.prompts.size(), out.n,
+                          limits.choices),
+              "invalid_value");
+  out.service.request.max_tokens = read_max_tokens(fields, 0, kCompletionTokens);
+  out.echo = fields.boolean("echo").value_or(false);
+  if (const auto best = fields.integer("logprobs", 0, kMostAlternatives)) {
+    out.logprobs = true;
+    out.service.request.top_logprobs = static_cast<std::int32_t>(*best);
+  }
+  if (out.echo && out.logprobs) unsupported("logprobs", "with 'echo': the prompt's own are not computed");
+  if (const std::string* suffix = fields.string("suffix"); suffix && !suffix->empty())
+    unsupported("suffix", "this server continues text and cannot fill gaps");
+  if (const auto best_of = fields.integer("best_of", 1, limits.choices); best_of && *best_of != out.n)
+    unsupported("best_of", "expected the same as 'n'");
+  return out;
+}
+
+ApiRequest parse_warm(const Json& body, const RequestLimits& limits) {
+  const Fields fields(body);
+  ApiRequest out{.kind = Kind::kWarm};
+  read_common(fields, limits, out);
+  out.n = 1;
+  out.stream = false;
+  if (fields.find("messages")) {
+    out.is_chat = true;
+    out.chat = parse_messages(body);
+    // What is warmed is a beginning that other requests go on from.
+    out.chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(false);
+  } else {
+    const Json* prompt = fields.find("prompt");
+    if (!prompt) bad_field("prompt", "is missing, as is 'messages'", "missing_required_parameter");
+    out.prompts = read_prompts(*prompt, limits.vocabulary);
+    if (out.prompts.size() != 1) bad_field("prompt", "expected one prompt", "invalid_value");
+  }
+  out.service.request.max_tokens = 0;
+  out.service.pin = fields.boolean("pin").value_or(true);
+  return out;
+}
+
+}  // namespace kvasir::serve

@@ -1,0 +1,208 @@
+// From bodies to requests, without a network.
+#include "serve/request.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "serve/body.hpp"
+#include "serve/metrics.hpp"
+#include "serve/route.hpp"
+
+namespace kvasir::serve {
+namespace {
+
+const RequestLimits kLimits{.vocabulary = 100, .choices = 8, .model = "m"};
+
+// "param code" of what a body is refused with; "" when it is not.
+template <class F>
+std::string refusal(F f) {
+  try {
+    f();
+  } catch (const ApiException& e) {
+    EXPECT_FALSE(e.error().message.empty());
+    EXPECT_GE(e.error().status, 400);
+    return e.error().param + " " + e.error().code;
+  }
+  return "";
+}
+
+std::string chat(const std::string& fields) {
+  return refusal(
+      [&] { parse_chat(parse_body(R"({"messages": [{"role": "user", "content": "x"}], )" + fields + "}"), kLimits); });
+}
+
+std::string completion(const std::string& fields) {
+  return refusal([&] { parse_completion(parse_body(R"({"prompt": "x", )" + fields + "}"), kLimits); });
+}
+
+TEST(Request, EveryFieldHasAType) {
+  for (const char* name :
+       {"temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "top_k", "seed",
+        "n", "max_tokens", "max_completion_tokens", "penalty_last_n"}) {
+    EXPECT_EQ(chat(fmt::format(R"("{}": "1")", name)), std::string(name) + " invalid_type");
+    EXPECT_EQ(chat(fmt::format(R"("{}": true)", name)), std::string(name) + " invalid_type");
+    EXPECT_EQ(chat(fmt::format(R"("{}": -1000)", name)), std::string(name) + " invalid_value");
+    EXPECT_EQ(chat(fmt::format(R"("{}": null)", name)), "");
+    EXPECT_EQ(chat(fmt::format(R"("{}": 1)", name)), "");
+    EXPECT_EQ(chat(fmt::format(R"("{}": 1.0)", name)), "");
+  }
+  for (const char* name : {"stream", "logprobs", "ignore_eos", "reuse", "cache_prompt", "add_generation_prompt"})
+    EXPECT_EQ(chat(fmt::format(R"("{}": 1)", name)), std::string(name) + " invalid_type");
+  for (const char* name : {"logit_bias", "stream_options", "response_format", "chat_template_kwargs"})
+    EXPECT_EQ(chat(fmt::format(R"("{}": [1])", name)), std::string(name) + " invalid_type");
+  EXPECT_EQ(chat(R"("max_tokens": 1.5)"), "max_tokens invalid_type");
+  EXPECT_EQ(chat(R"("seed": 18446744073709551615)"), "seed invalid_value");
+  EXPECT_EQ(chat(R"("temperature": 1e400)"), " invalid_json");
+  EXPECT_EQ(chat(R"("stream_options": {"include_usage": 1})"), "stream_options.include_usage invalid_type");
+  EXPECT_EQ(chat(R"("model": 3)"), "model invalid_type");
+  EXPECT_EQ(chat(R"("model": "other")"), "model model_not_found");
+  EXPECT_EQ(chat(R"("model": "m")"), "");
+}
+
+TEST(Request, RangesAndCombinations) {
+  EXPECT_EQ(chat(R"("n": 9)"), "n invalid_value");
+  EXPECT_EQ(chat(R"("top_logprobs": 3)"), "top_logprobs invalid_value");
+  EXPECT_EQ(chat(R"("logprobs": true, "top_logprobs": 21)"), "top_logprobs invalid_value");
+  EXPECT_EQ(chat(R"("max_tokens": 0)"), "max_tokens invalid_value");
+  EXPECT_EQ(completion(R"("max_tokens": 0)"), "");
+  EXPECT_EQ(completion(R"("logprobs": true)"), "logprobs invalid_type");
+  EXPECT_EQ(completion(R"("logprobs": 5, "echo": true)"), "logprobs unsupported_parameter");
+  EXPECT_EQ(completion(R"("suffix": "x")"), "suffix unsupported_parameter");
+  EXPECT_EQ(completion(R"("best_of": 2)"), "best_of unsupported_parameter");
+  EXPECT_EQ(completion(R"("best_of": 2, "n": 2)"), "");
+  EXPECT_EQ(refusal([] { parse_completion(parse_body(R"({"prompt": ["a", "b", "c"], "n": 3})"), kLimits); }),
+            "n invalid_value");
+  EXPECT_EQ(chat(R"("response_format": {"type": "json_object"})"), "response_format.type unsupported_parameter");
+  EXPECT_EQ(chat(R"("response_format": {"type": "text"})"), "");
+}
+
+TEST(Request, StopsAndBias) {
+  EXPECT_EQ(chat(R"("stop": 1)"), "stop invalid_type");
+  EXPECT_EQ(chat(R"("stop": [1])"), "stop invalid_type");
+  EXPECT_EQ(chat(R"("stop": "")"), "stop invalid_value");
+  EXPECT_EQ(chat(R"("stop": ["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"])"),
+            "stop invalid_value");
+  for (const char* bias :
+       {R"({"100": 1})", R"({"x": 1})", R"({"-1": 1})", R"({"1 ": 1})", R"({"": 1})", R"({"1": 101})"})
+    EXPECT_EQ(chat(fmt::format(R"("logit_bias": {})", bias)), "logit_bias invalid_value") << bias;
+  EXPECT_EQ(chat(R"("logit_bias": {"1": "x"})"), "logit_bias invalid_type");
+  const ApiRequest r = parse_chat(parse_body(R"({"messages": [{"role": "user", "content": "x"}],
+    "stop": "END", "logit_bias": {"3": -1.5}})"),
+                                  kLimits);
+  EXPECT_EQ(r.service.request.stop, std::vector<std::string>{"END"});
+  EXPECT_EQ(r.service.request.sampling.logit_bias.at(3), -1.5f);
+}
+
+TEST(Request, Prompts) {
+  const auto prompt = [](const char* text) {
+    return refusal([&] { parse_completion(parse_body(fmt::format(R"({{"prompt": {}}})", text)), kLimits); });
+  };
+  EXPECT_EQ(prompt("\"\""), "");
+  EXPECT_EQ(prompt("[\"a\", \"b\"]"), "");
+  EXPECT_EQ(prompt("[1, 2]"), "");
+  EXPECT_EQ(prompt("[[1], [2]]"), "");
+  EXPECT_EQ(prompt("[]"), "prompt invalid_value");
+  EXPECT_EQ(prompt("true"), "prompt invalid_type");
+  EXPECT_EQ(prompt("[true]"), "prompt[0] invalid_type");
+  EXPECT_EQ(prompt("[\"a\", 1]"), "prompt[1] invalid_type");
+  EXPECT_EQ(prompt("[1, \"a\"]"), "prompt[1] invalid_type");
+  EXPECT_EQ(prompt("[1, 100]"), "prompt[1] invalid_value");
+  EXPECT_EQ(prompt("[-1]"), "prompt[0] invalid_value");
+  EXPECT_EQ(prompt("[1.5]"), "prompt[0] invalid_type");
+  EXPECT_EQ(prompt("[99999999999999999999]"), "prompt[0] invalid_type");
+  EXPECT_EQ(prompt("[[1], [[2]]]"), "prompt[1][0] invalid_type");
+  EXPECT_EQ(prompt("null"), "prompt missing_required_parameter");
+}
+
+TEST(Request, Messages) {
+  const auto messages = [](const char* text) { return refusal([&] { parse_messages(parse_body(text)); }); };
+  EXPECT_EQ(messages(R"({"messages": [1]})"), "messages[0] invalid_type");
+  EXPECT_EQ(messages(R"({"messages": [{"content": "x"}]})"), "messages[0].role missing_required_parameter");
+  EXPECT_EQ(messages(R"({"messages": [{"role": 1, "content": "x"}]})"), "messages[0].role invalid_type");
+  EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": 1}]})"), "messages[0].content invalid_type");
+  EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})"),
+            "messages[0].content[0].type unsupported_parameter");
+  EXPECT_EQ(messages(R"({"messages": [{"role": "assistant", "tool_calls": [{}]}]})"),
+            "messages[0].tool_calls[0].function missing_required_parameter");
+  EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": ""}], "tools": [{"type": "function"}]})"),
+            "tools[0].function missing_required_parameter");
+  EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": ""}], "functions": []})"),
+            "functions unsupported_parameter");
+  EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": ""}],
+                         "tools": [{"function": {"name": "f"}}], "tool_choice": "required"})"),
+            "tool_choice unsupported_parameter");
+  const ChatInput chat_input = parse_messages(parse_body(R"({"messages": [
+    {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "n"},
+    {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
+    {"role": "assistant"}]})"));
+  EXPECT_EQ(chat_input.messages[0].dump(), R"({"role":"system","content":"ab","name":"n"})");
+  EXPECT_TRUE(chat_input.messages[1]["content"].is_null());
+  EXPECT_EQ(chat_input.messages[2]["content"], "");
+  EXPECT_TRUE(chat_input.add_generation_prompt);
+}
+
+TEST(Request, BodiesAreBounded) {
+  const auto body = [](const std::string& text) { return refusal([&] { parse_body(text); }); };
+  EXPECT_EQ(body(std::string(kDeepestJson, '[') + std::string(kDeepestJson, ']')), "");
+  EXPECT_EQ(body(std::string(kDeepestJson + 1, '[') + std::string(kDeepestJson + 1, ']')), " invalid_json");
+  EXPECT_EQ(body("[\"" + std::string(1000, '[') + "\\\"" + std::string(1000, '{') + "\"]"), "");
+  std::string keys = "{\"a\": 1";
+  for (int i = 0; i < 5000; ++i) keys += fmt::format(", \"{}\": 1", i);
+  EXPECT_EQ(body(keys + "}"), "");
+  for (int i = 0; i < 5000; ++i) keys += fmt::format(", \"x{}\": 1", i);
+  EXPECT_EQ(body(keys + "}"), " invalid_json");
+  for (const char* bad : {"", " ", "{", "{]", "nul", "{\"a\": \"\xff\"}", "\"\\ud800\"", "1 2"})
+    EXPECT_EQ(body(bad), " invalid_json") << bad;
+}
+
+TEST(Http, PathsAndHosts) {
+  std::string path, query;
+  EXPECT_TRUE(split_target("/v1/a%20b?x=%00", path, query));
+  EXPECT_EQ(path, "/v1/a b");
+  EXPECT_EQ(query, "x=%00");
+  for (const char* bad : {"", "*", "v1", "/%", "/%4", "/%4?1", "/%zz", "/%00", "http://x/"})
+    EXPECT_FALSE(split_target(bad, path, query)) << bad;
+  std::string parameter;
+  EXPECT_TRUE(match_path("/v1/models/{id}", "/v1/models/a/b", &parameter));
+  EXPECT_EQ(parameter, "a/b");
+  EXPECT_FALSE(match_path("/v1/models/{id}", "/v1/models/", &parameter));
+  EXPECT_TRUE(host_allowed("LOCALHOST:1", {}));
+  EXPECT_FALSE(host_allowed("localhost.example", {}));
+  EXPECT_FALSE(host_allowed("[::2]:1", {}));
+}
+
+// What every entry must keep to, so that a new one is checked without being named here.
+TEST(Routes, Conform) {
+  for (const auto& entry : routes()) {
+    const Route& route = *entry.value;
+    SCOPED_TRACE(entry.name);
+    EXPECT_TRUE(route.method == "GET" || route.method == "POST");
+    EXPECT_TRUE(route.path.starts_with("/"));
+    const std::size_t brace = route.path.find('{');
+    EXPECT_TRUE(brace == std::string_view::npos || (route.path.ends_with('}') && route.path[brace - 1] == '/'));
+    ASSERT_NE(route.handle, nullptr);
+    std::string parameter;
+    const RouteMatch found = find_route(route.method, route.path, &parameter);
+    EXPECT_EQ(found.entry->name, entry.name) << "another entry has the same method and path";
+    EXPECT_TRUE(found.method_allowed);
+    EXPECT_FALSE(find_route("PATCH", route.path, &parameter).method_allowed);
+  }
+  EXPECT_EQ(find_route("GET", "/nowhere", nullptr).entry, nullptr);
+}
+
+TEST(Metrics, Histogram) {
+  Histogram h;
+  h.observe(0.0001);
+  h.observe(0.002, 3);
+  h.observe(5000);
+  std::string text;
+  h.write(text, "x", "help.");
+  EXPECT_NE(text.find("x_bucket{le=\"0.0001\"} 1\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("x_bucket{le=\"0.003\"} 4\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("x_bucket{le=\"1000\"} 4\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("x_bucket{le=\"+Inf\"} 5\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("x_count 5\n"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace kvasir::serve

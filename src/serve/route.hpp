@@ -1,0 +1,34 @@
+// Contract of an entry in serve/routes: one method and path of the HTTP interface.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/registry.hpp"
+
+namespace kvasir::serve {
+
+struct Context;  // serve/context.hpp
+class Exchange;  // serve/exchange.hpp
+
+struct Route {
+  std::string_view method;  // "GET" (which serves HEAD too) or "POST"
+  std::string_view path;    // "/v1/models/{id}": braces stand for the rest of the path
+  bool open;                // served without an API key
+
+  // Answers through the exchange, now or later. Runs on a worker thread, so it may parse and tokenise, but it must not
+  // wait. What it throws becomes an error response: Error and ApiException as they say, anything else 500.
+  void (*handle)(Context& context, const std::shared_ptr<Exchange>& exchange);
+};
+
+std::span<const Entry<Route>> routes();
+
+struct RouteMatch {
+  const Entry<Route>* entry = nullptr;  // null: nothing serves this path
+  bool method_allowed = false;          // false with an entry: the path exists, with other methods
+};
+// Exact paths go before those with braces.
+RouteMatch find_route(std::string_view method, std::string_view path, std::string* parameter);
+
+}  // namespace kvasir::serve

@@ -1,0 +1,24 @@
+// One model. Names may hold slashes.
+#include <fmt/format.h>
+
+#include "serve/exchange.hpp"
+#include "serve/model_json.hpp"
+#include "serve/route.hpp"
+
+namespace kvasir::serve::entries::routes {
+
+extern const Route model;
+const Route model{.method = "GET",
+                  .path = "/v1/models/{id}",
+                  .open = false,
+                  .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
+                    const std::string& id = exchange->request().parameter;
+                    if (id != context.service.card().name)
+                      throw ApiException({.status = 404,
+                                          .message = fmt::format("the model '{}' does not exist", id),
+                                          .param = "model",
+                                          .code = "model_not_found"});
+                    exchange->reply(json_response(model_json(context)));
+                  }};
+
+}  // namespace kvasir::serve::entries::routes

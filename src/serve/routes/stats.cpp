@@ -1,0 +1,45 @@
+// The same figures as /metrics for people: what the cache holds and what it saved.
+#include "base/clock.hpp"
+#include "serve/exchange.hpp"
+#include "serve/route.hpp"
+
+namespace kvasir::serve::entries::routes {
+namespace {
+
+Json tier_json(const run::TierStats& t) {
+  return {{"tier", t.tier},       {"bytes", t.bytes},   {"budget", t.budget},   {"records", t.records},
+          {"hits", t.hits},       {"misses", t.misses}, {"inserts", t.inserts}, {"evictions", t.evictions},
+          {"damaged", t.damaged}, {"errors", t.errors}};
+}
+
+Json stats_json(const Context& context) {
+  const run::ServiceStats s = context.service.stats();
+  Json tiers = Json::array();
+  for (const run::TierStats& t : s.tiers) tiers.push_back(tier_json(t));
+  return {{"model", context.service.card().name},
+          {"uptime_seconds", steady_seconds() - context.start},
+          {"connections", context.connections.load()},
+          {"draining", context.draining.load()},
+          {"queue", {{"running", s.running}, {"waiting", s.waiting}}},
+          {"requests",
+           {{"accepted", s.requests},
+            {"rejected", s.rejected},
+            {"cancelled", s.cancelled},
+            {"failed", s.failed},
+            {"preempted", s.preempted}}},
+          {"tokens", {{"prompt", s.prompt_tokens}, {"reused", s.reused_tokens}, {"generated", s.generated_tokens}}},
+          {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
+          {"tiers", std::move(tiers)}};
+}
+
+}  // namespace
+
+extern const Route stats;
+const Route stats{.method = "GET",
+                  .path = "/v1/stats",
+                  .open = false,
+                  .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
+                    exchange->reply(json_response(stats_json(context)));
+                  }};
+
+}  // namespace kvasir::serve::entries::routes

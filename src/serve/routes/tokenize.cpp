@@ -1,0 +1,46 @@
+// Text or messages to token ids. Body: `content` (or `prompt`) with `add_special` (false) and `parse_special` (true),
+// or `messages` as of a chat; `with_pieces` asks for the tokens' text too.
+#include "serve/body.hpp"
+#include "serve/exchange.hpp"
+#include "serve/prompt.hpp"
+#include "serve/route.hpp"
+#include "text/utf8.hpp"
+
+namespace kvasir::serve::entries::routes {
+namespace {
+
+std::vector<std::int32_t> ids_of(const Context& context, const text::Tokenizer& tokenizer, const Json& body) {
+  const Fields fields(body);
+  if (fields.find("messages")) {
+    ApiRequest chat{.is_chat = true, .chat = parse_messages(body)};
+    return encode_prompts(chat, &tokenizer, context.chat, {.context = INT64_MAX}).front();
+  }
+  const std::string* content = fields.string("content");
+  if (!content) content = fields.string("prompt");
+  if (!content) bad_field("content", "is missing, as are 'prompt' and 'messages'", "missing_required_parameter");
+  return encode_text(tokenizer, *content, fields.boolean("parse_special").value_or(true),
+                     fields.boolean("add_special").value_or(false) && tokenizer.add_bos());
+}
+
+Json piece_json(const text::Tokenizer& tokenizer, std::int32_t id) {
+  return {{"id", id}, {"piece", text::to_valid_utf8(tokenizer.piece(id))}};
+}
+
+void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange) {
+  const text::Tokenizer* tokenizer = context.service.tokenizer();
+  if (!tokenizer) throw ApiException({.status = 501, .message = "this model has no tokenizer", .code = "unsupported"});
+  const Json body = parse_body(exchange->request().body);
+  const auto ids = ids_of(context, *tokenizer, body);
+  Json tokens = Json::array();
+  const bool pieces = Fields(body).boolean("with_pieces").value_or(false);
+  for (const std::int32_t id : ids) tokens.push_back(pieces ? piece_json(*tokenizer, id) : Json(id));
+  exchange->reply(json_response(
+      {{"tokens", std::move(tokens)}, {"count", ids.size()}, {"max_model_len", context.service.card().context}}));
+}
+
+}  // namespace
+
+extern const Route tokenize;
+const Route tokenize{.method = "POST", .path = "/tokenize", .open = false, .handle = handle_tokenize};
+
+}  // namespace kvasir::serve::entries::routes

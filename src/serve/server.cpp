@@ -1,0 +1,212 @@
+#include "serve/server.hpp"
+
+#include <fmt/format.h>
+#include <openssl/ssl.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "serve/connection.hpp"
+
+namespace kvasir::serve {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+namespace {
+
+constexpr int kSpareConnections = 64;  // over the limit, to say so; those beyond are closed without a word
+
+std::unique_ptr<asio::ssl::context> make_tls(const ServerOptions& options) {
+  if (options.tls_cert.empty()) return nullptr;
+  auto tls = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
+  SSL_CTX_set_min_proto_version(tls->native_handle(), TLS1_2_VERSION);
+  error_code ec;
+  tls->use_certificate_chain_file(options.tls_cert, ec);
+  if (ec) throw Error(Code::kBadInput, "no usable certificate chain (PEM): " + ec.message(), options.tls_cert);
+  tls->use_private_key_file(options.tls_key, asio::ssl::context::pem, ec);
+  if (ec) throw Error(Code::kBadInput, "no private key (PEM) of the certificate: " + ec.message(), options.tls_key);
+  return tls;
+}
+
+}  // namespace
+
+struct Server::Impl {
+  Impl(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log)
+      : context(std::make_shared<Context>(std::move(options), service, chat, std::move(log))),
+        acceptor(asio::make_strand(io)),
+        signals(io),
+        retry(acceptor.get_executor()) {
+    network.context = context;
+    network.workers = &workers;
+    if (!context->options.api_key_file.empty()) network.keys = KeyRing::load(context->options.api_key_file);
+    network.tls = make_tls(context->options);
+    listen();
+  }
+
+  void listen() {
+    const ServerOptions& o = context->options;
+    const std::string where = fmt::format("{}:{}", o.host, o.port);
+    error_code ec;
+    tcp::resolver resolver(io);
+    const auto found = resolver.resolve(o.host, std::to_string(o.port), tcp::resolver::passive, ec);
+    if (ec || found.empty()) throw Error(Code::kIo, "cannot find this address: " + ec.message(), where);
+    const tcp::endpoint endpoint = *found.begin();
+    network.loopback = endpoint.address().is_loopback();
+    const auto check = [&](const char* what) {
+      if (ec) throw Error(Code::kIo, fmt::format("cannot {}: {}", what, ec.message()), where);
+    };
+    acceptor.open(endpoint.protocol(), ec);
+    check("open a socket");
+    acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
+    acceptor.bind(endpoint, ec);
+    check("bind");
+    acceptor.listen(asio::socket_base::max_listen_connections, ec);
+    check("listen");
+    port = acceptor.local_endpoint().port();
+  }
+
+  void accept() {
+    acceptor.async_accept(asio::make_strand(io), [this](error_code ec, tcp::socket socket) {
+      if (!acceptor.is_open()) return;
+      if (ec) {
+        // Most likely no descriptor is left: trying again at once would spin.
+        retry.expires_after(std::chrono::milliseconds(100));
+        retry.async_wait([this](error_code e) {
+          if (!e && acceptor.is_open()) accept();
+        });
+        return;
+      }
+      take(std::move(socket));
+      accept();
+    });
+  }
+
+  void take(tcp::socket socket) {
+    context->metrics.connections.fetch_add(1);
+    const std::int64_t open = context->connections.load();
+    const bool over = open >= context->options.max_connections;
+    if (over) context->metrics.refused.fetch_add(1);
+    if (open >= context->options.max_connections + kSpareConnections) return;
+    make_connection(network, std::move(socket), over)->start();
+  }
+
+  void run(bool with_signals) {
+    if (with_signals) wait_for_signal();
+    asio::post(acceptor.get_executor(), [this] { accept(); });
+    auto work = asio::make_work_guard(io);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < context->options.threads; ++i) threads.emplace_back([this] { serve(); });
+    context->log(fmt::format("listening address={}://{}:{} model={}", network.tls ? "https" : "http",
+                             context->options.host, port, log_value(context->service.card().name)));
+    {
+      std::unique_lock lock(mutex);
+      changed.wait(lock, [&] { return stops > 0; });
+    }
+    drain();
+    work.reset();
+    io.stop();
+    for (std::thread& t : threads) t.join();
+    workers.join();
+  }
+
+  // A handler may run out of memory: that ends its request at most, not the server.
+  void serve() {
+    for (;;) {
+      try {
+        io.run();
+        return;
+      } catch (const std::exception& e) {
+        context->log("error what=" + log_value(e.what()));
+      }
+    }
+  }
+
+  void wait_for_signal() {
+    error_code ec;
+    for (const int number : {SIGTERM, SIGINT}) {
+      signals.add(number, ec);
+      if (ec) throw Error(Code::kIo, "cannot wait for signals: " + ec.message());
+    }
+    signals.async_wait([this](error_code e, int) {
+      if (e) return;
+      stop();
+      wait_for_signal();
+    });
+  }
+
+  void stop() {
+    const std::lock_guard lock(mutex);
+    ++stops;
+    changed.notify_all();
+  }
+
+  // Waits up to `seconds` for `done`, asked every few milliseconds; a second stop ends the wait.
+  template <class F>
+  bool wait_until(double seconds, F done) {
+    const double end = steady_seconds() + seconds;
+    std::unique_lock lock(mutex);
+    while (!done()) {
+      if (stops > 1 || steady_seconds() >= end) return false;
+      changed.wait_for(lock, std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+
+  void drain() {
+    context->draining.store(true);
+    asio::post(acceptor.get_executor(), [this] {
+      error_code ec;
+      acceptor.close(ec);
+      retry.cancel();
+    });
+    for (const auto& connection : network.all()) connection->drain();
+    context->log(fmt::format("draining requests={}", context->in_flight.count()));
+    const bool all_done = wait_until(context->options.drain_timeout, [&] { return context->connections.load() == 0; });
+    for (const auto& connection : network.all()) connection->stop();
+    // The workers may be in the middle of submitting; then every listener must have heard the end.
+    workers.wait();
+    while (!context->in_flight.wait_idle(10))
+      context->log(fmt::format("waiting requests={}", context->in_flight.count()));
+    context->log(fmt::format("stopped complete={}", all_done));
+  }
+
+  const std::shared_ptr<Context> context;
+  asio::thread_pool workers{static_cast<std::size_t>(context->options.workers)};
+  Network network;
+  asio::io_context io;  // after `network`: connections die with it
+  tcp::acceptor acceptor;
+  asio::signal_set signals;
+  asio::steady_timer retry;
+  std::uint16_t port = 0;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  int stops = 0;
+};
+
+Server::Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log) {
+  validate(options);
+  impl_ = std::make_unique<Impl>(std::move(options), service, chat, std::move(log));
+}
+
+Server::~Server() = default;
+
+void Server::run(bool signals) { impl_->run(signals); }
+
+void Server::stop() { impl_->stop(); }
+
+std::uint16_t Server::port() const { return impl_->port; }
+
+}  // namespace kvasir::serve

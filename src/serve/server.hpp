@@ -1,0 +1,38 @@
+// An OpenAI-compatible HTTP server over one Service.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "run/service.hpp"
+#include "serve/chat.hpp"
+#include "serve/log.hpp"
+#include "serve/options.hpp"
+
+namespace kvasir::serve {
+
+class Server {
+ public:
+  // Binds and listens, so that the port is known and what is wrong is thrown here: Error(kBadInput) for options, keys
+  // and certificates, Error(kIo) for the address. `service` and `chat` (may be null: no chats) must outlive this.
+  Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log = {});
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  // Serves until stop(), or with `signals` until SIGTERM or SIGINT. Then nothing new is accepted, requests that run are
+  // given drain_timeout to end, what is left is cancelled; returns when the service has let go of every request.
+  // Call once.
+  void run(bool signals = false);
+
+  // From any thread; returns at once. The second call does not wait for running requests.
+  void stop();
+
+  std::uint16_t port() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kvasir::serve
