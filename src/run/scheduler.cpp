@@ -17,6 +17,26 @@ constexpr std::int64_t kLeastShare = 32;
 // Tokens of every answer that pages are reserved for when a request is admitted. Answers may outgrow it, which
 // preempts.
 constexpr std::int64_t kReservedAnswer = 256;
+// A search of slow tiers that takes longer is given up: by then a few tokens are computed.
+constexpr auto kSearchTime = std::chrono::milliseconds(500);
+constexpr auto kPinTime = std::chrono::hours(24);
+
+// "lmdb" of "lmdb:/var/cache/kvasir?size=100GiB".
+std::string kind_of(const store::Tier& tier) { return tier.name().substr(0, tier.name().find(':')); }
+
+TierStats tier_stats(store::Tier& tier) {
+  const store::Stats s = tier.stats();
+  return {.tier = kind_of(tier),
+          .bytes = s.usage.bytes,
+          .budget = s.usage.budget,
+          .records = s.usage.records,
+          .hits = s.hits,
+          .misses = s.misses,
+          .inserts = s.inserts,
+          .evictions = s.usage.evictions,
+          .damaged = s.damaged + s.foreign,
+          .errors = s.errors + s.dropped};
+}
 
 }  // namespace
 
@@ -45,18 +65,23 @@ struct Scheduler::Job {
   kv::Sequence* sequence = nullptr;
   Job* leader = nullptr;  // computes the first `share` tokens for this job
   std::int64_t share = 0;
+  std::shared_ptr<store::Library::Search> search;  // not over, or its answer not looked at yet
+  std::unique_ptr<store::Chain> chain;
+  std::vector<std::int64_t> checkpoints;  // that are still to come, the next one last
+  bool prompt_offered = false;
   double submitted = 0, started = 0, first_token = 0;
   Outcome outcome;
   bool over = false;  // finished; goes at the next sweep
 
   std::int64_t cached() const { return sequence ? kv::Cache::length(*sequence) : 0; }
   std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
+  bool waits() const { return leader || search; }
   // The next step's one token is the one that was generated last.
   bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }
 };
 
-Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name)
-    : engine_(engine), options_(options) {
+Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library)
+    : engine_(engine), options_(options), library_(library) {
   card_.name = std::move(name);
   card_.architecture = engine.model().config().arch_name;
   card_.context = engine.context();
@@ -115,18 +140,26 @@ bool Scheduler::drain(double seconds) {
 }
 
 ServiceStats Scheduler::stats() const {
-  const std::lock_guard lock(mutex_);
-  return stats_;
+  ServiceStats stats;
+  {
+    const std::lock_guard lock(mutex_);
+    stats = stats_;
+  }
+  if (library_)
+    for (const auto& tier : library_->tiers()) stats.tiers.push_back(tier_stats(*tier));
+  return stats;
 }
 
 void Scheduler::loop() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      const auto work = [&] {
-        return stop_ || !inbox_.empty() || !cancelled_.empty() || !running_.empty() || !waiting_.empty();
-      };
-      wake_.wait(lock, work);
+      const bool able = std::any_of(running_.begin(), running_.end(), [](const JobPtr& job) { return !job->waits(); });
+      wake_.wait(lock, [&] {
+        return stop_ || !inbox_.empty() || !cancelled_.empty() || searched_ || able ||
+               (running_.empty() && !waiting_.empty());
+      });
+      searched_ = false;
       if (stop_) break;
     }
     take_inbox();
@@ -207,9 +240,94 @@ bool Scheduler::admit(Job& job) {
     job.outcome.receipt.queue_seconds = job.started - job.submitted;
     job.listener->started();
   }
-  job.leader = find_leader(job, &job.share);
-  if (!job.leader) job.sequence = cache.create();
+  if (library_ && job.asked.reuse) {
+    job.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
+    job.search = library_->search(job.asked.tenant, job.ids, store::within(kSearchTime), [this] {
+      const std::lock_guard lock(mutex_);
+      searched_ = true;
+      wake_.notify_all();
+    });
+  }
+  if (!job.search || job.search->ready()) begin(job);
   return true;
+}
+
+// The job's search is over, or there is none: it starts with what is known.
+void Scheduler::begin(Job& job) {
+  store::Known known;
+  if (job.search) known = job.search->take();
+  job.search.reset();
+  job.checkpoints = checkpoints_of(job);
+  job.leader = find_leader(job, &job.share);
+  if (job.leader && job.share >= known.tokens) return;  // plan() forks when the leader is there
+  job.leader = nullptr;
+  if (known.tokens > 0) restore(job, known);
+  if (!job.sequence) job.sequence = engine_.cache().create();
+  if (!library_ || !job.asked.reuse) return;
+  explain_miss(job, known);
+  // Where this prompt parts from an earlier one a third may part too.
+  if (known.nearest >= job.cached() + kLeastShare && known.nearest < job.prompt) {
+    job.checkpoints.push_back(known.nearest);
+    std::sort(job.checkpoints.begin(), job.checkpoints.end(), std::greater<>());
+  }
+}
+
+// Where other prompts may part from this one: as asked, else behind the first message (what the system says) and the
+// last one, which end with a token that ends texts. The next one last.
+std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
+  if (!library_ || !job.asked.reuse) return {};
+  if (!job.asked.checkpoints.empty()) return {job.asked.checkpoints.rbegin(), job.asked.checkpoints.rend()};
+  std::vector<std::int64_t> points;
+  const text::Tokenizer* tokenizer = engine_.tokenizer();
+  const auto ends = [&](std::int64_t i) {
+    return tokenizer && tokenizer->is_eog(job.ids[static_cast<std::size_t>(i)]);
+  };
+  std::int64_t last = job.prompt - 1;
+  while (last >= 0 && !ends(last)) --last;
+  std::int64_t first = 0;
+  while (first < last && !ends(first)) ++first;
+  if (last >= 0) points.push_back(last + 1);
+  if (first < last) points.push_back(first + 1);
+  return points;
+}
+
+void Scheduler::restore(Job& job, const store::Known& known) {
+  const double start = steady_seconds();
+  job.sequence = library_->restore(known, job.ids, *job.chain);
+  if (!job.sequence) return;
+  Receipt& receipt = job.outcome.receipt;
+  for (const store::Part& part : known.parts)
+    receipt.spans.push_back({part.begin, part.end, kind_of(*library_->tiers()[static_cast<std::size_t>(part.tier)])});
+  receipt.reused_tokens = known.tokens;
+  receipt.loaded_bytes = known.bytes;
+  receipt.load_seconds = known.seconds + steady_seconds() - start;
+}
+
+void Scheduler::explain_miss(Job& job, const store::Known& known) const {
+  std::string& miss = job.outcome.receipt.miss;
+  const std::int64_t have = job.cached();
+  if (have >= job.prompt - 1) return;
+  const auto token = [&](std::int64_t at) {
+    const auto* t = engine_.tokenizer();
+    return t ? " ('" + std::string(t->piece(job.ids[static_cast<std::size_t>(at)])) + "')" : std::string();
+  };
+  const std::string restored = std::to_string(have) + " of them can be restored";
+  if (known.nearest == 0 && have == 0)
+    miss = "no earlier prompt begins like this one";
+  else if (known.nearest > have && known.nearest_ends)
+    miss = "an earlier prompt is the first " + std::to_string(known.nearest) + " tokens of this one; " + restored;
+  else if (known.nearest > have && known.nearest < job.prompt)
+    miss = "the nearest earlier prompt differs from token " + std::to_string(known.nearest) + token(known.nearest) +
+           " on, " + std::to_string(known.nearest) + " tokens are equal; " + restored;
+  else if (known.nearest > have)
+    miss = "an earlier prompt begins with all of this one; " + restored;
+  else
+    miss = "nothing stored goes on like this one from token " + std::to_string(have) + token(have) + " on";
+}
+
+void Scheduler::offer(Job& job, bool tail) {
+  if (job.chain && job.sequence)
+    library_->offer(*job.chain, job.ids, *job.sequence, tail, static_cast<float>(token_microseconds_));
 }
 
 // The running job that has the longest beginning in common and can still give it.
@@ -219,11 +337,12 @@ Scheduler::Job* Scheduler::find_leader(const Job& job, std::int64_t* share) cons
   if (!job.asked.reuse) return nullptr;
   const kv::Cache& cache = engine_.cache();
   for (const auto& r : running_) {
-    if (r->over || !r->asked.reuse || r->asked.tenant != job.asked.tenant) continue;
+    if (r.get() == &job || r->over || r->search || !r->asked.reuse || r->asked.tenant != job.asked.tenant) continue;
     const std::int64_t most = std::min(r->prompt, job.length() - 1);
     const auto differ = std::mismatch(job.ids.begin(), job.ids.begin() + most, r->ids.begin());
     const std::int64_t common = differ.first - job.ids.begin();
     if (common < std::max(kLeastShare, *share + 1)) continue;
+    if (r->leader && r->share >= common) continue;  // its leader is asked too
     if (r->cached() > common && !cache.can_truncate(*r->sequence, common)) continue;
     best = r.get();
     *share = common;
@@ -261,6 +380,7 @@ void Scheduler::leave_followers(Job& leader) {
 // How far a job's prompt may be computed in one go: to its end, or to where a follower parts.
 std::int64_t Scheduler::stop_of(const Job& job) const {
   std::int64_t stop = job.length();
+  if (!job.checkpoints.empty()) stop = std::min(stop, job.checkpoints.back());
   for (const auto& follower : running_)
     if (follower->leader == &job && follower->share > job.cached()) stop = std::min(stop, follower->share);
   return stop;
@@ -270,7 +390,12 @@ void Scheduler::plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs)
   inputs->clear();
   jobs->clear();
   for (auto& job : running_)
-    if (!job->leader) start_followers(*job);
+    if (!job->over && job->search && job->search->ready()) begin(*job);
+  for (auto& job : running_) {
+    if (!job->waits()) start_followers(*job);
+    auto& points = job->checkpoints;
+    while (!points.empty() && (points.back() <= job->cached() || points.back() >= job->prompt)) points.pop_back();
+  }
   const auto add = [&](Job& job, std::int64_t count) {
     const std::int64_t from = job.cached();
     const bool last = from + count == job.length();
@@ -281,7 +406,7 @@ void Scheduler::plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs)
   };
   std::int64_t prompts = 0;
   for (auto& job : running_) {
-    if (job->over || job->leader) continue;
+    if (job->over || job->waits()) continue;
     job->decodes() ? add(*job, 1) : void(++prompts);
   }
   if (prompts == 0) return;
@@ -289,7 +414,7 @@ void Scheduler::plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs)
   const std::int64_t wanted = decodes > 0 ? options_.step_tokens : engine_.options().chunk;
   std::int64_t budget = std::max(prompts, std::min<std::int64_t>(wanted, engine_.forward().max_tokens()) - decodes);
   for (auto& job : running_) {
-    if (job->over || job->leader || job->decodes()) continue;
+    if (job->over || job->waits() || job->decodes()) continue;
     const std::int64_t count = std::min(budget / prompts, stop_of(*job) - job->cached());
     add(*job, count);
     budget -= count;
@@ -311,6 +436,7 @@ bool Scheduler::preempt_for(const std::string& why) {
     return false;
   }
   leave_followers(*youngest);
+  offer(*youngest, true);
   release(*youngest);
   const auto at = std::find_if(running_.begin(), running_.end(), [&](auto& job) { return job.get() == youngest; });
   youngest->outcome.receipt.spans.clear();
@@ -328,6 +454,7 @@ void Scheduler::step() {
   std::vector<model::Input> inputs;
   std::vector<Job*> jobs;
   std::span<const float> rows;
+  const double start = steady_seconds();
   for (;;) {
     plan(&inputs, &jobs);
     if (inputs.empty()) return;
@@ -339,13 +466,31 @@ void Scheduler::step() {
       if (!preempt_for(e.what())) return;
     }
   }
+  std::size_t tokens = 0;
+  for (const model::Input& input : inputs) tokens += input.tokens.size();
+  if (tokens > jobs.size()) {  // prompts among them
+    const double mean = (steady_seconds() - start) * 1e6 / static_cast<double>(tokens);
+    token_microseconds_ = token_microseconds_ > 0 ? 0.8 * token_microseconds_ + 0.2 * mean : mean;
+  }
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);
   std::size_t row = 0;
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    if (!jobs[i]->leader) start_followers(*jobs[i]);
+    Job& job = *jobs[i];
+    start_followers(job);
+    if (!job.checkpoints.empty() && job.checkpoints.back() == job.cached()) offer(job, true);
     if (inputs[i].logits == 0) continue;
-    advance(*jobs[i], rows.subspan(row++ * vocab, vocab));
+    offer_prompt(job);
+    advance(job, rows.subspan(row++ * vocab, vocab));
   }
+}
+
+// The prompt is computed: later requests may have it.
+void Scheduler::offer_prompt(Job& job) {
+  if (job.prompt_offered || !job.chain) return;
+  job.prompt_offered = true;
+  offer(job, true);
+  library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
+  if (job.asked.pin) library_->pin(*job.chain, job.ids, kPinTime);
 }
 
 void Scheduler::advance(Job& job, std::span<const float> row) {
@@ -371,6 +516,7 @@ void Scheduler::release(Job& job) {
   if (job.sequence) engine_.cache().release(job.sequence);
   job.sequence = nullptr;
   job.leader = nullptr;
+  job.search.reset();
 }
 
 // Ends a job: with what its answer says, as cancelled when that is not over, or with an error.
@@ -393,6 +539,7 @@ void Scheduler::finish(Job& job, std::string error) {
   Receipt& receipt = out.receipt;
   const std::int64_t computed = std::min(job.cached(), job.prompt);
   if (computed > receipt.reused_tokens) receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
+  offer(job, true);
   release(job);
   {
     const std::lock_guard lock(mutex_);

@@ -7,8 +7,10 @@
 // and is computed again later. Law 1 makes all of this invisible in what is computed: a prompt's logits are those that
 // it has alone.
 //
-// Requests of one tenant that begin alike compute the common part once: the later one waits until the earlier one is
-// there, then takes a fork of its sequence.
+// With a library, what earlier requests computed is looked up and restored, and what requests compute is offered:
+// chunks as they are sealed, tails at the end of the prompt, at the end of the answer, where the request asks for them,
+// and where it parts from an earlier prompt. Requests of one tenant that begin alike compute the common part once: the
+// later one waits until the earlier one is there, then takes a fork of its sequence.
 #pragma once
 
 #include <condition_variable>
@@ -22,6 +24,7 @@
 #include "run/answer.hpp"
 #include "run/engine.hpp"
 #include "run/service.hpp"
+#include "store/library.hpp"
 
 namespace kvasir::run {
 
@@ -35,8 +38,8 @@ const OptionTable<SchedulerOptions>& scheduler_table();
 class Scheduler final : public Service {
  public:
   // REQUIRES: the engine was made for options.running sequences and rows of logits, and has its codecs. It must outlive
-  // this and is used by nothing else.
-  Scheduler(Engine& engine, const SchedulerOptions& options, std::string name);
+  // this and is used by nothing else; so must `library`, which may be null: nothing is kept beyond a request then.
+  Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library = nullptr);
   ~Scheduler() override;  // cancels what runs
 
   const ModelCard& card() const override { return card_; }
@@ -57,6 +60,12 @@ class Scheduler final : public Service {
   void admit();
   bool admit(Job& job);
   std::int64_t promised_pages(const Job& job) const;
+  void begin(Job& job);
+  std::vector<std::int64_t> checkpoints_of(const Job& job) const;
+  void restore(Job& job, const store::Known& known);
+  void explain_miss(Job& job, const store::Known& known) const;
+  void offer(Job& job, bool tail);
+  void offer_prompt(Job& job);
   Job* find_leader(const Job& job, std::int64_t* share) const;
   void start_followers(Job& leader);
   void leave_followers(Job& leader);
@@ -72,6 +81,8 @@ class Scheduler final : public Service {
 
   Engine& engine_;
   const SchedulerOptions options_;
+  store::Library* const library_;
+  double token_microseconds_ = 0;  // of prompts, a moving mean
   ModelCard card_;
   std::vector<JobPtr> running_;  // in order of arrival
   std::deque<JobPtr> waiting_;
@@ -83,6 +94,7 @@ class Scheduler final : public Service {
   std::vector<JobPtr> inbox_;
   std::vector<RequestId> cancelled_;
   std::int64_t queued_ = 0;  // inbox and waiting
+  bool searched_ = false;    // a search has ended
   bool draining_ = false;
   bool stop_ = false;
   RequestId next_id_ = 1;

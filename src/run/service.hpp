@@ -36,7 +36,9 @@ struct ServiceRequest {
   Request request;
   std::string tenant;  // caches of different tenants never meet; "": the tenant without a key
   bool reuse = true;   // false: neither look up nor offer pages
-  bool pin = false;    // keep the prompt's pages until unpinned (/v1/warm)
+  bool pin = false;    // keep the prompt's pages from eviction for a while (/v1/warm)
+  std::vector<std::int64_t>
+      checkpoints;     // ascending numbers of prompt tokens after which others may part: message ends
   double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none
 };
 

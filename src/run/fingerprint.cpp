@@ -1,0 +1,47 @@
+#include "run/fingerprint.hpp"
+
+#include <fmt/format.h>
+
+#include "base/hash.hpp"
+#include "kv/spec.hpp"
+#include "simd/isa.hpp"
+
+namespace kvasir::run {
+namespace {
+
+// Of chunks and tails: goes up when the bytes of any page or tail come to mean something else.
+constexpr int kCacheFormat = 1;
+
+constexpr std::size_t kSamples = 16;
+constexpr std::size_t kSampleBytes = 4096;
+
+std::uint64_t sample_hash(std::span<const std::byte> bytes) {
+  std::uint64_t hash = bytes.size();
+  const std::size_t room = bytes.size() > kSampleBytes ? bytes.size() - kSampleBytes : 0;
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const std::size_t at = room / (kSamples - 1) * i;
+    hash = hash_bytes(bytes.subspan(at, std::min(kSampleBytes, bytes.size() - at)), hash);
+    if (room == 0) break;
+  }
+  return hash;
+}
+
+}  // namespace
+
+std::string describe_cache(const Engine& engine) {
+  const model::Config& c = engine.model().config();
+  const EngineOptions& o = engine.options();
+  std::string text =
+      fmt::format("kvasir cache {}\n{} layers {} width {} ffn {} heads {}/{} of {}/{} norm {}\n", kCacheFormat,
+                  c.arch_name, c.layers, c.dim, c.ffn, c.heads, c.kv_heads, c.head_dim, c.head_dim_v, c.norm_eps);
+  text += fmt::format("rope {} x {}", c.rope_dims, c.rope_magnitude);
+  for (const double f : c.rope_frequency) text += fmt::format(" {:.17g}", f);
+  text += fmt::format("\nkv {} window {} sinks {}\n", kv::codecs_text(engine.codecs()), o.window, o.sinks);
+  text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
+  for (const weights::TensorInfo& t : engine.model().file().tensors())
+    text += fmt::format("{} {} {}x{}x{}x{} {:016x}\n", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3],
+                        sample_hash(t.bytes));
+  return text;
+}
+
+}  // namespace kvasir::run

@@ -1,0 +1,248 @@
+// Conversations on a scheduler with a library: what is reused, and that it changes nothing.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+
+#include "base/file.hpp"
+#include "run/fingerprint.hpp"
+#include "run/scheduler.hpp"
+#include "store/open.hpp"
+
+namespace kvasir::run {
+namespace {
+
+const std::string kSource = KVASIR_SOURCE_DIR;
+
+struct Reply {
+  std::vector<TokenRecord> tokens;
+  Outcome outcome;
+  std::vector<std::int32_t> ids() const {
+    std::vector<std::int32_t> list;
+    for (const TokenRecord& t : tokens) list.push_back(t.id);
+    return list;
+  }
+};
+
+class Waiter final : public Listener {
+ public:
+  void pieces(std::span<const Piece> pieces) override {
+    for (const Piece& p : pieces)
+      if (p.token.id >= 0) reply_.tokens.push_back(p.token);
+  }
+  void done(const Outcome& outcome) override {
+    const std::lock_guard lock(mutex_);
+    reply_.outcome = outcome;
+    done_ = true;
+    changed_.notify_all();
+  }
+  Reply wait() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return done_; }));
+    return reply_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Reply reply_;
+  bool done_ = false;
+};
+
+// An engine with a scheduler and a library over `tiers`.
+class Server {
+ public:
+  Server(const std::string& kv, const std::vector<std::string>& tiers) {
+    EngineOptions o;
+    o.model = kSource + "/models/kvasir-books-4m.gguf";
+    o.ctx = 3000;
+    o.kv = kv;
+    o.threads = 2;
+    engine_ = std::make_unique<Engine>(o, Engine::Needs{.sequences = 4, .pool_tokens = 8192, .logits = 4});
+    std::vector<std::unique_ptr<store::Tier>> opened;
+    for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec));
+    library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),
+                                                std::move(opened));
+    scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4}, "test", library_.get());
+  }
+  Reply ask(const std::vector<std::int32_t>& prompt, std::int32_t tokens, bool reuse, const std::string& tenant = "") {
+    ServiceRequest r;
+    r.request.prompt = prompt;
+    r.request.max_tokens = tokens;
+    r.request.sampling.temperature = 0;
+    r.request.ignore_eos = true;
+    r.request.top_logprobs = 5;
+    r.reuse = reuse;
+    r.tenant = tenant;
+    auto waiter = std::make_shared<Waiter>();
+    scheduler_->submit(std::move(r), waiter);
+    Reply reply = waiter->wait();
+    EXPECT_EQ(reply.outcome.error, "");
+    return reply;
+  }
+  void flush() {
+    for (const auto& tier : library_->tiers()) EXPECT_TRUE(tier->flush().ok());
+  }
+  ServiceStats stats() const { return scheduler_->stats(); }
+  const text::Tokenizer& tokenizer() const { return *engine_->tokenizer(); }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<store::Library> library_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+// Texts of a conversation's turns, of all lengths.
+std::vector<std::vector<std::int32_t>> turns(const text::Tokenizer& tokenizer, std::size_t count, std::size_t from) {
+  const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+  const std::size_t sizes[] = {37, 120, 8, 300, 1, 64, 129, 200, 16, 90};
+  std::vector<std::vector<std::int32_t>> list;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t n = sizes[(i + from) % std::size(sizes)];
+    list.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(from),
+                      all.begin() + static_cast<std::ptrdiff_t>(from + n));
+    from += n;
+  }
+  EXPECT_LT(from, all.size());
+  return list;
+}
+
+void expect_equal_bits(const Reply& a, const Reply& b) {
+  ASSERT_EQ(a.tokens.size(), b.tokens.size());
+  for (std::size_t i = 0; i < a.tokens.size(); ++i) {
+    ASSERT_EQ(a.tokens[i].id, b.tokens[i].id) << i;
+    ASSERT_EQ(a.tokens[i].logprob, b.tokens[i].logprob) << i;
+    for (std::size_t k = 0; k < a.tokens[i].best.size(); ++k)
+      ASSERT_EQ(a.tokens[i].best[k].logprob, b.tokens[i].best[k].logprob) << i;
+  }
+}
+
+void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& ids) {
+  to.insert(to.end(), ids.begin(), ids.end());
+}
+
+class Reuse : public ::testing::TestWithParam<const char*> {
+ protected:
+  ~Reuse() override { std::filesystem::remove_all(folder_); }
+  const std::string folder_ = testing::TempDir() + "kvasir-reuse-" + std::to_string(getpid());
+  const std::string disk_ = "lmdb:" + folder_ + "?size=256MiB";
+};
+INSTANTIATE_TEST_SUITE_P(Codecs, Reuse, ::testing::Values("exact", "balanced"));
+
+// Answers are those of a file: all that is reused was prompt, so every bit is the same as without reuse.
+TEST_P(Reuse, RecordedConversationsKeepEveryBit) {
+  Server server(GetParam(), {"ram:?size=256MiB"});
+  for (std::size_t c = 0; c < 3; ++c) {
+    std::vector<std::int32_t> prompt;
+    std::int64_t before = 0;
+    for (const auto& turn : turns(server.tokenizer(), 8, 200 * c)) {
+      append(prompt, turn);
+      const Reply cached = server.ask(prompt, 6, true);
+      const Reply plain = server.ask(prompt, 6, false);
+      expect_equal_bits(cached, plain);
+      EXPECT_EQ(plain.outcome.receipt.reused_tokens, 0);
+      EXPECT_GE(cached.outcome.receipt.reused_tokens, before);
+      if (before > 0) {
+        EXPECT_EQ(cached.outcome.receipt.spans.front().source, "ram");
+      }
+      before = static_cast<std::int64_t>(prompt.size());
+    }
+  }
+}
+
+// Answers are the model's own: the next turn goes on behind them, whatever page they end in.
+TEST_P(Reuse, GeneratedConversationsReuseTheWholeTurn) {
+  Server server(GetParam(), {"ram:?size=256MiB"});
+  for (std::size_t c = 0; c < 2; ++c) {
+    std::vector<std::int32_t> prompt;
+    std::int64_t before = 0;
+    std::size_t equal = 0, all = 0;
+    for (const auto& turn : turns(server.tokenizer(), 7, 300 * c)) {
+      append(prompt, turn);
+      const Reply cached = server.ask(prompt, 40, true);
+      const Reply plain = server.ask(prompt, 40, false);
+      equal += cached.ids() == plain.ids();
+      ++all;
+      if (before > 0 && plain.tokens[0].id == cached.tokens[0].id) {
+        EXPECT_NEAR(cached.tokens[0].logprob, plain.tokens[0].logprob, 0.02);
+      }
+      EXPECT_EQ(cached.outcome.receipt.reused_tokens, before);
+      append(prompt, cached.ids());
+      before = static_cast<std::int64_t>(prompt.size()) - 1;  // the last token was never fed
+    }
+    if (std::string(GetParam()) == "exact") {
+      EXPECT_EQ(equal, all);  // decode and prefill share their arithmetic
+    } else {
+      EXPECT_GE(equal + 2, all);
+    }
+  }
+}
+
+TEST_P(Reuse, ARestartAndAnotherProcessFindWhatIsOnDisk) {
+  std::vector<std::int32_t> prompt;
+  std::int64_t before = 0;
+  for (int life = 0; life < 3; ++life) {
+    Server server(GetParam(), {"ram:?size=64MiB", disk_});
+    append(prompt,
+           turns(server.tokenizer(), 3, 100 + 500 * static_cast<std::size_t>(life))[static_cast<std::size_t>(life)]);
+    append(prompt, turns(server.tokenizer(), 4, 900)[3]);
+    const Reply cached = server.ask(prompt, 5, true);
+    expect_equal_bits(cached, server.ask(prompt, 5, false));
+    EXPECT_GE(cached.outcome.receipt.reused_tokens, before);
+    if (before > 0) {
+      EXPECT_EQ(cached.outcome.receipt.spans.front().source, "lmdb");
+      EXPECT_GT(cached.outcome.receipt.loaded_bytes, 0u);
+    }
+    before = static_cast<std::int64_t>(prompt.size());
+    server.flush();
+  }
+}
+
+// A question about a document, then another: the third one starts where the first two part.
+TEST_P(Reuse, ASharedDocumentIsFoundFromTheThirdRequestOn) {
+  Server server(GetParam(), {"ram:?size=256MiB"});
+  std::vector<std::int32_t> document = turns(server.tokenizer(), 9, 100)[3];
+  append(document, turns(server.tokenizer(), 8, 700)[7]);
+  std::vector<Outcome> outcomes;
+  for (std::int32_t question = 0; question < 3; ++question) {
+    std::vector<std::int32_t> prompt = document;
+    for (int i = 0; i < 50; ++i) prompt.push_back(300 + 7 * question + i);
+    const Reply cached = server.ask(prompt, 3, true);
+    expect_equal_bits(cached, server.ask(prompt, 3, false));
+    outcomes.push_back(cached.outcome);
+  }
+  EXPECT_NE(outcomes[0].receipt.miss.find("no earlier prompt"), std::string::npos) << outcomes[0].receipt.miss;
+  EXPECT_NE(outcomes[1].receipt.miss.find("from token " + std::to_string(document.size())), std::string::npos)
+      << outcomes[1].receipt.miss;
+  EXPECT_EQ(outcomes[2].receipt.reused_tokens, static_cast<std::int64_t>(document.size()));
+}
+
+TEST_P(Reuse, TenantsDoNotMeetInTheStore) {
+  Server server(GetParam(), {"ram:?size=256MiB"});
+  const std::vector<std::int32_t> prompt = turns(server.tokenizer(), 4, 100)[3];
+  server.ask(prompt, 3, true, "a");
+  const Reply other = server.ask(prompt, 3, true, "b");
+  EXPECT_EQ(other.outcome.receipt.reused_tokens, 0);
+  EXPECT_EQ(other.outcome.receipt.miss, "no earlier prompt begins like this one");
+  EXPECT_EQ(server.ask(prompt, 3, true, "a").outcome.receipt.reused_tokens,
+            static_cast<std::int64_t>(prompt.size()) - 1);
+}
+
+TEST_P(Reuse, TheBudgetHoldsUnderChurn) {
+  Server server(GetParam(), {"ram:?size=6MiB"});
+  for (std::size_t i = 0; i < 30; ++i) {
+    std::vector<std::int32_t> prompt;
+    for (const auto& turn : turns(server.tokenizer(), 8, 37 * i)) append(prompt, turn);
+    server.ask(prompt, 2, true);
+    const ServiceStats stats = server.stats();
+    ASSERT_EQ(stats.tiers.size(), 1u);
+    EXPECT_LE(stats.tiers[0].bytes, stats.tiers[0].budget);
+  }
+  EXPECT_GT(server.stats().tiers[0].evictions, 0u);
+}
+
+}  // namespace
+}  // namespace kvasir::run

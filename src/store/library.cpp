@@ -1,0 +1,284 @@
+#include "store/library.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "kv/page.hpp"
+
+namespace kvasir::store {
+namespace {
+
+using kv::kPageTokens;
+
+constexpr std::int64_t kTailGrain = 16;  // tokens
+// Prompts that a miss is compared with.
+constexpr std::size_t kRecentPrompts = 256;
+constexpr std::size_t kRecentTokens = std::size_t{4} << 20;
+
+std::int64_t page_of_last(std::int64_t n) { return (n - 1) / kPageTokens; }
+
+std::span<const std::int32_t> piece(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end) {
+  return ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
+
+Key key_of_tail(const Key& before, std::span<const std::int32_t> page_ids, std::int64_t skip) {
+  return tail_key(before, page_ids.first(static_cast<std::size_t>(skip)));
+}
+
+// The first tier that has it, -1 when none.
+int holder(std::span<const std::vector<Found>> present, std::size_t key) {
+  for (std::size_t t = 0; t < present.size(); ++t)
+    if (present[t][key]) return static_cast<int>(t);
+  return -1;
+}
+
+}  // namespace
+
+std::span<const Key> Chain::extend(std::span<const std::int32_t> ids) {
+  const auto pages = static_cast<std::int64_t>(ids.size()) / kPageTokens;
+  for (auto i = static_cast<std::int64_t>(keys_.size()); i < pages; ++i)
+    keys_.push_back(chunk_key(before(i), piece(ids, i * kPageTokens, (i + 1) * kPageTokens)));
+  return {keys_.data(), static_cast<std::size_t>(pages)};
+}
+
+Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers)
+    : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)) {
+  for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
+  if (!immediate_) thread_ = std::thread([this] { run(); });
+}
+
+Library::~Library() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Library::Search::ready() const {
+  const std::lock_guard lock(mutex_);
+  return ready_;
+}
+
+Known Library::Search::take() {
+  const std::lock_guard lock(mutex_);
+  KVASIR_CHECK(ready_);
+  return std::move(known_);
+}
+
+std::shared_ptr<Library::Search> Library::search(std::string_view tenant, std::span<const std::int32_t> ids,
+                                                 Deadline deadline, std::function<void()> done) {
+  auto search = std::make_shared<Search>();
+  search->tenant_ = tenant;
+  search->ids_.assign(ids.begin(), ids.end());
+  search->deadline_ = deadline;
+  if (immediate_) {
+    find(*search);
+    return search;
+  }
+  search->done_ = std::move(done);
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(search);
+  wake_.notify_all();
+  return search;
+}
+
+void Library::run() {
+  for (;;) {
+    std::shared_ptr<Search> search;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return stop_ || !queue_.empty(); });
+      if (stop_) return;
+      search = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    if (search.use_count() > 1) find(*search);  // else nobody waits for it any more
+    if (search->done_) search->done_();
+  }
+}
+
+void Library::find(Search& search) {
+  const double start = steady_seconds();
+  Known known;
+  find_nearest(search, &known);
+  const std::span<const std::int32_t> ids = search.ids_;
+  const auto most = static_cast<std::int64_t>(ids.size()) - 1;
+  if (most > 0 && !tiers_.empty()) {
+    Chain chain(fingerprint_, search.tenant_);
+    const std::span<const Key> chunks = chain.extend(piece(ids, 0, most));
+    std::vector<Key> keys(chunks.begin(), chunks.end());
+    std::vector<Candidate> candidates;  // the longest first
+    for (std::int64_t page = page_of_last(most); page >= 0; --page) {
+      const std::int64_t begin = page * kPageTokens;
+      const std::int64_t here = std::min<std::int64_t>(most - begin, kPageTokens);
+      for (std::int64_t skip = (here - 1) / kTailGrain * kTailGrain; skip >= 0; skip -= kTailGrain) {
+        candidates.push_back({page, skip, keys.size()});
+        keys.push_back(key_of_tail(chain.before(page), piece(ids, begin, begin + here), skip));
+      }
+    }
+    std::vector<Lookup> tickets;
+    for (const auto& tier : tiers_)
+      tickets.push_back(tier->contains(keys, {.fingerprint = fingerprint_, .deadline = search.deadline_}));
+    std::vector<std::vector<Found>> present;
+    for (Lookup& ticket : tickets) present.push_back(ticket.take());
+    std::int64_t usable = 0;
+    while (usable < static_cast<std::int64_t>(chunks.size()) && holder(present, static_cast<std::size_t>(usable)) >= 0)
+      ++usable;
+    known.chunks_present = usable;
+    for (const Candidate& c : candidates)
+      if (load(search, c, keys, present, chunks, &usable, &known)) break;
+  }
+  known.seconds = steady_seconds() - start;
+  const std::lock_guard lock(search.mutex_);
+  search.known_ = std::move(known);
+  search.ready_ = true;
+}
+
+// Tries to get a tail and the chunks in front of it. On false *usable may be smaller: a chunk was not to be had.
+bool Library::load(const Search& search, const Candidate& c, std::span<const Key> keys,
+                   std::span<const std::vector<Found>> present, std::span<const Key> chain, std::int64_t* usable,
+                   Known* known) const {
+  const int tail_tier = holder(present, c.key);
+  const std::int64_t begin = c.page * kPageTokens;
+  const std::int64_t sealed = cache_.sealed_pages_at(begin + 1);
+  if (tail_tier < 0 || sealed > *usable) return false;
+  const Ask ask{.fingerprint = fingerprint_, .deadline = search.deadline_};
+  Found tail = std::move(tiers_[static_cast<std::size_t>(tail_tier)]->get(keys.subspan(c.key, 1), ask).take().front());
+  if (!tail || tail.record.head.kind != Kind::kTail) return false;
+  const auto most = static_cast<std::int64_t>(search.ids_.size()) - 1;
+  const std::span<const std::int32_t> ids = search.ids_;
+  const std::int64_t tail_tokens = begin + static_cast<std::int64_t>(tail.record.n_tokens());
+  const auto common =
+      static_cast<std::int64_t>(tail.record.common_prefix(piece(ids, begin, std::min(begin + kPageTokens, most))));
+  if (common < 1 || page_of_last(tail_tokens) != c.page || tail.record.payload.size() != cache_.tail_bytes(tail_tokens))
+    return false;
+
+  std::vector<Found> chunks(static_cast<std::size_t>(sealed));
+  std::vector<Part> parts;
+  std::uint64_t bytes = tail.bytes.bytes.size();
+  for (std::int64_t first = 0; first < sealed;) {
+    const int tier = holder(present, static_cast<std::size_t>(first));
+    std::int64_t end = first + 1;
+    while (end < sealed && holder(present, static_cast<std::size_t>(end)) == tier) ++end;
+    const auto count = static_cast<std::size_t>(end - first);
+    std::vector<Found> found =
+        tiers_[static_cast<std::size_t>(tier)]->get(chain.subspan(static_cast<std::size_t>(first), count), ask).take();
+    for (std::int64_t i = first; i < end; ++i) {
+      Found& f = found[static_cast<std::size_t>(i - first)];
+      if (!f || f.record.head.kind != Kind::kChunk || f.record.payload.size() != cache_.memory().chunk_bytes ||
+          !f.record.tokens_are(piece(ids, i * kPageTokens, (i + 1) * kPageTokens))) {
+        *usable = i;
+        return false;
+      }
+      bytes += f.bytes.bytes.size();
+      chunks[static_cast<std::size_t>(i)] = std::move(f);
+    }
+    parts.push_back({first * kPageTokens, end * kPageTokens, tier});
+    first = end;
+  }
+  known->tokens = begin + common;
+  known->tail_tokens = tail_tokens;
+  known->tail = std::move(tail);
+  known->chunks = std::move(chunks);
+  if (parts.empty() || parts.back().tier != tail_tier)
+    parts.push_back({sealed * kPageTokens, known->tokens, tail_tier});
+  parts.back().end = known->tokens;
+  known->parts = std::move(parts);
+  known->bytes = bytes;
+  return true;
+}
+
+void Library::find_nearest(const Search& search, Known* known) {
+  const std::lock_guard lock(mutex_);
+  for (const Prompt& p : recent_) {
+    if (p.tenant != search.tenant_) continue;
+    const std::size_t n = std::min(p.ids.size(), search.ids_.size());
+    const auto differ =
+        std::mismatch(p.ids.begin(), p.ids.begin() + static_cast<std::ptrdiff_t>(n), search.ids_.begin());
+    const std::int64_t common = differ.first - p.ids.begin();
+    if (common <= known->nearest) continue;
+    known->nearest = common;
+    known->nearest_ends = static_cast<std::size_t>(common) == p.ids.size();
+  }
+}
+
+void Library::remember(std::string_view tenant, std::span<const std::int32_t> ids) {
+  const std::lock_guard lock(mutex_);
+  recent_.push_back({std::string(tenant), {ids.begin(), ids.end()}});
+  recent_tokens_ += ids.size();
+  while (recent_.size() > kRecentPrompts || (recent_tokens_ > kRecentTokens && recent_.size() > 1)) {
+    recent_tokens_ -= recent_.front().ids.size();
+    recent_.pop_front();
+  }
+}
+
+kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain) {
+  KVASIR_CHECK(known.tokens > 0 && static_cast<std::size_t>(known.tokens) < ids.size());
+  kv::Sequence* s = nullptr;
+  try {
+    s = cache_.restore(known.tail_tokens, known.tail.record.payload);
+  } catch (const Error&) {
+    return nullptr;  // no room: the prompt is computed
+  }
+  for (std::size_t i = 0; i < known.chunks.size(); ++i) {
+    const std::span<const std::byte> from = known.chunks[i].record.payload;
+    std::memcpy(cache_.sealed_page(*s, static_cast<std::int64_t>(i)).data(), from.data(), from.size());
+  }
+  cache_.truncate(s, known.tokens);
+  const std::span<const Key> keys = chain.extend(ids);
+  chain.offered = std::max(chain.offered, static_cast<std::int64_t>(known.chunks.size()));
+  for (const Part& part : known.parts)
+    for (int faster = 0; faster < part.tier; ++faster)
+      for (std::int64_t i = part.begin / kPageTokens;
+           i < std::min<std::int64_t>(part.end / kPageTokens, static_cast<std::int64_t>(known.chunks.size())); ++i) {
+        const SharedBytes& bytes = known.chunks[static_cast<std::size_t>(i)].bytes;
+        tiers_[static_cast<std::size_t>(faster)]->put(keys[static_cast<std::size_t>(i)],
+                                                      bytes.heap ? bytes : copy_bytes(bytes.bytes));
+      }
+  return s;
+}
+
+void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail,
+                    float cost) {
+  const std::int64_t n = kv::Cache::length(sequence);
+  KVASIR_CHECK(n <= static_cast<std::int64_t>(ids.size()));
+  if (n == 0 || tiers_.empty()) return;
+  const std::span<const Key> keys = chain.extend(ids);
+  const std::int64_t sealed = cache_.sealed_pages_at(n);
+  const auto put = [&](const Key& key, const SharedBytes& record) {
+    for (const auto& tier : tiers_) tier->put(key, record);
+  };
+  for (std::int64_t i = chain.offered; i < sealed; ++i) {
+    const std::span<const std::byte> payload[] = {cache_.sealed_page(sequence, i)};
+    put(keys[static_cast<std::size_t>(i)], make_record({.kind = Kind::kChunk,
+                                                        .fingerprint = fingerprint_,
+                                                        .parent = chain.before(i),
+                                                        .cost = cost * static_cast<float>(kPageTokens)},
+                                                       piece(ids, i * kPageTokens, (i + 1) * kPageTokens), payload));
+  }
+  chain.offered = std::max(chain.offered, sealed);
+  if (!tail) return;
+  const std::int64_t begin = page_of_last(n) * kPageTokens;
+  std::vector<std::byte> bytes(cache_.tail_bytes(n));
+  cache_.save_tail(sequence, bytes);
+  const std::span<const std::byte> payload[] = {bytes};
+  const std::int64_t skip = (n - begin - 1) / kTailGrain * kTailGrain;
+  put(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip),
+      make_record({.kind = Kind::kTail,
+                   .fingerprint = fingerprint_,
+                   .parent = chain.before(sealed),
+                   .cost = cost * static_cast<float>(n - sealed * kPageTokens)},
+                  piece(ids, begin, n), payload));
+}
+
+void Library::pin(Chain& chain, std::span<const std::int32_t> ids, Clock::duration ttl) {
+  const std::span<const Key> keys = chain.extend(ids);
+  for (const auto& tier : tiers_) tier->pin(keys, ttl);  // a tier that cannot pin keeps by use alone
+}
+
+}  // namespace kvasir::store

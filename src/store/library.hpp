@@ -1,0 +1,139 @@
+// What is known already: chunks and tails of a cache's sequences in tiers, found by their tokens.
+//
+// A chunk is one sealed page across all layers. A tail is everything of a sequence that is raw (the window, the page
+// that fills, the sinks), without which a sequence cannot go on bit for bit. A sequence of n tokens is restored from
+// its sealed_pages_at(n) chunks and a tail made at n, or at a later place in the same page and then cut.
+//
+// Keys: chunk i is chained over the tokens of pages 0 .. i. A tail of n = 128 j + c tokens (1 <= c <= 128) is found by
+// the chain up to page j - 1 and the first floor((c - 1) / 16) * 16 tokens of page j: so a search knows the keys of all
+// tails that can help it, 8 for every page, and answers that differ early do not push each other out.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "kv/cache.hpp"
+#include "store/tier.hpp"
+
+namespace kvasir::store {
+
+// The chunk keys of one growing list of tokens, and what of it is offered already.
+class Chain {
+ public:
+  Chain(const Fingerprint& fingerprint, std::string_view tenant) : root_(root_key(fingerprint, tenant)) {}
+  // Key of page `page - 1`, the root for 0. REQUIRES: extended that far.
+  const Key& before(std::int64_t page) const { return page == 0 ? root_ : keys_[static_cast<std::size_t>(page - 1)]; }
+  // Keys of all whole pages of `ids`, which begins with what earlier calls were given.
+  std::span<const Key> extend(std::span<const std::int32_t> ids);
+
+  std::int64_t offered = 0;  // leading chunks that are in the tiers, or were suggested to them
+
+ private:
+  Key root_;
+  std::vector<Key> keys_;
+};
+
+// Part of a restored sequence: tokens [begin, end) came from tier number `tier`.
+struct Part {
+  std::int64_t begin, end;
+  int tier;
+};
+
+// The answer to a search.
+struct Known {
+  std::int64_t tokens = 0;       // that can be restored; 0: none
+  std::int64_t tail_tokens = 0;  // of the tail, >= tokens
+  Found tail;
+  std::vector<Found> chunks;
+  std::vector<Part> parts;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  std::int64_t chunks_present = 0;  // leading chunks that some tier said it has
+  // The remembered prompt that begins most alike: how many tokens, and whether that is all of it.
+  std::int64_t nearest = 0;
+  bool nearest_ends = false;
+};
+
+class Library {
+ public:
+  // Tiers: the fastest first. `cache` must outlive this; it is asked for sizes by the library's thread, and touched
+  // only in restore and offer.
+  Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers);
+  ~Library();
+
+  const Fingerprint& fingerprint() const { return fingerprint_; }
+  std::span<const std::unique_ptr<Tier>> tiers() const { return tiers_; }
+
+  // Looks for the longest beginning of `ids`, at most ids.size() - 1 tokens, that can be restored. With tiers that
+  // answer from memory the search is over when this returns, otherwise `done` is called in another thread.
+  class Search {
+   public:
+    bool ready() const;
+    Known take();  // REQUIRES: ready. Once
+
+   private:
+    friend class Library;
+    std::string tenant_;
+    std::vector<std::int32_t> ids_;
+    Deadline deadline_;
+    std::function<void()> done_;
+    mutable std::mutex mutex_;
+    bool ready_ = false;
+    Known known_;
+  };
+  std::shared_ptr<Search> search(std::string_view tenant, std::span<const std::int32_t> ids, Deadline deadline,
+                                 std::function<void()> done);
+
+  // A sequence of known.tokens tokens. nullptr: it has no room. What came from slower tiers is suggested to faster
+  // ones.
+  kv::Sequence* restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain);
+
+  // Suggests to all tiers the chunks of `sequence` that are new, and with `tail` its tail. `ids` are its tokens. cost:
+  // microseconds that computing one token takes.
+  void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail, float cost);
+  // Keeps the chunks of a chain from eviction where tiers can.
+  void pin(Chain& chain, std::span<const std::int32_t> ids, Clock::duration ttl);
+  // Of later searches that miss: what was asked before.
+  void remember(std::string_view tenant, std::span<const std::int32_t> ids);
+
+ private:
+  struct Candidate {
+    std::int64_t page;
+    std::int64_t skip;  // tokens of the page in the key
+    std::size_t key;    // index in the batch
+  };
+  void run();
+  void find(Search& search);
+  void find_nearest(const Search& search, Known* known);
+  bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
+            std::span<const std::vector<Found>> present, std::span<const Key> chain, std::int64_t* usable,
+            Known* known) const;
+
+  kv::Cache& cache_;
+  const Fingerprint fingerprint_;
+  const std::vector<std::unique_ptr<Tier>> tiers_;
+  bool immediate_ = true;
+
+  std::mutex mutex_;  // of everything below
+  std::condition_variable wake_;
+  std::deque<std::shared_ptr<Search>> queue_;
+  struct Prompt {
+    std::string tenant;
+    std::vector<std::int32_t> ids;
+  };
+  std::deque<Prompt> recent_;
+  std::size_t recent_tokens_ = 0;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace kvasir::store
