@@ -95,8 +95,12 @@ void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, con
   const std::int64_t c0 = begin % kTileColumns;
   for (std::int64_t k = 0; k < a.k; k += 16) {
     const int n = static_cast<int>(a.k - k < 16 ? a.k - k : 16);
-    for (std::int64_t c = 0; c < end - begin; ++c)
-      for (int j = 0; j < n; ++j) tile[(k + j) * columns + c0 + c] = x[c * ldx + k + j];
+    for (std::int64_t c = c0; c < c0 + end - begin; ++c) {
+      const std::int64_t strip = c / kStripColumns * kStripColumns;
+      const std::int64_t width = columns - strip < kStripColumns ? columns - strip : kStripColumns;
+      float* const to = tile + strip * a.k + c % kStripColumns;
+      for (int j = 0; j < n; ++j) to[(k + j) * width] = x[(c - c0) * ldx + k + j];
+    }
   }
 }
 

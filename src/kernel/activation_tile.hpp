@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/matmul.hpp"
+#include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
 
@@ -11,6 +12,15 @@ static inline std::byte* activation_tile(const Activations& a, std::int64_t colu
   columns = a.n - first < kTileColumns ? a.n - first : kTileColumns;
   return a.data + first * activation_bytes(a.kind, a.k);
 }
+
+// Columns of a tile of floats lie in strips, each (K, its columns): as many columns as a kernel keeps sums of in
+// registers. The last strip may be narrower.
+#if KVASIR_VECTOR_REGISTERS >= 32
+inline constexpr int kStripColumns = 8;
+#else
+inline constexpr int kStripColumns = 6;
+#endif
+static_assert(kStripColumns >= kGemvColumns);
 
 struct Int8Tile {
   std::int64_t columns;    // nc

@@ -41,27 +41,36 @@ KVASIR_INLINE void store_rows(const MatmulArgs& args, std::int64_t panel, std::i
   }
 }
 
-// Few columns: P panels are streamed past C columns; P * C independent chains hide the latency of the FMA.
+// Few columns: P panels are streamed past C columns; P * C independent chains hide the latency of the FMA. While a run
+// of kFetchRun steps is multiplied the next one is fetched, at the end of the panels the first one of those that
+// follow.
+constexpr int kFetchRun = 64;
+
 template <class W, int P, int C>
-void gemv(const MatmulArgs& args, std::int64_t panel) {
+void gemv(const MatmulArgs& args, std::int64_t panel, bool more) {
   const auto* w = reinterpret_cast<const typename W::Element*>(args.panels) + panel * args.k * kPanelRows;
   const auto* x = reinterpret_cast<const float*>(args.x->data);
   const std::int64_t stride = args.k * kPanelRows;
-  constexpr int kAhead = 2048 / static_cast<int>(sizeof(typename W::Element));  // elements to prefetch ahead
   F32 acc[P][C];
   KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
   for (int c = 0; c < C; ++c) acc[p][c] = zero();
-  for (std::int64_t k = 0; k < args.k; ++k, w += kPanelRows, x += C) {
-    F32 xs[C];
-    KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c) xs[c] = set1(x[c]);
-    KVASIR_UNROLL(8)
-    for (int p = 0; p < P; ++p) {
-      __builtin_prefetch(w + p * stride + kAhead, 0, 2);
-      const F32 wp = W::row16(w + p * stride);
+  const auto* const next_panels = more ? w + P * stride : w;
+  for (std::int64_t begin = 0; begin < args.k; begin += kFetchRun) {
+    const auto n = static_cast<int>(args.k - begin < kFetchRun ? args.k - begin : kFetchRun);
+    const auto* next = begin + n < args.k ? w + n * kPanelRows : next_panels;
+    KVASIR_UNROLL(1)
+    for (int i = 0; i < n; ++i, w += kPanelRows, next += kPanelRows, x += C) {
+      F32 xs[C];
       KVASIR_UNROLL(4)
-      for (int c = 0; c < C; ++c) acc[p][c] = fma(wp, xs[c], acc[p][c]);
+      for (int c = 0; c < C; ++c) xs[c] = set1(x[c]);
+      KVASIR_UNROLL(8)
+      for (int p = 0; p < P; ++p) {
+        __builtin_prefetch(next + p * stride, 0, 3);
+        const F32 wp = W::row16(w + p * stride);
+        KVASIR_UNROLL(4)
+        for (int c = 0; c < C; ++c) acc[p][c] = fma(wp, xs[c], acc[p][c]);
+      }
     }
   }
   KVASIR_UNROLL(8)
@@ -71,27 +80,31 @@ void gemv(const MatmulArgs& args, std::int64_t panel) {
 
 template <class W, int C>
 void gemv_panels(const MatmulArgs& args) {
-  constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 ? 4 : 2;
+  constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 || C == 1 ? 4 : 2;
   std::int64_t p = args.panel_begin;
-  for (; p + kPanels <= args.panel_end; p += kPanels) gemv<W, kPanels, C>(args, p);
-  for (; p < args.panel_end; ++p) gemv<W, 1, C>(args, p);
+  for (; p + kPanels <= args.panel_end; p += kPanels) gemv<W, kPanels, C>(args, p, p + 2 * kPanels <= args.panel_end);
+  for (; p < args.panel_end; ++p) gemv<W, 1, C>(args, p, p + 1 < args.panel_end);
 }
 
-// Many columns: weights of P panels and kDepth steps are widened once to floats in the L1 cache and used for all
-// columns of a tile; P x C accumulators are in registers, between chunks of K they rest in `sums`.
-constexpr int kDepth = 64;
+// Many columns: P panels x a strip of columns of accumulators are in registers for kDepth steps of K, with the panels'
+// weights widened to floats in the L1 cache, where a strip's activations are, too. Between chunks of K the sums of a
+// whole tile of columns rest in memory, those of kGroupPanels panels, for all of which the tile's activations are read
+// from the L2 cache.
+constexpr int kDepth = 256;
+constexpr int kGroupPanels = 6;
+constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
 
 template <int P, int C>
-KVASIR_INLINE void multiply(const float (*w)[kDepth][kPanelRows], int depth, const float* x, std::int64_t columns,
-                            float (*sums)[P][kPanelRows]) {
+void multiply(const float (*w)[kPanelRows], int depth, const float* x, float (*sums)[P][kPanelRows]) {
   F32 acc[P][C];
   KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
   for (int c = 0; c < C; ++c) acc[p][c] = load(sums[c][p]);
-  for (int k = 0; k < depth; ++k, x += columns) {
+  KVASIR_UNROLL(1)
+  for (int k = 0; k < depth; ++k, x += C) {
     F32 wk[P];
     KVASIR_UNROLL(8)
-    for (int p = 0; p < P; ++p) wk[p] = load(w[p][k]);
+    for (int p = 0; p < P; ++p) wk[p] = load(w[P * k + p]);
     KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) {
       const F32 xc = set1(x[c]);
@@ -104,28 +117,45 @@ KVASIR_INLINE void multiply(const float (*w)[kDepth][kPanelRows], int depth, con
   for (int c = 0; c < C; ++c) store(sums[c][p], acc[p][c]);
 }
 
+// The last strip of a tile may be narrower.
+template <int P, int C = kStripColumns - 1>
+KVASIR_INLINE void multiply_narrow(std::int64_t columns, const float (*w)[kPanelRows], int depth, const float* x,
+                                   float (*sums)[P][kPanelRows]) {
+  if (columns == C) return multiply<P, C>(w, depth, x, sums);
+  if constexpr (C > 1) multiply_narrow<P, C - 1>(columns, w, depth, x, sums);
+}
+
+// `depth` steps of K from `begin` on for P panels and all columns of a tile.
 template <class W, int P>
-void gemm(const MatmulArgs& args, std::int64_t panel) {
-  alignas(64) float w[P][kDepth][kPanelRows];
-  alignas(64) float sums[kTileColumns][P][kPanelRows];
-  const auto* panels = reinterpret_cast<const typename W::Element*>(args.panels) + panel * args.k * kPanelRows;
+void chunk(const typename W::Element* panels, std::int64_t k, std::int64_t begin, int depth, const float* x,
+           std::int64_t columns, float (*sums)[P][kPanelRows]) {
+  alignas(64) float w[kDepth * P][kPanelRows];
+  for (int p = 0; p < P; ++p)
+    for (int j = 0; j < depth; ++j) store(w[P * j + p], W::row16(panels + (p * k + begin + j) * kPanelRows));
+  std::int64_t c = 0;
+  for (; c + kStripColumns <= columns; c += kStripColumns)
+    multiply<P, kStripColumns>(w, depth, x + c * k + begin * kStripColumns, sums + c);
+  if (c < columns) multiply_narrow<P>(columns - c, w, depth, x + c * k + begin * (columns - c), sums + c);
+}
+
+// `count` times P panels.
+template <class W, int P>
+void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t count) {
+  alignas(64) float sums[kGroupPanels / P][kTileColumns][P][kPanelRows];
+  const std::int64_t stride = args.k * kPanelRows;
+  const auto* panels = reinterpret_cast<const typename W::Element*>(args.panels) + panel * stride;
   for (std::int64_t first = 0; first < args.x->n; first += kTileColumns) {
     std::int64_t columns;
     const auto* x = reinterpret_cast<const float*>(activation_tile(*args.x, first, columns));
     __builtin_memset(sums, 0, sizeof sums);
     for (std::int64_t k = 0; k < args.k; k += kDepth) {
       const int depth = static_cast<int>(args.k - k < kDepth ? args.k - k : kDepth);
-      for (int p = 0; p < P; ++p)
-        for (int j = 0; j < depth; ++j) store(w[p][j], W::row16(panels + (p * args.k + k + j) * kPanelRows));
-      const float* xk = x + k * columns;
-      std::int64_t c = 0;
-      if constexpr (KVASIR_VECTOR_REGISTERS >= 32)
-        for (; c + 8 <= columns; c += 8) multiply<P, 8>(w, depth, xk + c, columns, sums + c);
-      for (; c + 4 <= columns; c += 4) multiply<P, 4>(w, depth, xk + c, columns, sums + c);
-      for (; c < columns; ++c) multiply<P, 1>(w, depth, xk + c, columns, sums + c);
+      for (std::int64_t i = 0; i < count; ++i)
+        chunk<W, P>(panels + i * P * stride, args.k, k, depth, x, columns, sums[i]);
     }
-    for (std::int64_t c = 0; c < columns; ++c)
-      for (int p = 0; p < P; ++p) store_rows(args, panel + p, first + c, load(sums[c][p]));
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t c = 0; c < columns; ++c)
+        for (int p = 0; p < P; ++p) store_rows(args, panel + i * P + p, first + c, load(sums[i][c][p]));
   }
 }
 
@@ -143,10 +173,13 @@ void matmul(const MatmulArgs& args) {
     default:
       break;
   }
-  constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
   std::int64_t p = args.panel_begin;
-  for (; p + kPanels <= args.panel_end; p += kPanels) gemm<W, kPanels>(args, p);
-  for (; p < args.panel_end; ++p) gemm<W, 1>(args, p);
+  for (; p < args.panel_end; p += kGroupPanels) {
+    const std::int64_t n = args.panel_end - p < kGroupPanels ? args.panel_end - p : kGroupPanels;
+    const std::int64_t whole = n / kTilePanels;
+    if (whole > 0) gemm<W, kTilePanels>(args, p, whole);
+    if (n % kTilePanels > 0) gemm<W, 1>(args, p + whole * kTilePanels, n % kTilePanels);
+  }
 }
 
 template <class W>

@@ -8,8 +8,9 @@
 //   codes(block, u)              the kBlock codes of a file block, one byte each
 //   pack_head(block, row, head)  writes the scales of a file block for one of the 16 rows
 //   load_head(head, sub, d, m)   scales (and minima) of 16 rows for the 32 elements `sub` of the block
-// A panel is the heads of all blocks, padded to 64 bytes, then the code planes of (32 elements x 16 rows) for every 32
-// elements: planes never straddle cache lines.
+// A panel is a sequence of chunks of at least 256 elements (the last one may be shorter): the heads of a chunk's
+// blocks, padded to 64 bytes, then the code planes of (32 elements x 16 rows) for every 32 elements. So planes never
+// straddle cache lines and a panel is read from its first byte to its last, one stream for the hardware to foresee.
 // Byte 4*row + j of "group" g (0..7) is the code of element 4g+j of that row. Planes:
 //   4 bits: 4 x 64 bytes, plane i holds group i in the low and group i+4 in the high nibble
 //   2 bits: 2 x 64 bytes, plane i holds groups i, i+2, i+4, i+6 from low to high bits
@@ -141,53 +142,74 @@ struct IntLayout {
   static constexpr int kSubs = F::kBlock / 32;
   static constexpr int kPlanes = plane_bytes(F::kBits);
 
-  static std::int64_t head_bytes(std::int64_t k) { return (k / F::kBlock * F::kHeadBytes + 63) / 64 * 64; }
-  static std::int64_t panel_bytes(std::int64_t k) { return head_bytes(k) + k / 32 * kPlanes; }
+  static constexpr int kRun = 256 / F::kBlock;                                           // blocks of 256 elements
+  static constexpr int kChunkBlocks = kRun * F::kHeadBytes % 64 == 0 ? kRun : 2 * kRun;  // whole lines of heads
 
-  // In steps of up to 256 elements, each a pass of its own over buffers in the L1 cache (a pass that read what the one
-  // before has just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
+  static constexpr std::int64_t head_bytes(std::int64_t blocks) { return (blocks * F::kHeadBytes + 63) / 64 * 64; }
+  static constexpr std::int64_t chunk_bytes(std::int64_t blocks) {
+    return head_bytes(blocks) + blocks * kSubs * kPlanes;
+  }
+  static std::int64_t panel_bytes(std::int64_t k) {
+    const std::int64_t blocks = k / F::kBlock;
+    const std::int64_t rest = blocks % kChunkBlocks;
+    return blocks / kChunkBlocks * chunk_bytes(kChunkBlocks) + (rest > 0 ? chunk_bytes(rest) : 0);
+  }
+  // Blocks of the chunk that begins with block `first`.
+  static int chunk_blocks(std::int64_t blocks, std::int64_t first) {
+    return static_cast<int>(blocks - first < kChunkBlocks ? blocks - first : kChunkBlocks);
+  }
+
+  // Chunk by chunk, each step a pass of its own over buffers in the L1 cache (a pass that read what the one before has
+  // just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
   static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
-    constexpr std::int64_t kStep = 256 / F::kBlock;
-    alignas(64) std::byte codes[kPanelRows][256];
-    alignas(64) std::uint32_t words[64][kPanelRows];
+    constexpr int kElements = kChunkBlocks * F::kBlock;
+    alignas(64) std::byte codes[kPanelRows][kElements];
+    alignas(64) std::uint32_t words[kElements / 4][kPanelRows];
     alignas(64) static constexpr std::byte kZeros[F::kBlockBytes] = {};
     const std::byte* code_rows[kPanelRows];
     for (int r = 0; r < kPanelRows; ++r) code_rows[r] = codes[r];
-    std::byte* planes = panel + head_bytes(k);
     const std::int64_t blocks = k / F::kBlock;
-    for (std::int64_t first = 0; first < blocks; first += kStep) {
-      const auto n = static_cast<int>(blocks - first < kStep ? blocks - first : kStep);
+    for (std::int64_t first = 0; first < blocks; first += kChunkBlocks) {
+      const int n = chunk_blocks(blocks, first);
       for (int r = 0; r < kPanelRows; ++r) {
         for (int b = 0; b < n; ++b) {
           const std::byte* block = rows[r] ? rows[r] + (first + b) * F::kBlockBytes : kZeros;
           F::codes(block, reinterpret_cast<std::uint8_t*>(codes[r]) + b * F::kBlock);
-          F::pack_head(block, r, panel + (first + b) * F::kHeadBytes);
+          F::pack_head(block, r, panel + b * F::kHeadBytes);
         }
       }
       interleave_words(code_rows, n * F::kBlock / 4, words[0]);
-      for (int s = 0; s < n * kSubs; ++s, planes += kPlanes) store_planes<F::kBits>(words + 8 * s, planes);
+      panel += head_bytes(n);
+      for (int s = 0; s < n * kSubs; ++s, panel += kPlanes) store_planes<F::kBits>(words + 8 * s, panel);
     }
   }
 
   static void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
-    const std::byte* planes = panel + head_bytes(k);
-    for (std::int64_t b = 0; b < k / F::kBlock; ++b) {
-      for (int s = 0; s < kSubs; ++s, out += 32, planes += kPlanes) {
-        F32 d[2] = {zero(), zero()};
-        F32 m[2] = {zero(), zero()};
-        F::load_head(panel + b * F::kHeadBytes, s, d, m);
-        float scale[2][16];
-        float minimum[2][16];
-        for (int i = 0; i < F::kScales; ++i) {
-          store(scale[i], d[i]);
-          store(minimum[i], m[i]);
-        }
-        for (int e = 0; e < 32; ++e) {
-          const int i = F::kScales == 2 ? e / 16 : 0;
-          const float x = scale[i][row] * static_cast<float>(code_at<F::kBits>(planes, row, e) - F::kZero);
-          out[e] = F::kMin ? x + minimum[i][row] : x;
-        }
-      }
+    const std::int64_t blocks = k / F::kBlock;
+    for (std::int64_t first = 0; first < blocks; first += kChunkBlocks) {
+      const int n = chunk_blocks(blocks, first);
+      const std::byte* planes = panel + head_bytes(n);
+      for (int i = 0; i < n * kSubs; ++i, out += 32, planes += kPlanes)
+        unpack_part(panel + i / kSubs * F::kHeadBytes, i % kSubs, planes, row, out);
+      panel = planes;
+    }
+  }
+
+  // 32 elements of a row.
+  static void unpack_part(const std::byte* head, int sub, const std::byte* planes, int row, float* out) {
+    F32 d[2] = {zero(), zero()};
+    F32 m[2] = {zero(), zero()};
+    F::load_head(head, sub, d, m);
+    float scale[2][16];
+    float minimum[2][16];
+    for (int i = 0; i < F::kScales; ++i) {
+      store(scale[i], d[i]);
+      store(minimum[i], m[i]);
+    }
+    for (int e = 0; e < 32; ++e) {
+      const int i = F::kScales == 2 ? e / 16 : 0;
+      const float x = scale[i][row] * static_cast<float>(code_at<F::kBits>(planes, row, e) - F::kZero);
+      out[e] = F::kMin ? x + minimum[i][row] : x;
     }
   }
 

@@ -27,7 +27,7 @@ enum class ActivationKind { kInt8, kF32 };
 //   int32,
 //          d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI, q is stored plus 128. Without VNNI each
 //          sum of a half is two of int16: of elements 0, 1 of every four (low), and of elements 2, 3.
-//   kF32   (K, nc) f32
+//   kF32   f32, in strips of columns, each (K, columns of the strip): kernel/activation_tile.hpp
 struct Activations {
   ActivationKind kind = ActivationKind::kF32;
   std::byte* data = nullptr;

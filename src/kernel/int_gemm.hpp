@@ -1,0 +1,182 @@
+// Quantised panels times many columns: as fast as integers are multiplied.
+#pragma once
+
+#include "kernel/int_sums.hpp"
+#include "simd/words.hpp"
+
+namespace kvasir::kernel::KVASIR_TARGET {
+
+template <class F>
+struct IntGemm : IntSums<F> {
+  using Sums = IntSums<F>;
+  using Sums::head_bytes, Sums::panel_bytes, Sums::chunk_blocks, Sums::kChunkBlocks, Sums::kSubs, Sums::kPlanes,
+      Sums::kSigned, Sums::kHalves, Sums::kGroups, Sums::kSumStart;
+  using typename Sums::Scale;
+
+  // P panels against a whole tile of columns: the codes of a 32-block are unpacked once into registers and stream past
+  // the tile's activations; accumulators (P x 64 columns x 64 bytes) live in the L1 cache. With VNNI the unsigned
+  // operand is the activation (stored plus 128), so the correction -128 * sum(w) is per row and costs nothing per
+  // column.
+  template <int P>
+  static void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t first) {
+    const std::int64_t stride = panel_bytes(args.k);
+    alignas(64) float acc[kTileColumns][P][16];
+    const Int8Tile x = int8_tile(*args.x, first);
+    const auto columns = static_cast<int>(x.columns);
+    for (int c = 0; c < columns; ++c)
+      for (int p = 0; p < P; ++p) store(acc[c][p], zero());
+    const std::byte* head = args.panels + panel * stride;
+    const std::int64_t blocks = args.k / F::kBlock;
+    std::int64_t i = 0;
+    for (std::int64_t begin = 0; begin < blocks; begin += kChunkBlocks) {
+      const int n = chunk_blocks(blocks, begin);
+      const std::byte* planes = head + head_bytes(n);
+      for (int s = 0; s < n * kSubs; ++s, i += columns, planes += kPlanes) {
+        const std::byte* const scales = head + s / kSubs * F::kHeadBytes;
+        if constexpr (kSigned) {
+          wide_block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc);
+        } else {
+          block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc);
+        }
+      }
+      head = planes;
+    }
+    for (int c = 0; c < columns; ++c)
+      for (int p = 0; p < P; ++p) Sums::store_rows(args, panel + p, first + c, load(acc[c][p]));
+  }
+
+  template <int P>
+  KVASIR_INLINE void block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride,
+                           const Int8Tile& x, std::int64_t i, int columns, float (*acc)[P][16]) {
+    Bytes w[P][8];
+    Scale scale[P];
+    I32 correction[P][kHalves];
+    for (int p = 0; p < P; ++p) {
+      load_codes<F::kBits>(planes + p * stride, w[p]);
+      Sums::load_scale(head + p * stride, s, scale[p]);
+#if KVASIR_HAS_VNNI
+      if constexpr (F::kZero != 0)
+        for (auto& v : w[p]) v = sub8(v, set1_bytes(F::kZero));
+      for (int h = 0; h < kHalves; ++h) {
+        I32 sum = zero_i32();
+        for (int g = 0; g < kGroups; ++g) sum = dot_us(sum, set1_bytes(128), w[p][kGroups * h + g]);
+        correction[p][h] = sub(set1_i32(kSumStart), sum);
+      }
+#endif
+    }
+    int c = 0;
+#if KVASIR_HAS_VNNI
+    // Two panels times kColumns columns are eight independent chains of dot products: one chain alone would fill the
+    // scheduler with instructions that wait 5 cycles for their predecessor.
+    constexpr int kColumns = kHalves == 1 ? 4 : 2;
+    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, correction, x, i + c, acc + c);
+    for (; c < columns; ++c) columns_of<P, 1>(w, scale, correction, x, i + c, acc + c);
+#else
+    // Eight accumulators of 16-bit sums, of the 16 registers of AVX2 as two per vector.
+    constexpr int kColumns = kHalves == 1 ? 4 : 2;
+    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, x, i + c, acc + c);
+    for (; c < columns; ++c) columns_of<P, 1>(w, scale, x, i + c, acc + c);
+    (void)correction;
+#endif
+  }
+
+#if KVASIR_HAS_VNNI
+  // P panels times C columns of one 32-block, activations unsigned.
+  template <int P, int C>
+  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const I32 (*correction)[kHalves],
+                                const Int8Tile& x, std::int64_t i, float (*acc)[P][16]) {
+    I32 t[C][P][kHalves];
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) t[c][p][h] = correction[p][h];
+    const std::int8_t* q = x.q + 32 * i;
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < 8; ++g) KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) {
+      const Bytes a = broadcast4(q + 32 * c + 4 * g);
+      KVASIR_UNROLL(2)
+      for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], a, w[p][g]);
+    }
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) {
+      F32 sum = Sums::scaled(t[c][p][0], scale[p], 0);
+      if constexpr (kHalves == 2) sum = add(sum, Sums::scaled(t[c][p][1], scale[p], 1));
+      store(acc[c][p], Sums::fold(load(acc[c][p]), sum, scale[p], x, i + c));
+    }
+  }
+#else
+  template <int P, int C>
+  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
+                                float (*acc)[P][16]) {
+    F32 a[C][P];
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) a[c][p] = load(acc[c][p]);
+    Sums::template product<P, C>(w, scale, x, i, a);
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
+    for (int p = 0; p < P; ++p) store(acc[c][p], a[c][p]);
+  }
+
+  // Codes of 8 bits without VNNI. Bytes times bytes would take three multiplications per 32 products (moving the sign
+  // over, multiplying, widening); widened to 16 bits first they take two, whose sums are exact in 32 bits. Codes are
+  // widened once for all columns, activations once for P panels.
+  template <int P>
+  KVASIR_INLINE void wide_block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride,
+                                const Int8Tile& x, std::int64_t i, int columns, float (*acc)[P][16]) {
+    alignas(64) std::byte q[2][kTileColumns * 32];     // even and odd elements of every column
+    const auto widen = [&](int c, const void* from) {  // two columns
+      const Bytes v = load_bytes(from);
+      store_bytes(q[0] + 32 * c, even_words(v));
+      store_bytes(q[1] + 32 * c, odd_words(v));
+    };
+    for (int c = 0; c + 2 <= columns; c += 2) widen(c, x.q + 32 * (i + c));
+    if (columns % 2 == 1) {  // the bytes behind the last column may not be there
+      std::byte last[64] = {};
+      __builtin_memcpy(last, x.q + 32 * (i + columns - 1), 32);
+      widen(columns - 1, last);
+    }
+    for (int p = 0; p < P; ++p) {
+      alignas(64) std::byte w[2][8][64];
+      for (int g = 0; g < 8; ++g) {
+        const Bytes v = sub8(load_bytes(planes + p * stride + 64 * g), set1_bytes(F::kZero));
+        store_bytes(w[0][g], even_words(v));
+        store_bytes(w[1][g], odd_words(v));
+      }
+      Scale scale;
+      Sums::load_scale(head + p * stride, s, scale);
+      constexpr int kColumns = 4;
+      int c = 0;
+      for (; c + kColumns <= columns; c += kColumns) wide_columns<P, kColumns>(w, scale, q, c, x, i + c, acc + c, p);
+      for (; c < columns; ++c) wide_columns<P, 1>(w, scale, q, c, x, i + c, acc + c, p);
+    }
+  }
+
+  template <int P, int C>
+  KVASIR_INLINE void wide_columns(const std::byte (*w)[8][64], const Scale& scale,
+                                  const std::byte (*q)[kTileColumns * 32], int column, const Int8Tile& x,
+                                  std::int64_t i, float (*acc)[P][16], int p) {
+    I32 t[C];
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) t[c] = zero_i32();
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < 8; ++g) KVASIR_UNROLL(2)
+    for (int odd = 0; odd < 2; ++odd) {
+      Bytes codes = load_bytes(w[odd][g]);
+      pin(codes);  // or every use would load them again, and two loads a cycle are all there are
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) {
+        t[c] = dot_words(t[c], codes, broadcast4(q[odd] + 32 * (column + c) + 4 * g));
+        pin(t[c]);
+      }
+    }
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c)
+      store(acc[c][p], Sums::fold(load(acc[c][p]), Sums::scaled(t[c], scale, 0), scale, x, i + c));
+  }
+#endif
+};
+
+}  // namespace kvasir::kernel::KVASIR_TARGET

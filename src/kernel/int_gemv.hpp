@@ -1,0 +1,82 @@
+// Quantised panels past few columns: as fast as the weights come from memory.
+#pragma once
+
+#include "kernel/int_sums.hpp"
+
+namespace kvasir::kernel::KVASIR_TARGET {
+
+template <class F>
+struct IntGemv : IntSums<F> {
+  using Sums = IntSums<F>;
+  using Sums::head_bytes, Sums::panel_bytes, Sums::chunk_blocks, Sums::kChunkBlocks, Sums::kSubs, Sums::kPlanes,
+      Sums::kSigned;
+  using typename Sums::Scale;
+
+  // P panels side by side past C columns: four streams of memory keep more of it in flight than one. The hardware's
+  // prefetcher stops at every 4 KB page and sees no panel end coming, so bytes are fetched kAhead before they are used,
+  // at the end of a panel those of the next P panels; `more`: there are such.
+  static constexpr int kAhead = 1024;
+
+  template <int P, int C>
+  static void panels(const MatmulArgs& args, std::int64_t panel, bool more) {
+    const std::int64_t stride = panel_bytes(args.k), blocks = args.k / F::kBlock;
+    const Int8Tile x = int8_tile(*args.x, 0);
+    const std::byte* head = args.panels + panel * stride;
+    const std::byte* const turn = head + stride - kAhead;
+    const std::int64_t beyond = more ? kAhead + (P - 1) * stride : 0;
+    F32 acc[P][C][1];
+    KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) acc[p][c][0] = zero();
+    std::int64_t i = 0;
+    for (std::int64_t first = 0; first < blocks; first += kChunkBlocks) {
+      const int n = chunk_blocks(blocks, first);
+      const std::byte* planes = head + head_bytes(n);
+      fetch<P>(head + (head < turn ? kAhead : beyond), stride, static_cast<int>(planes - head));
+      for (int b = 0; b < n; ++b, head += F::kHeadBytes) {
+        for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
+          const std::byte* const fetched = planes + (planes < turn ? kAhead : beyond);
+          KVASIR_UNROLL(4)
+          for (int p = 0; p < P; ++p) {
+            fetch<1>(fetched + p * stride, 0, kPlanes);
+            multiply<C>(head + p * stride, s, planes + p * stride, x, i, acc[p]);
+          }
+        }
+      }
+      head = planes;
+    }
+    KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) Sums::store_rows(args, panel + p, c, acc[p][c][0]);
+  }
+
+  template <int P>
+  KVASIR_INLINE void fetch(const std::byte* from, std::int64_t stride, int bytes) {
+    KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
+    for (int line = 0; line < bytes; line += 64) __builtin_prefetch(from + p * stride + line, 0, 3);
+  }
+
+  template <int C>
+  KVASIR_INLINE void multiply(const std::byte* head, int sub, const std::byte* planes, const Int8Tile& x,
+                              std::int64_t i, F32 (*acc)[1]) {
+    Bytes w[1][8];
+    Scale scale;
+    load_codes<F::kBits>(planes, w[0]);
+    if constexpr (kSigned)
+      for (auto& v : w[0]) v = sub8(v, set1_bytes(F::kZero));
+    Sums::load_scale(head, sub, scale);
+    Sums::template product<1, C>(w, &scale, x, i, acc);
+  }
+
+  template <int C>
+  static void gemv(const MatmulArgs& args) {
+    constexpr int kStreams = 4;
+    std::int64_t p = args.panel_begin;
+    for (; p + kStreams <= args.panel_end; p += kStreams)
+      panels<kStreams, C>(args, p, p + 2 * kStreams <= args.panel_end);
+    for (; p < args.panel_end; ++p) panels<1, C>(args, p, p + 1 < args.panel_end);
+  }
+};
+
+}  // namespace kvasir::kernel::KVASIR_TARGET

@@ -1,0 +1,176 @@
+// Products of one block of 32 elements: codes of 16-row panels (kernel/int_planes.hpp) with int8 activations, scaled
+// and added to float accumulators. Included by the files of weights/quants, which are compiled per instruction set.
+#pragma once
+
+#include "kernel/activation_tile.hpp"
+#include "kernel/int_planes.hpp"
+#include "kernel/matmul.hpp"
+#include "simd/vec.hpp"
+
+namespace kvasir::kernel::KVASIR_TARGET {
+
+template <class F>
+struct IntSums : IntLayout<F> {
+  static constexpr int kHalves = F::kScales;
+  static constexpr int kGroups = 8 / kHalves;  // groups of 4 elements per scale
+
+  // The unsigned codes u are multiplied as u - kMiddle, and what that leaves out is added later:
+  //   sum (u - kZero) q = sum (u - kMiddle) q + (kMiddle - kZero) sum q.
+  // kMiddle is chosen so that without VNNI the sums of a scale fit 16 bits (below).
+  static constexpr int kMaxCode = (1 << F::kBits) - 1;
+  static constexpr int kLaneTerms = 16 / kHalves;  // products of one scale that meet in one 16-bit lane
+  static constexpr int kMiddle = F::kZero == 0 && kMaxCode * 127 * kLaneTerms > 32767 ? (kMaxCode + 1) / 2 : F::kZero;
+  static constexpr int kMiddleBits = __builtin_ctz(kMiddle | 256);
+  // Codes above 127 saturate the 16-bit sums of pairs: without VNNI they go through signed weights instead.
+  static constexpr bool kSigned = !KVASIR_HAS_VNNI && kMaxCode > 127;
+
+  // Integer sums to floats times d, rounded once (|t| < 2^20).
+  // VNNI: sums are started at the bits of the float 1.5 * 2^23: read as a float, the sum t is then 1.5 * 2^23 + t,
+  // exactly. One fma takes both conversion and product, fma(1.5 * 2^23 + t, d, -1.5 * 2^23 * d), because d (at most 19
+  // significant bits) times 1.5 * 2^23 is exact. Elsewhere nothing could be started for free; + 0 keeps -0 away, which
+  // the other form does not give either.
+  static constexpr std::int32_t kSumStart = KVASIR_HAS_VNNI ? 0x4b400000 : 0;
+  struct Scale {
+    F32 d[kHalves];
+    F32 offset[kHalves];  // -1.5 * 2^23 * d
+    F32 m[kHalves];
+  };
+  KVASIR_INLINE void load_scale(const std::byte* head, int sub, Scale& s) {
+    F::load_head(head, sub, s.d, s.m);
+#if KVASIR_HAS_VNNI
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) s.offset[h] = mul(s.d[h], set1(-12582912.0f));
+#endif
+  }
+  KVASIR_INLINE F32 scaled(I32 t, const Scale& s, int h) {
+#if KVASIR_HAS_VNNI
+    return fma(bits_to_f32(t), s.d[h], s.offset[h]);
+#else
+    return fma(to_f32(t), s.d[h], zero());
+#endif
+  }
+
+  // acc += the scaled sums of one 32-block, and its minima, for one column.
+  KVASIR_INLINE F32 fold(F32 acc, F32 sum, const Scale& s, const Int8Tile& x, std::int64_t i) {
+    acc = fma(sum, set1(x.d[i]), acc);
+    if constexpr (F::kMin && kHalves == 1) acc = fma(s.m[0], set1(x.dsum[i]), acc);
+    if constexpr (F::kMin && kHalves == 2) {
+      acc = fma(s.m[0], set1(x.half_dsum[2 * i]), acc);
+      acc = fma(s.m[1], set1(x.half_dsum[2 * i + 1]), acc);
+    }
+    return acc;
+  }
+
+  // t[c][p] = kSumStart plus the exact integer sums over half h of (u - kZero) * q for columns i .. i + C - 1, whose q
+  // are signed. With kSigned w holds u - kZero, else u.
+#if KVASIR_HAS_VNNI
+  template <int P, int C>
+  KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p) {
+      const std::int32_t* q_sum = x.half_sum + 2 * (i + c);
+      t[c][p] = set1_i32(kSumStart - F::kZero * (kHalves == 1 ? q_sum[0] + q_sum[1] : q_sum[h]));
+      KVASIR_UNROLL(8)
+      for (int g = kGroups * h; g < kGroups * (h + 1); ++g)
+        t[c][p] = dot_us(t[c][p], w[p][g], broadcast4(x.q + 32 * (i + c) + 4 * g));
+    }
+  }
+#else
+  // Widening each product of bytes to 32 bits takes a second multiplication (by ones); for all types but Q8_0 it is
+  // needed once per scale. A pair of products u * q fits 16 bits (u <= 63); the sum over a scale of (u - kMiddle) * q
+  // does, too, and on the way to it 16-bit lanes may wrap.
+  static_assert(kSigned || (kMaxCode * 127 * 2 <= 32767 && kMiddle * 127 * kLaneTerms <= 32767 &&
+                            (kMaxCode - kMiddle) * 127 * kLaneTerms <= 32767));
+  template <int P, int C>
+  KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
+    const std::int8_t* q = x.q + 32 * i;
+    if constexpr (kSigned) {
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) t[c][p] = zero_i32();
+      KVASIR_UNROLL(8)
+      for (int g = 0; g < 8; ++g) KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) {
+        const Bytes a = broadcast4(q + 32 * c + 4 * g);
+        KVASIR_UNROLL(4)
+        for (int p = 0; p < P; ++p) t[c][p] = dot_ss(t[c][p], w[p][g], a);
+      }
+      return;
+    }
+    Bytes s[C][P];
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) {
+      const Bytes first = kMiddle == 0 ? zero_bytes() : shift_left16<kMiddleBits>(pair_sum_of(x, i + c, h));
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) s[c][p] = first;
+    }
+    KVASIR_UNROLL(8)
+    for (int g = kGroups * h; g < kGroups * (h + 1); ++g) {
+      Bytes codes[P];
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) {
+        codes[p] = w[p][g];
+        pin(codes[p]);  // or every use would load them again, and two loads a cycle are all there are
+      }
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) {
+        const Bytes a = broadcast4(q + 32 * c + 4 * g);
+        KVASIR_UNROLL(4)
+        for (int p = 0; p < P; ++p) {
+          const Bytes pairs = multiply_pairs(codes[p], a);
+          s[c][p] = g > kGroups * h ? add16(s[c][p], pairs) : kMiddle == 0 ? pairs : sub16(pairs, s[c][p]);
+          pin(s[c][p]);
+        }
+      }
+    }
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) {
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) t[c][p] = add_pairs(s[c][p], 1);
+      if constexpr (kMiddle != F::kZero) {
+        const I32 rest = add_pairs(pair_sum_of(x, i + c, h), kMiddle - F::kZero);
+        KVASIR_UNROLL(4)
+        for (int p = 0; p < P; ++p) t[c][p] = add(t[c][p], rest);
+      }
+    }
+  }
+
+  // What the q of one scale add up to in the even and the odd 16-bit lanes.
+  KVASIR_INLINE Bytes pair_sum_of(const Int8Tile& x, std::int64_t i, int h) {
+    const std::int32_t* s = x.half_sum + 2 * i;
+    return kHalves == 2 ? broadcast4(s + h) : add16(broadcast4(s), broadcast4(s + 1));
+  }
+#endif
+
+  // acc[c][p] += product of one 32-block for P panels and C columns with signed q.
+  template <int P, int C>
+  KVASIR_INLINE void product(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
+                             F32 (*acc)[P]) {
+    F32 sum[C][P];
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) {
+      I32 t[C][P];
+      sums<P, C>(w, x, i, h, t);
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p)
+        sum[c][p] = h == 0 ? scaled(t[c][p], scale[p], 0) : add(sum[c][p], scaled(t[c][p], scale[p], 1));
+    }
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+    for (int p = 0; p < P; ++p) acc[c][p] = fold(acc[c][p], sum[c][p], scale[p], x, i + c);
+  }
+
+  KVASIR_INLINE void store_rows(const MatmulArgs& args, std::int64_t panel, std::int64_t column, F32 acc) {
+    const std::int64_t row = panel * kPanelRows;
+    float* out = args.out + column * args.ldo + row;
+    if (row + kPanelRows <= args.rows) {
+      store(out, acc);
+    } else {
+      store_n(out, acc, static_cast<int>(args.rows - row));
+    }
+  }
+};
+
+}  // namespace kvasir::kernel::KVASIR_TARGET
