@@ -1,0 +1,273 @@
+#include "text/chat.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+
+namespace kvasir::text {
+namespace {
+
+[[noreturn]] void refuse(const std::string& where, const std::string& message) {
+  throw Error(Code::kBadInput, message, where);
+}
+
+// Before anything is copied: copies and templates walk a value recursively.
+void check_depth(const Json& json, const std::string& where, int depth = 0) {
+  if (depth >= jinja::kMaxValueDepth) refuse(where, fmt::format("nested more than {} deep", jinja::kMaxValueDepth));
+  if (!json.is_structured()) return;
+  for (const auto& item : json) check_depth(item, where, depth + 1);
+}
+
+void check_depth(const Conversation& c) {
+  check_depth(c.messages, "messages");
+  check_depth(c.tools, "tools");
+  check_depth(c.extra, "chat_template_kwargs");
+}
+
+// The texts of all parts, one per line. Throws for parts that are no text.
+std::string joined_parts(const Json& parts, const std::string& where) {
+  std::string text;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Json& part = parts[i];
+    const std::string at = fmt::format("{}[{}]", where, i);
+    if (!part.is_object()) refuse(at, "expected an object with type and text");
+    const auto type = part.find("type"), value = part.find("text");
+    if (type == part.end() || !type->is_string() || type->get_ref<const std::string&>() != "text") {
+      refuse(at + ".type", "only parts of type 'text' are supported");
+    }
+    if (value == part.end() || !value->is_string()) refuse(at + ".text", "expected a string");
+    if (i > 0) text += '\n';
+    text += value->get_ref<const std::string&>();
+  }
+  return text;
+}
+
+std::size_t common_prefix(std::string_view a, std::string_view b) {
+  const auto n = std::min(a.size(), b.size());
+  return static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first - a.begin());
+}
+
+// Text that differs from `text` from the first character on that is not white space.
+std::string other_text(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n\f\v");
+  return first != text.npos && text[first] == 'x' ? "y" : "x";
+}
+
+// The message with other content and other names of functions.
+Json altered(const Json& message) {
+  Json m = message;
+  Json& content = m["content"];
+  if (content.is_array()) {
+    for (Json& part : content)
+      if (part.contains("text") && part["text"].is_string()) part["text"] = other_text(part["text"].get<std::string>());
+  } else {
+    content = other_text(content.is_string() ? content.get<std::string>() : std::string());
+  }
+  if (m.contains("tool_calls") && m["tool_calls"].is_array()) {
+    for (Json& call : m["tool_calls"]) call["function"]["name"] = other_text(call["function"].value("name", ""));
+  }
+  return m;
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::string_view source, std::string bos, std::string eos, jinja::RenderOptions options)
+    : template_(source),
+      options_(std::move(options)),
+      bos_(std::move(bos)),
+      eos_(std::move(eos)),
+      tool_form_(find_tool_form(source)) {
+  probe_content();
+  probe_arguments();
+}
+
+// "" when the template refuses it.
+std::string ChatTemplate::probe(const Json& messages, bool tools) const {
+  Conversation c;
+  if (tools) {
+    c.tools = {{{"type", "function"},
+                {"function",
+                 {{"name", "probe"},
+                  {"description", "probe"},
+                  {"parameters", {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}}}}}}};
+  }
+  try {
+    return render_adapted(messages, c, false);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// A template that takes parts shows the text of one bare; printing the list would show it quoted.
+void ChatTemplate::probe_content() {
+  constexpr const char* kText = "kvasir-probe";
+  const auto shown = [&](const Json& content) {
+    const std::string text = probe({{{"role", "user"}, {"content", content}}}, false);
+    return text.find(kText) != text.npos && text.find(fmt::format("'{}'", kText)) == text.npos &&
+           text.find(fmt::format("\"{}\"", kText)) == text.npos;
+  };
+  const bool text = shown(kText), parts = shown({{{"type", "text"}, {"text", kText}}});
+  content_ = parts ? (text ? Content::kEither : Content::kParts) : Content::kText;
+}
+
+// Objects, unless the template would print them as Python does, and shows JSON text as it is.
+void ChatTemplate::probe_arguments() {
+  const auto shown = [this](const Json& arguments) {
+    return probe(
+        {{{"role", "user"}, {"content", "probe"}},
+         {{"role", "assistant"},
+          {"content", ""},
+          {"tool_calls",
+           {{{"id", "probe0001"}, {"type", "function"}, {"function", {{"name", "probe"}, {"arguments", arguments}}}}}}},
+         {{"role", "tool"}, {"name", "probe"}, {"tool_call_id", "probe0001"}, {"content", "probe"}}},
+        true);
+  };
+  const std::string object = shown({{"kvasir_key", 1}}), text = shown(R"({"kvasir_key": 1})");
+  const bool object_works = object.find("kvasir_key") != object.npos && object.find("'kvasir_key'") == object.npos;
+  arguments_as_objects_ = object_works || text.find(R"({"kvasir_key": 1})") == text.npos;
+}
+
+void ChatTemplate::adapt_content(Json& message, const std::string& where) const {
+  Json& content = message["content"];
+  if (content.is_null()) content = "";
+  if (content.is_array()) {
+    std::string text = joined_parts(content, where);
+    if (content_ == Content::kText) content = std::move(text);
+  } else if (!content.is_string()) {
+    refuse(where, "expected a string, an array of parts or null");
+  } else if (content_ == Content::kParts) {
+    Json part = {{"type", "text"}, {"text", std::move(content)}};
+    content = Json::array({std::move(part)});
+  }
+}
+
+void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end()) return;
+  // Templates ask whether there is such a field at all.
+  if (calls->is_null() || (calls->is_array() && calls->empty())) {
+    message.erase("tool_calls");
+    return;
+  }
+  if (!calls->is_array()) refuse(where, "expected an array");
+  for (std::size_t i = 0; i < calls->size(); ++i) {
+    const std::string at = fmt::format("{}[{}].function", where, i);
+    Json& call = (*calls)[i];
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+      refuse(at, "expected an object");
+    Json& function = call["function"];
+    if (!function.contains("name") || !function["name"].is_string()) refuse(at + ".name", "expected a string");
+    Json& arguments = function["arguments"];
+    if (arguments.is_null()) arguments = Json::object();
+    if (arguments.is_string() && arguments_as_objects_) {
+      Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
+      check_depth(parsed, at + ".arguments");
+      if (!parsed.is_object()) refuse(at + ".arguments", "expected the text of a JSON object");
+      arguments = std::move(parsed);
+    } else if (arguments.is_object() && !arguments_as_objects_) {
+      std::string text;
+      jinja::Meter meter(options_.limits);
+      jinja::append_json(text, jinja::from_json(arguments, meter, at + ".arguments"), {}, meter);
+      arguments = std::move(text);
+    }
+  }
+}
+
+Json ChatTemplate::adapt(const Json& messages) const {
+  if (!messages.is_array() || messages.empty()) refuse("messages", "expected an array of at least one message");
+  Json out = messages;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const std::string where = fmt::format("messages[{}]", i);
+    if (!out[i].is_object()) refuse(where, "expected an object");
+    const auto role = out[i].find("role");
+    if (role == out[i].end() || !role->is_string()) refuse(where + ".role", "expected a string");
+    adapt_content(out[i], where + ".content");
+    adapt_calls(out[i], where + ".tool_calls");
+  }
+  return out;
+}
+
+std::string ChatTemplate::render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const {
+  if (!c.extra.is_object()) refuse("chat_template_kwargs", "expected an object");
+  if (!c.tools.is_null() && !c.tools.is_array()) refuse("tools", "expected an array");
+  Json context = c.extra;
+  context["messages"] = messages;
+  // Templates ask whether tools are defined, or none, or empty: without tools they are not defined.
+  if (c.tools.is_array() && !c.tools.empty()) context["tools"] = c.tools;
+  context["add_generation_prompt"] = generation_prompt;
+  context["bos_token"] = bos_;
+  context["eos_token"] = eos_;
+  return template_.render(context, options_);
+}
+
+std::string ChatTemplate::render(const Conversation& c) const {
+  check_depth(c);
+  const Json messages = adapt(c.messages);
+  if (!c.continue_last) return render_adapted(messages, c, c.add_generation_prompt);
+  const Json& last = messages.back();
+  const std::string where = fmt::format("messages[{}]", messages.size() - 1);
+  if (last["role"] != "assistant") refuse(where + ".role", "only an assistant's message can be continued");
+  std::string text =
+      last["content"].is_string() ? last["content"].get<std::string>() : joined_parts(last["content"], where);
+  // Templates may trim it.
+  text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  if (text.empty()) refuse(where + ".content", "there is nothing to continue");
+  std::string prompt = render_adapted(messages, c, false);
+  const auto at = prompt.rfind(text);
+  if (at == prompt.npos)
+    refuse(where + ".content", "the chat template does not show it as it is: it cannot be continued");
+  prompt.resize(at + text.size());
+  return prompt;
+}
+
+int ChatTemplate::message_at(const Conversation& c, std::size_t at) const {
+  check_depth(c);
+  const Json messages = adapt(c.messages);
+  const std::string full = render_adapted(messages, c, c.add_generation_prompt);
+  const int n = static_cast<int>(messages.size());
+  // Where the content of message k begins; the end of the prompt where the template refuses the question.
+  const auto content_begin = [&](int k) {
+    Json changed = messages;
+    changed[static_cast<std::size_t>(k)] = altered(changed[static_cast<std::size_t>(k)]);
+    try {
+      return common_prefix(full, render_adapted(changed, c, c.add_generation_prompt));
+    } catch (const Error&) {
+      return full.size();
+    }
+  };
+  int below = -1, above = n;  // content_begin(below) <= at < content_begin(above)
+  std::size_t begin = 0;
+  while (above - below > 1) {
+    const int middle = below + (above - below) / 2;
+    const std::size_t b = content_begin(middle);
+    if (b <= at) {
+      below = middle;
+      begin = b;
+    } else {
+      above = middle;
+    }
+  }
+  if (below < 0) return -1;
+  // The header of the next message belongs to it: the conversation that ends before it does not have it.
+  try {
+    const Json head(messages.begin(), messages.begin() + below + 1);
+    const std::size_t end = common_prefix(full, render_adapted(head, c, false));
+    if (end > begin && at >= end) return below + 1;
+  } catch (const Error&) {
+  }
+  return below;
+}
+
+std::string chat_template_text(const std::string& from_model, const std::string& path, const std::string& model) {
+  if (!path.empty()) return read_text_file(path);
+  if (!from_model.empty()) return from_model;
+  throw Error(Code::kBadInput, "the model has no chat template; name a file that holds one with --chat-template",
+              model);
+}
+
+}  // namespace kvasir::text

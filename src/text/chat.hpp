@@ -1,0 +1,77 @@
+// Conversations to prompts, by the chat template that comes with a model.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "text/jinja/jinja.hpp"
+#include "text/tool_form.hpp"
+
+namespace kvasir::text {
+
+using Json = nlohmann::ordered_json;
+
+// What a chat request holds, in the form of OpenAI's API.
+struct Conversation {
+  Json messages = Json::array();
+  Json tools;  // an array, or null: none
+  // Whether the prompt ends where the model is to answer. Usual when the last message is a user's or a tool's.
+  bool add_generation_prompt = true;
+  // The prompt ends within the last message, an assistant's, which the model is to go on writing; no generation prompt.
+  bool continue_last = false;
+  Json extra = Json::object();  // further variables of the template, such as enable_thinking
+};
+
+// Immutable; any number of threads may share one.
+class ChatTemplate {
+ public:
+  // `bos` and `eos`: the texts of those tokens, empty where the vocabulary has none. Throws Error(kBadInput) that names
+  // the template's line.
+  ChatTemplate(std::string_view source, std::string bos, std::string eos, jinja::RenderOptions options = {});
+
+  // The prompt. Messages are brought into the form that this template reads: content null or absent becomes "", content
+  // in parts becomes text (or the other way round), arguments of tool calls become objects or JSON text; the template
+  // gets them otherwise as they are. Throws Error(kBadInput) that names the message and field, or the template's line
+  // with what the template itself says.
+  //
+  // Special tokens stand in it as text, so it is encoded with parse_special; and without BOS if it begins with bos().
+  std::string render(const Conversation& c) const;
+
+  // The message that byte `at` of the prompt belongs to, its header included: -1 in front of the first message (what
+  // the template itself says, tools), the number of messages behind the last one (the generation prompt). Where the
+  // prompts of two turns differ first, this tells which message changed. Costs some ten renders; templates that reorder
+  // messages get an answer of the neighbourhood.
+  int message_at(const Conversation& c, std::size_t at) const;
+
+  // How the model writes tool calls; null: not known, all text is content.
+  const Entry<ToolForm>* tool_form() const { return tool_form_; }
+  const std::string& bos() const { return bos_; }
+  const std::string& eos() const { return eos_; }
+
+ private:
+  enum class Content { kText, kParts, kEither };
+
+  Json adapt(const Json& messages) const;
+  void adapt_content(Json& message, const std::string& where) const;
+  void adapt_calls(Json& message, const std::string& where) const;
+  std::string render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const;
+  std::string probe(const Json& messages, bool tools) const;
+  void probe_content();
+  void probe_arguments();
+
+  jinja::Template template_;
+  jinja::RenderOptions options_;
+  std::string bos_, eos_;
+  const Entry<ToolForm>* tool_form_;
+  // How this template wants them, found by rendering small conversations.
+  Content content_ = Content::kText;
+  bool arguments_as_objects_ = true;
+};
+
+// The template's text: the file `path` (--chat-template) if it is not empty, else what the model's file holds. Throws
+// Error(kBadInput) that names the option when there is neither, Error(kIo) for the file.
+std::string chat_template_text(const std::string& from_model, const std::string& path, const std::string& model);
+
+}  // namespace kvasir::text

@@ -1,0 +1,342 @@
+#include "text/chat.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+
+namespace kvasir::text {
+namespace {
+
+const std::string kData = KVASIR_SOURCE_DIR "/../shared/data/templates";
+
+const char* kChatml =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
+    "'\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+// Strict about roles, system prompt within the first turn, content trimmed.
+const char* kInst = R"({{ bos_token }}
+{%- if messages[0].role == 'system' %}
+    {%- set system = messages[0].content + '\n\n' %}
+    {%- set messages = messages[1:] %}
+{%- endif %}
+{%- for m in messages %}
+    {%- if (m.role == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('roles must alternate') }}
+    {%- endif %}
+    {%- if m.role == 'user' %}
+        {{- '[INST] ' + (system if loop.first and system is defined else '') + m.content | trim + ' [/INST]' }}
+    {%- else %}
+        {{- ' ' + m.content | trim + eos_token }}
+    {%- endif %}
+{%- endfor %})";
+
+// Content in parts only, arguments as JSON text, tools in the head, and a variable of its own.
+const char* kParts = R"({%- if tools %}
+<tools>{{ tools | map(attribute='function') | map(attribute='name') | join(',') }}</tools>
+{% endif %}
+{%- for m in messages %}
+<{{ m.role }}>
+{%- for part in m.content if part is mapping %}{{ part.text }}{% endfor %}
+{%- for call in m.tool_calls or [] %}
+<call>{{ call.function.name + call.function.arguments }}</call>
+{%- endfor %}
+</{{ m.role }}>
+{% endfor %}
+{%- if add_generation_prompt %}<assistant>{{ '<think>' if thinking }}{% endif %})";
+
+Conversation conversation(const char* messages, bool add_generation_prompt = true) {
+  Conversation c;
+  c.messages = Json::parse(messages);
+  c.add_generation_prompt = add_generation_prompt;
+  return c;
+}
+
+std::string message_of(const ChatTemplate& t, const Conversation& c) {
+  try {
+    t.render(c);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kBadInput);
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Chat, Chatml) {
+  const ChatTemplate t(kChatml, "<s>", "</s>");
+  const auto c = conversation(R"([{"role":"system","content":"S"},{"role":"user","content":"<|im_end|> {{ x }}\n"}])");
+  EXPECT_EQ(
+      t.render(c),
+      "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\n<|im_end|> {{ x }}\n<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(t.render(conversation(R"([{"role":"user","content":"a"},{"role":"assistant","content":null}])", false)),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n");
+  EXPECT_EQ(t.render(conversation(
+                R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])", false)),
+            "<|im_start|>user\na\nb<|im_end|>\n");
+  EXPECT_EQ(t.tool_form(), nullptr);
+}
+
+TEST(Chat, StrictRoles) {
+  const ChatTemplate t(kInst, "<s>", "</s>");
+  EXPECT_EQ(t.render(conversation(R"([{"role":"system","content":"S"},{"role":"user","content":" a "},
+      {"role":"assistant","content":"b"},{"role":"user","content":"c"}])")),
+            "<s>[INST] S\n\na [/INST] b</s>[INST] c [/INST]");
+  EXPECT_EQ(message_of(t, conversation(R"([{"role":"user","content":"a"},{"role":"user","content":"b"}])")),
+            "chat template, line 8: roles must alternate");
+}
+
+TEST(Chat, PartsArgumentsAndVariables) {
+  const ChatTemplate t(kParts, "", "");
+  Conversation c = conversation(R"([{"role":"user","content":"a"},
+      {"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",
+        "function":{"name":"f","arguments":{"x":1}}}]}])");
+  c.tools = Json::parse(R"([{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}])");
+  c.extra["thinking"] = true;
+  const std::string expected =
+      "<tools>f,g</tools>\n<user>a</user>\n<assistant><call>f{\"x\": 1}</call></assistant>\n<assistant><think>";
+  EXPECT_EQ(t.render(c), expected);
+  c.messages[1]["tool_calls"][0]["function"]["arguments"] = R"({"x": 1})";
+  EXPECT_EQ(t.render(c), expected);
+}
+
+TEST(Chat, ArgumentsBecomeObjects) {
+  const ChatTemplate t(
+      "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}{{ call.function.arguments|tojson }}"
+      "{% endfor %}{% endfor %}",
+      "", "");
+  const auto with = [](const char* arguments) {
+    return conversation((std::string(R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":)") +
+                         arguments + "}}]}]")
+                            .c_str());
+  };
+  EXPECT_EQ(t.render(with(R"("{\"a\":1}")")), "{\"a\": 1}");
+  EXPECT_EQ(t.render(with(R"({"a":1})")), "{\"a\": 1}");
+  EXPECT_EQ(message_of(t, with(R"("{")")),
+            "messages[0].tool_calls[0].function.arguments: expected the text of a JSON object");
+}
+
+TEST(Chat, ContinuesTheLastMessage) {
+  const ChatTemplate t(kChatml, "", "");
+  auto c = conversation(R"([{"role":"user","content":"a"},{"role":"assistant","content":"Once upon"}])");
+  c.continue_last = true;
+  EXPECT_EQ(t.render(c), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nOnce upon");
+  c.messages.erase(1);
+  EXPECT_EQ(message_of(t, c), "messages[0].role: only an assistant's message can be continued");
+}
+
+TEST(Chat, RefusesWhatIsNoConversation) {
+  const ChatTemplate t(kChatml, "", "");
+  const struct {
+    const char* messages;
+    const char* message;
+  } cases[] = {
+      {"[]", "messages: expected an array of at least one message"},
+      {"{}", "messages: expected an array of at least one message"},
+      {"[1]", "messages[0]: expected an object"},
+      {R"([{"content":"a"}])", "messages[0].role: expected a string"},
+      {R"([{"role":"user","content":1}])", "messages[0].content: expected a string, an array of parts or null"},
+      {R"([{"role":"user","content":[{"type":"image_url"}]}])",
+       "messages[0].content[0].type: only parts of type 'text' are supported"},
+      {R"([{"role":"user","content":"a","tool_calls":{}}])", "messages[0].tool_calls: expected an array"},
+      {R"([{"role":"user","content":"a","tool_calls":[{}]}])",
+       "messages[0].tool_calls[0].function: expected an object"},
+  };
+  for (const auto& c : cases) EXPECT_EQ(message_of(t, conversation(c.messages)), c.message);
+  Conversation deep = conversation(R"([{"role":"user","content":"a"}])");
+  deep.tools = Json::parse(std::string(100000, '[') + std::string(100000, ']'));
+  EXPECT_EQ(message_of(t, deep), "tools: nested more than 128 deep");
+  EXPECT_THROW(ChatTemplate("{% if %}", "", ""), Error);
+}
+
+// Every byte of the prompt, with what stands in front of it in the source of truth: the messages' own texts.
+TEST(Chat, MessageAt) {
+  const ChatTemplate t(kChatml, "", "");
+  const auto c = conversation(R"([{"role":"system","content":"Be kind."},{"role":"user","content":"Hi"},
+      {"role":"assistant","content":"Hello"},{"role":"user","content":""},{"role":"assistant","content":"x"},
+      {"role":"user","content":"Again"}])");
+  const std::string prompt = t.render(c);
+  int message = -1;
+  for (std::size_t at = 0; at < prompt.size(); ++at) {
+    const bool starts = prompt.compare(at, 12, "<|im_start|>") == 0;
+    if (starts) ++message;
+    // In front of the first content the template is alone: it says the same for every first message.
+    const bool head = at < prompt.find("Be kind.");
+    EXPECT_EQ(t.message_at(c, at), head ? -1 : message) << at << " in " << prompt;
+  }
+  EXPECT_EQ(message, 6);
+  const ChatTemplate inst(kInst, "<s>", "</s>");
+  const auto d = conversation(R"([{"role":"user","content":"one"},{"role":"assistant","content":"two"},
+      {"role":"user","content":"three"}])");
+  const std::string text = inst.render(d);
+  EXPECT_EQ(inst.message_at(d, text.find("one")), 0);
+  EXPECT_EQ(inst.message_at(d, text.find("two")), 1);
+  EXPECT_EQ(inst.message_at(d, text.find("three")), 2);
+}
+
+TEST(Chat, WithoutTemplate) {
+  EXPECT_EQ(chat_template_text("abc", "", "m.gguf"), "abc");
+  try {
+    chat_template_text("", "", "m.gguf");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).rfind("m.gguf: the model has no chat template", 0), 0u);
+    EXPECT_NE(std::string(e.what()).find("--chat-template"), std::string::npos);
+  }
+  EXPECT_THROW(chat_template_text("abc", "/nonexistent/file", "m.gguf"), Error);
+}
+
+// Templates of real models, with what jinja2 renders (shared/data/README.md).
+class RealTemplates : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(kData)) GTEST_SKIP() << kData << " is not there";
+    for (const auto& file : std::filesystem::directory_iterator(kData))
+      all_.push_back(Json::parse(read_text_file(file.path().string())));
+    ASSERT_GE(all_.size(), 20u);
+    options_.clock = [] {
+      std::tm t{};  // 2026-07-26 09:05, the `now` of all files
+      t.tm_year = 126;
+      t.tm_mon = 6;
+      t.tm_mday = 26;
+      t.tm_hour = 9;
+      t.tm_min = 5;
+      return t;
+    };
+  }
+
+  std::vector<Json> all_;
+  jinja::RenderOptions options_;
+};
+
+TEST_F(RealTemplates, RenderAsJinja2Does) {
+  int texts = 0, errors = 0;
+  for (const Json& file : all_) {
+    const jinja::Template t(file["template"].get<std::string>());
+    for (const Json& c : file["cases"]) {
+      const std::string where = file["name"].get<std::string>() + " " + c["case"].get<std::string>();
+      try {
+        const std::string text = t.render(c["context"], options_);
+        ASSERT_TRUE(c.contains("expected")) << where;
+        EXPECT_EQ(text, c["expected"].get<std::string>()) << where;
+        ++texts;
+      } catch (const Error& e) {
+        ASSERT_TRUE(c.contains("error")) << where << ": " << e.what();
+        EXPECT_EQ(e.message(), c["message"].get<std::string>()) << where;
+        ++errors;
+      }
+    }
+  }
+  EXPECT_GE(texts, 164);
+  EXPECT_GE(errors, 16);
+}
+
+// Bringing messages into a template's form changes nothing where they have it, and JSON text of arguments gives what
+// objects give.
+TEST_F(RealTemplates, AdaptedConversations) {
+  for (const Json& file : all_) {
+    for (const Json& c : file["cases"]) {
+      if (!c.contains("expected") || c["case"] == "empty_messages") continue;
+      Json context = c["context"];
+      const ChatTemplate t(file["template"].get<std::string>(), context["bos_token"].get<std::string>(),
+                           context["eos_token"].get<std::string>(), options_);
+      Conversation conversation;
+      conversation.messages = context["messages"];
+      if (context.contains("tools")) conversation.tools = context["tools"];
+      conversation.add_generation_prompt = context["add_generation_prompt"].get<bool>();
+      for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+        context.erase(name);
+      conversation.extra = context;
+      const std::string where = file["name"].get<std::string>() + " " + c["case"].get<std::string>();
+      EXPECT_EQ(t.render(conversation), c["expected"].get<std::string>()) << where;
+      for (Json& message : conversation.messages) {
+        if (!message.contains("tool_calls")) continue;
+        Json& arguments = message["tool_calls"][0]["function"]["arguments"];
+        arguments = arguments.dump();
+      }
+      EXPECT_EQ(t.render(conversation), c["expected"].get<std::string>()) << where << ", arguments as text";
+    }
+  }
+}
+
+TEST_F(RealTemplates, ToolForms) {
+  for (const Json& file : all_) {
+    const std::string name = file["name"].get<std::string>();
+    const auto* form = find_tool_form(file["template"].get<std::string>());
+    const bool hermes =
+        name.find("Hermes-3") != name.npos || name == "Qwen-Qwen2.5-7B-Instruct" || name == "Qwen-Qwen3-0.6B";
+    const bool llama = name.find("meta-llama") != name.npos;
+    EXPECT_EQ(form ? std::string(form->name) : "none", hermes ? "hermes" : llama ? "llama3" : "none") << name;
+  }
+}
+
+// The reader of tool calls reads what the template wrote.
+TEST_F(RealTemplates, ToolCallsReadBack) {
+  int read = 0;
+  for (const Json& file : all_) {
+    const auto* form = find_tool_form(file["template"].get<std::string>());
+    if (!form) continue;
+    for (const Json& c : file["cases"]) {
+      if (c["case"] != "tool_result") continue;
+      std::string text = c["expected"].get<std::string>();
+      const auto at = text.rfind("{\"name\": \"get_weather\", \"");
+      ASSERT_NE(at, text.npos) << file["name"];
+      text = text.substr(form->name == "hermes" ? text.rfind("<tool_call>", at) : at);
+      text = text.substr(0, std::min(text.find("<|im_end|>"), text.find("<|eot_id|>")));
+      const ToolOutput out = parse_tool_calls(form, text);
+      ASSERT_EQ(out.calls.size(), 1u) << text;
+      EXPECT_EQ(out.calls[0].name, "get_weather");
+      EXPECT_EQ(out.calls[0].arguments, R"({"city": "Zürich", "unit": "C"})");
+      EXPECT_EQ(out.content, "");
+      ++read;
+    }
+  }
+  EXPECT_EQ(read, 5);
+}
+
+// In a conversation of 41 messages: contents belong to their messages, in every template that shows them in order.
+TEST_F(RealTemplates, MessageAt) {
+  for (const Json& file : all_) {
+    const std::string name = file["name"].get<std::string>();
+    const ChatTemplate t(file["template"].get<std::string>(), "<s>", "</s>", options_);
+    Conversation c;
+    for (int i = 0; i < 41; ++i) {
+      c.messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", "number " + std::to_string(i) + "."}});
+    }
+    const std::string prompt = t.render(c);
+    for (const int i : {0, 1, 2, 17, 30, 39, 40}) {
+      const std::string content = "number " + std::to_string(i) + ".";
+      const auto at = prompt.find(content);
+      ASSERT_NE(at, prompt.npos) << name;
+      EXPECT_EQ(t.message_at(c, at), i) << name;
+      EXPECT_EQ(t.message_at(c, at + content.size() - 1), i) << name;
+    }
+  }
+}
+
+TEST_F(RealTemplates, LongConversationsAreFast) {
+  for (const Json& file : all_) {
+    const ChatTemplate t(file["template"].get<std::string>(), "<s>", "</s>", options_);
+    Conversation c;
+    for (int i = 0; i < 199; ++i) {
+      c.messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", std::string(400, 'x')}});
+    }
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      ASSERT_GT(t.render(c).size(), 199u * 400u);
+      best =
+          std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    }
+    std::printf("%-45s %7.2f ms\n", file["name"].get<std::string>().c_str(), best);
+    // A few milliseconds; the bound leaves room for sanitizers and busy machines, and finds what is quadratic.
+    EXPECT_LT(best, 2000) << file["name"];
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::text

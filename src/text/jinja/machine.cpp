@@ -1,0 +1,272 @@
+#include "text/jinja/machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "text/jinja/builtins.hpp"
+#include "text/jinja/objects.hpp"
+#include "text/jinja/operators.hpp"
+
+namespace kvasir::text::jinja {
+
+Machine::Machine(const Program& program, const Limits& limits, const Clock& clock)
+    : program_(program), clock_(clock), meter_(limits) {}
+
+std::string Machine::run(const Json& context) {
+  for (std::size_t i = 0; i < program_.symbols.size(); ++i) {
+    const TextRef& name = program_.symbols[i];
+    const int symbol = static_cast<int>(i);
+    if (name->bytes == "loop") loop_symbol_ = symbol;
+    if (name->bytes == "caller") caller_symbol_ = symbol;
+    if (name->bytes == "kwargs") kwargs_symbol_ = symbol;
+    if (name->bytes == "varargs") varargs_symbol_ = symbol;
+    if (const auto at = context.find(name->bytes); at != context.end()) {
+      globals_.push_back(from_json(*at, meter_, name->bytes));
+    } else if (const Function* function = find_function(name->bytes)) {
+      globals_.push_back(make<FunctionObject>(*function));
+    } else {
+      globals_.push_back(undefined_name(name));
+    }
+  }
+  std::string out;
+  out_ = &out;
+  const Frame frame(*this, nullptr);
+  exec(program_.body);
+  return out;
+}
+
+Scope* Machine::new_scope(Scope* parent) {
+  if (free_scopes_.empty()) {
+    meter_.allocate(sizeof(Scope) + 64);
+    scopes_.push_back(std::make_unique<Scope>());
+    free_scopes_.push_back(scopes_.back().get());
+  }
+  Scope* scope = free_scopes_.back();
+  free_scopes_.pop_back();
+  scope->parent = parent;
+  return scope;
+}
+
+void Machine::keep_scope(Scope* scope) {
+  for (; scope && !scope->captured; scope = scope->parent) scope->captured = true;
+}
+
+void Machine::drop_scope(Scope* scope) {
+  if (scope->captured) return;
+  scope->variables.clear();
+  free_scopes_.push_back(scope);
+}
+
+Value* Machine::find_variable(int symbol) {
+  for (Scope* s = scope_; s; s = s->parent)
+    for (auto& [name, value] : s->variables)
+      if (name == symbol) return &value;
+  return &globals_[static_cast<std::size_t>(symbol)];
+}
+
+void Machine::set_variable(int symbol, Value value) {
+  for (auto& [name, old] : scope_->variables) {
+    if (name != symbol) continue;
+    old = std::move(value);
+    return;
+  }
+  meter_.allocate(sizeof(Value) + 8);
+  scope_->variables.emplace_back(symbol, std::move(value));
+}
+
+void Machine::assign(const Target& target, const Value& value) {
+  switch (target.kind) {
+    case Target::Kind::kName:
+      return set_variable(target.symbol, value);
+    case Target::Kind::kAttribute: {
+      Value* variable = find_variable(target.symbol);
+      auto* ns = dynamic_cast<Namespace*>(variable->object());
+      if (!ns)
+        fail(fmt::format("cannot assign attribute '{}': '{}' is no namespace", target.attribute->bytes,
+                         target.name->bytes));
+      meter_.allocate(sizeof(Value));
+      return ns->set(target.attribute, value);
+    }
+    case Target::Kind::kTuple:
+      break;
+  }
+  if (value.undefined()) fail_undefined(*value.undefined());
+  const auto items = iterate(value, meter_);
+  if (items->items.size() != target.items.size()) {
+    fail(fmt::format("{} values to unpack, expected {}", items->items.size(), target.items.size()));
+  }
+  for (std::size_t i = 0; i < target.items.size(); ++i) assign(target.items[i], items->items[i]);
+}
+
+void Machine::append(std::string_view text) {
+  meter_.check_output(out_->size() + text.size());
+  meter_.scan(text.size());
+  *out_ += text;
+}
+
+Machine::Flow Machine::exec(const Block& block) {
+  const Nesting nesting(meter_);
+  for (const Stmt& s : block) {
+    const Flow flow = exec(s);
+    if (flow != Flow::kNext) return flow;
+  }
+  return Flow::kNext;
+}
+
+Machine::Flow Machine::exec(const Stmt& s) {
+  meter_.step();
+  line_ = s.line;
+  switch (s.kind) {
+    case StmtKind::kData:
+      append(s.data);
+      break;
+    case StmtKind::kPrint:
+      append_str(*out_, eval(*s.expr), meter_);
+      break;
+    case StmtKind::kFor:
+      return loop(s, eval(*s.expr), 0);
+    case StmtKind::kIf:
+      return exec_if(s);
+    case StmtKind::kSet:
+      assign(s.targets[0], eval(*s.expr));
+      break;
+    case StmtKind::kSetBlock: {
+      Flow flow = Flow::kNext;
+      std::string text = capture(s.body, &flow);
+      if (flow != Flow::kNext) return flow;
+      assign(s.targets[0], filtered(s.expr.get(), make_text(meter_, std::move(text))));
+      break;
+    }
+    case StmtKind::kMacro:
+      keep_scope(scope_);
+      set_variable(s.targets[0].symbol, make<MacroObject>(*s.macro, scope_));
+      break;
+    case StmtKind::kCallBlock:
+      exec_call_block(s);
+      break;
+    case StmtKind::kFilterBlock: {
+      Flow flow = Flow::kNext;
+      std::string text = capture(s.body, &flow);
+      if (flow != Flow::kNext) return flow;
+      append_str(*out_, filtered(s.expr.get(), make_text(meter_, std::move(text))), meter_);
+      break;
+    }
+    case StmtKind::kWith:
+      return exec_with(s);
+    case StmtKind::kScope: {
+      const Frame frame(*this, scope_);
+      return exec(s.body);
+    }
+    case StmtKind::kBreak:
+      return Flow::kBreak;
+    case StmtKind::kContinue:
+      return Flow::kContinue;
+  }
+  return Flow::kNext;
+}
+
+Machine::Flow Machine::exec_if(const Stmt& s) {
+  for (const Branch& branch : s.branches)
+    if (!branch.test || truthy(eval(*branch.test))) return exec(branch.body);
+  return Flow::kNext;
+}
+
+std::vector<Value> Machine::filter_items(const Stmt& s, const std::vector<Value>& items) {
+  std::vector<Value> kept;
+  for (const Value& item : items) {
+    const Frame frame(*this, scope_);
+    assign(s.targets[0], item);
+    if (truthy(eval(*s.test))) kept.push_back(item);
+  }
+  return kept;
+}
+
+Machine::Flow Machine::loop(const Stmt& s, const Value& iterable, int depth) {
+  SequenceRef items = iterate(iterable, meter_);
+  if (s.test) items = make_list(meter_, filter_items(s, items->items)).sequence_ref();
+  if (items->items.empty()) {
+    const Frame frame(*this, scope_);
+    return exec(s.other);
+  }
+  if (s.recursive) keep_scope(scope_);
+  const Value object = make<LoopObject>(s, items, scope_, depth);
+  auto* state = static_cast<LoopObject*>(object.object());
+  for (std::size_t i = 0; i < items->items.size(); ++i) {
+    meter_.step();
+    const Frame frame(*this, scope_);
+    state->start(i);
+    if (loop_symbol_ >= 0) set_variable(loop_symbol_, object);
+    assign(s.targets[0], items->items[i]);
+    if (exec(s.body) == Flow::kBreak) break;
+  }
+  return Flow::kNext;
+}
+
+std::string Machine::run_loop(const Stmt& s, Scope* scope, const Value& iterable, int depth) {
+  const Nesting nesting(meter_);
+  std::string text;
+  std::string* const out = std::exchange(out_, &text);
+  Scope* const outer = std::exchange(scope_, scope);
+  loop(s, iterable, depth);
+  out_ = out;
+  scope_ = outer;
+  return text;
+}
+
+Machine::Flow Machine::exec_with(const Stmt& s) {
+  std::vector<Value> values;
+  for (const auto& e : s.exprs) values.push_back(eval(*e));
+  const Frame frame(*this, scope_);
+  for (std::size_t i = 0; i < values.size(); ++i) assign(s.targets[i], values[i]);
+  return exec(s.body);
+}
+
+std::string Machine::capture(const Block& block, Flow* flow) {
+  std::string text;
+  std::string* const outer = std::exchange(out_, &text);
+  const Frame frame(*this, scope_);
+  const Flow end = exec(block);
+  if (flow) *flow = end;
+  out_ = outer;
+  return text;
+}
+
+Value Machine::filtered(const Expr* filters, Value input) {
+  if (!filters) return input;
+  const Value* const outer = std::exchange(block_input_, &input);
+  Value result = eval(*filters);
+  block_input_ = outer;
+  return result;
+}
+
+Value Machine::method_or_undefined(const Value& v, const TextRef& name) {
+  const Method* method = find_method(v, name->bytes);
+  if (!method) return undefined_attribute(v, name);
+  if (!method->call) {
+    return undefined_because(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name->bytes, type_name(v)));
+  }
+  return make<MethodObject>(v, *method);
+}
+
+Value Machine::attribute(const Value& v, const TextRef& name) {
+  if (v.undefined()) fail_undefined(*v.undefined());
+  if (v.object()) return v.object()->attribute(*this, name);
+  if (find_method(v, name->bytes)) return method_or_undefined(v, name);
+  if (const Dict* d = v.dict()) {
+    meter_.step(d->entries.size() / 8 + 1);
+    if (const Value* found = d->find(name->bytes)) return *found;
+  }
+  return undefined_attribute(v, name);
+}
+
+Value Machine::subscript(const Value& v, const Value& index) {
+  if (!index.is_text()) return item(v, index, meter_);
+  if (v.object()) return v.object()->attribute(*this, index.text_ref());
+  Value found = item(v, index, meter_);
+  return found.is_undefined() && find_method(v, index.view()) ? method_or_undefined(v, index.text_ref()) : found;
+}
+
+}  // namespace kvasir::text::jinja

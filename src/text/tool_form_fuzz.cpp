@@ -1,0 +1,43 @@
+// Any bytes as generated text, in every form of tool calls: the same output whatever the pieces, content that only
+// grows, calls whose arguments are JSON objects.
+//
+// Input: the first byte is the size of the pieces, the rest is the text.
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "text/tool_form.hpp"
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();  // what the fuzzer reports as a finding
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace kvasir::text;
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const std::size_t piece = data[0] % 32 + 1;
+  for (const auto& form : tool_forms()) {
+    const ToolOutput whole = parse_tool_calls(&form, text);
+    const auto parser = make_tool_parser(&form);
+    ToolOutput out;
+    for (std::size_t i = 0; i < text.size(); i += piece) {
+      parser->push(text.substr(i, piece), out);
+      require(whole.content.compare(0, out.content.size(), out.content) == 0);
+      require(out.calls.size() <= whole.calls.size());
+    }
+    parser->finish(out);
+    require(out.content == whole.content && out.calls.size() == whole.calls.size());
+    for (std::size_t i = 0; i < out.calls.size(); ++i) {
+      require(out.calls[i].name == whole.calls[i].name && out.calls[i].arguments == whole.calls[i].arguments);
+      require(!out.calls[i].name.empty() && nlohmann::json::parse(out.calls[i].arguments).is_object());
+    }
+    if (whole.calls.empty()) require(whole.content == text);
+  }
+  return 0;
+}
