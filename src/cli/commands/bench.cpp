@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "cli/bench.hpp"
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
@@ -171,7 +172,14 @@ Action setup(CLI::App& app) {
   auto settings = std::make_shared<Settings>();
   add_options(app, run::engine_table(), settings->engine);
   add_options(app, table(), settings->bench);
-  return [settings] { return cli::bench(settings->bench, settings->engine); };
+  CLI::App* replay = app.add_subcommand("replay", "conversations turn by turn, with reuse and without it");
+  const Action play = setup_bench_replay(*replay);
+  app.get_option("--model")->required(false);  // a subcommand has its own
+  return [settings, replay, play] {
+    if (replay->parsed()) return play();
+    if (settings->engine.model.empty()) throw Error(Code::kBadInput, "is required", "--model");
+    return cli::bench(settings->bench, settings->engine);
+  };
 }
 
 }  // namespace

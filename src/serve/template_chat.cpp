@@ -1,0 +1,65 @@
+#include "serve/template_chat.hpp"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "base/splitmix.hpp"
+
+namespace kvasir::serve {
+namespace {
+
+// Names of tool calls, as clients send them back: unlike each other within a conversation and between answers.
+std::string call_id() {
+  static std::atomic<std::uint64_t> count{0};
+  std::uint64_t state = ++count;
+  return fmt::format("call_{:016x}", splitmix64(state));
+}
+
+class Parser final : public AnswerParser {
+ public:
+  explicit Parser(const Entry<text::ToolForm>* form) : parser_(text::make_tool_parser(form)) {}
+
+  ChatDelta feed(std::string_view piece) override {
+    text::ToolOutput out;
+    parser_->push(piece, out);
+    return delta(std::move(out));
+  }
+  ChatDelta finish() override {
+    text::ToolOutput out;
+    parser_->finish(out);
+    return delta(std::move(out));
+  }
+
+ private:
+  ChatDelta delta(text::ToolOutput out) {
+    ChatDelta d;
+    d.content = std::move(out.content);
+    for (text::ToolCall& call : out.calls)
+      d.calls.push_back(
+          {.index = calls_++, .id = call_id(), .name = std::move(call.name), .arguments = std::move(call.arguments)});
+    return d;
+  }
+
+  std::unique_ptr<text::ToolParser> parser_;
+  int calls_ = 0;
+};
+
+}  // namespace
+
+std::string TemplateChat::render(const ChatInput& input) const {
+  text::Conversation c;
+  c.messages = input.messages;
+  c.tools = input.tools;
+  c.add_generation_prompt = input.add_generation_prompt;
+  if (!input.kwargs.is_null()) c.extra = input.kwargs;
+  return template_.render(c);
+}
+
+// Without tools in the request nothing that the model writes is a call.
+std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input) const {
+  const bool tools = input.tools.is_array() && !input.tools.empty();
+  return std::make_unique<Parser>(tools ? template_.tool_form() : nullptr);
+}
+
+}  // namespace kvasir::serve

@@ -1,0 +1,123 @@
+#!/bin/sh
+# kvasir serve, asked by curl as any client would: answers, streams, chats, errors, what a restart still knows, the end.
+# usage: serve_test.sh SOURCE-DIR BUILD-DIR
+set -u
+source_dir=$1
+kvasir=$2/kvasir
+model=$source_dir/models/kvasir-books-4m.gguf
+command -v curl >/dev/null || { echo "SKIPPED: curl is not installed"; exit 77; }
+"$kvasir" serve --help >/dev/null 2>&1 || { echo "SKIPPED: built without the server"; exit 77; }
+scratch=$(mktemp -d)
+server=0
+trap '[ $server -ne 0 ] && kill -9 $server 2>/dev/null; rm -rf "$scratch"' EXIT
+failures=0
+
+fail() {
+  echo "FAILED: $1"
+  printf '%s\n' "$answer" | sed 's/^/  /' | head -20
+  failures=$((failures + 1))
+}
+expect() { # NAME PATTERN: the last answer matches
+  printf '%s' "$answer" | grep -q -- "$2" || fail "$1: expected $2"
+}
+start() { # OPTIONS...: a server on a free port
+  "$kvasir" serve -m "$model" --port 0 --ctx 1024 -t 2 "$@" 2>"$scratch/log" &
+  server=$!
+  tries=0
+  until grep -q 'listening' "$scratch/log"; do
+    tries=$((tries + 1))
+    if [ $tries -gt 200 ] || ! kill -0 $server 2>/dev/null; then
+      answer=$(cat "$scratch/log")
+      fail "the server does not start"
+      exit 1
+    fi
+    sleep 0.1
+  done
+  url=$(sed -n 's/^listening address=\([^ ]*\).*/\1/p' "$scratch/log")
+}
+stop() { # SIGTERM ends it with status 0
+  kill -TERM $server
+  wait $server || { answer=$(cat "$scratch/log"); fail "the server did not end well"; }
+  server=0
+}
+post() { answer=$(curl -sS --max-time 60 "$url$1" -H 'Content-Type: application/json' -d "$2" 2>&1); }
+
+cat >"$scratch/chatml.jinja" <<'TEMPLATE'
+{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}
+TEMPLATE
+
+start --chat-template "$scratch/chatml.jinja" --cache-dir "$scratch/cache"
+answer=$(curl -sS "$url/health") && expect health '"ok"'
+answer=$(curl -sS "$url/v1/models") && expect models '"id":"kvasir-books-4m"'
+
+completion='{"prompt":"It was a dark and stormy night, and the wind","max_tokens":8,"temperature":0}'
+post /v1/completions "$completion"
+expect completion '"object":"text_completion"'
+expect 'completion usage' '"completion_tokens":8'
+expect 'first request computes' '"cached_tokens":0'
+first=$(printf '%s' "$answer" | sed 's/.*"text":\("[^"]*"\).*/\1/')
+post /v1/completions "$completion"
+expect 'second request reuses' '"source":"ram"'
+second=$(printf '%s' "$answer" | sed 's/.*"text":\("[^"]*"\).*/\1/')
+[ "$first" = "$second" ] || fail "reuse changed the text: $first, $second"
+
+chat='{"messages":[{"role":"user","content":"Who are you?"}],"max_tokens":6,"temperature":0}'
+post /v1/chat/completions "$chat"
+expect chat '"role":"assistant"'
+post /v1/chat/completions '{"messages":[{"role":"user","content":"Who?"}],"max_tokens":5,"stream":true,"stream_options":{"include_usage":true}}'
+expect 'stream chunks' '^data: .*"object":"chat.completion.chunk"'
+expect 'stream usage' '"completion_tokens":5'
+expect 'stream end' '^data: \[DONE\]'
+
+post /v1/completions '{"prompt":"a","max_tokens":"many"}'
+expect 'wrong type names the field' '"param":"max_tokens"'
+post /v1/completions '{"prompt":'
+expect 'broken JSON' '"type":"invalid_request_error"'
+post /v1/nothing '{}'
+expect 'unknown route' '"error"'
+post /tokenize '{"content":"dark night"}'
+expect tokenize '"tokens":\['
+answer=$(curl -sS "$url/metrics") && expect metrics '^kvasir_http_requests_total'
+stop
+
+# What was computed is found again, from the disk.
+start --chat-template "$scratch/chatml.jinja" --cache-dir "$scratch/cache"
+post /v1/completions "$completion"
+expect 'after a restart' '"source":"lmdb"'
+third=$(printf '%s' "$answer" | sed 's/.*"text":\("[^"]*"\).*/\1/')
+[ "$first" = "$third" ] || fail "the restart changed the text: $first, $third"
+stop
+
+printf 'secret alice\nother bob\n' >"$scratch/keys"
+start --api-key-file "$scratch/keys"
+post /v1/completions "$completion"
+expect 'no key' '"code":"invalid_api_key"'
+for key in secret other; do
+  answer=$(curl -sS "$url/v1/completions" -H "Authorization: Bearer $key" -d "$completion")
+  expect "$key computes for itself" '"cached_tokens":0'
+done
+answer=$(curl -sS "$url/v1/completions" -H "Authorization: Bearer secret" -d "$completion")
+expect 'a tenant finds its own' '"source":"ram"'
+post /v1/chat/completions "$chat"
+stop
+
+refused() { # PATTERN OPTIONS...: an error of the options, status 2, before anything is loaded
+  pattern=$1
+  shift
+  answer=$("$kvasir" serve -m "$model" --port 0 "$@" 2>&1)
+  status=$?
+  [ $status -eq 2 ] || fail "serve $*: status $status, expected 2"
+  expect "serve $*" "$pattern"
+}
+refused "'auto'" --kv auto
+refused 'nonsense' --tier nonsense:
+refused 'port' --port 70000
+
+answer=$("$kvasir" serve -m "$model" --port 0 --chat-template "$scratch/no-such-file" 2>&1) && fail 'a missing template is accepted'
+expect 'missing template' 'no-such-file'
+
+[ $failures -eq 0 ] && echo "serve: all as expected"
+exit $failures
