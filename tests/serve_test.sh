@@ -21,6 +21,7 @@ expect() { # NAME PATTERN: the last answer matches
   printf '%s' "$answer" | grep -q -- "$2" || fail "$1: expected $2"
 }
 start() { # OPTIONS...: a server on a free port
+  : >"$scratch/log"  # the last server's would say that this one listens
   "$kvasir" serve -m "$model" --port 0 --ctx 1024 -t 2 "$@" 2>"$scratch/log" &
   server=$!
   tries=0
