@@ -100,7 +100,8 @@ TEST(KvCodecs, AttendIsAttentionOverWhatIsStored) {
         if (info.lossless) {
           EXPECT_LT(relative(stored_k, k), 0.005);
         } else {
-          // One sign per channel tells a Gaussian to sqrt(pi / 2 - 1) = 0.756 at best when it has to be unbiased (qjl1).
+          // One sign per channel tells a Gaussian to sqrt(pi / 2 - 1) = 0.756 at best when it has to be unbiased
+          // (qjl1).
           EXPECT_LT(relative(stored_k, k), 0.78);
           EXPECT_LT(relative(stored_v, v), 0.7);
         }
