@@ -316,6 +316,17 @@ void Attention::decode(const Tensors& x, const Part& p, int head, int group, int
     decode_finish(x, p, head, worker);
 }
 
+// Where the group of pages begins that this worker will most likely attend to next: the head's next, or the first of
+// the next head. A hint; selectors may leave that page out.
+const std::byte* Attention::next_group(int layer, const Part& p, int head, int group) const {
+  const std::int64_t page = (std::int64_t{group} + 1) * kGroupPages;
+  const std::int64_t sealed = store_.layout.sealed_at(p.position);
+  const std::vector<std::int32_t>& pages = p.sequence->pages;
+  if (page < sealed) return store_.sealed(layer, head, pages[static_cast<std::size_t>(page)]).k;
+  if (sealed > 0 && head + 1 < store_.layout.shape.kv_heads) return store_.sealed(layer, head + 1, pages[0]).k;
+  return nullptr;
+}
+
 void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, int head, int group, const Scratch& s,
                              const kernel::States& into) const {
   const Layout& l = store_.layout;
@@ -364,7 +375,7 @@ void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, 
   }
   for (int i = 0; i < count; ++i) {
     ks[i].next = i + 1 < count ? ks[i + 1].block : vs[0].block;
-    vs[i].next = i + 1 < count ? vs[i + 1].block : nullptr;
+    vs[i].next = i + 1 < count ? vs[i + 1].block : next_group(x.layer, p, head, group);
   }
   const int raw = count - sealed;
   float* raw_scores = scores + sealed * kPageTokens;

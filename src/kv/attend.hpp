@@ -64,6 +64,7 @@ class Attention {
   void decode_finish(const Tensors& x, const Part& part, int head, int worker) const;
   void decode_group(const Tensors& x, const Part& part, const Rows& rows, int head, int group, const Scratch& s,
                     const kernel::States& into) const;
+  const std::byte* next_group(int layer, const Part& part, int head, int group) const;
   Rows load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const;
   PageRef page_ref(const std::byte* block, std::int64_t page, std::int64_t last_position) const;
   int select(const Tensors& x, const Part& part, const Rows& rows, int head, std::int64_t group,

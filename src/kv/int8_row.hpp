@@ -37,6 +37,74 @@ static inline Int8Row quantize_row(const float* x, int n, std::int8_t* out) {
   return {!is_finite ? __builtin_nanf("") : usable ? m / 127.0f : 0.0f, reduce_add(sum)};
 }
 
+// 64 products from p on as bytes, to nearest even.
+KVASIR_INLINE Bytes rounded_bytes(const float* p, F32 inverse) {
+  return to_signed_bytes(to_i32(mul(load(p), inverse)), to_i32(mul(load(p + kLanes), inverse)),
+                         to_i32(mul(load(p + 2 * kLanes), inverse)), to_i32(mul(load(p + 3 * kLanes), inverse)));
+}
+
+// G rows x[g * stride + i] * factors[i], i < kCount, as quantize_row; total: of x, not finite when any x is not. Each
+// step is done for all rows before the next, so that their reductions and divisions overlap.
+template <int G, int kCount>
+KVASIR_INLINE void quantize_products(const float* x, std::ptrdiff_t stride, const std::uint16_t* factors,
+                                     std::int8_t* out, Int8Row* rows, float* totals) {
+  static_assert(kCount % 64 == 0);
+  alignas(64) float factor[kCount];
+  alignas(64) float product[G][kCount];
+  for (int i = 0; i < kCount; i += kLanes) store(factor + i, load_f16(factors + i));
+  F32 largest[G];
+  F32 total[G];
+  KVASIR_UNROLL(1)
+  for (int g = 0; g < G; ++g) {
+    F32 a = zero();
+    F32 b = zero();
+    KVASIR_UNROLL(2)
+    for (int i = 0; i < kCount; i += kLanes) {
+      const F32 v = load(x + g * stride + i);
+      const F32 p = mul(v, load(factor + i));
+      store(product[g] + i, p);
+      a = max(a, abs(p));
+      b = add(b, v);
+    }
+    largest[g] = a;
+    total[g] = b;
+  }
+  // All rows at once; top is NaN where the total is not finite.
+  const F32 all = reduce_adds(total);
+  const F32 top = fma(all, zero(), reduce_maxima(largest));
+  const F32 finite = mul(top, zero());
+  const F32 size = max(top, zero());
+  const F32 least = set1(1.5e-36f);
+  alignas(64) float inverse[kLanes];
+  alignas(64) float scale[kLanes];
+  alignas(64) float mass[kLanes];
+  store(mass, all);
+  store(inverse, zero_if_less(size, least, zero_if_less(set1(3e38f), size, div(set1(127.0f), size))));
+  store(scale, add(finite, zero_if_less(size, least, div(size, set1(127.0f)))));
+  I32 sums[G];
+  KVASIR_UNROLL(1)
+  for (int g = 0; g < G; ++g) {
+    I32 sum = zero_i32();
+    if (inverse[g] > 0.0f) {
+      KVASIR_UNROLL(2)
+      for (int i = 0; i < kCount; i += 64) {
+        const Bytes bytes = rounded_bytes(product[g] + i, set1(inverse[g]));
+        store_bytes(out + g * kCount + i, bytes);
+        sum = dot_us(sum, set1_bytes(1), bytes);
+      }
+    } else {
+      for (int i = 0; i < kCount; i += 64) store_bytes(out + g * kCount + i, zero_bytes());
+    }
+    sums[g] = sum;
+  }
+  alignas(64) std::int32_t sum[kLanes];
+  store_i32(sum, reduce_adds(sums));
+  for (int g = 0; g < G; ++g) {
+    rows[g] = {scale[g], sum[g]};
+    totals[g] = mass[g];
+  }
+}
+
 // Sum of n integers, for corrections of a part of a row. n: a multiple of 16.
 static inline std::int32_t sum_row(const std::int8_t* x, int n) {
   I32 sum = zero_i32();

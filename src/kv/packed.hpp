@@ -7,8 +7,8 @@
 // Sums are exact, so every instruction set gives the same. Offsets belong to the caller: for values s * (code - zero)
 // it is s * (sum - zero * sum of x).
 //
-// Unsigned tables, because without VNNI a byte product takes one unsigned operand, and making signed values unsigned
-// costs an operation per product. Smaller is faster there: values up to 31 let eight products be added in 16 bits
+// Unsigned tables, because without VNNI a byte product takes one unsigned operand; signed bytes (8 bits) are multiplied
+// as 16-bit numbers there. Smaller is faster there: values up to 31 let eight products be added in 16 bits
 // before they are widened, up to 63 four, above that two (3 instructions per 32 products, not 2.25). A codec that
 // encodes to the nearest entry of its integer table loses next to nothing by M = 31 or 63 against real numbers.
 #pragma once
@@ -28,8 +28,8 @@ struct Codes {
   template <int B>
   static constexpr int kMax = (1 << B) - 1;  // unless signed
 
-  template <int j, int B>
-  inline __attribute__((always_inline)) Bytes value(const Unit<B>& unit) const {
+  template <int j, int B, class V, int h>
+  inline __attribute__((always_inline)) V value(const Unit<B, V, h>& unit) const {
     return unit.template code<j>();
   }
 };
@@ -53,8 +53,8 @@ struct Table {
     return {{repeat16(bytes), repeat16(bytes + 16)}};
   }
 
-  template <int j, int B>
-  inline __attribute__((always_inline)) Bytes value(const Unit<B>& unit) const {
+  template <int j, int B, class V, int h>
+  inline __attribute__((always_inline)) V value(const Unit<B, V, h>& unit) const {
     static_assert(B == kBits);
     if constexpr (B == 2) return lookup16(t[j % 2], unit.template code_pair<j / 2>());
     if constexpr (B == 5) return lookup32(t[0], t[1], unit.template code<j>());
@@ -69,113 +69,267 @@ KVASIR_INLINE I32 dots_start([[maybe_unused]] std::int32_t x_sum) {
   return zero_i32();
 }
 
-// How one group of four rows is added up. kSteps: groups that a sum in 16 bits can hold (0: not summed there).
+// How rows are added up, four at a time: words of a unit.
 template <int B, class Map>
 struct Step {
   static constexpr bool kSigned = Map::template kSigned<B>;
+  // Without VNNI signed bytes become 16-bit numbers once for all rows of x: cheaper than making one operand unsigned.
+  static constexpr bool kWide = kSigned && KVASIR_STEPWISE_DOTS;
+  // Words that a sum in 16 bits can hold; worth it from two on.
   static constexpr int kFits = kSigned ? 0 : kPairSum / (2 * 127 * Map::template kMax<B>);
-  static constexpr bool kPaired = !KVASIR_HAS_VNNI && kFits >= 2;
-  static constexpr int kSteps = kPaired ? kFits : 0;
+  static constexpr bool kPaired = KVASIR_STEPWISE_DOTS && kFits >= 2;
 
-  KVASIR_INLINE I32 dot(I32 acc, Bytes u, Bytes x) {
+  KVASIR_INLINE LanePart dot(LanePart acc, BytePart u, BytePart x) {
     if constexpr (!kSigned) return dot_us(acc, u, x);
-    if constexpr (KVASIR_HAS_VNNI) return dot_us(acc, xor_(u, set1_bytes(128)), x);  // dots_start takes 128 x off
+#if KVASIR_HAS_VNNI
+    return dot_us(acc, xor_(u, set1_bytes(128)), x);  // dots_start takes 128 x off
+#elif !KVASIR_STEPWISE_DOTS
     return dot_ss(acc, u, x);
+#endif
   }
 };
 
-// Sums of word j of a unit for G rows; x at the first of the word's four columns.
-template <int j, class S, int B, class Map, int G>
-KVASIR_INLINE void add_word(const Unit<B>& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
-                            I32 (&sum)[G]) {
-  const Bytes u = map.template value<j>(unit);
-  KVASIR_UNROLL(8)
-  for (int g = 0; g < G; ++g) {
-    sum[g] = S::dot(sum[g], u, broadcast4(x + g * stride + 4 * j));
-    pin(sum[g]);
-  }
+// Fetches what part h of a pass over a unit stands for in the page that is read next.
+template <int B, int h>
+KVASIR_INLINE void prefetch_unit(const std::byte* p) {
+  constexpr int kBytes = packed_unit_bytes(B) / kParts;
+  KVASIR_UNROLL(4)
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + h * kBytes + i, 0, 3);
 }
-template <int j, class S, int B, class Map, int G>
-KVASIR_INLINE void add_word(const Unit<B>& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
-                            Pairs (&sum)[G]) {
-  const Bytes u = map.template value<j>(unit);
+
+// Sums of word j for G rows; x at the first of the word's four columns.
+template <int j, class S, class Map, class U, int G>
+KVASIR_INLINE void add_word(const U& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
+                            LanePart (&sum)[G]) {
+  const BytePart u = map.template value<j>(unit);
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) {
-    sum[g] = dot_pairs(sum[g], u, broadcast4(x + g * stride + 4 * j));
+    sum[g] = S::dot(sum[g], u, broadcast4_part(x + g * stride + 4 * j));
     pin(sum[g]);
   }
 }
 
+template <int B, class Map, int G, int h>
+KVASIR_INLINE void add_widened(const std::byte* panel, int depth, const Map& map, const std::int8_t* x,
+                               std::ptrdiff_t stride, const std::byte* next, LanePart (&acc)[G]) {
+  using S = Step<B, Map>;
+  constexpr int kBytes = packed_unit_bytes(B);
+  // Few rows: several chains of sums, because one vpdpbusd waits 5 cycles for the one before.
+  constexpr int kChains = KVASIR_HAS_VNNI ? (G == 1 ? 4 : G <= 4 ? 2 : 1) : 1;
+  LanePart more[kChains][G];
+  KVASIR_UNROLL(4)
+  for (int i = 0; i < kChains; ++i) KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) more[i][g] = i == 0 ? acc[g] : zero_lanes();
+  KVASIR_UNROLL(1)
+  for (int k = 0; k < depth; k += kPackedUnit, panel += kBytes, next += kBytes, x += kPackedUnit) {
+    prefetch_unit<B, h>(next);
+    const auto u = Unit<B, BytePart, h>::load(panel);
+    add_word<0, S>(u, map, x, stride, more[0]);
+    add_word<1, S>(u, map, x, stride, more[1 % kChains]);
+    add_word<2, S>(u, map, x, stride, more[2 % kChains]);
+    add_word<3, S>(u, map, x, stride, more[3 % kChains]);
+  }
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) {
+    acc[g] = more[0][g];
+    KVASIR_UNROLL(4)
+    for (int i = 1; i < kChains; ++i) acc[g] = add(acc[g], more[i][g]);
+  }
+}
+
+#if KVASIR_STEPWISE_DOTS
+template <int j, bool kFirst, class Map, class U, int G>
+KVASIR_INLINE void add_word(const U& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
+                            PairPart (&sum)[G]) {
+  const BytePart u = map.template value<j>(unit);
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) {
+    const BytePart y = broadcast4_part(x + g * stride + 4 * j);
+    sum[g] = kFirst ? first_pairs(u, y) : dot_pairs(sum[g], u, y);
+    pin(sum[g]);
+  }
+}
 template <int G>
-KVASIR_INLINE void widen(Pairs (&pairs)[G], I32 (&acc)[G]) {
+KVASIR_INLINE void widen(const PairPart (&pairs)[G], LanePart (&acc)[G]) {
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) {
     acc[g] = add_pairs(acc[g], pairs[g]);
-    pairs[g] = zero_pairs();
+    pin(acc[g]);
   }
 }
 
-template <int B>
-KVASIR_INLINE void prefetch_unit(const std::byte* p) {
-  constexpr int kBytes = packed_unit_bytes(B);
-  KVASIR_UNROLL(4)
-  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+// One unit of values so small that several products are added in 16 bits before they are widened. kFirst: `sum` starts
+// here.
+template <bool kFirst, int kFits, class Map, class U, int G>
+KVASIR_INLINE void add_unit(const U& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
+                            PairPart (&sum)[G], LanePart (&acc)[G]) {
+  add_word<0, kFirst>(unit, map, x, stride, sum);
+  add_word<1, false>(unit, map, x, stride, sum);
+  if constexpr (kFits < 4) widen(sum, acc);
+  add_word<2, (kFits < 4)>(unit, map, x, stride, sum);
+  add_word<3, false>(unit, map, x, stride, sum);
 }
 
-// acc[g][lane] += sum over depth in [begin, end) of x[g * stride + depth] * map(code[depth][lane]), for the 16 lanes of
-// a panel. Start acc from dots_start. REQUIRES: begin and end multiples of 16, |x| <= 127, G <= kPackedRows. `next` is
-// prefetched as far as `panel` is read: the panel that will be read after this one (it may lie anywhere).
+template <int B, class Map, int G, int h>
+KVASIR_INLINE void add_paired(const std::byte* panel, int depth, const Map& map, const std::int8_t* x,
+                              std::ptrdiff_t stride, const std::byte* next, LanePart (&acc)[G]) {
+  using U = Unit<B, BytePart, h>;
+  constexpr int kFits = Step<B, Map>::kFits;
+  constexpr int kBytes = packed_unit_bytes(B);
+  PairPart sum[G];
+  int k = 0;
+  if constexpr (kFits >= 8) {
+    KVASIR_UNROLL(1)
+    for (; k + 2 * kPackedUnit <= depth; k += 2 * kPackedUnit) {
+      prefetch_unit<B, h>(next);
+      add_unit<true, kFits>(U::load(panel), map, x + k, stride, sum, acc);
+      prefetch_unit<B, h>(next + kBytes);
+      add_unit<false, kFits>(U::load(panel + kBytes), map, x + k + kPackedUnit, stride, sum, acc);
+      widen(sum, acc);
+      panel += 2 * kBytes;
+      next += 2 * kBytes;
+    }
+  }
+  KVASIR_UNROLL(1)
+  for (; k < depth; k += kPackedUnit, panel += kBytes, next += kBytes) {
+    prefetch_unit<B, h>(next);
+    add_unit<true, kFits>(U::load(panel), map, x + k, stride, sum, acc);
+    widen(sum, acc);
+  }
+}
+
+// Rows of x as 16-bit numbers: of four consecutive ones the first and third in a word of `even`, the others of `odd`.
+// Made once for all panels of a product. REQUIRES: depth <= kWideDepth, a multiple of 16.
+inline constexpr int kWideDepth = 1024;
+template <int G>
+struct WideRows {
+  alignas(64) std::int32_t even[G][kWideDepth / 4 + 16];  // not a whole number of 4 KiB apart
+  alignas(64) std::int32_t odd[G][kWideDepth / 4 + 16];
+
+  void spread(const std::int8_t* x, std::ptrdiff_t stride, int depth) {
+    for (int g = 0; g < G; ++g) {
+      KVASIR_UNROLL(1)
+      for (int k = 0; k < depth; k += 16) spread_words(x + g * stride + k, even[g] + k / 4, odd[g] + k / 4);
+    }
+  }
+};
+
+// All parts at once: they share the broadcasts of x, which are what this loop has most of.
+template <int j, class Map, class U, int G>
+KVASIR_INLINE void add_wide_word(const U& low, const U& high, const Map& map, const WideRows<G>& x, int at,
+                                 LanePart (&acc)[kParts * G]) {
+  const BytePart a = map.template value<j>(low);
+  const BytePart b = map.template value<j>(high);
+  const BytePart even[2] = {even_words(a), even_words(b)};
+  const BytePart odd[2] = {odd_words(a), odd_words(b)};
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) {
+    const BytePart y = broadcast4_part(x.even[g] + at + j);
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kParts; ++h) {
+      acc[kParts * g + h] = dot_words(acc[kParts * g + h], even[h], y);
+      pin(acc[kParts * g + h]);
+    }
+  }
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) {
+    const BytePart y = broadcast4_part(x.odd[g] + at + j);
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kParts; ++h) {
+      acc[kParts * g + h] = dot_words(acc[kParts * g + h], odd[h], y);
+      pin(acc[kParts * g + h]);
+    }
+  }
+}
+
+// panel_dots from wide rows, which start at depth 0.
+template <int B, class Map, int G>
+KVASIR_INLINE void wide_dots(const std::byte* panel, int begin, int end, const Map& map, const WideRows<G>& x,
+                             const std::byte* next, I32 (&acc)[G]) {
+  constexpr int kBytes = packed_unit_bytes(B);
+  LanePart part[kParts * G];
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) {
+    part[kParts * g] = part_of<0>(acc[g]);
+    part[kParts * g + kParts - 1] = part_of<kParts - 1>(acc[g]);
+  }
+  panel += static_cast<std::ptrdiff_t>(begin / kPackedUnit) * kBytes;
+  next += static_cast<std::ptrdiff_t>(begin / kPackedUnit) * kBytes;
+  KVASIR_UNROLL(1)
+  for (int k = begin; k < end; k += kPackedUnit, panel += kBytes, next += kBytes) {
+    prefetch_unit<B, 0>(next);
+    if constexpr (kParts == 2) prefetch_unit<B, kParts - 1>(next);
+    const auto low = Unit<B, BytePart, 0>::load(panel);
+    const auto high = Unit<B, BytePart, 0>::load(panel + (kParts - 1) * 32);
+    add_wide_word<0>(low, high, map, x, k / 4, part);
+    add_wide_word<1>(low, high, map, x, k / 4, part);
+    add_wide_word<2>(low, high, map, x, k / 4, part);
+    add_wide_word<3>(low, high, map, x, k / 4, part);
+  }
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) {
+    set_part<0>(acc[g], part[kParts * g]);
+    set_part<kParts - 1>(acc[g], part[kParts * g + kParts - 1]);
+  }
+}
+#endif
+
+template <int B, class Map, int G, int h>
+KVASIR_INLINE void byte_part(const std::byte* panel, int depth, const Map& map, const std::int8_t* x,
+                             std::ptrdiff_t stride, const std::byte* next, I32 (&acc)[G]) {
+  LanePart part[G];
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) part[g] = part_of<h>(acc[g]);
+#if KVASIR_STEPWISE_DOTS
+  if constexpr (Step<B, Map>::kPaired) add_paired<B, Map, G, h>(panel, depth, map, x, stride, next, part);
+#endif
+  if constexpr (!Step<B, Map>::kPaired) add_widened<B, Map, G, h>(panel, depth, map, x, stride, next, part);
+  KVASIR_UNROLL(8)
+  for (int g = 0; g < G; ++g) set_part<h>(acc[g], part[g]);
+}
+
+// Rows of x, |x| <= 127, as the loops for B and Map want them: x[g * stride + depth]. Refers to x.
+template <int B, class Map, int G, bool kWide = Step<B, Map>::kWide>
+struct LeftRows {
+  const std::int8_t* x;
+  std::ptrdiff_t stride;
+  KVASIR_INLINE LeftRows of(const std::int8_t* rows, std::ptrdiff_t pitch, int) { return {rows, pitch}; }
+};
+#if KVASIR_STEPWISE_DOTS
+template <int B, class Map, int G>
+struct LeftRows<B, Map, G, true> {
+  WideRows<G> wide;
+  KVASIR_INLINE LeftRows of(const std::int8_t* rows, std::ptrdiff_t pitch, int depth) {
+    LeftRows to;
+    to.wide.spread(rows, pitch, depth);
+    return to;
+  }
+};
+#endif
+
+// acc[g][lane] += sum over depth in [begin, end) of x[g][depth] * map(code[depth][lane]), for the 16 lanes of a panel.
+// Start acc from dots_start. REQUIRES: begin and end multiples of 16, G <= kPackedRows. `next` is prefetched as far as
+// `panel` is read: the panel that will be read after this one (it may lie anywhere).
+template <int B, class Map, int G>
+KVASIR_INLINE void panel_dots(const std::byte* panel, int begin, int end, const Map& map,
+                              const LeftRows<B, Map, G>& rows, const std::byte* next, I32 (&acc)[G]) {
+  if constexpr (Step<B, Map>::kWide) {
+#if KVASIR_STEPWISE_DOTS
+    wide_dots<B, Map, G>(panel, begin, end, map, rows.wide, next, acc);
+#endif
+  } else {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(begin / kPackedUnit) * packed_unit_bytes(B);
+    const int depth = end - begin;
+    byte_part<B, Map, G, 0>(panel + at, depth, map, rows.x + begin, rows.stride, next + at, acc);
+    if constexpr (kParts == 2)
+      byte_part<B, Map, G, kParts - 1>(panel + at, depth, map, rows.x + begin, rows.stride, next + at, acc);
+  }
+}
+// For one panel.
 template <int B, class Map, int G>
 KVASIR_INLINE void panel_dots(const std::byte* panel, int begin, int end, const Map& map, const std::int8_t* x,
                               std::ptrdiff_t stride, const std::byte* next, I32 (&acc)[G]) {
-  using S = Step<B, Map>;
-  constexpr int kBytes = packed_unit_bytes(B);
-  const auto at = [](int k) __attribute__((always_inline)) {
-    return static_cast<std::ptrdiff_t>(k / kPackedUnit) * kBytes;
-  };
-  if constexpr (S::kPaired) {
-    constexpr int kDepth = S::kSteps / 4 * kPackedUnit;
-    Pairs sum[G];
-    KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g) sum[g] = zero_pairs();
-    for (int k = begin; k < end;) {
-      const int stop = kDepth == 0 || end - k < kDepth ? end : k + kDepth;
-      KVASIR_UNROLL(1)
-      for (; k < stop; k += kPackedUnit) {
-        prefetch_unit<B>(next + at(k));
-        const auto unit = Unit<B>::load(panel + at(k));
-        add_word<0, S>(unit, map, x + k, stride, sum);
-        add_word<1, S>(unit, map, x + k, stride, sum);
-        if constexpr (kDepth == 0) widen(sum, acc);
-        add_word<2, S>(unit, map, x + k, stride, sum);
-        add_word<3, S>(unit, map, x + k, stride, sum);
-        if constexpr (kDepth == 0) widen(sum, acc);
-      }
-      if constexpr (kDepth != 0) widen(sum, acc);
-    }
-  } else {
-    // Few rows: several chains of sums, because one vpdpbusd waits 5 cycles for the one before.
-    constexpr int kChains = KVASIR_HAS_VNNI ? (G == 1 ? 4 : G <= 4 ? 2 : 1) : 1;
-    I32 more[kChains][G];
-    KVASIR_UNROLL(4)
-    for (int i = 0; i < kChains; ++i) KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g) more[i][g] = i == 0 ? acc[g] : zero_i32();
-    KVASIR_UNROLL(1)
-    for (int k = begin; k < end; k += kPackedUnit) {
-      prefetch_unit<B>(next + at(k));
-      const auto unit = Unit<B>::load(panel + at(k));
-      add_word<0, S>(unit, map, x + k, stride, more[0]);
-      add_word<1, S>(unit, map, x + k, stride, more[1 % kChains]);
-      add_word<2, S>(unit, map, x + k, stride, more[2 % kChains]);
-      add_word<3, S>(unit, map, x + k, stride, more[3 % kChains]);
-    }
-    KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g) {
-      acc[g] = more[0][g];
-      KVASIR_UNROLL(4)
-      for (int i = 1; i < kChains; ++i) acc[g] = add(acc[g], more[i][g]);
-    }
-  }
+  panel_dots<B, Map, G>(panel, begin, end, map, LeftRows<B, Map, G>::of(x, stride, end), next, acc);
 }
 
 // row[i] = map(code) as float32 for the 16 lanes of a panel at depth 4 * quad + i.

@@ -42,6 +42,29 @@ KVASIR_INLINE F32 operator+(F32 a, F32 b) { return add(a, b); }
 KVASIR_INLINE F32 operator-(F32 a, F32 b) { return sub(a, b); }
 KVASIR_INLINE F32 operator*(F32 a, F32 b) { return mul(a, b); }
 
+// Lane g is the reduction of x[g], lanes from G on are 0.
+template <int G>
+KVASIR_INLINE F32 reduce_adds(const F32 (&x)[G]) {
+  if constexpr (G == 4) return reduce_add4(x);
+  float r[kLanes] = {};
+  for (int g = 0; g < G; ++g) r[g] = reduce_add(x[g]);
+  return load(r);
+}
+template <int G>
+KVASIR_INLINE F32 reduce_maxima(const F32 (&x)[G]) {
+  if constexpr (G == 4) return reduce_max4(x);
+  float r[kLanes] = {};
+  for (int g = 0; g < G; ++g) r[g] = reduce_max(x[g]);
+  return load(r);
+}
+template <int G>
+KVASIR_INLINE I32 reduce_adds(const I32 (&x)[G]) {
+  if constexpr (G == 4) return reduce_add4(x);
+  std::int32_t r[kLanes] = {};
+  for (int g = 0; g < G; ++g) r[g] = reduce_add(x[g]);
+  return load_i32(r);
+}
+
 // exp of x in [-87, 88.7], relative error below 2e-7 (about 2 ulp): Cody-Waite reduction x = n ln2 + r, |r| <= ln2/2,
 // degree-6 polynomial. NaN stays NaN.
 KVASIR_INLINE F32 exp_in_range(F32 x) {

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #define KVASIR_HAS_VNNI 0
+#define KVASIR_STEPWISE_DOTS 1
 #define KVASIR_VECTOR_REGISTERS 8
 
 namespace kvasir::simd::KVASIR_TARGET {
@@ -82,6 +83,28 @@ KVASIR_INLINE float reduce_max(F32 x) {
   const __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
   const __m128 d = _mm_max_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
+}
+
+// Four reductions at once, each in the order of reduce_add and reduce_max: lanes 0 .. 3, the others are 0.
+KVASIR_INLINE __m128 add_quarters(F32 x) {
+  const __m256 h = _mm256_add_ps(x.a, x.b);
+  return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+KVASIR_INLINE __m128 max_quarters(F32 x) {
+  const __m256 h = _mm256_max_ps(x.a, x.b);
+  return _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+KVASIR_INLINE F32 reduce_add4(const F32* x) {
+  const __m128 q[4] = {add_quarters(x[0]), add_quarters(x[1]), add_quarters(x[2]), add_quarters(x[3])};
+  const __m128 a = _mm_add_ps(_mm_unpacklo_ps(q[0], q[1]), _mm_unpackhi_ps(q[0], q[1]));
+  const __m128 b = _mm_add_ps(_mm_unpacklo_ps(q[2], q[3]), _mm_unpackhi_ps(q[2], q[3]));
+  return {_mm256_zextps128_ps256(_mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a))), _mm256_setzero_ps()};
+}
+KVASIR_INLINE F32 reduce_max4(const F32* x) {
+  const __m128 q[4] = {max_quarters(x[0]), max_quarters(x[1]), max_quarters(x[2]), max_quarters(x[3])};
+  const __m128 a = _mm_max_ps(_mm_unpacklo_ps(q[0], q[1]), _mm_unpackhi_ps(q[0], q[1]));
+  const __m128 b = _mm_max_ps(_mm_unpacklo_ps(q[2], q[3]), _mm_unpackhi_ps(q[2], q[3]));
+  return {_mm256_zextps128_ps256(_mm_max_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a))), _mm256_setzero_ps()};
 }
 
 // Lanes i and i + h (bit h of i clear) become x[i] + x[i + h] and x[i] - x[i + h]. The products by +-1 are exact, so
@@ -199,6 +222,18 @@ KVASIR_INLINE std::int32_t reduce_add(I32 x) {
   const __m128i q = _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
   const __m128i d = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(d, _mm_shuffle_epi32(d, 0xb1)));
+}
+
+KVASIR_INLINE __m128i add_quarters(I32 x) {
+  const __m256i h = _mm256_add_epi32(x.a, x.b);
+  return _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+KVASIR_INLINE I32 reduce_add4(const I32* x) {
+  const __m128i q[4] = {add_quarters(x[0]), add_quarters(x[1]), add_quarters(x[2]), add_quarters(x[3])};
+  const __m128i a = _mm_add_epi32(_mm_unpacklo_epi32(q[0], q[1]), _mm_unpackhi_epi32(q[0], q[1]));
+  const __m128i b = _mm_add_epi32(_mm_unpacklo_epi32(q[2], q[3]), _mm_unpackhi_epi32(q[2], q[3]));
+  return {_mm256_zextsi128_si256(_mm_add_epi32(_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b))),
+          _mm256_setzero_si256()};
 }
 
 KVASIR_INLINE Bytes zero_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }

@@ -5,8 +5,10 @@
 
 #if defined(__AVX512VNNI__)
 #define KVASIR_HAS_VNNI 1
+#define KVASIR_STEPWISE_DOTS 0
 #else
 #define KVASIR_HAS_VNNI 0
+#define KVASIR_STEPWISE_DOTS 1  // byte products are added in 16 bits, then widened: each step may be left to the caller
 #endif
 #define KVASIR_VECTOR_REGISTERS 32
 
@@ -57,6 +59,28 @@ KVASIR_INLINE float reduce_add(F32 a) {
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
 KVASIR_INLINE float reduce_max(F32 a) { return _mm512_reduce_max_ps(a.v); }
+
+// Four reductions at once, each in the order of reduce_add and reduce_max: lanes 0 .. 3, the others are 0.
+KVASIR_INLINE __m128 add_quarters(F32 x) {
+  const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  return _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+KVASIR_INLINE __m128 max_quarters(F32 x) {
+  const __m256 h = _mm256_max_ps(_mm512_castps512_ps256(x.v), _mm512_extractf32x8_ps(x.v, 1));
+  return _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+}
+KVASIR_INLINE F32 reduce_add4(const F32* x) {
+  const __m128 q[4] = {add_quarters(x[0]), add_quarters(x[1]), add_quarters(x[2]), add_quarters(x[3])};
+  const __m128 a = _mm_add_ps(_mm_unpacklo_ps(q[0], q[1]), _mm_unpackhi_ps(q[0], q[1]));
+  const __m128 b = _mm_add_ps(_mm_unpacklo_ps(q[2], q[3]), _mm_unpackhi_ps(q[2], q[3]));
+  return {_mm512_zextps128_ps512(_mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a)))};
+}
+KVASIR_INLINE F32 reduce_max4(const F32* x) {
+  const __m128 q[4] = {max_quarters(x[0]), max_quarters(x[1]), max_quarters(x[2]), max_quarters(x[3])};
+  const __m128 a = _mm_max_ps(_mm_unpacklo_ps(q[0], q[1]), _mm_unpackhi_ps(q[0], q[1]));
+  const __m128 b = _mm_max_ps(_mm_unpacklo_ps(q[2], q[3]), _mm_unpackhi_ps(q[2], q[3]));
+  return {_mm512_zextps128_ps512(_mm_max_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a)))};
+}
 
 // Lanes i and i + h (bit h of i clear) become a[i] + a[i + h] and a[i] - a[i + h].
 template <int h>
@@ -134,6 +158,17 @@ KVASIR_INLINE Bytes to_signed_bytes(I32 a, I32 b, I32 c, I32 d) {
   return {_mm512_permutexvar_epi32(order, bytes)};
 }
 KVASIR_INLINE std::int32_t reduce_add(I32 a) { return _mm512_reduce_add_epi32(a.v); }
+
+KVASIR_INLINE __m128i add_quarters(I32 x) {
+  const __m256i h = _mm256_add_epi32(_mm512_castsi512_si256(x.v), _mm512_extracti64x4_epi64(x.v, 1));
+  return _mm_add_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+KVASIR_INLINE I32 reduce_add4(const I32* x) {
+  const __m128i q[4] = {add_quarters(x[0]), add_quarters(x[1]), add_quarters(x[2]), add_quarters(x[3])};
+  const __m128i a = _mm_add_epi32(_mm_unpacklo_epi32(q[0], q[1]), _mm_unpackhi_epi32(q[0], q[1]));
+  const __m128i b = _mm_add_epi32(_mm_unpacklo_epi32(q[2], q[3]), _mm_unpackhi_epi32(q[2], q[3]));
+  return {_mm512_zextsi128_si512(_mm_add_epi32(_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b)))};
+}
 
 KVASIR_INLINE Bytes zero_bytes() { return {_mm512_setzero_si512()}; }
 KVASIR_INLINE Bytes load_bytes(const void* p) { return {_mm512_loadu_si512(p)}; }

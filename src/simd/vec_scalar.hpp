@@ -6,6 +6,7 @@
 #include "simd/half.hpp"
 
 #define KVASIR_HAS_VNNI 0
+#define KVASIR_STEPWISE_DOTS 0
 #define KVASIR_VECTOR_REGISTERS 8
 
 namespace kvasir::simd::KVASIR_TARGET {
@@ -135,6 +136,21 @@ KVASIR_INLINE std::int32_t reduce_add(I32 a) {
   std::int32_t s = 0;
   for (int i = 0; i < 16; ++i) s += a.v[i];
   return s;
+}
+KVASIR_INLINE F32 reduce_add4(const F32* x) {
+  F32 r = zero();
+  for (int i = 0; i < 4; ++i) r.v[i] = reduce_add(x[i]);
+  return r;
+}
+KVASIR_INLINE F32 reduce_max4(const F32* x) {
+  F32 r = zero();
+  for (int i = 0; i < 4; ++i) r.v[i] = reduce_max(x[i]);
+  return r;
+}
+KVASIR_INLINE I32 reduce_add4(const I32* x) {
+  I32 r{};
+  for (int i = 0; i < 4; ++i) r.v[i] = reduce_add(x[i]);
+  return r;
 }
 #undef KVASIR_EACH
 #define KVASIR_EACH(expression)                                                \

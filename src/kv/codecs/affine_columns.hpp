@@ -23,7 +23,7 @@ struct QuantizedRows {
   float shift[kMaxGroups][G];  // -scale * (middle of the codes) * sum
   float total[kMaxGroups][G];  // of the row as given
   std::int32_t sum[kMaxGroups][G];
-  alignas(64) std::int8_t x[G][kMaxDepth];
+  alignas(64) std::int8_t x[G][kMaxDepth + 64];  // not a whole number of 4 KiB apart
 };
 
 template <class Grid>
@@ -62,6 +62,7 @@ struct ColumnScaled {
                        const QuantizedRows<G>& rows, int begin, int end, float* out, std::ptrdiff_t pitch) {
     const std::size_t header = header_bytes(shape);
     const std::size_t panel = packed_panel_bytes(B, shape.depth);
+    const auto left = LeftRows<B, Codes, G>::of(rows.x[0], sizeof rows.x[0], shape.depth);
     for (int lane = begin / kPackedLanes * kPackedLanes; lane < end; lane += kPackedLanes) {
       const std::size_t codes = header + panel * static_cast<std::size_t>(lane / kPackedLanes);
       F32 total[G];
@@ -72,7 +73,7 @@ struct ColumnScaled {
         I32 acc[G];
         KVASIR_UNROLL(8)
         for (int r = 0; r < G; ++r) acc[r] = dots_start<B, Codes>(rows.sum[j][r]);
-        panel_dots<B, Codes, G>(page + codes, k, stop, Codes{}, rows.x[0], kMaxDepth, next + codes, acc);
+        panel_dots<B, Codes, G>(page + codes, k, stop, Codes{}, left, next + codes, acc);
         const std::ptrdiff_t at = (static_cast<std::ptrdiff_t>(j) * 2 * shape.lanes) + lane;
         const auto* group = reinterpret_cast<const Word*>(page) + at;
         if (lane % 32 == 0) {

@@ -11,26 +11,39 @@
 
 #include "kv/codecs/affine_hqq.hpp"
 #include "kv/codecs/affine_page.hpp"
+#include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
 
-// Left rows times the scales of one group of lanes: x[k] * s[k] is scale * (high[k] + low[k] / 254), low 0 unless
-// `fine`.
+// Left rows times the scales of a group of lanes, for a few groups at once, because each group's reductions and
+// divisions would be waited for. Row r of group j is row i = j * G + r here: x[k] * s[k] is scale[i] * (high[i][k] +
+// low[i][k] / 254), low 0 unless `excess` is above 0. Rows are depth + kRowPad apart: in lines of their own, and not at
+// the same places of different 4 KiB, where they would drive each other out of the first-level cache.
+inline constexpr int kRowPad = 64;
+inline constexpr int kFewDepth = 256;  // up to here more than one group at once
 template <int G>
 struct FoldedRows {
+  static constexpr int kGroups = G <= 4 ? 4 : kLanes / G;
+  static constexpr int kRows = kGroups * G;
+  static_assert(kRows <= kLanes);
+  static constexpr int kFew = kRows * (kFewDepth + kRowPad);
+  static constexpr int kOne = G * (kMaxDepth + kRowPad);
+  static constexpr int kFloats = kFew > kOne ? kFew : kOne;
+
   bool any_fine;
-  bool fine[G];  // rows do not depend on each other
-  float scale[G];
-  float inverse[G];  // of the scale; 0 for rows that have no integers
-  float base[G];     // sum of x times the middle of the group
-  std::int32_t sum[G];
-  std::int32_t low_sum[G];
-  alignas(64) std::int8_t high[G][kMaxDepth];
-  alignas(64) std::int8_t low[G][kMaxDepth];
-  alignas(64) float product[G][kMaxDepth];
+  alignas(64) float scale[kLanes];
+  alignas(64) float inverse[kLanes];  // of the scale; 0 for rows that have no integers
+  alignas(64) float base[kLanes];     // what the integers leave out: the middle of the group
+  alignas(64) float excess[kLanes];   // above 0 for rows that are fine; rows do not depend on each other
+  alignas(64) std::int32_t sum[2 * kLanes];
+  alignas(64) std::int32_t low_sum[kLanes];
+  alignas(64) std::int8_t high[kFloats];
+  alignas(64) std::int8_t low[kFloats];
+  alignas(64) float product[kFloats];
 };
+KVASIR_INLINE std::ptrdiff_t row_pitch(int depth) { return (depth + kRowPad - 1) / kRowPad * kRowPad + kRowPad; }
 
 // When the second plane is taken. The first one's rounding is scale^2 / 12 per product, which a few products far above
 // the others make large against what counts: the square of the ratio is below depth * scale^2 / (12 * sum of squares),
@@ -38,18 +51,18 @@ struct FoldedRows {
 inline constexpr float kLowUnit = 1.0f / 254.0f;
 inline constexpr float kFineLimit = 64.0f * 64.0f / 12.0f;
 
-// s and middles of a group as floats; zeros behind them up to a multiple of 64.
+// s and middles of a group as floats.
 struct GroupFloats {
-  alignas(64) float s[kMaxDepth];
-  alignas(64) float middle[kMaxDepth];
+  alignas(64) float s[kMaxDepth + kRowPad];
+  alignas(64) float middle[kMaxDepth + kRowPad];
 };
 
 template <class Grid>
 KVASIR_INLINE void read_group(const std::uint16_t* group, const std::uint16_t* next, int depth, GroupFloats& to) {
   for (int k = 0; k < depth; k += kLanes) {
     if (k % 32 == 0) {
-      __builtin_prefetch(next + k, 0, 2);
-      __builtin_prefetch(next + depth + k, 0, 2);
+      __builtin_prefetch(next + k, 0, 3);
+      __builtin_prefetch(next + depth + k, 0, 3);
     }
     const F32 s = load_f16(group + k);
     store(to.s + k, s);
@@ -57,23 +70,17 @@ KVASIR_INLINE void read_group(const std::uint16_t* group, const std::uint16_t* n
   }
 }
 
-// 64 products from p on as bytes: to nearest even, and what that leaves.
-KVASIR_INLINE Bytes first_plane(const float* p, F32 inverse) {
-  const auto part = [&](int i) __attribute__((always_inline)) { return to_i32(mul(load(p + i * kLanes), inverse)); };
-  return to_signed_bytes(part(0), part(1), part(2), part(3));
-}
-KVASIR_INLINE Bytes second_plane(const float* p, F32 inverse) {
-  const auto part = [&](int i) __attribute__((always_inline)) {
-    const F32 x = mul(load(p + i * kLanes), inverse);
-    return to_i32(mul(sub(x, round(x)), set1(254.0f)));
-  };
-  return to_signed_bytes(part(0), part(1), part(2), part(3));
-}
-
-// Each step for all rows before the next: reductions and divisions of the rows then overlap.
+// Products of G rows with one group; behind them zeros up to a multiple of 64. Sums are stored for the rows, with up to
+// kLanes more behind them.
+struct FoldSums {
+  alignas(64) float top[2 * kLanes];  // largest size
+  alignas(64) float base[2 * kLanes];
+  alignas(64) float power[2 * kLanes];
+};
 template <int G>
-KVASIR_INLINE void fold_rows(const GroupFloats& group, const float* x, std::ptrdiff_t stride, int depth,
-                             FoldedRows<G>& to) {
+KVASIR_INLINE void multiply_group(const GroupFloats& group, const float* x, std::ptrdiff_t stride, int depth,
+                                  float* product, FoldSums& sums, int row) {
+  const std::ptrdiff_t pitch = row_pitch(depth);
   F32 largest[G];
   F32 middles[G];
   F32 squares[G];
@@ -86,57 +93,108 @@ KVASIR_INLINE void fold_rows(const GroupFloats& group, const float* x, std::ptrd
     for (int k = 0; k < depth; k += kLanes) {
       const F32 v = load(x + r * stride + k);
       const F32 p = mul(v, load(group.s + k));
-      store(to.product[r] + k, p);
+      store(product + r * pitch + k, p);
       a = max(a, abs(p));
       b = fma(v, load(group.middle + k), b);
       c = fma(p, p, c);
     }
-    for (int k = depth; k % 64 != 0; k += kLanes) store(to.product[r] + k, zero());
+    for (int k = depth; k % 64 != 0; k += kLanes) store(product + r * pitch + k, zero());
     largest[r] = a;
     middles[r] = b;
     squares[r] = c;
   }
-  to.any_fine = false;
-  KVASIR_UNROLL(8)
-  for (int r = 0; r < G; ++r) {
-    to.base[r] = reduce_add(middles[r]);
-    const float top = reduce_max(largest[r]);
-    // Else the integers are 0, and what is not finite shows in the base.
-    const bool usable = top >= 1.5e-36f && top <= 3e38f && to.base[r] - to.base[r] == 0.0f;
-    to.scale[r] = usable ? top / 127.0f : 0.0f;
-    to.inverse[r] = usable ? 127.0f / top : 0.0f;
-    const float limit = kFineLimit * static_cast<float>(depth) * to.scale[r] * to.scale[r];
-    to.fine[r] = usable && reduce_add(squares[r]) < limit;
-    to.any_fine |= to.fine[r];
-  }
-  I32 sums[G];
-  KVASIR_UNROLL(1)
-  for (int r = 0; r < G; ++r) {
-    const F32 inverse = set1(to.inverse[r]);
-    I32 sum = zero_i32();
-    KVASIR_UNROLL(2)
-    for (int k = 0; k < depth; k += 64) {
-      const Bytes bytes = to.inverse[r] > 0.0f ? first_plane(to.product[r] + k, inverse) : zero_bytes();
-      store_bytes(to.high[r] + k, bytes);
-      sum = dot_us(sum, set1_bytes(1), bytes);
-    }
-    sums[r] = sum;
-  }
-  KVASIR_UNROLL(8)
-  for (int r = 0; r < G; ++r) to.sum[r] = reduce_add(sums[r]);
+  store(sums.top + row, reduce_maxima(largest));
+  store(sums.base + row, reduce_adds(middles));
+  store(sums.power + row, reduce_adds(squares));
 }
 
+// Scales of all rows. Where the largest product or the base is not finite, or all are too small, the integers are 0,
+// and what is not finite shows in the base.
 template <int G>
-KVASIR_INLINE void fold_low(int depth, int r, FoldedRows<G>& to) {
-  const F32 inverse = set1(to.inverse[r]);
+KVASIR_INLINE void scale_rows(const FoldSums& sums, int depth, FoldedRows<G>& to) {
+  const F32 base = load(sums.base);
+  const F32 top = max(fma(base, zero(), load(sums.top)), zero());  // 0 where the base is not finite
+  const F32 least = set1(1.5e-36f);
+  const F32 most = set1(3e38f);
+  const F32 scale = zero_if_less(top, least, zero_if_less(most, top, div(top, set1(127.0f))));
+  const F32 limit = mul(mul(set1(kFineLimit * static_cast<float>(depth)), scale), scale);
+  const F32 excess = max(sub(limit, load(sums.power)), zero());
+  store(to.base, base);
+  store(to.scale, scale);
+  store(to.inverse, zero_if_less(top, least, zero_if_less(most, top, div(set1(127.0f), top))));
+  store(to.excess, excess);
+  to.any_fine = reduce_max(excess) > 0.0f;
+}
+
+// The first plane of row i; returns its sums.
+template <int G>
+KVASIR_INLINE I32 round_row(int depth, int i, FoldedRows<G>& to) {
+  const std::ptrdiff_t at = i * row_pitch(depth);
+  I32 sum = zero_i32();
+  if (to.inverse[i] > 0.0f) {
+    KVASIR_UNROLL(2)
+    for (int k = 0; k < depth; k += 64) {
+      const Bytes bytes = rounded_bytes(to.product + at + k, set1(to.inverse[i]));
+      store_bytes(to.high + at + k, bytes);
+      sum = dot_us(sum, set1_bytes(1), bytes);
+    }
+  } else {
+    for (int k = 0; k < depth; k += 64) store_bytes(to.high + at + k, zero_bytes());
+  }
+  return sum;
+}
+
+// What the first plane leaves of 64 products.
+KVASIR_INLINE Bytes second_plane(const float* p, F32 inverse) {
+  const auto part = [&](int i) __attribute__((always_inline)) {
+    const F32 x = mul(load(p + i * kLanes), inverse);
+    return to_i32(mul(sub(x, round(x)), set1(254.0f)));
+  };
+  return to_signed_bytes(part(0), part(1), part(2), part(3));
+}
+template <int G>
+KVASIR_INLINE I32 round_rest(int depth, int i, FoldedRows<G>& to) {
+  const std::ptrdiff_t at = i * row_pitch(depth);
+  const F32 inverse = set1(to.inverse[i]);
   I32 sum = zero_i32();
   KVASIR_UNROLL(1)
   for (int k = 0; k < depth; k += 64) {
-    const Bytes bytes = to.fine[r] ? second_plane(to.product[r] + k, inverse) : zero_bytes();
-    store_bytes(to.low[r] + k, bytes);
+    const Bytes bytes = second_plane(to.product + at + k, inverse);
+    store_bytes(to.low + at + k, bytes);
     sum = dot_us(sum, set1_bytes(1), bytes);
   }
-  to.low_sum[r] = reduce_add(sum);
+  return sum;
+}
+
+// Groups [0, n) that lie behind each other at `page`, with their scales and codes' middle.
+template <class Grid, int G>
+KVASIR_INLINE void fold_groups(const std::byte* page, const std::byte* next, int n, int depth, const float* x,
+                               std::ptrdiff_t stride, FoldedRows<G>& to) {
+  GroupFloats floats;
+  FoldSums sums;
+  store(sums.top, zero());
+  store(sums.base, zero());
+  store(sums.power, zero());
+  for (int j = 0; j < n; ++j) {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(j) * depth * 4;
+    read_group<Grid>(reinterpret_cast<const std::uint16_t*>(page + at),
+                     reinterpret_cast<const std::uint16_t*>(next + at), depth, floats);
+    multiply_group<G>(floats, x, stride, depth, to.product + j * G * row_pitch(depth), sums, j * G);
+  }
+  scale_rows<G>(sums, depth, to);
+  store_i32(to.sum, zero_i32());
+  for (int j = 0; j < n; ++j) {
+    I32 high[G];
+    KVASIR_UNROLL(1)
+    for (int r = 0; r < G; ++r) high[r] = round_row<G>(depth, j * G + r, to);
+    store_i32(to.sum + j * G, reduce_adds(high));
+  }
+  F32 sum = to_f32(load_i32(to.sum));
+  if (to.any_fine) {
+    for (int i = 0; i < kLanes; ++i) to.low_sum[i] = to.excess[i] > 0.0f ? reduce_add(round_rest<G>(depth, i, to)) : 0;
+    sum = fma(to_f32(load_i32(to.low_sum)), set1(kLowUnit), sum);
+  }
+  store(to.base, sub(load(to.base), mul(load(to.scale), mul(set1(kCodeMiddle<Grid>), sum))));
 }
 
 template <class Grid>
@@ -156,43 +214,61 @@ struct RowScaled {
   static void multiply(const PageShape& shape, const std::byte* page, const std::byte* next, const float* x,
                        std::ptrdiff_t stride, float* out, std::ptrdiff_t pitch) {
     const std::size_t header = header_bytes(shape);
-    const std::size_t panel = packed_panel_bytes(B, shape.depth);
-    GroupFloats floats;
+    const int groups = groups_of(shape.lanes, shape.group);
+    const int most = shape.depth <= kFewDepth ? FoldedRows<G>::kGroups : 1;
     FoldedRows<G> rows;
-    std::size_t at = 0;  // of the group's scales
-    std::size_t codes = header;
-    for (int lane = 0; lane < shape.lanes; at += static_cast<std::size_t>(shape.depth) * 4) {
-      read_group<Grid>(reinterpret_cast<const Word*>(page + at), reinterpret_cast<const Word*>(next + at), shape.depth,
-                       floats);
-      fold_rows<G>(floats, x, stride, shape.depth, rows);
-      for (int r = 0; r < G; ++r) {
-        rows.low_sum[r] = 0;
-        if (rows.any_fine) fold_low(shape.depth, r, rows);
-        const float sum = static_cast<float>(rows.sum[r]) + static_cast<float>(rows.low_sum[r]) * kLowUnit;
-        rows.base[r] -= rows.scale[r] * (kCodeMiddle<Grid> * sum);
-      }
-      for (const int end = group_end(lane, shape.group, shape.lanes); lane < end;
-           lane += kPackedLanes, codes += panel) {
-        F32 total[G];
-        KVASIR_UNROLL(8)
-        for (int r = 0; r < G; ++r) total[r] = set1(rows.base[r]);
-        add_plane<G>(shape, page + codes, next + codes, rows.high[0], rows.sum, rows.scale, 1.0f, total);
-        if (rows.any_fine)
-          add_plane<G>(shape, page + codes, page + codes, rows.low[0], rows.low_sum, rows.scale, kLowUnit, total);
-        KVASIR_UNROLL(8)
-        for (int r = 0; r < G; ++r) store(out + r * pitch + lane, total[r]);
+    for (int j = 0; j < groups; j += most) {
+      const int n = smaller(most, groups - j);
+      const std::size_t at = static_cast<std::size_t>(j) * static_cast<std::size_t>(shape.depth) * 4;
+      fold_groups<Grid, G>(page + at, next + at, n, shape.depth, x, stride, rows);
+      for (int i = 0; i < n; ++i)
+        multiply_lanes<G>(shape, (j + i) * shape.group, page + header, next + header, rows, i * G, out, pitch);
+    }
+  }
+
+  // The lanes of the group that begins at `first`, whose rows are those from `row` on.
+  template <int G>
+  KVASIR_INLINE void multiply_lanes(const PageShape& shape, int first, const std::byte* codes, const std::byte* next,
+                                    const FoldedRows<G>& rows, int row, float* out, std::ptrdiff_t pitch) {
+    const std::size_t panel = packed_panel_bytes(B, shape.depth);
+    const int end = group_end(first, shape.group, shape.lanes);
+    const std::ptrdiff_t row_bytes = row_pitch(shape.depth);
+    const Left<G> high = Left<G>::of(rows.high + row * row_bytes, row_bytes, shape.depth);
+    for (int lane = first; lane < end; lane += kPackedLanes) {
+      const std::size_t at = panel * static_cast<std::size_t>(lane / kPackedLanes);
+      F32 total[G];
+      KVASIR_UNROLL(8)
+      for (int r = 0; r < G; ++r) total[r] = set1(rows.base[row + r]);
+      add_plane<G>(shape, codes + at, next + at, high, rows.sum + row, rows.scale + row, 1.0f, total);
+      KVASIR_UNROLL(8)
+      for (int r = 0; r < G; ++r) store(out + r * pitch + lane, total[r]);
+    }
+    if (!rows.any_fine) return;
+    // Few rows need it, so each on its own.
+    for (int r = 0; r < G; ++r) {
+      const int i = row + r;
+      if (!(rows.excess[i] > 0.0f)) continue;
+      const Left<1> low = Left<1>::of(rows.low + i * row_bytes, row_bytes, shape.depth);
+      for (int lane = first; lane < end; lane += kPackedLanes) {
+        const std::size_t at = panel * static_cast<std::size_t>(lane / kPackedLanes);
+        F32 total[1] = {load(out + r * pitch + lane)};
+        add_plane<1>(shape, codes + at, codes + at, low, rows.low_sum + i, rows.scale + i, kLowUnit, total);
+        store(out + r * pitch + lane, total[0]);
       }
     }
   }
 
   template <int G>
+  using Left = LeftRows<B, Codes, G>;
+
+  template <int G>
   KVASIR_INLINE void add_plane(const PageShape& shape, const std::byte* panel, const std::byte* next,
-                               const std::int8_t* x, const std::int32_t* sums, const float* scales, float unit,
+                               const Left<G>& left, const std::int32_t* sums, const float* scales, float unit,
                                F32 (&total)[G]) {
     I32 acc[G];
     KVASIR_UNROLL(8)
     for (int r = 0; r < G; ++r) acc[r] = dots_start<B, Codes>(sums[r]);
-    panel_dots<B, Codes, G>(panel, 0, shape.depth, Codes{}, x, kMaxDepth, next, acc);
+    panel_dots<B, Codes, G>(panel, 0, shape.depth, Codes{}, left, next, acc);
     KVASIR_UNROLL(8)
     for (int r = 0; r < G; ++r) total[r] = fma(to_f32(acc[r]), set1(scales[r] * unit), total[r]);
   }

@@ -28,11 +28,11 @@ static inline std::int8_t encode_mean(float x) {
 
 // 16 means at once.
 KVASIR_INLINE F32 decode_mean(const std::int8_t* codes) {
-  const F32 v = to_f32(load_i8(codes));
-  const I32 size = to_i32(abs(v));
-  const F32 power = bits_to_f32(add(mul(size, set1_i32(1 << 20)), set1_i32(0x3f800000)));
-  const F32 sign = sub(zero_if_less(v, zero(), set1(2.0f)), set1(1.0f));
-  return mul(mul(sub(power, set1(1.0f)), set1(kMeanUnit)), sign);
+  const I32 code = load_i8(codes);
+  const I32 size = to_i32(abs(to_f32(code)));
+  const F32 power = bits_to_f32(add(shift_left32<20>(size), set1_i32(0x3f800000)));
+  const I32 value = f32_to_bits(mul(sub(power, set1(1.0f)), set1(kMeanUnit)));
+  return bits_to_f32(add(value, and_(code, set1_i32(INT32_MIN))));  // the sign
 }
 
 }  // namespace

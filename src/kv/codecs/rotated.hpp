@@ -26,18 +26,23 @@ namespace {
 
 inline constexpr std::uint64_t kRotationSeed = 0x6b7661736972;
 
-// How codes become numbers: (value - offset()), value an integer.
+// How codes become numbers: (value - offset), value an integer.
 template <int B>
 struct LevelMap {
   using Map = Table<B, integer_levels_largest(B)>;
-  KVASIR_INLINE Map map() { return Map::load(integer_levels(B).values); }
-  KVASIR_INLINE float offset() { return integer_levels(B).offset; }
+  Map map;
+  float offset;
+  KVASIR_INLINE LevelMap load() {
+    const IntegerLevels& levels = integer_levels(B);
+    return {Map::load(levels.values), levels.offset};
+  }
 };
 template <>
 struct LevelMap<8> {
   using Map = Codes;  // signed
-  KVASIR_INLINE Map map() { return {}; }
-  KVASIR_INLINE float offset() { return 0; }
+  Map map;
+  static constexpr float offset = 0;
+  KVASIR_INLINE LevelMap load() { return {}; }
 };
 
 template <int B>
@@ -86,26 +91,55 @@ template <int B>
 struct RotatedProducts {
   using Levels = LevelMap<B>;
   using Page = RotatedPage<B>;
+  template <int G>
+  using Left = LeftRows<B, typename Levels::Map, G>;
   static constexpr int kMaxDim = kernel::kMaxRotated;
+
+  KVASIR_INLINE const std::byte* next_of(const PageRef& page) { return page.next ? page.next : page.block; }
+  KVASIR_INLINE void prefetch_header(const std::byte* page, int d) {
+    for (int i = 0; i < 2 * kPageTokens + d; i += 64) __builtin_prefetch(page + i, 0, 3);
+  }
+  KVASIR_INLINE void decode_means(const Page& page, int d, float* to) {
+    for (int c = 0; c < d; c += kLanes) store(to + c, decode_mean(page.means + c));
+  }
 
   // scores[r][t] = g_t * scale_r * (sum of x (value - offset)) + <q_r, m>
   template <int G>
-  static void page_dots(const PageRef& page, int d, const std::int8_t* x, const Int8Row* rows, const float* base,
-                        float* scores, int stride) {
+  static void page_dots(const PageRef& page, int d, const Levels& levels, const float* q, const Left<G>& left,
+                        const Int8Row* rows, float* scores, int stride) {
     const Page p = Page::at(page.block, d);
-    const auto map = Levels::map();
-    const std::byte* next = Page::at(page.next ? page.next : page.block, d).codes;
+    const std::byte* next = Page::at(next_of(page), d).codes;
+    prefetch_header(next_of(page), d);
+    alignas(64) float base[kLanes];
+    float shift[G];
+    {
+      F32 sum[G];
+      KVASIR_UNROLL(8)
+      for (int g = 0; g < G; ++g) sum[g] = zero();
+      KVASIR_UNROLL(1)
+      for (int c = 0; c < d; c += kLanes) {
+        const F32 mean = decode_mean(p.means + c);
+        KVASIR_UNROLL(8)
+        for (int g = 0; g < G; ++g) sum[g] = fma(load(q + g * d + c), mean, sum[g]);
+      }
+      store(base, reduce_adds(sum));
+      KVASIR_UNROLL(8)
+      for (int g = 0; g < G; ++g) {
+        shift[g] = -rows[g].scale * (levels.offset * static_cast<float>(rows[g].sum));
+      }
+    }
     const std::ptrdiff_t panel_bytes = static_cast<std::ptrdiff_t>(packed_panel_bytes(B, d));
     for (int t = 0; t < kPageTokens; t += kLanes) {
       I32 acc[G];
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) acc[g] = dots_start<B, typename Levels::Map>(rows[g].sum);
-      panel_dots<B>(p.codes + t / kLanes * panel_bytes, 0, d, map, x, d, next + t / kLanes * panel_bytes, acc);
+      const std::ptrdiff_t at = t / kLanes * panel_bytes;
+      panel_dots<B>(p.codes + at, 0, d, levels.map, left, next + at, acc);
       const F32 scale = load_f16(p.scales + t);
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) {
-        const F32 product = sub(to_f32(acc[g]), set1(Levels::offset() * static_cast<float>(rows[g].sum)));
-        store(scores + g * stride + t, fma(scale, mul(product, set1(rows[g].scale)), set1(base[g])));
+        const F32 product = fma(to_f32(acc[g]), set1(rows[g].scale), set1(shift[g]));
+        store(scores + g * stride + t, fma(scale, product, set1(base[g])));
       }
     }
   }
@@ -113,72 +147,62 @@ struct RotatedProducts {
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
     const int d = head.d;
+    const Levels levels = Levels::load();
     alignas(64) std::int8_t x[kPackedRows * kMaxDim];
     Int8Row rows[kPackedRows];
-    float base[kPackedRows];
     for (int r = 0; r < g; r += kPackedRows) {
       const int n = g - r < kPackedRows ? g - r : kPackedRows;
       const float* qs = q + static_cast<std::ptrdiff_t>(r) * d;
       for (int i = 0; i < n; ++i) rows[i] = quantize_row(qs + i * d, d, x + i * d);
-      for (int p = 0; p < count; ++p) {
-        const std::int8_t* means = Page::at(pages[p].block, d).means;
-        for (int i = 0; i < n; ++i) {
-          F32 sum = zero();
-          for (int c = 0; c < d; c += kLanes) sum = fma(load(qs + i * d + c), decode_mean(means + c), sum);
-          base[i] = reduce_add(sum);
-        }
-        float* s = scores + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens;
-        with_rows(n, [&]<int G>() { page_dots<G>(pages[p], d, x, rows, base, s, stride); });
-      }
+      with_rows(n, [&]<int G>() {
+        const auto left = Left<G>::of(x, d, d);
+        for (int p = 0; p < count; ++p)
+          page_dots<G>(pages[p], d, levels, qs, left, rows,
+                       scores + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens, stride);
+      });
     }
   }
 
   // out[r][c] = scale_r * (sum of x (value - offset)) + sum of weights * m_c, x = weights * g
   template <int G>
-  static void page_sums(const PageRef& page, int d, const std::int8_t* x, const Int8Row* rows, const float* mass,
-                        float* out, int pitch) {
+  static void page_sums(const PageRef& page, int d, const Levels& levels, const float* weights, int stride, float* out,
+                        int pitch) {
     const Page p = Page::at(page.block, d);
-    const auto map = Levels::map();
-    const std::byte* next = Page::at(page.next ? page.next : page.block, d).codes;
+    const std::byte* next = Page::at(next_of(page), d).codes;
+    prefetch_header(next_of(page), d);
+    alignas(64) std::int8_t x[G * kPageTokens];
+    Int8Row rows[G];
+    float mass[G];
+    quantize_products<G, kPageTokens>(weights, stride, p.scales, x, rows, mass);
+    float shift[G];
+    KVASIR_UNROLL(8)
+    for (int g = 0; g < G; ++g) shift[g] = -rows[g].scale * (levels.offset * static_cast<float>(rows[g].sum));
+    const auto left = Left<G>::of(x, kPageTokens, kPageTokens);
     const std::ptrdiff_t panel_bytes = static_cast<std::ptrdiff_t>(packed_panel_bytes(B, kPageTokens));
     for (int c = 0; c < d; c += kLanes) {
       I32 acc[G];
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) acc[g] = dots_start<B, typename Levels::Map>(rows[g].sum);
-      panel_dots<B>(p.codes + c / kLanes * panel_bytes, 0, kPageTokens, map, x, kPageTokens,
-                    next + c / kLanes * panel_bytes, acc);
+      const std::ptrdiff_t at = c / kLanes * panel_bytes;
+      panel_dots<B>(p.codes + at, 0, kPageTokens, levels.map, left, next + at, acc);
       const F32 mean = decode_mean(p.means + c);
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) {
-        const F32 product = sub(to_f32(acc[g]), set1(Levels::offset() * static_cast<float>(rows[g].sum)));
-        store(out + g * pitch + c, fma(product, set1(rows[g].scale), mul(set1(mass[g]), mean)));
+        const F32 product = fma(to_f32(acc[g]), set1(rows[g].scale), set1(shift[g]));
+        store(out + g * pitch + c, fma(set1(mass[g]), mean, product));
       }
     }
   }
 
   static void accumulate(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
                          float* out, int pitch) {
-    alignas(64) std::int8_t x[kPackedRows * kPageTokens];
-    alignas(64) float scaled[kPageTokens];
-    Int8Row rows[kPackedRows];
-    float mass[kPackedRows];
+    const Levels levels = Levels::load();
     for (int p = 0; p < count; ++p) {
-      const Page page = Page::at(pages[p].block, head.d);
       for (int r = 0; r < g; r += kPackedRows) {
         const int n = g - r < kPackedRows ? g - r : kPackedRows;
-        for (int i = 0; i < n; ++i) {
-          const float* w = weights + static_cast<std::ptrdiff_t>(r + i) * stride + p * kPageTokens;
-          F32 sum = zero();
-          for (int t = 0; t < kPageTokens; t += kLanes) {
-            const F32 v = load(w + t);
-            sum = add(sum, v);
-            store(scaled + t, mul(v, load_f16(page.scales + t)));
-          }
-          mass[i] = reduce_add(sum);
-          rows[i] = quantize_row(scaled, kPageTokens, x + i * kPageTokens);
-        }
+        const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens;
         float* o = out + (static_cast<std::ptrdiff_t>(p) * g + r) * pitch;
-        with_rows(n, [&]<int G>() { page_sums<G>(pages[p], head.d, x, rows, mass, o, pitch); });
+        with_rows(n, [&]<int G>() { page_sums<G>(pages[p], head.d, levels, w, stride, o, pitch); });
       }
     }
   }
@@ -186,16 +210,16 @@ struct RotatedProducts {
   static void unseal_k(const Head& head, const PageRef& page, float* tile) {
     const int d = head.d;
     const Page p = Page::at(page.block, d);
-    const auto map = Levels::map();
-    const F32 offset = set1(Levels::offset());
+    const Levels levels = Levels::load();
+    const F32 offset = set1(levels.offset);
     alignas(64) float means[kMaxDim];
-    for (int c = 0; c < d; c += kLanes) store(means + c, decode_mean(p.means + c));
+    decode_means(p, d, means);
     for (int t = 0; t < page.end; t += kLanes) {
       const F32 scale = load_f16(p.scales + t);
       float* to = tile + static_cast<std::ptrdiff_t>(t / kPanel) * d * kPanel + t % kPanel;
       panel_floats<B>(
           p.codes + static_cast<std::size_t>(t / kLanes) * packed_panel_bytes(B, d), 0, d,
-          map, [&](int c, F32 value) __attribute__((always_inline)) {
+          levels.map, [&](int c, F32 value) __attribute__((always_inline)) {
             store(to + c * kPanel, fma(scale, sub(value, offset), set1(means[c])));
           });
     }
@@ -204,8 +228,8 @@ struct RotatedProducts {
   static void unseal_v(const Head& head, const PageRef& page, float* tile) {
     const int d = head.d;
     const Page p = Page::at(page.block, d);
-    const auto map = Levels::map();
-    const F32 offset = set1(Levels::offset());
+    const Levels levels = Levels::load();
+    const F32 offset = set1(levels.offset);
     alignas(64) float scales[kPageTokens];
     for (int t = 0; t < kPageTokens; t += kLanes) store(scales + t, load_f16(p.scales + t));
     for (int c = 0; c < d; c += kLanes) {
@@ -213,7 +237,7 @@ struct RotatedProducts {
       float* to = tile + static_cast<std::ptrdiff_t>(c / kPanel) * kPageTokens * kPanel + c % kPanel;
       panel_floats<B>(
           p.codes + static_cast<std::size_t>(c / kLanes) * packed_panel_bytes(B, kPageTokens), 0,
-          (page.end + 3) / 4 * 4, map, [&](int t, F32 value) __attribute__((always_inline)) {
+          (page.end + 3) / 4 * 4, levels.map, [&](int t, F32 value) __attribute__((always_inline)) {
             store(to + t * kPanel, fma(set1(scales[t]), sub(value, offset), mean));
           });
     }
