@@ -165,24 +165,24 @@ std::unique_ptr<Tier> tier_with(const Faults& faults, const std::string& options
 }
 
 TEST(Front, ASlowBackendHoldsNobodyUp) {
-  auto tier = tier_with({.delay = 300ms}, "&timeout=10s");
+  auto tier = tier_with({.delay = 1500ms}, "&timeout=20s");
   const Chain a(1, 2, 1000);
   const auto begin = Clock::now();
   put_all(*tier, a);
   Lookup lookup = tier->get(a.keys, {.deadline = within(50ms)});
   EXPECT_FALSE(lookup.ready());
   const auto found = lookup.take();
-  EXPECT_LT(Clock::now() - begin, 200ms);
+  EXPECT_LT(Clock::now() - begin, 1200ms);
   for (const Found& f : found) EXPECT_EQ(f.outcome, Outcome::kLate);
-  EXPECT_TRUE(tier->flush(within(5s)).ok());
-  Lookup patient = tier->get(a.keys, {.deadline = within(5s)});
-  EXPECT_TRUE(patient.wait(within(5s)));
+  EXPECT_TRUE(tier->flush(within(20s)).ok());
+  Lookup patient = tier->get(a.keys, {.deadline = within(20s)});
+  EXPECT_TRUE(patient.wait(within(20s)));
   EXPECT_EQ(count_found(patient.take()), 2);
   EXPECT_EQ(tier->stats().late, 2u);
 }
 
 TEST(Front, AFullQueueDropsAndCounts) {
-  auto tier = tier_with({.delay = 100ms}, "&queue=4KiB");
+  auto tier = tier_with({.delay = 500ms}, "&queue=4KiB");
   int dropped = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Chain c(seed, 1, 1000);
@@ -237,7 +237,7 @@ TEST(Front, ALookupNobodyWaitsForIsNotBegun) {
   std::this_thread::sleep_for(20ms);
   for (int i = 0; i < 20; ++i) tier->get(a.keys, {.deadline = within(5s)});  // dropped at once
   Lookup last = tier->get(a.keys, {.deadline = within(5s)});
-  EXPECT_TRUE(last.wait(within(1s)));
+  EXPECT_TRUE(last.wait(within(5s)));
   EXPECT_EQ(meter->report(Operation::kGet).calls, 2u);
 }
 

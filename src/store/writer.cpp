@@ -101,22 +101,17 @@ Status Writer::call(std::function<Status(Deadline)> operation, Deadline deadline
     item.is_call = true;
     result = item.result.get_future();
     queue_.push_back(std::move(item));
+    ++callers_;
     changed_.notify_all();
   }
-  if (result.wait_until(deadline) != std::future_status::ready) return {"not done before its deadline"};
-  return result.get();
+  const bool done = result.wait_until(deadline) == std::future_status::ready;
+  const std::lock_guard lock(mutex_);
+  --callers_;
+  return done ? result.get() : Status{"not done before its deadline"};
 }
 
 Status Writer::flush(Deadline deadline) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++flushing_;
-  }
-  changed_.notify_all();
-  Status s = call([this](Deadline limit) { return backend_.sync(limit); }, deadline);
-  const std::lock_guard lock(mutex_);
-  --flushing_;
-  return s;
+  return call([this](Deadline limit) { return backend_.sync(limit); }, deadline);
 }
 
 std::uint64_t Writer::queued_bytes() const {
@@ -145,8 +140,8 @@ void Writer::run() {
 
 bool Writer::wait_for_turn(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-  // The rate bounds what is written while requests run, not the way out.
-  while (!stopping_ && flushing_ == 0 && Clock::now() < next_write_ && !queue_.front().operation)
+  // The rate bounds what is written while requests run, not the way out, nor what somebody waits for.
+  while (!stopping_ && callers_ == 0 && Clock::now() < next_write_ && !queue_.front().operation)
     changed_.wait_until(lock, next_write_);
   if (queue_.empty()) return false;
   return !stopping_ || Clock::now() < drain_until_;

@@ -33,9 +33,10 @@ class Writer {
 
   enum class Taken { kStored, kQueued, kDropped, kRefused, kFailed };
   Taken put(Offer offer);
-  void hint(std::function<Status(Deadline)> operation);              // dropped when many are waiting
-  Status call(std::function<Status(Deadline)> operation, Deadline);  // in order with the puts; waits for its end
-  Status flush(Deadline deadline);                                   // the rate does not hold it up
+  void hint(std::function<Status(Deadline)> operation);  // dropped when many are waiting
+  // In order with the puts, at any rate; waits for its end.
+  Status call(std::function<Status(Deadline)> operation, Deadline deadline);
+  Status flush(Deadline deadline);
 
   std::uint64_t queued_bytes() const;
   std::uint64_t queued_records() const;
@@ -66,7 +67,7 @@ class Writer {
   std::uint64_t queued_bytes_ = 0;
   std::uint64_t queued_records_ = 0;
   std::size_t hints_ = 0;
-  int flushing_ = 0;
+  int callers_ = 0;  // that wait for the end of a call
   bool stopping_ = false;
   Clock::time_point next_write_{};
   Clock::time_point drain_until_{};
