@@ -31,6 +31,9 @@ if(KVASIR_NETWORK)
   target_include_directories(kvasir_serve SYSTEM PRIVATE ${Boost_INCLUDE_DIRS})
   target_link_libraries(kvasir_serve PRIVATE OpenSSL::SSL OpenSSL::Crypto)
   # No coroutines are used, and clang 14 cannot compile Asio's with the headers of GCC 12.
-  set_source_files_properties(${network_sources} PROPERTIES COMPILE_DEFINITIONS
-                              "BOOST_ASIO_NO_DEPRECATED;BOOST_ASIO_DISABLE_CO_AWAIT;BOOST_ERROR_CODE_HEADER_ONLY")
+  set(network_definitions BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_CO_AWAIT BOOST_ERROR_CODE_HEADER_ONLY)
+  if(KVASIR_SANITIZE MATCHES thread)
+    list(APPEND network_definitions BOOST_ASIO_DISABLE_FENCED_BLOCK)  # ThreadSanitizer does not know fences
+  endif()
+  set_source_files_properties(${network_sources} PROPERTIES COMPILE_DEFINITIONS "${network_definitions}")
 endif()

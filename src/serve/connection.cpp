@@ -186,6 +186,8 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     if (phase_ == Phase::kHeader || phase_ == Phase::kBody) {
       late_ = true;  // the read ends with an error, and that is answered 408
       socket().cancel();
+    } else if (error_code ec; phase_ == Phase::kIdle && socket().available(ec) > 0) {
+      // The request is here and only this server is late: the pending read is about to end.
     } else {
       close();
     }
