@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "kv/page.hpp"
 #include "kv/spec.hpp"
 
 namespace kvasir::run {
@@ -286,8 +287,11 @@ std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
   while (last >= 0 && !ends(last)) --last;
   std::int64_t first = 0;
   while (first < last && !ends(first)) ++first;
-  if (last >= 0) points.push_back(last + 1);
-  if (first < last) points.push_back(first + 1);
+  if (last + 1 >= kLeastShare) points.push_back(last + 1);
+  if (first < last && first + 1 >= kLeastShare) points.push_back(first + 1);
+  // The same prompt again takes all but its last token, which must not have a page of its own then.
+  if (job.prompt % kv::kPageTokens == 1 && job.prompt > 1) points.push_back(job.prompt - 1);
+  std::sort(points.begin(), points.end(), std::greater<>());
   return points;
 }
 

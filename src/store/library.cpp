@@ -116,7 +116,9 @@ void Library::find(Search& search) {
     for (std::int64_t page = page_of_last(most); page >= 0; --page) {
       const std::int64_t begin = page * kPageTokens;
       const std::int64_t here = std::min<std::int64_t>(most - begin, kPageTokens);
-      for (std::int64_t skip = (here - 1) / kTailGrain * kTailGrain; skip >= 0; skip -= kTailGrain) {
+      // With all tokens of `here` in the key the tail ends behind them and is cut.
+      for (std::int64_t skip = std::min(here / kTailGrain * kTailGrain, kPageTokens - kTailGrain); skip >= 0;
+           skip -= kTailGrain) {
         candidates.push_back({page, skip, keys.size()});
         keys.push_back(key_of_tail(chain.before(page), piece(ids, begin, begin + here), skip));
       }
