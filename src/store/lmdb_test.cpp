@@ -52,15 +52,16 @@ class Lmdb : public testing::Test {
   TempFolder folder_;
 };
 
-// Every record that is there is whole, has its parent, and the totals are those of the records.
-void check_whole(Tier& tier, const std::vector<Chain>& chains) {
+// Every record that is there is whole, has its parent, and the totals are those of the records. With several writers a
+// record may lack its parent: another process can evict that one, while it has no child, before the child is written.
+void check_whole(Tier& tier, const std::vector<Chain>& chains, bool one_writer = true) {
   std::uint64_t records = 0;
   for (const Chain& c : chains) {
     const auto found = tier.get(c.keys).take();
     bool before = true;
     for (std::size_t i = 0; i < found.size(); ++i) {
       EXPECT_TRUE(found[i].outcome == Outcome::kFound || found[i].outcome == Outcome::kAbsent);
-      EXPECT_TRUE(before || !found[i]) << "a child without its parent";
+      EXPECT_TRUE(before || !found[i] || !one_writer) << "a child without its parent";
       before = static_cast<bool>(found[i]);
       if (!found[i]) continue;
       EXPECT_TRUE(same_bytes(found[i].bytes, c.records[i]));
@@ -155,7 +156,7 @@ TEST_F(Lmdb, IsSharedByProcesses) {
   EXPECT_EQ(exit_code(a), 0);
   EXPECT_EQ(exit_code(b), 0);
   auto tier = open();
-  check_whole(*tier, chains);
+  check_whole(*tier, chains, false);
   EXPECT_LE(file_size(), 8u << 20);
 }
 
