@@ -21,7 +21,8 @@ TEST(JinjaFilters, LikeJinja2) {
        "dict_items([('b', 1), ('A', 2), ('c', None)]) dict_values([1, 2, None])"},
       {"{{ s|upper }} {{ s|lower }} {{ s|title }} {{ 'foo bar-baz (qux) [x]'|title }} {{ s|capitalize }} {{ u|upper }} "
        "{{ 'ß straße ǆ ŉ'|upper }} {{ 'İÀÉ'|lower }} {{ u|length }} {{ 'ÿ'|upper }}",
-       "HELLO WORLD hello world Hello World Foo Bar-Baz (Qux) [X] Hello world ZÜRICH 你好 🙂 SS STRASSE Ǆ ʼN i̇àé "
+       "HELLO WORLD hello world Hello World Foo Bar-Baz (Qux) [X] Hello world ZÜRICH 你好 🙂 SS STRASSE Ǆ ʼN "
+       "i̇àé "
        "11 "
        "Ÿ"},
       {"{{ s|replace('l','L') }} {{ s|replace('l','L',1) }} {{ s|replace('','-') }} {{ ''|replace('','x') }} {{ "
