@@ -136,7 +136,7 @@ void Scheduler::cancel(RequestId id) {
 bool Scheduler::drain(double seconds) {
   std::unique_lock lock(mutex_);
   draining_ = true;
-  const auto none = [&] { return inbox_.empty() && stats_.running == 0 && stats_.waiting == 0; };
+  const auto none = [&] { return queued_ == 0 && stats_.running == 0; };  // both as of one moment, see publish()
   return empty_.wait_for(lock, std::chrono::duration<double>(seconds), none);
 }
 
