@@ -217,7 +217,7 @@ class TestServer {
 };
 
 template <class F>
-bool eventually(F done, double seconds = 20) {
+bool eventually(F done, double seconds = 60) {
   const double end = steady_seconds() + seconds;
   while (!done()) {
     if (steady_seconds() > end) return false;
