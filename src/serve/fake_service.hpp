@@ -21,6 +21,7 @@ struct FakeOptions {
   double delay = 0;           // seconds before each token
   int most_queued = 1 << 20;  // requests at once; more are refused
   int most_running = 1 << 20;
+  std::size_t start_at = 0;         // nothing starts before so many requests were submitted
   int tokens = 5;                   // of an answer without max_tokens, which then ends by itself
   std::vector<std::string> script;  // token i is script[i % size]; empty: "w0 ", "w1 ", ...
   std::string fail;                 // not empty: the request fails with this after its first token
@@ -118,15 +119,17 @@ class FakeService : public run::Service {
   void loop() {
     while (!ending_.load()) {
       std::vector<Job*> work;
+      bool hold = false;
       {
         std::unique_lock lock(mutex_);
         if (jobs_.empty() || !any_due())
           wake_.wait_for(lock, std::chrono::duration<double>(jobs_.empty() ? 0.05 : 0.0005));
+        hold = requests_.size() < options_.start_at;
         for (Job& job : jobs_) work.push_back(&job);  // only this thread removes jobs
       }
       int running = 0;
       for (Job* job : work) {
-        const bool waits = !job->started && running >= options_.most_running;
+        const bool waits = !job->started && (hold || running >= options_.most_running);
         running += !waits;
         if (step(*job, waits)) remove(job);
       }

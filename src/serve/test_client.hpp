@@ -65,7 +65,7 @@ class Client {
   }
 
   // Reads once; false: the end, an error, or `seconds` without a byte.
-  bool fill(double seconds = 20) {
+  bool fill(double seconds = 60) {
     pollfd p{.fd = fd_, .events = POLLIN, .revents = 0};
     if (::poll(&p, 1, static_cast<int>(seconds * 1000)) <= 0) return false;
     char bytes[65536];
@@ -217,7 +217,7 @@ class TestServer {
 };
 
 template <class F>
-bool eventually(F done, double seconds = 20) {
+bool eventually(F done, double seconds = 60) {
   const double end = steady_seconds() + seconds;
   while (!done()) {
     if (steady_seconds() > end) return false;
