@@ -19,7 +19,7 @@ if(KVASIR_SERVER)
   if(Boost_FOUND AND OpenSSL_FOUND)
     set(KVASIR_NETWORK ON)
   else()
-    message(STATUS "Boost 1.74 (libboost1.81-dev) or OpenSSL (libssl-dev) not found: the HTTP server is not built")
+    message(STATUS "Boost (libboost1.81-dev; 1.74 at least) or OpenSSL (libssl-dev) not found: the HTTP server is not built")
   endif()
 endif()
 
