@@ -30,8 +30,6 @@ class Answer {
   bool next(std::span<const float> row, std::int64_t cached);
   // Ends the answer from outside.
   void stop(Finish finish);
-  // Nothing more is wanted of this request: max_tokens is 0.
-  bool wants_nothing() const { return request_.max_tokens == 0; }
 
   std::int64_t size() const { return static_cast<std::int64_t>(ids_.size()); }
   std::span<const std::int32_t> ids() const { return ids_; }

@@ -60,12 +60,26 @@ void Reader::answer(Lookup::State& state) {
   }
   try {
     auto found = ask(state, std::min(state.deadline, now + options_.limit));
+    const std::size_t late = mark_late(found, state);
     count(found, state);
-    if (state.is_dropped()) counters_.late += state.keys.size();
+    counters_.late += late > 0 ? late : state.is_dropped() ? state.keys.size() : 0;
     state.complete(std::move(found));
   } catch (const std::exception& e) {
     fail(state, e.what());
   }
+}
+
+// A backend that gave up at the caller's own deadline has not failed: its answer is late, and whether the caller or the
+// backend looks at the clock first must not show.
+std::size_t Reader::mark_late(std::vector<Found>& found, const Lookup::State& state) {
+  if (Clock::now() < state.deadline) return 0;
+  std::size_t late = 0;
+  for (Found& f : found) {
+    if (f.outcome != Outcome::kFailed) continue;
+    f.outcome = Outcome::kLate;
+    ++late;
+  }
+  return late;
 }
 
 std::vector<Found> Reader::ask(Lookup::State& state, Deadline deadline) {

@@ -36,6 +36,7 @@ class Reader {
   void run();
   void answer(Lookup::State& state);
   std::vector<Found> ask(Lookup::State& state, Deadline deadline);
+  static std::size_t mark_late(std::vector<Found>& found, const Lookup::State& state);
   Found examine(Answer answer, const Lookup::State& state);
   void count(const std::vector<Found>& found, const Lookup::State& state);
   void fail(Lookup::State& state, const std::string& why);
