@@ -10,13 +10,15 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
+#include "run/eval/statistics.hpp"
 #include "run/replay.hpp"
 
 namespace kvasir::cli {
 namespace {
 
-using run::percentile_of;
 using run::ReplayTurn;
+
+double percentile_of(std::vector<float> values, double share) { return run::eval::percentile(values, share); }
 
 double share(std::int64_t part, std::int64_t all) {
   return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 1;

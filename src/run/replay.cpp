@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -65,15 +66,6 @@ std::vector<Conversation> read_conversations(const std::string& path) {
   }
   if (list.empty()) throw Error(Code::kBadInput, "holds no conversation", path);
   return list;
-}
-
-double percentile_of(std::vector<double> values, double share) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const double at = share * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<std::size_t>(at);
-  const std::size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
 }
 
 namespace {
@@ -187,7 +179,7 @@ class Player {
     return t.encode(text, {.add_bos = t.add_bos() && !has_bos, .parse_special = true});
   }
 
-  std::unique_ptr<Waiter> ask(const std::vector<std::int32_t>& prompt, bool reuse) {
+  std::shared_ptr<Waiter> ask(const std::vector<std::int32_t>& prompt, bool reuse) {
     ServiceRequest r;
     r.request.prompt = prompt;
     r.request.max_tokens = options_.max_tokens;
@@ -198,14 +190,12 @@ class Player {
     scheduler_->submit(std::move(r), waiter);
     waiter->wait();
     if (!waiter->outcome_.error.empty()) throw Error(Code::kUnsupported, waiter->outcome_.error, "replay");
-    auto out = std::make_unique<Waiter>();
-    out->tokens_ = std::move(waiter->tokens_);
-    out->text_ = std::move(waiter->text_);
-    out->outcome_ = std::move(waiter->outcome_);
-    return out;
+    return waiter;
   }
 
-  static double ttft(const Outcome& o) { return o.receipt.queue_seconds + o.receipt.prefill_seconds; }
+  static float ttft(const Outcome& o) {
+    return static_cast<float>(o.receipt.queue_seconds + o.receipt.prefill_seconds);
+  }
 
   static void count(const Waiter& answer, const std::vector<std::int32_t>& prompt,
                     const std::vector<std::int32_t>& before, ReplayTurn* row) {

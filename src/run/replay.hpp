@@ -35,8 +35,8 @@ const OptionTable<ReplayOptions>& replay_table();
 
 // All requests that were a conversation's n-th.
 struct ReplayTurn {
-  int turn = 0;                          // from 1
-  std::vector<double> ttft, plain_ttft;  // seconds, in the order of the conversations
+  int turn = 0;                         // from 1
+  std::vector<float> ttft, plain_ttft;  // seconds, in the order of the conversations
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   std::int64_t reusable_tokens = 0;  // that the turn before had in its cache and this prompt begins with
   std::map<std::string, std::int64_t> tokens_by_source;
@@ -51,7 +51,5 @@ using RenderPrompt = std::function<std::string(const Conversation&)>;
 // Loads the model and replays. poll(done, total) in requests; false stops early. Throws Error.
 std::vector<ReplayTurn> replay(const EngineOptions& engine, const ReplayOptions& options,
                                const std::function<bool(std::int64_t, std::int64_t)>& poll);
-
-double percentile_of(std::vector<double> values, double share);
 
 }  // namespace kvasir::run

@@ -7,23 +7,15 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "kv/page.hpp"
 #include "kv/spec.hpp"
+#include "run/scheduler_job.hpp"
 
 namespace kvasir::run {
 namespace {
 
-// Common beginnings below this many tokens are computed again: a step does as much.
-constexpr std::int64_t kLeastShare = 32;
 // Tokens of every answer that pages are reserved for when a request is admitted. Answers may outgrow it, which
 // preempts.
 constexpr std::int64_t kReservedAnswer = 256;
-// A search of slow tiers that takes longer is given up: by then a few tokens are computed.
-constexpr auto kSearchTime = std::chrono::milliseconds(500);
-constexpr auto kPinTime = std::chrono::hours(24);
-
-// "lmdb" of "lmdb:/var/cache/kvasir?size=100GiB".
-std::string kind_of(const store::Tier& tier) { return tier.name().substr(0, tier.name().find(':')); }
 
 TierStats tier_stats(store::Tier& tier) {
   const store::Stats s = tier.stats();
@@ -55,31 +47,6 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
          .high = 8192}}}};
   return table;
 }
-
-struct Scheduler::Job {
-  RequestId id = 0;
-  ServiceRequest asked;
-  std::shared_ptr<Listener> listener;
-  std::unique_ptr<Answer> answer;
-  std::vector<std::int32_t> ids;  // prompt, then the answer
-  std::int64_t prompt = 0;        // tokens of it
-  kv::Sequence* sequence = nullptr;
-  Job* leader = nullptr;  // computes the first `share` tokens for this job
-  std::int64_t share = 0;
-  std::shared_ptr<store::Library::Search> search;  // not over, or its answer not looked at yet
-  std::unique_ptr<store::Chain> chain;
-  std::vector<std::int64_t> checkpoints;  // that are still to come, the next one last
-  bool prompt_offered = false;
-  double submitted = 0, started = 0, first_token = 0;
-  Outcome outcome;
-  bool over = false;  // finished; goes at the next sweep
-
-  std::int64_t cached() const { return sequence ? kv::Cache::length(*sequence) : 0; }
-  std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
-  bool waits() const { return leader || search; }
-  // The next step's one token is the one that was generated last.
-  bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }
-};
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library)
     : engine_(engine), options_(options), library_(library) {
@@ -241,144 +208,9 @@ bool Scheduler::admit(Job& job) {
     job.outcome.receipt.queue_seconds = job.started - job.submitted;
     job.listener->started();
   }
-  if (library_ && job.asked.reuse) {
-    job.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
-    job.search = library_->search(job.asked.tenant, job.ids, store::within(kSearchTime), [this] {
-      const std::lock_guard lock(mutex_);
-      searched_ = true;
-      wake_.notify_all();
-    });
-  }
+  search(job);
   if (!job.search || job.search->ready()) begin(job);
   return true;
-}
-
-// The job's search is over, or there is none: it starts with what is known.
-void Scheduler::begin(Job& job) {
-  store::Known known;
-  if (job.search) known = job.search->take();
-  job.search.reset();
-  job.checkpoints = checkpoints_of(job);
-  job.leader = find_leader(job, &job.share);
-  if (job.leader && job.share >= known.tokens) return;  // plan() forks when the leader is there
-  job.leader = nullptr;
-  if (known.tokens > 0) restore(job, known);
-  if (!job.sequence) job.sequence = engine_.cache().create();
-  if (!library_ || !job.asked.reuse) return;
-  explain_miss(job, known);
-  // Where this prompt parts from an earlier one a third may part too.
-  if (known.nearest >= job.cached() + kLeastShare && known.nearest < job.prompt) {
-    job.checkpoints.push_back(known.nearest);
-    std::sort(job.checkpoints.begin(), job.checkpoints.end(), std::greater<>());
-  }
-}
-
-// Where other prompts may part from this one: as asked, else behind the first message (what the system says) and the
-// last one, which end with a token that ends texts. The next one last.
-std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
-  if (!library_ || !job.asked.reuse) return {};
-  if (!job.asked.checkpoints.empty()) return {job.asked.checkpoints.rbegin(), job.asked.checkpoints.rend()};
-  std::vector<std::int64_t> points;
-  const text::Tokenizer* tokenizer = engine_.tokenizer();
-  const auto ends = [&](std::int64_t i) {
-    return tokenizer && tokenizer->is_eog(job.ids[static_cast<std::size_t>(i)]);
-  };
-  std::int64_t last = job.prompt - 1;
-  while (last >= 0 && !ends(last)) --last;
-  std::int64_t first = 0;
-  while (first < last && !ends(first)) ++first;
-  if (last + 1 >= kLeastShare) points.push_back(last + 1);
-  if (first < last && first + 1 >= kLeastShare) points.push_back(first + 1);
-  // The same prompt again takes all but its last token, which must not have a page of its own then.
-  if (job.prompt % kv::kPageTokens == 1 && job.prompt > 1) points.push_back(job.prompt - 1);
-  std::sort(points.begin(), points.end(), std::greater<>());
-  return points;
-}
-
-void Scheduler::restore(Job& job, const store::Known& known) {
-  const double start = steady_seconds();
-  job.sequence = library_->restore(known, job.ids, *job.chain);
-  if (!job.sequence) return;
-  Receipt& receipt = job.outcome.receipt;
-  for (const store::Part& part : known.parts)
-    receipt.spans.push_back({part.begin, part.end, kind_of(*library_->tiers()[static_cast<std::size_t>(part.tier)])});
-  receipt.reused_tokens = known.tokens;
-  receipt.loaded_bytes = known.bytes;
-  receipt.load_seconds = known.seconds + steady_seconds() - start;
-}
-
-void Scheduler::explain_miss(Job& job, const store::Known& known) const {
-  std::string& miss = job.outcome.receipt.miss;
-  const std::int64_t have = job.cached();
-  if (have >= job.prompt - 1) return;
-  const auto token = [&](std::int64_t at) {
-    const auto* t = engine_.tokenizer();
-    return t ? " ('" + std::string(t->piece(job.ids[static_cast<std::size_t>(at)])) + "')" : std::string();
-  };
-  const std::string restored = std::to_string(have) + " of them can be restored";
-  if (known.nearest == 0 && have == 0)
-    miss = "no earlier prompt begins like this one";
-  else if (known.nearest > have && known.nearest_ends)
-    miss = "an earlier prompt is the first " + std::to_string(known.nearest) + " tokens of this one; " + restored;
-  else if (known.nearest > have && known.nearest < job.prompt)
-    miss = "the nearest earlier prompt differs from token " + std::to_string(known.nearest) + token(known.nearest) +
-           " on, " + std::to_string(known.nearest) + " tokens are equal; " + restored;
-  else if (known.nearest > have)
-    miss = "an earlier prompt begins with all of this one; " + restored;
-  else
-    miss = "nothing stored goes on like this one from token " + std::to_string(have) + token(have) + " on";
-}
-
-void Scheduler::offer(Job& job, bool tail) {
-  if (job.chain && job.sequence)
-    library_->offer(*job.chain, job.ids, *job.sequence, tail, static_cast<float>(token_microseconds_));
-}
-
-// The running job that has the longest beginning in common and can still give it.
-Scheduler::Job* Scheduler::find_leader(const Job& job, std::int64_t* share) const {
-  Job* best = nullptr;
-  *share = 0;
-  if (!job.asked.reuse) return nullptr;
-  const kv::Cache& cache = engine_.cache();
-  for (const auto& r : running_) {
-    if (r.get() == &job || r->over || r->search || !r->asked.reuse || r->asked.tenant != job.asked.tenant) continue;
-    const std::int64_t most = std::min(r->prompt, job.length() - 1);
-    const auto differ = std::mismatch(job.ids.begin(), job.ids.begin() + most, r->ids.begin());
-    const std::int64_t common = differ.first - job.ids.begin();
-    if (common < std::max(kLeastShare, *share + 1)) continue;
-    if (r->leader && r->share >= common) continue;  // its leader is asked too
-    if (r->cached() > common && !cache.can_truncate(*r->sequence, common)) continue;
-    best = r.get();
-    *share = common;
-  }
-  return best;
-}
-
-// Followers whose part is computed take it.
-void Scheduler::start_followers(Job& leader) {
-  for (auto& job : running_) {
-    if (job->leader != &leader || leader.cached() < job->share) continue;
-    job->sequence = engine_.cache().fork(*leader.sequence);
-    engine_.cache().truncate(job->sequence, job->share);
-    job->leader = nullptr;
-    job->outcome.receipt.spans.push_back({0, job->share, "live"});
-    job->outcome.receipt.reused_tokens = job->share;
-  }
-}
-
-// A leader ends before its followers have their part: they go on by themselves.
-void Scheduler::leave_followers(Job& leader) {
-  for (auto& job : running_) {
-    if (job->leader != &leader) continue;
-    job->leader = nullptr;
-    if (leader.sequence && leader.cached() >= kLeastShare && leader.cached() <= job->share) {
-      job->sequence = engine_.cache().fork(*leader.sequence);
-      job->outcome.receipt.spans.push_back({0, leader.cached(), "live"});
-      job->outcome.receipt.reused_tokens = leader.cached();
-    } else {
-      job->sequence = engine_.cache().create();
-    }
-  }
 }
 
 // How far a job's prompt may be computed in one go: to its end, or to where a follower parts.
@@ -486,15 +318,6 @@ void Scheduler::step() {
     offer_prompt(job);
     advance(job, rows.subspan(row++ * vocab, vocab));
   }
-}
-
-// The prompt is computed: later requests may have it.
-void Scheduler::offer_prompt(Job& job) {
-  if (job.prompt_offered || !job.chain) return;
-  job.prompt_offered = true;
-  offer(job, true);
-  library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
-  if (job.asked.pin) library_->pin(*job.chain, job.ids, kPinTime);
 }
 
 void Scheduler::advance(Job& job, std::span<const float> row) {

@@ -60,6 +60,8 @@ class Scheduler final : public Service {
   void admit();
   bool admit(Job& job);
   std::int64_t promised_pages(const Job& job) const;
+  // scheduler_reuse.cpp
+  void search(Job& job);
   void begin(Job& job);
   std::vector<std::int64_t> checkpoints_of(const Job& job) const;
   void restore(Job& job, const store::Known& known);
@@ -69,6 +71,7 @@ class Scheduler final : public Service {
   Job* find_leader(const Job& job, std::int64_t* share) const;
   void start_followers(Job& leader);
   void leave_followers(Job& leader);
+  // scheduler.cpp again
   void step();
   void plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs);
   std::int64_t stop_of(const Job& job) const;

@@ -1,0 +1,41 @@
+// One request inside the scheduler.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "run/scheduler.hpp"
+
+namespace kvasir::run {
+
+struct Scheduler::Job {
+  RequestId id = 0;
+  ServiceRequest asked;
+  std::shared_ptr<Listener> listener;
+  std::unique_ptr<Answer> answer;
+  std::vector<std::int32_t> ids;  // prompt, then the answer
+  std::int64_t prompt = 0;        // tokens of it
+  kv::Sequence* sequence = nullptr;
+  Job* leader = nullptr;  // computes the first `share` tokens for this job
+  std::int64_t share = 0;
+  std::shared_ptr<store::Library::Search> search;  // not over, or its answer not looked at yet
+  std::unique_ptr<store::Chain> chain;
+  std::vector<std::int64_t> checkpoints;  // that are still to come, the next one last
+  bool prompt_offered = false;
+  double submitted = 0, started = 0, first_token = 0;
+  Outcome outcome;
+  bool over = false;  // finished; goes at the next sweep
+
+  std::int64_t cached() const { return sequence ? kv::Cache::length(*sequence) : 0; }
+  std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
+  bool waits() const { return leader || search; }
+  // The next step's one token is the one that was generated last.
+  bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }
+};
+
+// "lmdb" of "lmdb:/var/cache/kvasir?size=100GiB".
+inline std::string kind_of(const store::Tier& tier) { return tier.name().substr(0, tier.name().find(':')); }
+
+}  // namespace kvasir::run
