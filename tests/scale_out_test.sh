@@ -38,6 +38,11 @@ start_haproxy() { # the proxy's address in $proxy
   answer=$(cat "$scratch/haproxy.log")
   give_up 'HAProxy does not start'
 }
+end_haproxy() {
+  kill "$haproxy"
+  forget "$haproxy"
+  wait "$haproxy" 2>/dev/null
+}
 answered() { # how many chats server NAME answered
   grep -c 'path=/v1/chat/completions status=200' "$scratch/$1.log"
 }
@@ -102,6 +107,18 @@ two_servers() { # TIER: what Redis is
   here=$(($(answered $home) - here))
   [ $((total - there)) -eq 2 ] && [ $((here % 2)) -eq 0 ] || fail "$1: clients without the header are sent to and fro"
 
+  # A proxy that has seen nothing finds the same server for a name as the one before it.
+  prefix=0123456789abcdef
+  turn
+  here=$(answered one) there=$(answered two)
+  end_haproxy
+  start_haproxy
+  turn
+  turn
+  here=$(($(answered one) - here)) there=$(($(answered two) - there))
+  answer="$here and $there"
+  [ $here$there = 20 ] || [ $here$there = 02 ] || fail "$1: another proxy sends a name elsewhere"
+
   # The server of a conversation is killed between two turns: the other has never seen it.
   conversation "$1 last"
   wait_for 20 settled || fail "$1: Redis has no records"
@@ -128,14 +145,48 @@ two_servers() { # TIER: what Redis is
   [ $survivor = two ] && stop_kvasir $server_2
   turn
   expect "$1: no server is left" '503'
-  kill "$haproxy"
-  forget "$haproxy"
-  wait "$haproxy" 2>/dev/null
+  end_haproxy
+}
+
+# nginx: a name has its server, answers are streamed, and a server that is gone is not missed.
+behind_nginx() {
+  start_pair "$1"
+  port=$(some_port)
+  sed "s/listen 8000/listen 127.0.0.1:$port/; s|/run/nginx.pid|$scratch/nginx.pid|; s/10.0.0.11:8080/${url_1#http://}/; s/10.0.0.12:8080/${url_2#http://}/" \
+    "$source_dir/deploy/nginx.conf" >"$scratch/nginx.conf"
+  nginx -p "$scratch" -c "$scratch/nginx.conf" -g 'daemon off;' >"$scratch/nginx.log" 2>&1 &
+  nginx=$!
+  pids="$pids $nginx"
+  proxy=http://127.0.0.1:$port
+  wait_for 10 curl -sf "$proxy/health" || { answer=$(cat "$scratch/nginx.log"); give_up 'nginx does not start'; }
+  for prefix in 0123456789abcdef 123456789abcdef0 23456789abcdef01 3456789abcdef012; do
+    messages="{\"role\":\"user\",\"content\":\"$story $prefix\"}"
+    turn
+    go_on 'And then?'
+    turn
+    expect "nginx, second turn: from memory" '"source":"ram"'
+  done
+  post "$proxy/v1/chat/completions" "{\"messages\":[$messages],\"max_tokens\":8,\"stream\":true}"
+  expect 'nginx, a stream' '^data: \[DONE\]'
+  wait_for 20 settled
+  kill_server $server_1
+  turn
+  expect 'nginx, with one server' '"cached_tokens":[1-9]'
+  stop_kvasir $server_2
+  # nginx ends with its workers.
+  kill "$nginx"
+  forget "$nginx"
+  wait "$nginx" 2>/dev/null
 }
 
 start_redis redis
 redis_ports=$redis_port
 two_servers 'one Redis' "redis:127.0.0.1:$redis_port"
+if command -v nginx >/dev/null; then
+  behind_nginx "redis:127.0.0.1:$redis_port"
+else
+  echo 'nginx: SKIPPED, it is not installed'
+fi
 start_cluster
 redis_ports=$(echo "$cluster_nodes" | sed 's/127.0.0.1://g')
 two_servers 'Redis Cluster' "redis:$(echo $cluster_nodes | tr ' ' ',')"
