@@ -58,6 +58,8 @@ void print_json(const std::vector<ReplayTurn>& turns) {
                     {"ttft_p90_ms", 1e3 * percentile_of(t.ttft, 0.9)},
                     {"ttft_p99_ms", 1e3 * percentile_of(t.ttft, 0.99)},
                     {"plain_ttft_p50_ms", 1e3 * percentile_of(t.plain_ttft, 0.5)},
+                    {"prompt_only", t.prompt_only},
+                    {"same_bits_prompt_only", t.same_bits_prompt_only},
                     {"same_bits", t.same_bits},
                     {"same_text", t.same_text},
                     {"largest_difference", t.largest_difference}});

@@ -5,9 +5,11 @@
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/splitmix.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "store/open.hpp"
@@ -139,9 +141,12 @@ class Player {
       if (static_cast<std::size_t>(++turn) > turns->size()) turns->push_back({.turn = turn});
       ReplayTurn& row = (*turns)[static_cast<std::size_t>(turn - 1)];
       count(*cached, prompt, before, &row);
-      if (!options_.no_compare) compare(*cached, *ask(prompt, false), &row);
+      const bool prompt_only = !reuses_generated(prompt, cached->outcome_.receipt.reused_tokens);
+      row.prompt_only += prompt_only;
+      if (!options_.no_compare) compare(*cached, *ask(prompt, false), prompt_only, &row);
       before = prompt;
       for (const TokenRecord& t : cached->tokens_) before.push_back(t.id);
+      remember_generated(before, prompt.size());
       if (options_.answers == "generated") history.push_back({"assistant", cached->text_});
       if (options_.restart_every > 0 && ++asked_ % options_.restart_every == 0) open();
       if (!poll()) return false;
@@ -155,8 +160,12 @@ class Player {
     if (!source) {
       render_ = [](const Conversation& c) {
         std::string text;
-        for (const Message& m : c)
-          text += (m.role == "user" ? "User: " : m.role == "assistant" ? "Assistant: " : "") + m.content + "\n";
+        for (const Message& m : c) {
+          const char* name = m.role == "user" ? "User:" : m.role == "assistant" ? "Assistant:" : "";
+          // A generated answer begins with its blank; with a second one it would be other tokens.
+          const bool blank = *name && !m.content.starts_with(' ');
+          text += std::string(name) + (blank ? " " : "") + m.content + "\n";
+        }
         return text + "Assistant:";
       };
       return;
@@ -210,11 +219,34 @@ class Player {
     row->reusable_tokens += differ.first - prompt.begin();
   }
 
-  static void compare(const Waiter& cached, const Waiter& plain, ReplayTurn* row) {
+  // Which beginnings ended with a generated token: hashes, so that a token is known by all that stands before it.
+  void remember_generated(const std::vector<std::int32_t>& ids, std::size_t prompt) {
+    std::uint64_t state = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      state = extended(state, ids[i]);
+      if (i >= prompt) generated_.insert(state);
+    }
+  }
+  bool reuses_generated(const std::vector<std::int32_t>& ids, std::int64_t reused) const {
+    std::uint64_t state = 0;
+    for (std::int64_t i = 0; i < reused; ++i) {
+      state = extended(state, ids[static_cast<std::size_t>(i)]);
+      if (generated_.contains(state)) return true;
+    }
+    return false;
+  }
+  static std::uint64_t extended(std::uint64_t state, std::int32_t id) {
+    state += static_cast<std::uint64_t>(id) + 1;
+    return splitmix64(state);
+  }
+
+  static void compare(const Waiter& cached, const Waiter& plain, bool prompt_only, ReplayTurn* row) {
     row->plain_ttft.push_back(ttft(plain.outcome_));
     row->same_text += cached.text_ == plain.text_ && cached.tokens_.size() == plain.tokens_.size();
     if (cached.tokens_.empty() || plain.tokens_.empty()) {
-      row->same_bits += cached.tokens_.empty() && plain.tokens_.empty();
+      const bool both = cached.tokens_.empty() && plain.tokens_.empty();
+      row->same_bits += both;
+      row->same_bits_prompt_only += both && prompt_only;
       return;
     }
     const auto& a = cached.tokens_[0].best;
@@ -227,6 +259,7 @@ class Player {
             std::max(row->largest_difference, std::abs(static_cast<double>(a[i].logprob) - b[i].logprob));
     }
     row->same_bits += equal;
+    row->same_bits_prompt_only += equal && prompt_only;
   }
 
   ReplayOptions options_;
@@ -236,6 +269,7 @@ class Player {
   RenderPrompt render_;
   std::string bos_;
   std::int64_t asked_ = 0;
+  std::unordered_set<std::uint64_t> generated_;
 };
 
 }  // namespace

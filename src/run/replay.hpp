@@ -40,9 +40,11 @@ struct ReplayTurn {
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   std::int64_t reusable_tokens = 0;  // that the turn before had in its cache and this prompt begins with
   std::map<std::string, std::int64_t> tokens_by_source;
-  std::int64_t same_bits = 0;     // first token's log-probabilities are those without reuse, bit for bit
-  std::int64_t same_text = 0;     // the whole answer is
-  double largest_difference = 0;  // of a log-probability of the first token, where tokens agree
+  std::int64_t prompt_only = 0;            // requests of which all reused tokens had been prompt, none generated
+  std::int64_t same_bits_prompt_only = 0;  // of these
+  std::int64_t same_bits = 0;              // first token's log-probabilities are those without reuse, bit for bit
+  std::int64_t same_text = 0;              // the whole answer is
+  double largest_difference = 0;           // of a log-probability of the first token, where tokens agree
 };
 
 // How a conversation becomes a prompt: the model's chat template, or without one lines "User: ..." and "Assistant:".
