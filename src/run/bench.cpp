@@ -5,6 +5,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/rss.hpp"
+#include "kv/page.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -101,12 +102,26 @@ class Bench {
   const BenchOptions& o_;
 };
 
+// A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
+kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t depth) {
+  std::vector<std::byte> tail(cache.tail_bytes(kv::Cache::length(seed)));
+  cache.save_tail(seed, tail);
+  kv::Sequence* s = cache.restore(depth, tail);
+  const std::int64_t have = cache.sealed_pages_at(kv::Cache::length(seed));
+  for (std::int64_t i = 0; i < cache.sealed_pages_at(depth); ++i) {
+    const auto from = cache.sealed_page(seed, i % have);
+    std::copy(from.begin(), from.end(), cache.sealed_page(*s, i).begin());
+  }
+  return s;
+}
+
 }  // namespace
 
 void bench(Engine& engine, const Machine& machine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll) {
   std::sort(depths.begin(), depths.end());
-  const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode);
+  const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) +
+                              (options.repeat_pages ? kSeedTokens : 0);
   if (engine.context() < needed)
     throw Error(Code::kBadInput,
                 "is " + std::to_string(engine.context()) + ", expected at least " + std::to_string(needed) +
@@ -120,14 +135,25 @@ void bench(Engine& engine, const Machine& machine, const BenchOptions& options, 
                                engine.model().config().vocab));
     engine.cache().release(s);
   }
-  for (const std::int64_t depth : depths) {
+  // Appends tokens to `base` until it has n; false when interrupted.
+  const auto fill = [&](std::int64_t n) {
     const std::int64_t have = kv::Cache::length(*base);
-    if (depth > have) {
-      const auto out = engine.feed(base, some_tokens(have, depth - have, engine.model().config().vocab), 1,
-                                   [&](std::int64_t) { return poll(); });
-      if (out.empty()) break;
+    return n <= have || !engine
+                             .feed(base, some_tokens(have, n - have, engine.model().config().vocab), 1,
+                                   [&](std::int64_t) { return poll(); })
+                             .empty();
+  };
+  for (const std::int64_t depth : depths) {
+    const std::int64_t whole = depth / kv::kPageTokens * kv::kPageTokens;
+    if (options.repeat_pages && whole > kSeedTokens) {
+      engine.cache().release(base);
+      base = engine.cache().create();
+      if (!fill(kSeedTokens)) break;
+      kv::Sequence* longer = repeated(engine.cache(), *base, whole);
+      engine.cache().release(base);
+      base = longer;
     }
-    if (!poll()) break;
+    if (!fill(depth) || !poll()) break;
     row(b.measure(base, poll));
   }
   engine.cache().release(base);

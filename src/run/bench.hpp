@@ -14,7 +14,12 @@ struct BenchOptions {
   std::int32_t prefill = 512;  // tokens per prefill run; 0: none
   std::int32_t decode = 64;    // tokens per decode run; 0: none
   std::int32_t runs = 5;
+  // Fill the cache beyond the first kSeedTokens with copies of the pages that those made. Speed depends on how many
+  // bytes are read, not on what they say, so this measures the same in a fraction of the time.
+  bool repeat_pages = false;
 };
+
+inline constexpr std::int64_t kSeedTokens = 2048;
 
 // Runs of one kind: median tokens per second and (highest - lowest) / median.
 struct Rate {
@@ -41,7 +46,8 @@ struct BenchRow {
 };
 
 // Fills a sequence to each depth in turn (ascending, with arbitrary tokens) and measures runs on forks of it, which are
-// thrown away. `engine` needs two sequences and a context of at least the deepest depth + max(prefill, decode).
+// thrown away. `engine` needs two sequences and a context of at least the deepest depth + max(prefill, decode); with
+// repeat_pages kSeedTokens more.
 // `poll` is asked between runs and may stop the measurement. Calls `row` for each depth.
 void bench(Engine& engine, const Machine& machine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll);
