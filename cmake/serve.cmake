@@ -2,8 +2,8 @@
 # of Asio and Beast) and OpenSSL. Without them everything else is built, KVASIR_NETWORK is off and `serve/server.hpp`
 # has no implementation. Sets KVASIR_NETWORK and, as a regular expression, the tests that need it.
 option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
-set(network_names admit connection keys server)
-set(KVASIR_NETWORK_TESTS "/src/serve/(keys|server|server_limits|server_tls)_test\\.cpp$")
+set(network_names admit api_client connection keys load remote_target server)
+set(KVASIR_NETWORK_TESTS "/src/serve/(keys|load|server|server_limits|server_tls)_test\\.cpp$")
 
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)
 list(FILTER serve_sources EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")

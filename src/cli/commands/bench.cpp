@@ -17,6 +17,7 @@
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/numbers.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
@@ -29,6 +30,7 @@ struct BenchCliOptions {
   std::int32_t prefill = 512;
   std::int32_t decode = 64;
   std::string depth = "0";
+  std::string batch = "1";
   std::int32_t runs = 5;
   bool repeat = false;
   std::string out;
@@ -46,6 +48,7 @@ const OptionTable<BenchCliOptions>& table() {
         &O::decode,
         {.help = "tokens of a decode run; 0 leaves it out", .unit = "tokens", .low = 0, .high = 1 << 20}},
        {"depth", &O::depth, {.help = "tokens already in the cache, a list: 0,4096,16384", .placeholder = "LIST"}},
+       {"batch", &O::batch, {.help = "sequences that decode together, a list: 1,8", .placeholder = "LIST"}},
        {"runs", &O::runs, {.help = "runs of each kind; the median is printed", .low = 1, .high = 1000}},
        {"repeat",
         &O::repeat,
@@ -53,22 +56,6 @@ const OptionTable<BenchCliOptions>& table() {
        {"out", &O::out, {.help = "append the rows as JSON to this file, too", .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per depth"}}}};
   return t;
-}
-
-std::vector<std::int64_t> parse_depths(const std::string& text) {
-  std::vector<std::int64_t> depths;
-  std::size_t i = 0;
-  for (;;) {
-    std::size_t end = i;
-    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
-    if (end == i || end - i > 8)
-      throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
-    depths.push_back(std::stoll(text.substr(i, end - i)));
-    if (end == text.size()) return depths;
-    if (text[end] != ',')
-      throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
-    i = end + 1;
-  }
 }
 
 void print_head(const run::Engine& e, const run::Machine& m, double load_seconds) {
@@ -85,15 +72,19 @@ void print_head(const run::Engine& e, const run::Machine& m, double load_seconds
     fmt::print(
         "Other work was running: the threads got {:.0f} % of their processors. Fractions below are not reliable.\n",
         100 * share);
-  fmt::print("\n{:>7} {:>20} {:>9} {:>7} {:>20} {:>12} {:>9} {:>7}\n", "depth", "prefill tok/s", "GOP/s", "peak",
-             "decode tok/s", "MB/token", "GB/s", "read");
+  fmt::print("\n{:>7} {:>20} {:>9} {:>7} {:>5} {:>20} {:>12} {:>9} {:>7} {:>7}\n", "depth", "prefill tok/s", "GOP/s",
+             "peak", "batch", "decode tok/s", "MB/token", "GB/s", "read", "floor");
 }
 
 void print_row(const run::BenchRow& r) {
-  fmt::print("{:>7} {:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} % {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} %\n",
-             r.depth, r.prefill.tps, 50 * r.prefill.spread, r.ops_per_token * r.prefill.tps * 1e-9,
-             100 * r.peak_fraction, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
-             100 * r.bandwidth_fraction);
+  const std::string prefill =
+      r.prefill.tps > 0
+          ? fmt::format("{:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} %", r.prefill.tps, 50 * r.prefill.spread,
+                        r.ops_per_token * r.prefill.tps * 1e-9, 100 * r.peak_fraction)
+          : "";
+  fmt::print("{:>7} {:>38} {:>5} {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} % {:>5.0f} %\n", r.depth, prefill,
+             r.batch, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
+             100 * r.bandwidth_fraction, 100 * r.decode_floor_fraction);
   std::fflush(stdout);
 }
 
@@ -105,6 +96,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, con
           {"v_codec", kv::codecs_text(e.codecs(), kv::Side::kValues)},
           {"threads", m.threads},
           {"depth", r.depth},
+          {"batch", r.batch},
           {"repeated_pages", o.repeat && r.depth > run::kSeedTokens},
           {"prefill_tps", r.prefill.tps},
           {"decode_tps", r.decode.tps},
@@ -113,6 +105,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, con
           {"bytes_per_token", r.bytes_per_token},
           {"bandwidth_gbps", r.bandwidth * 1e-9},
           {"bandwidth_fraction", r.bandwidth_fraction},
+          {"decode_floor_fraction", r.decode_floor_fraction},
           {"ops_per_token", r.ops_per_token},
           {"peak_fraction", r.peak_fraction},
           {"kv_bytes_per_token", r.kv_bytes_per_token},
@@ -137,7 +130,9 @@ void append(const std::string& path, const nlohmann::ordered_json& row) {
 }
 
 int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
-  const std::vector<std::int64_t> depths = parse_depths(o.depth);
+  const std::vector<std::int64_t> depths = parse_numbers(o.depth, 0, 1 << 24, "--depth");
+  const std::vector<std::int64_t> batches = parse_numbers(o.batch, 1, 512, "--batch");
+  const std::int64_t widest = *std::max_element(batches.begin(), batches.end());
   if (o.prefill == 0 && o.decode == 0)
     throw Error(Code::kBadInput, "is 0 and --decode too: nothing to measure", "--prefill");
   if (engine_options.kv == "auto")
@@ -151,16 +146,20 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
-  run::Engine engine(engine_options, {.sequences = 2, .progress = [&](std::int64_t done, std::int64_t total) {
-                                        loading.update(static_cast<std::uint64_t>(done),
-                                                       static_cast<std::uint64_t>(total));
-                                      }});
+  run::Engine engine(engine_options,
+                     {.sequences = static_cast<int>(1 + widest),
+                      .pool_tokens = engine_options.ctx + widest * (std::max(o.prefill, o.decode) + 512),
+                      .logits = static_cast<int>(widest),
+                      .progress = [&](std::int64_t done, std::int64_t total) {
+                        loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                      }});
   const double load_seconds = steady_seconds() - start;
   loading.finish();
   const run::Machine machine = run::measure_machine(engine.team());
   if (!o.json) print_head(engine, machine, load_seconds);
   run::bench(
-      engine, machine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .repeat_pages = o.repeat}, depths,
+      engine, machine,
+      {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .repeat_pages = o.repeat, .batches = batches}, depths,
       [&](const run::BenchRow& row) {
         const auto json = json_row(engine, machine, o, row);
         if (!o.out.empty()) append(o.out, json);
@@ -180,9 +179,12 @@ Action setup(CLI::App& app) {
   add_options(app, table(), settings->bench);
   CLI::App* replay = app.add_subcommand("replay", "conversations turn by turn, with reuse and without it");
   const Action play = setup_bench_replay(*replay);
+  CLI::App* load = app.add_subcommand("load", "many clients at once against a server");
+  const Action press = setup_bench_load(*load);
   app.get_option("--model")->required(false);  // a subcommand has its own
-  return [settings, replay, play] {
+  return [settings, replay, play, load, press] {
     if (replay->parsed()) return play();
+    if (load->parsed()) return press();
     if (settings->engine.model.empty()) throw Error(Code::kBadInput, "is required", "--model");
     return cli::bench(settings->bench, settings->engine);
   };
