@@ -28,7 +28,8 @@ TierStats tier_stats(store::Tier& tier) {
           .inserts = s.inserts,
           .evictions = s.usage.evictions,
           .damaged = s.damaged + s.foreign,
-          .errors = s.errors + s.dropped};
+          .errors = s.errors + s.dropped,
+          .refused = s.refused};
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
               &T::evictions);
   tier_family(out, s, "kvasir_tier_damaged_total", "counter", "Records whose checksum was wrong.", &T::damaged);
   tier_family(out, s, "kvasir_tier_errors_total", "counter", "Operations that failed.", &T::errors);
+  tier_family(out, s, "kvasir_tier_refused_total", "counter", "Records that the tier had no room for.", &T::refused);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 Json tier_json(const run::TierStats& t) {
   return {{"tier", t.tier},       {"bytes", t.bytes},   {"budget", t.budget},   {"records", t.records},
           {"hits", t.hits},       {"misses", t.misses}, {"inserts", t.inserts}, {"evictions", t.evictions},
-          {"damaged", t.damaged}, {"errors", t.errors}};
+          {"damaged", t.damaged}, {"errors", t.errors}, {"refused", t.refused}};
 }
 
 Json stats_json(const Context& context) {
