@@ -348,6 +348,7 @@ void Scheduler::release(Job& job) {
   if (job.sequence) engine_.cache().release(job.sequence);
   job.sequence = nullptr;
   job.leader = nullptr;
+  if (job.search) job.search->abandon();  // its thread may outlive the scheduler
   job.search.reset();
 }
 
