@@ -27,6 +27,8 @@ using boost::system::error_code;
 constexpr std::size_t kMostPipelined = 16 << 10;  // bytes of further requests that are read while one is answered
 constexpr std::size_t kReadSize = 4096;
 constexpr double kLingerSeconds = 1;
+constexpr double kCancelSeconds = 0.02;  // between attempts to end a read that is late
+constexpr int kMostCancels = 50;
 
 void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& exchange) {
   ApiError error{.status = 500, .message = "internal error", .type = "server_error"};
@@ -149,9 +151,12 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   }
 
   void expired() {
-    if (phase_ == Phase::kHeader || phase_ == Phase::kBody) {
+    if ((phase_ == Phase::kHeader || phase_ == Phase::kBody) && cancels_ < kMostCancels) {
       late_ = true;  // the read ends with an error, and that is answered 408
       socket().cancel();
+      // A read that had ended just before is not called back: the next one begins all the same, and is to end too.
+      ++cancels_;
+      wait(deadline_, kCancelSeconds, [](Connection& c) { c.expired(); });
     } else if (error_code ec; phase_ == Phase::kIdle && socket().available(ec) > 0) {
       // The request is here and only this server is late: the pending read is about to end.
     } else {
@@ -342,6 +347,7 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   bool closed_ = false;
   bool watching_ = false;
   bool late_ = false;
+  int cancels_ = 0;
   bool unread_body_ = false;
   // What was read and is not parsed. Its bound is that of lines that the parser waits for the end of and that count
   // towards neither header nor body: extensions and trailers of chunked bodies.

@@ -4,6 +4,7 @@
 //
 // Input: the first byte chooses the server (bit 0: bound to a loopback address, bit 1: keys, bit 2: any origin may
 // call), the second one where the bytes are cut in two, the rest is what is sent.
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/error.hpp>
 #include <cstdint>
@@ -93,16 +94,18 @@ std::vector<Message> read(const std::vector<std::string_view>& pieces, Context& 
   return messages;
 }
 
-// What is whole is the same; of what is wrong the parser may take longer to say so, or wait for more.
+// What is whole is the same; of what is wrong the parser may take longer to say so, or wait for more, and by a line a
+// header may be too long in pieces that is not in one.
 void check_same(const std::vector<Message>& a, const std::vector<Message>& b) {
-  require(a.size() == b.size());
-  for (std::size_t i = 0; i < a.size(); ++i) {
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (a[i].error == http::error::header_limit || b[i].error == http::error::header_limit) return;
     require(a[i].whole == b[i].whole);
     if (!a[i].whole) continue;
     const HttpRequest &x = *a[i].request, &y = *b[i].request;
     require(x.method == y.method && x.path == y.path && x.query == y.query && x.headers == y.headers);
     require(x.body == y.body && x.keep_alive == y.keep_alive && x.http10 == y.http10);
   }
+  require(a.size() == b.size());
 }
 
 void check_request(const Message& m, const ServerOptions& options) {
