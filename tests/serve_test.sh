@@ -89,6 +89,7 @@ printf '%s\n' '{"turns":[{"role":"user","content":"Tell me of the sea."},{"role"
 answer=$("$kvasir" bench replay --url "$url" --conversations "$scratch/talk.jsonl" --max-tokens 4 --plot "$scratch/ttft.svg" --json 2>&1)
 expect 'replay: the second turn' '"turn":2,"requests":1,'
 expect 'replay: reuses' '"tokens_by_source":{"computed":[0-9]*,"ram":'
+expect 'replay: and says what that took' '"turn":2.*"loaded_bytes":[1-9]'
 expect 'replay: and computes when asked to' '"same_text":1,.*"plain_reused_tokens":0'
 answer=$(cat "$scratch/ttft.svg") && expect 'replay: the picture' 'without'
 stop

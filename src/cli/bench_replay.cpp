@@ -71,6 +71,8 @@ void print_json(const std::vector<ReplayTurn>& turns) {
                     {"ttft_p50_ms", 1e3 * percentile_of(t.ttft, 0.5)},
                     {"ttft_p90_ms", 1e3 * percentile_of(t.ttft, 0.9)},
                     {"ttft_p99_ms", 1e3 * percentile_of(t.ttft, 0.99)},
+                    {"load_p50_ms", 1e3 * percentile_of(t.load, 0.5)},
+                    {"loaded_bytes", t.loaded_bytes},
                     {"plain_ttft_p50_ms", 1e3 * percentile_of(t.plain_ttft, 0.5)},
                     {"prompt_only", t.prompt_only},
                     {"same_bits_prompt_only", t.same_bits_prompt_only},

@@ -62,6 +62,8 @@ class Player {
  private:
   static void count(const ReplayAnswer& answer, ReplayTurn* row) {
     row->ttft.push_back(static_cast<float>(answer.ttft));
+    row->load.push_back(static_cast<float>(answer.load_seconds));
+    row->loaded_bytes += answer.loaded_bytes;
     row->prompt_tokens += answer.prompt_tokens;
     row->reused_tokens += answer.reused_tokens;
     row->prompt_only += answer.prompt_only;

@@ -34,6 +34,8 @@ struct ReplayAnswer {
   // That the turn before had in its cache and this prompt begins with; -1: not known.
   std::int64_t reusable_tokens = -1;
   std::map<std::string, std::int64_t> tokens_by_source;
+  double load_seconds = 0;  // of ttft: fetching and restoring what is reused
+  std::uint64_t loaded_bytes = 0;
   bool prompt_only = false;  // what was reused had been prompt, none of it generated; only known with tokens
   bool has_tokens = false;   // whether these are known
   std::vector<TokenRecord> tokens;
@@ -59,6 +61,8 @@ struct ReplayTurn {
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   std::int64_t reusable_tokens = 0;  // see ReplayAnswer; -1: not known
   std::map<std::string, std::int64_t> tokens_by_source;
+  std::vector<float> load;         // seconds of every ttft that fetching and restoring took
+  std::uint64_t loaded_bytes = 0;  // of all requests
   std::int64_t same_bits = 0;    // first token's log-probabilities are those without reuse, bit for bit; -1: not known
   std::int64_t prompt_only = 0;  // requests that reused no generated token
   std::int64_t same_bits_prompt_only = 0;  // of these

@@ -43,6 +43,8 @@ class RemoteTarget final : public run::ReplayTarget {
  private:
   static void read_sources(const ApiAnswer& answer, run::ReplayAnswer* out) {
     if (answer.kvasir.is_object() && answer.kvasir.contains("spans") && answer.kvasir["spans"].is_array()) {
+      out->load_seconds = answer.kvasir.value("load_seconds", 0.0);
+      out->loaded_bytes = answer.kvasir.value("loaded_bytes", std::uint64_t{0});
       for (const Json& s : answer.kvasir["spans"])
         if (s.is_object()) out->tokens_by_source[s.value("source", "")] += s.value("end", 0) - s.value("begin", 0);
       return;

@@ -171,7 +171,7 @@ void draw_axes(Scene* scene, const Plot& plot, const Axis& x, const Axis& y, Box
   }
   for (const double v : y.ticks()) {
     scene->line({{frame.left, y.at(v)}, {frame.right, y.at(v)}}, kPale, 1);
-    scene->text({frame.left - 8, y.at(v) + 4}, fmt::format("{:.2g}", v), kFont, kInk, Shape::Align::kEnd);
+    scene->text({frame.left - 8, y.at(v) + 4}, fmt::format("{:g}", v), kFont, kInk, Shape::Align::kEnd);
   }
   scene->line({{frame.left, frame.top},
                {frame.right, frame.top},
