@@ -24,13 +24,13 @@ judge() { # WHERE SOURCE: reports the sums over all turns and holds them against
     {
       for (i = 1; i <= NF; ++i) { split($i, pair, ":"); v[pair[1]] = pair[2] + 0 }
       requests += v["requests"]; bits += v["same_bits"]; text += v["same_text"]
-      pure += v["prompt_only"]; pure_bits += v["same_bits_prompt_only"]
+      above += v["above_milli"]; pure += v["prompt_only"]; pure_bits += v["same_bits_prompt_only"]
       prompt += v["prompt_tokens"]; reused += v["reused_tokens"]; reusable += v["reusable_tokens"]
       if (v["largest_difference"] > most) most = v["largest_difference"]
     }
     END {
-      printf "%s: %d turns, %.1f %% of %d tokens reused (%.2f %% of reusable); same bits in %d of %d that reused prompt alone, in %d of all; same text %.2f %%; largest difference %.1e\n",
-        name, requests, 100 * reused / prompt, prompt, 100 * reused / reusable, pure_bits, pure, bits, 100 * text / requests, most
+      printf "%s: %d turns, %.1f %% of %d tokens reused (%.2f %% of reusable); same bits in %d of %d that reused prompt alone, in %d of all; same text %.2f %%; largest difference %.1e, above 0.001 in %d\n",
+        name, requests, 100 * reused / prompt, prompt, 100 * reused / reusable, pure_bits, pure, bits, 100 * text / requests, most, above
       exit requests == 0 || text < 0.99 * requests || most > 1e-3 || reused < 0.99 * reusable || pure_bits < pure ||
         (recorded ? pure < requests / 2 : pure == requests)
     }' || fail "$kv, $answers answers, $1: not what must be"

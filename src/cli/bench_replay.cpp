@@ -79,6 +79,7 @@ void print_json(const std::vector<ReplayTurn>& turns) {
                     {"same_bits", t.same_bits},
                     {"same_text", t.same_text},
                     {"largest_difference", t.largest_difference},
+                    {"above_milli", t.above_milli},
                     {"plain_reused_tokens", t.plain_reused}});
   }
 }

@@ -88,12 +88,14 @@ class Player {
     const auto& a = cached.tokens[0].best;
     const auto& b = plain.tokens[0].best;
     bool equal = a.size() == b.size();
+    double difference = 0;
     for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
       equal = equal && a[i].id == b[i].id && a[i].logprob == b[i].logprob;
       if (a[i].id == b[i].id)
-        row->largest_difference =
-            std::max(row->largest_difference, std::abs(static_cast<double>(a[i].logprob) - b[i].logprob));
+        difference = std::max(difference, std::abs(static_cast<double>(a[i].logprob) - b[i].logprob));
     }
+    row->largest_difference = std::max(row->largest_difference, difference);
+    row->above_milli += difference > 1e-3;
     row->same_bits += equal;
     row->same_bits_prompt_only += equal && cached.prompt_only;
   }

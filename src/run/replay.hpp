@@ -68,6 +68,7 @@ struct ReplayTurn {
   std::int64_t same_bits_prompt_only = 0;  // of these
   std::int64_t same_text = 0;              // the whole answer is
   double largest_difference = 0;           // of a log-probability of the first token, where tokens agree
+  std::int64_t above_milli = 0;            // requests where it is above 0.001
   std::int64_t plain_reused = 0;  // tokens that were reused although they should not: then plain_ttft says nothing
 };
 
