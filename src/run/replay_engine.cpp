@@ -78,9 +78,9 @@ class EngineTarget final : public ReplayTarget {
                      .prompt_tokens = static_cast<std::int64_t>(prompt.size()),
                      .reused_tokens = receipt.reused_tokens,
                      .reusable_tokens = reusable(prompt),
-                     .prompt_only = !reuses_generated(prompt, receipt.reused_tokens),
                      .load_seconds = receipt.load_seconds,
                      .loaded_bytes = receipt.loaded_bytes,
+                     .prompt_only = !reuses_generated(prompt, receipt.reused_tokens),
                      .has_tokens = true,
                      .tokens = answer->tokens_};
     for (const Span& s : receipt.spans) out.tokens_by_source[s.source] += s.end - s.begin;
