@@ -1,10 +1,12 @@
 # kvasir_optional_tier(NAME lmdb HEADER lmdb.h LIBRARY lmdb PACKAGE liblmdb-dev)
 # When header and library are found, src/store/NAME/*.cpp become part of the library and src/store/tiers/NAME.cpp sees
-# KVASIR_<NAME>; otherwise only the message of src/store/tiers/NAME.cpp is built. KVASIR_TIER_<NAME>=OFF leaves it out.
+# KVASIR_<NAME>; otherwise only the message of src/store/tiers/NAME.cpp is built, and NAME is appended to
+# KVASIR_ABSENT_TIERS. KVASIR_TIER_<NAME>=OFF leaves it out.
 function(kvasir_optional_tier)
   cmake_parse_arguments(T "" "NAME;HEADER;LIBRARY;PACKAGE" "" ${ARGN})
   string(TOUPPER ${T_NAME} upper)
   option(KVASIR_TIER_${upper} "Build the tier ${T_NAME} (${T_PACKAGE})" ON)
+  set(KVASIR_ABSENT_TIERS ${KVASIR_ABSENT_TIERS} ${T_NAME} PARENT_SCOPE)  # until the end
   if(NOT KVASIR_TIER_${upper})
     return()
   endif()
@@ -19,6 +21,7 @@ function(kvasir_optional_tier)
   target_sources(kvasir PRIVATE ${sources})
   target_include_directories(kvasir PRIVATE ${KVASIR_${upper}_INCLUDE})
   target_link_libraries(kvasir PRIVATE ${KVASIR_${upper}_LIBRARY})
+  set(KVASIR_ABSENT_TIERS ${KVASIR_ABSENT_TIERS} PARENT_SCOPE)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/store/tiers/${T_NAME}.cpp PROPERTIES COMPILE_DEFINITIONS
                               KVASIR_${upper})
 endfunction()

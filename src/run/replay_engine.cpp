@@ -164,7 +164,7 @@ class EngineTarget final : public ReplayTarget {
     auto waiter = std::make_shared<Waiter>();
     scheduler_->submit(std::move(r), waiter);
     waiter->wait();
-    if (!waiter->outcome_.error.empty()) throw Error(Code::kUnsupported, waiter->outcome_.error, "replay");
+    if (waiter->outcome_.failure != Failure::kNone) throw Error(Code::kUnsupported, waiter->outcome_.error, "replay");
     return waiter;
   }
 

@@ -88,6 +88,20 @@ class Server {
     scheduler_->submit(std::move(request), waiter);
     return waiter;
   }
+  Reply warm(const std::vector<std::int32_t>& prompt, double seconds = 3600) {
+    ServiceRequest r;
+    r.request.prompt = prompt;
+    r.request.max_tokens = 0;
+    r.pin = true;
+    r.pin_seconds = seconds;
+    auto waiter = std::make_shared<Waiter>();
+    scheduler_->submit(std::move(r), waiter);
+    return waiter->wait();
+  }
+  bool unpin(const std::vector<std::int32_t>& prompt, const std::string& tenant = "") {
+    return scheduler_->unpin(tenant, prompt);
+  }
+  std::uint64_t pinned_bytes() const { return library_->tiers()[0]->stats().usage.pinned_bytes; }
   void flush() {
     for (const auto& tier : library_->tiers()) EXPECT_TRUE(tier->flush().ok());
   }
@@ -222,6 +236,8 @@ TEST_P(Reuse, ASharedDocumentIsFoundFromTheThirdRequestOn) {
   EXPECT_NE(outcomes[0].receipt.miss.find("no earlier prompt"), std::string::npos) << outcomes[0].receipt.miss;
   EXPECT_NE(outcomes[1].receipt.miss.find("from token " + std::to_string(document.size())), std::string::npos)
       << outcomes[1].receipt.miss;
+  EXPECT_EQ(outcomes[0].receipt.miss_token, -1);
+  EXPECT_EQ(outcomes[1].receipt.miss_token, static_cast<std::int64_t>(document.size()));
   EXPECT_EQ(outcomes[2].receipt.reused_tokens, static_cast<std::int64_t>(document.size()));
 }
 
@@ -250,6 +266,50 @@ TEST(ReuseEnds, WhileATierIsAsked) {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));  // so that the search has begun
   }
   EXPECT_EQ(waiter->wait().outcome.finish, Finish::kCancelled);
+}
+
+// Pinned prompts stay whole under pressure, tails included, until they are unpinned; shared beginnings until the last.
+TEST_P(Reuse, PinnedPromptsStayUntilTheyAreUnpinned) {
+  Server server(GetParam(), {"ram:?size=12MiB"});
+  const std::vector<std::int32_t> a = turns(server.tokenizer(), 4, 100)[3];
+  std::vector<std::int32_t> b = a;
+  for (int i = 0; i < 300; ++i) b.push_back(300 + i);
+  const auto known = [&](const std::vector<std::int32_t>& prompt) {
+    std::vector<std::int32_t> longer = prompt;
+    longer.push_back(9);
+    return server.ask(longer, 1, true).outcome.receipt.reused_tokens >= static_cast<std::int64_t>(prompt.size()) - 1;
+  };
+  const auto churn = [&] {
+    std::int32_t next = 1000;
+    for (int round = 0; round < 24; ++round) {
+      std::vector<std::int32_t> other;
+      for (int i = 0; i < 600; ++i) other.push_back(300 + (next++ * 7919) % 1500);
+      server.ask(other, 1, true);
+    }
+  };
+  EXPECT_EQ(server.warm(a).outcome.receipt.pin_error, "");
+  EXPECT_EQ(server.warm(b).outcome.receipt.pin_error, "");
+  EXPECT_GT(server.pinned_bytes(), 0u);
+  churn();
+  EXPECT_TRUE(known(a));
+  EXPECT_TRUE(known(b));
+  EXPECT_FALSE(server.unpin(b, "another tenant"));
+  EXPECT_TRUE(server.unpin(b));
+  EXPECT_FALSE(server.unpin(b)) << "once";
+  churn();
+  churn();
+  EXPECT_TRUE(known(a)) << "the other prompt shares its beginning";
+  EXPECT_TRUE(server.unpin(a));
+  EXPECT_EQ(server.pinned_bytes(), 0u);
+  server.warm(a, 0.001);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(server.unpin(a)) << "its time was over";
+}
+
+TEST_P(Reuse, PinsThatCannotHoldSaySo) {
+  Server small(GetParam(), {"ram:?size=24MiB&pins=1KiB"});
+  const std::vector<std::int32_t> prompt = turns(small.tokenizer(), 4, 100)[3];
+  EXPECT_NE(small.warm(prompt).outcome.receipt.pin_error.find("1024 bytes"), std::string::npos);
 }
 
 TEST_P(Reuse, TheBudgetHoldsUnderChurn) {

@@ -34,6 +34,11 @@ TierStats tier_stats(store::Tier& tier) {
 
 }  // namespace
 
+std::string_view name(Failure failure) {
+  constexpr std::string_view kNames[] = {"none", "queue_timeout", "no_room", "engine"};
+  return kNames[static_cast<std::size_t>(failure)];
+}
+
 const OptionTable<SchedulerOptions>& scheduler_table() {
   using O = SchedulerOptions;
   static const OptionTable<O> table{
@@ -139,7 +144,7 @@ void Scheduler::loop() {
       if (!running_.empty()) step();
     } catch (const std::exception& e) {
       // Nothing that a request asks for gets here; whatever it is, the engine's state is not to be trusted any more.
-      fail_all(e.what());
+      fail_all(Failure::kEngine, e.what());
       break;
     }
     sweep();
@@ -152,14 +157,14 @@ void Scheduler::loop() {
   publish();
 }
 
-void Scheduler::fail_all(const std::string& why) {
+void Scheduler::fail_all(Failure failure, const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
   }
   take_inbox();
-  for (auto& job : waiting_) finish(*job, why);
-  for (auto& job : running_) finish(*job, why);
+  for (auto& job : waiting_) finish(*job, failure, why);
+  for (auto& job : running_) finish(*job, failure, why);
   sweep();
 }
 
@@ -181,7 +186,7 @@ void Scheduler::take_inbox() {
   const double now = steady_seconds();
   for (auto& job : waiting_)
     if (!job->over && job->started == 0 && job->asked.timeout > 0 && now - job->submitted > job->asked.timeout)
-      finish(*job, "the request waited longer than its time-out");
+      finish(*job, Failure::kQueueTimeout, "the request waited longer than its time-out");
   sweep();
 }
 
@@ -272,7 +277,7 @@ bool Scheduler::preempt_for(const std::string& why) {
   if (alive < 2) {
     if (youngest) {
       youngest->answer->stop(Finish::kContext);
-      finish(*youngest, youngest->answer->size() > 0 ? "" : why);
+      youngest->answer->size() > 0 ? finish(*youngest) : finish(*youngest, Failure::kNoRoom, why);
     }
     return false;
   }
@@ -353,7 +358,7 @@ void Scheduler::release(Job& job) {
 }
 
 // Ends a job: with what its answer says, as cancelled when that is not over, or with an error.
-void Scheduler::finish(Job& job, std::string error) {
+void Scheduler::finish(Job& job, Failure failure, std::string error) {
   if (job.over) return;
   job.over = true;
   if (!job.answer->over()) {
@@ -365,6 +370,7 @@ void Scheduler::finish(Job& job, std::string error) {
   }
   leave_followers(job);
   Outcome& out = job.outcome;
+  out.failure = failure;
   out.error = std::move(error);
   out.finish = job.answer->finish();
   out.completion_tokens = job.answer->size();
@@ -379,8 +385,8 @@ void Scheduler::finish(Job& job, std::string error) {
     stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
     stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
     stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);
-    stats_.cancelled += out.finish == Finish::kCancelled && out.error.empty();
-    stats_.failed += !out.error.empty();
+    stats_.cancelled += out.finish == Finish::kCancelled && failure == Failure::kNone;
+    stats_.failed += failure != Failure::kNone;
   }
   job.listener->done(out);
 }

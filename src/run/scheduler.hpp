@@ -46,6 +46,7 @@ class Scheduler final : public Service {
   const text::Tokenizer* tokenizer() const override { return engine_.tokenizer(); }
   RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) override;
   void cancel(RequestId id) override;
+  bool unpin(const std::string& tenant, std::span<const std::int32_t> prompt) override;
   bool drain(double seconds) override;
   ServiceStats stats() const override;
 
@@ -56,7 +57,7 @@ class Scheduler final : public Service {
   // All of these run on the engine's thread.
   void loop();
   void take_inbox();
-  void fail_all(const std::string& why);
+  void fail_all(Failure failure, const std::string& why);
   void admit();
   bool admit(Job& job);
   std::int64_t promised_pages(const Job& job) const;
@@ -68,6 +69,7 @@ class Scheduler final : public Service {
   void explain_miss(Job& job, const store::Known& known) const;
   void offer(Job& job, bool tail);
   void offer_prompt(Job& job);
+  void pin(Job& job);
   Job* find_leader(const Job& job, std::int64_t* share) const;
   void start_followers(Job& leader);
   void leave_followers(Job& leader);
@@ -78,7 +80,7 @@ class Scheduler final : public Service {
   bool preempt_for(const std::string& why);
   void advance(Job& job, std::span<const float> row);
   void release(Job& job);
-  void finish(Job& job, std::string error = {});
+  void finish(Job& job, Failure failure = Failure::kNone, std::string error = {});
   void sweep();
   void publish();
 

@@ -14,7 +14,6 @@ namespace {
 constexpr std::int64_t kLeastShare = 32;
 // A search of slow tiers that takes longer is given up: by then a few tokens are computed.
 constexpr auto kSearchTime = std::chrono::milliseconds(500);
-constexpr auto kPinTime = std::chrono::hours(24);
 
 }  // namespace
 
@@ -88,11 +87,16 @@ void Scheduler::restore(Job& job, const store::Known& known) {
 
 void Scheduler::explain_miss(Job& job, const store::Known& known) const {
   std::string& miss = job.outcome.receipt.miss;
+  job.outcome.receipt.miss_token = -1;
   const std::int64_t have = job.cached();
   if (have >= job.prompt - 1) return;
   const auto token = [&](std::int64_t at) {
     const auto* t = engine_.tokenizer();
     return t ? " ('" + std::string(t->piece(job.ids[static_cast<std::size_t>(at)])) + "')" : std::string();
+  };
+  const auto parts_at = [&](std::int64_t at) {
+    job.outcome.receipt.miss_token = at;
+    return std::to_string(at) + token(at) + " on";
   };
   const std::string restored = std::to_string(have) + " of them can be restored";
   if (known.nearest == 0 && have == 0)
@@ -100,12 +104,12 @@ void Scheduler::explain_miss(Job& job, const store::Known& known) const {
   else if (known.nearest > have && known.nearest_ends)
     miss = "an earlier prompt is the first " + std::to_string(known.nearest) + " tokens of this one; " + restored;
   else if (known.nearest > have && known.nearest < job.prompt)
-    miss = "the nearest earlier prompt differs from token " + std::to_string(known.nearest) + token(known.nearest) +
-           " on, " + std::to_string(known.nearest) + " tokens are equal; " + restored;
+    miss = "the nearest earlier prompt differs from token " + parts_at(known.nearest) + ", " +
+           std::to_string(known.nearest) + " tokens are equal; " + restored;
   else if (known.nearest > have)
     miss = "an earlier prompt begins with all of this one; " + restored;
   else
-    miss = "nothing stored goes on like this one from token " + std::to_string(have) + token(have) + " on";
+    miss = "nothing stored goes on like this one from token " + parts_at(have);
 }
 
 void Scheduler::offer(Job& job, bool tail) {
@@ -162,11 +166,26 @@ void Scheduler::leave_followers(Job& leader) {
 
 // The prompt is computed: later requests may have it.
 void Scheduler::offer_prompt(Job& job) {
+  if (job.asked.pin && !job.chain) job.outcome.receipt.pin_error = "nothing of this request is kept";
   if (job.prompt_offered || !job.chain) return;
   job.prompt_offered = true;
   offer(job, true);
   library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
-  if (job.asked.pin) library_->pin(*job.chain, job.ids, kPinTime);
+  if (job.asked.pin) pin(job);
+}
+
+// With the tails that later prompts may start from: a chunk alone restores nothing.
+void Scheduler::pin(Job& job) {
+  std::vector<std::int64_t> ends = checkpoints_of(job);
+  ends.push_back(job.prompt);
+  const auto ttl =
+      std::chrono::duration_cast<store::Clock::duration>(std::chrono::duration<double>(job.asked.pin_seconds));
+  job.outcome.receipt.pin_error =
+      library_->pin(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)), ends, ttl).why;
+}
+
+bool Scheduler::unpin(const std::string& tenant, std::span<const std::int32_t> prompt) {
+  return library_ && library_->unpin(tenant, prompt);
 }
 
 }  // namespace kvasir::run

@@ -322,6 +322,7 @@ TEST_F(SchedulerTest, AFullQueueRefusesAndWaitingHasALimit) {
   };
   EXPECT_TRUE(refused());
   EXPECT_NE(late->wait().error.find("time-out"), std::string::npos);
+  EXPECT_EQ(late->wait().failure, Failure::kQueueTimeout);
   scheduler_->cancel(id);
   EXPECT_EQ(patient->wait().error, "");
   EXPECT_TRUE(scheduler_->drain(10));
@@ -340,6 +341,16 @@ TEST_F(SchedulerTest, AQueueOfNothingTakesWhatCanRun) {
   EXPECT_THROW(submit(ask(text(*engine_, 0, 10), 1)), Error);
   EXPECT_EQ(first->wait().completion_tokens, 400);
   EXPECT_EQ(second->wait().completion_tokens, 400);
+}
+
+TEST_F(SchedulerTest, APromptThatOutgrowsThePoolAloneSaysSo) {
+  start("f16", {.running = 2, .waiting = 4, .step_tokens = 64}, 512, 2048);
+  const auto large = submit(ask(text(*engine_, 0, 1500), 4));
+  EXPECT_EQ(large->wait().failure, Failure::kNoRoom);
+  EXPECT_NE(large->wait().error, "");
+  EXPECT_EQ(submit(ask(text(*engine_, 0, 100), 4))->wait().failure, Failure::kNone);
+  EXPECT_EQ(scheduler_->stats().failed, 1u);
+  expect_empty();
 }
 
 TEST_F(SchedulerTest, BadRequestsAreRefusedAtOnce) {

@@ -26,17 +26,20 @@ struct Receipt {
   std::int64_t reused_tokens = 0;
   std::uint64_t loaded_bytes = 0;
   double load_seconds = 0;
-  double queue_seconds = 0;    // from submission to the first step that worked on it
-  double prefill_seconds = 0;  // from then to the first token
-  std::string miss;            // why reuse ended where it did: one sentence; empty when nothing could be missed
+  double queue_seconds = 0;      // from submission to the first step that worked on it
+  double prefill_seconds = 0;    // from then to the first token
+  std::string miss;              // why reuse ended where it did: one sentence; empty when nothing could be missed
+  std::int64_t miss_token = -1;  // the token of the prompt from which on nothing known is equal; -1: none to name
+  std::string pin_error;         // why the prompt is not pinned although that was asked for
 };
 
 // A request and what a service needs besides.
 struct ServiceRequest {
   Request request;
-  std::string tenant;  // caches of different tenants never meet; "": the tenant without a key
-  bool reuse = true;   // false: neither look up nor offer pages
-  bool pin = false;    // keep the prompt's pages from eviction for a while (/v1/warm)
+  std::string tenant;          // caches of different tenants never meet; "": the tenant without a key
+  bool reuse = true;           // false: neither look up nor offer pages
+  bool pin = false;            // keep the prompt's pages from eviction (/v1/warm) ...
+  double pin_seconds = 86400;  // ... for so long
   std::vector<std::int64_t>
       checkpoints;     // ascending numbers of prompt tokens after which others may part: message ends
   double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none
@@ -50,9 +53,19 @@ struct Piece {
   std::string_view text;
 };
 
+// Why a request ended without the answer that was asked for.
+enum class Failure {
+  kNone,
+  kQueueTimeout,  // it waited longer than ServiceRequest::timeout
+  kNoRoom,        // the KV cache cannot hold it even alone
+  kEngine,        // the engine itself failed: whatever is asked next fails too
+};
+std::string_view name(Failure failure);  // "none", "queue_timeout", "no_room", "engine"
+
 struct Outcome {
   Finish finish = Finish::kLength;
-  std::string error;  // not empty: the request failed, and this is what to tell the client
+  Failure failure = Failure::kNone;
+  std::string error;  // what to tell the client of the failure; empty without one
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t seed = 0;
@@ -111,6 +124,8 @@ class Service {
   virtual RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) = 0;
   // Ends a request at the next step; `done` follows with Finish::kCancelled. Unknown and finished ids are fine.
   virtual void cancel(RequestId id) = 0;
+  // Ends the pin of a prompt that a request with `pin` computed. False: there is none.
+  virtual bool unpin(const std::string& tenant, std::span<const std::int32_t> prompt) = 0;
   // Refuses new requests and returns when the running ones are done or `seconds` have passed; true: all were done.
   virtual bool drain(double seconds) = 0;
 

@@ -17,7 +17,7 @@ Response preflight(const HttpRequest& request) {
   Response r{.status = 204};
   const std::string_view wanted = request.header("access-control-request-headers");
   const bool plain = wanted.size() <= 1024 && !wanted.empty();
-  r.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
+  r.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
                {"Access-Control-Allow-Headers", plain ? std::string(wanted) : "authorization, content-type"},
                {"Access-Control-Max-Age", "86400"}};
   return r;

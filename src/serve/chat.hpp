@@ -2,11 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "serve/http.hpp"
+#include "text/chat.hpp"
+#include "text/tokenizer.hpp"
 
 namespace kvasir::serve {
 
@@ -44,6 +47,14 @@ class ChatFormat {
   virtual ~ChatFormat() = default;
   // The prompt's text. Throws Error(kBadInput) for messages that the template refuses.
   virtual std::string render(const ChatInput& input) const = 0;
+  // The same, with the places where the conversation spells names of control tokens.
+  virtual text::Prompt prompt(const ChatInput& input, const text::Tokenizer& /*tokenizer*/) const {
+    return {render(input), {}};
+  }
+  // What byte `at` of the prompt is part of; nothing when this format cannot tell.
+  virtual std::optional<text::Place> place(const ChatInput& /*input*/, std::size_t /*at*/) const {
+    return std::nullopt;
+  }
   virtual std::unique_ptr<AnswerParser> parser(const ChatInput& input) const = 0;
 };
 

@@ -25,7 +25,9 @@ struct FakeOptions {
   int tokens = 5;                   // of an answer without max_tokens, which then ends by itself
   std::vector<std::string> script;  // token i is script[i % size]; empty: "w0 ", "w1 ", ...
   std::string fail;                 // not empty: the request fails with this after its first token
-  bool end_without_text = false;    // Finish::kNothing
+  std::int64_t miss_token = -1;
+  std::string pin_error;
+  bool end_without_text = false;  // Finish::kNothing
   std::int64_t reused = 0;
   std::int64_t context = 4096;
   bool tokenizer = true;
@@ -72,6 +74,17 @@ class FakeService : public run::Service {
     wake_.notify_all();
   }
 
+  bool unpin(const std::string& tenant, std::span<const std::int32_t> prompt) override {
+    const std::lock_guard lock(mutex_);
+    const auto pinned = [&](const run::ServiceRequest& r) {
+      return r.pin && r.tenant == tenant &&
+             std::equal(prompt.begin(), prompt.end(), r.request.prompt.begin(), r.request.prompt.end());
+    };
+    const auto it = std::find_if(requests_.begin(), requests_.end(), pinned);
+    if (it == requests_.end()) return false;
+    it->pin = false;
+    return true;
+  }
   bool drain(double) override { return true; }
 
   run::ServiceStats stats() const override {
@@ -150,7 +163,7 @@ class FakeService : public run::Service {
     const double now = steady_seconds();
     if (waits) {
       if (job.request.timeout > 0 && now - job.submitted > job.request.timeout)
-        return end(job, run::Finish::kCancelled, "waited too long");
+        return end(job, run::Finish::kCancelled, "waited too long", run::Failure::kQueueTimeout);
       return false;
     }
     if (!job.started) {
@@ -163,7 +176,8 @@ class FakeService : public run::Service {
     if (now < job.due) return false;
     job.due += options_.delay;
     if (options_.end_without_text) return end(job, run::Finish::kNothing);
-    if (!options_.fail.empty() && job.made > 0) return end(job, run::Finish::kEnd, options_.fail);
+    if (!options_.fail.empty() && job.made > 0)
+      return end(job, run::Finish::kEnd, options_.fail, run::Failure::kEngine);
     const bool stopped = emit(job);
     if (stopped) return end(job, run::Finish::kStop);
     if (most > 0 && job.made >= most) return flush(job), end(job, run::Finish::kLength);
@@ -191,9 +205,10 @@ class FakeService : public run::Service {
     job.listener->pieces({&piece, 1});
   }
 
-  bool end(Job& job, run::Finish finish, std::string error = {}) {
+  bool end(Job& job, run::Finish finish, std::string error = {}, run::Failure failure = run::Failure::kNone) {
     run::Outcome o;
     o.finish = finish;
+    o.failure = failure;
     o.error = std::move(error);
     o.prompt_tokens = static_cast<std::int64_t>(job.request.request.prompt.size());
     o.completion_tokens = job.made;
@@ -202,6 +217,8 @@ class FakeService : public run::Service {
     if (o.receipt.reused_tokens > 0) o.receipt.spans.push_back({0, o.receipt.reused_tokens, "ram"});
     o.receipt.spans.push_back({o.receipt.reused_tokens, o.prompt_tokens, "computed"});
     o.receipt.miss = "the prompt ended";
+    o.receipt.miss_token = options_.miss_token;
+    o.receipt.pin_error = options_.pin_error;
     if (finish == run::Finish::kCancelled && o.error.empty()) {
       const std::lock_guard lock(mutex_);
       ++cancelled_;

@@ -6,6 +6,8 @@
 #include <ctime>
 
 #include "base/clock.hpp"
+#include "serve/failure.hpp"
+#include "serve/miss.hpp"
 #include "serve/prompt.hpp"
 
 namespace kvasir::serve {
@@ -58,8 +60,7 @@ Shape::Info shape_info(Context& context, const ApiRequest& request) {
           .id = context.next_id(prefix),
           .model = context.service.card().name,
           .fingerprint = context.fingerprint,
-          .created = std::time(nullptr),
-          .pinned = request.service.pin};
+          .created = std::time(nullptr)};
 }
 
 void append(ChatDelta& to, ChatDelta&& from) {
@@ -78,18 +79,20 @@ void append(ChatDelta& to, ChatDelta&& from) {
 
 }  // namespace
 
-Generation::Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request)
+Generation::Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request,
+                       std::vector<EncodedPrompt> prompts)
     : context_(exchange->context()),
       exchange_(exchange),
       request_(std::move(request)),
+      prompts_(std::move(prompts)),
       shape_(shape_info(*context_, request_)),
       start_(steady_seconds()) {}
 
 void Generation::start(const std::shared_ptr<Exchange>& exchange, ApiRequest request,
-                       std::vector<std::vector<std::int32_t>> prompts) {
-  const std::shared_ptr<Generation> self(new Generation(exchange, std::move(request)));
+                       std::vector<EncodedPrompt> prompts) {
+  const std::shared_ptr<Generation> self(new Generation(exchange, std::move(request), std::move(prompts)));
   const std::size_t n = static_cast<std::size_t>(self->request_.n);
-  self->choices_.resize(prompts.size() * n);
+  self->choices_.resize(self->prompts_.size() * n);
   for (std::size_t i = 0; i < self->choices_.size(); ++i) {
     Stream& stream = self->streams_.emplace_back(self->request_.kind, self->context_->service.tokenizer());
     if (self->request_.kind == Kind::kChat) stream.parser = self->context_->chat->parser(self->request_.chat);
@@ -104,17 +107,17 @@ void Generation::start(const std::shared_ptr<Exchange>& exchange, ApiRequest req
     });
     self->tick();
   });
-  if (connected) self->submit(std::move(prompts));
+  if (connected) self->submit();
 }
 
-void Generation::submit(std::vector<std::vector<std::int32_t>> prompts) {
+void Generation::submit() {
   const int n = request_.n;
   int index = 0;
   try {
-    for (std::vector<std::int32_t>& ids : prompts) {
+    for (const EncodedPrompt& prompt : prompts_) {
       for (int i = 0; i < n; ++i, ++index) {
         run::ServiceRequest r = request_.service;
-        r.request.prompt = i + 1 == n ? std::move(ids) : ids;
+        r.request.prompt = prompt.ids;
         if (r.request.sampling.seed >= 0) r.request.sampling.seed = (r.request.sampling.seed + i) & INT64_MAX;
         r.tenant = exchange_->request().tenant;
         r.timeout = context_->options.queue_timeout;
@@ -249,27 +252,9 @@ void Generation::on_done(Stream& stream, int index, Event& event) {
   Choice& choice = choices_[static_cast<std::size_t>(index)];
   choice.outcome = std::move(event.outcome);
   const run::Outcome& outcome = choice.outcome;
-  if (!outcome.error.empty()) {
-    // A request that never started waited too long or was turned away: it may be tried again.
-    return stream.started
-               ? fail({.status = 500, .message = outcome.error, .type = "server_error", .code = "generation_failed"})
-               : fail({.status = 503,
-                       .message = outcome.error,
-                       .type = "server_error",
-                       .code = "queue_timeout",
-                       .retry_after = 5});
-  }
-  if (outcome.finish == run::Finish::kCancelled)
-    return fail({.status = 503,
-                 .message = "the server cancelled the request",
-                 .type = "server_error",
-                 .code = "cancelled",
-                 .retry_after = 5});
-  if (outcome.finish == run::Finish::kNothing)
-    return fail({.status = 500,
-                 .message = "the model gave no number to choose a token by",
-                 .type = "server_error",
-                 .code = "generation_failed"});
+  if (const std::optional<ApiError> error = failure_of(outcome)) return fail(*error);
+  choice.pinned = request_.service.pin && outcome.receipt.pin_error.empty();
+  locate_miss(index);
   if (!stream.begun) {  // no token at all
     Event started{.choice = index};
     handle(started);
@@ -277,6 +262,20 @@ void Generation::on_done(Stream& stream, int index, Event& event) {
   ++done_;
   finish_choice(stream, index);
   if (done_ == choices_.size()) finish();
+}
+
+// Of one answer per prompt: it takes some renders of the template.
+void Generation::locate_miss(int index) {
+  Choice& choice = choices_[static_cast<std::size_t>(index)];
+  run::Receipt& receipt = choice.outcome.receipt;
+  if (receipt.miss_token < 0 || index % request_.n != 0) return;
+  try {
+    std::string words;
+    choice.miss_at = locate_token(request_, prompts_[static_cast<std::size_t>(index / request_.n)], receipt.miss_token,
+                                  context_->service.tokenizer(), context_->chat, &words);
+    if (!words.empty()) receipt.miss += " (" + words + ")";
+  } catch (const Error&) {  // a template that refuses the question: the token says it too
+  }
 }
 
 void Generation::finish_choice(Stream& stream, int index) {

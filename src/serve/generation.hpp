@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "serve/exchange.hpp"
+#include "serve/prompt.hpp"
 #include "serve/request.hpp"
 #include "serve/shape.hpp"
 
@@ -18,9 +19,8 @@ namespace kvasir::serve {
 // the inbox and before the socket, the request is cancelled and the connection closed.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  // Submits every answer of `request`. `prompts`: its ids. Throws what Service::submit throws, and then nothing runs.
-  static void start(const std::shared_ptr<Exchange>& exchange, ApiRequest request,
-                    std::vector<std::vector<std::int32_t>> prompts);
+  // Submits every answer of `request`. Throws what Service::submit throws, and then nothing runs.
+  static void start(const std::shared_ptr<Exchange>& exchange, ApiRequest request, std::vector<EncodedPrompt> prompts);
 
  private:
   friend class ChoiceListener;
@@ -36,9 +36,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
   struct Stream;  // of one answer
 
-  Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request);
+  Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request, std::vector<EncodedPrompt> prompts);
 
-  void submit(std::vector<std::vector<std::int32_t>> prompts);
+  void submit();
   void cancel();
   void deliver(Event event);  // any thread
 
@@ -48,6 +48,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void count_tokens(Stream& stream, const Event& event);
   void on_pieces(Stream& stream, int index, Event& event);
   void on_done(Stream& stream, int index, Event& event);
+  void locate_miss(int index);
   void open();
   void write(const Json& chunk);
   void finish_choice(Stream& stream, int index);
@@ -60,6 +61,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<Exchange> exchange_;
   const ApiRequest request_;
+  const std::vector<EncodedPrompt> prompts_;
   const Shape shape_;
   const double start_;
 

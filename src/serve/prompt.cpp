@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kvasir::serve {
 namespace {
 
@@ -28,26 +30,43 @@ void check_length(std::size_t tokens, const PromptLimits& limits, const char* fi
 }  // namespace
 
 std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text, bool parse_special,
-                                      bool add_bos) {
+                                      bool add_bos, std::span<const std::size_t> plain) {
   const bool has_bos = tokenizer.bos() >= 0 && parse_special && text.starts_with(tokenizer.piece(tokenizer.bos()));
-  return tokenizer.encode(text, {.add_bos = add_bos && !has_bos, .parse_special = parse_special});
+  return tokenizer.encode(text, {.add_bos = add_bos && !has_bos, .parse_special = parse_special, .plain = plain});
 }
 
-std::vector<std::vector<std::int32_t>> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
-                                                      const ChatFormat* chat, const PromptLimits& limits) {
-  std::vector<std::vector<std::int32_t>> all;
-  const auto encode = [&](std::string_view text) {
+std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
+                                         std::size_t index) {
+  if (index > prompt.ids.size()) return std::nullopt;
+  const std::string all = tokenizer.decode(prompt.ids, true);
+  const std::size_t added = all.size() - std::min(all.size(), prompt.text.size());  // a BOS in front
+  if (std::string_view(all).substr(added) != prompt.text) return std::nullopt;
+  const std::size_t before = tokenizer.decode(std::span(prompt.ids).first(index), true).size();
+  return before - std::min(before, added);
+}
+
+std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
+                                          const ChatFormat* chat, const PromptLimits& limits) {
+  std::vector<EncodedPrompt> all;
+  const auto encode = [&](std::string text, std::span<const std::size_t> plain = {}) {
+    EncodedPrompt out{encode_text(*tokenizer, text, true, tokenizer->add_bos(), plain), {}};
+    out.text = std::move(text);
+    return out;
+  };
+  const auto need_tokenizer = [&] {
     if (!tokenizer) cannot("this model has no tokenizer, expected token ids");
-    return encode_text(*tokenizer, text, true, tokenizer->add_bos());
   };
   if (request.is_chat) {
     if (!chat) cannot("this model has no chat template");
-    all.push_back(encode(chat->render(request.chat)));
-    check_length(all.back().size(), limits, "messages");
+    need_tokenizer();
+    text::Prompt prompt = chat->prompt(request.chat, *tokenizer);
+    all.push_back(encode(std::move(prompt.text), prompt.plain));
+    check_length(all.back().ids.size(), limits, "messages");
   }
   for (const Prompt& prompt : request.prompts) {
-    all.push_back(prompt.is_ids ? prompt.ids : encode(prompt.text));
-    check_length(all.back().size(), limits, "prompt");
+    if (!prompt.is_ids) need_tokenizer();
+    all.push_back(prompt.is_ids ? EncodedPrompt{prompt.ids, {}} : encode(prompt.text));
+    check_length(all.back().ids.size(), limits, "prompt");
   }
   return all;
 }

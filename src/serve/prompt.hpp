@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,15 +17,25 @@ struct PromptLimits {
   std::int64_t most = 0;  // of the server; 0: none
 };
 
-// One list of ids per prompt. A chat is rendered first; control tokens written in the text become those tokens, and BOS
-// is added when the vocabulary wants one and the text does not begin with it. Throws ApiException: no tokenizer or no
+struct EncodedPrompt {
+  std::vector<std::int32_t> ids;
+  std::string text;  // empty for prompts that came as ids
+};
+
+// One per prompt. A chat is rendered first, and what its messages hold is text whatever it spells; in other prompts
+// control tokens that are written out become those tokens. BOS is added when the vocabulary wants one and the text does
+// not begin with it. Throws ApiException: no tokenizer or no
 // template for text (501), nothing in it (400), more tokens than the context holds (400 context_length_exceeded) or the
 // server takes (413).
-std::vector<std::vector<std::int32_t>> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
-                                                      const ChatFormat* chat, const PromptLimits& limits);
+std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
+                                          const ChatFormat* chat, const PromptLimits& limits);
 
 std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text, bool parse_special,
-                                      bool add_bos);
+                                      bool add_bos, std::span<const std::size_t> plain = {});
+
+// The byte of prompt.text at which token `index` begins. Nothing when the ids do not spell the text byte for byte.
+std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
+                                         std::size_t index);
 
 // The bytes of a prompt as `echo` shows them.
 std::string echo_text(const Prompt& prompt, const text::Tokenizer* tokenizer);

@@ -183,6 +183,7 @@ ApiRequest parse_warm(const Json& body, const RequestLimits& limits) {
   }
   out.service.request.max_tokens = 0;
   out.service.pin = fields.boolean("pin").value_or(true);
+  out.service.pin_seconds = fields.number("ttl", 1, 366 * 86400.0).value_or(out.service.pin_seconds);
   return out;
 }
 

@@ -13,7 +13,7 @@ struct Context;  // serve/context.hpp
 class Exchange;  // serve/exchange.hpp
 
 struct Route {
-  std::string_view method;  // "GET" (which serves HEAD too) or "POST"
+  std::string_view method;  // "GET" (which serves HEAD too), "POST" or "DELETE"
   std::string_view path;    // "/v1/models/{id}": braces stand for the rest of the path
   bool open;                // served without an API key
 

@@ -335,6 +335,44 @@ TEST(Server, Warm) {
   EXPECT_EQ(s.post("/v1/warm", {{"model", "org/fake-model"}}).json()["error"]["param"], "prompt");
 }
 
+TEST(Server, PinsEndInTimeOrWhenAsked) {
+  TestServer s;
+  const Json body{{"prompt", "abcdef"}};
+  ASSERT_EQ(s.post("/v1/warm", body).status, 200);
+  ASSERT_EQ(s.post("/v1/warm", with(kChat, {{"ttl", 90.5}})).status, 200);
+  EXPECT_EQ(s.service.requests().at(0).pin_seconds, 86400);
+  EXPECT_EQ(s.service.requests().at(1).pin_seconds, 90.5);
+  for (const Json& ttl : {Json(0), Json(-5), Json("1h"), Json(1e9)})
+    EXPECT_EQ(s.post("/v1/warm", with(body, {{"ttl", ttl}})).json()["error"]["param"], "ttl") << ttl;
+  const Reply gone = s.ask("DELETE", "/v1/warm", body.dump());
+  ASSERT_EQ(gone.status, 200) << gone.body;
+  EXPECT_EQ(gone.json()["pinned"], false);
+  EXPECT_EQ(gone.json()["prompt_tokens"], 6);
+  const Reply again = s.ask("DELETE", "/v1/warm", body.dump());
+  EXPECT_EQ(again.status, 404);
+  EXPECT_EQ(again.json()["error"]["code"], "not_pinned");
+  EXPECT_EQ(s.ask("DELETE", "/v1/warm", kChat.dump()).status, 200);
+  EXPECT_EQ(s.ask("DELETE", "/v1/warm", "{}").json()["error"]["param"], "prompt");
+  EXPECT_EQ(s.ask("PUT", "/v1/warm", body.dump()).status, 405);
+  TestServer full({.pin_error = "there is no room"});
+  const Json answer = full.post("/v1/warm", body).json();
+  EXPECT_EQ(answer["pinned"], false);
+  EXPECT_EQ(answer["pin_error"], "there is no room");
+}
+
+// FakeChat cannot place bytes; texts can.
+TEST(Server, MissesNameTheByte) {
+  TestServer s({.miss_token = 4});
+  const Json completion = s.post("/v1/completions", {{"prompt", "abcdefgh"}}).json()["kvasir"];
+  EXPECT_EQ(completion["miss"], "the prompt ended (byte 4 of the prompt)");
+  EXPECT_EQ(completion["miss_at"].dump(), R"({"token":4,"byte":4})");
+  EXPECT_NE(s.log().find("miss=\"the prompt ended (byte 4 of the prompt)\""), std::string::npos) << s.log();
+  EXPECT_TRUE(s.post("/v1/completions", {{"prompt", {97, 98, 99, 100, 101}}}).json()["kvasir"]["miss_at"].is_null());
+  const Json chat = s.post("/v1/chat/completions", kChat).json()["kvasir"];
+  EXPECT_EQ(chat["miss"], "the prompt ended");
+  EXPECT_TRUE(chat["miss_at"].is_null());
+}
+
 TEST(Server, TokenizeAndDetokenize) {
   TestServer s;
   const Json r = s.post("/tokenize", {{"content", "ab<|end|>"}}).json();

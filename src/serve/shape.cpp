@@ -41,7 +41,8 @@ Json message_json(const ChatDelta& text) {
   return message;
 }
 
-Json receipt_json(const run::Outcome& outcome) {
+Json receipt_json(const Choice& choice) {
+  const run::Outcome& outcome = choice.outcome;
   const run::Receipt& r = outcome.receipt;
   Json spans = Json::array();
   for (const run::Span& s : r.spans) spans.push_back({{"begin", s.begin}, {"end", s.end}, {"source", s.source}});
@@ -56,6 +57,7 @@ Json receipt_json(const run::Outcome& outcome) {
            {"seed", outcome.seed},
            {"finish", run::name(outcome.finish)}};
   out["miss"] = r.miss.empty() ? Json(nullptr) : Json(r.miss);
+  out["miss_at"] = choice.miss_at;
   return out;
 }
 
@@ -161,7 +163,9 @@ Json Shape::usage_chunk() const { return chunk(nullptr); }
 Json Shape::whole(std::span<const Choice> choices) const {
   if (info_.kind == Kind::kWarm) {
     Json out = head("kvasir.warm");
-    out["pinned"] = info_.pinned;
+    const std::string& error = choices.front().outcome.receipt.pin_error;
+    out["pinned"] = choices.front().pinned;
+    if (!error.empty()) out["pin_error"] = error;
     return out;
   }
   const bool chat = info_.kind == Kind::kChat;
@@ -197,10 +201,10 @@ Json usage_json(std::span<const Choice> choices, int per_prompt) {
 }
 
 Json kvasir_json(std::span<const Choice> choices) {
-  Json out = receipt_json(choices.front().outcome);
+  Json out = receipt_json(choices.front());
   if (choices.size() == 1) return out;
   Json all = Json::array();
-  for (const Choice& c : choices) all.push_back(receipt_json(c.outcome));
+  for (const Choice& c : choices) all.push_back(receipt_json(c));
   out["choices"] = std::move(all);
   return out;
 }

@@ -20,6 +20,8 @@ struct Choice {
   Json logprobs;   // null when there are none
   std::string finish;
   run::Outcome outcome;
+  Json miss_at;         // locate_token's; null: not known
+  bool pinned = false;  // warm: asked for and done
 };
 
 // Log-probabilities of a run of tokens, in the shape of the kind of request.
@@ -46,7 +48,6 @@ class Shape {
     bool include_usage = false;
     std::string id, model, fingerprint;
     std::int64_t created = 0;
-    bool pinned = false;  // warm
   };
   explicit Shape(Info info) : info_(std::move(info)) {}
 

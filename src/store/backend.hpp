@@ -61,7 +61,11 @@ enum class PutOutcome : std::uint8_t {
 
 struct Listed {
   Key key;
-  std::uint64_t bytes;  // of the record
+  std::uint64_t bytes = 0;  // of the record
+  // What the backend knows besides, 0 where it does not: uses, and the times of the put and of the last use in seconds
+  // since 1970. Uses reach a backend's books in batches, so the last of them may be missing.
+  std::uint32_t uses = 0;
+  std::int64_t written = 0, used = 0;
 };
 
 // As far as the backend knows; for a shared one this is what all its users did.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <unordered_set>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
@@ -28,6 +29,9 @@ std::span<const std::int32_t> piece(std::span<const std::int32_t> ids, std::int6
 Key key_of_tail(const Key& before, std::span<const std::int32_t> page_ids, std::int64_t skip) {
   return tail_key(before, page_ids.first(static_cast<std::size_t>(skip)));
 }
+
+// Of the tail of n tokens: how many of its page's are in its key.
+std::int64_t skip_of(std::int64_t n) { return (n - page_of_last(n) * kPageTokens - 1) / kTailGrain * kTailGrain; }
 
 // The first tier that has it, -1 when none.
 int holder(std::span<const std::vector<Found>> present, std::size_t key) {
@@ -283,8 +287,7 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   std::vector<std::byte> bytes(cache_.tail_bytes(n));
   cache_.save_tail(sequence, bytes);
   const std::span<const std::byte> payload[] = {bytes};
-  const std::int64_t skip = (n - begin - 1) / kTailGrain * kTailGrain;
-  put(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip),
+  put(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n)),
       make_record({.kind = Kind::kTail,
                    .fingerprint = fingerprint_,
                    .parent = chain.before(sealed),
@@ -292,9 +295,48 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
                   piece(ids, begin, n), payload));
 }
 
-void Library::pin(Chain& chain, std::span<const std::int32_t> ids, Clock::duration ttl) {
-  const std::span<const Key> keys = chain.extend(ids);
-  for (const auto& tier : tiers_) tier->pin(keys, ttl);  // a tier that cannot pin keeps by use alone
+Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
+                    Clock::duration ttl) {
+  Chain chain(fingerprint_, tenant);
+  const std::span<const Key> chunks = chain.extend(ids);
+  Pin pin{{chunks.begin(), chunks.end()}, within(ttl)};
+  for (const std::int64_t n : ends) {
+    if (n < 1 || n > static_cast<std::int64_t>(ids.size())) continue;
+    const std::int64_t begin = page_of_last(n) * kPageTokens;
+    pin.keys.push_back(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n)));
+  }
+  {  // first, so that an unpin of another prompt knows what this one needs
+    const std::lock_guard lock(mutex_);
+    std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
+    Pin& known = pins_[tail_key(chain.before(0), ids)];
+    if (known.until < pin.until) known = pin;  // as tiers do
+  }
+  Status status{"nothing is kept between requests"};
+  bool pinned = false;
+  for (const auto& tier : tiers_) {
+    const Status s = tier->pin(pin.keys, ttl);
+    pinned = pinned || s.ok();
+    if (!s.ok()) status = s;
+  }
+  return pinned ? Status{} : status;
+}
+
+bool Library::unpin(std::string_view tenant, std::span<const std::int32_t> ids) {
+  const Key name = tail_key(root_key(fingerprint_, tenant), ids);
+  std::unordered_set<Key> keys;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
+    const auto it = pins_.find(name);
+    if (it == pins_.end()) return false;
+    keys.insert(it->second.keys.begin(), it->second.keys.end());
+    pins_.erase(it);
+    for (const auto& [other, pin] : pins_)
+      for (const Key& key : pin.keys) keys.erase(key);
+  }
+  const std::vector<Key> free(keys.begin(), keys.end());
+  for (const auto& tier : tiers_) tier->unpin(free);  // tiers that pin nothing say so
+  return true;
 }
 
 }  // namespace kvasir::store

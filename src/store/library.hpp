@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -102,8 +103,12 @@ class Library {
   // Suggests to all tiers the chunks of `sequence` that are new, and with `tail` its tail. `ids` are its tokens. cost:
   // microseconds that computing one token takes.
   void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail, float cost);
-  // Keeps the chunks of a chain from eviction where tiers can.
-  void pin(Chain& chain, std::span<const std::int32_t> ids, Clock::duration ttl);
+  // Keeps the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction where tiers can, for `ttl`
+  // from now. Not ok when no tier keeps all of them.
+  Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
+             Clock::duration ttl);
+  // Ends the pin of exactly this prompt; what other pinned prompts need stays pinned. False: there is none.
+  bool unpin(std::string_view tenant, std::span<const std::int32_t> ids);
   // Of later searches that miss: what was asked before.
   void remember(std::string_view tenant, std::span<const std::int32_t> ids);
 
@@ -133,6 +138,11 @@ class Library {
     std::vector<std::int32_t> ids;
   };
   std::deque<Prompt> recent_;
+  struct Pin {
+    std::vector<Key> keys;
+    Clock::time_point until{};
+  };
+  std::map<Key, Pin> pins_;  // by a key of all the prompt's tokens
   std::size_t recent_tokens_ = 0;
   bool stop_ = false;
   std::thread thread_;

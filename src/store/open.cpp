@@ -27,14 +27,9 @@ void check_address(const TierKind& kind, const Spec& spec) {
         spec.shown());
 }
 
-}  // namespace
-
-std::unique_ptr<Tier> open_tier(std::string_view specification, const Wrap& wrap) {
+// What a tier adds to its backend.
+TierOptions tier_options(Spec& spec, const TierKind& kind) {
   constexpr std::uint64_t kTera = std::uint64_t{1} << 40;
-  Spec spec(specification);
-  const TierKind& kind = kind_of(spec);
-  check_address(kind, spec);
-
   TierOptions options;
   options.name = spec.shown();
   options.writer.queue_bytes = spec.bytes("queue", options.writer.queue_bytes, 0, kTera);
@@ -43,10 +38,27 @@ std::unique_ptr<Tier> open_tier(std::string_view specification, const Wrap& wrap
   options.reader.threads = 0;  // as many as the backend likes
   const std::string check = spec.choice("check", kind.place == Place::kNone ? "head" : "full", {"full", "head"});
   options.reader.check = check == "head" ? Check::kHead : Check::kFull;
+  return options;
+}
 
+}  // namespace
+
+std::unique_ptr<Tier> open_tier(std::string_view specification, const Wrap& wrap) {
+  Spec spec(specification);
+  const TierKind& kind = kind_of(spec);
+  check_address(kind, spec);
+  TierOptions options = tier_options(spec, kind);
   auto backend = kind.open(spec);
   if (wrap) backend = wrap(std::move(backend));
   return std::make_unique<Tier>(std::move(backend), std::move(options));
+}
+
+std::unique_ptr<Backend> open_backend(std::string_view specification) {
+  Spec spec(specification);
+  const TierKind& kind = kind_of(spec);
+  check_address(kind, spec);
+  tier_options(spec, kind);
+  return kind.open(spec);
 }
 
 }  // namespace kvasir::store

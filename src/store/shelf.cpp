@@ -187,7 +187,10 @@ Status Shelf::list(FunctionRef<bool(const Listed&)> each, Deadline /*deadline*/)
   {
     const std::lock_guard lock(mutex_);
     all.reserve(nodes_.size());
-    for (const auto& [key, node] : nodes_) all.push_back({key, node.record.bytes.size()});
+    for (const auto& [key, node] : nodes_)
+      all.push_back({.key = key,
+                     .bytes = node.record.bytes.size(),
+                     .uses = static_cast<std::uint32_t>(std::min<std::uint64_t>(node.uses, UINT32_MAX))});
   }
   for (const Listed& l : all)
     if (!each(l)) break;

@@ -63,7 +63,23 @@ std::string shown_size(std::uint64_t bytes) {
   return std::to_string(bytes);
 }
 
+constexpr const char* kTimeExpected = "a time with its unit (as 50ms, 2s, 5min, 12h, 7d)";
+
+// NaN: it is none.
+double nanoseconds(std::string_view text) {
+  const double value = measure(text, kTimes);
+  return value > 0 && value <= 3650 * 86400e9 ? value : NAN;
+}
+
 }  // namespace
+
+std::chrono::nanoseconds parse_time(std::string_view text, const std::string& context) {
+  const double value = nanoseconds(text);
+  if (std::isnan(value))
+    throw Error(Code::kBadInput, std::string("expected ") + kTimeExpected + ", found '" + std::string(text) + "'",
+                context);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(value));
+}
 
 Spec::Spec(std::string_view text) {
   const std::size_t question = text.find('?');
@@ -130,8 +146,8 @@ std::uint64_t Spec::rate(std::string_view option, std::uint64_t otherwise) {
 std::chrono::nanoseconds Spec::time(std::string_view option, std::chrono::nanoseconds otherwise) {
   const Option* o = ask(option);
   if (!o) return otherwise;
-  const double value = measure(o->value, kTimes);
-  if (!(value > 0 && value <= 3650 * 86400e9)) wrong(*o, "a time with its unit (as 50ms, 2s, 5min, 12h, 7d)");
+  const double value = nanoseconds(o->value);
+  if (std::isnan(value)) wrong(*o, kTimeExpected);
   return std::chrono::nanoseconds(static_cast<std::int64_t>(value));
 }
 

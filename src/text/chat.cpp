@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "text/blur.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -51,9 +52,11 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
       std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first - a.begin());
 }
 
+constexpr const char* kWhiteSpace = " \t\r\n\f\v";
+
 // Text that differs from `text` from the first character on that is not white space.
 std::string other_text(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n\f\v");
+  const auto first = text.find_first_not_of(kWhiteSpace);
   return first != text.npos && text[first] == 'x' ? "y" : "x";
 }
 
@@ -206,7 +209,10 @@ std::string ChatTemplate::render_adapted(const Json& messages, const Conversatio
 
 std::string ChatTemplate::render(const Conversation& c) const {
   check_depth(c);
-  const Json messages = adapt(c.messages);
+  return render_messages(adapt(c.messages), c);
+}
+
+std::string ChatTemplate::render_messages(const Json& messages, const Conversation& c) const {
   if (!c.continue_last) return render_adapted(messages, c, c.add_generation_prompt);
   const Json& last = messages.back();
   const std::string where = fmt::format("messages[{}]", messages.size() - 1);
@@ -225,10 +231,67 @@ std::string ChatTemplate::render(const Conversation& c) const {
   return prompt;
 }
 
+// A second conversation, whose texts spell no name, is rendered beside the first. Where both prompts agree the template
+// speaks; where they do not the conversation does.
+Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) const {
+  check_depth(c);
+  const Json messages = adapt(c.messages);
+  Prompt out{render_messages(messages, c), {}};
+  Json harmless = messages;
+  Conversation other;
+  other.tools = c.tools;
+  other.extra = c.extra;
+  other.add_generation_prompt = c.add_generation_prompt;
+  other.continue_last = c.continue_last;
+  bool found = blur_names(other.tools, names) | blur_names(other.extra, names);
+  for (Json& message : harmless) found |= blur_names(message, names, true);
+  if (!found) return out;
+  std::string text;
+  try {
+    text = render_messages(harmless, other);
+  } catch (const Error&) {
+  }
+  if (text.size() != out.text.size())
+    refuse("messages",
+           "hold the name of a control token where the chat template reads the text: it cannot be told "
+           "from the template's own");
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] != out.text[i]) out.plain.push_back(i);
+  return out;
+}
+
 int ChatTemplate::message_at(const Conversation& c, std::size_t at) const {
   check_depth(c);
   const Json messages = adapt(c.messages);
+  return locate(c, messages, render_adapted(messages, c, c.add_generation_prompt), at).message;
+}
+
+Place ChatTemplate::place_at(const Conversation& c, std::size_t at) const {
+  check_depth(c);
+  const Json messages = adapt(c.messages);
   const std::string full = render_adapted(messages, c, c.add_generation_prompt);
+  const Located found = locate(c, messages, full, at);
+  Place place{.message = found.message, .messages = static_cast<int>(messages.size())};
+  if (place.message < 0 || place.message >= place.messages) return place;
+  const Json& message = messages[static_cast<std::size_t>(place.message)];
+  place.role = message["role"].get<std::string>();
+  const std::string content =
+      message["content"].is_string() ? message["content"].get<std::string>() : joined_parts(message["content"], "");
+  // `begin` is where the content begins, or what is left of it when the template trims; up to `at` it has to stand
+  // there as it is, and at least up to its first character that is not white space.
+  const std::size_t first = content.find_first_not_of(kWhiteSpace);
+  if (first == content.npos || at < found.begin) return place;
+  for (const std::size_t start : {std::size_t{0}, first}) {
+    const std::size_t n = std::max(at - found.begin, first - start + 1);
+    if (start + (at - found.begin) > content.size() || full.compare(found.begin, n, content, start, n) != 0) continue;
+    place.byte = static_cast<std::int64_t>(start + (at - found.begin));
+    break;
+  }
+  return place;
+}
+
+ChatTemplate::Located ChatTemplate::locate(const Conversation& c, const Json& messages, const std::string& full,
+                                           std::size_t at) const {
   const int n = static_cast<int>(messages.size());
   // Where the content of message k begins; the end of the prompt where the template refuses the question.
   const auto content_begin = [&](int k) {
@@ -252,15 +315,22 @@ int ChatTemplate::message_at(const Conversation& c, std::size_t at) const {
       above = middle;
     }
   }
-  if (below < 0) return -1;
+  if (below < 0) return {-1, full.size()};
   // The header of the next message belongs to it: the conversation that ends before it does not have it.
   try {
     const Json head(messages.begin(), messages.begin() + below + 1);
     const std::size_t end = common_prefix(full, render_adapted(head, c, false));
-    if (end > begin && at >= end) return below + 1;
+    if (end > begin && at >= end) return {below + 1, full.size() + 1};
   } catch (const Error&) {
   }
-  return below;
+  return {below, begin};
+}
+
+std::string describe(const Place& place) {
+  if (place.message < 0) return "in front of the first message";
+  if (place.message >= place.messages) return "behind the last message";
+  if (place.byte < 0) return fmt::format("in the frame of messages[{}] ({})", place.message, place.role);
+  return fmt::format("byte {} of messages[{}].content ({})", place.byte, place.message, place.role);
 }
 
 std::string chat_template_text(const std::string& from_model, const std::string& path, const std::string& model) {

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "text/jinja/jinja.hpp"
+#include "text/special.hpp"
 #include "text/tool_form.hpp"
 
 namespace kvasir::text {
@@ -24,6 +26,22 @@ struct Conversation {
   Json extra = Json::object();  // further variables of the template, such as enable_thinking
 };
 
+// A prompt, and where the conversation's own text spells the name of a control token: those bytes are to be read as
+// text (EncodeOptions::plain), or whoever writes a message could end it and go on in another role.
+struct Prompt {
+  std::string text;
+  std::vector<std::size_t> plain;  // ascending
+};
+
+// A byte of a prompt, in terms of the conversation.
+struct Place {
+  int message = -1;        // as message_at says
+  int messages = 0;        // how many there are
+  std::string role;        // of that message; empty outside of all
+  std::int64_t byte = -1;  // of its content; -1: in its header, or in something that the template made of it
+};
+std::string describe(const Place& place);  // "byte 17 of messages[3].content (user)"
+
 // Immutable; any number of threads may share one.
 class ChatTemplate {
  public:
@@ -39,11 +57,19 @@ class ChatTemplate {
   // Special tokens stand in it as text, so it is encoded with parse_special; and without BOS if it begins with bos().
   std::string render(const Conversation& c) const;
 
+  // The same, with the places where what the conversation says is not the template's own marking. `names`: those of the
+  // control tokens (Tokenizer::control_names). Everything that a message or tool holds counts as text, but a role may
+  // be part of a name. Costs a second render where a name occurs. Throws Error(kBadInput) when the template itself
+  // reads a text that holds a name, so that nobody can tell whose it is.
+  Prompt prompt(const Conversation& c, const SpecialMatcher& names) const;
+
   // The message that byte `at` of the prompt belongs to, its header included: -1 in front of the first message (what
   // the template itself says, tools), the number of messages behind the last one (the generation prompt). Where the
   // prompts of two turns differ first, this tells which message changed. Costs some ten renders; templates that reorder
   // messages get an answer of the neighbourhood.
   int message_at(const Conversation& c, std::size_t at) const;
+  // With the byte of its content, where the template shows that as it is.
+  Place place_at(const Conversation& c, std::size_t at) const;
 
   // How the model writes tool calls; null: not known, all text is content.
   const Entry<ToolForm>* tool_form() const { return tool_form_; }
@@ -56,6 +82,12 @@ class ChatTemplate {
   Json adapt(const Json& messages) const;
   void adapt_content(Json& message, const std::string& where) const;
   void adapt_calls(Json& message, const std::string& where) const;
+  struct Located {
+    int message;
+    std::size_t begin;  // of the message's content; of nothing outside of contents
+  };
+  Located locate(const Conversation& c, const Json& messages, const std::string& full, std::size_t at) const;
+  std::string render_messages(const Json& messages, const Conversation& c) const;
   std::string render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const;
   std::string probe(const Json& messages, bool tools) const;
   void probe_content();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,11 @@ class SpecialMatcher {
   // Takes time linear in the distance, times the length of the longest name in the worst case.
   Match next(std::string_view text, std::size_t from) const;
 
+  // How many bytes at the end of `text` begin some name, and how many at its beginning end one, whole names left out;
+  // 0 when it is less than 2. Whoever joins two texts makes a name only if one of them holds two bytes of it.
+  std::size_t begun_at_end(std::string_view text) const;
+  std::size_t ended_at_begin(std::string_view text) const;
+
  private:
   struct Name {
     std::string_view text;
@@ -34,7 +40,9 @@ class SpecialMatcher {
 
   Match longest_at(std::string_view text, std::size_t begin) const;
 
-  std::vector<Name> names_;        // sorted by text, all different, none empty
+  std::vector<Name> names_;            // sorted by text, all different, none empty
+  std::vector<std::string> reversed_;  // their bytes, last first; sorted
+  std::size_t longest_ = 0;
   std::array<bool, 256> leads_{};  // bytes that some name begins with
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
@@ -25,6 +26,20 @@ const TokenizerKind& kind_for(std::string_view name, const std::string& context)
               context);
 }
 
+// All but user-defined tokens that say nothing about where texts end.
+std::vector<std::int32_t> control_ids(const Vocabulary& vocabulary) {
+  std::vector<std::int32_t> ids =
+      vocabulary.of_type({TokenType::kControl, TokenType::kUnknown, TokenType::kUserDefined});
+  std::erase_if(
+      ids, [&](std::int32_t id) { return vocabulary.type(id) == TokenType::kUserDefined && !vocabulary.is_eog(id); });
+  return ids;
+}
+
+bool covers(const SpecialMatcher::Match& match, std::span<const std::size_t> places) {
+  const auto at = std::lower_bound(places.begin(), places.end(), match.begin);
+  return at != places.end() && *at < match.begin + match.size;
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, std::unique_ptr<const Encoder> encoder, bool add_bos,
@@ -34,6 +49,7 @@ Tokenizer::Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, std::unique_p
       user_defined_(*vocabulary_, vocabulary_->of_type({TokenType::kUserDefined})),
       all_special_(*vocabulary_,
                    vocabulary_->of_type({TokenType::kControl, TokenType::kUnknown, TokenType::kUserDefined})),
+      control_names_(*vocabulary_, control_ids(*vocabulary_)),
       add_bos_(add_bos),
       add_eos_(add_eos) {}
 
@@ -47,7 +63,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
   if (options.add_bos) ids.push_back(bos());
   const SpecialMatcher& matcher = options.parse_special ? all_special_ : user_defined_;
   for (std::size_t i = 0; i < text.size();) {
-    const auto match = matcher.next(text, i);
+    auto match = matcher.next(text, i);
+    while (match.id >= 0 && covers(match, options.plain)) match = matcher.next(text, match.begin + 1);
     const std::size_t end = match.id >= 0 ? match.begin : text.size();
     if (end > i) encoder_->encode(text.substr(i, end - i), ids);
     if (match.id >= 0) ids.push_back(match.id);

@@ -46,6 +46,9 @@ struct EncodeOptions {
   bool add_eos = false;
   // Whether control tokens written out in the text ("<|im_end|>") become those tokens. User-defined tokens always do.
   bool parse_special = false;
+  // Ascending places in the text. A name that covers one of them is text like any other, whatever its kind: with
+  // parse_special this tells what a template wrote from what it only passes on (ChatTemplate::prompt).
+  std::span<const std::size_t> plain = {};
 };
 
 // Immutable; any number of threads may share one.
@@ -89,6 +92,9 @@ class Tokenizer {
   std::int32_t eot() const { return vocabulary_->ids().eot; }
   std::int32_t unknown() const { return vocabulary_->ids().unknown; }
 
+  // The names that text from outside must not spell: those of control and unknown tokens, and of tokens that end texts.
+  const SpecialMatcher& control_names() const { return control_names_; }
+
   // What the file wants in front of and behind a prompt.
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
@@ -103,6 +109,7 @@ class Tokenizer {
   std::unique_ptr<const Encoder> encoder_;  // may refer to *vocabulary_
   SpecialMatcher user_defined_;
   SpecialMatcher all_special_;
+  SpecialMatcher control_names_;
   bool add_bos_;
   bool add_eos_;
 };

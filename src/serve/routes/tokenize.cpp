@@ -15,7 +15,7 @@ std::vector<std::int32_t> ids_of(const Context& context, const text::Tokenizer& 
   const Fields fields(body);
   if (fields.find("messages")) {
     ApiRequest chat{.is_chat = true, .chat = parse_messages(body)};
-    return encode_prompts(chat, &tokenizer, context.chat, {.context = INT64_MAX}).front();
+    return encode_prompts(chat, &tokenizer, context.chat, {.context = INT64_MAX}).front().ids;
   }
   const std::string* content = fields.string("content");
   if (!content) content = fields.string("prompt");

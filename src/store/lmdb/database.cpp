@@ -41,6 +41,16 @@ class FileLock {
   int fd_;
 };
 
+void expect_database(const std::string& folder) {
+  std::error_code failed;
+  const std::string file = folder + "/data.mdb";
+  if (!std::filesystem::is_directory(folder, failed))
+    throw Error(Code::kBadInput, failed ? failed.message() : "is no folder, expected the folder of a cache", folder);
+  const auto bytes = std::filesystem::file_size(file, failed);
+  if (failed || bytes == 0)
+    throw Error(Code::kBadInput, "holds no cache (data.mdb: " + (failed ? failed.message() : "empty") + ")", folder);
+}
+
 using Identity = std::pair<dev_t, ino_t>;
 std::mutex claims_mutex;
 std::set<Identity>& claims() {
@@ -98,16 +108,17 @@ void Database::Transaction::commit() {
   check(code);
 }
 
-Database::Database(const std::string& folder, std::uint64_t size) {
+Database::Database(const std::string& folder, std::uint64_t size, Mode mode) {
   std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
+  if (mode == Mode::kServe) std::filesystem::create_directories(folder, failed);
   if (failed) throw Error(Code::kIo, "cannot make the folder: " + failed.message(), folder);
+  if (mode == Mode::kInspect) expect_database(folder);
   claim_ = std::make_unique<Claim>(folder);
   lock_path_ = folder + "/open.lock";
   const FileLock lock(lock_path_);
   if (!lock.ok()) throw Error(Code::kIo, std::string("cannot write here: ") + std::strerror(errno), folder);
   try {
-    open(folder, size);
+    open(folder, size, mode);
   } catch (const Failure& f) {
     if (env_) ::mdb_env_close(env_);
     const bool foreign = f.code == MDB_INVALID || f.code == MDB_VERSION_MISMATCH || f.code == MDB_CORRUPTED;
@@ -119,12 +130,12 @@ Database::Database(const std::string& folder, std::uint64_t size) {
   }
 }
 
-void Database::open(const std::string& folder, std::uint64_t size) {
+void Database::open(const std::string& folder, std::uint64_t size, Mode mode) {
   check(::mdb_env_create(&env_));
   check(::mdb_env_set_maxdbs(env_, 8));
   check(::mdb_env_set_maxreaders(env_, kMaxReaders));
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  check(::mdb_env_set_mapsize(env_, size / page * page));
+  if (mode == Mode::kServe) check(::mdb_env_set_mapsize(env_, size / page * page));
   // What is kept are people's prompts: nobody else may read them.
   check(::mdb_env_open(env_, folder.c_str(), kFlags, 0600));
   MDB_stat stat;
@@ -132,7 +143,7 @@ void Database::open(const std::string& folder, std::uint64_t size) {
   page_size_ = stat.ms_psize;
   repair_length(folder);
   reap_dead_readers();
-  open_tables();
+  open_tables(folder, mode);
 }
 
 // Reading the map behind the end of a file kills the process, so a file that was cut is found here.
@@ -150,14 +161,25 @@ void Database::repair_length(const std::string& folder) {
     throw Error(Code::kIo, std::string("cannot extend: ") + std::strerror(errno), path);
 }
 
-void Database::open_tables() {
-  Transaction t(*this, true);
+void Database::open_tables(const std::string& folder, Mode mode) {
+  Transaction t(*this, mode == Mode::kServe);
+  MDB_dbi names = 0, totals = 0;
+  MDB_stat stat;
+  check(::mdb_dbi_open(t.get(), nullptr, 0, &names));
+  check(::mdb_stat(t.get(), names, &stat));
+  if (stat.ms_entries > 0 || mode == Mode::kInspect) {
+    const int code = ::mdb_dbi_open(t.get(), "totals", 0, &totals);
+    if (code == MDB_NOTFOUND || code == MDB_INCOMPATIBLE)
+      throw Error(Code::kBadInput, "is an LMDB database of something else, expected a cache of Kvasir", folder);
+    check(code);
+  }
   const std::pair<const char*, MDB_dbi*> all[] = {{"records", &tables_.records},
                                                   {"rows", &tables_.rows},
                                                   {"order", &tables_.order},
                                                   {"children", &tables_.children},
                                                   {"totals", &tables_.totals}};
-  for (const auto& [name, table] : all) check(::mdb_dbi_open(t.get(), name, MDB_CREATE, table));
+  for (const auto& [name, table] : all)
+    check(::mdb_dbi_open(t.get(), name, mode == Mode::kServe ? MDB_CREATE : 0, table));
   t.commit();
 }
 

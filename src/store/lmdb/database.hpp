@@ -57,9 +57,12 @@ class Database {
     MDB_txn* txn_ = nullptr;
   };
 
+  // kServe makes folder and tables if need be. kInspect makes nothing: there must be a database of ours, whose own size
+  // is kept (`size` is not looked at).
+  enum class Mode { kServe, kInspect };
   // Throws Error(kIo) naming the folder; Error(kBadInput) when it holds something else, or when this process has it
   // open already.
-  Database(const std::string& folder, std::uint64_t size);
+  Database(const std::string& folder, std::uint64_t size, Mode mode = Mode::kServe);
   ~Database();
   Database(const Database&) = delete;
   Database& operator=(const Database&) = delete;
@@ -72,9 +75,9 @@ class Database {
 
  private:
   struct Claim;  // of the folder by this process
-  void open(const std::string& folder, std::uint64_t size);
+  void open(const std::string& folder, std::uint64_t size, Mode mode);
   void repair_length(const std::string& folder);
-  void open_tables();
+  void open_tables(const std::string& folder, Mode mode);
   int begin(bool writes, MDB_txn** txn);
   void end();
 

@@ -36,10 +36,15 @@ void read_ahead(std::span<const std::byte> bytes, std::uint64_t page) {
 
 }  // namespace
 
-Disk::Disk(const std::string& folder, std::uint64_t size)
-    : size_(size), shared_(std::make_shared<Database>(folder, size)), database_(*shared_), limit_(full_limit()) {}
+Disk::Disk(const std::string& folder, std::uint64_t size, Database::Mode mode)
+    : mode_(mode),
+      shared_(std::make_shared<Database>(folder, size, mode)),
+      database_(*shared_),
+      size_(mode == Database::Mode::kInspect ? database_.map_size() : size),
+      limit_(full_limit()) {}
 
 Disk::~Disk() {
+  if (mode_ == Database::Mode::kInspect) return;
   // Uses that were not written yet; a store that cannot be written to any more only loses them.
   guarded([&] { write([](Ledger&) {}); });
 }
@@ -68,7 +73,7 @@ Status Disk::get(std::span<const Key> keys, Deadline /*deadline*/, std::span<Ans
       check(code);
       const auto bytes = bytes_of(value);
       if (bytes.size() >= page) {
-        read_ahead(bytes, page);
+        if (mode_ == Database::Mode::kServe) read_ahead(bytes, page);
         answers[i].bytes = {owner, bytes, false};
       } else {
         answers[i].bytes = copy_bytes(bytes);  // small records are not aligned, and not worth a snapshot
@@ -92,6 +97,7 @@ Status Disk::contains(std::span<const Key> keys, Deadline /*deadline*/, std::spa
 }
 
 void Disk::note_use(const Key& key) {
+  if (mode_ == Database::Mode::kInspect) return;
   const std::lock_guard lock(uses_mutex_);
   if (uses_.size() < kMaxUses || uses_.contains(key)) ++uses_[key];
 }
@@ -240,11 +246,17 @@ Status Disk::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
       MDB_val key = value_of(last.bytes), value;
       int code = ::mdb_cursor_get(cursor, &key, &value, first ? MDB_FIRST : MDB_SET_RANGE);
       for (; code == 0 && slice.size() < kListSlice; code = ::mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
-        Listed l{{}, value.mv_size};
+        Listed l{.bytes = value.mv_size};
         const auto bytes = bytes_of(key);
         if (bytes.size() != l.key.bytes.size()) throw Failure{MDB_CORRUPTED};
         std::copy(bytes.begin(), bytes.end(), l.key.bytes.begin());
-        if (first || l.key != last) slice.push_back(l);
+        if (!first && l.key == last) continue;
+        if (const auto row = Ledger::read_row(t, l.key)) {
+          l.uses = row->uses;
+          l.written = row->written;
+          l.used = row->used;
+        }
+        slice.push_back(l);
       }
       if (code != MDB_NOTFOUND) check(code);
       more = code == 0;

@@ -19,7 +19,8 @@ namespace kvasir::store::lmdb {
 // for records shrinks for a while.
 class Disk : public Backend {
  public:
-  Disk(const std::string& folder, std::uint64_t size);
+  // In Mode::kInspect reading counts as no use, and `size` is that of the database.
+  Disk(const std::string& folder, std::uint64_t size, Database::Mode mode = Database::Mode::kServe);
   ~Disk() override;
 
   Traits traits() const override { return {.immediate = false, .readers = 2}; }
@@ -47,9 +48,10 @@ class Disk : public Backend {
   void note_use(const Key& key);
   std::uint64_t full_limit() const { return size_ - size_ / 8; }
 
-  const std::uint64_t size_;
+  const Database::Mode mode_;
   const std::shared_ptr<Database> shared_;  // with the records that were handed out: those outlive this object
   Database& database_;
+  const std::uint64_t size_;
   std::mutex write_mutex_;       // one writer of this process at a time, and it holds what follows
   std::uint64_t limit_;          // bytes that records may take now
   bool disk_full_ = false;       // found in the current put

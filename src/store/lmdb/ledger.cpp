@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstring>
 
 #include "store/policy.hpp"
@@ -61,6 +62,21 @@ std::optional<T> get_struct(MDB_txn* txn, MDB_dbi table, MDB_val key) {
   return out;
 }
 
+// Rows of version 1 lack the times at the end.
+std::optional<Row> get_row(MDB_txn* txn, MDB_dbi table, const Key& key) {
+  MDB_val value;
+  if (!get(txn, table, key_value(key), &value)) return std::nullopt;
+  if (value.mv_size != sizeof(Row) && value.mv_size != kRowBytes1) throw Failure{MDB_CORRUPTED};
+  Row row{};
+  std::memcpy(&row, value.mv_data, value.mv_size);
+  return row;
+}
+
+std::uint32_t seconds_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint32_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());
+}
+
 Key parent_of(const Row& row) {
   Key key;
   std::memcpy(key.bytes.data(), row.parent, sizeof row.parent);
@@ -72,11 +88,16 @@ Key parent_of(const Row& row) {
 Ledger::Ledger(const Database::Transaction& transaction, std::uint64_t page_size)
     : txn_(transaction.get()), tables_(transaction.tables()), page_size_(page_size) {
   if (const auto t = read_totals(transaction)) totals_ = *t;
+  totals_.version = kLedgerVersion;
+}
+
+std::optional<Row> Ledger::read_row(const Database::Transaction& transaction, const Key& key) {
+  return get_row(transaction.get(), transaction.tables().rows, key);
 }
 
 std::optional<Totals> Ledger::read_totals(const Database::Transaction& transaction) {
   const auto t = get_struct<Totals>(transaction.get(), transaction.tables().totals, totals_key());
-  if (t && t->version != kLedgerVersion) throw Failure{MDB_VERSION_MISMATCH};
+  if (t && (t->version < 1 || t->version > kLedgerVersion)) throw Failure{MDB_VERSION_MISMATCH};
   return t;
 }
 
@@ -118,6 +139,7 @@ PutOutcome Ledger::put(const Offer& offer, std::uint64_t limit, std::uint64_t* e
   std::memcpy(place.mv_data, bytes.data(), bytes.size());
 
   row.uses = 1;
+  row.written = row.used = seconds_now();
   row.cost = offer.head.cost;
   row.priority = priority(totals_.age, 1, row.cost, row.charge);
   std::memcpy(row.parent, offer.head.parent.bytes.data(), sizeof row.parent);
@@ -146,6 +168,7 @@ void Ledger::use(const Key& key, std::uint32_t times) {
   const bool leaf = children(key) == 0;
   if (leaf) out_of_order(key, *r);
   r->uses += std::min(times, UINT32_MAX - r->uses);
+  r->used = seconds_now();
   r->priority = priority(totals_.age, r->uses, r->cost, r->charge);
   save_row(key, *r);
   if (leaf) into_order(key, *r);
@@ -175,7 +198,7 @@ void Ledger::clear() {
   totals_.charge = totals_.records = 0;
 }
 
-std::optional<Row> Ledger::row(const Key& key) const { return get_struct<Row>(txn_, tables_.rows, key_value(key)); }
+std::optional<Row> Ledger::row(const Key& key) const { return get_row(txn_, tables_.rows, key); }
 
 void Ledger::save_row(const Key& key, const Row& row) {
   put_value(txn_, tables_.rows, key_value(key), struct_value(row));

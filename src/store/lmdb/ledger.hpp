@@ -10,7 +10,7 @@
 
 namespace kvasir::store::lmdb {
 
-constexpr std::uint32_t kLedgerVersion = 1;
+constexpr std::uint32_t kLedgerVersion = 2;
 
 struct Row {
   std::uint64_t charge;  // bytes of the file that the record takes
@@ -18,8 +18,12 @@ struct Row {
   std::uint32_t uses;
   float cost;
   std::byte parent[32];
+  // Seconds since 1970; 0 in rows of version 1, which end before them.
+  std::uint32_t written;
+  std::uint32_t used;
 };
-static_assert(sizeof(Row) == 56);
+constexpr std::size_t kRowBytes1 = 56;
+static_assert(sizeof(Row) == kRowBytes1 + 8);
 
 struct Totals {
   std::uint32_t version = kLedgerVersion;
@@ -49,6 +53,8 @@ class Ledger {
   void clear();
   void save();  // the totals; the last thing before commit
 
+  // No use of the record.
+  static std::optional<Row> read_row(const Database::Transaction& transaction, const Key& key);
   static std::optional<Totals> read_totals(const Database::Transaction& transaction);
 
  private:

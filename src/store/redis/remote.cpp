@@ -176,7 +176,7 @@ Status Remote::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
         failed = client->run(all, deadline);
         for (std::size_t i = 0; i < all.size(); ++i)
           if (all[i].reply && all[i].reply->integer > 0 &&
-              !each({keys[i], static_cast<std::uint64_t>(all[i].reply->integer)}))
+              !each({.key = keys[i], .bytes = static_cast<std::uint64_t>(all[i].reply->integer)}))
             return false;
         return failed.ok();
       },

@@ -16,8 +16,10 @@ std::unique_ptr<Backend> open(Spec& spec) {
   constexpr std::uint64_t kMib = std::uint64_t{1} << 20;
   // Address space, so a machine's pointers bound it.
   const std::uint64_t size = spec.bytes("size", 10240 * kMib, kMib, std::uint64_t{1} << 46);
+  const bool inspect = spec.choice("mode", "serve", {"serve", "inspect"}) == "inspect";
   spec.finish();
-  return std::make_unique<lmdb::Disk>(spec.address(), size);
+  using Mode = lmdb::Database::Mode;
+  return std::make_unique<lmdb::Disk>(spec.address(), size, inspect ? Mode::kInspect : Mode::kServe);
 }
 #else
 std::unique_ptr<Backend> open(Spec& spec) {

@@ -1,0 +1,28 @@
+// Ends the pin of a prompt that /v1/warm computed: the same body. Its pages stay until others need their place.
+#include "serve/body.hpp"
+#include "serve/exchange.hpp"
+#include "serve/generate_route.hpp"
+#include "serve/prompt.hpp"
+#include "serve/route.hpp"
+
+namespace kvasir::serve::entries::routes {
+namespace {
+
+void handle_unwarm(Context& context, const std::shared_ptr<Exchange>& exchange) {
+  const ApiRequest request = parse_warm(parse_body(exchange->request().body), request_limits(context));
+  const auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat,
+                                      {.context = context.service.card().context, .most = context.options.max_prompt});
+  if (!context.service.unpin(exchange->request().tenant, prompts.front().ids))
+    throw ApiException({.status = 404, .message = "this prompt is not pinned", .code = "not_pinned"});
+  exchange->reply(json_response({{"object", "kvasir.warm"},
+                                 {"model", context.service.card().name},
+                                 {"pinned", false},
+                                 {"prompt_tokens", prompts.front().ids.size()}}));
+}
+
+}  // namespace
+
+extern const Route unwarm;
+const Route unwarm{.method = "DELETE", .path = "/v1/warm", .open = false, .handle = handle_unwarm};
+
+}  // namespace kvasir::serve::entries::routes
