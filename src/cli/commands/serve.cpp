@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "cli/chat_format.hpp"
 #include "cli/command.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
@@ -17,7 +18,6 @@
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "serve/server.hpp"
-#include "serve/template_chat.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::cli {
@@ -65,22 +65,13 @@ struct Settings {
   serve::ServerOptions server;
 };
 
+#ifdef KVASIR_NETWORK
 std::vector<std::unique_ptr<store::Tier>> open_tiers(const ServeOptions& o) {
   std::vector<std::unique_ptr<store::Tier>> tiers;
   if (o.ram_cache != "0") tiers.push_back(store::open_tier("ram:?size=" + o.ram_cache));
   if (!o.cache_dir.empty()) tiers.push_back(store::open_tier("lmdb:" + o.cache_dir + "?size=" + o.cache_size));
   for (const std::string& spec : o.tiers) tiers.push_back(store::open_tier(spec));
   return tiers;
-}
-
-// The template of the model, or of the file that is given; without either chats are refused, not the server.
-std::unique_ptr<serve::TemplateChat> open_chat(const run::ModelCard& card, const text::Tokenizer* tokenizer,
-                                               const Settings& s) {
-  if (s.serve.chat_template.empty() && card.chat_template.empty()) return nullptr;
-  const auto piece = [&](std::int32_t id) { return id >= 0 ? std::string(tokenizer->piece(id)) : std::string(); };
-  return std::make_unique<serve::TemplateChat>(
-      text::ChatTemplate(text::chat_template_text(card.chat_template, s.serve.chat_template, s.engine.model),
-                         piece(tokenizer->bos()), piece(tokenizer->eos())));
 }
 
 int serve_command(Settings& s) {
@@ -105,7 +96,8 @@ int serve_command(Settings& s) {
     library.emplace(engine.cache(), store::fingerprint_of(run::describe_cache(engine)), std::move(tiers));
   const std::string name = s.serve.name.empty() ? std::filesystem::path(s.engine.model).stem().string() : s.serve.name;
   run::Scheduler scheduler(engine, s.scheduler, name, library ? &*library : nullptr);
-  const auto chat = open_chat(scheduler.card(), engine.tokenizer(), s);
+  const auto chat =
+      open_chat(scheduler.card().chat_template, *engine.tokenizer(), s.serve.chat_template, s.engine.model);
   serve::Server server(s.server, scheduler, chat.get(), [](std::string_view line) {
     fmt::print(stderr, "{}\n", line);
     std::fflush(stderr);
@@ -118,6 +110,15 @@ int serve_command(Settings& s) {
   server.run(true);
   return kSuccess;
 }
+#else
+int serve_command(Settings&) {
+  throw Error(
+      Code::kUnsupported,
+      "this build has no HTTP server: install libboost1.81-dev and libssl-dev (./dev setup) and build again with "
+      "KVASIR_SERVER=ON",
+      "serve");
+}
+#endif
 
 Action setup(CLI::App& app) {
   auto settings = std::make_shared<Settings>();
