@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "cli/chat_format.hpp"
 #include "cli/terminal.hpp"
 #include "run/auto_kv.hpp"
 #include "run/fingerprint.hpp"
@@ -45,16 +46,6 @@ std::vector<std::unique_ptr<store::Tier>> open_tiers(const ServeOptions& o) {
   return tiers;
 }
 
-// The template of the model, or of the file that is given; without either chats are refused, not the server.
-std::unique_ptr<serve::TemplateChat> open_chat(const run::ModelCard& card, const text::Tokenizer* tokenizer,
-                                               const ServingOptions& s) {
-  if (s.serve.chat_template.empty() && card.chat_template.empty()) return nullptr;
-  const auto piece = [&](std::int32_t id) { return id >= 0 ? std::string(tokenizer->piece(id)) : std::string(); };
-  return std::make_unique<serve::TemplateChat>(
-      text::ChatTemplate(text::chat_template_text(card.chat_template, s.serve.chat_template, s.engine.model),
-                         piece(tokenizer->bos()), piece(tokenizer->eos())));
-}
-
 }  // namespace
 
 Serving::Serving(const ServingOptions& s, serve::LogSink log) {
@@ -80,7 +71,7 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
   const std::string name = s.serve.name.empty() ? std::filesystem::path(s.engine.model).stem().string() : s.serve.name;
   scheduler_.emplace(*engine_, s.scheduler, name, library_ ? &*library_ : nullptr);
-  chat_ = open_chat(scheduler_->card(), engine_->tokenizer(), s);
+  chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model);
   server_.emplace(s.server, *scheduler_, chat_.get(), std::move(log));
 }
 

@@ -47,7 +47,7 @@ PrefixIds::PrefixIds(const std::string& key_file, const run::ModelCard& card)
       model_(fmt::format("{}\n{}\n{}\n", card.name, card.k_codec, card.v_codec)) {}
 
 std::string PrefixIds::name(const HttpRequest& http, const ApiRequest& request,
-                            std::span<const std::vector<std::int32_t>> prompts) const {
+                            std::span<const EncodedPrompt> prompts) const {
   if (const std::string_view sent = http.header("x-kvasir-prefix"); valid_prefix_id(sent)) return std::string(sent);
   const store::Fingerprint scope = store::fingerprint_of(model_ + http.tenant);
   store::Key key;
@@ -55,7 +55,7 @@ std::string PrefixIds::name(const HttpRequest& http, const ApiRequest& request,
     const std::string text = beginning_of(request.chat);
     key = store::prefix_key(secret_, scope, std::as_bytes(std::span(text)));
   } else {
-    const std::span<const std::int32_t> ids = prompts.front();
+    const std::span<const std::int32_t> ids = prompts.front().ids;
     key =
         store::prefix_key(secret_, scope, std::as_bytes(ids.first(std::min(ids.size(), std::size_t{kv::kPageTokens}))));
   }

@@ -8,6 +8,7 @@
 
 #include "run/service.hpp"
 #include "serve/http.hpp"
+#include "serve/prompt.hpp"
 #include "serve/request.hpp"
 #include "store/key.hpp"
 
@@ -24,8 +25,7 @@ class PrefixIds {
   // Of a chat: tools and messages up to the first of the user, which all its turns have in common. Of anything else:
   // the first page of the first prompt. `prompts` are the request's ids. A name that the client sent back is kept, so a
   // conversation keeps it when its beginning changes (was cut to fit, or was shorter than a page at first).
-  std::string name(const HttpRequest& http, const ApiRequest& request,
-                   std::span<const std::vector<std::int32_t>> prompts) const;
+  std::string name(const HttpRequest& http, const ApiRequest& request, std::span<const EncodedPrompt> prompts) const;
 
  private:
   store::Key secret_;

@@ -1,0 +1,17 @@
+// The chat format of a model, as the server and the tools have it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "serve/template_chat.hpp"
+#include "text/tokenizer.hpp"
+
+namespace kvasir::cli {
+
+// By the template of the file `path` (--chat-template) or, when that is empty, `from_model`; null without either, so
+// that chats are refused and not the server. Throws what ChatTemplate and reading a file throw.
+std::unique_ptr<serve::TemplateChat> open_chat(const std::string& from_model, const text::Tokenizer& tokenizer,
+                                               const std::string& path, const std::string& model);
+
+}  // namespace kvasir::cli

@@ -1,0 +1,49 @@
+// kvasir cache: what is stored between requests, looked at from outside; beside a running server, too.
+#include "cli/cache.hpp"
+
+#include <CLI/CLI.hpp>
+#include <vector>
+
+#include "cli/command.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+struct Part {
+  const char* name;
+  const char* summary;
+  Action (*setup)(CLI::App& app);
+};
+constexpr Part kParts[] = {
+    {"ls", "the records", setup_cache_ls},
+    {"stats", "totals by kind and fingerprint, and how full it is", setup_cache_stats},
+    {"verify", "read every record and compare checksums, keys and parents; status 1 when something is damaged",
+     setup_cache_verify},
+    {"clear", "remove records: all, of one fingerprint, or those that were not used for long", setup_cache_clear},
+    {"export", "write records to a file", setup_cache_export},
+    {"import", "read records from such a file", setup_cache_import},
+    {"explain", "where two prompts part, and how much of the one the other can reuse", setup_cache_explain}};
+
+Action setup(CLI::App& app) {
+  app.require_subcommand(1);
+  std::vector<std::pair<CLI::App*, Action>> parts;
+  for (const Part& p : kParts) {
+    CLI::App* part = app.add_subcommand(p.name, p.summary);
+    part->set_help_flag("--help,-h", "print this and exit");
+    parts.emplace_back(part, p.setup(*part));
+  }
+  return [parts] {
+    for (const auto& [part, action] : parts)
+      if (part->parsed()) return action();
+    return kBadUsage;  // not reached: one is required
+  };
+}
+
+}  // namespace
+
+namespace entries::commands {
+extern const Command cache;
+const Command cache{"look at, check, move and clear what is stored between requests", setup};
+}  // namespace entries::commands
+
+}  // namespace kvasir::cli
