@@ -1,6 +1,7 @@
 # kvasir_serve: the HTTP server. What reads requests and writes answers needs nothing; the network needs Boost (headers
-# of Asio and Beast) and OpenSSL. Without them everything else is built, KVASIR_NETWORK is off and `serve/server.hpp`
-# has no implementation. Sets KVASIR_NETWORK and, as regular expressions, the tests and fuzz targets that need it.
+# of Asio and Beast) and OpenSSL. Without them everything else is built, KVASIR_NETWORK is off and serve/no_network.cpp
+# says so where a connection is wanted. Sets KVASIR_NETWORK and, as regular expressions, the tests and fuzz targets that
+# need it.
 option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
 set(network_names admit api_client connection keys load remote_target request_parser server)
 set(KVASIR_NETWORK_TESTS "/src/serve/(keys|load|server|server_abuse|server_limits|server_tls)_test\\.cpp$")
@@ -11,7 +12,7 @@ list(FILTER serve_sources EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")
 list(JOIN network_names "|" network_pattern)
 set(network_sources ${serve_sources})
 list(FILTER network_sources INCLUDE REGEX "/(${network_pattern})\\.cpp$")
-list(FILTER serve_sources EXCLUDE REGEX "/(${network_pattern})\\.cpp$")
+list(FILTER serve_sources EXCLUDE REGEX "/(${network_pattern}|no_network)\\.cpp$")
 
 set(KVASIR_NETWORK OFF)
 if(KVASIR_SERVER)
@@ -38,4 +39,6 @@ if(KVASIR_NETWORK)
   endif()
   set_source_files_properties(${network_sources} ${PROJECT_SOURCE_DIR}/src/serve/http_fuzz.cpp PROPERTIES
                               COMPILE_DEFINITIONS "${network_definitions}")
+else()
+  target_sources(kvasir_serve PRIVATE ${PROJECT_SOURCE_DIR}/src/serve/no_network.cpp)
 endif()

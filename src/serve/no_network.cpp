@@ -1,0 +1,42 @@
+// What stands in for the network in builds without Boost or OpenSSL (cmake/serve.cmake): everything that would open a
+// connection says what is missing.
+#include "base/error.hpp"
+#include "serve/load.hpp"
+#include "serve/remote_target.hpp"
+#include "serve/server.hpp"
+
+namespace kvasir::serve {
+namespace {
+
+[[noreturn]] void absent(const char* what) {
+  throw Error(Code::kUnsupported,
+              "this build has no network: install libboost1.81-dev and libssl-dev (./dev setup) and build again with "
+              "KVASIR_SERVER=ON",
+              what);
+}
+
+}  // namespace
+
+struct Server::Impl {};
+
+Server::Server(ServerOptions, run::Service&, const ChatFormat*, LogSink) { absent("serve"); }
+Server::~Server() = default;
+void Server::run(bool) {}
+void Server::stop() {}
+std::uint16_t Server::port() const { return 0; }
+
+const OptionTable<LoadOptions>& load_table() {
+  static const OptionTable<LoadOptions> t{"load", {}};
+  return t;
+}
+LoadReport run_load(const Endpoint&, const std::string&, std::int32_t, const LoadOptions&,
+                    const std::function<bool(std::int64_t, std::int64_t)>&) {
+  absent("bench load");
+}
+std::string model_of(const Endpoint&) { absent("--url"); }
+
+std::unique_ptr<run::ReplayTarget> remote_target(const Endpoint&, const std::string&, const run::ReplayOptions&) {
+  absent("--url");
+}
+
+}  // namespace kvasir::serve
