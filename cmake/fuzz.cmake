@@ -2,6 +2,9 @@
 # With KVASIR_FUZZ (clang only) the program NAME_fuzz is the libFuzzer target; otherwise NAME_fuzz_replay feeds it the corpus
 # as a test, so that every finding that was kept there stays fixed.
 file(GLOB_RECURSE KVASIR_FUZZ_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*_fuzz.cpp)
+if(NOT KVASIR_NETWORK)
+  list(FILTER KVASIR_FUZZ_SOURCES EXCLUDE REGEX "${KVASIR_NETWORK_FUZZERS}")
+endif()
 add_custom_target(fuzzers)
 foreach(source IN LISTS KVASIR_FUZZ_SOURCES)
   get_filename_component(program ${source} NAME_WE)

@@ -1,9 +1,10 @@
 # kvasir_serve: the HTTP server. What reads requests and writes answers needs nothing; the network needs Boost (headers
 # of Asio and Beast) and OpenSSL. Without them everything else is built, KVASIR_NETWORK is off and `serve/server.hpp`
-# has no implementation. Sets KVASIR_NETWORK and, as a regular expression, the tests that need it.
+# has no implementation. Sets KVASIR_NETWORK and, as regular expressions, the tests and fuzz targets that need it.
 option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
-set(network_names admit connection keys server)
-set(KVASIR_NETWORK_TESTS "/src/serve/(keys|server|server_limits|server_tls)_test\\.cpp$")
+set(network_names admit api_client connection keys load remote_target request_parser server)
+set(KVASIR_NETWORK_TESTS "/src/serve/(keys|load|server|server_abuse|server_limits|server_tls)_test\\.cpp$")
+set(KVASIR_NETWORK_FUZZERS "/src/serve/http_fuzz\\.cpp$")
 
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)
 list(FILTER serve_sources EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")
@@ -35,5 +36,6 @@ if(KVASIR_NETWORK)
   if(KVASIR_SANITIZE MATCHES thread)
     list(APPEND network_definitions BOOST_ASIO_DISABLE_FENCED_BLOCK)  # ThreadSanitizer does not know fences
   endif()
-  set_source_files_properties(${network_sources} PROPERTIES COMPILE_DEFINITIONS "${network_definitions}")
+  set_source_files_properties(${network_sources} ${PROJECT_SOURCE_DIR}/src/serve/http_fuzz.cpp PROPERTIES
+                              COMPILE_DEFINITIONS "${network_definitions}")
 endif()

@@ -43,6 +43,14 @@ mkdir "$scratch/cache" && : >"$scratch/cache/data.mdb"
 tier lmdb LMDB liblmdb-dev "$scratch/cache" 'holds no cache' 2
 tier redis REDIS libhiredis-dev 127.0.0.1:1 '127.0.0.1:1' 1
 
+model=$1/models/kvasir-books-4m.gguf
+expect 2 '' "^kvasir: --batch: is '1,x', expected numbers from 1 to 512" bench -m "$model" --batch 1,x
+expect 2 '' "^kvasir: --depth: is '', expected" bench -m "$model" --depth ''
+expect 2 '' '^kvasir: bench load: expected either --url or --model' bench load
+expect 2 '' "^kvasir: --url: is 'ftp://x', expected http://" bench replay --url ftp://x --conversations "$model"
+expect 0 '"depth":5,"batch":3,.*"decode_floor_fraction":0\.' '' \
+  bench -m "$model" -t 2 --prefill 8 --decode 4 --runs 1 --depth 5 --batch 1,3 --json
+
 KVASIR_ISA=z80 "$kvasir" registries >"$scratch/out" 2>"$scratch/err"
 if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_ISA: unknown instruction set 'z80', expected scalar"; then
   echo "FAILED: KVASIR_ISA=z80: $(cat "$scratch/err")"
@@ -55,5 +63,17 @@ if [ -w /dev/full ]; then
     echo "FAILED: a full device: $(cat "$scratch/err")"
     failed=1
   fi
+fi
+
+# A cache filled with copies of its first pages is as long, and as much to read, as a computed one.
+bytes_read() { # BENCH-OPTIONS...
+  "$kvasir" bench -m "$1/models/kvasir-books-4m.gguf" --prefill 0 --decode 2 --runs 1 --depth 3100 --kv rq4 --json "$2" |
+    sed -n 's/.*"depth":3100,.*"repeated_pages":\([a-z]*\),.*"bytes_per_token":\([0-9.]*\),.*/\1 \2/p'
+}
+computed=$(bytes_read "$1" --no-repeat)
+copied=$(bytes_read "$1" --repeat)
+if [ "${computed#false }" != "${copied#true }" ] || [ -z "${copied#true }" ]; then
+  echo "FAILED: bench --repeat: '$copied', computed '$computed'"
+  failed=1
 fi
 exit $failed

@@ -92,6 +92,16 @@ expect 'unknown route' '"error"'
 post /tokenize '{"content":"dark night"}'
 expect tokenize '"tokens":\['
 answer=$(curl -sS "$url/metrics") && expect metrics '^kvasir_http_requests_total'
+
+# A replay over HTTP, as of any other server.
+printf '%s\n' '{"turns":[{"role":"user","content":"Tell me of the sea."},{"role":"assistant","content":"It is wide."},
+{"role":"user","content":"And of the ships on it?"}]}' | tr -d '\n' >"$scratch/talk.jsonl"
+answer=$("$kvasir" bench replay --url "$url" --conversations "$scratch/talk.jsonl" --max-tokens 4 --plot "$scratch/ttft.svg" --json 2>&1)
+expect 'replay: the second turn' '"turn":2,"requests":1,'
+expect 'replay: reuses' '"tokens_by_source":{"computed":[0-9]*,"ram":'
+expect 'replay: and says what that took' '"turn":2.*"loaded_bytes":[1-9]'
+expect 'replay: and computes when asked to' '"same_text":1,.*"plain_reused_tokens":0'
+answer=$(cat "$scratch/ttft.svg") && expect 'replay: the picture' 'without'
 stop
 
 # What was computed is found again, from the disk.
@@ -114,6 +124,19 @@ answer=$(curl -sS "$url/v1/completions" -H "Authorization: Bearer secret" -d "$c
 expect 'a tenant finds its own' '"source":"ram"'
 post /v1/chat/completions "$chat"
 stop
+
+# Many streams at once, all of them complete; then more than the queue holds, and those are refused, not dropped.
+answer=$("$kvasir" bench load -m "$model" --ctx 2048 --pool 65536 --running 64 --waiting 400 --clients 300 --requests 600 \
+  --prompt-tokens 24 --tokens 6 --json 2>&1)
+expect 'load: every stream is complete' '"clients":300,"completed":600,"refused":0,"failed":0,"dropped":0,"errors":{}'
+expect 'load: every token came' '"completion_tokens":3600'
+answer=$("$kvasir" bench load -m "$model" --ctx 2048 --running 2 --waiting 10 --clients 80 --requests 80 \
+  --prompt-tokens 24 --tokens 200 --json 2>&1)
+expect 'overload: nothing is dropped' '"failed":0,"dropped":0,"errors":{"429 rate_limit_exceeded":'
+answer=$("$kvasir" bench load -m "$model" --url http://127.0.0.1:1 2>&1) && fail 'bench load takes both --url and --model'
+expect 'bench load: both' 'either --url or --model'
+answer=$("$kvasir" bench load --url http://127.0.0.1:1 2>&1) && fail 'bench load finds a server where none is'
+expect 'bench load: nobody there' '127.0.0.1:1'
 
 refused() { # PATTERN OPTIONS...: an error of the options, status 2, before anything is loaded
   pattern=$1

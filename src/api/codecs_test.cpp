@@ -5,23 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <stdexcept>
 #include <thread>
 
+#include "base/gaussian.hpp"
 #include "kv/cache.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir {
 namespace {
-
-std::vector<float> gaussian(std::size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(n);
-  for (float& v : x) v = normal(random);
-  return x;
-}
 
 std::size_t size(int batch, int heads, std::int64_t tokens, int d) {
   return static_cast<std::size_t>(batch * heads * tokens * d);

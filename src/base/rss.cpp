@@ -34,6 +34,14 @@ Rss process_rss() {
   return parse_rss(text.str());
 }
 
+std::optional<Rss> find_process_rss() {
+  try {
+    return process_rss();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 bool reset_peak_rss() {
   std::FILE* f = std::fopen("/proc/self/clear_refs", "w");
   if (!f) return false;

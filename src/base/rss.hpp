@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace kvasir {
@@ -15,6 +16,9 @@ struct Rss {
 
 // Throws Error(kUnsupported) where there is no /proc.
 Rss process_rss();
+
+// Nothing where there is no /proc.
+std::optional<Rss> find_process_rss();
 
 // Starts a new peak at the current size. Returns false where the kernel does not allow it (then the peak keeps counting
 // from the start of the process).

@@ -2,21 +2,34 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
+#include "base/error.hpp"
 #include "cli/bench.hpp"
 #include "cli/eval.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
+#include "run/eval/plot.hpp"
 #include "run/eval/statistics.hpp"
 #include "run/replay.hpp"
+#include "serve/load.hpp"
+#include "serve/remote_target.hpp"
 
 namespace kvasir::cli {
 namespace {
 
 using run::ReplayTurn;
+
+struct Settings {
+  RemoteOptions remote;
+  run::EngineOptions engine;
+  run::ReplayOptions replay;
+  std::string plot;
+  bool json = false;
+};
 
 double percentile_of(std::vector<float> values, double share) { return run::eval::percentile(values, share); }
 
@@ -24,24 +37,25 @@ double share(std::int64_t part, std::int64_t all) {
   return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 1;
 }
 
-void print_turns(const std::vector<ReplayTurn>& turns, bool compared) {
+std::vector<std::vector<std::string>> cells(const std::vector<ReplayTurn>& turns, bool compared) {
   std::vector<std::vector<std::string>> table{{"turn", "requests", "context", "TTFT p50 ms", "p90", "p99", "without",
                                                "x", "reused", "of reusable", "same bits", "same text", "difference"}};
   for (const ReplayTurn& t : turns) {
     const auto n = static_cast<std::int64_t>(t.ttft.size());
     const double cached = percentile_of(t.ttft, 0.5), plain = percentile_of(t.plain_ttft, 0.5);
+    const bool bits = compared && t.same_bits >= 0;
     table.push_back(
         {std::to_string(t.turn), std::to_string(n), fmt::format("{}", t.prompt_tokens / std::max<std::int64_t>(n, 1)),
          fmt::format("{:.2f}", 1e3 * cached), fmt::format("{:.2f}", 1e3 * percentile_of(t.ttft, 0.9)),
          fmt::format("{:.2f}", 1e3 * percentile_of(t.ttft, 0.99)), compared ? fmt::format("{:.2f}", 1e3 * plain) : "-",
          compared ? fmt::format("{:.1f}", plain / cached) : "-",
          fmt::format("{:.1f} %", 100 * share(t.reused_tokens, t.prompt_tokens)),
-         fmt::format("{:.2f} %", 100 * share(t.reused_tokens, t.reusable_tokens)),
-         compared ? fmt::format("{:.1f} %", 100 * share(t.same_bits, n)) : "-",
+         t.reusable_tokens < 0 ? "-" : fmt::format("{:.2f} %", 100 * share(t.reused_tokens, t.reusable_tokens)),
+         bits ? fmt::format("{:.1f} %", 100 * share(t.same_bits, n)) : "-",
          compared ? fmt::format("{:.1f} %", 100 * share(t.same_text, n)) : "-",
-         compared ? fmt::format("{:.1e}", t.largest_difference) : "-"});
+         bits ? fmt::format("{:.1e}", t.largest_difference) : "-"});
   }
-  print_table(table);
+  return table;
 }
 
 void print_json(const std::vector<ReplayTurn>& turns) {
@@ -57,28 +71,79 @@ void print_json(const std::vector<ReplayTurn>& turns) {
                     {"ttft_p50_ms", 1e3 * percentile_of(t.ttft, 0.5)},
                     {"ttft_p90_ms", 1e3 * percentile_of(t.ttft, 0.9)},
                     {"ttft_p99_ms", 1e3 * percentile_of(t.ttft, 0.99)},
+                    {"load_p50_ms", 1e3 * percentile_of(t.load, 0.5)},
+                    {"loaded_bytes", t.loaded_bytes},
                     {"plain_ttft_p50_ms", 1e3 * percentile_of(t.plain_ttft, 0.5)},
+                    {"prompt_only", t.prompt_only},
+                    {"same_bits_prompt_only", t.same_bits_prompt_only},
                     {"same_bits", t.same_bits},
                     {"same_text", t.same_text},
-                    {"largest_difference", t.largest_difference}});
+                    {"largest_difference", t.largest_difference},
+                    {"above_milli", t.above_milli},
+                    {"plain_reused_tokens", t.plain_reused}});
   }
 }
 
-struct Settings {
-  run::EngineOptions engine;
-  run::ReplayOptions replay;
-  bool json = false;
-};
+// What the server reused although it was asked not to, of the comparison's tokens: it does not know how.
+double reused_in_vain(const std::vector<ReplayTurn>& turns) {
+  std::int64_t reused = 0, prompts = 0;
+  for (const ReplayTurn& t : turns) reused += t.plain_reused, prompts += t.prompt_tokens;
+  return prompts > 0 ? static_cast<double>(reused) / static_cast<double>(prompts) : 0;
+}
+
+void plot(const Settings& s, const std::vector<ReplayTurn>& turns, bool compared) {
+  run::eval::PlotLine with{"with reuse", {}}, without{"without", {}};
+  std::int64_t requests = 0;
+  for (const ReplayTurn& t : turns) {
+    requests += static_cast<std::int64_t>(t.ttft.size());
+    with.points.push_back({static_cast<double>(t.turn), 1e3 * percentile_of(t.ttft, 0.5)});
+    if (compared) without.points.push_back({static_cast<double>(t.turn), 1e3 * percentile_of(t.plain_ttft, 0.5)});
+  }
+  run::eval::Plot p{.title = "Time to the first token as conversations grow",
+                    .subtitle = fmt::format(
+                        "{}, {} answers, {} requests",
+                        s.remote.url.empty() ? std::filesystem::path(s.engine.model).filename().string() : s.remote.url,
+                        s.replay.answers, requests),
+                    .x_label = "turn of the conversation",
+                    .y_label = "median time to first token, ms",
+                    .lines = {with}};
+  if (!turns.empty())
+    p.note = fmt::format(
+        "context of a request: {} tokens at turn {}, {} at turn {}",
+        turns.front().prompt_tokens / static_cast<std::int64_t>(turns.front().ttft.size()), turns.front().turn,
+        turns.back().prompt_tokens / static_cast<std::int64_t>(turns.back().ttft.size()), turns.back().turn);
+  if (compared) p.lines.push_back(without);
+  write_plot(p, cells(turns, compared), s.plot);
+}
+
+std::unique_ptr<run::ReplayTarget> open_target(const Settings& s) {
+  if (s.remote.url.empty() == s.engine.model.empty())
+    throw Error(Code::kBadInput, "expected either --url or --model", "bench replay");
+  if (s.remote.url.empty()) return run::engine_target(s.engine, s.replay);
+  if (s.replay.restart_every > 0 || !s.replay.tiers.empty())
+    throw Error(Code::kBadInput, "cannot be used with --url: what that server keeps is its own affair",
+                s.replay.tiers.empty() ? "--restart-every" : "--tier");
+  const serve::Endpoint endpoint = endpoint_of(s.remote);
+  return serve::remote_target(endpoint, s.remote.model.empty() ? serve::model_of(endpoint) : s.remote.model, s.replay);
+}
 
 int run_replay(const Settings& s) {
+  if (!s.plot.empty()) run::eval::check_plot_path(s.plot);
   Interrupt interrupt;
+  const auto target = open_target(s);
   ProgressBar progress("replaying");
-  const std::vector<ReplayTurn> turns = run::replay(s.engine, s.replay, [&](std::int64_t done, std::int64_t total) {
+  const std::vector<ReplayTurn> turns = run::replay(*target, s.replay, [&](std::int64_t done, std::int64_t total) {
     progress.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
     return !interrupt.requested().load(std::memory_order_relaxed);
   });
   progress.finish();
-  s.json ? print_json(turns) : print_turns(turns, !s.replay.no_compare);
+  const double in_vain = reused_in_vain(turns);
+  const bool compared = !s.replay.no_compare && in_vain < 0.01;
+  s.json ? print_json(turns) : print_table(cells(turns, compared));
+  if (in_vain >= 0.01)
+    fmt::print(stderr, "no comparison: asked not to reuse anything, the server reused {:.0f} % of the tokens\n",
+               100 * in_vain);
+  if (!s.plot.empty()) plot(s, turns, compared);
   return interrupt.requested().load(std::memory_order_relaxed) ? kFailure : kSuccess;
 }
 
@@ -86,9 +151,13 @@ int run_replay(const Settings& s) {
 
 Action setup_bench_replay(CLI::App& app) {
   auto settings = std::make_shared<Settings>();
+  add_options(app, remote_table(), settings->remote);
   add_options(app, run::engine_table(), settings->engine);
   add_options(app, run::replay_table(), settings->replay);
+  app.add_option("--plot", settings->plot, "draw the time to the first token by turn into a .svg, .html or .png")
+      ->type_name("FILE");
   app.add_flag("--json", settings->json, "one object per turn");
+  app.get_option("--model")->required(false);
   return [settings] { return run_replay(*settings); };
 }
 

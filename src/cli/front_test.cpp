@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/registries.hpp"
+#include "cli/test_run.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -60,18 +61,7 @@ const Command kOdd{"fails", [](CLI::App&) { return thrower(42); }};
 const Entry<Command> kCommands[] = {{"echo", &kEcho}, {"nofile", &kNoFile}, {"badfile", &kBadFile},
                                     {"bug", &kBug},   {"memory", &kMemory}, {"odd", &kOdd}};
 
-struct Result {
-  int status;
-  std::string out, err;
-};
-
-Result run(const std::vector<std::string>& arguments) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int status = run_command_line(arguments, kCommands);
-  std::fflush(stdout);
-  return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
-}
+Result run(const std::vector<std::string>& arguments) { return run_captured(arguments, kCommands); }
 
 TEST(Front, OptionsReachTheStruct) {
   const Result r =

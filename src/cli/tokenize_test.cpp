@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/front.hpp"
 #include "cli/sections.hpp"
+#include "cli/test_run.hpp"
 #include "weights/gguf_writer.hpp"
 
 namespace kvasir::cli {
@@ -19,18 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Result {
-  int status;
-  std::string out, err;
-};
-
 Result run(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "tokenize");
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int status = run_command_line(arguments);
-  std::fflush(stdout);
-  return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+  return run_captured(arguments);
 }
 
 std::string slurp(const std::string& path) {

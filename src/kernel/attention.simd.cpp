@@ -131,12 +131,33 @@ KVASIR_INLINE float hide_row(float* s, int begin, int end) {
   return reduce_max(max(max(max(x[0], x[1]), max(x[2], x[3])), max(max(x[4], x[5]), max(x[6], x[7]))));
 }
 
+// exp(x) for x <= 0, 0 below -87 and for -inf; relative error below 2e-7. NaN stays NaN. The polynomial of
+// simd/vec.hpp's exp_in_range with less around it, because n = round(x / ln 2) is within -126 .. 0: adding 1.5 * 2^23
+// rounds, and leaves 127 + n where a shift makes 2^n of it.
+KVASIR_INLINE F32 weight_of(F32 x) {
+  const F32 low = set1(-87.0f);
+  const F32 bounded = max(low, x);
+  const F32 magic = set1(0x1.8p23f + 127.0f);
+  const F32 t = fma(bounded, set1(1.44269504f), magic);
+  const F32 n = sub(t, magic);
+  F32 r = fma(n, set1(-0.693359375f), bounded);
+  r = fma(n, set1(2.12194440e-4f), r);
+  F32 p = set1(1.9875691500e-4f);
+  p = fma(p, r, set1(1.3981999507e-3f));
+  p = fma(p, r, set1(8.3334519073e-3f));
+  p = fma(p, r, set1(4.1665795894e-2f));
+  p = fma(p, r, set1(1.6666665459e-1f));
+  p = fma(p, r, set1(5.0000001201e-1f));
+  p = fma(p, mul(r, r), add(r, set1(1.0f)));
+  return zero_if_less(x, low, mul(p, bits_to_f32(shift_left32<23>(f32_to_bits(t)))));
+}
+
 KVASIR_INLINE float weigh_row(float* s, float m) {
   const F32 shift = set1(m < -FLT_MAX ? -FLT_MAX : m);  // so that -inf - shift is -inf, not NaN
   F32 sum = zero();
   KVASIR_UNROLL(8)
   for (int i = 0; i < kTileVectors; ++i) {
-    const F32 w = exp_nonpositive(load(s + i * kLanes) - shift);
+    const F32 w = weight_of(load(s + i * kLanes) - shift);
     store(s + i * kLanes, w);
     sum = sum + w;
   }
@@ -160,8 +181,8 @@ KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* m
   const F32 mb = load_n(max_b, n);
   const F32 m = max(ma, mb);
   const F32 shift = max(m, set1(-FLT_MAX));
-  const F32 fa = exp_nonpositive(ma - shift);
-  const F32 fb = exp_nonpositive(mb - shift);
+  const F32 fa = weight_of(ma - shift);
+  const F32 fb = weight_of(mb - shift);
   store(factor_a, fa);
   store(factor_b, fb);
   store_n(max_a, m, n);

@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "base/gaussian.hpp"
+#include "simd/isa_fixture.hpp"
 #include "tensor/buffer.hpp"
 #include "weights/quant.hpp"
 
@@ -23,19 +25,11 @@ struct Packed {
   std::int64_t rows, k;
 };
 
-std::vector<float> random_floats(std::size_t n, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(n);
-  for (auto& v : x) v = normal(rng);
-  return x;
-}
-
 Packed pack(const Quant& quant, std::int64_t rows, std::int64_t k, unsigned seed) {
   Packed p;
   p.rows = rows;
   p.k = k;
-  const auto source = random_floats(static_cast<std::size_t>(rows * k), seed);
+  const auto source = gaussian(static_cast<std::size_t>(rows * k), seed);
   const std::int64_t row_bytes = k / quant.block * quant.block_bytes;
   std::vector<std::byte> file(static_cast<std::size_t>(rows * row_bytes));
   p.values.resize(source.size());
@@ -68,17 +62,7 @@ std::vector<float> multiply(const Quant& quant, const Packed& p, const std::vect
   return out;
 }
 
-class EveryIsa : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    const auto isa = static_cast<simd::Isa>(GetParam());
-    if (!simd::supported(isa)) GTEST_SKIP() << simd::name(isa) << " is not supported by this machine";
-    before_ = simd::active();
-    simd::force(isa);
-  }
-  void TearDown() override { simd::force(before_); }
-  simd::Isa before_ = simd::active();
-};
+class EveryIsa : public simd::IsaTest {};
 
 TEST_P(EveryIsa, PackingKeepsTheValues) {
   for (const auto& [name, quant] : weights::quants()) {
@@ -102,7 +86,7 @@ TEST_P(EveryIsa, ProductsAgreeWithDouble) {
       for (std::int64_t rows : {1, 16, 33, 100}) {
         const std::int64_t k = quant->block == 256 ? 768 : 160;
         const Packed p = pack(*quant, rows, k, 2);
-        const auto x = random_floats(static_cast<std::size_t>(n * k), 3);
+        const auto x = gaussian(static_cast<std::size_t>(n * k), 3);
         const auto out = multiply(*quant, p, x, n, 1000);
         double error = 0, norm = 0;
         for (std::int64_t c = 0; c < n; ++c)
@@ -159,7 +143,7 @@ TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
   for (const auto& [name, quant] : weights::quants()) {
     const std::int64_t k = quant->block == 256 ? 512 : 224, rows = 120, n = 131;
     const Packed p = pack(*quant, rows, k, 4);
-    const auto x = random_floats(static_cast<std::size_t>(n * k), 5);
+    const auto x = gaussian(static_cast<std::size_t>(n * k), 5);
     const auto whole = multiply(*quant, p, x, n, 1000);
     for (std::int64_t split : {1, 3, 5})
       ASSERT_EQ(whole, multiply(*quant, p, x, n, split)) << name << " split " << split;

@@ -7,22 +7,12 @@
 #include <memory>
 #include <string>
 
+#include "simd/isa_fixture.hpp"
+
 namespace kvasir::kernel {
 namespace {
 
-constexpr simd::Isa kIsas[] = {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni};
-
-template <class F>
-void on_every_isa(F f) {
-  const simd::Isa before = simd::active();
-  for (simd::Isa isa : kIsas) {
-    if (!simd::supported(isa)) continue;
-    SCOPED_TRACE(std::string(simd::name(isa)));
-    simd::force(isa);
-    f();
-  }
-  simd::force(before);
-}
+using simd::on_every_isa;
 
 // The sums show that as many multiply-adds were done as are claimed: no more, no fewer.
 TEST(Peak, ClaimsTheWorkThatItDoes) {

@@ -11,10 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "base/gaussian.hpp"
+#include "simd/isa_fixture.hpp"
+
 namespace kvasir::kernel {
 namespace {
 
-constexpr simd::Isa kIsas[] = {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni};
+using simd::on_every_isa;
+
 // The head sizes of models, both ends, and odd parts of every kind.
 constexpr int kSizes[] = {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256, 320, 496, 512, 576, 1008, 1024};
 
@@ -24,26 +28,6 @@ State make(int d, std::uint64_t seed) {
   State state(rotation_bytes(d));
   make_rotation(state.data(), d, seed);
   return state;
-}
-
-template <class F>
-void on_every_isa(F f) {
-  const simd::Isa before = simd::active();
-  for (simd::Isa isa : kIsas) {
-    if (!simd::supported(isa)) continue;
-    SCOPED_TRACE(std::string(simd::name(isa)));
-    simd::force(isa);
-    f();
-  }
-  simd::force(before);
-}
-
-std::vector<float> normal_floats(std::size_t n, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(n);
-  for (auto& v : x) v = normal(rng);
-  return x;
 }
 
 std::vector<float> unit_rows(int d) {  // rotated, row i is column i of R
@@ -124,7 +108,7 @@ TEST(Rotate, KeepsNormsAndComesBack) {
       constexpr int kRows = 3;
       const State state = make(d, static_cast<std::uint64_t>(d));
       const int stride = d + 5;  // the gaps must stay as they are
-      const auto before = normal_floats(static_cast<std::size_t>(kRows * stride), static_cast<unsigned>(d));
+      const auto before = gaussian(static_cast<std::size_t>(kRows * stride), static_cast<unsigned>(d));
       auto x = before;
       rotate().forward(state.data(), d, kRows, x.data(), stride);
       for (int r = 0; r < kRows; ++r)
@@ -152,7 +136,7 @@ TEST(Rotate, RowsAndColumnsHaveEqualBitsOnEveryInstructionSet) {
     for (const bool back : {false, true}) {
       for (const auto& [columns, stride] : {std::pair{128, 128}, {64, 64}, {16, 40}}) {
         SCOPED_TRACE(std::to_string(d) + (back ? " inverse " : " forward ") + std::to_string(columns));
-        auto rows = normal_floats(static_cast<std::size_t>(columns * d), static_cast<unsigned>(d));
+        auto rows = gaussian(static_cast<std::size_t>(columns * d), static_cast<unsigned>(d));
         rows[0] = 0.0f, rows[1] = -0.0f;
         std::vector<float> turned(static_cast<std::size_t>(stride * d), 42.0f);
         for (int t = 0; t < columns; ++t)
@@ -218,7 +202,7 @@ TEST(Rotate, TurnsOutlierChannelsIntoGaussians) {
     rotate().forward(make(d, 0).data(), d, d, r.data(), d);
     double measured = 0, expected = 0;
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-      auto x = normal_floats(static_cast<std::size_t>(d), static_cast<unsigned>(seed));
+      auto x = gaussian(static_cast<std::size_t>(d), static_cast<unsigned>(seed));
       for (std::size_t i = 0; i < x.size(); i += 9) x[i] *= 20;
       const double scale = d / norm2(x.data(), d);
       for (std::size_t i = 0; i < x.size(); ++i) {

@@ -13,27 +13,16 @@
 #include "kv/codec_fixture.hpp"
 #include "kv/packed_layout.hpp"
 #include "simd/half.hpp"
+#include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {
 namespace {
 
-using codec_fixture::gaussian;
 using codec_fixture::make_rows;
 using codec_fixture::Subject;
+using simd::on_every_isa;
 
 std::size_t size(int n) { return static_cast<std::size_t>(n); }
-
-template <class F>
-void on_every_isa(F f) {
-  const simd::Isa before = simd::active();
-  for (int i = 0; i < simd::kIsaCount; ++i) {
-    if (!simd::supported(static_cast<simd::Isa>(i))) continue;
-    simd::force(static_cast<simd::Isa>(i));
-    SCOPED_TRACE(std::string(simd::name(simd::active())));
-    f();
-  }
-  simd::force(before);
-}
 
 // --- The quantiser -------------------------------------------------------------------------------------------------
 

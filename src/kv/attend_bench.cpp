@@ -1,6 +1,7 @@
 // How fast attention is: prefill against the f32 FMA peak of the active instruction set, decode against read bandwidth.
-//   attend_bench [depth [sequences [layers [threads [codecs]]]]], codecs as in --kv
+//   attend_bench [depth [sequences [layers [threads [codecs [steps]]]]]], codecs as in --kv, steps of decode: 15
 // Rates are per thread and CPU second, so that other work on the machine counts little.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -80,13 +81,13 @@ double read_gbps(Team& team, const tensor::Buffer& memory) {
 }
 
 // `sequences` of `depth` tokens; prefill of one, decode of all together. Rates are per thread and CPU second.
-void bench(int threads, const CacheShape& s, const char* codec, int depth, int sequences) {
+void bench(int threads, const CacheShape& s, const char* codec, int depth, int sequences, int steps) {
   Team team(threads);
   CacheOptions o;
   const CodecPair pair = parse_pair(codec);
   o.k_codec = pair.k;
   o.v_codec = pair.v;
-  o.max_tokens = static_cast<std::int64_t>(sequences) * (depth + 1024);
+  o.max_tokens = static_cast<std::int64_t>(sequences) * (depth + steps + 1024);
   o.max_sequences = sequences;
   Cache cache(team, s, o);
   constexpr int n = 512;
@@ -121,8 +122,8 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
   std::vector<double> reads;
   const tensor::Buffer memory(tensor::Tag::kScratch, std::size_t{512} << 20);
   std::memset(memory.data(), 1, memory.size());
-  for (int run = 0; run < 15; ++run) {
-    if (run % 3 == 0) reads.push_back(read_gbps(team, memory));
+  for (int run = 0; run < steps; ++run) {
+    if (run < 15 && run % 3 == 0) reads.push_back(read_gbps(team, memory));
     decode.push_back(step(ones));
   }
   std::size_t bytes = 0;
@@ -147,10 +148,11 @@ int main(int argc, char** argv) {
   const int sequences = argc > 2 ? std::atoi(argv[2]) : 1;
   const int layers = argc > 3 ? std::atoi(argv[3]) : 16;
   const char* codec = argc > 5 ? argv[5] : "f16";
+  const int steps = argc > 6 ? std::max(1, std::atoi(argv[6])) : 15;
   for (const int threads : {1, 2}) {
     if (argc > 4 && std::atoi(argv[4]) != threads) continue;
-    bench(threads, {layers, 8, 32, 64, 64}, codec, depth, sequences);
-    bench(threads, {layers, 4, 16, 128, 128}, codec, depth, sequences);
-    bench(threads, {layers, 3, 9, 64, 64}, codec, depth, sequences);
+    bench(threads, {layers, 8, 32, 64, 64}, codec, depth, sequences, steps);
+    bench(threads, {layers, 4, 16, 128, 128}, codec, depth, sequences, steps);
+    bench(threads, {layers, 3, 9, 64, 64}, codec, depth, sequences, steps);
   }
 }

@@ -10,8 +10,6 @@
 namespace kvasir::kv {
 namespace {
 
-using codec_fixture::gaussian;
-
 constexpr CacheShape kShape{.layers = 3, .kv_heads = 2, .query_heads = 4, .head_dim = 64, .head_dim_v = 64};
 
 // Max (1960), table I: the least mean square error of 4, 8 and 16 levels for a Gaussian.

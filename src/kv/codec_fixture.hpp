@@ -11,19 +11,12 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/gaussian.hpp"
 #include "kv/layout.hpp"
 #include "kv/spec.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv::codec_fixture {
-
-inline std::vector<float> gaussian(std::size_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> x(n);
-  for (float& v : x) v = normal(random);
-  return x;
-}
 
 // 128 rows (128, d) such as keys are: offsets and scales that differ by channel, two channels far out.
 inline std::vector<float> make_rows(int d, unsigned seed) {

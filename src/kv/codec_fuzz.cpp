@@ -12,12 +12,13 @@
 
 #include "kernel/attention.hpp"
 #include "kv/codec_fixture.hpp"
-#include "simd/isa.hpp"
+#include "simd/every_isa.hpp"
 
 namespace {
 
 using namespace kvasir;
 using namespace kvasir::kv;
+using simd::each_isa;
 
 void require(bool condition) {
   if (!condition) std::abort();
@@ -49,17 +50,6 @@ std::vector<float> read(const codec_fixture::Subject& s, int g) {
   else
     s.codec->accumulate(s.head(), &page, 1, ones.data(), kPageTokens, g, out.data(), pitch);
   return s.unsealed();
-}
-
-template <class Run>
-void each_isa(Run run) {
-  const simd::Isa before = simd::active();
-  for (int i = 0; i < simd::kIsaCount; ++i) {
-    if (!simd::supported(static_cast<simd::Isa>(i))) continue;
-    simd::force(static_cast<simd::Isa>(i));
-    run();
-  }
-  simd::force(before);
 }
 
 }  // namespace

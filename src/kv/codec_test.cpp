@@ -14,12 +14,13 @@
 #include "kernel/attention.hpp"
 #include "kv/codec_fixture.hpp"
 #include "kv/spec.hpp"
-#include "simd/isa.hpp"
+#include "simd/every_isa.hpp"
 
 namespace kvasir::kv {
 namespace {
 
 using namespace codec_fixture;
+using simd::each_isa;
 
 const int kHeadSizes[] = {32, 64, 80, 96, 112, 128, 192, 256};
 
@@ -44,18 +45,6 @@ void each(Test test, std::span<const int> sizes = kHeadSizes) {
       }
     }
   }
-}
-
-// Calls `run` once per instruction set of this machine.
-template <class Run>
-void each_isa(Run run) {
-  const simd::Isa before = simd::active();
-  for (int i = 0; i < simd::kIsaCount; ++i) {
-    if (!simd::supported(static_cast<simd::Isa>(i))) continue;
-    simd::force(static_cast<simd::Isa>(i));
-    run();
-  }
-  simd::force(before);
 }
 
 TEST(Codec, EverySupportedHeadSizeIsAMultipleOf32AndBack) {

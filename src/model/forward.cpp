@@ -150,16 +150,24 @@ void Forward::prepare(std::span<const Matrix* const> users, const float* x, std:
 }
 
 // Panels per piece. With many columns a piece is large, so that the activations of a tile are read from the L2 cache
-// for most of its panels, and whole register tiles (6 panels serve both kinds); the pieces are evened out over the
-// threads. With few columns weights are read once and pieces only need to outweigh their fetching.
-int Forward::grain(std::int64_t panels, int rows) const {
+// for most of its panels, and whole register tiles (2 panels of integers, 6 of floats). With few columns weights are
+// read once and pieces only need to outweigh their fetching. Among the sizes that are possible the one that leaves the
+// least to the busiest thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6 6 6 they are 18.
+int Forward::grain(std::int64_t panels, int rows, bool dense) const {
   const bool many = rows > kernel::kGemvColumns;
   static_assert(kMostPanels % 6 == 0 && kMostPanels <= 64);
-  const std::int64_t most = many ? kMostPanels : 64, unit = many ? 6 : 4;
-  const std::int64_t rounds = (panels + most * team_.size() - 1) / (most * team_.size());
-  const std::int64_t pieces = std::max<std::int64_t>(rounds, many ? 2 : 4) * team_.size();
-  const std::int64_t even = (panels + pieces - 1) / pieces;
-  return static_cast<int>((even + unit - 1) / unit * unit);
+  const std::int64_t most = many ? kMostPanels : 64, unit = !many ? 4 : dense ? 6 : 2, threads = team_.size();
+  const std::int64_t rounds = std::max<std::int64_t>((panels + most * threads - 1) / (most * threads), many ? 2 : 4);
+  std::int64_t best = most, least = INT64_MAX;
+  for (std::int64_t r = rounds; r < rounds + 3; ++r) {
+    const std::int64_t even = (panels + r * threads - 1) / (r * threads);
+    const std::int64_t size = (even + unit - 1) / unit * unit;
+    const std::int64_t pieces = (panels + size - 1) / size, last = panels - (pieces - 1) * size;
+    const std::int64_t busiest =
+        pieces % threads == 1 ? pieces / threads * size + last : (pieces + threads - 1) / threads * size;
+    if (busiest < least) least = busiest, best = size;
+  }
+  return static_cast<int>(best);
 }
 
 const kernel::Activations& Forward::prepared_for(const Matrix& m) const {
@@ -169,8 +177,12 @@ const kernel::Activations& Forward::prepared_for(const Matrix& m) const {
 // outs[i] = matrices[i] times the prepared activations, all in one parallel region.
 void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows) {
   std::int64_t panels = 0;
-  for (const Matrix* m : matrices) panels += m->panel_count();
-  team_.parallel_for(panels, grain(panels, rows), [&](std::int64_t begin, std::int64_t end, int) {
+  bool dense = false;
+  for (const Matrix* m : matrices) {
+    panels += m->panel_count();
+    dense = dense || uses(*m, kernel::ActivationKind::kF32);
+  }
+  team_.parallel_for(panels, grain(panels, rows, dense), [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Matrix& m = *matrices[i];
@@ -185,7 +197,8 @@ void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float*
 // written out and read back, the two factors of a 512-token step are tens of megabytes per layer.
 void Forward::multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows) {
   const std::int64_t panels = gate.panel_count();
-  team_.parallel_for(panels, grain(panels, rows), [&](std::int64_t begin, std::int64_t end, int worker) {
+  const bool dense = uses(gate, kernel::ActivationKind::kF32) || uses(up, kernel::ActivationKind::kF32);
+  team_.parallel_for(panels, grain(panels, rows, dense), [&](std::int64_t begin, std::int64_t end, int worker) {
     // A team of one gets everything in one piece.
     for (std::int64_t p = begin; p < end; p += kMostPanels)
       gated_piece(gate, up, p, std::min(p + kMostPanels, end), worker, out, rows);

@@ -70,7 +70,7 @@ class Forward {
                    int rows);
   const kernel::Activations& prepared_for(const Matrix& m) const;
   void add_residual(const float* y);
-  int grain(std::int64_t panels, int rows) const;
+  int grain(std::int64_t panels, int rows, bool dense) const;
 
   Team& team_;
   const Model& model_;

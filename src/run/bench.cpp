@@ -5,6 +5,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/rss.hpp"
+#include "kv/page.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -26,34 +27,30 @@ class Bench {
  public:
   Bench(Engine& engine, const Machine& machine, const BenchOptions& options) : e_(engine), m_(machine), o_(options) {}
 
-  BenchRow measure(kv::Sequence* base, const std::function<bool()>& poll) {
+  BenchRow measure(kv::Sequence* base, std::int64_t batch, const std::function<bool()>& poll) {
     BenchRow row;
     row.depth = kv::Cache::length(*base);
+    row.batch = batch;
     std::vector<double> prefill, decode;
     for (int run = 0; run < o_.runs && poll(); ++run) {
-      if (o_.prefill > 0)
-        prefill.push_back(once(base, [&](kv::Sequence* s) {
-                            e_.feed(s, some_tokens(row.depth, o_.prefill, vocab()));
+      if (o_.prefill > 0 && batch == 1)
+        prefill.push_back(once(base, 1, [&](std::span<kv::Sequence* const> s) {
+                            e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
                             return 0.0;
                           }).first);
       if (o_.decode > 0) {
-        const auto [seconds, bytes] = once(base, [&](kv::Sequence* s) {
-          double read = 0;
-          for (int i = 0; i < o_.decode; ++i) {
-            const std::int32_t id = static_cast<std::int32_t>((row.depth + i) % vocab());
-            e_.decode(s, id);
-            read += static_cast<double>(e_.cache().kv_bytes_read(*s));
-          }
-          return read;
-        });
+        const auto [seconds, bytes] =
+            once(base, batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
         decode.push_back(seconds);
-        row.bytes_per_token = static_cast<double>(e_.model().bytes_per_token()) + bytes / o_.decode;
+        const double weights = static_cast<double>(e_.model().bytes_per_token());
+        row.bytes_per_token = (weights + bytes / o_.decode) / static_cast<double>(batch);
       }
     }
     row.prefill = rate(prefill, o_.prefill);
-    row.decode = rate(decode, o_.decode);
+    row.decode = rate(decode, static_cast<double>(o_.decode * batch));
     row.bandwidth = row.bytes_per_token * row.decode.tps;
     row.bandwidth_fraction = row.bandwidth / m_.read_bytes.median;
+    if (!decode.empty()) decode_floor(row);
     if (!prefill.empty()) {
       row.ttft = o_.prefill / row.prefill.tps;
       prefill_floor(row);
@@ -66,34 +63,72 @@ class Bench {
  private:
   std::int64_t vocab() const { return e_.model().config().vocab; }
 
+  // Bytes of keys and values read.
+  double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
+    double read = 0;
+    std::vector<std::int32_t> ids(sequences.size());
+    std::vector<model::Input> inputs(sequences.size());
+    for (int i = 0; i < o_.decode; ++i) {
+      for (std::size_t s = 0; s < sequences.size(); ++s) {
+        ids[s] = static_cast<std::int32_t>((depth + i + 31 * static_cast<std::int64_t>(s)) % vocab());
+        inputs[s] = {sequences[s], {&ids[s], 1}, 1, true};
+      }
+      e_.forward().step(inputs);
+      for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().kv_bytes_read(*s));
+    }
+    return read;
+  }
+
   template <class F>
-  std::pair<double, double> once(const kv::Sequence* base, const F& work) {
-    kv::Sequence* s = e_.cache().fork(*base);
+  std::pair<double, double> once(const kv::Sequence* base, std::int64_t batch, const F& work) {
+    std::vector<kv::Sequence*> forks;
+    for (std::int64_t i = 0; i < batch; ++i) forks.push_back(e_.cache().fork(*base));
     const double start = steady_seconds();
-    const double result = work(s);
+    const double result = work(std::span<kv::Sequence* const>(forks));
     const double seconds = steady_seconds() - start;
-    e_.cache().release(s);
+    for (kv::Sequence* s : forks) e_.cache().release(s);
     return {seconds, result};
   }
 
-  void prefill_floor(BenchRow& row) const {
+  double dense_peak() const { return std::max(m_.f32_ops.median, m_.bf16_ops.median); }
+
+  struct Work {
+    double ops = 0, seconds = 0;  // at the peaks
+  };
+
+  // Of all matrices for `columns` tokens, of the output matrix for `outputs`, and of attention where the tokens see
+  // `seen` tokens together: q k and p v for every head.
+  Work work_of(double columns, double outputs, double seen) const {
     const model::Model& model = e_.model();
     const model::Config& c = model.config();
-    const double dense_peak = std::max(m_.f32_ops.median, m_.bf16_ops.median);
-    double ops = 0, seconds = 0;
-    const auto matrix = [&](const model::Matrix& w, double columns) {
-      const double n = 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.k) * columns;
-      ops += n;
-      seconds += n / (w.format->activation == kernel::ActivationKind::kInt8 ? m_.int8_ops.median : dense_peak);
+    Work work;
+    const auto matrix = [&](const model::Matrix& w, double n) {
+      const double ops = 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.k) * n;
+      work.ops += ops;
+      work.seconds += ops / (w.format->activation == kernel::ActivationKind::kInt8 ? m_.int8_ops.median : dense_peak());
     };
     for (const model::Layer& l : model.layers())
-      for (const model::Matrix* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) matrix(*w, o_.prefill);
-    matrix(model.output(), 1);
-    // Query i of the run sees depth + i + 1 tokens: q k and p v for every head.
-    const double seen = o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0);
+      for (const model::Matrix* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) matrix(*w, columns);
+    matrix(model.output(), outputs);
     const double attention = 2.0 * c.layers * c.heads * (c.head_dim + c.head_dim_v) * seen;
-    row.ops_per_token = (ops + attention) / o_.prefill;
-    row.peak_fraction = (seconds + attention / dense_peak) / row.ttft;
+    work.ops += attention;
+    work.seconds += attention / dense_peak();
+    return work;
+  }
+
+  void decode_floor(BenchRow& row) const {
+    const auto batch = static_cast<double>(row.batch);
+    const double seen = batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0);
+    const double least =
+        std::max(work_of(batch, batch, seen).seconds, row.bytes_per_token * batch / m_.read_bytes.median);
+    row.decode_floor_fraction = least * row.decode.tps / batch;
+  }
+
+  void prefill_floor(BenchRow& row) const {
+    // Query i of the run sees depth + i + 1 tokens.
+    const Work work = work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0));
+    row.ops_per_token = work.ops / o_.prefill;
+    row.peak_fraction = work.seconds / row.ttft;
   }
 
   Engine& e_;
@@ -101,12 +136,26 @@ class Bench {
   const BenchOptions& o_;
 };
 
+// A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
+kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t depth) {
+  std::vector<std::byte> tail(cache.tail_bytes(kv::Cache::length(seed)));
+  cache.save_tail(seed, tail);
+  kv::Sequence* s = cache.restore(depth, tail);
+  const std::int64_t have = cache.sealed_pages_at(kv::Cache::length(seed));
+  for (std::int64_t i = 0; i < cache.sealed_pages_at(depth); ++i) {
+    const auto from = cache.sealed_page(seed, i % have);
+    std::copy(from.begin(), from.end(), cache.sealed_page(*s, i).begin());
+  }
+  return s;
+}
+
 }  // namespace
 
 void bench(Engine& engine, const Machine& machine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll) {
   std::sort(depths.begin(), depths.end());
-  const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode);
+  const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) +
+                              (options.repeat_pages ? kSeedTokens : 0);
   if (engine.context() < needed)
     throw Error(Code::kBadInput,
                 "is " + std::to_string(engine.context()) + ", expected at least " + std::to_string(needed) +
@@ -120,15 +169,26 @@ void bench(Engine& engine, const Machine& machine, const BenchOptions& options, 
                                engine.model().config().vocab));
     engine.cache().release(s);
   }
-  for (const std::int64_t depth : depths) {
+  // Appends tokens to `base` until it has n; false when interrupted.
+  const auto fill = [&](std::int64_t n) {
     const std::int64_t have = kv::Cache::length(*base);
-    if (depth > have) {
-      const auto out = engine.feed(base, some_tokens(have, depth - have, engine.model().config().vocab), 1,
-                                   [&](std::int64_t) { return poll(); });
-      if (out.empty()) break;
+    return n <= have || !engine
+                             .feed(base, some_tokens(have, n - have, engine.model().config().vocab), 1,
+                                   [&](std::int64_t) { return poll(); })
+                             .empty();
+  };
+  for (const std::int64_t depth : depths) {
+    const std::int64_t whole = depth / kv::kPageTokens * kv::kPageTokens;
+    if (options.repeat_pages && whole > kSeedTokens) {
+      engine.cache().release(base);
+      base = engine.cache().create();
+      if (!fill(kSeedTokens)) break;
+      kv::Sequence* longer = repeated(engine.cache(), *base, whole);
+      engine.cache().release(base);
+      base = longer;
     }
-    if (!poll()) break;
-    row(b.measure(base, poll));
+    if (!fill(depth) || !poll()) break;
+    for (const std::int64_t batch : options.batches) row(b.measure(base, batch, poll));
   }
   engine.cache().release(base);
 }

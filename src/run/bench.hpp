@@ -14,7 +14,13 @@ struct BenchOptions {
   std::int32_t prefill = 512;  // tokens per prefill run; 0: none
   std::int32_t decode = 64;    // tokens per decode run; 0: none
   std::int32_t runs = 5;
+  // Fill the cache beyond the first kSeedTokens with copies of the pages that those made. Speed depends on how many
+  // bytes are read, not on what they say, so this measures the same in a fraction of the time.
+  bool repeat_pages = false;
+  std::vector<std::int64_t> batches{1};  // sequences that decode together; one row each
 };
+
+inline constexpr std::int64_t kSeedTokens = 2048;
 
 // Runs of one kind: median tokens per second and (highest - lowest) / median.
 struct Rate {
@@ -24,12 +30,15 @@ struct Rate {
 
 struct BenchRow {
   std::int64_t depth = 0;  // tokens in the cache before every run
-  Rate prefill, decode;
-  // Decode: bytes of weights and KV read per token (counted from the packed sizes), what that is per second, and of the
-  // machine's read bandwidth.
+  std::int64_t batch = 1;
+  Rate prefill, decode;  // prefill only with a batch of 1
+  // Decode: bytes of weights and KV read per token (counted from the packed sizes; a batch reads weights once for all
+  // its tokens), what that is per second, and of the machine's read bandwidth.
   double bytes_per_token = 0;
   double bandwidth = 0;
   double bandwidth_fraction = 0;
+  // Decode: the least time of a step, by bytes over bandwidth or operations over the peaks, over the time it took.
+  double decode_floor_fraction = 0;
   // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the
   // time they would take at the machine's peaks (integer dots for quantised matrices; for others and for attention the
   // faster of the f32 and bf16 peaks) over the time they took.
@@ -41,8 +50,9 @@ struct BenchRow {
 };
 
 // Fills a sequence to each depth in turn (ascending, with arbitrary tokens) and measures runs on forks of it, which are
-// thrown away. `engine` needs two sequences and a context of at least the deepest depth + max(prefill, decode).
-// `poll` is asked between runs and may stop the measurement. Calls `row` for each depth.
+// thrown away. `engine` needs a sequence more than the largest batch, as many rows of logits as that, and a context of
+// at least the deepest depth + max(prefill, decode); with repeat_pages kSeedTokens more. `poll` is asked between runs
+// and may stop the measurement. Calls `row` for each depth and batch.
 void bench(Engine& engine, const Machine& machine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll);
 

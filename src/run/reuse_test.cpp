@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
+#include "store/faulty.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::run {
@@ -56,7 +57,7 @@ class Waiter final : public Listener {
 // An engine with a scheduler and a library over `tiers`.
 class Server {
  public:
-  Server(const std::string& kv, const std::vector<std::string>& tiers) {
+  Server(const std::string& kv, const std::vector<std::string>& tiers, const store::Wrap& wrap = {}) {
     EngineOptions o;
     o.model = kSource + "/models/kvasir-books-4m.gguf";
     o.ctx = 3000;
@@ -64,7 +65,7 @@ class Server {
     o.threads = 2;
     engine_ = std::make_unique<Engine>(o, Engine::Needs{.sequences = 4, .pool_tokens = 8192, .logits = 4});
     std::vector<std::unique_ptr<store::Tier>> opened;
-    for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec));
+    for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));
     library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),
                                                 std::move(opened));
     scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4}, "test", library_.get());
@@ -78,11 +79,14 @@ class Server {
     r.request.top_logprobs = 5;
     r.reuse = reuse;
     r.tenant = tenant;
-    auto waiter = std::make_shared<Waiter>();
-    scheduler_->submit(std::move(r), waiter);
-    Reply reply = waiter->wait();
+    Reply reply = submit(std::move(r))->wait();
     EXPECT_EQ(reply.outcome.error, "");
     return reply;
+  }
+  std::shared_ptr<Waiter> submit(ServiceRequest request) {
+    auto waiter = std::make_shared<Waiter>();
+    scheduler_->submit(std::move(request), waiter);
+    return waiter;
   }
   Reply warm(const std::vector<std::int32_t>& prompt, double seconds = 3600) {
     ServiceRequest r;
@@ -246,6 +250,22 @@ TEST_P(Reuse, TenantsDoNotMeetInTheStore) {
   EXPECT_EQ(other.outcome.receipt.miss, "no earlier prompt begins like this one");
   EXPECT_EQ(server.ask(prompt, 3, true, "a").outcome.receipt.reused_tokens,
             static_cast<std::int64_t>(prompt.size()) - 1);
+}
+
+// The library's thread is still asking a slow tier when the scheduler that it would wake is gone.
+TEST(ReuseEnds, WhileATierIsAsked) {
+  const auto slow = [](std::unique_ptr<store::Backend> ram) {
+    return store::faulty(std::move(ram), {.delay = std::chrono::milliseconds(150)});
+  };
+  ServiceRequest r;
+  std::shared_ptr<Waiter> waiter;
+  {
+    Server server("exact", {"ram:?size=16MiB"}, slow);
+    r.request.prompt = turns(server.tokenizer(), 4, 100)[3];
+    waiter = server.submit(std::move(r));
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));  // so that the search has begun
+  }
+  EXPECT_EQ(waiter->wait().outcome.finish, Finish::kCancelled);
 }
 
 // Pinned prompts stay whole under pressure, tails included, until they are unpinned; shared beginnings until the last.

@@ -28,7 +28,8 @@ TierStats tier_stats(store::Tier& tier) {
           .inserts = s.inserts,
           .evictions = s.usage.evictions,
           .damaged = s.damaged + s.foreign,
-          .errors = s.errors + s.dropped};
+          .errors = s.errors + s.dropped,
+          .refused = s.refused};
 }
 
 }  // namespace
@@ -86,7 +87,9 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   job->outcome.seed = job->answer->seed();
   job->submitted = steady_seconds();
   const std::lock_guard lock(mutex_);
-  if (draining_ || stop_ || queued_ >= options_.waiting) {
+  // What is queued and will be admitted at the next step does not wait.
+  const std::int64_t free = std::max<std::int64_t>(options_.running - stats_.running, 0);
+  if (draining_ || stop_ || queued_ >= options_.waiting + free) {
     ++stats_.rejected;
     if (draining_ || stop_) throw Error(Code::kBusy, "is ending, no further requests are taken", "server");
     throw Error(Code::kBusy, "has " + std::to_string(queued_) + " requests, as many as it may hold", "queue");
@@ -253,7 +256,9 @@ void Scheduler::plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs)
   if (prompts == 0) return;
   const auto decodes = static_cast<std::int64_t>(jobs->size());
   const std::int64_t wanted = decodes > 0 ? options_.step_tokens : engine_.options().chunk;
-  std::int64_t budget = std::max(prompts, std::min<std::int64_t>(wanted, engine_.forward().max_tokens()) - decodes);
+  // However many answers grow, a quarter of the step is for prompts: with less they would come in token by token.
+  const std::int64_t share = std::max({prompts, wanted - decodes, wanted / 4});
+  std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - decodes);
   for (auto& job : running_) {
     if (job->over || job->waits() || job->decodes()) continue;
     const std::int64_t count = std::min(budget / prompts, stop_of(*job) - job->cached());
@@ -348,6 +353,7 @@ void Scheduler::release(Job& job) {
   if (job.sequence) engine_.cache().release(job.sequence);
   job.sequence = nullptr;
   job.leader = nullptr;
+  if (job.search) job.search->abandon();  // its thread may outlive the scheduler
   job.search.reset();
 }
 

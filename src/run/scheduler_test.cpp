@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -275,6 +276,33 @@ TEST_F(SchedulerTest, AShortPromptIsNotHeldUpByALongOne) {
   expect_empty();
 }
 
+// How far another request's answer comes while this one is computed.
+class Onlooker final : public Listener {
+ public:
+  explicit Onlooker(std::shared_ptr<Log> other) : other_(std::move(other)) {}
+  void started() override { from_ = other_->ids().size(); }
+  void pieces(std::span<const Piece>) override {}
+  void done(const Outcome&) override { passed_.set_value(other_->ids().size() - from_); }
+  std::size_t passed() { return passed_.get_future().get(); }
+
+ private:
+  const std::shared_ptr<Log> other_;
+  std::size_t from_ = 0;
+  std::promise<std::size_t> passed_;
+};
+
+TEST_F(SchedulerTest, APromptHasItsShareBesideManyAnswers) {
+  start("f16", {.running = 16, .waiting = 16, .step_tokens = 16});
+  std::vector<std::shared_ptr<Log>> answers;
+  for (int i = 0; i < 15; ++i)
+    answers.push_back(submit(ask(text(*engine_, 40 * static_cast<std::size_t>(i), 20), 400)));
+  for (const auto& a : answers) a->wait_for_tokens(1);
+  const auto prompt = std::make_shared<Onlooker>(answers[0]);
+  scheduler_->submit(ask(text(*engine_, 1000, 240), 1), prompt);
+  EXPECT_LE(prompt->passed(), 240 / 4 + 2);  // not the 240 steps that one token of 16 would take
+  scheduler_.reset();
+}
+
 TEST_F(SchedulerTest, AFullQueueRefusesAndWaitingHasALimit) {
   start("f16", {.running = 1, .waiting = 2, .step_tokens = 64});
   RequestId id = 0;
@@ -302,6 +330,17 @@ TEST_F(SchedulerTest, AFullQueueRefusesAndWaitingHasALimit) {
   EXPECT_EQ(scheduler_->stats().rejected, 2u);
   EXPECT_EQ(scheduler_->stats().failed, 1u);
   expect_empty();
+}
+
+TEST_F(SchedulerTest, AQueueOfNothingTakesWhatCanRun) {
+  start("f16", {.running = 2, .waiting = 0, .step_tokens = 64});
+  const auto first = submit(ask(text(*engine_, 0, 100), 400));
+  const auto second = submit(ask(text(*engine_, 300, 100), 400));
+  first->wait_for_start();
+  second->wait_for_start();
+  EXPECT_THROW(submit(ask(text(*engine_, 0, 10), 1)), Error);
+  EXPECT_EQ(first->wait().completion_tokens, 400);
+  EXPECT_EQ(second->wait().completion_tokens, 400);
 }
 
 TEST_F(SchedulerTest, APromptThatOutgrowsThePoolAloneSaysSo) {

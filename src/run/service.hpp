@@ -96,6 +96,7 @@ struct TierStats {
   std::string tier;
   std::uint64_t bytes = 0, budget = 0, records = 0;
   std::uint64_t hits = 0, misses = 0, inserts = 0, evictions = 0, damaged = 0, errors = 0;
+  std::uint64_t refused = 0;  // records that it had no room for
 };
 
 struct ServiceStats {

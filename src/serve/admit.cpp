@@ -44,11 +44,28 @@ Response unauthorized(bool given) {
   return r;
 }
 
+// A proxy in front might see another end of the request: what follows it must not be taken for the next one.
+Response unknown_encoding() {
+  Response r = error_response({.status = 501,
+                               .message = "this transfer encoding is not supported, expected chunked or none",
+                               .code = "unsupported_transfer_encoding"});
+  r.close = true;
+  return r;
+}
+
+bool is_chunked(std::string_view encoding) {
+  constexpr std::string_view kChunked = "chunked";
+  return std::equal(encoding.begin(), encoding.end(), kChunked.begin(), kChunked.end(),
+                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
+}
+
 }  // namespace
 
 Admission admit(HttpRequest& request, bool target_ok, const KeyRing& keys, const Context& context, bool loopback) {
   if (!target_ok)
     return {nullptr, error_response({.message = "the request's target is not a path", .code = "bad_request"})};
+  const std::string_view encoding = request.header("transfer-encoding");
+  if (!encoding.empty() && !is_chunked(encoding)) return {nullptr, unknown_encoding()};
   const std::string_view host = request.header("host");
   if (loopback && !host.empty() && !host_allowed(host, context.options.allowed_hosts))
     return {nullptr, forbidden("this host name is not allowed here (see --allowed-host)", "host_not_allowed")};

@@ -1,19 +1,19 @@
-// Boost.Beast is compiled here and nowhere else.
+// The network side of Boost.Beast is compiled here and nowhere else.
 #include "serve/connection.hpp"
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <optional>
 
 #include "base/error.hpp"
 #include "serve/admit.hpp"
+#include "serve/request_parser.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve {
@@ -23,44 +23,12 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
-using Parser = http::request_parser<http::string_body>;
 
 constexpr std::size_t kMostPipelined = 16 << 10;  // bytes of further requests that are read while one is answered
 constexpr std::size_t kReadSize = 4096;
 constexpr double kLingerSeconds = 1;
-
-HttpRequest to_request(const Parser::value_type& message, Context& context, const std::string& peer, bool& target_ok) {
-  HttpRequest r;
-  r.method = std::string(message.method_string());
-  const auto target = message.target();
-  target_ok = split_target({target.data(), target.size()}, r.path, r.query);
-  for (const auto& field : message) {
-    std::string name(field.name_string());
-    for (char& c : name)
-      if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
-    r.headers.emplace_back(std::move(name), std::string(field.value()));
-  }
-  r.keep_alive = message.keep_alive();
-  r.http10 = message.version() < 11;
-  r.peer = peer;
-  const std::string_view id = r.header("x-request-id");
-  r.id = valid_request_id(id) ? std::string(id) : context.next_id("req-");
-  return r;
-}
-
-// What the client wrote is wrong, as opposed to a connection that ended.
-bool is_protocol_error(const error_code& ec) {
-  return ec.category() == http::make_error_code(http::error::bad_method).category() &&
-         ec != http::error::end_of_stream && ec != http::error::partial_message;
-}
-
-ApiError protocol_error(const error_code& ec) {
-  if (ec == http::error::header_limit || ec == http::error::buffer_overflow)
-    return {.status = 431, .message = "the request's header is too long", .code = "header_too_long"};
-  if (ec == http::error::body_limit)
-    return {.status = 413, .message = "the request's body is too long", .code = "body_too_long"};
-  return {.status = 400, .message = "not a valid HTTP request: " + ec.message(), .code = "bad_request"};
-}
+constexpr double kCancelSeconds = 0.02;  // between attempts to end a read that is late
+constexpr int kMostCancels = 50;
 
 void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& exchange) {
   ApiError error{.status = 500, .message = "internal error", .type = "server_error"};
@@ -183,9 +151,12 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   }
 
   void expired() {
-    if (phase_ == Phase::kHeader || phase_ == Phase::kBody) {
+    if ((phase_ == Phase::kHeader || phase_ == Phase::kBody) && cancels_ < kMostCancels) {
       late_ = true;  // the read ends with an error, and that is answered 408
       socket().cancel();
+      // A read that had ended just before is not called back: the next one begins all the same, and is to end too.
+      ++cancels_;
+      wait(deadline_, kCancelSeconds, [](Connection& c) { c.expired(); });
     } else if (error_code ec; phase_ == Phase::kIdle && socket().available(ec) > 0) {
       // The request is here and only this server is late: the pending read is about to end.
     } else {
@@ -245,8 +216,7 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
 
   void read_header() {
     parser_.emplace();
-    parser_->header_limit(static_cast<std::uint32_t>(context_->options.max_header));
-    parser_->body_limit(static_cast<std::uint64_t>(context_->options.max_body));
+    set_limits(*parser_, context_->options);
     enter(Phase::kHeader, context_->options.header_timeout);
     http::async_read_header(stream_, buffer_, *parser_,
                             handler([](Connection& c, error_code ec, std::size_t) { c.on_header(ec); }));
@@ -377,9 +347,13 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   bool closed_ = false;
   bool watching_ = false;
   bool late_ = false;
+  int cancels_ = 0;
   bool unread_body_ = false;
-  boost::beast::flat_buffer buffer_;
-  std::optional<Parser> parser_;
+  // What was read and is not parsed. Its bound is that of lines that the parser waits for the end of and that count
+  // towards neither header nor body: extensions and trailers of chunked bodies.
+  boost::beast::flat_buffer buffer_{
+      std::max<std::size_t>(static_cast<std::size_t>(context_->options.max_header), kMostPipelined) + kReadSize};
+  std::optional<RequestParser> parser_;
   HttpRequest request_;
   const Entry<Route>* route_ = nullptr;
   std::shared_ptr<Exchange> exchange_;

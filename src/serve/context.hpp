@@ -12,6 +12,7 @@
 #include "serve/log.hpp"
 #include "serve/metrics.hpp"
 #include "serve/options.hpp"
+#include "serve/prefix_id.hpp"
 
 namespace kvasir::serve {
 
@@ -30,7 +31,7 @@ class InFlight {
 };
 
 struct Context {
-  // `chat` may be null: then /v1/chat/completions answers 501. The references must outlive this.
+  // `chat` may be null: then /v1/chat/completions answers 501. The references must outlive this. Throws as PrefixIds.
   Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format, LogSink log_sink);
 
   const ServerOptions options;
@@ -39,6 +40,7 @@ struct Context {
   const double start;             // steady_seconds
   const std::int64_t created;     // Unix time
   const std::string fingerprint;  // what computes the answers: version of the cache's arithmetic, from the model card
+  const PrefixIds prefix_ids;
 
   Metrics metrics;
   InFlight in_flight;

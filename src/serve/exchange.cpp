@@ -50,10 +50,13 @@ std::string Exchange::head(int status, std::string_view content_type) const {
   std::string out = fmt::format("HTTP/1.1 {} {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nX-Request-Id: {}\r\n", status,
                                 reason(status), fmt::gmtime(std::time(nullptr)), request_.id);
   if (!content_type.empty()) out += fmt::format("Content-Type: {}\r\n", content_type);
+  if (!prefix_.empty()) out += fmt::format("X-Kvasir-Prefix: {}\r\n", prefix_);
   const std::string_view origin = request_.header("origin");
   if (!origin.empty() && listed(origin, context_->options))
     out += fmt::format(
-        "Access-Control-Allow-Origin: {}\r\nAccess-Control-Expose-Headers: X-Request-Id\r\nVary: Origin\r\n", origin);
+        "Access-Control-Allow-Origin: {}\r\nAccess-Control-Expose-Headers: X-Request-Id, X-Kvasir-Prefix\r\n"
+        "Vary: Origin\r\n",
+        origin);
   return out;
 }
 
@@ -74,6 +77,10 @@ void Exchange::reply(Response response) {
     self->send(std::move(out));
     self->finish(r.status, keep);
   });
+}
+
+void Exchange::name_prefix(std::string name) {
+  post([self = shared_from_this(), n = std::move(name)]() mutable { self->prefix_ = std::move(n); });
 }
 
 void Exchange::begin_stream(std::string_view content_type) {

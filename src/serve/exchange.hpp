@@ -36,7 +36,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   // From any thread. Runs `task` on the strand; false: never, the connection is gone.
   bool post(std::function<void()> task);
   std::size_t backlog() const;
-  void reply(Response response);  // the whole answer; does nothing when there already is one
+  void reply(Response response);       // the whole answer; does nothing when there already is one
+  void name_prefix(std::string name);  // for the header X-Kvasir-Prefix of what is answered from here on
 
   // The rest: on the strand only, and without effect once the exchange is not open().
   bool open() const { return state_ == State::kWaiting || state_ == State::kStreaming; }
@@ -67,6 +68,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   State state_ = State::kWaiting;
   std::function<void()> on_close_;
   std::string note_;
+  std::string prefix_;
   std::size_t sent_ = 0;
 };
 

@@ -4,6 +4,8 @@
 
 #include <iterator>
 
+#include "base/rss.hpp"
+
 namespace kvasir::serve {
 namespace {
 
@@ -67,6 +69,7 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
               &T::evictions);
   tier_family(out, s, "kvasir_tier_damaged_total", "counter", "Records whose checksum was wrong.", &T::damaged);
   tier_family(out, s, "kvasir_tier_errors_total", "counter", "Operations that failed.", &T::errors);
+  tier_family(out, s, "kvasir_tier_refused_total", "counter", "Records that the tier had no room for.", &T::refused);
 }
 
 }  // namespace
@@ -124,6 +127,8 @@ std::string Metrics::text(const run::ServiceStats& stats, std::int64_t open_conn
   inter_token.write(out, "kvasir_inter_token_seconds", "Between tokens of one answer.");
   request_time.write(out, "kvasir_request_seconds", "Whole generation requests.");
   engine_text(out, stats);
+  if (const auto rss = find_process_rss())
+    gauge(out, "process_resident_memory_bytes", "Memory of the server.", static_cast<double>(rss->current));
   gauge(out, "kvasir_uptime_seconds", "Since the start.", uptime);
   return out;
 }

@@ -12,11 +12,12 @@ namespace kvasir::serve {
 // Ranges and help: server_table(). Seconds of 0 mean: no limit.
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  std::int32_t port = 8080;   // 0: any free one
-  std::int32_t threads = 2;   // of the network
-  std::int32_t workers = 2;   // threads that parse and tokenise requests
-  std::string api_key_file;   // "": no keys, one tenant
-  bool open_metrics = false;  // /metrics without a key
+  std::int32_t port = 8080;     // 0: any free one
+  std::int32_t threads = 2;     // of the network
+  std::int32_t workers = 2;     // threads that parse and tokenise requests
+  std::string api_key_file;     // "": no keys, one tenant
+  std::string prefix_key_file;  // secret of X-Kvasir-Prefix; "": a random one
+  bool open_metrics = false;    // /metrics without a key
   std::string tls_cert, tls_key;
   std::vector<std::string> cors_origins;
   std::vector<std::string> allowed_hosts;  // besides loopback names; only asked when bound to loopback

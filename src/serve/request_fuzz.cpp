@@ -54,11 +54,11 @@ void fuzz_body(int choice, std::string_view bytes, const text::Tokenizer& tokeni
     check_request(r, tokenizer);
     const auto prompts = encode_prompts(r, &tokenizer, &chat, kPrompt);
     require(prompts.size() == (r.is_chat ? 1 : r.prompts.size()));
-    for (const auto& ids : prompts) {
+    for (const auto& [ids, text] : prompts) {
       require(!ids.empty() && ids.size() <= 500);
       for (const auto id : ids) require(id >= 0 && id < tokenizer.size());
     }
-    check_answer(r, tokenizer, prompts.front());
+    check_answer(r, tokenizer, prompts.front().ids);
   } catch (const ApiException& e) {
     require(e.error().status >= 400 && e.error().status < 600);
     require(Json::accept(error_response(e.error()).body));

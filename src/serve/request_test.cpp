@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "serve/body.hpp"
+#include "serve/log.hpp"
 #include "serve/metrics.hpp"
 #include "serve/route.hpp"
 
@@ -169,6 +170,17 @@ TEST(Http, PathsAndHosts) {
   EXPECT_TRUE(host_allowed("LOCALHOST:1", {}));
   EXPECT_FALSE(host_allowed("localhost.example", {}));
   EXPECT_FALSE(host_allowed("[::2]:1", {}));
+}
+
+TEST(Log, ValuesAreOneLineOfUtf8) {
+  EXPECT_EQ(log_value("abc"), "abc");
+  EXPECT_EQ(log_value(""), "\"\"");
+  EXPECT_EQ(log_value("a b"), "\"a b\"");
+  EXPECT_EQ(log_value("a\nb\x1b\x7f\"\t"), "a?b????");
+  EXPECT_EQ(log_value("\xc3\xa4\xff\xc3|\xc2\x9b|\xed\xa0\x80"), "\xc3\xa4??|?|???");
+  EXPECT_EQ(log_value(std::string(1000, 'x')).size(), 200u);
+  const std::string cut = log_value(std::string(199, 'x') + "\xe4\xbd\xa0");
+  EXPECT_EQ(cut, std::string(199, 'x'));
 }
 
 // What every entry must keep to, so that a new one is checked without being named here.

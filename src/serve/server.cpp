@@ -103,7 +103,10 @@ struct Server::Impl {
   }
 
   void run(bool with_signals) {
-    if (with_signals) wait_for_signal();
+    if (with_signals) {
+      ignore_signals();
+      wait_for_signal();
+    }
     asio::post(acceptor.get_executor(), [this] { accept(); });
     auto work = asio::make_work_guard(io);
     std::vector<std::thread> threads;
@@ -131,6 +134,12 @@ struct Server::Impl {
         context->log("error what=" + log_value(e.what()));
       }
     }
+  }
+
+  // What would end the process by default and is an error of a call otherwise: a write to a connection that is gone, a
+  // file that reached the limit of its size.
+  static void ignore_signals() {
+    for (const int number : {SIGPIPE, SIGXFSZ}) std::signal(number, SIG_IGN);
   }
 
   void wait_for_signal() {

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "base/file.hpp"
+#include "serve/prefix_id.hpp"
 #include "serve/test_client.hpp"
 
 namespace kvasir::serve {
@@ -462,6 +464,89 @@ TEST(Server, KeysAndTenants) {
   EXPECT_EQ(s.log().find("secret"), std::string::npos);
 }
 
+// --- X-Kvasir-Prefix ------------------------------------------------------------------------------------------------
+
+std::string prefix_of(TestServer& s, const std::string& path, const Json& body, const std::string& headers = "") {
+  const Reply r = s.ask("POST", path, dump(body), headers);
+  EXPECT_EQ(r.status, 200) << r.body;
+  EXPECT_TRUE(valid_prefix_id(r.header("x-kvasir-prefix"))) << r.header("x-kvasir-prefix");
+  return r.header("x-kvasir-prefix");
+}
+
+Json message(const std::string& role, const std::string& content) { return {{"role", role}, {"content", content}}; }
+
+TEST(Server, TurnsOfAChatHaveOnePrefix) {
+  TestServer s;
+  const std::string path = "/v1/chat/completions";
+  Json chat{{"messages", {message("system", "Be kind."), message("user", "hello")}}};
+  const std::string first = prefix_of(s, path, chat);
+  chat["messages"].push_back(message("assistant", "w0"));
+  chat["messages"].push_back(message("user", "and then?"));
+  EXPECT_EQ(prefix_of(s, path, chat), first);
+  EXPECT_EQ(prefix_of(s, path, with(chat, {{"stream", true}})), first);
+  EXPECT_EQ(prefix_of(s, "/v1/warm", chat), first);
+  Json other = chat;
+  other["messages"][1]["content"] = "hello!";
+  EXPECT_NE(prefix_of(s, path, other), first);
+  other = chat;
+  other["messages"][0]["content"] = "Be brief.";
+  EXPECT_NE(prefix_of(s, path, other), first);
+  // A part of a text is the same text.
+  chat["messages"][1]["content"] = Json::array({{{"type", "text"}, {"text", "hello"}}});
+  EXPECT_EQ(prefix_of(s, path, chat), first);
+  EXPECT_EQ(s.ask("GET", "/health").header("x-kvasir-prefix"), "");
+}
+
+TEST(Server, PromptsWithOneFirstPageHaveOnePrefix) {
+  TestServer s;
+  std::vector<int> ids(128);
+  for (int i = 0; i < 128; ++i) ids[static_cast<std::size_t>(i)] = 97 + i % 26;
+  const auto of = [&] { return prefix_of(s, "/v1/completions", {{"prompt", ids}}); };
+  const std::string first = of();
+  ids.push_back(98);
+  EXPECT_EQ(of(), first);
+  ids[127] = 99;
+  EXPECT_NE(of(), first);
+}
+
+TEST(Server, APrefixThatIsSentBackIsKept) {
+  TestServer s;
+  const std::string path = "/v1/chat/completions";
+  const std::string own = prefix_of(s, path, kChat);
+  EXPECT_EQ(prefix_of(s, path, kChat, "X-Kvasir-Prefix: 0123456789abcdef\r\n"), "0123456789abcdef");
+  for (const char* wrong : {"0123456789ABCDEF", "0123456789abcde", "0123456789abcdef0", "../../../../../.", ""})
+    EXPECT_EQ(prefix_of(s, path, kChat, fmt::format("X-Kvasir-Prefix: {}\r\n", wrong)), own) << wrong;
+}
+
+TEST(Server, PrefixesDependOnSecretAndTenant) {
+  const auto file = [](const char* name, const std::string& text) {
+    const std::string path = testing::TempDir() + name;
+    write_file(path, std::as_bytes(std::span(text)));
+    return path;
+  };
+  const std::string one = file("kvasir_secret_1", "0123456789 secret\n"),
+                    two = file("kvasir_secret_2", "another secret!!");
+  const std::string path = "/v1/chat/completions";
+  TestServer a({}, {.prefix_key_file = one}), b({}, {.prefix_key_file = one}), c({}, {.prefix_key_file = two});
+  TestServer random_1, random_2;
+  const std::string known = prefix_of(a, path, kChat);
+  EXPECT_EQ(prefix_of(b, path, kChat), known);
+  EXPECT_NE(prefix_of(c, path, kChat), known);
+  EXPECT_NE(prefix_of(random_1, path, kChat), prefix_of(random_2, path, kChat));
+  TestServer tenants({}, {.api_key_file = file("kvasir_prefix_keys", "k1 alice\nk2 bob\n"), .prefix_key_file = one});
+  EXPECT_NE(prefix_of(tenants, path, kChat, "Authorization: Bearer k1\r\n"),
+            prefix_of(tenants, path, kChat, "Authorization: Bearer k2\r\n"));
+  EXPECT_THROW(TestServer({}, {.prefix_key_file = file("kvasir_secret_3", "  too short  \n")}), Error);
+}
+
+// What is refused after the prompt was read says where it belongs too: the next try should go there.
+TEST(Server, ARefusalHasAPrefix) {
+  TestServer s({.most_queued = 0});
+  const Reply r = s.post("/v1/chat/completions", kChat);
+  EXPECT_EQ(r.status, 429);
+  EXPECT_TRUE(valid_prefix_id(r.header("x-kvasir-prefix")));
+}
+
 TEST(Server, OriginsAndHosts) {
   TestServer s({}, {.cors_origins = {"https://ui.example"}, .allowed_hosts = {"box.lan"}});
   const Reply pre = s.ask("OPTIONS", "/v1/completions", "",
@@ -470,6 +555,8 @@ TEST(Server, OriginsAndHosts) {
   EXPECT_EQ(pre.status, 204);
   EXPECT_EQ(pre.header("access-control-allow-origin"), "https://ui.example");
   EXPECT_EQ(pre.header("access-control-allow-headers"), "authorization");
+  EXPECT_EQ(s.ask("GET", "/health", "", "Origin: https://ui.example\r\n").header("access-control-expose-headers"),
+            "X-Request-Id, X-Kvasir-Prefix");
   EXPECT_EQ(s.ask("GET", "/health", "", "Origin: https://evil.example\r\n").status, 403);
   EXPECT_EQ(s.ask("GET", "/health", "", "Origin: http://localhost\r\n").status, 200);  // its own page
   const auto host = [&](const char* name) {

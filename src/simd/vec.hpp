@@ -87,12 +87,6 @@ KVASIR_INLINE F32 exp(F32 x) {
   return zero_if_less(x, low, exp_in_range(min(set1(88.7228390f), max(low, x))));
 }
 
-// The same for x <= 0.
-KVASIR_INLINE F32 exp_nonpositive(F32 x) {
-  const F32 low = set1(-87.0f);
-  return zero_if_less(x, low, exp_in_range(max(low, x)));
-}
-
 // x * sigmoid(x)
 KVASIR_INLINE F32 silu(F32 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x)))); }
 

@@ -65,6 +65,12 @@ Key content_key(const Fingerprint& fingerprint, std::span<const std::int32_t> to
   return key;
 }
 
+Key prefix_key(const Key& secret, const Fingerprint& scope, std::span<const std::byte> beginning) {
+  Key key;
+  hash(key.bytes, secret.bytes, {field("kvasir.p"), scope.bytes, beginning});
+  return key;
+}
+
 std::string to_hex(std::span<const std::byte> bytes) {
   std::string hex;
   hex.reserve(2 * bytes.size());

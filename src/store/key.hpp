@@ -4,6 +4,7 @@
 //   chunk i  = H(parent, "kvasir.c", token ids of chunk i)       parent: the key of chunk i - 1, or the root
 //   tail     = H(parent, "kvasir.t", token ids)
 //   content  = H(-,      "kvasir.x", fingerprint, token ids)     the same text anywhere: reuse of it is approximate
+//   prefix   = H(secret, "kvasir.p", scope, bytes)               names no record: see serve/prefix_id.hpp
 //
 // H(k, ...) is BLAKE2b-256 keyed with k (RFC 7693) over the fields one after the other; all but the last have a fixed
 // size, the label has 8 bytes and an id is a little-endian int32. Without a tenant's salt nobody can name, and so
@@ -40,6 +41,7 @@ Key root_key(const Fingerprint& fingerprint, std::string_view tenant_salt = {});
 Key chunk_key(const Key& parent, std::span<const std::int32_t> tokens);
 Key tail_key(const Key& parent, std::span<const std::int32_t> tokens);
 Key content_key(const Fingerprint& fingerprint, std::span<const std::int32_t> tokens);
+Key prefix_key(const Key& secret, const Fingerprint& scope, std::span<const std::byte> beginning);
 
 std::string to_hex(std::span<const std::byte> bytes);  // lower case
 inline std::string to_hex(const Key& key) { return to_hex(key.bytes); }

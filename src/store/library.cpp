@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <unordered_set>
 
 #include "base/check.hpp"
@@ -74,6 +75,11 @@ Known Library::Search::take() {
   return std::move(known_);
 }
 
+void Library::Search::abandon() {
+  const std::lock_guard lock(mutex_);
+  done_ = nullptr;
+}
+
 std::shared_ptr<Library::Search> Library::search(std::string_view tenant, std::span<const std::int32_t> ids,
                                                  Deadline deadline, std::function<void()> done) {
   auto search = std::make_shared<Search>();
@@ -81,7 +87,8 @@ std::shared_ptr<Library::Search> Library::search(std::string_view tenant, std::s
   search->ids_.assign(ids.begin(), ids.end());
   search->deadline_ = deadline;
   if (immediate_) {
-    find(*search);
+    search->known_ = find(*search);
+    search->ready_ = true;
     return search;
   }
   search->done_ = std::move(done);
@@ -101,12 +108,21 @@ void Library::run() {
       search = std::move(queue_.front());
       queue_.pop_front();
     }
-    if (search.use_count() > 1) find(*search);  // else nobody waits for it any more
+    if (search.use_count() == 1) continue;  // nobody waits for it any more
+    Known known;
+    try {
+      known = find(*search);
+    } catch (const std::exception&) {
+      // Out of memory: then nothing is known, and the prompt is computed.
+    }
+    const std::lock_guard lock(search->mutex_);
+    search->known_ = std::move(known);
+    search->ready_ = true;
     if (search->done_) search->done_();
   }
 }
 
-void Library::find(Search& search) {
+Known Library::find(const Search& search) {
   const double start = steady_seconds();
   Known known;
   find_nearest(search, &known);
@@ -140,9 +156,7 @@ void Library::find(Search& search) {
       if (load(search, c, keys, present, chunks, &usable, &known)) break;
   }
   known.seconds = steady_seconds() - start;
-  const std::lock_guard lock(search.mutex_);
-  search.known_ = std::move(known);
-  search.ready_ = true;
+  return known;
 }
 
 // Tries to get a tail and the chunks in front of it. On false *usable may be smaller: a chunk was not to be had.

@@ -75,19 +75,21 @@ class Library {
   std::span<const std::unique_ptr<Tier>> tiers() const { return tiers_; }
 
   // Looks for the longest beginning of `ids`, at most ids.size() - 1 tokens, that can be restored. With tiers that
-  // answer from memory the search is over when this returns, otherwise `done` is called in another thread.
+  // answer from memory the search is over when this returns, otherwise `done` is called in another thread; it must not
+  // call the search. What it refers to must stay until take() or abandon() has returned.
   class Search {
    public:
     bool ready() const;
-    Known take();  // REQUIRES: ready. Once
+    Known take();    // REQUIRES: ready. Once
+    void abandon();  // nobody waits any more: when this returns, `done` is over or will not be called
 
    private:
     friend class Library;
     std::string tenant_;
     std::vector<std::int32_t> ids_;
     Deadline deadline_;
-    std::function<void()> done_;
     mutable std::mutex mutex_;
+    std::function<void()> done_;  // called with the mutex held, so that it cannot outlive whom it calls
     bool ready_ = false;
     Known known_;
   };
@@ -117,7 +119,7 @@ class Library {
     std::size_t key;    // index in the batch
   };
   void run();
-  void find(Search& search);
+  Known find(const Search& search);
   void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
             std::span<const std::vector<Found>> present, std::span<const Key> chain, std::int64_t* usable,

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <future>
 #include <numeric>
 
 #include "kv/fixture.hpp"
+#include "store/faulty.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::store {
@@ -172,6 +174,23 @@ TEST_P(LibraryTest, WhatIsMissingIsComputed) {
   EXPECT_EQ(known.tokens, 300);
   EXPECT_EQ(known.chunks_present, 4);
   EXPECT_EQ(compute(t, kMost), 300);
+}
+
+// Who gives up must not be called afterwards: it may be gone.
+TEST_P(LibraryTest, AnAbandonedSearchCallsNobody) {
+  std::vector<std::unique_ptr<Tier>> tiers;
+  tiers.push_back(open_tier("ram:?size=1MiB", [](std::unique_ptr<Backend> ram) {
+    return faulty(std::move(ram), {.delay = std::chrono::milliseconds(100)});
+  }));
+  Library library(*cache_, fingerprint_of("slow"), std::move(tiers));
+  const auto deadline = within(std::chrono::seconds(20));
+  std::atomic<int> calls{0};
+  const auto given_up = library.search("", text(200).ids, deadline, [&] { calls += 100; });
+  const auto waited_for = library.search("", text(200).ids, deadline, [&] { ++calls; });
+  given_up->abandon();
+  while (!waited_for->ready() && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(waited_for->take().tokens, 0);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST_P(LibraryTest, NothingStoredNothingFound) {

@@ -1,6 +1,7 @@
 // Records in memory with the order in which they are given up: what the tier `ram` is made of.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -15,7 +16,8 @@ namespace kvasir::store {
 class Shelf : public Backend {
  public:
   // `pin_budget`: how much of the budget pinned records may take.
-  Shelf(std::uint64_t budget, std::uint64_t pin_budget) : budget_(budget), pin_budget_(pin_budget) {}
+  Shelf(std::uint64_t budget, std::uint64_t pin_budget)
+      : budget_(budget), pin_budget_(pin_budget), trim_after_(std::max<std::uint64_t>(budget / 64, 1 << 20)) {}
 
   Traits traits() const override { return {.immediate = true, .readers = 1}; }
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override;
@@ -62,6 +64,7 @@ class Shelf : public Backend {
 
   const std::uint64_t budget_;
   const std::uint64_t pin_budget_;
+  const std::uint64_t trim_after_;  // bytes of dropped records after which free memory is given back to the system
   std::mutex mutex_;
   Nodes nodes_;
   std::unordered_map<Key, std::uint32_t> children_;  // records that name a key as parent, whether it is here or not
@@ -72,6 +75,7 @@ class Shelf : public Backend {
   std::uint64_t bytes_ = 0;
   std::uint64_t pinned_bytes_ = 0;
   std::uint64_t evictions_ = 0;
+  std::uint64_t freed_ = 0;  // since memory was given back last
 };
 
 }  // namespace kvasir::store

@@ -10,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "simd/isa.hpp"
+#include "base/gaussian.hpp"
+#include "simd/isa_fixture.hpp"
 #include "weights/model_file.hpp"
 #include "weights/quant.hpp"
 
@@ -84,17 +85,7 @@ const Definition kDefinitions[] = {
 
 std::string label(const Definition& d) { return d.name; }
 
-class Quants : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    const auto isa = static_cast<simd::Isa>(GetParam());
-    if (!simd::supported(isa)) GTEST_SKIP() << simd::name(isa) << " is not supported by this machine";
-    before_ = simd::active();
-    simd::force(isa);
-  }
-  void TearDown() override { simd::force(before_); }
-  simd::Isa before_ = simd::active();
-};
+class Quants : public simd::IsaTest {};
 
 std::vector<std::byte> rounded(const Quant& quant, const std::vector<float>& x) {
   std::vector<std::byte> bytes(x.size() / static_cast<std::size_t>(quant.block) *
@@ -106,13 +97,6 @@ std::vector<float> values(const Quant& quant, const std::vector<std::byte>& byte
   std::vector<float> x(bytes.size() / static_cast<std::size_t>(quant.block_bytes) *
                        static_cast<std::size_t>(quant.block));
   quant.dequantise(bytes.data(), x.data(), static_cast<std::int64_t>(x.size()));
-  return x;
-}
-std::vector<float> normal(std::size_t n, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> draw;
-  std::vector<float> x(n);
-  for (auto& v : x) v = draw(rng);
   return x;
 }
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
@@ -166,7 +150,7 @@ TEST_P(Quants, DequantiseIsTheDefinitionBitForBit) {
 
 // The bounds are about what a uniform quantiser over the range of 32 (or 16) normal values gives: step / sqrt(12).
 TEST_P(Quants, RoundingNormalDataLosesWhatItsBitsAllow) {
-  const auto x = normal(64 * 256, 2);
+  const auto x = gaussian(64 * 256, 2);
   for (const Definition& d : kDefinitions) {
     const Quant& quant = *find(quants(), d.name);
     const double error = relative_error(values(quant, rounded(quant, x)), x);
@@ -180,7 +164,7 @@ TEST_P(Quants, ZerosAreExact) {
     const Quant& quant = *find(quants(), d.name);
     for (float v : values(quant, rounded(quant, std::vector<float>(512, 0.0f)))) ASSERT_EQ(v, 0.0f) << d.name;
     // One block of zeros among others.
-    auto x = normal(768, 3);
+    auto x = gaussian(768, 3);
     std::fill(x.begin() + 256, x.begin() + 512, 0.0f);
     const auto y = values(quant, rounded(quant, x));
     for (std::size_t i = 256; i < 512; ++i) ASSERT_EQ(y[i], 0.0f) << d.name;
@@ -201,7 +185,7 @@ TEST_P(Quants, ConstantsSurvive) {
 
 // Where every sub-block spans the same range (so that all its scales are full), rounding again changes nothing.
 TEST_P(Quants, RoundingIsStable) {
-  auto x = normal(8 * 256, 4);
+  auto x = gaussian(8 * 256, 4);
   for (auto& v : x) v = std::clamp(v, -1.9f, 1.9f);
   for (std::size_t i = 0; i < x.size(); i += 16) {
     x[i + 3] = -2.0f;
@@ -218,7 +202,7 @@ TEST_P(Quants, TinyAndHugeStayFinite) {
   for (const Definition& d : kDefinitions) {
     const Quant& quant = *find(quants(), d.name);
     for (float scale : {1e-30f, 1e-9f, 1e-6f, 1e3f, 1e4f}) {
-      auto x = normal(512, 5);
+      auto x = gaussian(512, 5);
       for (auto& v : x) v *= scale;
       for (float v : values(quant, rounded(quant, x))) ASSERT_TRUE(std::isfinite(v)) << d.name << " scale " << scale;
     }

@@ -17,6 +17,7 @@
 #include "cli/command.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/numbers.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
@@ -29,7 +30,9 @@ struct BenchCliOptions {
   std::int32_t prefill = 512;
   std::int32_t decode = 64;
   std::string depth = "0";
+  std::string batch = "1";
   std::int32_t runs = 5;
+  bool repeat = false;
   std::string out;
   bool json = false;
 };
@@ -45,26 +48,14 @@ const OptionTable<BenchCliOptions>& table() {
         &O::decode,
         {.help = "tokens of a decode run; 0 leaves it out", .unit = "tokens", .low = 0, .high = 1 << 20}},
        {"depth", &O::depth, {.help = "tokens already in the cache, a list: 0,4096,16384", .placeholder = "LIST"}},
+       {"batch", &O::batch, {.help = "sequences that decode together, a list: 1,8", .placeholder = "LIST"}},
        {"runs", &O::runs, {.help = "runs of each kind; the median is printed", .low = 1, .high = 1000}},
+       {"repeat",
+        &O::repeat,
+        {.help = "fill the cache beyond 2048 tokens with copies of its first pages: as fast to read, quick to make"}},
        {"out", &O::out, {.help = "append the rows as JSON to this file, too", .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per depth"}}}};
   return t;
-}
-
-std::vector<std::int64_t> parse_depths(const std::string& text) {
-  std::vector<std::int64_t> depths;
-  std::size_t i = 0;
-  for (;;) {
-    std::size_t end = i;
-    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
-    if (end == i || end - i > 8)
-      throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
-    depths.push_back(std::stoll(text.substr(i, end - i)));
-    if (end == text.size()) return depths;
-    if (text[end] != ',')
-      throw Error(Code::kBadInput, "is '" + text + "', expected numbers separated by commas", "--depth");
-    i = end + 1;
-  }
 }
 
 void print_head(const run::Engine& e, const run::Machine& m, double load_seconds) {
@@ -81,25 +72,32 @@ void print_head(const run::Engine& e, const run::Machine& m, double load_seconds
     fmt::print(
         "Other work was running: the threads got {:.0f} % of their processors. Fractions below are not reliable.\n",
         100 * share);
-  fmt::print("\n{:>7} {:>20} {:>9} {:>7} {:>20} {:>12} {:>9} {:>7}\n", "depth", "prefill tok/s", "GOP/s", "peak",
-             "decode tok/s", "MB/token", "GB/s", "read");
+  fmt::print("\n{:>7} {:>20} {:>9} {:>7} {:>5} {:>20} {:>12} {:>9} {:>7} {:>7}\n", "depth", "prefill tok/s", "GOP/s",
+             "peak", "batch", "decode tok/s", "MB/token", "GB/s", "read", "floor");
 }
 
 void print_row(const run::BenchRow& r) {
-  fmt::print("{:>7} {:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} % {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} %\n",
-             r.depth, r.prefill.tps, 50 * r.prefill.spread, r.ops_per_token * r.prefill.tps * 1e-9,
-             100 * r.peak_fraction, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
-             100 * r.bandwidth_fraction);
+  const std::string prefill =
+      r.prefill.tps > 0
+          ? fmt::format("{:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} %", r.prefill.tps, 50 * r.prefill.spread,
+                        r.ops_per_token * r.prefill.tps * 1e-9, 100 * r.peak_fraction)
+          : "";
+  fmt::print("{:>7} {:>38} {:>5} {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} % {:>5.0f} %\n", r.depth, prefill,
+             r.batch, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
+             100 * r.bandwidth_fraction, 100 * r.decode_floor_fraction);
   std::fflush(stdout);
 }
 
-nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, const run::BenchRow& r) {
+nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, const BenchCliOptions& o,
+                                const run::BenchRow& r) {
   return {{"model", std::filesystem::path(e.options().model).filename().string()},
           {"weights", e.model().quant()},
           {"k_codec", kv::codecs_text(e.codecs(), kv::Side::kKeys)},
           {"v_codec", kv::codecs_text(e.codecs(), kv::Side::kValues)},
           {"threads", m.threads},
           {"depth", r.depth},
+          {"batch", r.batch},
+          {"repeated_pages", o.repeat && r.depth > run::kSeedTokens},
           {"prefill_tps", r.prefill.tps},
           {"decode_tps", r.decode.tps},
           {"prefill_spread", r.prefill.spread},
@@ -107,6 +105,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, con
           {"bytes_per_token", r.bytes_per_token},
           {"bandwidth_gbps", r.bandwidth * 1e-9},
           {"bandwidth_fraction", r.bandwidth_fraction},
+          {"decode_floor_fraction", r.decode_floor_fraction},
           {"ops_per_token", r.ops_per_token},
           {"peak_fraction", r.peak_fraction},
           {"kv_bytes_per_token", r.kv_bytes_per_token},
@@ -131,7 +130,9 @@ void append(const std::string& path, const nlohmann::ordered_json& row) {
 }
 
 int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
-  const std::vector<std::int64_t> depths = parse_depths(o.depth);
+  const std::vector<std::int64_t> depths = parse_numbers(o.depth, 0, 1 << 24, "--depth");
+  const std::vector<std::int64_t> batches = parse_numbers(o.batch, 1, 512, "--batch");
+  const std::int64_t widest = *std::max_element(batches.begin(), batches.end());
   if (o.prefill == 0 && o.decode == 0)
     throw Error(Code::kBadInput, "is 0 and --decode too: nothing to measure", "--prefill");
   if (engine_options.kv == "auto")
@@ -139,24 +140,28 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   if (engine_options.ctx == 0) {
     // Room for the base, one fork's run and the warm-up.
     const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());
-    engine_options.ctx =
-        static_cast<std::int32_t>(std::min<std::int64_t>(deepest + 2 * std::max(o.prefill, o.decode) + 512, 1 << 24));
+    engine_options.ctx = static_cast<std::int32_t>(std::min<std::int64_t>(
+        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.repeat ? run::kSeedTokens : 0), 1 << 24));
   }
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
-  run::Engine engine(engine_options, {.sequences = 2, .progress = [&](std::int64_t done, std::int64_t total) {
-                                        loading.update(static_cast<std::uint64_t>(done),
-                                                       static_cast<std::uint64_t>(total));
-                                      }});
+  run::Engine engine(engine_options,
+                     {.sequences = static_cast<int>(1 + widest),
+                      .pool_tokens = engine_options.ctx + widest * (std::max(o.prefill, o.decode) + 512),
+                      .logits = static_cast<int>(widest),
+                      .progress = [&](std::int64_t done, std::int64_t total) {
+                        loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                      }});
   const double load_seconds = steady_seconds() - start;
   loading.finish();
   const run::Machine machine = run::measure_machine(engine.team());
   if (!o.json) print_head(engine, machine, load_seconds);
   run::bench(
-      engine, machine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs}, depths,
+      engine, machine,
+      {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .repeat_pages = o.repeat, .batches = batches}, depths,
       [&](const run::BenchRow& row) {
-        const auto json = json_row(engine, machine, row);
+        const auto json = json_row(engine, machine, o, row);
         if (!o.out.empty()) append(o.out, json);
         o.json ? print_json_row(json) : print_row(row);
       },
@@ -174,9 +179,12 @@ Action setup(CLI::App& app) {
   add_options(app, table(), settings->bench);
   CLI::App* replay = app.add_subcommand("replay", "conversations turn by turn, with reuse and without it");
   const Action play = setup_bench_replay(*replay);
+  CLI::App* load = app.add_subcommand("load", "many clients at once against a server");
+  const Action press = setup_bench_load(*load);
   app.get_option("--model")->required(false);  // a subcommand has its own
-  return [settings, replay, play] {
+  return [settings, replay, play, load, press] {
     if (replay->parsed()) return play();
+    if (load->parsed()) return press();
     if (settings->engine.model.empty()) throw Error(Code::kBadInput, "is required", "--model");
     return cli::bench(settings->bench, settings->engine);
   };

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/front.hpp"
+#include "cli/test_run.hpp"
 #include "weights/gguf_writer.hpp"
 
 namespace kvasir::cli {
@@ -16,18 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Result {
-  int status;
-  std::string out, err;
-};
-
-Result run(const std::vector<std::string>& arguments) {
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  const int status = run_command_line(arguments);
-  std::fflush(stdout);
-  return {status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
-}
+Result run(const std::vector<std::string>& arguments) { return run_captured(arguments); }
 
 class Inspect : public testing::Test {
  protected:

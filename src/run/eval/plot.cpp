@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numbers>
 #include <span>
@@ -19,31 +20,48 @@ constexpr double kDot = 4.5, kFont = 12;
 constexpr const char* kInk = "#222222";
 constexpr const char* kPale = "#dddddd";
 constexpr const char* kBlue = "#1f5fa8";
+constexpr const char* kColours[] = {kBlue, "#c0392b", "#2e8b57", "#8e44ad", "#b9770e", "#555555"};
 
 struct Box {
   double left, top, right, bottom;
   bool meets(const Box& o) const { return left < o.right && o.left < right && top < o.bottom && o.top < bottom; }
 };
 
-// A logarithmic axis from pixel `from` to pixel `to`.
-class LogAxis {
+// An axis from pixel `from` to pixel `to`: logarithmic, or linear.
+class Axis {
  public:
-  LogAxis(std::vector<double> values, double from, double to) : from_(from), to_(to) {
-    double low = std::numeric_limits<double>::infinity(), high = 0;
+  Axis(std::vector<double> values, double from, double to, bool linear = false)
+      : from_(from), to_(to), linear_(linear) {
+    double low = std::numeric_limits<double>::infinity(), high = -low;
     for (const double v : values) low = std::min(low, v), high = std::max(high, v);
-    if (!(high > 0)) low = high = 1;
-    const double margin = std::max(0.12, 0.05 * std::log10(high / low));
-    low_ = std::log10(low) - margin;
-    high_ = std::log10(high) + margin;
+    if (!(high >= low)) low = high = 1;
+    low = scale(low), high = scale(high);
+    const double margin = linear ? std::max(0.5, 0.04 * (high - low)) : std::max(0.12, 0.05 * (high - low));
+    low_ = low - margin;
+    high_ = high + margin;
     const double least = 0.5;  // of a decade, so that two equal points do not fill the axis
     if (high_ - low_ < least) {
       const double middle = (low_ + high_) / 2;
       low_ = middle - least / 2, high_ = middle + least / 2;
     }
   }
-  double at(double v) const { return from_ + (std::log10(v) - low_) / (high_ - low_) * (to_ - from_); }
+  double at(double v) const { return from_ + (scale(v) - low_) / (high_ - low_) * (to_ - from_); }
 
-  std::vector<double> ticks() const {
+  std::vector<double> ticks() const { return linear_ ? even_ticks() : decade_ticks(); }
+
+ private:
+  double scale(double v) const { return linear_ ? v : std::log10(v); }
+
+  // Whole numbers, about ten of them.
+  std::vector<double> even_ticks() const {
+    double step = 1;
+    for (int i = 0; (high_ - low_) / step > 14; ++i) step *= i % 3 == 1 ? 2.5 : 2;  // 1, 2, 5, 10, 20, ...
+    std::vector<double> all;
+    for (double v = std::ceil(low_ / step) * step; v <= high_; v += step) all.push_back(v);
+    return all;
+  }
+
+  std::vector<double> decade_ticks() const {
     const double decades = high_ - low_;
     std::vector<double> steps{1};
     if (decades < 4) steps = {1, 2, 5};
@@ -57,8 +75,8 @@ class LogAxis {
     return all;
   }
 
- private:
-  double from_, to_, low_, high_;
+  double from_, to_, low_ = 0, high_ = 0;
+  bool linear_;
 };
 
 double text_width(const std::string& text, double size) { return 0.62 * size * static_cast<double>(text.size()); }
@@ -70,6 +88,8 @@ class Labels {
     for (const Point2& p : dots) keep_free(p, kDot + 1);
     for (std::size_t i = 1; i < line.size(); ++i) keep_free(line[i - 1], line[i]);
   }
+
+  void avoid(Point2 a, Point2 b) { keep_free(a, b); }  // a line that no label may cover
 
   void place(Scene* scene, Point2 dot, const std::string& text) {
     // Where every thin line would run through a label, rather that than two labels in one place.
@@ -144,14 +164,14 @@ class Labels {
   std::vector<Box> taken_, labels_;
 };
 
-void draw_axes(Scene* scene, const Plot& plot, const LogAxis& x, const LogAxis& y, Box frame) {
+void draw_axes(Scene* scene, const Plot& plot, const Axis& x, const Axis& y, Box frame) {
   for (const double v : x.ticks()) {
     scene->line({{x.at(v), frame.top}, {x.at(v), frame.bottom}}, kPale, 1);
     scene->text({x.at(v), frame.bottom + 18}, fmt::format("{:g}", v), kFont, kInk, Shape::Align::kMiddle);
   }
   for (const double v : y.ticks()) {
     scene->line({{frame.left, y.at(v)}, {frame.right, y.at(v)}}, kPale, 1);
-    scene->text({frame.left - 8, y.at(v) + 4}, fmt::format("{:.2g}", v), kFont, kInk, Shape::Align::kEnd);
+    scene->text({frame.left - 8, y.at(v) + 4}, fmt::format("{:g}", v), kFont, kInk, Shape::Align::kEnd);
   }
   scene->line({{frame.left, frame.top},
                {frame.right, frame.top},
@@ -175,9 +195,42 @@ std::vector<PlotPoint> frontier(std::vector<PlotPoint> points) {
   return best;
 }
 
+Scene draw_lines(const Plot& plot) {
+  std::vector<double> xs, ys;
+  for (const PlotLine& line : plot.lines)
+    for (const Point2& p : line.points)
+      if (p.y > 0) xs.push_back(p.x), ys.push_back(p.y);
+  const Box frame{kLeft, kTop, kWidth - kRight, kHeight - kBottom};
+  const Axis x(xs, frame.left, frame.right, true), y(ys, frame.bottom, frame.top);
+  Scene scene{kWidth, kHeight, {}};
+  draw_axes(&scene, plot, x, y, frame);
+  std::vector<Point2> dots, ends;
+  for (std::size_t i = 0; i < plot.lines.size(); ++i) {
+    const char* colour = kColours[i % std::size(kColours)];
+    std::vector<Point2> corners;
+    for (const Point2& p : plot.lines[i].points)
+      if (p.y > 0) corners.push_back({x.at(p.x), y.at(p.y)});
+    if (corners.size() > 1) scene.line(corners, colour, 1.6);
+    for (const Point2& p : corners) scene.dot(p, colour, kDot - 1);
+    dots.insert(dots.end(), corners.begin(), corners.end());
+    ends.push_back(corners.empty() ? Point2{-1, -1} : corners.back());
+  }
+  Labels labels(frame, dots, {});
+  for (const PlotLine& line : plot.lines)
+    for (std::size_t i = 1; i < line.points.size(); ++i)
+      if (line.points[i - 1].y > 0 && line.points[i].y > 0)
+        labels.avoid({x.at(line.points[i - 1].x), y.at(line.points[i - 1].y)},
+                     {x.at(line.points[i].x), y.at(line.points[i].y)});
+  for (std::size_t i = 0; i < ends.size(); ++i)
+    if (ends[i].x >= 0) labels.place(&scene, ends[i], plot.lines[i].label);
+  scene.text({frame.left, kHeight - 14}, plot.note, kFont, "#555555");
+  return scene;
+}
+
 }  // namespace
 
 Scene draw(const Plot& plot) {
+  if (!plot.lines.empty()) return draw_lines(plot);
   std::vector<PlotPoint> points;
   std::string left_out;
   for (const PlotPoint& p : plot.points) {
@@ -193,7 +246,7 @@ Scene draw(const Plot& plot) {
   std::vector<double> xs, ys;
   for (const PlotPoint& p : points) xs.push_back(p.x), ys.push_back(p.y);
   const Box frame{kLeft, kTop, kWidth - kRight, kHeight - kBottom};
-  const LogAxis x(xs, frame.left, frame.right), y(ys, frame.bottom, frame.top);
+  const Axis x(xs, frame.left, frame.right), y(ys, frame.bottom, frame.top);
   Scene scene{kWidth, kHeight, {}};
   draw_axes(&scene, plot, x, y, frame);
   std::vector<Point2> corners, dots;

@@ -77,6 +77,24 @@ TEST(Plot, AxesAreLogarithmic) {
   EXPECT_GT(dots[0].y, dots[1].y);  // upwards
 }
 
+TEST(Plot, LinesHaveEvenSteps) {
+  const Scene scene = draw({.lines = {{"slow", {{1, 10}, {2, 100}, {3, 1000}}}, {"flat", {{1, 10}, {2, 0}, {3, 10}}}}});
+  std::vector<Point2> dots;
+  std::vector<std::size_t> corners;
+  int labels = 0;
+  for (const Shape& s : scene.shapes) {
+    if (s.kind == Shape::Kind::kDot) dots.push_back(s.points[0]);
+    if (s.kind == Shape::Kind::kLine && s.size == 1.6) corners.push_back(s.points.size());
+    labels += s.text == "slow" || s.text == "flat";
+  }
+  ASSERT_EQ(dots.size(), 5u);  // 0 has no place
+  EXPECT_EQ(corners, (std::vector<std::size_t>{3, 2}));
+  EXPECT_EQ(labels, 2);
+  EXPECT_NEAR(dots[1].x - dots[0].x, dots[2].x - dots[1].x, 1e-9);
+  EXPECT_NEAR(dots[0].y - dots[1].y, dots[1].y - dots[2].y, 1e-9);
+  EXPECT_NEAR(dots[3].y, dots[4].y, 1e-9);
+}
+
 TEST(Plot, NamesAreEscapedAndPagesNeedNothingFromOutside) {
   const Plot plot{.title = "a < b & \"c\"", .points = {{"<k>", 1, 1}}};
   const std::string page = to_html(plot, {{"kv", "ppl"}, {"<k>", "1"}});

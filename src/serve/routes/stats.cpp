@@ -1,5 +1,6 @@
 // The same figures as /metrics for people: what the cache holds and what it saved.
 #include "base/clock.hpp"
+#include "base/rss.hpp"
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
@@ -9,13 +10,16 @@ namespace {
 Json tier_json(const run::TierStats& t) {
   return {{"tier", t.tier},       {"bytes", t.bytes},   {"budget", t.budget},   {"records", t.records},
           {"hits", t.hits},       {"misses", t.misses}, {"inserts", t.inserts}, {"evictions", t.evictions},
-          {"damaged", t.damaged}, {"errors", t.errors}};
+          {"damaged", t.damaged}, {"errors", t.errors}, {"refused", t.refused}};
 }
 
 Json stats_json(const Context& context) {
   const run::ServiceStats s = context.service.stats();
   Json tiers = Json::array();
   for (const run::TierStats& t : s.tiers) tiers.push_back(tier_json(t));
+  Json memory;
+  if (const auto rss = find_process_rss())
+    memory = {{"resident", rss->current}, {"anonymous", rss->anonymous}, {"peak", rss->peak}};
   return {{"model", context.service.card().name},
           {"uptime_seconds", steady_seconds() - context.start},
           {"connections", context.connections.load()},
@@ -28,6 +32,7 @@ Json stats_json(const Context& context) {
             {"failed", s.failed},
             {"preempted", s.preempted}}},
           {"tokens", {{"prompt", s.prompt_tokens}, {"reused", s.reused_tokens}, {"generated", s.generated_tokens}}},
+          {"memory", std::move(memory)},
           {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
           {"tiers", std::move(tiers)}};
 }

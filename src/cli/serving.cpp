@@ -1,0 +1,78 @@
+#include "cli/serving.hpp"
+
+#include <filesystem>
+
+#include "base/error.hpp"
+#include "cli/chat_format.hpp"
+#include "cli/terminal.hpp"
+#include "run/auto_kv.hpp"
+#include "run/fingerprint.hpp"
+#include "store/open.hpp"
+
+namespace kvasir::cli {
+
+const OptionTable<ServeOptions>& serve_table() {
+  using O = ServeOptions;
+  static const OptionTable<O> t{
+      "serve",
+      {{"name", &O::name, {.help = "what the model is called; default: the file's name", .placeholder = "NAME"}},
+       {"chat_template",
+        &O::chat_template,
+        {.help = "a Jinja chat template in place of the model's own", .placeholder = "FILE"}},
+       {"pool",
+        &O::pool,
+        {.help = "KV cache of all running requests together; 0 is twice --ctx",
+         .unit = "tokens",
+         .low = 0,
+         .high = 1 << 24}},
+       {"ram_cache",
+        &O::ram_cache,
+        {.help = "memory for what earlier requests computed, such as 4GiB; 0 for none", .placeholder = "SIZE"}},
+       {"cache_dir", &O::cache_dir, {.help = "keep it in this folder too, across restarts", .placeholder = "FOLDER"}},
+       {"cache_size", &O::cache_size, {.help = "most that the folder may hold", .placeholder = "SIZE"}},
+       {"tier",
+        &O::tiers,
+        {.help = "a further tier, such as redis:HOST:PORT; may be given more than once", .placeholder = "SPEC"}}}};
+  return t;
+}
+
+namespace {
+
+std::vector<std::unique_ptr<store::Tier>> open_tiers(const ServeOptions& o) {
+  std::vector<std::unique_ptr<store::Tier>> tiers;
+  if (o.ram_cache != "0") tiers.push_back(store::open_tier("ram:?size=" + o.ram_cache));
+  if (!o.cache_dir.empty()) tiers.push_back(store::open_tier("lmdb:" + o.cache_dir + "?size=" + o.cache_size));
+  for (const std::string& spec : o.tiers) tiers.push_back(store::open_tier(spec));
+  return tiers;
+}
+
+}  // namespace
+
+Serving::Serving(const ServingOptions& s, serve::LogSink log) {
+  if (s.engine.kv == run::kAuto)
+    throw Error(Code::kBadInput,
+                "is 'auto', which chooses by the first prompt; expected codecs, so that stored pages fit every run",
+                "--kv");
+  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.serve);
+  ProgressBar loading("loading");
+  const std::int32_t ctx = s.engine.ctx > 0 ? s.engine.ctx : static_cast<std::int32_t>(run::kDefaultContext);
+  engine_ = std::make_unique<run::Engine>(
+      s.engine, run::Engine::Needs{.sequences = s.scheduler.running,
+                                   .pool_tokens = s.serve.pool > 0 ? s.serve.pool : 2 * static_cast<std::int64_t>(ctx),
+                                   .logits = s.scheduler.running,
+                                   .progress = [&](std::int64_t done, std::int64_t total) {
+                                     loading.update(static_cast<std::uint64_t>(done),
+                                                    static_cast<std::uint64_t>(total));
+                                   }});
+  loading.finish();
+  if (!engine_->tokenizer())
+    throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
+  if (!tiers.empty())
+    library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
+  const std::string name = s.serve.name.empty() ? std::filesystem::path(s.engine.model).stem().string() : s.serve.name;
+  scheduler_.emplace(*engine_, s.scheduler, name, library_ ? &*library_ : nullptr);
+  chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model);
+  server_.emplace(s.server, *scheduler_, chat_.get(), std::move(log));
+}
+
+}  // namespace kvasir::cli

@@ -1,0 +1,55 @@
+// A server with all that stands behind it: the model, the places of stored pages, the scheduler.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.hpp"
+#include "run/engine.hpp"
+#include "run/scheduler.hpp"
+#include "serve/server.hpp"
+#include "serve/template_chat.hpp"
+#include "store/library.hpp"
+
+namespace kvasir::cli {
+
+struct ServeOptions {
+  std::string name;
+  std::string chat_template;
+  std::int32_t pool = 0;
+  std::string ram_cache = "1GiB";
+  std::string cache_dir;
+  std::string cache_size = "10GiB";
+  std::vector<std::string> tiers;
+};
+const OptionTable<ServeOptions>& serve_table();
+
+struct ServingOptions {
+  ServeOptions serve;
+  run::EngineOptions engine;
+  run::SchedulerOptions scheduler;
+  serve::ServerOptions server;
+};
+
+class Serving {
+ public:
+  // Loads the model, reserves the cache, opens the tiers, listens. Throws Error.
+  Serving(const ServingOptions& options, serve::LogSink log);
+
+  serve::Server& server() { return *server_; }
+  run::Engine& engine() { return *engine_; }
+  const run::ModelCard& card() const { return scheduler_->card(); }
+  bool chats() const { return chat_ != nullptr; }
+
+ private:
+  // In the order in which they need each other.
+  std::unique_ptr<run::Engine> engine_;
+  std::optional<store::Library> library_;
+  std::optional<run::Scheduler> scheduler_;
+  std::unique_ptr<serve::TemplateChat> chat_;
+  std::optional<serve::Server> server_;
+};
+
+}  // namespace kvasir::cli

@@ -1,0 +1,199 @@
+#include "serve/api_client.hpp"
+
+#include <algorithm>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/write.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+
+namespace kvasir::serve {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+Address resolve(const Endpoint& endpoint) {
+  asio::io_context io;
+  error_code ec;
+  const auto found = tcp::resolver(io).resolve(endpoint.host, endpoint.port, ec);
+  if (ec || found.empty())
+    throw Error(Code::kIo, "cannot find this address: " + ec.message(), endpoint.host + ":" + endpoint.port);
+  return *found.begin();
+}
+
+ApiClient::ApiClient(asio::io_context& io, const Endpoint& endpoint, const Address& address, double patience)
+    : endpoint_(endpoint), address_(address), patience_(patience), socket_(io), silence_(io) {}
+
+// Handlers keep the client alive, and do nothing once their request is over.
+template <class F>
+auto ApiClient::handler(F f) {
+  return [self = shared_from_this(), exchange = exchange_, f](auto... args) {
+    if (exchange == self->exchange_ && self->done_) f(*self, args...);
+  };
+}
+
+void ApiClient::post(const std::string& target, const Json& body, Done done) {
+  Request r{http::verb::post, target, 11};
+  r.set(http::field::content_type, "application/json");
+  r.body() = dump(body);
+  start(std::move(r), std::move(done));
+}
+
+void ApiClient::get(const std::string& target, Done done) {
+  start(Request{http::verb::get, target, 11}, std::move(done));
+}
+
+void ApiClient::start(Request request, Done done) {
+  request_ = std::move(request);
+  const bool v6 = endpoint_.host.find(':') != std::string::npos;
+  request_.set(http::field::host, (v6 ? "[" + endpoint_.host + "]" : endpoint_.host) + ":" + endpoint_.port);
+  request_.set(http::field::user_agent, "kvasir-bench");
+  if (!endpoint_.key.empty()) request_.set(http::field::authorization, "Bearer " + endpoint_.key);
+  request_.prepare_payload();
+  done_ = std::move(done);
+  ++exchange_;
+  sent_ = heard_ = steady_seconds();
+  parser_.reset();
+  reader_.reset();
+  watch();
+  reused_ = socket_.is_open();
+  reused_ ? write() : connect();
+}
+
+void ApiClient::close() {
+  error_code ec;
+  socket_.close(ec);
+  buffer_.consume(buffer_.size());
+  if (done_) fail("closed by the client");
+}
+
+void ApiClient::connect() {
+  error_code ec;
+  socket_.close(ec);
+  buffer_.consume(buffer_.size());
+  socket_.async_connect(address_, handler([](ApiClient& c, error_code e) {
+                          if (e) return c.fail("connecting: " + e.message());
+                          error_code ignored;
+                          c.socket_.set_option(tcp::no_delay(true), ignored);
+                          c.write();
+                        }));
+}
+
+void ApiClient::write() {
+  http::async_write(socket_, request_, handler([](ApiClient& c, error_code ec, std::size_t) {
+                      // A server may answer (and close) before it has read everything: the answer decides.
+                      if (ec && c.reused_) return c.reused_ = false, c.connect();
+                      c.read_header();
+                    }));
+}
+
+void ApiClient::read_header() {
+  parser_.emplace();
+  parser_->body_limit(std::uint64_t{1} << 30);
+  http::async_read_header(socket_, buffer_, *parser_, handler([](ApiClient& c, error_code ec, std::size_t n) {
+                            // A kept connection may have been closed while it was idle: that says nothing.
+                            if (ec && c.reused_ && n == 0) return c.reused_ = false, c.connect();
+                            if (ec) return c.fail("no answer: " + ec.message());
+                            c.on_header();
+                          }));
+}
+
+void ApiClient::on_header() {
+  heard_ = steady_seconds();
+  const auto type = parser_->get()[http::field::content_type];
+  reader_.emplace(sent_, parser_->get().result_int(), type.starts_with("text/event-stream"));
+  read_body();
+}
+
+void ApiClient::read_body() {
+  // What has been read is taken out at once, so that a long stream takes no memory.
+  std::string& body = parser_->get().body();
+  if (!body.empty()) {
+    reader_->feed(body, heard_);
+    body.clear();
+  }
+  if (parser_->is_done()) {
+    ApiAnswer answer = reader_->finish(true, steady_seconds());
+    const auto retry = parser_->get()[http::field::retry_after];
+    answer.retry_after = std::strtod(std::string(retry).c_str(), nullptr);
+    error_code ec;
+    if (!parser_->get().keep_alive()) socket_.close(ec);
+    return end(std::move(answer));
+  }
+  http::async_read_some(socket_, buffer_, *parser_, handler([](ApiClient& c, error_code ec, std::size_t) {
+                          c.heard_ = steady_seconds();
+                          if (ec && !c.parser_->is_done()) {
+                            error_code ignored;
+                            c.socket_.close(ignored);
+                            return c.end(c.reader_->finish(false, c.heard_));
+                          }
+                          c.read_body();
+                        }));
+}
+
+void ApiClient::watch() {
+  silence_.expires_after(std::chrono::duration_cast<asio::steady_timer::duration>(
+      std::chrono::duration<double>(std::max(heard_ + patience_ - steady_seconds(), 0.01))));
+  silence_.async_wait(handler([](ApiClient& c, error_code ec) {
+    if (ec) return;
+    if (steady_seconds() < c.heard_ + c.patience_) return c.watch();
+    c.fail("silent for too long");
+  }));
+}
+
+void ApiClient::fail(const std::string& what) {
+  ApiAnswer answer;
+  answer.sent = sent_;
+  answer.ended = steady_seconds();
+  answer.error = what;
+  error_code ec;
+  socket_.close(ec);
+  end(std::move(answer));
+}
+
+void ApiClient::end(ApiAnswer answer) {
+  silence_.cancel();
+  const Done done = std::exchange(done_, nullptr);
+  done(std::move(answer));
+}
+
+BlockingClient::BlockingClient(const Endpoint& endpoint, double patience)
+    : client_(std::make_shared<ApiClient>(io_, endpoint, resolve(endpoint), patience)) {}
+
+BlockingClient::~BlockingClient() = default;
+
+ApiAnswer BlockingClient::post(const std::string& target, const Json& body) {
+  client_->post(target, body, [this](ApiAnswer a) { answer_ = std::move(a); });
+  return wait();
+}
+
+ApiAnswer BlockingClient::get(const std::string& target) {
+  client_->get(target, [this](ApiAnswer a) { answer_ = std::move(a); });
+  return wait();
+}
+
+ApiAnswer BlockingClient::wait() {
+  answer_.reset();
+  io_.restart();
+  while (!answer_) io_.run_one();
+  return std::move(*answer_);
+}
+
+std::string first_model(BlockingClient& client, const Endpoint& endpoint) {
+  const ApiAnswer answer = client.get(endpoint.path + "/models");
+  const std::string where = endpoint.host + ":" + endpoint.port;
+  if (answer.end != ApiAnswer::End::kComplete)
+    throw Error(Code::kIo, "cannot be asked for its models: " + answer.error, where);
+  const Json& body = answer.body;
+  if (!body.is_object() || !body.contains("data") || !body["data"].is_array() || body["data"].empty() ||
+      !body["data"][0].is_object() || !body["data"][0].value("id", Json()).is_string())
+    throw Error(Code::kIo, "lists no models", where);
+  return body["data"][0]["id"];
+}
+
+}  // namespace kvasir::serve
