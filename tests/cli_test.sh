@@ -2,7 +2,8 @@
 # The program from outside: statuses, streams, and output that cannot be written.
 # usage: cli_test.sh SOURCE-DIR BUILD-DIR
 set -u
-kvasir=$2/kvasir
+build=$2
+kvasir=$build/kvasir
 scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 failed=0
@@ -28,6 +29,19 @@ expect 2 '' '^usage: kvasir COMMAND'
 expect 2 '' "^kvasir: unknown command 'regsitries' (did you mean 'registries'?)" regsitries
 expect 2 '' '^kvasir: registries: .*--jsn' registries --jsn
 expect 0 '"registry":"cli/commands","entries":\[.*"registries"' '' registries --json
+
+# Tiers that this build lacks say what to install; those that it has say what is wrong with the address.
+tier() { # NAME CACHE-VARIABLE PACKAGE ADDRESS PATTERN STATUS
+  if grep -q "^KVASIR_TIER_$2:BOOL=ON" "$build/CMakeCache.txt" &&
+    grep -q "^KVASIR_$2_LIBRARY:FILEPATH=/" "$build/CMakeCache.txt"; then
+    expect "$6" '' "$5" cache stats --tier "$1:$4"
+  else
+    expect 1 '' "this build has no .*: install $3" cache stats --tier "$1:$4"
+  fi
+}
+mkdir "$scratch/cache" && : >"$scratch/cache/data.mdb"
+tier lmdb LMDB liblmdb-dev "$scratch/cache" 'holds no cache' 2
+tier redis REDIS libhiredis-dev 127.0.0.1:1 '127.0.0.1:1' 1
 
 model=$1/models/kvasir-books-4m.gguf
 expect 2 '' "^kvasir: --batch: is '1,x', expected numbers from 1 to 512" bench -m "$model" --batch 1,x

@@ -6,7 +6,17 @@ source_dir=$1
 kvasir=$2/kvasir
 model=$source_dir/models/kvasir-books-4m.gguf
 command -v curl >/dev/null || { echo "SKIPPED: curl is not installed"; exit 77; }
-"$kvasir" serve --help >/dev/null 2>&1 || { echo "SKIPPED: built without the server"; exit 77; }
+# A build without the server says so, and what it takes.
+answer=$("$kvasir" serve -m /nonexistent/model --port 0 2>&1)
+status=$?
+case $answer in
+  *'this build has no HTTP server'*)
+    [ $status -eq 1 ] && printf '%s' "$answer" | grep -q '^kvasir: serve: .*libboost.*libssl' || { echo "FAILED: $answer"; exit 1; }
+    grep -q '^KVASIR_SERVER:BOOL=OFF' "$2/CMakeCache.txt" && { echo "serve: not in this build, which says so"; exit 0; }
+    echo "SKIPPED: built without the server"
+    exit 77
+    ;;
+esac
 scratch=$(mktemp -d)
 server=0
 trap '[ $server -ne 0 ] && kill -9 $server 2>/dev/null; rm -rf "$scratch"' EXIT
