@@ -49,6 +49,7 @@ std::vector<std::unique_ptr<store::Tier>> open_tiers(const ServeOptions& o) {
 }  // namespace
 
 Serving::Serving(const ServingOptions& s, serve::LogSink log) {
+  serve::require_network();
   if (s.engine.kv == run::kAuto)
     throw Error(Code::kBadInput,
                 "is 'auto', which chooses by the first prompt; expected codecs, so that stored pages fit every run",

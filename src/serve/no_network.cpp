@@ -9,13 +9,16 @@ namespace kvasir::serve {
 namespace {
 
 [[noreturn]] void absent(const char* what) {
-  throw Error(Code::kUnsupported,
-              "this build has no network: install libboost1.81-dev and libssl-dev (./dev setup) and build again with "
-              "KVASIR_SERVER=ON",
-              what);
+  throw Error(
+      Code::kUnsupported,
+      "this build has no HTTP server: install libboost1.81-dev and libssl-dev (./dev setup) and build again with "
+      "KVASIR_SERVER=ON",
+      what);
 }
 
 }  // namespace
+
+void require_network() { absent("serve"); }
 
 struct Server::Impl {};
 

@@ -42,6 +42,8 @@ std::unique_ptr<asio::ssl::context> make_tls(const ServerOptions& options) {
 
 }  // namespace
 
+void require_network() {}
+
 struct Server::Impl {
   Impl(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log)
       : context(std::make_shared<Context>(std::move(options), service, chat, std::move(log))),

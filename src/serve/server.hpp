@@ -11,6 +11,9 @@
 
 namespace kvasir::serve {
 
+// Throws Error(kUnsupported) in builds without Boost or OpenSSL, so that it is known before a model is loaded.
+void require_network();
+
 class Server {
  public:
   // Binds and listens, so that the port is known and what is wrong is thrown here: Error(kBadInput) for options, keys
