@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <future>
 #include <mutex>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -308,8 +309,9 @@ TEST_F(SchedulerTest, AFullQueueRefusesAndWaitingHasALimit) {
   RequestId id = 0;
   const auto first = submit(ask(text(*engine_, 0, 20), 1500), &id);
   first->wait_for_tokens(1);
+  while (scheduler_->stats().running == 0) std::this_thread::yield();  // published at the end of the step
   ServiceRequest impatient = ask(text(*engine_, 0, 20), 1);
-  impatient.timeout = 0.01;
+  impatient.timeout = 0.1;
   const auto late = submit(impatient);
   const auto patient = submit(ask(text(*engine_, 0, 20), 1));
   const auto refused = [&] {
