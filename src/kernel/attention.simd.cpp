@@ -131,25 +131,16 @@ KVASIR_INLINE float hide_row(float* s, int begin, int end) {
   return reduce_max(max(max(max(x[0], x[1]), max(x[2], x[3])), max(max(x[4], x[5]), max(x[6], x[7]))));
 }
 
-// exp(x) for x <= 0, 0 below -87 and for -inf; relative error below 2e-7. NaN stays NaN. The polynomial of
-// simd/vec.hpp's exp_in_range with less around it, because n = round(x / ln 2) is within -126 .. 0: adding 1.5 * 2^23
-// rounds, and leaves 127 + n where a shift makes 2^n of it.
+// exp(x) for x <= 0, 0 below -87 and for -inf. NaN stays NaN. There is less around the polynomial than in
+// simd/vec.hpp's exp, because n = round(x / ln 2) is within -126 .. 0: adding 1.5 * 2^23 rounds, and leaves 127 + n
+// where a shift makes 2^n of it.
 KVASIR_INLINE F32 weight_of(F32 x) {
   const F32 low = set1(-87.0f);
   const F32 bounded = max(low, x);
   const F32 magic = set1(0x1.8p23f + 127.0f);
   const F32 t = fma(bounded, set1(1.44269504f), magic);
-  const F32 n = sub(t, magic);
-  F32 r = fma(n, set1(-0.693359375f), bounded);
-  r = fma(n, set1(2.12194440e-4f), r);
-  F32 p = set1(1.9875691500e-4f);
-  p = fma(p, r, set1(1.3981999507e-3f));
-  p = fma(p, r, set1(8.3334519073e-3f));
-  p = fma(p, r, set1(4.1665795894e-2f));
-  p = fma(p, r, set1(1.6666665459e-1f));
-  p = fma(p, r, set1(5.0000001201e-1f));
-  p = fma(p, mul(r, r), add(r, set1(1.0f)));
-  return zero_if_less(x, low, mul(p, bits_to_f32(shift_left32<23>(f32_to_bits(t)))));
+  const F32 power = bits_to_f32(shift_left32<23>(f32_to_bits(t)));
+  return zero_if_less(x, low, mul(exp_reduced(less_ln2(bounded, sub(t, magic))), power));
 }
 
 KVASIR_INLINE float weigh_row(float* s, float m) {

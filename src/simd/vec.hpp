@@ -65,20 +65,23 @@ KVASIR_INLINE I32 reduce_adds(const I32 (&x)[G]) {
   return load_i32(r);
 }
 
-// exp of x in [-87, 88.7], relative error below 2e-7 (about 2 ulp): Cody-Waite reduction x = n ln2 + r, |r| <= ln2/2,
-// degree-6 polynomial. NaN stays NaN.
-KVASIR_INLINE F32 exp_in_range(F32 x) {
-  const F32 n = round(mul(x, set1(1.44269504f)));
-  F32 r = fma(n, set1(-0.693359375f), x);
-  r = fma(n, set1(2.12194440e-4f), r);
+// exp of r in [-ln2/2, ln2/2], relative error below 2e-7 (about 2 ulp): degree-6 polynomial. NaN stays NaN.
+KVASIR_INLINE F32 exp_reduced(F32 r) {
   F32 p = set1(1.9875691500e-4f);
   p = fma(p, r, set1(1.3981999507e-3f));
   p = fma(p, r, set1(8.3334519073e-3f));
   p = fma(p, r, set1(4.1665795894e-2f));
   p = fma(p, r, set1(1.6666665459e-1f));
   p = fma(p, r, set1(5.0000001201e-1f));
-  p = fma(p, mul(r, r), add(r, set1(1.0f)));
-  return scale2(p, n);
+  return fma(p, mul(r, r), add(r, set1(1.0f)));
+}
+// x - n ln2 (Cody and Waite).
+KVASIR_INLINE F32 less_ln2(F32 x, F32 n) { return fma(n, set1(2.12194440e-4f), fma(n, set1(-0.693359375f), x)); }
+
+// exp of x in [-87, 88.7].
+KVASIR_INLINE F32 exp_in_range(F32 x) {
+  const F32 n = round(mul(x, set1(1.44269504f)));
+  return scale2(exp_reduced(less_ln2(x, n)), n);
 }
 
 // 0 below -87 (and for -inf), saturates above 88.7. In max and min x is the second operand, so that NaN passes.
