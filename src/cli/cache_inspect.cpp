@@ -19,10 +19,8 @@ using Json = nlohmann::ordered_json;
 using store::Fault;
 using store::Item;
 
-bool readable(const Item& i) { return i.fault == Fault::kNone || i.fault == Fault::kKey || i.fault == Fault::kParent; }
-
 const char* kind_text(const Item& i) {
-  if (!readable(i)) return "?";
+  if (!i.readable()) return "?";
   return i.kind == store::Kind::kChunk ? "chunk" : "tail";
 }
 
@@ -45,7 +43,7 @@ Json item_json(const Item& i) {
   row["uses"] = i.uses;
   row["written"] = time_json(i.written);
   row["used"] = time_json(i.used);
-  if (!readable(i)) return row;
+  if (!i.readable()) return row;
   row["kind"] = kind_text(i);
   row["tokens"] = i.tokens;
   row["depth"] = i.depth;
@@ -79,7 +77,7 @@ int list(const Settings& s) {
       print_json_row(item_json(i));
       continue;
     }
-    const bool known = readable(i);
+    const bool known = i.readable();
     table.push_back({store::to_hex(i.key).substr(0, 12), kind_text(i), known ? std::to_string(i.tokens) : "-",
                      known ? std::to_string(i.depth) : "-", human_bytes(i.bytes), i.uses ? std::to_string(i.uses) : "-",
                      age_text(i.written), age_text(i.used), known ? store::to_hex(i.fingerprint).substr(0, 8) : "-",
@@ -111,7 +109,7 @@ int stats(const Settings& s) {
   std::uint64_t faults = 0;
   for (const Item& i : items) {
     all.add(i);
-    if (!readable(i)) {
+    if (!i.readable()) {
       ++faults;
       continue;
     }

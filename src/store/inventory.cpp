@@ -65,10 +65,6 @@ void describe(const SharedBytes& bytes, Check check, Item* item) {
   if (!key_fits(item->key, r)) item->fault = Fault::kKey;
 }
 
-bool readable(const Item& item) {
-  return item.fault == Fault::kNone || item.fault == Fault::kKey || item.fault == Fault::kParent;
-}
-
 // Depths, origins and what is wrong between records, then the order.
 void link(std::vector<Item>& items) {
   std::unordered_map<Key, std::size_t> index;
@@ -84,14 +80,14 @@ void link(std::vector<Item>& items) {
       way.push_back(at);
       done[at] = 1;
       next = index.find(items[at].parent);
-      if (!readable(items[at]) || next == index.end()) break;
+      if (!items[at].readable() || next == index.end()) break;
       at = next->second;
     }
     for (; !way.empty(); way.pop_back()) {
       Item& item = items[way.back()];
-      const auto parent = readable(item) ? index.find(item.parent) : index.end();
+      const auto parent = item.readable() ? index.find(item.parent) : index.end();
       item.origin = item.parent;
-      if (parent == index.end() || !readable(items[parent->second])) continue;
+      if (parent == index.end() || !items[parent->second].readable()) continue;
       const Item& p = items[parent->second];
       item.depth = p.depth + 1;
       item.origin = p.origin;

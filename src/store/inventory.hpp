@@ -40,6 +40,9 @@ struct Item {
   // The first key of its chain that is not here: the root of a tenant's prompts, or a parent that is gone.
   Key origin;
   std::int64_t depth = 0;  // records of its chain in front of it that are here
+
+  // Whether its envelope says what it is, right or wrong.
+  bool readable() const { return fault == Fault::kNone || fault == Fault::kKey || fault == Fault::kParent; }
 };
 
 // All records, parents before children. Check::kFull reads all their bytes; kHead the envelopes. Records that go

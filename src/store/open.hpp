@@ -19,8 +19,9 @@ namespace kvasir::store {
 // `wrap` puts decorators around the backend. Throws Error(kBadInput), Error(kUnsupported) with the name of the package
 // that this build lacks, Error(kIo).
 using Wrap = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)>;
+std::unique_ptr<Tier> open_tier(std::string_view specification, const Wrap& wrap = {});
+
 // The backend alone, for tools that look at what is stored: no threads, no checks, no counters.
 std::unique_ptr<Backend> open_backend(std::string_view specification);
-std::unique_ptr<Tier> open_tier(std::string_view specification, const Wrap& wrap = {});
 
 }  // namespace kvasir::store
