@@ -80,7 +80,7 @@ TEST(Load, ErrorsHaveTheirKind) {
 TEST(Load, AnAnswerThatEndsInTheMiddleIsDropped) {
   TestServer s({.delay = 0.05}, {.request_timeout = 0});
   std::thread ends([&] {
-    eventually([&] { return s.service.requests().size() >= 5; });
+    EXPECT_TRUE(eventually([&] { return s.service.requests().size() >= 5; }));
     s.server.stop();
     s.server.stop();
   });

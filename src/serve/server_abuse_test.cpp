@@ -253,6 +253,7 @@ TEST(ServerAbuse, WhatIsNoUtf8) {
       s.ask("GET", "/health", "", "X-Request-Id: \xff\r\nAuthorization: Bearer \xff\r\nUser-Agent: \xc3\r\n");
   EXPECT_EQ(r.status, 200);
   EXPECT_TRUE(r.header("x-request-id").starts_with("req-"));
+  EXPECT_TRUE(s.logs(fmt::format("id={} ", r.header("x-request-id")))) << s.log();
   const std::string log = s.log();
   EXPECT_EQ(text::to_valid_utf8(log), log);
 }

@@ -67,7 +67,7 @@ TEST(ServerLimits, DisconnectCancels) {
     ASSERT_TRUE(eventually([&] { return s.service.requests().size() == 2; }));
   }
   EXPECT_TRUE(eventually([&] { return s.service.cancelled() == 2; }));
-  EXPECT_TRUE(eventually([&] { return s.log().find("status=499") != std::string::npos; }));
+  EXPECT_TRUE(s.logs("status=499")) << s.log();
   EXPECT_EQ(metric(s, "kvasir_http_disconnects_total"), 2);
 }
 

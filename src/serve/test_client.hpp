@@ -166,6 +166,16 @@ inline std::vector<Json> events_of(const std::string& body) {
   return events;
 }
 
+template <class F>
+bool eventually(F done, double seconds = 60) {
+  const double end = steady_seconds() + seconds;
+  while (!done()) {
+    if (steady_seconds() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
 class TestServer {
  public:
   explicit TestServer(FakeOptions fake = {}, ServerOptions options = {}, bool signals = false)
@@ -198,6 +208,11 @@ class TestServer {
     return all;
   }
 
+  // A request's line is written after its answer was sent, so whoever looks for one waits for it.
+  bool logs(std::string_view text) {
+    return eventually([&] { return log().find(text) != std::string::npos; }, 10);
+  }
+
   FakeService service;
   FakeChat chat;
 
@@ -215,15 +230,5 @@ class TestServer {
  private:
   std::thread thread_;
 };
-
-template <class F>
-bool eventually(F done, double seconds = 60) {
-  const double end = steady_seconds() + seconds;
-  while (!done()) {
-    if (steady_seconds() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return true;
-}
 
 }  // namespace kvasir::serve
