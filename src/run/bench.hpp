@@ -17,7 +17,7 @@ struct BenchOptions {
   // Fill the cache beyond the first kSeedTokens with copies of the pages that those made. Speed depends on how many
   // bytes are read, not on what they say, so this measures the same in a fraction of the time.
   bool repeat_pages = false;
-  std::vector<std::int64_t> batches{1};  // sequences that decode together; one row each
+  std::vector<std::int64_t> batches{1};  // sequences that decode together, with the same sealed pages; one row each
 };
 
 inline constexpr std::int64_t kSeedTokens = 2048;

@@ -24,9 +24,8 @@ struct EncodedPrompt {
 
 // One per prompt. A chat is rendered first, and what its messages hold is text whatever it spells; in other prompts
 // control tokens that are written out become those tokens. BOS is added when the vocabulary wants one and the text does
-// not begin with it. Throws ApiException: no tokenizer or no
-// template for text (501), nothing in it (400), more tokens than the context holds (400 context_length_exceeded) or the
-// server takes (413).
+// not begin with it. Throws ApiException: no tokenizer or no template for text (501), nothing in it (400), more tokens
+// than the context holds (400 context_length_exceeded) or the server takes (413).
 std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
                                           const ChatFormat* chat, const PromptLimits& limits);
 
