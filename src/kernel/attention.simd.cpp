@@ -180,11 +180,18 @@ KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* m
   store_n(sum_a, fma(load_n(sum_b, n), fb, load_n(sum_a, n) * fa), n);
 }
 
+// out = out * fa + product * fb, row by row; without fa just the product.
 template <int M, int N>
 KVASIR_INLINE void fold_tile_part(const float* w, const float* panel, int begin, int end, const float* fa,
                                   const float* fb, float* out, int pitch) {
   F32 acc[M][N];
   multiply<M, N>(w, kTileTokens, panel, begin, end, acc);
+  if (!fa) {
+    KVASIR_UNROLL(8)
+    for (int m = 0; m < M; ++m) KVASIR_UNROLL(8)
+    for (int n = 0; n < N; ++n) store(out + m * pitch + n * kLanes, acc[m][n]);
+    return;
+  }
   KVASIR_UNROLL(8)
   for (int m = 0; m < M; ++m) {
     const F32 a = set1(fa[m]);
@@ -209,9 +216,45 @@ KVASIR_INLINE void fold_tile_rows(const float* w, const float* panel, int vector
   }
 }
 
+// Rows of `w` against all panels of V; fa null: no merging.
+KVASIR_INLINE void fold_tile_panels(const float* w, int rows, int d, const float* v_tile, int begin, const int* ends,
+                                    const float* fa, const float* fb, float* to) {
+  const int pitch = out_pitch(d);
+  for (int c = 0; c < pitch; c += kTilePanel) {
+    const float* panel = v_tile + static_cast<std::ptrdiff_t>(c) * kTileTokens;
+    const int vectors = min_int(kPanelVectors, (pitch - c) / kLanes);
+    for (int r = 0; r < rows; r += kRows) {
+      const int m = min_int(kRows, rows - r);
+      const int end = max_end(ends + r, m);
+      const float* a = w + static_cast<std::ptrdiff_t>(r) * kTileTokens;
+      float* out = to + static_cast<std::ptrdiff_t>(r) * pitch + c;
+      const float* ra = fa ? fa + r : nullptr;
+      const float* rb = fb ? fb + r : nullptr;
+      switch (m) {
+        case 1:
+          fold_tile_rows<1>(a, panel, vectors, begin, end, ra, rb, out, pitch);
+          break;
+        case 2:
+          fold_tile_rows<2>(a, panel, vectors, begin, end, ra, rb, out, pitch);
+          break;
+        case 3:
+          fold_tile_rows<3>(a, panel, vectors, begin, end, ra, rb, out, pitch);
+          break;
+        case 4:
+          fold_tile_rows<4>(a, panel, vectors, begin, end, ra, rb, out, pitch);
+          break;
+        case 5:
+          fold_tile_rows<5>(a, panel, vectors, begin, end, ra, rb, out, pitch);
+          break;
+        default:
+          fold_tile_rows<kRows>(a, panel, vectors, begin, end, ra, rb, out, pitch);
+      }
+    }
+  }
+}
+
 void fold_tile(const float* weights, int rows, int d, const float* v_tile, int begin, const int* ends,
                const float* page_max, const float* page_sum, const States& into) {
-  const int pitch = out_pitch(d);
   constexpr int kChunk = 96;  // rows whose factors are held at once
   float fa[kChunk];
   float fb[kChunk];
@@ -220,36 +263,13 @@ void fold_tile(const float* weights, int rows, int d, const float* v_tile, int b
     for (int r = 0; r < chunk; r += kLanes)
       fold_scalars(page_max + r0 + r, page_sum + r0 + r, into.max + r0 + r, into.sum + r0 + r,
                    min_int(kLanes, chunk - r), fa + r, fb + r);
-    for (int c = 0; c < pitch; c += kTilePanel) {
-      const float* panel = v_tile + static_cast<std::ptrdiff_t>(c) * kTileTokens;
-      const int vectors = min_int(kPanelVectors, (pitch - c) / kLanes);
-      for (int r = 0; r < chunk; r += kRows) {
-        const int m = min_int(kRows, chunk - r);
-        const int end = max_end(ends + r0 + r, m);
-        const float* w = weights + static_cast<std::ptrdiff_t>(r0 + r) * kTileTokens;
-        float* out = into.out + static_cast<std::ptrdiff_t>(r0 + r) * pitch + c;
-        switch (m) {
-          case 1:
-            fold_tile_rows<1>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
-            break;
-          case 2:
-            fold_tile_rows<2>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
-            break;
-          case 3:
-            fold_tile_rows<3>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
-            break;
-          case 4:
-            fold_tile_rows<4>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
-            break;
-          case 5:
-            fold_tile_rows<5>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
-            break;
-          default:
-            fold_tile_rows<kRows>(w, panel, vectors, begin, end, fa + r, fb + r, out, pitch);
-        }
-      }
-    }
+    fold_tile_panels(weights + static_cast<std::ptrdiff_t>(r0) * kTileTokens, chunk, d, v_tile, begin, ends + r0, fa,
+                     fb, into.out + static_cast<std::ptrdiff_t>(r0) * out_pitch(d));
   }
+}
+
+void sums(const float* weights, int rows, int d, const float* v_tile, int begin, const int* ends, float* out) {
+  fold_tile_panels(weights, rows, d, v_tile, begin, ends, nullptr, nullptr, out);
 }
 
 void fold(int rows, int d, const States& other, const States& into) {
@@ -292,6 +312,6 @@ void finish(int rows, int d, const States& states, float* out, std::ptrdiff_t st
 }  // namespace
 
 extern const AttentionKernels attention_table;
-const AttentionKernels attention_table = {scale_rows, scores, weigh, fold_tile, fold, clear, finish};
+const AttentionKernels attention_table = {scale_rows, scores, weigh, fold_tile, sums, fold, clear, finish};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

@@ -56,6 +56,7 @@ class Attention {
   };
   struct Rows;     // the query rows of an item
   struct Scratch;  // of an item
+  struct Tiles;    // of an item of a prompt
 
   bool plan_stage(std::span<const Slice> slices);
   void prepare(const Tensors& x, const Part& part, int head, Side side, int worker) const;

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -134,6 +135,66 @@ TEST(Codec, AccumulateIsTheWeightedSumOfUnsealedRows) {
       }
     }
   });
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+TEST(Codec, IntegerTilesHaveTheBitsOfDotsAndAccumulate) {
+  int keys = 0;
+  int values = 0;
+  each_isa([&] {
+    const auto& kernels = kernel::attention();
+    each(
+        [&](const Subject& other) {
+          Subject s = other.on_active_isa();
+          const IntegerTiles& tiles = s.codec->integers;
+          if (!tiles.k_tile) return;
+          s.seal(make_rows(s.d, 3), 0);
+          const PageRef page = s.ref(0, kPageTokens);
+          const int pitch = kernel::out_pitch(s.d);
+          tensor::Buffer tile(tensor::Tag::kScratch,
+                              sizeof(float) * kPageTokens * static_cast<std::size_t>(s.d + kPanel));
+          for (const int rows : {1, 3, 4, 8, 13, 37}) {
+            const auto n = static_cast<std::size_t>(rows);
+            const std::vector<int> ends(n, kPageTokens);
+            std::vector<Int8Row> left(n);
+            if (s.side == Side::kKeys) {
+              ++keys;
+              auto q = gaussian(n * static_cast<std::size_t>(s.d), 7);
+              for (int c = 0; c < s.d; ++c) q[static_cast<std::size_t>(c)] = 0;  // a row that has no scale
+              std::vector<float> x(q.size());
+              std::vector<float> scores(n * kPageTokens);
+              tiles.round_queries(s.head(), q.data(), rows, x.data(), left.data());
+              tiles.k_tile(s.head(), page, tile.as<float>());
+              kernels.scores(x.data(), rows, s.d, tile.as<float>(), ends.data(), scores.data());
+              tiles.end_dots(s.head(), page, q.data(), left.data(), rows, scores.data());
+              std::vector<float> want(scores.size());
+              s.codec->dots(s.head(), &page, 1, q.data(), rows, want.data(), kPageTokens);
+              EXPECT_TRUE(same_bits(scores, want)) << rows << " rows";
+            } else {
+              ++values;
+              auto w = gaussian(n * kPageTokens, 11);
+              for (float& v : w) v = std::exp(3 * (v - 3));
+              std::fill_n(w.begin(), kPageTokens, 0.0f);
+              std::vector<float> want(n * static_cast<std::size_t>(pitch));
+              s.codec->accumulate(s.head(), &page, 1, w.data(), kPageTokens, rows, want.data(), pitch);
+              std::vector<float> mass(n);
+              std::vector<float> out(want.size(), -7.0f);
+              tiles.round_weights(page, rows, w.data(), left.data(), mass.data());
+              tiles.v_tile(s.head(), page, tile.as<float>());
+              kernels.sums(w.data(), rows, s.d, tile.as<float>(), 0, ends.data(), out.data());
+              tiles.end_sums(s.head(), page, left.data(), mass.data(), rows, out.data(), pitch);
+              EXPECT_TRUE(same_bits(out, want)) << rows << " rows";
+            }
+          }
+        },
+        std::array{32, 80, 96, 128, 256, 1024});
+  });
+  EXPECT_GT(keys, 0);
+  EXPECT_GT(values, 0);
 }
 
 TEST(Codec, SinkRowsLeaveNoTrace) {

@@ -2,6 +2,7 @@
 // instruction set.
 #pragma once
 
+#include "kv/codec.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
@@ -9,13 +10,9 @@ namespace {
 
 using namespace simd::KVASIR_TARGET;
 
-struct Int8Row {
-  float scale;       // x = scale * out to within scale / 2
-  std::int32_t sum;  // of out
-};
-
-// out = x / scale to nearest even, |out| <= 127, scale = max |x| / 127. A row of zeros, or of numbers so small that
-// their reciprocal overflows, gets scale 0; a row that is not finite gets NaN and zeros. n: a multiple of 16.
+// out = x / scale to nearest even, |out| <= 127, scale = max |x| / 127, so that x = scale * out to within scale / 2. A
+// row of zeros, or of numbers so small that their reciprocal overflows, gets scale 0; a row that is not finite gets NaN
+// and zeros. n: a multiple of 16.
 static inline Int8Row quantize_row(const float* x, int n, std::int8_t* out) {
   F32 largest = zero();
   F32 finite = zero();  // 0 * x is NaN for what is not finite, which the maximum may lose

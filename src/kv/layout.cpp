@@ -113,6 +113,10 @@ void place_layers(Layout* l, const CacheOptions& options, std::size_t* state_byt
     m.v_chunk_bytes += heads * v_bytes;
     l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
     l->has_basis = l->has_basis || layer.k->k.to_basis;
+    const bool integer_k = layer.k->integers.k_tile;
+    const bool integer_v = layer.v->integers.v_tile;
+    l->integer_tiles = l->integer_tiles || integer_k || integer_v;
+    l->one_arithmetic = l->one_arithmetic && (layer.k->lossless || integer_k) && (layer.v->lossless || integer_v);
     l->layers.push_back(layer);
   }
   const double rows = static_cast<double>(kPageTokens) * s.layers * s.kv_heads;
@@ -158,11 +162,12 @@ std::size_t Layout::worker_floats() const {
   const auto dv = static_cast<std::size_t>(kernel::out_pitch(shape.head_dim_v));
   const std::size_t panels_v = (dv + kPanel - 1) / kPanel * kPanel;
   const std::size_t tiles = kPageTokens * (dk + panels_v);
-  const std::size_t prefill = rows * (kPageTokens + 2) + 2 * rows * (dv + 2) + tiles;
+  const std::size_t integers = integer_tiles ? rows * (dk + 2 * 2 + 1 + dv) : 0;
+  const std::size_t prefill = rows * (kPageTokens + 2) + 2 * rows * (dv + 2) + integers + tiles;
   const std::size_t decode_rows_n = static_cast<std::size_t>(decode_rows()) * kGroupPages;
   const std::size_t decode = decode_rows_n * (kPageTokens + 2 + dv);
-  // q, in both bases, ends, and slack for the alignment of up to 16 pieces
-  const std::size_t attention = rows * ((has_basis ? 2 : 1) * dk + 1) + std::max(prefill, decode) + 16 * 16;
+  // q, in both bases, ends, and slack for the alignment of up to 20 pieces
+  const std::size_t attention = rows * ((has_basis ? 2 : 1) * dk + 1) + std::max(prefill, decode) + 20 * 16;
   return std::max({attention, seal_floats(shape.head_dim), seal_floats(shape.head_dim_v)});
 }
 

@@ -46,7 +46,9 @@ struct Layout {
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
+  bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
   bool has_basis = false;            // some layer's keys are stored in another basis
+  bool integer_tiles = false;        // some layer's codec has them
   std::size_t raw_block_bytes = 0;   // one page index, all layers
   std::size_t sink_block_bytes = 0;  // one sequence, all layers
   MemoryPlan memory;

@@ -103,16 +103,15 @@ struct RotatedProducts {
     for (int c = 0; c < d; c += kLanes) store(to + c, decode_mean(page.means + c));
   }
 
+  // What turns sums of integers into scores:
   // scores[r][t] = g_t * scale_r * (sum of x (value - offset)) + <q_r, m>
   template <int G>
-  static void page_dots(const PageRef& page, int d, const Levels& levels, const float* q, const Left<G>& left,
-                        const Int8Row* rows, float* scores, int stride) {
-    const Page p = Page::at(page.block, d);
-    const std::byte* next = Page::at(next_of(page), d).codes;
-    prefetch_header(next_of(page), d);
+  struct ScoreEnd {
     alignas(64) float base[kLanes];
+    float scale[G];
     float shift[G];
-    {
+    KVASIR_INLINE ScoreEnd of(const Page& p, int d, const Levels& levels, const float* q, const Int8Row* left) {
+      ScoreEnd e;
       F32 sum[G];
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) sum[g] = zero();
@@ -122,12 +121,26 @@ struct RotatedProducts {
         KVASIR_UNROLL(8)
         for (int g = 0; g < G; ++g) sum[g] = fma(load(q + g * d + c), mean, sum[g]);
       }
-      store(base, reduce_adds(sum));
+      store(e.base, reduce_adds(sum));
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) {
-        shift[g] = -rows[g].scale * (levels.offset * static_cast<float>(rows[g].sum));
+        e.scale[g] = left[g].scale;
+        e.shift[g] = -left[g].scale * (levels.offset * static_cast<float>(left[g].sum));
       }
+      return e;
     }
+    KVASIR_INLINE F32 score(const ScoreEnd& e, int g, F32 scales, F32 sum) {
+      return fma(scales, fma(sum, set1(e.scale[g]), set1(e.shift[g])), set1(e.base[g]));
+    }
+  };
+
+  template <int G>
+  static void page_dots(const PageRef& page, int d, const Levels& levels, const float* q, const Left<G>& left,
+                        const Int8Row* rows, float* scores, int stride) {
+    const Page p = Page::at(page.block, d);
+    const std::byte* next = Page::at(next_of(page), d).codes;
+    prefetch_header(next_of(page), d);
+    const auto end = ScoreEnd<G>::of(p, d, levels, q, rows);
     const std::ptrdiff_t panel_bytes = static_cast<std::ptrdiff_t>(packed_panel_bytes(B, d));
     for (int t = 0; t < kPageTokens; t += kLanes) {
       I32 acc[G];
@@ -137,10 +150,7 @@ struct RotatedProducts {
       panel_dots<B>(p.codes + at, 0, d, levels.map, left, next + at, acc);
       const F32 scale = load_f16(p.scales + t);
       KVASIR_UNROLL(8)
-      for (int g = 0; g < G; ++g) {
-        const F32 product = fma(to_f32(acc[g]), set1(rows[g].scale), set1(shift[g]));
-        store(scores + g * stride + t, fma(scale, product, set1(base[g])));
-      }
+      for (int g = 0; g < G; ++g) store(scores + g * stride + t, ScoreEnd<G>::score(end, g, scale, to_f32(acc[g])));
     }
   }
 
@@ -164,6 +174,18 @@ struct RotatedProducts {
   }
 
   // out[r][c] = scale_r * (sum of x (value - offset)) + sum of weights * m_c, x = weights * g
+  struct SumEnd {
+    F32 scale;
+    F32 shift;
+    F32 mass;
+    KVASIR_INLINE SumEnd of(const Levels& levels, const Int8Row& left, float mass) {
+      return {set1(left.scale), set1(-left.scale * (levels.offset * static_cast<float>(left.sum))), set1(mass)};
+    }
+    KVASIR_INLINE F32 value(const SumEnd& e, F32 sum, F32 mean) {
+      return fma(e.mass, mean, fma(sum, e.scale, e.shift));
+    }
+  };
+
   template <int G>
   static void page_sums(const PageRef& page, int d, const Levels& levels, const float* weights, int stride, float* out,
                         int pitch) {
@@ -174,9 +196,9 @@ struct RotatedProducts {
     Int8Row rows[G];
     float mass[G];
     quantize_products<G, kPageTokens>(weights, stride, p.scales, x, rows, mass);
-    float shift[G];
+    SumEnd end[G];
     KVASIR_UNROLL(8)
-    for (int g = 0; g < G; ++g) shift[g] = -rows[g].scale * (levels.offset * static_cast<float>(rows[g].sum));
+    for (int g = 0; g < G; ++g) end[g] = SumEnd::of(levels, rows[g], mass[g]);
     const auto left = Left<G>::of(x, kPageTokens, kPageTokens);
     const std::ptrdiff_t panel_bytes = static_cast<std::ptrdiff_t>(packed_panel_bytes(B, kPageTokens));
     for (int c = 0; c < d; c += kLanes) {
@@ -187,10 +209,7 @@ struct RotatedProducts {
       panel_dots<B>(p.codes + at, 0, kPageTokens, levels.map, left, next + at, acc);
       const F32 mean = decode_mean(p.means + c);
       KVASIR_UNROLL(8)
-      for (int g = 0; g < G; ++g) {
-        const F32 product = fma(to_f32(acc[g]), set1(rows[g].scale), set1(shift[g]));
-        store(out + g * pitch + c, fma(set1(mass[g]), mean, product));
-      }
+      for (int g = 0; g < G; ++g) store(out + g * pitch + c, SumEnd::value(end[g], to_f32(acc[g]), mean));
     }
   }
 
@@ -207,41 +226,120 @@ struct RotatedProducts {
     }
   }
 
-  static void unseal_k(const Head& head, const PageRef& page, float* tile) {
-    const int d = head.d;
-    const Page p = Page::at(page.block, d);
-    const Levels levels = Levels::load();
-    const F32 offset = set1(levels.offset);
-    alignas(64) float means[kMaxDim];
-    decode_means(p, d, means);
-    for (int t = 0; t < page.end; t += kLanes) {
+  // f(t, to, values, c): 16 tokens of channel c belong to tile[to].
+  template <class F>
+  KVASIR_INLINE void each_key(const Page& p, int d, int tokens, const Levels& levels, F&& f) {
+    for (int t = 0; t < tokens; t += kLanes) {
+      const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(t / kPanel) * d * kPanel + t % kPanel;
       const F32 scale = load_f16(p.scales + t);
-      float* to = tile + static_cast<std::ptrdiff_t>(t / kPanel) * d * kPanel + t % kPanel;
       panel_floats<B>(
           p.codes + static_cast<std::size_t>(t / kLanes) * packed_panel_bytes(B, d), 0, d,
-          levels.map, [&](int c, F32 value) __attribute__((always_inline)) {
-            store(to + c * kPanel, fma(scale, sub(value, offset), set1(means[c])));
-          });
+          levels.map, [&](int c, F32 value) __attribute__((always_inline)) { f(to + c * kPanel, c, scale, value); });
+    }
+  }
+  template <class F>
+  KVASIR_INLINE void each_value(const Page& p, int d, int tokens, const Levels& levels, F&& f) {
+    for (int c = 0; c < d; c += kLanes) {
+      const F32 mean = decode_mean(p.means + c);
+      const std::ptrdiff_t to = static_cast<std::ptrdiff_t>(c / kPanel) * kPageTokens * kPanel + c % kPanel;
+      panel_floats<B>(
+          p.codes + static_cast<std::size_t>(c / kLanes) * packed_panel_bytes(B, kPageTokens), 0, (tokens + 3) / 4 * 4,
+          levels.map, [&](int t, F32 value) __attribute__((always_inline)) { f(to + t * kPanel, t, mean, value); });
     }
   }
 
+  static void unseal_k(const Head& head, const PageRef& page, float* tile) {
+    const Page p = Page::at(page.block, head.d);
+    const Levels levels = Levels::load();
+    const F32 offset = set1(levels.offset);
+    alignas(64) float means[kMaxDim];
+    decode_means(p, head.d, means);
+    each_key(
+        p, head.d, page.end,
+        levels, [&](std::ptrdiff_t to, int c, F32 scale, F32 value) __attribute__((always_inline)) {
+          store(tile + to, fma(scale, sub(value, offset), set1(means[c])));
+        });
+  }
+
   static void unseal_v(const Head& head, const PageRef& page, float* tile) {
-    const int d = head.d;
-    const Page p = Page::at(page.block, d);
+    const Page p = Page::at(page.block, head.d);
     const Levels levels = Levels::load();
     const F32 offset = set1(levels.offset);
     alignas(64) float scales[kPageTokens];
     for (int t = 0; t < kPageTokens; t += kLanes) store(scales + t, load_f16(p.scales + t));
-    for (int c = 0; c < d; c += kLanes) {
-      const F32 mean = decode_mean(p.means + c);
-      float* to = tile + static_cast<std::ptrdiff_t>(c / kPanel) * kPageTokens * kPanel + c % kPanel;
-      panel_floats<B>(
-          p.codes + static_cast<std::size_t>(c / kLanes) * packed_panel_bytes(B, kPageTokens), 0,
-          (page.end + 3) / 4 * 4, levels.map, [&](int t, F32 value) __attribute__((always_inline)) {
-            store(to + t * kPanel, fma(set1(scales[t]), sub(value, offset), mean));
-          });
+    each_value(
+        p, head.d, page.end, levels, [&](std::ptrdiff_t to, int t, F32 mean, F32 value) __attribute__((always_inline)) {
+          store(tile + to, fma(set1(scales[t]), sub(value, offset), mean));
+        });
+  }
+
+  // The sums of end_dots stay below 1024 * 127 * 127, those of end_sums below an eighth of that.
+  static_assert(kMaxDim * 127 * 127 < 1 << 24);
+  static void k_tile(const Head& head, const PageRef& page, float* tile) {
+    each_key(
+        Page::at(page.block, head.d), head.d, page.end,
+        Levels::load(), [&](std::ptrdiff_t to, int, F32, F32 value) __attribute__((always_inline)) {
+          store(tile + to, value);
+        });
+  }
+  static void v_tile(const Head& head, const PageRef& page, float* tile) {
+    each_value(
+        Page::at(page.block, head.d), head.d, page.end,
+        Levels::load(), [&](std::ptrdiff_t to, int, F32, F32 value) __attribute__((always_inline)) {
+          store(tile + to, value);
+        });
+  }
+
+  static void round_queries(const Head& head, const float* q, int rows, float* x, Int8Row* left) {
+    const int d = head.d;
+    alignas(64) std::int8_t bytes[kMaxDim];
+    for (int r = 0; r < rows; ++r, q += d, x += d) {
+      left[r] = quantize_row(q, d, bytes);
+      for (int c = 0; c < d; c += kLanes) store(x + c, to_f32(load_i8(bytes + c)));
     }
   }
+
+  static void end_dots(const Head& head, const PageRef& page, const float* q, const Int8Row* left, int rows, float* s) {
+    const Page p = Page::at(page.block, head.d);
+    const Levels levels = Levels::load();
+    alignas(64) float scales[kPageTokens];
+    for (int t = 0; t < kPageTokens; t += kLanes) store(scales + t, load_f16(p.scales + t));
+    for (int r = 0; r < rows; r += kPackedRows) {
+      with_rows(rows - r < kPackedRows ? rows - r : kPackedRows, [&]<int G>() {
+        const auto end = ScoreEnd<G>::of(p, head.d, levels, q + static_cast<std::ptrdiff_t>(r) * head.d, left + r);
+        float* row = s + static_cast<std::ptrdiff_t>(r) * kPageTokens;
+        for (int g = 0; g < G; ++g, row += kPageTokens)
+          for (int t = 0; t < kPageTokens; t += kLanes)
+            store(row + t, ScoreEnd<G>::score(end, g, load(scales + t), load(row + t)));
+      });
+    }
+  }
+
+  static void round_weights(const PageRef& page, int rows, float* weights, Int8Row* left, float* mass) {
+    const auto* scales = Page::at(page.block, 0).scales;
+    for (int r = 0; r < rows; r += kPackedRows) {
+      with_rows(rows - r < kPackedRows ? rows - r : kPackedRows, [&]<int G>() {
+        alignas(64) std::int8_t x[G * kPageTokens];
+        float* w = weights + static_cast<std::ptrdiff_t>(r) * kPageTokens;
+        quantize_products<G, kPageTokens>(w, kPageTokens, scales, x, left + r, mass + r);
+        for (int i = 0; i < G * kPageTokens; i += kLanes) store(w + i, to_f32(load_i8(x + i)));
+      });
+    }
+  }
+
+  static void end_sums(const Head& head, const PageRef& page, const Int8Row* left, const float* mass, int rows,
+                       float* out, int pitch) {
+    const int d = head.d;
+    const Levels levels = Levels::load();
+    alignas(64) float means[kMaxDim];
+    decode_means(Page::at(page.block, d), d, means);
+    for (int r = 0; r < rows; ++r, out += pitch) {
+      const SumEnd end = SumEnd::of(levels, left[r], mass[r]);
+      for (int c = 0; c < d; c += kLanes) store(out + c, SumEnd::value(end, load(out + c), load(means + c)));
+    }
+  }
+
+  static constexpr IntegerTiles tiles() { return {k_tile, v_tile, round_queries, end_dots, round_weights, end_sums}; }
 };
 
 }  // namespace

@@ -202,7 +202,8 @@ struct Rotated {
             .k = {bytes, Seal::seal_k, Products::unseal_k, to_basis, from_basis},
             .v = {bytes, Seal::seal_v, Products::unseal_v, to_basis, from_basis},
             .dots = Products::dots,
-            .accumulate = Products::accumulate};
+            .accumulate = Products::accumulate,
+            .integers = Products::tiles()};
   }
 };
 
