@@ -104,7 +104,7 @@ class Library {
   // microseconds that computing one token takes.
   void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail, float cost);
   // Keeps the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction where tiers can, for `ttl`
-  // from now. Not ok when no tier keeps all of them.
+  // from now. Not ok when no tier keeps all of them; then this call pins nothing. Calls must not overlap each other.
   Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
              Clock::duration ttl);
   // Ends the pin of exactly this prompt; what other pinned prompts need stays pinned. False: there is none.
@@ -124,6 +124,8 @@ class Library {
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
             std::span<const std::vector<Found>> present, std::span<const Key> chain, std::int64_t* usable,
             Known* known) const;
+  // Those of `keys` that no pinned prompt needs. REQUIRES: mutex_ is held.
+  std::vector<Key> unneeded(std::span<const Key> keys) const;
 
   kv::Cache& cache_;
   const Fingerprint fingerprint_;
