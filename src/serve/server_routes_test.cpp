@@ -34,6 +34,7 @@ TEST(Server, HealthStatsAndMetrics) {
   const Json stats = s.ask("GET", "/v1/stats").json();
   EXPECT_EQ(stats["requests"]["accepted"], 1);
   EXPECT_EQ(stats["tiers"][0]["evictions"], 6);
+  EXPECT_EQ(stats["tiers"][0]["dropped"], 10);
   EXPECT_EQ(stats["kv"]["budget"], 2000);
   const Reply metrics = s.ask("GET", "/metrics");
   EXPECT_EQ(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
@@ -42,6 +43,8 @@ TEST(Server, HealthStatsAndMetrics) {
         "kvasir_cached_tokens_total 3\n", "kvasir_completion_tokens_total 4\n",
         "kvasir_time_to_first_token_seconds_count 1\n", "kvasir_inter_token_seconds_count 3\n",
         "kvasir_tier_hits_total{tier=\"ram\"} 4\n", "kvasir_tier_evictions_total{tier=\"ram\"} 6\n",
+        "kvasir_tier_damaged_total{tier=\"ram\"} 7\n", "kvasir_tier_foreign_total{tier=\"ram\"} 8\n",
+        "kvasir_tier_errors_total{tier=\"ram\"} 9\n", "kvasir_tier_dropped_total{tier=\"ram\"} 10\n",
         "kvasir_kv_bytes 1000\n", "# TYPE kvasir_inter_token_seconds histogram\n"})
     EXPECT_NE(metrics.body.find(line), std::string::npos) << line << metrics.body;
 }

@@ -33,6 +33,17 @@ Key key_of_tail(const Key& before, std::span<const std::int32_t> page_ids, std::
 // Of the tail of n tokens: how many of its page's are in its key.
 std::int64_t skip_of(std::int64_t n) { return (n - page_of_last(n) * kPageTokens - 1) / kTailGrain * kTailGrain; }
 
+std::vector<std::string> labels_of(std::span<const std::unique_ptr<Tier>> tiers) {
+  std::map<std::string, int> count;
+  std::vector<std::string> labels;
+  for (const auto& tier : tiers) {
+    const std::string kind = tier->name().substr(0, tier->name().find(':'));
+    const int n = ++count[kind];
+    labels.push_back(n == 1 ? kind : kind + "-" + std::to_string(n));
+  }
+  return labels;
+}
+
 // The first tier that has it, -1 when none.
 int holder(std::span<const std::vector<Found>> present, std::size_t key) {
   for (std::size_t t = 0; t < present.size(); ++t)
@@ -50,7 +61,7 @@ std::span<const Key> Chain::extend(std::span<const std::int32_t> ids) {
 }
 
 Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers)
-    : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)) {
+    : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)), labels_(labels_of(tiers_)) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
   if (!immediate_) thread_ = std::thread([this] { run(); });
 }

@@ -73,6 +73,9 @@ class Library {
 
   const Fingerprint& fingerprint() const { return fingerprint_; }
   std::span<const std::unique_ptr<Tier>> tiers() const { return tiers_; }
+  // What each tier is called in receipts and metrics: its kind, and behind the second of a kind -2, behind the third
+  // -3.
+  std::span<const std::string> labels() const { return labels_; }
 
   // Looks for the longest beginning of `ids`, at most ids.size() - 1 tokens, that can be restored. With tiers that
   // answer from memory the search is over when this returns, otherwise `done` is called in another thread; it must not
@@ -130,6 +133,7 @@ class Library {
   kv::Cache& cache_;
   const Fingerprint fingerprint_;
   const std::vector<std::unique_ptr<Tier>> tiers_;
+  const std::vector<std::string> labels_;
   bool immediate_ = true;
 
   std::mutex mutex_;  // of everything below
