@@ -25,7 +25,7 @@ start_pair() {
 start_haproxy() { # the proxy's address in $proxy
   for attempt in 1 2 3 4 5; do
     port=$(some_port)
-    sed "s/maxconn 20000/maxconn 500/; s/bind :8000/bind 127.0.0.1:$port/; s|server kvasir1 .*|server kvasir1 ${url_1#http://}|; s|server kvasir2 .*|server kvasir2 ${url_2#http://}|" \
+    sed "s/maxconn 20000/maxconn 500/; s/bind :8000/bind 127.0.0.1:$port/; s|/run/haproxy/admin.sock|$scratch/haproxy.sock|; s|server kvasir1 .*|server kvasir1 ${url_1#http://}|; s|server kvasir2 .*|server kvasir2 ${url_2#http://}|" \
       "$source_dir/deploy/haproxy.cfg" >"$scratch/haproxy.cfg"
     haproxy -db -f "$scratch/haproxy.cfg" >"$scratch/haproxy.log" 2>&1 &
     haproxy=$!
@@ -43,8 +43,14 @@ end_haproxy() {
   forget "$haproxy"
   wait "$haproxy" 2>/dev/null
 }
+runtime() { # COMMAND of HAProxy's stats socket; what it says is in $answer
+  answer=$(printf '%s\n' "$1" | curl -s --max-time 10 --unix-socket "$scratch/haproxy.sock" telnet://localhost)
+}
 answered() { # how many chats server NAME answered
   grep -c 'path=/v1/chat/completions status=200' "$scratch/$1.log"
+}
+more() { # NAME COUNT: the server answered more than that
+  [ "$(answered "$1")" -gt "$2" ]
 }
 # Asks the proxy for the next turn of the conversation $messages (JSON objects with commas), with $prefix if there is one.
 turn() {
@@ -107,8 +113,25 @@ two_servers() { # TIER: what Redis is
   here=$(($(answered $home) - here))
   [ $((total - there)) -eq 2 ] && [ $((here % 2)) -eq 0 ] || fail "$1: clients without the header are sent to and fro"
 
-  # A proxy that has seen nothing finds the same server for a name as the one before it.
+  # A server that drains keeps the conversations that HAProxy knows; one in maintenance gets nothing.
   prefix=0123456789abcdef
+  here=$(answered one)
+  turn
+  home=two away=one number=2
+  wait_for 2 more one "$here" && home=one away=two number=1
+  runtime 'show table kvasir'
+  expect "$1: show table" "key=$prefix .*server_key=kvasir$number"
+  runtime "set server kvasir/kvasir$number state drain"
+  here=$(answered $home)
+  turn
+  wait_for 5 more $home "$here" || fail "$1: a known conversation leaves a server that drains"
+  runtime "set server kvasir/kvasir$number state maint"
+  there=$(answered $away)
+  turn
+  wait_for 5 more $away "$there" || fail "$1: a server in maintenance gets a request"
+  runtime "set server kvasir/kvasir$number state ready"
+
+  # A proxy that has seen nothing finds the same server for a name as the one before it.
   turn
   here=$(answered one) there=$(answered two)
   end_haproxy

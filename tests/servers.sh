@@ -101,7 +101,7 @@ text() { printf '%s' "$answer" | grep -o '"\(text\|content\)":"\([^"\\]\|\\.\)*"
 cached() { printf '%s' "$answer" | sed -n 's/.*"cached_tokens":\([0-9]*\).*/\1/p' | head -1; }
 header() { tr -d '\r' <"$scratch/headers" | sed -n "s/^$1: //Ip" | tail -1; }
 metric() { # URL NAME TIER
-  curl -sS --max-time 20 "$1/metrics" | sed -n "s/^$2{tier=\"$3[^\"]*\"} //p" | head -1
+  curl -sS --max-time 20 "$1/metrics" | sed -n "s/^$2{tier=\"$3\"} //p" | head -1
 }
 
 # --- redis ----------------------------------------------------------------------------------------------------------

@@ -308,6 +308,17 @@ TEST_P(Reuse, PinsThatCannotHoldSaySo) {
   EXPECT_NE(small.warm(prompt).outcome.receipt.pin_error.find("1024 bytes"), std::string::npos);
 }
 
+// Metrics with the same name and labels twice are refused by who reads them.
+TEST_P(Reuse, TiersOfOneKindHaveTheirOwnNames) {
+  Server server(GetParam(), {"ram:?size=4KiB", "ram:?size=24MiB", "ram:?size=24MiB"});
+  const std::vector<std::int32_t> prompt = turns(server.tokenizer(), 4, 100)[3];
+  server.ask(prompt, 1, true);
+  EXPECT_EQ(server.ask(prompt, 1, true).outcome.receipt.spans.front().source, "ram-2");
+  std::vector<std::string> names;
+  for (const TierStats& tier : server.stats().tiers) names.push_back(tier.tier);
+  EXPECT_EQ(names, (std::vector<std::string>{"ram", "ram-2", "ram-3"}));
+}
+
 TEST_P(Reuse, TheBudgetHoldsUnderChurn) {
   Server server(GetParam(), {"ram:?size=6MiB"});
   for (std::size_t i = 0; i < 30; ++i) {

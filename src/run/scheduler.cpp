@@ -17,9 +17,9 @@ namespace {
 // preempts.
 constexpr std::int64_t kReservedAnswer = 256;
 
-TierStats tier_stats(store::Tier& tier) {
+TierStats tier_stats(const std::string& label, store::Tier& tier) {
   const store::Stats s = tier.stats();
-  return {.tier = kind_of(tier),
+  return {.tier = label,
           .bytes = s.usage.bytes,
           .budget = s.usage.budget,
           .records = s.usage.records,
@@ -27,8 +27,10 @@ TierStats tier_stats(store::Tier& tier) {
           .misses = s.misses,
           .inserts = s.inserts,
           .evictions = s.usage.evictions,
-          .damaged = s.damaged + s.foreign,
-          .errors = s.errors + s.dropped,
+          .damaged = s.damaged,
+          .foreign = s.foreign,
+          .errors = s.errors,
+          .dropped = s.dropped,
           .refused = s.refused};
 }
 
@@ -122,7 +124,8 @@ ServiceStats Scheduler::stats() const {
     stats = stats_;
   }
   if (library_)
-    for (const auto& tier : library_->tiers()) stats.tiers.push_back(tier_stats(*tier));
+    for (std::size_t i = 0; i < library_->tiers().size(); ++i)
+      stats.tiers.push_back(tier_stats(library_->labels()[i], *library_->tiers()[i]));
   return stats;
 }
 

@@ -35,7 +35,4 @@ struct Scheduler::Job {
   bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }
 };
 
-// "lmdb" of "lmdb:/var/cache/kvasir?size=100GiB".
-inline std::string kind_of(const store::Tier& tier) { return tier.name().substr(0, tier.name().find(':')); }
-
 }  // namespace kvasir::run

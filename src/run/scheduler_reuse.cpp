@@ -78,8 +78,8 @@ void Scheduler::restore(Job& job, const store::Known& known) {
   // A request that was preempted gets back tokens of its answer too: the receipt is about the prompt.
   for (const store::Part& part : known.parts)
     if (part.begin < job.prompt)
-      receipt.spans.push_back({part.begin, std::min(part.end, job.prompt),
-                               kind_of(*library_->tiers()[static_cast<std::size_t>(part.tier)])});
+      receipt.spans.push_back(
+          {part.begin, std::min(part.end, job.prompt), library_->labels()[static_cast<std::size_t>(part.tier)]});
   receipt.reused_tokens = std::min(known.tokens, job.prompt);
   receipt.loaded_bytes = known.bytes;
   receipt.load_seconds = known.seconds + steady_seconds() - start;

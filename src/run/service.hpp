@@ -93,10 +93,13 @@ struct ModelCard {
 };
 
 struct TierStats {
-  std::string tier;
+  std::string tier;  // no two have the same
   std::uint64_t bytes = 0, budget = 0, records = 0;
-  std::uint64_t hits = 0, misses = 0, inserts = 0, evictions = 0, damaged = 0, errors = 0;
-  std::uint64_t refused = 0;  // records that it had no room for
+  std::uint64_t hits = 0, misses = 0, inserts = 0, evictions = 0;
+  std::uint64_t damaged = 0, foreign = 0;  // of the misses: not what was stored; of another fingerprint or format
+  std::uint64_t errors = 0;                // calls that failed
+  std::uint64_t dropped = 0;               // records lost to a full queue or a call that failed
+  std::uint64_t refused = 0;               // records that it had no room for
 };
 
 struct ServiceStats {

@@ -96,7 +96,17 @@ class FakeService : public run::Service {
     s.requests = requests_.size();
     s.cancelled = cancelled_;
     s.rejected = rejected_;
-    s.tiers = {{.tier = "ram", .bytes = 10, .budget = 20, .records = 3, .hits = 4, .misses = 5, .evictions = 6}};
+    s.tiers = {{.tier = "ram",
+                .bytes = 10,
+                .budget = 20,
+                .records = 3,
+                .hits = 4,
+                .misses = 5,
+                .evictions = 6,
+                .damaged = 7,
+                .foreign = 8,
+                .errors = 9,
+                .dropped = 10}};
     return s;
   }
 

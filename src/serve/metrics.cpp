@@ -63,12 +63,19 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
   tier_family(out, s, "kvasir_tier_budget_bytes", "gauge", "Bytes that may be stored.", &T::budget);
   tier_family(out, s, "kvasir_tier_records", "gauge", "Records stored.", &T::records);
   tier_family(out, s, "kvasir_tier_hits_total", "counter", "Lookups that found their record.", &T::hits);
-  tier_family(out, s, "kvasir_tier_misses_total", "counter", "Lookups that did not.", &T::misses);
+  tier_family(out, s, "kvasir_tier_misses_total", "counter", "Lookups that found nothing that can be used.",
+              &T::misses);
   tier_family(out, s, "kvasir_tier_inserts_total", "counter", "Records written.", &T::inserts);
   tier_family(out, s, "kvasir_tier_evictions_total", "counter", "Records dropped to stay in the budget.",
               &T::evictions);
-  tier_family(out, s, "kvasir_tier_damaged_total", "counter", "Records whose checksum was wrong.", &T::damaged);
-  tier_family(out, s, "kvasir_tier_errors_total", "counter", "Operations that failed.", &T::errors);
+  tier_family(out, s, "kvasir_tier_damaged_total", "counter", "Records found that were not what was stored.",
+              &T::damaged);
+  tier_family(out, s, "kvasir_tier_foreign_total", "counter", "Records found that another model or version wrote.",
+              &T::foreign);
+  tier_family(out, s, "kvasir_tier_errors_total", "counter", "Calls that failed, and lookups that it could not queue.",
+              &T::errors);
+  tier_family(out, s, "kvasir_tier_dropped_total", "counter",
+              "Records not written: the queue was full, or the call failed.", &T::dropped);
   tier_family(out, s, "kvasir_tier_refused_total", "counter", "Records that the tier had no room for.", &T::refused);
 }
 

@@ -33,6 +33,17 @@ Key key_of_tail(const Key& before, std::span<const std::int32_t> page_ids, std::
 // Of the tail of n tokens: how many of its page's are in its key.
 std::int64_t skip_of(std::int64_t n) { return (n - page_of_last(n) * kPageTokens - 1) / kTailGrain * kTailGrain; }
 
+std::vector<std::string> labels_of(std::span<const std::unique_ptr<Tier>> tiers) {
+  std::map<std::string, int> count;
+  std::vector<std::string> labels;
+  for (const auto& tier : tiers) {
+    const std::string kind = tier->name().substr(0, tier->name().find(':'));
+    const int n = ++count[kind];
+    labels.push_back(n == 1 ? kind : kind + "-" + std::to_string(n));
+  }
+  return labels;
+}
+
 // The first tier that has it, -1 when none.
 int holder(std::span<const std::vector<Found>> present, std::size_t key) {
   for (std::size_t t = 0; t < present.size(); ++t)
@@ -50,7 +61,7 @@ std::span<const Key> Chain::extend(std::span<const std::int32_t> ids) {
 }
 
 Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers)
-    : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)) {
+    : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)), labels_(labels_of(tiers_)) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
   if (!immediate_) thread_ = std::thread([this] { run(); });
 }
@@ -305,10 +316,13 @@ Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, 
     const std::int64_t begin = page_of_last(n) * kPageTokens;
     pin.keys.push_back(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n)));
   }
+  const Key name = tail_key(chain.before(0), ids);
+  Pin before;
   {  // first, so that an unpin of another prompt knows what this one needs
     const std::lock_guard lock(mutex_);
     std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
-    Pin& known = pins_[tail_key(chain.before(0), ids)];
+    Pin& known = pins_[name];
+    before = known;
     if (known.until < pin.until) known = pin;  // as tiers do
   }
   Status status{"nothing is kept between requests"};
@@ -318,23 +332,41 @@ Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, 
     pinned = pinned || s.ok();
     if (!s.ok()) status = s;
   }
-  return pinned ? Status{} : status;
+  if (pinned) return {};
+  std::vector<Key> free;  // tiers may have pinned some of the keys before they found no room for the next
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = pins_.find(name); it != pins_.end()) {  // no unpin came between
+      if (before.keys.empty())
+        pins_.erase(it);
+      else
+        it->second = before;
+    }
+    free = unneeded(pin.keys);
+  }
+  for (const auto& tier : tiers_) tier->unpin(free);
+  return status;
+}
+
+std::vector<Key> Library::unneeded(std::span<const Key> keys) const {
+  std::unordered_set<Key> left(keys.begin(), keys.end());
+  for (const auto& [name, pin] : pins_)
+    for (const Key& key : pin.keys) left.erase(key);
+  return {left.begin(), left.end()};
 }
 
 bool Library::unpin(std::string_view tenant, std::span<const std::int32_t> ids) {
   const Key name = tail_key(root_key(fingerprint_, tenant), ids);
-  std::unordered_set<Key> keys;
+  std::vector<Key> free;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
     const auto it = pins_.find(name);
     if (it == pins_.end()) return false;
-    keys.insert(it->second.keys.begin(), it->second.keys.end());
+    const std::vector<Key> keys = std::move(it->second.keys);
     pins_.erase(it);
-    for (const auto& [other, pin] : pins_)
-      for (const Key& key : pin.keys) keys.erase(key);
+    free = unneeded(keys);
   }
-  const std::vector<Key> free(keys.begin(), keys.end());
   for (const auto& tier : tiers_) tier->unpin(free);  // tiers that pin nothing say so
   return true;
 }

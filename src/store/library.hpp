@@ -73,6 +73,9 @@ class Library {
 
   const Fingerprint& fingerprint() const { return fingerprint_; }
   std::span<const std::unique_ptr<Tier>> tiers() const { return tiers_; }
+  // What each tier is called in receipts and metrics: its kind, and behind the second of a kind -2, behind the third
+  // -3.
+  std::span<const std::string> labels() const { return labels_; }
 
   // Looks for the longest beginning of `ids`, at most ids.size() - 1 tokens, that can be restored. With tiers that
   // answer from memory the search is over when this returns, otherwise `done` is called in another thread; it must not
@@ -104,7 +107,7 @@ class Library {
   // microseconds that computing one token takes.
   void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail, float cost);
   // Keeps the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction where tiers can, for `ttl`
-  // from now. Not ok when no tier keeps all of them.
+  // from now. Not ok when no tier keeps all of them; then this call pins nothing. Calls must not overlap each other.
   Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
              Clock::duration ttl);
   // Ends the pin of exactly this prompt; what other pinned prompts need stays pinned. False: there is none.
@@ -124,10 +127,13 @@ class Library {
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
             std::span<const std::vector<Found>> present, std::span<const Key> chain, std::int64_t* usable,
             Known* known) const;
+  // Those of `keys` that no pinned prompt needs. REQUIRES: mutex_ is held.
+  std::vector<Key> unneeded(std::span<const Key> keys) const;
 
   kv::Cache& cache_;
   const Fingerprint fingerprint_;
   const std::vector<std::unique_ptr<Tier>> tiers_;
+  const std::vector<std::string> labels_;
   bool immediate_ = true;
 
   std::mutex mutex_;  // of everything below

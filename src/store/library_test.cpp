@@ -53,11 +53,11 @@ class LibraryTest : public ::testing::TestWithParam<std::string> {
     cache_ = std::make_unique<Cache>(team_, kShape, o);
     reopen();
   }
-  void reopen(const char* fingerprint = "test") {
+  void reopen(const char* fingerprint = "test", const std::string& options = "") {
     library_.reset();
     std::vector<std::unique_ptr<Tier>> tiers;
     if (GetParam() == "ram") {
-      tiers.push_back(open_tier("ram:?size=64MiB"));
+      tiers.push_back(open_tier("ram:?size=64MiB" + options));
     } else {
       tiers.push_back(open_tier("lmdb:" + folder_ + "?size=64MiB"));
     }
@@ -174,6 +174,38 @@ TEST_P(LibraryTest, WhatIsMissingIsComputed) {
   EXPECT_EQ(known.tokens, 300);
   EXPECT_EQ(known.chunks_present, 4);
   EXPECT_EQ(compute(t, kMost), 300);
+}
+
+// A pin that fails leaves nothing behind: neither records that stay, nor a pin that could be ended.
+TEST_P(LibraryTest, APinThatFailsPinsNothing) {
+  const Text t = text(kMost);
+  const std::vector<std::int64_t> ends{300};
+  const auto pin = [&](int n, std::chrono::seconds ttl) {
+    return library_->pin("", std::span(t.ids).first(static_cast<std::size_t>(n)), ends, ttl).ok();
+  };
+  const auto unpin = [&](int n) { return library_->unpin("", std::span(t.ids).first(static_cast<std::size_t>(n))); };
+  const auto pinned = [&] { return library_->tiers()[0]->stats().usage.pinned_bytes; };
+  compute(t, 300);
+  compute(t, kMost);
+  if (GetParam() == "lmdb") {
+    EXPECT_FALSE(pin(300, std::chrono::hours(1)));
+    EXPECT_FALSE(unpin(300));
+    return;
+  }
+  ASSERT_TRUE(pin(300, std::chrono::hours(1)));
+  const std::uint64_t enough = pinned();
+  // Room for 300 tokens with their tail, none for the chunks behind them.
+  reopen("test", "&pins=" + std::to_string(enough + 1));
+  compute(t, 300);
+  compute(t, kMost);
+  EXPECT_FALSE(pin(kMost, std::chrono::hours(1)));
+  EXPECT_EQ(pinned(), 0u);
+  EXPECT_FALSE(unpin(kMost));
+  ASSERT_TRUE(pin(300, std::chrono::hours(1)));
+  EXPECT_FALSE(pin(kMost, std::chrono::hours(2)));
+  EXPECT_EQ(pinned(), enough) << "of the prompt that was pinned before";
+  EXPECT_TRUE(unpin(300));
+  EXPECT_EQ(pinned(), 0u);
 }
 
 // Who gives up must not be called afterwards: it may be gone.

@@ -1,4 +1,4 @@
-// The same figures as /metrics for people: what the cache holds and what it saved.
+// For people: what runs and waits, tokens computed and reused, memory, and what each tier holds and did.
 #include "base/clock.hpp"
 #include "base/rss.hpp"
 #include "serve/exchange.hpp"
@@ -8,9 +8,10 @@ namespace kvasir::serve::entries::routes {
 namespace {
 
 Json tier_json(const run::TierStats& t) {
-  return {{"tier", t.tier},       {"bytes", t.bytes},   {"budget", t.budget},   {"records", t.records},
-          {"hits", t.hits},       {"misses", t.misses}, {"inserts", t.inserts}, {"evictions", t.evictions},
-          {"damaged", t.damaged}, {"errors", t.errors}, {"refused", t.refused}};
+  return {{"tier", t.tier},       {"bytes", t.bytes},     {"budget", t.budget},   {"records", t.records},
+          {"hits", t.hits},       {"misses", t.misses},   {"inserts", t.inserts}, {"evictions", t.evictions},
+          {"damaged", t.damaged}, {"foreign", t.foreign}, {"errors", t.errors},   {"dropped", t.dropped},
+          {"refused", t.refused}};
 }
 
 Json stats_json(const Context& context) {
