@@ -1,5 +1,6 @@
 // libFuzzer target: any bytes as a page of any codec. Whatever they mean, nothing outside the page is read (it ends at
-// a guard page) and nothing is written to it; every instruction set of the machine reads the same numbers. Then the
+// a guard page) and nothing is written to it; every instruction set of the machine reads the same numbers, and integer
+// tiles have the bits of the products on packed bytes. Then the
 // same bytes as numbers to seal: every instruction set writes the same page, and what comes back is finite.
 // Input: codec, head size, side, group of queries, parameters; the rest repeats to the size that is needed.
 #include <algorithm>
@@ -39,16 +40,43 @@ std::vector<std::byte> repeated(const std::uint8_t* data, std::size_t size, std:
   return out;
 }
 
+// The same products by integer tiles.
+std::vector<float> by_tiles(const codec_fixture::Subject& s, const PageRef& page, std::vector<float> left, int g,
+                            int pitch) {
+  const IntegerTiles& tiles = s.codec->integers;
+  const auto rows = static_cast<std::size_t>(g);
+  const std::vector<int> ends(rows, kPageTokens);
+  std::vector<Int8Row> scales(rows);
+  tensor::Buffer tile(tensor::Tag::kScratch, sizeof(float) * kPageTokens * static_cast<std::size_t>(s.d + kPanel));
+  std::vector<float> out(rows * static_cast<std::size_t>(pitch));
+  if (s.side == Side::kKeys) {
+    std::vector<float> x(left.size());
+    tiles.round_queries(s.head(), left.data(), g, x.data(), scales.data());
+    tiles.k_tile(s.head(), page, tile.as<float>());
+    kernel::attention().scores(x.data(), g, s.d, tile.as<float>(), ends.data(), out.data());
+    tiles.end_dots(s.head(), page, left.data(), scales.data(), g, out.data());
+  } else {
+    std::vector<float> mass(rows);
+    tiles.round_weights(page, g, left.data(), scales.data(), mass.data());
+    tiles.v_tile(s.head(), page, tile.as<float>());
+    kernel::attention().sums(left.data(), g, s.d, tile.as<float>(), 0, ends.data(), out.data());
+    tiles.end_sums(s.head(), page, scales.data(), mass.data(), g, out.data(), pitch);
+  }
+  return out;
+}
+
 // What the codec makes of its page: the rows it holds, and products with ones.
 std::vector<float> read(const codec_fixture::Subject& s, int g) {
   const PageRef page = s.ref(0, kPageTokens);
-  const int pitch = kernel::out_pitch(s.d);
-  const std::vector<float> ones(static_cast<std::size_t>(g * std::max(s.d, kPageTokens)), 1.0f);
-  std::vector<float> out(static_cast<std::size_t>(g * std::max(pitch, kPageTokens)));
-  if (s.side == Side::kKeys)
+  const bool keys = s.side == Side::kKeys;
+  const int pitch = keys ? kPageTokens : kernel::out_pitch(s.d);
+  const std::vector<float> ones(static_cast<std::size_t>(g * (keys ? s.d : kPageTokens)), 1.0f);
+  std::vector<float> out(static_cast<std::size_t>(g * pitch));
+  if (keys)
     s.codec->dots(s.head(), &page, 1, ones.data(), g, out.data(), kPageTokens);
   else
     s.codec->accumulate(s.head(), &page, 1, ones.data(), kPageTokens, g, out.data(), pitch);
+  if (s.codec->integers.k_tile) require(same(by_tiles(s, page, ones, g, pitch), out));
   return s.unsealed();
 }
 

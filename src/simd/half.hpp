@@ -19,12 +19,13 @@ __attribute__((always_inline)) constexpr float f16_to_f32(std::uint16_t h) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(subnormal));
 }
 
-// Rounds to nearest even; overflows to infinity, keeps NaN.
+// Rounds to nearest even; overflows to infinity. NaN becomes quiet and keeps the upper bits of its payload, as in
+// hardware, so that all instruction sets write the same bytes.
 __attribute__((always_inline)) constexpr std::uint16_t f32_to_f16(float f) {
   const std::uint32_t x = std::bit_cast<std::uint32_t>(f);
   const auto sign = static_cast<std::uint16_t>((x >> 16) & 0x8000);
   const std::uint32_t a = x & 0x7fffffff;
-  if (a > 0x7f800000) return sign | 0x7e00;
+  if (a > 0x7f800000) return static_cast<std::uint16_t>(sign | 0x7e00 | ((a >> 13) & 0x3ff));
   if (a >= 0x477ff000) return sign | 0x7c00;  // 65520 and above round to infinity
   if (a < 0x38800000) {                       // below 2^-14: subnormal, in units of 2^-24
     if (a < 0x33000000) return sign;          // below 2^-25
