@@ -4,7 +4,7 @@
 # need it.
 option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
 set(network_names admit api_client connection keys load remote_target request_parser server)
-set(KVASIR_NETWORK_TESTS "/src/serve/(keys|load|server|server_abuse|server_limits|server_tls)_test\\.cpp$")
+set(KVASIR_NETWORK_TESTS "/src/serve/(keys|load|server|server_abuse|server_limits|server_tls|server_turns)_test\\.cpp$")
 set(KVASIR_NETWORK_FUZZERS "/src/serve/http_fuzz\\.cpp$")
 
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)
