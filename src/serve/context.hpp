@@ -13,6 +13,7 @@
 #include "serve/metrics.hpp"
 #include "serve/options.hpp"
 #include "serve/prefix_id.hpp"
+#include "serve/turn_memory.hpp"
 
 namespace kvasir::serve {
 
@@ -42,6 +43,7 @@ struct Context {
   const std::string fingerprint;  // what computes the answers: version of the cache's arithmetic, from the model card
   const PrefixIds prefix_ids;
 
+  TurnMemory turns;
   Metrics metrics;
   InFlight in_flight;
   std::atomic<bool> draining{false};

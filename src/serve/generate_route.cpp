@@ -17,7 +17,8 @@ void generate(const std::shared_ptr<Exchange>& exchange, ParseRequest parse) {
   Context& context = *exchange->context();
   ApiRequest request = parse(parse_body(exchange->request().body), request_limits(context));
   auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat,
-                                {.context = context.service.card().context, .most = context.options.max_prompt});
+                                {.context = context.service.card().context, .most = context.options.max_prompt},
+                                &context.turns, exchange->request().tenant);
   exchange->name_prefix(context.prefix_ids.name(exchange->request(), request, prompts));
   Generation::start(exchange, std::move(request), std::move(prompts));
 }

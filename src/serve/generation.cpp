@@ -9,6 +9,7 @@
 #include "serve/failure.hpp"
 #include "serve/miss.hpp"
 #include "serve/prompt.hpp"
+#include "serve/turns.hpp"
 
 namespace kvasir::serve {
 
@@ -23,8 +24,11 @@ struct Generation::Stream {
 
 class ChoiceListener : public run::Listener {
  public:
-  ChoiceListener(std::shared_ptr<Generation> generation, int choice)
-      : generation_(std::move(generation)), choice_(choice) {}
+  ChoiceListener(std::shared_ptr<Generation> generation, int choice, const EncodedPrompt& prompt)
+      : generation_(std::move(generation)),
+        choice_(choice),
+        prompt_(prompt),
+        remembers_(prompt.place && generation_->request_.service.reuse) {}
 
   void started() override { generation_->deliver({.choice = choice_, .time = steady_seconds()}); }
 
@@ -34,6 +38,7 @@ class ChoiceListener : public run::Listener {
       event.text += p.text;
       if (p.token.id < 0) continue;  // no token: text that was held back until the end
       ++event.tokens;
+      if (remembers_) ids_.push_back(p.token.id);
       if (generation_->request_.logprobs) event.records.push_back(p.token);
     }
     generation_->deliver(std::move(event));
@@ -41,6 +46,10 @@ class ChoiceListener : public run::Listener {
 
   void done(const run::Outcome& outcome) override {
     const auto context = generation_->context_;  // outlives what may be destroyed when nothing is in flight
+    // Before the client has the answer, with which it may ask again at once.
+    if (remembers_)
+      remember_turn(context->turns, *context->service.tokenizer(), generation_->exchange_->request().tenant, prompt_,
+                    ids_);
     generation_->deliver(
         {.choice = choice_, .what = Generation::What::kDone, .time = steady_seconds(), .outcome = outcome});
     context->in_flight.leave();
@@ -49,6 +58,9 @@ class ChoiceListener : public run::Listener {
  private:
   const std::shared_ptr<Generation> generation_;
   const int choice_;
+  const EncodedPrompt& prompt_;  // the generation's
+  const bool remembers_;
+  std::vector<std::int32_t> ids_;
 };
 
 namespace {
@@ -124,7 +136,8 @@ void Generation::submit() {
         context_->in_flight.enter();
         run::RequestId id = 0;
         try {
-          id = context_->service.submit(std::move(r), std::make_shared<ChoiceListener>(shared_from_this(), index));
+          id = context_->service.submit(std::move(r),
+                                        std::make_shared<ChoiceListener>(shared_from_this(), index, prompt));
         } catch (...) {
           context_->in_flight.leave();
           throw;
@@ -253,6 +266,7 @@ void Generation::on_done(Stream& stream, int index, Event& event) {
   choice.outcome = std::move(event.outcome);
   const run::Outcome& outcome = choice.outcome;
   if (const std::optional<ApiError> error = failure_of(outcome)) return fail(*error);
+  choice.remembered_tokens = prompts_[static_cast<std::size_t>(index / request_.n)].remembered;
   choice.pinned = request_.service.pin && outcome.receipt.pin_error.empty();
   locate_miss(index);
   if (!stream.begun) {  // no token at all
@@ -324,6 +338,7 @@ void Generation::measure() {
   const auto completion = usage["completion_tokens"].get<std::uint64_t>();
   metrics.prompt_tokens += prompt;
   metrics.cached_tokens += cached;
+  for (const EncodedPrompt& p : prompts_) metrics.remembered_tokens += static_cast<std::uint64_t>(p.remembered);
   metrics.completion_tokens += completion;
   metrics.request_time.observe(steady_seconds() - start_);
   const run::Outcome& first = choices_.front().outcome;

@@ -129,6 +129,8 @@ std::string Metrics::text(const run::ServiceStats& stats, std::int64_t open_conn
           slow_readers.load());
   counter(out, "kvasir_prompt_tokens_total", "Tokens of prompts answered.", prompt_tokens.load());
   counter(out, "kvasir_cached_tokens_total", "Of these: not computed again.", cached_tokens.load());
+  counter(out, "kvasir_remembered_tokens_total", "Tokens of prompts that were taken from remembered answers.",
+          remembered_tokens.load());
   counter(out, "kvasir_completion_tokens_total", "Tokens of answers.", completion_tokens.load());
   first_token.write(out, "kvasir_time_to_first_token_seconds", "From the request to its first token.");
   inter_token.write(out, "kvasir_inter_token_seconds", "Between tokens of one answer.");

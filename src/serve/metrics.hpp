@@ -35,10 +35,11 @@ struct Metrics {
   Histogram inter_token;   // between tokens of one answer
   Histogram request_time;  // whole generation requests
   std::atomic<std::uint64_t> prompt_tokens{0}, cached_tokens{0}, completion_tokens{0};
-  std::atomic<std::uint64_t> disconnects{0};   // generations cancelled because the client went away
-  std::atomic<std::uint64_t> slow_readers{0};  // connections closed because the client did not read
-  std::atomic<std::uint64_t> connections{0};   // accepted since the start
-  std::atomic<std::uint64_t> refused{0};       // of these: over the limit
+  std::atomic<std::uint64_t> remembered_tokens{0};  // of prompts: tokens of answers as they were generated
+  std::atomic<std::uint64_t> disconnects{0};        // generations cancelled because the client went away
+  std::atomic<std::uint64_t> slow_readers{0};       // connections closed because the client did not read
+  std::atomic<std::uint64_t> connections{0};        // accepted since the start
+  std::atomic<std::uint64_t> refused{0};            // of these: over the limit
 
   void count_request(std::string_view route, int status);
 

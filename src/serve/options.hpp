@@ -29,6 +29,7 @@ struct ServerOptions {
   std::int64_t max_prompt = 0;  // 0: what the context holds
   std::int32_t max_choices = 128;
   std::int64_t stream_buffer = 1 << 20;
+  std::int64_t answer_memory = 16 << 20;  // see serve/turn_memory.hpp; 0: none
 
   double header_timeout = 10;
   double body_timeout = 60;

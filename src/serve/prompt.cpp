@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "serve/turns.hpp"
+
 namespace kvasir::serve {
 namespace {
 
@@ -29,10 +31,11 @@ void check_length(std::size_t tokens, const PromptLimits& limits, const char* fi
 
 }  // namespace
 
-std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text, bool parse_special,
-                                      bool add_bos, std::span<const std::size_t> plain) {
-  const bool has_bos = tokenizer.bos() >= 0 && parse_special && text.starts_with(tokenizer.piece(tokenizer.bos()));
-  return tokenizer.encode(text, {.add_bos = add_bos && !has_bos, .parse_special = parse_special, .plain = plain});
+std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text,
+                                      text::EncodeOptions options) {
+  if (tokenizer.bos() >= 0 && options.parse_special && text.starts_with(tokenizer.piece(tokenizer.bos())))
+    options.add_bos = false;
+  return tokenizer.encode(text, options);
 }
 
 std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
@@ -46,10 +49,12 @@ std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const
 }
 
 std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
-                                          const ChatFormat* chat, const PromptLimits& limits) {
+                                          const ChatFormat* chat, const PromptLimits& limits, TurnMemory* memory,
+                                          std::string_view tenant) {
   std::vector<EncodedPrompt> all;
   const auto encode = [&](std::string text, std::span<const std::size_t> plain = {}) {
-    EncodedPrompt out{encode_text(*tokenizer, text, true, tokenizer->add_bos(), plain), {}};
+    EncodedPrompt out{
+        encode_text(*tokenizer, text, {.add_bos = tokenizer->add_bos(), .parse_special = true, .plain = plain}), {}};
     out.text = std::move(text);
     return out;
   };
@@ -60,7 +65,9 @@ std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text:
     if (!chat) cannot("this model has no chat template");
     need_tokenizer();
     text::Prompt prompt = chat->prompt(request.chat, *tokenizer);
-    all.push_back(encode(std::move(prompt.text), prompt.plain));
+    const bool remembers = memory && memory->on();
+    all.push_back(remembers ? encode_turns(std::move(prompt), *tokenizer, *memory, tenant)
+                            : encode(std::move(prompt.text), prompt.plain));
     check_length(all.back().ids.size(), limits, "messages");
   }
   for (const Prompt& prompt : request.prompts) {

@@ -5,10 +5,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "run/service.hpp"
 #include "serve/request.hpp"
+#include "serve/turn_memory.hpp"
 
 namespace kvasir::serve {
 
@@ -20,17 +22,23 @@ struct PromptLimits {
 struct EncodedPrompt {
   std::vector<std::int32_t> ids;
   std::string text;  // empty for prompts that came as ids
+  // Of a chat, with a memory: where its answer begins, and how many of the ids were remembered.
+  std::optional<TurnPlace> place = std::nullopt;
+  std::int64_t remembered = 0;
 };
 
 // One per prompt. A chat is rendered first, and what its messages hold is text whatever it spells; in other prompts
 // control tokens that are written out become those tokens. BOS is added when the vocabulary wants one and the text does
 // not begin with it. Throws ApiException: no tokenizer or no template for text (501), nothing in it (400), more tokens
-// than the context holds (400 context_length_exceeded) or the server takes (413).
+// than the context holds (400 context_length_exceeded) or the server takes (413). With a memory the assistant's turns
+// of a chat hold the tokens that were generated for `tenant` (serve/turns.hpp).
 std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
-                                          const ChatFormat* chat, const PromptLimits& limits);
+                                          const ChatFormat* chat, const PromptLimits& limits,
+                                          TurnMemory* memory = nullptr, std::string_view tenant = {});
 
-std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text, bool parse_special,
-                                      bool add_bos, std::span<const std::size_t> plain = {});
+// Tokenizer::encode, but without a second BOS where the text begins with one that is read as such.
+std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text,
+                                      text::EncodeOptions options);
 
 // The byte of prompt.text at which token `index` begins. Nothing when the ids do not spell the text byte for byte.
 std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,

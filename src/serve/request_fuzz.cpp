@@ -54,9 +54,9 @@ void fuzz_body(int choice, std::string_view bytes, const text::Tokenizer& tokeni
     check_request(r, tokenizer);
     const auto prompts = encode_prompts(r, &tokenizer, &chat, kPrompt);
     require(prompts.size() == (r.is_chat ? 1 : r.prompts.size()));
-    for (const auto& [ids, text] : prompts) {
-      require(!ids.empty() && ids.size() <= 500);
-      for (const auto id : ids) require(id >= 0 && id < tokenizer.size());
+    for (const EncodedPrompt& prompt : prompts) {
+      require(!prompt.ids.empty() && prompt.ids.size() <= 500);
+      for (const auto id : prompt.ids) require(id >= 0 && id < tokenizer.size());
     }
     check_answer(r, tokenizer, prompts.front().ids);
   } catch (const ApiException& e) {

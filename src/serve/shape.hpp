@@ -20,8 +20,9 @@ struct Choice {
   Json logprobs;   // null when there are none
   std::string finish;
   run::Outcome outcome;
-  Json miss_at;         // locate_token's; null: not known
-  bool pinned = false;  // warm: asked for and done
+  std::int64_t remembered_tokens = 0;  // of the prompt: see serve/turns.hpp
+  Json miss_at;                        // locate_token's; null: not known
+  bool pinned = false;                 // warm: asked for and done
 };
 
 // Log-probabilities of a run of tokens, in the shape of the kind of request.

@@ -16,9 +16,13 @@ using Field = std::span<const std::byte>;
 
 Field field(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-void hash(std::span<std::byte> out, Field key, std::initializer_list<Field> fields) {
+void prepare() {
   static const bool ready = sodium_init() >= 0;  // chooses the implementation for this machine
   KVASIR_CHECK(ready);
+}
+
+void hash(std::span<std::byte> out, Field key, std::initializer_list<Field> fields) {
+  prepare();
   crypto_generichash_state state;
   crypto_generichash_init(&state, reinterpret_cast<const unsigned char*>(key.data()), key.size(), out.size());
   for (const Field f : fields)
@@ -68,6 +72,37 @@ Key content_key(const Fingerprint& fingerprint, std::span<const std::int32_t> to
 Key prefix_key(const Key& secret, const Fingerprint& scope, std::span<const std::byte> beginning) {
   Key key;
   hash(key.bytes, secret.bytes, {field("kvasir.p"), scope.bytes, beginning});
+  return key;
+}
+
+Key random_key() {
+  prepare();
+  Key key;
+  randombytes_buf(key.bytes.data(), key.bytes.size());
+  return key;
+}
+
+static_assert(sizeof(crypto_generichash_state) == 384 && alignof(crypto_generichash_state) <= 64);
+
+KeyStream::KeyStream(const Key& secret, std::string_view label) {
+  KVASIR_CHECK(label.size() == 8);
+  prepare();
+  crypto_generichash_init(reinterpret_cast<crypto_generichash_state*>(&state_),
+                          reinterpret_cast<const unsigned char*>(secret.bytes.data()), secret.bytes.size(),
+                          secret.bytes.size());
+  add(field(label));
+}
+
+void KeyStream::add(std::span<const std::byte> bytes) {
+  crypto_generichash_update(reinterpret_cast<crypto_generichash_state*>(&state_),
+                            reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+}
+
+Key KeyStream::key() const {
+  State last = state_;
+  Key key;
+  crypto_generichash_final(reinterpret_cast<crypto_generichash_state*>(&last),
+                           reinterpret_cast<unsigned char*>(key.bytes.data()), key.bytes.size());
   return key;
 }
 

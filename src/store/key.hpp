@@ -5,6 +5,7 @@
 //   tail     = H(parent, "kvasir.t", token ids)
 //   content  = H(-,      "kvasir.x", fingerprint, token ids)     the same text anywhere: reuse of it is approximate
 //   prefix   = H(secret, "kvasir.p", scope, bytes)               names no record: see serve/prefix_id.hpp
+//   place    = H(secret, "kvasir.a", ...)                        names no record: see serve/turns.cpp
 //
 // H(k, ...) is BLAKE2b-256 keyed with k (RFC 7693) over the fields one after the other; all but the last have a fixed
 // size, the label has 8 bytes and an id is a little-endian int32. Without a tenant's salt nobody can name, and so
@@ -42,6 +43,23 @@ Key chunk_key(const Key& parent, std::span<const std::int32_t> tokens);
 Key tail_key(const Key& parent, std::span<const std::int32_t> tokens);
 Key content_key(const Fingerprint& fingerprint, std::span<const std::int32_t> tokens);
 Key prefix_key(const Key& secret, const Fingerprint& scope, std::span<const std::byte> beginning);
+
+Key random_key();  // a secret
+
+// A key over bytes that come in parts. A copy goes on by itself.
+class KeyStream {
+ public:
+  // REQUIRES: `label` has 8 bytes.
+  KeyStream(const Key& secret, std::string_view label);
+  void add(std::span<const std::byte> bytes);
+  Key key() const;  // of all bytes so far
+
+ private:
+  struct alignas(64) State {  // of libsodium's BLAKE2b
+    std::array<std::byte, 384> bytes;
+  };
+  State state_;
+};
 
 std::string to_hex(std::span<const std::byte> bytes);  // lower case
 inline std::string to_hex(const Key& key) { return to_hex(key.bytes); }

@@ -66,7 +66,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
     auto match = matcher.next(text, i);
     while (match.id >= 0 && covers(match, options.plain)) match = matcher.next(text, match.begin + 1);
     const std::size_t end = match.id >= 0 ? match.begin : text.size();
-    if (end > i) encoder_->encode(text.substr(i, end - i), ids);
+    const std::string_view part = text.substr(i, end - i);
+    if (!part.empty()) options.behind_text&& i == 0 ? encoder_->encode_behind(part, ids) : encoder_->encode(part, ids);
     if (match.id >= 0) ids.push_back(match.id);
     i = end + match.size;
   }

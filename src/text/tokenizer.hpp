@@ -25,6 +25,9 @@ class Encoder {
   // special token.
   virtual void encode(std::string_view text, std::vector<std::int32_t>& out) const = 0;
 
+  // The same for text that stands behind other text: no space is put in front of it.
+  virtual void encode_behind(std::string_view text, std::vector<std::int32_t>& out) const { encode(text, out); }
+
   // Whether encode puts a space in front of `text`.
   virtual bool adds_space() const { return false; }
 
@@ -49,6 +52,8 @@ struct EncodeOptions {
   // Ascending places in the text. A name that covers one of them is text like any other, whatever its kind: with
   // parse_special this tells what a template wrote from what it only passes on (ChatTemplate::prompt).
   std::span<const std::size_t> plain = {};
+  // The text goes on behind a token that is text: encode puts no space in front of it.
+  bool behind_text = false;
 };
 
 // Immutable; any number of threads may share one.

@@ -11,17 +11,19 @@
 namespace kvasir::serve::entries::routes {
 namespace {
 
-std::vector<std::int32_t> ids_of(const Context& context, const text::Tokenizer& tokenizer, const Json& body) {
+std::vector<std::int32_t> ids_of(Context& context, const text::Tokenizer& tokenizer, const Json& body,
+                                 const std::string& tenant) {
   const Fields fields(body);
   if (fields.find("messages")) {
     ApiRequest chat{.is_chat = true, .chat = parse_messages(body)};
-    return encode_prompts(chat, &tokenizer, context.chat, {.context = INT64_MAX}).front().ids;
+    return encode_prompts(chat, &tokenizer, context.chat, {.context = INT64_MAX}, &context.turns, tenant).front().ids;
   }
   const std::string* content = fields.string("content");
   if (!content) content = fields.string("prompt");
   if (!content) bad_field("content", "is missing, as are 'prompt' and 'messages'", "missing_required_parameter");
-  return encode_text(tokenizer, *content, fields.boolean("parse_special").value_or(true),
-                     fields.boolean("add_special").value_or(false) && tokenizer.add_bos());
+  return encode_text(tokenizer, *content,
+                     {.add_bos = fields.boolean("add_special").value_or(false) && tokenizer.add_bos(),
+                      .parse_special = fields.boolean("parse_special").value_or(true)});
 }
 
 Json piece_json(const text::Tokenizer& tokenizer, std::int32_t id) {
@@ -32,7 +34,7 @@ void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange
   const text::Tokenizer* tokenizer = context.service.tokenizer();
   if (!tokenizer) throw ApiException({.status = 501, .message = "this model has no tokenizer", .code = "unsupported"});
   const Json body = parse_body(exchange->request().body);
-  const auto ids = ids_of(context, *tokenizer, body);
+  const auto ids = ids_of(context, *tokenizer, body, exchange->request().tenant);
   const bool pieces = Fields(body).boolean("with_pieces").value_or(false);
   // Written as text: a tree of millions of tokens would take a hundred times the bytes of the request.
   std::string out = R"({"tokens":[)";

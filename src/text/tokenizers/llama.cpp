@@ -58,14 +58,19 @@ class SentencePieceBpe final : public Encoder {
 
   // A literal U+2581 reads as a space, as SentencePiece has it.
   void encode(std::string_view text, std::vector<std::int32_t>& out) const override {
-    std::string spaced(adds_space_ ? 1 : 0, ' ');
-    spaced += marks_to_spaces(text);
+    encode_spaced(std::string(adds_space_ ? 1 : 0, ' ') + marks_to_spaces(text), out);
+  }
+  void encode_behind(std::string_view text, std::vector<std::int32_t>& out) const override {
+    encode_spaced(marks_to_spaces(text), out);
+  }
+
+ private:
+  void encode_spaced(std::string_view spaced, std::vector<std::int32_t>& out) const {
     WordCache cache(spaced.size(), out);
     Merger merger;
     split(spaced, [&](std::string_view part) { cache.append(part, [&] { encode_part(part, merger, out); }); });
   }
 
- private:
   void read_scores(const weights::Metadata& metadata) {
     const auto fail = [&](const std::string& message) {
       throw Error(Code::kBadInput, message, metadata.path() + ": " + kScores);

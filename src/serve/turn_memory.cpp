@@ -1,0 +1,76 @@
+#include "serve/turn_memory.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvasir::serve {
+
+TurnMemory::TurnMemory(std::int64_t budget) : budget_(budget), secret_(store::random_key()) {}
+
+std::int64_t TurnMemory::bytes_of(const Answer& answer) {
+  return kAnswerBytes + static_cast<std::int64_t>(answer.ids.size() * sizeof(std::int32_t));
+}
+
+void TurnMemory::remember(std::string_view tenant, const TurnPlace& place, std::vector<std::int32_t> ids) {
+  if (ids.empty()) return;
+  ids.shrink_to_fit();
+  const auto answer = std::make_shared<const Answer>(Answer{std::move(ids), place.last});
+  const std::int64_t size = bytes_of(*answer);
+  if (size > budget_) return;
+  const std::lock_guard lock(mutex_);
+  std::vector<Items::iterator>& here = places_[place.key];
+  const auto same = std::find_if(here.begin(), here.end(), [&](auto item) { return item->answer->ids == answer->ids; });
+  if (same != here.end()) return items_.splice(items_.begin(), items_, *same);
+  items_.push_front({place.key, answer});
+  here.push_back(items_.begin());
+  bytes_ += size;
+  if (here.size() > kMostAtOnePlace) drop(here.front());
+  while (bytes_ > budget_) drop(std::prev(items_.end()));
+  Ends& ends = ends_[std::string(tenant)];
+  const auto known = ends.list.begin() + static_cast<std::ptrdiff_t>(std::min(ends.count, kEnds));
+  if (std::find(ends.list.begin(), known, place.end) == known) ends.list[ends.count++ % kEnds] = place.end;
+}
+
+void TurnMemory::drop(Items::iterator item) {
+  bytes_ -= bytes_of(*item->answer);
+  const auto place = places_.find(item->key);
+  std::erase(place->second, item);
+  if (place->second.empty()) places_.erase(place);
+  items_.erase(item);
+}
+
+std::vector<std::uint64_t> TurnMemory::ends(std::string_view tenant) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = ends_.find(std::string(tenant));
+  if (it == ends_.end()) return {};
+  const auto& list = it->second.list;
+  return {list.begin(), list.begin() + static_cast<std::ptrdiff_t>(std::min(it->second.count, kEnds))};
+}
+
+std::vector<TurnMemory::AnswerPtr> TurnMemory::find(const store::Key& key) const {
+  std::vector<AnswerPtr> found;
+  const std::lock_guard lock(mutex_);
+  if (const auto place = places_.find(key); place != places_.end())
+    for (const auto item : place->second) found.push_back(item->answer);
+  return found;
+}
+
+void TurnMemory::use(const store::Key& key, const AnswerPtr& answer) {
+  const std::lock_guard lock(mutex_);
+  const auto place = places_.find(key);
+  if (place == places_.end()) return;
+  for (const auto item : place->second)
+    if (item->answer == answer) items_.splice(items_.begin(), items_, item);
+}
+
+std::int64_t TurnMemory::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+std::int64_t TurnMemory::answers() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::int64_t>(items_.size());
+}
+
+}  // namespace kvasir::serve
