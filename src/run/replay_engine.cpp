@@ -10,7 +10,7 @@
 #include "run/replay.hpp"
 #include "run/scheduler.hpp"
 #include "store/open.hpp"
-#include "text/chat.hpp"
+#include "text/prompt.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -52,7 +52,7 @@ class EngineTarget final : public ReplayTarget {
     if (!engine_->tokenizer())
       throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", engine.model);
     if (options_.tiers.empty()) options_.tiers = {"ram:?size=1GiB"};
-    make_renderer();
+    make_encoder();
     reopen();
   }
 
@@ -68,7 +68,7 @@ class EngineTarget final : public ReplayTarget {
   }
 
   std::optional<ReplayAnswer> ask(const Conversation& history, int turn, bool reuse) override {
-    const std::vector<std::int32_t> prompt = encode(render_(history));
+    const std::vector<std::int32_t> prompt = encode_(history);
     if (static_cast<std::int64_t>(prompt.size()) + options_.max_tokens >= engine_->context()) return std::nullopt;
     if (turn == 1) before_.clear();
     const auto answer = run(prompt, reuse);
@@ -122,10 +122,11 @@ class EngineTarget final : public ReplayTarget {
     return splitmix64(state);
   }
 
-  void make_renderer() {
+  void make_encoder() {
+    const text::Tokenizer& t = *engine_->tokenizer();
     const auto source = engine_->model().file().metadata().get_string("tokenizer.chat_template");
     if (!source) {
-      render_ = [](const Conversation& c) {
+      encode_ = [&t](const Conversation& c) {
         std::string text;
         for (const Message& m : c) {
           const char* name = m.role == "user" ? "User:" : m.role == "assistant" ? "Assistant:" : "";
@@ -133,25 +134,17 @@ class EngineTarget final : public ReplayTarget {
           const bool blank = *name && !m.content.starts_with(' ');
           text += std::string(name) + (blank ? " " : "") + m.content + "\n";
         }
-        return text + "Assistant:";
+        return text::encode_prompt(t, text + "Assistant:", {.add_bos = t.add_bos()});
       };
       return;
     }
-    const text::Tokenizer& t = *engine_->tokenizer();
     const auto piece = [&](std::int32_t id) { return id >= 0 ? std::string(t.piece(id)) : std::string(); };
-    bos_ = piece(t.bos());
-    auto chat = std::make_shared<text::ChatTemplate>(*source, bos_, piece(t.eos()));
-    render_ = [chat](const Conversation& c) {
+    auto chat = std::make_shared<text::ChatTemplate>(*source, piece(t.bos()), piece(t.eos()));
+    encode_ = [&t, chat](const Conversation& c) {
       text::Conversation conversation;
       for (const Message& m : c) conversation.messages.push_back({{"role", m.role}, {"content", m.content}});
-      return chat->render(conversation);
+      return text::encode_prompt(t, chat->prompt(conversation, t.control_names()));
     };
-  }
-
-  std::vector<std::int32_t> encode(const std::string& text) const {
-    const text::Tokenizer& t = *engine_->tokenizer();
-    const bool has_bos = !bos_.empty() && text.starts_with(bos_);
-    return t.encode(text, {.add_bos = t.add_bos() && !has_bos, .parse_special = true});
   }
 
   std::shared_ptr<Waiter> run(const std::vector<std::int32_t>& prompt, bool reuse) {
@@ -172,9 +165,9 @@ class EngineTarget final : public ReplayTarget {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<store::Library> library_;
   std::unique_ptr<Scheduler> scheduler_;
-  // How a conversation becomes a prompt: the model's chat template, or without one lines "User: ..." and "Assistant:".
-  std::function<std::string(const Conversation&)> render_;
-  std::string bos_;
+  // How a conversation becomes a prompt: by the model's chat template, as a server does it, or without one in lines
+  // "User: ..." and "Assistant:". What messages hold is text.
+  std::function<std::vector<std::int32_t>(const Conversation&)> encode_;
   std::unordered_set<std::uint64_t> generated_;
   std::vector<std::int32_t> before_;  // tokens whose keys and values the turn before left
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "serve/turns.hpp"
+#include "text/prompt.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -33,9 +34,7 @@ void check_length(std::size_t tokens, const PromptLimits& limits, const char* fi
 
 std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text,
                                       text::EncodeOptions options) {
-  if (tokenizer.bos() >= 0 && options.parse_special && text.starts_with(tokenizer.piece(tokenizer.bos())))
-    options.add_bos = false;
-  return tokenizer.encode(text, options);
+  return text::encode_prompt(tokenizer, text, options);
 }
 
 std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
