@@ -138,7 +138,7 @@ int run_replay(const Settings& s) {
   });
   progress.finish();
   const double in_vain = reused_in_vain(turns);
-  const bool compared = !s.replay.no_compare && in_vain < 0.01;
+  const bool compared = s.replay.compare && in_vain < 0.01;
   s.json ? print_json(turns) : print_table(cells(turns, compared));
   if (in_vain >= 0.01)
     fmt::print(stderr, "no comparison: asked not to reuse anything, the server reused {:.0f} % of the tokens\n",

@@ -24,7 +24,7 @@ const OptionTable<ReplayOptions>& replay_table() {
         &O::tiers,
         {.help = "where pages are kept, such as lmdb:FOLDER; may be given more than once; default ram:?size=1GiB",
          .placeholder = "SPEC"}},
-       {"no_compare", &O::no_compare, {.help = "do not run every request without reuse too"}}}};
+       {"compare", &O::compare, {.help = "run every request without reuse, too"}}}};
   return table;
 }
 
@@ -50,7 +50,7 @@ class Player {
       if (static_cast<std::size_t>(turn) > turns->size()) turns->push_back({.turn = turn});
       ReplayTurn& row = (*turns)[static_cast<std::size_t>(turn - 1)];
       count(*cached, &row);
-      if (!options_.no_compare)
+      if (options_.compare)
         if (const auto plain = target_.ask(history, turn, false)) compare(*cached, *plain, &row);
       if (options_.answers == "generated") history.push_back({"assistant", cached->text});
       if (options_.restart_every > 0 && ++asked_ % options_.restart_every == 0) target_.reopen();

@@ -23,7 +23,7 @@ struct ReplayOptions {
   std::int32_t max_tokens = 16;      // of an answer
   std::int32_t restart_every = 0;    // conversations' turns after which tiers are closed and opened again; 0: never
   std::vector<std::string> tiers;    // as --tier of serve; none: "ram:?size=1GiB"
-  bool no_compare = false;           // skip the run without reuse
+  bool compare = true;               // with a run without reuse
 };
 const OptionTable<ReplayOptions>& replay_table();
 
