@@ -175,7 +175,8 @@ void serve_all(const std::vector<Message>& messages, const std::shared_ptr<Conte
       answer(context, request, std::move(*admission.response));
       continue;
     }
-    require(admission.route && admission.route->value->method == request.method);
+    const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+    require(admission.route && admission.route->value->method == method);
     const bool open = admission.route->value->open;
     require(keys.empty() || open ||
             (request.tenant == "t" && request.header("authorization").find("secret") != std::string_view::npos));
