@@ -2,61 +2,14 @@
 
 #include <algorithm>
 
-#include "base/check.hpp"
+#include "kv/attend_item.hpp"
 
 namespace kvasir::kv {
 namespace {
 
-constexpr std::size_t kAlign = 16;                  // floats: one cache line
 constexpr int kStride = kGroupPages * kPageTokens;  // of a row of decode scores
 
-std::size_t round_up(std::size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
-
-// Hands out aligned pieces of a worker's scratch.
-class Pieces {
- public:
-  explicit Pieces(float* p) : p_(p) {}
-  float* take(std::size_t floats) {
-    float* r = p_;
-    p_ += round_up(floats);
-    return r;
-  }
-  kernel::States states(std::size_t rows, std::size_t pitch) {
-    float* max = take(rows);
-    float* sum = take(rows);
-    return {max, sum, take(rows * pitch)};
-  }
-
- private:
-  float* p_;
-};
-
 }  // namespace
-
-// Query rows: token-major, the g heads of a group together. Row r belongs to position first + r / g.
-struct Attention::Rows {
-  const float* q;
-  int count;
-  int group;
-  std::int64_t first;
-  std::int64_t last;  // position of the last row
-
-  // ends[r] = tokens of [start, start + limit) that row r sees; returns the largest.
-  int ends(std::int64_t start, int limit, int* out) const {
-    for (int r = 0; r < count; ++r) {
-      const std::int64_t seen = first + r / group + 1 - start;
-      out[r] = static_cast<int>(std::clamp<std::int64_t>(seen, 0, limit));
-    }
-    return out[count - 1];
-  }
-};
-
-struct Attention::Scratch {
-  float* q;
-  float* basis_q;  // the same rows in the basis of the keys' codec
-  int* ends;
-  float* rest;
-};
 
 Attention::Attention(Team& team, const Store& store, int max_slices)
     : team_(team),
@@ -231,141 +184,6 @@ TokenRows Attention::tokens_of(const Tensors& x, Side side, std::int64_t row, in
   const CacheShape& s = store_.layout.shape;
   const std::int64_t d = side == Side::kKeys ? s.head_dim : s.head_dim_v;
   return {(side == Side::kKeys ? x.k : x.v) + (row * s.kv_heads + head) * d, s.kv_heads * d};
-}
-
-// One item of a prompt: scratch, and its rows against one page.
-struct Attention::Tiles {
-  const kernel::AttentionKernels& kernels = kernel::attention();
-  const Rows& rows;
-  const int* ends;
-  int d;
-  int dv;
-  int pitch;
-  float* weights;
-  float* page_max;
-  float* page_sum;
-  kernel::States group;
-  kernel::States total;
-  float* integers = nullptr;  // queries as integers
-  Int8Row* left = nullptr;    // of the queries, then of the weights
-  float* mass = nullptr;
-  float* sums = nullptr;
-  float* k_tile;
-  float* v_tile;
-
-  Tiles(const Layout& l, const Rows& item, const int* ends_of_rows, float* scratch)
-      : rows(item), ends(ends_of_rows), d(l.shape.head_dim), dv(l.shape.head_dim_v), pitch(kernel::out_pitch(dv)) {
-    Pieces pieces(scratch);
-    const auto n = static_cast<std::size_t>(rows.count);
-    const auto floats = n * static_cast<std::size_t>(pitch);
-    weights = pieces.take(n * kPageTokens);
-    page_max = pieces.take(n);
-    page_sum = pieces.take(n);
-    group = pieces.states(n, static_cast<std::size_t>(pitch));
-    total = pieces.states(n, static_cast<std::size_t>(pitch));
-    if (l.integer_tiles) {
-      integers = pieces.take(n * static_cast<std::size_t>(d));
-      left = reinterpret_cast<Int8Row*>(pieces.take(2 * 2 * n));
-      mass = pieces.take(n);
-      sums = pieces.take(floats);
-    }
-    k_tile = pieces.take(static_cast<std::size_t>(kPageTokens * d));
-    v_tile = pieces.take(0);
-  }
-
-  void weigh(const PageRef& page) const {
-    kernels.weigh(weights, kPageTokens, rows.count, page.begin, ends, page_max, page_sum);
-  }
-  // Scores of a page of keys, and its values' merging into `into`, in floats.
-  void scores(const CodecSide& codec, const Head& head, const PageRef& page, const float* q) const {
-    codec.unseal(head, page, k_tile);
-    kernels.scores(q, rows.count, d, k_tile, ends, weights);
-  }
-  void fold(const CodecSide& codec, const Head& head, const PageRef& page, const kernel::States& into) const {
-    codec.unseal(head, page, v_tile);
-    kernels.fold_tile(weights, rows.count, dv, v_tile, page.begin, ends, page_max, page_sum, into);
-  }
-  // The same in integers.
-  void scores(const IntegerTiles& codec, const Head& head, const PageRef& page, const float* q) const {
-    codec.k_tile(head, page, k_tile);
-    kernels.scores(integers, rows.count, d, k_tile, ends, weights);
-    codec.end_dots(head, page, q, left, rows.count, weights);
-  }
-  void fold(const IntegerTiles& codec, const Head& head, const PageRef& page, const kernel::States& into) const {
-    Int8Row* of_weights = left + rows.count;
-    codec.round_weights(page, rows.count, weights, of_weights, mass);
-    codec.v_tile(head, page, v_tile);
-    kernels.sums(weights, rows.count, dv, v_tile, page.begin, ends, sums);
-    codec.end_sums(head, page, of_weights, mass, rows.count, sums, pitch);
-    kernels.fold(rows.count, dv, {page_max, page_sum, sums}, into);
-  }
-};
-
-void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, int worker) const {
-  const Layout& l = store_.layout;
-  const LayerLayout& layer = store_.layer_at(x.layer);
-  const Scratch s = scratch(worker);
-  const int token = piece * p.tokens_per_item;
-  const Rows rows = load_rows(x, p, head, token, std::min(p.tokens_per_item, p.tokens - token), s.q);
-  const Tiles t(l, rows, s.ends, s.rest);
-  const auto& kernels = t.kernels;
-
-  const Head head_k = store_.head_k(x.layer, head);
-  const Head head_v = store_.head_v(x.layer, head);
-  const Head raw_k = store_.raw_head_k();
-  const Head raw_v = store_.raw_head_v();
-  const auto raw_page = [&](const PageRef& k, const PageRef& v, const kernel::States& into) {
-    t.scores(layer.raw_k->k, raw_k, k, rows.q);
-    t.weigh(k);
-    t.fold(layer.raw_v->v, raw_v, v, into);
-  };
-  kernels.clear(rows.count, t.dv, t.total);
-  if (l.sinks > 0) {
-    const Blocks b = store_.sinks(x.layer, head, *p.sequence);
-    const int end = rows.ends(0, l.sinks, s.ends);
-    raw_page({b.k, 0, end, l.sink_capacity}, {b.v, 0, end, l.sink_capacity}, t.total);
-  }
-  const std::int64_t sealed = l.sealed_at(p.position);
-  const float* basis_q = sealed > 0 ? to_basis(layer.k->k, head_k, rows, s.basis_q) : nullptr;
-  const bool integer_k = layer.k->integers.k_tile;
-  const bool integer_v = layer.v->integers.v_tile;
-  if (sealed > 0 && integer_k) layer.k->integers.round_queries(head_k, basis_q, rows.count, t.integers, t.left);
-  for (std::int64_t g = 0; g * kGroupPages <= p.block; ++g) {
-    kernels.clear(rows.count, t.dv, t.group);
-    std::int32_t chosen[kGroupPages];
-    const int count = select(x, p, rows, head, g, chosen);
-    if (count > 0) std::fill_n(s.ends, rows.count, kPageTokens);  // sealed pages lie before every row
-    for (int i = 0; i < count; ++i) {
-      const Blocks b = store_.sealed(x.layer, head, p.sequence->pages[static_cast<std::size_t>(chosen[i])]);
-      const PageRef k = page_ref(b.k, chosen[i], rows.last);
-      const PageRef v = page_ref(b.v, chosen[i], rows.last);
-      if (integer_k) {
-        t.scores(layer.k->integers, head_k, k, basis_q);
-      } else {
-        t.scores(layer.k->k, head_k, k, basis_q);
-      }
-      t.weigh(k);
-      if (integer_v) {
-        t.fold(layer.v->integers, head_v, v, t.group);
-      } else {
-        t.fold(layer.v->v, head_v, v, t.group);
-      }
-    }
-    from_basis(layer.v->v, head_v, count, rows.count, t.group);
-    for (auto i = std::max(g * kGroupPages, sealed); i <= p.block && i < (g + 1) * kGroupPages; ++i) {
-      const Blocks b = store_.raw(x.layer, head, *p.sequence, i);
-      rows.ends(i * kPageTokens, kPageTokens, s.ends);
-      raw_page(page_ref(b.k, i, rows.last), page_ref(b.v, i, rows.last), t.group);
-    }
-    kernels.fold(rows.count, t.dv, t.group, t.total);
-  }
-  const std::int64_t out_row = static_cast<std::int64_t>(l.shape.query_heads) * t.dv;
-  for (int i = 0; i < rows.count / l.group; ++i) {
-    const std::size_t r = static_cast<std::size_t>(i * l.group);
-    kernels.finish(l.group, t.dv,
-                   {t.total.max + r, t.total.sum + r, t.total.out + r * static_cast<std::size_t>(t.pitch)},
-                   x.out + (p.row + token + i) * out_row + static_cast<std::int64_t>(head) * l.group * t.dv, t.dv);
-  }
 }
 
 void Attention::decode(const Tensors& x, const Part& p, int head, int group, int worker) const {
