@@ -32,11 +32,6 @@ void check_length(std::size_t tokens, const PromptLimits& limits, const char* fi
 
 }  // namespace
 
-std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text,
-                                      text::EncodeOptions options) {
-  return text::encode_prompt(tokenizer, text, options);
-}
-
 std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
                                          std::size_t index) {
   if (index > prompt.ids.size()) return std::nullopt;
@@ -53,7 +48,8 @@ std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text:
   std::vector<EncodedPrompt> all;
   const auto encode = [&](std::string text, std::span<const std::size_t> plain = {}) {
     EncodedPrompt out{
-        encode_text(*tokenizer, text, {.add_bos = tokenizer->add_bos(), .parse_special = true, .plain = plain}), {}};
+        text::encode_prompt(*tokenizer, text, {.add_bos = tokenizer->add_bos(), .parse_special = true, .plain = plain}),
+        {}};
     out.text = std::move(text);
     return out;
   };

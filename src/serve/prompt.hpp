@@ -36,10 +36,6 @@ std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text:
                                           const ChatFormat* chat, const PromptLimits& limits,
                                           TurnMemory* memory = nullptr, std::string_view tenant = {});
 
-// Tokenizer::encode, but without a second BOS where the text begins with one that is read as such.
-std::vector<std::int32_t> encode_text(const text::Tokenizer& tokenizer, std::string_view text,
-                                      text::EncodeOptions options);
-
 // The byte of prompt.text at which token `index` begins. Nothing when the ids do not spell the text byte for byte.
 std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
                                          std::size_t index);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "text/prompt.hpp"
 #include "text/utf8.hpp"
 
 namespace kvasir::serve {
@@ -185,11 +186,12 @@ class Encoding {
       if (prompt_.plain[plain_] >= encoded_) plain.push_back(prompt_.plain[plain_] - encoded_);
     const std::string_view part = std::string_view(prompt_.text).substr(encoded_, end - encoded_);
     const bool first = encoded_ == 0;
-    const std::vector<std::int32_t> ids = encode_text(tokenizer_, part,
-                                                      {.add_bos = first && tokenizer_.add_bos(),
-                                                       .parse_special = true,
-                                                       .plain = plain,
-                                                       .behind_text = !first && !tokenizer_.is_special(ids_.back())});
+    const std::vector<std::int32_t> ids =
+        text::encode_prompt(tokenizer_, part,
+                            {.add_bos = first && tokenizer_.add_bos(),
+                             .parse_special = true,
+                             .plain = plain,
+                             .behind_text = !first && !tokenizer_.is_special(ids_.back())});
     ids_.insert(ids_.end(), ids.begin(), ids.end());
     encoded_ = end;
   }

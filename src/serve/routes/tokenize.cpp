@@ -6,6 +6,7 @@
 #include "serve/exchange.hpp"
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
+#include "text/prompt.hpp"
 #include "text/utf8.hpp"
 
 namespace kvasir::serve::entries::routes {
@@ -21,9 +22,9 @@ std::vector<std::int32_t> ids_of(Context& context, const text::Tokenizer& tokeni
   const std::string* content = fields.string("content");
   if (!content) content = fields.string("prompt");
   if (!content) bad_field("content", "is missing, as are 'prompt' and 'messages'", "missing_required_parameter");
-  return encode_text(tokenizer, *content,
-                     {.add_bos = fields.boolean("add_special").value_or(false) && tokenizer.add_bos(),
-                      .parse_special = fields.boolean("parse_special").value_or(true)});
+  return text::encode_prompt(tokenizer, *content,
+                             {.add_bos = fields.boolean("add_special").value_or(false) && tokenizer.add_bos(),
+                              .parse_special = fields.boolean("parse_special").value_or(true)});
 }
 
 Json piece_json(const text::Tokenizer& tokenizer, std::int32_t id) {
