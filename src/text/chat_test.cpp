@@ -3,19 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 #include <string>
 
 #include "base/error.hpp"
-#include "base/file.hpp"
 #include "text/test_vocabularies.hpp"
 #include "text/tokenizer.hpp"
 
 namespace kvasir::text {
 namespace {
-
-const std::string kData = KVASIR_SOURCE_DIR "/../shared/data/templates";
 
 const char* kChatml =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + "
@@ -307,154 +302,6 @@ TEST(Chat, WithoutTemplate) {
     EXPECT_NE(std::string(e.what()).find("--chat-template"), std::string::npos);
   }
   EXPECT_THROW(chat_template_text("abc", "/nonexistent/file", "m.gguf"), Error);
-}
-
-// Templates of real models, with what jinja2 renders (shared/data/README.md).
-class RealTemplates : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(kData)) GTEST_SKIP() << kData << " is not there";
-    for (const auto& file : std::filesystem::directory_iterator(kData))
-      all_.push_back(Json::parse(read_text_file(file.path().string())));
-    ASSERT_GE(all_.size(), 20u);
-    options_.clock = [] {
-      std::tm t{};  // 2026-07-26 09:05, the `now` of all files
-      t.tm_year = 126;
-      t.tm_mon = 6;
-      t.tm_mday = 26;
-      t.tm_hour = 9;
-      t.tm_min = 5;
-      return t;
-    };
-  }
-
-  std::vector<Json> all_;
-  jinja::RenderOptions options_;
-};
-
-TEST_F(RealTemplates, RenderAsJinja2Does) {
-  int texts = 0, errors = 0;
-  for (const Json& file : all_) {
-    const jinja::Template t(file["template"].get<std::string>());
-    for (const Json& c : file["cases"]) {
-      const std::string where = file["name"].get<std::string>() + " " + c["case"].get<std::string>();
-      try {
-        const std::string text = t.render(c["context"], options_);
-        ASSERT_TRUE(c.contains("expected")) << where;
-        EXPECT_EQ(text, c["expected"].get<std::string>()) << where;
-        ++texts;
-      } catch (const Error& e) {
-        ASSERT_TRUE(c.contains("error")) << where << ": " << e.what();
-        EXPECT_EQ(e.message(), c["message"].get<std::string>()) << where;
-        ++errors;
-      }
-    }
-  }
-  EXPECT_GE(texts, 164);
-  EXPECT_GE(errors, 16);
-}
-
-// Bringing messages into a template's form changes nothing where they have it, and JSON text of arguments gives what
-// objects give.
-TEST_F(RealTemplates, AdaptedConversations) {
-  for (const Json& file : all_) {
-    for (const Json& c : file["cases"]) {
-      if (!c.contains("expected") || c["case"] == "empty_messages") continue;
-      Json context = c["context"];
-      const ChatTemplate t(file["template"].get<std::string>(), context["bos_token"].get<std::string>(),
-                           context["eos_token"].get<std::string>(), options_);
-      Conversation conversation;
-      conversation.messages = context["messages"];
-      if (context.contains("tools")) conversation.tools = context["tools"];
-      conversation.add_generation_prompt = context["add_generation_prompt"].get<bool>();
-      for (const char* name : {"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
-        context.erase(name);
-      conversation.extra = context;
-      const std::string where = file["name"].get<std::string>() + " " + c["case"].get<std::string>();
-      EXPECT_EQ(t.render(conversation), c["expected"].get<std::string>()) << where;
-      for (Json& message : conversation.messages) {
-        if (!message.contains("tool_calls")) continue;
-        Json& arguments = message["tool_calls"][0]["function"]["arguments"];
-        arguments = arguments.dump();
-      }
-      EXPECT_EQ(t.render(conversation), c["expected"].get<std::string>()) << where << ", arguments as text";
-    }
-  }
-}
-
-TEST_F(RealTemplates, ToolForms) {
-  for (const Json& file : all_) {
-    const std::string name = file["name"].get<std::string>();
-    const auto* form = find_tool_form(file["template"].get<std::string>());
-    const bool hermes =
-        name.find("Hermes-3") != name.npos || name == "Qwen-Qwen2.5-7B-Instruct" || name == "Qwen-Qwen3-0.6B";
-    const bool llama = name.find("meta-llama") != name.npos;
-    EXPECT_EQ(form ? std::string(form->name) : "none", hermes ? "hermes" : llama ? "llama3" : "none") << name;
-  }
-}
-
-// The reader of tool calls reads what the template wrote.
-TEST_F(RealTemplates, ToolCallsReadBack) {
-  int read = 0;
-  for (const Json& file : all_) {
-    const auto* form = find_tool_form(file["template"].get<std::string>());
-    if (!form) continue;
-    for (const Json& c : file["cases"]) {
-      if (c["case"] != "tool_result") continue;
-      std::string text = c["expected"].get<std::string>();
-      const auto at = text.rfind("{\"name\": \"get_weather\", \"");
-      ASSERT_NE(at, text.npos) << file["name"];
-      text = text.substr(form->name == "hermes" ? text.rfind("<tool_call>", at) : at);
-      text = text.substr(0, std::min(text.find("<|im_end|>"), text.find("<|eot_id|>")));
-      const ToolOutput out = parse_tool_calls(form, text);
-      ASSERT_EQ(out.calls.size(), 1u) << text;
-      EXPECT_EQ(out.calls[0].name, "get_weather");
-      EXPECT_EQ(out.calls[0].arguments, R"({"city": "Zürich", "unit": "C"})");
-      EXPECT_EQ(out.content, "");
-      ++read;
-    }
-  }
-  EXPECT_EQ(read, 5);
-}
-
-// In a conversation of 41 messages: contents belong to their messages, in every template that shows them in order.
-TEST_F(RealTemplates, MessageAt) {
-  for (const Json& file : all_) {
-    const std::string name = file["name"].get<std::string>();
-    const ChatTemplate t(file["template"].get<std::string>(), "<s>", "</s>", options_);
-    Conversation c;
-    for (int i = 0; i < 41; ++i) {
-      c.messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", "number " + std::to_string(i) + "."}});
-    }
-    const std::string prompt = t.render(c);
-    for (const int i : {0, 1, 2, 17, 30, 39, 40}) {
-      const std::string content = "number " + std::to_string(i) + ".";
-      const auto at = prompt.find(content);
-      ASSERT_NE(at, prompt.npos) << name;
-      EXPECT_EQ(t.message_at(c, at), i) << name;
-      EXPECT_EQ(t.message_at(c, at + content.size() - 1), i) << name;
-    }
-  }
-}
-
-TEST_F(RealTemplates, LongConversationsAreFast) {
-  for (const Json& file : all_) {
-    const ChatTemplate t(file["template"].get<std::string>(), "<s>", "</s>", options_);
-    Conversation c;
-    for (int i = 0; i < 199; ++i) {
-      c.messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", std::string(400, 'x')}});
-    }
-    double best = 1e9;
-    for (int i = 0; i < 5; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      ASSERT_GT(t.render(c).size(), 199u * 400u);
-      best =
-          std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-    }
-    std::printf("%-45s %7.2f ms\n", file["name"].get<std::string>().c_str(), best);
-    // A few milliseconds; the bound leaves room for sanitizers and busy machines, and finds what is quadratic.
-    EXPECT_LT(best, 2000) << file["name"];
-  }
 }
 
 }  // namespace
