@@ -58,7 +58,13 @@ KVASIR_INLINE float reduce_add(F32 a) {
   const __m128 d = _mm_add_ps(q, _mm_movehl_ps(q, q));
   return _mm_cvtss_f32(_mm_add_ss(d, _mm_movehdup_ps(d)));
 }
-KVASIR_INLINE float reduce_max(F32 a) { return _mm512_reduce_max_ps(a.v); }
+// In the same order, which decides where a lane is NaN; that of _mm512_reduce_max_ps is the compiler's.
+KVASIR_INLINE float reduce_max(F32 a) {
+  const __m256 h = _mm256_max_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+  const __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+  const __m128 d = _mm_max_ps(q, _mm_movehl_ps(q, q));
+  return _mm_cvtss_f32(_mm_max_ss(d, _mm_movehdup_ps(d)));
+}
 
 // Four reductions at once, each in the order of reduce_add and reduce_max: lanes 0 .. 3, the others are 0.
 KVASIR_INLINE __m128 add_quarters(F32 x) {
