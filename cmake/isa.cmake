@@ -6,6 +6,25 @@ set(KVASIR_ISA_FLAGS_scalar -O2 -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(KVASIR_ISA_FLAGS_avx512 ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
 set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx512} -mavx512vnni -mavx512bf16)
+# For tests on machines without AVX-512: its copies are compiled for AVX2, their 512-bit intrinsics replaced (simd/x86.hpp).
+# Slow; `kvasir info` and `kvasir bench` say so. Not in release builds, whose figures would be taken for those of AVX-512.
+option(KVASIR_EMULATE_AVX512 "Tests only: run the kernels for AVX-512 on AVX2 (needs libsimde-dev)" OFF)
+if(KVASIR_EMULATE_AVX512)
+  if(CMAKE_BUILD_TYPE MATCHES "^(Release|MinSizeRel)$")
+    message(FATAL_ERROR "KVASIR_EMULATE_AVX512 is for tests, not for ${CMAKE_BUILD_TYPE} builds: use `cmake --preset emulated`")
+  endif()
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    message(FATAL_ERROR "KVASIR_EMULATE_AVX512 needs an x86-64 processor with AVX2, this is ${CMAKE_SYSTEM_PROCESSOR}")
+  endif()
+  find_path(KVASIR_SIMDE_INCLUDE simde/x86/avx512.h)
+  if(NOT KVASIR_SIMDE_INCLUDE)
+    message(FATAL_ERROR "KVASIR_EMULATE_AVX512 needs SIMDe: install libsimde-dev (0.7.4 or later)")
+  endif()
+  foreach(isa avx512 avx512vnni)
+    set(KVASIR_ISA_FLAGS_${isa} ${KVASIR_ISA_FLAGS_avx2} -DKVASIR_EMULATE_AVX512)
+  endforeach()
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/simd/isa.cpp PROPERTIES COMPILE_DEFINITIONS KVASIR_EMULATE_AVX512)
+endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   set(KVASIR_ISA_FLAGS_scalar -O2 -fno-vectorize -fno-slp-vectorize)
 endif()
@@ -26,14 +45,19 @@ function(kvasir_isa_sources out)
     set(level -O1)
   endif()
   foreach(isa IN LISTS KVASIR_ISAS)
+    set(isa_level ${level})
     set(lib ${S_PREFIX}_${isa})
     add_library(${lib} OBJECT EXCLUDE_FROM_ALL ${S_UNPARSED_ARGUMENTS})
     target_include_directories(${lib} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    if(KVASIR_EMULATE_AVX512 AND isa MATCHES "avx512")
+      target_include_directories(${lib} SYSTEM PRIVATE ${KVASIR_SIMDE_INCLUDE})
+      set(isa_level -O1)  # compiles in half the time
+    endif()
     target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1)
     # -O3 in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind. With
     # sanitizers -O1, which compiles ten times faster.
     # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.
-    target_compile_options(${lib} PRIVATE ${level} ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
+    target_compile_options(${lib} PRIVATE ${isa_level} ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi$<SEMICOLON>-Wno-uninitialized$<SEMICOLON>-Wno-maybe-uninitialized>)
     if(KVASIR_FUZZ)
       # The fuzz targets are parsers; instrumented kernels would only take half an hour to compile.

@@ -3,7 +3,7 @@
 #if defined(KVASIR_TARGET_scalar)
 #include <cstring>
 #else
-#include <immintrin.h>
+#include "simd/x86.hpp"
 #endif
 
 namespace kvasir::kernel::KVASIR_TARGET {
@@ -19,7 +19,7 @@ namespace {
 #elif defined(KVASIR_TARGET_avx2)
 #define KVASIR_CHANGED(x) asm volatile("" : "+x"(x))
 #else
-#define KVASIR_CHANGED(x) asm volatile("" : "+v"(x))
+#define KVASIR_CHANGED(x) asm volatile("" : KVASIR_WIDE_REGISTER(x))
 #endif
 
 // Latency 4 or 5 cycles times 2 per cycle needs 10 accumulators; 12 and two operands fit the 16 registers of AVX2.

@@ -37,7 +37,7 @@ TEST(Machine, WiderSetsAreNotSlower) {
   Team team(1);
   double scalar = 0;
   for (simd::Isa isa : {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni}) {
-    if (!simd::supported(isa)) continue;
+    if (!simd::supported(isa) || simd::emulated(isa)) continue;
     simd::force(isa);
     const Machine m = measure_machine(team, {.quick = true});
     EXPECT_EQ(m.isa, isa);

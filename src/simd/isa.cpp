@@ -51,12 +51,23 @@ Isa choose() {
 std::string_view name(Isa isa) { return kNames[static_cast<int>(isa)]; }
 std::string_view requirements(Isa isa) { return kRequirements[static_cast<int>(isa)]; }
 
+bool emulated([[maybe_unused]] Isa isa) {
+#if defined(KVASIR_EMULATE_AVX512)
+  return isa == Isa::kAvx512 || isa == Isa::kAvx512Vnni;
+#else
+  return false;
+#endif
+}
+
+std::string label(Isa isa) { return std::string(name(isa)) + (emulated(isa) ? " (emulated)" : ""); }
+
 bool supported(Isa isa) {
 #if defined(__x86_64__)
   __builtin_cpu_init();  // also asks the operating system whether it saves the wide registers
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (emulated(isa)) return avx2;
   switch (isa) {
     case Isa::kScalar:
       return true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace kvasir::simd {
@@ -12,7 +13,11 @@ inline constexpr int kIsaCount = 4;
 
 std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni"
 std::string_view requirements(Isa isa);  // the CPU features it needs, for `kvasir info`
-bool supported(Isa isa);                 // by this machine (CPU and operating system)
+bool supported(Isa isa);                 // by this machine (CPU and operating system), or emulated
+
+// Whether this build computes it with AVX2 (-DKVASIR_EMULATE_AVX512=ON): right, but its speed means nothing.
+bool emulated(Isa isa);
+std::string label(Isa isa);  // the name, and that it is emulated where it is; for what people and files are told
 
 // The one that kernels dispatch to: KVASIR_ISA when set, else the best supported one. Decided at the first call; throws
 // Error(kUnsupported) when KVASIR_ISA names an unknown or unsupported set.

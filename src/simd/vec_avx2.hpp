@@ -1,7 +1,7 @@
 // simd/vec.hpp for AVX2 + FMA + F16C: two registers per vector.
 #pragma once
 
-#include <immintrin.h>
+#include "simd/x86.hpp"
 
 #define KVASIR_HAS_VNNI 0
 #define KVASIR_STEPWISE_DOTS 1

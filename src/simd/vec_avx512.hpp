@@ -1,9 +1,9 @@
 // simd/vec.hpp for AVX-512 (F BW VL DQ, optionally VNNI and BF16): one register per vector.
 #pragma once
 
-#include <immintrin.h>
+#include "simd/x86.hpp"
 
-#if defined(__AVX512VNNI__)
+#if defined(KVASIR_TARGET_avx512vnni)
 #define KVASIR_HAS_VNNI 1
 #define KVASIR_STEPWISE_DOTS 0
 #else
@@ -244,9 +244,9 @@ KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) {
 #endif
 // The compiler must have this sum in a register here. Left alone, GCC adds products up in a tree of its own, for which
 // all of them have to exist at once: with many sums they spill.
-KVASIR_INLINE void pin(Bytes& x) { asm("" : "+v"(x.v)); }
-KVASIR_INLINE void pin(Pairs& x) { asm("" : "+v"(x.v)); }
-KVASIR_INLINE void pin(I32& x) { asm("" : "+v"(x.v)); }
+KVASIR_INLINE void pin(Bytes& x) { asm("" : KVASIR_WIDE_REGISTER(x.v)); }
+KVASIR_INLINE void pin(Pairs& x) { asm("" : KVASIR_WIDE_REGISTER(x.v)); }
+KVASIR_INLINE void pin(I32& x) { asm("" : KVASIR_WIDE_REGISTER(x.v)); }
 
 // The 16 bytes at p, four times: a table for lookup16.
 KVASIR_INLINE Bytes repeat16(const void* p) {

@@ -64,7 +64,7 @@ void print_head(const run::Engine& e, const run::Machine& m, double load_seconds
   fmt::print("{}, {} ({}), KV {}, {} threads, {}; loaded in {}\n",
              std::filesystem::path(e.options().model).filename().string(), e.model().quant(),
              human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), kv::codecs_text(e.codecs()),
-             m.threads, simd::name(m.isa), human_seconds(load_seconds));
+             m.threads, simd::label(m.isa), human_seconds(load_seconds));
   fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f} GOP/s\n",
              human_bandwidth(m.read_bytes.median), m.int8_ops.median * 1e-9, m.bf16_ops.median * 1e-9,
              m.f32_ops.median * 1e-9);
@@ -119,7 +119,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, con
           {"machine_f32_gops", m.f32_ops.median * 1e-9},
           {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)},
           {"cpu", m.host.cpu},
-          {"isa", simd::name(m.isa)},
+          {"isa", simd::label(m.isa)},
           {"version", version()},
           {"commit", commit()}};
 }

@@ -61,16 +61,17 @@ void print_text(const run::Machine& m) {
     fmt::print("L{} {:<11} {} x {}\n", c.level, c.type, c.instances, binary_size(c.bytes));
   fmt::print("memory         {}, {} available\n", binary_size(h.memory_total), binary_size(h.memory_available));
   for (simd::Isa isa : kIsas)
-    fmt::print("{:<14} {:<12} needs {}{}\n", isa == kIsas[0] ? "instructions" : "", simd::name(isa),
+    fmt::print("{:<14} {:<12} needs {}{}{}\n", isa == kIsas[0] ? "instructions" : "", simd::name(isa),
                simd::requirements(isa),
                isa == m.isa           ? ": in use"
                : simd::supported(isa) ? ": supported"
-                                      : ": not on this machine");
+                                      : ": not on this machine",
+               simd::emulated(isa) ? ", emulated with AVX2 (slow, for tests)" : "");
   fmt::print("\nmeasured with {} thread{}, median (lowest to highest run)\n", m.threads, m.threads == 1 ? "" : "s");
   print_figure("read bandwidth", m.read_bytes, "GB/s ",
                fmt::format("{} buffer{}", binary_size(m.buffer_bytes),
                            m.beyond_cache ? "" : ", partly answered by the last-level cache"));
-  const std::string isa(simd::name(m.isa));
+  const std::string isa = simd::label(m.isa);
   print_figure("int8 dot peak", m.int8_ops, "GOP/s", isa);
   print_figure("bf16 dot peak", m.bf16_ops, "GOP/s", isa);
   print_figure("f32 FMA peak", m.f32_ops, "GOP/s", isa);
@@ -88,6 +89,7 @@ void print_json(const run::Machine& m) {
     sets.push_back({{"name", simd::name(isa)},
                     {"requires", simd::requirements(isa)},
                     {"supported", simd::supported(isa)},
+                    {"emulated", simd::emulated(isa)},
                     {"active", isa == m.isa}});
   nlohmann::ordered_json caches = nlohmann::ordered_json::array();
   for (const Cache& c : h.caches)
