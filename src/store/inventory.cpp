@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "store/tail.hpp"
 
 namespace kvasir::store {
 namespace {
@@ -107,10 +108,10 @@ std::string_view fault_name(Fault fault) {
 }
 
 bool key_fits(const Key& key, const RecordView& record) {
-  if (record.head.kind != Kind::kChunk) return true;
   std::vector<std::int32_t> tokens(record.n_tokens());
   record.copy_tokens(tokens.data());
-  return chunk_key(record.head.parent, tokens) == key;
+  const Key& parent = record.head.parent;
+  return (record.head.kind == Kind::kTail ? key_of_tail(parent, tokens) : chunk_key(parent, tokens)) == key;
 }
 
 void read_records(Backend& backend, std::span<const Item> items,

@@ -19,7 +19,7 @@ enum class Fault {
   kDamaged,
   kForeign,
   kVersion,
-  kKey,     // a chunk whose key does not follow from its parent and token ids
+  kKey,     // its key does not follow from its parent and token ids
   kParent,  // it continues a tail, or a record of another fingerprint
 };
 std::string_view fault_name(Fault fault);
@@ -57,7 +57,7 @@ void read_records(Backend& backend, std::span<const Item> items,
 // Erases records, in batches. Throws as above.
 void erase_records(Backend& backend, std::span<const Item> items);
 
-// Whether a key is what its record's parent and token ids make it; true for tails, whose keys need more than that.
+// Whether a key is what its record's parent and token ids make it.
 bool key_fits(const Key& key, const RecordView& record);
 
 }  // namespace kvasir::store
