@@ -125,14 +125,15 @@ void read_records(Backend& backend, std::span<const Item> items,
   });
 }
 
-std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress) {
+std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress,
+                                 const Wanted& wanted) {
   std::vector<Item> listed;
-  check_status(backend.list(
-      [&](const Listed& l) {
-        listed.push_back({.key = l.key, .bytes = l.bytes, .uses = l.uses, .written = l.written, .used = l.used});
-        return true;
-      },
-      patience()));
+  const auto note = [&](const Listed& l) {
+    const Item item{.key = l.key, .bytes = l.bytes, .uses = l.uses, .written = l.written, .used = l.used};
+    if (!wanted || wanted(item)) listed.push_back(item);
+    return true;
+  };
+  check_status(wanted ? backend.list_ages(note, patience()) : backend.list(note, patience()));
   std::vector<Item> items;
   items.reserve(listed.size());
   read_records(backend, listed, [&](const Item& item, const SharedBytes& bytes) {

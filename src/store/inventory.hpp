@@ -47,8 +47,11 @@ struct Item {
 
 // All records, parents before children. Check::kFull reads all their bytes; kHead the envelopes. Records that go
 // meanwhile are left out. Throws Error(kIo) with what the backend says. `progress`: records done, of how many.
+// `wanted` is asked for each by its key and times (Backend::list_ages), and the others are not read.
 using InventoryProgress = std::function<void(std::uint64_t, std::uint64_t)>;
-std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress = {});
+using Wanted = std::function<bool(const Item&)>;
+std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress = {},
+                                 const Wanted& wanted = {});
 
 // Reads the records of `items` in batches; absent ones are passed over. Throws as above.
 void read_records(Backend& backend, std::span<const Item> items,
