@@ -3,8 +3,8 @@
 # says so where a connection is wanted. Sets KVASIR_NETWORK and, as regular expressions, the tests and fuzz targets that
 # need it.
 option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
-set(network_names admit api_client connection keys load remote_target request_parser server)
-set(KVASIR_NETWORK_TESTS "/src/serve/(keys|load|server_[a-z]+)_test\\.cpp$")
+set(network_names admit api_client connection keys link load remote_target request_parser server)
+set(KVASIR_NETWORK_TESTS "/src/serve/(keys|link|load|server_[a-z]+)_test\\.cpp$")
 set(KVASIR_NETWORK_FUZZERS "/src/serve/http_fuzz\\.cpp$")
 
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)

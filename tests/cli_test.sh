@@ -47,7 +47,7 @@ model=$1/models/kvasir-books-4m.gguf
 expect 2 '' "^kvasir: --batch: is '1,x', expected numbers from 1 to 512" bench -m "$model" --batch 1,x
 expect 2 '' "^kvasir: --depth: is '', expected" bench -m "$model" --depth ''
 expect 2 '' '^kvasir: bench load: expected either --url or --model' bench load
-expect 2 '' "^kvasir: --url: is 'ftp://x', expected http://" bench replay --url ftp://x --conversations "$model"
+expect 2 '' "^kvasir: --url: is 'ftp://x', expected http" bench replay --url ftp://x --conversations "$model"
 expect 0 '"depth":5,"batch":3,.*"decode_floor_fraction":0\.' '' \
   bench -m "$model" -t 2 --prefill 8 --decode 4 --runs 1 --depth 5 --batch 1,3 --json
 

@@ -138,6 +138,35 @@ expect 'bench load: both' 'either --url or --model'
 answer=$("$kvasir" bench load --url http://127.0.0.1:1 2>&1) && fail 'bench load finds a server where none is'
 expect 'bench load: nobody there' '127.0.0.1:1'
 
+# The same over TLS, with keys.
+if command -v openssl >/dev/null; then
+  openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj '/CN=kvasir' -addext 'subjectAltName=IP:127.0.0.1' \
+    -keyout "$scratch/key.pem" -out "$scratch/cert.pem" 2>/dev/null || { echo 'FAILED: no certificate made'; exit 1; }
+  tls_load() { # STATUS PATTERN OPTIONS...
+    wanted=$1
+    pattern=$2
+    shift 2
+    answer=$("$kvasir" bench load --clients 2 --requests 4 --tokens 4 --json "$@" 2>&1)
+    status=$?
+    [ $status -eq "$wanted" ] || fail "bench load $*: status $status, expected $wanted"
+    expect "bench load $*" "$pattern"
+  }
+  start --chat-template "$scratch/chatml.jinja" --tls-cert "$scratch/cert.pem" --tls-key "$scratch/key.pem" --api-key-file "$scratch/keys"
+  tls_load 0 '"completed":4,"refused":0,"failed":0,"dropped":0,' --url "$url" --ca-file "$scratch/cert.pem" --api-key-file "$scratch/keys"
+  tls_load 1 'certificate is not trusted.*--ca-file' --url "$url" --api-key-file "$scratch/keys"
+  tls_load 1 '401 invalid_api_key' --url "$url" --ca-file "$scratch/cert.pem"
+  tls_load 1 'wants https:// in --url' --url "http://${url#https://}"
+  tls_load 2 "^kvasir: --ca-file: is '$scratch/keys', expected" --url "$url" --ca-file "$scratch/keys"
+  tls_load 2 '^kvasir: --ca-file: has no use' --url http://127.0.0.1:1 --ca-file "$scratch/cert.pem"
+  tls_load 2 '^kvasir: --tls-cert: cannot be used with --url' --url "$url" --tls-cert "$scratch/cert.pem"
+  answer=$("$kvasir" bench replay --url "$url" --conversations "$scratch/talk.jsonl" --max-tokens 4 --json \
+    --ca-file "$scratch/cert.pem" --api-key-file "$scratch/keys" 2>&1)
+  expect 'replay over TLS' '"turn":2,"requests":1,.*"same_text":1,'
+  stop
+  tls_load 0 '"completed":4,' -m "$model" --ctx 1024 --tls-cert "$scratch/cert.pem" --tls-key "$scratch/key.pem" \
+    --ca-file "$scratch/cert.pem" --api-key-file "$scratch/keys"
+fi
+
 refused() { # PATTERN OPTIONS...: an error of the options, status 2, before anything is loaded
   pattern=$1
   shift

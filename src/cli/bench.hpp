@@ -1,7 +1,9 @@
 // The subcommands of `kvasir bench`.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "base/options.hpp"
 #include "cli/command.hpp"
@@ -13,13 +15,18 @@ namespace kvasir::cli {
 Action setup_bench_replay(CLI::App& app);
 Action setup_bench_load(CLI::App& app);
 
-// A server that runs already.
+// A server that runs already, or (bench load without a URL) one of this process.
 struct RemoteOptions {
   std::string url;
   std::string model;
   std::string key_env;
+  std::string key_file;
+  std::string ca_file;
 };
 const OptionTable<RemoteOptions>& remote_table();
-serve::Endpoint endpoint_of(const RemoteOptions& options);  // throws Error(kBadInput)
+// Throws Error(kBadInput) naming the flag: no such URL, no key where it should be, a value without use.
+serve::Endpoint endpoint_of(const RemoteOptions& options);
+// Throws Error(kBadInput) naming the first flag of the groups (titles of tables) that was given, as `why` says.
+void check_unused(const CLI::App& app, std::initializer_list<std::string_view> groups, const std::string& why);
 
 }  // namespace kvasir::cli

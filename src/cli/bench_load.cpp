@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -21,29 +20,6 @@
 #include "serve/load.hpp"
 
 namespace kvasir::cli {
-
-const OptionTable<RemoteOptions>& remote_table() {
-  using O = RemoteOptions;
-  static const OptionTable<O> t{
-      "server to ask",
-      {{"url",
-        &O::url,
-        {.help = "a running OpenAI-compatible server, in place of --model", .placeholder = "http://HOST:PORT"}},
-       {"url_model", &O::model, {.help = "which of its models; default: the first one", .placeholder = "NAME"}},
-       {"api_key_env",
-        &O::key_env,
-        {.help = "environment variable that holds the server's API key", .placeholder = "NAME"}}}};
-  return t;
-}
-
-serve::Endpoint endpoint_of(const RemoteOptions& o) {
-  serve::Endpoint endpoint = serve::parse_endpoint(o.url, "--url");
-  if (o.key_env.empty()) return endpoint;
-  const char* key = std::getenv(o.key_env.c_str());
-  if (!key) throw Error(Code::kBadInput, "names '" + o.key_env + "', which is not in the environment", "--api-key-env");
-  endpoint.key = key;
-  return endpoint;
-}
 
 namespace {
 
@@ -134,7 +110,7 @@ class OwnServer {
     serving_.server().stop();  // what an interrupted run left is not waited for
     thread_.join();
   }
-  std::string url() { return fmt::format("http://127.0.0.1:{}", serving_.server().port()); }
+  std::uint16_t port() { return serving_.server().port(); }
 
  private:
   static ServingOptions on_free_port(ServingOptions options) {
@@ -146,18 +122,23 @@ class OwnServer {
   std::thread thread_;
 };
 
-int run_load(Settings s) {
+int run_load(Settings s, const CLI::App& app) {
   const std::vector<std::int64_t> counts = parse_numbers(s.clients, 1, 1 << 16, "--clients");
-  if (s.remote.url.empty() == s.serving.engine.model.empty())
+  const bool own_server = s.remote.url.empty();
+  if (own_server == s.serving.engine.model.empty())
     throw Error(Code::kBadInput, "expected either --url or --model", "bench load");
+  if (!own_server)
+    check_unused(app,
+                 {run::engine_table().title(), run::scheduler_table().title(), serve_table().title(),
+                  serve::server_table().title()},
+                 "cannot be used with --url: how that server runs is its own affair");
+  if (own_server) s.remote.url = s.serving.server.tls_cert.empty() ? "http://127.0.0.1" : "https://127.0.0.1";
+  serve::Endpoint endpoint = endpoint_of(s.remote);
+  s.serving.server.api_key_file = s.remote.key_file;
   raise_descriptor_limit();
   Interrupt interrupt;
   std::optional<OwnServer> own;
-  if (s.remote.url.empty()) {
-    own.emplace(s.serving);
-    s.remote.url = own->url();
-  }
-  const serve::Endpoint endpoint = endpoint_of(s.remote);
+  if (own_server) endpoint.port = std::to_string(own.emplace(s.serving).port());
   const std::string model = s.remote.model.empty() ? serve::model_of(endpoint) : s.remote.model;
   std::vector<LoadReport> reports;
   for (const std::int64_t clients : counts) {
@@ -187,9 +168,9 @@ Action setup_bench_load(CLI::App& app) {
   add_options(app, run::engine_table(), settings->serving.engine);
   add_options(app, run::scheduler_table(), settings->serving.scheduler);
   add_options(app, serve_table(), settings->serving.serve);
-  add_options(app, serve::server_table(), settings->serving.server);
+  add_options(app, serve::server_table(), settings->serving.server, {"api_key_file"});  // in remote_table
   app.get_option("--model")->required(false);
-  return [settings] { return run_load(*settings); };
+  return [settings, &app] { return run_load(*settings, app); };
 }
 
 }  // namespace kvasir::cli

@@ -116,10 +116,14 @@ void plot(const Settings& s, const std::vector<ReplayTurn>& turns, bool compared
   write_plot(p, cells(turns, compared), s.plot);
 }
 
-std::unique_ptr<run::ReplayTarget> open_target(const Settings& s) {
+std::unique_ptr<run::ReplayTarget> open_target(const Settings& s, const CLI::App& app) {
   if (s.remote.url.empty() == s.engine.model.empty())
     throw Error(Code::kBadInput, "expected either --url or --model", "bench replay");
-  if (s.remote.url.empty()) return run::engine_target(s.engine, s.replay);
+  if (s.remote.url.empty()) {
+    check_unused(app, {remote_table().title()}, "goes with --url");
+    return run::engine_target(s.engine, s.replay);
+  }
+  check_unused(app, {run::engine_table().title()}, "cannot be used with --url: how that server runs is its own affair");
   if (s.replay.restart_every > 0 || !s.replay.tiers.empty())
     throw Error(Code::kBadInput, "cannot be used with --url: what that server keeps is its own affair",
                 s.replay.tiers.empty() ? "--restart-every" : "--tier");
@@ -127,10 +131,10 @@ std::unique_ptr<run::ReplayTarget> open_target(const Settings& s) {
   return serve::remote_target(endpoint, s.remote.model.empty() ? serve::model_of(endpoint) : s.remote.model, s.replay);
 }
 
-int run_replay(const Settings& s) {
+int run_replay(const Settings& s, const CLI::App& app) {
   if (!s.plot.empty()) run::eval::check_plot_path(s.plot);
   Interrupt interrupt;
-  const auto target = open_target(s);
+  const auto target = open_target(s, app);
   ProgressBar progress("replaying");
   const std::vector<ReplayTurn> turns = run::replay(*target, s.replay, [&](std::int64_t done, std::int64_t total) {
     progress.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
@@ -158,7 +162,7 @@ Action setup_bench_replay(CLI::App& app) {
       ->type_name("FILE");
   app.add_flag("--json", settings->json, "one object per turn");
   app.get_option("--model")->required(false);
-  return [settings] { return run_replay(*settings); };
+  return [settings, &app] { return run_replay(*settings, app); };
 }
 
 }  // namespace kvasir::cli

@@ -111,8 +111,7 @@ void check_filter(const CacheFilter& filter) {
   if (!filter.older_than.empty()) store::parse_time(filter.older_than, "--older-than");
 }
 
-bool passes(const CacheFilter& filter, const store::Item& item) {
-  if (!filter.fingerprint.empty() && !store::to_hex(item.fingerprint).starts_with(filter.fingerprint)) return false;
+bool old_enough(const CacheFilter& filter, const store::Item& item) {
   if (filter.older_than.empty()) return true;
   const auto age =
       std::chrono::duration_cast<std::chrono::seconds>(store::parse_time(filter.older_than, "--older-than"));
@@ -121,10 +120,16 @@ bool passes(const CacheFilter& filter, const store::Item& item) {
   return item.used > 0 && item.used <= (now - age).count();
 }
 
-std::vector<store::Item> inventory(store::Backend& backend, store::Check check, const char* doing) {
+bool passes(const CacheFilter& filter, const store::Item& item) {
+  if (!filter.fingerprint.empty() && !store::to_hex(item.fingerprint).starts_with(filter.fingerprint)) return false;
+  return old_enough(filter, item);
+}
+
+std::vector<store::Item> inventory(store::Backend& backend, store::Check check, const char* doing,
+                                   const store::Wanted& wanted) {
   ProgressBar progress(doing);
-  return store::take_inventory(backend, check,
-                               [&](std::uint64_t done, std::uint64_t total) { progress.update(done, total); });
+  return store::take_inventory(
+      backend, check, [&](std::uint64_t done, std::uint64_t total) { progress.update(done, total); }, wanted);
 }
 
 std::uint64_t total_bytes(const std::vector<store::Item>& items) {

@@ -43,9 +43,11 @@ void add_filter(CLI::App& app, CacheFilter& filter, bool with_age);
 // Checks the texts; throws Error(kBadInput) naming the flag.
 void check_filter(const CacheFilter& filter);
 bool passes(const CacheFilter& filter, const store::Item& item);
+bool old_enough(const CacheFilter& filter, const store::Item& item);  // the part of it that needs no envelope
 
-// All records, with a progress bar.
-std::vector<store::Item> inventory(store::Backend& backend, store::Check check, const char* doing);
+// All records, or those that are wanted, with a progress bar.
+std::vector<store::Item> inventory(store::Backend& backend, store::Check check, const char* doing,
+                                   const store::Wanted& wanted = {});
 
 std::uint64_t total_bytes(const std::vector<store::Item>& items);
 std::string records_text(std::uint64_t n);  // "1 record", "5 records"

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "base/error.hpp"
 #include "cli/cache.hpp"
 #include "cli/eval.hpp"
 #include "cli/json_output.hpp"
@@ -65,6 +66,10 @@ struct Settings {
 int list(const Settings& s) {
   check_filter(s.filter);
   const auto backend = open_cache(s.place);
+  if (!s.filter.older_than.empty() && backend->traits().looking_is_use)
+    throw Error(Code::kBadInput,
+                "cannot be used here: looking at a record of this tier is a use of it; cache clear --older-than works",
+                "--older-than");
   const std::vector<Item> items = inventory(*backend, store::Check::kHead, "reading");
   std::vector<std::vector<std::string>> table{
       {"key", "kind", "tokens", "depth", "bytes", "uses", "written", "used", "fingerprint", "origin", ""}};

@@ -45,11 +45,17 @@ std::vector<Item> chosen(const std::vector<Item>& items, const CacheFilter& filt
 int clear(const Settings& s) {
   check_filter(s.filter);
   const auto backend = open_cache(s.place);
-  std::vector<Item> items = inventory(*backend, store::Check::kHead, "reading");
-  const bool all = s.filter.fingerprint.empty() && s.filter.older_than.empty();
   std::uint64_t undated = 0;
-  if (!s.filter.older_than.empty())
-    for (const Item& i : items) undated += i.used == 0;
+  const auto is_old = [&](const Item& i) {
+    undated += i.used == 0;
+    return old_enough(s.filter, i);
+  };
+  // Where reading a record is a use of it those that stay are not read, or nothing would be old the next time.
+  const bool old_only = !s.filter.older_than.empty() && backend->traits().looking_is_use;
+  std::vector<Item> items =
+      inventory(*backend, store::Check::kHead, "reading", old_only ? store::Wanted(is_old) : store::Wanted());
+  const bool all = s.filter.fingerprint.empty() && s.filter.older_than.empty();
+  if (!s.filter.older_than.empty() && !old_only) std::for_each(items.begin(), items.end(), is_old);
   if (!all) items = chosen(items, s.filter);
   if (all) {
     const store::Status cleared = backend->clear(store::within(std::chrono::minutes(10)));

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/options.hpp"
@@ -17,11 +20,13 @@ std::string flag_names(const OptionSpec& spec);  // "-n,--n", "--exact,!--no-exa
 
 // Adds every option of `table` as a flag that writes into `target` (which must live as long as `app` is used). A flag's
 // own value replaces what `target` held, except that each use of a list's flag appends one item. Errors are
-// Error(kBadInput) thrown out of app.parse, naming the flag and the range.
+// Error(kBadInput) thrown out of app.parse, naming the flag and the range. `without`: names of options to leave out.
 template <class T>
-void add_options(CLI::App& app, const OptionTable<T>& table, T& target) {
+void add_options(CLI::App& app, const OptionTable<T>& table, T& target,
+                 std::initializer_list<std::string_view> without = {}) {
   for (std::size_t i = 0; i < table.specs().size(); ++i) {
     const OptionSpec& spec = table.specs()[i];
+    if (std::find(without.begin(), without.end(), spec.name) != without.end()) continue;
     const std::string names = flag_names(spec);
     const auto defaults = table.to_json(target);
     const std::string help = flag_help(spec, defaults.at(spec.name).dump());

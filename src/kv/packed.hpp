@@ -97,21 +97,29 @@ KVASIR_INLINE void prefetch_unit(const std::byte* p) {
   for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + h * kBytes + i, 0, 3);
 }
 
-// Sums of word j for G rows; x at the first of the word's four columns.
-template <int j, class S, class Map, class U, int G>
-KVASIR_INLINE void add_word(const U& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
-                            LanePart (&sum)[G]) {
+// Rows of x as they are: four(g, k) is x[g][k .. k + 3] in all lanes.
+struct PlainRows {
+  const std::int8_t* x;
+  std::ptrdiff_t stride;
+  inline __attribute__((always_inline)) BytePart four(int g, int k) const {
+    return broadcast4_part(x + g * stride + k);
+  }
+};
+
+// Sums of word j for G rows; the unit begins at column k.
+template <int j, class S, class Map, class U, class X, int G>
+KVASIR_INLINE void add_word(const U& unit, const Map& map, const X& x, int k, LanePart (&sum)[G]) {
   const BytePart u = map.template value<j>(unit);
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) {
-    sum[g] = S::dot(sum[g], u, broadcast4_part(x + g * stride + 4 * j));
+    sum[g] = S::dot(sum[g], u, x.four(g, k + 4 * j));
     pin(sum[g]);
   }
 }
 
-template <int B, class Map, int G, int h>
-KVASIR_INLINE void add_widened(const std::byte* panel, int depth, const Map& map, const std::int8_t* x,
-                               std::ptrdiff_t stride, const std::byte* next, LanePart (&acc)[G]) {
+template <int B, class Map, int G, int h, class X>
+KVASIR_INLINE void add_widened(const std::byte* panel, int begin, int end, const Map& map, const X& x,
+                               const std::byte* next, LanePart (&acc)[G]) {
   using S = Step<B, Map>;
   constexpr int kBytes = packed_unit_bytes(B);
   // Few rows: several chains of sums, because one vpdpbusd waits 5 cycles for the one before.
@@ -121,13 +129,13 @@ KVASIR_INLINE void add_widened(const std::byte* panel, int depth, const Map& map
   for (int i = 0; i < kChains; ++i) KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) more[i][g] = i == 0 ? acc[g] : zero_lanes();
   KVASIR_UNROLL(1)
-  for (int k = 0; k < depth; k += kPackedUnit, panel += kBytes, next += kBytes, x += kPackedUnit) {
+  for (int k = begin; k < end; k += kPackedUnit, panel += kBytes, next += kBytes) {
     prefetch_unit<B, h>(next);
     const auto u = Unit<B, BytePart, h>::load(panel);
-    add_word<0, S>(u, map, x, stride, more[0]);
-    add_word<1, S>(u, map, x, stride, more[1 % kChains]);
-    add_word<2, S>(u, map, x, stride, more[2 % kChains]);
-    add_word<3, S>(u, map, x, stride, more[3 % kChains]);
+    add_word<0, S>(u, map, x, k, more[0]);
+    add_word<1, S>(u, map, x, k, more[1 % kChains]);
+    add_word<2, S>(u, map, x, k, more[2 % kChains]);
+    add_word<3, S>(u, map, x, k, more[3 % kChains]);
   }
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) {
@@ -138,13 +146,12 @@ KVASIR_INLINE void add_widened(const std::byte* panel, int depth, const Map& map
 }
 
 #if KVASIR_STEPWISE_DOTS
-template <int j, bool kFirst, class Map, class U, int G>
-KVASIR_INLINE void add_word(const U& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
-                            PairPart (&sum)[G]) {
+template <int j, bool kFirst, class Map, class U, class X, int G>
+KVASIR_INLINE void add_word(const U& unit, const Map& map, const X& x, int k, PairPart (&sum)[G]) {
   const BytePart u = map.template value<j>(unit);
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) {
-    const BytePart y = broadcast4_part(x + g * stride + 4 * j);
+    const BytePart y = x.four(g, k + 4 * j);
     sum[g] = kFirst ? first_pairs(u, y) : dot_pairs(sum[g], u, y);
     pin(sum[g]);
   }
@@ -160,40 +167,39 @@ KVASIR_INLINE void widen(const PairPart (&pairs)[G], LanePart (&acc)[G]) {
 
 // One unit of values so small that several products are added in 16 bits before they are widened. kFirst: `sum` starts
 // here.
-template <bool kFirst, int kFits, class Map, class U, int G>
-KVASIR_INLINE void add_unit(const U& unit, const Map& map, const std::int8_t* x, std::ptrdiff_t stride,
-                            PairPart (&sum)[G], LanePart (&acc)[G]) {
-  add_word<0, kFirst>(unit, map, x, stride, sum);
-  add_word<1, false>(unit, map, x, stride, sum);
+template <bool kFirst, int kFits, class Map, class U, class X, int G>
+KVASIR_INLINE void add_unit(const U& unit, const Map& map, const X& x, int k, PairPart (&sum)[G], LanePart (&acc)[G]) {
+  add_word<0, kFirst>(unit, map, x, k, sum);
+  add_word<1, false>(unit, map, x, k, sum);
   if constexpr (kFits < 4) widen(sum, acc);
-  add_word<2, (kFits < 4)>(unit, map, x, stride, sum);
-  add_word<3, false>(unit, map, x, stride, sum);
+  add_word<2, (kFits < 4)>(unit, map, x, k, sum);
+  add_word<3, false>(unit, map, x, k, sum);
 }
 
-template <int B, class Map, int G, int h>
-KVASIR_INLINE void add_paired(const std::byte* panel, int depth, const Map& map, const std::int8_t* x,
-                              std::ptrdiff_t stride, const std::byte* next, LanePart (&acc)[G]) {
+template <int B, class Map, int G, int h, class X>
+KVASIR_INLINE void add_paired(const std::byte* panel, int begin, int end, const Map& map, const X& x,
+                              const std::byte* next, LanePart (&acc)[G]) {
   using U = Unit<B, BytePart, h>;
   constexpr int kFits = Step<B, Map>::kFits;
   constexpr int kBytes = packed_unit_bytes(B);
   PairPart sum[G];
-  int k = 0;
+  int k = begin;
   if constexpr (kFits >= 8) {
     KVASIR_UNROLL(1)
-    for (; k + 2 * kPackedUnit <= depth; k += 2 * kPackedUnit) {
+    for (; k + 2 * kPackedUnit <= end; k += 2 * kPackedUnit) {
       prefetch_unit<B, h>(next);
-      add_unit<true, kFits>(U::load(panel), map, x + k, stride, sum, acc);
+      add_unit<true, kFits>(U::load(panel), map, x, k, sum, acc);
       prefetch_unit<B, h>(next + kBytes);
-      add_unit<false, kFits>(U::load(panel + kBytes), map, x + k + kPackedUnit, stride, sum, acc);
+      add_unit<false, kFits>(U::load(panel + kBytes), map, x, k + kPackedUnit, sum, acc);
       widen(sum, acc);
       panel += 2 * kBytes;
       next += 2 * kBytes;
     }
   }
   KVASIR_UNROLL(1)
-  for (; k < depth; k += kPackedUnit, panel += kBytes, next += kBytes) {
+  for (; k < end; k += kPackedUnit, panel += kBytes, next += kBytes) {
     prefetch_unit<B, h>(next);
-    add_unit<true, kFits>(U::load(panel), map, x + k, stride, sum, acc);
+    add_unit<true, kFits>(U::load(panel), map, x, k, sum, acc);
     widen(sum, acc);
   }
 }
@@ -274,30 +280,65 @@ KVASIR_INLINE void wide_dots(const std::byte* panel, int begin, int end, const M
 }
 #endif
 
-template <int B, class Map, int G, int h>
-KVASIR_INLINE void byte_part(const std::byte* panel, int depth, const Map& map, const std::int8_t* x,
-                             std::ptrdiff_t stride, const std::byte* next, I32 (&acc)[G]) {
+template <int B, class Map, int G, int h, class X>
+KVASIR_INLINE void byte_part(const std::byte* panel, int begin, int end, const Map& map, const X& x,
+                             const std::byte* next, I32 (&acc)[G]) {
   LanePart part[G];
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) part[g] = part_of<h>(acc[g]);
 #if KVASIR_STEPWISE_DOTS
-  if constexpr (Step<B, Map>::kPaired) add_paired<B, Map, G, h>(panel, depth, map, x, stride, next, part);
+  if constexpr (Step<B, Map>::kPaired) add_paired<B, Map, G, h>(panel, begin, end, map, x, next, part);
 #endif
-  if constexpr (!Step<B, Map>::kPaired) add_widened<B, Map, G, h>(panel, depth, map, x, stride, next, part);
+  if constexpr (!Step<B, Map>::kPaired) add_widened<B, Map, G, h>(panel, begin, end, map, x, next, part);
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) set_part<h>(acc[g], part[g]);
 }
+template <int B, class Map, int G, class X>
+KVASIR_INLINE void byte_dots(const std::byte* panel, int begin, int end, const Map& map, const X& x,
+                             const std::byte* next, I32 (&acc)[G]) {
+  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(begin / kPackedUnit) * packed_unit_bytes(B);
+  byte_part<B, Map, G, 0>(panel + at, begin, end, map, x, next + at, acc);
+  if constexpr (kParts == 2) byte_part<B, Map, G, kParts - 1>(panel + at, begin, end, map, x, next + at, acc);
+}
 
-// Rows of x, |x| <= 127, as the loops for B and Map want them: x[g * stride + depth]. Refers to x.
-template <int B, class Map, int G, bool kWide = Step<B, Map>::kWide>
-struct LeftRows {
-  const std::int8_t* x;
-  std::ptrdiff_t stride;
-  KVASIR_INLINE LeftRows of(const std::int8_t* rows, std::ptrdiff_t pitch, int) { return {rows, pitch}; }
+// Rows of x, |x| <= 127, as the loops for B and Map want them: x[g * stride + depth]. May refer to x.
+enum class LeftForm { kPlain, kSpread, kWide };
+template <int B, class Map>
+inline constexpr LeftForm kLeftForm = Step<B, Map>::kWide ? LeftForm::kWide : LeftForm::kPlain;
+// For rows that many pages are multiplied by.
+template <int B, class Map>
+inline constexpr LeftForm kKeptForm = Step<B, Map>::kPaired&& kParts == 2 ? LeftForm::kSpread : kLeftForm<B, Map>;
+
+template <int B, class Map, int G, LeftForm = kLeftForm<B, Map>>
+struct LeftRows : PlainRows {
+  KVASIR_INLINE LeftRows of(const std::int8_t* rows, std::ptrdiff_t pitch, int) { return {{rows, pitch}}; }
+};
+// Every four bytes in all lanes already: read as operands of products they cost no instructions of their own, and
+// instructions are what limits these loops (for 16 columns of four rows and 4 bits 76 instead of 92). Spreading takes
+// as long as it saves with one page of 64 values.
+template <int B, class Map, int G>
+struct LeftRows<B, Map, G, LeftForm::kSpread> {
+  static constexpr int kDepth = 1024;
+  alignas(64) std::byte lanes[G][kDepth / 4 * sizeof(BytePart) + 64];  // not a whole number of 4 KiB apart
+  inline __attribute__((always_inline)) BytePart four(int g, int k) const {
+    return load_as<BytePart>(lanes[g] + k / 4 * static_cast<int>(sizeof(BytePart)));
+  }
+  void spread(const std::int8_t* rows, std::ptrdiff_t pitch, int depth) {
+    for (int g = 0; g < G; ++g) {
+      KVASIR_UNROLL(4)
+      for (int k = 0; k < depth; k += 4)
+        store_part(lanes[g] + k / 4 * static_cast<int>(sizeof(BytePart)), broadcast4_part(rows + g * pitch + k));
+    }
+  }
+  KVASIR_INLINE LeftRows of(const std::int8_t* rows, std::ptrdiff_t pitch, int depth) {
+    LeftRows to;
+    to.spread(rows, pitch, depth);
+    return to;
+  }
 };
 #if KVASIR_STEPWISE_DOTS
 template <int B, class Map, int G>
-struct LeftRows<B, Map, G, true> {
+struct LeftRows<B, Map, G, LeftForm::kWide> {
   WideRows<G> wide;
   KVASIR_INLINE LeftRows of(const std::int8_t* rows, std::ptrdiff_t pitch, int depth) {
     LeftRows to;
@@ -310,26 +351,26 @@ struct LeftRows<B, Map, G, true> {
 // acc[g][lane] += sum over depth in [begin, end) of x[g][depth] * map(code[depth][lane]), for the 16 lanes of a panel.
 // Start acc from dots_start. REQUIRES: begin and end multiples of 16, G <= kPackedRows. `next` is prefetched as far as
 // `panel` is read: the panel that will be read after this one (it may lie anywhere).
-template <int B, class Map, int G>
+template <int B, class Map, int G, LeftForm form>
 KVASIR_INLINE void panel_dots(const std::byte* panel, int begin, int end, const Map& map,
-                              const LeftRows<B, Map, G>& rows, const std::byte* next, I32 (&acc)[G]) {
-  if constexpr (Step<B, Map>::kWide) {
+                              const LeftRows<B, Map, G, form>& rows, const std::byte* next, I32 (&acc)[G]) {
+  if constexpr (form == LeftForm::kWide) {
 #if KVASIR_STEPWISE_DOTS
     wide_dots<B, Map, G>(panel, begin, end, map, rows.wide, next, acc);
 #endif
   } else {
-    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(begin / kPackedUnit) * packed_unit_bytes(B);
-    const int depth = end - begin;
-    byte_part<B, Map, G, 0>(panel + at, depth, map, rows.x + begin, rows.stride, next + at, acc);
-    if constexpr (kParts == 2)
-      byte_part<B, Map, G, kParts - 1>(panel + at, depth, map, rows.x + begin, rows.stride, next + at, acc);
+    byte_dots<B, Map, G>(panel, begin, end, map, rows, next, acc);
   }
 }
 // For one panel.
 template <int B, class Map, int G>
 KVASIR_INLINE void panel_dots(const std::byte* panel, int begin, int end, const Map& map, const std::int8_t* x,
                               std::ptrdiff_t stride, const std::byte* next, I32 (&acc)[G]) {
-  panel_dots<B, Map, G>(panel, begin, end, map, LeftRows<B, Map, G>::of(x, stride, end), next, acc);
+  if constexpr (kLeftForm<B, Map> == LeftForm::kWide) {
+    panel_dots<B>(panel, begin, end, map, LeftRows<B, Map, G>::of(x, stride, end), next, acc);
+  } else {
+    byte_dots<B, Map, G>(panel, begin, end, map, PlainRows{x, stride}, next, acc);
+  }
 }
 
 // row[i] = map(code) as float32 for the 16 lanes of a panel at depth 4 * quad + i.

@@ -32,10 +32,11 @@ Endpoint parse_endpoint(std::string_view url, const std::string& option) {
   const auto bad = [&](const std::string& why) {
     return Error(Code::kBadInput, "is '" + std::string(url) + "', " + why, option);
   };
-  constexpr std::string_view kScheme = "http://";
-  if (!url.starts_with(kScheme)) throw bad("expected http://HOST:PORT (for HTTPS put a TLS proxy in between)");
-  std::string_view rest = url.substr(kScheme.size());
+  constexpr std::string_view kPlain = "http://", kTls = "https://", kExpected = "expected http[s]://HOST:PORT";
   Endpoint e;
+  e.tls = url.starts_with(kTls);
+  if (!e.tls && !url.starts_with(kPlain)) throw bad(std::string(kExpected));
+  std::string_view rest = url.substr((e.tls ? kTls : kPlain).size());
   const std::size_t slash = std::min(rest.find('/'), rest.size());
   std::string_view path = rest.substr(slash);
   rest = rest.substr(0, slash);
@@ -49,9 +50,9 @@ Endpoint parse_endpoint(std::string_view url, const std::string& option) {
     e.host = rest.substr(0, colon);
     rest = rest.substr(colon);
   }
-  e.port = rest.empty() ? "80" : std::string(rest.substr(1));
+  e.port = !rest.empty() ? std::string(rest.substr(1)) : e.tls ? "443" : "80";
   const bool digits = !e.port.empty() && e.port.find_first_not_of("0123456789") == std::string::npos;
-  if (e.host.empty() || !digits || (!rest.empty() && rest[0] != ':')) throw bad("expected http://HOST:PORT");
+  if (e.host.empty() || !digits || (!rest.empty() && rest[0] != ':')) throw bad(std::string(kExpected));
   while (path.ends_with('/')) path.remove_suffix(1);
   e.path = path.empty() ? "/v1" : std::string(path);
   e.root = e.path.ends_with("/v1") ? e.path.substr(0, e.path.size() - 3) : e.path;

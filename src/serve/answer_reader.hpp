@@ -13,12 +13,14 @@ namespace kvasir::serve {
 // Where a server's API is.
 struct Endpoint {
   std::string host, port;
-  std::string path;  // before "/chat/completions": "/v1" unless the URL has another
-  std::string root;  // `path` without a final "/v1": before "/v1/stats"
-  std::string key;   // of the API; "": none
+  std::string path;     // before "/chat/completions": "/v1" unless the URL has another
+  std::string root;     // `path` without a final "/v1": before "/v1/stats"
+  std::string key;      // of the API; "": none
+  bool tls = false;     // the server's certificate is then held against `host`
+  std::string ca_file;  // authorities (PEM) that may have signed it; "": those of the system
 };
 
-// "http://HOST[:PORT][/PATH]". Throws Error(kBadInput) naming `option`: another scheme, no host.
+// "http[s]://HOST[:PORT][/PATH]". Throws Error(kBadInput) naming `option`: another scheme, no host.
 Endpoint parse_endpoint(std::string_view url, const std::string& option);
 
 struct ApiAnswer {

@@ -85,8 +85,13 @@ TEST(AnswerReader, Endpoints) {
   EXPECT_EQ(f.host + "|" + f.port + "|" + f.path + "|" + f.root, "box|80|/api/v1|/api");
   const Endpoint g = parse_endpoint("http://[::1]:99/x", "--url");
   EXPECT_EQ(g.host + "|" + g.port + "|" + g.path + "|" + g.root, "::1|99|/x|/x");
-  for (const char* bad : {"", "127.0.0.1:80", "https://a", "http://", "http://:80", "http://a:", "http://a:b",
-                          "http://[::1", "http://[::1]x"}) {
+  EXPECT_FALSE(g.tls);
+  const Endpoint h = parse_endpoint("https://box", "--url");
+  EXPECT_EQ(h.host + "|" + h.port + "|" + h.path, "box|443|/v1");
+  EXPECT_TRUE(h.tls);
+  EXPECT_EQ(parse_endpoint("https://[::1]:99/x", "--url").port, "99");
+  for (const char* bad : {"", "127.0.0.1:80", "httpss://a", "https:/a", "https://", "https://:443", "http://",
+                          "http://:80", "http://a:", "http://a:b", "http://[::1", "http://[::1]x"}) {
     try {
       parse_endpoint(bad, "--url");
       ADD_FAILURE() << bad;

@@ -14,25 +14,15 @@ namespace kvasir::serve {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
-using asio::ip::tcp;
 using boost::system::error_code;
 
-Address resolve(const Endpoint& endpoint) {
-  asio::io_context io;
-  error_code ec;
-  const auto found = tcp::resolver(io).resolve(endpoint.host, endpoint.port, ec);
-  if (ec || found.empty())
-    throw Error(Code::kIo, "cannot find this address: " + ec.message(), endpoint.host + ":" + endpoint.port);
-  return *found.begin();
-}
+ApiClient::ApiClient(asio::io_context& io, DestinationPtr to, double patience)
+    : io_(io), to_(std::move(to)), patience_(patience), silence_(io) {}
 
-ApiClient::ApiClient(asio::io_context& io, const Endpoint& endpoint, const Address& address, double patience)
-    : endpoint_(endpoint), address_(address), patience_(patience), socket_(io), silence_(io) {}
-
-// Handlers keep the client alive, and do nothing once their request is over.
+// Handlers keep the client and its session alive, and do nothing once their request is over.
 template <class F>
 auto ApiClient::handler(F f) {
-  return [self = shared_from_this(), exchange = exchange_, f](auto... args) {
+  return [self = shared_from_this(), session = session_, exchange = exchange_, f](auto... args) {
     if (exchange == self->exchange_ && self->done_) f(*self, args...);
   };
 }
@@ -50,42 +40,39 @@ void ApiClient::get(const std::string& target, Done done) {
 
 void ApiClient::start(Request request, Done done) {
   request_ = std::move(request);
-  const bool v6 = endpoint_.host.find(':') != std::string::npos;
-  request_.set(http::field::host, (v6 ? "[" + endpoint_.host + "]" : endpoint_.host) + ":" + endpoint_.port);
+  const Endpoint& to = to_->endpoint;
+  const bool v6 = to.host.find(':') != std::string::npos;
+  request_.set(http::field::host, (v6 ? "[" + to.host + "]" : to.host) + ":" + to.port);
   request_.set(http::field::user_agent, "kvasir-bench");
-  if (!endpoint_.key.empty()) request_.set(http::field::authorization, "Bearer " + endpoint_.key);
+  if (!to.key.empty()) request_.set(http::field::authorization, "Bearer " + to.key);
   request_.prepare_payload();
   done_ = std::move(done);
   ++exchange_;
   sent_ = heard_ = steady_seconds();
-  parser_.reset();
   reader_.reset();
   watch();
-  reused_ = socket_.is_open();
+  reused_ = session_ != nullptr;
   reused_ ? write() : connect();
 }
 
 void ApiClient::close() {
-  error_code ec;
-  socket_.close(ec);
-  buffer_.consume(buffer_.size());
+  disconnect();
   if (done_) fail("closed by the client");
 }
 
+void ApiClient::disconnect() {
+  if (session_) session_->link.close();
+  session_.reset();
+}
+
 void ApiClient::connect() {
-  error_code ec;
-  socket_.close(ec);
-  buffer_.consume(buffer_.size());
-  socket_.async_connect(address_, handler([](ApiClient& c, error_code e) {
-                          if (e) return c.fail("connecting: " + e.message());
-                          error_code ignored;
-                          c.socket_.set_option(tcp::no_delay(true), ignored);
-                          c.write();
-                        }));
+  disconnect();
+  session_ = std::make_shared<Session>(io_, to_);
+  session_->link.open(handler([](ApiClient& c, const std::string& why) { why.empty() ? c.write() : c.fail(why); }));
 }
 
 void ApiClient::write() {
-  http::async_write(socket_, request_, handler([](ApiClient& c, error_code ec, std::size_t) {
+  http::async_write(session_->link, request_, handler([](ApiClient& c, error_code ec, std::size_t) {
                       // A server may answer (and close) before it has read everything: the answer decides.
                       if (ec && c.reused_) return c.reused_ = false, c.connect();
                       c.read_header();
@@ -93,9 +80,10 @@ void ApiClient::write() {
 }
 
 void ApiClient::read_header() {
-  parser_.emplace();
-  parser_->body_limit(std::uint64_t{1} << 30);
-  http::async_read_header(socket_, buffer_, *parser_, handler([](ApiClient& c, error_code ec, std::size_t n) {
+  Session& s = *session_;
+  s.parser.emplace();
+  s.parser->body_limit(std::uint64_t{1} << 30);
+  http::async_read_header(s.link, s.buffer, *s.parser, handler([](ApiClient& c, error_code ec, std::size_t n) {
                             // A kept connection may have been closed while it was idle: that says nothing.
                             if (ec && c.reused_ && n == 0) return c.reused_ = false, c.connect();
                             if (ec) return c.fail("no answer: " + ec.message());
@@ -105,31 +93,31 @@ void ApiClient::read_header() {
 
 void ApiClient::on_header() {
   heard_ = steady_seconds();
-  const auto type = parser_->get()[http::field::content_type];
-  reader_.emplace(sent_, parser_->get().result_int(), type.starts_with("text/event-stream"));
+  const auto& header = session_->parser->get();
+  const auto type = header[http::field::content_type];
+  reader_.emplace(sent_, header.result_int(), type.starts_with("text/event-stream"));
   read_body();
 }
 
 void ApiClient::read_body() {
   // What has been read is taken out at once, so that a long stream takes no memory.
-  std::string& body = parser_->get().body();
-  if (!body.empty()) {
-    reader_->feed(body, heard_);
-    body.clear();
+  Session& s = *session_;
+  auto& message = s.parser->get();
+  if (!message.body().empty()) {
+    reader_->feed(message.body(), heard_);
+    message.body().clear();
   }
-  if (parser_->is_done()) {
+  if (s.parser->is_done()) {
     ApiAnswer answer = reader_->finish(true, steady_seconds());
-    const auto retry = parser_->get()[http::field::retry_after];
+    const auto retry = message[http::field::retry_after];
     answer.retry_after = std::strtod(std::string(retry).c_str(), nullptr);
-    error_code ec;
-    if (!parser_->get().keep_alive()) socket_.close(ec);
+    if (!message.keep_alive()) disconnect();
     return end(std::move(answer));
   }
-  http::async_read_some(socket_, buffer_, *parser_, handler([](ApiClient& c, error_code ec, std::size_t) {
+  http::async_read_some(s.link, s.buffer, *s.parser, handler([](ApiClient& c, error_code ec, std::size_t) {
                           c.heard_ = steady_seconds();
-                          if (ec && !c.parser_->is_done()) {
-                            error_code ignored;
-                            c.socket_.close(ignored);
+                          if (ec && !c.session_->parser->is_done()) {
+                            c.disconnect();
                             return c.end(c.reader_->finish(false, c.heard_));
                           }
                           c.read_body();
@@ -151,8 +139,7 @@ void ApiClient::fail(const std::string& what) {
   answer.sent = sent_;
   answer.ended = steady_seconds();
   answer.error = what;
-  error_code ec;
-  socket_.close(ec);
+  disconnect();
   end(std::move(answer));
 }
 
@@ -162,8 +149,8 @@ void ApiClient::end(ApiAnswer answer) {
   done(std::move(answer));
 }
 
-BlockingClient::BlockingClient(const Endpoint& endpoint, double patience)
-    : client_(std::make_shared<ApiClient>(io_, endpoint, resolve(endpoint), patience)) {}
+BlockingClient::BlockingClient(const DestinationPtr& to, double patience)
+    : client_(std::make_shared<ApiClient>(io_, to, patience)) {}
 
 BlockingClient::~BlockingClient() = default;
 
@@ -187,8 +174,12 @@ ApiAnswer BlockingClient::wait() {
 std::string first_model(BlockingClient& client, const Endpoint& endpoint) {
   const ApiAnswer answer = client.get(endpoint.path + "/models");
   const std::string where = endpoint.host + ":" + endpoint.port;
+  const bool silent = answer.status == 0 && answer.error.starts_with("no answer") && !endpoint.tls;
   if (answer.end != ApiAnswer::End::kComplete)
-    throw Error(Code::kIo, "cannot be asked for its models: " + answer.error, where);
+    throw Error(Code::kIo,
+                "cannot be asked for its models: " + answer.error +
+                    (silent ? "; a server that speaks TLS wants https:// in --url" : ""),
+                where);
   const Json& body = answer.body;
   if (!body.is_object() || !body.contains("data") || !body["data"].is_array() || body["data"].empty() ||
       !body["data"][0].is_object() || !body["data"][0].value("id", Json()).is_string())

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/message.hpp>
@@ -15,19 +14,15 @@
 #include <vector>
 
 #include "serve/answer_reader.hpp"
+#include "serve/link.hpp"
 
 namespace kvasir::serve {
-
-using Address = boost::asio::ip::tcp::endpoint;
-
-// Throws Error(kIo) when the name has no address.
-Address resolve(const Endpoint& endpoint);
 
 // Everything happens on the thread that runs `io`, which must outlive this.
 class ApiClient : public std::enable_shared_from_this<ApiClient> {
  public:
   // `patience`: seconds without a byte after which an answer counts as dropped.
-  ApiClient(boost::asio::io_context& io, const Endpoint& endpoint, const Address& address, double patience);
+  ApiClient(boost::asio::io_context& io, DestinationPtr to, double patience);
 
   using Done = std::function<void(ApiAnswer)>;
   // `target` is the whole path. Calls `done` exactly once. REQUIRES: no other request of this client is open.
@@ -39,8 +34,17 @@ class ApiClient : public std::enable_shared_from_this<ApiClient> {
   using Request = boost::beast::http::request<boost::beast::http::string_body>;
   using Parser = boost::beast::http::response_parser<boost::beast::http::string_body>;
 
+  // A connection and what a read of it writes to: handlers hold it, as a read that is late outlives its request.
+  struct Session {
+    Session(boost::asio::io_context& io, DestinationPtr to) : link(io, std::move(to)) {}
+    Link link;
+    boost::beast::flat_buffer buffer;
+    std::optional<Parser> parser;
+  };
+
   void start(Request request, Done done);
   void connect();
+  void disconnect();
   void write();
   void read_header();
   void on_header();
@@ -51,14 +55,12 @@ class ApiClient : public std::enable_shared_from_this<ApiClient> {
   template <class F>
   auto handler(F f);
 
-  const Endpoint endpoint_;
-  const Address address_;
+  boost::asio::io_context& io_;
+  const DestinationPtr to_;
   const double patience_;
-  boost::asio::ip::tcp::socket socket_;
+  std::shared_ptr<Session> session_;  // null: closed
   boost::asio::steady_timer silence_;
-  boost::beast::flat_buffer buffer_;
   Request request_;
-  std::optional<Parser> parser_;
   std::optional<AnswerReader> reader_;
   Done done_;
   double sent_ = 0;
@@ -70,7 +72,7 @@ class ApiClient : public std::enable_shared_from_this<ApiClient> {
 // One request and its answer, waited for.
 class BlockingClient {
  public:
-  BlockingClient(const Endpoint& endpoint, double patience);
+  BlockingClient(const DestinationPtr& to, double patience);
   ~BlockingClient();
   ApiAnswer post(const std::string& target, const Json& body);
   ApiAnswer get(const std::string& target);

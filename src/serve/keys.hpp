@@ -37,4 +37,7 @@ class KeyRing {
   std::vector<Key> keys_;
 };
 
+// The first key of such a file: what a client sends. Throws as KeyRing::load.
+std::string first_key(const std::string& path);
+
 }  // namespace kvasir::serve

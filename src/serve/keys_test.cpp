@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/error.hpp"
 
 namespace kvasir::serve {
@@ -35,6 +37,15 @@ TEST(Keys, BadFiles) {
   EXPECT_EQ(refused("a b c\n"), "keys:1: expected KEY [TENANT], found more than two words");
   EXPECT_EQ(refused("a\nb\na x\n"), "keys:3: this key was given before");
   EXPECT_EQ(refused("a key-0123\n"), "keys:1: names of tenants may not begin with 'key-'");
+}
+
+TEST(Keys, ClientsSendTheFirst) {
+  const std::string file = testing::TempDir() + "keys_test";
+  std::ofstream(file) << "# mine\n\n  k1 alice\nk2\n";
+  EXPECT_EQ(first_key(file), "k1");
+  std::ofstream(file) << "k1\na b c\n";
+  EXPECT_THROW(first_key(file), Error) << "what a server would refuse";
+  EXPECT_THROW(first_key("/no/such/file"), Error);
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ class Run {
   Run(const Endpoint& endpoint, const std::string& model, std::int32_t clients, const LoadOptions& options,
       const std::function<bool(std::int64_t, std::int64_t)>& poll)
       : endpoint_(endpoint),
+        to_(resolve(endpoint)),
         model_(model),
         options_(options),
         poll_(poll),
@@ -85,11 +86,10 @@ class Run {
         clock_(io_) {
     report_.clients = clients;
     if (!options.conversations.empty()) chats_ = run::read_conversations(options.conversations);
-    const Address address = resolve(endpoint);
-    monitor_ = std::make_shared<ApiClient>(io_, endpoint_, address, options.patience);
+    monitor_ = std::make_shared<ApiClient>(io_, to_, options.patience);
     for (std::int32_t i = 0; i < clients; ++i) {
       users_.push_back(std::make_unique<User>(io_));
-      users_.back()->client = std::make_shared<ApiClient>(io_, endpoint_, address, options.patience);
+      users_.back()->client = std::make_shared<ApiClient>(io_, to_, options.patience);
     }
   }
 
@@ -120,7 +120,7 @@ class Run {
   // How many words a token is, from what the server counts; a word where it does not count.
   void measure_words() {
     constexpr int kSample = 200;
-    BlockingClient client(endpoint_, options_.patience);
+    BlockingClient client(to_, options_.patience);
     const ApiAnswer answer =
         client.post(endpoint_.path + "/completions",
                     {{"model", model_}, {"prompt", words(0, kSample)}, {"max_tokens", 1}, {"temperature", 0}});
@@ -227,7 +227,7 @@ class Run {
 
   // Asks the server about itself, before and after the run; `note` takes what it says meanwhile.
   std::uint64_t look() {
-    BlockingClient client(endpoint_, options_.patience);
+    BlockingClient client(to_, options_.patience);
     return note(client.get(endpoint_.root + "/v1/stats"));
   }
 
@@ -277,6 +277,7 @@ class Run {
   }
 
   const Endpoint endpoint_;
+  const DestinationPtr to_;
   const std::string model_;
   const LoadOptions options_;
   const std::function<bool(std::int64_t, std::int64_t)>& poll_;
@@ -305,7 +306,7 @@ LoadReport run_load(const Endpoint& endpoint, const std::string& model, std::int
 }
 
 std::string model_of(const Endpoint& endpoint) {
-  BlockingClient client(endpoint, 60);
+  BlockingClient client(resolve(endpoint), 60);
   return first_model(client, endpoint);
 }
 

@@ -1,6 +1,7 @@
 // What stands in for the network in builds without Boost or OpenSSL (cmake/serve.cmake): everything that would open a
 // connection says what is missing.
 #include "base/error.hpp"
+#include "serve/keys.hpp"
 #include "serve/load.hpp"
 #include "serve/remote_target.hpp"
 #include "serve/server.hpp"
@@ -37,6 +38,8 @@ LoadReport run_load(const Endpoint&, const std::string&, std::int32_t, const Loa
   absent("bench load");
 }
 std::string model_of(const Endpoint&) { absent("--url"); }
+
+std::string first_key(const std::string&) { absent("--api-key-file"); }
 
 std::unique_ptr<run::ReplayTarget> remote_target(const Endpoint&, const std::string&, const run::ReplayOptions&) {
   absent("--url");

@@ -11,7 +11,7 @@ constexpr double kPatience = 3600;  // a long prompt on a slow machine
 class RemoteTarget final : public run::ReplayTarget {
  public:
   RemoteTarget(const Endpoint& endpoint, const std::string& model, const run::ReplayOptions& options)
-      : endpoint_(endpoint), model_(model), max_tokens_(options.max_tokens), client_(endpoint, kPatience) {}
+      : endpoint_(endpoint), model_(model), max_tokens_(options.max_tokens), client_(resolve(endpoint), kPatience) {}
 
   std::optional<run::ReplayAnswer> ask(const run::Conversation& history, int, bool reuse) override {
     Json body{{"model", model_},

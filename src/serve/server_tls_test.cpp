@@ -1,41 +1,16 @@
 // HTTPS with a certificate made here.
 #include <gtest/gtest.h>
-#include <openssl/evp.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509.h>
 
-#include <cstdio>
-
+#include "serve/test_certificate.hpp"
 #include "serve/test_client.hpp"
 
 namespace kvasir::serve {
 namespace {
 
-template <class T, void (*release)(T*)>
-struct Free {
-  void operator()(T* p) const { release(p); }
-};
-
-void write_certificate(const std::string& cert_path, const std::string& key_path) {
-  std::unique_ptr<EVP_PKEY, Free<EVP_PKEY, EVP_PKEY_free>> key(EVP_EC_gen("P-256"));
-  std::unique_ptr<X509, Free<X509, X509_free>> cert(X509_new());
-  X509_gmtime_adj(X509_getm_notBefore(cert.get()), 0);
-  X509_gmtime_adj(X509_getm_notAfter(cert.get()), 3600);
-  X509_set_pubkey(cert.get(), key.get());
-  ASSERT_GT(X509_sign(cert.get(), key.get(), EVP_sha256()), 0);
-  std::FILE* file = std::fopen(cert_path.c_str(), "w");
-  PEM_write_X509(file, cert.get());
-  std::fclose(file);
-  file = std::fopen(key_path.c_str(), "w");
-  PEM_write_PrivateKey(file, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
-  std::fclose(file);
-}
-
 TEST(ServerTls, StreamsOverHttps) {
-  const std::string cert = testing::TempDir() + "kvasir_cert.pem", key = testing::TempDir() + "kvasir_key.pem";
-  write_certificate(cert, key);
-  TestServer s({}, {.tls_cert = cert, .tls_key = key, .header_timeout = 2});
+  const Certificate c = make_certificate("server", "DNS:localhost");
+  TestServer s({}, {.tls_cert = c.cert_path, .tls_key = c.key_path, .header_timeout = 2});
   std::unique_ptr<SSL_CTX, Free<SSL_CTX, SSL_CTX_free>> context(SSL_CTX_new(TLS_client_method()));
   Client socket(s.port());
   std::unique_ptr<SSL, Free<SSL, SSL_free>> ssl(SSL_new(context.get()));

@@ -64,6 +64,7 @@ KVASIR_INLINE BytePart shift_right16(BytePart x) {
 KVASIR_INLINE BytePart lookup16(Bytes table, BytePart i) { return {_mm256_shuffle_epi8(table.a, i.v)}; }
 KVASIR_INLINE BytePart lookup32(Bytes low, Bytes high, BytePart i) { return {lookup32_half(low.a, high.a, i.v)}; }
 KVASIR_INLINE BytePart broadcast4_part(const void* p) { return {broadcast4(p).a}; }
+KVASIR_INLINE void store_part(void* p, BytePart x) { _mm256_storeu_si256(static_cast<__m256i*>(p), x.v); }
 
 KVASIR_INLINE LanePart zero_lanes() { return {_mm256_setzero_si256()}; }
 KVASIR_INLINE LanePart add(LanePart x, LanePart y) { return {_mm256_add_epi32(x.v, y.v)}; }
@@ -123,6 +124,7 @@ KVASIR_INLINE V load_unfolded_as(const void* p) {
   return load_unfolded<n>(p);
 }
 KVASIR_INLINE BytePart broadcast4_part(const void* p) { return broadcast4(p); }
+KVASIR_INLINE void store_part(void* p, BytePart x) { store_bytes(p, x); }
 KVASIR_INLINE LanePart zero_lanes() { return zero_i32(); }
 
 #if KVASIR_STEPWISE_DOTS

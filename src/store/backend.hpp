@@ -82,6 +82,8 @@ struct Traits {
   bool immediate = false;
   // Threads that may wait in get at once to some avail.
   int readers = 1;
+  // To tools, too, reading a record is a use of it: they ask for ages (list_ages) before they read.
+  bool looking_is_use = false;
 };
 
 class Backend {
@@ -105,6 +107,8 @@ class Backend {
   virtual Status clear(Deadline deadline) = 0;
   // Calls `each` until it returns false. Records that come or go meanwhile may or may not be seen.
   virtual Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) = 0;
+  // The same, but no use of any record: bytes and uses may be left out for that.
+  virtual Status list_ages(FunctionRef<bool(const Listed&)> each, Deadline deadline) { return list(each, deadline); }
   // Records that are pinned are not evicted before `until`. Keys that are absent are passed over; not ok when
   // the backend pins nothing, or no more than it has pinned already.
   virtual Status pin(std::span<const Key> keys, Clock::time_point until);

@@ -27,6 +27,9 @@ class Forward : public Backend {
   Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) override {
     return inner_->list(each, deadline);
   }
+  Status list_ages(FunctionRef<bool(const Listed&)> each, Deadline deadline) override {
+    return inner_->list_ages(each, deadline);
+  }
   Status pin(std::span<const Key> keys, Clock::time_point until) override { return inner_->pin(keys, until); }
   Status unpin(std::span<const Key> keys) override { return inner_->unpin(keys); }
   Usage usage() override { return inner_->usage(); }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "store/tail.hpp"
 
 namespace kvasir::store {
 namespace {
@@ -107,10 +108,10 @@ std::string_view fault_name(Fault fault) {
 }
 
 bool key_fits(const Key& key, const RecordView& record) {
-  if (record.head.kind != Kind::kChunk) return true;
   std::vector<std::int32_t> tokens(record.n_tokens());
   record.copy_tokens(tokens.data());
-  return chunk_key(record.head.parent, tokens) == key;
+  const Key& parent = record.head.parent;
+  return (record.head.kind == Kind::kTail ? key_of_tail(parent, tokens) : chunk_key(parent, tokens)) == key;
 }
 
 void read_records(Backend& backend, std::span<const Item> items,
@@ -124,14 +125,15 @@ void read_records(Backend& backend, std::span<const Item> items,
   });
 }
 
-std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress) {
+std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress,
+                                 const Wanted& wanted) {
   std::vector<Item> listed;
-  check_status(backend.list(
-      [&](const Listed& l) {
-        listed.push_back({.key = l.key, .bytes = l.bytes, .uses = l.uses, .written = l.written, .used = l.used});
-        return true;
-      },
-      patience()));
+  const auto note = [&](const Listed& l) {
+    const Item item{.key = l.key, .bytes = l.bytes, .uses = l.uses, .written = l.written, .used = l.used};
+    if (!wanted || wanted(item)) listed.push_back(item);
+    return true;
+  };
+  check_status(wanted ? backend.list_ages(note, patience()) : backend.list(note, patience()));
   std::vector<Item> items;
   items.reserve(listed.size());
   read_records(backend, listed, [&](const Item& item, const SharedBytes& bytes) {

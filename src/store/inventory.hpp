@@ -19,7 +19,7 @@ enum class Fault {
   kDamaged,
   kForeign,
   kVersion,
-  kKey,     // a chunk whose key does not follow from its parent and token ids
+  kKey,     // its key does not follow from its parent and token ids
   kParent,  // it continues a tail, or a record of another fingerprint
 };
 std::string_view fault_name(Fault fault);
@@ -47,8 +47,11 @@ struct Item {
 
 // All records, parents before children. Check::kFull reads all their bytes; kHead the envelopes. Records that go
 // meanwhile are left out. Throws Error(kIo) with what the backend says. `progress`: records done, of how many.
+// `wanted` is asked for each by its key and times (Backend::list_ages), and the others are not read.
 using InventoryProgress = std::function<void(std::uint64_t, std::uint64_t)>;
-std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress = {});
+using Wanted = std::function<bool(const Item&)>;
+std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress = {},
+                                 const Wanted& wanted = {});
 
 // Reads the records of `items` in batches; absent ones are passed over. Throws as above.
 void read_records(Backend& backend, std::span<const Item> items,
@@ -57,7 +60,7 @@ void read_records(Backend& backend, std::span<const Item> items,
 // Erases records, in batches. Throws as above.
 void erase_records(Backend& backend, std::span<const Item> items);
 
-// Whether a key is what its record's parent and token ids make it; true for tails, whose keys need more than that.
+// Whether a key is what its record's parent and token ids make it.
 bool key_fits(const Key& key, const RecordView& record);
 
 }  // namespace kvasir::store

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 
 #include "base/file.hpp"
 #include "store/archive.hpp"
@@ -105,6 +106,7 @@ TEST(Inventory, FindsEveryFault) {
   const std::int32_t token[] = {5};
   const Key tail = tail_key(a.keys[3], {});
   put(*backend, tail, test_record(a.keys[3], token, 100, 1, 1, Kind::kTail), head(a.keys[3]));
+  bad(key(6), test_record(a.keys[3], token, 100, 1, 1, Kind::kTail), Fault::kKey);
   bad(chunk_key(tail, token), test_record(tail, token, 100, 2), Fault::kParent);
   const SharedBytes other = make_record({.fingerprint = fingerprint_of("another"), .parent = a.keys[3]}, token, {});
   bad(chunk_key(a.keys[3], token), other, Fault::kParent);
@@ -124,6 +126,33 @@ TEST(Inventory, FindsEveryFault) {
   erase_records(*backend, faults);
   for (const Item& i : take_inventory(*backend, Check::kFull)) EXPECT_EQ(i.fault, Fault::kNone);
   EXPECT_EQ(backend->usage().records, 5u);
+}
+
+// Whatever part of its last page a tail's key holds, and however many whole pages are raw before it.
+TEST(Inventory, KeysOfTailsFollowFromTheirRecords) {
+  std::vector<std::int32_t> ids(700);
+  std::iota(ids.begin(), ids.end(), 3);
+  const auto first = [&](std::size_t begin, std::size_t n) { return std::span(ids).subspan(begin, n); };
+  const Key root = root_key(kPrint, "somebody");
+  std::vector<Key> before{root};  // page i
+  for (std::size_t i = 0; i < 5; ++i) before.push_back(chunk_key(before.back(), first(128 * i, 128)));
+  for (const std::size_t n : {1u, 16u, 17u, 128u, 129u, 145u, 256u, 257u, 300u, 512u, 641u, 700u}) {
+    const std::size_t last = (n - 1) / 128;
+    const Key key = tail_key(before[last], first(128 * last, (n - 128 * last - 1) / 16 * 16));
+    for (std::size_t sealed = 0; sealed <= last; ++sealed) {
+      const auto record = [&](const Key& parent, std::span<const std::int32_t> tokens) {
+        return test_record(parent, tokens, 100, 1, 1, Kind::kTail);
+      };
+      const auto fits = [&](const SharedBytes& bytes) { return key_fits(key, parse_record(bytes.bytes).record); };
+      std::vector<std::int32_t> raw(ids.begin() + static_cast<std::ptrdiff_t>(128 * sealed),
+                                    ids.begin() + static_cast<std::ptrdiff_t>(n));
+      EXPECT_TRUE(fits(record(before[sealed], raw))) << n << " " << sealed;
+      EXPECT_FALSE(fits(record(before[sealed + 1 > 5 ? 0 : sealed + 1], raw))) << n << " " << sealed;
+      if (raw.size() <= 16) continue;
+      raw[raw.size() - 17] ^= 1;
+      EXPECT_FALSE(fits(record(before[sealed], raw))) << n << " " << sealed;
+    }
+  }
 }
 
 class Archives : public testing::Test {

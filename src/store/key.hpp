@@ -2,14 +2,14 @@
 //
 //   root     = H(-,      "kvasir.r", fingerprint, salt)
 //   chunk i  = H(parent, "kvasir.c", token ids of chunk i)       parent: the key of chunk i - 1, or the root
-//   tail     = H(parent, "kvasir.t", token ids)
+//   tail     = H(chunk,  "kvasir.t", token ids)                  which ones: store/tail.hpp
 //   content  = H(-,      "kvasir.x", fingerprint, token ids)     the same text anywhere: reuse of it is approximate
 //   prefix   = H(secret, "kvasir.p", scope, bytes)               names no record: see serve/prefix_id.hpp
 //   place    = H(secret, "kvasir.a", ...)                        names no record: see serve/turns.cpp
 //
 // H(k, ...) is BLAKE2b-256 keyed with k (RFC 7693) over the fields one after the other; all but the last have a fixed
 // size, the label has 8 bytes and an id is a little-endian int32. Without a tenant's salt nobody can name, and so
-// read or probe, that tenant's records. Keys say where to look; token ids are compared on every hit.
+// read or probe, that tenant's records. Keys say where to look; parent and token ids are compared on every hit.
 #pragma once
 
 #include <array>

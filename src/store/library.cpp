@@ -9,29 +9,20 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "kv/page.hpp"
+#include "store/tail.hpp"
 
 namespace kvasir::store {
 namespace {
 
 using kv::kPageTokens;
 
-constexpr std::int64_t kTailGrain = 16;  // tokens
 // Prompts that a miss is compared with.
 constexpr std::size_t kRecentPrompts = 256;
 constexpr std::size_t kRecentTokens = std::size_t{4} << 20;
 
-std::int64_t page_of_last(std::int64_t n) { return (n - 1) / kPageTokens; }
-
 std::span<const std::int32_t> piece(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end) {
   return ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
 }
-
-Key key_of_tail(const Key& before, std::span<const std::int32_t> page_ids, std::int64_t skip) {
-  return tail_key(before, page_ids.first(static_cast<std::size_t>(skip)));
-}
-
-// Of the tail of n tokens: how many of its page's are in its key.
-std::int64_t skip_of(std::int64_t n) { return (n - page_of_last(n) * kPageTokens - 1) / kTailGrain * kTailGrain; }
 
 std::vector<std::string> labels_of(std::span<const std::unique_ptr<Tier>> tiers) {
   std::map<std::string, int> count;
@@ -164,15 +155,16 @@ Known Library::find(const Search& search) {
       ++usable;
     known.chunks_present = usable;
     for (const Candidate& c : candidates)
-      if (load(search, c, keys, present, chunks, &usable, &known)) break;
+      if (load(search, c, keys, present, chain, &usable, &known)) break;
   }
   known.seconds = steady_seconds() - start;
   return known;
 }
 
-// Tries to get a tail and the chunks in front of it. On false *usable may be smaller: a chunk was not to be had.
+// Tries to get a tail and the chunks in front of it. Keys are not believed: every record must name the parent that the
+// prompt has there, and hold the prompt's tokens. On false *usable may be smaller: a chunk was not to be had.
 bool Library::load(const Search& search, const Candidate& c, std::span<const Key> keys,
-                   std::span<const std::vector<Found>> present, std::span<const Key> chain, std::int64_t* usable,
+                   std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t* usable,
                    Known* known) const {
   const int tail_tier = holder(present, c.key);
   const std::int64_t begin = c.page * kPageTokens;
@@ -183,10 +175,12 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
   if (!tail || tail.record.head.kind != Kind::kTail) return false;
   const auto most = static_cast<std::int64_t>(search.ids_.size()) - 1;
   const std::span<const std::int32_t> ids = search.ids_;
-  const std::int64_t tail_tokens = begin + static_cast<std::int64_t>(tail.record.n_tokens());
+  const std::int64_t raw = sealed * kPageTokens;
+  const std::int64_t tail_tokens = raw + static_cast<std::int64_t>(tail.record.n_tokens());
   const auto common =
-      static_cast<std::int64_t>(tail.record.common_prefix(piece(ids, begin, std::min(begin + kPageTokens, most))));
-  if (common < 1 || page_of_last(tail_tokens) != c.page || tail.record.payload.size() != cache_.tail_bytes(tail_tokens))
+      raw + static_cast<std::int64_t>(tail.record.common_prefix(piece(ids, raw, std::min(begin + kPageTokens, most))));
+  if (common <= begin || page_of_last(tail_tokens) != c.page || tail.record.head.parent != chain.before(sealed) ||
+      tail.record.payload.size() != cache_.tail_bytes(tail_tokens))
     return false;
 
   std::vector<Found> chunks(static_cast<std::size_t>(sealed));
@@ -198,10 +192,11 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
     while (end < sealed && holder(present, static_cast<std::size_t>(end)) == tier) ++end;
     const auto count = static_cast<std::size_t>(end - first);
     std::vector<Found> found =
-        tiers_[static_cast<std::size_t>(tier)]->get(chain.subspan(static_cast<std::size_t>(first), count), ask).take();
+        tiers_[static_cast<std::size_t>(tier)]->get(keys.subspan(static_cast<std::size_t>(first), count), ask).take();
     for (std::int64_t i = first; i < end; ++i) {
       Found& f = found[static_cast<std::size_t>(i - first)];
       if (!f || f.record.head.kind != Kind::kChunk || f.record.payload.size() != cache_.memory().chunk_bytes ||
+          f.record.head.parent != chain.before(i) ||
           !f.record.tokens_are(piece(ids, i * kPageTokens, (i + 1) * kPageTokens))) {
         *usable = i;
         return false;
@@ -212,7 +207,7 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
     parts.push_back({first * kPageTokens, end * kPageTokens, tier});
     first = end;
   }
-  known->tokens = begin + common;
+  known->tokens = common;
   known->tail_tokens = tail_tokens;
   known->tail = std::move(tail);
   known->chunks = std::move(chunks);
@@ -303,7 +298,7 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
                    .fingerprint = fingerprint_,
                    .parent = chain.before(sealed),
                    .cost = cost * static_cast<float>(n - sealed * kPageTokens)},
-                  piece(ids, begin, n), payload));
+                  piece(ids, sealed * kPageTokens, n), payload));
 }
 
 Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,

@@ -125,8 +125,7 @@ class Library {
   Known find(const Search& search);
   void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
-            std::span<const std::vector<Found>> present, std::span<const Key> chain, std::int64_t* usable,
-            Known* known) const;
+            std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t* usable, Known* known) const;
   // Those of `keys` that no pinned prompt needs. REQUIRES: mutex_ is held.
   std::vector<Key> unneeded(std::span<const Key> keys) const;
 

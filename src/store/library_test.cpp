@@ -11,6 +11,7 @@
 #include "kv/fixture.hpp"
 #include "store/faulty.hpp"
 #include "store/open.hpp"
+#include "store/tail.hpp"
 
 namespace kvasir::store {
 namespace {
@@ -174,6 +175,71 @@ TEST_P(LibraryTest, WhatIsMissingIsComputed) {
   EXPECT_EQ(known.tokens, 300);
   EXPECT_EQ(known.chunks_present, 4);
   EXPECT_EQ(compute(t, kMost), 300);
+}
+
+// Bytes that lie under a key of other tokens are not believed, wherever the tokens differ.
+TEST_P(LibraryTest, RecordsUnderWrongKeysAreMisses) {
+  const Text t = text(300);
+  compute(t, 300);
+  Tier& tier = *library_->tiers()[0];
+  const auto key_of = [&](std::span<const std::int32_t> ids, bool tail) {
+    Chain chain(library_->fingerprint(), "");
+    chain.extend(ids);
+    return tail ? key_of_tail(chain.before(2), ids.subspan(256), 32) : chain.before(1);
+  };
+  const auto move = [&](const Key& from, const Key& to) {
+    const std::vector<Found> found = tier.get(std::span(&from, 1)).take();
+    ASSERT_TRUE(found[0]);
+    tier.put(to, copy_bytes(found[0].bytes.bytes));
+    ASSERT_TRUE(tier.flush().ok());
+  };
+  ASSERT_EQ(search(t.ids).tokens, 299);
+  // Page 1 is raw at 300 tokens, page 0 is sealed. Another token in either of them, the same ones behind it.
+  for (const std::size_t place : {std::size_t{200}, std::size_t{100}}) {
+    std::vector<std::int32_t> other = t.ids;
+    other[place] += 1;
+    EXPECT_EQ(search(other).tokens, 0);
+    if (place < 128) move(key_of(t.ids, false), key_of(other, false));
+    move(key_of(t.ids, true), key_of(other, true));
+    EXPECT_EQ(search(other).tokens, 0) << place;
+  }
+}
+
+// The tokens of a record may be the prompt's although it was computed behind others: then its parent is another.
+TEST_P(LibraryTest, RecordsOfOtherParentsAreMisses) {
+  const Text t = text(500);
+  compute(t, 500);
+  Tier& tier = *library_->tiers()[0];
+  std::vector<std::int32_t> other = t.ids;
+  other[100] += 1;
+  Chain mine(library_->fingerprint(), ""), theirs(library_->fingerprint(), "");
+  mine.extend(t.ids);
+  theirs.extend(other);
+  const auto last = std::span(other).subspan(384);
+  // The record of `from`, under another key and with a parent that is `parent`, or its own.
+  const auto put = [&](const Key& from, const Key& to, std::span<const std::int32_t> ids, const Key* parent) {
+    const std::vector<Found> found = tier.get(std::span(&from, 1)).take();
+    ASSERT_TRUE(found[0]);
+    RecordHead head = found[0].record.head;
+    if (parent) head.parent = *parent;
+    const std::span<const std::byte> payload[] = {found[0].record.payload};
+    tier.put(to, make_record(head, ids, payload));
+    ASSERT_TRUE(tier.flush().ok());
+  };
+  const auto page = [&](std::size_t i) { return std::span(other).subspan(128 * i, 128); };
+  const auto put_chunk = [&](const Key* parent) { put(mine.before(2), theirs.before(2), page(1), parent); };
+  const auto put_tail = [&](const Key* parent) {
+    put(key_of_tail(mine.before(3), last, 112), key_of_tail(theirs.before(3), last, 112), std::span(other).subspan(256),
+        parent);
+  };
+  put(mine.before(1), theirs.before(1), page(0), nullptr);
+  for (const bool chunk : {false, true}) {
+    for (const bool tail : {false, true}) {
+      put_chunk(chunk ? &theirs.before(1) : nullptr);
+      put_tail(tail ? &theirs.before(2) : nullptr);
+      EXPECT_EQ(search(other).tokens, chunk && tail ? 499 : 0) << chunk << " " << tail;
+    }
+  }
 }
 
 // A pin that fails leaves nothing behind: neither records that stay, nor a pin that could be ended.

@@ -59,7 +59,7 @@ std::uint64_t checksum_of(std::span<const std::byte> record) {
 
 Flaw look(const Envelope& e, std::span<const std::byte> bytes, Check check, const Fingerprint* expected) {
   if (std::memcmp(e.magic, kMagic, sizeof kMagic) != 0) return Flaw::kForeign;
-  if (e.version != kRecordVersion) return Flaw::kVersion;
+  if (e.version < 1 || e.version > kNewestVersion) return Flaw::kVersion;
   if (e.n_tokens > kMaxTokens || e.payload_bytes > kMaxPayload) return Flaw::kDamaged;
   if (bytes.size() != payload_offset(e.n_tokens) + e.payload_bytes) return Flaw::kDamaged;
   if (e.kind > static_cast<std::uint8_t>(Kind::kTail) || !std::isfinite(e.cost) || e.cost < 0) return Flaw::kDamaged;
@@ -67,6 +67,7 @@ Flaw look(const Envelope& e, std::span<const std::byte> bytes, Check check, cons
   for (std::size_t i = kEnvelopeBytes + e.n_tokens * sizeof(std::int32_t); i < payload_offset(e.n_tokens); ++i)
     if (bytes[i] != std::byte{0}) return Flaw::kDamaged;
   if (check == Check::kFull && checksum_of(bytes) != e.checksum) return Flaw::kDamaged;
+  if (e.version != record_version(static_cast<Kind>(e.kind))) return Flaw::kVersion;
   if (expected && std::memcmp(e.fingerprint, expected->bytes.data(), sizeof e.fingerprint) != 0) return Flaw::kForeign;
   return Flaw::kNone;
 }
@@ -139,7 +140,7 @@ SharedBytes make_record(const RecordHead& head, std::span<const std::int32_t> to
 
   Envelope e{};
   std::memcpy(e.magic, kMagic, sizeof kMagic);
-  e.version = kRecordVersion;
+  e.version = record_version(head.kind);
   e.kind = static_cast<std::uint8_t>(head.kind);
   std::memcpy(e.fingerprint, head.fingerprint.bytes.data(), sizeof e.fingerprint);
   std::memcpy(e.parent, head.parent.bytes.data(), sizeof e.parent);

@@ -12,13 +12,16 @@
 
 namespace kvasir::store {
 
-constexpr std::uint16_t kRecordVersion = 1;
 constexpr std::size_t kEnvelopeBytes = 96;  // before the token ids
 constexpr std::size_t kPayloadAlign = 16;   // the payload begins at a multiple of it, counted from the record's begin
-constexpr std::uint32_t kMaxTokens = 1 << 20;  // of one record
+constexpr std::uint32_t kMaxTokens = 1 << 25;  // of one record: the longest window and two pages
 constexpr std::uint64_t kMaxPayload = std::uint64_t{1} << 40;
 
 enum class Kind : std::uint8_t { kChunk = 0, kTail = 1 };
+
+// The envelope is the same in both; a tail of version 1 held the ids of its last page only.
+constexpr std::uint16_t kNewestVersion = 2;
+constexpr std::uint16_t record_version(Kind kind) { return kind == Kind::kTail ? 2 : 1; }
 
 struct RecordHead {
   Kind kind = Kind::kChunk;

@@ -88,6 +88,21 @@ TEST(Record, EveryBitFlipIsSeen) {
   EXPECT_TRUE(parse_record(bytes));
 }
 
+// Tails changed once: those of before are told from damage, and are not used.
+TEST(Record, KindsHaveTheirVersions) {
+  const std::int32_t tokens[] = {5, 6, 7};
+  for (const Kind kind : {Kind::kChunk, Kind::kTail}) {
+    const SharedBytes whole = test_record(root_key(kPrint), tokens, 40, 1, 1, kind);
+    std::vector<std::byte> bytes(whole.bytes.begin(), whole.bytes.end());
+    EXPECT_EQ(std::to_integer<int>(bytes[4]), kind == Kind::kTail ? 2 : 1);
+    for (const int version : {0, 1, 2, 3}) {
+      bytes[4] = static_cast<std::byte>(version);
+      const Flaw flaw = parse_record(bytes, Check::kHead).flaw;
+      EXPECT_EQ(flaw, version == record_version(kind) ? Flaw::kNone : Flaw::kVersion) << version;
+    }
+  }
+}
+
 TEST(Record, EveryLengthButItsOwnIsRefused) {
   const std::int32_t tokens[] = {5, 6, 7};
   const SharedBytes whole = test_record(root_key(kPrint), tokens, 40, 1);

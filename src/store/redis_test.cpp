@@ -2,6 +2,8 @@
 // return. Servers are started by the tests, on the loopback interface.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "store/redis/slot.hpp"
 #include "store/test_support.hpp"
 
@@ -206,6 +208,53 @@ TEST_F(Redis, ReadersAndWritersWhileTheServerComesAndGoes) {
   EXPECT_EQ(tier->stats().damaged, 0u);
 }
 
+std::int64_t seconds_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Seconds since the last use, by key; -1: unknown.
+std::map<Key, std::int64_t> ages(Backend& backend) {
+  std::map<Key, std::int64_t> all;
+  const Status s = backend.list_ages(
+      [&](const Listed& l) {
+        all[l.key] = l.used == 0 ? -1 : seconds_now() - l.used;
+        return true;
+      },
+      within(10s));
+  EXPECT_TRUE(s.ok()) << s.why;
+  return all;
+}
+
+TEST_F(Redis, TellsAgesAndAskingIsNoUse) {
+  RedisServer server;
+  const std::string spec = "redis:" + server.address() + "?timeout=2s";
+  auto tier = open_tier(spec);
+  const auto backend = open_backend(spec);
+  const Chain a(1, 4, 5000);
+  put_all(*tier, a);
+  server.cli("SET kvasir:not-a-key 1");
+  for (const std::size_t old : {0u, 2u}) server.age("kvasir:" + to_hex(a.keys[old]), 7200s);
+  for (int again = 0; again < 2; ++again) {
+    const auto all = ages(*backend);
+    ASSERT_EQ(all.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i) {
+      const std::int64_t expected = i % 2 == 0 ? 7200 : 0, found = all.at(a.keys[i]);
+      EXPECT_TRUE(found >= expected && found < expected + 60) << found;
+    }
+  }
+  EXPECT_EQ(count_found(tier->contains(a.keys).take()), 4);
+  EXPECT_GE(ages(*backend).at(a.keys[0]), 7200) << "to know that it is there is no use either";
+  EXPECT_EQ(count_found(tier->get(std::span(a.keys).first(1)).take()), 1);
+  EXPECT_LT(ages(*backend).at(a.keys[0]), 60) << "a hit is one";
+  EXPECT_GE(ages(*backend).at(a.keys[2]), 7200);
+
+  server.cli("CONFIG SET maxmemory-policy allkeys-lfu");
+  for (const auto& [key, age] : ages(*backend)) EXPECT_EQ(age, -1) << "it counts uses, and keeps no times";
+  EXPECT_EQ(ages(*backend).size(), 4u);
+  server.kill();
+  EXPECT_FALSE(backend->list_ages([](const Listed&) { return true; }, within(1s)).ok());
+}
+
 // --- cluster --------------------------------------------------------------------------------------------------------
 
 class Cluster : public Redis {
@@ -274,6 +323,23 @@ TEST_F(Cluster, EveryKeyGoesToItsServer) {
   EXPECT_EQ(count_found(tier->contains(keys).take()), 70);
   EXPECT_TRUE(tier->clear().ok());
   EXPECT_EQ(count_found(tier->contains(keys).take()), 0);
+}
+
+TEST_F(Cluster, TellsAgesOfAllServers) {
+  auto tier = open_tier(specification(0));
+  const auto backend = open_backend(specification(2));
+  std::map<Key, std::int64_t> expected;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    const Chain c(seed, 3, 3000);
+    put_all(*tier, c);
+    for (const Key& key : c.keys) expected[key] = 0;
+    const std::string old = name(c.keys[1]);
+    nodes_[node_of(redis::slot_of(old))]->age(old, 7200s, "-a pw --no-auth-warning");
+    expected[c.keys[1]] = 7200;
+  }
+  const auto all = ages(*backend);
+  EXPECT_EQ(all.size(), 30u);
+  for (const auto& [key, age] : all) EXPECT_TRUE(age >= expected.at(key) && age < expected.at(key) + 60) << age;
 }
 
 // A slot on its way to another server (ASK), then there (MOVED), under a client that does not know.

@@ -152,6 +152,14 @@ class RedisServer {
     while (!out.empty() && out.back() == '\n') out.pop_back();
     return out;
   }
+  // As if nobody had used the record of this name for so long. `login`: options of redis-cli.
+  void age(const std::string& name, std::chrono::seconds idle, const std::string& login = "") const {
+    const std::string reply = cli(login +
+                                  " EVAL \"return redis.call('RESTORE', KEYS[1], 0, redis.call('DUMP', KEYS[1]), "
+                                  "'REPLACE', 'IDLETIME', ARGV[1])\" 1 " +
+                                  name + " " + std::to_string(idle.count()));
+    EXPECT_EQ(reply, "OK");
+  }
 
  private:
   TempFolder folder_;

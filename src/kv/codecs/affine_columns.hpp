@@ -73,7 +73,7 @@ struct ColumnScaled {
         I32 acc[G];
         KVASIR_UNROLL(8)
         for (int r = 0; r < G; ++r) acc[r] = dots_start<B, Codes>(rows.sum[j][r]);
-        panel_dots<B, Codes, G>(page + codes, k, stop, Codes{}, left, next + codes, acc);
+        panel_dots<B>(page + codes, k, stop, Codes{}, left, next + codes, acc);
         const std::ptrdiff_t at = (static_cast<std::ptrdiff_t>(j) * 2 * shape.lanes) + lane;
         const auto* group = reinterpret_cast<const Word*>(page) + at;
         if (lane % 32 == 0) {

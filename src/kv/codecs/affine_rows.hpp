@@ -268,7 +268,7 @@ struct RowScaled {
     I32 acc[G];
     KVASIR_UNROLL(8)
     for (int r = 0; r < G; ++r) acc[r] = dots_start<B, Codes>(sums[r]);
-    panel_dots<B, Codes, G>(panel, 0, shape.depth, Codes{}, left, next, acc);
+    panel_dots<B>(panel, 0, shape.depth, Codes{}, left, next, acc);
     KVASIR_UNROLL(8)
     for (int r = 0; r < G; ++r) total[r] = fma(to_f32(acc[r]), set1(scales[r] * unit), total[r]);
   }

@@ -88,18 +88,18 @@ struct Plain {
     return (page.next ? page.next : page.block) + i * static_cast<std::ptrdiff_t>(sizeof(T));
   }
 
-  // 16 N tokens from x on.
+  // Channels [first, last) of 16 N tokens from x on; the sums of those before are in `scores`.
   template <int G, int N>
-  KVASIR_INLINE void dots_part(const T* x, std::ptrdiff_t capacity, int d, const float* q, float* scores, int stride,
-                               const std::byte* next) {
+  KVASIR_INLINE void dots_part(const T* x, std::ptrdiff_t capacity, int d, int first, int last, const float* q,
+                               float* scores, int stride, const std::byte* next) {
     constexpr int kBytes = N * kLanes * static_cast<int>(sizeof(T));
     F32 acc[G][N];
     KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g) KVASIR_UNROLL(8)
-    for (int n = 0; n < N; ++n) acc[g][n] = zero();
+    for (int n = 0; n < N; ++n) acc[g][n] = first == 0 ? zero() : load(scores + g * stride + n * kLanes);
     KVASIR_UNROLL(1)
-    for (int c = 0; c < d; ++c) {
-      prefetch<kBytes>(next + c * kBytes);
+    for (int c = first; c < last; ++c) {
+      prefetch<kBytes>(next + (c - first) * kBytes);
       F32 k[N];
       KVASIR_UNROLL(8)
       for (int n = 0; n < N; ++n) k[n] = Element::load(x + c * capacity + n * kLanes);
@@ -119,11 +119,18 @@ struct Plain {
   KVASIR_INLINE void dots_rows(const PageRef& page, int d, const float* q, float* scores, int stride) {
     constexpr int N = vectors_for(G);
     const T* x = reinterpret_cast<const T*>(page.block);
-    int t = page.begin / kLanes * kLanes;
-    for (; t + (N - 1) * kLanes < page.end; t += N * kLanes)
-      dots_part<G, N>(x + t, page.capacity, d, q, scores + t, stride, next_at(page, t * d));
-    for (; t < page.end; t += kLanes)
-      dots_part<G, 1>(x + t, page.capacity, d, q, scores + t, stride, next_at(page, t * d));
+    // Block by block of channels, each 8 KiB of 16-bit numbers in one piece: memory answers faster than to one walk
+    // over the page per 16 N tokens.
+    constexpr int kChannels = 32;
+    for (int first = 0; first < d; first += kChannels) {
+      const int last = lower(d, first + kChannels);
+      const auto next = [&](int t) { return next_at(page, first * kPageTokens + t * (last - first)); };
+      int t = page.begin / kLanes * kLanes;
+      for (; t + (N - 1) * kLanes < page.end; t += N * kLanes)
+        dots_part<G, N>(x + t, page.capacity, d, first, last, q, scores + t, stride, next(t));
+      for (; t < page.end; t += kLanes)
+        dots_part<G, 1>(x + t, page.capacity, d, first, last, q, scores + t, stride, next(t));
+    }
   }
 
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,

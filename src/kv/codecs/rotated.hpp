@@ -93,6 +93,8 @@ struct RotatedProducts {
   using Page = RotatedPage<B>;
   template <int G>
   using Left = LeftRows<B, typename Levels::Map, G>;
+  template <int G>
+  using Kept = LeftRows<B, typename Levels::Map, G, kKeptForm<B, typename Levels::Map>>;
   static constexpr int kMaxDim = kernel::kMaxRotated;
 
   KVASIR_INLINE const std::byte* next_of(const PageRef& page) { return page.next ? page.next : page.block; }
@@ -135,7 +137,7 @@ struct RotatedProducts {
   };
 
   template <int G>
-  static void page_dots(const PageRef& page, int d, const Levels& levels, const float* q, const Left<G>& left,
+  static void page_dots(const PageRef& page, int d, const Levels& levels, const float* q, const Kept<G>& left,
                         const Int8Row* rows, float* scores, int stride) {
     const Page p = Page::at(page.block, d);
     const std::byte* next = Page::at(next_of(page), d).codes;
@@ -165,7 +167,7 @@ struct RotatedProducts {
       const float* qs = q + static_cast<std::ptrdiff_t>(r) * d;
       for (int i = 0; i < n; ++i) rows[i] = quantize_row(qs + i * d, d, x + i * d);
       with_rows(n, [&]<int G>() {
-        const auto left = Left<G>::of(x, d, d);
+        const auto left = Kept<G>::of(x, d, d);
         for (int p = 0; p < count; ++p)
           page_dots<G>(pages[p], d, levels, qs, left, rows,
                        scores + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens, stride);

@@ -23,6 +23,9 @@ std::uint64_t info_field(std::string_view info, std::string_view field) {
   return value;
 }
 
+// The answer to OBJECT IDLETIME under a policy that counts uses.
+bool keeps_no_times(std::string_view error) { return error.find("LFU maxmemory policy") != std::string_view::npos; }
+
 }  // namespace
 
 class Remote::Lease {
@@ -116,8 +119,7 @@ Status Remote::touch(std::span<const Key> keys, Deadline deadline) {
   return Lease(*this)->run(all, deadline);
 }
 
-Status Remote::scan(Client& client, FunctionRef<bool(const std::vector<std::string>&, std::size_t)> each,
-                    Deadline deadline) {
+Status Remote::scan(Client& client, FunctionRef<bool(const std::vector<std::string>&)> each, Deadline deadline) {
   std::vector<std::vector<Reply>> masters;
   const Command ping[] = {command({"PING"})};
   if (Status s = client.run_everywhere(ping, deadline, &masters); !s.ok()) return s;
@@ -133,7 +135,7 @@ Status Remote::scan(Client& client, FunctionRef<bool(const std::vector<std::stri
       cursor = text_of(*r.element[0]);
       std::vector<std::string> names;
       for (std::size_t i = 0; i < r.element[1]->elements; ++i) names.emplace_back(text_of(*r.element[1]->element[i]));
-      if (!names.empty() && !each(names, m)) return {};
+      if (!names.empty() && !each(names)) return {};
     } while (cursor != "0");
   }
   return {};
@@ -144,7 +146,7 @@ Status Remote::clear(Deadline deadline) {
   Status failed;
   const Status s = scan(
       *client,
-      [&](const std::vector<std::string>& names, std::size_t) {
+      [&](const std::vector<std::string>& names) {
         std::vector<Request> all(names.size());
         for (std::size_t i = 0; i < names.size(); ++i) {
           all[i].command = command({"UNLINK", names[i]});
@@ -157,12 +159,13 @@ Status Remote::clear(Deadline deadline) {
   return failed.ok() ? s : failed;
 }
 
-Status Remote::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
+Status Remote::ask_all(FunctionRef<Command(const std::string&)> question, Deadline deadline,
+                       FunctionRef<bool(const Key&, const Request&)> each) {
   const Lease client(*this);
   Status failed;
   const Status s = scan(
       *client,
-      [&](const std::vector<std::string>& names, std::size_t) {
+      [&](const std::vector<std::string>& names) {
         std::vector<Request> all;
         std::vector<Key> keys;
         for (const std::string& n : names) {
@@ -170,18 +173,37 @@ Status Remote::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
           if (!key) continue;  // somebody else's
           keys.push_back(*key);
           all.emplace_back();
-          all.back().command = command({"STRLEN", n});
+          all.back().command = question(n);
           all.back().slot = slot_of(n);
         }
-        failed = client->run(all, deadline);
-        for (std::size_t i = 0; i < all.size(); ++i)
-          if (all[i].reply && all[i].reply->integer > 0 &&
-              !each({.key = keys[i], .bytes = static_cast<std::uint64_t>(all[i].reply->integer)}))
-            return false;
-        return failed.ok();
+        client->run(all, deadline);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          if (!all[i].reply && !keeps_no_times(all[i].error)) failed.why = all[i].error;
+          if (!failed.ok() || !each(keys[i], all[i])) return false;
+        }
+        return true;
       },
       deadline);
   return failed.ok() ? s : failed;
+}
+
+Status Remote::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
+  const auto length = [](const std::string& n) { return command({"STRLEN", n}); };
+  return ask_all(length, deadline, [&](const Key& key, const Request& r) {
+    if (!r.reply || r.reply->integer <= 0) return true;  // it went meanwhile
+    return each({.key = key, .bytes = static_cast<std::uint64_t>(r.reply->integer)});
+  });
+}
+
+Status Remote::list_ages(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto idle = [](const std::string& n) { return command({"OBJECT", "IDLETIME", n}); };
+  return ask_all(idle, deadline, [&](const Key& key, const Request& r) {
+    if (!r.reply) return each({.key = key});
+    if (r.reply->type != REDIS_REPLY_INTEGER) return true;  // it went meanwhile
+    return each({.key = key, .used = now - r.reply->integer});
+  });
 }
 
 Usage Remote::usage() {

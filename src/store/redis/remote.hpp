@@ -17,7 +17,7 @@ class Remote : public Backend {
  public:
   explicit Remote(Config config) : config_(std::move(config)) {}
 
-  Traits traits() const override { return {.immediate = false, .readers = 2}; }
+  Traits traits() const override { return {.immediate = false, .readers = 2, .looking_is_use = true}; }
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override;
   Status contains(std::span<const Key> keys, Deadline deadline, std::span<Outcome> outcomes) override;
   Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) override;
@@ -25,6 +25,8 @@ class Remote : public Backend {
   Status touch(std::span<const Key> keys, Deadline deadline) override;
   Status clear(Deadline deadline) override;
   Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) override;
+  // Times of uses, unless the server's policy is one that keeps counts of them in place of times (LFU).
+  Status list_ages(FunctionRef<bool(const Listed&)> each, Deadline deadline) override;
   // Bytes and budget are the server's (used_memory, maxmemory), records those of its database.
   Usage usage() override;
   Status sync(Deadline /*deadline*/) override { return {}; }  // what is acknowledged is out of this process
@@ -34,7 +36,10 @@ class Remote : public Backend {
   class Lease;
   std::string name(const Key& key) const;
   std::vector<Request> requests(std::span<const Key> keys, std::string_view verb) const;
-  Status scan(Client& client, FunctionRef<bool(const std::vector<std::string>&, std::size_t)> each, Deadline deadline);
+  Status scan(Client& client, FunctionRef<bool(const std::vector<std::string>&)> each, Deadline deadline);
+  // Puts a question about every record, many at once. Its reply is null where the server keeps no times.
+  Status ask_all(FunctionRef<Command(const std::string&)> question, Deadline deadline,
+                 FunctionRef<bool(const Key&, const Request&)> each);
 
   const Config config_;
   std::mutex mutex_;
