@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/test_patience.hpp"
 #include "cli/test_run.hpp"
 #include "run/generate.hpp"
 #include "tiny_model.hpp"
@@ -20,12 +21,6 @@
 namespace kvasir::testing {
 
 inline const std::string kBooks = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 using cli::Result;
 using cli::run_captured;

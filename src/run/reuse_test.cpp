@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/file.hpp"
+#include "base/test_patience.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "store/faulty.hpp"
@@ -43,7 +44,7 @@ class Waiter final : public Listener {
   }
   Reply wait() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [&] { return done_; }));
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return done_; }));
     return reply_;
   }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/test_patience.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -53,18 +54,18 @@ class Log final : public Listener {
     changed_.notify_all();
   }
 
-  const Outcome& wait() {
+  Outcome wait() {
     std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, 60s, [&] { return dones_ > 0; })) << "no answer";
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return dones_ > 0; })) << "no answer";
     return outcome_;
   }
   bool wait_for_tokens(std::size_t n) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 60s, [&] { return ids_.size() >= n || dones_ > 0; });
+    return changed_.wait_for(lock, kPatience, [&] { return ids_.size() >= n || dones_ > 0; });
   }
   void wait_for_start() {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, 60s, [&] { return starts_ > 0; });
+    changed_.wait_for(lock, kPatience, [&] { return starts_ > 0; });
   }
   std::vector<std::int32_t> ids() const {
     const std::lock_guard lock(mutex_);
@@ -127,7 +128,7 @@ class SchedulerTest : public ::testing::Test {
     return log;
   }
   void expect_empty() {
-    EXPECT_TRUE(scheduler_->drain(60));
+    EXPECT_TRUE(scheduler_->drain(static_cast<double>(kPatience.count())));
     EXPECT_EQ(scheduler_->stats().kv_bytes, 0u);
     EXPECT_EQ(scheduler_->stats().running, 0);
     scheduler_.reset();
@@ -161,7 +162,7 @@ TEST_F(SchedulerTest, EachRequestGetsWhatItGetsAlone) {
     std::vector<std::shared_ptr<Log>> logs;
     for (const ServiceRequest& r : requests) logs.push_back(submit(r));
     for (std::size_t i = 0; i < logs.size(); ++i) {
-      const Outcome& out = logs[i]->wait();
+      const Outcome out = logs[i]->wait();
       EXPECT_EQ(out.error, "");
       EXPECT_EQ(out.finish, alone[i].finish) << i;
       EXPECT_EQ(logs[i]->ids(), alone[i].ids) << i;
@@ -196,7 +197,7 @@ TEST_F(SchedulerTest, ACommonBeginningIsComputedOnce) {
     for (int i = 1; i < 8; ++i) logs.push_back(submit(requests[static_cast<std::size_t>(i)]));
     std::int64_t computed = 0;
     for (int i = 0; i < 8; ++i) {
-      const Outcome& out = logs[static_cast<std::size_t>(i)]->wait();
+      const Outcome out = logs[static_cast<std::size_t>(i)]->wait();
       computed += out.prompt_tokens - out.receipt.reused_tokens;
       if (i > 0) {
         EXPECT_GE(out.receipt.reused_tokens, 699) << i;
@@ -403,7 +404,7 @@ TEST_F(SchedulerTest, PreemptedRequestsEndWithTheSameAnswer) {
 TEST_F(SchedulerTest, ARequestThatAsksForNothingOnlyComputesItsPrompt) {
   start("balanced", {.running = 2, .waiting = 4, .step_tokens = 64});
   const auto log = submit(ask(text(*engine_, 0, 300), 0));
-  const Outcome& out = log->wait();
+  const Outcome out = log->wait();
   EXPECT_EQ(out.finish, Finish::kLength);
   EXPECT_EQ(out.completion_tokens, 0);
   EXPECT_TRUE(log->ids().empty());

@@ -157,8 +157,10 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
       // A read that had ended just before is not called back: the next one begins all the same, and is to end too.
       ++cancels_;
       wait(deadline_, kCancelSeconds, [](Connection& c) { c.expired(); });
-    } else if (error_code ec; phase_ == Phase::kIdle && socket().available(ec) > 0) {
-      // The request is here and only this server is late: the pending read is about to end.
+    } else if (phase_ == Phase::kIdle) {
+      // A request that is here is late only because this server is: the pending read is about to end, or has ended and
+      // waits for this strand. Otherwise its end closes the connection.
+      if (error_code ec; socket().available(ec) == 0) socket().cancel();
     } else {
       close();
     }

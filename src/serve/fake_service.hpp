@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -31,6 +32,7 @@ struct FakeOptions {
   std::int64_t reused = 0;
   std::int64_t context = 4096;
   bool tokenizer = true;
+  std::function<void(std::size_t)> before_submit;  // gets how many requests were submitted; may wait
 };
 
 class FakeService : public run::Service {
@@ -55,6 +57,7 @@ class FakeService : public run::Service {
   const text::Tokenizer* tokenizer() const override { return tokenizer_.get(); }
 
   run::RequestId submit(run::ServiceRequest request, std::shared_ptr<run::Listener> listener) override {
+    if (options_.before_submit) options_.before_submit(requests().size());
     const std::lock_guard lock(mutex_);
     if (static_cast<int>(jobs_.size()) >= options_.most_queued) {
       ++rejected_;

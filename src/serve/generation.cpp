@@ -151,12 +151,24 @@ void Generation::submit() {
         if (too_late) context_->service.cancel(id);
       }
     }
+  } catch (const Error& e) {
+    take_back(api_error(e));
+    throw;
   } catch (...) {
-    cancel();
-    // The caller answers; what the submitted ones still deliver must not.
-    exchange_->post([self = shared_from_this()] { self->answered_ = true; });
+    take_back({.status = 500, .message = "internal error", .type = "server_error"});
     throw;
   }
+}
+
+// The caller answers with the error, and what the submitted ones still deliver must not; but when one of them has begun
+// the stream already, that is the only place where the error can go.
+void Generation::take_back(const ApiError& error) {
+  exchange_->post([self = shared_from_this(), error] {
+    if (self->answered_) return;
+    if (self->exchange_->streaming()) return self->fail(error);
+    self->answered_ = true;
+  });
+  cancel();  // only now: what the cancelled ones say must come behind the error
 }
 
 void Generation::cancel() {

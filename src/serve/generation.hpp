@@ -39,6 +39,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request, std::vector<EncodedPrompt> prompts);
 
   void submit();
+  void take_back(const ApiError& error);  // not all answers could be submitted
   void cancel();
   void deliver(Event event);  // any thread
 

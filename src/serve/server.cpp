@@ -16,6 +16,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/threads.hpp"
 #include "serve/connection.hpp"
 
 namespace kvasir::serve {
@@ -109,10 +110,11 @@ struct Server::Impl {
       ignore_signals();
       wait_for_signal();
     }
-    asio::post(acceptor.get_executor(), [this] { accept(); });
     auto work = asio::make_work_guard(io);
     std::vector<std::thread> threads;
-    for (int i = 0; i < context->options.threads; ++i) threads.emplace_back([this] { serve(); });
+    start_threads(
+        threads, context->options.threads, "threads of the network", [this] { serve(); }, [this] { io.stop(); });
+    asio::post(acceptor.get_executor(), [this] { accept(); });
     context->log(fmt::format("listening address={}://{}:{} model={}", network.tls ? "https" : "http",
                              context->options.host, port, log_value(context->service.card().name)));
     {
@@ -122,7 +124,7 @@ struct Server::Impl {
     drain();
     work.reset();
     io.stop();
-    for (std::thread& t : threads) t.join();
+    join_all(threads);
     workers.join();
   }
 

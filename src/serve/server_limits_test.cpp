@@ -4,8 +4,10 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <future>
 #include <memory>
 
+#include "base/test_patience.hpp"
 #include "serve/test_client.hpp"
 
 namespace kvasir::serve {
@@ -42,7 +44,8 @@ TEST(ServerLimits, ThousandStreamsAtOnce) {
     ASSERT_TRUE(clients.back()->send(chat_text(kTokens, true)));
   }
   ASSERT_TRUE(eventually([&] { return s.service.most_at_once() == static_cast<std::size_t>(kStreams); }, 300))
-      << s.service.most_at_once();
+      << s.service.most_at_once() << "\n"
+      << s.log();
   for (int i = 0; i < kStreams; ++i) {
     const Reply r = clients[static_cast<std::size_t>(i)]->read();
     ASSERT_EQ(r.status, 200) << i;
@@ -118,6 +121,26 @@ TEST(ServerLimits, HalfOfARequestThatDoesNotFitIsTakenBack) {
   TestServer s({.most_queued = 2, .most_running = 0});
   EXPECT_EQ(s.post("/v1/completions", {{"prompt", "x"}, {"n", 3}}).status, 429);
   EXPECT_TRUE(eventually([&] { return s.service.cancelled() == 2; }));
+}
+
+// The stream has begun before the queue is full: only there the client can hear of it.
+TEST(ServerLimits, AStreamOfWhichHalfDoesNotFitEndsWithTheError) {
+  std::promise<void> streams;
+  const auto streaming = streams.get_future().share();
+  TestServer s({.delay = 0.01, .most_queued = 1, .before_submit = [&](std::size_t submitted) {
+                  if (submitted == 1) streaming.wait_for(kPatience);
+                }});
+  Client c(s.port());
+  Json body{{"prompt", "x"}, {"n", 2}, {"max_tokens", 1000000}, {"stream", true}};
+  c.send(http_text("POST", "/v1/completions", dump(body)));
+  EXPECT_TRUE(c.until("w0 "));
+  streams.set_value();
+  const auto events = events_of(c.read().body);
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events.back()["error"]["code"], "rate_limit_exceeded");
+  EXPECT_TRUE(eventually([&] { return s.service.cancelled() == 1; }));
+  c.send(http_text("GET", "/health"));
+  EXPECT_EQ(c.read().status, 200);
 }
 
 TEST(ServerLimits, QueueTimeoutIs503) {

@@ -312,14 +312,8 @@ Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, 
     pin.keys.push_back(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n)));
   }
   const Key name = tail_key(chain.before(0), ids);
-  Pin before;
-  {  // first, so that an unpin of another prompt knows what this one needs
-    const std::lock_guard lock(mutex_);
-    std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
-    Pin& known = pins_[name];
-    before = known;
-    if (known.until < pin.until) known = pin;  // as tiers do
-  }
+  const std::lock_guard lock(pin_mutex_);
+  forget_ended_pins();
   Status status{"nothing is kept between requests"};
   bool pinned = false;
   for (const auto& tier : tiers_) {
@@ -327,20 +321,19 @@ Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, 
     pinned = pinned || s.ok();
     if (!s.ok()) status = s;
   }
-  if (pinned) return {};
-  std::vector<Key> free;  // tiers may have pinned some of the keys before they found no room for the next
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto it = pins_.find(name); it != pins_.end()) {  // no unpin came between
-      if (before.keys.empty())
-        pins_.erase(it);
-      else
-        it->second = before;
-    }
-    free = unneeded(pin.keys);
+  if (pinned) {
+    Pin& known = pins_[name];
+    if (known.until < pin.until) known = std::move(pin);  // as tiers do
+    return {};
   }
+  // Tiers may have pinned some of the keys before they found no room for the next.
+  const std::vector<Key> free = unneeded(pin.keys);
   for (const auto& tier : tiers_) tier->unpin(free);
   return status;
+}
+
+void Library::forget_ended_pins() {
+  std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
 }
 
 std::vector<Key> Library::unneeded(std::span<const Key> keys) const {
@@ -352,16 +345,13 @@ std::vector<Key> Library::unneeded(std::span<const Key> keys) const {
 
 bool Library::unpin(std::string_view tenant, std::span<const std::int32_t> ids) {
   const Key name = tail_key(root_key(fingerprint_, tenant), ids);
-  std::vector<Key> free;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
-    const auto it = pins_.find(name);
-    if (it == pins_.end()) return false;
-    const std::vector<Key> keys = std::move(it->second.keys);
-    pins_.erase(it);
-    free = unneeded(keys);
-  }
+  const std::lock_guard lock(pin_mutex_);
+  forget_ended_pins();
+  const auto it = pins_.find(name);
+  if (it == pins_.end()) return false;
+  const std::vector<Key> keys = std::move(it->second.keys);
+  pins_.erase(it);
+  const std::vector<Key> free = unneeded(keys);
   for (const auto& tier : tiers_) tier->unpin(free);  // tiers that pin nothing say so
   return true;
 }

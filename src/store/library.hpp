@@ -107,7 +107,7 @@ class Library {
   // microseconds that computing one token takes.
   void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail, float cost);
   // Keeps the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction where tiers can, for `ttl`
-  // from now. Not ok when no tier keeps all of them; then this call pins nothing. Calls must not overlap each other.
+  // from now. Not ok when no tier keeps all of them; then this call pins nothing. Any thread, as unpin.
   Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
              Clock::duration ttl);
   // Ends the pin of exactly this prompt; what other pinned prompts need stays pinned. False: there is none.
@@ -126,14 +126,24 @@ class Library {
   void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
             std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t* usable, Known* known) const;
-  // Those of `keys` that no pinned prompt needs. REQUIRES: mutex_ is held.
-  std::vector<Key> unneeded(std::span<const Key> keys) const;
+  // REQUIRES of both: pin_mutex_ is held.
+  void forget_ended_pins();
+  std::vector<Key> unneeded(std::span<const Key> keys) const;  // those of `keys` that no pinned prompt needs
 
   kv::Cache& cache_;
   const Fingerprint fingerprint_;
   const std::vector<std::unique_ptr<Tier>> tiers_;
   const std::vector<std::string> labels_;
   bool immediate_ = true;
+
+  struct Pin {
+    std::vector<Key> keys;
+    Clock::time_point until{};
+  };
+  // Held while tiers pin and unpin too: prompts share keys, and what ends one pin must not meet the beginning of
+  // another.
+  std::mutex pin_mutex_;
+  std::map<Key, Pin> pins_;  // by a key of all the prompt's tokens
 
   std::mutex mutex_;  // of everything below
   std::condition_variable wake_;
@@ -143,11 +153,6 @@ class Library {
     std::vector<std::int32_t> ids;
   };
   std::deque<Prompt> recent_;
-  struct Pin {
-    std::vector<Key> keys;
-    Clock::time_point until{};
-  };
-  std::map<Key, Pin> pins_;  // by a key of all the prompt's tokens
   std::size_t recent_tokens_ = 0;
   bool stop_ = false;
   std::thread thread_;

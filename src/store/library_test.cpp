@@ -10,6 +10,7 @@
 
 #include "kv/fixture.hpp"
 #include "store/faulty.hpp"
+#include "store/forward.hpp"
 #include "store/open.hpp"
 #include "store/tail.hpp"
 
@@ -271,6 +272,57 @@ TEST_P(LibraryTest, APinThatFailsPinsNothing) {
   EXPECT_FALSE(pin(kMost, std::chrono::hours(2)));
   EXPECT_EQ(pinned(), enough) << "of the prompt that was pinned before";
   EXPECT_TRUE(unpin(300));
+  EXPECT_EQ(pinned(), 0u);
+}
+
+// An unpin that stands still before the tier hears of it, until a pin has ended or a while has passed.
+struct Gate {
+  std::atomic<bool> closed{false};
+  std::promise<void> reached, pinned;
+};
+class LateUnpin : public Forward {
+ public:
+  LateUnpin(std::unique_ptr<Backend> inner, std::shared_ptr<Gate> gate)
+      : Forward(std::move(inner)), gate_(std::move(gate)) {}
+  Status unpin(std::span<const Key> keys) override {
+    if (gate_->closed.exchange(false)) {
+      gate_->reached.set_value();
+      gate_->pinned.get_future().wait_for(std::chrono::milliseconds(200));
+    }
+    return Forward::unpin(keys);
+  }
+
+ private:
+  const std::shared_ptr<Gate> gate_;
+};
+
+// Servers unpin in their own threads while the engine's thread pins.
+TEST_P(LibraryTest, AnUnpinLeavesWhatAPinOfTheSameMomentNeeds) {
+  if (GetParam() != "ram") GTEST_SKIP() << "this tier pins nothing";
+  const auto gate = std::make_shared<Gate>();
+  std::vector<std::unique_ptr<Tier>> tiers;
+  tiers.push_back(open_tier("ram:?size=64MiB", [&](std::unique_ptr<Backend> ram) {
+    return std::make_unique<LateUnpin>(std::move(ram), gate);
+  }));
+  library_ = std::make_unique<Library>(*cache_, fingerprint_of("test"), std::move(tiers));
+  const Text t = text(kMost);
+  const std::vector<std::int64_t> no_tails;
+  const auto first = [&](int n) { return std::span(t.ids).first(static_cast<std::size_t>(n)); };
+  const auto pinned = [&] { return library_->tiers()[0]->stats().usage.pinned_bytes; };
+  compute(t, kMost);
+  ASSERT_TRUE(library_->pin("", first(kMost), no_tails, std::chrono::hours(1)).ok());
+  const std::uint64_t all = pinned();
+  ASSERT_TRUE(library_->unpin("", first(kMost)));
+  ASSERT_TRUE(library_->pin("", first(300), no_tails, std::chrono::hours(1)).ok());
+  EXPECT_LT(pinned(), all);
+  gate->closed = true;
+  std::thread other([&] { EXPECT_TRUE(library_->unpin("", first(300))); });
+  gate->reached.get_future().wait();
+  EXPECT_TRUE(library_->pin("", first(kMost), no_tails, std::chrono::hours(1)).ok());
+  gate->pinned.set_value();
+  other.join();
+  EXPECT_EQ(pinned(), all);
+  EXPECT_TRUE(library_->unpin("", first(kMost)));
   EXPECT_EQ(pinned(), 0u);
 }
 

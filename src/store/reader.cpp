@@ -4,21 +4,28 @@
 #include <exception>
 #include <utility>
 
+#include "base/threads.hpp"
+
 namespace kvasir::store {
 
 Reader::Reader(Backend& backend, const Options& options, Counters& counters,
                std::function<void(std::vector<Key>)> damaged)
     : backend_(backend), options_(options), counters_(counters), damaged_(std::move(damaged)) {
-  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { run(); });
+  start_threads(
+      threads_, options_.threads, "threads that read a tier", [this] { run(); }, [this] { stop(); });
 }
 
-Reader::~Reader() {
+void Reader::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  for (std::thread& t : threads_) t.join();
+}
+
+Reader::~Reader() {
+  stop();
+  join_all(threads_);
   for (const auto& state : queue_) fail(*state, "the tier is closed");
 }
 

@@ -24,6 +24,7 @@ class Reader {
     Check check = Check::kFull;
   };
   // `damaged` is told the keys whose records must go.
+  // Throws Error(kMemory) when the system refuses a thread.
   Reader(Backend& backend, const Options& options, Counters& counters, std::function<void(std::vector<Key>)> damaged);
   ~Reader();  // questions that were not asked yet fail
   Reader(const Reader&) = delete;
@@ -34,6 +35,7 @@ class Reader {
 
  private:
   void run();
+  void stop();  // what runs is over soon
   void answer(Lookup::State& state);
   std::vector<Found> ask(Lookup::State& state, Deadline deadline);
   static std::size_t mark_late(std::vector<Found>& found, const Lookup::State& state);
