@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <string>
-#include <system_error>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "base/threads.hpp"
 
 namespace kvasir {
 namespace {
@@ -25,25 +25,19 @@ constexpr int kSpins = 2000;
 Team::Team(int threads) {
   if (threads < 1 || threads > 512)
     throw Error(Code::kBadInput, std::to_string(threads) + " is outside 1..512", "threads");
-  workers_.reserve(static_cast<std::size_t>(threads - 1));
-  try {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
-  } catch (const std::system_error& e) {
-    stop();  // a thread that is not joined would end the program
-    throw Error(
-        Code::kMemory,
-        "cannot start thread " + std::to_string(size() + 1) + " of " + std::to_string(threads) + ": " + e.what(),
-        "threads");
-  }
+  start_threads(
+      workers_, threads - 1, "threads", [this](int i) { work(i + 1); }, [this] { stop(); });
 }
 
-Team::~Team() { stop(); }
+Team::~Team() {
+  stop();
+  join_all(workers_);
+}
 
 void Team::stop() {
   stop_.store(true, std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  for (auto& t : workers_) t.join();
 }
 
 void Team::work(int worker) {

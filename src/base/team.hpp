@@ -31,7 +31,7 @@ class Team {
 
  private:
   void work(int worker);
-  void stop();  // ends and joins the workers
+  void stop();  // makes the workers return
 
   std::vector<std::thread> workers_;
   const FunctionRef<void(int)>* job_ = nullptr;  // valid while pending_ > 0

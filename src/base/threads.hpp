@@ -15,12 +15,12 @@ inline void join_all(std::vector<std::thread>& threads) {
   threads.clear();
 }
 
-// Makes `count` threads of f(). When the system refuses one, those that run are joined once `stop` was called, which
+// Makes `count` threads of f(i), i in [0, count). When the system refuses one, those that run are joined once `stop` was called, which
 // must make f return, and Error(kMemory) names `what`: threads that nobody joins would end the program.
 template <class F, class Stop>
 void start_threads(std::vector<std::thread>& threads, int count, const char* what, F f, Stop stop) {
   try {
-    for (int i = 0; i < count; ++i) threads.emplace_back(f);
+    for (int i = 0; i < count; ++i) threads.emplace_back(f, i);
   } catch (const std::system_error& e) {
     const std::string started = std::to_string(threads.size() + 1);
     stop();

@@ -2,6 +2,7 @@
 
 #include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
+#include "kv/packed_pack.hpp"
 
 namespace kvasir::kv::KVASIR_TARGET {
 namespace {

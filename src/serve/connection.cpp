@@ -159,8 +159,10 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
       wait(deadline_, kCancelSeconds, [](Connection& c) { c.expired(); });
     } else if (phase_ == Phase::kIdle) {
       // A request that is here is late only because this server is: the pending read is about to end, or has ended and
-      // waits for this strand. Otherwise its end closes the connection.
+      // waits for this strand. Otherwise its end closes the connection. It need not come of itself: part of a TLS
+      // record is taken without ending a read.
       if (error_code ec; socket().available(ec) == 0) socket().cancel();
+      wait(deadline_, kCancelSeconds, [](Connection& c) { c.expired(); });
     } else {
       close();
     }

@@ -113,7 +113,7 @@ struct Server::Impl {
     auto work = asio::make_work_guard(io);
     std::vector<std::thread> threads;
     start_threads(
-        threads, context->options.threads, "threads of the network", [this] { serve(); }, [this] { io.stop(); });
+        threads, context->options.threads, "threads of the network", [this](int) { serve(); }, [this] { io.stop(); });
     asio::post(acceptor.get_executor(), [this] { accept(); });
     context->log(fmt::format("listening address={}://{}:{} model={}", network.tls ? "https" : "http",
                              context->options.host, port, log_value(context->service.card().name)));

@@ -12,7 +12,7 @@ Reader::Reader(Backend& backend, const Options& options, Counters& counters,
                std::function<void(std::vector<Key>)> damaged)
     : backend_(backend), options_(options), counters_(counters), damaged_(std::move(damaged)) {
   start_threads(
-      threads_, options_.threads, "threads that read a tier", [this] { run(); }, [this] { stop(); });
+      threads_, options_.threads, "threads that read a tier", [this](int) { run(); }, [this] { stop(); });
 }
 
 void Reader::stop() {

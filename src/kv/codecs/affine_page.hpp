@@ -3,6 +3,7 @@
 
 #include "kv/codec.hpp"
 #include "kv/packed.hpp"
+#include "kv/packed_pack.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

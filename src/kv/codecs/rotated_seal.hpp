@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kv/codecs/rotated.hpp"
+#include "kv/packed_pack.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

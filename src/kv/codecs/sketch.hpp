@@ -10,6 +10,7 @@
 #include "kv/codecs/strip.hpp"
 #include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
+#include "kv/packed_pack.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
