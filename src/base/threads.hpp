@@ -15,8 +15,9 @@ inline void join_all(std::vector<std::thread>& threads) {
   threads.clear();
 }
 
-// Makes `count` threads of f(i), i in [0, count). When the system refuses one, those that run are joined once `stop` was called, which
-// must make f return, and Error(kMemory) names `what`: threads that nobody joins would end the program.
+// Makes `count` threads of f(i), i in [0, count). When the system refuses one, those that run are joined once `stop`
+// was called, which must make f return, and Error(kMemory) names `what`: threads that nobody joins would end the
+// program.
 template <class F, class Stop>
 void start_threads(std::vector<std::thread>& threads, int count, const char* what, F f, Stop stop) {
   try {

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -13,6 +15,7 @@
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "store/faulty.hpp"
+#include "store/forward.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::run {
@@ -106,6 +109,7 @@ class Server {
   void flush() {
     for (const auto& tier : library_->tiers()) EXPECT_TRUE(tier->flush().ok());
   }
+  void cancel(RequestId id) { scheduler_->cancel(id); }
   ServiceStats stats() const { return scheduler_->stats(); }
   const text::Tokenizer& tokenizer() const { return *engine_->tokenizer(); }
 
@@ -247,6 +251,43 @@ TEST_P(Reuse, TenantsDoNotMeetInTheStore) {
   EXPECT_EQ(other.outcome.receipt.miss, "no earlier prompt begins like this one");
   EXPECT_EQ(server.ask(prompt, 3, true, "a").outcome.receipt.reused_tokens,
             static_cast<std::int64_t>(prompt.size()) - 1);
+}
+
+// Calls once when the first chunk is put.
+class Notice : public store::Forward {
+ public:
+  Notice(std::unique_ptr<store::Backend> inner, std::function<void()> call)
+      : Forward(std::move(inner)), call_(std::move(call)) {}
+  store::Status put(std::span<const store::Offer> offers, store::Deadline deadline,
+                    std::span<store::PutOutcome> outcomes) override {
+    if (!called_.exchange(true)) call_();
+    return Forward::put(offers, deadline, outcomes);
+  }
+
+ private:
+  const std::function<void()> call_;
+  std::atomic<bool> called_{false};
+};
+
+// Else a prompt that is larger than a tier's queue would not be kept, and all of a cancelled one would be lost.
+TEST_P(Reuse, APromptIsStoredWhileItIsComputed) {
+  Server* running = nullptr;
+  Server server(GetParam(), {"ram:?size=256MiB"}, [&](std::unique_ptr<store::Backend> ram) {
+    return std::make_unique<Notice>(std::move(ram), [&] { running->cancel(1); });
+  });
+  running = &server;
+  ServiceRequest r;
+  r.request.prompt = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  ASSERT_GT(r.request.prompt.size(), 2500u);
+  r.request.prompt.resize(2500);
+  r.request.max_tokens = 1;
+  const std::vector<std::int32_t> prompt = r.request.prompt;
+  const Outcome cut = server.submit(std::move(r))->wait().outcome;
+  EXPECT_EQ(cut.finish, Finish::kCancelled);
+  ASSERT_EQ(cut.receipt.spans.size(), 1u);
+  const std::int64_t computed = cut.receipt.spans[0].end;
+  EXPECT_LT(computed, static_cast<std::int64_t>(prompt.size()) / 2);
+  EXPECT_EQ(server.ask(prompt, 1, true).outcome.receipt.reused_tokens, computed);
 }
 
 // The library's thread is still asking a slow tier when the scheduler that it would wake is gone.

@@ -285,7 +285,7 @@ bool Scheduler::preempt_for(const std::string& why) {
     return false;
   }
   leave_followers(*youngest);
-  offer(*youngest, true);
+  offer(*youngest, store::Library::Offering::kLast);
   release(*youngest);
   const auto at = std::find_if(running_.begin(), running_.end(), [&](auto& job) { return job.get() == youngest; });
   youngest->outcome.receipt.spans.clear();
@@ -326,7 +326,8 @@ void Scheduler::step() {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     Job& job = *jobs[i];
     start_followers(job);
-    if (!job.checkpoints.empty() && job.checkpoints.back() == job.cached()) offer(job, true);
+    const bool checkpoint = !job.checkpoints.empty() && job.checkpoints.back() == job.cached();
+    offer(job, checkpoint ? store::Library::Offering::kTail : store::Library::Offering::kChunks);
     if (inputs[i].logits == 0) continue;
     offer_prompt(job);
     advance(job, rows.subspan(row++ * vocab, vocab));
@@ -381,7 +382,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   Receipt& receipt = out.receipt;
   const std::int64_t computed = std::min(job.cached(), job.prompt);
   if (computed > receipt.reused_tokens) receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
-  offer(job, true);
+  offer(job, store::Library::Offering::kLast);
   release(job);
   {
     const std::lock_guard lock(mutex_);

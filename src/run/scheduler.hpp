@@ -67,7 +67,7 @@ class Scheduler final : public Service {
   std::vector<std::int64_t> checkpoints_of(const Job& job) const;
   void restore(Job& job, const store::Known& known);
   void explain_miss(Job& job, const store::Known& known) const;
-  void offer(Job& job, bool tail);
+  void offer(Job& job, store::Library::Offering offering);
   void offer_prompt(Job& job);
   void pin(Job& job);
   Job* find_leader(const Job& job, std::int64_t* share) const;

@@ -74,6 +74,9 @@ void Scheduler::restore(Job& job, const store::Known& known) {
   const double start = steady_seconds();
   job.sequence = library_->restore(known, job.ids, *job.chain);
   if (!job.sequence) return;
+  const store::RecordView& tail = known.tail.record;
+  if (token_microseconds_ <= 0 && tail.n_tokens() > 0)  // nothing was computed yet in this process
+    token_microseconds_ = tail.head.cost / static_cast<double>(tail.n_tokens());
   Receipt& receipt = job.outcome.receipt;
   // A request that was preempted gets back tokens of its answer too: the receipt is about the prompt.
   for (const store::Part& part : known.parts)
@@ -112,9 +115,9 @@ void Scheduler::explain_miss(Job& job, const store::Known& known) const {
     miss = "nothing stored goes on like this one from token " + parts_at(have);
 }
 
-void Scheduler::offer(Job& job, bool tail) {
+void Scheduler::offer(Job& job, store::Library::Offering offering) {
   if (job.chain && job.sequence)
-    library_->offer(*job.chain, job.ids, *job.sequence, tail, static_cast<float>(token_microseconds_));
+    library_->offer(*job.chain, job.ids, *job.sequence, offering, static_cast<float>(token_microseconds_));
 }
 
 // The running job that has the longest beginning in common and can still give it.
@@ -143,6 +146,7 @@ void Scheduler::start_followers(Job& leader) {
     if (job->leader != &leader || leader.cached() < job->share) continue;
     job->sequence = engine_.cache().fork(*leader.sequence);
     engine_.cache().truncate(job->sequence, job->share);
+    if (job->chain && leader.chain) job->chain->share(*leader.chain, job->share / kv::kPageTokens);
     job->leader = nullptr;
     job->outcome.receipt.spans.push_back({0, job->share, "live"});
     job->outcome.receipt.reused_tokens = job->share;
@@ -169,7 +173,7 @@ void Scheduler::offer_prompt(Job& job) {
   if (job.asked.pin && !job.chain) job.outcome.receipt.pin_error = "nothing of this request is kept";
   if (job.prompt_offered || !job.chain) return;
   job.prompt_offered = true;
-  offer(job, true);
+  offer(job, store::Library::Offering::kTail);
   library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
   if (job.asked.pin) pin(job);
 }

@@ -8,6 +8,7 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/threads.hpp"
 #include "kv/page.hpp"
 #include "store/tail.hpp"
 
@@ -19,6 +20,16 @@ using kv::kPageTokens;
 // Prompts that a miss is compared with.
 constexpr std::size_t kRecentPrompts = 256;
 constexpr std::size_t kRecentTokens = std::size_t{4} << 20;
+
+// Searches that go on at once: one may wait for a disk or a network.
+constexpr int kSearchers = 4;
+// Chunks are fetched in batches of about so many bytes, so that a tier's limit on the time of a batch is not one on the
+// length of prompts; so many batches are asked for in advance.
+constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
+constexpr std::size_t kFlying = 8;
+// Chunks may take this share of the time that computing them took, and no more than kLongestLoad.
+constexpr double kLoadShare = 0.05;
+constexpr double kLongestLoad = 30;
 
 std::span<const std::int32_t> piece(std::span<const std::int32_t> ids, std::int64_t begin, std::int64_t end) {
   return ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
@@ -33,6 +44,21 @@ std::vector<std::string> labels_of(std::span<const std::unique_ptr<Tier>> tiers)
     labels.push_back(n == 1 ? kind : kind + "-" + std::to_string(n));
   }
   return labels;
+}
+
+// How many of the first `count` keys a tier has, or may have, as it was not to be asked.
+std::int64_t leading(std::span<const Found> present, std::size_t count) {
+  std::size_t n = 0;
+  while (n < count && (present[n] || present[n].outcome == Outcome::kLate || present[n].outcome == Outcome::kFailed))
+    ++n;
+  return static_cast<std::int64_t>(n);
+}
+
+// Until when the chunks of `tokens` tokens may be waited for, according to what their tail took to compute.
+Deadline load_deadline(const RecordView& tail, std::int64_t tokens, Deadline least) {
+  const double microseconds = tail.head.cost / std::max(1.0, static_cast<double>(tail.n_tokens()));
+  const double seconds = std::clamp(kLoadShare * 1e-6 * microseconds * static_cast<double>(tokens), 0.0, kLongestLoad);
+  return std::max(least, within(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))));
 }
 
 // The first tier that has it, -1 when none.
@@ -51,19 +77,29 @@ std::span<const Key> Chain::extend(std::span<const std::int32_t> ids) {
   return {keys_.data(), static_cast<std::size_t>(pages)};
 }
 
+void Chain::share(Chain& other, std::int64_t pages) {
+  for (std::size_t t = 0; t < other.given_.size(); ++t) given(t) = std::max(given(t), std::min(other.given_[t], pages));
+}
+
 Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers)
     : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)), labels_(labels_of(tiers_)) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
-  if (!immediate_) thread_ = std::thread([this] { run(); });
+  if (!immediate_)
+    start_threads(
+        threads_, kSearchers, "threads that search the tiers", [this](int) { run(); }, [this] { stop(); });
 }
 
-Library::~Library() {
+void Library::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   wake_.notify_all();
-  if (thread_.joinable()) thread_.join();
+}
+
+Library::~Library() {
+  stop();
+  join_all(threads_);
 }
 
 bool Library::Search::ready() const {
@@ -96,7 +132,7 @@ std::shared_ptr<Library::Search> Library::search(std::string_view tenant, std::s
   search->done_ = std::move(done);
   const std::lock_guard lock(mutex_);
   queue_.push_back(search);
-  wake_.notify_all();
+  wake_.notify_one();
   return search;
 }
 
@@ -149,7 +185,10 @@ Known Library::find(const Search& search) {
     for (const auto& tier : tiers_)
       tickets.push_back(tier->contains(keys, {.fingerprint = fingerprint_, .deadline = search.deadline_}));
     std::vector<std::vector<Found>> present;
-    for (Lookup& ticket : tickets) present.push_back(ticket.take());
+    for (Lookup& ticket : tickets) {
+      present.push_back(ticket.take());
+      known.present.push_back(leading(present.back(), chunks.size()));
+    }
     std::int64_t usable = 0;
     while (usable < static_cast<std::int64_t>(chunks.size()) && holder(present, static_cast<std::size_t>(usable)) >= 0)
       ++usable;
@@ -183,29 +222,21 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
       tail.record.payload.size() != cache_.tail_bytes(tail_tokens))
     return false;
 
-  std::vector<Found> chunks(static_cast<std::size_t>(sealed));
+  std::vector<Found> chunks = load_chunks(keys, present, sealed, load_deadline(tail.record, common, search.deadline_));
   std::vector<Part> parts;
   std::uint64_t bytes = tail.bytes.bytes.size();
-  for (std::int64_t first = 0; first < sealed;) {
-    const int tier = holder(present, static_cast<std::size_t>(first));
-    std::int64_t end = first + 1;
-    while (end < sealed && holder(present, static_cast<std::size_t>(end)) == tier) ++end;
-    const auto count = static_cast<std::size_t>(end - first);
-    std::vector<Found> found =
-        tiers_[static_cast<std::size_t>(tier)]->get(keys.subspan(static_cast<std::size_t>(first), count), ask).take();
-    for (std::int64_t i = first; i < end; ++i) {
-      Found& f = found[static_cast<std::size_t>(i - first)];
-      if (!f || f.record.head.kind != Kind::kChunk || f.record.payload.size() != cache_.memory().chunk_bytes ||
-          f.record.head.parent != chain.before(i) ||
-          !f.record.tokens_are(piece(ids, i * kPageTokens, (i + 1) * kPageTokens))) {
-        *usable = i;
-        return false;
-      }
-      bytes += f.bytes.bytes.size();
-      chunks[static_cast<std::size_t>(i)] = std::move(f);
+  for (std::int64_t i = 0; i < sealed; ++i) {
+    const Found& f = chunks[static_cast<std::size_t>(i)];
+    const int tier = holder(present, static_cast<std::size_t>(i));
+    if (!f || f.record.head.kind != Kind::kChunk || f.record.payload.size() != cache_.memory().chunk_bytes ||
+        f.record.head.parent != chain.before(i) ||
+        !f.record.tokens_are(piece(ids, i * kPageTokens, (i + 1) * kPageTokens))) {
+      *usable = i;
+      return false;
     }
-    parts.push_back({first * kPageTokens, end * kPageTokens, tier});
-    first = end;
+    bytes += f.bytes.bytes.size();
+    if (parts.empty() || parts.back().tier != tier) parts.push_back({i * kPageTokens, 0, tier});
+    parts.back().end = (i + 1) * kPageTokens;
   }
   known->tokens = common;
   known->tail_tokens = tail_tokens;
@@ -217,6 +248,31 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
   known->parts = std::move(parts);
   known->bytes = bytes;
   return true;
+}
+
+// The first `count` of `keys`, in order, up to the first batch with one that did not come; the rest is late.
+std::vector<Found> Library::load_chunks(std::span<const Key> keys, std::span<const std::vector<Found>> present,
+                                        std::int64_t count, Deadline deadline) const {
+  const std::size_t most = std::max<std::size_t>(1, kBatchBytes / cache_.memory().chunk_bytes);
+  std::vector<Found> chunks(static_cast<std::size_t>(count));
+  std::deque<Lookup> flying;
+  bool whole = true;
+  for (std::size_t asked = 0, come = 0; whole && come < chunks.size();) {
+    while (asked < chunks.size() && flying.size() < kFlying) {
+      const int tier = holder(present, asked);
+      std::size_t n = 1;
+      while (n < most && asked + n < chunks.size() && holder(present, asked + n) == tier) ++n;
+      flying.push_back(tiers_[static_cast<std::size_t>(tier)]->get(
+          keys.subspan(asked, n), {.fingerprint = fingerprint_, .deadline = deadline}));
+      asked += n;
+    }
+    for (Found& f : flying.front().take()) {
+      whole = whole && f;
+      chunks[come++] = std::move(f);
+    }
+    flying.pop_front();
+  }
+  return chunks;
 }
 
 void Library::find_nearest(const Search& search, Known* known) {
@@ -257,38 +313,58 @@ kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t>
   }
   cache_.truncate(s, known.tokens);
   const std::span<const Key> keys = chain.extend(ids);
-  chain.offered = std::max(chain.offered, static_cast<std::int64_t>(known.chunks.size()));
-  for (const Part& part : known.parts)
-    for (int faster = 0; faster < part.tier; ++faster)
-      for (std::int64_t i = part.begin / kPageTokens;
-           i < std::min<std::int64_t>(part.end / kPageTokens, static_cast<std::int64_t>(known.chunks.size())); ++i) {
-        const SharedBytes& bytes = known.chunks[static_cast<std::size_t>(i)].bytes;
-        tiers_[static_cast<std::size_t>(faster)]->put(keys[static_cast<std::size_t>(i)],
-                                                      bytes.heap ? bytes : copy_bytes(bytes.bytes));
+  const auto chunks = static_cast<std::int64_t>(known.chunks.size());
+  for (std::size_t t = 0; t < tiers_.size(); ++t) {
+    // What a tier has behind the chunks that were read may be damaged: it is offered again.
+    std::int64_t& given = chain.given(t);
+    given = std::max(given, std::min(known.present[t], chunks));
+    for (const Part& part : known.parts) {
+      const std::int64_t end = std::min(part.end / kPageTokens, chunks);
+      const bool has = part.tier == static_cast<int>(t);
+      for (given = has ? std::max(given, end) : given; given < end; ++given) {
+        const SharedBytes& bytes = known.chunks[static_cast<std::size_t>(given)].bytes;
+        if (!tiers_[t]->has_room(bytes.bytes.size()) ||
+            tiers_[t]->put(keys[static_cast<std::size_t>(given)], bytes) == Tier::Taken::kDropped)
+          break;
       }
+      if (given < end) break;
+    }
+  }
   return s;
 }
 
-void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail,
+void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, Offering offering,
                     float cost) {
   const std::int64_t n = kv::Cache::length(sequence);
   KVASIR_CHECK(n <= static_cast<std::int64_t>(ids.size()));
-  if (n == 0 || tiers_.empty()) return;
+  if (n == 0) return;
   const std::span<const Key> keys = chain.extend(ids);
   const std::int64_t sealed = cache_.sealed_pages_at(n);
+  const std::uint64_t room = cache_.memory().chunk_bytes + 4 * kPageTokens + kEnvelopeBytes + kPayloadAlign;
+  std::int64_t first = sealed;
+  for (std::size_t t = 0; t < tiers_.size(); ++t) first = std::min(first, chain.given(t));
+  for (std::int64_t i = first; i < sealed; ++i) {
+    SharedBytes record;
+    for (std::size_t t = 0; t < tiers_.size(); ++t) {
+      if (chain.given(t) != i || !tiers_[t]->has_room(room)) continue;
+      if (record.bytes.empty()) {
+        const std::span<const std::byte> payload[] = {cache_.sealed_page(sequence, i)};
+        record = make_record({.kind = Kind::kChunk,
+                              .fingerprint = fingerprint_,
+                              .parent = chain.before(i),
+                              .cost = cost * static_cast<float>(kPageTokens)},
+                             piece(ids, i * kPageTokens, (i + 1) * kPageTokens), payload);
+      }
+      if (tiers_[t]->put(keys[static_cast<std::size_t>(i)], record) != Tier::Taken::kDropped) ++chain.given(t);
+    }
+  }
+  if (offering == Offering::kLast)
+    for (std::size_t t = 0; t < tiers_.size(); ++t)
+      if (chain.given(t) < sealed) tiers_[t]->gave_up(sealed - chain.given(t));
+  if (offering == Offering::kChunks) return;
   const auto put = [&](const Key& key, const SharedBytes& record) {
     for (const auto& tier : tiers_) tier->put(key, record);
   };
-  for (std::int64_t i = chain.offered; i < sealed; ++i) {
-    const std::span<const std::byte> payload[] = {cache_.sealed_page(sequence, i)};
-    put(keys[static_cast<std::size_t>(i)], make_record({.kind = Kind::kChunk,
-                                                        .fingerprint = fingerprint_,
-                                                        .parent = chain.before(i),
-                                                        .cost = cost * static_cast<float>(kPageTokens)},
-                                                       piece(ids, i * kPageTokens, (i + 1) * kPageTokens), payload));
-  }
-  chain.offered = std::max(chain.offered, sealed);
-  if (!tail) return;
   const std::int64_t begin = page_of_last(n) * kPageTokens;
   std::vector<std::byte> bytes(cache_.tail_bytes(n));
   cache_.save_tail(sequence, bytes);

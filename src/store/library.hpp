@@ -36,11 +36,18 @@ class Chain {
   // Keys of all whole pages of `ids`, which begins with what earlier calls were given.
   std::span<const Key> extend(std::span<const std::int32_t> ids);
 
-  std::int64_t offered = 0;  // leading chunks that are in the tiers, or were suggested to them
+  // Leading chunks that tier number `tier` has, or was given.
+  std::int64_t& given(std::size_t tier) {
+    if (tier >= given_.size()) given_.resize(tier + 1);
+    return given_[tier];
+  }
+  // The first `pages` chunks are those of `other`.
+  void share(Chain& other, std::int64_t pages);
 
  private:
   Key root_;
   std::vector<Key> keys_;
+  std::vector<std::int64_t> given_;
 };
 
 // Part of a restored sequence: tokens [begin, end) came from tier number `tier`.
@@ -58,7 +65,8 @@ struct Known {
   std::vector<Part> parts;
   std::uint64_t bytes = 0;
   double seconds = 0;
-  std::int64_t chunks_present = 0;  // leading chunks that some tier said it has
+  std::int64_t chunks_present = 0;    // leading chunks that some tier said it has
+  std::vector<std::int64_t> present;  // by tier: leading chunks that it has, or may have: it was not to be asked
   // The remembered prompt that begins most alike: how many tokens, and whether that is all of it.
   std::int64_t nearest = 0;
   bool nearest_ends = false;
@@ -99,13 +107,20 @@ class Library {
   std::shared_ptr<Search> search(std::string_view tenant, std::span<const std::int32_t> ids, Deadline deadline,
                                  std::function<void()> done);
 
-  // A sequence of known.tokens tokens. nullptr: it has no room. What came from slower tiers is suggested to faster
-  // ones.
+  // A sequence of known.tokens tokens. nullptr: it has no room. Tiers that lack chunks which another one had are given
+  // them.
   kv::Sequence* restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain);
 
-  // Suggests to all tiers the chunks of `sequence` that are new, and with `tail` its tail. `ids` are its tokens. cost:
-  // microseconds that computing one token takes.
-  void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, bool tail, float cost);
+  // Gives every tier the chunks of `sequence` that are new to it, as far as its queue has room: a prompt is offered
+  // while it is computed, because a long one is larger than queues, and what found no room is tried again. `ids` are
+  // the sequence's tokens. cost: microseconds that computing one token takes.
+  enum class Offering {
+    kChunks,
+    kTail,  // and the tail, without which its chunks restore nothing
+    kLast,  // the same; the chunks that find no room are counted as dropped
+  };
+  void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, Offering offering,
+             float cost);
   // Keeps the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction where tiers can, for `ttl`
   // from now. Not ok when no tier keeps all of them; then this call pins nothing. Any thread, as unpin.
   Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
@@ -122,10 +137,13 @@ class Library {
     std::size_t key;    // index in the batch
   };
   void run();
+  void stop();
   Known find(const Search& search);
   void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
             std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t* usable, Known* known) const;
+  std::vector<Found> load_chunks(std::span<const Key> keys, std::span<const std::vector<Found>> present,
+                                 std::int64_t count, Deadline deadline) const;
   // REQUIRES of both: pin_mutex_ is held.
   void forget_ended_pins();
   std::vector<Key> unneeded(std::span<const Key> keys) const;  // those of `keys` that no pinned prompt needs
@@ -155,7 +173,7 @@ class Library {
   std::deque<Prompt> recent_;
   std::size_t recent_tokens_ = 0;
   bool stop_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace kvasir::store

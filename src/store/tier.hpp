@@ -77,6 +77,10 @@ class Tier {
   // is not seen by get until it is written. Put parents before their children.
   using Taken = Writer::Taken;
   Taken put(const Key& key, const SharedBytes& record);
+  // Whether a record of so many bytes should be put now: who can put it later as well asks first, so that the queue has
+  // room for what comes once, and says at the end what it gave up.
+  bool has_room(std::uint64_t bytes) const { return writer_.has_room(bytes); }
+  void gave_up(std::int64_t records) { counters_.dropped += static_cast<std::uint64_t>(records); }
 
   void touch(std::span<const Key> keys);  // they were used, though not read from here
   Status erase(std::span<const Key> keys, Deadline deadline = within(std::chrono::seconds(10)));

@@ -66,6 +66,13 @@ Writer::Taken Writer::put(Offer offer) {
   return Taken::kQueued;
 }
 
+bool Writer::has_room(std::uint64_t bytes) const {
+  if (!options_.threaded) return true;
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t most = queued_bytes_ == 0 ? options_.queue_bytes : options_.queue_bytes / 2;
+  return !stopping_ && queued_bytes_ + bytes <= most;
+}
+
 void Writer::hint(std::function<Status(Deadline)> operation) {
   if (!options_.threaded) {
     if (const Status s = guarded(operation, within(options_.limit)); !s.ok()) counters_.fail(s.why);

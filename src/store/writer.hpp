@@ -33,6 +33,9 @@ class Writer {
 
   enum class Taken { kStored, kQueued, kDropped, kRefused, kFailed };
   Taken put(Offer offer);
+  // Whether a record that large may be put now by somebody who can put it later as well: half of the queue is for those
+  // who cannot.
+  bool has_room(std::uint64_t bytes) const;
   void hint(std::function<Status(Deadline)> operation);  // dropped when many are waiting
   // In order with the puts, at any rate; waits for its end.
   Status call(std::function<Status(Deadline)> operation, Deadline deadline);

@@ -1,0 +1,157 @@
+// Prompts that are larger than what tiers take at once: queues, limits on the time of a lookup, tiers that lack
+// something.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "store/faulty.hpp"
+#include "store/forward.hpp"
+#include "store/library_fixture.hpp"
+
+namespace kvasir::store {
+namespace {
+
+class LibraryQueue : public LibraryTest {
+ protected:
+  // A library over `tiers`, each behind what `wrap` makes of it.
+  void open(const std::vector<std::string>& tiers, const Wrap& wrap = {}) {
+    library_.reset();
+    std::vector<std::unique_ptr<Tier>> opened;
+    for (const std::string& spec : tiers) opened.push_back(open_tier(spec, wrap));
+    library_ = std::make_unique<Library>(*cache_, fingerprint_of("test"), std::move(opened));
+  }
+  Tier& tier(std::size_t i) { return *library_->tiers()[i]; }
+  std::int64_t pages(int n) const { return cache_->sealed_pages_at(n); }
+  std::uint64_t records_of(std::size_t chunks) const { return chunks * (cache_->memory().chunk_bytes + 1024); }
+  // Leading chunks of t that tier i has.
+  std::int64_t chunks_in(std::size_t i, const Text& t) {
+    Chain chain(library_->fingerprint(), "");
+    std::int64_t n = 0;
+    for (const Found& f :
+         tier(i).contains(chain.extend(t.ids), {.deadline = within(std::chrono::seconds(20))}).take()) {
+      if (!f) break;
+      ++n;
+    }
+    return n;
+  }
+  const std::string lmdb_ = "lmdb:" + folder_ + "?size=64MiB";
+};
+INSTANTIATE_TEST_SUITE_P(Tiers, LibraryQueue, ::testing::Values("lmdb"));
+
+// A prompt of nine chunks through a queue that holds its tail and one chunk or two, into a tier that is slower than the
+// prompt comes.
+TEST_P(LibraryQueue, APromptLargerThanTheQueueIsKeptWhole) {
+  const Text t = text(kMost);
+  const std::uint64_t queue = std::max(cache_->tail_bytes(kMost) + 1024, records_of(4)) + records_of(2);
+  const auto slow = [](std::unique_ptr<Backend> b) {
+    return faulty(std::move(b), {.delay = std::chrono::milliseconds(20)});
+  };
+  open({lmdb_ + "&queue=" + std::to_string(queue)}, slow);
+  Chain chain(library_->fingerprint(), "");
+  Sequence* s = cache_->create();
+  bool was_full = false;
+  for (int at = 0; at < kMost; at += 100) {
+    feed(*cache_, s, t.tokens, at, at + 100, 100);
+    library_->offer(chain, t.ids, *s, Library::Offering::kChunks, 50);
+    was_full = was_full || chain.given(0) < pages(at + 100);
+  }
+  ASSERT_TRUE(was_full) << "or this tests nothing";
+  while (chain.given(0) < pages(kMost)) {
+    ASSERT_TRUE(tier(0).flush().ok());
+    library_->offer(chain, t.ids, *s, Library::Offering::kChunks, 50);
+  }
+  library_->offer(chain, t.ids, *s, Library::Offering::kLast, 50);
+  ASSERT_TRUE(tier(0).flush().ok());
+  EXPECT_EQ(tier(0).stats().dropped, 0u);
+  cache_->release(s);
+  open({lmdb_});
+  EXPECT_EQ(search(t.ids).tokens, kMost - 1);
+}
+
+// What found no room until the end is counted, and is written when the prompt comes again.
+TEST_P(LibraryQueue, WhatFindsNoRoomIsCountedAndComesLater) {
+  const Text t = text(kMost);
+  open({"ram:?size=64MiB", lmdb_ + "&queue=" + std::to_string(records_of(4))});
+  Chain chain(library_->fingerprint(), "");
+  Sequence* s = cache_->create();
+  feed(*cache_, s, t.tokens, 0, kMost, 512);
+  library_->offer(chain, t.ids, *s, Library::Offering::kLast, 50);
+  const std::int64_t lost = pages(kMost) - chain.given(1);
+  ASSERT_GT(lost, 0) << "or this tests nothing";
+  EXPECT_EQ(chain.given(0), pages(kMost));
+  ASSERT_TRUE(tier(1).flush().ok());
+  EXPECT_GE(tier(1).stats().dropped, static_cast<std::uint64_t>(lost));  // and perhaps the tail
+  EXPECT_EQ(chunks_in(1, t), chain.given(1));
+  cache_->release(s);
+  for (int turn = 0; turn < 10 && chunks_in(1, t) < pages(kMost); ++turn) EXPECT_EQ(compute(t, kMost), kMost - 1);
+  EXPECT_EQ(chunks_in(1, t), pages(kMost));
+}
+
+// Tiers that lost something get it from those that have it, whichever is the faster.
+TEST_P(LibraryQueue, EveryTierGetsWhatItLacks) {
+  const Text t = text(kMost);
+  for (const std::size_t poor : {std::size_t{0}, std::size_t{1}}) {
+    open({"ram:?size=64MiB", lmdb_});
+    compute(t, kMost);
+    Chain chain(library_->fingerprint(), "");
+    const auto keys = chain.extend(t.ids);
+    ASSERT_TRUE(tier(poor).erase(keys.subspan(2)).ok());
+    ASSERT_EQ(chunks_in(poor, t), 2);
+    EXPECT_EQ(compute(t, kMost), kMost - 1);
+    EXPECT_EQ(chunks_in(poor, t), pages(kMost));
+    EXPECT_EQ(tier(0).stats().dropped + tier(1).stats().dropped, 0u);
+  }
+}
+
+// What a tier has is not given to it again, nor to one that does not answer.
+TEST_P(LibraryQueue, NothingIsGivenTwice) {
+  const Text t = text(kMost);
+  open({lmdb_});
+  compute(t, kMost);
+  open({lmdb_});
+  EXPECT_EQ(compute(t, kMost), kMost - 1);
+  EXPECT_LE(tier(0).stats().inserts + tier(0).stats().kept, 1u) << "the tail at most";
+}
+
+// A backend whose chunks come when the search's own time is over.
+class LateChunks : public Forward {
+ public:
+  LateChunks(std::unique_ptr<Backend> inner, std::shared_ptr<std::atomic<Deadline>> until)
+      : Forward(std::move(inner)), until_(std::move(until)) {}
+  Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override {
+    if (++gets_ > 1) std::this_thread::sleep_until(until_->load());
+    return Forward::get(keys, deadline, answers);
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<Deadline>> until_;
+  std::atomic<int> gets_{0};  // the first one is of the tail
+};
+
+// How long chunks may take depends on what they save.
+TEST_P(LibraryQueue, ChunksAreWaitedForAsLongAsTheyAreWorth) {
+  const Text t = text(kMost);
+  const auto ids = std::span(t.ids);
+  // 1200 tokens: a twentieth of 1200 s, or of a millisecond.
+  for (const float microseconds : {1e6f, 1.0f}) {
+    std::filesystem::remove_all(folder_);
+    open({lmdb_});
+    Chain chain(library_->fingerprint(), "");
+    Sequence* s = cache_->create();
+    feed(*cache_, s, t.tokens, 0, kMost, 512);
+    library_->offer(chain, ids, *s, Library::Offering::kLast, microseconds);
+    cache_->release(s);
+    auto until = std::make_shared<std::atomic<Deadline>>();
+    open({lmdb_}, [&](std::unique_ptr<Backend> b) { return std::make_unique<LateChunks>(std::move(b), until); });
+    const Deadline deadline = within(std::chrono::seconds(2));
+    *until = deadline + std::chrono::milliseconds(100);
+    std::promise<void> over;
+    const auto search = library_->search("", ids, deadline, [&] { over.set_value(); });
+    over.get_future().wait();
+    EXPECT_EQ(search->take().tokens, microseconds > 1 ? kMost - 1 : 0);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::store
