@@ -93,12 +93,13 @@ void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, con
   std::int64_t columns;
   auto* tile = reinterpret_cast<float*>(activation_tile(a, begin, columns));
   const std::int64_t c0 = begin % kTileColumns;
+  const Strips strips = Strips::of(columns);
   for (std::int64_t k = 0; k < a.k; k += 16) {
     const int n = static_cast<int>(a.k - k < 16 ? a.k - k : 16);
     for (std::int64_t c = c0; c < c0 + end - begin; ++c) {
-      const std::int64_t strip = c / kStripColumns * kStripColumns;
-      const std::int64_t width = columns - strip < kStripColumns ? columns - strip : kStripColumns;
-      float* const to = tile + strip * a.k + c % kStripColumns;
+      const std::int64_t strip = strips.holding(c);
+      const std::int64_t first = strips.first(strip), width = strips.columns(strip);
+      float* const to = tile + first * a.k + c - first;
       for (int j = 0; j < n; ++j) to[(k + j) * width] = x[(c - c0) * ldx + k + j];
     }
   }

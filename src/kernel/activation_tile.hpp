@@ -13,14 +13,32 @@ static inline std::byte* activation_tile(const Activations& a, std::int64_t colu
   return a.data + first * activation_bytes(a.kind, a.k);
 }
 
-// Columns of a tile of floats lie in strips, each (K, its columns): as many columns as a kernel keeps sums of in
-// registers. The last strip may be narrower.
+// Columns of a tile of floats lie in strips, each (K, its columns): at most as many columns as a kernel keeps sums of
+// in registers.
 #if KVASIR_VECTOR_REGISTERS >= 32
 inline constexpr int kStripColumns = 8;
 #else
 inline constexpr int kStripColumns = 6;
 #endif
 static_assert(kStripColumns >= kGemvColumns);
+
+// As few strips as possible, all of a width or nearly: in a narrow one products wait for each other.
+struct Strips {
+  std::int64_t count;
+  std::int64_t width;
+  std::int64_t wider;  // strips, the first ones, that have a column more
+
+  static Strips of(std::int64_t columns) {
+    const std::int64_t count = (columns + kStripColumns - 1) / kStripColumns;
+    return {count, columns / count, columns % count};
+  }
+  std::int64_t first(std::int64_t strip) const { return strip * width + (strip < wider ? strip : wider); }
+  std::int64_t columns(std::int64_t strip) const { return width + (strip < wider ? 1 : 0); }
+  std::int64_t holding(std::int64_t column) const {
+    const std::int64_t wide = wider * (width + 1);
+    return column < wide ? column / (width + 1) : wider + (column - wide) / width;
+  }
+};
 
 struct Int8Tile {
   std::int64_t columns;    // nc

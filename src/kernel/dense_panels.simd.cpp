@@ -41,19 +41,19 @@ KVASIR_INLINE void store_rows(const MatmulArgs& args, std::int64_t panel, std::i
   }
 }
 
-// Few columns: P panels are streamed past C columns; P * C independent chains hide the latency of the FMA. While a run
-// of kFetchRun steps is multiplied the next one is fetched, at the end of the panels the first one of those that
-// follow.
+// Few columns: P panels are streamed past the C columns of the strip that begins at `first`; P * C independent chains
+// hide the latency of the FMA. While a run of kFetchRun steps is multiplied the next one is fetched, at the end of the
+// panels the first one of those that follow.
 constexpr int kFetchRun = 64;
 
 template <class W, int P, int C>
-void gemv(const MatmulArgs& args, std::int64_t panel, bool more) {
+void gemv(const MatmulArgs& args, std::int64_t first, std::int64_t panel, bool more) {
   const auto* w = reinterpret_cast<const typename W::Element*>(args.panels) + panel * args.k * kPanelRows;
-  const auto* x = reinterpret_cast<const float*>(args.x->data);
+  const auto* x = reinterpret_cast<const float*>(args.x->data) + first * args.k;
   const std::int64_t stride = args.k * kPanelRows;
   F32 acc[P][C];
   KVASIR_UNROLL(8)
-  for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
+  for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
   for (int c = 0; c < C; ++c) acc[p][c] = zero();
   const auto* const next_panels = more ? w + P * stride : w;
   for (std::int64_t begin = 0; begin < args.k; begin += kFetchRun) {
@@ -61,29 +61,48 @@ void gemv(const MatmulArgs& args, std::int64_t panel, bool more) {
     const auto* next = begin + n < args.k ? w + n * kPanelRows : next_panels;
     KVASIR_UNROLL(1)
     for (int i = 0; i < n; ++i, w += kPanelRows, next += kPanelRows, x += C) {
-      F32 xs[C];
-      KVASIR_UNROLL(4)
-      for (int c = 0; c < C; ++c) xs[c] = set1(x[c]);
       KVASIR_UNROLL(8)
       for (int p = 0; p < P; ++p) {
         __builtin_prefetch(next + p * stride, 0, 3);
         const F32 wp = W::row16(w + p * stride);
-        KVASIR_UNROLL(4)
-        for (int c = 0; c < C; ++c) acc[p][c] = fma(wp, xs[c], acc[p][c]);
+        KVASIR_UNROLL(8)
+        for (int c = 0; c < C; ++c) acc[p][c] = fma(wp, set1(x[c]), acc[p][c]);
       }
     }
   }
   KVASIR_UNROLL(8)
-  for (int p = 0; p < P; ++p) KVASIR_UNROLL(4)
-  for (int c = 0; c < C; ++c) store_rows(args, panel + p, c, acc[p][c]);
+  for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
+  for (int c = 0; c < C; ++c) store_rows(args, panel + p, first + c, acc[p][c]);
 }
 
 template <class W, int C>
 void gemv_panels(const MatmulArgs& args) {
-  constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 || C == 1 ? 4 : 2;
+  constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 || C == 1 ? 4 : C == 2 ? 2 : 1;
   std::int64_t p = args.panel_begin;
-  for (; p + kPanels <= args.panel_end; p += kPanels) gemv<W, kPanels, C>(args, p, p + 2 * kPanels <= args.panel_end);
-  for (; p < args.panel_end; ++p) gemv<W, 1, C>(args, p, p + 1 < args.panel_end);
+  for (; p + kPanels <= args.panel_end; p += kPanels)
+    gemv<W, kPanels, C>(args, 0, p, p + 2 * kPanels <= args.panel_end);
+  for (; p < args.panel_end; ++p) gemv<W, 1, C>(args, 0, p, p + 1 < args.panel_end);
+}
+
+// f.template operator()<C>() for a strip of `columns`.
+template <class F, int C = kStripColumns>
+KVASIR_INLINE void with_columns(std::int64_t columns, F&& f) {
+  if (columns == C) return f.template operator()<C>();
+  if constexpr (C > 1) with_columns<F, C - 1>(columns, static_cast<F&&>(f));
+}
+
+// A strip or two of columns: reading a panel again from the cache for the second takes less than writing its floats for
+// both.
+constexpr std::int64_t kFewStrips = 2;
+
+template <class W>
+void gemv_strips(const MatmulArgs& args) {
+  const Strips strips = Strips::of(args.x->n);
+  for (std::int64_t p = args.panel_begin; p < args.panel_end; ++p)
+    for (std::int64_t s = 0; s < strips.count; ++s)
+      with_columns(strips.columns(s), [&]<int C>() {
+        gemv<W, 1, C>(args, strips.first(s), p, s + 1 == strips.count && p + 1 < args.panel_end);
+      });
 }
 
 // Many columns: P panels x a strip of columns of accumulators are in registers for kDepth steps of K, with the panels'
@@ -117,14 +136,6 @@ void multiply(const float (*w)[kPanelRows], int depth, const float* x, float (*s
   for (int c = 0; c < C; ++c) store(sums[c][p], acc[p][c]);
 }
 
-// The last strip of a tile may be narrower.
-template <int P, int C = kStripColumns - 1>
-KVASIR_INLINE void multiply_narrow(std::int64_t columns, const float (*w)[kPanelRows], int depth, const float* x,
-                                   float (*sums)[P][kPanelRows]) {
-  if (columns == C) return multiply<P, C>(w, depth, x, sums);
-  if constexpr (C > 1) multiply_narrow<P, C - 1>(columns, w, depth, x, sums);
-}
-
 // `depth` steps of K from `begin` on for P panels and all columns of a tile.
 template <class W, int P>
 void chunk(const typename W::Element* panels, std::int64_t k, std::int64_t begin, int depth, const float* x,
@@ -132,10 +143,12 @@ void chunk(const typename W::Element* panels, std::int64_t k, std::int64_t begin
   alignas(64) float w[kDepth * P][kPanelRows];
   for (int p = 0; p < P; ++p)
     for (int j = 0; j < depth; ++j) store(w[P * j + p], W::row16(panels + (p * k + begin + j) * kPanelRows));
-  std::int64_t c = 0;
-  for (; c + kStripColumns <= columns; c += kStripColumns)
-    multiply<P, kStripColumns>(w, depth, x + c * k + begin * kStripColumns, sums + c);
-  if (c < columns) multiply_narrow<P>(columns - c, w, depth, x + c * k + begin * (columns - c), sums + c);
+  const Strips strips = Strips::of(columns);
+  for (std::int64_t s = 0; s < strips.count; ++s) {
+    const std::int64_t first = strips.first(s);
+    with_columns(strips.columns(s),
+                 [&]<int C>() { multiply<P, C>(w, depth, x + first * k + begin * C, sums + first); });
+  }
 }
 
 // `count` times P panels.
@@ -173,6 +186,7 @@ void matmul(const MatmulArgs& args) {
     default:
       break;
   }
+  if (args.x->n <= kFewStrips * kStripColumns) return gemv_strips<W>(args);
   std::int64_t p = args.panel_begin;
   for (; p < args.panel_end; p += kGroupPanels) {
     const std::int64_t n = args.panel_end - p < kGroupPanels ? args.panel_end - p : kGroupPanels;
