@@ -319,8 +319,8 @@ kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t>
     given = std::max(given, std::min(known.present[t], chunks));
     for (const Part& part : known.parts) {
       const std::int64_t end = std::min(part.end / kPageTokens, chunks);
-      const bool has = part.tier == static_cast<int>(t);
-      for (given = has ? std::max(given, end) : given; given < end; ++given) {
+      if (part.tier == static_cast<int>(t)) given = std::max(given, end);
+      for (; given < end; ++given) {
         const SharedBytes& bytes = known.chunks[static_cast<std::size_t>(given)].bytes;
         if (!tiers_[t]->has_room(bytes.bytes.size()) ||
             tiers_[t]->put(keys[static_cast<std::size_t>(given)], bytes) == Tier::Taken::kDropped)
@@ -336,7 +336,7 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
                     float cost) {
   const std::int64_t n = kv::Cache::length(sequence);
   KVASIR_CHECK(n <= static_cast<std::int64_t>(ids.size()));
-  if (n == 0) return;
+  if (n == 0 || tiers_.empty()) return;
   const std::span<const Key> keys = chain.extend(ids);
   const std::int64_t sealed = cache_.sealed_pages_at(n);
   const std::uint64_t room = cache_.memory().chunk_bytes + 4 * kPageTokens + kEnvelopeBytes + kPayloadAlign;

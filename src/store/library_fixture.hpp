@@ -55,15 +55,15 @@ class LibraryTest : public ::testing::TestWithParam<std::string> {
     cache_ = std::make_unique<Cache>(team_, kShape, o);
     reopen();
   }
-  void reopen(const char* fingerprint = "test", const std::string& options = "") {
+  // A library over `tiers`, each behind what `wrap` makes of it.
+  void open(const std::vector<std::string>& tiers, const Wrap& wrap = {}, const char* fingerprint = "test") {
     library_.reset();
-    std::vector<std::unique_ptr<Tier>> tiers;
-    if (GetParam() == "ram") {
-      tiers.push_back(open_tier("ram:?size=64MiB" + options));
-    } else {
-      tiers.push_back(open_tier("lmdb:" + folder_ + "?size=64MiB"));
-    }
-    library_ = std::make_unique<Library>(*cache_, fingerprint_of(fingerprint), std::move(tiers));
+    std::vector<std::unique_ptr<Tier>> opened;
+    for (const std::string& spec : tiers) opened.push_back(open_tier(spec, wrap));
+    library_ = std::make_unique<Library>(*cache_, fingerprint_of(fingerprint), std::move(opened));
+  }
+  void reopen(const char* fingerprint = "test", const std::string& options = "") {
+    open({(GetParam() == "ram" ? "ram:?size=64MiB" : lmdb_) + options}, {}, fingerprint);
   }
   void SetUp() override {
     std::filesystem::remove_all(folder_);
@@ -105,6 +105,7 @@ class LibraryTest : public ::testing::TestWithParam<std::string> {
   }
 
   const std::string folder_ = testing::TempDir() + "kvasir-library-" + std::to_string(getpid());
+  const std::string lmdb_ = "lmdb:" + folder_ + "?size=64MiB";
   Team team_{2};
   std::unique_ptr<Cache> cache_;
   std::unique_ptr<Library> library_;

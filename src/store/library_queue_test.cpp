@@ -2,6 +2,7 @@
 // something.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -13,13 +14,6 @@ namespace {
 
 class LibraryQueue : public LibraryTest {
  protected:
-  // A library over `tiers`, each behind what `wrap` makes of it.
-  void open(const std::vector<std::string>& tiers, const Wrap& wrap = {}) {
-    library_.reset();
-    std::vector<std::unique_ptr<Tier>> opened;
-    for (const std::string& spec : tiers) opened.push_back(open_tier(spec, wrap));
-    library_ = std::make_unique<Library>(*cache_, fingerprint_of("test"), std::move(opened));
-  }
   Tier& tier(std::size_t i) { return *library_->tiers()[i]; }
   std::int64_t pages(int n) const { return cache_->sealed_pages_at(n); }
   std::uint64_t records_of(std::size_t chunks) const { return chunks * (cache_->memory().chunk_bytes + 1024); }
@@ -34,7 +28,6 @@ class LibraryQueue : public LibraryTest {
     }
     return n;
   }
-  const std::string lmdb_ = "lmdb:" + folder_ + "?size=64MiB";
 };
 INSTANTIATE_TEST_SUITE_P(Tiers, LibraryQueue, ::testing::Values("lmdb"));
 
@@ -56,8 +49,7 @@ class Held : public Forward {
   const std::shared_ptr<std::atomic<bool>> held_;
 };
 
-// A prompt of nine chunks through a queue that holds its tail and one chunk or two, into a tier that is slower than the
-// prompt comes.
+// A prompt through a queue that has room for its tail and a part of its chunks.
 TEST_P(LibraryQueue, APromptLargerThanTheQueueIsKeptWhole) {
   const Text t = text(kMost);
   const std::uint64_t queue = std::max(cache_->tail_bytes(kMost) + 1024, records_of(4)) + records_of(2);
@@ -126,7 +118,7 @@ TEST_P(LibraryQueue, EveryTierGetsWhatItLacks) {
   }
 }
 
-// What a tier has is not given to it again, nor to one that does not answer.
+// What a tier has is not given to it again.
 TEST_P(LibraryQueue, NothingIsGivenTwice) {
   const Text t = text(kMost);
   open({lmdb_});
@@ -134,6 +126,39 @@ TEST_P(LibraryQueue, NothingIsGivenTwice) {
   open({lmdb_});
   EXPECT_EQ(compute(t, kMost), kMost - 1);
   EXPECT_LE(tier(0).stats().inserts + tier(0).stats().kept, 1u) << "the tail at most";
+}
+
+// A backend that fails, and says what it was asked to keep.
+class Broken : public Forward {
+ public:
+  Broken(std::unique_ptr<Backend> inner, std::shared_ptr<std::atomic<int>> chunks)
+      : Forward(std::move(inner)), chunks_(std::move(chunks)) {}
+  Status contains(std::span<const Key> /*keys*/, Deadline /*deadline*/, std::span<Outcome> outcomes) override {
+    std::fill(outcomes.begin(), outcomes.end(), Outcome::kFailed);
+    return {"broken"};
+  }
+  Status put(std::span<const Offer> offers, Deadline /*deadline*/, std::span<PutOutcome> outcomes) override {
+    for (const Offer& o : offers) *chunks_ += o.head.kind == Kind::kChunk ? 1 : 0;
+    std::fill(outcomes.begin(), outcomes.end(), PutOutcome::kFailed);
+    return {"broken"};
+  }
+
+ private:
+  const std::shared_ptr<std::atomic<int>> chunks_;
+};
+
+// A tier that cannot say what it has is not given everything with every request.
+TEST_P(LibraryQueue, ATierThatDoesNotAnswerIsNotGivenWhatAnotherHas) {
+  const Text t = text(kMost);
+  const auto chunks = std::make_shared<std::atomic<int>>(0);
+  open({"ram:?size=64MiB", lmdb_}, [&](std::unique_ptr<Backend> b) -> std::unique_ptr<Backend> {
+    if (b->traits().immediate) return b;
+    return std::make_unique<Broken>(std::move(b), chunks);
+  });
+  EXPECT_EQ(compute(t, kMost), 0);
+  EXPECT_EQ(*chunks, pages(kMost));
+  EXPECT_EQ(compute(t, kMost), kMost - 1);
+  EXPECT_EQ(*chunks, pages(kMost));
 }
 
 // A backend whose chunks come when the search's own time is over.

@@ -204,11 +204,8 @@ class LateUnpin : public Forward {
 TEST_P(LibraryTest, AnUnpinLeavesWhatAPinOfTheSameMomentNeeds) {
   if (GetParam() != "ram") GTEST_SKIP() << "this tier pins nothing";
   const auto gate = std::make_shared<Gate>();
-  std::vector<std::unique_ptr<Tier>> tiers;
-  tiers.push_back(open_tier("ram:?size=64MiB", [&](std::unique_ptr<Backend> ram) {
-    return std::make_unique<LateUnpin>(std::move(ram), gate);
-  }));
-  library_ = std::make_unique<Library>(*cache_, fingerprint_of("test"), std::move(tiers));
+  open({"ram:?size=64MiB"},
+       [&](std::unique_ptr<Backend> ram) { return std::make_unique<LateUnpin>(std::move(ram), gate); });
   const Text t = text(kMost);
   const std::vector<std::int64_t> no_tails;
   const auto first = [&](int n) { return std::span(t.ids).first(static_cast<std::size_t>(n)); };
@@ -232,15 +229,12 @@ TEST_P(LibraryTest, AnUnpinLeavesWhatAPinOfTheSameMomentNeeds) {
 
 // Who gives up must not be called afterwards: it may be gone.
 TEST_P(LibraryTest, AnAbandonedSearchCallsNobody) {
-  std::vector<std::unique_ptr<Tier>> tiers;
-  tiers.push_back(open_tier("ram:?size=1MiB", [](std::unique_ptr<Backend> ram) {
-    return faulty(std::move(ram), {.delay = std::chrono::milliseconds(100)});
-  }));
-  Library library(*cache_, fingerprint_of("slow"), std::move(tiers));
+  open({"ram:?size=1MiB"},
+       [](std::unique_ptr<Backend> ram) { return faulty(std::move(ram), {.delay = std::chrono::milliseconds(100)}); });
   const auto deadline = within(std::chrono::seconds(20));
   std::atomic<int> calls{0};
-  const auto given_up = library.search("", text(200).ids, deadline, [&] { calls += 100; });
-  const auto waited_for = library.search("", text(200).ids, deadline, [&] { ++calls; });
+  const auto given_up = library_->search("", text(200).ids, deadline, [&] { calls += 100; });
+  const auto waited_for = library_->search("", text(200).ids, deadline, [&] { ++calls; });
   given_up->abandon();
   while (!waited_for->ready() && Clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   EXPECT_EQ(waited_for->take().tokens, 0);
