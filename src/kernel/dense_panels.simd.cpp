@@ -84,11 +84,11 @@ void gemv_panels(const MatmulArgs& args) {
   for (; p < args.panel_end; ++p) gemv<W, 1, C>(args, 0, p, p + 1 < args.panel_end);
 }
 
-// f.template operator()<C>() for a strip of `columns`.
-template <class F, int C = kStripColumns>
+// f.template operator()<C>() for `columns`, at most kMost.
+template <int kMost, class F>
 KVASIR_INLINE void with_columns(std::int64_t columns, F&& f) {
-  if (columns == C) return f.template operator()<C>();
-  if constexpr (C > 1) with_columns<F, C - 1>(columns, static_cast<F&&>(f));
+  if (columns == kMost) return f.template operator()<kMost>();
+  if constexpr (kMost > 1) with_columns<kMost - 1>(columns, static_cast<F&&>(f));
 }
 
 // A strip or two of columns: reading a panel again from the cache for the second takes less than writing its floats for
@@ -100,7 +100,7 @@ void gemv_strips(const MatmulArgs& args) {
   const Strips strips = Strips::of(args.x->n);
   for (std::int64_t p = args.panel_begin; p < args.panel_end; ++p)
     for (std::int64_t s = 0; s < strips.count; ++s)
-      with_columns(strips.columns(s), [&]<int C>() {
+      with_columns<kStripColumns>(strips.columns(s), [&]<int C>() {
         gemv<W, 1, C>(args, strips.first(s), p, s + 1 == strips.count && p + 1 < args.panel_end);
       });
 }
@@ -146,8 +146,8 @@ void chunk(const typename W::Element* panels, std::int64_t k, std::int64_t begin
   const Strips strips = Strips::of(columns);
   for (std::int64_t s = 0; s < strips.count; ++s) {
     const std::int64_t first = strips.first(s);
-    with_columns(strips.columns(s),
-                 [&]<int C>() { multiply<P, C>(w, depth, x + first * k + begin * C, sums + first); });
+    with_columns<kStripColumns>(strips.columns(s),
+                                [&]<int C>() { multiply<P, C>(w, depth, x + first * k + begin * C, sums + first); });
   }
 }
 
@@ -174,18 +174,8 @@ void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t count) {
 
 template <class W>
 void matmul(const MatmulArgs& args) {
-  switch (args.x->n) {
-    case 1:
-      return gemv_panels<W, 1>(args);
-    case 2:
-      return gemv_panels<W, 2>(args);
-    case 3:
-      return gemv_panels<W, 3>(args);
-    case 4:
-      return gemv_panels<W, 4>(args);
-    default:
-      break;
-  }
+  if (args.x->n <= kGemvColumns)
+    return with_columns<kGemvColumns>(args.x->n, [&]<int C>() { gemv_panels<W, C>(args); });
   if (args.x->n <= kFewStrips * kStripColumns) return gemv_strips<W>(args);
   std::int64_t p = args.panel_begin;
   for (; p < args.panel_end; p += kGroupPanels) {
