@@ -14,9 +14,7 @@
 #include <random>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/test_patience.hpp"
-#include "run/softmax.hpp"
 
 namespace {
 std::atomic<std::size_t> g_allocations{0};
@@ -302,58 +300,6 @@ TEST(Sampler, RandomNumbersAreTheKnownSequence) {
   }
 }
 
-TEST(Sampler, OptionsOutsideTheirRangeAreNamed) {
-  const auto message = [](auto change) -> std::string {
-    SamplingOptions o;
-    change(o);
-    try {
-      SamplerChain chain(o, 10);
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), Code::kBadInput);
-      return e.what();
-    }
-    return "accepted";
-  };
-  using O = SamplingOptions;
-  EXPECT_EQ(message([](O&) {}), "accepted");
-  EXPECT_EQ(message([](O& o) { o.top_p = 1.5f; }), "sampling.top_p: expected a number from 0 to 1, found '1.5'");
-  const auto names = [&](const char* option, auto change) {
-    const std::string text = message(change);
-    EXPECT_NE(text.find("sampling." + std::string(option) + ": "), std::string::npos) << text;
-  };
-  names("temperature", [](O& o) { o.temperature = kNan; });
-  names("temperature", [](O& o) { o.temperature = -1; });
-  names("temperature", [](O& o) { o.temperature = kInf; });
-  names("top_k", [](O& o) { o.top_k = -1; });
-  names("top_p", [](O& o) { o.top_p = kNan; });
-  names("min_p", [](O& o) { o.min_p = -0.5f; });
-  names("repetition_penalty", [](O& o) { o.repetition_penalty = 0; });
-  names("presence_penalty", [](O& o) { o.presence_penalty = kNan; });
-  names("frequency_penalty", [](O& o) { o.frequency_penalty = 1e9f; });
-  names("penalty_last_n", [](O& o) { o.penalty_last_n = -2; });
-  names("seed", [](O& o) { o.seed = -2; });
-  EXPECT_NE(message([](O& o) { o.logit_bias[10] = 1; }).find("logit_bias: token id 10"), std::string::npos);
-  EXPECT_NE(message([](O& o) { o.logit_bias[3] = kInf; }).find("logit_bias: inf for token 3"), std::string::npos);
-  EXPECT_NE(message([](O& o) { o.logit_bias[3] = kNan; }).find("logit_bias: nan for token 3"), std::string::npos);
-}
-
-TEST(Sampler, LogitBiasFromText) {
-  SamplingOptions o;
-  add_logit_bias(o, "42=-1.5");
-  add_logit_bias(o, "7=-inf");
-  add_logit_bias(o, "42=2");
-  EXPECT_EQ(o.logit_bias, (std::map<std::int32_t, float>{{7, -kInf}, {42, 2.0f}}));
-  for (const char* bad : {"", "1", "=", "1=", "=1", "a=1", "1=x", "1=2 ", "99999999999=1", "1=1e99"}) {
-    try {
-      add_logit_bias(o, bad);
-      ADD_FAILURE() << bad;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), Code::kBadInput);
-      EXPECT_EQ(e.context(), "logit_bias");
-    }
-  }
-}
-
 // The registry is complete and each stage keeps its word about `active` and `changes_best`.
 TEST(Sampler, StagesKeepTheirContract) {
   EXPECT_GE(samplers().size(), 6u);
@@ -402,24 +348,6 @@ TEST(Sampler, DoesNotAllocate) {
       chain.accept(chain.sample(logits).id);
     }
     EXPECT_EQ(g_allocations - before, 0u) << "variant " << variant;
-  }
-}
-
-TEST(Softmax, ExpIsAccurateAndLargestIgnoresNan) {
-  for (double x = 0; x > -86.9; x -= 0.00137) {
-    const double exact = std::exp(static_cast<double>(static_cast<float>(x)));
-    EXPECT_NEAR(exp_nonpositive(static_cast<float>(x)) / exact, 1, 3e-7) << x;
-  }
-  EXPECT_EQ(exp_nonpositive(0), 1);
-  EXPECT_EQ(exp_nonpositive(-kInf), 0);
-  EXPECT_EQ(exp_nonpositive(kNan), 0);
-  for (std::size_t n : {0, 1, 15, 16, 17, 100}) {
-    std::vector<float> x(n, kNan);
-    EXPECT_EQ(largest(x), -kInf);
-    for (std::size_t at = 0; at < n; ++at) {
-      x[at] = static_cast<float>(at) - 200;
-      EXPECT_EQ(largest(x), static_cast<float>(at) - 200);
-    }
   }
 }
 

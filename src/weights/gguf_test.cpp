@@ -5,75 +5,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <new>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "weights/gguf_writer.hpp"
-#include "weights/quant.hpp"
-
-namespace {
-std::size_t largest_allocation = 0;
-}  // namespace
-
-// Every allocation of this program is looked at: a count in a broken file must not become memory.
-[[gnu::noinline]] void* operator new(std::size_t n) {
-  largest_allocation = std::max(largest_allocation, n);
-  if (void* p = std::malloc(n ? n : 1)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+#include "weights/gguf_test_support.hpp"
 
 namespace kvasir::weights {
 namespace {
 
 namespace fs = std::filesystem;
-using Bytes = std::vector<std::byte>;
-
-// A file of every value type and some tensors; `filler` strings make the metadata longer.
-GgufHeader small_header(int filler = 0) {
-  GgufHeader h;
-  h.set_string("general.architecture", "llama");
-  h.set<std::uint32_t>("llama.block_count", 2);
-  h.set<float>("llama.epsilon", 1e-5f);
-  h.set<bool>("flag", true);
-  h.set<std::int8_t>("i8", -8);
-  h.set<std::uint8_t>("u8", 200);
-  h.set<std::int16_t>("i16", -1600);
-  h.set<std::uint16_t>("u16", 65000);
-  h.set<std::int32_t>("i32", -3);
-  h.set<std::int64_t>("i64", -(std::int64_t{1} << 40));
-  h.set<std::uint64_t>("u64", ~std::uint64_t{0});
-  h.set<double>("f64", 0.1);
-  h.set_array<std::int32_t>("types", std::vector<std::int32_t>{1, -2, 3});
-  h.set_array<float>("scores", std::vector<float>{0.5f, -1.f});
-  const bool flags[] = {true, false};
-  h.set_array<bool>("flags", flags);
-  std::vector<std::string> tokens = {"a", "", "ccc"};
-  for (int i = 0; i < filler; ++i) tokens.push_back(fmt::format("token {}", i));
-  h.set_strings("tokens", tokens);
-  h.add_tensor("a.weight", "f32", std::vector<std::int64_t>{3, 5});
-  h.add_tensor("b.weight", "q4_0", std::vector<std::int64_t>{64, 7, 2});
-  h.add_tensor("c.weight", "q4_k", std::vector<std::int64_t>{256});
-  h.add_tensor("d.weight", "bf16", std::vector<std::int64_t>{16, 1, 2, 3});
-  return h;
-}
-
-// Header and data; the data of tensor i is filled with the byte i + 1.
-Bytes whole(const GgufHeader& h) {
-  Bytes file = h.encode();
-  for (std::size_t i = 0; i < h.sizes().size(); ++i) {
-    file.insert(file.end(), h.sizes()[i], static_cast<std::byte>(i + 1));
-    file.resize((file.size() + h.alignment() - 1) / h.alignment() * h.alignment());
-  }
-  return file;
-}
 
 template <class T>
 void patch(Bytes& file, std::size_t at, T value) {
@@ -92,40 +35,6 @@ std::size_t behind(const Bytes& file, const std::string& name) {
   EXPECT_NE(at, std::string_view::npos) << name;
   return at + needle.size();
 }
-
-std::string error_of(std::span<const std::byte> file) {
-  try {
-    parse_gguf(file, "x.gguf");
-  } catch (const Error& e) {
-    EXPECT_EQ(e.context(), "x.gguf");
-    return e.message();
-  }
-  return "";
-}
-
-// Broken bytes may parse or throw Error; nothing else, no large allocation, and every tensor lies inside the file.
-bool survives(std::span<const std::byte> bytes) {
-  const Bytes file(bytes.begin(), bytes.end());  // exactly sized: ASan sees a read beyond its end
-  largest_allocation = 0;
-  unsigned sum = 0;
-  bool valid = true;
-  try {
-    const GgufContents c = parse_gguf(file, "x.gguf");
-    for (const TensorInfo& t : c.tensors) {
-      EXPECT_GE(t.bytes.data(), file.data());
-      EXPECT_LE(t.bytes.data() + t.bytes.size(), file.data() + file.size());
-      for (const std::byte b : t.bytes) sum += std::to_integer<unsigned>(b);
-    }
-  } catch (const Error& e) {
-    EXPECT_GT(e.message().size(), 10u);
-    valid = false;
-  }
-  asm volatile("" : : "r"(sum));  // the reads stay
-  EXPECT_LE(largest_allocation, 64 * file.size() + 65536);
-  return valid;
-}
-
-std::string data_path(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/../shared/data/" + name; }
 
 fs::path temporary(const std::string& name) {
   return fs::temp_directory_path() / fmt::format("{}{}", ::getpid(), name);
@@ -366,88 +275,6 @@ TEST(Gguf, WriterRefusesBadTensors) {
   EXPECT_THROW(h.add_tensor("t", "f32", std::vector<std::int64_t>{std::int64_t{1} << 61, 4}), Error);
 }
 
-TEST(GgufRobust, EveryTruncationOfAHeader) {
-  const GgufHeader h = small_header();
-  const Bytes file = whole(h);
-  for (std::size_t n = 0; n < file.size(); ++n) EXPECT_FALSE(survives(std::span(file).first(n))) << n;
-  EXPECT_TRUE(survives(file));  // the last tensor ends with the file, without padding
-}
-
-TEST(GgufRobust, EveryFlippedBit) {
-  const GgufHeader h = small_header();
-  Bytes file = whole(h);
-  const std::size_t header = h.encode().size();
-  for (std::size_t i = 0; i < header; ++i) {
-    const std::byte was = file[i];
-    for (int bit = 0; bit < 8; ++bit) {
-      file[i] = was ^ static_cast<std::byte>(1 << bit);
-      survives(file);
-    }
-    for (const int b : {0x00, 0xff, 0x7f, 0x80}) {
-      file[i] = static_cast<std::byte>(b);
-      survives(file);
-    }
-    file[i] = was;
-  }
-  EXPECT_TRUE(survives(file));
-}
-
-TEST(GgufRobust, TruncationsOfALongerFile) {
-  GgufHeader h = small_header(3000);
-  for (int i = 0; i < 20; ++i) h.add_tensor(fmt::format("x{}", i), "q8_0", std::vector<std::int64_t>{320, 11});
-  const Bytes file = whole(h);
-  const std::size_t header = h.encode().size();
-  ASSERT_GT(header, 40000u);
-  std::vector<std::size_t> cuts;
-  for (std::size_t n = 0; n < file.size(); n += 4096) cuts.push_back(n);
-  std::size_t at = header;
-  for (const std::uint64_t size : h.sizes()) {
-    for (const std::size_t n : {at - 1, at, at + 1, at + size - 1}) cuts.push_back(n);
-    at = (at + size + 31) / 32 * 32;
-  }
-  for (const std::size_t n : cuts) EXPECT_FALSE(survives(std::span(file).first(n))) << n;
-  EXPECT_TRUE(survives(file));
-}
-
-// Truncated and flipped real files: every 4 KB, and every byte of the header outside long arrays.
-TEST(GgufRobust, GoldenFiles) {
-  constexpr std::size_t kAllTypes = 13;
-  if (!fs::exists(data_path("golden"))) GTEST_SKIP() << "no ../shared/data";
-  int files = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(data_path("golden"))) {
-    if (entry.path().extension() != ".gguf") continue;
-    SCOPED_TRACE(entry.path());
-    const MappedFile file(entry.path().string());
-    const std::string refused = error_of(file.bytes());
-    if (refused.find("is not supported") != std::string::npos) {
-      EXPECT_LT(quants().size(), kAllTypes) << refused;  // a build without some of the types
-      continue;
-    }
-    ++files;
-    const GgufContents c = parse_gguf(file.bytes(), "x");
-    ASSERT_FALSE(c.tensors.empty());
-    for (std::size_t n = 0; n < file.bytes().size(); n += 4096)
-      EXPECT_FALSE(error_of(file.bytes().first(n)).empty()) << n;
-    Bytes copy(file.bytes().begin(), file.bytes().end());
-    const auto header = static_cast<std::size_t>(c.tensors[0].bytes.data() - file.bytes().data());
-    for (std::size_t i = 0; i < std::min<std::size_t>(header, 16384); ++i) {
-      copy[i] ^= std::byte{0xff};
-      error_of(copy);
-      copy[i] ^= std::byte{0xff};
-    }
-    EXPECT_EQ(error_of(copy), "");
-  }
-  EXPECT_GE(files, quants().size() < kAllTypes ? 5 : 16);
-}
-
-TEST(GgufRobust, RealVocabularies) {
-  if (!fs::exists(data_path("vocab"))) GTEST_SKIP() << "no ../shared/data";
-  for (const char* name : {"llama-bpe", "qwen2", "llama-spm", "gpt-2", "deepseek-llm"}) {
-    const auto model = open_model_file(data_path("vocab/" + std::string(name) + ".gguf"));
-    EXPECT_GT(std::get<std::vector<std::string>>(*model->metadata().find("tokenizer.ggml.tokens")).size(), 30000u);
-  }
-}
-
 // The size of Llama 3's vocabulary. The bound is loose (sanitizers, busy machines); the figure is in the test's output.
 TEST(Gguf, LargeVocabularyIsReadFast) {
   std::vector<std::string> tokens, merges;
@@ -465,18 +292,6 @@ TEST(Gguf, LargeVocabularyIsReadFast) {
   RecordProperty("milliseconds", std::to_string(ms));
   std::printf("%zu strings in %.1f ms\n", tokens.size() + merges.size(), ms);
   EXPECT_LT(ms, 2000);
-}
-
-// What fuzzing found and where it started: replayed on every test run.
-TEST(GgufRobust, Corpus) {
-  int files = 0, valid = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path(KVASIR_SOURCE_DIR) / "fuzz/corpus/gguf")) {
-    const std::string text = read_text_file(entry.path().string());
-    valid += survives(std::as_bytes(std::span(text)));
-    ++files;
-  }
-  EXPECT_GE(files, 5);
-  EXPECT_GE(valid, 3);
 }
 
 }  // namespace
