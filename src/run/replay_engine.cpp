@@ -70,7 +70,7 @@ class EngineTarget final : public ReplayTarget {
   std::optional<ReplayAnswer> ask(const Conversation& history, int turn, bool reuse) override {
     const std::vector<std::int32_t> prompt = encode_(history);
     if (static_cast<std::int64_t>(prompt.size()) + options_.max_tokens >= engine_->context()) return std::nullopt;
-    if (turn == 1) before_.clear();
+    if (turn == 1 && reuse) before_.clear();
     const auto answer = run(prompt, reuse);
     const Receipt& receipt = answer->outcome_.receipt;
     ReplayAnswer out{.text = answer->text_,
