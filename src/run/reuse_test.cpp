@@ -221,8 +221,34 @@ TEST_P(Reuse, ARestartAndAnotherProcessFindWhatIsOnDisk) {
   }
 }
 
-// A question about a document, then another: the third one starts where the first two part.
-TEST_P(Reuse, ASharedDocumentIsFoundFromTheThirdRequestOn) {
+// A question about a document, then another: the second starts a little before where they part, the third just there.
+TEST_P(Reuse, ALongDocumentIsFoundByTheNextQuestion) {
+  Server server(GetParam(), {"ram:?size=256MiB"});
+  std::vector<std::int32_t> document = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  document.resize(2400);
+  std::vector<std::int64_t> reused;
+  for (std::int32_t question = 0; question < 3; ++question) {
+    std::vector<std::int32_t> prompt = document;
+    for (int i = 0; i < 100; ++i) prompt.push_back(300 + 7 * question + i);
+    const Reply cached = server.ask(prompt, 3, true);
+    expect_equal_bits(cached, server.ask(prompt, 3, false));
+    reused.push_back(cached.outcome.receipt.reused_tokens);
+  }
+  EXPECT_EQ(reused[0], 0);
+  EXPECT_EQ(reused[1], 2304 + 16);  // of 2400: the last whole page that ends 128 tokens before the end or earlier
+  EXPECT_EQ(reused[2], 2400);
+  // Another cut of the document: at most four times what is missing is computed again.
+  for (const std::int64_t cut : {2300, 2000, 1900, 1500, 700}) {
+    std::vector<std::int32_t> prompt(document.begin(), document.begin() + cut);
+    prompt.push_back(5);
+    const Reply cached = server.ask(prompt, 2, true);
+    EXPECT_GE(cached.outcome.receipt.reused_tokens, 2500 - 4 * (2500 - cut) - 128) << cut;
+    expect_equal_bits(cached, server.ask(prompt, 2, false));
+  }
+}
+
+// One too short to leave a tail in its middle.
+TEST_P(Reuse, AShortDocumentIsFoundFromTheThirdRequestOn) {
   Server server(GetParam(), {"ram:?size=256MiB"});
   std::vector<std::int32_t> document = turns(server.tokenizer(), 9, 100)[3];
   append(document, turns(server.tokenizer(), 8, 700)[7]);

@@ -9,8 +9,8 @@
 //
 // With a library, what earlier requests computed is looked up and restored, and what requests compute is offered:
 // chunks as they are sealed, tails at the end of the prompt, at the end of the answer, where the request asks for them,
-// and where it parts from an earlier prompt. Requests of one tenant that begin alike compute the common part once: the
-// later one waits until the earlier one is there, then takes a fork of its sequence.
+// where it parts from an earlier prompt, and at a few places inside a long one. Requests of one tenant that begin alike
+// compute the common part once: the later one waits until the earlier one is there, then takes a fork of its sequence.
 #pragma once
 
 #include <condition_variable>

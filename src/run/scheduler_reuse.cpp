@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "kv/page.hpp"
 #include "run/scheduler_job.hpp"
+#include "store/tail.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -14,6 +15,27 @@ namespace {
 constexpr std::int64_t kLeastShare = 32;
 // A search of slow tiers that takes longer is given up: by then a few tokens are computed.
 constexpr auto kSearchTime = std::chrono::milliseconds(500);
+// A tail is as large as about four sealed pages, so one in the middle of a prompt has to save more than this many
+// tokens.
+constexpr std::int64_t kLeastSaved = 4 * kv::kPageTokens;
+
+void add_points(std::vector<std::int64_t>& points, std::span<const std::int64_t> more) {
+  points.insert(points.end(), more.begin(), more.end());
+  std::sort(points.begin(), points.end(), std::greater<>());
+}
+
+// Prompts part where no message ends too: in front of the question behind a document. Points at growing distances from
+// the end make one that parts d tokens before it compute about 4 d of these again at most, and at least a page. The
+// first `have` tokens are restored.
+std::vector<std::int64_t> waypoints(std::int64_t prompt, std::int64_t have) {
+  std::vector<std::int64_t> points;
+  for (std::int64_t distance = kv::kPageTokens;; distance *= 4) {
+    // So far into a page that the tail's key is that of the pages before.
+    const std::int64_t at = (prompt - distance) / kv::kPageTokens * kv::kPageTokens + store::kTailGrain;
+    if (at < have + kLeastSaved) return points;
+    points.push_back(at);
+  }
+}
 
 }  // namespace
 
@@ -35,17 +57,19 @@ void Scheduler::begin(Job& job) {
   job.search.reset();
   job.checkpoints = checkpoints_of(job);
   job.leader = find_leader(job, &job.share);
-  if (job.leader && job.share >= known.tokens) return;  // plan() forks when the leader is there
-  job.leader = nullptr;
-  if (known.tokens > 0) restore(job, known);
-  if (!job.sequence) job.sequence = engine_.cache().create();
+  const bool follows = job.leader && job.share >= known.tokens;  // plan() forks when the leader is there
+  if (!follows) {
+    job.leader = nullptr;
+    if (known.tokens > 0) restore(job, known);
+    if (!job.sequence) job.sequence = engine_.cache().create();
+  }
   if (!library_ || !job.asked.reuse) return;
+  add_points(job.checkpoints, waypoints(job.prompt, follows ? job.share : job.cached()));
+  if (follows) return;
   explain_miss(job, known);
   // Where this prompt parts from an earlier one a third may part too.
-  if (known.nearest >= job.cached() + kLeastShare && known.nearest < job.prompt) {
-    job.checkpoints.push_back(known.nearest);
-    std::sort(job.checkpoints.begin(), job.checkpoints.end(), std::greater<>());
-  }
+  if (known.nearest >= job.cached() + kLeastShare && known.nearest < job.prompt)
+    add_points(job.checkpoints, {&known.nearest, 1});
 }
 
 // Where other prompts may part from this one: as asked, else behind the first message (what the system says) and the
