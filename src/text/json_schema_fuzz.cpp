@@ -1,0 +1,66 @@
+// Any JSON as a schema: refused with an error that says where, or a grammar every beginning of which has an end, and
+// whose whole texts are JSON.
+//
+// Input: 8 bytes that choose the way through the grammar, then the schema.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/splitmix.hpp"
+#include "text/json_schema.hpp"
+
+namespace {
+
+constexpr int kLongest = 200;  // bytes of a walk
+
+void require(bool condition) {
+  if (!condition) std::abort();  // what the fuzzer reports as a finding
+}
+
+void walk(std::shared_ptr<const kvasir::text::Grammar> grammar, std::uint64_t seed) {
+  using kvasir::text::Matcher;
+  Matcher m(std::move(grammar));
+  Matcher::State state = m.start();
+  std::string text;
+  while (text.size() < kLongest) {
+    if (m.accepts(state)) require(nlohmann::json::accept(text));
+    if (m.ends(state)) return;
+    std::vector<std::uint8_t> allowed;
+    for (int b = 0; b < 256; ++b)
+      if (m.next(state, static_cast<std::uint8_t>(b)) != Matcher::kDead)
+        allowed.push_back(static_cast<std::uint8_t>(b));
+    require(!allowed.empty());
+    // What closes something is preferred, or strings would go on for ever.
+    const auto close = std::string_view("\"}],").find(static_cast<char>(allowed.front()));
+    const std::uint8_t byte = allowed.size() > 1 && close == std::string_view::npos && kvasir::splitmix64(seed) % 4 == 0
+                                  ? allowed.back()
+                                  : allowed[kvasir::splitmix64(seed) % allowed.size()];
+    state = m.next(state, byte);
+    text += static_cast<char>(byte);
+    if (text.size() == kLongest / 2) state = m.compact(state);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace kvasir::text;
+  if (size < 8) return 0;
+  std::uint64_t seed;
+  std::memcpy(&seed, data, 8);
+  const std::string_view text(reinterpret_cast<const char*>(data) + 8, size - 8);
+  const auto schema = JsonGrammar::Json::parse(text, nullptr, false);
+  if (schema.is_discarded()) return 0;
+  for (const Unknown unknown : {Unknown::kRefuse, Unknown::kIgnore}) {
+    try {
+      walk(grammar_of_schema(schema, unknown), seed);
+    } catch (const kvasir::Error& e) {
+      require(e.code() == kvasir::Code::kBadInput && !e.context().empty() && !e.message().empty());
+    }
+  }
+  return 0;
+}
