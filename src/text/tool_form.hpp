@@ -34,10 +34,17 @@ class ToolParser {
   virtual void finish(ToolOutput& out) = 0;
 };
 
+// How a call is written, for answers that have to be calls: open, {"name": "f", "ARGUMENTS": {...}}, close; the
+// separator between two.
+struct ToolWriting {
+  std::string_view open, arguments, close, separator;
+};
+
 struct ToolForm {
   // How surely `chat_template` asks the model for this form; 0: it does not. The highest wins, then the first name.
   int (*match)(std::string_view chat_template);
   std::unique_ptr<ToolParser> (*make)();
+  ToolWriting writing = {};  // no name for arguments: calls in this form cannot be forced
 };
 
 std::span<const Entry<ToolForm>> tool_forms();

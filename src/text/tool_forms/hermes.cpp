@@ -95,7 +95,9 @@ int match(std::string_view chat_template) {
 
 namespace entries::tool_forms {
 extern const ToolForm hermes;
-const ToolForm hermes = {match, [] { return std::unique_ptr<ToolParser>(std::make_unique<HermesParser>()); }};
+const ToolForm hermes = {match,
+                         [] { return std::unique_ptr<ToolParser>(std::make_unique<HermesParser>()); },
+                         {"<tool_call>\n", "arguments", "\n</tool_call>", "\n"}};
 }  // namespace entries::tool_forms
 
 }  // namespace kvasir::text

@@ -108,7 +108,8 @@ int match(std::string_view chat_template) {
 
 namespace entries::tool_forms {
 extern const ToolForm llama3;
-const ToolForm llama3 = {match, [] { return std::unique_ptr<ToolParser>(std::make_unique<Llama3Parser>()); }};
+const ToolForm llama3 = {
+    match, [] { return std::unique_ptr<ToolParser>(std::make_unique<Llama3Parser>()); }, {"", "parameters", "", "; "}};
 }  // namespace entries::tool_forms
 
 }  // namespace kvasir::text
