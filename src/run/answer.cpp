@@ -16,6 +16,8 @@ void check_request(const Engine& engine, const Request& request) {
                     std::to_string(engine.context()) + " (see --ctx)",
                 "prompt");
   engine.check_ids(request.prompt);
+  if (request.grammar && !engine.tokenizer())
+    throw Error(Code::kUnsupported, "needs a model with a vocabulary, this one runs on ids", "grammar");
 }
 
 namespace {
@@ -38,6 +40,7 @@ Answer::Answer(const Engine& engine, const Request& request)
       logits_(static_cast<std::size_t>(vocabulary(engine))) {
   sampler_.accept_prompt(request.prompt);
   if (tokenizer_) stream_.emplace(*tokenizer_, request.prompt.back());
+  if (request.grammar) constraint_.emplace(request.grammar, engine.token_order(), vocabulary(engine));
 }
 
 bool Answer::next(std::span<const float> row, std::int64_t cached) {
@@ -46,9 +49,11 @@ bool Answer::next(std::span<const float> row, std::int64_t cached) {
   if (request_.max_tokens >= 0 && size() >= request_.max_tokens) return end(Finish::kLength);
   const double partition = request_.top_logprobs >= 0 ? log_partition(row) : 0;
   std::copy(row.begin(), row.end(), logits_.begin());
+  if (constraint_) constraint_->mask(logits_);
   const std::int32_t id = sampler_.sample(logits_).id;
   if (id < 0) return end(Finish::kNothing);
-  if (tokenizer_ && tokenizer_->is_eog(id) && !request_.ignore_eos) return end(Finish::kEnd);
+  // A grammar lets the text end only where it may, and nothing can follow there that ignores the end.
+  if (tokenizer_ && tokenizer_->is_eog(id) && (constraint_ || !request_.ignore_eos)) return end(Finish::kEnd);
   sampler_.accept(id);
   ids_.push_back(id);
   record_ = {id, 0, {}};
@@ -58,6 +63,10 @@ bool Answer::next(std::span<const float> row, std::int64_t cached) {
     record_.best.resize(top_logprobs(row, partition, record_.best));
   }
   if (stream_ && release(stream_->push(id))) return end(Finish::kStop);
+  if (constraint_) {
+    constraint_->accept(tokenizer_->piece(id));
+    if (constraint_->over()) return end(Finish::kEnd);
+  }
   if (cached >= context_) return end(Finish::kContext);
   if (request_.max_tokens >= 0 && size() >= request_.max_tokens) return end(Finish::kLength);
   return true;

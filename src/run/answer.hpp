@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "run/constraint.hpp"
 #include "run/generate.hpp"
 #include "run/sampler.hpp"
 #include "run/stop.hpp"
@@ -16,7 +17,7 @@
 namespace kvasir::run {
 
 // Throws Error(kBadInput) for an empty prompt, one that leaves no room in the context, ids outside the vocabulary, or
-// bad sampling options and stop strings.
+// bad sampling options and stop strings; Error(kUnsupported) for a grammar without a vocabulary.
 void check_request(const Engine& engine, const Request& request);
 
 class Answer {
@@ -53,6 +54,7 @@ class Answer {
   SamplerChain sampler_;
   std::optional<text::TextStream> stream_;  // none: the model runs on ids
   StopMatcher matcher_;
+  std::optional<Constraint> constraint_;
   std::vector<float> logits_;  // the sampler works in a copy
   std::vector<std::int32_t> ids_;
   TokenRecord record_{};

@@ -212,6 +212,12 @@ std::span<const float> Engine::decode(kv::Sequence* sequence, std::int32_t id) {
   return forward_->step({&input, 1});
 }
 
+std::shared_ptr<const TokenOrder> Engine::token_order() const {
+  KVASIR_CHECK(tokenizer_);
+  std::call_once(ordered_, [this] { token_order_ = std::make_shared<TokenOrder>(*tokenizer_); });
+  return token_order_;
+}
+
 void Engine::check_ids(std::span<const std::int32_t> ids) const {
   for (std::size_t i = 0; i < ids.size(); ++i)
     if (ids[i] < 0 || ids[i] >= model_->config().vocab)

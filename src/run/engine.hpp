@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "kv/cache.hpp"
 #include "model/forward.hpp"
 #include "model/model.hpp"
+#include "run/constraint.hpp"
 #include "text/tokenizer.hpp"
 
 namespace kvasir::run {
@@ -68,6 +70,8 @@ class Engine {
   kv::Cache& cache() { return *cache_; }
   model::Forward& forward() { return *forward_; }
   const text::Tokenizer* tokenizer() const { return tokenizer_.get(); }  // nullptr: the model runs on ids only
+  // For answers that a grammar constrains; made by the first call. Any thread. REQUIRES: there is a tokenizer.
+  std::shared_ptr<const TokenOrder> token_order() const;
   std::int64_t context() const { return context_; }
   // Codecs of all layers, in runs; and what the user should know about their choice, empty when there is nothing.
   const std::vector<kv::LayerCodecs>& codecs() const { return codecs_; }
@@ -97,6 +101,8 @@ class Engine {
   EngineOptions options_;
   std::unique_ptr<Team> team_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
+  mutable std::once_flag ordered_;
+  mutable std::shared_ptr<const TokenOrder> token_order_;
   std::unique_ptr<model::Model> model_;
   Needs needs_;
   kv::CacheOptions cache_options_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "run/engine.hpp"
 #include "run/logprobs.hpp"
 #include "run/sampling_options.hpp"
+#include "text/grammar.hpp"
 
 namespace kvasir::run {
 
@@ -20,6 +22,7 @@ struct Request {
   std::vector<std::string> stop;
   std::int32_t top_logprobs = -1;  // alternatives per token; -1: no log-probabilities at all
   bool ignore_eos = false;
+  std::shared_ptr<const text::Grammar> grammar;  // the answer is a text of it, as far as it gets; null: any text
 };
 
 enum class Finish { kEnd, kStop, kLength, kContext, kCancelled, kNothing /* no logit was a number */ };
@@ -54,7 +57,8 @@ struct Events {
 };
 
 // Runs in a new sequence, which is released at the end. Throws Error(kBadInput) for an empty prompt, one that leaves no
-// room in the context, ids outside the vocabulary, or bad sampling options.
+// room in the context, ids outside the vocabulary, or bad sampling options; Error(kUnsupported) for a grammar and a
+// model without a vocabulary.
 Generated generate(Engine& engine, const Request& request, const Events& events);
 
 }  // namespace kvasir::run

@@ -17,6 +17,7 @@
 #include "kv/spec.hpp"
 #include "run/generate.hpp"
 #include "run/machine.hpp"
+#include "text/json_schema.hpp"
 #include "text/utf8.hpp"
 
 namespace kvasir::cli {
@@ -29,6 +30,7 @@ struct RunOptions {
   std::vector<std::string> stop;
   std::vector<std::string> logit_bias;
   std::int32_t logprobs = -1;
+  std::string json_schema;
   bool ignore_eos = false;
   bool no_bos = false;
   bool no_special = false;
@@ -58,6 +60,9 @@ const OptionTable<RunOptions>& table() {
         {.help = "with --json: log-probability of every token and of this many alternatives; -1 is none",
          .low = -1,
          .high = 100}},
+       {"json_schema",
+        &O::json_schema,
+        {.help = "generate JSON that conforms to the JSON Schema in this file", .placeholder = "FILE"}},
        {"ignore_eos", &O::ignore_eos, {.help = "go on when the model ends its text"}},
        {"no_bos", &O::no_bos, {.help = "do not put the model's BOS token in front"}},
        {"no_special", &O::no_special, {.help = "special tokens written in the prompt stay plain text"}},
@@ -75,6 +80,17 @@ struct Settings {
 std::string prompt_text(const RunOptions& o) {
   if (o.prompt.empty() == o.file.empty()) throw Error(Code::kBadInput, "expected one of -p TEXT and -f FILE", "prompt");
   return o.file.empty() ? o.prompt : read_text_file(o.file);
+}
+
+std::shared_ptr<const text::Grammar> read_schema(const std::string& file) {
+  if (file.empty()) return nullptr;
+  const auto schema = nlohmann::ordered_json::parse(read_text_file(file), nullptr, false);
+  if (schema.is_discarded()) throw Error(Code::kBadInput, "is not JSON", file);
+  try {
+    return text::grammar_of_schema(schema, text::Unknown::kRefuse);
+  } catch (const Error& e) {
+    throw Error(e.code(), e.what(), file);
+  }
 }
 
 double per_second(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
@@ -144,6 +160,7 @@ int run_command(Settings& s) {
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
   const std::string shown = text::to_valid_utf8(text);
+  const auto grammar = read_schema(s.run.json_schema);
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
@@ -164,6 +181,7 @@ int run_command(Settings& s) {
   request.stop = s.run.stop;
   request.top_logprobs = s.run.logprobs;
   request.ignore_eos = s.run.ignore_eos;
+  request.grammar = grammar;
 
   ProgressBar prefill("prompt");
   run::Events events;

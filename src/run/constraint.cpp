@@ -1,0 +1,94 @@
+#include "run/constraint.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "base/check.hpp"
+
+namespace kvasir::run {
+namespace {
+
+constexpr std::size_t kMostMasks = 256;    // 16 KiB each with 128K tokens
+constexpr std::size_t kMostStates = 8192;  // 1 KiB each
+
+}  // namespace
+
+TokenOrder::TokenOrder(const text::Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids;
+  for (std::int32_t id = 0; id < tokenizer.size(); ++id) {
+    if (tokenizer.is_eog(id)) {
+      ends_.push_back(id);
+    } else if (!tokenizer.is_control(id) && !tokenizer.piece(id).empty()) {
+      ids.push_back(id);
+    }
+  }
+  std::sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
+    const auto x = tokenizer.piece(a), y = tokenizer.piece(b);
+    return x != y ? x < y : a < b;
+  });
+  std::string_view before;
+  for (const std::int32_t id : ids) {
+    const std::string_view piece = tokenizer.piece(id);
+    const auto common = std::mismatch(before.begin(), before.end(), piece.begin(), piece.end()).first - before.begin();
+    tokens_.push_back({id, static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(piece.size()),
+                       static_cast<std::uint32_t>(common)});
+    bytes_ += piece;
+    before = piece;
+  }
+}
+
+Constraint::Constraint(std::shared_ptr<const text::Grammar> grammar, std::shared_ptr<const TokenOrder> order,
+                       std::int32_t vocabulary)
+    : order_(std::move(order)), matcher_(std::move(grammar)), vocabulary_(vocabulary), state_(matcher_.start()) {}
+
+Constraint::Mask Constraint::allowed() {
+  using text::Matcher;
+  Mask mask((static_cast<std::size_t>(vocabulary_) + 63) / 64);
+  const auto allow = [&](std::int32_t id) {
+    if (id < vocabulary_) mask[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << id % 64;
+  };
+  std::vector<Matcher::State> path = {
+      state_};  // after each byte of the token looked at last, as far as there are states
+  for (const TokenOrder::Token& t : order_->tokens()) {
+    if (path.size() > t.common + 1) path.resize(t.common + 1);
+    if (path.size() < t.common + 1) continue;  // a byte that it shares with one that is forbidden
+    while (path.size() <= t.size) {
+      const auto byte = static_cast<std::uint8_t>(order_->bytes()[t.begin + path.size() - 1]);
+      const Matcher::State next = matcher_.next(path.back(), byte);
+      if (next == Matcher::kDead) break;
+      path.push_back(next);
+    }
+    if (path.size() == t.size + 1) allow(t.id);
+  }
+  if (matcher_.accepts(state_))
+    for (const std::int32_t id : order_->ends()) allow(id);
+  return mask;
+}
+
+void Constraint::mask(std::span<float> logits) {
+  KVASIR_CHECK(logits.size() == static_cast<std::size_t>(vocabulary_));
+  auto found = masks_.find(state_);
+  if (found == masks_.end()) {
+    if (masks_.size() >= kMostMasks) masks_.clear();
+    found = masks_.emplace(state_, allowed()).first;
+  }
+  for (std::size_t i = 0; i < logits.size(); i += 64) {
+    std::uint64_t forbidden = ~found->second[i / 64];
+    if (logits.size() - i < 64) forbidden &= (std::uint64_t{1} << (logits.size() - i)) - 1;
+    for (; forbidden != 0; forbidden &= forbidden - 1)
+      logits[i + static_cast<std::size_t>(std::countr_zero(forbidden))] = -std::numeric_limits<float>::infinity();
+  }
+}
+
+void Constraint::accept(std::string_view bytes) {
+  for (const char c : bytes) {
+    state_ = matcher_.next(state_, static_cast<std::uint8_t>(c));
+    KVASIR_CHECK(state_ != text::Matcher::kDead);
+  }
+  if (matcher_.states() <= kMostStates) return;
+  state_ = matcher_.compact(state_);
+  masks_.clear();
+}
+
+}  // namespace kvasir::run
