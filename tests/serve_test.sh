@@ -83,6 +83,12 @@ expect 'stream chunks' '^data: .*"object":"chat.completion.chunk"'
 expect 'stream usage' '"completion_tokens":5'
 expect 'stream end' '^data: \[DONE\]'
 
+post /v1/completions '{"prompt":"The answer is","max_tokens":20,"seed":1,"response_format":{"type":"json_schema","json_schema":{"schema":{"enum":["yes","no",[1]]}}}}'
+expect 'an answer of a schema' '"text":" \{0,1\}\(\\"yes\\"\|\\"no\\"\|\[1\]\)"'
+expect 'ends by itself' '"finish_reason":"stop"'
+post /v1/chat/completions '{"messages":[{"role":"user","content":"a"}],"tools":[{"function":{"name":"f"}}],"tool_choice":"required"}'
+expect 'a template without calls' '"param":"tool_choice"'
+
 post /v1/completions '{"prompt":"a","max_tokens":"many"}'
 expect 'wrong type names the field' '"param":"max_tokens"'
 post /v1/completions '{"prompt":'

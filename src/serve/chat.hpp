@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "serve/http.hpp"
 #include "text/chat.hpp"
+#include "text/grammar.hpp"
 #include "text/tokenizer.hpp"
 
 namespace kvasir::serve {
@@ -16,7 +18,9 @@ namespace kvasir::serve {
 struct ChatInput {
   Json messages;  // array of objects; content is a string, or null in an assistant's message with tool_calls
   Json tools;     // array as the OpenAI API has it; null: none
-  Json kwargs;    // object: further variables for the template (chat_template_kwargs)
+  std::optional<std::string> must_call;  // the answer is a call: of the tool with this name, of any where it is empty
+  bool one_call = false;                 // and no more than one
+  Json kwargs;                           // object: further variables for the template (chat_template_kwargs)
   bool add_generation_prompt = true;
 };
 
@@ -56,6 +60,11 @@ class ChatFormat {
     return std::nullopt;
   }
   virtual std::unique_ptr<AnswerParser> parser(const ChatInput& input) const = 0;
+  // What answers to input.must_call may be. Throws Error(kUnsupported) when this format cannot tell, Error(kBadInput)
+  // for tools that are not there or whose parameters no grammar can be made of.
+  virtual std::shared_ptr<const text::Grammar> calls(const ChatInput& /*input*/) const {
+    throw Error(Code::kUnsupported, "calls cannot be forced with this chat template", "tool_choice");
+  }
 };
 
 }  // namespace kvasir::serve

@@ -19,6 +19,7 @@ void generate(const std::shared_ptr<Exchange>& exchange, ParseRequest parse) {
   auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat,
                                 {.context = context.service.card().context, .most = context.options.max_prompt},
                                 &context.turns, exchange->request().tenant);
+  if (request.chat.must_call) request.service.request.grammar = context.chat->calls(request.chat);
   exchange->name_prefix(context.prefix_ids.name(exchange->request(), request, prompts));
   Generation::start(exchange, std::move(request), std::move(prompts));
 }

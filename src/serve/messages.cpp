@@ -1,6 +1,8 @@
 // Messages and tools of a chat, brought into the one form that templates expect.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "serve/body.hpp"
 #include "serve/request.hpp"
 
@@ -72,13 +74,31 @@ void check_tools(const Json& tools) {
   }
 }
 
-// Whether the tools are shown to the model. Nothing here can force a call, so asking for that is refused.
-bool tools_wanted(const Fields& fields) {
+// Whether the model gets to see the tools, and has to call one.
+void read_choice(const Fields& fields, const Json& tools, ChatInput& chat) {
   const Json* choice = fields.find("tool_choice");
-  if (!choice) return true;
-  if (*choice == "none") return false;
-  if (*choice != "auto") unsupported("tool_choice", "expected 'auto' or 'none': calls cannot be forced");
-  return true;
+  if (choice && *choice == "none") return;
+  chat.tools = tools;
+  chat.one_call = !fields.boolean("parallel_tool_calls").value_or(true);
+  if (!choice || *choice == "auto") return;
+  chat.must_call.emplace();
+  if (*choice == "required") return;
+  if (!choice->is_object())
+    bad_field("tool_choice",
+              "expected 'none', 'auto', 'required' or an object that names a function, found " + shown(*choice),
+              "invalid_value");
+  const Fields named(*choice, "tool_choice.");
+  if (const std::string* type = named.string("type"); type && *type != "function")
+    unsupported("tool_choice.type", fmt::format("'{}', expected 'function'", *type));
+  const Json* function = named.object("function");
+  if (!function) bad_field("tool_choice.function", "is missing", "missing_required_parameter");
+  const std::string* name = Fields(*function, "tool_choice.function.").string("name");
+  if (!name) bad_field("tool_choice.function.name", "is missing", "missing_required_parameter");
+  const auto has_it = [&](const Json& tool) { return tool["function"]["name"] == *name; };
+  if (std::none_of(tools.begin(), tools.end(), has_it))
+    bad_field("tool_choice.function.name", fmt::format("'{}' is none of the tools", *name), "invalid_value");
+  *chat.must_call = *name;
+  chat.one_call = true;  // as the API has it
 }
 
 }  // namespace
@@ -94,7 +114,9 @@ ChatInput parse_messages(const Json& body) {
     chat.messages.push_back(one_message((*messages)[i], fmt::format("messages[{}]", i)));
   if (const Json* tools = fields.array("tools"); tools && !tools->empty()) {
     check_tools(*tools);
-    if (tools_wanted(fields)) chat.tools = *tools;
+    read_choice(fields, *tools, chat);
+  } else if (const Json* choice = fields.find("tool_choice"); choice && *choice != "none" && *choice != "auto") {
+    bad_field("tool_choice", "needs 'tools'", "invalid_value");
   }
   for (const char* old : {"functions", "function_call"})
     if (fields.find(old)) unsupported(old, "is not supported, use 'tools'");

@@ -4,7 +4,9 @@
 
 #include <charconv>
 
+#include "base/error.hpp"
 #include "serve/body.hpp"
+#include "text/json_schema.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -78,6 +80,31 @@ void read_model(const Fields& fields, const RequestLimits& limits) {
        .code = "model_not_found"});
 }
 
+// What the answer has to be: null for any text.
+std::shared_ptr<const text::Grammar> read_format(const Fields& fields) {
+  const Json* value = fields.object("response_format");
+  if (!value) return nullptr;
+  const Fields format(*value, "response_format.");
+  const std::string* type = format.string("type");
+  if (!type) bad_field("response_format.type", "is missing", "missing_required_parameter");
+  if (*type == "text") return nullptr;
+  if (*type == "json_object") return text::grammar_of_objects();
+  if (*type != "json_schema")
+    bad_field("response_format.type", fmt::format("'{}', expected 'text', 'json_object' or 'json_schema'", *type),
+              "invalid_value");
+  const Json* named = format.object("json_schema");
+  if (!named) bad_field("response_format.json_schema", "is missing", "missing_required_parameter");
+  const Fields schema(*named, "response_format.json_schema.");
+  const bool strict = schema.boolean("strict").value_or(false);
+  const Json* content = schema.find("schema");
+  if (!content) bad_field(schema.path("schema"), "is missing", "missing_required_parameter");
+  try {
+    return text::grammar_of_schema(*content, strict ? text::Unknown::kRefuse : text::Unknown::kIgnore);
+  } catch (const Error& e) {
+    bad_field(schema.path("schema"), e.what(), "invalid_json_schema");
+  }
+}
+
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
   read_model(fields, limits);
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
@@ -89,11 +116,7 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   read_stops(fields, request.stop);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   out.service.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
-  if (const Json* format = fields.object("response_format")) {
-    const std::string* type = Fields(*format, "response_format.").string("type");
-    if (type && *type != "text")
-      unsupported("response_format.type", fmt::format("'{}', answers can only be 'text'", *type));
-  }
+  request.grammar = read_format(fields);
 }
 
 std::int32_t read_max_tokens(const Fields& fields, std::int64_t low, std::int32_t otherwise) {

@@ -73,8 +73,28 @@ TEST(Request, RangesAndCombinations) {
   EXPECT_EQ(completion(R"("best_of": 2, "n": 2)"), "");
   EXPECT_EQ(refusal([] { parse_completion(parse_body(R"({"prompt": ["a", "b", "c"], "n": 3})"), kLimits); }),
             "n invalid_value");
-  EXPECT_EQ(chat(R"("response_format": {"type": "json_object"})"), "response_format.type unsupported_parameter");
-  EXPECT_EQ(chat(R"("response_format": {"type": "text"})"), "");
+}
+
+TEST(Request, ResponseFormats) {
+  const auto grammar = [](const std::string& format) {
+    const std::string body = R"({"messages": [{"role": "user", "content": "x"}], "response_format": )" + format + "}";
+    return parse_chat(parse_body(body), kLimits).service.request.grammar;
+  };
+  EXPECT_FALSE(grammar(R"({"type": "text"})"));
+  EXPECT_TRUE(grammar(R"({"type": "json_object"})"));
+  EXPECT_TRUE(grammar(R"({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}})"));
+  const auto refused = [](const std::string& format) { return chat("\"response_format\": " + format); };
+  EXPECT_EQ(refused("{}"), "response_format.type missing_required_parameter");
+  EXPECT_EQ(refused(R"({"type": "xml"})"), "response_format.type invalid_value");
+  EXPECT_EQ(refused(R"({"type": 3})"), "response_format.type invalid_type");
+  EXPECT_EQ(refused(R"({"type": "json_schema"})"), "response_format.json_schema missing_required_parameter");
+  EXPECT_EQ(refused(R"({"type": "json_schema", "json_schema": {"name": "n"}})"),
+            "response_format.json_schema.schema missing_required_parameter");
+  EXPECT_EQ(refused(R"({"type": "json_schema", "json_schema": {"schema": {"type": "text"}}})"),
+            "response_format.json_schema.schema invalid_json_schema");
+  EXPECT_EQ(refused(R"({"type": "json_schema", "json_schema": {"schema": {"type": "string", "pattern": "a"}}})"), "");
+  EXPECT_EQ(refused(R"({"type": "json_schema", "json_schema": {"strict": true, "schema": {"pattern": "a"}}})"),
+            "response_format.json_schema.schema invalid_json_schema");
 }
 
 TEST(Request, StopsAndBias) {
@@ -129,9 +149,22 @@ TEST(Request, Messages) {
             "tools[0].function missing_required_parameter");
   EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": ""}], "functions": []})"),
             "functions unsupported_parameter");
-  EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": ""}],
-                         "tools": [{"function": {"name": "f"}}], "tool_choice": "required"})"),
-            "tool_choice unsupported_parameter");
+  const auto choice = [&](const std::string& with) {
+    const std::string body = R"({"messages": [{"role": "user", "content": ""}], )" + with + "}";
+    return messages(body.c_str());
+  };
+  const std::string tools = R"("tools": [{"function": {"name": "f"}}, {"function": {"name": "g"}}], )";
+  EXPECT_EQ(choice(tools + R"("tool_choice": "required")"), "");
+  EXPECT_EQ(choice(tools + R"("tool_choice": {"type": "function", "function": {"name": "g"}})"), "");
+  EXPECT_EQ(choice(tools + R"("tool_choice": "any")"), "tool_choice invalid_value");
+  EXPECT_EQ(choice(tools + R"("tool_choice": 3)"), "tool_choice invalid_value");
+  EXPECT_EQ(choice(tools + R"("tool_choice": {"type": "custom"})"), "tool_choice.type unsupported_parameter");
+  EXPECT_EQ(choice(tools + R"("tool_choice": {})"), "tool_choice.function missing_required_parameter");
+  EXPECT_EQ(choice(tools + R"("tool_choice": {"function": {}})"),
+            "tool_choice.function.name missing_required_parameter");
+  EXPECT_EQ(choice(tools + R"("tool_choice": {"function": {"name": "h"}})"), "tool_choice.function.name invalid_value");
+  EXPECT_EQ(choice(R"("tool_choice": "required")"), "tool_choice invalid_value");
+  EXPECT_EQ(choice(R"("tool_choice": "none")"), "");
   const ChatInput chat_input = parse_messages(parse_body(R"({"messages": [
     {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "n"},
     {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},

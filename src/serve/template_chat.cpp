@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/splitmix.hpp"
+#include "text/tool_grammar.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -70,6 +71,10 @@ std::optional<text::Place> TemplateChat::place(const ChatInput& input, std::size
 std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input) const {
   const bool tools = input.tools.is_array() && !input.tools.empty();
   return std::make_unique<Parser>(tools ? template_.tool_form() : nullptr);
+}
+
+std::shared_ptr<const text::Grammar> TemplateChat::calls(const ChatInput& input) const {
+  return text::grammar_of_calls(template_.tool_form(), input.tools, input.must_call.value_or(""), !input.one_call);
 }
 
 }  // namespace kvasir::serve

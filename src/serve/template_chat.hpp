@@ -16,6 +16,7 @@ class TemplateChat final : public ChatFormat {
   text::Prompt prompt(const ChatInput& input, const text::Tokenizer& tokenizer) const override;
   std::optional<text::Place> place(const ChatInput& input, std::size_t at) const override;
   std::unique_ptr<AnswerParser> parser(const ChatInput& input) const override;
+  std::shared_ptr<const text::Grammar> calls(const ChatInput& input) const override;
 
  private:
   text::ChatTemplate template_;

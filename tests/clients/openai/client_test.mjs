@@ -142,8 +142,70 @@ test('chat: tools reach the template, and so do calls and results', async () => 
   const messages = [...ask, { role: 'assistant', content: null, tool_calls: [call] },
                     { role: 'tool', tool_call_id: 'call_1', content: '{"sky":"grey"}' }];
   assert.ok((await prompt_tokens({ messages, tools })) > with_tools + 10);
-  await rejects(client.chat.completions.create({ model, messages: ask, tools, tool_choice: 'required' }),
-                OpenAI.BadRequestError, (e) => assert.equal(e.param, 'tool_choice'));
+});
+
+test('chat: a call that is forced is made, with arguments that conform', async () => {
+  const of = (name, properties) => ({
+    type: 'function',
+    function: { name, parameters: { type: 'object', properties, required: Object.keys(properties), additionalProperties: false } },
+  });
+  const tools = [of('weather', { place: { type: 'string', maxLength: 12 }, days: { type: 'integer', minimum: 1, maximum: 7 } }),
+                 of('news', { topic: { enum: ['sport', 'war'] } })];
+  const check = (call) => {
+    const given = JSON.parse(call.function.arguments);
+    if (call.function.name === 'news') return assert.ok(['sport', 'war'].includes(given.topic));
+    assert.equal(call.function.name, 'weather');
+    assert.ok(typeof given.place === 'string' && [...given.place].length <= 12);
+    assert.ok(Number.isInteger(given.days) && given.days >= 1 && given.days <= 7);
+  };
+  const named = { model, messages: ask, tools, tool_choice: { type: 'function', function: { name: 'weather' } }, max_tokens: 200 };
+  for (const seed of [1, 2, 3]) {
+    const { choices: [choice] } = await client.chat.completions.create({ ...named, seed });
+    assert.equal(choice.finish_reason, 'tool_calls');
+    assert.equal(choice.message.content, null);
+    assert.equal(choice.message.tool_calls.length, 1);
+    assert.equal(choice.message.tool_calls[0].function.name, 'weather');
+    check(choice.message.tool_calls[0]);
+  }
+  const any = await client.chat.completions.create(
+    { ...named, tool_choice: 'required', parallel_tool_calls: false, seed: 4 });
+  assert.equal(any.choices[0].message.tool_calls.length, 1);
+  check(any.choices[0].message.tool_calls[0]);
+  const chunks = await collect(await client.chat.completions.create({ ...named, seed: 1, stream: true }));
+  const streamed = chunks.flatMap((c) => c.choices[0]?.delta.tool_calls ?? []);
+  assert.equal(streamed.map((c) => c.function.name ?? '').join(''), 'weather');
+  check({ function: { name: 'weather', arguments: streamed.map((c) => c.function.arguments ?? '').join('') } });
+  await rejects(client.chat.completions.create({ ...named, tool_choice: { type: 'function', function: { name: 'none' } } }),
+                OpenAI.BadRequestError, (e) => assert.equal(e.param, 'tool_choice.function.name'));
+});
+
+test('chat: answers in JSON, of any kind and of a schema', async () => {
+  const schema = {
+    type: 'object', additionalProperties: false, required: ['name', 'age', 'friends'],
+    properties: { name: { type: 'string', minLength: 1, maxLength: 10 }, age: { type: ['integer', 'null'], minimum: 0 },
+                  friends: { type: 'array', items: { enum: ['Anna', 'Pierre'] }, maxItems: 3 } },
+  };
+  const wanted = (strict, of = schema) => ({ type: 'json_schema', json_schema: { name: 'person', strict, schema: of } });
+  for (const seed of [1, 2, 3]) {
+    const { choices: [choice] } = await client.chat.completions.create(
+      { model, messages: ask, response_format: wanted(true), max_tokens: 300, seed });
+    assert.equal(choice.finish_reason, 'stop');
+    const person = JSON.parse(choice.message.content);
+    assert.deepEqual(Object.keys(person), ['name', 'age', 'friends']);
+    assert.ok(person.name.length >= 1 && [...person.name].length <= 10);
+    assert.ok(person.age === null || (Number.isInteger(person.age) && person.age >= 0));
+    assert.ok(person.friends.length <= 3 && person.friends.every((f) => f === 'Anna' || f === 'Pierre'));
+  }
+  // A small model does not come to an end by itself: what there is begins like an object.
+  const { choices: [any] } = await client.chat.completions.create(
+    { model, messages: ask, response_format: { type: 'json_object' }, max_tokens: 30 });
+  assert.match(any.message.content, /^ ?\{\s*("|\})/);
+  const pattern = { type: 'object', properties: { zip: { type: 'string', pattern: '^[0-9]+$' } } };
+  await rejects(client.chat.completions.create({ model, messages: ask, response_format: wanted(true, pattern) }),
+                OpenAI.BadRequestError, (e) => {
+                  assert.equal(e.param, 'response_format.json_schema.schema');
+                  assert.match(e.message, /properties\.zip\.pattern/);
+                });
 });
 
 test('chat: the second turn finds the first one', async () => {
