@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/splitmix.hpp"
 #include "text/json_schema.hpp"
@@ -102,6 +102,25 @@ TEST_F(Constraints, LongAnswersDoNotGrow) {
   EXPECT_FALSE(c.over());
   c.accept("]");
   EXPECT_TRUE(c.over());
+}
+
+// Grammars that cost much: fewer tokens are looked at, those of one byte all the same.
+TEST_F(Constraints, CostlyGrammarsGetShorterTokens) {
+  Json schema;
+  for (int i = 0; i < 40; ++i)
+    schema["anyOf"].push_back({{"type", "string"}, {"minLength", i}, {"maxLength", 500 + i}});
+  const auto grammar = text::grammar_of_schema(schema, text::Unknown::kRefuse);
+  Constraint c(grammar, order_, vocabulary_);
+  Matcher m(grammar);
+  c.accept("\"");
+  const Matcher::State state = m.next(m.start(), '"');
+  const std::vector<std::int32_t> some = allowed(c), all = allowed_one_by_one(m, state);
+  EXPECT_LT(some.size(), all.size());
+  EXPECT_TRUE(std::includes(all.begin(), all.end(), some.begin(), some.end()));
+  for (const std::int32_t id : all)
+    if (!tokenizer_->is_eog(id) && tokenizer_->piece(id).size() == 1) {
+      EXPECT_TRUE(std::binary_search(some.begin(), some.end(), id)) << tokenizer_->piece(id);
+    }
 }
 
 // Where the text may end, tokens that end texts are allowed besides those that go on; nothing else ever is.

@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "base/splitmix.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -143,6 +144,12 @@ void Matcher::clear() {
   KVASIR_CHECK(state_of(std::move(first)) == 0);
 }
 
+std::size_t Matcher::FrameHash::operator()(const Frame& f) const {
+  std::uint64_t state = static_cast<std::uint64_t>(f.node) << 32 | static_cast<std::uint32_t>(f.parent);
+  state ^= static_cast<std::uint64_t>(f.at) << 17;
+  return static_cast<std::size_t>(splitmix64(state));
+}
+
 std::int32_t Matcher::frame(const Frame& f) {
   const auto [at, added] = frame_numbers_.try_emplace(f, static_cast<std::int32_t>(frames_.size()));
   if (added) frames_.push_back(f);
@@ -163,6 +170,7 @@ Matcher::State Matcher::state_of(Set set) {
 
 // Adds what wants a byte when `node` begins and `parent` follows.
 void Matcher::enter(Grammar::Node node, std::int32_t parent, Set& out) {
+  ++work_;
   if (out.size() >= kMostStacks || !entered_.try_emplace({node, parent}, true).second) return;
   const Grammar::Item& item = grammar_->items_[static_cast<std::size_t>(node)];
   switch (item.kind) {
@@ -211,6 +219,7 @@ Matcher::State Matcher::work_out(State state, std::uint8_t byte) {
   Set out;
   entered_.clear();
   const Set from = sets_[static_cast<std::size_t>(state)];
+  work_ += from.size();
   for (const std::int32_t f : from) {
     if (f == 0) continue;
     const Frame now = frames_[static_cast<std::size_t>(f)];

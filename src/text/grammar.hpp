@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,7 @@ class Matcher {
   bool ends(State state) const;     // and cannot go on
 
   std::size_t states() const { return sets_.size(); }
+  std::uint64_t work() const { return work_; }  // frames looked at so far: what working out states has cost
   // Forgets all states but `state` and the start, and says its new number.
   State compact(State state);
 
@@ -84,7 +86,7 @@ class Matcher {
     Grammar::Node node;
     std::int32_t at;
     std::int32_t parent;
-    auto operator<=>(const Frame&) const = default;
+    bool operator==(const Frame&) const = default;
   };
   using Set = std::vector<std::int32_t>;  // ascending numbers of frames that want a byte, or 0
 
@@ -98,8 +100,13 @@ class Matcher {
   std::int32_t copy(const std::vector<Frame>& frames, std::int32_t f);
 
   std::shared_ptr<const Grammar> grammar_;
+  struct FrameHash {
+    std::size_t operator()(const Frame& f) const;
+  };
+
   std::vector<Frame> frames_;
-  std::map<Frame, std::int32_t> frame_numbers_;
+  std::unordered_map<Frame, std::int32_t, FrameHash> frame_numbers_;
+  std::uint64_t work_ = 0;
   std::vector<Set> sets_;
   std::map<Set, State> set_numbers_;
   std::vector<std::array<State, 256>> moves_;
