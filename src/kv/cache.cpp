@@ -143,11 +143,18 @@ std::size_t Cache::tail_bytes(std::int64_t n) const {
   return bytes;
 }
 
-void Cache::save_tail(const Sequence& s, std::span<std::byte> tail) const {
+bool Cache::has_tail(const Sequence& s, std::int64_t n) const {
+  return n <= s.length && impl_->sealed_pages(n) == impl_->sealed_pages(s.length);
+}
+
+void Cache::save_tail(const Sequence& s, std::int64_t n, std::span<std::byte> tail) const {
   impl_->check_handle(&s);
-  KVASIR_CHECK(!impl_->open && tail.size() == tail_bytes(s.length));
+  KVASIR_CHECK(!impl_->open && has_tail(s, n) && tail.size() == tail_bytes(n));
+  Sequence shorter;  // where raw pages lie depends on these alone
+  shorter.index = s.index;
+  shorter.length = n;
   std::byte* to = tail.data();
-  visit_raw(impl_->store, s, [&](const std::byte* from, std::size_t size) {
+  visit_raw(impl_->store, shorter, [&](const std::byte* from, std::size_t size) {
     std::memcpy(to, from, size);
     to += size;
   });

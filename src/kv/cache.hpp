@@ -114,7 +114,11 @@ class Cache {
   // something only to caches of the same shape, codecs, window and sinks, and restore it bit for bit.
   std::span<const std::byte> sealed_page(const Sequence& sequence, std::int64_t page) const;  // all layers
   std::size_t tail_bytes(std::int64_t n) const;                                               // of n tokens
-  void save_tail(const Sequence& sequence, std::span<std::byte> tail) const;  // REQUIRES: tail_bytes(length) bytes
+  // The tail of the first n tokens, at most length, as if there were no more. REQUIRES: has_tail(sequence, n), and
+  // tail_bytes(n) bytes.
+  void save_tail(const Sequence& sequence, std::int64_t n, std::span<std::byte> tail) const;
+  // No page has been sealed since. Always true for n = length.
+  bool has_tail(const Sequence& sequence, std::int64_t n) const;
   // A sequence of n >= 1 tokens with the raw part from `tail`; the caller fills its sealed_tokens() / 128 sealed pages
   // before it is used. Throws Error(kMemory) when sequences or pages do not suffice, Error(kBadInput) when the tail is
   // not tail_bytes(n) long; nothing has changed then.

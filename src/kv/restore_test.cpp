@@ -31,7 +31,7 @@ Bytes take(const Cache& cache, const Sequence& s) {
     b.pages.emplace_back(page.begin(), page.end());
   }
   b.tail.resize(cache.tail_bytes(Cache::length(s)));
-  cache.save_tail(s, b.tail);
+  cache.save_tail(s, Cache::length(s), b.tail);
   return b;
 }
 
@@ -69,6 +69,34 @@ TEST(Restore, GoesOnWhereTheSequenceWas) {
         there.release(copy);
         there.check_integrity();
       }
+}
+
+// The tail of a beginning is the one that it had, until a page is sealed.
+TEST(Restore, TailsOfBeginningsAreThoseOfShorterSequences) {
+  Team team(2);
+  for (const auto& [window, sinks] : {std::pair{128, 4}, {0, 0}, {200, 17}}) {
+    Cache cache(team, kShape, options("rq4", "int4_token", window, sinks));
+    const Tokens tokens = random_tokens(kShape, 450, 7);
+    Sequence* s = cache.create();
+    std::vector<std::vector<std::byte>> tails(1);
+    int kept = 0;
+    for (int n = 1; n <= 450; ++n) {
+      feed(cache, s, tokens, n - 1, n, 1);
+      tails.emplace_back(cache.tail_bytes(n));
+      cache.save_tail(*s, n, tails.back());
+      EXPECT_TRUE(cache.has_tail(*s, n));
+      EXPECT_FALSE(cache.has_tail(*s, n + 1));
+      for (int m = n > 140 ? n - 140 : 1; m < n; m += 7) {
+        EXPECT_EQ(cache.has_tail(*s, m), cache.sealed_pages_at(m) == cache.sealed_pages_at(n)) << m << ' ' << n;
+        if (!cache.has_tail(*s, m)) continue;
+        std::vector<std::byte> again(cache.tail_bytes(m));
+        cache.save_tail(*s, m, again);
+        ASSERT_EQ(again, tails[static_cast<std::size_t>(m)]) << m << ' ' << n;
+        ++kept;
+      }
+    }
+    EXPECT_GT(kept, 400);
+  }
 }
 
 TEST(Restore, WhatDoesNotFitChangesNothing) {

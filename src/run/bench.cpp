@@ -139,7 +139,7 @@ class Bench {
 // A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
 kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t depth) {
   std::vector<std::byte> tail(cache.tail_bytes(kv::Cache::length(seed)));
-  cache.save_tail(seed, tail);
+  cache.save_tail(seed, kv::Cache::length(seed), tail);
   kv::Sequence* s = cache.restore(depth, tail);
   const std::int64_t have = cache.sealed_pages_at(kv::Cache::length(seed));
   for (std::int64_t i = 0; i < cache.sealed_pages_at(depth); ++i) {

@@ -224,12 +224,16 @@ bool Scheduler::admit(Job& job) {
   return true;
 }
 
-// How far a job's prompt may be computed in one go: to its end, or to where a follower parts.
-std::int64_t Scheduler::stop_of(const Job& job) const {
-  std::int64_t stop = job.length();
-  if (!job.checkpoints.empty()) stop = std::min(stop, job.checkpoints.back());
+// How far a job's prompt may be computed in one go of at most `most` tokens: to its end, or to where a follower parts.
+// Checkpoints are passed as long as their tails can be made afterwards: a step of a few tokens reads all weights, too.
+std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
+  std::int64_t stop = std::min(job.length(), job.cached() + most);
   for (const auto& follower : running_)
     if (follower->leader == &job && follower->share > job.cached()) stop = std::min(stop, follower->share);
+  const kv::Cache& cache = engine_.cache();
+  if (!job.checkpoints.empty() && job.checkpoints.back() < stop &&
+      cache.sealed_pages_at(job.checkpoints.back()) < cache.sealed_pages_at(stop))
+    stop = job.checkpoints.back();
   return stop;
 }
 
@@ -241,7 +245,7 @@ void Scheduler::plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs)
   for (auto& job : running_) {
     if (!job->waits()) start_followers(*job);
     auto& points = job->checkpoints;
-    while (!points.empty() && (points.back() <= job->cached() || points.back() >= job->prompt)) points.pop_back();
+    while (!points.empty() && points.back() <= job->cached()) points.pop_back();
   }
   const auto add = [&](Job& job, std::int64_t count) {
     const std::int64_t from = job.cached();
@@ -264,7 +268,7 @@ void Scheduler::plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs)
   std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - decodes);
   for (auto& job : running_) {
     if (job->over || job->waits() || job->decodes()) continue;
-    const std::int64_t count = std::min(budget / prompts, stop_of(*job) - job->cached());
+    const std::int64_t count = stop_of(*job, budget / prompts) - job->cached();
     add(*job, count);
     budget -= count;
     --prompts;
@@ -326,8 +330,7 @@ void Scheduler::step() {
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     Job& job = *jobs[i];
     start_followers(job);
-    const bool checkpoint = !job.checkpoints.empty() && job.checkpoints.back() == job.cached();
-    offer(job, checkpoint ? store::Library::Offering::kTail : store::Library::Offering::kChunks);
+    offer_step(job);
     if (inputs[i].logits == 0) continue;
     offer_prompt(job);
     advance(job, rows.subspan(row++ * vocab, vocab));

@@ -68,6 +68,7 @@ class Scheduler final : public Service {
   void restore(Job& job, const store::Known& known);
   void explain_miss(Job& job, const store::Known& known) const;
   void offer(Job& job, store::Library::Offering offering);
+  void offer_step(Job& job);
   void offer_prompt(Job& job);
   void pin(Job& job);
   Job* find_leader(const Job& job, std::int64_t* share) const;
@@ -76,7 +77,7 @@ class Scheduler final : public Service {
   // scheduler.cpp again
   void step();
   void plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs);
-  std::int64_t stop_of(const Job& job) const;
+  std::int64_t stop_of(const Job& job, std::int64_t most) const;
   bool preempt_for(const std::string& why);
   void advance(Job& job, std::span<const float> row);
   void release(Job& job);

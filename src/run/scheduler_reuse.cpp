@@ -19,11 +19,6 @@ constexpr auto kSearchTime = std::chrono::milliseconds(500);
 // tokens.
 constexpr std::int64_t kLeastSaved = 4 * kv::kPageTokens;
 
-void add_points(std::vector<std::int64_t>& points, std::span<const std::int64_t> more) {
-  points.insert(points.end(), more.begin(), more.end());
-  std::sort(points.begin(), points.end(), std::greater<>());
-}
-
 // Prompts part where no message ends too: in front of the question behind a document. Points at growing distances from
 // the end make one that parts d tokens before it compute about 4 d of these again at most, and at least a page. The
 // first `have` tokens are restored.
@@ -55,7 +50,7 @@ void Scheduler::begin(Job& job) {
   store::Known known;
   if (job.search) known = job.search->take();
   job.search.reset();
-  job.checkpoints = checkpoints_of(job);
+  std::vector<std::int64_t> points = checkpoints_of(job);
   job.leader = find_leader(job, &job.share);
   const bool follows = job.leader && job.share >= known.tokens;  // plan() forks when the leader is there
   if (!follows) {
@@ -64,19 +59,25 @@ void Scheduler::begin(Job& job) {
     if (!job.sequence) job.sequence = engine_.cache().create();
   }
   if (!library_ || !job.asked.reuse) return;
-  add_points(job.checkpoints, waypoints(job.prompt, follows ? job.share : job.cached()));
-  if (follows) return;
-  explain_miss(job, known);
-  // Where this prompt parts from an earlier one a third may part too.
-  if (known.nearest >= job.cached() + kLeastShare && known.nearest < job.prompt)
-    add_points(job.checkpoints, {&known.nearest, 1});
+  const std::int64_t have = follows ? job.share : job.cached();
+  const std::vector<std::int64_t> inside = waypoints(job.prompt, have);
+  points.insert(points.end(), inside.begin(), inside.end());
+  if (!follows) {
+    explain_miss(job, known);
+    // Where this prompt parts from an earlier one a third may part too.
+    if (known.nearest >= have + kLeastShare) points.push_back(known.nearest);
+  }
+  std::erase_if(points, [&](std::int64_t at) { return at <= have || at >= job.prompt; });
+  std::sort(points.begin(), points.end(), std::greater<>());
+  points.erase(std::unique(points.begin(), points.end()), points.end());
+  job.checkpoints = std::move(points);
 }
 
 // Where other prompts may part from this one: as asked, else behind the first message (what the system says) and the
-// last one, which end with a token that ends texts. The next one last.
+// last one, which end with a token that ends texts.
 std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
   if (!library_ || !job.asked.reuse) return {};
-  if (!job.asked.checkpoints.empty()) return {job.asked.checkpoints.rbegin(), job.asked.checkpoints.rend()};
+  if (!job.asked.checkpoints.empty()) return job.asked.checkpoints;
   std::vector<std::int64_t> points;
   const text::Tokenizer* tokenizer = engine_.tokenizer();
   const auto ends = [&](std::int64_t i) {
@@ -90,7 +91,6 @@ std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
   if (first < last && first + 1 >= kLeastShare) points.push_back(first + 1);
   // The same prompt again takes all but its last token, which must not have a page of its own then.
   if (job.prompt % kv::kPageTokens == 1 && job.prompt > 1) points.push_back(job.prompt - 1);
-  std::sort(points.begin(), points.end(), std::greater<>());
   return points;
 }
 
@@ -142,6 +142,15 @@ void Scheduler::explain_miss(Job& job, const store::Known& known) const {
 void Scheduler::offer(Job& job, store::Library::Offering offering) {
   if (job.chain && job.sequence)
     library_->offer(*job.chain, job.ids, *job.sequence, offering, static_cast<float>(token_microseconds_));
+}
+
+// What a step computed, and the tails at the checkpoints that it passed.
+void Scheduler::offer_step(Job& job) {
+  offer(job, store::Library::Offering::kChunks);
+  auto& points = job.checkpoints;
+  for (; !points.empty() && points.back() <= job.cached(); points.pop_back())
+    if (job.chain)
+      library_->offer_tail(*job.chain, job.ids, *job.sequence, points.back(), static_cast<float>(token_microseconds_));
 }
 
 // The running job that has the longest beginning in common and can still give it.

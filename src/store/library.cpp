@@ -360,13 +360,20 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   if (offering == Offering::kLast)
     for (std::size_t t = 0; t < tiers_.size(); ++t)
       if (chain.given(t) < sealed) tiers_[t]->gave_up(sealed - chain.given(t));
-  if (offering == Offering::kChunks) return;
+  if (offering != Offering::kChunks) offer_tail(chain, ids, sequence, n, cost);
+}
+
+void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, std::int64_t n,
+                         float cost) {
+  if (n == 0 || tiers_.empty()) return;
+  chain.extend(ids);
+  const std::int64_t sealed = cache_.sealed_pages_at(n);
   const auto put = [&](const Key& key, const SharedBytes& record) {
     for (const auto& tier : tiers_) tier->put(key, record);
   };
   const std::int64_t begin = page_of_last(n) * kPageTokens;
   std::vector<std::byte> bytes(cache_.tail_bytes(n));
-  cache_.save_tail(sequence, bytes);
+  cache_.save_tail(sequence, n, bytes);
   const std::span<const std::byte> payload[] = {bytes};
   put(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n)),
       make_record({.kind = Kind::kTail,

@@ -121,6 +121,9 @@ class Library {
   };
   void offer(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, Offering offering,
              float cost);
+  // The tail of the first n tokens. REQUIRES: the cache has it, and the chunks in front of it were offered.
+  void offer_tail(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, std::int64_t n,
+                  float cost);
   // Keeps the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction where tiers can, for `ttl`
   // from now. Not ok when no tier keeps all of them; then this call pins nothing. Any thread, as unpin.
   Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
