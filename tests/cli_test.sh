@@ -53,6 +53,8 @@ expect 2 '' '/schema: is not JSON$' run -m "$model" -p x --json-schema "$scratch
 expect 1 '' '/none: cannot open' run -m "$model" -p x --json-schema "$scratch/none"
 expect 2 '' "^kvasir: --batch: is '1,x', expected numbers from 1 to 512" bench -m "$model" --batch 1,x
 expect 2 '' "^kvasir: --depth: is '', expected" bench -m "$model" --depth ''
+printf '{"turns":[{"role":"user","content":"a"}]}\n' >"$scratch/talk"
+expect 2 '' 'nope' bench replay -m "$model" --conversations "$scratch/talk" --tiers nope:x
 expect 2 '' '^kvasir: bench load: expected either --url or --model' bench load
 expect 2 '' "^kvasir: --url: is 'ftp://x', expected http" bench replay --url ftp://x --conversations "$model"
 expect 0 '"depth":5,"batch":3,.*"decode_floor_fraction":0\.' '' \

@@ -33,9 +33,10 @@ namespace kvasir {
 
 // What the author of a table says about one option besides name and member.
 struct OptionInfo {
-  std::string help;  // one line, no full stop
-  std::string unit;  // "tokens", "bytes", …; empty when it has none
-  char letter = 0;   // short flag: 'n' for -n; 0 for none
+  std::string help;   // one line, no full stop
+  std::string unit;   // "tokens", "bytes", …; empty when it has none
+  char letter = 0;    // short flag: 'n' for -n; 0 for none
+  std::string alias;  // another flag for the same: "--tiers"; empty for none
   // Inclusive range of a number; for strings and lists, of nothing.
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();

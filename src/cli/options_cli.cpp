@@ -4,7 +4,8 @@ namespace kvasir::cli {
 
 std::string flag_names(const OptionSpec& spec) {
   std::string names = (spec.letter ? std::string("-") + spec.letter + "," : "") + spec.flag;
-  if (spec.kind == OptionKind::kBool) names += ",!--no-" + spec.flag.substr(2);
+  if (!spec.alias.empty()) names += "," + spec.alias;
+  if (spec.kind == OptionKind::kBool && !spec.flag.starts_with("--no-")) names += ",!--no-" + spec.flag.substr(2);
   return names;
 }
 

@@ -23,6 +23,7 @@ const OptionTable<ReplayOptions>& replay_table() {
        {"tier",
         &O::tiers,
         {.help = "where pages are kept, such as lmdb:FOLDER; may be given more than once; default ram:?size=1GiB",
+         .alias = "--tiers",
          .placeholder = "SPEC"}},
        {"compare", &O::compare, {.help = "run every request without reuse, too"}}}};
   return table;
