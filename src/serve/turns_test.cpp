@@ -351,9 +351,9 @@ TEST_F(Turns, TimeIsLinear) {
     messages.push_back(assistant(filler));
   }
   messages.push_back(user("x"));
-  double start = steady_seconds();
+  double start = thread_cpu_seconds();
   const EncodedPrompt canonical = encode(messages, nullptr);
-  const double plain = steady_seconds() - start;
+  const double plain = thread_cpu_seconds() - start;
   ASSERT_GT(canonical.text.size(), 1000000u);
   constexpr int kTurns = 150;
   {
@@ -364,19 +364,19 @@ TEST_F(Turns, TimeIsLinear) {
       remember_turn(large, *tokenizer_, "", head, bytes(filler));
     }
   }
-  start = steady_seconds();
+  start = thread_cpu_seconds();
   const EncodedPrompt out = encode(messages, &large);
-  const double remembered = steady_seconds() - start;
+  const double remembered = thread_cpu_seconds() - start;
   EXPECT_EQ(out.remembered, static_cast<std::int64_t>(kTurns * filler.size()));
   // A message that is all ends of prompts.
   std::string ends;
   while (ends.size() < 1000000) ends += "<|im_start|>assistant\n";
-  start = steady_seconds();
+  start = thread_cpu_seconds();
   encode({user(ends)}, nullptr);
-  const double plain_ends = steady_seconds() - start;
-  start = steady_seconds();
+  const double plain_ends = thread_cpu_seconds() - start;
+  start = thread_cpu_seconds();
   EXPECT_EQ(encode({user(ends)}, &large).remembered, 0);
-  const double remembered_ends = steady_seconds() - start;
+  const double remembered_ends = thread_cpu_seconds() - start;
   RecordProperty("seconds", std::to_string(plain) + " " + std::to_string(remembered) + " " +
                                 std::to_string(plain_ends) + " " + std::to_string(remembered_ends));
   EXPECT_LT(remembered, 4 * plain + 0.5);
