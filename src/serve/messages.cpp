@@ -69,8 +69,9 @@ void check_tools(const Json& tools) {
     if (type && *type != "function") unsupported(name + ".type", fmt::format("'{}', expected 'function'", *type));
     const Json* function = tool.object("function");
     if (!function) bad_field(name + ".function", "is missing", "missing_required_parameter");
-    if (!Fields(*function, name + ".function.").string("name"))
-      bad_field(name + ".function.name", "is missing", "missing_required_parameter");
+    const Fields named(*function, name + ".function.");
+    if (!named.string("name")) bad_field(name + ".function.name", "is missing", "missing_required_parameter");
+    named.boolean("strict");  // refuses other types
   }
 }
 

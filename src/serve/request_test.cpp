@@ -163,6 +163,8 @@ TEST(Request, Messages) {
   EXPECT_EQ(choice(tools + R"("tool_choice": {"function": {}})"),
             "tool_choice.function.name missing_required_parameter");
   EXPECT_EQ(choice(tools + R"("tool_choice": {"function": {"name": "h"}})"), "tool_choice.function.name invalid_value");
+  EXPECT_EQ(choice(R"("tools": [{"function": {"name": "f", "strict": "yes"}}])"),
+            "tools[0].function.strict invalid_type");
   EXPECT_EQ(choice(R"("tool_choice": "required")"), "tool_choice invalid_value");
   EXPECT_EQ(choice(R"("tool_choice": "none")"), "");
   const ChatInput chat_input = parse_messages(parse_body(R"({"messages": [
