@@ -35,10 +35,10 @@ void walk(std::shared_ptr<const kvasir::text::Grammar> grammar, std::uint64_t se
         allowed.push_back(static_cast<std::uint8_t>(b));
     require(!allowed.empty());
     // What closes something is preferred, or strings would go on for ever.
-    const auto close = std::string_view("\"}],").find(static_cast<char>(allowed.front()));
-    const std::uint8_t byte = allowed.size() > 1 && close == std::string_view::npos && kvasir::splitmix64(seed) % 4 == 0
-                                  ? allowed.back()
-                                  : allowed[kvasir::splitmix64(seed) % allowed.size()];
+    std::uint8_t byte = allowed[kvasir::splitmix64(seed) % allowed.size()];
+    for (const char close : {'"', '}', ']'})
+      if (kvasir::splitmix64(seed) % 3 == 0 && m.next(state, static_cast<std::uint8_t>(close)) != Matcher::kDead)
+        byte = static_cast<std::uint8_t>(close);
     state = m.next(state, byte);
     text += static_cast<char>(byte);
     if (text.size() == kLongest / 2) state = m.compact(state);
