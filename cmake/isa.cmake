@@ -43,6 +43,7 @@ function(kvasir_isa_sources out)
   set(level -O3)
   if(KVASIR_SANITIZE)
     set(level -O1)
+    list(REMOVE_ITEM KVASIR_ISA_FLAGS_scalar -O2)  # or some files take ten minutes to compile
   endif()
   foreach(isa IN LISTS KVASIR_ISAS)
     set(isa_level ${level})
