@@ -11,11 +11,11 @@
 namespace kvasir::text {
 namespace {
 
-using Json = JsonGrammar::Json;
+using Json = SchemaGrammar::Json;
 
-constexpr std::int64_t kLargest = 999'999'999'999'999'999;  // 18 digits fit 64 bits
-constexpr std::int64_t kMostCount = 1'000'000;              // of items and characters
-constexpr int kDeepest = 256;                               // schemas within schemas, references followed
+constexpr std::int64_t kLargest = JsonGrammar::kLargest;
+constexpr std::int64_t kMostCount = 1'000'000;  // of items and characters
+constexpr int kDeepest = 256;                   // schemas within schemas, references followed
 
 // Words that forbid something and are not built into grammars.
 constexpr std::array kUnknown = {"pattern",
@@ -98,97 +98,23 @@ bool is_type(const Json& value, const std::string& type) {
 
 }  // namespace
 
-void JsonGrammar::unsupported(const Path& path, const std::string& why) const {
+void SchemaGrammar::unsupported(const Path& path, const std::string& why) const {
   if (strict_) refuse(path, why);
 }
 
-void JsonGrammar::only(const Json& schema, const char* word, const Path& path) const {
+void SchemaGrammar::only(const Json& schema, const char* word, const Path& path) const {
   for (const char* other : kOwn)
     if (std::string_view(other) != word && schema.contains(other))
       unsupported(below(path, other), "is not supported beside '" + std::string(word) + "'");
 }
 
-JsonGrammar::Node JsonGrammar::space() {
-  if (space_ < 0)
-    space_ = g_.choice({g_.text(""), g_.text(" "),
-                        g_.sequence({g_.text("\n"), g_.repeat(g_.byte({{' ', ' '}, {'\t', '\t'}}), 0, 20)})});
-  return space_;
-}
-
-// A character of a string: UTF-8 as Unicode's table 3-7 has it, or an escape. Surrogates come in pairs, or parsers
-// refuse the text.
-JsonGrammar::Node JsonGrammar::character() {
-  if (character_ >= 0) return character_;
-  const Node more = g_.byte({{0x80, 0xbf}}), hex = g_.byte({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
-  const Node d = g_.byte({{'d', 'd'}, {'D', 'D'}});
-  const auto escape = [&](std::vector<Node> code) {
-    code.insert(code.begin(), g_.text("\\u"));
-    return g_.sequence(std::move(code));
-  };
-  character_ = g_.choice(
-      {g_.byte({{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0x7f}}), g_.sequence({g_.byte({{0xc2, 0xdf}}), more}),
-       g_.sequence({g_.text("\xe0"), g_.byte({{0xa0, 0xbf}}), more}),
-       g_.sequence({g_.byte({{0xe1, 0xec}, {0xee, 0xef}}), more, more}),
-       g_.sequence({g_.text("\xed"), g_.byte({{0x80, 0x9f}}), more}),
-       g_.sequence({g_.text("\xf0"), g_.byte({{0x90, 0xbf}}), more, more}),
-       g_.sequence({g_.byte({{0xf1, 0xf3}}), more, more, more}),
-       g_.sequence({g_.text("\xf4"), g_.byte({{0x80, 0x8f}}), more, more}),
-       g_.sequence(
-           {g_.text("\\"),
-            g_.byte(
-                {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {'b', 'b'}, {'f', 'f'}, {'n', 'n'}, {'r', 'r'}, {'t', 't'}})}),
-       escape({g_.byte({{'0', '9'}, {'a', 'c'}, {'A', 'C'}, {'e', 'f'}, {'E', 'F'}}), hex, hex, hex}),
-       escape({d, g_.byte({{'0', '7'}}), hex, hex}),
-       escape({d, g_.byte({{'8', '9'}, {'a', 'b'}, {'A', 'B'}}), hex, hex,
-               escape({d, g_.byte({{'c', 'f'}, {'C', 'F'}}), hex, hex})})});
-  return character_;
-}
-
-JsonGrammar::Node JsonGrammar::quoted(Node content) { return g_.sequence({g_.text("\""), content, g_.text("\"")}); }
-
-JsonGrammar::Node JsonGrammar::digits(std::int32_t least, std::int32_t most) {
-  return g_.repeat(g_.byte({{'0', '9'}}), least, most);
-}
-
-// Items with commas between them.
-JsonGrammar::Node JsonGrammar::list(Node item, std::int32_t least, std::int32_t most) {
-  if (most == 0) return g_.text("");
-  const Node rest = g_.repeat(g_.sequence({g_.text(","), space(), item}), std::max(least - 1, 0),
-                              most == Grammar::kUnlimited ? most : most - 1);
-  const Node some = g_.sequence({item, rest});
-  return least > 0 ? some : g_.optional(some);
-}
-
-JsonGrammar::Node JsonGrammar::map(Node member) {
-  const Node key = quoted(g_.repeat(character(), 0));
-  const Node pair = g_.sequence({key, g_.text(":"), space(), member});
-  return g_.sequence({g_.text("{"), space(), list(pair, 0, Grammar::kUnlimited), space(), g_.text("}")});
-}
-
-JsonGrammar::Node JsonGrammar::any_value() {
-  if (any_ >= 0) return any_;
-  any_ = g_.declare();
-  static const Json none = Json::object();
-  const Node object = map(any_);
-  const Node array = g_.sequence({g_.text("["), space(), list(any_, 0, Grammar::kUnlimited), space(), g_.text("]")});
-  any_object_ = object;
-  g_.define(any_, g_.choice({object, array, string(none, ""), number(none, ""), g_.text("true"), g_.text("false"),
-                             g_.text("null")}));
-  return any_;
-}
-
-JsonGrammar::Node JsonGrammar::any_object() {
-  any_value();
-  return any_object_;
-}
-
-JsonGrammar::Node JsonGrammar::schema(const Json& schema) {
+SchemaGrammar::Node SchemaGrammar::schema(const Json& schema) {
   root_ = &schema;
   return reference("#", "");
 }
 
 // A schema that is referred to is made once, so that it may contain itself.
-JsonGrammar::Node JsonGrammar::reference(const std::string& target, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::reference(const std::string& target, const Path& path) {
   if (const auto known = references_.find(target); known != references_.end()) return known->second;
   const Json* to = nullptr;
   if (target.starts_with("#")) {
@@ -204,9 +130,9 @@ JsonGrammar::Node JsonGrammar::reference(const std::string& target, const Path& 
   return node;
 }
 
-JsonGrammar::Node JsonGrammar::value(const Json& schema, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::value(const Json& schema, const Path& path) {
   if (schema.is_boolean()) {
-    if (schema.get<bool>()) return any_value();
+    if (schema.get<bool>()) return json_.any_value();
     return g_.choice({});
   }
   if (!schema.is_object()) refuse(path.empty() ? "schema" : path, "expected an object or a boolean");
@@ -217,7 +143,7 @@ JsonGrammar::Node JsonGrammar::value(const Json& schema, const Path& path) {
   return node;
 }
 
-JsonGrammar::Node JsonGrammar::keywords(const Json& schema, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::keywords(const Json& schema, const Path& path) {
   for (const char* word : kUnknown)
     if (schema.contains(word)) unsupported(below(path, word), "is not supported");
   if (const auto ref = schema.find("$ref"); ref != schema.end()) {
@@ -232,7 +158,7 @@ JsonGrammar::Node JsonGrammar::keywords(const Json& schema, const Path& path) {
     if (!all->is_array() || all->empty()) refuse(below(path, word), "expected an array that is not empty");
     if (std::string_view(word) == "allOf" && all->size() > 1) {
       unsupported(below(path, word), "is supported for one schema");
-      return any_value();
+      return json_.any_value();
     }
     return alternatives(*all, below(path, word));
   }
@@ -251,7 +177,7 @@ JsonGrammar::Node JsonGrammar::keywords(const Json& schema, const Path& path) {
     if (has({"items", "prefixItems", "minItems", "maxItems"})) return array(schema, path);
     if (has({"minLength", "maxLength"})) return string(schema, path);
     if (has({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})) return number(schema, path);
-    return any_value();
+    return json_.any_value();
   }
   if (type->is_string()) return of_type(schema, type->get<std::string>(), path);
   if (!type->is_array() || type->empty()) refuse(below(path, "type"), "expected a string or strings");
@@ -263,7 +189,7 @@ JsonGrammar::Node JsonGrammar::keywords(const Json& schema, const Path& path) {
   return g_.choice(std::move(nodes));
 }
 
-JsonGrammar::Node JsonGrammar::of_type(const Json& schema, const std::string& type, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::of_type(const Json& schema, const std::string& type, const Path& path) {
   if (type == "object") return object(schema, path);
   if (type == "array") return array(schema, path);
   if (type == "string") return string(schema, path);
@@ -274,13 +200,13 @@ JsonGrammar::Node JsonGrammar::of_type(const Json& schema, const std::string& ty
   refuse(below(path, "type"), "'" + type + "' is not a type of JSON");
 }
 
-JsonGrammar::Node JsonGrammar::alternatives(const Json& list, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::alternatives(const Json& list, const Path& path) {
   std::vector<Node> nodes;
   for (std::size_t i = 0; i < list.size(); ++i) nodes.push_back(value(list[i], path + "[" + std::to_string(i) + "]"));
   return g_.choice(std::move(nodes));
 }
 
-JsonGrammar::Node JsonGrammar::constants(const Json& schema, const Json& list, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::constants(const Json& schema, const Json& list, const Path& path) {
   const auto type = schema.find("type");
   const auto fits = [&](const Json& v) {
     if (type == schema.end()) return true;
@@ -298,7 +224,7 @@ JsonGrammar::Node JsonGrammar::constants(const Json& schema, const Json& list, c
 
 // Properties in the schema's order. Whether a comma comes first depends on what was left out, so there are two nodes
 // for the properties from each one on.
-JsonGrammar::Node JsonGrammar::object(const Json& schema, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::object(const Json& schema, const Path& path) {
   const auto properties = schema.find("properties");
   if (properties != schema.end() && !properties->is_object()) refuse(below(path, "properties"), "expected an object");
   std::vector<std::string> required;
@@ -313,8 +239,8 @@ JsonGrammar::Node JsonGrammar::object(const Json& schema, const Path& path) {
   const bool closed = more != schema.end() && more->is_boolean() && !more->get<bool>();
   const bool named = properties != schema.end() && !properties->empty();
   if (!named && required.empty()) {
-    if (closed) return g_.sequence({g_.text("{"), space(), g_.text("}")});
-    return more == schema.end() ? any_object() : map(value(*more, below(path, "additionalProperties")));
+    if (closed) return g_.sequence({g_.text("{"), json_.space(), g_.text("}")});
+    return more == schema.end() ? json_.any_object() : json_.map(value(*more, below(path, "additionalProperties")));
   }
   struct Member {
     Node node;
@@ -322,7 +248,7 @@ JsonGrammar::Node JsonGrammar::object(const Json& schema, const Path& path) {
   };
   std::vector<Member> members;
   const auto add = [&](const std::string& name, Node of, bool must) {
-    members.push_back({g_.sequence({g_.text(Json(name).dump() + ":"), space(), of}), must});
+    members.push_back({g_.sequence({g_.text(Json(name).dump() + ":"), json_.space(), of}), must});
   };
   const auto is_required = [&](const std::string& name) {
     return std::find(required.begin(), required.end(), name) != required.end();
@@ -336,30 +262,31 @@ JsonGrammar::Node JsonGrammar::object(const Json& schema, const Path& path) {
         required.begin() + static_cast<std::ptrdiff_t>(i))
       continue;
     if (closed) refuse(below(path, "required"), "'" + required[i] + "' is no property, and others are forbidden");
-    add(required[i], more == schema.end() ? any_value() : value(*more, below(path, "additionalProperties")), true);
+    add(required[i], more == schema.end() ? json_.any_value() : value(*more, below(path, "additionalProperties")),
+        true);
   }
   Node first = g_.text(""), rest = first;  // of the members from one on: none was written before, or one was
   for (std::size_t i = members.size(); i-- > 0;) {
     const Member& m = members[i];
     const Node here = g_.sequence({m.node, rest});
-    const Node behind = g_.sequence({g_.text(","), space(), m.node, rest});
+    const Node behind = g_.sequence({g_.text(","), json_.space(), m.node, rest});
     first = m.required ? here : g_.choice({here, first});
     rest = m.required ? behind : g_.choice({behind, rest});
   }
-  return g_.sequence({g_.text("{"), space(), first, space(), g_.text("}")});
+  return g_.sequence({g_.text("{"), json_.space(), first, json_.space(), g_.text("}")});
 }
 
-JsonGrammar::Node JsonGrammar::array(const Json& schema, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::array(const Json& schema, const Path& path) {
   if (const auto unique = schema.find("uniqueItems"); unique != schema.end() && *unique != Json(false))
     unsupported(below(path, "uniqueItems"), "is not supported");
   const std::int32_t least = count(schema, "minItems", path).value_or(0);
   const std::int32_t most = count(schema, "maxItems", path).value_or(Grammar::kUnlimited);
   if (most != Grammar::kUnlimited && most < least) refuse(below(path, "maxItems"), "is less than minItems");
   const auto items = schema.find("items"), front = schema.find("prefixItems");
-  const auto item = [&] { return items == schema.end() ? any_value() : value(*items, below(path, "items")); };
+  const auto item = [&] { return items == schema.end() ? json_.any_value() : value(*items, below(path, "items")); };
   Node content;
   if (front == schema.end()) {
-    content = list(item(), least, most);
+    content = json_.list(item(), least, most);
   } else {
     if (!front->is_array() || front->empty()) refuse(below(path, "prefixItems"), "expected an array that is not empty");
     std::vector<Node> parts;
@@ -367,70 +294,27 @@ JsonGrammar::Node JsonGrammar::array(const Json& schema, const Path& path) {
                                   ? front->size()
                                   : std::min<std::size_t>(front->size(), static_cast<std::size_t>(most));
     for (std::size_t i = 0; i < fixed; ++i) {
-      if (i > 0) parts.insert(parts.end(), {g_.text(","), space()});
+      if (i > 0) parts.insert(parts.end(), {g_.text(","), json_.space()});
       parts.push_back(value((*front)[i], below(path, "prefixItems") + "[" + std::to_string(i) + "]"));
     }
     const auto have = static_cast<std::int32_t>(fixed);
     const std::int32_t further = most == Grammar::kUnlimited ? most : most - have;
     const std::int32_t must = std::max(least - have, 0);
     if (further != 0 && (items != schema.end() || must > 0))
-      parts.push_back(g_.repeat(g_.sequence({g_.text(","), space(), item()}), must, further));
+      parts.push_back(g_.repeat(g_.sequence({g_.text(","), json_.space(), item()}), must, further));
     content = g_.sequence(std::move(parts));
   }
-  return g_.sequence({g_.text("["), space(), content, space(), g_.text("]")});
+  return g_.sequence({g_.text("["), json_.space(), content, json_.space(), g_.text("]")});
 }
 
-JsonGrammar::Node JsonGrammar::string(const Json& schema, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::string(const Json& schema, const Path& path) {
   const std::int32_t least = count(schema, "minLength", path).value_or(0);
   const std::int32_t most = count(schema, "maxLength", path).value_or(Grammar::kUnlimited);
   if (most != Grammar::kUnlimited && most < least) refuse(below(path, "maxLength"), "is less than minLength");
-  return quoted(g_.repeat(character(), least, most));
+  return json_.string(least, most);
 }
 
-// Numbers of as many digits as `low`, from it on: those that differ first in digit `at` or behind.
-JsonGrammar::Node JsonGrammar::from(const std::string& low, std::size_t at) {
-  if (at == low.size()) return g_.text("");
-  const auto left = static_cast<std::int32_t>(low.size() - at - 1);
-  std::vector<Node> nodes = {g_.sequence({g_.text(low.substr(at, 1)), from(low, at + 1)})};
-  if (low[at] < '9')
-    nodes.push_back(g_.sequence({g_.byte({{static_cast<std::uint8_t>(low[at] + 1), '9'}}), digits(left, left)}));
-  return g_.choice(std::move(nodes));
-}
-
-JsonGrammar::Node JsonGrammar::up_to(const std::string& high, std::size_t at) {
-  if (at == high.size()) return g_.text("");
-  const auto left = static_cast<std::int32_t>(high.size() - at - 1);
-  std::vector<Node> nodes = {g_.sequence({g_.text(high.substr(at, 1)), up_to(high, at + 1)})};
-  if (high[at] > '0')
-    nodes.push_back(g_.sequence({g_.byte({{'0', static_cast<std::uint8_t>(high[at] - 1)}}), digits(left, left)}));
-  return g_.choice(std::move(nodes));
-}
-
-// REQUIRES: as many digits in both, low <= high.
-JsonGrammar::Node JsonGrammar::between(const std::string& low, const std::string& high, std::size_t at) {
-  if (at == low.size()) return g_.text("");
-  if (low[at] == high[at]) return g_.sequence({g_.text(low.substr(at, 1)), between(low, high, at + 1)});
-  const auto left = static_cast<std::int32_t>(low.size() - at - 1);
-  std::vector<Node> nodes = {g_.sequence({g_.text(low.substr(at, 1)), from(low, at + 1)}),
-                             g_.sequence({g_.text(high.substr(at, 1)), up_to(high, at + 1)})};
-  if (high[at] - low[at] > 1)
-    nodes.push_back(
-        g_.sequence({g_.byte({{static_cast<std::uint8_t>(low[at] + 1), static_cast<std::uint8_t>(high[at] - 1)}}),
-                     digits(left, left)}));
-  return g_.choice(std::move(nodes));
-}
-
-// Without a sign and without leading zeros.
-JsonGrammar::Node JsonGrammar::natural(const std::string& low, const std::string& high) {
-  std::vector<Node> nodes;
-  for (std::size_t n = low.size(); n <= high.size(); ++n) {
-    const std::string least = n == 1 ? "0" : "1" + std::string(n - 1, '0');
-    nodes.push_back(between(n == low.size() ? low : least, n == high.size() ? high : std::string(n, '9'), 0));
-  }
-  return g_.choice(std::move(nodes));
-}
-
-JsonGrammar::Node JsonGrammar::integer(const Json& schema, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::integer(const Json& schema, const Path& path) {
   std::int64_t low = -kLargest, high = kLargest;
   const auto bound = [&](const char* word, bool is_low, std::int64_t beyond) {
     const auto at = schema.find(word);
@@ -453,15 +337,10 @@ JsonGrammar::Node JsonGrammar::integer(const Json& schema, const Path& path) {
   bound("maximum", false, 0);
   bound("exclusiveMaximum", false, 1);
   if (low > high) refuse(path.empty() ? "schema" : path, "allows no integer of at most 18 digits");
-  std::vector<Node> nodes;
-  if (high >= 0) nodes.push_back(natural(std::to_string(std::max<std::int64_t>(low, 0)), std::to_string(high)));
-  if (low < 0)
-    nodes.push_back(
-        g_.sequence({g_.text("-"), natural(std::to_string(std::max<std::int64_t>(-high, 1)), std::to_string(-low))}));
-  return g_.choice(std::move(nodes));
+  return json_.integer(low, high);
 }
 
-JsonGrammar::Node JsonGrammar::number(const Json& schema, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::number(const Json& schema, const Path& path) {
   bool negative = true;
   for (const char* word : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
     const auto at = schema.find(word);
@@ -472,12 +351,7 @@ JsonGrammar::Node JsonGrammar::number(const Json& schema, const Path& path) {
     }
     unsupported(below(path, word), "is supported for integers alone, and as a minimum of 0");
   }
-  const Node whole = g_.choice({g_.text("0"), g_.sequence({g_.byte({{'1', '9'}}), digits(0, 17)})});
-  const Node sign = g_.optional(g_.byte({{'+', '+'}, {'-', '-'}}));
-  std::vector<Node> parts = {whole, g_.optional(g_.sequence({g_.text("."), digits(1, 16)})),
-                             g_.optional(g_.sequence({g_.byte({{'e', 'e'}, {'E', 'E'}}), sign, digits(1, 2)}))};
-  if (negative) parts.insert(parts.begin(), g_.optional(g_.text("-")));
-  return g_.sequence(std::move(parts));
+  return json_.number(negative);
 }
 
 namespace {
@@ -492,13 +366,13 @@ std::shared_ptr<const Grammar> whole(std::shared_ptr<Grammar> g, Grammar::Node v
 
 std::shared_ptr<const Grammar> grammar_of_schema(const nlohmann::ordered_json& schema, Unknown unknown) {
   auto grammar = std::make_shared<Grammar>();
-  const Grammar::Node value = JsonGrammar(*grammar, unknown).schema(schema);
+  const Grammar::Node value = SchemaGrammar(*grammar, unknown).schema(schema);
   return whole(std::move(grammar), value);
 }
 
 std::shared_ptr<const Grammar> grammar_of_objects() {
   auto grammar = std::make_shared<Grammar>();
-  const Grammar::Node value = JsonGrammar(*grammar, Unknown::kRefuse).any_object();
+  const Grammar::Node value = JsonGrammar(*grammar).any_object();
   return whole(std::move(grammar), value);
 }
 

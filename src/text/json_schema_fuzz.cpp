@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::uint64_t seed;
   std::memcpy(&seed, data, 8);
   const std::string_view text(reinterpret_cast<const char*>(data) + 8, size - 8);
-  const auto schema = JsonGrammar::Json::parse(text, nullptr, false);
+  const auto schema = nlohmann::ordered_json::parse(text, nullptr, false);
   if (schema.is_discarded()) return 0;
   for (const Unknown unknown : {Unknown::kRefuse, Unknown::kIgnore}) {
     try {

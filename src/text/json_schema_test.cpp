@@ -11,7 +11,7 @@
 namespace kvasir::text {
 namespace {
 
-using Json = JsonGrammar::Json;
+using Json = nlohmann::ordered_json;
 
 bool conforms(Matcher& m, std::string_view text) {
   Matcher::State state = m.start();

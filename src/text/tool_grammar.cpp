@@ -14,7 +14,7 @@ Grammar::Node arguments_of(Grammar& g, const Json& function, const std::string& 
   const auto strict = function.find("strict");
   const bool enforced = strict != function.end() && *strict == Json(true);
   try {
-    return JsonGrammar(g, enforced ? Unknown::kRefuse : Unknown::kIgnore).schema(*parameters);
+    return SchemaGrammar(g, enforced ? Unknown::kRefuse : Unknown::kIgnore).schema(*parameters);
   } catch (const Error& e) {
     throw Error(e.code(), e.what(), field + ".function.parameters");
   }
