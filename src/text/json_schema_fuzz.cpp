@@ -7,11 +7,10 @@
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/error.hpp"
-#include "base/splitmix.hpp"
 #include "text/json_schema.hpp"
+#include "text/test_grammars.hpp"
 
 namespace {
 
@@ -22,25 +21,17 @@ void require(bool condition) {
 }
 
 void walk(std::shared_ptr<const kvasir::text::Grammar> grammar, std::uint64_t seed) {
-  using kvasir::text::Matcher;
+  using namespace kvasir::text;
   Matcher m(std::move(grammar));
   Matcher::State state = m.start();
   std::string text;
   while (text.size() < kLongest) {
     if (m.accepts(state)) require(nlohmann::json::accept(text));
     if (m.ends(state)) return;
-    std::vector<std::uint8_t> allowed;
-    for (int b = 0; b < 256; ++b)
-      if (m.next(state, static_cast<std::uint8_t>(b)) != Matcher::kDead)
-        allowed.push_back(static_cast<std::uint8_t>(b));
-    require(!allowed.empty());
-    // What closes something is preferred, or strings would go on for ever.
-    std::uint8_t byte = allowed[kvasir::splitmix64(seed) % allowed.size()];
-    for (const char close : {'"', '}', ']'})
-      if (kvasir::splitmix64(seed) % 3 == 0 && m.next(state, static_cast<std::uint8_t>(close)) != Matcher::kDead)
-        byte = static_cast<std::uint8_t>(close);
-    state = m.next(state, byte);
-    text += static_cast<char>(byte);
+    const std::optional<std::uint8_t> byte = random_byte(m, state, seed);
+    require(byte.has_value());
+    state = m.next(state, *byte);
+    text += static_cast<char>(*byte);
     if (text.size() == kLongest / 2) state = m.compact(state);
   }
 }

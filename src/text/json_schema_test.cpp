@@ -6,21 +6,12 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/splitmix.hpp"
+#include "text/test_grammars.hpp"
 
 namespace kvasir::text {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-bool conforms(Matcher& m, std::string_view text) {
-  Matcher::State state = m.start();
-  for (const char c : text) {
-    state = m.next(state, static_cast<std::uint8_t>(c));
-    if (state == Matcher::kDead) return false;
-  }
-  return m.accepts(state);
-}
 
 void check(const char* schema, const std::vector<std::string>& good, const std::vector<std::string>& bad) {
   Matcher m(grammar_of_schema(Json::parse(schema), Unknown::kRefuse));
@@ -233,18 +224,10 @@ TEST(JsonSchema, RandomTextsParse) {
       Matcher::State state = m.start();
       std::string text;
       while (!m.ends(state) && text.size() < 4000) {
-        std::vector<std::uint8_t> allowed;
-        for (int b = 0; b < 256; ++b)
-          if (m.next(state, static_cast<std::uint8_t>(b)) != Matcher::kDead)
-            allowed.push_back(static_cast<std::uint8_t>(b));
-        ASSERT_FALSE(allowed.empty()) << text;
-        // What closes something is preferred, or strings would go on for ever.
-        std::uint8_t byte = allowed[splitmix64(seed) % allowed.size()];
-        for (const char close : {'"', '}', ']'})
-          if (splitmix64(seed) % 3 == 0 && m.next(state, static_cast<std::uint8_t>(close)) != Matcher::kDead)
-            byte = static_cast<std::uint8_t>(close);
-        state = m.next(state, byte);
-        text += static_cast<char>(byte);
+        const std::optional<std::uint8_t> byte = random_byte(m, state, seed);
+        ASSERT_TRUE(byte) << text;
+        state = m.next(state, *byte);
+        text += static_cast<char>(*byte);
       }
       ASSERT_TRUE(m.ends(state)) << text;
       Json value;

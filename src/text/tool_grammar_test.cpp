@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "text/test_grammars.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -21,16 +22,6 @@ const Entry<ToolForm>* form(std::string_view name) {
   return nullptr;
 }
 
-bool conforms(const std::shared_ptr<const Grammar>& grammar, std::string_view text) {
-  Matcher m(grammar);
-  Matcher::State state = m.start();
-  for (const char c : text) {
-    state = m.next(state, static_cast<std::uint8_t>(c));
-    if (state == Matcher::kDead) return false;
-  }
-  return m.accepts(state);
-}
-
 std::string refusal(const Entry<ToolForm>* f, const Json& tools, const std::string& name) {
   try {
     grammar_of_calls(f, tools, name, true);
@@ -41,7 +32,7 @@ std::string refusal(const Entry<ToolForm>* f, const Json& tools, const std::stri
 }
 
 TEST(ToolGrammar, Hermes) {
-  const auto any = grammar_of_calls(form("hermes"), kTools, "", true);
+  Matcher any(grammar_of_calls(form("hermes"), kTools, "", true));
   const std::string f = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>";
   const std::string g = "<tool_call>\n{\"name\": \"say \\\"g\\\"\", \"arguments\": {}}\n</tool_call>";
   EXPECT_TRUE(conforms(any, f));
@@ -51,14 +42,14 @@ TEST(ToolGrammar, Hermes) {
   EXPECT_FALSE(conforms(any, "Let me see. " + f));
   EXPECT_FALSE(conforms(any, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"));
   EXPECT_FALSE(conforms(any, "<tool_call>\n{\"name\": \"x\", \"arguments\": {}}\n</tool_call>"));
-  const auto one = grammar_of_calls(form("hermes"), kTools, "f", false);
+  Matcher one(grammar_of_calls(form("hermes"), kTools, "f", false));
   EXPECT_TRUE(conforms(one, f));
   EXPECT_FALSE(conforms(one, g));
   EXPECT_FALSE(conforms(one, f + "\n" + f));
 }
 
 TEST(ToolGrammar, Llama3) {
-  const auto any = grammar_of_calls(form("llama3"), kTools, "", true);
+  Matcher any(grammar_of_calls(form("llama3"), kTools, "", true));
   EXPECT_TRUE(conforms(any, R"({"name": "f", "parameters": {"a": 1}})"));
   EXPECT_TRUE(conforms(any, R"({"name": "f", "parameters": {"a": 1}}; {"name": "h", "parameters": {"z": "any"}})"));
   EXPECT_FALSE(conforms(any, R"({"name": "f", "arguments": {"a": 1}})"));
@@ -72,7 +63,8 @@ TEST(ToolGrammar, WhatIsForcedIsParsed) {
     const std::string call = std::string(w.open) + "{\"name\": \"f\", \"" + std::string(w.arguments) +
                              "\": {\"a\": 1}}" + std::string(w.close);
     const std::string both = call + std::string(w.separator) + call;
-    EXPECT_TRUE(conforms(grammar_of_calls(&entry, kTools, "", true), both)) << both;
+    Matcher m(grammar_of_calls(&entry, kTools, "", true));
+    EXPECT_TRUE(conforms(m, both)) << both;
     const ToolOutput out = parse_tool_calls(&entry, both);
     EXPECT_EQ(out.content, "");
     ASSERT_EQ(out.calls.size(), 2u) << both;
