@@ -76,11 +76,11 @@ void check_tools(const Json& tools) {
 }
 
 // Whether the model gets to see the tools, and has to call one.
-void read_choice(const Fields& fields, const Json& tools, ChatInput& chat) {
+void read_choice(const Fields& fields, const Json& tools, bool one_call, ChatInput& chat) {
   const Json* choice = fields.find("tool_choice");
   if (choice && *choice == "none") return;
   chat.tools = tools;
-  chat.one_call = !fields.boolean("parallel_tool_calls").value_or(true);
+  chat.one_call = one_call;
   if (!choice || *choice == "auto") return;
   chat.must_call.emplace();
   if (*choice == "required") return;
@@ -113,9 +113,10 @@ ChatInput parse_messages(const Json& body) {
   chat.messages = Json::array();
   for (std::size_t i = 0; i < messages->size(); ++i)
     chat.messages.push_back(one_message((*messages)[i], fmt::format("messages[{}]", i)));
+  const bool one_call = !fields.boolean("parallel_tool_calls").value_or(true);  // of a wrong type: refused anyway
   if (const Json* tools = fields.array("tools"); tools && !tools->empty()) {
     check_tools(*tools);
-    read_choice(fields, *tools, chat);
+    read_choice(fields, *tools, one_call, chat);
   } else if (const Json* choice = fields.find("tool_choice"); choice && *choice != "none" && *choice != "auto") {
     bad_field("tool_choice", "needs 'tools'", "invalid_value");
   }

@@ -167,6 +167,9 @@ TEST(Request, Messages) {
             "tools[0].function.strict invalid_type");
   EXPECT_EQ(choice(R"("tool_choice": "required")"), "tool_choice invalid_value");
   EXPECT_EQ(choice(R"("tool_choice": "none")"), "");
+  EXPECT_EQ(choice(tools + R"("parallel_tool_calls": false)"), "");
+  for (const std::string& before : {std::string(), tools, tools + R"("tool_choice": "none", )"})
+    EXPECT_EQ(choice(before + R"("parallel_tool_calls": "no")"), "parallel_tool_calls invalid_type") << before;
   const ChatInput chat_input = parse_messages(parse_body(R"({"messages": [
     {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "name": "n"},
     {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": "{}"}}]},
