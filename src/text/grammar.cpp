@@ -172,7 +172,7 @@ Matcher::State Matcher::state_of(Set set) {
 // Adds what wants a byte when `node` begins and `parent` follows.
 void Matcher::enter(Grammar::Node node, std::int32_t parent, Set& out) {
   ++work_;
-  if (out.size() >= kMostStacks || !entered_.try_emplace({node, parent}, true).second) return;
+  if (out.size() >= kMostStacks || !entered_.emplace(node, parent).second) return;
   const Grammar::Item& item = grammar_->items_[static_cast<std::size_t>(node)];
   switch (item.kind) {
     case Grammar::Kind::kText:

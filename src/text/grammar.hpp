@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -110,7 +111,7 @@ class Matcher {
   std::vector<Set> sets_;
   std::map<Set, State> set_numbers_;
   std::vector<std::array<State, 256>> moves_;
-  std::map<std::pair<Grammar::Node, std::int32_t>, bool> entered_;  // of the set that is being made
+  std::set<std::pair<Grammar::Node, std::int32_t>> entered_;  // of the set that is being made: nodes and parents
 };
 
 }  // namespace kvasir::text
