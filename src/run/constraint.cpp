@@ -9,8 +9,7 @@
 namespace kvasir::run {
 namespace {
 
-constexpr std::size_t kMostMasks = 256;    // 16 KiB each with 128K tokens
-constexpr std::size_t kMostStates = 8192;  // 1 KiB each
+constexpr std::size_t kMostMasks = 256;  // 16 KiB each with 128K tokens
 // What the mask of one place may cost to work out, tens of milliseconds. Then only tokens of one byte are looked at:
 // the answer still conforms, in more tokens, and who sends such a grammar does not hold up the others for long.
 constexpr std::uint64_t kMostWork = 1 << 17;

@@ -37,6 +37,8 @@ class TokenOrder {
 // One answer's. A token is allowed when the grammar lets its bytes follow; one that ends texts, where the text may end.
 class Constraint {
  public:
+  static constexpr std::size_t kMostStates = 8192;  // 1 KiB each
+
   Constraint(std::shared_ptr<const text::Grammar> grammar, std::shared_ptr<const TokenOrder> order,
              std::int32_t vocabulary);
 
@@ -47,6 +49,8 @@ class Constraint {
   void accept(std::string_view bytes);
   // The text is complete and nothing can follow.
   bool over() const { return matcher_.ends(state_); }
+  // States of the grammar that were worked out and are not forgotten: after accept() at most kMostStates.
+  std::size_t states() const { return matcher_.states(); }
 
  private:
   using Mask = std::vector<std::uint64_t>;  // a bit per token

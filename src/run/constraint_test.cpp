@@ -85,22 +85,47 @@ TEST_F(Constraints, AllowWhatTheGrammarDoes) {
   EXPECT_GT(ended, 0);
 }
 
-// So many states that all are forgotten but the one that counts, again and again.
+// So many states that all are forgotten but the one that counts, again and again: every character of the strings has
+// its own.
 TEST_F(Constraints, LongAnswersDoNotGrow) {
-  const auto grammar = text::grammar_of_schema(Json::parse(R"({"items": {"type": "string", "maxLength": 400}})"),
-                                               text::Unknown::kRefuse);
+  constexpr int kLength = 20000;
+  const auto grammar = text::grammar_of_schema(
+      Json{{"items", {{"type", "string"}, {"minLength", kLength}, {"maxLength", kLength}}}}, text::Unknown::kRefuse);
   Constraint c(grammar, order_, vocabulary_);
-  c.accept("[");
-  for (int item = 0; item < 100; ++item) {
-    c.accept(item == 0 ? "\"" : ", \"");
-    for (int i = 0; i < 400; ++i) c.accept("\xc3\xa9");
+  int forgotten = 0;
+  std::size_t before = c.states(), most = 0;
+  const auto accept = [&](const char* bytes) {  // true: that forgot states
+    c.accept(bytes);
+    const bool fewer = c.states() < before;
+    forgotten += fewer;
+    before = c.states();
+    most = std::max(most, before);
+    return fewer;
+  };
+  const auto may_quote = [&] {
+    const std::vector<std::int32_t> ids = allowed(c);
+    EXPECT_FALSE(ids.empty());
+    return std::any_of(ids.begin(), ids.end(), [&](std::int32_t id) { return tokenizer_->piece(id)[0] == '"'; });
+  };
+  accept("[");
+  EXPECT_TRUE(may_quote());  // a string may begin: a mask that a state of the same number must not get later
+  for (int item = 0; item < 2; ++item) {
+    accept(item == 0 ? "\"" : ", \"");
+    for (int i = 0; i < kLength - 1; ++i) {
+      const bool forgot = accept("\xc3\xa9");
+      if (!forgot && i < kLength - 2) continue;
+      ASSERT_FALSE(may_quote()) << item << ' ' << i;
+    }
+    accept("\xc3\xa9");
     const std::vector<std::int32_t> ids = allowed(c);
     ASSERT_FALSE(ids.empty());
     for (const std::int32_t id : ids) ASSERT_EQ(tokenizer_->piece(id)[0], '"') << tokenizer_->piece(id);
-    c.accept("\"");
+    accept("\"");
   }
+  EXPECT_LE(most, Constraint::kMostStates);
+  EXPECT_GE(forgotten, 2 * kLength * 2 / static_cast<int>(Constraint::kMostStates));
   EXPECT_FALSE(c.over());
-  c.accept("]");
+  accept("]");
   EXPECT_TRUE(c.over());
 }
 
