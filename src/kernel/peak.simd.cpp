@@ -164,6 +164,8 @@ void drain(const F* acc, float* sink) {
 
 std::int64_t int8_dot(std::int64_t rounds, float* sink) {
   I acc[kAccumulators];
+  // All three loops unrolled and every sum changed in its place, or GCC 12 keeps sums in memory: 11 % slower.
+#pragma GCC unroll 12
   for (I& v : acc) v = set_i(0);
   I a = set_i(0x02020202);
   const I b = set_i(static_cast<int>(0xFDFDFDFDu));  // 2 times -3
@@ -173,9 +175,11 @@ std::int64_t int8_dot(std::int64_t rounds, float* sink) {
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] = dot_u8_i8(acc[i], a, b, ones);
+      KVASIR_CHANGED(acc[i]);
     }
   }
   F out[kAccumulators];
+#pragma GCC unroll 12
   for (int i = 0; i < kAccumulators; ++i) out[i] = to_f(acc[i]);
   drain(out, sink);
   return rounds * kSteps * kAccumulators * kWidth * 2;
