@@ -199,15 +199,14 @@ void Attention::decode(const Tensors& x, const Part& p, int head, int group, int
     decode_finish(x, p, head, worker);
 }
 
-// Where the group of pages begins that this worker will most likely attend to next: the head's next, or the first of
-// the next head. A hint; selectors may leave that page out.
+// Where the group of pages begins that this worker will most likely attend to next: items are handed out in order, so
+// the others take those between. A hint; selectors may leave that page out.
 const std::byte* Attention::next_group(int layer, const Part& p, int head, int group) const {
-  const std::int64_t page = (std::int64_t{group} + 1) * kGroupPages;
-  const std::int64_t sealed = store_.layout.sealed_at(p.position);
-  const std::vector<std::int32_t>& pages = p.sequence->pages;
-  if (page < sealed) return store_.sealed(layer, head, pages[static_cast<std::size_t>(page)]).k;
-  if (sealed > 0 && head + 1 < store_.layout.shape.kv_heads) return store_.sealed(layer, head + 1, pages[0]).k;
-  return nullptr;
+  const std::int64_t item = std::int64_t{head} * p.items_per_head + group + team_.size();
+  const std::int64_t page = item % p.items_per_head * kGroupPages;
+  const auto next_head = static_cast<int>(item / p.items_per_head);
+  if (next_head >= store_.layout.shape.kv_heads || page >= store_.layout.sealed_at(p.position)) return nullptr;
+  return store_.sealed(layer, next_head, p.sequence->pages[static_cast<std::size_t>(page)]).k;
 }
 
 void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, int head, int group, const Scratch& s,
