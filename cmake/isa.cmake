@@ -2,6 +2,7 @@
 # The flags of a set may only touch the sources given here: everything else is built for the lowest processor, and
 # tools/check-isa-symbols verifies that these objects export nothing outside their namespace.
 set(KVASIR_ISAS scalar avx2 avx512 avx512vnni)
+set(KVASIR_SANITIZED_ISAS ${KVASIR_ISAS} CACHE STRING "Instruction sets whose kernels sanitizers see; others compile faster")
 set(KVASIR_ISA_FLAGS_scalar -O2 -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(KVASIR_ISA_FLAGS_avx512 ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
@@ -60,6 +61,9 @@ function(kvasir_isa_sources out)
     # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.
     target_compile_options(${lib} PRIVATE ${isa_level} ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
                            $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi$<SEMICOLON>-Wno-uninitialized$<SEMICOLON>-Wno-maybe-uninitialized>)
+    if(KVASIR_SANITIZE AND NOT isa IN_LIST KVASIR_SANITIZED_ISAS)
+      target_compile_options(${lib} PRIVATE -fno-sanitize=all)
+    endif()
     if(KVASIR_FUZZ)
       # The fuzz targets are parsers; instrumented kernels would only take half an hour to compile.
       target_compile_options(${lib} PRIVATE -fno-sanitize=all -O1 -Wno-everything)
