@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "base/check.hpp"
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "run/constraint.hpp"
 #include "text/json_schema.hpp"
@@ -22,12 +22,6 @@ namespace {
 
 const std::string kData = KVASIR_SOURCE_DIR "/../shared/data/vocab/llama-bpe.gguf";
 const std::string kBundled = KVASIR_SOURCE_DIR "/models/kvasir-books-4m.gguf";
-
-double now() {
-  timespec t;
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
@@ -82,9 +76,9 @@ class Bench {
  private:
   double mask(Constraint& c) {
     std::fill(logits_.begin(), logits_.end(), 0.0f);
-    const double start = now();
+    const double start = thread_cpu_seconds();
     c.mask(logits_);
-    return 1e3 * (now() - start);
+    return 1e3 * (thread_cpu_seconds() - start);
   }
 
   const text::Tokenizer& tokenizer_;
@@ -96,9 +90,9 @@ void run(const std::string& path, int rounds) {
   const auto file = weights::open_model_file(path);
   const auto tokenizer = text::make_tokenizer(file->metadata());
   if (!tokenizer) throw Error(Code::kBadInput, "has no tokenizer", path);
-  const double start = now();
+  const double start = thread_cpu_seconds();
   const auto order = std::make_shared<const TokenOrder>(*tokenizer);
-  std::printf("%d tokens, put in order once in %.0f ms\n", tokenizer->size(), 1e3 * (now() - start));
+  std::printf("%d tokens, put in order once in %.0f ms\n", tokenizer->size(), 1e3 * (thread_cpu_seconds() - start));
   std::printf("%-22s %13s %13s %13s %13s  ms\n", "place", "first", "next, median", "next, most", "seen before");
   Bench bench(*tokenizer, order);
   for (const Place& place : kPlaces) {
