@@ -3,6 +3,11 @@
 # tools/check-isa-symbols verifies that these objects export nothing outside their namespace.
 set(KVASIR_ISAS scalar avx2 avx512 avx512vnni)
 set(KVASIR_SANITIZED_ISAS ${KVASIR_ISAS} CACHE STRING "Instruction sets whose kernels sanitizers see; others compile faster")
+foreach(isa IN LISTS KVASIR_SANITIZED_ISAS)
+  if(NOT isa IN_LIST KVASIR_ISAS)
+    message(FATAL_ERROR "KVASIR_SANITIZED_ISAS: unknown instruction set '${isa}'; there are ${KVASIR_ISAS}")
+  endif()
+endforeach()
 set(KVASIR_ISA_FLAGS_scalar -O2 -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(KVASIR_ISA_FLAGS_avx512 ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
@@ -44,7 +49,7 @@ function(kvasir_isa_sources out)
   set(level -O3)
   if(KVASIR_SANITIZE)
     set(level -O1)
-    list(REMOVE_ITEM KVASIR_ISA_FLAGS_scalar -O2)  # or some files take ten minutes to compile
+    list(REMOVE_ITEM KVASIR_ISA_FLAGS_scalar -O2)  # it would come after -O1; files then take many times as long
   endif()
   foreach(isa IN LISTS KVASIR_ISAS)
     set(isa_level ${level})
