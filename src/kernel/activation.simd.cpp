@@ -24,7 +24,7 @@ void poison_int8(const Int8Tile& t, std::int64_t c, std::int64_t blocks) {
     const std::int64_t i = b * t.columns + c;
     for (int j = 0; j < 32; ++j) t.q[32 * i + j] = 0;
     t.d[i] = t.dsum[i] = t.half_dsum[2 * i] = t.half_dsum[2 * i + 1] = __builtin_nanf("");
-    t.half_sum[2 * i] = t.half_sum[2 * i + 1] = 0;
+    t.half_sum[2 * i] = t.half_sum[2 * i + 1] = t.start[i] = 0;
   }
 }
 
@@ -34,33 +34,54 @@ KVASIR_INLINE std::int32_t sum_of_pairs(std::int32_t pairs) {
 }
 #endif
 
-// One block of 32 elements, number i = block * columns + column of tile t.
-KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float* x, std::int32_t flip) {
-  const F32 x0 = load(x);
-  const F32 x1 = load(x + 16);
-  const float largest = reduce_max(max(abs(x0), abs(x1)));
-  const float d = largest / 127.0f;
+// The blocks that are prepared together: their maxima and sums are reduced side by side.
+constexpr int kTogether = 4;
+
+// `count` (1 to kTogether) blocks of 32 elements of a column, numbers i, i + columns, ... (block * columns + column) of
+// tile t.
+template <int count>
+KVASIR_INLINE void prepare_blocks(const Int8Tile& t, std::int64_t i, const float* x, [[maybe_unused]] bool many) {
+  F32 largest[kTogether];
+  KVASIR_UNROLL(4)
+  for (int b = 0; b < kTogether; ++b)
+    largest[b] = b < count ? max(abs(load(x + 32 * b)), abs(load(x + 32 * b + 16))) : zero();
+  const F32 most = reduce_max4(largest);
   // Below 127 times the smallest normal number the quotient would overflow: such a block is 0.
-  const F32 inverse = set1(largest >= 1.5e-36f ? 127.0f / largest : 0.0f);
-  const I32 q0 = to_i32(mul(x0, inverse));
-  const I32 q1 = to_i32(mul(x1, inverse));
-  store_low_bytes(t.q + 32 * i, add(q0, set1_i32(flip)));
-  store_low_bytes(t.q + 32 * i + 16, add(q1, set1_i32(flip)));
+  alignas(64) float d[kLanes], inverse[kLanes];
+  store(d, div(most, set1(127.0f)));
+  store(inverse, zero_if_less(most, set1(1.5e-36f), div(set1(127.0f), most)));
+  I32 q[2 * kTogether];
+  KVASIR_UNROLL(8)
+  for (int h = 0; h < 2 * kTogether; ++h) {
+    if (h >= 2 * count) {
+      q[h] = zero_i32();
+      continue;
+    }
+    q[h] = to_i32(mul(load(x + 16 * h), set1(inverse[h / 2])));
+    store_low_bytes(t.q + 32 * (i + h / 2 * t.columns) + h % 2 * 16, q[h]);
+  }
 #if KVASIR_HAS_VNNI
-  const std::int32_t s0 = reduce_add(q0);
-  const std::int32_t s1 = reduce_add(q1);
-  t.half_sum[2 * i] = s0;
-  t.half_sum[2 * i + 1] = s1;
-#else
-  t.half_sum[2 * i] = pair_sums(t.q + 32 * i);
-  t.half_sum[2 * i + 1] = pair_sums(t.q + 32 * i + 16);
-  const std::int32_t s0 = sum_of_pairs(t.half_sum[2 * i]);
-  const std::int32_t s1 = sum_of_pairs(t.half_sum[2 * i + 1]);
+  alignas(64) std::int32_t sums[kTogether + kLanes];
+  store_i32(sums, reduce_add4(q));
+  store_i32(sums + kTogether, reduce_add4(q + kTogether));
 #endif
-  t.d[i] = d;
-  t.half_dsum[2 * i] = d * static_cast<float>(s0);
-  t.half_dsum[2 * i + 1] = d * static_cast<float>(s1);
-  t.dsum[i] = d * static_cast<float>(s0 + s1);
+  KVASIR_UNROLL(4)
+  for (int b = 0; b < count; ++b) {
+    const std::int64_t at = i + b * t.columns;
+#if KVASIR_HAS_VNNI
+    const std::int32_t s0 = sums[2 * b], s1 = sums[2 * b + 1];
+    t.half_sum[2 * at] = many ? sum_start(s0) : s0;
+    t.half_sum[2 * at + 1] = many ? sum_start(s1) : s1;
+    t.start[at] = sum_start(s0 + s1);
+#else
+    const std::int32_t s0 = sum_of_pairs(t.half_sum[2 * at] = pair_sums(t.q + 32 * at));
+    const std::int32_t s1 = sum_of_pairs(t.half_sum[2 * at + 1] = pair_sums(t.q + 32 * at + 16));
+#endif
+    t.d[at] = d[b];
+    t.half_dsum[2 * at] = d[b] * static_cast<float>(s0);
+    t.half_dsum[2 * at + 1] = d[b] * static_cast<float>(s1);
+    t.dsum[at] = d[b] * static_cast<float>(s0 + s1);
+  }
 }
 
 // Columns [begin, end) of one tile, a few blocks of every column at a time: the lines of the tile that are being filled
@@ -69,7 +90,7 @@ KVASIR_INLINE void prepare_block(const Int8Tile& t, std::int64_t i, const float*
 void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
   const Int8Tile t = int8_tile(a, begin);
   const std::int64_t c0 = begin % kTileColumns;
-  const std::int32_t flip = KVASIR_HAS_VNNI && a.many() ? -128 : 0;
+  const bool many = a.many();
   const std::int64_t blocks = a.k / 32;
   std::uint64_t bad = 0;  // columns that are not finite, which no conversion to integers must see
   static_assert(kTileColumns <= 64);
@@ -78,12 +99,21 @@ void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, co
     bad |= std::uint64_t{1} << c;
     poison_int8(t, c0 + c, blocks);
   }
-  constexpr std::int64_t kStep = 4;
-  for (std::int64_t b0 = 0; b0 < blocks; b0 += kStep) {
-    const std::int64_t b1 = b0 + kStep < blocks ? b0 + kStep : blocks;
+  for (std::int64_t b = 0; b < blocks; b += kTogether) {
+    const std::int64_t rest = blocks - b;
     for (std::int64_t c = 0; c < end - begin; ++c) {
       if (bad >> c & 1) continue;
-      for (std::int64_t b = b0; b < b1; ++b) prepare_block(t, b * t.columns + c0 + c, x + c * ldx + 32 * b, flip);
+      const std::int64_t i = b * t.columns + c0 + c;
+      const float* const from = x + c * ldx + 32 * b;
+      if (rest >= kTogether) {
+        prepare_blocks<kTogether>(t, i, from, many);
+      } else if (rest == 3) {
+        prepare_blocks<3>(t, i, from, many);
+      } else if (rest == 2) {
+        prepare_blocks<2>(t, i, from, many);
+      } else {
+        prepare_blocks<1>(t, i, from, many);
+      }
     }
   }
 }

@@ -40,13 +40,19 @@ struct Strips {
   }
 };
 
+// Where integer sums of products start, which is 0 (kernel/int_sums.hpp), and what they start at instead where codes of
+// 8 bits with the zero 128 are multiplied as they are.
+inline constexpr std::int32_t kIntSumStart = KVASIR_HAS_VNNI ? 0x4b400000 : 0;
+static inline std::int32_t sum_start(std::int32_t q_sum) { return kIntSumStart - 128 * q_sum; }
+
 struct Int8Tile {
   std::int64_t columns;    // nc
   std::int8_t* q;          // (K/32, nc, 32)
   float* d;                // (K/32, nc)
   float* dsum;             // (K/32, nc)  d * sum of q
-  std::int32_t* half_sum;  // (K/32, nc, 2)  without VNNI two int16 each
+  std::int32_t* half_sum;  // (K/32, nc, 2)  without VNNI two int16 each; with it and many columns what they start at
   float* half_dsum;        // (K/32, nc, 2)
+  std::int32_t* start;     // (K/32, nc)  with VNNI and many columns
 };
 
 static inline Int8Tile int8_tile(const Activations& a, std::int64_t column) {
@@ -58,6 +64,7 @@ static inline Int8Tile int8_tile(const Activations& a, std::int64_t column) {
   t.dsum = t.d + blocks;
   t.half_sum = reinterpret_cast<std::int32_t*>(t.dsum + blocks);
   t.half_dsum = reinterpret_cast<float*>(t.half_sum + 2 * blocks);
+  t.start = reinterpret_cast<std::int32_t*>(t.half_dsum + 2 * blocks);
   return t;
 }
 

@@ -14,9 +14,9 @@ struct IntGemm : IntSums<F> {
   using typename Sums::Scale;
 
   // P panels against a whole tile of columns: the codes of a 32-block are unpacked once into registers and stream past
-  // the tile's activations; accumulators (P x 64 columns x 64 bytes) live in the L1 cache. With VNNI the unsigned
-  // operand is the activation (stored plus 128), so the correction -128 * sum(w) is per row and costs nothing per
-  // column.
+  // the tile's activations; accumulators (P x 64 columns x 64 bytes) live in the L1 cache. With VNNI the codes of
+  // formats that have a zero are scaled so that it is 128 for all of them: what is left out by multiplying them
+  // unsigned, -128 * sum(q), was prepared with the activations as the value at which sums start.
   template <int P>
   static void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t first) {
     const std::int64_t stride = panel_bytes(args.k);
@@ -25,6 +25,10 @@ struct IntGemm : IntSums<F> {
     const auto columns = static_cast<int>(x.columns);
     for (int c = 0; c < columns; ++c)
       for (int p = 0; p < P; ++p) store(acc[c][p], zero());
+    // Lines that nobody has in a cache yet would hold up the stores at the end.
+    for (int c = 0; c < columns; ++c)
+      for (int p = 0; p < P; ++p)
+        __builtin_prefetch(args.out + (first + c) * args.ldo + (panel + p) * kPanelRows, 1, 2);
     const std::byte* head = args.panels + panel * stride;
     const std::int64_t blocks = args.k / F::kBlock;
     std::int64_t i = 0;
@@ -50,17 +54,13 @@ struct IntGemm : IntSums<F> {
                            const Int8Tile& x, std::int64_t i, int columns, float (*acc)[P][16]) {
     Bytes w[P][8];
     Scale scale[P];
-    I32 correction[P][kHalves];
     for (int p = 0; p < P; ++p) {
       load_codes<F::kBits>(planes + p * stride, w[p]);
       Sums::load_scale(head + p * stride, s, scale[p]);
 #if KVASIR_HAS_VNNI
-      if constexpr (F::kZero != 0)
-        for (auto& v : w[p]) v = sub8(v, set1_bytes(F::kZero));
-      for (int h = 0; h < kHalves; ++h) {
-        I32 sum = zero_i32();
-        for (int g = 0; g < kGroups; ++g) sum = dot_us(sum, set1_bytes(128), w[p][kGroups * h + g]);
-        correction[p][h] = sub(set1_i32(kSumStart), sum);
+      if constexpr (kScaling > 0) {
+        for (auto& v : w[p]) v = shift_left16<kScaling>(v);
+        Sums::multiply_scale(scale[p], 1.0f / (1 << kScaling));
       }
 #endif
     }
@@ -69,34 +69,40 @@ struct IntGemm : IntSums<F> {
     // Two panels times kColumns columns are eight independent chains of dot products: one chain alone would fill the
     // scheduler with instructions that wait 5 cycles for their predecessor.
     constexpr int kColumns = kHalves == 1 ? 4 : 2;
-    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, correction, x, i + c, acc + c);
-    for (; c < columns; ++c) columns_of<P, 1>(w, scale, correction, x, i + c, acc + c);
+    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, x, i + c, acc + c);
+    for (; c < columns; ++c) columns_of<P, 1>(w, scale, x, i + c, acc + c);
 #else
     // Eight accumulators of 16-bit sums, of the 16 registers of AVX2 as two per vector.
     constexpr int kColumns = kHalves == 1 ? 4 : 2;
     for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, x, i + c, acc + c);
     for (; c < columns; ++c) columns_of<P, 1>(w, scale, x, i + c, acc + c);
-    (void)correction;
 #endif
   }
 
 #if KVASIR_HAS_VNNI
-  // P panels times C columns of one 32-block, activations unsigned.
+  static_assert(F::kZero == 0 || F::kZero == 1 << (F::kBits - 1));
+  static constexpr int kScaling = F::kZero == 0 ? 0 : 8 - F::kBits;
+
+  // P panels times C columns of one 32-block.
   template <int P, int C>
-  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const I32 (*correction)[kHalves],
-                                const Int8Tile& x, std::int64_t i, float (*acc)[P][16]) {
+  KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
+                                float (*acc)[P][16]) {
     I32 t[C][P][kHalves];
     KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
-    for (int p = 0; p < P; ++p) KVASIR_UNROLL(2)
-    for (int h = 0; h < kHalves; ++h) t[c][p][h] = correction[p][h];
+    for (int h = 0; h < kHalves; ++h) {
+      const std::int32_t* start = kHalves == 1 ? x.start + i + c : x.half_sum + 2 * (i + c) + h;
+      const I32 first = set1_i32(F::kZero == 0 ? kSumStart : *start);
+      KVASIR_UNROLL(2)
+      for (int p = 0; p < P; ++p) t[c][p][h] = first;
+    }
     const std::int8_t* q = x.q + 32 * i;
     KVASIR_UNROLL(8)
     for (int g = 0; g < 8; ++g) KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) {
       const Bytes a = broadcast4(q + 32 * c + 4 * g);
       KVASIR_UNROLL(2)
-      for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], a, w[p][g]);
+      for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], w[p][g], a);
     }
     KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)

@@ -29,7 +29,7 @@ struct IntSums : IntLayout<F> {
   // exactly. One fma takes both conversion and product, fma(1.5 * 2^23 + t, d, -1.5 * 2^23 * d), because d (at most 19
   // significant bits) times 1.5 * 2^23 is exact. Elsewhere nothing could be started for free; + 0 keeps -0 away, which
   // the other form does not give either.
-  static constexpr std::int32_t kSumStart = KVASIR_HAS_VNNI ? 0x4b400000 : 0;
+  static constexpr std::int32_t kSumStart = kIntSumStart;
   struct Scale {
     F32 d[kHalves];
     F32 offset[kHalves];  // -1.5 * 2^23 * d
@@ -42,6 +42,16 @@ struct IntSums : IntLayout<F> {
     for (int h = 0; h < kHalves; ++h) s.offset[h] = mul(s.d[h], set1(-12582912.0f));
 #endif
   }
+#if KVASIR_HAS_VNNI
+  KVASIR_INLINE void multiply_scale(Scale& s, float power_of_two) {  // exact
+    const F32 by = set1(power_of_two);
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) {
+      s.d[h] = mul(s.d[h], by);
+      s.offset[h] = mul(s.offset[h], by);
+    }
+  }
+#endif
   KVASIR_INLINE F32 scaled(I32 t, const Scale& s, int h) {
 #if KVASIR_HAS_VNNI
     return fma(bits_to_f32(t), s.d[h], s.offset[h]);
@@ -61,8 +71,8 @@ struct IntSums : IntLayout<F> {
     return acc;
   }
 
-  // t[c][p] = kSumStart plus the exact integer sums over half h of (u - kZero) * q for columns i .. i + C - 1, whose q
-  // are signed. With kSigned w holds u - kZero, else u.
+  // t[c][p] = kSumStart plus the exact integer sums over half h of (u - kZero) * q for columns i .. i + C - 1. With
+  // kSigned w holds u - kZero, else u.
 #if KVASIR_HAS_VNNI
   template <int P, int C>
   KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {

@@ -24,9 +24,9 @@ enum class ActivationKind { kInt8, kF32 };
 // Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are
 // grouped in tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
 //   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2)
-//   int32,
-//          d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI, q is stored plus 128. Without VNNI each
-//          sum of a half is two of int16: of elements 0, 1 of every four (low), and of elements 2, 3.
+//          int32, d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI the sums of halves are what sums
+//          of products start at, kernel/int_sums.hpp, and those of both halves follow, (K/32, nc) int32. Without VNNI
+//          each sum of a half is two of int16: of elements 0, 1 of every four (low), and of elements 2, 3.
 //   kF32   f32, in strips of columns, each (K, columns of the strip): kernel/activation_tile.hpp
 struct Activations {
   ActivationKind kind = ActivationKind::kF32;
@@ -35,13 +35,13 @@ struct Activations {
   std::int64_t k = 0;
   std::int64_t whole = 0;  // of a tile: the columns of the activations it is part of
 
-  // Which kernels, and which form of q: the same for all tiles of a batch.
+  // Which kernels, and which form of the sums: the same for all tiles of a batch.
   bool many() const { return (whole > 0 ? whole : n) > kGemvColumns; }
 };
 
 // Bytes per column; K is a multiple of 32 for kInt8.
 constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
-  return kind == ActivationKind::kInt8 ? k + k / 32 * 24 : k * 4;
+  return kind == ActivationKind::kInt8 ? k + k / 32 * 28 : k * 4;
 }
 
 // The tile that begins at column `first`, a multiple of kTileColumns, as activations of its own.

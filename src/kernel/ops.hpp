@@ -18,8 +18,8 @@ struct OpKernels {
   void (*rms_norm)(const float* x, const float* w, float* out, std::int64_t n, float eps);
   // x += y
   void (*add)(float* x, const float* y, std::int64_t n);
-  // gate = silu(gate) * up
-  void (*silu_mul)(float* gate, const float* up, std::int64_t n);
+  // out = silu(gate) * up
+  void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n);
   // Rotates the first 2 * pairs elements of one head; cos and sin have `pairs` elements.
   void (*rope)(float* head, const float* cos, const float* sin, std::int64_t pairs, RopePairs style);
 };

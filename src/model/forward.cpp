@@ -219,10 +219,8 @@ void Forward::gated_piece(const Matrix& gate, const Matrix& up, std::int64_t beg
   for (std::int64_t first = 0; first < rows; first += kernel::kTileColumns) {
     product(gate, first, g);
     product(up, first, u);
-    for (std::int64_t c = 0; c < std::min<std::int64_t>(rows - first, kernel::kTileColumns); ++c) {
-      kernel::ops().silu_mul(g + c * pitch, u + c * pitch, count);
-      std::copy_n(g + c * pitch, count, out + (first + c) * width + row);
-    }
+    for (std::int64_t c = 0; c < std::min<std::int64_t>(rows - first, kernel::kTileColumns); ++c)
+      kernel::ops().silu_mul(g + c * pitch, u + c * pitch, out + (first + c) * width + row, count);
   }
 }
 
