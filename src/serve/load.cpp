@@ -225,9 +225,10 @@ class Run {
     if (answer.last > answer.first) rates_.push_back(static_cast<double>(tokens) / (answer.last - answer.first));
   }
 
-  // Asks the server about itself, before and after the run; `note` takes what it says meanwhile.
+  // Asks the server about itself, before and after the run; `note` takes what it says meanwhile. A server that has
+  // stopped may have taken the connection and never answer.
   std::uint64_t look() {
-    BlockingClient client(to_, options_.patience);
+    BlockingClient client(to_, std::min(options_.patience, 10.0));
     return note(client.get(endpoint_.root + "/v1/stats"));
   }
 
