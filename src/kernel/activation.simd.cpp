@@ -135,12 +135,38 @@ void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, con
   }
 }
 
+#if KVASIR_HAS_BF16
+// The same, 32 elements at a time as 16 pairs.
+void prepare_bf16(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
+  std::int64_t columns;
+  auto* tile = reinterpret_cast<std::uint32_t*>(activation_tile(a, begin, columns));
+  const std::int64_t c0 = begin % kTileColumns, steps = (a.k + 1) / 2;
+  const Strips strips = Strips::of(columns);
+  for (std::int64_t k = 0; k < a.k; k += 32) {
+    const int n = static_cast<int>(a.k - k < 32 ? a.k - k : 32);
+    for (std::int64_t c = c0; c < c0 + end - begin; ++c) {
+      const std::int64_t strip = strips.holding(c);
+      const std::int64_t first = strips.first(strip), width = strips.columns(strip);
+      std::uint32_t* const to = tile + first * steps + c - first;
+      const float* const from = x + (c - c0) * ldx + k;
+      std::uint32_t pairs[16];
+      store_bytes(pairs, to_bf16(load_n(from, n), load_n(from + 16, n > 16 ? n - 16 : 0)));
+      for (int j = 0; j < (n + 1) / 2; ++j) to[(k / 2 + j) * width] = pairs[j];
+    }
+  }
+}
+#endif
+
 void prepare(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
   while (begin < end) {
     const std::int64_t tile_end = (begin / kTileColumns + 1) * kTileColumns;
     const std::int64_t stop = tile_end < end ? tile_end : end;
     if (a.kind == ActivationKind::kInt8) {
       prepare_int8(a, begin, stop, x, ldx);
+#if KVASIR_HAS_BF16
+    } else if (a.kind == ActivationKind::kBf16) {
+      prepare_bf16(a, begin, stop, x, ldx);
+#endif
     } else {
       prepare_f32(a, begin, stop, x, ldx);
     }

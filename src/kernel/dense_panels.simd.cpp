@@ -1,9 +1,6 @@
-// Panels of f32, f16 and bf16 weights, (K, 16 rows) each; all compute in float32.
-//
-// Why not the bf16 dot product: on the Xeon this was written on (Emerald Rapids) vdpbf16ps reaches a quarter of the
-// rate of vpdpbusd, i.e. half of the multiply-adds per second that float32 FMA does, and it would round the activations
-// to 8 bits of mantissa. In float32 every instruction set gives the same bits, and F16 and BF16 weights keep all of
-// theirs.
+// Panels of f32, f16 and bf16 weights, (K, 16 rows) each. All have kernels that compute in float32; f16 and bf16 also
+// have kernels around the dot product of pairs of bf16, for processors on which it does twice the multiply-adds of
+// float32 (simd::Isa::kAvx512Bf16 says on which).
 #include "kernel/activation_tile.hpp"
 #include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"
@@ -15,21 +12,65 @@ namespace {
 
 using namespace simd::KVASIR_TARGET;
 
-struct F32Weights {
+// How a format is multiplied, step by step of K: kRows rows of a panel and as many elements of every column at a time.
+//   Element   of the panel              Operand   16 lanes of weights, as `multiply` wants them
+//   value     an element as a float     step      the operand of one step
+//   Column    one step of a column      multiply  acc + the operand's products with a column's step in every lane
+struct InFloat {
+  using Column = float;
+  using Operand = F32;
+  static constexpr int kRows = 1;
+  static constexpr ActivationKind kActivation = ActivationKind::kF32;
+  KVASIR_INLINE void keep(float* to, F32 w) { store(to, w); }
+  KVASIR_INLINE F32 kept(const float* from) { return load(from); }
+  KVASIR_INLINE F32 multiply(F32 w, float x, F32 acc) { return fma(w, set1(x), acc); }
+};
+struct F32Weights : InFloat {
   using Element = float;
-  KVASIR_INLINE F32 row16(const float* p) { return load(p); }
+  KVASIR_INLINE F32 step(const float* p) { return load(p); }
   KVASIR_INLINE float value(float x) { return x; }
 };
-struct F16Weights {
+struct F16Weights : InFloat {
   using Element = std::uint16_t;
-  KVASIR_INLINE F32 row16(const std::uint16_t* p) { return load_f16(p); }
+  KVASIR_INLINE F32 step(const std::uint16_t* p) { return load_f16(p); }
   KVASIR_INLINE float value(std::uint16_t x) { return simd::f16_to_f32(x); }
 };
-struct Bf16Weights {
+struct Bf16Weights : InFloat {
   using Element = std::uint16_t;
-  KVASIR_INLINE F32 row16(const std::uint16_t* p) { return load_bf16(p); }
+  KVASIR_INLINE F32 step(const std::uint16_t* p) { return load_bf16(p); }
   KVASIR_INLINE float value(std::uint16_t x) { return simd::bf16_to_f32(x); }
 };
+
+#if KVASIR_HAS_BF16
+// Two elements of K at a time; a panel of odd K ends with a row of zeros.
+struct InPairs {
+  using Column = std::uint32_t;  // two bf16
+  using Operand = Bytes;
+  static constexpr int kRows = 2;
+  static constexpr ActivationKind kActivation = ActivationKind::kBf16;
+  KVASIR_INLINE void keep(float* to, Bytes w) { store_bytes(to, w); }
+  KVASIR_INLINE Bytes kept(const float* from) { return load_bytes(from); }
+  KVASIR_INLINE F32 multiply(Bytes w, const std::uint32_t& x, F32 acc) { return dot_bf16(acc, w, broadcast4(&x)); }
+};
+struct F16Pairs : InPairs {  // weights are rounded to 8 bits of mantissa, as the activations are
+  using Element = std::uint16_t;
+  KVASIR_INLINE Bytes step(const std::uint16_t* p) { return interleave_rows16(to_bf16(load_f16(p), load_f16(p + 16))); }
+  KVASIR_INLINE float value(std::uint16_t x) { return simd::f16_to_f32(x); }
+};
+struct Bf16Pairs : InPairs {
+  using Element = std::uint16_t;
+  KVASIR_INLINE Bytes step(const std::uint16_t* p) { return interleave_rows16(load_bytes(p)); }
+  KVASIR_INLINE float value(std::uint16_t x) { return simd::bf16_to_f32(x); }
+};
+#endif
+
+// Steps and elements of a panel with K columns.
+template <class W>
+constexpr std::int64_t steps_of(std::int64_t k) {
+  return (k + W::kRows - 1) / W::kRows;
+}
+template <class W>
+inline constexpr std::int64_t kStepElements = W::kRows* kPanelRows;
 
 KVASIR_INLINE void store_rows(const MatmulArgs& args, std::int64_t panel, std::int64_t column, F32 acc) {
   const std::int64_t row = panel * kPanelRows;
@@ -48,25 +89,26 @@ constexpr int kFetchRun = 64;
 
 template <class W, int P, int C>
 void gemv(const MatmulArgs& args, std::int64_t first, std::int64_t panel, bool more) {
-  const auto* w = reinterpret_cast<const typename W::Element*>(args.panels) + panel * args.k * kPanelRows;
-  const auto* x = reinterpret_cast<const float*>(args.x->data) + first * args.k;
-  const std::int64_t stride = args.k * kPanelRows;
+  constexpr std::int64_t kStep = kStepElements<W>;
+  const std::int64_t steps = steps_of<W>(args.k), stride = steps * kStep;
+  const auto* w = reinterpret_cast<const typename W::Element*>(args.panels) + panel * stride;
+  const auto* x = reinterpret_cast<const typename W::Column*>(args.x->data) + first * steps;
   F32 acc[P][C];
   KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
   for (int c = 0; c < C; ++c) acc[p][c] = zero();
   const auto* const next_panels = more ? w + P * stride : w;
-  for (std::int64_t begin = 0; begin < args.k; begin += kFetchRun) {
-    const auto n = static_cast<int>(args.k - begin < kFetchRun ? args.k - begin : kFetchRun);
-    const auto* next = begin + n < args.k ? w + n * kPanelRows : next_panels;
+  for (std::int64_t begin = 0; begin < steps; begin += kFetchRun) {
+    const auto n = static_cast<int>(steps - begin < kFetchRun ? steps - begin : kFetchRun);
+    const auto* next = begin + n < steps ? w + n * kStep : next_panels;
     KVASIR_UNROLL(1)
-    for (int i = 0; i < n; ++i, w += kPanelRows, next += kPanelRows, x += C) {
+    for (int i = 0; i < n; ++i, w += kStep, next += kStep, x += C) {
       KVASIR_UNROLL(8)
       for (int p = 0; p < P; ++p) {
         __builtin_prefetch(next + p * stride, 0, 3);
-        const F32 wp = W::row16(w + p * stride);
+        const auto wp = W::step(w + p * stride);
         KVASIR_UNROLL(8)
-        for (int c = 0; c < C; ++c) acc[p][c] = fma(wp, set1(x[c]), acc[p][c]);
+        for (int c = 0; c < C; ++c) acc[p][c] = W::multiply(wp, x[c], acc[p][c]);
       }
     }
   }
@@ -113,22 +155,21 @@ constexpr int kDepth = 256;
 constexpr int kGroupPanels = 6;
 constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
 
-template <int P, int C>
-void multiply(const float (*w)[kPanelRows], int depth, const float* x, float (*sums)[P][kPanelRows]) {
+template <class W, int P, int C>
+void multiply(const float (*w)[kPanelRows], int depth, const typename W::Column* x, float (*sums)[P][kPanelRows]) {
   F32 acc[P][C];
   KVASIR_UNROLL(8)
   for (int p = 0; p < P; ++p) KVASIR_UNROLL(8)
   for (int c = 0; c < C; ++c) acc[p][c] = load(sums[c][p]);
   KVASIR_UNROLL(1)
   for (int k = 0; k < depth; ++k, x += C) {
-    F32 wk[P];
+    typename W::Operand wk[P];
     KVASIR_UNROLL(8)
-    for (int p = 0; p < P; ++p) wk[p] = load(w[P * k + p]);
+    for (int p = 0; p < P; ++p) wk[p] = W::kept(w[P * k + p]);
     KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) {
-      const F32 xc = set1(x[c]);
       KVASIR_UNROLL(8)
-      for (int p = 0; p < P; ++p) acc[p][c] = fma(wk[p], xc, acc[p][c]);
+      for (int p = 0; p < P; ++p) acc[p][c] = W::multiply(wk[p], x[c], acc[p][c]);
     }
   }
   KVASIR_UNROLL(8)
@@ -136,18 +177,18 @@ void multiply(const float (*w)[kPanelRows], int depth, const float* x, float (*s
   for (int c = 0; c < C; ++c) store(sums[c][p], acc[p][c]);
 }
 
-// `depth` steps of K from `begin` on for P panels and all columns of a tile.
+// `depth` steps from `begin` on for P panels and all columns of a tile; a panel and a column have `steps`.
 template <class W, int P>
-void chunk(const typename W::Element* panels, std::int64_t k, std::int64_t begin, int depth, const float* x,
-           std::int64_t columns, float (*sums)[P][kPanelRows]) {
+void chunk(const typename W::Element* panels, std::int64_t steps, std::int64_t begin, int depth,
+           const typename W::Column* x, std::int64_t columns, float (*sums)[P][kPanelRows]) {
   alignas(64) float w[kDepth * P][kPanelRows];
   for (int p = 0; p < P; ++p)
-    for (int j = 0; j < depth; ++j) store(w[P * j + p], W::row16(panels + (p * k + begin + j) * kPanelRows));
+    for (int j = 0; j < depth; ++j) W::keep(w[P * j + p], W::step(panels + (p * steps + begin + j) * kStepElements<W>));
   const Strips strips = Strips::of(columns);
   for (std::int64_t s = 0; s < strips.count; ++s) {
     const std::int64_t first = strips.first(s);
-    with_columns<kStripColumns>(strips.columns(s),
-                                [&]<int C>() { multiply<P, C>(w, depth, x + first * k + begin * C, sums + first); });
+    with_columns<kStripColumns>(
+        strips.columns(s), [&]<int C>() { multiply<W, P, C>(w, depth, x + first * steps + begin * C, sums + first); });
   }
 }
 
@@ -155,16 +196,16 @@ void chunk(const typename W::Element* panels, std::int64_t k, std::int64_t begin
 template <class W, int P>
 void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t count) {
   alignas(64) float sums[kGroupPanels / P][kTileColumns][P][kPanelRows];
-  const std::int64_t stride = args.k * kPanelRows;
+  const std::int64_t steps = steps_of<W>(args.k), stride = steps * kStepElements<W>;
   const auto* panels = reinterpret_cast<const typename W::Element*>(args.panels) + panel * stride;
   for (std::int64_t first = 0; first < args.x->n; first += kTileColumns) {
     std::int64_t columns;
-    const auto* x = reinterpret_cast<const float*>(activation_tile(*args.x, first, columns));
+    const auto* x = reinterpret_cast<const typename W::Column*>(activation_tile(*args.x, first, columns));
     __builtin_memset(sums, 0, sizeof sums);
-    for (std::int64_t k = 0; k < args.k; k += kDepth) {
-      const int depth = static_cast<int>(args.k - k < kDepth ? args.k - k : kDepth);
+    for (std::int64_t begin = 0; begin < steps; begin += kDepth) {
+      const int depth = static_cast<int>(steps - begin < kDepth ? steps - begin : kDepth);
       for (std::int64_t i = 0; i < count; ++i)
-        chunk<W, P>(panels + i * P * stride, args.k, k, depth, x, columns, sums[i]);
+        chunk<W, P>(panels + i * P * stride, steps, begin, depth, x, columns, sums[i]);
     }
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t c = 0; c < columns; ++c)
@@ -188,7 +229,7 @@ void matmul(const MatmulArgs& args) {
 
 template <class W>
 std::int64_t panel_bytes(std::int64_t k) {
-  return k * kPanelRows * static_cast<std::int64_t>(sizeof(typename W::Element));
+  return steps_of<W>(k) * kStepElements<W> * static_cast<std::int64_t>(sizeof(typename W::Element));
 }
 
 template <class W>
@@ -207,6 +248,7 @@ void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* pa
       for (int j = 0; j < n; ++j) out[(i + j) * kPanelRows + r] = run[j];
     }
   }
+  for (std::int64_t i = k * kPanelRows; i < steps_of<W>(k) * kStepElements<W>; ++i) out[i] = 0;
 }
 
 template <class W>
@@ -217,12 +259,17 @@ void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
 
 template <class W>
 constexpr PanelFormat format() {
-  return {ActivationKind::kF32, 1, panel_bytes<W>, pack<W>, unpack_row<W>, matmul<W>};
+  return {W::kActivation, 1, panel_bytes<W>, pack<W>, unpack_row<W>, matmul<W>};
 }
 
 }  // namespace
 
 extern const DensePanels dense_panels_table;
-const DensePanels dense_panels_table = {format<F32Weights>(), format<F16Weights>(), format<Bf16Weights>()};
+#if KVASIR_HAS_BF16
+const DensePanels dense_panels_table = {format<F32Weights>(), format<F16Weights>(), format<Bf16Weights>(),
+                                        format<F16Pairs>(), format<Bf16Pairs>()};
+#else
+const DensePanels dense_panels_table = {format<F32Weights>(), format<F16Weights>(), format<Bf16Weights>(), {}, {}};
+#endif
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

@@ -18,8 +18,10 @@ inline constexpr int kGemvColumns = 4;   // up to here weights are streamed past
 
 // How activations are prepared for a weight format.
 //   kInt8  blocks of 32 with one f32 scale: q = round(x / d), d = max|x| / 127
+//   kBf16  rounded to bf16 (to nearest even), in pairs; an odd K is filled up with 0. With simd::Isa::kAvx512Bf16 only
 //   kF32   as they are
-enum class ActivationKind { kInt8, kF32 };
+enum class ActivationKind { kInt8, kBf16, kF32 };
+inline constexpr int kActivationKinds = 3;
 
 // Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are
 // grouped in tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
@@ -27,7 +29,8 @@ enum class ActivationKind { kInt8, kF32 };
 //          int32, d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI the sums of halves are what sums
 //          of products start at, kernel/int_sums.hpp, and those of both halves follow, (K/32, nc) int32. Without VNNI
 //          each sum of a half is two of int16: of elements 0, 1 of every four (low), and of elements 2, 3.
-//   kF32   f32, in strips of columns, each (K, columns of the strip): kernel/activation_tile.hpp
+//   kBf16  in strips of columns, each (K/2, columns of the strip, 2): kernel/activation_tile.hpp
+//   kF32   f32, in strips of columns, each (K, columns of the strip)
 struct Activations {
   ActivationKind kind = ActivationKind::kF32;
   std::byte* data = nullptr;
@@ -41,7 +44,7 @@ struct Activations {
 
 // Bytes per column; K is a multiple of 32 for kInt8.
 constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
-  return kind == ActivationKind::kInt8 ? k + k / 32 * 28 : k * 4;
+  return kind == ActivationKind::kInt8 ? k + k / 32 * 28 : kind == ActivationKind::kBf16 ? (k + 1) / 2 * 4 : k * 4;
 }
 
 // The tile that begins at column `first`, a multiple of kTileColumns, as activations of its own.
@@ -73,11 +76,14 @@ struct PanelFormat {
   void (*matmul)(const MatmulArgs& args);
 };
 
-// Panels of unquantised weights. Any row can be dequantised to float and packed in `f32`: that is `--exact`.
+// Panels of unquantised weights. Any row can be dequantised to float and packed in `f32`: that is `--exact`. Those that
+// are called pairs compute with the bf16 dot product, in kernels for it only (elsewhere they are empty).
 struct DensePanels {
   PanelFormat f32;
   PanelFormat f16;
   PanelFormat bf16;
+  PanelFormat f16_pairs;
+  PanelFormat bf16_pairs;
 };
 KVASIR_DECLARE_KERNELS(DensePanels, dense_panels)
 

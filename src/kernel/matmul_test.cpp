@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/gaussian.hpp"
+#include "simd/half.hpp"
 #include "simd/isa_fixture.hpp"
 #include "tensor/buffer.hpp"
 #include "weights/quant.hpp"
@@ -38,28 +39,34 @@ Packed pack(const Quant& quant, std::int64_t rows, std::int64_t k, unsigned seed
     quant.dequantise(&file[static_cast<std::size_t>(r * row_bytes)], &p.values[static_cast<std::size_t>(r * k)], k);
   }
   const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
-  const std::int64_t bytes = quant.panel->panel_bytes(k);
+  const std::int64_t bytes = quant.format().panel_bytes(k);
   p.panels = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(panels * bytes));
   for (std::int64_t i = 0; i < panels; ++i) {
     const std::byte* row[kPanelRows];
     for (int r = 0; r < kPanelRows; ++r)
       row[r] = i * kPanelRows + r < rows ? &file[static_cast<std::size_t>((i * kPanelRows + r) * row_bytes)] : nullptr;
-    quant.panel->pack(row, k, p.panels.data() + i * bytes);
+    quant.format().pack(row, k, p.panels.data() + i * bytes);
   }
   return p;
 }
 
 std::vector<float> multiply(const Quant& quant, const Packed& p, const std::vector<float>& x, std::int64_t n,
                             std::int64_t split) {
-  const ActivationKind kind = quant.panel->activation;
+  const ActivationKind kind = quant.format().activation;
   tensor::Buffer prepared(tensor::Tag::kScratch, static_cast<std::size_t>(n * activation_bytes(kind, p.k)));
   const Activations a{kind, prepared.data(), n, p.k};
   activation().prepare(a, 0, n, x.data(), p.k);
   std::vector<float> out(static_cast<std::size_t>(n * p.rows), NAN);
   const std::int64_t panels = (p.rows + kPanelRows - 1) / kPanelRows;
   for (std::int64_t first = 0; first < panels; first += split)
-    quant.panel->matmul({p.panels.data(), p.k, p.rows, first, std::min(first + split, panels), &a, out.data(), p.rows});
+    quant.format().matmul(
+        {p.panels.data(), p.k, p.rows, first, std::min(first + split, panels), &a, out.data(), p.rows});
   return out;
+}
+
+// Relative L2 error of products: of activations in 8 bits per block of 32, of both factors in bf16, of float sums only.
+double rounding(ActivationKind kind) {
+  return kind == ActivationKind::kInt8 ? 0.012 : kind == ActivationKind::kBf16 ? 0.0025 : 1e-6;
 }
 
 class EveryIsa : public simd::IsaTest {};
@@ -70,8 +77,8 @@ TEST_P(EveryIsa, PackingKeepsTheValues) {
     const Packed p = pack(*quant, 37, k, 1);
     std::vector<float> row(static_cast<std::size_t>(k));
     for (std::int64_t r = 0; r < p.rows; ++r) {
-      quant->panel->unpack_row(p.panels.data() + r / kPanelRows * quant->panel->panel_bytes(k),
-                               static_cast<int>(r % kPanelRows), k, row.data());
+      quant->format().unpack_row(p.panels.data() + r / kPanelRows * quant->format().panel_bytes(k),
+                                 static_cast<int>(r % kPanelRows), k, row.data());
       for (std::int64_t i = 0; i < k; ++i) {
         const float want = p.values[static_cast<std::size_t>(r * k + i)];
         ASSERT_EQ(row[static_cast<std::size_t>(i)], want) << name << " row " << r << " element " << i;
@@ -84,7 +91,7 @@ TEST_P(EveryIsa, ProductsAgreeWithDouble) {
   for (const auto& [name, quant] : weights::quants()) {
     for (std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 23, 64, 65, 67}) {
       for (std::int64_t rows : {1, 16, 33, 100}) {
-        const std::int64_t k = quant->block == 256 ? 768 : 160;
+        const std::int64_t k = quant->block == 256 ? 768 : quant->block == 32 ? 160 : 161;
         const Packed p = pack(*quant, rows, k, 2);
         const auto x = gaussian(static_cast<std::size_t>(n * k), 3);
         const auto out = multiply(*quant, p, x, n, 1000);
@@ -103,19 +110,18 @@ TEST_P(EveryIsa, ProductsAgreeWithDouble) {
             error += (got - want) * (got - want);
             norm += ww * xx;
           }
-        // Rounding of the activations to 8 bits per block of 32, or of float sums only.
-        const double bound = quant->panel->activation == ActivationKind::kInt8 ? 0.012 : 1e-6;
-        ASSERT_LT(std::sqrt(error / norm), bound) << name << " n " << n << " rows " << rows;
+        ASSERT_LT(std::sqrt(error / norm), rounding(quant->format().activation))
+            << name << " n " << n << " rows " << rows;
       }
     }
   }
 }
 
-// Activations that their 8-bit blocks represent exactly leave nothing but the rounding of float sums.
+// Activations that their 8-bit blocks, or bf16, represent exactly leave nothing but the rounding of float sums.
 TEST_P(EveryIsa, RepresentableActivationsAreExact) {
   for (const auto& [name, quant] : weights::quants()) {
-    if (quant->panel->activation != ActivationKind::kInt8) continue;
-    for (std::int64_t n : {1, 4, 70}) {
+    const bool bf16 = quant->format().activation == ActivationKind::kBf16;
+    for (std::int64_t n : {1, 4, 13, 70}) {
       const std::int64_t k = 512, rows = 50;
       const Packed p = pack(*quant, rows, k, 6);
       std::mt19937 rng(7);
@@ -127,7 +133,8 @@ TEST_P(EveryIsa, RepresentableActivationsAreExact) {
         for (std::int64_t r = 0; r < rows; ++r) {
           double want = 0, size = 0;
           for (std::int64_t i = 0; i < k; ++i) {
-            const double term = static_cast<double>(p.values[static_cast<std::size_t>(r * k + i)]) *
+            const float w = p.values[static_cast<std::size_t>(r * k + i)];
+            const double term = static_cast<double>(bf16 ? simd::bf16_to_f32(simd::f32_to_bf16(w)) : w) *
                                 static_cast<double>(x[static_cast<std::size_t>(c * k + i)]);
             want += term;
             size += std::fabs(term);
@@ -164,6 +171,8 @@ TEST_P(EveryIsa, ExtremesAgreeWithTheScalarPath) {
   const auto isa = static_cast<simd::Isa>(GetParam());
   std::size_t index = 0;
   for (const auto& [name, quant] : weights::quants()) {
+    const float tolerance =
+        quant->format().activation == ActivationKind::kBf16 ? 0.004f : 1e-6f;  // all weights are equal
     const std::int64_t k = 256, rows = 16, n = 6;
     std::vector<float> x(static_cast<std::size_t>(n * k));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = (i / 3) % 2 ? -1.0f : 1.0f;
@@ -182,8 +191,8 @@ TEST_P(EveryIsa, ExtremesAgreeWithTheScalarPath) {
         Packed p;
         p.rows = rows;
         p.k = k;
-        p.panels = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(q.panel->panel_bytes(k)));
-        q.panel->pack(row, k, p.panels.data());
+        p.panels = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(q.format().panel_bytes(k)));
+        q.format().pack(row, k, p.panels.data());
         return multiply(q, p, x, columns, 1);
       };
       for (std::int64_t columns : {std::int64_t{1}, n}) {
@@ -192,7 +201,7 @@ TEST_P(EveryIsa, ExtremesAgreeWithTheScalarPath) {
         const auto want = run(*weights::quants()[index].value, columns);
         simd::force(isa);
         for (std::size_t i = 0; i < got.size(); ++i)
-          ASSERT_NEAR(got[i], want[i], 1e-6f * std::fabs(want[i])) << name << " pattern " << pattern;
+          ASSERT_NEAR(got[i], want[i], tolerance * std::fabs(want[i])) << name << " pattern " << pattern;
       }
     }
     ++index;

@@ -9,23 +9,12 @@
 #include <vector>
 
 #include "kv/packed_layout.hpp"
+#include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {
 namespace {
 
-constexpr simd::Isa kIsas[] = {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni};
-
-template <class F>
-void on_every_isa(F f) {
-  const simd::Isa before = simd::active();
-  for (simd::Isa isa : kIsas) {
-    if (!simd::supported(isa)) continue;
-    SCOPED_TRACE(std::string(simd::name(isa)));
-    simd::force(isa);
-    f();
-  }
-  simd::force(before);
-}
+using simd::on_every_isa;
 
 std::size_t size(int n) { return static_cast<std::size_t>(n); }
 

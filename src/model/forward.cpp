@@ -14,7 +14,12 @@ constexpr int kMostPanels = 24;  // of a piece of a product with many columns
 constexpr std::int64_t kGatedFloats = std::int64_t{kernel::kTileColumns} * kMostPanels * kernel::kPanelRows;
 constexpr int kRowGrain = 16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
 
-bool uses(const Matrix& m, kernel::ActivationKind kind) { return m.format->activation == kind; }
+constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kernel::ActivationKind::kBf16,
+                                             kernel::ActivationKind::kF32};
+static_assert(std::size(kKinds) == kernel::kActivationKinds);
+
+std::size_t index(kernel::ActivationKind kind) { return static_cast<std::size_t>(kind); }
+bool in_floats(const Matrix& m) { return m.format->activation != kernel::ActivationKind::kInt8; }
 
 }  // namespace
 
@@ -27,13 +32,15 @@ Forward::Sizes Forward::sizes(const Config& c, int max_tokens, int max_logits, i
   return {{rows(dim), rows(dim), rows(c.size(Dim::kQuery)), rows(c.size(Dim::kKey)), rows(c.size(Dim::kValue)),
            rows(out), rows(dim), rows(ffn), padded(4 * threads * 2 * kGatedFloats), rows(pairs), rows(pairs),
            padded(4 * std::max(1, max_logits) * c.vocab)},
-          padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32)),
-          padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest))};
+          {padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32)),
+           padded(n * kernel::activation_bytes(kernel::ActivationKind::kBf16, widest)),
+           padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest))}};
 }
 
 std::int64_t Forward::Sizes::total() const {
-  std::int64_t sum = int8 + dense;
+  std::int64_t sum = 0;
   for (const std::int64_t f : floats) sum += f;
+  for (const std::int64_t p : prepared) sum += p;
   return sum;
 }
 
@@ -52,8 +59,10 @@ Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_token
     *arrays[i] = reinterpret_cast<float*>(p);
     p += s.floats[i];
   }
-  int8_ = p;
-  dense_ = p + s.int8;
+  for (const kernel::ActivationKind kind : kKinds) {
+    prepared_[index(kind)] = {kind, p, 0, 0};
+    p += s.prepared[index(kind)];
+  }
   positions_.reserve(static_cast<std::size_t>(max_tokens));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
 }
@@ -128,13 +137,9 @@ void Forward::rotate_tables(std::span<const Input>) {
 // wants.
 void Forward::prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm,
                       int rows) {
-  using kernel::ActivationKind;
-  const auto wanted = [&](ActivationKind kind) {
-    return std::any_of(users.begin(), users.end(), [&](const Matrix* m) { return uses(*m, kind); });
-  };
-  const bool int8 = wanted(ActivationKind::kInt8), dense = wanted(ActivationKind::kF32);
-  a_int8_ = {ActivationKind::kInt8, int8_, rows, k};
-  a_dense_ = {ActivationKind::kF32, dense_, rows, k};
+  bool wanted[kernel::kActivationKinds] = {};
+  for (const Matrix* m : users) wanted[index(m->format->activation)] = true;
+  for (kernel::Activations& a : prepared_) a.n = rows, a.k = k;
   const kernel::OpKernels& ops = kernel::ops();
   const kernel::ActivationKernels& act = kernel::activation();
   team_.parallel_for(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
@@ -144,8 +149,8 @@ void Forward::prepare(std::span<const Matrix* const> users, const float* x, std:
         ops.rms_norm(x + r * k, norm, norm_ + r * k, k, model_.config().norm_eps);
       source = norm_ + begin * k;
     }
-    if (int8) act.prepare(a_int8_, begin, end, source, k);
-    if (dense) act.prepare(a_dense_, begin, end, source, k);
+    for (const kernel::Activations& a : prepared_)
+      if (wanted[index(a.kind)]) act.prepare(a, begin, end, source, k);
   });
 }
 
@@ -153,10 +158,10 @@ void Forward::prepare(std::span<const Matrix* const> users, const float* x, std:
 // for most of its panels, and whole register tiles (2 panels of integers, 6 of floats). With few columns weights are
 // read once and pieces only need to outweigh their fetching. Among the sizes that are possible the one that leaves the
 // least to the busiest thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6 6 6 they are 18.
-int Forward::grain(std::int64_t panels, int rows, bool dense) const {
+int Forward::grain(std::int64_t panels, int rows, bool floats) const {
   const bool many = rows > kernel::kGemvColumns;
   static_assert(kMostPanels % 6 == 0 && kMostPanels <= 64);
-  const std::int64_t most = many ? kMostPanels : 64, unit = !many ? 4 : dense ? 6 : 2, threads = team_.size();
+  const std::int64_t most = many ? kMostPanels : 64, unit = !many ? 4 : floats ? 6 : 2, threads = team_.size();
   const std::int64_t rounds = std::max<std::int64_t>((panels + most * threads - 1) / (most * threads), many ? 2 : 4);
   std::int64_t best = most, least = INT64_MAX;
   for (std::int64_t r = rounds; r < rounds + 3; ++r) {
@@ -171,18 +176,18 @@ int Forward::grain(std::int64_t panels, int rows, bool dense) const {
 }
 
 const kernel::Activations& Forward::prepared_for(const Matrix& m) const {
-  return uses(m, kernel::ActivationKind::kInt8) ? a_int8_ : a_dense_;
+  return prepared_[index(m.format->activation)];
 }
 
 // outs[i] = matrices[i] times the prepared activations, all in one parallel region.
 void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows) {
   std::int64_t panels = 0;
-  bool dense = false;
+  bool floats = false;
   for (const Matrix* m : matrices) {
     panels += m->panel_count();
-    dense = dense || uses(*m, kernel::ActivationKind::kF32);
+    floats = floats || in_floats(*m);
   }
-  team_.parallel_for(panels, grain(panels, rows, dense), [&](std::int64_t begin, std::int64_t end, int) {
+  team_.parallel_for(panels, grain(panels, rows, floats), [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Matrix& m = *matrices[i];
@@ -197,12 +202,12 @@ void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float*
 // written out and read back, the two factors of a 512-token step are tens of megabytes per layer.
 void Forward::multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows) {
   const std::int64_t panels = gate.panel_count();
-  const bool dense = uses(gate, kernel::ActivationKind::kF32) || uses(up, kernel::ActivationKind::kF32);
-  team_.parallel_for(panels, grain(panels, rows, dense), [&](std::int64_t begin, std::int64_t end, int worker) {
-    // A team of one gets everything in one piece.
-    for (std::int64_t p = begin; p < end; p += kMostPanels)
-      gated_piece(gate, up, p, std::min(p + kMostPanels, end), worker, out, rows);
-  });
+  team_.parallel_for(panels, grain(panels, rows, in_floats(gate) || in_floats(up)),
+                     [&](std::int64_t begin, std::int64_t end, int worker) {
+                       // A team of one gets everything in one piece.
+                       for (std::int64_t p = begin; p < end; p += kMostPanels)
+                         gated_piece(gate, up, p, std::min(p + kMostPanels, end), worker, out, rows);
+                     });
 }
 
 void Forward::gated_piece(const Matrix& gate, const Matrix& up, std::int64_t begin, std::int64_t end, int worker,

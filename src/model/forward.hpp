@@ -1,6 +1,7 @@
 // One step of a model: the next tokens of one or more sequences through all layers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -54,7 +55,7 @@ class Forward {
   // Bytes of every scratch array, in the order of the members below.
   struct Sizes {
     std::int64_t floats[12];
-    std::int64_t int8, dense;
+    std::int64_t prepared[kernel::kActivationKinds];
     std::int64_t total() const;
   };
   static Sizes sizes(const Config& config, int max_tokens, int max_logits, int threads);
@@ -70,7 +71,7 @@ class Forward {
                    int rows);
   const kernel::Activations& prepared_for(const Matrix& m) const;
   void add_residual(const float* y);
-  int grain(std::int64_t panels, int rows, bool dense) const;
+  int grain(std::int64_t panels, int rows, bool floats) const;
 
   Team& team_;
   const Model& model_;
@@ -89,10 +90,9 @@ class Forward {
   float* gated_ = nullptr;  // (threads, 2, tile of columns, rows of a piece)
   float* cos_ = nullptr;    // n_rot / 2
   float* sin_ = nullptr;
-  float* logits_ = nullptr;    // (max_logits, vocab)
-  std::byte* int8_ = nullptr;  // prepared activations of the widest input
-  std::byte* dense_ = nullptr;
-  kernel::Activations a_int8_, a_dense_;
+  float* logits_ = nullptr;  // (max_logits, vocab)
+  // By kind: activations as the matrices to be multiplied next want them. The memory fits the widest input.
+  std::array<kernel::Activations, kernel::kActivationKinds> prepared_;
   std::vector<kv::Slice> slices_;
   std::vector<std::int64_t> positions_;  // of every row of the step
   int rows_ = 0;

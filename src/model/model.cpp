@@ -80,7 +80,9 @@ class Loader {
       item.matrix = !item.in_file;
     }
     if (item.matrix) {
-      item.format = options_.exact ? &kernel::dense_panels().f32 : item.quant->panel;
+      item.format = options_.exact           ? &kernel::dense_panels().f32
+                    : options_.bf16_products ? &item.quant->format()
+                                             : item.quant->panel;
       if (info.columns() % item.format->k_multiple != 0)
         fault(info.name + " has " + std::to_string(info.columns()) + " columns, expected a multiple of " +
               std::to_string(item.format->k_multiple));
@@ -257,7 +259,7 @@ std::int64_t Model::planned_bytes(const weights::ModelFile& file, bool exact) {
   std::int64_t total = 0;
   for (const weights::TensorInfo& t : file.tensors()) {
     if (t.rows() == 1 || (untied && t.name == "token_embd.weight")) continue;
-    const kernel::PanelFormat& format = exact ? kernel::dense_panels().f32 : *find(weights::quants(), t.quant)->panel;
+    const kernel::PanelFormat& format = exact ? kernel::dense_panels().f32 : find(weights::quants(), t.quant)->format();
     total +=
         ((t.rows() + kernel::kPanelRows - 1) / kernel::kPanelRows * format.panel_bytes(t.columns()) + 63) / 64 * 64;
   }

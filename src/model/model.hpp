@@ -41,6 +41,9 @@ struct Layer {
 
 struct LoadOptions {
   bool exact = false;  // all matrices as dequantised floats: the reference path, 4 bytes per weight
+  // Whether F16 and BF16 weights are multiplied as bf16 where that is faster (simd::Isa::kAvx512Bf16). Measurements of
+  // small differences do without: roundings that differ by chance look like differences.
+  bool bf16_products = true;
   // Called from the loading thread with bytes done and bytes in all.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };

@@ -90,7 +90,18 @@ class Bench {
     return {seconds, result};
   }
 
-  double dense_peak() const { return std::max(m_.f32_ops.median, m_.bf16_ops.median); }
+  // Of the arithmetic that a matrix is multiplied in.
+  double peak_of(kernel::ActivationKind kind) const {
+    switch (kind) {
+      case kernel::ActivationKind::kInt8:
+        return m_.int8_ops.median;
+      case kernel::ActivationKind::kBf16:
+        return m_.bf16_ops.median;
+      case kernel::ActivationKind::kF32:
+        break;
+    }
+    return m_.f32_ops.median;
+  }
 
   struct Work {
     double ops = 0, seconds = 0;  // at the peaks
@@ -105,14 +116,14 @@ class Bench {
     const auto matrix = [&](const model::Matrix& w, double n) {
       const double ops = 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.k) * n;
       work.ops += ops;
-      work.seconds += ops / (w.format->activation == kernel::ActivationKind::kInt8 ? m_.int8_ops.median : dense_peak());
+      work.seconds += ops / peak_of(w.format->activation);
     };
     for (const model::Layer& l : model.layers())
       for (const model::Matrix* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) matrix(*w, columns);
     matrix(model.output(), outputs);
     const double attention = 2.0 * c.layers * c.heads * (c.head_dim + c.head_dim_v) * seen;
     work.ops += attention;
-    work.seconds += attention / dense_peak();
+    work.seconds += attention / m_.f32_ops.median;
     return work;
   }
 

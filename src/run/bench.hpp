@@ -40,8 +40,8 @@ struct BenchRow {
   // Decode: the least time of a step, by bytes over bandwidth or operations over the peaks, over the time it took.
   double decode_floor_fraction = 0;
   // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the
-  // time they would take at the machine's peaks (integer dots for quantised matrices; for others and for attention the
-  // faster of the f32 and bf16 peaks) over the time they took.
+  // time they would take at the machine's peaks of the arithmetic they are computed in (integer dots for quantised
+  // matrices, bf16 dots or f32 for others, f32 for attention) over the time they took.
   double ops_per_token = 0;
   double peak_fraction = 0;
   double kv_bytes_per_token = 0;  // sealed, as allocated

@@ -36,7 +36,8 @@ TEST(Machine, WiderSetsAreNotSlower) {
   const simd::Isa before = simd::active();
   Team team(1);
   double scalar = 0;
-  for (simd::Isa isa : {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni}) {
+  for (simd::Isa isa :
+       {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni, simd::Isa::kAvx512Bf16}) {
     if (!simd::supported(isa) || simd::emulated(isa)) continue;
     simd::force(isa);
     const Machine m = measure_machine(team, {.quick = true});

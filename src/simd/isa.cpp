@@ -13,9 +13,9 @@
 namespace kvasir::simd {
 namespace {
 
-constexpr std::string_view kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512vnni"};
+constexpr std::string_view kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"};
 constexpr std::string_view kRequirements[kIsaCount] = {"none", "AVX2 FMA F16C", "AVX-512 F BW VL DQ",
-                                                       "AVX-512 F BW VL DQ VNNI BF16"};
+                                                       "AVX-512 F BW VL DQ VNNI BF16", "AVX-512 F BW VL DQ VNNI BF16"};
 
 std::atomic<int> g_active{-1};
 
@@ -37,12 +37,13 @@ Isa choose() {
       return static_cast<Isa>(i);
     }
     throw Error(Code::kUnsupported,
-                "unknown instruction set '" + std::string(wanted) + "', expected scalar, avx2, avx512 or avx512vnni",
+                "unknown instruction set '" + std::string(wanted) +
+                    "', expected scalar, avx2, avx512, avx512vnni or avx512bf16",
                 "KVASIR_ISA");
   }
   int best = 0;
   for (int i = 1; i < kIsaCount; ++i)
-    if (supported(static_cast<Isa>(i))) best = i;
+    if (supported(static_cast<Isa>(i)) && preferred(static_cast<Isa>(i))) best = i;
   return static_cast<Isa>(best);
 }
 
@@ -68,6 +69,9 @@ bool supported(Isa isa) {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (emulated(isa)) return avx2;
+#if defined(KVASIR_EMULATE_AVX512)
+  if (isa == Isa::kAvx512Bf16) return false;  // its dot product is not emulated
+#endif
   switch (isa) {
     case Isa::kScalar:
       return true;
@@ -76,10 +80,20 @@ bool supported(Isa isa) {
     case Isa::kAvx512:
       return avx512;
     case Isa::kAvx512Vnni:
+    case Isa::kAvx512Bf16:
       return avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
   }
 #endif
   return isa == Isa::kScalar;
+}
+
+bool preferred(Isa isa) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return isa != Isa::kAvx512Bf16 || __builtin_cpu_is("amd");
+#else
+  return isa == Isa::kScalar;
+#endif
 }
 
 Isa active() {

@@ -7,20 +7,25 @@
 
 namespace kvasir::simd {
 
-// In increasing order of preference. Every per-ISA table in the project is indexed by this enum.
-enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni };
-inline constexpr int kIsaCount = 4;
+// In increasing order of preference. Every per-ISA table in the project is indexed by this enum. kAvx512Bf16 has the
+// instructions and kernels of kAvx512Vnni, and multiplies F16 and BF16 weights by the bf16 dot product.
+enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
+inline constexpr int kIsaCount = 5;
 
-std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni"
+std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"
 std::string_view requirements(Isa isa);  // the CPU features it needs, for `kvasir info`
 bool supported(Isa isa);                 // by this machine (CPU and operating system), or emulated
+
+// Whether it is chosen by itself where it is supported: kAvx512Bf16 only where it is faster. AMD's processors (Zen 4
+// on) do twice the multiply-adds with bf16 that they do with float32, Intel's without AMX half of them.
+bool preferred(Isa isa);
 
 // Whether this build computes it with AVX2 (-DKVASIR_EMULATE_AVX512=ON): right, but its speed means nothing.
 bool emulated(Isa isa);
 std::string label(Isa isa);  // the name, and that it is emulated where it is; for what people and files are told
 
-// The one that kernels dispatch to: KVASIR_ISA when set, else the best supported one. Decided at the first call; throws
-// Error(kUnsupported) when KVASIR_ISA names an unknown or unsupported set.
+// The one that kernels dispatch to: KVASIR_ISA when set, else the last one that is supported and preferred. Decided at
+// the first call; throws Error(kUnsupported) when KVASIR_ISA names an unknown or unsupported set.
 Isa active();
 
 // For tests: run everything with `isa` until the next call. REQUIRES: supported(isa), no kernel running.
@@ -45,6 +50,7 @@ void force(Isa isa);
   }                                            \
   inline const Type& function() {              \
     switch (::kvasir::simd::active()) {        \
+      case ::kvasir::simd::Isa::kAvx512Bf16:   \
       case ::kvasir::simd::Isa::kAvx512Vnni:   \
         return avx512vnni::function##_table;   \
       case ::kvasir::simd::Isa::kAvx512:       \

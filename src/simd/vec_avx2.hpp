@@ -4,6 +4,7 @@
 #include "simd/x86.hpp"
 
 #define KVASIR_HAS_VNNI 0
+#define KVASIR_HAS_BF16 0
 #define KVASIR_STEPWISE_DOTS 1
 #define KVASIR_VECTOR_REGISTERS 8
 

@@ -10,6 +10,12 @@
 #define KVASIR_HAS_VNNI 0
 #define KVASIR_STEPWISE_DOTS 1  // byte products are added in 16 bits, then widened: each step may be left to the caller
 #endif
+// The dot product of pairs of bf16; it is not emulated.
+#if defined(KVASIR_TARGET_avx512vnni) && !defined(KVASIR_EMULATE_AVX512)
+#define KVASIR_HAS_BF16 1
+#else
+#define KVASIR_HAS_BF16 0
+#endif
 #define KVASIR_VECTOR_REGISTERS 32
 
 namespace kvasir::simd::KVASIR_TARGET {
@@ -310,6 +316,21 @@ KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
   const __m128i x = _mm_maddubs_epi16(_mm_set1_epi8(1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)));
   const __m128i y = _mm_add_epi16(x, _mm_shuffle_epi32(x, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi16(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+#endif
+
+#if KVASIR_HAS_BF16
+// 32-bit lane i: two rows of 16 numbers of 16 bits, row 0's number i in the low half and row 1's in the high one.
+KVASIR_INLINE Bytes interleave_rows16(Bytes rows) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return {_mm512_permutexvar_epi16(order, rows.v)};
+}
+// 32 numbers, `low` first, rounded to bf16: to nearest even, subnormal numbers to 0.
+KVASIR_INLINE Bytes to_bf16(F32 low, F32 high) { return {(__m512i)_mm512_cvtne2ps_pbh(high.v, low.v)}; }
+// acc + the products of the two bf16 in each lane. Subnormal inputs and results count as 0.
+KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes a, Bytes b) {
+  return {_mm512_dpbf16_ps(acc.v, (__m512bh)a.v, (__m512bh)b.v)};
 }
 #endif
 

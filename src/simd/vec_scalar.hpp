@@ -6,6 +6,7 @@
 #include "simd/half.hpp"
 
 #define KVASIR_HAS_VNNI 0
+#define KVASIR_HAS_BF16 0
 #define KVASIR_STEPWISE_DOTS 0
 #define KVASIR_VECTOR_REGISTERS 8
 

@@ -100,7 +100,7 @@ double peak_rate(Team& team, std::int64_t (*loop)(std::int64_t, float*)) {
 void measure(const char* name, const Quant& quant, Team& team, std::int64_t k, std::int64_t columns,
              std::int64_t streamed) {
   {
-    Product one(quant, k, streamed / quant.panel->panel_bytes(k) * kernel::kPanelRows, 1);
+    Product one(quant, k, streamed / quant.format().panel_bytes(k) * kernel::kPanelRows, 1);
     double product = 1e9, read = 1e9;
     for (int round = 0; round < kRounds; ++round) {
       read = std::min(read, read_seconds(team, one));
@@ -111,15 +111,21 @@ void measure(const char* name, const Quant& quant, Team& team, std::int64_t k, s
                 100 * read / product);
   }
   Product many(quant, k, 2048, columns);
-  const bool int8 = quant.panel->activation == kernel::ActivationKind::kInt8;
+  const bool int8 = quant.format().activation == kernel::ActivationKind::kInt8;
+  const bool bf16 = quant.format().activation == kernel::ActivationKind::kBf16;
+  const kernel::PeakKernels& peaks = kernel::peak();
   double product = 1e9, peak = 0;
   for (int round = 0; round < kRounds; ++round) {
-    peak = std::max(peak, peak_rate(team, int8 ? kernel::peak().int8_dot : kernel::peak().f32_fma));
+    peak = std::max(peak, peak_rate(team, int8 ? peaks.int8_dot : bf16 ? peaks.bf16_dot : peaks.f32_fma));
     product = std::min(product, many.seconds(team, 24));
   }
   const double rate = 2.0 * static_cast<double>(k) * 2048.0 * static_cast<double>(columns) / product;
   std::printf(" %lld columns: %5.0f GOP/s of %5.0f %s (%3.0f %%)\n", static_cast<long long>(columns), rate * 1e-9,
-              peak * 1e-9, int8 ? "int8" : "f32", 100 * rate / peak);
+              peak * 1e-9,
+              int8   ? "int8"
+              : bf16 ? "bf16"
+                     : "f32",
+              100 * rate / peak);
 }
 
 }  // namespace

@@ -26,6 +26,12 @@ struct Quant {
   void (*quantise)(const float* row, std::byte* out, std::int64_t n);
 
   const kernel::PanelFormat* panel;  // packed layout and its kernels
+  // The same around the bf16 dot product; null for formats that have none. simd::Isa::kAvx512Bf16 uses it.
+  const kernel::PanelFormat* pairs = nullptr;
+
+  const kernel::PanelFormat& format() const {
+    return pairs && simd::active() == simd::Isa::kAvx512Bf16 ? *pairs : *panel;
+  }
 };
 
 // Every weight format, for the instruction set in use.

@@ -16,7 +16,8 @@
 namespace kvasir::cli {
 namespace {
 
-constexpr simd::Isa kIsas[] = {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni};
+constexpr simd::Isa kIsas[] = {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni,
+                               simd::Isa::kAvx512Bf16};
 
 struct Settings {
   bool json = false;

@@ -134,7 +134,8 @@ void Subject::check_memory() const {
 }
 
 void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  model_ = model::Model::load(std::move(file_), *team_, {.exact = options_.exact, .progress = progress});
+  model_ = model::Model::load(std::move(file_), *team_,
+                              {.exact = options_.exact, .bf16_products = false, .progress = progress});
   for (Lane& lane : lanes_) make_cache(lane);
 }
 

@@ -1,4 +1,4 @@
-// BF16: kept as it is, computed in float.
+// BF16: kept as it is, computed in float, or with activations in bf16 where that is twice as fast.
 #include "kernel/matmul.hpp"
 #include "simd/half.hpp"
 #include "simd/vec.hpp"
@@ -19,6 +19,14 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 }  // namespace
 
 extern const Quant bf16;
-const Quant bf16 = {"bfloat16", 30, 32, 1, 2, dequantise, quantise, &kernel::KVASIR_TARGET::dense_panels_table.bf16};
+const Quant bf16 = {"bfloat16",
+                    30,
+                    32,
+                    1,
+                    2,
+                    dequantise,
+                    quantise,
+                    &kernel::KVASIR_TARGET::dense_panels_table.bf16,
+                    &kernel::KVASIR_TARGET::dense_panels_table.bf16_pairs};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET
