@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/int_sums.hpp"
+#include "kernel/streams.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
 
@@ -12,12 +13,11 @@ struct IntGemv : IntSums<F> {
       Sums::kSigned;
   using typename Sums::Scale;
 
-  // P panels side by side past C columns: four streams of memory keep more of it in flight than one. The hardware's
-  // prefetcher stops at every 4 KB page and sees no panel end coming, so bytes are fetched kAhead before they are used,
-  // at the end of a panel those of the next P panels; `more`: there are such.
+  // P panels side by side past C columns. With kFetch bytes are fetched kAhead before they are used, at the end of a
+  // panel those of the next P panels; `more`: there are such. (kernel/streams.hpp says where.)
   static constexpr int kAhead = 1024;
 
-  template <int P, int C>
+  template <int P, int C, bool kFetch>
   static void panels(const MatmulArgs& args, std::int64_t panel, bool more) {
     const std::int64_t stride = panel_bytes(args.k), blocks = args.k / F::kBlock;
     const Int8Tile x = int8_tile(*args.x, 0);
@@ -32,13 +32,13 @@ struct IntGemv : IntSums<F> {
     for (std::int64_t first = 0; first < blocks; first += kChunkBlocks) {
       const int n = chunk_blocks(blocks, first);
       const std::byte* planes = head + head_bytes(n);
-      fetch<P>(head + (head < turn ? kAhead : beyond), stride, static_cast<int>(planes - head));
+      if constexpr (kFetch) fetch<P>(head + (head < turn ? kAhead : beyond), stride, static_cast<int>(planes - head));
       for (int b = 0; b < n; ++b, head += F::kHeadBytes) {
         for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
-          const std::byte* const fetched = planes + (planes < turn ? kAhead : beyond);
+          [[maybe_unused]] const std::byte* const fetched = planes + (planes < turn ? kAhead : beyond);
           KVASIR_UNROLL(4)
           for (int p = 0; p < P; ++p) {
-            fetch<1>(fetched + p * stride, 0, kPlanes);
+            if constexpr (kFetch) fetch<1>(fetched + p * stride, 0, kPlanes);
             multiply<C>(head + p * stride, s, planes + p * stride, x, i, acc[p]);
           }
         }
@@ -71,11 +71,14 @@ struct IntGemv : IntSums<F> {
 
   template <int C>
   static void gemv(const MatmulArgs& args) {
-    constexpr int kStreams = 4;
     std::int64_t p = args.panel_begin;
+    if (plain_streams()) {
+      for (; p < args.panel_end; ++p) panels<1, C, false>(args, p, false);
+      return;
+    }
     for (; p + kStreams <= args.panel_end; p += kStreams)
-      panels<kStreams, C>(args, p, p + 2 * kStreams <= args.panel_end);
-    for (; p < args.panel_end; ++p) panels<1, C>(args, p, p + 1 < args.panel_end);
+      panels<kStreams, C, true>(args, p, p + 2 * kStreams <= args.panel_end);
+    for (; p < args.panel_end; ++p) panels<1, C, true>(args, p, p + 1 < args.panel_end);
   }
 };
 

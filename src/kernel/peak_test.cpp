@@ -42,6 +42,7 @@ TEST(Peak, ReadsEveryWordOnce) {
         expected += word;
       }
       EXPECT_EQ(peak().read(data.get(), bytes), expected) << bytes;
+      EXPECT_EQ(peak().read_plain(data.get(), bytes), expected) << bytes;
     }
   });
 }
