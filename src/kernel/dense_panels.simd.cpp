@@ -43,25 +43,25 @@ struct Bf16Weights : InFloat {
 };
 
 #if KVASIR_HAS_BF16
-// Two elements of K at a time, (K/2, 16 rows, 2): a panel of odd K ends with zeros. Weights that are F16 in the file
-// are rounded to bf16 when they are packed, to 8 bits of mantissa as the activations are.
-struct Pairs {
+// Two elements of K at a time; a panel of odd K ends with a row of zeros.
+struct InPairs {
   using Column = std::uint32_t;  // two bf16
   using Operand = Bytes;
-  using Element = std::uint16_t;
   static constexpr int kRows = 2;
   static constexpr ActivationKind kActivation = ActivationKind::kBf16;
   KVASIR_INLINE void keep(float* to, Bytes w) { store_bytes(to, w); }
   KVASIR_INLINE Bytes kept(const float* from) { return load_bytes(from); }
-  KVASIR_INLINE Bytes step(const std::uint16_t* p) { return load_bytes(p); }
-  KVASIR_INLINE float value(std::uint16_t x) { return simd::bf16_to_f32(x); }
   KVASIR_INLINE F32 multiply(Bytes w, const std::uint32_t& x, F32 acc) { return dot_bf16(acc, w, broadcast4(&x)); }
 };
-struct F16Pairs : Pairs {
-  KVASIR_INLINE std::uint16_t from_file(std::uint16_t x) { return simd::f32_to_bf16(simd::f16_to_f32(x)); }
+struct F16Pairs : InPairs {  // weights are rounded to 8 bits of mantissa, as the activations are
+  using Element = std::uint16_t;
+  KVASIR_INLINE Bytes step(const std::uint16_t* p) { return interleave_rows16(to_bf16(load_f16(p), load_f16(p + 16))); }
+  KVASIR_INLINE float value(std::uint16_t x) { return simd::f16_to_f32(x); }
 };
-struct Bf16Pairs : Pairs {
-  KVASIR_INLINE std::uint16_t from_file(std::uint16_t x) { return x; }
+struct Bf16Pairs : InPairs {
+  using Element = std::uint16_t;
+  KVASIR_INLINE Bytes step(const std::uint16_t* p) { return interleave_rows16(load_bytes(p)); }
+  KVASIR_INLINE float value(std::uint16_t x) { return simd::bf16_to_f32(x); }
 };
 #endif
 
@@ -253,28 +253,9 @@ void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* pa
       for (int j = 0; j < n; ++j) out[(i + j) * kPanelRows + r] = run[j];
     }
   }
+  for (std::int64_t i = k * kPanelRows; i < steps_of<W>(k) * kStepElements<W>; ++i) out[i] = 0;
 }
 
-template <class W>
-void pack_pairs(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
-  constexpr int kRun = 32;
-  auto* out = reinterpret_cast<std::uint16_t*>(panel);
-  for (std::int64_t i = 0; i < k; i += kRun) {
-    const int n = static_cast<int>(k - i < kRun ? k - i : kRun);
-    for (int r = 0; r < kPanelRows; ++r) {
-      std::uint16_t run[kRun] = {};
-      if (rows[r]) __builtin_memcpy(run, rows[r] + 2 * i, 2 * static_cast<std::size_t>(n));
-      for (int j = 0; j < (n + 1) / 2 * 2; ++j)
-        out[(i + j) / 2 * kStepElements<W> + 2 * r + j % 2] = W::from_file(run[j]);
-    }
-  }
-}
-
-template <class W>
-void unpack_pairs(const std::byte* panel, int row, std::int64_t k, float* out) {
-  const auto* p = reinterpret_cast<const std::uint16_t*>(panel);
-  for (std::int64_t i = 0; i < k; ++i) out[i] = W::value(p[i / 2 * kStepElements<W> + 2 * row + i % 2]);
-}
 template <class W>
 void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
   const auto* p = reinterpret_cast<const typename W::Element*>(panel);
@@ -283,11 +264,7 @@ void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
 
 template <class W>
 constexpr PanelFormat format() {
-  if constexpr (W::kRows == 1) {
-    return {W::kActivation, 1, panel_bytes<W>, pack<W>, unpack_row<W>, matmul<W>};
-  } else {
-    return {W::kActivation, 1, panel_bytes<W>, pack_pairs<W>, unpack_pairs<W>, matmul<W>};
-  }
+  return {W::kActivation, 1, panel_bytes<W>, pack<W>, unpack_row<W>, matmul<W>};
 }
 
 }  // namespace

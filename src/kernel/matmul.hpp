@@ -71,8 +71,7 @@ struct PanelFormat {
   std::int64_t (*panel_bytes)(std::int64_t k);
   // 16 rows in the file's format to one panel; a null row is filled with zeros.
   void (*pack)(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel);
-  // One row of a panel as floats (k of them): what the file's row dequantises to, bit for bit; for f16_pairs rounded to
-  // bf16.
+  // One row of a panel as floats (k of them): what the file's row dequantises to, bit for bit.
   void (*unpack_row)(const std::byte* panel, int row, std::int64_t k, float* out);
   void (*matmul)(const MatmulArgs& args);
 };

@@ -320,6 +320,12 @@ KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
 #endif
 
 #if KVASIR_HAS_BF16
+// 32-bit lane i: two rows of 16 numbers of 16 bits, row 0's number i in the low half and row 1's in the high one.
+KVASIR_INLINE Bytes interleave_rows16(Bytes rows) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return {_mm512_permutexvar_epi16(order, rows.v)};
+}
 // 32 numbers, `low` first, rounded to bf16: to nearest even, subnormal numbers to 0.
 KVASIR_INLINE Bytes to_bf16(F32 low, F32 high) { return {(__m512i)_mm512_cvtne2ps_pbh(high.v, low.v)}; }
 // acc + the products of the two bf16 in each lane. Subnormal inputs and results count as 0.
