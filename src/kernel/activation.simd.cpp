@@ -118,42 +118,39 @@ void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, co
   }
 }
 
-// Transposes columns [begin, end) of one tile, 16 elements at a time so that the lines written stay in the L1 cache.
-void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
+// Transposes columns [begin, end) of one tile into its strips, 16 numbers at a time so that the lines written stay in
+// the L1 cache. A number stands for kElements elements; numbers(from, n, room) says where those of n elements are,
+// `room` being space for 16.
+template <class Number, int kElements, class F>
+KVASIR_INLINE void prepare_strips(const Activations& a, std::int64_t begin, std::int64_t end, const float* x,
+                                  std::int64_t ldx, F numbers) {
   std::int64_t columns;
-  auto* tile = reinterpret_cast<float*>(activation_tile(a, begin, columns));
-  const std::int64_t c0 = begin % kTileColumns;
+  auto* tile = reinterpret_cast<Number*>(activation_tile(a, begin, columns));
+  const std::int64_t c0 = begin % kTileColumns, steps = (a.k + kElements - 1) / kElements;
   const Strips strips = Strips::of(columns);
-  for (std::int64_t k = 0; k < a.k; k += 16) {
-    const int n = static_cast<int>(a.k - k < 16 ? a.k - k : 16);
+  for (std::int64_t k = 0; k < a.k; k += 16 * kElements) {
+    const int n = static_cast<int>(a.k - k < 16 * kElements ? a.k - k : 16 * kElements);
     for (std::int64_t c = c0; c < c0 + end - begin; ++c) {
       const std::int64_t strip = strips.holding(c);
       const std::int64_t first = strips.first(strip), width = strips.columns(strip);
-      float* const to = tile + first * a.k + c - first;
-      for (int j = 0; j < n; ++j) to[(k + j) * width] = x[(c - c0) * ldx + k + j];
+      Number* const to = tile + first * steps + c - first;
+      Number room[16];
+      const Number* const from = numbers(x + (c - c0) * ldx + k, n, room);
+      for (int j = 0; j < (n + kElements - 1) / kElements; ++j) to[(k / kElements + j) * width] = from[j];
     }
   }
 }
 
+void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
+  prepare_strips<float, 1>(a, begin, end, x, ldx, [](const float* from, int, float*) { return from; });
+}
+
 #if KVASIR_HAS_BF16
-// The same, 32 elements at a time as 16 pairs.
 void prepare_bf16(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
-  std::int64_t columns;
-  auto* tile = reinterpret_cast<std::uint32_t*>(activation_tile(a, begin, columns));
-  const std::int64_t c0 = begin % kTileColumns, steps = (a.k + 1) / 2;
-  const Strips strips = Strips::of(columns);
-  for (std::int64_t k = 0; k < a.k; k += 32) {
-    const int n = static_cast<int>(a.k - k < 32 ? a.k - k : 32);
-    for (std::int64_t c = c0; c < c0 + end - begin; ++c) {
-      const std::int64_t strip = strips.holding(c);
-      const std::int64_t first = strips.first(strip), width = strips.columns(strip);
-      std::uint32_t* const to = tile + first * steps + c - first;
-      const float* const from = x + (c - c0) * ldx + k;
-      std::uint32_t pairs[16];
-      store_bytes(pairs, to_bf16(load_n(from, n), load_n(from + 16, n > 16 ? n - 16 : 0)));
-      for (int j = 0; j < (n + 1) / 2; ++j) to[(k / 2 + j) * width] = pairs[j];
-    }
-  }
+  prepare_strips<std::uint32_t, 2>(a, begin, end, x, ldx, [](const float* from, int n, std::uint32_t* room) {
+    store_bytes(room, to_bf16(load_n(from, n), load_n(from + 16, n > 16 ? n - 16 : 0)));
+    return static_cast<const std::uint32_t*>(room);
+  });
 }
 #endif
 
