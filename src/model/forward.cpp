@@ -33,7 +33,9 @@ Forward::Sizes Forward::sizes(const Config& c, int max_tokens, int max_logits, i
            rows(out), rows(dim), rows(ffn), padded(4 * threads * 2 * kGatedFloats), rows(pairs), rows(pairs),
            padded(4 * std::max(1, max_logits) * c.vocab)},
           {padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32)),
-           padded(n * kernel::activation_bytes(kernel::ActivationKind::kBf16, widest)),
+           simd::active() == simd::Isa::kAvx512Bf16
+               ? padded(n * kernel::activation_bytes(kernel::ActivationKind::kBf16, widest))
+               : 0,
            padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest))}};
 }
 
