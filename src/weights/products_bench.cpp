@@ -75,11 +75,11 @@ struct Product {
   }
 };
 
-double read_seconds(Team& team, const Product& p) {
+double read_seconds(Team& team, const Product& p, std::uint64_t (*reader)(const std::byte*, std::size_t)) {
   constexpr std::int64_t kPiece = std::int64_t{4} << 20;
   const double start = steady_seconds();
   team.parallel_for(p.bytes() / kPiece, 1, [&](std::int64_t i, std::int64_t, int) {
-    const std::uint64_t sum = kernel::peak().read(p.panels.data() + i * kPiece, kPiece);
+    const std::uint64_t sum = reader(p.panels.data() + i * kPiece, kPiece);
     asm volatile("" ::"r"(sum));
   });
   return (steady_seconds() - start) * static_cast<double>(p.bytes()) / static_cast<double>(p.bytes() / kPiece * kPiece);
@@ -103,7 +103,8 @@ void measure(const char* name, const Quant& quant, Team& team, std::int64_t k, s
     Product one(quant, k, streamed / quant.format().panel_bytes(k) * kernel::kPanelRows, 1);
     double product = 1e9, read = 1e9;
     for (int round = 0; round < kRounds; ++round) {
-      read = std::min(read, read_seconds(team, one));
+      for (const auto reader : {kernel::peak().read, kernel::peak().read_plain})
+        read = std::min(read, read_seconds(team, one, reader));
       product = std::min(product, one.seconds(team, 32));
     }
     const auto gb = static_cast<double>(one.bytes()) * 1e-9;
