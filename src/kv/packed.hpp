@@ -88,12 +88,13 @@ struct Step {
   }
 };
 
-// Fetches what part h of a pass over a unit stands for in the page that is read next.
+// Fetches what part h of a pass over a unit stands for in the page that is read next. Into the second-level cache: a
+// Zen 4 keeps twice as many of those fetches in flight. Scattered pages of 4 bits, one thread: 12 instead of 7 GB/s.
 template <int B, int h>
 KVASIR_INLINE void prefetch_unit(const std::byte* p) {
   constexpr int kBytes = packed_unit_bytes(B) / kParts;
   KVASIR_UNROLL(4)
-  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + h * kBytes + i, 0, 3);
+  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + h * kBytes + i, 0, 2);
 }
 
 // Rows of x as they are: four(g, k) is x[g][k .. k + 3] in all lanes.
