@@ -70,9 +70,16 @@ KVASIR_INLINE void scores_tile(const float* q, int d, const float* panel, float*
   for (int n = 0; n < N; ++n) store(s + m * kTileTokens + n * kLanes, acc[m][n]);
 }
 
+// As many columns as there are, in whole vectors: short pages (sinks) and those on the diagonal have few.
 template <int M>
 KVASIR_INLINE void scores_rows(const float* q, int d, const float* panel, int columns, float* s) {
-  for (int c = 0; c < columns; c += kVectors * kLanes) scores_tile<M, kVectors>(q, d, panel + c, s + c);
+  int c = 0;
+  if constexpr (kVectors == 4) {
+    if (columns > 3 * kLanes) return scores_tile<M, 4>(q, d, panel, s);
+    if (columns > 2 * kLanes) return scores_tile<M, 3>(q, d, panel, s);
+    if (columns > kLanes) return scores_tile<M, 2>(q, d, panel, s);
+  }
+  for (; c < columns; c += kLanes) scores_tile<M, 1>(q, d, panel + c, s + c);
 }
 
 void scores(const float* q, int rows, int d, const float* k_tile, const int* ends, float* s) {
@@ -116,14 +123,15 @@ KVASIR_INLINE F32 visible(F32 x, int i, int begin, int end, F32 hidden) {
   return x;
 }
 
-// The maximum of a row; hides what is not visible.
-KVASIR_INLINE float hide_row(float* s, int begin, int end) {
+// The maximum of a row; hides what is not visible in its vectors below `vectors`.
+KVASIR_INLINE float hide_row(float* s, int begin, int end, int vectors) {
   F32 x[kTileVectors];
   KVASIR_UNROLL(8)
-  for (int i = 0; i < kTileVectors; ++i) x[i] = load(s + i * kLanes);
-  if (begin > 0 || end < kTileTokens) {
-    KVASIR_UNROLL(8)
-    for (int i = 0; i < kTileVectors; ++i) {
+  for (int i = 0; i < kTileVectors; ++i) {
+    x[i] = minus_infinity();
+    if (i >= vectors) continue;
+    x[i] = load(s + i * kLanes);
+    if (begin > i * kLanes || end < (i + 1) * kLanes) {
       x[i] = visible(x[i], i, begin, end, minus_infinity());
       store(s + i * kLanes, x[i]);
     }
@@ -143,12 +151,14 @@ KVASIR_INLINE F32 weight_of(F32 x) {
   return zero_if_less(x, low, mul(exp_reduced(less_ln2(bounded, sub(t, magic))), power));
 }
 
-KVASIR_INLINE float weigh_row(float* s, float m) {
+// Vectors from `vectors` on get weights of 0, as hidden scores would.
+KVASIR_INLINE float weigh_row(float* s, float m, int vectors) {
   const F32 shift = set1(m < -FLT_MAX ? -FLT_MAX : m);  // so that -inf - shift is -inf, not NaN
   F32 sum = zero();
   KVASIR_UNROLL(8)
   for (int i = 0; i < kTileVectors; ++i) {
-    const F32 w = weight_of(load(s + i * kLanes) - shift);
+    F32 w = zero();
+    if (i < vectors) w = weight_of(load(s + i * kLanes) - shift);
     store(s + i * kLanes, w);
     sum = sum + w;
   }
@@ -158,10 +168,13 @@ KVASIR_INLINE float weigh_row(float* s, float m) {
 // Two passes over a few rows: the reductions of one row overlap with those of the next.
 void weigh(float* s, int stride, int rows, int begin, const int* ends, float* max_out, float* sum_out) {
   constexpr int kBatch = 8;
+  const auto vectors = [&](int r) { return (ends[r] + kLanes - 1) / kLanes; };
   for (int r0 = 0; r0 < rows; r0 += kBatch) {
     const int last = min_int(rows, r0 + kBatch);
-    for (int r = r0; r < last; ++r) max_out[r] = hide_row(s + static_cast<std::ptrdiff_t>(r) * stride, begin, ends[r]);
-    for (int r = r0; r < last; ++r) sum_out[r] = weigh_row(s + static_cast<std::ptrdiff_t>(r) * stride, max_out[r]);
+    for (int r = r0; r < last; ++r)
+      max_out[r] = hide_row(s + static_cast<std::ptrdiff_t>(r) * stride, begin, ends[r], vectors(r));
+    for (int r = r0; r < last; ++r)
+      sum_out[r] = weigh_row(s + static_cast<std::ptrdiff_t>(r) * stride, max_out[r], vectors(r));
   }
 }
 
