@@ -153,12 +153,14 @@ void gemv_strips(const MatmulArgs& args) {
 }
 
 // Many columns: P panels x a strip of columns of accumulators are in registers for kDepth steps of K, with the panels'
-// weights widened to floats in the L1 cache, where a strip's activations are, too. Between chunks of K the sums of a
-// whole tile of columns rest in memory, those of kGroupPanels panels, for all of which the tile's activations are read
-// from the L2 cache.
+// weights as operands in the nearest cache, where a strip's activations are, too. Between chunks of K the sums of up to
+// kGemmColumns columns rest in the second-level cache, those of kGroupPanels panels, for all of which the columns'
+// activations are read from there. Operands are made once for all of these columns: from F16 that takes as long as
+// multiplying eight of them.
 constexpr int kDepth = 256;
 constexpr int kGroupPanels = 6;
 constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
+constexpr std::int64_t kGemmColumns = std::int64_t{4} * kTileColumns;
 
 template <class W, int P, int C>
 void multiply(const float (*w)[kPanelRows], int depth, const typename W::Column* x, float (*sums)[P][kPanelRows]) {
@@ -182,13 +184,18 @@ void multiply(const float (*w)[kPanelRows], int depth, const typename W::Column*
   for (int c = 0; c < C; ++c) store(sums[c][p], acc[p][c]);
 }
 
-// `depth` steps from `begin` on for P panels and all columns of a tile; a panel and a column have `steps`.
+// The operands of P panels for `depth` steps; a panel has `steps`.
 template <class W, int P>
-void chunk(const typename W::Element* panels, std::int64_t steps, std::int64_t begin, int depth,
-           const typename W::Column* x, std::int64_t columns, float (*sums)[P][kPanelRows]) {
-  alignas(64) float w[kDepth * P][kPanelRows];
+KVASIR_INLINE void keep_operands(const typename W::Element* panels, std::int64_t steps, int depth,
+                                 float (*w)[kPanelRows]) {
   for (int p = 0; p < P; ++p)
-    for (int j = 0; j < depth; ++j) W::keep(w[P * j + p], W::step(panels + (p * steps + begin + j) * kStepElements<W>));
+    for (int j = 0; j < depth; ++j) W::keep(w[P * j + p], W::step(panels + (p * steps + j) * kStepElements<W>));
+}
+
+// All columns of a tile, from step `begin` on; a column has `steps`.
+template <class W, int P>
+void multiply_tile(const float (*w)[kPanelRows], std::int64_t steps, std::int64_t begin, int depth,
+                   const typename W::Column* x, std::int64_t columns, float (*sums)[P][kPanelRows]) {
   const Strips strips = Strips::of(columns);
   for (std::int64_t s = 0; s < strips.count; ++s) {
     const std::int64_t first = strips.first(s);
@@ -200,17 +207,25 @@ void chunk(const typename W::Element* panels, std::int64_t steps, std::int64_t b
 // `count` times P panels.
 template <class W, int P>
 void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t count) {
-  alignas(64) float sums[kGroupPanels / P][kTileColumns][P][kPanelRows];
+  alignas(64) float sums[kGroupPanels / P][kGemmColumns][P][kPanelRows];
+  alignas(64) float w[kDepth * P][kPanelRows];
   const std::int64_t steps = steps_of<W>(args.k), stride = steps * kStepElements<W>;
   const auto* panels = reinterpret_cast<const typename W::Element*>(args.panels) + panel * stride;
-  for (std::int64_t first = 0; first < args.x->n; first += kTileColumns) {
-    std::int64_t columns;
-    const auto* x = reinterpret_cast<const typename W::Column*>(activation_tile(*args.x, first, columns));
-    __builtin_memset(sums, 0, sizeof sums);
+  for (std::int64_t first = 0; first < args.x->n; first += kGemmColumns) {
+    const std::int64_t columns = args.x->n - first < kGemmColumns ? args.x->n - first : kGemmColumns;
+    for (std::int64_t i = 0; i < count; ++i)
+      __builtin_memset(sums[i], 0, static_cast<std::size_t>(columns) * sizeof sums[i][0]);
     for (std::int64_t begin = 0; begin < steps; begin += kDepth) {
       const int depth = static_cast<int>(steps - begin < kDepth ? steps - begin : kDepth);
-      for (std::int64_t i = 0; i < count; ++i)
-        chunk<W, P>(panels + i * P * stride, steps, begin, depth, x, columns, sums[i]);
+      for (std::int64_t i = 0; i < count; ++i) {
+        keep_operands<W, P>(panels + i * P * stride + begin * kStepElements<W>, steps, depth, w);
+        for (std::int64_t c = 0; c < columns; c += kTileColumns) {
+          std::int64_t tile_columns;
+          const auto* x =
+              reinterpret_cast<const typename W::Column*>(activation_tile(*args.x, first + c, tile_columns));
+          multiply_tile<W, P>(w, steps, begin, depth, x, tile_columns, sums[i] + c);
+        }
+      }
     }
     for (std::int64_t i = 0; i < count; ++i)
       for (std::int64_t c = 0; c < columns; ++c)

@@ -36,7 +36,7 @@ struct Activations {
   std::byte* data = nullptr;
   std::int64_t n = 0;
   std::int64_t k = 0;
-  std::int64_t whole = 0;  // of a tile: the columns of the activations it is part of
+  std::int64_t whole = 0;  // of a part: the columns of the activations it is part of
 
   // Which kernels, and which form of the sums: the same for all tiles of a batch.
   bool many() const { return (whole > 0 ? whole : n) > kGemvColumns; }
@@ -47,10 +47,9 @@ constexpr std::int64_t activation_bytes(ActivationKind kind, std::int64_t k) {
   return kind == ActivationKind::kInt8 ? k + k / 32 * 28 : kind == ActivationKind::kBf16 ? (k + 1) / 2 * 4 : k * 4;
 }
 
-// The tile that begins at column `first`, a multiple of kTileColumns, as activations of its own.
-constexpr Activations tile_of(const Activations& a, std::int64_t first) {
-  const std::int64_t columns = a.n - first < kTileColumns ? a.n - first : kTileColumns;
-  return {a.kind, a.data + first * activation_bytes(a.kind, a.k), columns, a.k, a.whole > 0 ? a.whole : a.n};
+// Columns [begin, end) as activations of their own. REQUIRES: whole tiles, but for the last one of `a`.
+constexpr Activations columns_of(const Activations& a, std::int64_t begin, std::int64_t end) {
+  return {a.kind, a.data + begin * activation_bytes(a.kind, a.k), end - begin, a.k, a.whole > 0 ? a.whole : a.n};
 }
 
 struct MatmulArgs {

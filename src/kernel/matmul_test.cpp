@@ -148,13 +148,14 @@ TEST_P(EveryIsa, RepresentableActivationsAreExact) {
 
 TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
   for (const auto& [name, quant] : weights::quants()) {
-    const std::int64_t k = quant->block == 256 ? 512 : 224, rows = 120, n = 131;
+    // More columns and, of unquantised weights, more of K than kernels take at a time.
+    const std::int64_t k = quant->block == 256 ? 512 : quant->block == 32 ? 224 : 1057, rows = 120, n = 331;
     const Packed p = pack(*quant, rows, k, 4);
     const auto x = gaussian(static_cast<std::size_t>(n * k), 5);
     const auto whole = multiply(*quant, p, x, n, 1000);
     for (std::int64_t split : {1, 3, 5})
       ASSERT_EQ(whole, multiply(*quant, p, x, n, split)) << name << " split " << split;
-    for (std::int64_t batch : {1, 2, 4, 7, 66}) {
+    for (std::int64_t batch : {1, 2, 4, 7, 66, 258}) {
       for (std::int64_t first = 0; first + batch <= n; first += 33) {
         const std::vector<float> part(x.begin() + first * k, x.begin() + (first + batch) * k);
         const auto out = multiply(*quant, p, part, batch, 1000);

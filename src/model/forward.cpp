@@ -10,8 +10,17 @@ namespace kvasir::model {
 namespace {
 
 constexpr int kMostPanels = 24;  // of a piece of a product with many columns
-// Floats of one thread's scratch for one factor of a gated product: a tile of columns times a piece's rows.
-constexpr std::int64_t kGatedFloats = std::int64_t{kernel::kTileColumns} * kMostPanels * kernel::kPanelRows;
+// What one thread computes of a gated product before it multiplies the factors: panels and columns. Kernels of floats
+// make operands of a panel once for all columns of a call.
+struct GatedPiece {
+  int panels;
+  std::int64_t columns;
+};
+constexpr GatedPiece kGatedInts{kMostPanels, kernel::kTileColumns};
+constexpr GatedPiece kGatedInFloats{kMostPanels / 4, kernel::kTileColumns * 4};
+// Floats of its scratch for one factor.
+constexpr std::int64_t kGatedFloats = kGatedInts.columns * kGatedInts.panels * kernel::kPanelRows;
+static_assert(kGatedInFloats.columns * kGatedInFloats.panels * kernel::kPanelRows == kGatedFloats);
 constexpr int kRowGrain = 16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
 
 constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kernel::ActivationKind::kBf16,
@@ -200,35 +209,35 @@ void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float*
   });
 }
 
-// out = silu(gate x) * (up x) for two matrices of one shape. Tile by tile in scratch that stays in the L2 cache:
+// out = silu(gate x) * (up x) for two matrices of one shape. Piece by piece in scratch that stays in the L2 cache:
 // written out and read back, the two factors of a 512-token step are tens of megabytes per layer.
 void Forward::multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows) {
   const std::int64_t panels = gate.panel_count();
-  team_.parallel_for(panels, grain(panels, rows, in_floats(gate) || in_floats(up)),
-                     [&](std::int64_t begin, std::int64_t end, int worker) {
-                       // A team of one gets everything in one piece.
-                       for (std::int64_t p = begin; p < end; p += kMostPanels)
-                         gated_piece(gate, up, p, std::min(p + kMostPanels, end), worker, out, rows);
-                     });
+  const bool floats = in_floats(gate) || in_floats(up);
+  const GatedPiece most = floats && rows > kGatedInts.columns ? kGatedInFloats : kGatedInts;
+  team_.parallel_for(panels, grain(panels, rows, floats), [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t p = begin; p < end; p += most.panels)
+      for (std::int64_t first = 0; first < rows; first += most.columns)
+        gated_piece(gate, up, {p, std::min(p + most.panels, end)},
+                    {first, std::min(first + most.columns, std::int64_t{rows})}, worker, out);
+  });
 }
 
-void Forward::gated_piece(const Matrix& gate, const Matrix& up, std::int64_t begin, std::int64_t end, int worker,
-                          float* out, int rows) {
-  const std::int64_t width = gate.rows, row = begin * kernel::kPanelRows;
-  const std::int64_t count = std::min(end * kernel::kPanelRows, width) - row;
-  const std::int64_t pitch = (end - begin) * kernel::kPanelRows;
+void Forward::gated_piece(const Matrix& gate, const Matrix& up, Range panels, Range columns, int worker, float* out) {
+  const std::int64_t width = gate.rows, row = panels.begin * kernel::kPanelRows;
+  const std::int64_t count = std::min(panels.end * kernel::kPanelRows, width) - row;
+  const std::int64_t pitch = (panels.end - panels.begin) * kernel::kPanelRows;
   float* const g = gated_ + 2 * worker * kGatedFloats;
   float* const u = g + kGatedFloats;
-  const auto product = [&](const Matrix& m, std::int64_t first, float* to) {
-    const kernel::Activations x = tile_of(prepared_for(m), first);
-    m.format->matmul({m.panels + begin * m.panel_bytes, m.k, m.rows - row, 0, end - begin, &x, to, pitch});
+  const auto product = [&](const Matrix& m, float* to) {
+    const kernel::Activations x = columns_of(prepared_for(m), columns.begin, columns.end);
+    m.format->matmul(
+        {m.panels + panels.begin * m.panel_bytes, m.k, m.rows - row, 0, panels.end - panels.begin, &x, to, pitch});
   };
-  for (std::int64_t first = 0; first < rows; first += kernel::kTileColumns) {
-    product(gate, first, g);
-    product(up, first, u);
-    for (std::int64_t c = 0; c < std::min<std::int64_t>(rows - first, kernel::kTileColumns); ++c)
-      kernel::ops().silu_mul(g + c * pitch, u + c * pitch, out + (first + c) * width + row, count);
-  }
+  product(gate, g);
+  product(up, u);
+  for (std::int64_t c = 0; c < columns.end - columns.begin; ++c)
+    kernel::ops().silu_mul(g + c * pitch, u + c * pitch, out + (columns.begin + c) * width + row, count);
 }
 
 void Forward::add_residual(const float* y) {

@@ -65,10 +65,12 @@ class Forward {
   void feed_forward(int l);
   void rotate(float* q, float* k, const Layer& layer, std::int64_t row);
   void prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm, int rows);
+  struct Range {
+    std::int64_t begin, end;
+  };
   void multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows);
   void multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows);
-  void gated_piece(const Matrix& gate, const Matrix& up, std::int64_t begin, std::int64_t end, int worker, float* out,
-                   int rows);
+  void gated_piece(const Matrix& gate, const Matrix& up, Range panels, Range columns, int worker, float* out);
   const kernel::Activations& prepared_for(const Matrix& m) const;
   void add_residual(const float* y);
   int grain(std::int64_t panels, int rows, bool floats) const;
