@@ -73,13 +73,12 @@ KVASIR_INLINE void scores_tile(const float* q, int d, const float* panel, float*
 // As many columns as there are, in whole vectors: short pages (sinks) and those on the diagonal have few.
 template <int M>
 KVASIR_INLINE void scores_rows(const float* q, int d, const float* panel, int columns, float* s) {
-  int c = 0;
   if constexpr (kVectors == 4) {
     if (columns > 3 * kLanes) return scores_tile<M, 4>(q, d, panel, s);
     if (columns > 2 * kLanes) return scores_tile<M, 3>(q, d, panel, s);
     if (columns > kLanes) return scores_tile<M, 2>(q, d, panel, s);
   }
-  for (; c < columns; c += kLanes) scores_tile<M, 1>(q, d, panel + c, s + c);
+  for (int c = 0; c < columns; c += kLanes) scores_tile<M, 1>(q, d, panel + c, s + c);
 }
 
 void scores(const float* q, int rows, int d, const float* k_tile, const int* ends, float* s) {

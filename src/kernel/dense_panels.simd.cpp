@@ -153,10 +153,10 @@ void gemv_strips(const MatmulArgs& args) {
 }
 
 // Many columns: P panels x a strip of columns of accumulators are in registers for kDepth steps of K, with the panels'
-// weights as operands in the nearest cache, where a strip's activations are, too. Between chunks of K the sums of up to
-// kGemmColumns columns rest in the second-level cache, those of kGroupPanels panels, for all of which the columns'
-// activations are read from there. Operands are made once for all of these columns: from F16 that takes as long as
-// multiplying eight of them.
+// weights as operands (48 KB; half as many steps were no faster) and a strip's activations near. Between chunks the
+// sums of up to kGemmColumns columns rest in the second-level cache, those of kGroupPanels panels, for all of which the
+// columns' activations are read from there. Operands are made once for all of these columns: from F16 that takes as
+// long as multiplying eight of them.
 constexpr int kDepth = 256;
 constexpr int kGroupPanels = 6;
 constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
