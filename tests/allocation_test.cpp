@@ -21,10 +21,14 @@ void count() { g_allocations.fetch_add(1, std::memory_order_relaxed); }
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 // Sanitizers own malloc: there only the C++ forms are counted.
 namespace {
-void* counted(std::size_t bytes, std::size_t alignment) {
+void* counted(std::size_t bytes, std::size_t alignment, std::nothrow_t) {
   count();
   void* p = nullptr;
-  if (::posix_memalign(&p, alignment, bytes) != 0) throw std::bad_alloc();
+  return ::posix_memalign(&p, alignment, bytes) == 0 ? p : nullptr;
+}
+void* counted(std::size_t bytes, std::size_t alignment) {
+  void* p = counted(bytes, alignment, std::nothrow);
+  if (p == nullptr) throw std::bad_alloc();
   return p;
 }
 }  // namespace
@@ -32,6 +36,15 @@ void* operator new(std::size_t n) { return counted(n, 16); }
 void* operator new[](std::size_t n) { return counted(n, 16); }
 void* operator new(std::size_t n, std::align_val_t a) { return counted(n, static_cast<std::size_t>(a)); }
 void* operator new[](std::size_t n, std::align_val_t a) { return counted(n, static_cast<std::size_t>(a)); }
+// Those that do not throw, too: what they give is freed by the operators below.
+void* operator new(std::size_t n, const std::nothrow_t& t) noexcept { return counted(n, 16, t); }
+void* operator new[](std::size_t n, const std::nothrow_t& t) noexcept { return counted(n, 16, t); }
+void* operator new(std::size_t n, std::align_val_t a, const std::nothrow_t& t) noexcept {
+  return counted(n, static_cast<std::size_t>(a), t);
+}
+void* operator new[](std::size_t n, std::align_val_t a, const std::nothrow_t& t) noexcept {
+  return counted(n, static_cast<std::size_t>(a), t);
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
@@ -105,6 +118,11 @@ TEST(Counter, CountsEveryForm) {
   EXPECT_EQ(allocations_in([] {
               std::vector<float> v(1000);
               use(v);
+            }),
+            1);
+  EXPECT_EQ(allocations_in([] {
+              std::unique_ptr<char> p(new (std::nothrow) char);
+              use(p);
             }),
             1);
   EXPECT_EQ(allocations_in([] {
