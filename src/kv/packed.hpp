@@ -88,13 +88,12 @@ struct Step {
   }
 };
 
-// Fetches what part h of a pass over a unit stands for in the page that is read next. Into the second-level cache:
-// scattered pages of 4 bits are read at 12 GB/s so by one thread of a Zen 4, at 7 when fetched into the first.
+// Fetches what part h of a pass over a unit stands for in the page that is read next.
 template <int B, int h>
 KVASIR_INLINE void prefetch_unit(const std::byte* p) {
   constexpr int kBytes = packed_unit_bytes(B) / kParts;
   KVASIR_UNROLL(4)
-  for (int i = 0; i < kBytes; i += 64) __builtin_prefetch(p + h * kBytes + i, 0, 2);
+  for (int i = 0; i < kBytes; i += 64) fetch_ahead(p + h * kBytes + i);
 }
 
 // Rows of x as they are: four(g, k) is x[g][k .. k + 3] in all lanes.

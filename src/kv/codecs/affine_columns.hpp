@@ -77,8 +77,8 @@ struct ColumnScaled {
         const std::ptrdiff_t at = (static_cast<std::ptrdiff_t>(j) * 2 * shape.lanes) + lane;
         const auto* group = reinterpret_cast<const Word*>(page) + at;
         if (lane % 32 == 0) {
-          __builtin_prefetch(reinterpret_cast<const Word*>(next) + at, 0, 2);
-          __builtin_prefetch(reinterpret_cast<const Word*>(next) + at + shape.lanes, 0, 2);
+          fetch_ahead(reinterpret_cast<const Word*>(next) + at);
+          fetch_ahead(reinterpret_cast<const Word*>(next) + at + shape.lanes);
         }
         const F32 s = load_f16(group);
         const F32 middle = middle_of<Grid>(s, load_f16(group + shape.lanes));

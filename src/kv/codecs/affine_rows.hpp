@@ -61,8 +61,8 @@ template <class Grid>
 KVASIR_INLINE void read_group(const std::uint16_t* group, const std::uint16_t* next, int depth, GroupFloats& to) {
   for (int k = 0; k < depth; k += kLanes) {
     if (k % 32 == 0) {
-      __builtin_prefetch(next + k, 0, 2);
-      __builtin_prefetch(next + depth + k, 0, 2);
+      fetch_ahead(next + k);
+      fetch_ahead(next + depth + k);
     }
     const F32 s = load_f16(group + k);
     store(to.s + k, s);

@@ -30,7 +30,7 @@ constexpr int vectors_for(int rows) {
 template <int bytes>
 KVASIR_INLINE void prefetch(const std::byte* p) {
   KVASIR_UNROLL(8)
-  for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+  for (int i = 0; i < bytes; i += 64) fetch_ahead(p + i);
 }
 
 KVASIR_INLINE int lower(int a, int b) { return a < b ? a : b; }

@@ -99,7 +99,7 @@ struct RotatedProducts {
 
   KVASIR_INLINE const std::byte* next_of(const PageRef& page) { return page.next ? page.next : page.block; }
   KVASIR_INLINE void prefetch_header(const std::byte* page, int d) {
-    for (int i = 0; i < 2 * kPageTokens + d; i += 64) __builtin_prefetch(page + i, 0, 2);
+    for (int i = 0; i < 2 * kPageTokens + d; i += 64) fetch_ahead(page + i);
   }
   KVASIR_INLINE void decode_means(const Page& page, int d, float* to) {
     for (int c = 0; c < d; c += kLanes) store(to + c, decode_mean(page.means + c));
