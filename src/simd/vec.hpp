@@ -46,27 +46,46 @@ KVASIR_INLINE F32 operator*(F32 a, F32 b) { return mul(a, b); }
 // bits are read at 12 GB/s so by one thread of a Zen 4, at 7 when fetched into the first.
 KVASIR_INLINE void fetch_ahead(const void* p) { __builtin_prefetch(p, 0, 2); }
 
-// Lane g is the reduction of x[g], lanes from G on are 0.
+// x, with zeros behind it.
+template <int N, class V, int G>
+KVASIR_INLINE void pad_rows(const V (&x)[G], V zeros, V (&to)[N]) {
+  KVASIR_UNROLL(16)
+  for (int g = 0; g < N; ++g) to[g] = g < G ? x[g] : zeros;
+}
+// Rows that are reduced at once for g of them.
+constexpr int reduced_rows(int g) { return g <= 4 ? 4 : g <= 8 ? 8 : 16; }
+
+// Lane g is the reduction of x[g], lanes from G <= 16 on are 0. Never by way of memory: a vector that is read where its
+// lanes have just been written one by one waits for all of them to leave the store queue.
 template <int G>
 KVASIR_INLINE F32 reduce_adds(const F32 (&x)[G]) {
-  if constexpr (G == 4) return reduce_add4(x);
-  float r[kLanes] = {};
-  for (int g = 0; g < G; ++g) r[g] = reduce_add(x[g]);
-  return load(r);
+  constexpr int kRows = reduced_rows(G);
+  F32 all[kRows];
+  pad_rows(x, zero(), all);
+  if constexpr (kRows == 4)
+    return reduce_add4(all);
+  else
+    return reduce_add_rows<kRows>(all);
 }
 template <int G>
 KVASIR_INLINE F32 reduce_maxima(const F32 (&x)[G]) {
-  if constexpr (G == 4) return reduce_max4(x);
-  float r[kLanes] = {};
-  for (int g = 0; g < G; ++g) r[g] = reduce_max(x[g]);
-  return load(r);
+  constexpr int kRows = reduced_rows(G);
+  F32 all[kRows];
+  pad_rows(x, zero(), all);
+  if constexpr (kRows == 4)
+    return reduce_max4(all);
+  else
+    return reduce_max_rows<kRows>(all);
 }
 template <int G>
 KVASIR_INLINE I32 reduce_adds(const I32 (&x)[G]) {
-  if constexpr (G == 4) return reduce_add4(x);
-  std::int32_t r[kLanes] = {};
-  for (int g = 0; g < G; ++g) r[g] = reduce_add(x[g]);
-  return load_i32(r);
+  constexpr int kRows = reduced_rows(G);
+  I32 all[kRows];
+  pad_rows(x, zero_i32(), all);
+  if constexpr (kRows == 4)
+    return reduce_add4(all);
+  else
+    return reduce_add_rows<kRows>(all);
 }
 
 // exp of r in [-ln2/2, ln2/2], relative error below 2e-7 (about 2 ulp): degree-6 polynomial. NaN stays NaN.

@@ -108,6 +108,38 @@ KVASIR_INLINE F32 reduce_max4(const F32* x) {
   return {_mm256_zextps128_ps256(_mm_max_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a))), _mm256_setzero_ps()};
 }
 
+// N = 8 or 16 reductions at once, each in the order of reduce_add and reduce_max: lane i is that of x[i], lanes from N
+// on are 0. Vectors are merged until the lanes of one are the sums of eight.
+template <class Op>
+KVASIR_INLINE __m256 reduce_eight(const F32* x, Op op) {
+  const auto quarters = [&](int i) __attribute__((always_inline)) {
+    const __m256 a = op(x[i].a, x[i].b), b = op(x[i + 4].a, x[i + 4].b);
+    return op(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+  };
+  const auto pairs = [&](int i) __attribute__((always_inline)) {
+    const __m256d a = _mm256_castps_pd(quarters(i)), b = _mm256_castps_pd(quarters(i + 1));
+    return op(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+  };
+  const __m256 a = pairs(0), b = pairs(2);
+  return op(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+}
+template <int N, class Op>
+KVASIR_INLINE F32 reduce_float_rows(const F32* x, Op op) {
+  static_assert(N == 8 || N == 16);
+  if constexpr (N == 8) return {reduce_eight(x, op), _mm256_setzero_ps()};
+  return {reduce_eight(x, op), reduce_eight(x + N - 8, op)};
+}
+template <int N>
+KVASIR_INLINE F32 reduce_add_rows(const F32* x) {
+  return reduce_float_rows<N>(
+      x, [](__m256 a, __m256 b) __attribute__((always_inline)) { return _mm256_add_ps(a, b); });
+}
+template <int N>
+KVASIR_INLINE F32 reduce_max_rows(const F32* x) {
+  return reduce_float_rows<N>(
+      x, [](__m256 a, __m256 b) __attribute__((always_inline)) { return _mm256_max_ps(a, b); });
+}
+
 // Lanes i and i + h (bit h of i clear) become x[i] + x[i + h] and x[i] - x[i + h]. The products by +-1 are exact, so
 // fma has the bits of add and sub.
 template <int h>
@@ -235,6 +267,17 @@ KVASIR_INLINE I32 reduce_add4(const I32* x) {
   const __m128i b = _mm_add_epi32(_mm_unpacklo_epi32(q[2], q[3]), _mm_unpackhi_epi32(q[2], q[3]));
   return {_mm256_zextsi128_si256(_mm_add_epi32(_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b))),
           _mm256_setzero_si256()};
+}
+
+template <int N>
+KVASIR_INLINE I32 reduce_add_rows(const I32* x) {
+  F32 v[N];
+  KVASIR_UNROLL(16)
+  for (int i = 0; i < N; ++i) v[i] = bits_to_f32(x[i]);
+  return f32_to_bits(reduce_float_rows<N>(
+      v, [](__m256 a, __m256 b) __attribute__((always_inline)) {
+        return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+      }));
 }
 
 KVASIR_INLINE Bytes zero_bytes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }

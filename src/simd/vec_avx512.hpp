@@ -94,6 +94,45 @@ KVASIR_INLINE F32 reduce_max4(const F32* x) {
   return {_mm512_zextps128_ps512(_mm_max_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a)))};
 }
 
+// N = 8 or 16 reductions at once, each in the order of reduce_add and reduce_max: lane i is that of x[i], lanes from N
+// on are 0. Vectors are merged until the lanes of one are the sums of all.
+template <int N, class Op>
+KVASIR_INLINE __m512 reduce_rows(const __m512 (&x)[N], Op op) {
+  static_assert(N == 8 || N == 16);
+  const auto halves = [&](int i, int j) __attribute__((always_inline)) {
+    return op(_mm512_shuffle_f32x4(x[i], x[j], 0x44), _mm512_shuffle_f32x4(x[i], x[j], 0xee));
+  };
+  const auto quarters = [&](int i) __attribute__((always_inline)) {
+    const __m512 a = halves(i, 4 + i);
+    __m512 b = _mm512_setzero_ps();
+    if constexpr (N == 16) b = halves(8 + i, 12 + i);
+    return op(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  };
+  const auto pairs = [&](int i) __attribute__((always_inline)) {
+    const __m512d a = _mm512_castps_pd(quarters(i)), b = _mm512_castps_pd(quarters(i + 1));
+    return op(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+  };
+  const __m512 a = pairs(0), b = pairs(2);
+  return op(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+}
+template <int N, class Op>
+KVASIR_INLINE F32 reduce_float_rows(const F32* x, Op op) {
+  __m512 v[N];
+  KVASIR_UNROLL(16)
+  for (int i = 0; i < N; ++i) v[i] = x[i].v;
+  return {reduce_rows(v, op)};
+}
+template <int N>
+KVASIR_INLINE F32 reduce_add_rows(const F32* x) {
+  return reduce_float_rows<N>(
+      x, [](__m512 a, __m512 b) __attribute__((always_inline)) { return _mm512_add_ps(a, b); });
+}
+template <int N>
+KVASIR_INLINE F32 reduce_max_rows(const F32* x) {
+  return reduce_float_rows<N>(
+      x, [](__m512 a, __m512 b) __attribute__((always_inline)) { return _mm512_max_ps(a, b); });
+}
+
 // Lanes i and i + h (bit h of i clear) become a[i] + a[i + h] and a[i] - a[i + h].
 template <int h>
 KVASIR_INLINE F32 butterfly(F32 a) {
@@ -180,6 +219,17 @@ KVASIR_INLINE I32 reduce_add4(const I32* x) {
   const __m128i a = _mm_add_epi32(_mm_unpacklo_epi32(q[0], q[1]), _mm_unpackhi_epi32(q[0], q[1]));
   const __m128i b = _mm_add_epi32(_mm_unpacklo_epi32(q[2], q[3]), _mm_unpackhi_epi32(q[2], q[3]));
   return {_mm512_zextsi128_si512(_mm_add_epi32(_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b)))};
+}
+
+template <int N>
+KVASIR_INLINE I32 reduce_add_rows(const I32* x) {
+  __m512 v[N];
+  KVASIR_UNROLL(16)
+  for (int i = 0; i < N; ++i) v[i] = _mm512_castsi512_ps(x[i].v);
+  return {_mm512_castps_si512(reduce_rows(
+      v, [](__m512 a, __m512 b) __attribute__((always_inline)) {
+        return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+      }))};
 }
 
 KVASIR_INLINE Bytes zero_bytes() { return {_mm512_setzero_si512()}; }

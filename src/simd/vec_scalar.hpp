@@ -153,6 +153,18 @@ KVASIR_INLINE I32 reduce_add4(const I32* x) {
   for (int i = 0; i < 4; ++i) r.v[i] = reduce_add(x[i]);
   return r;
 }
+template <int N>
+KVASIR_INLINE F32 reduce_add_rows(const F32* x) {
+  KVASIR_EACH(F32, i < N ? reduce_add(x[i]) : 0.0f);
+}
+template <int N>
+KVASIR_INLINE F32 reduce_max_rows(const F32* x) {
+  KVASIR_EACH(F32, i < N ? reduce_max(x[i]) : 0.0f);
+}
+template <int N>
+KVASIR_INLINE I32 reduce_add_rows(const I32* x) {
+  KVASIR_EACH(I32, i < N ? reduce_add(x[i]) : 0);
+}
 #undef KVASIR_EACH
 #define KVASIR_EACH(expression)                                                \
   Bytes r;                                                                     \

@@ -26,7 +26,27 @@ KVASIR_INLINE F32 scaled(F32 x, I32 n) {
   return scale2(bits_to_f32(add(mantissa, set1_i32(0x3f800000))), sub(to_f32(and_(n, set1_i32(255))), set1(128)));
 }
 
-// Of KIND, COUNT vectors x, y, z, w are read.
+// Reductions of n vectors at once; integers whose sums stay in range.
+template <int n>
+KVASIR_INLINE F32 added(const std::byte* in) {
+  F32 x[n];
+  for (int i = 0; i < n; ++i) x[i] = floats(in, i);
+  return reduce_adds(x);
+}
+template <int n>
+KVASIR_INLINE F32 largest(const std::byte* in) {
+  F32 x[n];
+  for (int i = 0; i < n; ++i) x[i] = floats(in, i);
+  return reduce_maxima(x);
+}
+template <int n>
+KVASIR_INLINE I32 added_ints(const std::byte* in) {
+  I32 x[n];
+  for (int i = 0; i < n; ++i) x[i] = shift_right32<4>(ints(in, i));
+  return reduce_adds(x);
+}
+
+// Of KIND, COUNT vectors are read, the first four as x, y, z, w.
 #define KVASIR_OP(NAME, COUNT, IN, SOURCE, OUT, OUT_BYTES, EXPRESSION)                                \
   VecOp {                                                                                             \
     NAME, 64 * COUNT, OUT_BYTES, VecBits::IN, VecBits::OUT, [](const std::byte* in, std::byte* out) { \
@@ -82,6 +102,16 @@ const VecOp kOps[] = {
                     const F32 all[4] = {x, y, z, w};
                     return reduce_max4(all);
                   })()),
+    KVASIR_FLOATS("reduce_adds 1", 1, added<1>(in)),
+    KVASIR_FLOATS("reduce_adds 3", 3, added<3>(in)),
+    KVASIR_FLOATS("reduce_adds 8", 8, added<8>(in)),
+    KVASIR_FLOATS("reduce_adds 13", 13, added<13>(in)),
+    KVASIR_FLOATS("reduce_adds 16", 16, added<16>(in)),
+    KVASIR_FLOATS("reduce_maxima 1", 1, largest<1>(in)),
+    KVASIR_FLOATS("reduce_maxima 3", 3, largest<3>(in)),
+    KVASIR_FLOATS("reduce_maxima 8", 8, largest<8>(in)),
+    KVASIR_FLOATS("reduce_maxima 13", 13, largest<13>(in)),
+    KVASIR_FLOATS("reduce_maxima 16", 16, largest<16>(in)),
     KVASIR_FLOATS("lookup 8", 2, lookup<8>(x, and_(f32_to_bits(y), set1_i32(7)))),
     KVASIR_FLOATS("lookup 16", 2, lookup<16>(x, and_(f32_to_bits(y), set1_i32(15)))),
     KVASIR_OP("to_i32", 1, kFloats, floats, kAny, 64, to_i32(x)),
@@ -112,6 +142,10 @@ const VecOp kOps[] = {
           const I32 all[4] = {shift_right32<4>(x), shift_right32<4>(y), shift_right32<4>(z), shift_right32<4>(w)};
           return reduce_add4(all);
         })()),
+    KVASIR_INTS("reduce_adds 3 i32", 3, added_ints<3>(in)),
+    KVASIR_INTS("reduce_adds 8 i32", 8, added_ints<8>(in)),
+    KVASIR_INTS("reduce_adds 13 i32", 13, added_ints<13>(in)),
+    KVASIR_INTS("reduce_adds 16 i32", 16, added_ints<16>(in)),
     KVASIR_MOVE("load_i8", 16, kAny, 64, kAny, put(out, load_i8(KVASIR_AS(const std::int8_t, in)))),
     KVASIR_MOVE("load_u8", 16, kAny, 64, kAny, put(out, load_u8(KVASIR_AS(const std::uint8_t, in)))),
     KVASIR_MOVE("store_low_bytes", 64, kAny, 16, kAny, store_low_bytes(out, ints(in, 0))),

@@ -37,7 +37,7 @@ struct FoldedRows {
   alignas(64) float inverse[kLanes];  // of the scale; 0 for rows that have no integers
   alignas(64) float base[kLanes];     // what the integers leave out: the middle of the group
   alignas(64) float excess[kLanes];   // above 0 for rows that are fine; rows do not depend on each other
-  alignas(64) std::int32_t sum[2 * kLanes];
+  alignas(64) std::int32_t sum[kLanes];
   alignas(64) std::int32_t low_sum[kLanes];
   alignas(64) std::int8_t high[kFloats];
   alignas(64) std::int8_t low[kFloats];
@@ -70,20 +70,22 @@ KVASIR_INLINE void read_group(const std::uint16_t* group, const std::uint16_t* n
   }
 }
 
-// Products of G rows with one group; behind them zeros up to a multiple of 64. Sums are stored for the rows, with up to
-// kLanes more behind them.
+// Of every row vectors that remain to be reduced, all rows at once.
 struct FoldSums {
-  alignas(64) float top[2 * kLanes];  // largest size
-  alignas(64) float base[2 * kLanes];
-  alignas(64) float power[2 * kLanes];
+  F32 top[kLanes];  // largest size
+  F32 base[kLanes];
+  F32 power[kLanes];
 };
+template <class V>
+KVASIR_INLINE V add_rows(const V (&x)[kLanes], int rows) {
+  return rows <= 8 ? reduce_add_rows<8>(x) : reduce_add_rows<16>(x);
+}
+
+// Products of G rows with one group; behind them zeros up to a multiple of 64.
 template <int G>
 KVASIR_INLINE void multiply_group(const GroupFloats& group, const float* x, std::ptrdiff_t stride, int depth,
                                   float* product, FoldSums& sums, int row) {
   const std::ptrdiff_t pitch = row_pitch(depth);
-  F32 largest[G];
-  F32 middles[G];
-  F32 squares[G];
   KVASIR_UNROLL(1)
   for (int r = 0; r < G; ++r) {
     F32 a = zero();
@@ -99,26 +101,24 @@ KVASIR_INLINE void multiply_group(const GroupFloats& group, const float* x, std:
       c = fma(p, p, c);
     }
     for (int k = depth; k % 64 != 0; k += kLanes) store(product + r * pitch + k, zero());
-    largest[r] = a;
-    middles[r] = b;
-    squares[r] = c;
+    sums.top[row + r] = a;
+    sums.base[row + r] = b;
+    sums.power[row + r] = c;
   }
-  store(sums.top + row, reduce_maxima(largest));
-  store(sums.base + row, reduce_adds(middles));
-  store(sums.power + row, reduce_adds(squares));
 }
 
 // Scales of all rows. Where the largest product or the base is not finite, or all are too small, the integers are 0,
 // and what is not finite shows in the base.
 template <int G>
-KVASIR_INLINE void scale_rows(const FoldSums& sums, int depth, FoldedRows<G>& to) {
-  const F32 base = load(sums.base);
-  const F32 top = max(fma(base, zero(), load(sums.top)), zero());  // 0 where the base is not finite
+KVASIR_INLINE void scale_rows(const FoldSums& sums, int rows, int depth, FoldedRows<G>& to) {
+  const F32 base = add_rows(sums.base, rows);
+  const F32 largest = rows <= 8 ? reduce_max_rows<8>(sums.top) : reduce_max_rows<16>(sums.top);
+  const F32 top = max(fma(base, zero(), largest), zero());  // 0 where the base is not finite
   const F32 least = set1(1.5e-36f);
   const F32 most = set1(3e38f);
   const F32 scale = zero_if_less(top, least, zero_if_less(most, top, div(top, set1(127.0f))));
   const F32 limit = mul(mul(set1(kFineLimit * static_cast<float>(depth)), scale), scale);
-  const F32 excess = max(sub(limit, load(sums.power)), zero());
+  const F32 excess = max(sub(limit, add_rows(sums.power, rows)), zero());
   store(to.base, base);
   store(to.scale, scale);
   store(to.inverse, zero_if_less(top, least, zero_if_less(most, top, div(set1(127.0f), top))));
@@ -172,24 +172,19 @@ KVASIR_INLINE void fold_groups(const std::byte* page, const std::byte* next, int
                                std::ptrdiff_t stride, FoldedRows<G>& to) {
   GroupFloats floats;
   FoldSums sums;
-  store(sums.top, zero());
-  store(sums.base, zero());
-  store(sums.power, zero());
+  for (int i = n * G; i < kLanes; ++i) sums.top[i] = sums.base[i] = sums.power[i] = zero();
   for (int j = 0; j < n; ++j) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(j) * depth * 4;
     read_group<Grid>(reinterpret_cast<const std::uint16_t*>(page + at),
                      reinterpret_cast<const std::uint16_t*>(next + at), depth, floats);
     multiply_group<G>(floats, x, stride, depth, to.product + j * G * row_pitch(depth), sums, j * G);
   }
-  scale_rows<G>(sums, depth, to);
-  store_i32(to.sum, zero_i32());
-  for (int j = 0; j < n; ++j) {
-    I32 high[G];
-    KVASIR_UNROLL(1)
-    for (int r = 0; r < G; ++r) high[r] = round_row<G>(depth, j * G + r, to);
-    store_i32(to.sum + j * G, reduce_adds(high));
-  }
-  F32 sum = to_f32(load_i32(to.sum));
+  scale_rows<G>(sums, n * G, depth, to);
+  I32 parts[kLanes];
+  for (int i = 0; i < kLanes; ++i) parts[i] = i < n * G ? round_row<G>(depth, i, to) : zero_i32();
+  const I32 high = add_rows(parts, n * G);
+  store_i32(to.sum, high);
+  F32 sum = to_f32(high);
   if (to.any_fine) {
     for (int i = 0; i < kLanes; ++i) to.low_sum[i] = to.excess[i] > 0.0f ? reduce_add(round_rest<G>(depth, i, to)) : 0;
     sum = fma(to_f32(load_i32(to.low_sum)), set1(kLowUnit), sum);
