@@ -84,6 +84,43 @@ KVASIR_INLINE void prepare_blocks(const Int8Tile& t, std::int64_t i, const float
   }
 }
 
+#if KVASIR_HAS_VNNI
+// One block of each of 16 columns from number i on, as prepare_blocks to the bit: what belongs to a column is computed
+// in a lane of its own.
+KVASIR_INLINE void prepare_columns(const Int8Tile& t, std::int64_t i, const float* x, std::int64_t ldx, bool many) {
+  F32 largest[kLanes];
+  KVASIR_UNROLL(16)
+  for (int c = 0; c < kLanes; ++c) largest[c] = max(abs(load(x + c * ldx)), abs(load(x + c * ldx + 16)));
+  const F32 most = reduce_maxima(largest);
+  alignas(64) float d[kLanes], inverse[kLanes];
+  store(d, div(most, set1(127.0f)));
+  store(inverse, zero_if_less(most, set1(1.5e-36f), div(set1(127.0f), most)));
+  alignas(64) std::int32_t fours[8 * kLanes];  // sums of four elements
+  KVASIR_UNROLL(8)
+  for (int p = 0; p < 8; ++p) {  // two columns
+    const auto part = [&](int h) __attribute__((always_inline)) {
+      const int c = 2 * p + h / 2;
+      return to_i32(mul(load(x + c * ldx + h % 2 * 16), set1(inverse[c])));
+    };
+    const Bytes q = to_signed_bytes(part(0), part(1), part(2), part(3));
+    store_bytes(t.q + 32 * (i + 2 * p), q);
+    store_i32(fours + p * kLanes, dot_us(zero_i32(), set1_bytes(1), q));
+  }
+  alignas(64) std::int32_t half[2 * kLanes];
+  for (int j = 0; j < 2 * kLanes; ++j) half[j] = fours[4 * j] + fours[4 * j + 1] + fours[4 * j + 2] + fours[4 * j + 3];
+  std::int32_t* const half_start = t.half_sum + 2 * i;
+  for (int j = 0; j < 2 * kLanes; ++j) half_start[j] = many ? sum_start(half[j]) : half[j];
+  for (int c = 0; c < kLanes; ++c) {
+    const std::int32_t sum = half[2 * c] + half[2 * c + 1];
+    t.d[i + c] = d[c];
+    t.start[i + c] = sum_start(sum);
+    t.dsum[i + c] = d[c] * static_cast<float>(sum);
+    t.half_dsum[2 * (i + c)] = d[c] * static_cast<float>(half[2 * c]);
+    t.half_dsum[2 * (i + c) + 1] = d[c] * static_cast<float>(half[2 * c + 1]);
+  }
+}
+#endif
+
 // Columns [begin, end) of one tile, a few blocks of every column at a time: the lines of the tile that are being filled
 // are whole and stay in the L1 cache. (Column by column every store would go to another line, 2 KB from the one
 // before.)
@@ -99,9 +136,16 @@ void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, co
     bad |= std::uint64_t{1} << c;
     poison_int8(t, c0 + c, blocks);
   }
+  std::int64_t done = 0;
+#if KVASIR_HAS_VNNI
+  if (bad == 0)
+    for (; done + kLanes <= end - begin; done += kLanes)
+      for (std::int64_t b = 0; b < blocks; ++b)
+        prepare_columns(t, b * t.columns + c0 + done, x + done * ldx + 32 * b, ldx, many);
+#endif
   for (std::int64_t b = 0; b < blocks; b += kTogether) {
     const std::int64_t rest = blocks - b;
-    for (std::int64_t c = 0; c < end - begin; ++c) {
+    for (std::int64_t c = done; c < end - begin; ++c) {
       if (bad >> c & 1) continue;
       const std::int64_t i = b * t.columns + c0 + c;
       const float* const from = x + c * ldx + 32 * b;

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -164,6 +165,36 @@ TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
             << name << " batch " << batch << " at " << first;
       }
     }
+  }
+}
+
+// Columns are prepared side by side where there are enough of them: the bytes are those of each alone, also beside
+// columns of zeros, of numbers whose reciprocals overflow, and of what is no number.
+TEST_P(EveryIsa, PreparedBytesDoNotDependOnTheOtherColumns) {
+  constexpr std::int64_t k = 224, n = 150;
+  const std::int64_t block = 5 * 32;  // which of a column's blocks is special
+  for (const bool finite : {true, false}) {
+    auto x = gaussian(static_cast<std::size_t>(n * k), 8);
+    const auto fill = [&](std::int64_t column, float value) { std::fill_n(x.begin() + column * k + block, 32, value); };
+    fill(3, 0.0f);
+    fill(64, 1e-39f);
+    fill(147, -2e-36f);
+    fill(130, 3e38f);
+    if (!finite) {
+      x[20 * k + 77] = std::numeric_limits<float>::quiet_NaN();
+      x[149 * k] = -std::numeric_limits<float>::infinity();
+    }
+    const auto prepared = [&](std::int64_t piece) {
+      const auto size = static_cast<std::size_t>(n * activation_bytes(ActivationKind::kInt8, k));
+      tensor::Buffer to(tensor::Tag::kScratch, size);
+      const Activations a{ActivationKind::kInt8, to.data(), n, k};
+      for (std::int64_t c = 0; c < n; c += piece)
+        activation().prepare(a, c, std::min(c + piece, n), x.data() + c * k, k);
+      return std::vector<std::byte>(to.data(), to.data() + size);
+    };
+    const auto alone = prepared(1);
+    for (const std::int64_t piece : {5, 16, 21, 48, 64, 150})
+      ASSERT_EQ(alone, prepared(piece)) << "pieces of " << piece << (finite ? "" : ", not all finite");
   }
 }
 
