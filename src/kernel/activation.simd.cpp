@@ -34,6 +34,21 @@ KVASIR_INLINE std::int32_t sum_of_pairs(std::int32_t pairs) {
 }
 #endif
 
+// Of block `at`, whose halves' integers add up to s0 and s1.
+KVASIR_INLINE void store_scales(const Int8Tile& t, std::int64_t at, float d, std::int32_t s0, std::int32_t s1) {
+  t.d[at] = d;
+  t.half_dsum[2 * at] = d * static_cast<float>(s0);
+  t.half_dsum[2 * at + 1] = d * static_cast<float>(s1);
+  t.dsum[at] = d * static_cast<float>(s0 + s1);
+}
+#if KVASIR_HAS_VNNI
+KVASIR_INLINE void store_starts(const Int8Tile& t, std::int64_t at, std::int32_t s0, std::int32_t s1, bool many) {
+  t.half_sum[2 * at] = many ? sum_start(s0) : s0;
+  t.half_sum[2 * at + 1] = many ? sum_start(s1) : s1;
+  t.start[at] = sum_start(s0 + s1);
+}
+#endif
+
 // The blocks that are prepared together: their maxima and sums are reduced side by side.
 constexpr int kTogether = 4;
 
@@ -70,17 +85,12 @@ KVASIR_INLINE void prepare_blocks(const Int8Tile& t, std::int64_t i, const float
     const std::int64_t at = i + b * t.columns;
 #if KVASIR_HAS_VNNI
     const std::int32_t s0 = sums[2 * b], s1 = sums[2 * b + 1];
-    t.half_sum[2 * at] = many ? sum_start(s0) : s0;
-    t.half_sum[2 * at + 1] = many ? sum_start(s1) : s1;
-    t.start[at] = sum_start(s0 + s1);
+    store_starts(t, at, s0, s1, many);
 #else
     const std::int32_t s0 = sum_of_pairs(t.half_sum[2 * at] = pair_sums(t.q + 32 * at));
     const std::int32_t s1 = sum_of_pairs(t.half_sum[2 * at + 1] = pair_sums(t.q + 32 * at + 16));
 #endif
-    t.d[at] = d[b];
-    t.half_dsum[2 * at] = d[b] * static_cast<float>(s0);
-    t.half_dsum[2 * at + 1] = d[b] * static_cast<float>(s1);
-    t.dsum[at] = d[b] * static_cast<float>(s0 + s1);
+    store_scales(t, at, d[b], s0, s1);
   }
 }
 
@@ -108,22 +118,16 @@ KVASIR_INLINE void prepare_columns(const Int8Tile& t, std::int64_t i, const floa
   }
   alignas(64) std::int32_t half[2 * kLanes];
   for (int j = 0; j < 2 * kLanes; ++j) half[j] = fours[4 * j] + fours[4 * j + 1] + fours[4 * j + 2] + fours[4 * j + 3];
-  std::int32_t* const half_start = t.half_sum + 2 * i;
-  for (int j = 0; j < 2 * kLanes; ++j) half_start[j] = many ? sum_start(half[j]) : half[j];
   for (int c = 0; c < kLanes; ++c) {
-    const std::int32_t sum = half[2 * c] + half[2 * c + 1];
-    t.d[i + c] = d[c];
-    t.start[i + c] = sum_start(sum);
-    t.dsum[i + c] = d[c] * static_cast<float>(sum);
-    t.half_dsum[2 * (i + c)] = d[c] * static_cast<float>(half[2 * c]);
-    t.half_dsum[2 * (i + c) + 1] = d[c] * static_cast<float>(half[2 * c + 1]);
+    store_starts(t, i + c, half[2 * c], half[2 * c + 1], many);
+    store_scales(t, i + c, d[c], half[2 * c], half[2 * c + 1]);
   }
 }
 #endif
 
-// Columns [begin, end) of one tile, a few blocks of every column at a time: the lines of the tile that are being filled
-// are whole and stay in the L1 cache. (Column by column every store would go to another line, 2 KB from the one
-// before.)
+// Columns [begin, end) of one tile, 16 side by side where there are as many and all are finite, else a few blocks of
+// every column at a time: the lines of the tile that are being filled are whole and stay in the L1 cache. (Column by
+// column every store would go to another line, 2 KB from the one before.)
 void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
   const Int8Tile t = int8_tile(a, begin);
   const std::int64_t c0 = begin % kTileColumns;
