@@ -1,6 +1,7 @@
 #include "run/bench.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -16,52 +17,95 @@ std::vector<std::int32_t> some_tokens(std::int64_t from, std::int64_t n, std::in
   return ids;
 }
 
-Rate rate(std::vector<double> seconds, double tokens) {
+double median(std::vector<double> x) {
+  if (x.empty()) return 0;
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+Rate rate(const std::vector<double>& seconds, double tokens) {
   if (seconds.empty()) return {};
-  std::sort(seconds.begin(), seconds.end());
-  const double median = seconds[seconds.size() / 2];
-  return {tokens / median, (seconds.back() - seconds.front()) / median};
+  const auto [low, high] = std::minmax_element(seconds.begin(), seconds.end());
+  return {tokens / median(seconds), (*high - *low) / median(seconds)};
+}
+
+// Member by member.
+template <class F>
+Rates combine(std::span<const Rates> samples, const F& f) {
+  Rates out;
+  for (double Rates::*member : {&Rates::read_bytes, &Rates::int8_ops, &Rates::bf16_ops, &Rates::f32_ops}) {
+    std::vector<double> values;
+    for (const Rates& s : samples) values.push_back(s.*member);
+    out.*member = f(values);
+  }
+  return out;
+}
+
+Rates medians(std::span<const Rates> samples) { return combine(samples, median); }
+Rates mean(const Rates& a, const Rates& b) {
+  return combine(std::array{a, b}, [](const std::vector<double>& x) { return (x[0] + x[1]) / 2; });
 }
 
 class Bench {
  public:
-  Bench(Engine& engine, const Machine& machine, const BenchOptions& options) : e_(engine), m_(machine), o_(options) {}
+  Bench(Engine& engine, const BenchOptions& options) : e_(engine), o_(options) {}
 
   BenchRow measure(kv::Sequence* base, std::int64_t batch, const std::function<bool()>& poll) {
     BenchRow row;
     row.depth = kv::Cache::length(*base);
     row.batch = batch;
-    std::vector<double> prefill, decode;
-    for (int run = 0; run < o_.runs && poll(); ++run) {
-      if (o_.prefill > 0 && batch == 1)
-        prefill.push_back(once(base, 1, [&](std::span<kv::Sequence* const> s) {
-                            e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
-                            return 0.0;
-                          }).first);
-      if (o_.decode > 0) {
-        const auto [seconds, bytes] =
-            once(base, batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
-        decode.push_back(seconds);
-        const double weights = static_cast<double>(e_.model().bytes_per_token());
-        row.bytes_per_token = (weights + bytes / o_.decode) / static_cast<double>(batch);
-      }
-    }
-    row.prefill = rate(prefill, o_.prefill);
-    row.decode = rate(decode, static_cast<double>(o_.decode * batch));
-    row.bandwidth = row.bytes_per_token * row.decode.tps;
-    row.bandwidth_fraction = row.bandwidth / m_.read_bytes.median;
-    if (!decode.empty()) decode_floor(row);
-    if (!prefill.empty()) {
-      row.ttft = o_.prefill / row.prefill.tps;
-      prefill_floor(row);
-    }
+    run(row, base, poll);
     row.kv_bytes_per_token = e_.cache().bytes_per_token();
-    row.resident_bytes = process_rss().current;
+    row.resident_bytes = process_rss().current;  // without the memory that `run` measured with
     return row;
   }
 
  private:
   std::int64_t vocab() const { return e_.model().config().vocab; }
+
+  void run(BenchRow& row, const kv::Sequence* base, const std::function<bool()>& poll) {
+    std::vector<double> prefill, prefill_fractions, decode, bandwidth_fractions, floor_fractions;
+    Probe probe(e_.team());
+    std::vector<Rates> samples{probe.sample()};
+    // Of the machine around the run that just ended.
+    const auto around = [&] {
+      samples.push_back(probe.sample());
+      return mean(samples[samples.size() - 2], samples.back());
+    };
+    for (int i = 0; i < o_.runs && poll(); ++i) {
+      if (o_.prefill > 0 && row.batch == 1) {
+        const double seconds = once(base, 1, [&](std::span<kv::Sequence* const> s) {
+                                 e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
+                                 return 0.0;
+                               }).first;
+        prefill.push_back(seconds);
+        prefill_fractions.push_back(prefill_work(row, around()).seconds / seconds);
+      }
+      if (o_.decode > 0) {
+        const auto [seconds, bytes] =
+            once(base, row.batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
+        decode.push_back(seconds);
+        const double weights = static_cast<double>(e_.model().bytes_per_token());
+        row.bytes_per_token = (weights + bytes / o_.decode) / static_cast<double>(row.batch);
+        const Rates rates = around();
+        const double step_bytes = row.bytes_per_token * static_cast<double>(row.batch);
+        const double reading = step_bytes / rates.read_bytes, step = seconds / o_.decode;
+        bandwidth_fractions.push_back(reading / step);
+        floor_fractions.push_back(std::max(reading, decode_work(row, rates).seconds) / step);
+      }
+    }
+    row.machine = medians(samples);
+    row.prefill = rate(prefill, o_.prefill);
+    row.decode = rate(decode, static_cast<double>(o_.decode * row.batch));
+    row.bandwidth = row.bytes_per_token * row.decode.tps;
+    row.bandwidth_fraction = median(bandwidth_fractions);
+    row.decode_floor_fraction = median(floor_fractions);
+    if (!prefill.empty()) {
+      row.ttft = o_.prefill / row.prefill.tps;
+      row.ops_per_token = prefill_work(row, row.machine).ops / o_.prefill;
+      row.peak_fraction = median(prefill_fractions);
+    }
+  }
 
   // Bytes of keys and values read.
   double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
@@ -79,8 +123,14 @@ class Bench {
     return read;
   }
 
+  // Seconds, and what `work` says.
   template <class F>
   std::pair<double, double> once(const kv::Sequence* base, std::int64_t batch, const F& work) {
+    {  // One token: measuring the machine has left other bytes in its caches.
+      kv::Sequence* s = e_.cache().fork(*base);
+      e_.feed(s, some_tokens(0, 1, vocab()));
+      e_.cache().release(s);
+    }
     std::vector<kv::Sequence*> forks;
     for (std::int64_t i = 0; i < batch; ++i) forks.push_back(e_.cache().fork(*base));
     const double start = steady_seconds();
@@ -91,16 +141,16 @@ class Bench {
   }
 
   // Of the arithmetic that a matrix is multiplied in.
-  double peak_of(kernel::ActivationKind kind) const {
+  static double peak_of(kernel::ActivationKind kind, const Rates& rates) {
     switch (kind) {
       case kernel::ActivationKind::kInt8:
-        return m_.int8_ops.median;
+        return rates.int8_ops;
       case kernel::ActivationKind::kBf16:
-        return m_.bf16_ops.median;
+        return rates.bf16_ops;
       case kernel::ActivationKind::kF32:
         break;
     }
-    return m_.f32_ops.median;
+    return rates.f32_ops;
   }
 
   struct Work {
@@ -109,41 +159,36 @@ class Bench {
 
   // Of all matrices for `columns` tokens, of the output matrix for `outputs`, and of attention where the tokens see
   // `seen` tokens together: q k and p v for every head.
-  Work work_of(double columns, double outputs, double seen) const {
+  Work work_of(double columns, double outputs, double seen, const Rates& rates) const {
     const model::Model& model = e_.model();
     const model::Config& c = model.config();
     Work work;
     const auto matrix = [&](const model::Matrix& w, double n) {
       const double ops = 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.k) * n;
       work.ops += ops;
-      work.seconds += ops / peak_of(w.format->activation);
+      work.seconds += ops / peak_of(w.format->activation, rates);
     };
     for (const model::Layer& l : model.layers())
       for (const model::Matrix* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) matrix(*w, columns);
     matrix(model.output(), outputs);
     const double attention = 2.0 * c.layers * c.heads * (c.head_dim + c.head_dim_v) * seen;
     work.ops += attention;
-    work.seconds += attention / m_.f32_ops.median;
+    work.seconds += attention / rates.f32_ops;
     return work;
   }
 
-  void decode_floor(BenchRow& row) const {
+  // Of one step.
+  Work decode_work(const BenchRow& row, const Rates& rates) const {
     const auto batch = static_cast<double>(row.batch);
-    const double seen = batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0);
-    const double least =
-        std::max(work_of(batch, batch, seen).seconds, row.bytes_per_token * batch / m_.read_bytes.median);
-    row.decode_floor_fraction = least * row.decode.tps / batch;
+    return work_of(batch, batch, batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0), rates);
   }
 
-  void prefill_floor(BenchRow& row) const {
-    // Query i of the run sees depth + i + 1 tokens.
-    const Work work = work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0));
-    row.ops_per_token = work.ops / o_.prefill;
-    row.peak_fraction = work.seconds / row.ttft;
+  // Of one run; its query i sees depth + i + 1 tokens.
+  Work prefill_work(const BenchRow& row, const Rates& rates) const {
+    return work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0), rates);
   }
 
   Engine& e_;
-  const Machine& m_;
   const BenchOptions& o_;
 };
 
@@ -162,7 +207,7 @@ kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t 
 
 }  // namespace
 
-void bench(Engine& engine, const Machine& machine, const BenchOptions& options, std::vector<std::int64_t> depths,
+void bench(Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll) {
   std::sort(depths.begin(), depths.end());
   const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) +
@@ -173,7 +218,7 @@ void bench(Engine& engine, const Machine& machine, const BenchOptions& options, 
                     " for the deepest depth",
                 "--ctx");
   kv::Sequence* base = engine.cache().create();
-  Bench b(engine, machine, options);
+  Bench b(engine, options);
   {  // Warm up: first touch of scratch and cache, threads awake.
     kv::Sequence* s = engine.cache().create();
     engine.feed(s, some_tokens(0, std::clamp<std::int64_t>(options.prefill, 1, engine.context()),

@@ -32,6 +32,9 @@ struct BenchRow {
   std::int64_t depth = 0;  // tokens in the cache before every run
   std::int64_t batch = 1;
   Rate prefill, decode;  // prefill only with a batch of 1
+  // The machine between the runs (medians). Fractions are medians, too, of each run held against what was measured
+  // right before and after it.
+  Rates machine;
   // Decode: bytes of weights and KV read per token (counted from the packed sizes; a batch reads weights once for all
   // its tokens), what that is per second, and of the machine's read bandwidth.
   double bytes_per_token = 0;
@@ -53,7 +56,7 @@ struct BenchRow {
 // thrown away. `engine` needs a sequence more than the largest batch, as many rows of logits as that, and a context of
 // at least the deepest depth + max(prefill, decode); with repeat_pages kSeedTokens more. `poll` is asked between runs
 // and may stop the measurement. Calls `row` for each depth and batch.
-void bench(Engine& engine, const Machine& machine, const BenchOptions& options, std::vector<std::int64_t> depths,
+void bench(Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll);
 
 }  // namespace kvasir::run

@@ -15,6 +15,7 @@ namespace kvasir::run {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
+constexpr double kQuickSeconds = 0.015;
 
 struct alignas(64) Slot {  // a cache line per thread, so that results do not share one
   std::int64_t operations = 0;
@@ -67,21 +68,40 @@ class Runs {
 
 using ArithmeticLoop = std::int64_t (*)(std::int64_t rounds, float* sink);
 
+// Operations per second of the whole team, `seconds` a run.
+class Arithmetic {
+ public:
+  Arithmetic(Team& team, ArithmeticLoop loop, double seconds) : runs_(team), loop_(loop) {
+    // Find the rounds that fill the time; this also brings the cores to their working frequency.
+    double took = once();
+    while (took < seconds / 4) {
+      rounds_ *= 2;
+      took = once();
+    }
+    rounds_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds_) * seconds / took));
+  }
+
+  double rate() {
+    const double seconds = once();
+    runs_.count(runs_.operations(), seconds);
+    return runs_.operations() / seconds;
+  }
+
+  Figure figure() { return runs_.figure(); }
+
+ private:
+  double once() {
+    return runs_.once([this](std::size_t, Slot& slot) { slot.operations = loop_(rounds_, &slot.sink); });
+  }
+
+  Runs runs_;
+  ArithmeticLoop loop_;
+  std::int64_t rounds_ = 256;
+};
+
 Figure measure_operations(Team& team, ArithmeticLoop loop, int runs, double seconds) {
-  Runs measured(team);
-  std::int64_t rounds = 256;
-  const auto work = [&](std::size_t, Slot& slot) { slot.operations = loop(rounds, &slot.sink); };
-  // Find the rounds that fill the time; this also brings the cores to their working frequency.
-  double took = measured.once(work);
-  while (took < seconds / 4) {
-    rounds *= 2;
-    took = measured.once(work);
-  }
-  rounds = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds) * seconds / took));
-  for (int i = 0; i < runs; ++i) {
-    const double time = measured.once(work);
-    measured.count(measured.operations(), time);
-  }
+  Arithmetic measured(team, loop, seconds);
+  for (int i = 0; i < runs; ++i) measured.rate();
   return measured.figure();
 }
 
@@ -112,8 +132,8 @@ const kernel::PeakKernels& widest_kernels() {
   return kernel::scalar::peak_table;
 }
 
-std::uint64_t buffer_size(const Host& host, bool quick) {
-  std::uint64_t wanted = quick ? 256 * kMiB : std::max(1024 * kMiB, 4 * host.last_level_cache());
+// What is wanted, but no more than a quarter of the memory that is available.
+std::uint64_t buffer_size(const Host& host, std::uint64_t wanted) {
   if (host.memory_available > 0) wanted = std::min(wanted, host.memory_available / 4);
   if (wanted < 64 * kMiB)
     throw Error(Code::kMemory,
@@ -122,30 +142,47 @@ std::uint64_t buffer_size(const Host& host, bool quick) {
   return wanted;
 }
 
-void measure_bandwidth(Team& team, int runs, Machine& machine) {
-  constexpr std::uint64_t kUnit = 2 * kMiB;  // a huge page; also a multiple of what `read` asks for
-  const auto threads = static_cast<std::uint64_t>(team.size());
-  const std::uint64_t part = std::max(kUnit, machine.buffer_bytes / threads / kUnit * kUnit);
-  machine.buffer_bytes = part * threads;
-  machine.beyond_cache = machine.buffer_bytes >= 2 * machine.host.last_level_cache();
-  Pages pages(machine.buffer_bytes);
-  Runs ahead(team), plain(team);
-  ahead.once([&](std::size_t w, Slot&) { std::memset(pages.data() + part * w, static_cast<int>(w) + 1, part); });
-  const kernel::PeakKernels& kernels = widest_kernels();
-  const auto count = [&](Runs& measured, auto reader) {
-    const double seconds =
-        measured.once([&](std::size_t w, Slot& slot) { slot.sum = reader(pages.data() + part * w, part); });
-    measured.count(static_cast<double>(machine.buffer_bytes), seconds);
-  };
-  Runs warm_up(team);
-  count(warm_up, kernels.read);
-  for (int i = 0; i < runs; ++i) {  // in turns: bandwidth drifts
-    count(ahead, kernels.read);
-    count(plain, kernels.read_plain);
+// Reads a buffer with all threads, with software prefetch and without: which is faster depends on the processor.
+class Memory {
+ public:
+  Memory(Team& team, std::uint64_t bytes)
+      : part_(std::max(kUnit, bytes / static_cast<std::uint64_t>(team.size()) / kUnit * kUnit)),
+        bytes_(part_ * static_cast<std::uint64_t>(team.size())),
+        pages_(bytes_),
+        ahead_(team),
+        plain_(team) {
+    ahead_.once([&](std::size_t w, Slot&) { std::memset(pages_.data() + part_ * w, static_cast<int>(w) + 1, part_); });
+    Runs warm_up(team);
+    read(warm_up, widest_kernels().read);
   }
-  const Figure figures[] = {ahead.figure(), plain.figure()};
-  machine.read_bytes = figures[figures[1].median > figures[0].median ? 1 : 0];
-}
+
+  std::uint64_t bytes() const { return bytes_; }
+
+  double rate() {
+    const double ahead = read(ahead_, widest_kernels().read);
+    return std::max(ahead, read(plain_, widest_kernels().read_plain));
+  }
+
+  Figure figure() {
+    const Figure figures[] = {ahead_.figure(), plain_.figure()};
+    return figures[figures[1].median > figures[0].median ? 1 : 0];
+  }
+
+ private:
+  static constexpr std::uint64_t kUnit = 2 * kMiB;  // a huge page; also a multiple of what `read` asks for
+
+  template <class Reader>
+  double read(Runs& measured, Reader reader) {
+    const double seconds =
+        measured.once([&](std::size_t w, Slot& slot) { slot.sum = reader(pages_.data() + part_ * w, part_); });
+    measured.count(static_cast<double>(bytes_), seconds);
+    return static_cast<double>(bytes_) / seconds;
+  }
+
+  std::uint64_t part_, bytes_;
+  Pages pages_;
+  Runs ahead_, plain_;
+};
 
 }  // namespace
 
@@ -154,15 +191,43 @@ Machine measure_machine(Team& team, const MeasureOptions& options) {
   machine.host = describe_host();
   machine.threads = team.size();
   machine.isa = simd::active();
-  machine.buffer_bytes = buffer_size(machine.host, options.quick);
   const int runs = options.quick ? 3 : 7;
-  const double seconds = options.quick ? 0.015 : 0.05;
-  measure_bandwidth(team, runs, machine);
+  const double seconds = options.quick ? kQuickSeconds : 0.05;
+  {
+    const std::uint64_t wanted =
+        options.quick ? 256 * kMiB : std::max(1024 * kMiB, 4 * machine.host.last_level_cache());
+    Memory memory(team, buffer_size(machine.host, wanted));
+    for (int i = 0; i < runs; ++i) memory.rate();
+    machine.read_bytes = memory.figure();
+    machine.buffer_bytes = memory.bytes();
+    machine.beyond_cache = machine.buffer_bytes >= 2 * machine.host.last_level_cache();
+  }
   const kernel::PeakKernels& kernels = kernel::peak();
   machine.int8_ops = measure_operations(team, kernels.int8_dot, runs, seconds);
   machine.bf16_ops = measure_operations(team, kernels.bf16_dot, runs, seconds);
   machine.f32_ops = measure_operations(team, kernels.f32_fma, runs, seconds);
   return machine;
 }
+
+class Probe::State {
+ public:
+  State(Team& team, std::uint64_t bytes)
+      : memory(team, bytes),
+        int8(team, kernel::peak().int8_dot, kQuickSeconds),
+        bf16(team, kernel::peak().bf16_dot, kQuickSeconds),
+        f32(team, kernel::peak().f32_fma, kQuickSeconds) {}
+
+  Memory memory;
+  Arithmetic int8, bf16, f32;
+};
+
+Probe::Probe(Team& team) {
+  const Host host = describe_host();
+  state_ = std::make_unique<State>(team, buffer_size(host, std::max(256 * kMiB, 4 * host.last_level_cache())));
+}
+
+Probe::~Probe() = default;
+
+Rates Probe::sample() { return {state_->memory.rate(), state_->int8.rate(), state_->bf16.rate(), state_->f32.rate()}; }
 
 }  // namespace kvasir::run

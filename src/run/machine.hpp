@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "base/host.hpp"
 #include "base/team.hpp"
@@ -53,5 +53,33 @@ struct Machine {
 // Takes about 2.5 s (quick: 0.4 s), of which the most is for the buffer. Throws Error(kMemory) when less than 64 MiB
 // can be had for it. REQUIRES: nobody else uses the team.
 Machine measure_machine(Team& team, const MeasureOptions& options = {});
+
+// One measurement of each of Machine's rates.
+struct Rates {
+  double read_bytes = 0;
+  double int8_ops = 0;
+  double bf16_ops = 0;
+  double f32_ops = 0;
+};
+
+// Measures the machine between runs of something else. Memory and processors that are shared change their speed within
+// seconds, so what a run is held against has to be measured right before and after it.
+class Probe {
+ public:
+  // Makes the buffer, of at least 256 MiB and 4 times the last-level cache but no more than a quarter of the memory
+  // that is available, which takes about 0.1 s. Throws like measure_machine. REQUIRES: the team outlives this.
+  explicit Probe(Team& team);
+  ~Probe();
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
+
+  // Reads the buffer twice and computes three times 15 ms; nothing of what caches held is there afterwards.
+  // REQUIRES: nobody else uses the team.
+  Rates sample();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace kvasir::run

@@ -113,10 +113,10 @@ nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, con
           {"kv_bytes_per_token", r.kv_bytes_per_token},
           {"ttft_ms", r.ttft * 1e3},
           {"resident_bytes", r.resident_bytes},
-          {"machine_read_gbps", m.read_bytes.median * 1e-9},
-          {"machine_int8_gops", m.int8_ops.median * 1e-9},
-          {"machine_bf16_gops", m.bf16_ops.median * 1e-9},
-          {"machine_f32_gops", m.f32_ops.median * 1e-9},
+          {"machine_read_gbps", r.machine.read_bytes * 1e-9},
+          {"machine_int8_gops", r.machine.int8_ops * 1e-9},
+          {"machine_bf16_gops", r.machine.bf16_ops * 1e-9},
+          {"machine_f32_gops", r.machine.f32_ops * 1e-9},
           {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)},
           {"cpu", m.host.cpu},
           {"isa", simd::label(m.isa)},
@@ -160,8 +160,8 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   const run::Machine machine = run::measure_machine(engine.team());
   if (!o.json) print_head(engine, machine, load_seconds);
   run::bench(
-      engine, machine,
-      {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .repeat_pages = o.repeat, .batches = batches}, depths,
+      engine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .repeat_pages = o.repeat, .batches = batches},
+      depths,
       [&](const run::BenchRow& row) {
         const auto json = json_row(engine, machine, o, row);
         if (!o.out.empty()) append(o.out, json);
