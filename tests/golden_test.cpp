@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/host.hpp"
 #include "base/options.hpp"
+#include "model/synth.hpp"
 #include "run/engine.hpp"
 #include "run/generate.hpp"
+#include "tiny_model.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -147,6 +150,34 @@ TEST(LawOne, ChunksAndThreadsDoNotShow) {
     EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4))
         << chunk << " " << threads;
     EXPECT_EQ(run.cache, whole.cache) << chunk << " " << threads;
+  }
+}
+
+// Many rows of a small quantised model are computed in tiles of 64 rows, each by one thread, if there are at least two
+// tiles for each of them: here with one thread and with two, not with three, nor chunk by chunk.
+TEST(LawOne, TilesOfRowsDoNotShow) {
+  if (describe_host().last_level_cache() == 0) GTEST_SKIP() << "the system does not say what its caches hold";
+  for (const char* type : {"q4_0", "q8_0"}) {
+    const kvasir::testing::TemporaryPath file(std::string("tiles-") + type + ".gguf");
+    Team team(2);
+    model::write_synthetic_model(file.path, model::find_synth_shape("tiny"), type, 1, team, [](auto, auto) {});
+    const auto ids = some_ids(300, 256);
+    const Outcome whole = logits_of(options_for(file.path, false, 300, 3), ids);
+    for (const auto& [chunk, threads] : {std::pair{300, 1}, {300, 2}, {257, 2}, {64, 1}, {65, 1}, {29, 2}, {1, 1}}) {
+      const Outcome run = logits_of(options_for(file.path, false, chunk, threads), ids);
+      EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4))
+          << type << " " << chunk << " " << threads;
+      EXPECT_EQ(run.cache, whole.cache) << type << " " << chunk << " " << threads;
+    }
+    // Two sequences in one step share a tile.
+    Engine engine(options_for(file.path, false, 512, 2), {.sequences = 2, .logits = 512});
+    kv::Sequence* a = engine.cache().create();
+    kv::Sequence* b = engine.cache().create();
+    const model::Input inputs[] = {{a, std::span(ids).subspan(50, 90), 0}, {b, ids, 300}};
+    const auto rows = engine.forward().step(inputs);
+    ASSERT_EQ(rows.size(), whole.logits.size());
+    EXPECT_EQ(0, std::memcmp(rows.data(), whole.logits.data(), rows.size() * 4)) << type;
+    EXPECT_EQ(engine.cache().digest(*b), whole.cache) << type;
   }
 }
 

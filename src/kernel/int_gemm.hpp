@@ -37,6 +37,9 @@ struct IntGemm : IntSums<F> {
       const std::byte* planes = head + head_bytes(n);
       for (int s = 0; s < n * kSubs; ++s, i += columns, planes += kPlanes) {
         const std::byte* const scales = head + s / kSubs * F::kHeadBytes;
+        if (first == 0)  // the same block of the panels that follow; for later columns a cache has them
+          for (int p = 0; p < P; ++p)
+            for (int v = 0; v < kPlanes; v += 64) fetch_ahead(planes + (P + p) * stride + v);
         if constexpr (kSigned) {
           wide_block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc);
         } else {

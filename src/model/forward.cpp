@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "base/host.hpp"
 #include "kernel/ops.hpp"
 
 namespace kvasir::model {
@@ -21,6 +22,7 @@ constexpr GatedPiece kGatedInFloats{kMostPanels / 4, kernel::kTileColumns * 4};
 // Floats of its scratch for one factor.
 constexpr std::int64_t kGatedFloats = kGatedInts.columns * kGatedInts.panels * kernel::kPanelRows;
 static_assert(kGatedInFloats.columns * kGatedInFloats.panels * kernel::kPanelRows == kGatedFloats);
+constexpr std::int64_t kTile = kernel::kTileColumns;  // rows that a thread computes by itself
 constexpr int kRowGrain = 16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
 
 constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kernel::ActivationKind::kBf16,
@@ -28,24 +30,44 @@ constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kern
 static_assert(std::size(kKinds) == kernel::kActivationKinds);
 
 std::size_t index(kernel::ActivationKind kind) { return static_cast<std::size_t>(kind); }
+// The longest row of activations, in whole blocks.
+std::int64_t widest(const Config& c) {
+  return (std::max<std::int64_t>({c.dim, c.size(Dim::kOut), c.ffn}) + 31) / 32 * 32;
+}
 bool in_floats(const Matrix& m) { return m.format->activation != kernel::ActivationKind::kInt8; }
+
+// Whether a thread should take some rows through all of a layer's products, instead of all threads taking parts of each
+// product for all rows. Then threads wait for each other twice per layer, not nine times, and what a product writes is
+// read by the next from the same core's cache; but every thread reads all weights, and once for 64 rows. So for layers
+// that the last-level cache holds, and not for products in floats, whose kernels want more columns at once.
+bool tiles_pay(const Model& model) {
+  const std::uint64_t cache = describe_host().last_level_cache();
+  for (const Layer& l : model.layers()) {
+    std::uint64_t bytes = 0;
+    for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) {
+      if (in_floats(*m)) return false;
+      bytes += static_cast<std::uint64_t>(m->panel_count() * m->panel_bytes);
+    }
+    if (bytes > cache / 2) return false;
+  }
+  return true;
+}
 
 }  // namespace
 
 Forward::Sizes Forward::sizes(const Config& c, int max_tokens, int max_logits, int threads) {
   const std::int64_t n = max_tokens, dim = c.dim, ffn = c.ffn, pairs = std::max(1, c.rope_dims / 2);
   const std::int64_t out = c.size(Dim::kOut);
-  const std::int64_t widest = std::max({dim, out, ffn});
   const auto padded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
   const auto rows = [&](std::int64_t width) { return padded(4 * n * width); };
   return {{rows(dim), rows(dim), rows(c.size(Dim::kQuery)), rows(c.size(Dim::kKey)), rows(c.size(Dim::kValue)),
            rows(out), rows(dim), rows(ffn), padded(4 * threads * 2 * kGatedFloats), rows(pairs), rows(pairs),
            padded(4 * std::max(1, max_logits) * c.vocab)},
-          {padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, (widest + 31) / 32 * 32)),
+          {padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, widest(c))),
            simd::active() == simd::Isa::kAvx512Bf16
-               ? padded(n * kernel::activation_bytes(kernel::ActivationKind::kBf16, widest))
+               ? padded(n * kernel::activation_bytes(kernel::ActivationKind::kBf16, widest(c)))
                : 0,
-           padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest))}};
+           padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest(c)))}};
 }
 
 std::int64_t Forward::Sizes::total() const {
@@ -71,9 +93,10 @@ Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_token
     p += s.floats[i];
   }
   for (const kernel::ActivationKind kind : kKinds) {
-    prepared_[index(kind)] = {kind, p, 0, 0};
+    prepared_[index(kind)] = p;
     p += s.prepared[index(kind)];
   }
+  tiles_ = tiles_pay(model);
   positions_.reserve(static_cast<std::size_t>(max_tokens));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
 }
@@ -96,10 +119,16 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
   cache_.begin(slices_);
   embed(inputs);
   rotate_tables(inputs);
-  const int layers = model_.config().layers;
-  for (int l = 0; l < layers; ++l) {
-    attention(l);
-    feed_forward(l);
+  const auto& layers = model_.layers();
+  in_blocks([&](Block& b) { project_in(b, layers[0]); });
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const int layer = static_cast<int>(l);
+    if (observer_) observer_(layer, slices_, q_, k_, v_);
+    cache_.attend(layer, q_, k_, v_, heads_, score_scale(model_.config()));
+    in_blocks([&](Block& b) {
+      project_out(b, layers[l]);
+      if (l + 1 < layers.size()) project_in(b, layers[l + 1]);
+    });
   }
   cache_.commit();
 
@@ -114,8 +143,9 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
   if (wanted > 0) {
     const Matrix* head[] = {&model_.output()};
     float* outs[] = {logits_};
-    prepare(head, x_, dim, model_.output_norm(), wanted);
-    multiply(head, outs, wanted);
+    Block b = whole(wanted);
+    prepare(b, head, x_, dim, model_.output_norm());
+    multiply(b, head, outs);
   }
   return {logits_, static_cast<std::size_t>(wanted * model_.config().vocab)};
 }
@@ -144,23 +174,64 @@ void Forward::rotate_tables(std::span<const Input>) {
   });
 }
 
+Forward::Block Forward::whole(int rows) {
+  Block b{0, rows, -1, norm_, y_, gate_, {}};
+  for (const kernel::ActivationKind kind : kKinds)
+    b.prepared[index(kind)] = {kind, prepared_[index(kind)], rows, 0, rows};
+  return b;
+}
+
+// Uses the scratch of whole() in parts, one for each thread.
+Forward::Block Forward::tile(std::int64_t first, int worker) {
+  const Config& c = model_.config();
+  const int rows = static_cast<int>(std::min<std::int64_t>(kTile, rows_ - first));
+  const std::int64_t skip = worker * kTile;
+  Block b{first, rows, worker, norm_ + skip * c.dim, y_ + skip * c.dim, gate_ + skip * c.ffn, {}};
+  for (const kernel::ActivationKind kind : kKinds)
+    b.prepared[index(kind)] = {kind, prepared_[index(kind)] + skip * kernel::activation_bytes(kind, widest(c)), rows, 0,
+                               rows_};
+  return b;
+}
+
+template <class F>
+void Forward::in_blocks(const F& f) {
+  const std::int64_t tiles = (rows_ + kTile - 1) / kTile;
+  if (!tiles_ || tiles < 2 * team_.size()) {
+    Block b = whole(rows_);
+    return f(b);
+  }
+  team_.parallel_for(tiles, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      Block b = tile(t * kTile, worker);
+      f(b);
+    }
+  });
+}
+
+// f on pieces of [0, n): by the team, or all at once by the thread that has the block.
+void Forward::split(const Block& b, std::int64_t n, std::int64_t grain,
+                    FunctionRef<void(std::int64_t, std::int64_t, int)> f) const {
+  if (b.worker < 0) return team_.parallel_for(n, grain, f);
+  f(0, n, b.worker);
+}
+
 // Activations for the matrices that read x (rows, k), normed first when `norm` is given, in each form that one of them
 // wants.
-void Forward::prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm,
-                      int rows) {
+void Forward::prepare(Block& b, std::span<const Matrix* const> users, const float* x, std::int64_t k,
+                      const float* norm) {
   bool wanted[kernel::kActivationKinds] = {};
   for (const Matrix* m : users) wanted[index(m->format->activation)] = true;
-  for (kernel::Activations& a : prepared_) a.n = rows, a.k = k;
+  for (kernel::Activations& a : b.prepared) a.k = k;
   const kernel::OpKernels& ops = kernel::ops();
   const kernel::ActivationKernels& act = kernel::activation();
-  team_.parallel_for(rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+  split(b, b.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
     const float* source = x + begin * k;
     if (norm) {
       for (std::int64_t r = begin; r < end; ++r)
-        ops.rms_norm(x + r * k, norm, norm_ + r * k, k, model_.config().norm_eps);
-      source = norm_ + begin * k;
+        ops.rms_norm(x + r * k, norm, b.norm + r * k, k, model_.config().norm_eps);
+      source = b.norm + begin * k;
     }
-    for (const kernel::Activations& a : prepared_)
+    for (const kernel::Activations& a : b.prepared)
       if (wanted[index(a.kind)]) act.prepare(a, begin, end, source, k);
   });
 }
@@ -186,64 +257,62 @@ int Forward::grain(std::int64_t panels, int rows, bool floats) const {
   return static_cast<int>(best);
 }
 
-const kernel::Activations& Forward::prepared_for(const Matrix& m) const {
-  return prepared_[index(m.format->activation)];
-}
-
 // outs[i] = matrices[i] times the prepared activations, all in one parallel region.
-void Forward::multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows) {
+void Forward::multiply(const Block& b, std::span<const Matrix* const> matrices, std::span<float* const> outs) {
   std::int64_t panels = 0;
   bool floats = false;
   for (const Matrix* m : matrices) {
     panels += m->panel_count();
     floats = floats || in_floats(*m);
   }
-  team_.parallel_for(panels, grain(panels, rows, floats), [&](std::int64_t begin, std::int64_t end, int) {
+  split(b, panels, grain(panels, b.rows, floats), [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Matrix& m = *matrices[i];
-      const std::int64_t b = std::max(begin - offset, std::int64_t{0}), e = std::min(end - offset, m.panel_count());
-      if (b < e) m.format->matmul({m.panels, m.k, m.rows, b, e, &prepared_for(m), outs[i], m.rows});
+      const std::int64_t from = std::max(begin - offset, std::int64_t{0}), to = std::min(end - offset, m.panel_count());
+      const kernel::Activations& x = b.prepared[index(m.format->activation)];
+      if (from < to) m.format->matmul({m.panels, m.k, m.rows, from, to, &x, outs[i], m.rows});
       offset += m.panel_count();
     }
   });
 }
 
-// out = silu(gate x) * (up x) for two matrices of one shape. Piece by piece in scratch that stays in the L2 cache:
+// b.gate = silu(gate x) * (up x) for two matrices of one shape. Piece by piece in scratch that stays in the L2 cache:
 // written out and read back, the two factors of a 512-token step are tens of megabytes per layer.
-void Forward::multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows) {
+void Forward::multiply_gated(const Block& b, const Matrix& gate, const Matrix& up) {
   const std::int64_t panels = gate.panel_count();
   const bool floats = in_floats(gate) || in_floats(up);
-  const GatedPiece most = floats && rows > kGatedInts.columns ? kGatedInFloats : kGatedInts;
-  team_.parallel_for(panels, grain(panels, rows, floats), [&](std::int64_t begin, std::int64_t end, int worker) {
+  const GatedPiece most = floats && b.rows > kGatedInts.columns ? kGatedInFloats : kGatedInts;
+  split(b, panels, grain(panels, b.rows, floats), [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t p = begin; p < end; p += most.panels)
-      for (std::int64_t first = 0; first < rows; first += most.columns)
-        gated_piece(gate, up, {p, std::min(p + most.panels, end)},
-                    {first, std::min(first + most.columns, std::int64_t{rows})}, worker, out);
+      for (std::int64_t first = 0; first < b.rows; first += most.columns)
+        gated_piece(b, gate, up, {p, std::min(p + most.panels, end)},
+                    {first, std::min(first + most.columns, std::int64_t{b.rows})}, worker);
   });
 }
 
-void Forward::gated_piece(const Matrix& gate, const Matrix& up, Range panels, Range columns, int worker, float* out) {
+void Forward::gated_piece(const Block& b, const Matrix& gate, const Matrix& up, Range panels, Range columns,
+                          int worker) {
   const std::int64_t width = gate.rows, row = panels.begin * kernel::kPanelRows;
   const std::int64_t count = std::min(panels.end * kernel::kPanelRows, width) - row;
   const std::int64_t pitch = (panels.end - panels.begin) * kernel::kPanelRows;
   float* const g = gated_ + 2 * worker * kGatedFloats;
   float* const u = g + kGatedFloats;
   const auto product = [&](const Matrix& m, float* to) {
-    const kernel::Activations x = columns_of(prepared_for(m), columns.begin, columns.end);
+    const kernel::Activations x = columns_of(b.prepared[index(m.format->activation)], columns.begin, columns.end);
     m.format->matmul(
         {m.panels + panels.begin * m.panel_bytes, m.k, m.rows - row, 0, panels.end - panels.begin, &x, to, pitch});
   };
   product(gate, g);
   product(up, u);
   for (std::int64_t c = 0; c < columns.end - columns.begin; ++c)
-    kernel::ops().silu_mul(g + c * pitch, u + c * pitch, out + (columns.begin + c) * width + row, count);
+    kernel::ops().silu_mul(g + c * pitch, u + c * pitch, b.gate + (columns.begin + c) * width + row, count);
 }
 
-void Forward::add_residual(const float* y) {
+void Forward::add_residual(const Block& b) {
   const std::int64_t dim = model_.config().dim;
-  team_.parallel_for(rows_, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    kernel::ops().add(x_ + begin * dim, y + begin * dim, (end - begin) * dim);
+  split(b, b.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    kernel::ops().add(x_ + (b.first + begin) * dim, b.y + begin * dim, (end - begin) * dim);
   });
 }
 
@@ -265,39 +334,36 @@ void Forward::rotate(float* q, float* k, const Layer& layer, std::int64_t row) {
 
 float Forward::score_scale(const Config& config) { return 1.0f / std::sqrt(static_cast<float>(config.head_dim)); }
 
-void Forward::attention(int l) {
+// Queries, keys and values of a layer.
+void Forward::project_in(Block& b, const Layer& layer) {
   const Config& c = model_.config();
-  const Layer& layer = model_.layers()[static_cast<std::size_t>(l)];
+  const std::int64_t dq = c.size(Dim::kQuery), dk = c.size(Dim::kKey), dv = c.size(Dim::kValue);
+  float *const q = q_ + b.first * dq, *const k = k_ + b.first * dk, *const v = v_ + b.first * dv;
   const Matrix* qkv[] = {&layer.q, &layer.k, &layer.v};
-  float* outs[] = {q_, k_, v_};
-  prepare(qkv, x_, c.dim, layer.attn_norm, rows_);
-  multiply(qkv, outs, rows_);
-  team_.parallel_for(rows_, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+  float* outs[] = {q, k, v};
+  prepare(b, qkv, x_ + b.first * c.dim, c.dim, layer.attn_norm);
+  multiply(b, qkv, outs);
+  split(b, b.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
-      rotate(q_ + r * c.size(Dim::kQuery), k_ + r * c.size(Dim::kKey), layer, r);
-      if (layer.v_bias) kernel::ops().add(v_ + r * c.size(Dim::kValue), layer.v_bias, c.size(Dim::kValue));
+      rotate(q + r * dq, k + r * dk, layer, b.first + r);
+      if (layer.v_bias) kernel::ops().add(v + r * dv, layer.v_bias, dv);
     }
   });
-  if (observer_) observer_(l, slices_, q_, k_, v_);
-  cache_.attend(l, q_, k_, v_, heads_, score_scale(c));
-  const Matrix* o[] = {&layer.o};
-  float* y[] = {y_};
-  prepare(o, heads_, c.size(Dim::kOut), nullptr, rows_);
-  multiply(o, y, rows_);
-  add_residual(y_);
 }
 
-void Forward::feed_forward(int l) {
+// From what attention gives to the end of the layer.
+void Forward::project_out(Block& b, const Layer& layer) {
   const Config& c = model_.config();
-  const Layer& layer = model_.layers()[static_cast<std::size_t>(l)];
-  const Matrix* gate_up[] = {&layer.gate, &layer.up};
-  prepare(gate_up, x_, c.dim, layer.ffn_norm, rows_);
-  multiply_gated(layer.gate, layer.up, gate_, rows_);
-  const Matrix* down[] = {&layer.down};
-  float* y[] = {y_};
-  prepare(down, gate_, c.ffn, nullptr, rows_);
-  multiply(down, y, rows_);
-  add_residual(y_);
+  const Matrix *o[] = {&layer.o}, *gate_up[] = {&layer.gate, &layer.up}, *down[] = {&layer.down};
+  float* y[] = {b.y};
+  prepare(b, o, heads_ + b.first * c.size(Dim::kOut), c.size(Dim::kOut), nullptr);
+  multiply(b, o, y);
+  add_residual(b);
+  prepare(b, gate_up, x_ + b.first * c.dim, c.dim, layer.ffn_norm);
+  multiply_gated(b, layer.gate, layer.up);
+  prepare(b, down, b.gate, c.ffn, nullptr);
+  multiply(b, down, y);
+  add_residual(b);
 }
 
 }  // namespace kvasir::model

@@ -59,20 +59,35 @@ class Forward {
     std::int64_t total() const;
   };
   static Sizes sizes(const Config& config, int max_tokens, int max_logits, int threads);
-  void embed(std::span<const Input> inputs);
-  void rotate_tables(std::span<const Input> inputs);
-  void attention(int l);
-  void feed_forward(int l);
-  void rotate(float* q, float* k, const Layer& layer, std::int64_t row);
-  void prepare(std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm, int rows);
+  // Rows of a step and what computes them: the whole team, or one of its threads by itself. Scratch is (rows, ...).
+  struct Block {
+    std::int64_t first;
+    int rows;
+    int worker;  // of the thread; -1: the team
+    float* norm;
+    float* y;
+    float* gate;
+    std::array<kernel::Activations, kernel::kActivationKinds> prepared;  // by kind
+  };
   struct Range {
     std::int64_t begin, end;
   };
-  void multiply(std::span<const Matrix* const> matrices, std::span<float* const> outs, int rows);
-  void multiply_gated(const Matrix& gate, const Matrix& up, float* out, int rows);
-  void gated_piece(const Matrix& gate, const Matrix& up, Range panels, Range columns, int worker, float* out);
-  const kernel::Activations& prepared_for(const Matrix& m) const;
-  void add_residual(const float* y);
+  void embed(std::span<const Input> inputs);
+  void rotate_tables(std::span<const Input> inputs);
+  Block whole(int rows);
+  Block tile(std::int64_t first, int worker);
+  template <class F>
+  void in_blocks(const F& f);
+  void split(const Block& b, std::int64_t n, std::int64_t grain,
+             FunctionRef<void(std::int64_t, std::int64_t, int)> f) const;
+  void project_in(Block& b, const Layer& layer);
+  void project_out(Block& b, const Layer& layer);
+  void rotate(float* q, float* k, const Layer& layer, std::int64_t row);
+  void prepare(Block& b, std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm);
+  void multiply(const Block& b, std::span<const Matrix* const> matrices, std::span<float* const> outs);
+  void multiply_gated(const Block& b, const Matrix& gate, const Matrix& up);
+  void gated_piece(const Block& b, const Matrix& gate, const Matrix& up, Range panels, Range columns, int worker);
+  void add_residual(const Block& b);
   int grain(std::int64_t panels, int rows, bool floats) const;
 
   Team& team_;
@@ -94,7 +109,8 @@ class Forward {
   float* sin_ = nullptr;
   float* logits_ = nullptr;  // (max_logits, vocab)
   // By kind: activations as the matrices to be multiplied next want them. The memory fits the widest input.
-  std::array<kernel::Activations, kernel::kActivationKinds> prepared_;
+  std::array<std::byte*, kernel::kActivationKinds> prepared_;
+  bool tiles_ = false;  // many rows are computed in tiles, each by one thread
   std::vector<kv::Slice> slices_;
   std::vector<std::int64_t> positions_;  // of every row of the step
   int rows_ = 0;

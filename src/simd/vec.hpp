@@ -42,7 +42,7 @@ KVASIR_INLINE F32 operator+(F32 a, F32 b) { return add(a, b); }
 KVASIR_INLINE F32 operator-(F32 a, F32 b) { return sub(a, b); }
 KVASIR_INLINE F32 operator*(F32 a, F32 b) { return mul(a, b); }
 
-// Fetches the line at p, of a page of the cache that is read next, into the second-level cache: scattered pages of 4
+// Fetches the line at p, which is read soon, into the second-level cache. Of pages of the cache: scattered pages of 4
 // bits are read at 12 GB/s so by one thread of a Zen 4, at 7 when fetched into the first.
 KVASIR_INLINE void fetch_ahead(const void* p) { __builtin_prefetch(p, 0, 2); }
 
