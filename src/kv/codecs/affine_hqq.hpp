@@ -3,12 +3,12 @@
 // instruction set.
 //
 // With errors e = x - x^ and the proximal errors E = shrink(e), |E| = max(0, |e| - |e|^(p-1) / beta), the step is
-// m += mean(e - E), and e - E is e clipped to +-|e|^(p-1) / beta. In units of s, beta starts at 5. Such a step falls far
-// short of the best m: it is taken ten times over, and beta grows by half per step. On Gaussian groups of 64 that lowers
-// the objective in five steps by 5.0, 4.6, 4.7 and 4.7 % at 2, 3, 4 and 8 bits; single steps with beta growing by 5 %,
-// by 4.2, 3.9, 3.8 and 0.7 % in twenty.
-// Other than the reference implementation, every group keeps its best iterate by the objective itself, and judges each
-// as it would be stored, with m rounded to half: the result is never worse than the start.
+// m += mean(e - E), and e - E is e clipped to +-|e|^(p-1) / beta. In units of s, beta starts at 5. Such a step falls
+// far short of the best m: it is taken ten times over, and beta grows by half per step. On Gaussian groups of 64 that
+// lowers the objective in five steps by 5.0, 4.6, 4.7 and 4.7 % at 2, 3, 4 and 8 bits; single steps with beta growing
+// by 5 %, by 4.2, 3.9, 3.8 and 0.7 % in twenty. Other than the reference implementation, every group keeps its best
+// iterate by the objective itself, and judges each as it would be stored, with m rounded to half: the result is never
+// worse than the start.
 #pragma once
 
 #include "kv/codecs/affine_grid.hpp"
