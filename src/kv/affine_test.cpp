@@ -91,20 +91,18 @@ TEST(AffineGrid, ErrorIsAtMostHalfAStep) {
 
 TEST(Hqq, PowersAreAccurate) {
   on_every_isa([] {
-    for (double x = 0x1p-13; x < 8; x *= 1.0037) {
+    for (double x = 1e-12; x < 1e6; x *= 1.37) {
       const double want = std::pow(static_cast<float>(x), -0.3);
-      EXPECT_NEAR(affine_test().power_of_error(static_cast<float>(x)), want, 8e-6 * want) << x;
+      EXPECT_NEAR(affine_test().power_of_error(static_cast<float>(x)), want, 1e-6 * want) << x;
     }
-    // Beyond, the nearest that it knows; errors are finite, but may be 0 or large.
-    for (const float x : {0.0f, 1e-30f, 0x1.8p-14f}) EXPECT_NEAR(affine_test().power_of_error(x), 14.92853, 2e-4) << x;
-    for (const float x : {8.0f, 1e4f, 3e38f}) EXPECT_NEAR(affine_test().power_of_error(x), 0.535887, 1e-5) << x;
+    EXPECT_EQ(affine_test().power_of_error(1.0f), 1.0f);
   });
 }
 
 TEST(Hqq, FirstStepOfTheReferenceSolver) {
   on_every_isa([] {
     const float x[] = {-1, -.5f, 0, .25f, .5f, 1, 1.5f, 2};
-    EXPECT_NEAR(-affine_test().hqq_step(2, x, 8, 1.0f, -1.0f, 10.0f), 0.9656642, 1e-6);
+    EXPECT_NEAR(-affine_test().hqq_step(2, x, 8, 1.0f, -1.0f, 10.0f), 0.9656642, 2e-7);
   });
 }
 

@@ -37,9 +37,9 @@ std::int64_t widest(const Config& c) {
 bool in_floats(const Matrix& m) { return m.format->activation != kernel::ActivationKind::kInt8; }
 
 // Whether a thread should take some rows through all of a layer's products, instead of all threads taking parts of each
-// product for all rows. Then threads wait for each other twice per layer, not nine times, and what a product writes is
-// read by the next from the same core's cache; but every thread reads all weights, and once for 64 rows. So for layers
-// that the last-level cache holds, and not for products in floats, whose kernels want more columns at once.
+// product for all rows. Then threads wait for each other twice per layer, not twelve times, and what a product writes
+// is read by the next from the same core's cache; but every thread reads all weights, and once for 64 rows. So for
+// layers that the last-level cache holds, and not for products in floats, whose kernels want more columns at once.
 bool tiles_pay(const Model& model) {
   const std::uint64_t cache = describe_host().last_level_cache();
   for (const Layer& l : model.layers()) {

@@ -21,23 +21,27 @@ inline constexpr float kHqqReach = 10.0f;
 inline constexpr float kHqqBeta = 5.0f;
 inline constexpr float kHqqGrowth = 1.5f;
 
-// x^(p-1) for 2^-13 <= x < 8, relative error below 8e-6: x = 2^n f, f in [1, 2), the power of 2^n looked up, that of f
-// a polynomial (interpolated at Chebyshev nodes, 6e-6). What is less or more counts as the nearest of these: in units
-// of s the error of a number is at most 1/2 if the grid reaches it, and errors below 2^-13 weigh nothing.
+// x^(p-1) for normal x, relative error below 1e-6, and a large number for 0: x = 2^(16 a + b - 127) f, f in [1, 2); the
+// powers of the first factor are looked up by the two halves of the exponent's bits, that of f is a polynomial
+// (interpolated, 2e-7).
 KVASIR_INLINE F32 power_of_error(F32 x) {
-  constexpr int kLeast = -13;
-  alignas(64) static constexpr float kRoots[kLanes] = {
-      14.9285279f, 12.1257325f, 9.84915531f, 8.0f,        6.49801917f, 5.27803164f, 4.28709385f,  3.48220225f,
-      2.82842712f, 2.29739671f, 1.86606598f, 1.51571657f, 1.23114441f, 1.0f,        0.812252396f, 0.659753955f};
-  x = min(max(x, set1(0x1p-13f)), set1(0x1.fffffep2f));
+  alignas(64) static constexpr float kFine[kLanes] = {
+      22.627417f,  18.3791737f, 14.9285279f, 12.1257325f, 9.84915531f, 8.0f,        6.49801917f, 5.27803164f,
+      4.28709385f, 3.48220225f, 2.82842712f, 2.29739671f, 1.86606598f, 1.51571657f, 1.23114441f, 1.0f};
+  alignas(64) static constexpr float kCoarse[kLanes] = {
+      1.30199062e+10f, 467373275.0f,    16777216.0f,     602248.763f,
+      21618.8176f,     776.046882f,     27.857618f,      1.0f,
+      0.0358968236f,   0.00128858194f,  4.62559987e-05f, 1.66044343e-06f,
+      5.96046448e-08f, 2.13961742e-09f, 7.6805469e-11f,  2.75707237e-12f};
   const I32 bits = f32_to_bits(x);
-  const F32 f = bits_to_f32(add(and_(bits, set1_i32(0x007fffff)), set1_i32(0x3f800000)));
-  F32 y = set1(-0.0141982864f);
-  constexpr float kRest[] = {0.131101569f, -0.506194034f, 1.06364088f, -1.36168593f, 1.68732992f};
+  const F32 r = sub(bits_to_f32(add(and_(bits, set1_i32(0x007fffff)), set1_i32(0x3f800000))), set1(1.0f));
+  F32 y = set1(-0.00546641368f);
+  constexpr float kRest[] = {0.0279848389f, -0.0674130544f, 0.10881561f, -0.146339521f,
+                             0.194657907f,  -0.299987048f,  1.0f};
   KVASIR_UNROLL(8)
-  for (const float c : kRest) y = fma(y, f, set1(c));
-  const I32 n = shift_right32<23>(sub(bits, set1_i32((127 + kLeast) << 23)));
-  return mul(y, lookup<16>(load(kRoots), n));
+  for (const float c : kRest) y = fma(y, r, set1(c));
+  const F32 fine = lookup<16>(load(kFine), and_(shift_right32<23>(bits), set1_i32(15)));
+  return mul(mul(y, fine), lookup<16>(load(kCoarse), shift_right32<27>(bits)));
 }
 
 struct HqqStep {
