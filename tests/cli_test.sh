@@ -66,6 +66,12 @@ if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_ISA: unknown instru
   failed=1
 fi
 
+KVASIR_STREAMING=fast "$kvasir" run -m "$model" -p a -n 1 >"$scratch/out" 2>"$scratch/err"
+if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_STREAMING: unknown way of reading 'fast', expected interl"; then
+  echo "FAILED: KVASIR_STREAMING=fast: $(cat "$scratch/err")"
+  failed=1
+fi
+
 if [ -w /dev/full ]; then
   "$kvasir" --help >/dev/full 2>"$scratch/err"
   if [ $? -ne 1 ] || ! matches "$scratch/err" '^kvasir: standard output: cannot write'; then

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernel/int_sums.hpp"
-#include "kernel/streams.hpp"
+#include "kernel/streaming.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
 
@@ -13,11 +13,9 @@ struct IntGemv : IntSums<F> {
       Sums::kSigned;
   using typename Sums::Scale;
 
-  // P panels side by side past C columns. With kFetch bytes are fetched kAhead before they are used, at the end of a
-  // panel those of the next P panels; `more`: there are such. (kernel/streams.hpp says where.)
-  static constexpr int kAhead = 1024;
-
-  template <int P, int C, bool kFetch>
+  // P panels side by side past C columns. Bytes are fetched kAhead before they are used (0: not at all), at the end of
+  // a panel those of the next P panels; `more`: there are such.
+  template <int P, int C, int kAhead>
   static void panels(const MatmulArgs& args, std::int64_t panel, bool more) {
     const std::int64_t stride = panel_bytes(args.k), blocks = args.k / F::kBlock;
     const Int8Tile x = int8_tile(*args.x, 0);
@@ -32,13 +30,14 @@ struct IntGemv : IntSums<F> {
     for (std::int64_t first = 0; first < blocks; first += kChunkBlocks) {
       const int n = chunk_blocks(blocks, first);
       const std::byte* planes = head + head_bytes(n);
-      if constexpr (kFetch) fetch<P>(head + (head < turn ? kAhead : beyond), stride, static_cast<int>(planes - head));
+      if constexpr (kAhead > 0)
+        fetch<P>(head + (head < turn ? kAhead : beyond), stride, static_cast<int>(planes - head));
       for (int b = 0; b < n; ++b, head += F::kHeadBytes) {
         for (int s = 0; s < kSubs; ++s, i += C, planes += kPlanes) {
           [[maybe_unused]] const std::byte* const fetched = planes + (planes < turn ? kAhead : beyond);
           KVASIR_UNROLL(4)
           for (int p = 0; p < P; ++p) {
-            if constexpr (kFetch) fetch<1>(fetched + p * stride, 0, kPlanes);
+            if constexpr (kAhead > 0) fetch<1>(fetched + p * stride, 0, kPlanes);
             multiply<C>(head + p * stride, s, planes + p * stride, x, i, acc[p]);
           }
         }
@@ -72,13 +71,18 @@ struct IntGemv : IntSums<F> {
   template <int C>
   static void gemv(const MatmulArgs& args) {
     std::int64_t p = args.panel_begin;
-    if (plain_streams()) {
-      for (; p < args.panel_end; ++p) panels<1, C, false>(args, p, false);
-      return;
+    switch (streaming()) {
+      case Streaming::kInterleaved:
+        for (; p + kStreams <= args.panel_end; p += kStreams)
+          panels<kStreams, C, kInterleavedAhead>(args, p, p + 2 * kStreams <= args.panel_end);
+        [[fallthrough]];  // what is left
+      case Streaming::kAhead:
+        for (; p < args.panel_end; ++p) panels<1, C, kAheadBytes>(args, p, p + 1 < args.panel_end);
+        break;
+      case Streaming::kPlain:
+        for (; p < args.panel_end; ++p) panels<1, C, 0>(args, p, false);
+        break;
     }
-    for (; p + kStreams <= args.panel_end; p += kStreams)
-      panels<kStreams, C, true>(args, p, p + 2 * kStreams <= args.panel_end);
-    for (; p < args.panel_end; ++p) panels<1, C, true>(args, p, p + 1 < args.panel_end);
   }
 };
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/gaussian.hpp"
+#include "kernel/streaming.hpp"
 #include "simd/half.hpp"
 #include "simd/isa_fixture.hpp"
 #include "tensor/buffer.hpp"
@@ -164,6 +165,27 @@ TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
         ASSERT_EQ(0,
                   std::memcmp(out.data(), &whole[static_cast<std::size_t>(first * rows)], out.size() * sizeof(float)))
             << name << " batch " << batch << " at " << first;
+      }
+    }
+  }
+}
+
+TEST_P(EveryIsa, TheWayOfReadingDoesNotShow) {
+  const Streaming usual = streaming();
+  for (const auto& [name, quant] : weights::quants()) {
+    // Eleven panels: more than are read at a time, and some left over. Of the shorter rows 4 KB are several panels.
+    for (const std::int64_t k : {256, 1536}) {
+      const std::int64_t rows = 170;
+      const Packed p = pack(*quant, rows, k, 9);
+      for (std::int64_t n : {1, 2, 3, 4, 9}) {
+        const auto x = gaussian(static_cast<std::size_t>(n * k), 10);
+        force(Streaming::kPlain);
+        const auto plain = multiply(*quant, p, x, n, 1000);
+        for (const Streaming way : {Streaming::kInterleaved, Streaming::kAhead}) {
+          force(way);
+          EXPECT_EQ(plain, multiply(*quant, p, x, n, 1000)) << name << " k " << k << " columns " << n;
+        }
+        force(usual);
       }
     }
   }

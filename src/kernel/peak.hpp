@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernel/streaming.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir::kernel {
@@ -20,11 +21,10 @@ struct PeakKernels {
   std::int64_t (*bf16_dot)(std::int64_t rounds, float* sink);
   // f32 multiply-add: FMA; scalar: a multiplication and an addition.
   std::int64_t (*f32_fma)(std::int64_t rounds, float* sink);
-  // Reads all of [data, data + bytes) once and writes nothing; returns the sum of its 64-bit words. REQUIRES: data
-  // aligned to 64 bytes, bytes a multiple of 4096.
-  // read_plain does the same from the first byte to the last; which is faster depends on the processor.
-  std::uint64_t (*read)(const std::byte* data, std::size_t bytes);
-  std::uint64_t (*read_plain)(const std::byte* data, std::size_t bytes);
+  // Reads all of [data, data + bytes) once and writes nothing; returns the sum of its 64-bit words. In each of the ways
+  // that Streaming names, of which the fastest depends on the processor; kInterleaved reads quarters at the same time.
+  // REQUIRES: data aligned to 64 bytes, bytes a multiple of 4096.
+  std::uint64_t (*read[kStreamings])(const std::byte* data, std::size_t bytes);
 };
 
 KVASIR_DECLARE_KERNELS(PeakKernels, peak)

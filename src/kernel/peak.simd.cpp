@@ -26,11 +26,6 @@ namespace {
 constexpr int kAccumulators = 12;
 constexpr int kSteps = 32;  // per round
 
-// read: four interleaved streams, prefetched 1 KiB ahead; read_plain: one, left to the hardware. Which is faster
-// depends on the processor, kernel/streams.hpp.
-constexpr std::size_t kStreams = 4;
-constexpr std::size_t kAhead = 1024;
-
 #if defined(KVASIR_TARGET_scalar)
 
 std::int64_t int8_dot(std::int64_t rounds, float* sink) {
@@ -88,14 +83,14 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   return rounds * kSteps * kAccumulators * 4;
 }
 
-template <std::size_t streams, bool fetch>
+template <std::size_t streams, std::size_t ahead>
 std::uint64_t read(const std::byte* data, std::size_t bytes) {
   const std::size_t part = bytes / streams;
   std::uint64_t acc[8] = {};
   for (std::size_t at = 0; at < part; at += 64)
     for (std::size_t stream = 0; stream < streams; ++stream) {
       const std::byte* line = data + stream * part + at;
-      if constexpr (fetch) __builtin_prefetch(line + kAhead);
+      if constexpr (ahead > 0) __builtin_prefetch(line + ahead);
       for (std::size_t i = 0; i < 8; ++i) {
         std::uint64_t word;
         std::memcpy(&word, line + 8 * i, 8);
@@ -232,7 +227,7 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   return rounds * kSteps * kAccumulators * (kWidth / 2) * 2;
 }
 
-template <std::size_t streams, bool fetch>
+template <std::size_t streams, std::size_t ahead>
 std::uint64_t read(const std::byte* data, std::size_t bytes) {
   constexpr std::size_t kLoads = 256 / kWidth;
   const std::size_t part = bytes / streams;
@@ -241,9 +236,9 @@ std::uint64_t read(const std::byte* data, std::size_t bytes) {
   for (std::size_t at = 0; at < part; at += 256)
     for (std::size_t stream = 0; stream < streams; ++stream) {
       const std::byte* p = data + stream * part + at;
-      if constexpr (fetch) {
+      if constexpr (ahead > 0) {
 #pragma GCC unroll 4
-        for (std::size_t line = 0; line < 256; line += 64) __builtin_prefetch(p + kAhead + line);
+        for (std::size_t line = 0; line < 256; line += 64) __builtin_prefetch(p + ahead + line);
       }
 #pragma GCC unroll 8
       for (std::size_t i = 0; i < kLoads; ++i) acc[i] = add_i(acc[i], load(p + i * kWidth));
@@ -261,6 +256,7 @@ std::uint64_t read(const std::byte* data, std::size_t bytes) {
 }  // namespace
 
 extern const PeakKernels peak_table;
-const PeakKernels peak_table = {int8_dot, bf16_dot, f32_fma, read<kStreams, true>, read<1, false>};
+const PeakKernels peak_table = {
+    int8_dot, bf16_dot, f32_fma, {read<kStreams, kInterleavedAhead>, read<1, 0>, read<1, kAheadBytes>}};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

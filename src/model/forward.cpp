@@ -6,6 +6,7 @@
 #include "base/check.hpp"
 #include "base/host.hpp"
 #include "kernel/ops.hpp"
+#include "kernel/streaming.hpp"
 
 namespace kvasir::model {
 namespace {
@@ -84,6 +85,7 @@ std::int64_t Forward::planned_scratch(const Config& config, int max_tokens, int 
 Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
     : team_(team), model_(model), cache_(cache), max_tokens_(max_tokens), max_logits_(max_logits) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
+  kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
   const Sizes s = sizes(model.config(), max_tokens, max_logits, team.size());
   scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(s.total()));
   float** const arrays[] = {&x_, &norm_, &q_, &k_, &v_, &heads_, &y_, &gate_, &gated_, &cos_, &sin_, &logits_};

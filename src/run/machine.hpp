@@ -37,9 +37,9 @@ struct Machine {
   simd::Isa isa{};  // of the arithmetic figures: the active one
 
   // Bytes per second: each thread reads its own contiguous part of one buffer (huge pages where the system grants them,
-  // first written by the thread that reads it) in four streams with software prefetch. Nothing is written. Always with
-  // the widest instruction set of the machine, since it describes the memory, not the kernels. One run reads the buffer
-  // once.
+  // first written by the thread that reads it) in that of the ways of kernel/streaming.hpp whose median is highest.
+  // Nothing is written. Always with the widest instruction set of the machine, since it describes the memory, not the
+  // kernels. One run reads the buffer once.
   Figure read_bytes;
   std::uint64_t buffer_bytes = 0;
   bool beyond_cache = false;  // the buffer is at least twice the last-level cache, so `read_bytes` is of main memory
@@ -73,7 +73,7 @@ class Probe {
   Probe(const Probe&) = delete;
   Probe& operator=(const Probe&) = delete;
 
-  // Reads the buffer twice and computes three times 15 ms; nothing of what caches held is there afterwards.
+  // Reads the buffer three times and computes three times 15 ms; nothing of what caches held is there afterwards.
   // REQUIRES: nobody else uses the team.
   Rates sample();
 

@@ -29,7 +29,7 @@ struct Product {
   kernel::Activations x;
 
   Product(const Quant& quant, std::int64_t k_, std::int64_t rows_, std::int64_t columns_)
-      : format(quant.panel),
+      : format(&quant.format()),
         k(k_),
         rows(rows_),
         columns(columns_),
@@ -103,8 +103,7 @@ void measure(const char* name, const Quant& quant, Team& team, std::int64_t k, s
     Product one(quant, k, streamed / quant.format().panel_bytes(k) * kernel::kPanelRows, 1);
     double product = 1e9, read = 1e9;
     for (int round = 0; round < kRounds; ++round) {
-      for (const auto reader : {kernel::peak().read, kernel::peak().read_plain})
-        read = std::min(read, read_seconds(team, one, reader));
+      for (const auto reader : kernel::peak().read) read = std::min(read, read_seconds(team, one, reader));
       product = std::min(product, one.seconds(team, 32));
     }
     const auto gb = static_cast<double>(one.bytes()) * 1e-9;
