@@ -162,11 +162,12 @@ void gemv_strips(const MatmulArgs& args) {
 }
 
 // Many columns: P panels x a strip of columns of accumulators are in registers for kDepth steps of K, with the panels'
-// weights as operands (48 KB; half as many steps were no faster) and a strip's activations near. Between chunks the
+// weights as operands (24 KB, and as much of what they are made of next: half of these steps or twice as many are no
+// faster on a Zen 5) and a strip's activations near. Between chunks the
 // sums of up to kGemmColumns columns rest in the second-level cache, those of kGroupPanels panels, for all of which the
 // columns' activations are read from there. Operands are made once for all of these columns: from F16 that takes as
 // long as multiplying eight of them.
-constexpr int kDepth = 256;
+constexpr int kDepth = 128;
 constexpr int kGroupPanels = 6;
 constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
 constexpr std::int64_t kGemmColumns = std::int64_t{4} * kTileColumns;
@@ -201,38 +202,68 @@ KVASIR_INLINE void keep_operands(const typename W::Element* panels, std::int64_t
     for (int j = 0; j < depth; ++j) W::keep(w[P * j + p], W::step(panels + (p * steps + j) * kStepElements<W>));
 }
 
-// All columns of a tile, from step `begin` on; a column has `steps`.
+// What the next operands are made of, `lines` cache lines of each of P panels `stride` bytes apart: fetched a few at a
+// time while the current operands are multiplied, or memory would be waited for. On a Zen 5 that is 5 % of a prompt
+// with F16 weights; fetched into the second-level cache only it was 1 %.
+template <int P>
+struct Ahead {
+  const std::byte* from;
+  std::int64_t stride, lines;
+
+  void fetch(std::int64_t count) {
+    for (; count > 0 && lines > 0; --count, --lines, from += 64)
+      for (int p = 0; p < P; ++p) __builtin_prefetch(from + p * stride, 0, 3);
+  }
+};
+
+// All columns of a tile, from step `begin` on; a column has `steps`. Beside every strip `share` lines are fetched.
 template <class W, int P>
 void multiply_tile(const float (*w)[kPanelRows], std::int64_t steps, std::int64_t begin, int depth,
-                   const typename W::Column* x, std::int64_t columns, float (*sums)[P][kPanelRows]) {
+                   const typename W::Column* x, std::int64_t columns, float (*sums)[P][kPanelRows], Ahead<P>& ahead,
+                   std::int64_t share) {
   const Strips strips = Strips::of(columns);
   for (std::int64_t s = 0; s < strips.count; ++s) {
     const std::int64_t first = strips.first(s);
+    ahead.fetch(share);
     with_columns<kStripColumns>(
         strips.columns(s), [&]<int C>() { multiply<W, P, C>(w, depth, x + first * steps + begin * C, sums + first); });
   }
 }
 
-// `count` times P panels.
+// `count` times P panels; those that follow are there up to `panel_end`.
 template <class W, int P>
 void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t count) {
   alignas(64) float sums[kGroupPanels / P][kGemmColumns][P][kPanelRows];
   alignas(64) float w[kDepth * P][kPanelRows];
   const std::int64_t steps = steps_of<W>(args.k), stride = steps * kStepElements<W>;
   const auto* panels = reinterpret_cast<const typename W::Element*>(args.panels) + panel * stride;
+  const auto depth_at = [&](std::int64_t begin) {
+    return static_cast<int>(steps - begin < kDepth ? steps - begin : kDepth);
+  };
+  // The operands after those of panels i at step `begin`, from memory; the caches have them after the first columns.
+  const auto after = [&](std::int64_t i, std::int64_t begin) {
+    if (++i == count && (begin += kDepth) < steps) i = 0;
+    if (begin >= steps) begin = 0;  // of the panels that follow
+    const bool there = panel + (i + 1) * P <= args.panel_end;
+    constexpr auto kSize = static_cast<std::int64_t>(sizeof(typename W::Element));
+    return Ahead<P>{reinterpret_cast<const std::byte*>(panels + i * P * stride + begin * kStepElements<W>),
+                    stride * kSize, there ? depth_at(begin) * kStepElements<W> * kSize / 64 : 0};
+  };
   for (std::int64_t first = 0; first < args.x->n; first += kGemmColumns) {
     const std::int64_t columns = args.x->n - first < kGemmColumns ? args.x->n - first : kGemmColumns;
     for (std::int64_t i = 0; i < count; ++i)
       __builtin_memset(sums[i], 0, static_cast<std::size_t>(columns) * sizeof sums[i][0]);
     for (std::int64_t begin = 0; begin < steps; begin += kDepth) {
-      const int depth = static_cast<int>(steps - begin < kDepth ? steps - begin : kDepth);
+      const int depth = depth_at(begin);
       for (std::int64_t i = 0; i < count; ++i) {
+        Ahead<P> ahead = first == 0 ? after(i, begin) : Ahead<P>{};
+        const std::int64_t share = ahead.lines * kStripColumns / columns + 1;
         keep_operands<W, P>(panels + i * P * stride + begin * kStepElements<W>, steps, depth, w);
         for (std::int64_t c = 0; c < columns; c += kTileColumns) {
           std::int64_t tile_columns;
           const auto* x =
               reinterpret_cast<const typename W::Column*>(activation_tile(*args.x, first + c, tile_columns));
-          multiply_tile<W, P>(w, steps, begin, depth, x, tile_columns, sums[i] + c);
+          multiply_tile<W, P>(w, steps, begin, depth, x, tile_columns, sums[i] + c, ahead, share);
         }
       }
     }

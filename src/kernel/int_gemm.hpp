@@ -31,6 +31,10 @@ struct IntGemm : IntSums<F> {
         __builtin_prefetch(args.out + (first + c) * args.ldo + (panel + p) * kPanelRows, 1, 2);
     const std::byte* head = args.panels + panel * stride;
     const std::int64_t blocks = args.k / F::kBlock;
+    // The last block's sums are results: they are stored as such where all rows are there.
+    const bool whole = (panel + P) * kPanelRows <= args.rows;
+    float* const out = args.out + first * args.ldo + panel * kPanelRows;
+    const std::int64_t last = (blocks * kSubs - 1) * columns;
     std::int64_t i = 0;
     for (std::int64_t begin = 0; begin < blocks; begin += kChunkBlocks) {
       const int n = chunk_blocks(blocks, begin);
@@ -42,56 +46,82 @@ struct IntGemm : IntSums<F> {
             for (int v = 0; v < kPlanes; v += 64) fetch_ahead(planes + (P + p) * stride + v);
         if constexpr (kSigned) {
           wide_block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc);
+        } else if (whole && i == last) {
+          block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc, Row<P, true>{out, args.ldo});
         } else {
-          block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc);
+          block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc, Row<P, false>{acc[0][0], 0});
         }
       }
       head = planes;
     }
+    if (!kSigned && whole) return;
     for (int c = 0; c < columns; ++c)
       for (int p = 0; p < P; ++p) Sums::store_rows(args, panel + p, first + c, load(acc[c][p]));
   }
 
-  template <int P>
+  // Where new sums go: back to the accumulators, or to the results.
+  template <int P, bool kOut>
+  struct Row {
+    float* at;
+    std::int64_t ldo;
+    float* to(int c, int p) const { return at + c * (kOut ? ldo : 16 * P) + 16 * p; }
+  };
+
+  template <int P, class To>
   KVASIR_INLINE void block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride,
-                           const Int8Tile& x, std::int64_t i, int columns, float (*acc)[P][16]) {
+                           const Int8Tile& x, std::int64_t i, int columns, float (*acc)[P][16], To row) {
     Bytes w[P][8];
     Scale scale[P];
     for (int p = 0; p < P; ++p) {
-      load_codes<F::kBits>(planes + p * stride, w[p]);
       Sums::load_scale(head + p * stride, s, scale[p]);
 #if KVASIR_HAS_VNNI
-      if constexpr (kScaling > 0) {
-        for (auto& v : w[p]) v = shift_left16<kScaling>(v);
-        Sums::multiply_scale(scale[p], 1.0f / (1 << kScaling));
-      }
+      load_scaled(planes + p * stride, w[p]);
+      if constexpr (kScaling > 0) Sums::multiply_scale(scale[p], 1.0f / (1 << kScaling));
+#else
+      load_codes<F::kBits>(planes + p * stride, w[p]);
 #endif
     }
-    int c = 0;
 #if KVASIR_HAS_VNNI
-    // Two panels times kColumns columns are eight independent chains of dot products: one chain alone would fill the
-    // scheduler with instructions that wait 5 cycles for their predecessor.
-    constexpr int kColumns = kHalves == 1 ? 4 : 2;
-    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, x, i + c, acc + c);
-    for (; c < columns; ++c) columns_of<P, 1>(w, scale, x, i + c, acc + c);
+    // Two panels times kColumns columns are ten independent chains of dot products, as many as two of them per cycle
+    // that take 5 cycles need; one chain alone would fill the scheduler with instructions that wait for their
+    // predecessor.
+    constexpr int kColumns = kHalves == 1 ? 5 : 2;
 #else
     // Eight accumulators of 16-bit sums, of the 16 registers of AVX2 as two per vector.
     constexpr int kColumns = kHalves == 1 ? 4 : 2;
-    for (; c + kColumns <= columns; c += kColumns) columns_of<P, kColumns>(w, scale, x, i + c, acc + c);
-    for (; c < columns; ++c) columns_of<P, 1>(w, scale, x, i + c, acc + c);
 #endif
+    int c = 0;
+    for (; c + kColumns <= columns; c += kColumns)
+      columns_of<P, kColumns>(w, scale, x, i + c, acc + c, To{row.to(c, 0), row.ldo});
+    for (; c < columns; ++c) columns_of<P, 1>(w, scale, x, i + c, acc + c, To{row.to(c, 0), row.ldo});
   }
 
 #if KVASIR_HAS_VNNI
   static_assert(F::kZero == 0 || F::kZero == 1 << (F::kBits - 1));
   static constexpr int kScaling = F::kZero == 0 ? 0 : 8 - F::kBits;
 
+  KVASIR_INLINE void load_scaled(const std::byte* planes, Bytes (&w)[8]) {
+    if constexpr (F::kBits == 4 && kScaling == 4) {  // the high nibbles are in place
+      const Bytes high = set1_bytes(0xF0);
+      KVASIR_UNROLL(4)
+      for (int i = 0; i < 4; ++i) {
+        const Bytes v = load_bytes(planes + 64 * i);
+        w[i] = and_(shift_left16<4>(v), high);
+        w[i + 4] = and_(v, high);
+      }
+      return;
+    }
+    load_codes<F::kBits>(planes, w);
+    if constexpr (kScaling > 0)
+      for (auto& v : w) v = shift_left16<kScaling>(v);
+  }
+
   // P panels times C columns of one 32-block.
-  template <int P, int C>
+  template <int P, int C, class To>
   KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
-                                float (*acc)[P][16]) {
+                                const float (*acc)[P][16], To row) {
     I32 t[C][P][kHalves];
-    KVASIR_UNROLL(4)
+    KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
     for (int h = 0; h < kHalves; ++h) {
       const std::int32_t* start = kHalves == 1 ? x.start + i + c : x.half_sum + 2 * (i + c) + h;
@@ -101,24 +131,24 @@ struct IntGemm : IntSums<F> {
     }
     const std::int8_t* q = x.q + 32 * i;
     KVASIR_UNROLL(8)
-    for (int g = 0; g < 8; ++g) KVASIR_UNROLL(4)
+    for (int g = 0; g < 8; ++g) KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) {
       const Bytes a = broadcast4(q + 32 * c + 4 * g);
       KVASIR_UNROLL(2)
       for (int p = 0; p < P; ++p) t[c][p][g / kGroups] = dot_us(t[c][p][g / kGroups], w[p][g], a);
     }
-    KVASIR_UNROLL(4)
+    KVASIR_UNROLL(8)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
     for (int p = 0; p < P; ++p) {
       F32 sum = Sums::scaled(t[c][p][0], scale[p], 0);
       if constexpr (kHalves == 2) sum = add(sum, Sums::scaled(t[c][p][1], scale[p], 1));
-      store(acc[c][p], Sums::fold(load(acc[c][p]), sum, scale[p], x, i + c));
+      store(row.to(c, p), Sums::fold(load(acc[c][p]), sum, scale[p], x, i + c));
     }
   }
 #else
-  template <int P, int C>
+  template <int P, int C, class To>
   KVASIR_INLINE void columns_of(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
-                                float (*acc)[P][16]) {
+                                const float (*acc)[P][16], To row) {
     F32 a[C][P];
     KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
@@ -126,7 +156,7 @@ struct IntGemm : IntSums<F> {
     Sums::template product<P, C>(w, scale, x, i, a);
     KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
-    for (int p = 0; p < P; ++p) store(acc[c][p], a[c][p]);
+    for (int p = 0; p < P; ++p) store(row.to(c, p), a[c][p]);
   }
 
   // Codes of 8 bits without VNNI. Bytes times bytes would take three multiplications per 32 products (moving the sign
