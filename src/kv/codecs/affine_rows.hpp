@@ -336,11 +336,25 @@ struct RowScaled {
     }
   }
 
-  // Turned, so that the 16 rows are the lanes of a vector.
+  // to[kLanes l + i] = x[stride i + l] for i and l below 4.
+  KVASIR_INLINE void turn_square(const float* x, std::ptrdiff_t stride, float* to) {
+    using Four = float __attribute__((vector_size(16)));
+    Four row[4];
+    for (int i = 0; i < 4; ++i) __builtin_memcpy(&row[i], x + i * stride, sizeof(Four));
+    const Four a = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
+    const Four b = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+    const Four c = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+    const Four d = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+    const Four column[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                            __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
+    for (int l = 0; l < 4; ++l) __builtin_memcpy(to + l * kLanes, &column[l], sizeof(Four));
+  }
+
+  // Turned, so that the 16 rows are the lanes of a vector. REQUIRES: n % 4 == 0.
   static void refine(const float* x, std::ptrdiff_t stride, int n, const Word* s, Word* m) {
     alignas(64) float turned[kMaxDepth * kLanes];
-    for (int i = 0; i < kLanes; ++i)
-      for (int l = 0; l < n; ++l) turned[l * kLanes + i] = x[i * stride + l];
+    for (int i = 0; i < kLanes; i += 4)
+      for (int l = 0; l < n; l += 4) turn_square(x + i * stride + l, stride, turned + l * kLanes + i);
     store_f16(m, hqq_refine<Grid>(turned, kLanes, n, load_f16(s), load_f16(m)));
   }
 };

@@ -247,27 +247,33 @@ struct Plain {
     }
   }
 
-  // A few tokens are written element by element; 16 at a time go through a square that is transposed in L1.
   static void write_k(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d) {
     T* to = reinterpret_cast<T*>(block) + row;
     T line[kLanes];
+    const auto put = [&](int c, int t, int count) {
+      for (int j = 0; j < count; ++j) to[static_cast<std::ptrdiff_t>(c + j) * capacity + t] = line[j];
+    };
     for (int t = 0; t < n; ++t) {
-      for (int c = 0; c < d; c += kLanes) {
-        const int m = lower(kLanes, d - c);
-        Element::store(line, load_n(x + t * stride + c, m));
-        for (int j = 0; j < m; ++j) to[static_cast<std::ptrdiff_t>(c + j) * capacity + t] = line[j];
+      int c = 0;
+      for (; c + kLanes <= d; c += kLanes) {
+        Element::store(line, load(x + t * stride + c));
+        put(c, t, kLanes);
       }
+      if (c == d) continue;
+      Element::store(line, load_n(x + t * stride + c, d - c));
+      put(c, t, d - c);
     }
   }
   static void write_v(std::byte* block, int, int row, int n, const float* x, std::ptrdiff_t stride, int d) {
     T* to = reinterpret_cast<T*>(block) + static_cast<std::ptrdiff_t>(row) * d;
     T line[kLanes];
     for (int t = 0; t < n; ++t) {
-      for (int c = 0; c < d; c += kLanes) {
-        const int m = lower(kLanes, d - c);
-        Element::store(line, load_n(x + t * stride + c, m));
-        __builtin_memcpy(to + static_cast<std::ptrdiff_t>(t) * d + c, line, static_cast<std::size_t>(m) * sizeof(T));
-      }
+      int c = 0;
+      for (; c + kLanes <= d; c += kLanes)
+        Element::store(to + static_cast<std::ptrdiff_t>(t) * d + c, load(x + t * stride + c));
+      if (c == d) continue;
+      Element::store(line, load_n(x + t * stride + c, d - c));
+      __builtin_memcpy(to + static_cast<std::ptrdiff_t>(t) * d + c, line, static_cast<std::size_t>(d - c) * sizeof(T));
     }
   }
 
