@@ -173,7 +173,7 @@ TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
 TEST_P(EveryIsa, TheWayOfReadingDoesNotShow) {
   const Streaming usual = streaming();
   for (const auto& [name, quant] : weights::quants()) {
-    // Eleven panels: more than are read at a time, and some left over. Of the shorter rows 4 KB are several panels.
+    // Eleven panels: more than are read at a time, and some left over. Of the shorter rows 6 KB are several panels.
     for (const std::int64_t k : {256, 1536}) {
       const std::int64_t rows = 170;
       const Packed p = pack(*quant, rows, k, 9);

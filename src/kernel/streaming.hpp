@@ -7,7 +7,7 @@ namespace kvasir::kernel {
 enum class Streaming {
   kInterleaved,  // four panels at a time, bytes fetched 1 KB ahead of their use
   kPlain,        // one panel after the other, left to the hardware's prefetchers
-  kAhead,        // one panel after the other, bytes fetched 4 KB ahead of their use
+  kAhead,        // one panel after the other, bytes fetched 6 KB ahead of their use
 };
 
 inline constexpr int kStreamings = 3;
@@ -15,7 +15,8 @@ inline constexpr int kStreamings = 3;
 // What was measured on two cores. Products with one column and Q4_0 weights of a 1B shape, GB/s:
 //   Emerald Rapids  interleaved 35, plain 33
 //   Zen 4           interleaved 28 to 38, plain 49; in a worse hour 25 and 32 (ahead was not measured)
-//   Zen 5           interleaved 54, plain 36, ahead 60 while reading alone got 80; in a worse hour 48, 31 and 43
+//   Zen 5           interleaved 54, plain 36, ahead 64 (60 at 4 KB) while reading alone got 80; in a worse hour 48, 31
+//                   and 43
 // So AMD's processors with AVX-512 read one stream, with fetching on those that have AVX-VNNI, too: Zen 5 is the first.
 // KVASIR_STREAMING=interleaved|plain|ahead forces one, for measuring; throws Error(kUnsupported) for another word.
 // Decided at the first call.
@@ -26,6 +27,6 @@ void force(Streaming way);
 
 inline constexpr int kStreams = 4;              // panels read at a time by kInterleaved
 inline constexpr int kInterleavedAhead = 1024;  // bytes
-inline constexpr int kAheadBytes = 4096;
+inline constexpr int kAheadBytes = 6144;
 
 }  // namespace kvasir::kernel
