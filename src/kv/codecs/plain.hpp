@@ -250,18 +250,12 @@ struct Plain {
   static void write_k(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d) {
     T* to = reinterpret_cast<T*>(block) + row;
     T line[kLanes];
-    const auto put = [&](int c, int t, int count) {
-      for (int j = 0; j < count; ++j) to[static_cast<std::ptrdiff_t>(c + j) * capacity + t] = line[j];
-    };
     for (int t = 0; t < n; ++t) {
-      int c = 0;
-      for (; c + kLanes <= d; c += kLanes) {
-        Element::store(line, load(x + t * stride + c));
-        put(c, t, kLanes);
+      for (int c = 0; c < d; c += kLanes) {
+        const int m = lower(kLanes, d - c);
+        Element::store(line, load_n(x + t * stride + c, m));
+        for (int j = 0; j < m; ++j) to[static_cast<std::ptrdiff_t>(c + j) * capacity + t] = line[j];
       }
-      if (c == d) continue;
-      Element::store(line, load_n(x + t * stride + c, d - c));
-      put(c, t, d - c);
     }
   }
   static void write_v(std::byte* block, int, int row, int n, const float* x, std::ptrdiff_t stride, int d) {
