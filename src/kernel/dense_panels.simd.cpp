@@ -162,11 +162,10 @@ void gemv_strips(const MatmulArgs& args) {
 }
 
 // Many columns: P panels x a strip of columns of accumulators are in registers for kDepth steps of K, with the panels'
-// weights as operands (24 KB, and as much of what they are made of next: half of these steps or twice as many are no
-// faster on a Zen 5) and a strip's activations near. Between chunks the
-// sums of up to kGemmColumns columns rest in the second-level cache, those of kGroupPanels panels, for all of which the
-// columns' activations are read from there. Operands are made once for all of these columns: from F16 that takes as
-// long as multiplying eight of them.
+// weights as operands (24 KB, and as much of what they are made of next; 64 to 192 steps are alike on a Zen 5) and a
+// strip's activations near. Between chunks the sums of up to kGemmColumns columns rest in the second-level cache, those
+// of kGroupPanels panels, for all of which the columns' activations are read from there. Operands are made once for all
+// of these columns: from F16 that takes as long as multiplying eight of them.
 constexpr int kDepth = 128;
 constexpr int kGroupPanels = 6;
 constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
