@@ -49,6 +49,11 @@ KVASIR_INLINE F32 abs(F32 x) {
   const __m256 m = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
   return {_mm256_and_ps(x.a, m), _mm256_and_ps(x.b, m)};
 }
+KVASIR_INLINE F32 limit_size(F32 x, F32 limit) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  const F32 size = min(abs(x), limit);
+  return {_mm256_or_ps(size.a, _mm256_and_ps(x.a, sign)), _mm256_or_ps(size.b, _mm256_and_ps(x.b, sign))};
+}
 KVASIR_INLINE F32 sqrt(F32 x) { return {_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)}; }
 KVASIR_INLINE F32 round(F32 x) {
   constexpr int mode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;

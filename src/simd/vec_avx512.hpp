@@ -46,6 +46,10 @@ KVASIR_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c
 KVASIR_INLINE F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }                // b when either is NaN
 KVASIR_INLINE F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
 KVASIR_INLINE F32 abs(F32 a) { return {_mm512_abs_ps(a.v)}; }
+// a, no larger than `limit` by size. REQUIRES: limit >= 0, neither is NaN.
+KVASIR_INLINE F32 limit_size(F32 a, F32 limit) {
+  return {_mm512_range_ps(a.v, limit.v, 2)};  // the smaller size, with the sign of a
+}
 KVASIR_INLINE F32 sqrt(F32 a) { return {_mm512_sqrt_ps(a.v)}; }
 KVASIR_INLINE F32 round(F32 a) {  // to nearest even
   return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
@@ -181,7 +185,7 @@ KVASIR_INLINE I32 load_u8(const std::uint8_t* p) {
 KVASIR_INLINE I32 and_(I32 x, I32 y) { return {_mm512_and_si512(x.v, y.v)}; }
 // Shifts zeros in.
 KVASIR_INLINE I32 shift_right(I32 x, int n) { return {_mm512_srl_epi32(x.v, _mm_cvtsi32_si128(n))}; }
-// Lane i[lane] of the table. REQUIRES: i < entries <= 16.
+// Lane i[lane] % 16 of the table. REQUIRES: that is below `entries`.
 template <int entries>
 KVASIR_INLINE F32 lookup(F32 table, I32 i) {
   return {_mm512_permutexvar_ps(i.v, table.v)};

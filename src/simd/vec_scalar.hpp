@@ -46,6 +46,9 @@ KVASIR_INLINE F32 fma(F32 a, F32 b, F32 c) { KVASIR_EACH(F32, __builtin_fmaf(a.v
 KVASIR_INLINE F32 max(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
 KVASIR_INLINE F32 min(F32 a, F32 b) { KVASIR_EACH(F32, a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
 KVASIR_INLINE F32 abs(F32 a) { KVASIR_EACH(F32, __builtin_fabsf(a.v[i])); }
+KVASIR_INLINE F32 limit_size(F32 a, F32 limit) {
+  KVASIR_EACH(F32, __builtin_copysignf(__builtin_fabsf(a.v[i]) < limit.v[i] ? a.v[i] : limit.v[i], a.v[i]));
+}
 KVASIR_INLINE F32 sqrt(F32 a) { KVASIR_EACH(F32, __builtin_sqrtf(a.v[i])); }
 KVASIR_INLINE F32 round(F32 a) { KVASIR_EACH(F32, __builtin_nearbyintf(a.v[i])); }
 KVASIR_INLINE F32 scale2(F32 a, F32 n) {
@@ -95,7 +98,7 @@ KVASIR_INLINE I32 shift_right(I32 a, int n) {
 }
 template <int entries>
 KVASIR_INLINE F32 lookup(F32 table, I32 index) {
-  KVASIR_EACH(F32, table.v[index.v[i]]);
+  KVASIR_EACH(F32, table.v[index.v[i] & 15]);
 }
 KVASIR_INLINE F32 to_f32(I32 a) { KVASIR_EACH(F32, static_cast<float>(a.v[i])); }
 KVASIR_INLINE F32 bits_to_f32(I32 a) {

@@ -26,6 +26,9 @@ KVASIR_INLINE F32 scaled(F32 x, I32 n) {
   return scale2(bits_to_f32(add(mantissa, set1_i32(0x3f800000))), sub(to_f32(and_(n, set1_i32(255))), set1(128)));
 }
 
+// NaN becomes 0: max and min give the second when either is NaN.
+KVASIR_INLINE F32 numbers(F32 x) { return add(min(x, zero()), max(x, zero())); }
+
 // Reductions of n vectors at once; integers whose sums stay in range.
 template <int n>
 KVASIR_INLINE F32 added(const std::byte* in) {
@@ -77,6 +80,7 @@ const VecOp kOps[] = {
     KVASIR_FLOATS("max", 2, max(x, y)),
     KVASIR_FLOATS("min", 2, min(x, y)),
     KVASIR_FLOATS("abs", 1, abs(x)),
+    KVASIR_FLOATS("limit_size", 2, limit_size(numbers(x), abs(numbers(y)))),
     KVASIR_FLOATS("sqrt", 1, sqrt(x)),
     KVASIR_FLOATS("round", 1, round(x)),
     KVASIR_FLOATS("scale2", 2, scaled(x, f32_to_bits(y))),
@@ -112,8 +116,8 @@ const VecOp kOps[] = {
     KVASIR_FLOATS("reduce_maxima 8", 8, largest<8>(in)),
     KVASIR_FLOATS("reduce_maxima 13", 13, largest<13>(in)),
     KVASIR_FLOATS("reduce_maxima 16", 16, largest<16>(in)),
-    KVASIR_FLOATS("lookup 8", 2, lookup<8>(x, and_(f32_to_bits(y), set1_i32(7)))),
-    KVASIR_FLOATS("lookup 16", 2, lookup<16>(x, and_(f32_to_bits(y), set1_i32(15)))),
+    KVASIR_FLOATS("lookup 8", 2, lookup<8>(x, and_(f32_to_bits(y), set1_i32(~8)))),
+    KVASIR_FLOATS("lookup 16", 2, lookup<16>(x, f32_to_bits(y))),
     KVASIR_OP("to_i32", 1, kFloats, floats, kAny, 64, to_i32(x)),
     KVASIR_OP("bits", 1, kFloats, floats, kAny, 64, f32_to_bits(bits_to_f32(f32_to_bits(x)))),
     KVASIR_MOVE("load_f16", 32, kAny, 64, kFloats, put(out, load_f16(KVASIR_AS(const std::uint16_t, in)))),
