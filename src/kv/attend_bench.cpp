@@ -84,7 +84,7 @@ double read_gbps(Team& team, const tensor::Buffer& memory) {
 void bench(int threads, const CacheShape& s, const char* codec, int depth, int sequences, int steps) {
   Team team(threads);
   CacheOptions o;
-  const CodecPair pair = parse_pair(codec);
+  const CodecPair pair = parse_pair(codec, "");
   o.k_codec = pair.k;
   o.v_codec = pair.v;
   o.max_tokens = static_cast<std::int64_t>(sequences) * (depth + steps + 1024);

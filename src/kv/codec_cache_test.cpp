@@ -162,5 +162,25 @@ TEST(CodecCache, BadChoicesAreNamed) {
   EXPECT_EQ(parse_layers("", "x").size(), 0u);
 }
 
+TEST(CodecCache, ChoicesThatAreNonePointToTheNearest) {
+  const auto refusal = [](std::string_view text) -> std::string {
+    try {
+      parse_pair(text, "--kv");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string typo = refusal("blanced");
+  EXPECT_EQ(typo.find("--kv: unknown codec 'blanced', expected one of: bf16, "), 0u) << typo;
+  EXPECT_NE(typo.find("; or of the presets: balanced, exact, "), std::string::npos) << typo;
+  EXPECT_NE(typo.find("(did you mean 'balanced'?)"), std::string::npos) << typo;
+  EXPECT_NE(refusal("rq44:unbiased").find("unknown codec 'rq44', "), std::string::npos);
+  EXPECT_EQ(refusal("balanced"), "");
+  EXPECT_EQ(refusal("rq4:unbiased"), "");
+  EXPECT_EQ(parse_pair("rq4/rq3", "--kv").v, "rq3");
+  EXPECT_THROW(parse_layers("0=blanced", "x"), Error);
+}
+
 }  // namespace
 }  // namespace kvasir::kv

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
+#include "base/nearest.hpp"
 #include "kv/preset.hpp"
 
 namespace kvasir::kv {
@@ -24,6 +25,18 @@ void read_parameter(std::string_view text, std::string_view codec, CodecParams* 
         context);
 }
 
+std::string unknown_codec(std::string_view name) {
+  return "unknown codec '" + std::string(name) + "', expected one of: " + names(codecs());
+}
+
+// For a text that could have been a preset.
+std::string unknown_choice(std::string_view name) {
+  std::vector<std::string> all;
+  for (const auto& entry : presets()) all.emplace_back(entry.name);
+  for (const auto& entry : codecs()) all.emplace_back(entry.name);
+  return unknown_codec(name) + "; or of the presets: " + names(presets()) + did_you_mean(name, all);
+}
+
 }  // namespace
 
 CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string& context) {
@@ -31,7 +44,7 @@ CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string
   const std::string_view name = text.substr(0, colon);
   CodecSpec spec;
   spec.codec = find(codecs(), name);
-  if (!spec.codec) bad("unknown codec '" + std::string(name) + "', expected one of: " + names(codecs()), context);
+  if (!spec.codec) bad(unknown_codec(name), context);
   if (colon != std::string_view::npos) {
     std::string_view rest = text.substr(colon + 1);
     for (;;) {
@@ -49,10 +62,14 @@ CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string
   return spec;
 }
 
-CodecPair parse_pair(std::string_view text) {
+CodecPair parse_pair(std::string_view text, const std::string& context) {
   if (const Preset* preset = find(presets(), text)) return {preset->k, preset->v};
   const std::size_t slash = text.find('/');
-  if (slash == std::string_view::npos) return {std::string(text), std::string(text)};
+  if (slash == std::string_view::npos) {
+    const std::string_view name = text.substr(0, text.find(':'));
+    if (!find(codecs(), name)) bad(unknown_choice(name), context);
+    return {std::string(text), std::string(text)};
+  }
   return {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
 }
 
@@ -73,7 +90,7 @@ std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& 
     }
     if (error != std::errc() || at == stop || *at != '=' || at + 1 == stop)
       bad("'" + std::string(entry) + "', expected LAYER=CODECS or FIRST-LAST=CODECS", context);
-    const CodecPair pair = parse_pair(std::string_view(at + 1, static_cast<std::size_t>(stop - at - 1)));
+    const CodecPair pair = parse_pair(std::string_view(at + 1, static_cast<std::size_t>(stop - at - 1)), context);
     e.k_codec = pair.k;
     e.v_codec = pair.v;
     list.push_back(e);
@@ -82,8 +99,8 @@ std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& 
 }
 
 bool stores(std::string_view text, int head_dim, int head_dim_v) {
-  const CodecPair pair = parse_pair(text);
   try {
+    const CodecPair pair = parse_pair(text, "");
     parse_codec(pair.k, head_dim, Side::kKeys, "");
     parse_codec(pair.v, head_dim_v, Side::kValues, "");
     return true;

@@ -122,7 +122,7 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::Config
                             : names_no_codec(options) ? default_kv(config, &note)
                             : options.exact           ? "f32"
                                                       : "f16";
-  const kv::CodecPair both = kv::parse_pair(named);
+  const kv::CodecPair both = kv::parse_pair(named, "--kv");
   kv::CacheOptions c;
   c.k_codec = options.k_codec.empty() ? both.k : options.k_codec;
   c.v_codec = options.v_codec.empty() ? both.v : options.v_codec;

@@ -243,7 +243,7 @@ CodecRow& CodecRow::operator+=(const CodecRow& o) {
 }
 
 Sides sides_of(const std::string& name, const KvPair& pair, bool strict) {
-  const kv::CodecPair names = kv::parse_pair(name);
+  const kv::CodecPair names = kv::parse_pair(name, "--kv");
   Sides sides;
   const auto take = [&](const std::string& codec, int d, Side side) {
     try {

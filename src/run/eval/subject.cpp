@@ -101,7 +101,7 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
   lane.options.max_tokens = options_.ctx;
   try {
     lane.undecided = codecs == kAuto;
-    const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs);
+    const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs, "");
     lane.options.k_codec = pair.k;
     lane.options.v_codec = pair.v;
     lane.cost = cost_of(cache_shape(config_), lane.options, team_->size());
