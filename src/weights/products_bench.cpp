@@ -76,13 +76,14 @@ struct Product {
 };
 
 double read_seconds(Team& team, const Product& p, std::uint64_t (*reader)(const std::byte*, std::size_t)) {
-  constexpr std::int64_t kPiece = std::int64_t{4} << 20;
+  constexpr std::int64_t kUnit = 4096, kPiece = 1024;
+  const std::int64_t units = p.bytes() / kUnit;
   const double start = steady_seconds();
-  team.parallel_for(p.bytes() / kPiece, 1, [&](std::int64_t i, std::int64_t, int) {
-    const std::uint64_t sum = reader(p.panels.data() + i * kPiece, kPiece);
+  team.parallel_for(units, kPiece, [&](std::int64_t begin, std::int64_t end, int) {
+    const std::uint64_t sum = reader(p.panels.data() + begin * kUnit, static_cast<std::size_t>((end - begin) * kUnit));
     asm volatile("" ::"r"(sum));
   });
-  return (steady_seconds() - start) * static_cast<double>(p.bytes()) / static_cast<double>(p.bytes() / kPiece * kPiece);
+  return (steady_seconds() - start) * static_cast<double>(p.bytes()) / static_cast<double>(units * kUnit);
 }
 
 double peak_rate(Team& team, std::int64_t (*loop)(std::int64_t, float*)) {
