@@ -272,18 +272,22 @@ void gemm(const MatmulArgs& args, std::int64_t panel, std::int64_t count) {
   }
 }
 
+// n <= kGroupPanels panels, P at a time and what is left fewer at a time; four as two and two, not as three and one.
+template <class W, int P>
+void gemm_group(const MatmulArgs& args, std::int64_t panel, std::int64_t n) {
+  const std::int64_t whole = P == 3 && n == 4 ? 0 : n / P;
+  if (whole > 0) gemm<W, P>(args, panel, whole);
+  if constexpr (P > 1)
+    if (n > whole * P) gemm_group<W, P - 1>(args, panel + whole * P, n - whole * P);
+}
+
 template <class W>
 void matmul(const MatmulArgs& args) {
   if (args.x->n <= kGemvColumns)
     return with_columns<kGemvColumns>(args.x->n, [&]<int C>() { gemv_panels<W, C>(args); });
   if (args.x->n <= kFewStrips * kStripColumns) return gemv_strips<W>(args);
-  std::int64_t p = args.panel_begin;
-  for (; p < args.panel_end; p += kGroupPanels) {
-    const std::int64_t n = args.panel_end - p < kGroupPanels ? args.panel_end - p : kGroupPanels;
-    const std::int64_t whole = n / kTilePanels;
-    if (whole > 0) gemm<W, kTilePanels>(args, p, whole);
-    if (n % kTilePanels > 0) gemm<W, 1>(args, p + whole * kTilePanels, n % kTilePanels);
-  }
+  for (std::int64_t p = args.panel_begin; p < args.panel_end; p += kGroupPanels)
+    gemm_group<W, kTilePanels>(args, p, args.panel_end - p < kGroupPanels ? args.panel_end - p : kGroupPanels);
 }
 
 template <class W>

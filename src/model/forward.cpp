@@ -239,13 +239,13 @@ void Forward::prepare(Block& b, std::span<const Matrix* const> users, const floa
 }
 
 // Panels per piece. With many columns a piece is large, so that the activations of a tile are read from the L2 cache
-// for most of its panels, and whole register tiles (2 panels of integers, 6 of floats). With few columns weights are
-// read once and pieces only need to outweigh their fetching. Among the sizes that are possible the one that leaves the
-// least to the busiest thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6 6 6 they are 18.
-int Forward::grain(std::int64_t panels, int rows, bool floats) const {
+// for most of its panels, and whole register tiles (2 panels). With few columns weights are read once and pieces only
+// need to outweigh their fetching. Among the sizes that are possible the one that leaves the least to the busiest
+// thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6 6 6 they are 18.
+int Forward::grain(std::int64_t panels, int rows) const {
   const bool many = rows > kernel::kGemvColumns;
   static_assert(kMostPanels % 6 == 0 && kMostPanels <= 64);
-  const std::int64_t most = many ? kMostPanels : 64, unit = !many ? 4 : floats ? 6 : 2, threads = team_.size();
+  const std::int64_t most = many ? kMostPanels : 64, unit = many ? 2 : 4, threads = team_.size();
   const std::int64_t rounds = std::max<std::int64_t>((panels + most * threads - 1) / (most * threads), many ? 2 : 4);
   std::int64_t best = most, least = INT64_MAX;
   for (std::int64_t r = rounds; r < rounds + 3; ++r) {
@@ -262,12 +262,8 @@ int Forward::grain(std::int64_t panels, int rows, bool floats) const {
 // outs[i] = matrices[i] times the prepared activations, all in one parallel region.
 void Forward::multiply(const Block& b, std::span<const Matrix* const> matrices, std::span<float* const> outs) {
   std::int64_t panels = 0;
-  bool floats = false;
-  for (const Matrix* m : matrices) {
-    panels += m->panel_count();
-    floats = floats || in_floats(*m);
-  }
-  split(b, panels, grain(panels, b.rows, floats), [&](std::int64_t begin, std::int64_t end, int) {
+  for (const Matrix* m : matrices) panels += m->panel_count();
+  split(b, panels, grain(panels, b.rows), [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Matrix& m = *matrices[i];
@@ -285,7 +281,7 @@ void Forward::multiply_gated(const Block& b, const Matrix& gate, const Matrix& u
   const std::int64_t panels = gate.panel_count();
   const bool floats = in_floats(gate) || in_floats(up);
   const GatedPiece most = floats && b.rows > kGatedInts.columns ? kGatedInFloats : kGatedInts;
-  split(b, panels, grain(panels, b.rows, floats), [&](std::int64_t begin, std::int64_t end, int worker) {
+  split(b, panels, grain(panels, b.rows), [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t p = begin; p < end; p += most.panels)
       for (std::int64_t first = 0; first < b.rows; first += most.columns)
         gated_piece(b, gate, up, {p, std::min(p + most.panels, end)},

@@ -88,7 +88,7 @@ class Forward {
   void multiply_gated(const Block& b, const Matrix& gate, const Matrix& up);
   void gated_piece(const Block& b, const Matrix& gate, const Matrix& up, Range panels, Range columns, int worker);
   void add_residual(const Block& b);
-  int grain(std::int64_t panels, int rows, bool floats) const;
+  int grain(std::int64_t panels, int rows) const;
 
   Team& team_;
   const Model& model_;
