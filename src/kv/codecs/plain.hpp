@@ -25,6 +25,13 @@ constexpr int vectors_for(int rows) {
   return rows >= kAccumulators ? 1 : rows <= 4 ? (kAccumulators / 4) : kAccumulators / 8;
 }
 
+// Vectors of tokens: the whole page where sums and operands fit the registers, which is then read in the order of its
+// bytes.
+constexpr int token_vectors_for(int rows) {
+  constexpr int kPage = kPageTokens / kLanes;
+  return kAccumulators == 16 && rows * kPage <= 24 ? kPage : vectors_for(rows);
+}
+
 // Pages are scattered and shorter than what the hardware prefetcher needs to get going, so while one block is read the
 // next is fetched, as many bytes per iteration as the iteration reads.
 template <int bytes>
@@ -117,7 +124,7 @@ struct Plain {
 
   template <int G>
   KVASIR_INLINE void dots_rows(const PageRef& page, int d, const float* q, float* scores, int stride) {
-    constexpr int N = vectors_for(G);
+    constexpr int N = token_vectors_for(G), kFew = vectors_for(G);
     const T* x = reinterpret_cast<const T*>(page.block);
     // Block by block of channels, each 8 KiB of 16-bit numbers in one piece: memory answers faster than to one walk
     // over the page per 16 N tokens.
@@ -128,6 +135,9 @@ struct Plain {
       int t = page.begin / kLanes * kLanes;
       for (; t + (N - 1) * kLanes < page.end; t += N * kLanes)
         dots_part<G, N>(x + t, page.capacity, d, first, last, q, scores + t, stride, next(t));
+      if constexpr (kFew < N)
+        for (; t + (kFew - 1) * kLanes < page.end; t += kFew * kLanes)
+          dots_part<G, kFew>(x + t, page.capacity, d, first, last, q, scores + t, stride, next(t));
       for (; t < page.end; t += kLanes)
         dots_part<G, 1>(x + t, page.capacity, d, first, last, q, scores + t, stride, next(t));
     }
