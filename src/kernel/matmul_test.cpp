@@ -93,7 +93,7 @@ TEST_P(EveryIsa, PackingKeepsTheValues) {
 TEST_P(EveryIsa, ProductsAgreeWithDouble) {
   for (const auto& [name, quant] : weights::quants()) {
     for (std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 23, 64, 65, 67}) {
-      for (std::int64_t rows : {1, 16, 33, 100}) {
+      for (std::int64_t rows : {1, 16, 33, 60, 75, 100}) {
         const std::int64_t k = quant->block == 256 ? 768 : quant->block == 32 ? 160 : 161;
         const Packed p = pack(*quant, rows, k, 2);
         const auto x = gaussian(static_cast<std::size_t>(n * k), 3);

@@ -100,6 +100,35 @@ TEST(Codec, DotsAreProductsWithUnsealedRows) {
   });
 }
 
+// Raw pages are read from and to any token.
+TEST(Codec, PartsOfAPlainPageHaveTheBitsOfTheWhole) {
+  int compared = 0;
+  each([&](Subject s) {
+    if (s.side != Side::kKeys || !s.codec->lossless) return;
+    s.seal(make_rows(s.d, 1), 0);
+    for (int g = 1; g <= 9; ++g) {
+      const auto q = gaussian(static_cast<std::size_t>(g * s.d), 8);
+      const auto scores = [&](int begin, int end) {
+        std::vector<float> out(static_cast<std::size_t>(g * kPageTokens));
+        const PageRef page = s.ref(begin, end);
+        s.codec->dots(s.head(), &page, 1, q.data(), g, out.data(), kPageTokens);
+        return out;
+      };
+      const auto whole = scores(0, kPageTokens);
+      for (const auto& [begin, end] :
+           {std::pair{0, 1}, {0, 16}, {0, 17}, {5, 64}, {0, 65}, {16, 127}, {48, 112}, {63, 128}, {127, 128}}) {
+        const auto part = scores(begin, end);
+        for (int r = 0; r < g; ++r)
+          for (int t = begin; t < end; ++t, ++compared) {
+            const auto i = static_cast<std::size_t>(r * kPageTokens + t);
+            ASSERT_EQ(part[i], whole[i]) << "g " << g << " tokens " << begin << " to " << end << ", token " << t;
+          }
+      }
+    }
+  });
+  EXPECT_GT(compared, 0);
+}
+
 TEST(Codec, AccumulateIsTheWeightedSumOfUnsealedRows) {
   each([](Subject s) {
     if (s.side != Side::kValues) return;
