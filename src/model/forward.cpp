@@ -239,9 +239,10 @@ void Forward::prepare(Block& b, std::span<const Matrix* const> users, const floa
 }
 
 // Panels per piece. With many columns a piece is large, so that the activations of a tile are read from the L2 cache
-// for most of its panels, and whole register tiles (2 panels). With few columns weights are read once and pieces only
-// need to outweigh their fetching. Among the sizes that are possible the one that leaves the least to the busiest
-// thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6 6 6 they are 18.
+// for most of its panels, and even, because kernels take panels in pairs (those of floats also three at a time). With
+// few columns weights are read once and pieces only need to outweigh their fetching. Among the sizes that are possible
+// the one that leaves the least to the busiest thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6
+// 6 6 they are 18.
 int Forward::grain(std::int64_t panels, int rows) const {
   const bool many = rows > kernel::kGemvColumns;
   static_assert(kMostPanels % 6 == 0 && kMostPanels <= 64);
