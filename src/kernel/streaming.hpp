@@ -14,7 +14,7 @@ inline constexpr int kStreamings = 3;
 
 // What was measured on two cores. Products with one column and Q4_0 weights of a 1B shape, GB/s:
 //   Emerald Rapids  interleaved 35, plain 33
-//   Zen 4           interleaved 28 to 38, plain 49; in a worse hour 25 and 32 (ahead was not measured)
+//   Zen 4           interleaved 28 to 38, plain 49; in a worse hour 25 and 32 (ahead as plain or 3 % less)
 //   Zen 5           interleaved 54, plain 36, ahead 65 (60 at 4 KB) while reading alone got 80; in a worse hour, when
 //                   it got 42 to 45, 36, 31 and 40
 // So AMD's processors with AVX-512 read one stream, with fetching on those that have AVX-VNNI, too: Zen 5 is the first.
