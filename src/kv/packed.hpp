@@ -14,12 +14,10 @@
 #pragma once
 
 #include "kv/packed_unit.hpp"
+#include "kv/row_blocks.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
-
-// Query or weight rows that one call of panel_dots takes.
-inline constexpr int kPackedRows = KVASIR_VECTOR_REGISTERS >= 32 ? 8 : 4;
 
 struct Codes {
   template <int B>
@@ -348,7 +346,7 @@ struct LeftRows<B, Map, G, LeftForm::kWide> {
 #endif
 
 // acc[g][lane] += sum over depth in [begin, end) of x[g][depth] * map(code[depth][lane]), for the 16 lanes of a panel.
-// Start acc from dots_start. REQUIRES: begin and end multiples of 16, G <= kPackedRows. `next` is prefetched as far as
+// Start acc from dots_start. REQUIRES: begin and end multiples of 16, G <= kRowBlock. `next` is prefetched as far as
 // `panel` is read: the panel that will be read after this one (it may lie anywhere).
 template <int B, class Map, int G, LeftForm form>
 KVASIR_INLINE void panel_dots(const std::byte* panel, int begin, int end, const Map& map,

@@ -3,6 +3,7 @@
 #include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
 #include "kv/packed_pack.hpp"
+#include "kv/row_blocks.hpp"
 
 namespace kvasir::kv::KVASIR_TARGET {
 namespace {
@@ -62,17 +63,7 @@ void dots(int bits, int map, const std::uint8_t* table, const std::byte* panel, 
           const std::int8_t* x, std::ptrdiff_t stride, const std::int32_t* x_sums, int g, std::int32_t* out) {
   with_bits(bits, [&]<int B>() {
     with_map<B>(map, table, [&]<class Map>(const Map& m) {
-      const auto rows = [&]<int G>() { dots_rows<B, Map, G>(m, panel, begin, end, x, stride, x_sums, out); };
-      if (g == 1) rows.template operator()<1>();
-      if (g == 2) rows.template operator()<2>();
-      if (g == 3) rows.template operator()<3>();
-      if (g == 4) rows.template operator()<4>();
-      if constexpr (kPackedRows == 8) {
-        if (g == 5) rows.template operator()<5>();
-        if (g == 6) rows.template operator()<6>();
-        if (g == 7) rows.template operator()<7>();
-        if (g == 8) rows.template operator()<8>();
-      }
+      for_row_blocks(g, [&]<int G>(int) { dots_rows<B, Map, G>(m, panel, begin, end, x, stride, x_sums, out); });
     });
   });
 }
@@ -93,6 +84,6 @@ TestRow quantize(const float* x, int n, std::int8_t* out) {
 }  // namespace
 
 extern const PackedTestKernels packed_test_table;
-const PackedTestKernels packed_test_table = {kPackedRows, pack, dots, floats, quantize, sum_row};
+const PackedTestKernels packed_test_table = {kRowBlock, pack, dots, floats, quantize, sum_row};
 
 }  // namespace kvasir::kv::KVASIR_TARGET

@@ -8,6 +8,7 @@
 
 #include "kv/codecs/affine_columns.hpp"
 #include "kv/codecs/affine_rows.hpp"
+#include "kv/row_blocks.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

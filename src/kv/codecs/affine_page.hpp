@@ -33,32 +33,5 @@ KVASIR_INLINE void pack_codes(const PageShape& shape, const std::uint8_t* codes,
     pack_panel<B>(codes + lane, shape.lanes, shape.depth, to);
 }
 
-// Calls f.operator()<G>(first row) for blocks of at most kPackedRows of g rows.
-template <class F>
-KVASIR_INLINE void for_row_blocks(int g, F f) {
-  int r = 0;
-  for (; r + kPackedRows <= g; r += kPackedRows) f.template operator()<kPackedRows>(r);
-  switch (g - r) {
-    case 1:
-      return f.template operator()<1>(r);
-    case 2:
-      return f.template operator()<2>(r);
-    case 3:
-      return f.template operator()<3>(r);
-#if KVASIR_VECTOR_REGISTERS >= 32
-    case 4:
-      return f.template operator()<4>(r);
-    case 5:
-      return f.template operator()<5>(r);
-    case 6:
-      return f.template operator()<6>(r);
-    case 7:
-      return f.template operator()<7>(r);
-#endif
-    default:
-      return;
-  }
-}
-
 }  // namespace
 }  // namespace kvasir::kv::entries::codecs::KVASIR_TARGET

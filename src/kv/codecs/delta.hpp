@@ -27,6 +27,7 @@
 #include "kv/codec.hpp"
 #include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
+#include "kv/row_blocks.hpp"
 #include "simd/half.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
@@ -180,37 +181,10 @@ struct Delta {
 
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
-    for (; g > 0; g -= kPackedRows) {
-      switch (g < kPackedRows ? g : kPackedRows) {
-        case 1:
-          dots_rows<1>(head, pages, count, q, scores, stride);
-          break;
-        case 2:
-          dots_rows<2>(head, pages, count, q, scores, stride);
-          break;
-        case 3:
-          dots_rows<3>(head, pages, count, q, scores, stride);
-          break;
-        case 4:
-          dots_rows<4>(head, pages, count, q, scores, stride);
-          break;
-#if KVASIR_VECTOR_REGISTERS >= 32
-        case 5:
-          dots_rows<5>(head, pages, count, q, scores, stride);
-          break;
-        case 6:
-          dots_rows<6>(head, pages, count, q, scores, stride);
-          break;
-        case 7:
-          dots_rows<7>(head, pages, count, q, scores, stride);
-          break;
-        default:
-          dots_rows<8>(head, pages, count, q, scores, stride);
-#endif
-      }
-      q += static_cast<std::ptrdiff_t>(kPackedRows) * head.d;
-      scores += static_cast<std::ptrdiff_t>(kPackedRows) * stride;
-    }
+    for_row_blocks(g, [&]<int G>(int r) {
+      dots_rows<G>(head, pages, count, q + static_cast<std::ptrdiff_t>(r) * head.d,
+                   scores + static_cast<std::ptrdiff_t>(r) * stride, stride);
+    });
   }
 
   static void unseal(const Head& head, const PageRef& page, float* tile) {

@@ -5,6 +5,7 @@
 
 #include "kernel/attention.hpp"
 #include "kv/codec.hpp"
+#include "kv/row_blocks.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
@@ -14,10 +15,8 @@ using namespace simd::KVASIR_TARGET;
 
 #if KVASIR_VECTOR_REGISTERS >= 32
 constexpr int kAccumulators = 16;
-constexpr int kMaxRows = 8;
 #else
 constexpr int kAccumulators = 4;
-constexpr int kMaxRows = 4;
 #endif
 
 // Vectors that `rows` query rows handle at once.
@@ -146,39 +145,11 @@ struct Plain {
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
     const int d = head.d;
-    for (int i = 0; i < count; ++i) {
-      for (int r = 0; r < g; r += kMaxRows) {
-        const float* a = q + static_cast<std::ptrdiff_t>(r) * d;
-        float* s = scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
-        switch (lower(kMaxRows, g - r)) {
-          case 1:
-            dots_rows<1>(pages[i], d, a, s, stride);
-            break;
-          case 2:
-            dots_rows<2>(pages[i], d, a, s, stride);
-            break;
-          case 3:
-            dots_rows<3>(pages[i], d, a, s, stride);
-            break;
-          case 4:
-            dots_rows<4>(pages[i], d, a, s, stride);
-            break;
-#if KVASIR_VECTOR_REGISTERS >= 32
-          case 5:
-            dots_rows<5>(pages[i], d, a, s, stride);
-            break;
-          case 6:
-            dots_rows<6>(pages[i], d, a, s, stride);
-            break;
-          case 7:
-            dots_rows<7>(pages[i], d, a, s, stride);
-            break;
-          default:
-            dots_rows<8>(pages[i], d, a, s, stride);
-#endif
-        }
-      }
-    }
+    for (int i = 0; i < count; ++i)
+      for_row_blocks(g, [&]<int G>(int r) {
+        dots_rows<G>(pages[i], d, q + static_cast<std::ptrdiff_t>(r) * d,
+                     scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride);
+      });
   }
 
   // 16 N channels from x on.
@@ -222,39 +193,11 @@ struct Plain {
   static void accumulate(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
                          float* out, int pitch) {
     const int d = head.d;
-    for (int i = 0; i < count; ++i) {
-      for (int r = 0; r < g; r += kMaxRows) {
-        const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
-        float* o = out + (static_cast<std::ptrdiff_t>(i) * g + r) * pitch;
-        switch (lower(kMaxRows, g - r)) {
-          case 1:
-            accumulate_rows<1>(pages[i], d, w, stride, o, pitch);
-            break;
-          case 2:
-            accumulate_rows<2>(pages[i], d, w, stride, o, pitch);
-            break;
-          case 3:
-            accumulate_rows<3>(pages[i], d, w, stride, o, pitch);
-            break;
-          case 4:
-            accumulate_rows<4>(pages[i], d, w, stride, o, pitch);
-            break;
-#if KVASIR_VECTOR_REGISTERS >= 32
-          case 5:
-            accumulate_rows<5>(pages[i], d, w, stride, o, pitch);
-            break;
-          case 6:
-            accumulate_rows<6>(pages[i], d, w, stride, o, pitch);
-            break;
-          case 7:
-            accumulate_rows<7>(pages[i], d, w, stride, o, pitch);
-            break;
-          default:
-            accumulate_rows<8>(pages[i], d, w, stride, o, pitch);
-#endif
-        }
-      }
-    }
+    for (int i = 0; i < count; ++i)
+      for_row_blocks(g, [&]<int G>(int r) {
+        accumulate_rows<G>(pages[i], d, weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride,
+                           out + (static_cast<std::ptrdiff_t>(i) * g + r) * pitch, pitch);
+      });
   }
 
   static void write_k(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride, int d) {

@@ -20,6 +20,7 @@
 #include "kv/int8_row.hpp"
 #include "kv/integer_levels.hpp"
 #include "kv/packed.hpp"
+#include "kv/row_blocks.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
@@ -59,33 +60,6 @@ struct RotatedPage {
             p + 2 * kPageTokens + d};
   }
 };
-
-// Calls f.template operator()<G>() with G = n, 1 <= n <= kPackedRows.
-template <class F>
-KVASIR_INLINE void with_rows(int n, F&& f) {
-  switch (n) {
-    case 1:
-      return f.template operator()<1>();
-    case 2:
-      return f.template operator()<2>();
-    case 3:
-      return f.template operator()<3>();
-    case 4:
-      return f.template operator()<4>();
-  }
-  if constexpr (kPackedRows == 8) {
-    switch (n) {
-      case 5:
-        return f.template operator()<5>();
-      case 6:
-        return f.template operator()<6>();
-      case 7:
-        return f.template operator()<7>();
-      case 8:
-        return f.template operator()<8>();
-    }
-  }
-}
 
 template <int B>
 struct RotatedProducts {
@@ -160,10 +134,10 @@ struct RotatedProducts {
                    int stride) {
     const int d = head.d;
     const Levels levels = Levels::load();
-    alignas(64) std::int8_t x[kPackedRows * kMaxDim];
-    Int8Row rows[kPackedRows];
-    for (int r = 0; r < g; r += kPackedRows) {
-      const int n = g - r < kPackedRows ? g - r : kPackedRows;
+    alignas(64) std::int8_t x[kRowBlock * kMaxDim];
+    Int8Row rows[kRowBlock];
+    for (int r = 0; r < g; r += kRowBlock) {
+      const int n = rows_from(r, g);
       const float* qs = q + static_cast<std::ptrdiff_t>(r) * d;
       for (int i = 0; i < n; ++i) rows[i] = quantize_row(qs + i * d, d, x + i * d);
       with_rows(n, [&]<int G>() {
@@ -219,8 +193,8 @@ struct RotatedProducts {
                          float* out, int pitch) {
     const Levels levels = Levels::load();
     for (int p = 0; p < count; ++p) {
-      for (int r = 0; r < g; r += kPackedRows) {
-        const int n = g - r < kPackedRows ? g - r : kPackedRows;
+      for (int r = 0; r < g; r += kRowBlock) {
+        const int n = rows_from(r, g);
         const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens;
         float* o = out + (static_cast<std::ptrdiff_t>(p) * g + r) * pitch;
         with_rows(n, [&]<int G>() { page_sums<G>(pages[p], head.d, levels, w, stride, o, pitch); });
@@ -306,8 +280,8 @@ struct RotatedProducts {
     const Levels levels = Levels::load();
     alignas(64) float scales[kPageTokens];
     for (int t = 0; t < kPageTokens; t += kLanes) store(scales + t, load_f16(p.scales + t));
-    for (int r = 0; r < rows; r += kPackedRows) {
-      with_rows(rows - r < kPackedRows ? rows - r : kPackedRows, [&]<int G>() {
+    for (int r = 0; r < rows; r += kRowBlock) {
+      with_rows(rows_from(r, rows), [&]<int G>() {
         const auto end = ScoreEnd<G>::of(p, head.d, levels, q + static_cast<std::ptrdiff_t>(r) * head.d, left + r);
         float* row = s + static_cast<std::ptrdiff_t>(r) * kPageTokens;
         for (int g = 0; g < G; ++g, row += kPageTokens)
@@ -319,8 +293,8 @@ struct RotatedProducts {
 
   static void round_weights(const PageRef& page, int rows, float* weights, Int8Row* left, float* mass) {
     const auto* scales = Page::at(page.block, 0).scales;
-    for (int r = 0; r < rows; r += kPackedRows) {
-      with_rows(rows - r < kPackedRows ? rows - r : kPackedRows, [&]<int G>() {
+    for (int r = 0; r < rows; r += kRowBlock) {
+      with_rows(rows_from(r, rows), [&]<int G>() {
         alignas(64) std::int8_t x[G * kPageTokens];
         float* w = weights + static_cast<std::ptrdiff_t>(r) * kPageTokens;
         quantize_products<G, kPageTokens>(w, kPageTokens, scales, x, left + r, mass + r);

@@ -11,6 +11,7 @@
 #include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
 #include "kv/packed_pack.hpp"
+#include "kv/row_blocks.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
@@ -38,12 +39,12 @@ static inline void pack_page(const std::uint8_t* codes, int d, std::byte* to) {
     pack_matrix_transposed<B>(codes, d, kPageTokens, to);
 }
 
-// Up to kPackedRows rows of queries or weights.
+// Up to kRowBlock rows of queries or weights.
 struct ByteRows {
   static constexpr int kPitch = kernel::kMaxRotated;
-  alignas(64) std::int8_t x[kPackedRows * kPitch];
-  float scale[kPackedRows];
-  std::int32_t sum[kPackedRows];
+  alignas(64) std::int8_t x[kRowBlock * kPitch];
+  float scale[kRowBlock];
+  std::int32_t sum[kRowBlock];
 
   void set(int row, const float* from, int n) {
     const Int8Row r = quantize_row(from, n, x + row * kPitch);
@@ -63,23 +64,6 @@ KVASIR_INLINE void centred_dots(const std::byte* panel, int begin, int end, cons
   KVASIR_UNROLL(8)
   for (int g = 0; g < G; ++g) out[g] = to_f32(sub(add(acc[g], acc[g]), set1_i32(kLargest * rows.sum[g])));
 }
-
-// f.template operator()<n>(), 1 <= n <= kPackedRows.
-template <class F>
-KVASIR_INLINE void with_rows(int n, F&& f) {
-  if (n == 1) f.template operator()<1>();
-  if (n == 2) f.template operator()<2>();
-  if (n == 3) f.template operator()<3>();
-  if (n == 4) f.template operator()<4>();
-  if constexpr (kPackedRows == 8) {
-    if (n == 5) f.template operator()<5>();
-    if (n == 6) f.template operator()<6>();
-    if (n == 7) f.template operator()<7>();
-    if (n == 8) f.template operator()<8>();
-  }
-}
-
-KVASIR_INLINE int rows_from(int row, int g) { return g - row < kPackedRows ? g - row : kPackedRows; }
 
 // The same place in the page that is read next.
 KVASIR_INLINE const std::byte* in_next(const PageRef& page, const std::byte* p) {
