@@ -59,6 +59,15 @@ expect 2 '' '^kvasir: bench load: expected either --url or --model' bench load
 expect 2 '' "^kvasir: --url: is 'ftp://x', expected http" bench replay --url ftp://x --conversations "$model"
 expect 0 '"depth":5,"batch":3,.*"decode_floor_fraction":[0-9.]*[1-9]' '' \
   bench -m "$model" -t 2 --prefill 8 --decode 4 --runs 1 --depth 5 --batch 1,3 --json
+expect 0 '"k_codec":"rq4","v_codec":"int4_token:32",.*"depth":0,' '' \
+  bench -m "$model" -t 2 --prefill 8 --decode 4 --runs 1 --kv f16,rq4/int4_token:32 --json
+if [ "$(grep -c '"k_codec":"f16"' "$scratch/out")" != 1 ] || [ "$(grep -c . "$scratch/out")" != 2 ]; then
+  echo "FAILED: bench --kv of two choices: $(cat "$scratch/out")"
+  failed=1
+fi
+expect 2 '' "^kvasir: --kv: unknown codec 'rq9'" bench -m "$model" --prefill 8 --decode 4 --kv f16,rq9
+expect 2 '' "^kvasir: --kv: is 'f16,,rq4', expected names separated by commas" bench -m "$model" --kv f16,,rq4
+expect 2 '' "^kvasir: --kv: is 'auto'" bench -m "$model" --kv f16,auto
 
 KVASIR_ISA=z80 "$kvasir" registries >"$scratch/out" 2>"$scratch/err"
 if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_ISA: unknown instruction set 'z80', expected scalar"; then

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "base/clock.hpp"
@@ -22,11 +23,15 @@
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
 #include "kv/spec.hpp"
+#include "run/auto_kv.hpp"
+#include "run/eval/subject.hpp"
+#include "weights/model_file.hpp"
 
 namespace kvasir::cli {
 namespace {
 
 struct BenchCliOptions {
+  std::string kv;
   std::int32_t prefill = 512;
   std::int32_t decode = 64;
   std::string depth = "0";
@@ -41,7 +46,12 @@ const OptionTable<BenchCliOptions>& table() {
   using O = BenchCliOptions;
   static const OptionTable<O> t{
       "bench",
-      {{"prefill",
+      {{"kv",
+        &O::kv,
+        {.help = "how the cache is stored: presets, codecs or KEYS/VALUES, a list, measured one after the other: "
+                 "f16,balanced,int4_channel/int4_token (see `kvasir registries`); default as in `kvasir run`",
+         .placeholder = "LIST"}},
+       {"prefill",
         &O::prefill,
         {.help = "tokens of a prefill run; 0 leaves it out", .unit = "tokens", .low = 0, .high = 1 << 20}},
        {"decode",
@@ -56,7 +66,7 @@ const OptionTable<BenchCliOptions>& table() {
         &O::repeat,
         {.help = "fill the cache beyond 2048 tokens with copies of its first pages: as fast to read, quick to make"}},
        {"out", &O::out, {.help = "append the rows as JSON to this file, too", .placeholder = "FILE"}},
-       {"json", &O::json, {.help = "one object per depth"}}}};
+       {"json", &O::json, {.help = "one object per row"}}}};
   return t;
 }
 
@@ -131,21 +141,24 @@ void append(const std::string& path, const nlohmann::ordered_json& row) {
     throw Error(Code::kIo, std::string("cannot append: ") + std::strerror(errno), path);
 }
 
-int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
-  const std::vector<std::int64_t> depths = parse_numbers(o.depth, 0, 1 << 24, "--depth");
-  const std::vector<std::int64_t> batches = parse_numbers(o.batch, 1, 512, "--batch");
-  const std::int64_t widest = *std::max_element(batches.begin(), batches.end());
-  if (o.prefill == 0 && o.decode == 0)
-    throw Error(Code::kBadInput, "is 0 and --decode too: nothing to measure", "--prefill");
-  if (engine_options.kv == "auto")
-    throw Error(Code::kBadInput, "is 'auto', which chooses by a text; expected codecs to measure", "--kv");
-  if (engine_options.ctx == 0) {
-    // Room for the base, one fork's run and the warm-up.
-    const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());
-    engine_options.ctx = static_cast<std::int32_t>(std::min<std::int64_t>(
-        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.repeat ? run::kSeedTokens : 0), 1 << 24));
+// One set of options for each choice that --kv names, all of them checked against the model before one is measured.
+std::vector<run::EngineOptions> choices(const std::string& list, const run::EngineOptions& options, int sequences) {
+  std::vector<run::EngineOptions> all;
+  const std::unique_ptr<weights::ModelFile> file = weights::open_model_file(options.model);
+  for (const std::string& kv : list.empty() ? std::vector<std::string>{""} : run::eval::split_kv(list)) {
+    if (kv == run::kAuto)
+      throw Error(Code::kBadInput, "is 'auto', which chooses by a text; expected codecs to measure", "--kv");
+    all.push_back(options);
+    all.back().kv = kv;
+    run::plan_engine(*file, all.back(), sequences, sequences);
   }
-  Interrupt interrupt;
+  return all;
+}
+
+void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
+             const std::vector<std::int64_t>& depths, const std::vector<std::int64_t>& batches,
+             const std::function<bool()>& poll) {
+  const std::int64_t widest = *std::max_element(batches.begin(), batches.end());
   ProgressBar loading("loading");
   const double start = steady_seconds();
   run::Engine engine(engine_options,
@@ -167,8 +180,31 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
         if (!o.out.empty()) append(o.out, json);
         o.json ? print_json_row(json) : print_row(row);
       },
-      [&] { return !interrupt.requested().load(std::memory_order_relaxed); });
-  return interrupt.requested().load(std::memory_order_relaxed) ? kFailure : kSuccess;
+      poll);
+}
+
+int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
+  const std::vector<std::int64_t> depths = parse_numbers(o.depth, 0, 1 << 24, "--depth");
+  const std::vector<std::int64_t> batches = parse_numbers(o.batch, 1, 512, "--batch");
+  const std::int64_t widest = *std::max_element(batches.begin(), batches.end());
+  if (o.prefill == 0 && o.decode == 0)
+    throw Error(Code::kBadInput, "is 0 and --decode too: nothing to measure", "--prefill");
+  if (engine_options.ctx == 0) {
+    // Room for the base, one fork's run and the warm-up.
+    const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());
+    engine_options.ctx = static_cast<std::int32_t>(std::min<std::int64_t>(
+        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.repeat ? run::kSeedTokens : 0), 1 << 24));
+  }
+  Interrupt interrupt;
+  const auto go_on = [&] { return !interrupt.requested().load(std::memory_order_relaxed); };
+  bool first = true;
+  for (const run::EngineOptions& choice : choices(o.kv, engine_options, static_cast<int>(1 + widest))) {
+    if (!go_on()) break;
+    if (!first && !o.json) fmt::print("\n");
+    first = false;
+    measure(o, choice, depths, batches, go_on);
+  }
+  return go_on() ? kSuccess : kFailure;
 }
 
 Action setup(CLI::App& app) {
@@ -177,7 +213,7 @@ Action setup(CLI::App& app) {
     run::EngineOptions engine;
   };
   auto settings = std::make_shared<Settings>();
-  add_options(app, run::engine_table(), settings->engine);
+  add_options(app, run::engine_table(), settings->engine, {"kv"});
   add_options(app, table(), settings->bench);
   CLI::App* replay = app.add_subcommand("replay", "conversations turn by turn, with reuse and without it");
   const Action play = setup_bench_replay(*replay);
