@@ -1,4 +1,5 @@
-// Attention of prompts: a page becomes a tile, which all rows of an item are multiplied by.
+// Attention of prompts: all rows of an item times a page, which becomes a tile of floats unless its codec multiplies
+// packed bytes by prompts, too.
 #include <algorithm>
 
 #include "kv/attend_item.hpp"
@@ -18,10 +19,7 @@ struct Attention::Tiles {
   float* page_sum;
   kernel::States group;
   kernel::States total;
-  float* integers = nullptr;  // queries as integers
-  Int8Row* left = nullptr;    // of the queries, then of the weights
-  float* mass = nullptr;
-  float* sums = nullptr;
+  float* sums = nullptr;  // what packed values add
   float* k_tile;
   float* v_tile;
 
@@ -29,18 +27,12 @@ struct Attention::Tiles {
       : rows(item), ends(ends_of_rows), d(l.shape.head_dim), dv(l.shape.head_dim_v), pitch(kernel::out_pitch(dv)) {
     Pieces pieces(scratch);
     const auto n = static_cast<std::size_t>(rows.count);
-    const auto floats = n * static_cast<std::size_t>(pitch);
     weights = pieces.take(n * kPageTokens);
     page_max = pieces.take(n);
     page_sum = pieces.take(n);
     group = pieces.states(n, static_cast<std::size_t>(pitch));
     total = pieces.states(n, static_cast<std::size_t>(pitch));
-    if (l.integer_tiles) {
-      integers = pieces.take(n * static_cast<std::size_t>(d));
-      left = reinterpret_cast<Int8Row*>(pieces.take(2 * 2 * n));
-      mass = pieces.take(n);
-      sums = pieces.take(floats);
-    }
+    if (l.packed_prompts) sums = pieces.take(n * static_cast<std::size_t>(pitch));
     k_tile = pieces.take(static_cast<std::size_t>(kPageTokens * d));
     v_tile = pieces.take(0);
   }
@@ -48,28 +40,24 @@ struct Attention::Tiles {
   void weigh(const PageRef& page) const {
     kernels.weigh(weights, kPageTokens, rows.count, page.begin, ends, page_max, page_sum);
   }
-  // Scores of a page of keys, and its values' merging into `into`, in floats.
-  void scores(const CodecSide& codec, const Head& head, const PageRef& page, const float* q) const {
-    codec.unseal(head, page, k_tile);
-    kernels.scores(q, rows.count, d, k_tile, ends, weights);
+  // Scores of a page of keys.
+  void scores(const Codec& codec, const Head& head, const PageRef& page, const float* q) const {
+    if (codec.packed_prompts) {
+      codec.dots(head, &page, 1, q, rows.count, weights, kPageTokens);
+    } else {
+      codec.k.unseal(head, page, k_tile);
+      kernels.scores(q, rows.count, d, k_tile, ends, weights);
+    }
   }
-  void fold(const CodecSide& codec, const Head& head, const PageRef& page, const kernel::States& into) const {
-    codec.unseal(head, page, v_tile);
-    kernels.fold_tile(weights, rows.count, dv, v_tile, page.begin, ends, page_max, page_sum, into);
-  }
-  // The same in integers.
-  void scores(const IntegerTiles& codec, const Head& head, const PageRef& page, const float* q) const {
-    codec.k_tile(head, page, k_tile);
-    kernels.scores(integers, rows.count, d, k_tile, ends, weights);
-    codec.end_dots(head, page, q, left, rows.count, weights);
-  }
-  void fold(const IntegerTiles& codec, const Head& head, const PageRef& page, const kernel::States& into) const {
-    Int8Row* of_weights = left + rows.count;
-    codec.round_weights(page, rows.count, weights, of_weights, mass);
-    codec.v_tile(head, page, v_tile);
-    kernels.sums(weights, rows.count, dv, v_tile, page.begin, ends, sums);
-    codec.end_sums(head, page, of_weights, mass, rows.count, sums, pitch);
-    kernels.fold(rows.count, dv, {page_max, page_sum, sums}, into);
+  // Merges a page of values into `into`.
+  void fold(const Codec& codec, const Head& head, const PageRef& page, const kernel::States& into) const {
+    if (codec.packed_prompts) {
+      codec.accumulate(head, &page, 1, weights, kPageTokens, rows.count, sums, pitch);
+      kernels.fold(rows.count, dv, {page_max, page_sum, sums}, into);
+    } else {
+      codec.v.unseal(head, page, v_tile);
+      kernels.fold_tile(weights, rows.count, dv, v_tile, page.begin, ends, page_max, page_sum, into);
+    }
   }
 };
 
@@ -87,9 +75,9 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
   const Head raw_k = store_.raw_head_k();
   const Head raw_v = store_.raw_head_v();
   const auto raw_page = [&](const PageRef& k, const PageRef& v, const kernel::States& into) {
-    t.scores(layer.raw_k->k, raw_k, k, rows.q);
+    t.scores(*layer.raw_k, raw_k, k, rows.q);
     t.weigh(k);
-    t.fold(layer.raw_v->v, raw_v, v, into);
+    t.fold(*layer.raw_v, raw_v, v, into);
   };
   kernels.clear(rows.count, t.dv, t.total);
   if (l.sinks > 0) {
@@ -99,9 +87,6 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
   }
   const std::int64_t sealed = l.sealed_at(p.position);
   const float* basis_q = sealed > 0 ? to_basis(layer.k->k, head_k, rows, s.basis_q) : nullptr;
-  const bool integer_k = layer.k->integers.k_tile;
-  const bool integer_v = layer.v->integers.v_tile;
-  if (sealed > 0 && integer_k) layer.k->integers.round_queries(head_k, basis_q, rows.count, t.integers, t.left);
   for (std::int64_t g = 0; g * kGroupPages <= p.block; ++g) {
     kernels.clear(rows.count, t.dv, t.group);
     std::int32_t chosen[kGroupPages];
@@ -111,17 +96,9 @@ void Attention::prefill(const Tensors& x, const Part& p, int head, int piece, in
       const Blocks b = store_.sealed(x.layer, head, p.sequence->pages[static_cast<std::size_t>(chosen[i])]);
       const PageRef k = page_ref(b.k, chosen[i], rows.last);
       const PageRef v = page_ref(b.v, chosen[i], rows.last);
-      if (integer_k) {
-        t.scores(layer.k->integers, head_k, k, basis_q);
-      } else {
-        t.scores(layer.k->k, head_k, k, basis_q);
-      }
+      t.scores(*layer.k, head_k, k, basis_q);
       t.weigh(k);
-      if (integer_v) {
-        t.fold(layer.v->integers, head_v, v, t.group);
-      } else {
-        t.fold(layer.v->v, head_v, v, t.group);
-      }
+      t.fold(*layer.v, head_v, v, t.group);
     }
     from_basis(layer.v->v, head_v, count, rows.count, t.group);
     for (auto i = std::max(g * kGroupPages, sealed); i <= p.block && i < (g + 1) * kGroupPages; ++i) {

@@ -120,6 +120,27 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
   s->length = n;
 }
 
+double Cache::packed_share(std::int64_t first, std::int64_t count, bool decode) const {
+  const Layout& l = impl_->store.layout;
+  double seen = 0;
+  double sealed = 0;
+  for (std::int64_t p = first; p < first + count; ++p) {
+    seen += static_cast<double>(p + 1);
+    sealed += static_cast<double>(std::max<std::int64_t>(0, l.sealed_at(p) * kPageTokens - l.sinks));
+  }
+  double all = 0;
+  double packed = 0;
+  const auto side = [&](const Codec& codec, int d) {
+    all += d;
+    if (codec.packed_prompts || (decode && !codec.lossless)) packed += d;
+  };
+  for (const LayerLayout& layer : l.layers) {
+    side(*layer.k, l.shape.head_dim);
+    side(*layer.v, l.shape.head_dim_v);
+  }
+  return seen > 0 ? packed / all * (sealed / seen) : 0;
+}
+
 std::int64_t Cache::sealed_pages_at(std::int64_t n) const { return impl_->sealed_pages(n); }
 
 std::span<std::byte> Cache::sealed_page(Sequence& s, std::int64_t page) {

@@ -144,6 +144,9 @@ class Cache {
   std::int64_t free_pages() const;
   std::int64_t sealed_tokens(const Sequence& sequence) const;
   std::size_t kv_bytes_read(const Sequence& sequence) const;  // by one decode step at its length, all layers
+  // Of the products that `count` queries from position `first` on have with all tokens they see: how many are computed
+  // on packed bytes, in integers, 0 to 1; the others are computed in floats. `decode`: as in Slice.
+  double packed_share(std::int64_t first, std::int64_t count, bool decode) const;
   // Hash of everything the sequence consists of: sealed bytes, raw tokens, sinks. Equal for equal tokens (law 1).
   std::uint64_t digest(const Sequence& sequence) const;
   // Throws std::logic_error unless free + used pages = total and reference counts match the page tables.

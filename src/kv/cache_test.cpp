@@ -222,6 +222,32 @@ TEST(Cache, MemoryIsThePlan) {
   EXPECT_THROW(Cache(team, kShape, o), Error);
 }
 
+// Counted token by token from the sealing rule.
+TEST(Cache, PackedShareCountsWhatIsSealed) {
+  Team team(1);
+  CacheOptions o = options_for(2048, 1, 128, 4);
+  const CacheShape shape{2, 2, 4, 64, 64};
+  const auto share = [&](const char* k, const char* v, std::int64_t first, std::int64_t count, bool decode) {
+    o.k_codec = k;
+    o.v_codec = v;
+    return Cache(team, shape, o).packed_share(first, count, decode);
+  };
+  double seen = 0;
+  double sealed = 0;
+  for (std::int64_t p = 200; p < 900; ++p)
+    for (std::int64_t t = 0; t <= p; ++t) {
+      seen += 1;
+      sealed += t >= 4 && t / kPageTokens < p / kPageTokens - 1;  // window of a page; sinks stay raw
+    }
+  EXPECT_DOUBLE_EQ(share("rq4", "rq4", 200, 700, false), sealed / seen);
+  EXPECT_DOUBLE_EQ(share("rq4", "f16", 200, 700, false), sealed / seen / 2);
+  EXPECT_DOUBLE_EQ(share("rq4", "polar4", 200, 700, false), sealed / seen / 2);  // tiles of floats
+  EXPECT_DOUBLE_EQ(share("rq4", "polar4", 200, 700, true), sealed / seen);
+  EXPECT_EQ(share("f16", "f16", 200, 700, true), 0);
+  EXPECT_EQ(share("rq4", "rq4", 0, 256, false), 0);  // nothing is sealed yet
+  EXPECT_EQ(share("rq4", "rq4", 300, 0, false), 0);
+}
+
 TEST(Cache, DecodeDoesNotAllocate) {
   for (const int threads : {1, 2}) {
     Team team(threads);

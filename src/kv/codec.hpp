@@ -19,9 +19,8 @@
 // Every function accumulates each output in one order that depends on nothing but the page. dots of f32, f16, bf16 are
 // fma over channels 0 .. d-1; accumulate is fma over tokens in increasing order, from 0, plus a final + 0.0 (so that a
 // sum is never -0). Prefill does the same on tiles, so with these codecs decode and prefill have equal bits. Other
-// codecs may compute dots and accumulate in integers. Those with IntegerTiles have equal bits too: floats of 32 bits
-// add integers below 2^24 exactly, so a tile of integers times rounded rows is what dots and accumulate find. With the
-// others prompts go through tiles of floats whatever their chunks (Slice::decode).
+// codecs may compute dots and accumulate in integers. Those with packed_prompts do so for prompts as well, and have
+// equal bits too. With the others prompts go through tiles of floats whatever their chunks (Slice::decode).
 #pragma once
 
 #include <cstddef>
@@ -82,30 +81,6 @@ struct CodecSide {
   void (*from_basis)(const Head& head, int rows, float* x, std::ptrdiff_t stride) = nullptr;
 };
 
-// A row of 8-bit integers x that stand for scale * x.
-struct Int8Row {
-  float scale;
-  std::int32_t sum;  // of x
-};
-
-// What dots and accumulate do to sealed pages, for many rows and with the products left out, which attention computes
-// on tiles. Bit for bit: each half rounds its rows as dots or accumulate does, and ends as they do.
-struct IntegerTiles {
-  // The integers that codes stand for, in the layout of unseal's tiles. REQUIRES: |sum of products| < 2^24.
-  void (*k_tile)(const Head& head, const PageRef& page, float* tile) = nullptr;
-  void (*v_tile)(const Head& head, const PageRef& page, float* tile) = nullptr;
-  // q (rows, d), in the codec's basis, as the integers x (rows, d).
-  void (*round_queries)(const Head& head, const float* q, int rows, float* x, Int8Row* left) = nullptr;
-  // s (rows, 128): x times the tile becomes scores.
-  void (*end_dots)(const Head& head, const PageRef& page, const float* q, const Int8Row* left, int rows,
-                   float* s) = nullptr;
-  // weights (rows, 128) become integers; mass: their sums before.
-  void (*round_weights)(const PageRef& page, int rows, float* weights, Int8Row* left, float* mass) = nullptr;
-  // out (rows, pitch): the integers times the tile become what accumulate gives.
-  void (*end_sums)(const Head& head, const PageRef& page, const Int8Row* left, const float* mass, int rows, float* out,
-                   int pitch) = nullptr;
-};
-
 struct Codec {
   const char* summary;
   RawType raw_type;
@@ -131,7 +106,9 @@ struct Codec {
   void (*accumulate)(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
                      float* out, int pitch) = nullptr;
 
-  IntegerTiles integers = {};  // all of it or nothing
+  // Prompts attend to sealed pages through dots and accumulate, as generated tokens do. REQUIRES: the bits of a row do
+  // not depend on the rows beside it.
+  bool packed_prompts = false;
 
   // Only f32, f16, bf16 (null in others): writes n rows of float32, `stride` floats apart, as tokens [row, row + n).
   // To nearest even; f16 saturates at +-65504.

@@ -66,10 +66,10 @@ TEST(CodecCache, ChunksAndThreadsDoNotShow) {
   }
 }
 
-// A lossless codec computes prompts as it computes answers, and so does one with integer tiles.
+// A lossless codec computes prompts as it computes answers, and so does one with packed prompts.
 bool one_arithmetic(const std::string& name) {
   const Codec& codec = *find(codecs(), name);
-  return codec.lossless || codec.integers.k_tile;
+  return codec.lossless || codec.packed_prompts;
 }
 
 TEST(CodecCache, DecodeAgreesWithPrefill) {

@@ -1,8 +1,7 @@
 // libFuzzer target: any bytes as a page of any codec. Whatever they mean, nothing outside the page is read (it ends at
-// a guard page) and nothing is written to it; every instruction set of the machine reads the same numbers, and integer
-// tiles have the bits of the products on packed bytes. Then the
-// same bytes as numbers to seal: every instruction set writes the same page, and what comes back is finite.
-// Input: codec, head size, side, group of queries, parameters; the rest repeats to the size that is needed.
+// a guard page) and nothing is written to it; every instruction set of the machine reads the same numbers. Then the
+// same bytes as numbers to seal: every instruction set writes the same page, and what comes back is finite. Input:
+// codec, head size, side, group of queries, parameters; the rest repeats to the size that is needed.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -40,31 +39,6 @@ std::vector<std::byte> repeated(const std::uint8_t* data, std::size_t size, std:
   return out;
 }
 
-// The same products by integer tiles.
-std::vector<float> by_tiles(const codec_fixture::Subject& s, const PageRef& page, std::vector<float> left, int g,
-                            int pitch) {
-  const IntegerTiles& tiles = s.codec->integers;
-  const auto rows = static_cast<std::size_t>(g);
-  const std::vector<int> ends(rows, kPageTokens);
-  std::vector<Int8Row> scales(rows);
-  tensor::Buffer tile(tensor::Tag::kScratch, sizeof(float) * kPageTokens * static_cast<std::size_t>(s.d + kPanel));
-  std::vector<float> out(rows * static_cast<std::size_t>(pitch));
-  if (s.side == Side::kKeys) {
-    std::vector<float> x(left.size());
-    tiles.round_queries(s.head(), left.data(), g, x.data(), scales.data());
-    tiles.k_tile(s.head(), page, tile.as<float>());
-    kernel::attention().scores(x.data(), g, s.d, tile.as<float>(), ends.data(), out.data());
-    tiles.end_dots(s.head(), page, left.data(), scales.data(), g, out.data());
-  } else {
-    std::vector<float> mass(rows);
-    tiles.round_weights(page, g, left.data(), scales.data(), mass.data());
-    tiles.v_tile(s.head(), page, tile.as<float>());
-    kernel::attention().sums(left.data(), g, s.d, tile.as<float>(), 0, ends.data(), out.data());
-    tiles.end_sums(s.head(), page, scales.data(), mass.data(), g, out.data(), pitch);
-  }
-  return out;
-}
-
 // What the codec makes of its page: the rows it holds, and products with ones.
 std::vector<float> read(const codec_fixture::Subject& s, int g) {
   const PageRef page = s.ref(0, kPageTokens);
@@ -76,7 +50,6 @@ std::vector<float> read(const codec_fixture::Subject& s, int g) {
     s.codec->dots(s.head(), &page, 1, ones.data(), g, out.data(), kPageTokens);
   else
     s.codec->accumulate(s.head(), &page, 1, ones.data(), kPageTokens, g, out.data(), pitch);
-  if (s.codec->integers.k_tile) require(same(by_tiles(s, page, ones, g, pitch), out));
   return s.unsealed();
 }
 

@@ -10,6 +10,12 @@ namespace {
 
 using namespace simd::KVASIR_TARGET;
 
+// A row of 8-bit integers x that stand for scale * x.
+struct Int8Row {
+  float scale;
+  std::int32_t sum;  // of x
+};
+
 // out = x / scale to nearest even, |out| <= 127, scale = max |x| / 127, so that x = scale * out to within scale / 2. A
 // row of zeros, or of numbers so small that their reciprocal overflows, gets scale 0; a row that is not finite gets NaN
 // and zeros. n: a multiple of 16.

@@ -113,10 +113,9 @@ void place_layers(Layout* l, const CacheOptions& options, std::size_t* state_byt
     m.v_chunk_bytes += heads * v_bytes;
     l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
     l->has_basis = l->has_basis || layer.k->k.to_basis;
-    const bool integer_k = layer.k->integers.k_tile;
-    const bool integer_v = layer.v->integers.v_tile;
-    l->integer_tiles = l->integer_tiles || integer_k || integer_v;
-    l->one_arithmetic = l->one_arithmetic && (layer.k->lossless || integer_k) && (layer.v->lossless || integer_v);
+    l->packed_prompts = l->packed_prompts || layer.v->packed_prompts;
+    for (const Codec* c : {layer.k, layer.v})
+      l->one_arithmetic = l->one_arithmetic && (c->lossless || c->packed_prompts);
     l->layers.push_back(layer);
   }
   const double rows = static_cast<double>(kPageTokens) * s.layers * s.kv_heads;
@@ -162,8 +161,8 @@ std::size_t Layout::worker_floats() const {
   const auto dv = static_cast<std::size_t>(kernel::out_pitch(shape.head_dim_v));
   const std::size_t panels_v = (dv + kPanel - 1) / kPanel * kPanel;
   const std::size_t tiles = kPageTokens * (dk + panels_v);
-  const std::size_t integers = integer_tiles ? rows * (dk + 2 * 2 + 1 + dv) : 0;
-  const std::size_t prefill = rows * (kPageTokens + 2) + 2 * rows * (dv + 2) + integers + tiles;
+  const std::size_t sums = packed_prompts ? rows * dv : 0;
+  const std::size_t prefill = rows * (kPageTokens + 2) + 2 * rows * (dv + 2) + sums + tiles;
   const std::size_t decode_rows_n = static_cast<std::size_t>(decode_rows()) * kGroupPages;
   const std::size_t decode = decode_rows_n * (kPageTokens + 2 + dv);
   // q, in both bases, ends, and slack for the alignment of up to 20 pieces

@@ -48,7 +48,7 @@ struct Layout {
   bool lossless = true;
   bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
   bool has_basis = false;            // some layer's keys are stored in another basis
-  bool integer_tiles = false;        // some layer's codec has them
+  bool packed_prompts = false;       // some layer's values have them
   std::size_t raw_block_bytes = 0;   // one page index, all layers
   std::size_t sink_block_bytes = 0;  // one sequence, all layers
   MemoryPlan memory;

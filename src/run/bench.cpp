@@ -158,8 +158,8 @@ class Bench {
   };
 
   // Of all matrices for `columns` tokens, of the output matrix for `outputs`, and of attention where the tokens see
-  // `seen` tokens together: q k and p v for every head.
-  Work work_of(double columns, double outputs, double seen, const Rates& rates) const {
+  // `seen` tokens together: q k and p v for every head, `packed` of it on packed bytes.
+  Work work_of(double columns, double outputs, double seen, double packed, const Rates& rates) const {
     const model::Model& model = e_.model();
     const model::Config& c = model.config();
     Work work;
@@ -173,19 +173,21 @@ class Bench {
     matrix(model.output(), outputs);
     const double attention = 2.0 * c.layers * c.heads * (c.head_dim + c.head_dim_v) * seen;
     work.ops += attention;
-    work.seconds += attention / rates.f32_ops;
+    work.seconds += attention * (packed / rates.int8_ops + (1 - packed) / rates.f32_ops);
     return work;
   }
 
   // Of one step.
   Work decode_work(const BenchRow& row, const Rates& rates) const {
     const auto batch = static_cast<double>(row.batch);
-    return work_of(batch, batch, batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0), rates);
+    return work_of(batch, batch, batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0),
+                   e_.cache().packed_share(row.depth, o_.decode, true), rates);
   }
 
   // Of one run; its query i sees depth + i + 1 tokens.
   Work prefill_work(const BenchRow& row, const Rates& rates) const {
-    return work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0), rates);
+    return work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0),
+                   e_.cache().packed_share(row.depth, o_.prefill, false), rates);
   }
 
   Engine& e_;

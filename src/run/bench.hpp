@@ -44,7 +44,8 @@ struct BenchRow {
   double decode_floor_fraction = 0;
   // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the
   // time they would take at the machine's peaks of the arithmetic they are computed in (integer dots for quantised
-  // matrices, bf16 dots or f32 for others, f32 for attention) over the time they took.
+  // matrices, bf16 dots or f32 for others; f32 for attention, integer dots where it multiplies packed bytes) over the
+  // time they took.
   double ops_per_token = 0;
   double peak_fraction = 0;
   double kv_bytes_per_token = 0;  // sealed, as allocated

@@ -204,7 +204,7 @@ struct Rotated {
             .v = {bytes, Seal::seal_v, Products::unseal_v, to_basis, from_basis},
             .dots = Products::dots,
             .accumulate = Products::accumulate,
-            .integers = Products::tiles()};
+            .packed_prompts = true};
   }
 };
 
