@@ -1,9 +1,9 @@
 #!/bin/sh
 # Conversations of people answered with reuse and without it, for an uncompressed and a compressed cache: from memory, from
 # the disk after restarts, and from a Redis that another process filled. Prompts get the same bits whether the tokens that they
-# reuse were prompt before or generated; kivi4, which computes prompts otherwise, gets them where they were prompt, else the
+# reuse were prompt before or generated; polar4, which computes prompts otherwise, gets them where they were prompt, else the
 # same greedy answers in 99 of 100 turns at least, weights in float32: products in bf16, where they are the machine's way,
-# make its differences ten times as large (the same answers in 237 of 240 turns).
+# make such differences ten times as large (with kivi4, while it did so, the same answers in 237 of 240 turns).
 # usage: identity_test.sh SOURCE-DIR BUILD-DIR     KVASIR_IDENTITY_CONVERSATIONS=200: so many (default 2)
 set -u
 source_dir=$1
@@ -33,7 +33,7 @@ judge() { # WHERE SOURCE: reports the sums over all turns and holds them against
       if (least == "" || of_reusable < least) least = of_reusable
     }
     END {
-      one_arithmetic = name !~ /kivi4/
+      one_arithmetic = name !~ /polar4/
       printf "%s: %d turns, %.1f %% of %d tokens reused (%.2f %% of reusable in the worst turn); same bits in %d of %d that reused prompt alone, in %d of all; same text %.2f %%; largest difference %.1e, above 0.001 in %d\n",
         name, requests, 100 * reused / prompt, prompt, 100 * least, pure_bits, pure, bits, 100 * text / requests, most, above
       exit requests == 0 || text < share * requests || most > bound || (one_arithmetic && bits < requests) || least < 0.99 || pure_bits < pure ||
@@ -46,8 +46,8 @@ bound=0.02  # of the largest difference of a log-probability
 with_redis=1
 command -v redis-server >/dev/null && command -v redis-cli >/dev/null || with_redis=0
 isa=$("$kvasir" info --quick --json | sed 's/.*"name":"\([a-z0-9]*\)"[^}]*"active":true.*/\1/')
-for kv in exact balanced kivi4; do
-  if [ "$kv" = kivi4 ] && [ "$isa" = avx512bf16 ]; then export KVASIR_ISA=avx512vnni; fi
+for kv in exact balanced kivi4 polar4; do
+  if [ "$kv" = polar4 ] && [ "$isa" = avx512bf16 ]; then export KVASIR_ISA=avx512vnni; fi
   for answers in recorded generated; do
     replay --tier 'ram:?size=1GiB'
     judge memory ram
@@ -62,7 +62,7 @@ for kv in exact balanced kivi4; do
     kill_server $redis
   done
 done
-# kivi4 as the machine computes it by itself.
+# polar4 as the machine computes it by itself.
 if [ "$isa" = avx512bf16 ]; then
   unset KVASIR_ISA
   share=0.9

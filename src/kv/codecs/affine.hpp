@@ -104,7 +104,8 @@ struct ChannelKeys {
             .lossless = false,
             .refuse = refuse,
             .k = {.bytes = bytes, .seal = seal, .unseal = unseal},
-            .dots = dots};
+            .dots = dots,
+            .packed_prompts = true};
   }
 };
 
@@ -177,7 +178,8 @@ struct TokenCodec {
             .k = {.bytes = bytes_k, .seal = seal_k, .unseal = unseal_k},
             .v = {.bytes = bytes_v, .seal = seal_v, .unseal = unseal_v},
             .dots = dots,
-            .accumulate = accumulate};
+            .accumulate = accumulate,
+            .packed_prompts = true};
   }
 };
 
