@@ -42,9 +42,6 @@ struct AttentionKernels {
   void (*fold_tile)(const float* weights, int rows, int d, const float* v_tile, int begin, const int* ends,
                     const float* page_max, const float* page_sum, const States& into);
 
-  // out (rows, out_pitch(d)) = weights (rows, 128) times a V tile, tokens [begin, ends[r]).
-  void (*sums)(const float* weights, int rows, int d, const float* v_tile, int begin, const int* ends, float* out);
-
   // into = merge(into, other), rows by rows.
   void (*fold)(int rows, int d, const States& other, const States& into);
 

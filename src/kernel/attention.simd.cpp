@@ -192,18 +192,12 @@ KVASIR_INLINE void fold_scalars(const float* max_b, const float* sum_b, float* m
   store_n(sum_a, fma(load_n(sum_b, n), fb, load_n(sum_a, n) * fa), n);
 }
 
-// out = out * fa + product * fb, row by row; without fa just the product.
+// out = out * fa + product * fb, row by row.
 template <int M, int N>
 KVASIR_INLINE void fold_tile_part(const float* w, const float* panel, int begin, int end, const float* fa,
                                   const float* fb, float* out, int pitch) {
   F32 acc[M][N];
   multiply<M, N>(w, kTileTokens, panel, begin, end, acc);
-  if (!fa) {
-    KVASIR_UNROLL(8)
-    for (int m = 0; m < M; ++m) KVASIR_UNROLL(8)
-    for (int n = 0; n < N; ++n) store(out + m * pitch + n * kLanes, acc[m][n]);
-    return;
-  }
   KVASIR_UNROLL(8)
   for (int m = 0; m < M; ++m) {
     const F32 a = set1(fa[m]);
@@ -228,7 +222,7 @@ KVASIR_INLINE void fold_tile_rows(const float* w, const float* panel, int vector
   }
 }
 
-// Rows of `w` against all panels of V; fa null: no merging.
+// Rows of `w` against all panels of V.
 KVASIR_INLINE void fold_tile_panels(const float* w, int rows, int d, const float* v_tile, int begin, const int* ends,
                                     const float* fa, const float* fb, float* to) {
   const int pitch = out_pitch(d);
@@ -240,8 +234,8 @@ KVASIR_INLINE void fold_tile_panels(const float* w, int rows, int d, const float
       const int end = max_end(ends + r, m);
       const float* a = w + static_cast<std::ptrdiff_t>(r) * kTileTokens;
       float* out = to + static_cast<std::ptrdiff_t>(r) * pitch + c;
-      const float* ra = fa ? fa + r : nullptr;
-      const float* rb = fb ? fb + r : nullptr;
+      const float* ra = fa + r;
+      const float* rb = fb + r;
       switch (m) {
         case 1:
           fold_tile_rows<1>(a, panel, vectors, begin, end, ra, rb, out, pitch);
@@ -278,10 +272,6 @@ void fold_tile(const float* weights, int rows, int d, const float* v_tile, int b
     fold_tile_panels(weights + static_cast<std::ptrdiff_t>(r0) * kTileTokens, chunk, d, v_tile, begin, ends + r0, fa,
                      fb, into.out + static_cast<std::ptrdiff_t>(r0) * out_pitch(d));
   }
-}
-
-void sums(const float* weights, int rows, int d, const float* v_tile, int begin, const int* ends, float* out) {
-  fold_tile_panels(weights, rows, d, v_tile, begin, ends, nullptr, nullptr, out);
 }
 
 void fold(int rows, int d, const States& other, const States& into) {
@@ -324,6 +314,6 @@ void finish(int rows, int d, const States& states, float* out, std::ptrdiff_t st
 }  // namespace
 
 extern const AttentionKernels attention_table;
-const AttentionKernels attention_table = {scale_rows, scores, weigh, fold_tile, sums, fold, clear, finish};
+const AttentionKernels attention_table = {scale_rows, scores, weigh, fold_tile, fold, clear, finish};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET
