@@ -1,7 +1,8 @@
 // libFuzzer target: any bytes as a page of any codec. Whatever they mean, nothing outside the page is read (it ends at
-// a guard page) and nothing is written to it; every instruction set of the machine reads the same numbers. Then the
-// same bytes as numbers to seal: every instruction set writes the same page, and what comes back is finite. Input:
-// codec, head size, side, group of queries, parameters; the rest repeats to the size that is needed.
+// a guard page) and nothing is written to it; every instruction set of the machine reads the same numbers, and a row
+// beside others gets what it gets alone. Then the same bytes as numbers to seal: every instruction set writes the same
+// page, and what comes back is finite.
+// Input: codec, head size, side, group of queries, parameters; the rest repeats to the size that is needed.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -50,6 +51,16 @@ std::vector<float> read(const codec_fixture::Subject& s, int g) {
     s.codec->dots(s.head(), &page, 1, ones.data(), g, out.data(), kPageTokens);
   else
     s.codec->accumulate(s.head(), &page, 1, ones.data(), kPageTokens, g, out.data(), pitch);
+  std::vector<float> alone(static_cast<std::size_t>(pitch));
+  if (keys)
+    s.codec->dots(s.head(), &page, 1, ones.data(), 1, alone.data(), kPageTokens);
+  else
+    s.codec->accumulate(s.head(), &page, 1, ones.data(), kPageTokens, 1, alone.data(), pitch);
+  alone.resize(static_cast<std::size_t>(keys ? kPageTokens : s.d));
+  for (int r = 0; r < g; ++r) {
+    const auto row = out.begin() + r * pitch;
+    require(same({row, row + static_cast<std::ptrdiff_t>(alone.size())}, alone));
+  }
   return s.unsealed();
 }
 
