@@ -45,7 +45,7 @@ class Attention {
     std::int64_t block;     // position / 128
     int row;                // in the batch
     int tokens;
-    bool decode;              // by the codecs' dots and accumulate; otherwise through tiles
+    bool decode;              // split over groups of pages, by dots and accumulate; else prefill
     bool seals;               // the first token enters a block
     bool append_in_item;      // decode without sealing: the item of the last group appends
     int items_per_head;       // decode: groups; prefill: pieces

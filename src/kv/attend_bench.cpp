@@ -1,4 +1,5 @@
-// How fast attention is: prefill against the f32 FMA peak of the active instruction set, decode against read bandwidth.
+// How fast attention is: prefill against the f32 FMA peak of the active instruction set, which codecs with
+// packed_prompts may pass since they multiply integers, decode against read bandwidth.
 //   attend_bench [depth [sequences [layers [threads [codecs [steps]]]]]], codecs as in --kv, steps of decode: 15
 // Rates are per thread and CPU second, so that other work on the machine counts little.
 #include <algorithm>

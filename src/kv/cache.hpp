@@ -76,9 +76,9 @@ class Sequence;  // a handle; owned by its cache
 
 // Rows [row, row + count) of the batch are the next `count` >= 1 tokens of `sequence`.
 //
-// decode: the tokens were generated, so few at a time, and may use the codecs' products on packed bytes. Prompts never
-// do, however short their chunks, so that what a prompt leaves behind does not depend on its chunks (law 1); unless
-// both ways have the same bits, as with lossless codecs and those with integer tiles (kv/codec.hpp).
+// decode: the tokens were generated, so few at a time, and use the codecs' products on packed bytes. Prompts use them
+// with codecs that have packed_prompts (kv/codec.hpp), else never, however short their chunks: what a prompt leaves
+// behind must not depend on its chunks (law 1). With lossless codecs both ways have the same bits.
 struct Slice {
   Sequence* sequence = nullptr;
   int row = 0;
