@@ -74,7 +74,7 @@ class Head {
       fold_group(first, std::min<std::int64_t>(first + kv::kGroupPages, blocks), turned);
       kernels.fold(g_, dv_, s_.group, s_.total);
     }
-    for (int r = 0; lse && r < g_; ++r) lse[r] = s_.total.max[r] + std::log(s_.total.sum[r]);
+    for (int r = 0; lse && r < g_; ++r) lse[r] = (s_.total.max[r] + std::log2(s_.total.sum[r])) / kernel::kLog2E;
     kernels.finish(g_, dv_, s_.total, out, dv_);
   }
 

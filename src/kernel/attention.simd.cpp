@@ -52,7 +52,7 @@ KVASIR_INLINE int max_end(const int* ends, int rows) {
 }
 
 void scale_rows(const float* q, std::ptrdiff_t stride, int rows, int d, float scale, float* out) {
-  const F32 s = set1(scale);
+  const F32 s = set1(scale * kLog2E);
   for (int r = 0; r < rows; ++r) {
     for (int c = 0; c < d; c += kLanes) {
       const int n = min_int(kLanes, d - c);
@@ -138,16 +138,22 @@ KVASIR_INLINE float hide_row(float* s, int begin, int end, int vectors) {
   return reduce_max(max(max(max(x[0], x[1]), max(x[2], x[3])), max(max(x[4], x[5]), max(x[6], x[7]))));
 }
 
-// exp(x) for x <= 0, 0 below -87 and for -inf. NaN stays NaN. There is less around the polynomial than in
-// simd/vec.hpp's exp, because n = round(x / ln 2) is within -126 .. 0: adding 1.5 * 2^23 rounds, and leaves 127 + n
-// where a shift makes 2^n of it.
+// 2^x for x <= 0 to within 1.7e-7 of its size, 0 below -126 and for -inf. NaN stays NaN. Adding 1.5 * 2^23 + 127 rounds
+// x to an integer n and leaves 127 + n where a shift makes 2^n of it; the polynomial is 2^f, |f| <= 1/2 (minimax of the
+// relative error, with 2^0 = 1).
 KVASIR_INLINE F32 weight_of(F32 x) {
-  const F32 low = set1(-87.0f);
+  const F32 low = set1(-126.0f);
   const F32 bounded = max(low, x);
   const F32 magic = set1(0x1.8p23f + 127.0f);
-  const F32 t = fma(bounded, set1(1.44269504f), magic);
-  const F32 power = bits_to_f32(shift_left32<23>(f32_to_bits(t)));
-  return zero_if_less(x, low, mul(exp_reduced(less_ln2(bounded, sub(t, magic))), power));
+  const F32 t = add(bounded, magic);
+  const F32 f = sub(bounded, sub(t, magic));
+  F32 p = set1(1.32647273e-3f);
+  p = fma(p, f, set1(9.67151299e-3f));
+  p = fma(p, f, set1(5.55073358e-2f));
+  p = fma(p, f, set1(2.40222424e-1f));
+  p = fma(p, f, set1(6.93147004e-1f));
+  p = fma(p, f, set1(1.0f));
+  return zero_if_less(x, low, mul(p, bits_to_f32(shift_left32<23>(f32_to_bits(t)))));
 }
 
 // Vectors from `vectors` on get weights of 0, as hidden scores would.

@@ -10,7 +10,7 @@ namespace kvasir::run {
 namespace {
 
 // Of chunks and tails: goes up when the bytes of any page or tail come to mean something else.
-constexpr int kCacheFormat = 3;  // 3: affine codecs compute prompts in integers, as rotated ones since 2
+constexpr int kCacheFormat = 4;  // 4: attention's weights are powers of two
 
 constexpr std::size_t kSamples = 16;
 constexpr std::size_t kSampleBytes = 4096;
