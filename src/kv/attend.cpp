@@ -137,6 +137,8 @@ bool Attention::plan_stage(std::span<const Slice> slices) {
     if (!p.append_in_item) prepare_.push_back(static_cast<int>(parts_.size()));
     parts_.push_back(p);
   }
+  const bool decodes = std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.decode; });
+  run_ = decodes && items >= 16 * team_.size() ? 2 : 1;
   return !parts_.empty();
 }
 
@@ -153,7 +155,7 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
                        });
     const Part& last = parts_.back();
     const std::int64_t items = last.first_item + static_cast<std::int64_t>(heads) * last.items_per_head;
-    team_.parallel_for(items, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    team_.parallel_for(items, run_, [&](std::int64_t begin, std::int64_t end, int worker) {
       std::size_t at = 0;
       for (auto i = begin; i < end; ++i) {
         while (at + 1 < parts_.size() && parts_[at + 1].first_item <= i) ++at;
@@ -199,11 +201,12 @@ void Attention::decode(const Tensors& x, const Part& p, int head, int group, int
     decode_finish(x, p, head, worker);
 }
 
-// Where the group of pages begins that this worker will most likely attend to next: items are handed out in order, so
-// the others take those between. A hint; selectors may leave that page out.
-const std::byte* Attention::next_group(int layer, const Part& p, int head, int group) const {
-  const std::int64_t item = std::int64_t{head} * p.items_per_head + group + team_.size();
-  const std::int64_t page = item % p.items_per_head * kGroupPages;
+// Page `ahead` of the group whose keys this worker will most likely read next: items are handed out in order, run_ at a
+// time, so the others take those between. A hint; selectors may leave that page out.
+const std::byte* Attention::next_group(int layer, const Part& p, int head, int group, int ahead) const {
+  const std::int64_t done = p.first_item + std::int64_t{head} * p.items_per_head + group + 1;
+  const std::int64_t item = (done % run_ == 0 ? done + (team_.size() - 1) * run_ : done) - p.first_item;
+  const std::int64_t page = item % p.items_per_head * kGroupPages + ahead;
   const auto next_head = static_cast<int>(item / p.items_per_head);
   if (next_head >= store_.layout.shape.kv_heads || page >= store_.layout.sealed_at(p.position)) return nullptr;
   return store_.sealed(layer, next_head, p.sequence->pages[static_cast<std::size_t>(page)]).k;
@@ -255,9 +258,14 @@ void Attention::decode_group(const Tensors& x, const Part& p, const Rows& rows, 
     ks[count] = page_ref(b.k, i, rows.last);
     vs[count] = page_ref(b.v, i, rows.last);
   }
+  // All blocks in the order in which they are read, first those of keys.
+  const auto block = [&](int i) {
+    if (i < count) return static_cast<const std::byte*>(ks[i].block);
+    return i < 2 * count ? vs[i - count].block : next_group(x.layer, p, head, group, i - 2 * count);
+  };
   for (int i = 0; i < count; ++i) {
-    ks[i].next = i + 1 < count ? ks[i + 1].block : vs[0].block;
-    vs[i].next = i + 1 < count ? vs[i + 1].block : next_group(x.layer, p, head, group);
+    ks[i].next = block(i + kFetchAhead);
+    vs[i].next = block(i + count + kFetchAhead);
   }
   const int raw = count - sealed;
   float* raw_scores = scores + sealed * kPageTokens;

@@ -65,7 +65,7 @@ class Attention {
   void decode_finish(const Tensors& x, const Part& part, int head, int worker) const;
   void decode_group(const Tensors& x, const Part& part, const Rows& rows, int head, int group, const Scratch& s,
                     const kernel::States& into) const;
-  const std::byte* next_group(int layer, const Part& part, int head, int group) const;
+  const std::byte* next_group(int layer, const Part& part, int head, int group, int ahead) const;
   Rows load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const;
   PageRef page_ref(const std::byte* block, std::int64_t page, std::int64_t last_position) const;
   int select(const Tensors& x, const Part& part, const Rows& rows, int head, std::int64_t group,
@@ -83,6 +83,7 @@ class Attention {
   tensor::Buffer states_;
   std::vector<int> done_;     // tokens of each slice before this stage
   std::vector<Part> parts_;   // of this stage
+  std::int64_t run_ = 1;      // items that a thread takes at a time: neighbours read on where the one before ended
   std::vector<int> prepare_;  // parts that need sealing or appending before any item runs
   std::unique_ptr<std::atomic<int>[]> pending_;
 };

@@ -143,16 +143,21 @@ double Cache::packed_share(std::int64_t first, std::int64_t count, bool decode) 
 
 std::int64_t Cache::sealed_pages_at(std::int64_t n) const { return impl_->sealed_pages(n); }
 
-std::span<std::byte> Cache::sealed_page(Sequence& s, std::int64_t page) {
+std::vector<std::span<const std::byte>> Cache::sealed_page(const Sequence& s, std::int64_t page) const {
   impl_->check_handle(&s);
-  KVASIR_CHECK(page >= 0 && page < static_cast<std::int64_t>(s.pages.size()));
-  const std::size_t bytes = impl_->store.layout.memory.chunk_bytes;
-  return {impl_->store.chunks.data() + static_cast<std::size_t>(s.pages[static_cast<std::size_t>(page)]) * bytes,
-          bytes};
+  std::vector<std::span<const std::byte>> pieces;
+  pieces.reserve(2 * static_cast<std::size_t>(shape().layers * shape().kv_heads));
+  visit_page(impl_->store, s, page, [&](const std::byte* p, std::size_t n) { pieces.emplace_back(p, n); });
+  return pieces;
 }
 
-std::span<const std::byte> Cache::sealed_page(const Sequence& s, std::int64_t page) const {
-  return const_cast<Cache*>(this)->sealed_page(const_cast<Sequence&>(s), page);
+void Cache::fill_page(Sequence& s, std::int64_t page, std::span<const std::byte> from) {
+  impl_->check_handle(&s);
+  KVASIR_CHECK(from.size() == impl_->memory.chunk_bytes);
+  visit_page(impl_->store, s, page, [&](std::byte* p, std::size_t n) {
+    std::memcpy(p, from.data(), n);
+    from = from.subspan(n);
+  });
 }
 
 std::size_t Cache::tail_bytes(std::int64_t n) const {
@@ -197,7 +202,7 @@ Sequence* Cache::restore(std::int64_t n, std::span<const std::byte> tail) {
                 "KV cache");
   Sequence* s = create();
   s->length = n;
-  while (static_cast<std::int64_t>(s->pages.size()) < pages) s->pages.push_back(store.pool.take());
+  store.grow(s, pages);
   const std::byte* from = tail.data();
   visit_raw(store, *s, [&](std::byte* to, std::size_t size) {
     std::memcpy(to, from, size);
@@ -231,10 +236,7 @@ void Cache::begin(std::span<const Slice> slices) {
                 "KV cache");
   m.attention.reserve(slices);
   m.memory.scratch_bytes = m.attention.scratch_bytes();
-  for (const Slice& s : slices) {
-    const auto pages = static_cast<std::size_t>(m.sealed_pages(s.sequence->length + s.count));
-    while (s.sequence->pages.size() < pages) s.sequence->pages.push_back(m.store.pool.take());
-  }
+  for (const Slice& s : slices) m.store.grow(s.sequence, m.sealed_pages(s.sequence->length + s.count));
   m.slices.assign(slices.begin(), slices.end());
   std::fill(m.attended.begin(), m.attended.end(), 0);
   m.open = true;

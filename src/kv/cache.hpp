@@ -112,8 +112,9 @@ class Cache {
 
   // A sequence as bytes, to be kept elsewhere: its sealed pages, and a tail, which is everything that is raw. They mean
   // something only to caches of the same shape, codecs, window and sinks, and restore it bit for bit.
-  std::span<const std::byte> sealed_page(const Sequence& sequence, std::int64_t page) const;  // all layers
-  std::size_t tail_bytes(std::int64_t n) const;                                               // of n tokens
+  // A page is memory().chunk_bytes in pieces that follow each other: by layer and head, keys before values.
+  std::vector<std::span<const std::byte>> sealed_page(const Sequence& sequence, std::int64_t page) const;
+  std::size_t tail_bytes(std::int64_t n) const;  // of n tokens
   // The tail of the first n tokens, at most length, as if there were no more. REQUIRES: has_tail(sequence, n), and
   // tail_bytes(n) bytes.
   void save_tail(const Sequence& sequence, std::int64_t n, std::span<std::byte> tail) const;
@@ -123,7 +124,7 @@ class Cache {
   // before it is used. Throws Error(kMemory) when sequences or pages do not suffice, Error(kBadInput) when the tail is
   // not tail_bytes(n) long; nothing has changed then.
   Sequence* restore(std::int64_t n, std::span<const std::byte> tail);
-  std::span<std::byte> sealed_page(Sequence& sequence, std::int64_t page);
+  void fill_page(Sequence& sequence, std::int64_t page, std::span<const std::byte> from);  // memory().chunk_bytes
   // Sealed pages of a sequence of n tokens.
   std::int64_t sealed_pages_at(std::int64_t n) const;
 

@@ -76,6 +76,55 @@ TEST(Cache, ForkThenContinueEqualsNeverForked) {
   }
 }
 
+// Extents are of eight pages here.
+const CacheShape kWide{2, 2, 2, 64, 64};
+
+TEST(Cache, PagesOfASequenceLieInARow) {
+  Team team(1);
+  constexpr int kTokens = 128 * 20;
+  const Tokens t = fixture::random_tokens(kWide, kTokens, 1);
+  Cache cache(team, kWide, options_for(kTokens));
+  Sequence* s = cache.create();
+  fixture::feed(cache, s, t, 0, kTokens, 128);
+  const std::int64_t pages = cache.sealed_tokens(*s) / 128;
+  ASSERT_GT(pages, 16);
+  for (std::int64_t page = 0; page + 1 < pages; ++page) {
+    const auto here = cache.sealed_page(*s, page), next = cache.sealed_page(*s, page + 1);
+    ASSERT_EQ(here.size(), 8u);  // layers, heads, keys and values
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      bytes += here[i].size();
+      if (page % 8 == 7) continue;  // the last one of an extent
+      EXPECT_EQ(here[i].data() + here[i].size(), next[i].data()) << page << " " << i;
+    }
+    EXPECT_EQ(bytes, cache.memory().chunk_bytes);
+  }
+}
+
+TEST(Cache, SequencesThatShareExtentsDoNotMeet) {
+  Team team(2);
+  constexpr int kTokens = 128 * 12;
+  constexpr int kSequences = 3;
+  Cache cache(team, kWide, options_for(kSequences * kTokens, kSequences));  // 33 pages: four extents and one page
+  std::vector<Tokens> t;
+  std::vector<Sequence*> s;
+  for (int i = 0; i < kSequences; ++i) {
+    t.push_back(fixture::random_tokens(kWide, kTokens, static_cast<std::uint64_t>(i)));
+    s.push_back(cache.create());
+  }
+  std::vector<std::vector<float>> got[kSequences];
+  for (int at = 0; at < kTokens; at += 128)
+    for (std::size_t i = 0; i < kSequences; ++i) got[i] = fixture::feed(cache, s[i], t[i], at, at + 128, 128);
+  cache.check_integrity();
+  for (std::size_t i = 0; i < kSequences; ++i) {
+    Cache own(team, kWide, options_for(kTokens));
+    Sequence* alone = own.create();
+    fixture::feed(own, alone, t[i], 0, kTokens - 128, 128);
+    EXPECT_EQ(fixture::feed(own, alone, t[i], kTokens - 128, kTokens, 128), got[i]);
+    EXPECT_EQ(own.digest(*alone), cache.digest(*s[i]));
+  }
+}
+
 TEST(Cache, TruncateThenContinueEqualsNeverLonger) {
   Team team(1);
   const int n = 700;

@@ -38,7 +38,7 @@ struct PageRef {
   int begin;
   int end;
   int capacity;
-  const std::byte* next = nullptr;  // a hint: the block that will be read after this one
+  const std::byte* next = nullptr;  // a hint: a block that will be read soon after this one
 };
 
 enum class RawType { kF32, kF16, kBf16 };

@@ -1,7 +1,8 @@
 // How fast codecs answer attention's two products on one thread, against this machine's read bandwidth and 8-bit
 // product peak; and what sealing and unsealing cost.
 //   codec_bench [d [g [MiB [name ...]]]]
-// CPU time of the thread, so that other work on the machine counts little; pages lie scattered over MiB of memory.
+// CPU time of the thread, so that other work on the machine counts little. Pages lie in extents that are scattered over
+// MiB of memory, as those of the cache do.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -62,15 +63,16 @@ struct Machine {
   double gops;
 };
 
-// Both products on pages that lie in random order, kGroupPages at a time as attention asks for them.
+// Both products on extents of pages in random order, kGroupPages at a time as attention asks for them.
 void bench_product(const Subject& s, int g, const Machine& machine) {
   const std::size_t bytes = s.page->size();
-  const std::size_t pages = machine.memory.size() / bytes / kGroupPages * kGroupPages;
+  const auto extent = static_cast<std::size_t>(std::max(extent_pages(bytes), kGroupPages));
+  const std::size_t pages = machine.memory.size() / bytes / extent * extent;
   std::byte* base = machine.memory.data();
   for (std::size_t i = 0; i < pages; ++i) std::memcpy(base + i * bytes, s.page->data(), bytes);
-  std::vector<std::size_t> order(pages);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::shuffle(order.begin(), order.end(), std::mt19937(5));
+  std::vector<std::size_t> extents(pages / extent);
+  std::iota(extents.begin(), extents.end(), std::size_t{0});
+  std::shuffle(extents.begin(), extents.end(), std::mt19937(5));
   constexpr int kStride = kGroupPages * kPageTokens;
   const int pitch = kernel::out_pitch(s.d);
   const auto q = gaussian(static_cast<std::size_t>(g * s.d), 6);
@@ -81,8 +83,10 @@ void bench_product(const Subject& s, int g, const Machine& machine) {
     for (std::size_t i = 0; i < count; i += kGroupPages) {
       PageRef refs[kGroupPages];
       for (std::size_t j = 0; j < kGroupPages; ++j) {
-        const auto at = [&](std::size_t k) { return base + (cold ? order[k % pages] : k % 2) * bytes; };
-        refs[j] = {at(i + j), 0, kPageTokens, kPageTokens, at(i + j + 1)};
+        const auto at = [&](std::size_t k) {
+          return base + (cold ? extents[k / extent % extents.size()] * extent + k % extent : k % 2) * bytes;
+        };
+        refs[j] = {at(i + j), 0, kPageTokens, kPageTokens, at(i + j + kFetchAhead)};
       }
       if (s.side == Side::kKeys)
         s.codec->dots(s.head(), refs, kGroupPages, q.data(), g, out.data(), kStride);

@@ -1,6 +1,7 @@
 #include "kv/layout.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 #include <string>
 
@@ -118,6 +119,7 @@ void place_layers(Layout* l, const CacheOptions& options, std::size_t* state_byt
       l->one_arithmetic = l->one_arithmetic && (c->lossless || c->packed_prompts);
     l->layers.push_back(layer);
   }
+  l->extent_pages = extent_pages(m.chunk_bytes / (2 * heads * static_cast<std::size_t>(s.layers)));
   const double rows = static_cast<double>(kPageTokens) * s.layers * s.kv_heads;
   m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
   m.k_bits = 8 * static_cast<double>(m.k_chunk_bytes) / (rows * s.head_dim);
@@ -168,6 +170,11 @@ std::size_t Layout::worker_floats() const {
   // q, in both bases, ends, and slack for the alignment of up to 20 pieces
   const std::size_t attention = rows * ((has_basis ? 2 : 1) * dk + 1) + std::max(prefill, decode) + 20 * 16;
   return std::max({attention, seal_floats(shape.head_dim), seal_floats(shape.head_dim_v)});
+}
+
+int extent_pages(std::size_t block_bytes) {
+  return static_cast<int>(
+      std::bit_floor(std::max<std::size_t>(kExtentBytes / std::max<std::size_t>(block_bytes, 1), 1)));
 }
 
 Layout make_layout(const CacheShape& shape, const CacheOptions& options, int threads) {

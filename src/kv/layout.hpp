@@ -13,6 +13,7 @@
 namespace kvasir::kv {
 
 // One kind of block (sealed, raw or sinks) of one layer: head h has K at offset + h * (k_bytes + v_bytes), V behind it.
+// Sealed pages lie in extents of several, which have n times as much of each: see Store::sealed.
 struct BlockLayout {
   std::size_t offset = 0;
   std::size_t k_bytes = 0;
@@ -49,6 +50,7 @@ struct Layout {
   bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
   bool has_basis = false;            // some layer's keys are stored in another basis
   bool packed_prompts = false;       // some layer's values have them
+  int extent_pages = 1;              // a power of two
   std::size_t raw_block_bytes = 0;   // one page index, all layers
   std::size_t sink_block_bytes = 0;  // one sequence, all layers
   MemoryPlan memory;
@@ -68,6 +70,11 @@ struct Layout {
     return b > 0 ? b : 0;
   }
 };
+
+// Pages whose blocks of one head and side lie behind each other: as many as 128 KiB hold, a power of two. Memory in
+// order is read faster than scattered blocks of 4 to 16 KiB, which hardware's prefetchers find too late.
+inline constexpr std::size_t kExtentBytes = 128 << 10;
+int extent_pages(std::size_t block_bytes);
 
 // Rows that one prefill item handles at most: as many as share an unsealed tile while everything stays in L2.
 inline constexpr int kItemRows = 128;

@@ -1,20 +1,30 @@
 #include "kv/pool.hpp"
 
+#include <algorithm>
+
 #include "base/check.hpp"
 
 namespace kvasir::kv {
 
-PagePool::PagePool(std::int64_t pages) : references_(static_cast<std::size_t>(pages), 0) {
-  free_.reserve(references_.size());
-  for (auto i = pages; i-- > 0;) free_.push_back(static_cast<std::int32_t>(i));
-}
+PagePool::PagePool(std::int64_t pages, int extent)
+    : extent_(extent),
+      references_(static_cast<std::size_t>(pages), 0),
+      used_(static_cast<std::size_t>((pages + extent - 1) / extent), 0),
+      free_(pages) {}
 
-std::int32_t PagePool::take() {
-  KVASIR_CHECK(!free_.empty());
-  const std::int32_t slot = free_.back();
-  free_.pop_back();
+std::int32_t PagePool::take(std::int32_t after) {
+  KVASIR_CHECK(free_ > 0);
+  std::int64_t slot = std::int64_t{after} + 1;
+  if (after < 0 || slot >= total() || !is_free(slot)) {
+    const auto unused = std::find(used_.begin(), used_.end(), 0);
+    slot = unused != used_.end() ? (unused - used_.begin()) * extent_
+                                 : std::find(references_.begin(), references_.end(), 0) - references_.begin();
+  }
+  const auto taken = static_cast<std::int32_t>(slot);
   references_[static_cast<std::size_t>(slot)] = 1;
-  return slot;
+  ++used_beside(taken);
+  --free_;
+  return taken;
 }
 
 void PagePool::share(std::int32_t slot) { ++references_[static_cast<std::size_t>(slot)]; }
@@ -22,23 +32,22 @@ void PagePool::share(std::int32_t slot) { ++references_[static_cast<std::size_t>
 void PagePool::drop(std::int32_t slot) {
   auto& n = references_[static_cast<std::size_t>(slot)];
   KVASIR_CHECK(n > 0);
-  if (--n == 0) free_.push_back(slot);
+  if (--n > 0) return;
+  --used_beside(slot);
+  ++free_;
 }
 
 void PagePool::check(const std::vector<std::int32_t>& expected) const {
-  KVASIR_CHECK(expected.size() == references_.size());
-  std::vector<bool> is_free(references_.size(), false);
-  for (const auto slot : free_) {
-    KVASIR_CHECK(!is_free[static_cast<std::size_t>(slot)]);
-    is_free[static_cast<std::size_t>(slot)] = true;
+  KVASIR_CHECK(expected == references_);
+  std::vector<int> used(used_.size(), 0);
+  std::int64_t free = 0;
+  for (std::int64_t slot = 0; slot < total(); ++slot) {
+    if (is_free(slot))
+      ++free;
+    else
+      ++used[static_cast<std::size_t>(slot / extent_)];
   }
-  std::int64_t used = 0;
-  for (std::size_t i = 0; i < references_.size(); ++i) {
-    KVASIR_CHECK(references_[i] == expected[i]);
-    KVASIR_CHECK(is_free[i] == (references_[i] == 0));
-    used += references_[i] > 0;
-  }
-  KVASIR_CHECK(used + free() == total());
+  KVASIR_CHECK(used == used_ && free == free_);
 }
 
 }  // namespace kvasir::kv

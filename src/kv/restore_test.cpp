@@ -27,8 +27,8 @@ struct Bytes {
 Bytes take(const Cache& cache, const Sequence& s) {
   Bytes b;
   for (std::int64_t p = 0; p < cache.sealed_tokens(s) / 128; ++p) {
-    const auto page = cache.sealed_page(s, p);
-    b.pages.emplace_back(page.begin(), page.end());
+    auto& page = b.pages.emplace_back();
+    for (const auto piece : cache.sealed_page(s, p)) page.insert(page.end(), piece.begin(), piece.end());
   }
   b.tail.resize(cache.tail_bytes(Cache::length(s)));
   cache.save_tail(s, Cache::length(s), b.tail);
@@ -38,8 +38,7 @@ Bytes take(const Cache& cache, const Sequence& s) {
 Sequence* give(Cache& cache, std::int64_t n, const Bytes& b) {
   Sequence* s = cache.restore(n, b.tail);
   EXPECT_EQ(static_cast<std::size_t>(cache.sealed_tokens(*s) / 128), b.pages.size());
-  for (std::size_t p = 0; p < b.pages.size(); ++p)
-    std::memcpy(cache.sealed_page(*s, static_cast<std::int64_t>(p)).data(), b.pages[p].data(), b.pages[p].size());
+  for (std::size_t p = 0; p < b.pages.size(); ++p) cache.fill_page(*s, static_cast<std::int64_t>(p), b.pages[p]);
   return s;
 }
 

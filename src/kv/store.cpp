@@ -8,7 +8,7 @@ namespace kvasir::kv {
 
 Store::Store(Layout layout_in, int max_sequences)
     : layout(std::move(layout_in)),
-      pool(layout.memory.pages),
+      pool(layout.memory.pages, layout.extent_pages),
       chunks(tensor::Tag::kCache, layout.memory.sealed_bytes),
       raws(tensor::Tag::kCache, layout.memory.raw_bytes),
       sink_buffer(tensor::Tag::kCache, layout.memory.sink_bytes),

@@ -1,11 +1,13 @@
 // The bytes of a cache and the sequences that own them. Address arithmetic only; attend.cpp computes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "base/check.hpp"
 #include "kv/layout.hpp"
 #include "kv/pool.hpp"
 #include "tensor/buffer.hpp"
@@ -35,8 +37,14 @@ struct Blocks {
 struct Store {
   explicit Store(Layout layout_in, int max_sequences);
 
+  // An extent is laid out as a chunk is, with the blocks of all its pages, in a row, in the place of each block.
   Blocks sealed(int layer, int head, std::int32_t slot) const {
-    return at(chunks.data() + static_cast<std::size_t>(slot) * layout.memory.chunk_bytes, layer_at(layer).sealed, head);
+    const BlockLayout& b = layer_at(layer).sealed;
+    const auto first = static_cast<std::int64_t>(slot) / layout.extent_pages * layout.extent_pages;
+    const auto n = static_cast<std::size_t>(std::min<std::int64_t>(layout.extent_pages, pool.total() - first));
+    const auto i = static_cast<std::size_t>(slot - first);
+    std::byte* const extent = chunks.data() + static_cast<std::size_t>(first) * layout.memory.chunk_bytes;
+    return {extent + n * b.k(head) + i * b.k_bytes, extent + n * b.v(head) + i * b.v_bytes};
   }
   // The raw block of page `page`; blocks of a sequence form a ring.
   Blocks raw(int layer, int head, const Sequence& s, std::int64_t page) const {
@@ -72,6 +80,12 @@ struct Store {
   // Writes n rows as positions [position, position + n): sinks and at most one page.
   void append(int layer, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const;
 
+  // Gives a sequence slots until it has `pages`. REQUIRES: as many are free.
+  void grow(Sequence* s, std::int64_t pages) {
+    while (static_cast<std::int64_t>(s->pages.size()) < pages)
+      s->pages.push_back(pool.take(s->pages.empty() ? -1 : s->pages.back()));
+  }
+
   // First row of page `page` that is not a sink.
   int first_row(std::int64_t page) const { return page == 0 ? layout.sinks : 0; }
 
@@ -88,6 +102,18 @@ struct Store {
 };
 
 std::uint64_t digest(const Store& store, const Sequence& s);
+
+// f(pointer, bytes) for every block of a sealed page.
+template <class F>
+void visit_page(const Store& store, const Sequence& s, std::int64_t page, F&& f) {
+  KVASIR_CHECK(page >= 0 && page < static_cast<std::int64_t>(s.pages.size()));
+  for (int i = 0; i < store.layout.shape.layers; ++i)
+    for (int head = 0; head < store.layout.shape.kv_heads; ++head) {
+      const Blocks b = store.sealed(i, head, s.pages[static_cast<std::size_t>(page)]);
+      f(b.k, store.layer_at(i).sealed.k_bytes);
+      f(b.v, store.layer_at(i).sealed.v_bytes);
+    }
+}
 
 // f(pointer, bytes) for every run of bytes that rows [begin, end) of a raw block or sink block consist of. K is
 // T[d][capacity], V is T[capacity][d].

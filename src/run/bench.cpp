@@ -200,9 +200,11 @@ kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t 
   cache.save_tail(seed, kv::Cache::length(seed), tail);
   kv::Sequence* s = cache.restore(depth, tail);
   const std::int64_t have = cache.sealed_pages_at(kv::Cache::length(seed));
+  std::vector<std::byte> page;
   for (std::int64_t i = 0; i < cache.sealed_pages_at(depth); ++i) {
-    const auto from = cache.sealed_page(seed, i % have);
-    std::copy(from.begin(), from.end(), cache.sealed_page(*s, i).begin());
+    page.clear();
+    for (const auto piece : cache.sealed_page(seed, i % have)) page.insert(page.end(), piece.begin(), piece.end());
+    cache.fill_page(*s, i, page);
   }
   return s;
 }

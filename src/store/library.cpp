@@ -306,10 +306,8 @@ kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t>
   } catch (const Error&) {
     return nullptr;  // no room: the prompt is computed
   }
-  for (std::size_t i = 0; i < known.chunks.size(); ++i) {
-    const std::span<const std::byte> from = known.chunks[i].record.payload;
-    std::memcpy(cache_.sealed_page(*s, static_cast<std::int64_t>(i)).data(), from.data(), from.size());
-  }
+  for (std::size_t i = 0; i < known.chunks.size(); ++i)
+    cache_.fill_page(*s, static_cast<std::int64_t>(i), known.chunks[i].record.payload);
   cache_.truncate(s, known.tokens);
   const std::span<const Key> keys = chain.extend(ids);
   const auto chunks = static_cast<std::int64_t>(known.chunks.size());
@@ -347,12 +345,11 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
     for (std::size_t t = 0; t < tiers_.size(); ++t) {
       if (chain.given(t) != i || !tiers_[t]->has_room(room)) continue;
       if (record.bytes.empty()) {
-        const std::span<const std::byte> payload[] = {cache_.sealed_page(sequence, i)};
         record = make_record({.kind = Kind::kChunk,
                               .fingerprint = fingerprint_,
                               .parent = chain.before(i),
                               .cost = cost * static_cast<float>(kPageTokens)},
-                             piece(ids, i * kPageTokens, (i + 1) * kPageTokens), payload);
+                             piece(ids, i * kPageTokens, (i + 1) * kPageTokens), cache_.sealed_page(sequence, i));
       }
       if (tiers_[t]->put(keys[static_cast<std::size_t>(i)], record) != Tier::Taken::kDropped) ++chain.given(t);
     }

@@ -31,8 +31,8 @@ constexpr int token_vectors_for(int rows) {
   return kAccumulators == 16 && rows * kPage <= 24 ? kPage : vectors_for(rows);
 }
 
-// Pages are scattered and shorter than what the hardware prefetcher needs to get going, so while one block is read the
-// next is fetched, as many bytes per iteration as the iteration reads.
+// Extents of pages are scattered and short for hardware prefetchers, so while one block is read one of the next is
+// fetched, as many bytes per iteration as the iteration reads.
 template <int bytes>
 KVASIR_INLINE void prefetch(const std::byte* p) {
   KVASIR_UNROLL(8)
