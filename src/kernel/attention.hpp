@@ -2,7 +2,7 @@
 //
 // A state of a row is {max, sum, out}: over some tokens, max of the scores, sum of 2^(score - max), and the same
 // weighted sum of value rows. Scores are in units of ln 2, because queries are scaled by log2(e) besides: a power of
-// two takes a third fewer operations than one of e. States of disjoint token sets merge to the state of their union
+// two takes a quarter fewer operations than one of e. States of disjoint token sets merge to the state of their union
 // (Rabe and Staats 2021, arXiv:2112.05682; Dao et al. 2022, arXiv:2205.14135). The empty state is {-inf, 0, 0}; it
 // merges without NaN.
 //
