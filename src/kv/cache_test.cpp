@@ -105,7 +105,7 @@ TEST(Cache, SequencesThatShareExtentsDoNotMeet) {
   Team team(2);
   constexpr int kTokens = 128 * 12;
   constexpr int kSequences = 3;
-  Cache cache(team, kWide, options_for(kSequences * kTokens, kSequences));  // 33 pages: four extents and one page
+  Cache cache(team, kWide, options_for(kSequences * kTokens, kSequences));  // more pages than whole extents
   std::vector<Tokens> t;
   std::vector<Sequence*> s;
   for (int i = 0; i < kSequences; ++i) {
