@@ -13,6 +13,7 @@ class FunctionRef;
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
+  FunctionRef() = default;  // must not be called
   template <class F, class = std::enable_if_t<!std::is_same_v<std::decay_t<F>, FunctionRef>>>
   FunctionRef(F&& f)  // implicit by design: call sites pass lambdas
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
@@ -22,9 +23,11 @@ class FunctionRef<R(Args...)> {
 
   R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
 
+  explicit operator bool() const { return call_ != nullptr; }
+
  private:
-  void* object_;
-  R (*call_)(void*, Args...);
+  void* object_ = nullptr;
+  R (*call_)(void*, Args...) = nullptr;
 };
 
 }  // namespace kvasir

@@ -54,19 +54,21 @@ void Team::work(int worker) {
     }
     seen = now;
     if (stop_.load(std::memory_order_relaxed)) return;
-    (*job_)(worker);
+    take_part(job_, worker);
     pending_.fetch_sub(1, std::memory_order_release);
   }
 }
 
-void Team::run(FunctionRef<void(int)> f) {
-  if (workers_.empty()) return f(0);
+void Team::run(FunctionRef<void(int)> f) { start({f, {}}); }
+
+void Team::start(const Job& job) {
+  if (workers_.empty()) return take_part(job, 0);
   KVASIR_CHECK(pending_.load(std::memory_order_relaxed) == 0);
-  job_ = &f;
+  job_ = job;
   pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  f(0);
+  take_part(job, 0);
   for (int spin = 0; pending_.load(std::memory_order_acquire) != 0; ++spin) {
     if (spin < kSpins) {
       pause_cpu();
@@ -76,17 +78,22 @@ void Team::run(FunctionRef<void(int)> f) {
   }
 }
 
-void Team::parallel_for(std::int64_t n, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t, int)> f) {
+void Team::take_part(const Job& job, int worker) {
+  if (job.call) return job.call(worker);
+  std::int64_t begin = worker * job.first, end = begin + job.first;
+  while (begin < job.n) {
+    job.pieces(begin, std::min(end, job.n), worker);
+    if (job.first * size() >= job.n) return;  // nothing else to hand out: the counter need not travel
+    begin = next_.fetch_add(job.grain, std::memory_order_relaxed);
+    end = begin + job.grain;
+  }
+}
+
+void Team::parallel_for(std::int64_t n, std::int64_t grain, std::int64_t first, Pieces f) {
   if (n <= 0) return;
-  if (n <= grain || workers_.empty()) return f(0, n, 0);
-  next_.store(0, std::memory_order_relaxed);
-  run([&](int worker) {
-    for (;;) {
-      const std::int64_t begin = next_.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= n) return;
-      f(begin, std::min(begin + grain, n), worker);
-    }
-  });
+  if (n <= first || workers_.empty()) return f(0, n, 0);
+  next_.store(size() * first, std::memory_order_relaxed);
+  start({{}, f, n, grain, first});
 }
 
 }  // namespace kvasir

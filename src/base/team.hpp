@@ -25,17 +25,30 @@ class Team {
   // REQUIRES: called by one thread at a time, not from inside f.
   void run(FunctionRef<void(int worker)> f);
 
-  // Calls f(begin, end, worker) on pieces of at most `grain` items that cover [0, n), handed out in increasing order to
-  // whoever is free. A team of one gets everything in one piece, whatever the grain.
-  void parallel_for(std::int64_t n, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t, int)> f);
+  using Pieces = FunctionRef<void(std::int64_t begin, std::int64_t end, int worker)>;
+  // Calls f(begin, end, worker) on pieces that cover [0, n): each worker w first gets [w * first, (w + 1) * first),
+  // then pieces of `grain` items are handed out in increasing order to whoever is free. A team of one gets everything
+  // in one piece.
+  void parallel_for(std::int64_t n, std::int64_t grain, std::int64_t first, Pieces f);
+  void parallel_for(std::int64_t n, std::int64_t grain, Pieces f) { parallel_for(n, grain, grain, f); }
 
  private:
+  // A call for every worker, or n items in pieces.
+  struct Job {
+    FunctionRef<void(int)> call;
+    Pieces pieces;
+    std::int64_t n = 0, grain = 0, first = 0;
+  };
   void work(int worker);
+  void start(const Job& job);
+  void take_part(const Job& job, int worker);
   void stop();  // makes the workers return
 
   std::vector<std::thread> workers_;
-  const FunctionRef<void(int)>* job_ = nullptr;  // valid while pending_ > 0
-  alignas(64) std::atomic<std::uint32_t> generation_{0};
+  // Where cores do not share a cache, each line that another one wrote takes a worker half a microsecond. So what it
+  // reads to begin lies in two lines that are fetched together.
+  alignas(128) std::atomic<std::uint32_t> generation_{0};
+  Job job_;  // valid while pending_ > 0
   alignas(64) std::atomic<int> pending_{0};
   alignas(64) std::atomic<std::int64_t> next_{0};
   std::atomic<bool> stop_{false};

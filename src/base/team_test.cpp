@@ -37,6 +37,31 @@ TEST(Team, ParallelForCoversEveryItemOnce) {
   }
 }
 
+// Whatever each worker is given first: less than there is, all of it, more than there is for all of them.
+TEST(Team, FirstPiecesBelongToTheirWorkers) {
+  Team team(3);
+  for (std::int64_t n : {1, 2, 63, 64, 65, 1000}) {
+    for (std::int64_t first : {1, 20, 22, 64, 400}) {
+      for (std::int64_t grain : {1, 7}) {
+        std::vector<std::atomic<int>> worker_of(static_cast<std::size_t>(n));  // its number + 1
+        std::atomic<int> again{0};
+        team.parallel_for(n, grain, first, [&](std::int64_t begin, std::int64_t end, int worker) {
+          if (end - begin > (begin == worker * first ? first : grain)) ++again;
+          for (auto i = begin; i < end; ++i)
+            if (worker_of[static_cast<std::size_t>(i)].exchange(worker + 1) != 0) ++again;
+        });
+        EXPECT_EQ(again, 0);
+        for (std::int64_t i = 0; i < n; ++i) {
+          EXPECT_GT(worker_of[static_cast<std::size_t>(i)], 0) << i;
+          if (i < 3 * first && n > first) {
+            EXPECT_EQ(worker_of[static_cast<std::size_t>(i)], i / first + 1) << n << " " << first << " " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Team, RefusesAbsurdSizes) {
   EXPECT_THROW(Team(0), Error);
   EXPECT_THROW(Team(-1), Error);

@@ -17,10 +17,10 @@ bool all_finite(const float* x, std::int64_t n) {
   return reduce_add(add(sum[0], sum[1])) == 0.0f;
 }
 
-// A column that holds something else than numbers: the products are NaN. No integer could say so, and maxima and
-// conversions would lose it.
-void poison_int8(const Int8Tile& t, std::int64_t c, std::int64_t blocks) {
-  for (std::int64_t b = 0; b < blocks; ++b) {
+// Blocks of a column that hold something else than numbers somewhere: the products are NaN. No integer could say so,
+// and maxima and conversions would lose it.
+void poison_int8(const Int8Tile& t, std::int64_t c, std::int64_t first, std::int64_t last) {
+  for (std::int64_t b = first; b < last; ++b) {
     const std::int64_t i = b * t.columns + c;
     for (int j = 0; j < 32; ++j) t.q[32 * i + j] = 0;
     t.d[i] = t.dsum[i] = t.half_dsum[2 * i] = t.half_dsum[2 * i + 1] = __builtin_nanf("");
@@ -125,34 +125,35 @@ KVASIR_INLINE void prepare_columns(const Int8Tile& t, std::int64_t i, const floa
 }
 #endif
 
-// Columns [begin, end) of one tile, 16 side by side where there are as many and all are finite, else a few blocks of
-// every column at a time: the lines of the tile that are being filled are whole and stay in the L1 cache. (Column by
-// column every store would go to another line, 2 KB from the one before.)
-void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
+// Blocks of columns [begin, end) of one tile, 16 columns side by side where there are as many and all are finite, else
+// a few blocks of every column at a time: the lines of the tile that are being filled are whole and stay in the L1
+// cache. (Column by column every store would go to another line, 2 KB from the one before.)
+void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx,
+                  Elements e) {
   const Int8Tile t = int8_tile(a, begin);
   const std::int64_t c0 = begin % kTileColumns;
   const bool many = a.many();
-  const std::int64_t blocks = a.k / 32;
+  const std::int64_t first = e.begin / 32, last = e.end / 32;
   std::uint64_t bad = 0;  // columns that are not finite, which no conversion to integers must see
   static_assert(kTileColumns <= 64);
   for (std::int64_t c = 0; c < end - begin; ++c) {
-    if (all_finite(x + c * ldx, a.k)) continue;
+    if (all_finite(x + c * ldx, e.end - e.begin)) continue;
     bad |= std::uint64_t{1} << c;
-    poison_int8(t, c0 + c, blocks);
+    poison_int8(t, c0 + c, first, last);
   }
   std::int64_t done = 0;
 #if KVASIR_HAS_VNNI
   if (bad == 0)
     for (; done + kLanes <= end - begin; done += kLanes)
-      for (std::int64_t b = 0; b < blocks; ++b)
-        prepare_columns(t, b * t.columns + c0 + done, x + done * ldx + 32 * b, ldx, many);
+      for (std::int64_t b = first; b < last; ++b)
+        prepare_columns(t, b * t.columns + c0 + done, x + done * ldx + 32 * (b - first), ldx, many);
 #endif
-  for (std::int64_t b = 0; b < blocks; b += kTogether) {
-    const std::int64_t rest = blocks - b;
+  for (std::int64_t b = first; b < last; b += kTogether) {
+    const std::int64_t rest = last - b;
     for (std::int64_t c = done; c < end - begin; ++c) {
       if (bad >> c & 1) continue;
       const std::int64_t i = b * t.columns + c0 + c;
-      const float* const from = x + c * ldx + 32 * b;
+      const float* const from = x + c * ldx + 32 * (b - first);
       if (rest >= kTogether) {
         prepare_blocks<kTogether>(t, i, from, many);
       } else if (rest == 3) {
@@ -166,54 +167,56 @@ void prepare_int8(const Activations& a, std::int64_t begin, std::int64_t end, co
   }
 }
 
-// Transposes columns [begin, end) of one tile into its strips, 16 numbers at a time so that the lines written stay in
-// the L1 cache. A number stands for kElements elements; numbers(from, n, room) says where those of n elements are,
-// `room` being space for 16.
+// Transposes elements of columns [begin, end) of one tile into its strips, 16 numbers at a time so that the lines
+// written stay in the L1 cache. A number stands for kElements elements; numbers(from, n, room) says where those of n
+// elements are, `room` being space for 16.
 template <class Number, int kElements, class F>
 KVASIR_INLINE void prepare_strips(const Activations& a, std::int64_t begin, std::int64_t end, const float* x,
-                                  std::int64_t ldx, F numbers) {
+                                  std::int64_t ldx, Elements e, F numbers) {
   std::int64_t columns;
   auto* tile = reinterpret_cast<Number*>(activation_tile(a, begin, columns));
   const std::int64_t c0 = begin % kTileColumns, steps = (a.k + kElements - 1) / kElements;
   const Strips strips = Strips::of(columns);
-  for (std::int64_t k = 0; k < a.k; k += 16 * kElements) {
-    const int n = static_cast<int>(a.k - k < 16 * kElements ? a.k - k : 16 * kElements);
+  for (std::int64_t k = e.begin; k < e.end; k += 16 * kElements) {
+    const int n = static_cast<int>(e.end - k < 16 * kElements ? e.end - k : 16 * kElements);
     for (std::int64_t c = c0; c < c0 + end - begin; ++c) {
       const std::int64_t strip = strips.holding(c);
       const std::int64_t first = strips.first(strip), width = strips.columns(strip);
       Number* const to = tile + first * steps + c - first;
       Number room[16];
-      const Number* const from = numbers(x + (c - c0) * ldx + k, n, room);
+      const Number* const from = numbers(x + (c - c0) * ldx + k - e.begin, n, room);
       for (int j = 0; j < (n + kElements - 1) / kElements; ++j) to[(k / kElements + j) * width] = from[j];
     }
   }
 }
 
-void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
-  prepare_strips<float, 1>(a, begin, end, x, ldx, [](const float* from, int, float*) { return from; });
+void prepare_f32(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx,
+                 Elements e) {
+  prepare_strips<float, 1>(a, begin, end, x, ldx, e, [](const float* from, int, float*) { return from; });
 }
 
 #if KVASIR_HAS_BF16
-void prepare_bf16(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
-  prepare_strips<std::uint32_t, 2>(a, begin, end, x, ldx, [](const float* from, int n, std::uint32_t* room) {
+void prepare_bf16(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx,
+                  Elements e) {
+  prepare_strips<std::uint32_t, 2>(a, begin, end, x, ldx, e, [](const float* from, int n, std::uint32_t* room) {
     store_bytes(room, to_bf16(load_n(from, n), load_n(from + 16, n > 16 ? n - 16 : 0)));
     return static_cast<const std::uint32_t*>(room);
   });
 }
 #endif
 
-void prepare(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx) {
+void prepare(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx, Elements e) {
   while (begin < end) {
     const std::int64_t tile_end = (begin / kTileColumns + 1) * kTileColumns;
     const std::int64_t stop = tile_end < end ? tile_end : end;
     if (a.kind == ActivationKind::kInt8) {
-      prepare_int8(a, begin, stop, x, ldx);
+      prepare_int8(a, begin, stop, x, ldx, e);
 #if KVASIR_HAS_BF16
     } else if (a.kind == ActivationKind::kBf16) {
-      prepare_bf16(a, begin, stop, x, ldx);
+      prepare_bf16(a, begin, stop, x, ldx, e);
 #endif
     } else {
-      prepare_f32(a, begin, stop, x, ldx);
+      prepare_f32(a, begin, stop, x, ldx, e);
     }
     x += (stop - begin) * ldx;
     begin = stop;

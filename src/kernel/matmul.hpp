@@ -86,9 +86,17 @@ struct DensePanels {
 };
 KVASIR_DECLARE_KERNELS(DensePanels, dense_panels)
 
+// Of a column of activations. REQUIRES: begin a multiple of 32, end too or K.
+struct Elements {
+  std::int64_t begin, end;
+};
+
 struct ActivationKernels {
-  // Prepares columns [begin, end) of `a` from x, (end - begin, ldx) floats of which each row's first k are used.
-  void (*prepare)(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx);
+  // Prepares elements [e.begin, e.end) of columns [begin, end) of `a` from x, (end - begin, ldx) floats of which each
+  // row's first ones are used. All parts of a column together have the bits that it has prepared at once, but for
+  // columns that are not finite: then the parts that are not are NaN, and so are products.
+  void (*prepare)(const Activations& a, std::int64_t begin, std::int64_t end, const float* x, std::int64_t ldx,
+                  Elements e);
 };
 KVASIR_DECLARE_KERNELS(ActivationKernels, activation)
 

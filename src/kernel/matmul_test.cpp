@@ -58,7 +58,7 @@ std::vector<float> multiply(const Quant& quant, const Packed& p, const std::vect
   const ActivationKind kind = quant.format().activation;
   tensor::Buffer prepared(tensor::Tag::kScratch, static_cast<std::size_t>(n * activation_bytes(kind, p.k)));
   const Activations a{kind, prepared.data(), n, p.k};
-  activation().prepare(a, 0, n, x.data(), p.k);
+  activation().prepare(a, 0, n, x.data(), p.k, {0, p.k});
   std::vector<float> out(static_cast<std::size_t>(n * p.rows), NAN);
   const std::int64_t panels = (p.rows + kPanelRows - 1) / kPanelRows;
   for (std::int64_t first = 0; first < panels; first += split)
@@ -212,12 +212,36 @@ TEST_P(EveryIsa, PreparedBytesDoNotDependOnTheOtherColumns) {
       tensor::Buffer to(tensor::Tag::kScratch, size);
       const Activations a{ActivationKind::kInt8, to.data(), n, k};
       for (std::int64_t c = 0; c < n; c += piece)
-        activation().prepare(a, c, std::min(c + piece, n), x.data() + c * k, k);
+        activation().prepare(a, c, std::min(c + piece, n), x.data() + c * k, k, {0, k});
       return std::vector<std::byte>(to.data(), to.data() + size);
     };
     const auto alone = prepared(1);
     for (const std::int64_t piece : {5, 16, 21, 48, 64, 150})
       ASSERT_EQ(alone, prepared(piece)) << "pieces of " << piece << (finite ? "" : ", not all finite");
+  }
+}
+
+// A column prepared in parts of its elements has the bytes it has prepared at once, in every form and beside others.
+TEST_P(EveryIsa, PreparedBytesDoNotDependOnTheParts) {
+  for (const ActivationKind kind : {ActivationKind::kInt8, ActivationKind::kBf16, ActivationKind::kF32}) {
+    if (kind == ActivationKind::kBf16 && GetParam() != static_cast<int>(simd::Isa::kAvx512Bf16)) continue;
+    for (const std::int64_t n : {1, 3, 5, 70}) {
+      const std::int64_t k = kind == ActivationKind::kInt8 ? 352 : 347;
+      const auto x = gaussian(static_cast<std::size_t>(n * k), 9);
+      const auto prepared = [&](std::int64_t part) {
+        const auto size = static_cast<std::size_t>(n * activation_bytes(kind, k));
+        tensor::Buffer to(tensor::Tag::kScratch, size);
+        std::memset(to.data(), 0x5a, size);  // the last sums are not made for few columns
+        const Activations a{kind, to.data(), n, k};
+        for (std::int64_t e = 0; e < k; e += part)
+          activation().prepare(a, 0, n, x.data() + e, k, {e, std::min(e + part, k)});
+        return std::vector<std::byte>(to.data(), to.data() + size);
+      };
+      const auto whole = prepared(k);
+      for (const std::int64_t part : {32, 64, 96, 224})
+        ASSERT_EQ(whole, prepared(part)) << "kind " << static_cast<int>(kind) << ", " << n << " columns, parts of "
+                                         << part;
+    }
   }
 }
 

@@ -138,7 +138,10 @@ bool Attention::plan_stage(std::span<const Slice> slices) {
     parts_.push_back(p);
   }
   const bool decodes = std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.decode; });
-  run_ = decodes && items >= 16 * team_.size() ? 2 : 1;
+  // Of generated tokens most items are shared out beforehand: neighbours read on where the one before ended, and asking
+  // for more takes time (team.hpp). Few are all shared out.
+  const std::int64_t threads = team_.size(), fair = items / threads;
+  first_ = !decodes ? 1 : fair < 8 ? (items + threads - 1) / threads : fair * 7 / 8;
   return !parts_.empty();
 }
 
@@ -155,7 +158,7 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
                        });
     const Part& last = parts_.back();
     const std::int64_t items = last.first_item + static_cast<std::int64_t>(heads) * last.items_per_head;
-    team_.parallel_for(items, run_, [&](std::int64_t begin, std::int64_t end, int worker) {
+    team_.parallel_for(items, 1, first_, [&](std::int64_t begin, std::int64_t end, int worker) {
       std::size_t at = 0;
       for (auto i = begin; i < end; ++i) {
         while (at + 1 < parts_.size() && parts_[at + 1].first_item <= i) ++at;
@@ -201,11 +204,13 @@ void Attention::decode(const Tensors& x, const Part& p, int head, int group, int
     decode_finish(x, p, head, worker);
 }
 
-// Page `ahead` of the group whose keys this worker will most likely read next: items are handed out in order, run_ at a
-// time, so the others take those between. A hint; selectors may leave that page out.
+// Page `ahead` of the group whose keys this worker will most likely read next: the one behind, unless other workers
+// have that and take what comes then, too. A hint; selectors may leave that page out.
 const std::byte* Attention::next_group(int layer, const Part& p, int head, int group, int ahead) const {
   const std::int64_t done = p.first_item + std::int64_t{head} * p.items_per_head + group + 1;
-  const std::int64_t item = (done % run_ == 0 ? done + (team_.size() - 1) * run_ : done) - p.first_item;
+  const std::int64_t shared = first_ * team_.size();
+  const std::int64_t next = done >= shared ? done + team_.size() - 1 : done % first_ == 0 ? shared : done;
+  const std::int64_t item = next - p.first_item;
   const std::int64_t page = item % p.items_per_head * kGroupPages + ahead;
   const auto next_head = static_cast<int>(item / p.items_per_head);
   if (next_head >= store_.layout.shape.kv_heads || page >= store_.layout.sealed_at(p.position)) return nullptr;

@@ -83,7 +83,7 @@ class Attention {
   tensor::Buffer states_;
   std::vector<int> done_;     // tokens of each slice before this stage
   std::vector<Part> parts_;   // of this stage
-  std::int64_t run_ = 1;      // items that a thread takes at a time: neighbours read on where the one before ended
+  std::int64_t first_ = 1;    // items of a thread's first piece
   std::vector<int> prepare_;  // parts that need sealing or appending before any item runs
   std::unique_ptr<std::atomic<int>[]> pending_;
 };

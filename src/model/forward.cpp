@@ -24,6 +24,7 @@ constexpr GatedPiece kGatedInFloats{kMostPanels / 4, kernel::kTileColumns * 4};
 constexpr std::int64_t kGatedFloats = kGatedInts.columns * kGatedInts.panels * kernel::kPanelRows;
 static_assert(kGatedInFloats.columns * kGatedInFloats.panels * kernel::kPanelRows == kGatedFloats);
 constexpr std::int64_t kTile = kernel::kTileColumns;  // rows that a thread computes by itself
+constexpr std::int64_t kWidestElement = 4;            // bytes of an element of prepared activations, at most
 constexpr int kRowGrain = 16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
 
 constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kernel::ActivationKind::kBf16,
@@ -31,10 +32,8 @@ constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kern
 static_assert(std::size(kKinds) == kernel::kActivationKinds);
 
 std::size_t index(kernel::ActivationKind kind) { return static_cast<std::size_t>(kind); }
-// The longest row of activations, in whole blocks.
-std::int64_t widest(const Config& c) {
-  return (std::max<std::int64_t>({c.dim, c.size(Dim::kOut), c.ffn}) + 31) / 32 * 32;
-}
+// The longest row of activations that prepare() makes, in whole blocks.
+std::int64_t widest(const Config& c) { return (std::max<std::int64_t>(c.dim, c.size(Dim::kOut)) + 31) / 32 * 32; }
 bool in_floats(const Matrix& m) { return m.format->activation != kernel::ActivationKind::kInt8; }
 
 // Whether a thread should take some rows through all of a layer's products, instead of all threads taking parts of each
@@ -62,20 +61,21 @@ Forward::Sizes Forward::sizes(const Config& c, int max_tokens, int max_logits, i
   const auto padded = [](std::int64_t bytes) { return (bytes + 63) / 64 * 64; };
   const auto rows = [&](std::int64_t width) { return padded(4 * n * width); };
   return {{rows(dim), rows(dim), rows(c.size(Dim::kQuery)), rows(c.size(Dim::kKey)), rows(c.size(Dim::kValue)),
-           rows(out), rows(dim), rows(ffn), padded(4 * threads * 2 * kGatedFloats), rows(pairs), rows(pairs),
+           rows(out), rows(dim), padded(4 * threads * 2 * kGatedFloats), rows(pairs), rows(pairs),
            padded(4 * std::max(1, max_logits) * c.vocab)},
           {padded(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, widest(c))),
            simd::active() == simd::Isa::kAvx512Bf16
                ? padded(n * kernel::activation_bytes(kernel::ActivationKind::kBf16, widest(c)))
                : 0,
-           padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest(c)))}};
+           padded(n * kernel::activation_bytes(kernel::ActivationKind::kF32, widest(c)))},
+          rows(ffn)};
 }
 
 std::int64_t Forward::Sizes::total() const {
   std::int64_t sum = 0;
   for (const std::int64_t f : floats) sum += f;
   for (const std::int64_t p : prepared) sum += p;
-  return sum;
+  return sum + gate;
 }
 
 std::int64_t Forward::planned_scratch(const Config& config, int max_tokens, int max_logits, int threads) {
@@ -88,7 +88,7 @@ Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_token
   kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
   const Sizes s = sizes(model.config(), max_tokens, max_logits, team.size());
   scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(s.total()));
-  float** const arrays[] = {&x_, &norm_, &q_, &k_, &v_, &heads_, &y_, &gate_, &gated_, &cos_, &sin_, &logits_};
+  float** const arrays[] = {&x_, &norm_, &q_, &k_, &v_, &heads_, &y_, &gated_, &cos_, &sin_, &logits_};
   std::byte* p = scratch_.data();
   for (std::size_t i = 0; i < std::size(arrays); ++i) {
     *arrays[i] = reinterpret_cast<float*>(p);
@@ -98,6 +98,7 @@ Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_token
     prepared_[index(kind)] = p;
     p += s.prepared[index(kind)];
   }
+  gate_ = p;
   tiles_ = tiles_pay(model);
   positions_.reserve(static_cast<std::size_t>(max_tokens));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
@@ -177,7 +178,8 @@ void Forward::rotate_tables(std::span<const Input>) {
 }
 
 Forward::Block Forward::whole(int rows) {
-  Block b{0, rows, -1, norm_, y_, gate_, {}};
+  Block b{0, rows, -1, norm_, y_, {}, {}};
+  b.gated = {kKinds[0], gate_, rows, 0, rows};
   for (const kernel::ActivationKind kind : kKinds)
     b.prepared[index(kind)] = {kind, prepared_[index(kind)], rows, 0, rows};
   return b;
@@ -188,7 +190,8 @@ Forward::Block Forward::tile(std::int64_t first, int worker) {
   const Config& c = model_.config();
   const int rows = static_cast<int>(std::min<std::int64_t>(kTile, rows_ - first));
   const std::int64_t skip = worker * kTile;
-  Block b{first, rows, worker, norm_ + skip * c.dim, y_ + skip * c.dim, gate_ + skip * c.ffn, {}};
+  Block b{first, rows, worker, norm_ + skip * c.dim, y_ + skip * c.dim, {}, {}};
+  b.gated = {kKinds[0], gate_ + skip * kWidestElement * c.ffn, rows, 0, rows_};
   for (const kernel::ActivationKind kind : kKinds)
     b.prepared[index(kind)] = {kind, prepared_[index(kind)] + skip * kernel::activation_bytes(kind, widest(c)), rows, 0,
                                rows_};
@@ -211,9 +214,8 @@ void Forward::in_blocks(const F& f) {
 }
 
 // f on pieces of [0, n): by the team, or all at once by the thread that has the block.
-void Forward::split(const Block& b, std::int64_t n, std::int64_t grain,
-                    FunctionRef<void(std::int64_t, std::int64_t, int)> f) const {
-  if (b.worker < 0) return team_.parallel_for(n, grain, f);
+void Forward::split(const Block& b, std::int64_t n, Share share, Team::Pieces f) const {
+  if (b.worker < 0) return team_.parallel_for(n, share.grain, share.first, f);
   f(0, n, b.worker);
 }
 
@@ -226,7 +228,7 @@ void Forward::prepare(Block& b, std::span<const Matrix* const> users, const floa
   for (kernel::Activations& a : b.prepared) a.k = k;
   const kernel::OpKernels& ops = kernel::ops();
   const kernel::ActivationKernels& act = kernel::activation();
-  split(b, b.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+  split(b, b.rows, {kRowGrain, kRowGrain}, [&](std::int64_t begin, std::int64_t end, int) {
     const float* source = x + begin * k;
     if (norm) {
       for (std::int64_t r = begin; r < end; ++r)
@@ -234,20 +236,40 @@ void Forward::prepare(Block& b, std::span<const Matrix* const> users, const floa
       source = b.norm + begin * k;
     }
     for (const kernel::Activations& a : b.prepared)
-      if (wanted[index(a.kind)]) act.prepare(a, begin, end, source, k);
+      if (wanted[index(a.kind)]) act.prepare(a, begin, end, source, k, {0, k});
   });
 }
 
-// Panels per piece. With many columns a piece is large, so that the activations of a tile are read from the L2 cache
-// for most of its panels, and even, because kernels take panels in pairs (those of floats also three at a time). With
-// few columns weights are read once and pieces only need to outweigh their fetching. Among the sizes that are possible
-// the one that leaves the least to the busiest thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6
-// 6 6 they are 18.
-int Forward::grain(std::int64_t panels, int rows) const {
-  const bool many = rows > kernel::kGemvColumns;
-  static_assert(kMostPanels % 6 == 0 && kMostPanels <= 64);
-  const std::int64_t most = many ? kMostPanels : 64, unit = many ? 2 : 4, threads = team_.size();
-  const std::int64_t rounds = std::max<std::int64_t>((panels + most * threads - 1) / (most * threads), many ? 2 : 4);
+// How the panels of a product with `rows` columns are shared out, always in even numbers, which kernels take in pairs
+// and quantised activations need. With few columns weights are read once, and what costs time is that threads ask for
+// more: where cores do not share a cache the counter takes about half a microsecond to come, while memory waits. So
+// small products are halved (or as many threads as there are), and of large ones a sixteenth is left for those that
+// end first.
+Forward::Share Forward::share(std::int64_t panels, std::int64_t panel_bytes, int rows) const {
+  if (rows > kernel::kGemvColumns) {
+    const std::int64_t pieces = grain(panels);
+    return {pieces, pieces};
+  }
+  constexpr std::int64_t kSmall = 1 << 20;  // bytes of a thread
+  const std::int64_t threads = team_.size(), fair = panels / threads;
+  const std::int64_t first = fair * 15 / 16 / kernel::kStreams * kernel::kStreams;
+  if (first == 0 || fair * panel_bytes < kSmall) {
+    const std::int64_t all = (panels + 2 * threads - 1) / (2 * threads) * 2;
+    return {all, all};
+  }
+  const std::int64_t rest = (panels - first * threads + threads - 1) / threads;
+  return {first, (rest + kernel::kStreams - 1) / kernel::kStreams * kernel::kStreams};
+}
+
+// Panels per piece of a product with many columns: large, so that the activations of a tile are read from the L2 cache
+// for most of its panels (kernels of floats also take panels three at a time). Among the sizes that are possible the
+// one that leaves the least to the busiest thread: 36 panels as 12 12 12 are 24 for one of two threads, as 6 6 6 6 6 6
+// they are 18.
+std::int64_t Forward::grain(std::int64_t panels) const {
+  static_assert(kMostPanels % 6 == 0);
+  constexpr std::int64_t most = kMostPanels, unit = 2;
+  const std::int64_t threads = team_.size();
+  const std::int64_t rounds = std::max<std::int64_t>((panels + most * threads - 1) / (most * threads), 2);
   std::int64_t best = most, least = INT64_MAX;
   for (std::int64_t r = rounds; r < rounds + 3; ++r) {
     const std::int64_t even = (panels + r * threads - 1) / (r * threads);
@@ -257,14 +279,14 @@ int Forward::grain(std::int64_t panels, int rows) const {
         pieces % threads == 1 ? pieces / threads * size + last : (pieces + threads - 1) / threads * size;
     if (busiest < least) least = busiest, best = size;
   }
-  return static_cast<int>(best);
+  return best;
 }
 
 // outs[i] = matrices[i] times the prepared activations, all in one parallel region.
 void Forward::multiply(const Block& b, std::span<const Matrix* const> matrices, std::span<float* const> outs) {
   std::int64_t panels = 0;
   for (const Matrix* m : matrices) panels += m->panel_count();
-  split(b, panels, grain(panels, b.rows), [&](std::int64_t begin, std::int64_t end, int) {
+  split(b, panels, share(panels, matrices[0]->panel_bytes, b.rows), [&](std::int64_t begin, std::int64_t end, int) {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Matrix& m = *matrices[i];
@@ -276,13 +298,21 @@ void Forward::multiply(const Block& b, std::span<const Matrix* const> matrices, 
   });
 }
 
-// b.gate = silu(gate x) * (up x) for two matrices of one shape. Piece by piece in scratch that stays in the L2 cache:
-// written out and read back, the two factors of a 512-token step are tens of megabytes per layer.
+void Forward::multiply(const Block& b, const Matrix& m, const kernel::Activations& x, float* out) {
+  split(b, m.panel_count(), share(m.panel_count(), m.panel_bytes, b.rows),
+        [&](std::int64_t begin, std::int64_t end, int) {
+          m.format->matmul({m.panels, m.k, m.rows, begin, end, &x, out, m.rows});
+        });
+}
+
+// b.gated = silu(gate x) * (up x) for two matrices of one shape. Piece by piece in scratch that stays in the L2 cache:
+// written out and read back, the two factors of a 512-token step are tens of megabytes per layer, and of one token all
+// threads would wait for one that prepares them.
 void Forward::multiply_gated(const Block& b, const Matrix& gate, const Matrix& up) {
   const std::int64_t panels = gate.panel_count();
   const bool floats = in_floats(gate) || in_floats(up);
   const GatedPiece most = floats && b.rows > kGatedInts.columns ? kGatedInFloats : kGatedInts;
-  split(b, panels, grain(panels, b.rows), [&](std::int64_t begin, std::int64_t end, int worker) {
+  split(b, panels, share(panels, 2 * gate.panel_bytes, b.rows), [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t p = begin; p < end; p += most.panels)
       for (std::int64_t first = 0; first < b.rows; first += most.columns)
         gated_piece(b, gate, up, {p, std::min(p + most.panels, end)},
@@ -305,12 +335,13 @@ void Forward::gated_piece(const Block& b, const Matrix& gate, const Matrix& up, 
   product(gate, g);
   product(up, u);
   for (std::int64_t c = 0; c < columns.end - columns.begin; ++c)
-    kernel::ops().silu_mul(g + c * pitch, u + c * pitch, b.gate + (columns.begin + c) * width + row, count);
+    kernel::ops().silu_mul(g + c * pitch, u + c * pitch, g + c * pitch, count);
+  kernel::activation().prepare(b.gated, columns.begin, columns.end, g, pitch, {row, row + count});
 }
 
 void Forward::add_residual(const Block& b) {
   const std::int64_t dim = model_.config().dim;
-  split(b, b.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+  split(b, b.rows, {kRowGrain, kRowGrain}, [&](std::int64_t begin, std::int64_t end, int) {
     kernel::ops().add(x_ + (b.first + begin) * dim, b.y + begin * dim, (end - begin) * dim);
   });
 }
@@ -342,7 +373,7 @@ void Forward::project_in(Block& b, const Layer& layer) {
   float* outs[] = {q, k, v};
   prepare(b, qkv, x_ + b.first * c.dim, c.dim, layer.attn_norm);
   multiply(b, qkv, outs);
-  split(b, b.rows, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+  split(b, b.rows, {kRowGrain, kRowGrain}, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) {
       rotate(q + r * dq, k + r * dk, layer, b.first + r);
       if (layer.v_bias) kernel::ops().add(v + r * dv, layer.v_bias, dv);
@@ -353,15 +384,16 @@ void Forward::project_in(Block& b, const Layer& layer) {
 // From what attention gives to the end of the layer.
 void Forward::project_out(Block& b, const Layer& layer) {
   const Config& c = model_.config();
-  const Matrix *o[] = {&layer.o}, *gate_up[] = {&layer.gate, &layer.up}, *down[] = {&layer.down};
+  const Matrix *o[] = {&layer.o}, *gate_up[] = {&layer.gate, &layer.up};
   float* y[] = {b.y};
   prepare(b, o, heads_ + b.first * c.size(Dim::kOut), c.size(Dim::kOut), nullptr);
   multiply(b, o, y);
   add_residual(b);
   prepare(b, gate_up, x_ + b.first * c.dim, c.dim, layer.ffn_norm);
+  b.gated.kind = layer.down.format->activation;
+  b.gated.k = c.ffn;
   multiply_gated(b, layer.gate, layer.up);
-  prepare(b, down, b.gate, c.ffn, nullptr);
-  multiply(b, down, y);
+  multiply(b, layer.down, b.gated, b.y);
   add_residual(b);
 }
 

@@ -54,8 +54,9 @@ class Forward {
  private:
   // Bytes of every scratch array, in the order of the members below.
   struct Sizes {
-    std::int64_t floats[12];
+    std::int64_t floats[11];
     std::int64_t prepared[kernel::kActivationKinds];
+    std::int64_t gate;
     std::int64_t total() const;
   };
   static Sizes sizes(const Config& config, int max_tokens, int max_logits, int threads);
@@ -66,11 +67,15 @@ class Forward {
     int worker;  // of the thread; -1: the team
     float* norm;
     float* y;
-    float* gate;
     std::array<kernel::Activations, kernel::kActivationKinds> prepared;  // by kind
+    kernel::Activations gated;                                           // silu(gate x) * (up x)
   };
   struct Range {
     std::int64_t begin, end;
+  };
+  // How items are shared out, see Team::parallel_for.
+  struct Share {
+    std::int64_t first, grain;
   };
   void embed(std::span<const Input> inputs);
   void rotate_tables(std::span<const Input> inputs);
@@ -78,17 +83,18 @@ class Forward {
   Block tile(std::int64_t first, int worker);
   template <class F>
   void in_blocks(const F& f);
-  void split(const Block& b, std::int64_t n, std::int64_t grain,
-             FunctionRef<void(std::int64_t, std::int64_t, int)> f) const;
+  void split(const Block& b, std::int64_t n, Share share, Team::Pieces f) const;
   void project_in(Block& b, const Layer& layer);
   void project_out(Block& b, const Layer& layer);
   void rotate(float* q, float* k, const Layer& layer, std::int64_t row);
   void prepare(Block& b, std::span<const Matrix* const> users, const float* x, std::int64_t k, const float* norm);
   void multiply(const Block& b, std::span<const Matrix* const> matrices, std::span<float* const> outs);
+  void multiply(const Block& b, const Matrix& m, const kernel::Activations& x, float* out);
   void multiply_gated(const Block& b, const Matrix& gate, const Matrix& up);
   void gated_piece(const Block& b, const Matrix& gate, const Matrix& up, Range panels, Range columns, int worker);
   void add_residual(const Block& b);
-  int grain(std::int64_t panels, int rows) const;
+  Share share(std::int64_t panels, std::int64_t panel_bytes, int rows) const;
+  std::int64_t grain(std::int64_t panels) const;
 
   Team& team_;
   const Model& model_;
@@ -103,14 +109,14 @@ class Forward {
   float* v_ = nullptr;      // KV dv
   float* heads_ = nullptr;  // H dv
   float* y_ = nullptr;      // dim
-  float* gate_ = nullptr;   // ffn
   float* gated_ = nullptr;  // (threads, 2, tile of columns, rows of a piece)
   float* cos_ = nullptr;    // n_rot / 2
   float* sin_ = nullptr;
   float* logits_ = nullptr;  // (max_logits, vocab)
   // By kind: activations as the matrices to be multiplied next want them. The memory fits the widest input.
   std::array<std::byte*, kernel::kActivationKinds> prepared_;
-  bool tiles_ = false;  // many rows are computed in tiles, each by one thread
+  std::byte* gate_ = nullptr;  // activations with ffn elements, of any kind
+  bool tiles_ = false;         // many rows are computed in tiles, each by one thread
   std::vector<kv::Slice> slices_;
   std::vector<std::int64_t> positions_;  // of every row of the step
   int rows_ = 0;

@@ -59,7 +59,7 @@ struct Product {
     x = {format->activation, activations.data(), columns, k};
     for (std::int64_t c = 0; c < columns; ++c) {
       fill();
-      kernel::activation().prepare(x, c, c + 1, row.data(), k);
+      kernel::activation().prepare(x, c, c + 1, row.data(), k, {0, k});
     }
   }
 
