@@ -205,7 +205,8 @@ void Forward::in_blocks(const F& f) {
     Block b = whole(rows_);
     return f(b);
   }
-  team_.parallel_for(tiles, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+  // Shared out beforehand, so that a thread's rows are in its cache from layer to layer.
+  team_.parallel_for(tiles, 1, tiles / team_.size(), [&](std::int64_t begin, std::int64_t end, int worker) {
     for (std::int64_t t = begin; t < end; ++t) {
       Block b = tile(t * kTile, worker);
       f(b);
