@@ -33,7 +33,8 @@ Rate rate(const std::vector<double>& seconds, double tokens) {
 template <class F>
 Rates combine(std::span<const Rates> samples, const F& f) {
   Rates out;
-  for (double Rates::*member : {&Rates::read_bytes, &Rates::int8_ops, &Rates::bf16_ops, &Rates::f32_ops}) {
+  for (double Rates::*member :
+       {&Rates::read_bytes, &Rates::int8_ops, &Rates::bf16_ops, &Rates::f32_ops, &Rates::meeting}) {
     std::vector<double> values;
     for (const Rates& s : samples) values.push_back(s.*member);
     out.*member = f(values);

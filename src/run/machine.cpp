@@ -100,6 +100,18 @@ class Arithmetic {
   std::int64_t rounds_ = 256;
 };
 
+double measure_meeting(Team& team) {
+  constexpr int kMeetings = 20;  // more than a reading of the clock takes
+  std::vector<double> seconds;
+  for (int i = 0; i < 101; ++i) {
+    const double start = steady_seconds();
+    for (int j = 0; j < kMeetings; ++j) team.run([](int) {});
+    seconds.push_back((steady_seconds() - start) / kMeetings);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + 50, seconds.end());
+  return seconds[50];
+}
+
 Figure measure_operations(Team& team, ArithmeticLoop loop, int runs, double seconds) {
   Arithmetic measured(team, loop, seconds);
   for (int i = 0; i < runs; ++i) measured.rate();
@@ -209,17 +221,20 @@ Machine measure_machine(Team& team, const MeasureOptions& options) {
   machine.int8_ops = measure_operations(team, kernels.int8_dot, runs, seconds);
   machine.bf16_ops = measure_operations(team, kernels.bf16_dot, runs, seconds);
   machine.f32_ops = measure_operations(team, kernels.f32_fma, runs, seconds);
+  machine.meeting = measure_meeting(team);
   return machine;
 }
 
 class Probe::State {
  public:
-  State(Team& team, std::uint64_t bytes)
-      : memory(team, bytes),
+  State(Team& of, std::uint64_t bytes)
+      : team(of),
+        memory(team, bytes),
         int8(team, kernel::peak().int8_dot, kQuickSeconds),
         bf16(team, kernel::peak().bf16_dot, kQuickSeconds),
         f32(team, kernel::peak().f32_fma, kQuickSeconds) {}
 
+  Team& team;
   Memory memory;
   Arithmetic int8, bf16, f32;
 };
@@ -231,6 +246,9 @@ Probe::Probe(Team& team) {
 
 Probe::~Probe() = default;
 
-Rates Probe::sample() { return {state_->memory.rate(), state_->int8.rate(), state_->bf16.rate(), state_->f32.rate()}; }
+Rates Probe::sample() {
+  return {state_->memory.rate(), state_->int8.rate(), state_->bf16.rate(), state_->f32.rate(),
+          measure_meeting(state_->team)};
+}
 
 }  // namespace kvasir::run

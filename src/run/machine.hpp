@@ -48,6 +48,11 @@ struct Machine {
   Figure int8_ops;
   Figure bf16_ops;
   Figure f32_ops;
+
+  // Seconds in which the team starts something that is nothing and all threads have ended it, median: some 0.3 us where
+  // cores share a cache, three times as many where they do not. A virtual machine's cores may change their places
+  // within seconds, and bandwidth changes with it: cores that share a cache often share a link to memory.
+  double meeting = 0;
 };
 
 // Takes about 2.5 s (quick: 0.4 s), of which the most is for the buffer. Throws Error(kMemory) when less than 64 MiB
@@ -60,6 +65,7 @@ struct Rates {
   double int8_ops = 0;
   double bf16_ops = 0;
   double f32_ops = 0;
+  double meeting = 0;  // seconds
 };
 
 // Measures the machine between runs of something else. Memory and processors that are shared change their speed within

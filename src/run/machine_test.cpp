@@ -28,6 +28,8 @@ TEST(Machine, FiguresArePlausible) {
     EXPECT_LT(m.read_bytes.median, 1e13);  // and none above
     EXPECT_GT(m.f32_ops.median, 1e7);
     EXPECT_LT(m.int8_ops.median, 1e15);
+    EXPECT_GT(m.meeting, threads > 1 ? 2e-8 : 0);  // light takes as long to cross a board and back
+    EXPECT_LT(m.meeting, 0.1);
   }
 }
 

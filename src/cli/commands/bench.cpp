@@ -75,9 +75,9 @@ void print_head(const run::Engine& e, const run::Machine& m, double load_seconds
              std::filesystem::path(e.options().model).filename().string(), e.model().quant(),
              human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), kv::codecs_text(e.codecs()),
              m.threads, simd::label(m.isa), human_seconds(load_seconds));
-  fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f} GOP/s\n",
+  fmt::print("machine: read {}, peaks int8 {:.0f}, bf16 {:.0f}, f32 {:.0f} GOP/s{}\n",
              human_bandwidth(m.read_bytes.median), m.int8_ops.median * 1e-9, m.bf16_ops.median * 1e-9,
-             m.f32_ops.median * 1e-9);
+             m.f32_ops.median * 1e-9, m.threads > 1 ? fmt::format(", threads meet in {:.2f} us", m.meeting * 1e6) : "");
   const double share =
       std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
   if (share < run::kUndisturbed)
@@ -127,6 +127,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, con
           {"machine_int8_gops", r.machine.int8_ops * 1e-9},
           {"machine_bf16_gops", r.machine.bf16_ops * 1e-9},
           {"machine_f32_gops", r.machine.f32_ops * 1e-9},
+          {"machine_meeting_us", r.machine.meeting * 1e6},
           {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)},
           {"cpu", m.host.cpu},
           {"isa", simd::label(m.isa)},

@@ -76,6 +76,7 @@ void print_text(const run::Machine& m) {
   print_figure("int8 dot peak", m.int8_ops, "GOP/s", isa);
   print_figure("bf16 dot peak", m.bf16_ops, "GOP/s", isa);
   print_figure("f32 FMA peak", m.f32_ops, "GOP/s", isa);
+  if (m.threads > 1) fmt::print("{:<14} {:>8.2f} us\n", "threads meet", m.meeting * 1e6);
   const double share =
       std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
   if (share < run::kUndisturbed)
@@ -112,7 +113,8 @@ void print_json(const run::Machine& m) {
                   {"read_beyond_cache", m.beyond_cache},
                   {"int8_gops", to_json(m.int8_ops)},
                   {"bf16_gops", to_json(m.bf16_ops)},
-                  {"f32_gops", to_json(m.f32_ops)}});
+                  {"f32_gops", to_json(m.f32_ops)},
+                  {"meeting_us", m.meeting * 1e6}});
 }
 
 int info(const Settings& settings) {
