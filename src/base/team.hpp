@@ -45,8 +45,8 @@ class Team {
   void stop();  // makes the workers return
 
   std::vector<std::thread> workers_;
-  // Where cores do not share a cache, each line that another one wrote takes a worker half a microsecond. So what it
-  // reads to begin lies in two lines that are fetched together.
+  // Where cores do not share a cache, a line that another one wrote takes long to come (0.5 us there and back on a
+  // Zen 4). So what a worker reads to begin lies in two lines beside each other.
   alignas(128) std::atomic<std::uint32_t> generation_{0};
   Job job_;  // valid while pending_ > 0
   alignas(64) std::atomic<int> pending_{0};

@@ -22,6 +22,7 @@ constexpr GatedPiece kGatedInts{kMostPanels, kernel::kTileColumns};
 constexpr GatedPiece kGatedInFloats{kMostPanels / 4, kernel::kTileColumns * 4};
 // Floats of its scratch for one factor.
 constexpr std::int64_t kGatedFloats = kGatedInts.columns * kGatedInts.panels * kernel::kPanelRows;
+static_assert(kGatedInts.panels % 2 == 0 && kGatedInFloats.panels % 2 == 0);  // whole blocks of 32 rows are prepared
 static_assert(kGatedInFloats.columns * kGatedInFloats.panels * kernel::kPanelRows == kGatedFloats);
 constexpr std::int64_t kTile = kernel::kTileColumns;  // rows that a thread computes by itself
 constexpr std::int64_t kWidestElement = 4;            // bytes of an element of prepared activations, at most
@@ -243,7 +244,7 @@ void Forward::prepare(Block& b, std::span<const Matrix* const> users, const floa
 
 // How the panels of a product with `rows` columns are shared out, always in even numbers, which kernels take in pairs
 // and quantised activations need. With few columns weights are read once, and what costs time is that threads ask for
-// more: where cores do not share a cache the counter takes about half a microsecond to come, while memory waits. So
+// more: where cores do not share a cache the counter takes long to come (base/team.hpp), while memory waits. So
 // small products are halved (or as many threads as there are), and of large ones a sixteenth is left for those that
 // end first.
 Forward::Share Forward::share(std::int64_t panels, std::int64_t panel_bytes, int rows) const {
