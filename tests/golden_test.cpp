@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "base/host.hpp"
 #include "base/options.hpp"
 #include "model/synth.hpp"
 #include "run/engine.hpp"
@@ -156,7 +155,6 @@ TEST(LawOne, ChunksAndThreadsDoNotShow) {
 // Many rows of a small quantised model are computed in tiles of 64 rows, each by one thread, if there are at least two
 // tiles for each of them: here with one thread and with two, not with three, nor chunk by chunk.
 TEST(LawOne, TilesOfRowsDoNotShow) {
-  if (describe_host().last_level_cache() == 0) GTEST_SKIP() << "the system does not say what its caches hold";
   for (const char* type : {"q4_0", "q8_0"}) {
     const kvasir::testing::TemporaryPath file(std::string("tiles-") + type + ".gguf");
     Team team(2);
