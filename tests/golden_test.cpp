@@ -169,6 +169,7 @@ TEST(LawOne, TilesOfRowsDoNotShow) {
     }
     // Two sequences in one step share a tile.
     Engine engine(options_for(file.path, false, 512, 2), {.sequences = 2, .logits = 512});
+    EXPECT_TRUE(engine.forward().in_tiles()) << type;
     kv::Sequence* a = engine.cache().create();
     kv::Sequence* b = engine.cache().create();
     const model::Input inputs[] = {{a, std::span(ids).subspan(50, 90), 0}, {b, ids, 300}};

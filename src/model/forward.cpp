@@ -43,8 +43,8 @@ bool in_floats(const Matrix& m) { return m.format->activation != kernel::Activat
 // layers that the last-level cache holds, and not for products in floats, whose kernels want more columns at once.
 bool tiles_pay(const Model& model) {
   const std::uint64_t known = describe_host().last_level_cache();
-  constexpr std::uint64_t kHidden = 16 << 20;  // virtual machines may not tell; memory alone is fast enough for 8 MB
-  const std::uint64_t cache = known > 0 ? known : kHidden;
+  constexpr std::uint64_t kAssumed = 16 << 20;  // where a virtual machine hides its caches
+  const std::uint64_t cache = known > 0 ? known : kAssumed;
   for (const Layer& l : model.layers()) {
     std::uint64_t bytes = 0;
     for (const Matrix* m : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) {

@@ -34,6 +34,8 @@ class Forward {
 
   int max_tokens() const { return max_tokens_; }
   int max_logits() const { return max_logits_; }
+  // Whether steps of many rows are computed in tiles of rows, each by one thread. Results do not depend on it.
+  bool in_tiles() const { return tiles_; }
 
   // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next
   // step. Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Does not allocate once
