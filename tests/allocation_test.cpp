@@ -1,16 +1,21 @@
-// The hot path does not allocate: decode steps, one sequence and two, across a page boundary, sampling included.
+// The hot path does not allocate: decode steps, one sequence and two, across a page boundary, sampling included; the
+// scheduler's steps, too.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
 
 #include "run/engine.hpp"
 #include "run/sampler.hpp"
+#include "run/scheduler.hpp"
+#include "store/open.hpp"
 #include "tensor/buffer.hpp"
 
 namespace {
@@ -244,6 +249,90 @@ TEST(Prefill, LaterChunksDoNotAllocate) {
               for (int i = 0; i < 5; ++i) engine.feed(s, ids);
             }),
             0);
+}
+
+// Counts what a scheduler allocates between two pieces of its answer; it is called on the scheduler's thread.
+class Counting final : public Listener {
+ public:
+  Counting(std::int64_t from, std::int64_t to) : from_(from), to_(to) {}
+  void pieces(std::span<const Piece> pieces) override {
+    for (const Piece& p : pieces) tokens_ += p.token.id >= 0;
+    if (tokens_ == from_) before_ = g_allocations.load();
+    if (tokens_ == to_) after_ = g_allocations.load();
+  }
+  void done(const Outcome& outcome) override {
+    const std::lock_guard lock(mutex_);
+    error_ = outcome.error;
+    done_ = true;
+    changed_.notify_all();
+  }
+  std::int64_t wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_; });
+    EXPECT_EQ(error_, "");
+    EXPECT_GE(tokens_, to_);
+    return after_ - before_;
+  }
+
+ private:
+  const std::int64_t from_, to_;
+  std::int64_t tokens_ = 0, before_ = 0, after_ = -1;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string error_;
+  bool done_ = false;
+};
+
+ServiceRequest request(std::int32_t first, std::int32_t tokens) {
+  ServiceRequest r;
+  r.request.prompt = std::vector<std::int32_t>(100, first);
+  r.request.max_tokens = tokens;
+  r.request.sampling = every_stage();
+  r.request.ignore_eos = true;
+  return r;
+}
+
+// One answer alone, as in `kvasir run`: sampling, text, stop strings and log-probabilities included. From token 110 to
+// 290: pages at 128 and 256 are entered.
+TEST(Scheduler, StepsOfOneAnswerDoNotAllocate) {
+  for (const char* kv : {"f16", "balanced"}) {
+    EngineOptions o = options(2);
+    o.kv = kv;
+    o.window = 0;
+    Engine engine(o, {});
+    run::Scheduler scheduler(engine, {.running = 1, .waiting = 0}, "test");
+    ServiceRequest r = request(42, 200);
+    r.request.stop = {"never in this text", "\x01"};
+    r.request.top_logprobs = 4;
+    const auto log = std::make_shared<Counting>(10, 190);
+    scheduler.submit(std::move(r), log);
+    EXPECT_EQ(log->wait(), 0) << kv;
+  }
+}
+
+// Several that grow together.
+TEST(Scheduler, StepsOfManyAnswersDoNotAllocate) {
+  Engine engine(options(2), {.sequences = 4, .pool_tokens = 4096, .logits = 4});
+  run::Scheduler scheduler(engine, {.running = 4}, "test");
+  std::vector<std::shared_ptr<Counting>> logs;
+  // All are there before the first one counts, and none ends before the last one has counted.
+  for (std::int32_t i = 0; i < 4; ++i) {
+    logs.push_back(std::make_shared<Counting>(250, 300));
+    scheduler.submit(request(40 + i, 600), logs.back());
+  }
+  for (const auto& log : logs) EXPECT_EQ(log->wait(), 0);
+}
+
+// With a library what is kept is copied, once per page: between two pages nothing is.
+TEST(Scheduler, StepsBetweenPagesDoNotAllocateWithALibrary) {
+  Engine engine(options(2), {});
+  std::vector<std::unique_ptr<store::Tier>> tiers;
+  tiers.push_back(store::open_tier("ram:?size=64MiB"));
+  store::Library library(engine.cache(), store::fingerprint_of("test"), std::move(tiers));
+  run::Scheduler scheduler(engine, {.running = 1}, "test", &library);
+  const auto log = std::make_shared<Counting>(40, 140);  // tokens 140 to 240
+  scheduler.submit(request(42, 200), log);
+  EXPECT_EQ(log->wait(), 0);
 }
 
 }  // namespace

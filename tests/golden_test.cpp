@@ -12,8 +12,9 @@
 #include "base/file.hpp"
 #include "base/options.hpp"
 #include "model/synth.hpp"
+#include "run/ask.hpp"
 #include "run/engine.hpp"
-#include "run/generate.hpp"
+#include "run/scheduler.hpp"
 #include "tiny_model.hpp"
 
 namespace kvasir::run {
@@ -129,7 +130,8 @@ TEST(Greedy, StoriesContinueAsInFloat64) {
   request.prompt = prompt;
   request.max_tokens = 60;
   request.sampling.temperature = 0;
-  EXPECT_EQ(generate(engine, request, {}).ids, want);
+  Scheduler scheduler(engine, {.running = 1}, "golden");
+  EXPECT_EQ(ask(scheduler, {.request = request}).ids, want);
 }
 
 // --- law 1, on the bundled model -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "base/test_patience.hpp"
 #include "cli/test_run.hpp"
-#include "run/generate.hpp"
+#include "run/engine.hpp"
 #include "tiny_model.hpp"
 
 namespace kvasir::testing {

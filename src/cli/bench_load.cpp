@@ -130,7 +130,7 @@ int run_load(Settings s, const CLI::App& app) {
   if (!own_server)
     check_unused(app,
                  {run::engine_table().title(), run::scheduler_table().title(), serve_table().title(),
-                  serve::server_table().title()},
+                  reuse_table().title(), serve::server_table().title()},
                  "cannot be used with --url: how that server runs is its own affair");
   if (own_server) s.remote.url = s.serving.server.tls_cert.empty() ? "http://127.0.0.1" : "https://127.0.0.1";
   serve::Endpoint endpoint = endpoint_of(s.remote);
@@ -168,6 +168,7 @@ Action setup_bench_load(CLI::App& app) {
   add_options(app, run::engine_table(), settings->serving.engine);
   add_options(app, run::scheduler_table(), settings->serving.scheduler);
   add_options(app, serve_table(), settings->serving.serve);
+  add_options(app, reuse_table(), settings->serving.reuse);
   add_options(app, serve::server_table(), settings->serving.server, {"api_key_file"});  // in remote_table
   app.get_option("--model")->required(false);
   return [settings, &app] { return run_load(*settings, app); };

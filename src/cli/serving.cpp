@@ -7,7 +7,6 @@
 #include "cli/terminal.hpp"
 #include "run/auto_kv.hpp"
 #include "run/fingerprint.hpp"
-#include "store/open.hpp"
 
 namespace kvasir::cli {
 
@@ -24,29 +23,9 @@ const OptionTable<ServeOptions>& serve_table() {
         {.help = "KV cache of all running requests together; 0 is twice --ctx",
          .unit = "tokens",
          .low = 0,
-         .high = 1 << 24}},
-       {"ram_cache",
-        &O::ram_cache,
-        {.help = "memory for what earlier requests computed, such as 4GiB; 0 for none", .placeholder = "SIZE"}},
-       {"cache_dir", &O::cache_dir, {.help = "keep it in this folder too, across restarts", .placeholder = "FOLDER"}},
-       {"cache_size", &O::cache_size, {.help = "most that the folder may hold", .placeholder = "SIZE"}},
-       {"tier",
-        &O::tiers,
-        {.help = "a further tier, such as redis:HOST:PORT; may be given more than once", .placeholder = "SPEC"}}}};
+         .high = 1 << 24}}}};
   return t;
 }
-
-namespace {
-
-std::vector<std::unique_ptr<store::Tier>> open_tiers(const ServeOptions& o) {
-  std::vector<std::unique_ptr<store::Tier>> tiers;
-  if (o.ram_cache != "0") tiers.push_back(store::open_tier("ram:?size=" + o.ram_cache));
-  if (!o.cache_dir.empty()) tiers.push_back(store::open_tier("lmdb:" + o.cache_dir + "?size=" + o.cache_size));
-  for (const std::string& spec : o.tiers) tiers.push_back(store::open_tier(spec));
-  return tiers;
-}
-
-}  // namespace
 
 Serving::Serving(const ServingOptions& s, serve::LogSink log) {
   serve::require_network();
@@ -54,7 +33,7 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
     throw Error(Code::kBadInput,
                 "is 'auto', which chooses by the first prompt; expected codecs, so that stored pages fit every run",
                 "--kv");
-  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.serve);
+  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   ProgressBar loading("loading");
   const std::int32_t ctx = s.engine.ctx > 0 ? s.engine.ctx : static_cast<std::int32_t>(run::kDefaultContext);
   engine_ = std::make_unique<run::Engine>(

@@ -4,9 +4,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "base/options.hpp"
+#include "cli/reuse_options.hpp"
 #include "run/engine.hpp"
 #include "run/scheduler.hpp"
 #include "serve/server.hpp"
@@ -19,15 +19,12 @@ struct ServeOptions {
   std::string name;
   std::string chat_template;
   std::int32_t pool = 0;
-  std::string ram_cache = "1GiB";
-  std::string cache_dir;
-  std::string cache_size = "10GiB";
-  std::vector<std::string> tiers;
 };
 const OptionTable<ServeOptions>& serve_table();
 
 struct ServingOptions {
   ServeOptions serve;
+  ReuseOptions reuse;
   run::EngineOptions engine;
   run::SchedulerOptions scheduler;
   serve::ServerOptions server;

@@ -7,6 +7,11 @@
 
 namespace kvasir::run {
 
+std::string_view name(Finish finish) {
+  constexpr std::string_view kNames[] = {"end", "stop", "length", "context", "cancelled", "nothing to choose"};
+  return kNames[static_cast<std::size_t>(finish)];
+}
+
 void check_request(const Engine& engine, const Request& request) {
   if (request.prompt.empty()) throw Error(Code::kBadInput, "is empty, expected at least one token", "prompt");
   const auto tokens = static_cast<std::int64_t>(request.prompt.size());
@@ -21,6 +26,8 @@ void check_request(const Engine& engine, const Request& request) {
 }
 
 namespace {
+
+constexpr std::size_t kTextRoom = 256;  // bytes that one token releases: more than the longest piece, and what was held
 
 const Request& checked(const Engine& engine, const Request& request) {
   check_request(engine, request);
@@ -39,6 +46,12 @@ Answer::Answer(const Engine& engine, const Request& request)
       matcher_(request.stop),
       logits_(static_cast<std::size_t>(vocabulary(engine))) {
   sampler_.accept_prompt(request.prompt);
+  // Here and not while it grows (law 6).
+  const auto room = context_ - static_cast<std::int64_t>(request.prompt.size()) + 1;
+  ids_.reserve(
+      static_cast<std::size_t>(request.max_tokens < 0 ? room : std::min<std::int64_t>(request.max_tokens, room)));
+  text_.reserve(kTextRoom);
+  if (request.top_logprobs > 0) record_.best.reserve(static_cast<std::size_t>(request.top_logprobs));
   if (tokenizer_) stream_.emplace(*tokenizer_, request.prompt.back());
   if (request.grammar) constraint_.emplace(request.grammar, engine.token_order(), vocabulary(engine));
 }
@@ -56,7 +69,8 @@ bool Answer::next(std::span<const float> row, std::int64_t cached) {
   if (tokenizer_ && tokenizer_->is_eog(id) && (constraint_ || !request_.ignore_eos)) return end(Finish::kEnd);
   sampler_.accept(id);
   ids_.push_back(id);
-  record_ = {id, 0, {}};
+  record_.id = id;
+  record_.logprob = 0;
   if (request_.top_logprobs >= 0) {
     record_.logprob = logprob_of(row, id, partition);
     record_.best.resize(static_cast<std::size_t>(request_.top_logprobs));

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "run/constraint.hpp"
-#include "run/generate.hpp"
+#include "run/engine.hpp"
+#include "run/request.hpp"
 #include "run/sampler.hpp"
 #include "run/stop.hpp"
 #include "text/stream.hpp"
@@ -32,6 +33,7 @@ class Answer {
   // Ends the answer from outside.
   void stop(Finish finish);
 
+  std::size_t most() const { return ids_.capacity(); }  // tokens that it may have; they cost no further memory
   std::int64_t size() const { return static_cast<std::int64_t>(ids_.size()); }
   std::span<const std::int32_t> ids() const { return ids_; }
   std::int32_t token() const { return ids_.back(); }

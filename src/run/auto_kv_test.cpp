@@ -4,8 +4,9 @@
 
 #include "base/file.hpp"
 #include "kv/spec.hpp"
+#include "run/ask.hpp"
 #include "run/engine.hpp"
-#include "run/generate.hpp"
+#include "run/scheduler.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -38,16 +39,18 @@ TEST(AutoKv, TheFirstPromptChooses) {
   request.prompt = text(engine, 600);
   request.max_tokens = 3;
   request.sampling.temperature = 0;
-  const Generated first = generate(engine, request, {});
-  EXPECT_EQ(first.ids.size(), 3u);
+  engine.choose_codecs(request.prompt);
+  {
+    Scheduler scheduler(engine, {.running = 1}, "test");
+    EXPECT_EQ(ask(scheduler, {.request = request}).ids.size(), 3u);
+  }
   EXPECT_NE(codecs_of(engine).find("rq"), std::string::npos) << codecs_of(engine);
   EXPECT_NE(engine.kv_note().find("508 tokens"), std::string::npos) << engine.kv_note();
   EXPECT_LT(engine.cache().bytes_per_token(), 0.5 * f16_bytes);
 
   // Chosen once: a later prompt changes nothing.
   const std::string chosen = codecs_of(engine);
-  request.prompt = text(engine, 10);
-  generate(engine, request, {});
+  engine.choose_codecs(text(engine, 10));
   EXPECT_EQ(codecs_of(engine), chosen);
 }
 

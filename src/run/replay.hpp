@@ -12,7 +12,7 @@
 #include "base/options.hpp"
 #include "run/conversations.hpp"
 #include "run/engine.hpp"
-#include "run/generate.hpp"
+#include "run/request.hpp"
 
 namespace kvasir::run {
 

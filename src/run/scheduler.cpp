@@ -65,6 +65,8 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   card_.chat_template = engine.model().file().metadata().get_string("tokenizer.chat_template").value_or("");
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
   card_.v_codec = kv::codecs_text(engine.codecs(), kv::Side::kValues);
+  plan_.inputs.reserve(static_cast<std::size_t>(options.running));
+  plan_.jobs.reserve(static_cast<std::size_t>(options.running));
   publish();
   thread_ = std::thread([this] { loop(); });
 }
@@ -83,11 +85,13 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   job->asked = std::move(request);
   job->listener = std::move(listener);
   job->answer = std::make_unique<Answer>(engine_, job->asked.request);
-  job->ids = job->asked.request.prompt;
+  const std::vector<std::int32_t>& prompt = job->asked.request.prompt;
+  job->ids.reserve(prompt.size() + job->answer->most());
+  job->ids = prompt;
   job->prompt = job->length();
   job->outcome.prompt_tokens = job->prompt;
   job->outcome.seed = job->answer->seed();
-  job->submitted = steady_seconds();
+  job->at.submitted = steady_seconds();
   const std::lock_guard lock(mutex_);
   // What is queued and will be admitted at the next step does not wait.
   const std::int64_t free = std::max<std::int64_t>(options_.running - stats_.running, 0);
@@ -188,7 +192,7 @@ void Scheduler::take_inbox() {
   }
   const double now = steady_seconds();
   for (auto& job : waiting_)
-    if (!job->over && job->started == 0 && job->asked.timeout > 0 && now - job->submitted > job->asked.timeout)
+    if (!job->over && job->at.started == 0 && job->asked.timeout > 0 && now - job->at.submitted > job->asked.timeout)
       finish(*job, Failure::kQueueTimeout, "the request waited longer than its time-out");
   sweep();
 }
@@ -214,188 +218,14 @@ bool Scheduler::admit(Job& job) {
   std::int64_t pages = promised_pages(job);
   for (const auto& r : running_) pages += r->over ? 0 : promised_pages(*r);
   if (!running_.empty() && pages > cache.memory().pages) return false;
-  if (job.started == 0) {
-    job.started = steady_seconds();
-    job.outcome.receipt.queue_seconds = job.started - job.submitted;
+  if (job.at.started == 0) {
+    job.at.started = steady_seconds();
+    job.outcome.receipt.queue_seconds = job.at.started - job.at.submitted;
     job.listener->started();
   }
   search(job);
-  if (!job.search || job.search->ready()) begin(job);
+  if (!job.kept.search || job.kept.search->ready()) begin(job);
   return true;
-}
-
-// How far a job's prompt may be computed in one go of at most `most` tokens: to its end, or to where a follower parts.
-// Checkpoints are passed as long as their tails can be made afterwards: a step of a few tokens reads all weights, too.
-std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
-  std::int64_t stop = std::min(job.length(), job.cached() + most);
-  for (const auto& follower : running_)
-    if (follower->leader == &job && follower->share > job.cached()) stop = std::min(stop, follower->share);
-  const kv::Cache& cache = engine_.cache();
-  if (!job.checkpoints.empty() && job.checkpoints.back() < stop &&
-      cache.sealed_pages_at(job.checkpoints.back()) < cache.sealed_pages_at(stop))
-    stop = job.checkpoints.back();
-  return stop;
-}
-
-void Scheduler::plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs) {
-  inputs->clear();
-  jobs->clear();
-  for (auto& job : running_)
-    if (!job->over && job->search && job->search->ready()) begin(*job);
-  for (auto& job : running_) {
-    if (!job->waits()) start_followers(*job);
-    auto& points = job->checkpoints;
-    while (!points.empty() && points.back() <= job->cached()) points.pop_back();
-  }
-  const auto add = [&](Job& job, std::int64_t count) {
-    const std::int64_t from = job.cached();
-    const bool last = from + count == job.length();
-    const std::span<const std::int32_t> ids(job.ids);
-    inputs->push_back({job.sequence, ids.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count)),
-                       last ? 1 : 0, job.decodes()});
-    jobs->push_back(&job);
-  };
-  std::int64_t prompts = 0;
-  for (auto& job : running_) {
-    if (job->over || job->waits()) continue;
-    job->decodes() ? add(*job, 1) : void(++prompts);
-  }
-  if (prompts == 0) return;
-  const auto decodes = static_cast<std::int64_t>(jobs->size());
-  const std::int64_t wanted = decodes > 0 ? options_.step_tokens : engine_.options().chunk;
-  // However many answers grow, a quarter of the step is for prompts: with less they would come in token by token.
-  const std::int64_t share = std::max({prompts, wanted - decodes, wanted / 4});
-  std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - decodes);
-  for (auto& job : running_) {
-    if (job->over || job->waits() || job->decodes()) continue;
-    const std::int64_t count = stop_of(*job, budget / prompts) - job->cached();
-    add(*job, count);
-    budget -= count;
-    --prompts;
-  }
-}
-
-// Gives back the pages of the youngest job so that the others can go on. False: there is only one.
-bool Scheduler::preempt_for(const std::string& why) {
-  Job* youngest = nullptr;
-  int alive = 0;
-  for (auto& job : running_)
-    if (!job->over) ++alive, youngest = job.get();
-  if (alive < 2) {
-    if (youngest) {
-      youngest->answer->stop(Finish::kContext);
-      youngest->answer->size() > 0 ? finish(*youngest) : finish(*youngest, Failure::kNoRoom, why);
-    }
-    return false;
-  }
-  leave_followers(*youngest);
-  offer(*youngest, store::Library::Offering::kLast);
-  release(*youngest);
-  const auto at = std::find_if(running_.begin(), running_.end(), [&](auto& job) { return job.get() == youngest; });
-  youngest->outcome.receipt.spans.clear();
-  youngest->outcome.receipt.reused_tokens = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    ++stats_.preempted;
-  }
-  waiting_.push_front(std::move(*at));
-  running_.erase(at);
-  return true;
-}
-
-void Scheduler::step() {
-  std::vector<model::Input> inputs;
-  std::vector<Job*> jobs;
-  std::span<const float> rows;
-  const double start = steady_seconds();
-  for (;;) {
-    plan(&inputs, &jobs);
-    if (inputs.empty()) return;
-    try {
-      rows = engine_.forward().step(inputs);
-      break;
-    } catch (const Error& e) {
-      if (e.code() != Code::kMemory) throw;
-      if (!preempt_for(e.what())) return;
-    }
-  }
-  std::size_t tokens = 0;
-  for (const model::Input& input : inputs) tokens += input.tokens.size();
-  if (tokens > jobs.size()) {  // prompts among them
-    const double mean = (steady_seconds() - start) * 1e6 / static_cast<double>(tokens);
-    token_microseconds_ = token_microseconds_ > 0 ? 0.8 * token_microseconds_ + 0.2 * mean : mean;
-  }
-  const auto vocab = static_cast<std::size_t>(card_.vocabulary);
-  std::size_t row = 0;
-  for (std::size_t i = 0; i < jobs.size(); ++i) {
-    Job& job = *jobs[i];
-    start_followers(job);
-    offer_step(job);
-    if (inputs[i].logits == 0) continue;
-    offer_prompt(job);
-    advance(job, rows.subspan(row++ * vocab, vocab));
-  }
-}
-
-void Scheduler::advance(Job& job, std::span<const float> row) {
-  Answer& answer = *job.answer;
-  const std::int64_t before = answer.size();
-  const bool more = answer.next(row, job.cached());
-  if (job.first_token == 0) {
-    job.first_token = steady_seconds();
-    job.outcome.receipt.prefill_seconds = job.first_token - job.started;
-  }
-  if (answer.size() > before) {
-    job.ids.push_back(answer.token());
-    const Piece piece{answer.record(), answer.text()};
-    job.listener->pieces({&piece, 1});
-  } else if (!answer.text().empty()) {
-    const Piece piece{{-1, 0, {}}, answer.text()};
-    job.listener->pieces({&piece, 1});
-  }
-  if (!more) finish(job);
-}
-
-void Scheduler::release(Job& job) {
-  if (job.sequence) engine_.cache().release(job.sequence);
-  job.sequence = nullptr;
-  job.leader = nullptr;
-  if (job.search) job.search->abandon();  // its thread may outlive the scheduler
-  job.search.reset();
-}
-
-// Ends a job: with what its answer says, as cancelled when that is not over, or with an error.
-void Scheduler::finish(Job& job, Failure failure, std::string error) {
-  if (job.over) return;
-  job.over = true;
-  if (!job.answer->over()) {
-    job.answer->stop(Finish::kCancelled);
-    if (!job.answer->text().empty()) {
-      const Piece piece{{-1, 0, {}}, job.answer->text()};
-      job.listener->pieces({&piece, 1});
-    }
-  }
-  leave_followers(job);
-  Outcome& out = job.outcome;
-  out.failure = failure;
-  out.error = std::move(error);
-  out.finish = job.answer->finish();
-  out.completion_tokens = job.answer->size();
-  if (job.first_token > 0) out.decode_seconds = steady_seconds() - job.first_token;
-  Receipt& receipt = out.receipt;
-  const std::int64_t computed = std::min(job.cached(), job.prompt);
-  if (computed > receipt.reused_tokens) receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
-  offer(job, store::Library::Offering::kLast);
-  release(job);
-  {
-    const std::lock_guard lock(mutex_);
-    stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
-    stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
-    stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);
-    stats_.cancelled += out.finish == Finish::kCancelled && failure == Failure::kNone;
-    stats_.failed += failure != Failure::kNone;
-  }
-  job.listener->done(out);
 }
 
 void Scheduler::sweep() {

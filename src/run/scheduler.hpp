@@ -52,7 +52,19 @@ class Scheduler final : public Service {
 
  private:
   struct Job;
+  struct Lead {  // another job computes the first `share` tokens for this one, too
+    Job* job = nullptr;
+    std::int64_t share = 0;
+  };
   using JobPtr = std::unique_ptr<Job>;
+
+  // What one step computes. Planning changes no job.
+  struct Plan {
+    std::vector<model::Input> inputs;
+    std::vector<Job*> jobs;    // whose they are
+    std::int64_t answers = 0;  // of them, the first ones; the others are prompts
+    void add(Job& job, std::int64_t count);
+  };
 
   // All of these run on the engine's thread.
   void loop();
@@ -71,17 +83,23 @@ class Scheduler final : public Service {
   void offer_step(Job& job);
   void offer_prompt(Job& job);
   void pin(Job& job);
-  Job* find_leader(const Job& job, std::int64_t* share) const;
+  Lead find_leader(const Job& job) const;
+  void begin_searched();
   void start_followers(Job& leader);
   void leave_followers(Job& leader);
-  // scheduler.cpp again
+  static void took_live(Job& job, std::int64_t tokens);
+  // scheduler_step.cpp
   void step();
-  void plan(std::vector<model::Input>* inputs, std::vector<Job*>* jobs);
+  std::span<const float> compute();
+  void plan();
+  void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   bool preempt_for(const std::string& why);
   void advance(Job& job, std::span<const float> row);
+  static void say_rest(Job& job);
   void release(Job& job);
   void finish(Job& job, Failure failure = Failure::kNone, std::string error = {});
+  // scheduler.cpp again
   void sweep();
   void publish();
 
@@ -91,6 +109,7 @@ class Scheduler final : public Service {
   double token_microseconds_ = 0;  // of prompts, a moving mean
   ModelCard card_;
   std::vector<JobPtr> running_;  // in order of arrival
+  Plan plan_;                    // of the step; kept, so that a step allocates nothing
   std::deque<JobPtr> waiting_;
 
   // Between the threads.

@@ -11,26 +11,38 @@
 namespace kvasir::run {
 
 struct Scheduler::Job {
+  // Asked.
   RequestId id = 0;
   ServiceRequest asked;
   std::shared_ptr<Listener> listener;
+
+  // Its tokens, and their keys and values.
   std::unique_ptr<Answer> answer;
   std::vector<std::int32_t> ids;  // prompt, then the answer
   std::int64_t prompt = 0;        // tokens of it
   kv::Sequence* sequence = nullptr;
-  Job* leader = nullptr;  // computes the first `share` tokens for this job
-  std::int64_t share = 0;
-  std::shared_ptr<store::Library::Search> search;  // not over, or its answer not looked at yet
-  std::unique_ptr<store::Chain> chain;
-  std::vector<std::int64_t> checkpoints;  // that are still to come, the next one last
-  bool prompt_offered = false;
-  double submitted = 0, started = 0, first_token = 0;
+  Lead leader;
+
+  // With a library.
+  struct Kept {
+    std::shared_ptr<store::Library::Search> search;  // not over, or its answer not looked at yet
+    std::unique_ptr<store::Chain> chain;
+    std::vector<std::int64_t> checkpoints;  // that are still to come, the next one last
+    bool prompt_offered = false;
+  } kept;
+
+  // Seconds; 0: not yet.
+  struct Times {
+    double submitted = 0, started = 0, first_token = 0;
+  } at;
+
   Outcome outcome;
   bool over = false;  // finished; goes at the next sweep
 
   std::int64_t cached() const { return sequence ? kv::Cache::length(*sequence) : 0; }
   std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
-  bool waits() const { return leader || search; }
+  bool waits() const { return leader.job || kept.search; }
+  bool runs() const { return !over && !waits(); }
   // The next step's one token is the one that was generated last.
   bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }
 };

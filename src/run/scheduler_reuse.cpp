@@ -37,8 +37,8 @@ std::vector<std::int64_t> waypoints(std::int64_t prompt, std::int64_t have) {
 // Asks what is known of the prompt; the answer may come later and wakes the engine's thread then.
 void Scheduler::search(Job& job) {
   if (!library_ || !job.asked.reuse) return;
-  job.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
-  job.search = library_->search(job.asked.tenant, job.ids, store::within(kSearchTime), [this] {
+  job.kept.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
+  job.kept.search = library_->search(job.asked.tenant, job.ids, store::within(kSearchTime), [this] {
     const std::lock_guard lock(mutex_);
     searched_ = true;
     wake_.notify_all();
@@ -48,18 +48,19 @@ void Scheduler::search(Job& job) {
 // The job's search is over, or there is none: it starts with what is known.
 void Scheduler::begin(Job& job) {
   store::Known known;
-  if (job.search) known = job.search->take();
-  job.search.reset();
+  if (job.kept.search) known = job.kept.search->take();
+  job.kept.search.reset();
   std::vector<std::int64_t> points = checkpoints_of(job);
-  job.leader = find_leader(job, &job.share);
-  const bool follows = job.leader && job.share >= known.tokens;  // plan() forks when the leader is there
+  job.leader = find_leader(job);
+  // It gets its fork when the leader is there.
+  const bool follows = job.leader.job && job.leader.share >= known.tokens;
   if (!follows) {
-    job.leader = nullptr;
+    job.leader = {};
     if (known.tokens > 0) restore(job, known);
     if (!job.sequence) job.sequence = engine_.cache().create();
   }
   if (!library_ || !job.asked.reuse) return;
-  const std::int64_t have = follows ? job.share : job.cached();
+  const std::int64_t have = follows ? job.leader.share : job.cached();
   const std::vector<std::int64_t> inside = waypoints(job.prompt, have);
   points.insert(points.end(), inside.begin(), inside.end());
   if (!follows) {
@@ -70,7 +71,7 @@ void Scheduler::begin(Job& job) {
   std::erase_if(points, [&](std::int64_t at) { return at <= have || at >= job.prompt; });
   std::sort(points.begin(), points.end(), std::greater<>());
   points.erase(std::unique(points.begin(), points.end()), points.end());
-  job.checkpoints = std::move(points);
+  job.kept.checkpoints = std::move(points);
 }
 
 // Where other prompts may part from this one: as asked, else behind the first message (what the system says) and the
@@ -96,7 +97,7 @@ std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
 
 void Scheduler::restore(Job& job, const store::Known& known) {
   const double start = steady_seconds();
-  job.sequence = library_->restore(known, job.ids, *job.chain);
+  job.sequence = library_->restore(known, job.ids, *job.kept.chain);
   if (!job.sequence) return;
   const store::RecordView& tail = known.tail.record;
   if (token_microseconds_ <= 0 && tail.n_tokens() > 0)  // nothing was computed yet in this process
@@ -140,72 +141,84 @@ void Scheduler::explain_miss(Job& job, const store::Known& known) const {
 }
 
 void Scheduler::offer(Job& job, store::Library::Offering offering) {
-  if (job.chain && job.sequence)
-    library_->offer(*job.chain, job.ids, *job.sequence, offering, static_cast<float>(token_microseconds_));
+  if (job.kept.chain && job.sequence)
+    library_->offer(*job.kept.chain, job.ids, *job.sequence, offering, static_cast<float>(token_microseconds_));
 }
 
-// What a step computed, and the tails at the checkpoints that it passed.
+// What a step computed, and the tails at the checkpoints that it passed: those that are left lie ahead.
 void Scheduler::offer_step(Job& job) {
   offer(job, store::Library::Offering::kChunks);
-  auto& points = job.checkpoints;
+  auto& points = job.kept.checkpoints;
   for (; !points.empty() && points.back() <= job.cached(); points.pop_back())
-    if (job.chain)
-      library_->offer_tail(*job.chain, job.ids, *job.sequence, points.back(), static_cast<float>(token_microseconds_));
+    if (job.kept.chain)
+      library_->offer_tail(*job.kept.chain, job.ids, *job.sequence, points.back(),
+                           static_cast<float>(token_microseconds_));
 }
 
 // The running job that has the longest beginning in common and can still give it.
-Scheduler::Job* Scheduler::find_leader(const Job& job, std::int64_t* share) const {
-  Job* best = nullptr;
-  *share = 0;
-  if (!job.asked.reuse) return nullptr;
+Scheduler::Lead Scheduler::find_leader(const Job& job) const {
+  Lead best;
+  if (!job.asked.reuse) return best;
   const kv::Cache& cache = engine_.cache();
   for (const auto& r : running_) {
-    if (r.get() == &job || r->over || r->search || !r->asked.reuse || r->asked.tenant != job.asked.tenant) continue;
+    if (r.get() == &job || r->over || r->kept.search || !r->asked.reuse || r->asked.tenant != job.asked.tenant)
+      continue;
     const std::int64_t most = std::min(r->prompt, job.length() - 1);
     const auto differ = std::mismatch(job.ids.begin(), job.ids.begin() + most, r->ids.begin());
     const std::int64_t common = differ.first - job.ids.begin();
-    if (common < std::max(kLeastShare, *share + 1)) continue;
-    if (r->leader && r->share >= common) continue;  // its leader is asked too
+    if (common < std::max(kLeastShare, best.share + 1)) continue;
+    if (r->leader.job && r->leader.share >= common) continue;  // its leader is asked too
     if (r->cached() > common && !cache.can_truncate(*r->sequence, common)) continue;
-    best = r.get();
-    *share = common;
+    best = {r.get(), common};
   }
   return best;
+}
+
+// Jobs whose search is over begin.
+void Scheduler::begin_searched() {
+  for (auto& job : running_)
+    if (!job->over && job->kept.search && job->kept.search->ready()) begin(*job);
 }
 
 // Followers whose part is computed take it.
 void Scheduler::start_followers(Job& leader) {
   for (auto& job : running_) {
-    if (job->leader != &leader || leader.cached() < job->share) continue;
+    if (job->leader.job != &leader || leader.cached() < job->leader.share) continue;
+    const std::int64_t share = job->leader.share;
     job->sequence = engine_.cache().fork(*leader.sequence);
-    engine_.cache().truncate(job->sequence, job->share);
-    if (job->chain && leader.chain) job->chain->share(*leader.chain, job->share / kv::kPageTokens);
-    job->leader = nullptr;
-    job->outcome.receipt.spans.push_back({0, job->share, "live"});
-    job->outcome.receipt.reused_tokens = job->share;
+    engine_.cache().truncate(job->sequence, share);
+    if (job->kept.chain && leader.kept.chain) job->kept.chain->share(*leader.kept.chain, share / kv::kPageTokens);
+    job->leader = {};
+    took_live(*job, share);
   }
 }
 
 // A leader ends before its followers have their part: they go on by themselves.
 void Scheduler::leave_followers(Job& leader) {
   for (auto& job : running_) {
-    if (job->leader != &leader) continue;
-    job->leader = nullptr;
-    if (leader.sequence && leader.cached() >= kLeastShare && leader.cached() <= job->share) {
+    if (job->leader.job != &leader) continue;
+    const std::int64_t share = job->leader.share;
+    job->leader = {};
+    if (leader.sequence && leader.cached() >= kLeastShare && leader.cached() <= share) {
       job->sequence = engine_.cache().fork(*leader.sequence);
-      job->outcome.receipt.spans.push_back({0, leader.cached(), "live"});
-      job->outcome.receipt.reused_tokens = leader.cached();
+      took_live(*job, leader.cached());
     } else {
       job->sequence = engine_.cache().create();
     }
   }
 }
 
+// The first `tokens` of its prompt are pages of another request that runs.
+void Scheduler::took_live(Job& job, std::int64_t tokens) {
+  job.outcome.receipt.spans.push_back({0, tokens, "live"});
+  job.outcome.receipt.reused_tokens = tokens;
+}
+
 // The prompt is computed: later requests may have it.
 void Scheduler::offer_prompt(Job& job) {
-  if (job.asked.pin && !job.chain) job.outcome.receipt.pin_error = "nothing of this request is kept";
-  if (job.prompt_offered || !job.chain) return;
-  job.prompt_offered = true;
+  if (job.asked.pin && !job.kept.chain) job.outcome.receipt.pin_error = "nothing of this request is kept";
+  if (job.kept.prompt_offered || !job.kept.chain) return;
+  job.kept.prompt_offered = true;
   offer(job, store::Library::Offering::kTail);
   library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
   if (job.asked.pin) pin(job);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <future>
@@ -11,6 +12,8 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/test_patience.hpp"
+#include "run/answer.hpp"
+#include "run/ask.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -112,6 +115,28 @@ ServiceRequest ask(std::vector<std::int32_t> prompt, std::int32_t tokens) {
   return r;
 }
 
+// A request on an engine without a scheduler, token by token: what the scheduler is held against.
+struct Alone {
+  std::vector<std::int32_t> ids;
+  std::string text;
+  Finish finish = Finish::kLength;
+};
+Alone alone_on(Engine& engine, const Request& request) {
+  Answer answer(engine, request);
+  kv::Sequence* const sequence = engine.cache().create();
+  Alone out;
+  std::span<const float> row = engine.feed(sequence, request.prompt);
+  for (bool more = true; more;) {
+    more = answer.next(row, kv::Cache::length(*sequence));
+    out.text += answer.text();
+    if (more) row = engine.decode(sequence, answer.token());
+  }
+  engine.cache().release(sequence);
+  out.ids.assign(answer.ids().begin(), answer.ids().end());
+  out.finish = answer.finish();
+  return out;
+}
+
 class SchedulerTest : public ::testing::Test {
  protected:
   void start(const char* kv, SchedulerOptions options, std::int64_t pool = 8192, std::int32_t ctx = 2048) {
@@ -145,7 +170,7 @@ TEST_F(SchedulerTest, EachRequestGetsWhatItGetsAlone) {
   for (const char* kv : {"f16", "balanced"}) {
     SCOPED_TRACE(kv);
     std::vector<ServiceRequest> requests;
-    std::vector<Generated> alone;
+    std::vector<Alone> alone;
     {
       Engine engine(engine_options(kv), {});
       const std::size_t lengths[] = {1, 17, 127, 128, 129, 300, 700, 33, 500};
@@ -154,7 +179,7 @@ TEST_F(SchedulerTest, EachRequestGetsWhatItGetsAlone) {
         if (i % 3 == 1) r.request.sampling.temperature = 1, r.request.sampling.seed = static_cast<std::int64_t>(i);
         if (i % 3 == 2) r.request.stop = {"the"};
         if (i == 4) r.request.top_logprobs = 2;
-        alone.push_back(generate(engine, r.request, {}));
+        alone.push_back(alone_on(engine, r.request));
         requests.push_back(std::move(r));
       }
     }
@@ -207,7 +232,7 @@ TEST_F(SchedulerTest, ACommonBeginningIsComputedOnce) {
     EXPECT_LE(computed, 700 + 8 * 9);
     expect_empty();
     Engine engine(engine_options(kv), {});
-    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(logs[i]->ids(), generate(engine, requests[i].request, {}).ids) << i;
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(logs[i]->ids(), alone_on(engine, requests[i].request).ids) << i;
   }
 }
 
@@ -396,8 +421,7 @@ TEST_F(SchedulerTest, PreemptedRequestsEndWithTheSameAnswer) {
   expect_empty();
   Engine engine(engine_options("f16", 1400), {});
   for (std::size_t i = 0; i < 3; ++i) {
-    const Generated alone = generate(engine, requests[i].request, {});
-    EXPECT_EQ(logs[i]->ids(), alone.ids) << i;
+    EXPECT_EQ(logs[i]->ids(), alone_on(engine, requests[i].request).ids) << i;
   }
 }
 
@@ -408,6 +432,59 @@ TEST_F(SchedulerTest, ARequestThatAsksForNothingOnlyComputesItsPrompt) {
   EXPECT_EQ(out.finish, Finish::kLength);
   EXPECT_EQ(out.completion_tokens, 0);
   EXPECT_TRUE(log->ids().empty());
+  expect_empty();
+}
+
+// What `kvasir run` does: one request, its progress, its text and its figures.
+TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
+  start("balanced", {.running = 1, .waiting = 0});
+  const ServiceRequest request = ask(text(*engine_, 0, 1300), 40);
+  std::string heard;
+  std::vector<std::int64_t> done;
+  const Reply reply = run::ask(*scheduler_, request,
+                               {.text = [&](std::string_view piece) { heard += piece; },
+                                .prefill =
+                                    [&](std::int64_t tokens, std::int64_t total) {
+                                      EXPECT_EQ(total, 1300);
+                                      done.push_back(tokens);
+                                    },
+                                .cancelled = [] { return false; }});
+  EXPECT_EQ(done, (std::vector<std::int64_t>{512, 1024, 1300}));
+  EXPECT_EQ(reply.text, heard);
+  EXPECT_EQ(reply.ids.size(), 40u);
+  EXPECT_TRUE(reply.records.empty());
+  const Outcome& o = reply.outcome;
+  EXPECT_EQ(o.decode_steps, 39);
+  EXPECT_GT(o.prompt_seconds, 0);
+  EXPECT_GE(o.receipt.prefill_seconds, o.prompt_seconds);
+  // Counted: what one step at its length reads, for every length.
+  kv::Sequence* const sequence = engine_->cache().create();
+  engine_->feed(sequence, request.request.prompt);
+  double bytes = 0;
+  for (std::size_t i = 0; i + 1 < reply.ids.size(); ++i) {
+    engine_->decode(sequence, reply.ids[i]);
+    bytes += static_cast<double>(engine_->model().bytes_per_token()) +
+             static_cast<double>(engine_->cache().kv_bytes_read(*sequence));
+  }
+  EXPECT_EQ(o.decode_bytes, bytes);
+  engine_->cache().release(sequence);
+  expect_empty();
+}
+
+TEST_F(SchedulerTest, AskEndsWhenItIsCancelledAndThrowsWhatFailed) {
+  start("f16", {.running = 1, .waiting = 0}, 512, 2048);
+  std::atomic<bool> begun{false};
+  const Reply reply =
+      run::ask(*scheduler_, ask(text(*engine_, 0, 20), 400),
+               {.text = [&](std::string_view) { begun = true; }, .cancelled = [&] { return begun.load(); }});
+  EXPECT_NE(reply.outcome.finish, Finish::kNothing);  // it may have been faster
+  EXPECT_GE(reply.ids.size(), 1u);
+  try {
+    run::ask(*scheduler_, ask(text(*engine_, 0, 1500), 4));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kMemory) << e.what();
+  }
   expect_empty();
 }
 

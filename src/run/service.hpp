@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "run/generate.hpp"
+#include "run/request.hpp"
 #include "text/tokenizer.hpp"
 
 namespace kvasir::run {
@@ -49,7 +49,7 @@ struct ServiceRequest {
 // released: it can be empty (a character or a possible stop string is not complete yet), and the text of several tokens
 // can arrive with the last of them.
 struct Piece {
-  TokenRecord token;
+  const TokenRecord& token;
   std::string_view text;
 };
 
@@ -69,7 +69,11 @@ struct Outcome {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t seed = 0;
+  double prompt_seconds = 0;  // from the first step that worked on it to the logits behind the prompt
   double decode_seconds = 0;  // from the first token to the last
+  std::int64_t decode_steps = 0;
+  // Weights and cache that those steps read, counted; the weights of a step are shared evenly between its answers.
+  double decode_bytes = 0;
   Receipt receipt;
 };
 
@@ -78,7 +82,8 @@ struct Outcome {
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual void started() {}  // the request left the queue
+  virtual void started() {}                                               // the request left the queue
+  virtual void prefill(std::int64_t /*done*/, std::int64_t /*total*/) {}  // tokens of the prompt, after every step
   virtual void pieces(std::span<const Piece> pieces) = 0;
   virtual void done(const Outcome& outcome) = 0;
 };
@@ -122,8 +127,8 @@ class Service {
   virtual const ModelCard& card() const = 0;
   virtual const text::Tokenizer* tokenizer() const = 0;  // nullptr: ids only
 
-  // Queues a request. Throws Error: kBadInput for what `generate` refuses, kBusy when the queue is full or the service
-  // is draining. The listener is kept until `done` returned.
+  // Queues a request. Throws Error: kBadInput for what check_request refuses, kBusy when the queue is full or the
+  // service is draining. The listener is kept until `done` returned.
   virtual RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) = 0;
   // Ends a request at the next step; `done` follows with Finish::kCancelled. Unknown and finished ids are fine.
   virtual void cancel(RequestId id) = 0;

@@ -203,10 +203,10 @@ class FakeService : public run::Service {
     const std::string whole =
         options_.script.empty() ? fmt::format("w{} ", i) : options_.script[i % options_.script.size()];
     const auto released = job.stops.feed(whole);
-    run::Piece piece{.token = {.id = static_cast<std::int32_t>('a' + i % 26), .logprob = -0.5f, .best = {}},
-                     .text = released.text};
+    run::TokenRecord token{.id = static_cast<std::int32_t>('a' + i % 26), .logprob = -0.5f, .best = {}};
     for (int b = 0; b < job.request.request.top_logprobs; ++b)
-      piece.token.best.push_back({.id = 'a' + b, .logprob = -0.5f - static_cast<float>(b)});
+      token.best.push_back({.id = 'a' + b, .logprob = -0.5f - static_cast<float>(b)});
+    const run::Piece piece{.token = token, .text = released.text};
     job.listener->pieces({&piece, 1});
     return released.stopped;
   }
@@ -214,7 +214,8 @@ class FakeService : public run::Service {
   void flush(Job& job) {
     const std::string_view rest = job.stops.finish();
     if (rest.empty()) return;
-    run::Piece piece{.token = {.id = -1, .logprob = 0, .best = {}}, .text = rest};
+    const run::TokenRecord none{.id = -1, .logprob = 0, .best = {}};
+    const run::Piece piece{.token = none, .text = rest};
     job.listener->pieces({&piece, 1});
   }
 

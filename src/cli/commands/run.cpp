@@ -1,9 +1,13 @@
-// kvasir run -m MODEL -p TEXT|-f FILE: generate text, then the figures of the run.
+// kvasir run -m MODEL -p TEXT|-f FILE: generate text, then the figures of the run. It is a scheduler with one request,
+// so with --cache-dir it has what earlier runs and servers computed.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -13,11 +17,18 @@
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
+#include "cli/reuse_options.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
-#include "run/generate.hpp"
+#include "run/answer.hpp"
+#include "run/ask.hpp"
+#include "run/engine.hpp"
+#include "run/fingerprint.hpp"
 #include "run/machine.hpp"
+#include "run/scheduler.hpp"
+#include "store/library.hpp"
 #include "text/json_schema.hpp"
+#include "text/prompt.hpp"
 #include "text/utf8.hpp"
 
 namespace kvasir::cli {
@@ -75,6 +86,7 @@ struct Settings {
   RunOptions run;
   run::EngineOptions engine;
   run::SamplingOptions sampling;
+  ReuseOptions reuse{.ram_cache = "0"};
 };
 
 std::string prompt_text(const RunOptions& o) {
@@ -96,30 +108,51 @@ std::shared_ptr<const text::Grammar> read_schema(const std::string& file) {
 double per_second(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 struct Figures {
-  double load, prompt_rate, decode_rate, ttft, bytes_per_token, bandwidth, machine_bandwidth, kv_bytes_per_token;
+  double load = 0, choose = 0;  // seconds before the request
+  double prompt_rate, prompt_seconds, decode_rate, ttft, bytes_per_token, bandwidth, machine_bandwidth;
+  double kv_bytes_per_token;
   std::uint64_t resident;
 };
 
-Figures figures(run::Engine& engine, const run::Generated& g) {
-  Figures f{};
-  f.prompt_rate = per_second(static_cast<double>(g.prompt_tokens), g.prefill_seconds);
-  f.decode_rate = per_second(static_cast<double>(g.decode_steps), g.decode_seconds);
-  f.ttft = g.first_token_seconds;
-  f.bytes_per_token = g.decode_steps > 0 ? g.decode_bytes / static_cast<double>(g.decode_steps) : 0;
-  f.bandwidth = per_second(g.decode_bytes, g.decode_seconds);
+// load, choose: seconds that loading and choosing codecs took.
+Figures figures(run::Engine& engine, const run::Reply& reply, double load, double choose) {
+  const run::Outcome& o = reply.outcome;
+  Figures f{.load = load, .choose = choose};
+  const auto computed = static_cast<double>(o.prompt_tokens - o.receipt.reused_tokens);
+  f.prompt_seconds = choose + o.prompt_seconds;
+  f.prompt_rate = per_second(computed, f.prompt_seconds - o.receipt.load_seconds);
+  f.decode_rate = per_second(static_cast<double>(o.decode_steps), o.decode_seconds);
+  f.ttft = choose + o.receipt.queue_seconds + o.receipt.prefill_seconds;
+  f.bytes_per_token = o.decode_steps > 0 ? o.decode_bytes / static_cast<double>(o.decode_steps) : 0;
+  f.bandwidth = per_second(o.decode_bytes, o.decode_seconds);
   f.resident = process_rss().current;
   f.machine_bandwidth = run::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
   f.kv_bytes_per_token = engine.cache().bytes_per_token();
   return f;
 }
 
-void print_figures(const run::Engine& engine, const run::Generated& g, const Figures& f) {
+// What was reused, from where, and why no more.
+void print_receipt(const run::Outcome& o) {
+  const run::Receipt& r = o.receipt;
+  std::string sources;
+  for (const run::Span& s : r.spans)
+    if (s.source != "computed")
+      sources += fmt::format("{}{} from {}", sources.empty() ? ": " : ", ", s.end - s.begin, s.source);
+  fmt::print(stderr, "reused      {} of {} tokens{}", r.reused_tokens, o.prompt_tokens, sources);
+  if (r.loaded_bytes > 0) fmt::print(stderr, "; {} in {}", human_bytes(r.loaded_bytes), human_seconds(r.load_seconds));
+  fmt::print(stderr, "\n");
+  if (!r.miss.empty()) fmt::print(stderr, "            {}\n", r.miss);
+}
+
+void print_figures(const run::Engine& engine, const run::Reply& g, const Figures& f, bool keeps) {
+  const run::Outcome& o = g.outcome;
   fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
-  fmt::print(stderr, "prompt      {} tokens in {}: {}\n", g.prompt_tokens, human_seconds(g.prefill_seconds),
+  fmt::print(stderr, "prompt      {} tokens in {}: {}\n", o.prompt_tokens, human_seconds(f.prompt_seconds),
              human_rate(f.prompt_rate, "tokens"));
+  if (keeps) print_receipt(o);
   fmt::print(stderr, "first token {}\n", human_seconds(f.ttft));
   fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(),
-             human_seconds(g.decode_seconds), human_rate(f.decode_rate, "tokens"), name(g.finish), g.seed);
+             human_seconds(o.decode_seconds), human_rate(f.decode_rate, "tokens"), name(o.finish), o.seed);
   fmt::print(stderr, "read        {} per token, {}: {:.0f} % of the {} measured now\n",
              human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)), human_bandwidth(f.bandwidth),
              100 * f.bandwidth / f.machine_bandwidth, human_bandwidth(f.machine_bandwidth));
@@ -129,17 +162,30 @@ void print_figures(const run::Engine& engine, const run::Generated& g, const Fig
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 
-void print_json(const run::Engine& engine, const run::Generated& g, const Figures& f) {
-  nlohmann::ordered_json row{{"text", g.text}, {"ids", g.ids}, {"finish", name(g.finish)}, {"seed", g.seed}};
-  if (!g.logprobs.empty()) {
+nlohmann::ordered_json receipt_json(const run::Outcome& o) {
+  const run::Receipt& r = o.receipt;
+  nlohmann::ordered_json spans = nlohmann::ordered_json::array();
+  for (const run::Span& s : r.spans) spans.push_back({{"begin", s.begin}, {"end", s.end}, {"source", s.source}});
+  return {{"spans", spans},
+          {"reused_tokens", r.reused_tokens},
+          {"computed_tokens", o.prompt_tokens - r.reused_tokens},
+          {"loaded_bytes", r.loaded_bytes},
+          {"load_seconds", r.load_seconds},
+          {"miss", r.miss.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.miss)}};
+}
+
+void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f) {
+  const run::Outcome& o = g.outcome;
+  nlohmann::ordered_json row{{"text", g.text}, {"ids", g.ids}, {"finish", name(o.finish)}, {"seed", o.seed}};
+  if (!g.records.empty()) {
     auto& list = row["logprobs"] = nlohmann::ordered_json::array();
-    for (const run::TokenRecord& r : g.logprobs) {
+    for (const run::TokenRecord& r : g.records) {
       nlohmann::ordered_json best = nlohmann::ordered_json::array();
       for (const auto& b : r.best) best.push_back({{"id", b.id}, {"logprob", b.logprob}});
       list.push_back({{"id", r.id}, {"logprob", r.logprob}, {"top", best}});
     }
   }
-  row.update({{"prompt_tokens", g.prompt_tokens},
+  row.update({{"prompt_tokens", o.prompt_tokens},
               {"prompt_tps", f.prompt_rate},
               {"generated_tokens", g.ids.size()},
               {"decode_tps", f.decode_rate},
@@ -152,15 +198,68 @@ void print_json(const run::Engine& engine, const run::Generated& g, const Figure
               {"k_codec", kv::codecs_text(engine.codecs(), kv::Side::kKeys)},
               {"v_codec", kv::codecs_text(engine.codecs(), kv::Side::kValues)},
               {"kv_note", engine.kv_note()},
-              {"resident_bytes", f.resident}});
+              {"resident_bytes", f.resident},
+              {"receipt", receipt_json(o)}});
   print_json_row(row);
+}
+
+run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokenizer, const std::string& text,
+                               std::shared_ptr<const text::Grammar> grammar) {
+  run::ServiceRequest service;
+  run::Request& request = service.request;
+  request.prompt = text::encode_prompt(
+      tokenizer, text, {.add_bos = !s.run.no_bos && tokenizer.add_bos(), .parse_special = !s.run.no_special});
+  request.max_tokens = s.run.n;
+  request.sampling = s.sampling;
+  request.stop = s.run.stop;
+  request.top_logprobs = s.run.logprobs;
+  request.ignore_eos = s.run.ignore_eos;
+  request.grammar = std::move(grammar);
+  return service;
+}
+
+// All that is kept is written; what could not be is said.
+void write_kept(store::Library& library) {
+  for (const auto& tier : library.tiers()) {
+    const store::Status written = tier->flush();
+    const store::Stats stats = tier->stats();
+    if (!written.ok()) fmt::print(stderr, "kvasir: {}: not all was kept: {}\n", tier->name(), written.why);
+    if (stats.dropped + stats.refused > 0)
+      fmt::print(stderr, "kvasir: {}: {} records were not kept\n", tier->name(), stats.dropped + stats.refused);
+  }
+}
+
+// Asks and shows the answer as it comes.
+run::Reply answer(run::Service& service, run::ServiceRequest request, const std::string& prompt, bool json,
+                  const Interrupt& interrupt) {
+  const auto show = [json](std::string_view piece) {
+    if (!json) std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout);
+  };
+  ProgressBar bar("prompt");
+  bool shown = false;
+  const auto show_prompt = [&] {
+    bar.finish();
+    if (!std::exchange(shown, true)) show(prompt);
+  };
+  const run::Reply reply = ask(service, std::move(request),
+                               {.text = show,
+                                .prefill =
+                                    [&](std::int64_t done, std::int64_t total) {
+                                      bar.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                                      if (done == total) show_prompt();
+                                    },
+                                .cancelled = [&] { return interrupt.requested().load(std::memory_order_relaxed); }});
+  show_prompt();  // it was interrupted before
+  show("\n");
+  std::fflush(stdout);
+  return reply;
 }
 
 int run_command(Settings& s) {
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
-  const std::string shown = text::to_valid_utf8(text);
   const auto grammar = read_schema(s.run.json_schema);
+  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
@@ -170,43 +269,33 @@ int run_command(Settings& s) {
                        loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
                      }});
   loading.finish();
-  const double load_seconds = steady_seconds() - start;
-  const text::Tokenizer* tokenizer = engine.tokenizer();
-  if (!tokenizer) throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
-  run::Request request;
-  request.prompt =
-      tokenizer->encode(text, {.add_bos = !s.run.no_bos && tokenizer->add_bos(), .parse_special = !s.run.no_special});
-  request.max_tokens = s.run.n;
-  request.sampling = s.sampling;
-  request.stop = s.run.stop;
-  request.top_logprobs = s.run.logprobs;
-  request.ignore_eos = s.run.ignore_eos;
-  request.grammar = grammar;
+  double load_seconds = steady_seconds() - start;
+  if (!engine.tokenizer())
+    throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
+  run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, grammar);
+  run::check_request(engine, request.request);
 
-  ProgressBar prefill("prompt");
-  run::Events events;
-  events.cancelled = [&] { return interrupt.requested().load(std::memory_order_relaxed); };
-  events.prefill = [&](std::int64_t done, std::int64_t total) {
-    prefill.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-    if (done < total) return;
-    prefill.finish();
-    if (!s.run.json) std::fwrite(shown.data(), 1, shown.size(), stdout), std::fflush(stdout);
-  };
-  if (!s.run.json)
-    events.text = [](std::string_view piece) {
-      std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout);
-    };
-  const run::Generated g = generate(engine, request, events);
-  if (!s.run.json) std::fputc('\n', stdout);
-  std::fflush(stdout);
-  if (s.run.json || !s.run.no_figures) {
-    Figures f = figures(engine, g);
-    f.load = load_seconds;
-    s.run.json ? print_json(engine, g, f) : print_figures(engine, g, f);
+  const double choosing = steady_seconds();
+  engine.choose_codecs(request.request.prompt);  // before the library: what is stored is of these codecs
+  const double chosen = steady_seconds();
+  std::optional<store::Library> library;
+  if (!tiers.empty())
+    library.emplace(engine.cache(), store::fingerprint_of(run::describe_cache(engine)), std::move(tiers));
+  load_seconds += steady_seconds() - chosen;
+  run::Reply reply;
+  {
+    run::Scheduler scheduler(engine, {.running = 1, .waiting = 0}, s.engine.model, library ? &*library : nullptr);
+    reply = answer(scheduler, std::move(request), text::to_valid_utf8(text), s.run.json, interrupt);
   }
-  if (g.finish == run::Finish::kNothing)
+  if (library) write_kept(*library);
+  if (s.run.json || !s.run.no_figures) {
+    const Figures f = figures(engine, reply, load_seconds, chosen - choosing);
+    s.run.json ? print_json(engine, reply, f) : print_figures(engine, reply, f, library.has_value());
+  }
+  const run::Finish finish = reply.outcome.finish;
+  if (finish == run::Finish::kNothing)
     throw Error(Code::kUnsupported, "the model's output is not a number (NaN or -inf for every token)", s.engine.model);
-  return g.finish == run::Finish::kCancelled ? kFailure : kSuccess;
+  return finish == run::Finish::kCancelled ? kFailure : kSuccess;
 }
 
 Action setup(CLI::App& app) {
@@ -214,6 +303,7 @@ Action setup(CLI::App& app) {
   add_options(app, run::engine_table(), settings->engine);
   add_options(app, table(), settings->run);
   add_options(app, run::sampling_table(), settings->sampling);
+  add_options(app, reuse_table(), settings->reuse, {"ram_cache"});
   return [settings] { return run_command(*settings); };
 }
 

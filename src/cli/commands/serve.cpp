@@ -38,6 +38,7 @@ Action setup(CLI::App& app) {
   add_options(app, run::engine_table(), settings->engine);
   add_options(app, run::scheduler_table(), settings->scheduler);
   add_options(app, serve_table(), settings->serve);
+  add_options(app, reuse_table(), settings->reuse);
   add_options(app, serve::server_table(), settings->server);
   return [settings] { return serve_command(*settings); };
 }

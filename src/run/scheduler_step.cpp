@@ -1,0 +1,206 @@
+// The scheduler's half that computes: which tokens a step takes, what comes of it, and how a job ends.
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "run/scheduler_job.hpp"
+
+namespace kvasir::run {
+
+// How far a job's prompt may be computed in one go of at most `most` tokens: to its end, or to where a follower parts.
+// Checkpoints are passed as long as their tails can be made afterwards: a step of a few tokens reads all weights, too.
+std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
+  std::int64_t stop = std::min(job.length(), job.cached() + most);
+  for (const auto& follower : running_)
+    if (follower->leader.job == &job && follower->leader.share > job.cached())
+      stop = std::min(stop, follower->leader.share);
+  const kv::Cache& cache = engine_.cache();
+  const auto& points = job.kept.checkpoints;
+  if (!points.empty() && points.back() < stop && cache.sealed_pages_at(points.back()) < cache.sealed_pages_at(stop))
+    stop = points.back();
+  return stop;
+}
+
+void Scheduler::Plan::add(Job& job, std::int64_t count) {
+  const std::int64_t from = job.cached();
+  const bool last = from + count == job.length();
+  const std::span<const std::int32_t> ids(job.ids);
+  inputs.push_back({job.sequence, ids.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count)),
+                    last ? 1 : 0, job.decodes()});
+  jobs.push_back(&job);
+}
+
+// The next token of every answer, then of every prompt its part of what is left of the step.
+void Scheduler::plan() {
+  plan_.inputs.clear();
+  plan_.jobs.clear();
+  std::int64_t prompts = 0;
+  for (const auto& job : running_) {
+    if (!job->runs()) continue;
+    job->decodes() ? plan_.add(*job, 1) : void(++prompts);
+  }
+  plan_.answers = static_cast<std::int64_t>(plan_.jobs.size());
+  if (prompts == 0) return;
+  const std::int64_t wanted = plan_.answers > 0 ? options_.step_tokens : engine_.options().chunk;
+  // However many answers grow, a quarter of the step is for prompts: with less they would come in token by token.
+  const std::int64_t share = std::max({prompts, wanted - plan_.answers, wanted / 4});
+  std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - plan_.answers);
+  for (const auto& job : running_) {
+    if (!job->runs() || job->decodes()) continue;
+    const std::int64_t count = stop_of(*job, budget / prompts) - job->cached();
+    plan_.add(*job, count);
+    budget -= count;
+    --prompts;
+  }
+}
+
+// Gives back the pages of the youngest job so that the others can go on. False: there is only one.
+bool Scheduler::preempt_for(const std::string& why) {
+  Job* youngest = nullptr;
+  int alive = 0;
+  for (auto& job : running_)
+    if (!job->over) ++alive, youngest = job.get();
+  if (alive < 2) {
+    if (youngest) {
+      youngest->answer->stop(Finish::kContext);
+      youngest->answer->size() > 0 ? finish(*youngest) : finish(*youngest, Failure::kNoRoom, why);
+    }
+    return false;
+  }
+  leave_followers(*youngest);
+  offer(*youngest, store::Library::Offering::kLast);
+  release(*youngest);
+  const auto at = std::find_if(running_.begin(), running_.end(), [&](auto& job) { return job.get() == youngest; });
+  youngest->outcome.receipt.spans.clear();
+  youngest->outcome.receipt.reused_tokens = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.preempted;
+  }
+  waiting_.push_front(std::move(*at));
+  running_.erase(at);
+  return true;
+}
+
+// Plans and runs one step: its logits. No inputs are left when nothing could be computed.
+std::span<const float> Scheduler::compute() {
+  for (;;) {
+    begin_searched();
+    for (auto& job : running_)
+      if (!job->waits()) start_followers(*job);
+    plan();
+    if (plan_.inputs.empty()) return {};
+    try {
+      return engine_.forward().step(plan_.inputs);
+    } catch (const Error& e) {
+      if (e.code() != Code::kMemory) throw;
+      if (preempt_for(e.what())) continue;
+      plan_.inputs.clear();
+      return {};
+    }
+  }
+}
+
+void Scheduler::step() {
+  const double start = steady_seconds();
+  const std::span<const float> rows = compute();
+  if (plan_.inputs.empty()) return;
+  std::size_t tokens = 0;
+  for (const model::Input& input : plan_.inputs) tokens += input.tokens.size();
+  const double now = steady_seconds();
+  if (tokens > plan_.jobs.size()) {  // prompts among them
+    const double mean = (now - start) * 1e6 / static_cast<double>(tokens);
+    token_microseconds_ = token_microseconds_ > 0 ? 0.8 * token_microseconds_ + 0.2 * mean : mean;
+  }
+  const auto vocab = static_cast<std::size_t>(card_.vocabulary);
+  std::size_t row = 0;
+  for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
+    Job& job = *plan_.jobs[i];
+    account(job, plan_.inputs[i], now);
+    start_followers(job);
+    offer_step(job);
+    if (plan_.inputs[i].logits == 0) continue;
+    offer_prompt(job);
+    advance(job, rows.subspan(row++ * vocab, vocab));
+  }
+}
+
+// What the step that ended at `now` did for a job.
+void Scheduler::account(Job& job, const model::Input& input, double now) {
+  Outcome& out = job.outcome;
+  if (input.decode) {
+    ++out.decode_steps;
+    out.decode_bytes += static_cast<double>(engine_.model().bytes_per_token()) / static_cast<double>(plan_.answers) +
+                        static_cast<double>(engine_.cache().kv_bytes_read(*job.sequence));
+  } else if (job.at.first_token == 0) {
+    job.listener->prefill(job.cached(), job.prompt);
+    out.prompt_seconds = now - job.at.started;
+  }
+}
+
+void Scheduler::advance(Job& job, std::span<const float> row) {
+  Answer& answer = *job.answer;
+  const std::int64_t before = answer.size();
+  const bool more = answer.next(row, job.cached());
+  if (job.at.first_token == 0) {
+    job.at.first_token = steady_seconds();
+    job.outcome.receipt.prefill_seconds = job.at.first_token - job.at.started;
+  }
+  if (answer.size() > before) {
+    job.ids.push_back(answer.token());
+    const Piece piece{answer.record(), answer.text()};
+    job.listener->pieces({&piece, 1});
+  } else {
+    say_rest(job);
+  }
+  if (!more) finish(job);
+}
+
+// Text that was held back and that no token brought.
+void Scheduler::say_rest(Job& job) {
+  if (job.answer->text().empty()) return;
+  const TokenRecord none{-1, 0, {}};
+  const Piece piece{none, job.answer->text()};
+  job.listener->pieces({&piece, 1});
+}
+
+void Scheduler::release(Job& job) {
+  if (job.sequence) engine_.cache().release(job.sequence);
+  job.sequence = nullptr;
+  job.leader = {};
+  if (job.kept.search) job.kept.search->abandon();  // its thread may outlive the scheduler
+  job.kept.search.reset();
+}
+
+// Ends a job: with what its answer says, as cancelled when that is not over, or with an error.
+void Scheduler::finish(Job& job, Failure failure, std::string error) {
+  if (job.over) return;
+  job.over = true;
+  if (!job.answer->over()) {
+    job.answer->stop(Finish::kCancelled);
+    say_rest(job);
+  }
+  leave_followers(job);
+  Outcome& out = job.outcome;
+  out.failure = failure;
+  out.error = std::move(error);
+  out.finish = job.answer->finish();
+  out.completion_tokens = job.answer->size();
+  if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
+  Receipt& receipt = out.receipt;
+  const std::int64_t computed = std::min(job.cached(), job.prompt);
+  if (computed > receipt.reused_tokens) receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
+  offer(job, store::Library::Offering::kLast);
+  release(job);
+  {
+    const std::lock_guard lock(mutex_);
+    stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
+    stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
+    stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);
+    stats_.cancelled += out.finish == Finish::kCancelled && failure == Failure::kNone;
+    stats_.failed += failure != Failure::kNone;
+  }
+  job.listener->done(out);
+}
+
+}  // namespace kvasir::run
