@@ -16,7 +16,7 @@
 #include "cli/options_cli.hpp"
 #include "cli/serving.hpp"
 #include "cli/terminal.hpp"
-#include "run/eval/statistics.hpp"
+#include "lab/eval/statistics.hpp"
 #include "serve/load.hpp"
 
 namespace kvasir::cli {
@@ -35,7 +35,7 @@ struct Settings {
 
 double at(const std::vector<float>& values, double share) {
   std::vector<float> copy = values;
-  return run::eval::percentile(copy, share);
+  return lab::eval::percentile(copy, share);
 }
 
 std::string milliseconds(const std::vector<float>& values, double share) {

@@ -121,11 +121,11 @@ TEST_F(Links, LoadAndReplayOverTls) {
   EXPECT_GE(r.connections, 10);
   EXPECT_EQ(s.service.requests().back().tenant, "bob");
 
-  run::ReplayOptions replay{.conversations = testing::TempDir() + "link_test.jsonl", .max_tokens = 3};
+  lab::ReplayOptions replay{.conversations = testing::TempDir() + "link_test.jsonl", .max_tokens = 3};
   std::ofstream(replay.conversations) << R"({"turns": [{"role": "user", "content": "one"}]})"
                                       << "\n";
   const auto turns =
-      run::replay(*remote_target(e, "org/fake-model", replay), replay, [](std::int64_t, std::int64_t) { return true; });
+      lab::replay(*remote_target(e, "org/fake-model", replay), replay, [](std::int64_t, std::int64_t) { return true; });
   ASSERT_EQ(turns.size(), 1u);
   EXPECT_EQ(turns[0].same_text, 1);
 }
@@ -136,7 +136,7 @@ TEST_F(Links, ConnectionsThatWereClosedAreMadeAgain) {
   ServerOptions options = with(c);
   options.idle_timeout = 0.05;
   TestServer s({}, options);
-  run::ReplayOptions replay{.conversations = "", .max_tokens = 2};
+  lab::ReplayOptions replay{.conversations = "", .max_tokens = 2};
   const auto target = remote_target(at(s.port(), c.cert_path), "org/fake-model", replay);
   for (int i = 0; i < 3; ++i) {
     EXPECT_TRUE(target->ask({{.role = "user", .content = "x"}}, 0, true));

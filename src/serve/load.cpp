@@ -7,7 +7,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "run/conversations.hpp"
+#include "lab/conversations.hpp"
 #include "serve/api_client.hpp"
 
 namespace kvasir::serve {
@@ -85,7 +85,7 @@ class Run {
         total_(options.requests > 0 ? options.requests : std::int64_t{kRequestsPerClient} * clients),
         clock_(io_) {
     report_.clients = clients;
-    if (!options.conversations.empty()) chats_ = run::read_conversations(options.conversations);
+    if (!options.conversations.empty()) chats_ = lab::read_conversations(options.conversations);
     monitor_ = std::make_shared<ApiClient>(io_, to_, options.patience);
     for (std::int32_t i = 0; i < clients; ++i) {
       users_.push_back(std::make_unique<User>(io_));
@@ -112,7 +112,7 @@ class Run {
     std::shared_ptr<ApiClient> client;
     asio::steady_timer pause;
     double tokens = 0;  // until the store ran empty
-    const run::Conversation* chat = nullptr;
+    const lab::Conversation* chat = nullptr;
     std::size_t turn = 0;  // of its messages, the next one
     Json history = Json::array();
   };
@@ -144,7 +144,7 @@ class Run {
   void advance(User& user) {
     const auto ask = [&] {
       while (user.chat && user.turn < user.chat->size()) {
-        const run::Message& m = (*user.chat)[user.turn++];
+        const lab::Message& m = (*user.chat)[user.turn++];
         if (m.role == "assistant") continue;  // the server's own answer stands in its place
         user.history.push_back({{"role", m.role}, {"content", m.content}});
         if (m.role == "user") return true;
@@ -283,7 +283,7 @@ class Run {
   const LoadOptions options_;
   const std::function<bool(std::int64_t, std::int64_t)>& poll_;
   const std::int64_t total_;
-  std::vector<run::Conversation> chats_;
+  std::vector<lab::Conversation> chats_;
   std::size_t next_chat_ = 0;
   double words_per_token_ = 1;
 

@@ -134,14 +134,14 @@ TEST(Load, JainsIndex) {
 
 TEST(Load, ReplayOverHttp) {
   TestServer s({.reused = 5});
-  run::ReplayOptions options{.conversations = testing::TempDir() + "replay_test.jsonl", .max_tokens = 3};
+  lab::ReplayOptions options{.conversations = testing::TempDir() + "replay_test.jsonl", .max_tokens = 3};
   std::ofstream(options.conversations) << R"({"turns": [{"role": "user", "content": "one"}, {"role": "assistant",)"
                                        << R"("content": "yes"}, {"role": "user", "content": "two"}]})"
                                        << "\n";
   const auto target = remote_target(endpoint(s.port()), "org/fake-model", options);
-  const auto turns = run::replay(*target, options, [](std::int64_t, std::int64_t) { return true; });
+  const auto turns = lab::replay(*target, options, [](std::int64_t, std::int64_t) { return true; });
   ASSERT_EQ(turns.size(), 2u);
-  for (const run::ReplayTurn& t : turns) {
+  for (const lab::ReplayTurn& t : turns) {
     EXPECT_EQ(t.ttft.size(), 1u);
     EXPECT_EQ(t.plain_ttft.size(), 1u);
     EXPECT_EQ(t.reused_tokens, 5);

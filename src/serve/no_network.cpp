@@ -41,7 +41,7 @@ std::string model_of(const Endpoint&) { absent("--url"); }
 
 std::string first_key(const std::string&) { absent("--api-key-file"); }
 
-std::unique_ptr<run::ReplayTarget> remote_target(const Endpoint&, const std::string&, const run::ReplayOptions&) {
+std::unique_ptr<lab::ReplayTarget> remote_target(const Endpoint&, const std::string&, const lab::ReplayOptions&) {
   absent("--url");
 }
 

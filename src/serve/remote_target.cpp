@@ -8,19 +8,19 @@ namespace {
 
 constexpr double kPatience = 3600;  // a long prompt on a slow machine
 
-class RemoteTarget final : public run::ReplayTarget {
+class RemoteTarget final : public lab::ReplayTarget {
  public:
-  RemoteTarget(const Endpoint& endpoint, const std::string& model, const run::ReplayOptions& options)
+  RemoteTarget(const Endpoint& endpoint, const std::string& model, const lab::ReplayOptions& options)
       : endpoint_(endpoint), model_(model), max_tokens_(options.max_tokens), client_(resolve(endpoint), kPatience) {}
 
-  std::optional<run::ReplayAnswer> ask(const run::Conversation& history, int, bool reuse) override {
+  std::optional<lab::ReplayAnswer> ask(const lab::Conversation& history, int, bool reuse) override {
     Json body{{"model", model_},
               {"messages", Json::array()},
               {"max_tokens", max_tokens_},
               {"temperature", 0},
               {"stream", true},
               {"stream_options", {{"include_usage", true}}}};
-    for (const run::Message& m : history) body["messages"].push_back({{"role", m.role}, {"content", m.content}});
+    for (const lab::Message& m : history) body["messages"].push_back({{"role", m.role}, {"content", m.content}});
     if (!reuse) body["reuse"] = body["cache_prompt"] = false;
     const ApiAnswer answer = client_.post(endpoint_.path + "/chat/completions", body);
     if (answer.status == 400 &&
@@ -28,7 +28,7 @@ class RemoteTarget final : public run::ReplayTarget {
       return std::nullopt;
     if (answer.end != ApiAnswer::End::kComplete)
       throw Error(Code::kIo, "does not answer a chat: " + answer.error, endpoint_.host + ":" + endpoint_.port);
-    run::ReplayAnswer out{.text = answer.text,
+    lab::ReplayAnswer out{.text = answer.text,
                           .ttft = (answer.first > 0 ? answer.first : answer.ended) - answer.sent,
                           .prompt_tokens = answer.prompt_tokens,
                           .reused_tokens = answer.cached_tokens};
@@ -41,7 +41,7 @@ class RemoteTarget final : public run::ReplayTarget {
   }
 
  private:
-  static void read_sources(const ApiAnswer& answer, run::ReplayAnswer* out) {
+  static void read_sources(const ApiAnswer& answer, lab::ReplayAnswer* out) {
     if (answer.kvasir.is_object() && answer.kvasir.contains("spans") && answer.kvasir["spans"].is_array()) {
       out->load_seconds = answer.kvasir.value("load_seconds", 0.0);
       out->loaded_bytes = answer.kvasir.value("loaded_bytes", std::uint64_t{0});
@@ -61,8 +61,8 @@ class RemoteTarget final : public run::ReplayTarget {
 
 }  // namespace
 
-std::unique_ptr<run::ReplayTarget> remote_target(const Endpoint& endpoint, const std::string& model,
-                                                 const run::ReplayOptions& options) {
+std::unique_ptr<lab::ReplayTarget> remote_target(const Endpoint& endpoint, const std::string& model,
+                                                 const lab::ReplayOptions& options) {
   return std::make_unique<RemoteTarget>(endpoint, model, options);
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "run/replay.hpp"
+#include "lab/replay.hpp"
 #include "serve/answer_reader.hpp"
 
 namespace kvasir::serve {
@@ -12,7 +12,7 @@ namespace kvasir::serve {
 // Times are the client's: from the request to the first text. Reuse is what the server says in
 // usage.prompt_tokens_details.cached_tokens; requests that shall not reuse carry "reuse": false (Kvasir) and
 // "cache_prompt": false (llama.cpp's server). Throws Error(kIo): no such server.
-std::unique_ptr<run::ReplayTarget> remote_target(const Endpoint& endpoint, const std::string& model,
-                                                 const run::ReplayOptions& options);
+std::unique_ptr<lab::ReplayTarget> remote_target(const Endpoint& endpoint, const std::string& model,
+                                                 const lab::ReplayOptions& options);
 
 }  // namespace kvasir::serve

@@ -15,8 +15,8 @@
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
+#include "lab/machine.hpp"
 #include "run/generate.hpp"
-#include "run/machine.hpp"
 #include "text/json_schema.hpp"
 #include "text/utf8.hpp"
 
@@ -108,7 +108,7 @@ Figures figures(run::Engine& engine, const run::Generated& g) {
   f.bytes_per_token = g.decode_steps > 0 ? g.decode_bytes / static_cast<double>(g.decode_steps) : 0;
   f.bandwidth = per_second(g.decode_bytes, g.decode_seconds);
   f.resident = process_rss().current;
-  f.machine_bandwidth = run::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
+  f.machine_bandwidth = lab::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
   f.kv_bytes_per_token = engine.cache().bytes_per_token();
   return f;
 }
