@@ -12,11 +12,11 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
+#include "client/load.hpp"
+#include "client/remote_target.hpp"
 #include "lab/eval/plot.hpp"
 #include "lab/eval/statistics.hpp"
 #include "lab/replay.hpp"
-#include "serve/load.hpp"
-#include "serve/remote_target.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -127,8 +127,9 @@ std::unique_ptr<lab::ReplayTarget> open_target(const Settings& s, const CLI::App
   if (s.replay.restart_every > 0 || !s.replay.tiers.empty())
     throw Error(Code::kBadInput, "cannot be used with --url: what that server keeps is its own affair",
                 s.replay.tiers.empty() ? "--restart-every" : "--tier");
-  const serve::Endpoint endpoint = endpoint_of(s.remote);
-  return serve::remote_target(endpoint, s.remote.model.empty() ? serve::model_of(endpoint) : s.remote.model, s.replay);
+  const client::Endpoint endpoint = endpoint_of(s.remote);
+  return client::remote_target(endpoint, s.remote.model.empty() ? client::model_of(endpoint) : s.remote.model,
+                               s.replay);
 }
 
 int run_replay(const Settings& s, const CLI::App& app) {

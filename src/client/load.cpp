@@ -1,4 +1,4 @@
-#include "serve/load.hpp"
+#include "client/load.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "client/api_client.hpp"
 #include "lab/conversations.hpp"
-#include "serve/api_client.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
@@ -311,4 +311,4 @@ std::string model_of(const Endpoint& endpoint) {
   return first_model(client, endpoint);
 }
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

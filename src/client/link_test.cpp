@@ -5,16 +5,16 @@
 #include <fstream>
 
 #include "base/error.hpp"
-#include "serve/load.hpp"
-#include "serve/remote_target.hpp"
+#include "client/load.hpp"
+#include "client/remote_target.hpp"
 #include "serve/test_certificate.hpp"
 #include "serve/test_client.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 namespace {
 
-const Certificate& authority() {
-  static const Certificate c = make_certificate("authority", "");
+const serve::Certificate& authority() {
+  static const serve::Certificate c = serve::make_certificate("authority", "");
   return c;
 }
 
@@ -38,12 +38,14 @@ std::string refusal(const Endpoint& endpoint) {
 
 class Links : public testing::Test {
  protected:
-  static ServerOptions with(const Certificate& c) { return {.tls_cert = c.cert_path, .tls_key = c.key_path}; }
+  static serve::ServerOptions with(const serve::Certificate& c) {
+    return {.tls_cert = c.cert_path, .tls_key = c.key_path};
+  }
 };
 
 TEST_F(Links, NamesAndAddressesOfTheCertificate) {
-  const Certificate c = make_certificate("good", "DNS:localhost,IP:127.0.0.1", &authority());
-  TestServer s({}, with(c));
+  const serve::Certificate c = serve::make_certificate("good", "DNS:localhost,IP:127.0.0.1", &authority());
+  serve::TestServer s({}, with(c));
   const std::string& ca = authority().cert_path;
   EXPECT_EQ(refusal(at(s.port(), ca)), "");
   EXPECT_EQ(refusal(at(s.port(), ca, "localhost")), "") << "of its addresses, one that answers is taken";
@@ -53,19 +55,20 @@ TEST_F(Links, NamesAndAddressesOfTheCertificate) {
 TEST_F(Links, CertificatesThatAreRefused) {
   const std::string name = "IP:127.0.0.1";
   {
-    const Certificate c = make_certificate("stale", name, &authority(), -60);
-    TestServer s({}, with(c));
+    const serve::Certificate c = serve::make_certificate("stale", name, &authority(), -60);
+    serve::TestServer s({}, with(c));
     EXPECT_SAYS(refusal(at(s.port(), authority().cert_path)),
                 "out of its time (certificate has expired), expected a valid one");
   }
   {
-    const Certificate c = make_certificate("other_name", "DNS:kvasir.example", &authority());
-    TestServer s({}, with(c));
+    const serve::Certificate c = serve::make_certificate("other_name", "DNS:kvasir.example", &authority());
+    serve::TestServer s({}, with(c));
     EXPECT_SAYS(refusal(at(s.port(), authority().cert_path)), "certificate is not for '127.0.0.1'");
     EXPECT_SAYS(refusal(at(s.port(), authority().cert_path, "localhost")), "certificate is not for 'localhost'");
   }
-  const Certificate own = make_certificate("own", name), other = make_certificate("other_authority", "");
-  TestServer s({}, with(own));
+  const serve::Certificate own = serve::make_certificate("own", name),
+                           other = serve::make_certificate("other_authority", "");
+  serve::TestServer s({}, with(own));
   EXPECT_EQ(refusal(at(s.port(), own.cert_path)), "") << "its own certificate is the authority";
   EXPECT_SAYS(refusal(at(s.port(), "")), "is not trusted (self-signed certificate)");
   EXPECT_SAYS(refusal(at(s.port(), "")), "another's certificate goes to --ca-file");
@@ -75,8 +78,8 @@ TEST_F(Links, CertificatesThatAreRefused) {
 
 // The system's store is what OpenSSL takes it for: these variables move it.
 TEST_F(Links, TrustsTheSystemsAuthorities) {
-  const Certificate c = make_certificate("system", "IP:127.0.0.1", &authority());
-  TestServer s({}, with(c));
+  const serve::Certificate c = serve::make_certificate("system", "IP:127.0.0.1", &authority());
+  serve::TestServer s({}, with(c));
   EXPECT_SAYS(refusal(at(s.port(), "")), "is not trusted (unable to get local issuer certificate)");
   ::setenv("SSL_CERT_FILE", authority().cert_path.c_str(), 1);
   EXPECT_EQ(refusal(at(s.port(), "")), "");
@@ -93,11 +96,11 @@ TEST_F(Links, FilesOfAuthoritiesAreRead) {
 }
 
 TEST_F(Links, PlainMeetsTls) {
-  TestServer plain;
+  serve::TestServer plain;
   EXPECT_SAYS(refusal(at(plain.port(), "")), "the server speaks no TLS (");
   EXPECT_SAYS(refusal(at(plain.port(), "")), "expected http:// in --url");
-  const Certificate c = make_certificate("plain", "IP:127.0.0.1");
-  TestServer tls({}, with(c));
+  const serve::Certificate c = serve::make_certificate("plain", "IP:127.0.0.1");
+  serve::TestServer tls({}, with(c));
   EXPECT_SAYS(refusal(parse_endpoint(fmt::format("http://127.0.0.1:{}", tls.port()), "--url")),
               "a server that speaks TLS wants https:// in --url");
   EXPECT_SAYS(refusal(parse_endpoint("http://127.0.0.1:1", "--url")), "connecting: Connection refused");
@@ -105,11 +108,11 @@ TEST_F(Links, PlainMeetsTls) {
 }
 
 TEST_F(Links, LoadAndReplayOverTls) {
-  const Certificate c = make_certificate("load", "IP:127.0.0.1", &authority());
-  ServerOptions options = with(c);
+  const serve::Certificate c = serve::make_certificate("load", "IP:127.0.0.1", &authority());
+  serve::ServerOptions options = with(c);
   options.api_key_file = testing::TempDir() + "kvasir_link_keys";
   std::ofstream(options.api_key_file) << "first alice\nsecond bob\n";
-  TestServer s({.delay = 0.001}, options);
+  serve::TestServer s({.delay = 0.001}, options);
   Endpoint e = at(s.port(), authority().cert_path);
   EXPECT_SAYS(refusal(e), "401 invalid_api_key");
   e.key = "second";
@@ -132,10 +135,10 @@ TEST_F(Links, LoadAndReplayOverTls) {
 
 // A server that closes connections between requests is asked over new ones.
 TEST_F(Links, ConnectionsThatWereClosedAreMadeAgain) {
-  const Certificate c = make_certificate("idle", "IP:127.0.0.1");
-  ServerOptions options = with(c);
+  const serve::Certificate c = serve::make_certificate("idle", "IP:127.0.0.1");
+  serve::ServerOptions options = with(c);
   options.idle_timeout = 0.05;
-  TestServer s({}, options);
+  serve::TestServer s({}, options);
   lab::ReplayOptions replay{.conversations = "", .max_tokens = 2};
   const auto target = remote_target(at(s.port(), c.cert_path), "org/fake-model", replay);
   for (int i = 0; i < 3; ++i) {
@@ -146,10 +149,10 @@ TEST_F(Links, ConnectionsThatWereClosedAreMadeAgain) {
 }
 
 TEST_F(Links, AStreamThatIsCutIsDropped) {
-  const Certificate c = make_certificate("cut", "IP:127.0.0.1");
-  TestServer s({.delay = 0.05}, with(c));
+  const serve::Certificate c = serve::make_certificate("cut", "IP:127.0.0.1");
+  serve::TestServer s({.delay = 0.05}, with(c));
   std::thread ends([&] {
-    EXPECT_TRUE(eventually([&] { return s.service.requests().size() >= 3; }));
+    EXPECT_TRUE(serve::eventually([&] { return s.service.requests().size() >= 3; }));
     s.server.stop();
     s.server.stop();
   });
@@ -184,4 +187,4 @@ TEST_F(Links, ASilentServerIsGivenUp) {
 }
 
 }  // namespace
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

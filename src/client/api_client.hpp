@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "serve/answer_reader.hpp"
-#include "serve/link.hpp"
+#include "client/answer_reader.hpp"
+#include "client/link.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 
 // Everything happens on the thread that runs `io`, which must outlive this.
 class ApiClient : public std::enable_shared_from_this<ApiClient> {
@@ -87,4 +87,4 @@ class BlockingClient {
 // The one model that the server lists, or the first of several. Throws Error(kIo): no such server, or it lists none.
 std::string first_model(BlockingClient& client, const Endpoint& endpoint);
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

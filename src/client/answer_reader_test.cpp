@@ -1,8 +1,8 @@
-#include "serve/answer_reader.hpp"
+#include "client/answer_reader.hpp"
 
 #include <gtest/gtest.h>
 
-namespace kvasir::serve {
+namespace kvasir::client {
 namespace {
 
 using End = ApiAnswer::End;
@@ -103,4 +103,4 @@ TEST(AnswerReader, Endpoints) {
 }
 
 }  // namespace
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

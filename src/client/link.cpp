@@ -1,4 +1,4 @@
-#include "serve/link.hpp"
+#include "client/link.hpp"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 
 namespace asio = boost::asio;
 namespace ssl = boost::asio::ssl;
@@ -102,4 +102,4 @@ std::string Link::handshake_error(error_code ec) {
   return "no TLS connection: " + ec.message();
 }
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

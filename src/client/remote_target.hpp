@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "client/answer_reader.hpp"
 #include "lab/replay.hpp"
-#include "serve/answer_reader.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 
 // Times are the client's: from the request to the first text. Reuse is what the server says in
 // usage.prompt_tokens_details.cached_tokens; requests that shall not reuse carry "reuse": false (Kvasir) and
@@ -15,4 +15,4 @@ namespace kvasir::serve {
 std::unique_ptr<lab::ReplayTarget> remote_target(const Endpoint& endpoint, const std::string& model,
                                                  const lab::ReplayOptions& options);
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

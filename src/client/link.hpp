@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "serve/answer_reader.hpp"
+#include "client/answer_reader.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 
 // What all connections to a server have in common.
 struct Destination {
@@ -71,4 +71,4 @@ class Link {
   std::optional<boost::asio::ssl::stream<boost::asio::ip::tcp::socket&>> tls_;
 };
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "serve/http.hpp"
+namespace kvasir::client {
 
-namespace kvasir::serve {
+using Json = nlohmann::ordered_json;
 
 // Where a server's API is.
 struct Endpoint {
@@ -72,4 +73,4 @@ class AnswerReader {
   bool done_ = false;    // [DONE] was read
 };
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

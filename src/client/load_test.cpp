@@ -1,14 +1,14 @@
-#include "serve/load.hpp"
+#include "client/load.hpp"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "base/descriptors.hpp"
-#include "serve/remote_target.hpp"
+#include "client/remote_target.hpp"
 #include "serve/test_client.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 namespace {
 
 Endpoint endpoint(std::uint16_t port) { return parse_endpoint(fmt::format("http://127.0.0.1:{}", port), "--url"); }
@@ -18,7 +18,7 @@ LoadReport load(const Endpoint& where, std::int32_t clients, const LoadOptions& 
 }
 
 TEST(Load, EveryRequestIsCounted) {
-  TestServer s({.delay = 0.001});
+  serve::TestServer s({.delay = 0.001});
   const LoadReport r = load(endpoint(s.port()), 20, {.requests = 100, .prompt_tokens = 40, .tokens = 12});
   EXPECT_EQ(r.completed, 100);
   EXPECT_EQ(r.refused + r.failed + r.dropped, 0);
@@ -42,7 +42,7 @@ TEST(Load, EveryRequestIsCounted) {
 }
 
 TEST(Load, PromptsBeginAlikeIfAsked) {
-  TestServer s;
+  serve::TestServer s;
   load(endpoint(s.port()), 1, {.requests = 3, .prompt_tokens = 60, .shared_tokens = 40, .tokens = 1});
   const auto requests = s.service.requests();
   ASSERT_EQ(requests.size(), 4u);  // the first one measured words
@@ -54,7 +54,7 @@ TEST(Load, PromptsBeginAlikeIfAsked) {
 }
 
 TEST(Load, RefusalsAreNeitherErrorsNorDrops) {
-  TestServer s({.delay = 0.02, .most_queued = 3});
+  serve::TestServer s({.delay = 0.02, .most_queued = 3});
   const LoadReport r = load(endpoint(s.port()), 12, {.requests = 12, .tokens = 10});
   EXPECT_EQ(r.completed + r.refused, 12);
   EXPECT_GE(r.completed, 3);
@@ -66,7 +66,7 @@ TEST(Load, RefusalsAreNeitherErrorsNorDrops) {
 }
 
 TEST(Load, ErrorsHaveTheirKind) {
-  TestServer s({.fail = "broken"});
+  serve::TestServer s({.fail = "broken"});
   const Endpoint where = endpoint(s.port());
   const std::string file = testing::TempDir() + "load_test.jsonl";
   std::ofstream(file) << R"({"turns": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
@@ -78,9 +78,9 @@ TEST(Load, ErrorsHaveTheirKind) {
 }
 
 TEST(Load, AnAnswerThatEndsInTheMiddleIsDropped) {
-  TestServer s({.delay = 0.05}, {.request_timeout = 0});
+  serve::TestServer s({.delay = 0.05}, {.request_timeout = 0});
   std::thread ends([&] {
-    EXPECT_TRUE(eventually([&] { return s.service.requests().size() >= 5; }));
+    EXPECT_TRUE(serve::eventually([&] { return s.service.requests().size() >= 5; }));
     s.server.stop();
     s.server.stop();
   });
@@ -92,7 +92,7 @@ TEST(Load, AnAnswerThatEndsInTheMiddleIsDropped) {
 }
 
 TEST(Load, ConversationsGoOnWithTheServersAnswers) {
-  TestServer s;
+  serve::TestServer s;
   const std::string file = testing::TempDir() + "load_test.jsonl";
   std::ofstream(file)
       << R"({"turns": [{"role": "user", "content": "one"}, {"role": "assistant", "content": "recorded"},)"
@@ -112,18 +112,18 @@ TEST(Load, ConversationsGoOnWithTheServersAnswers) {
 TEST(Load, WhatIsNotThere) {
   const Endpoint nobody = parse_endpoint("http://127.0.0.1:1", "--url");
   EXPECT_THROW(model_of(nobody), Error);
-  TestServer s;
+  serve::TestServer s;
   EXPECT_EQ(model_of(endpoint(s.port())), "org/fake-model");
   EXPECT_THROW(load(endpoint(s.port()), 1, {.conversations = "/no/such/file"}), Error);
 }
 
 TEST(Load, StopsWhenAsked) {
-  TestServer s({.delay = 0.01});
+  serve::TestServer s({.delay = 0.01});
   const Endpoint where = endpoint(s.port());
   const LoadReport r = run_load(where, model_of(where), 8, {.requests = 1000, .tokens = 100000},
                                 [](std::int64_t, std::int64_t) { return false; });
   EXPECT_EQ(r.completed + r.dropped, 0);
-  EXPECT_TRUE(eventually([&] { return s.service.cancelled() == 8; }));
+  EXPECT_TRUE(serve::eventually([&] { return s.service.cancelled() == 8; }));
 }
 
 TEST(Load, JainsIndex) {
@@ -133,7 +133,7 @@ TEST(Load, JainsIndex) {
 }
 
 TEST(Load, ReplayOverHttp) {
-  TestServer s({.reused = 5});
+  serve::TestServer s({.reused = 5});
   lab::ReplayOptions options{.conversations = testing::TempDir() + "replay_test.jsonl", .max_tokens = 3};
   std::ofstream(options.conversations) << R"({"turns": [{"role": "user", "content": "one"}, {"role": "assistant",)"
                                        << R"("content": "yes"}, {"role": "user", "content": "two"}]})"
@@ -157,4 +157,4 @@ TEST(Load, ReplayOverHttp) {
 }
 
 }  // namespace
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

@@ -1,9 +1,9 @@
-#include "serve/remote_target.hpp"
+#include "client/remote_target.hpp"
 
 #include "base/error.hpp"
-#include "serve/api_client.hpp"
+#include "client/api_client.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 namespace {
 
 constexpr double kPatience = 3600;  // a long prompt on a slow machine
@@ -66,4 +66,4 @@ std::unique_ptr<lab::ReplayTarget> remote_target(const Endpoint& endpoint, const
   return std::make_unique<RemoteTarget>(endpoint, model, options);
 }
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

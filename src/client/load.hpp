@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/options.hpp"
-#include "serve/answer_reader.hpp"
+#include "client/answer_reader.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 
 struct LoadOptions {
   std::int32_t requests = 0;  // of all clients together; 0: kRequestsPerClient each
@@ -55,4 +55,4 @@ std::string model_of(const Endpoint& endpoint);
 
 double jain_index(const std::vector<double>& values);  // 1 of nothing
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

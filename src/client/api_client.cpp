@@ -1,4 +1,4 @@
-#include "serve/api_client.hpp"
+#include "client/api_client.hpp"
 
 #include <algorithm>
 #include <boost/beast/http/read.hpp>
@@ -10,7 +10,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 
-namespace kvasir::serve {
+namespace kvasir::client {
 
 namespace asio = boost::asio;
 namespace http = boost::beast::http;
@@ -30,7 +30,7 @@ auto ApiClient::handler(F f) {
 void ApiClient::post(const std::string& target, const Json& body, Done done) {
   Request r{http::verb::post, target, 11};
   r.set(http::field::content_type, "application/json");
-  r.body() = dump(body);
+  r.body() = body.dump(-1, ' ', false, Json::error_handler_t::replace);
   start(std::move(r), std::move(done));
 }
 
@@ -187,4 +187,4 @@ std::string first_model(BlockingClient& client, const Endpoint& endpoint) {
   return body["data"][0]["id"];
 }
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client

@@ -1,9 +1,11 @@
-#include "serve/answer_reader.hpp"
+#include "client/answer_reader.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace kvasir::serve {
+#include "base/error.hpp"
+
+namespace kvasir::client {
 namespace {
 
 std::int64_t number(const Json& json, const char* key) {
@@ -163,4 +165,4 @@ ApiAnswer AnswerReader::finish(bool whole, double now) {
   return std::move(answer_);
 }
 
-}  // namespace kvasir::serve
+}  // namespace kvasir::client
