@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::text {
@@ -24,7 +24,7 @@ inline std::string byte_level(std::string_view bytes) {
     } else if (b == 173) {
       code = 256 + 67;
     }
-    append_utf8(out, code);
+    unicode::append_utf8(out, code);
   }
   return out;
 }

@@ -133,7 +133,7 @@ TEST(SentencePiece, AgreesWithNaiveMergingOfTheWholeText) {
     Pieces parts;
     const std::string spaced = " " + text;
     for (std::size_t i = 0; i < spaced.size();) {
-      const auto n = decode_char(std::string_view(spaced).substr(i)).size;
+      const auto n = unicode::decode_char(std::string_view(spaced).substr(i)).size;
       parts.push_back(spaced.substr(i, n));
       i += n;
     }

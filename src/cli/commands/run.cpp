@@ -18,7 +18,7 @@
 #include "lab/machine.hpp"
 #include "run/generate.hpp"
 #include "text/json_schema.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -159,7 +159,7 @@ void print_json(const run::Engine& engine, const run::Generated& g, const Figure
 int run_command(Settings& s) {
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
-  const std::string shown = text::to_valid_utf8(text);
+  const std::string shown = unicode::to_valid_utf8(text);
   const auto grammar = read_schema(s.run.json_schema);
   Interrupt interrupt;
   ProgressBar loading("loading");

@@ -1,8 +1,8 @@
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 #include <algorithm>
 
-namespace kvasir::text {
+namespace kvasir::unicode {
 namespace {
 
 struct Lead {
@@ -99,4 +99,4 @@ std::string to_valid_utf8(std::string_view text) {
   return out;
 }
 
-}  // namespace kvasir::text
+}  // namespace kvasir::unicode

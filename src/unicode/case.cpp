@@ -1,11 +1,11 @@
-#include "text/unicode_case.hpp"
+#include "unicode/case.hpp"
 
 #include <algorithm>
 #include <iterator>
 
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
-namespace kvasir::text {
+namespace kvasir::unicode {
 namespace {
 
 // Every `stride`-th code point of first .. last maps to itself + delta.
@@ -20,7 +20,7 @@ struct CaseString {
   const char* text;
 };
 
-#include "text/unicode_case.inc"
+#include "unicode/case.inc"
 
 template <std::size_t n, std::size_t m>
 void append_mapped(std::string& out, std::uint32_t code, const CaseRange (&ranges)[n], const CaseString (&strings)[m]) {
@@ -54,4 +54,4 @@ void append_lower(std::string& out, std::uint32_t code) {
   }
 }
 
-}  // namespace kvasir::text
+}  // namespace kvasir::unicode

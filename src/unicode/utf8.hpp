@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvasir::text {
+namespace kvasir::unicode {
 
 // `code` is a Unicode scalar value, or kInvalidByte + the byte when `text` does not start with a well-formed character;
 // an ill-formed byte is always one Char of one byte, so that every byte of a text belongs to exactly one Char.
@@ -33,4 +33,4 @@ std::size_t incomplete_tail(std::string_view text);
 // byte, replaced by U+FFFD (the Unicode standard's section 3.9, "substitution of maximal subparts").
 std::string to_valid_utf8(std::string_view text);
 
-}  // namespace kvasir::text
+}  // namespace kvasir::unicode

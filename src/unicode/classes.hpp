@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace kvasir::text {
+namespace kvasir::unicode {
 
 // \p{L}, \p{N}, \p{P} and \s (the White_Space property); kOther is everything else, ill-formed bytes included. The
 // classes are disjoint: no White_Space character has one of the three general categories.
@@ -38,4 +38,4 @@ class CharClasses {
 
 inline CharClass char_class(std::uint32_t code) { return CharClasses::get().of(code); }
 
-}  // namespace kvasir::text
+}  // namespace kvasir::unicode

@@ -1,13 +1,13 @@
-#include "text/unicode.hpp"
+#include "unicode/classes.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <span>
 
-namespace kvasir::text {
+namespace kvasir::unicode {
 namespace {
 
-#include "text/unicode_ranges.inc"
+#include "unicode/ranges.inc"
 
 constexpr CodeRange kSpaceRanges[] = {{0x9, 0xd},       {0x20, 0x20},     {0x85, 0x85},     {0xa0, 0xa0},
                                       {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f},
@@ -43,4 +43,4 @@ CharClasses::CharClasses() {
   }
 }
 
-}  // namespace kvasir::text
+}  // namespace kvasir::unicode

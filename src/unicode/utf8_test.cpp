@@ -1,10 +1,10 @@
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 #include <gtest/gtest.h>
 
-#include "text/unicode.hpp"
+#include "unicode/classes.hpp"
 
-namespace kvasir::text {
+namespace kvasir::unicode {
 namespace {
 
 using namespace std::string_literals;
@@ -79,4 +79,4 @@ TEST(CharClasses, KnownCharacters) {
 }
 
 }  // namespace
-}  // namespace kvasir::text
+}  // namespace kvasir::unicode
