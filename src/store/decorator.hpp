@@ -7,9 +7,9 @@
 
 namespace kvasir::store {
 
-class Forward : public Backend {
+class Decorator : public Backend {
  public:
-  explicit Forward(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  explicit Decorator(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
 
   Traits traits() const override { return inner_->traits(); }
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override {
