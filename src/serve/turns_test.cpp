@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
+#include "serve/prompt.hpp"
 #include "serve/template_chat.hpp"
 #include "text/test_vocabularies.hpp"
 
