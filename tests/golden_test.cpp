@@ -14,7 +14,7 @@
 #include "model/synth.hpp"
 #include "run/engine.hpp"
 #include "run/generate.hpp"
-#include "tiny_model.hpp"
+#include "tiny_model_fixture.hpp"
 
 namespace kvasir::run {
 namespace {

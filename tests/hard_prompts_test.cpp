@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "robustness.hpp"
+#include "robustness_fixture.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "robustness.hpp"
+#include "robustness_fixture.hpp"
 #include "store/faulty.hpp"
 #include "store/open.hpp"
 #include "unicode/utf8.hpp"

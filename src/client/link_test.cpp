@@ -7,8 +7,8 @@
 #include "base/error.hpp"
 #include "client/load.hpp"
 #include "client/remote_target.hpp"
-#include "serve/test_certificate.hpp"
-#include "serve/test_client.hpp"
+#include "serve/certificate_fixture.hpp"
+#include "serve/client_fixture.hpp"
 
 namespace kvasir::client {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/descriptors.hpp"
 #include "client/remote_target.hpp"
-#include "serve/test_client.hpp"
+#include "serve/client_fixture.hpp"
 
 namespace kvasir::client {
 namespace {

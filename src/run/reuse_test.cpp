@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "base/file.hpp"
-#include "base/test_patience.hpp"
+#include "base/patience_fixture.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "store/decorator.hpp"

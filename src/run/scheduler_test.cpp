@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "base/test_patience.hpp"
+#include "base/patience_fixture.hpp"
 
 namespace kvasir::run {
 namespace {

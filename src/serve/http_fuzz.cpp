@@ -15,8 +15,8 @@
 
 #include "serve/admit.hpp"
 #include "serve/exchange.hpp"
-#include "serve/fake_service.hpp"
 #include "serve/request_parser.hpp"
+#include "serve/service_fixture.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::serve {

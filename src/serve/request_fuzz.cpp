@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "serve/body.hpp"
-#include "serve/fake_chat.hpp"
+#include "serve/chat_fixture.hpp"
 #include "serve/prompt.hpp"
 #include "serve/shape.hpp"
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::serve {

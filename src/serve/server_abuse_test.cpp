@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "serve/test_client.hpp"
+#include "serve/client_fixture.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::serve {

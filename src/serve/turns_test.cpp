@@ -7,7 +7,7 @@
 #include "base/clock.hpp"
 #include "serve/prompt.hpp"
 #include "serve/template_chat.hpp"
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::serve {
 namespace {

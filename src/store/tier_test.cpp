@@ -11,7 +11,7 @@
 #include "store/meter.hpp"
 #include "store/shelf.hpp"
 #include "store/spec.hpp"
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store {
 namespace {

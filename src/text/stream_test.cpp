@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::text {

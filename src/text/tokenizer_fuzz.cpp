@@ -13,8 +13,8 @@
 
 #include "base/error.hpp"
 #include "text/stream.hpp"
-#include "text/test_vocabularies.hpp"
 #include "text/tokenizer.hpp"
+#include "text/vocabularies_fixture.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::text {

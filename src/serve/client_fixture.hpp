@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "serve/fake_chat.hpp"
-#include "serve/fake_service.hpp"
+#include "serve/chat_fixture.hpp"
 #include "serve/server.hpp"
+#include "serve/service_fixture.hpp"
 
 namespace kvasir::serve {
 

@@ -14,7 +14,7 @@
 #include "base/error.hpp"
 #include "run/service.hpp"
 #include "run/stop.hpp"
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::serve {
 

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/test_patience.hpp"
-#include "cli/test_run.hpp"
+#include "base/patience_fixture.hpp"
+#include "cli/run_fixture.hpp"
 #include "run/generate.hpp"
-#include "tiny_model.hpp"
+#include "tiny_model_fixture.hpp"
 
 namespace kvasir::testing {
 

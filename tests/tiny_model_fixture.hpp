@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 #include "weights/gguf_writer.hpp"
 #include "weights/quant.hpp"
 
