@@ -1,13 +1,13 @@
-# kvasir_serve: the HTTP server. What reads requests and writes answers needs nothing; the network needs Boost (headers
-# of Asio and Beast) and OpenSSL. Without them everything else is built, KVASIR_NETWORK is off and serve/no_network.cpp
-# says so where a connection is wanted. Sets KVASIR_NETWORK and, as regular expressions, the tests and fuzz targets that
-# need it.
+# kvasir_serve: the HTTP server, and the client of such servers. What reads requests and writes answers needs nothing;
+# the network needs Boost (headers of Asio and Beast) and OpenSSL. Without them everything else is built, KVASIR_NETWORK
+# is off, and serve/no_network.cpp and client/no_network.cpp say so where a connection is wanted. Sets KVASIR_NETWORK
+# and, as regular expressions, the tests and fuzz targets that need it.
 option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
 set(network_names admit api_client connection keys link load remote_target request_parser server)
-set(KVASIR_NETWORK_TESTS "/src/serve/(keys|link|load|server_[a-z]+)_test\\.cpp$")
+set(KVASIR_NETWORK_TESTS "/src/(serve/(keys|server_[a-z]+)|client/(link|load))_test\\.cpp$")
 set(KVASIR_NETWORK_FUZZERS "/src/serve/http_fuzz\\.cpp$")
 
-file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)
+file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/client/*.cpp ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)
 list(FILTER serve_sources EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")
 list(JOIN network_names "|" network_pattern)
 set(network_sources ${serve_sources})
@@ -40,5 +40,6 @@ if(KVASIR_NETWORK)
   set_source_files_properties(${network_sources} ${PROJECT_SOURCE_DIR}/src/serve/http_fuzz.cpp PROPERTIES
                               COMPILE_DEFINITIONS "${network_definitions}")
 else()
-  target_sources(kvasir_serve PRIVATE ${PROJECT_SOURCE_DIR}/src/serve/no_network.cpp)
+  target_sources(kvasir_serve PRIVATE ${PROJECT_SOURCE_DIR}/src/client/no_network.cpp
+                 ${PROJECT_SOURCE_DIR}/src/serve/no_network.cpp)
 endif()

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "robustness.hpp"
+#include "robustness_fixture.hpp"
 
 namespace kvasir {
 namespace {

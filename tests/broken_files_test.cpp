@@ -7,7 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/rss.hpp"
-#include "robustness.hpp"
+#include "robustness_fixture.hpp"
 
 namespace kvasir {
 namespace {

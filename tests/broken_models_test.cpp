@@ -8,7 +8,7 @@
 
 #include "base/host.hpp"
 #include "base/rss.hpp"
-#include "robustness.hpp"
+#include "robustness_fixture.hpp"
 
 namespace kvasir {
 namespace {

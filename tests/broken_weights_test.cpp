@@ -8,7 +8,7 @@
 
 #include "base/file.hpp"
 #include "model/synth.hpp"
-#include "robustness.hpp"
+#include "robustness_fixture.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir {

@@ -15,7 +15,7 @@
 #include "run/ask.hpp"
 #include "run/engine.hpp"
 #include "run/scheduler.hpp"
-#include "tiny_model.hpp"
+#include "tiny_model_fixture.hpp"
 
 namespace kvasir::run {
 namespace {

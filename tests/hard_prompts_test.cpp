@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "robustness.hpp"
-#include "text/utf8.hpp"
+#include "robustness_fixture.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir {
 namespace {
@@ -77,8 +77,8 @@ TEST(HardPrompts, PromptsThatAreNotUtf8) {
       const Result o = run_captured(
           {"run", "-m", model, "-f", text.path, "-n", "40", "--no-figures", "--seed", "1", "--ctx", "256"});
       EXPECT_EQ(o.status, 0) << o.err;
-      EXPECT_EQ(text::to_valid_utf8(o.out), o.out);
-      EXPECT_TRUE(o.out.starts_with(text::to_valid_utf8(prompt)));
+      EXPECT_EQ(unicode::to_valid_utf8(o.out), o.out);
+      EXPECT_TRUE(o.out.starts_with(unicode::to_valid_utf8(prompt)));
       run_json({"run", "-m", model, "-f", text.path, "-n", "40", "--ctx", "256"});
     }
   }

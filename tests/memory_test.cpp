@@ -8,7 +8,7 @@
 #include "model/synth.hpp"
 #include "run/engine.hpp"
 #include "tensor/buffer.hpp"
-#include "tiny_model.hpp"
+#include "tiny_model_fixture.hpp"
 
 namespace kvasir::run {
 namespace {

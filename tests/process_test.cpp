@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/check.hpp"
-#include "robustness.hpp"
+#include "robustness_fixture.hpp"
 #include "store/faulty.hpp"
 #include "store/open.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir {
 namespace {
@@ -127,7 +127,7 @@ TEST(Process, InterruptEndsARunWithTheTextSoFar) {
   EXPECT_EQ(WEXITSTATUS(status), 1);
   EXPECT_TRUE(child.text.starts_with("Once upon a time"));
   EXPECT_TRUE(child.text.ends_with("\n"));
-  EXPECT_EQ(text::to_valid_utf8(child.text), child.text);
+  EXPECT_EQ(unicode::to_valid_utf8(child.text), child.text);
 }
 
 // The second one does not wait: here for a chunk of a prompt that takes seconds.

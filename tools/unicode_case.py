@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_case.inc: upper and lower case of all characters above ASCII.
+"""Writes src/unicode/case.inc: upper and lower case of all characters above ASCII.
 
-Usage: tools/unicode_case.py > src/text/unicode_case.inc   (the Unicode version is that of Python's unicodedata)
+Usage: tools/unicode_case.py > src/unicode/case.inc   (the Unicode version is that of Python's unicodedata)
 """
 import unicodedata
 

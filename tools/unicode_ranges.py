@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes src/text/unicode_ranges.inc: the code point ranges of the general categories that pre-tokenizers ask for.
+"""Writes src/unicode/ranges.inc: the code point ranges of the general categories that pre-tokenizers ask for.
 
-Usage: tools/unicode_ranges.py > src/text/unicode_ranges.inc   (the Unicode version is that of Python's unicodedata)
+Usage: tools/unicode_ranges.py > src/unicode/ranges.inc   (the Unicode version is that of Python's unicodedata)
 """
 import unicodedata
 

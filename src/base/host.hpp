@@ -1,4 +1,4 @@
-// What this machine is, as the operating system describes it. Nothing here is measured; see run/machine.hpp.
+// What this machine is, as the operating system describes it. Nothing here is measured; see lab/machine.hpp.
 #pragma once
 
 #include <cstdint>

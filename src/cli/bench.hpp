@@ -7,7 +7,7 @@
 
 #include "base/options.hpp"
 #include "cli/command.hpp"
-#include "serve/answer_reader.hpp"
+#include "client/answer_reader.hpp"
 
 namespace kvasir::cli {
 
@@ -25,7 +25,7 @@ struct RemoteOptions {
 };
 const OptionTable<RemoteOptions>& remote_table();
 // Throws Error(kBadInput) naming the flag: no such URL, no key where it should be, a value without use.
-serve::Endpoint endpoint_of(const RemoteOptions& options);
+client::Endpoint endpoint_of(const RemoteOptions& options);
 // Throws Error(kBadInput) naming the first flag of the groups (titles of tables) that was given, as `why` says.
 void check_unused(const CLI::App& app, std::initializer_list<std::string_view> groups, const std::string& why);
 

@@ -16,26 +16,26 @@
 #include "cli/options_cli.hpp"
 #include "cli/serving.hpp"
 #include "cli/terminal.hpp"
-#include "run/eval/statistics.hpp"
-#include "serve/load.hpp"
+#include "client/load.hpp"
+#include "lab/eval/statistics.hpp"
 
 namespace kvasir::cli {
 
 namespace {
 
-using serve::LoadReport;
+using client::LoadReport;
 
 struct Settings {
   RemoteOptions remote;
   ServingOptions serving;
-  serve::LoadOptions load;
+  client::LoadOptions load;
   std::string clients = "8";
   bool json = false;
 };
 
 double at(const std::vector<float>& values, double share) {
   std::vector<float> copy = values;
-  return run::eval::percentile(copy, share);
+  return lab::eval::percentile(copy, share);
 }
 
 std::string milliseconds(const std::vector<float>& values, double share) {
@@ -133,17 +133,17 @@ int run_load(Settings s, const CLI::App& app) {
                   reuse_table().title(), serve::server_table().title()},
                  "cannot be used with --url: how that server runs is its own affair");
   if (own_server) s.remote.url = s.serving.server.tls_cert.empty() ? "http://127.0.0.1" : "https://127.0.0.1";
-  serve::Endpoint endpoint = endpoint_of(s.remote);
+  client::Endpoint endpoint = endpoint_of(s.remote);
   s.serving.server.api_key_file = s.remote.key_file;
   raise_descriptor_limit();
   Interrupt interrupt;
   std::optional<OwnServer> own;
   if (own_server) endpoint.port = std::to_string(own.emplace(s.serving).port());
-  const std::string model = s.remote.model.empty() ? serve::model_of(endpoint) : s.remote.model;
+  const std::string model = s.remote.model.empty() ? client::model_of(endpoint) : s.remote.model;
   std::vector<LoadReport> reports;
   for (const std::int64_t clients : counts) {
     ProgressBar progress(fmt::format("{} clients", clients));
-    reports.push_back(serve::run_load(
+    reports.push_back(client::run_load(
         endpoint, model, static_cast<std::int32_t>(clients), s.load, [&](std::int64_t done, std::int64_t total) {
           progress.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
           return !interrupt.requested().load(std::memory_order_relaxed);
@@ -164,7 +164,7 @@ Action setup_bench_load(CLI::App& app) {
   app.add_option("--clients", settings->clients, "how many at once; a list is run one after the other: 1,8,64")
       ->type_name("LIST");
   app.add_flag("--json", settings->json, "one object per number of clients");
-  add_options(app, serve::load_table(), settings->load);
+  add_options(app, client::load_table(), settings->load);
   add_options(app, run::engine_table(), settings->serving.engine);
   add_options(app, run::scheduler_table(), settings->serving.scheduler);
   add_options(app, serve_table(), settings->serving.serve);

@@ -43,8 +43,8 @@ std::string key_of(const RemoteOptions& o) {
 
 }  // namespace
 
-serve::Endpoint endpoint_of(const RemoteOptions& o) {
-  serve::Endpoint endpoint = serve::parse_endpoint(o.url, "--url");
+client::Endpoint endpoint_of(const RemoteOptions& o) {
+  client::Endpoint endpoint = client::parse_endpoint(o.url, "--url");
   endpoint.key = key_of(o);
   if (!std::all_of(endpoint.key.begin(), endpoint.key.end(), [](char c) { return c > ' ' && c < '\x7f'; }))
     throw Error(Code::kBadInput, "holds a key with blanks or unusual characters, expected printable ASCII",

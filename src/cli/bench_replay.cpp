@@ -12,26 +12,26 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
-#include "run/eval/plot.hpp"
-#include "run/eval/statistics.hpp"
-#include "run/replay.hpp"
-#include "serve/load.hpp"
-#include "serve/remote_target.hpp"
+#include "client/load.hpp"
+#include "client/remote_target.hpp"
+#include "lab/eval/plot.hpp"
+#include "lab/eval/statistics.hpp"
+#include "lab/replay.hpp"
 
 namespace kvasir::cli {
 namespace {
 
-using run::ReplayTurn;
+using lab::ReplayTurn;
 
 struct Settings {
   RemoteOptions remote;
   run::EngineOptions engine;
-  run::ReplayOptions replay;
+  lab::ReplayOptions replay;
   std::string plot;
   bool json = false;
 };
 
-double percentile_of(std::vector<float> values, double share) { return run::eval::percentile(values, share); }
+double percentile_of(std::vector<float> values, double share) { return lab::eval::percentile(values, share); }
 
 double share(std::int64_t part, std::int64_t all) {
   return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 1;
@@ -92,14 +92,14 @@ double reused_in_vain(const std::vector<ReplayTurn>& turns) {
 }
 
 void plot(const Settings& s, const std::vector<ReplayTurn>& turns, bool compared) {
-  run::eval::PlotLine with{"with reuse", {}}, without{"without", {}};
+  lab::eval::PlotLine with{"with reuse", {}}, without{"without", {}};
   std::int64_t requests = 0;
   for (const ReplayTurn& t : turns) {
     requests += static_cast<std::int64_t>(t.ttft.size());
     with.points.push_back({static_cast<double>(t.turn), 1e3 * percentile_of(t.ttft, 0.5)});
     if (compared) without.points.push_back({static_cast<double>(t.turn), 1e3 * percentile_of(t.plain_ttft, 0.5)});
   }
-  run::eval::Plot p{.title = "Time to the first token as conversations grow",
+  lab::eval::Plot p{.title = "Time to the first token as conversations grow",
                     .subtitle = fmt::format(
                         "{}, {} answers, {} requests",
                         s.remote.url.empty() ? std::filesystem::path(s.engine.model).filename().string() : s.remote.url,
@@ -116,27 +116,28 @@ void plot(const Settings& s, const std::vector<ReplayTurn>& turns, bool compared
   write_plot(p, cells(turns, compared), s.plot);
 }
 
-std::unique_ptr<run::ReplayTarget> open_target(const Settings& s, const CLI::App& app) {
+std::unique_ptr<lab::ReplayTarget> open_target(const Settings& s, const CLI::App& app) {
   if (s.remote.url.empty() == s.engine.model.empty())
     throw Error(Code::kBadInput, "expected either --url or --model", "bench replay");
   if (s.remote.url.empty()) {
     check_unused(app, {remote_table().title()}, "goes with --url");
-    return run::engine_target(s.engine, s.replay);
+    return lab::engine_target(s.engine, s.replay);
   }
   check_unused(app, {run::engine_table().title()}, "cannot be used with --url: how that server runs is its own affair");
   if (s.replay.restart_every > 0 || !s.replay.tiers.empty())
     throw Error(Code::kBadInput, "cannot be used with --url: what that server keeps is its own affair",
                 s.replay.tiers.empty() ? "--restart-every" : "--tier");
-  const serve::Endpoint endpoint = endpoint_of(s.remote);
-  return serve::remote_target(endpoint, s.remote.model.empty() ? serve::model_of(endpoint) : s.remote.model, s.replay);
+  const client::Endpoint endpoint = endpoint_of(s.remote);
+  return client::remote_target(endpoint, s.remote.model.empty() ? client::model_of(endpoint) : s.remote.model,
+                               s.replay);
 }
 
 int run_replay(const Settings& s, const CLI::App& app) {
-  if (!s.plot.empty()) run::eval::check_plot_path(s.plot);
+  if (!s.plot.empty()) lab::eval::check_plot_path(s.plot);
   Interrupt interrupt;
   const auto target = open_target(s, app);
   ProgressBar progress("replaying");
-  const std::vector<ReplayTurn> turns = run::replay(*target, s.replay, [&](std::int64_t done, std::int64_t total) {
+  const std::vector<ReplayTurn> turns = lab::replay(*target, s.replay, [&](std::int64_t done, std::int64_t total) {
     progress.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
     return !interrupt.requested().load(std::memory_order_relaxed);
   });
@@ -157,7 +158,7 @@ Action setup_bench_replay(CLI::App& app) {
   auto settings = std::make_shared<Settings>();
   add_options(app, remote_table(), settings->remote);
   add_options(app, run::engine_table(), settings->engine);
-  add_options(app, run::replay_table(), settings->replay);
+  add_options(app, lab::replay_table(), settings->replay);
   app.add_option("--plot", settings->plot, "draw the time to the first token by turn into a .svg, .html or .png")
       ->type_name("FILE");
   app.add_flag("--json", settings->json, "one object per turn");

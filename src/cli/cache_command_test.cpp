@@ -11,7 +11,7 @@
 #include "cli/cache.hpp"
 #include "cli/front.hpp"
 #include "store/archive.hpp"
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "kv/page.hpp"
 #include "serve/prompt.hpp"
 #include "serve/request.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::cli {
@@ -118,7 +118,7 @@ struct Parting {
 std::string pieces(const Explainer& e, const Side& side, std::size_t begin, std::size_t end) {
   std::string out;
   for (std::size_t i = begin; i < std::min(end, side.prompt.ids.size()); ++i)
-    out += (out.empty() ? "" : " ") + Json(text::to_valid_utf8(e.tokenizer().piece(side.prompt.ids[i]))).dump();
+    out += (out.empty() ? "" : " ") + Json(unicode::to_valid_utf8(e.tokenizer().piece(side.prompt.ids[i]))).dump();
   return out;
 }
 
@@ -126,7 +126,7 @@ Json pieces_json(const Explainer& e, const Side& side, std::size_t begin, std::s
   Json out = Json::array();
   for (std::size_t i = begin; i < std::min(end, side.prompt.ids.size()); ++i)
     out.push_back(
-        {{"id", side.prompt.ids[i]}, {"piece", text::to_valid_utf8(e.tokenizer().piece(side.prompt.ids[i]))}});
+        {{"id", side.prompt.ids[i]}, {"piece", unicode::to_valid_utf8(e.tokenizer().piece(side.prompt.ids[i]))}});
   return out;
 }
 

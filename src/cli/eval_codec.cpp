@@ -12,16 +12,16 @@
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "kv/codec.hpp"
-#include "run/eval/capture.hpp"
-#include "run/eval/codec_trial.hpp"
-#include "run/eval/subject.hpp"
+#include "lab/eval/capture.hpp"
+#include "lab/eval/codec_trial.hpp"
+#include "lab/eval/subject.hpp"
 
 namespace kvasir::cli {
 namespace {
 
-using run::eval::CodecRow;
-using run::eval::KvPair;
-using run::eval::Sides;
+using lab::eval::CodecRow;
+using lab::eval::KvPair;
+using lab::eval::Sides;
 
 struct CodecOptions {
   std::vector<std::string> files;
@@ -71,7 +71,7 @@ std::vector<Choice> choices(const CodecOptions& o, const std::vector<KvPair>& la
   const bool strict = !o.kv.empty();
   std::vector<std::string> names;
   if (strict)
-    names = run::eval::split_kv(o.kv);
+    names = lab::eval::split_kv(o.kv);
   else
     for (const auto& e : kv::codecs()) names.emplace_back(e.name);
   for (const std::string& name : names) {
@@ -95,11 +95,11 @@ std::vector<KvPair> material(const Settings& s, const std::function<void()>& pol
     throw Error(Code::kBadInput, "expected either --kv-file KEYS[,VALUES] or --capture MODEL TEXT", "eval codec");
   if (!o.save.empty() && s.capture.empty()) throw Error(Code::kBadInput, "goes with --capture only", "--save");
   std::vector<KvPair> layers;
-  for (const std::string& f : o.files) layers.push_back(run::eval::read_kv_pair(f));
+  for (const std::string& f : o.files) layers.push_back(lab::eval::read_kv_pair(f));
   if (!s.capture.empty())
-    layers = run::eval::capture({.model = s.capture[0], .text = s.capture[1], .tokens = o.tokens, .threads = o.threads},
+    layers = lab::eval::capture({.model = s.capture[0], .text = s.capture[1], .tokens = o.tokens, .threads = o.threads},
                                 poll);
-  if (!o.save.empty()) run::eval::save_capture(o.save, layers);
+  if (!o.save.empty()) lab::eval::save_capture(o.save, layers);
   return layers;
 }
 
@@ -158,7 +158,7 @@ int run_codec(const Settings& s) {
   }
   progress.finish();
   if (s.codec.json) return kSuccess;
-  const run::eval::KvArray& k = layers[0].keys;
+  const lab::eval::KvArray& k = layers[0].keys;
   fmt::print("{} layer{} of {} heads, {} tokens, dim {}; {} Gaussian queries per head\n\n", layers.size(),
              layers.size() == 1 ? "" : "s", k.heads, k.tokens, k.dim, s.codec.queries);
   print_table(t);

@@ -13,13 +13,13 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
-#include "run/eval/plot.hpp"
-#include "run/eval/ppl.hpp"
+#include "lab/eval/plot.hpp"
+#include "lab/eval/ppl.hpp"
 
 namespace kvasir::cli {
 
-using run::eval::PplReport;
-using run::eval::PplRow;
+using lab::eval::PplReport;
+using lab::eval::PplRow;
 
 void print_table(const std::vector<std::vector<std::string>>& table) {
   std::vector<std::size_t> width;
@@ -64,7 +64,7 @@ const OptionTable<PplOptions>& table() {
 
 struct Settings {
   PplOptions ppl;
-  run::eval::SubjectOptions subject;
+  lab::eval::SubjectOptions subject;
 };
 
 std::vector<std::vector<std::string>> cells(const PplReport& report) {
@@ -131,7 +131,7 @@ void print_json(const Settings& s, const PplReport& report) {
 }
 
 void plot(const Settings& s, const PplReport& r) {
-  run::eval::Plot p{.title = "Divergence from an f32 cache against its size",
+  lab::eval::Plot p{.title = "Divergence from an f32 cache against its size",
                     .subtitle = material(s, r),
                     .note = coverage(s, r),
                     .x_label = "bytes per token, keys and values of all layers",
@@ -141,16 +141,16 @@ void plot(const Settings& s, const PplReport& r) {
 }
 
 int run_ppl(const Settings& s) {
-  if (!s.ppl.plot.empty()) run::eval::check_plot_path(s.ppl.plot);
+  if (!s.ppl.plot.empty()) lab::eval::check_plot_path(s.ppl.plot);
   Interrupt interrupt;
   const auto stop_if_asked = [&] {
     if (interrupt.requested().load(std::memory_order_relaxed))
       throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval ppl");
   };
-  run::eval::Subject subject(s.subject, {});
-  const std::vector<std::int32_t> ids = run::eval::ppl_tokens(subject.tokenizer(), read_text_file(s.ppl.file));
+  lab::eval::Subject subject(s.subject, {});
+  const std::vector<std::int32_t> ids = lab::eval::ppl_tokens(subject.tokenizer(), read_text_file(s.ppl.file));
   const std::int64_t windows =
-      run::eval::count_windows(static_cast<std::int64_t>(ids.size()), s.subject.ctx, s.ppl.tokens, s.ppl.file);
+      lab::eval::count_windows(static_cast<std::int64_t>(ids.size()), s.subject.ctx, s.ppl.tokens, s.ppl.file);
   ProgressBar loading("loading"), scoring("scoring");
   subject.load([&](std::int64_t done, std::int64_t total) {
     stop_if_asked();
@@ -171,7 +171,7 @@ int run_ppl(const Settings& s) {
 
 Action setup_eval_ppl(CLI::App& app) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, run::eval::subject_table(), settings->subject);
+  add_options(app, lab::eval::subject_table(), settings->subject);
   add_options(app, table(), settings->ppl);
   return [settings] { return run_ppl(*settings); };
 }

@@ -11,13 +11,13 @@
 #include "cli/json_output.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
-#include "run/eval/recall.hpp"
+#include "lab/eval/recall.hpp"
 
 namespace kvasir::cli {
 namespace {
 
-using run::eval::RecallReport;
-using run::eval::RecallRow;
+using lab::eval::RecallReport;
+using lab::eval::RecallRow;
 
 struct RecallOptions {
   std::string lengths;
@@ -61,7 +61,7 @@ const OptionTable<RecallOptions>& table() {
 
 struct Settings {
   RecallOptions recall;
-  run::eval::SubjectOptions subject;
+  lab::eval::SubjectOptions subject;
 };
 
 std::vector<std::int64_t> parse_list(const std::string& text, std::int64_t high, const char* flag) {
@@ -81,9 +81,9 @@ std::vector<std::int64_t> parse_list(const std::string& text, std::int64_t high,
   }
 }
 
-run::eval::FileProbes make_probes(const Settings& s, const run::eval::Subject& subject) {
+lab::eval::FileProbes make_probes(const Settings& s, const lab::eval::Subject& subject) {
   const RecallOptions& o = s.recall;
-  const run::eval::ProbeOptions options{
+  const lab::eval::ProbeOptions options{
       .ctx = s.subject.ctx, .seed = static_cast<std::uint64_t>(o.seed), .distractors = o.distractors};
   if (!o.file.empty()) return file_probes(subject.tokenizer(), o.file, o.records, o.samples, options);
   const std::int64_t ctx = s.subject.ctx;
@@ -171,8 +171,8 @@ int run_recall(const Settings& s) {
     if (interrupt.requested().load(std::memory_order_relaxed))
       throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval recall");
   };
-  run::eval::Subject subject(s.subject, {.sequences = 2, .extra_tokens = s.subject.ctx});
-  const run::eval::FileProbes probes = make_probes(s, subject);
+  lab::eval::Subject subject(s.subject, {.sequences = 2, .extra_tokens = s.subject.ctx});
+  const lab::eval::FileProbes probes = make_probes(s, subject);
   if (probes.too_long > 0)
     fmt::print(stderr, "kvasir: {}: left out {} of {} samples, which do not fit into --ctx {}\n", s.recall.file,
                probes.too_long, probes.too_long + static_cast<std::int64_t>(probes.probes.size()), s.subject.ctx);
@@ -195,7 +195,7 @@ int run_recall(const Settings& s) {
 
 Action setup_eval_recall(CLI::App& app) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, run::eval::subject_table(), settings->subject);
+  add_options(app, lab::eval::subject_table(), settings->subject);
   add_options(app, table(), settings->recall);
   return [settings] { return run_recall(*settings); };
 }

@@ -12,7 +12,7 @@
 #include "base/error.hpp"
 #include "cli/options_cli.hpp"
 #include "cli/registries.hpp"
-#include "cli/test_run.hpp"
+#include "cli/run_fixture.hpp"
 
 namespace kvasir::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/run_fixture.hpp"
 #include "cli/sections.hpp"
-#include "cli/test_run.hpp"
 #include "weights/gguf_writer.hpp"
 
 namespace kvasir::cli {

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "base/file.hpp"
-#include "base/test_patience.hpp"
+#include "base/patience_fixture.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
+#include "store/decorator.hpp"
 #include "store/faulty.hpp"
-#include "store/forward.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::run {
@@ -309,14 +309,14 @@ TEST_P(Reuse, TenantsDoNotMeetInTheStore) {
 }
 
 // Calls once when the first chunk is put.
-class Notice : public store::Forward {
+class Notice : public store::Decorator {
  public:
   Notice(std::unique_ptr<store::Backend> inner, std::function<void()> call)
-      : Forward(std::move(inner)), call_(std::move(call)) {}
+      : Decorator(std::move(inner)), call_(std::move(call)) {}
   store::Status put(std::span<const store::Offer> offers, store::Deadline deadline,
                     std::span<store::PutOutcome> outcomes) override {
     if (!called_.exchange(true)) call_();
-    return Forward::put(offers, deadline, outcomes);
+    return Decorator::put(offers, deadline, outcomes);
   }
 
  private:

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/test_patience.hpp"
+#include "base/patience_fixture.hpp"
 
 namespace {
 std::atomic<std::size_t> g_allocations{0};

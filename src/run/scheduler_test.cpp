@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "base/test_patience.hpp"
+#include "base/patience_fixture.hpp"
 #include "run/answer.hpp"
 #include "run/ask.hpp"
 

@@ -15,13 +15,11 @@
 
 namespace kvasir::serve {
 
-struct ChatInput {
-  Json messages;  // array of objects; content is a string, or null in an assistant's message with tool_calls
-  Json tools;     // array as the OpenAI API has it; null: none
+// A conversation whose messages are objects with a role and a content: a string, or null in an assistant's message with
+// tool_calls.
+struct ChatInput : text::Conversation {
   std::optional<std::string> must_call;  // the answer is a call: of the tool with this name, of any where it is empty
   bool one_call = false;                 // and no more than one
-  Json kwargs;                           // object: further variables for the template (chat_template_kwargs)
-  bool add_generation_prompt = true;
 };
 
 struct ToolCallDelta {

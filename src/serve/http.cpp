@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "serve/options.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
 
@@ -55,7 +55,7 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 Json error_json(const ApiError& error) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
   return {{"error",
-           {{"message", text::to_valid_utf8(error.message)},
+           {{"message", unicode::to_valid_utf8(error.message)},
             {"type", error.type},
             {"param", or_null(error.param)},
             {"code", or_null(error.code)}}}};

@@ -15,9 +15,9 @@
 
 #include "serve/admit.hpp"
 #include "serve/exchange.hpp"
-#include "serve/fake_service.hpp"
 #include "serve/request_parser.hpp"
-#include "text/utf8.hpp"
+#include "serve/service_fixture.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -43,7 +43,7 @@ std::shared_ptr<Context> server(int choice) {
   if (choice & 4) options.cors_origins = {"*"};
   // One line of the log for every request, whatever is in it.
   return std::make_shared<Context>(options, service, nullptr, [](std::string_view line) {
-    require(is_text(line) && text::to_valid_utf8(line) == line);
+    require(is_text(line) && unicode::to_valid_utf8(line) == line);
   });
 }
 

@@ -1,6 +1,6 @@
 #include "serve/log.hpp"
 
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -9,7 +9,7 @@ constexpr std::size_t kLongestValue = 200;  // bytes
 
 bool is_plain(std::uint32_t code) {
   const bool control = code < 0x20 || (code >= 0x7f && code < 0xa0);
-  return !control && code != '"' && code < text::kInvalidByte;
+  return !control && code != '"' && code < unicode::kInvalidByte;
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ bool is_plain(std::uint32_t code) {
 std::string log_value(std::string_view text) {
   std::string out;
   while (!text.empty()) {
-    const text::Char c = text::decode_char(text);
+    const unicode::Char c = unicode::decode_char(text);
     if (out.size() + c.size > kLongestValue) break;
     if (is_plain(c.code)) {
       out += text.substr(0, c.size);

@@ -110,7 +110,6 @@ ChatInput parse_messages(const Json& body) {
   if (!messages) bad_field("messages", "is missing", "missing_required_parameter");
   if (messages->empty()) bad_field("messages", "is empty, expected at least one message", "invalid_value");
   ChatInput chat;
-  chat.messages = Json::array();
   for (std::size_t i = 0; i < messages->size(); ++i)
     chat.messages.push_back(one_message((*messages)[i], fmt::format("messages[{}]", i)));
   const bool one_call = !fields.boolean("parallel_tool_calls").value_or(true);  // of a wrong type: refused anyway
@@ -122,8 +121,7 @@ ChatInput parse_messages(const Json& body) {
   }
   for (const char* old : {"functions", "function_call"})
     if (fields.find(old)) unsupported(old, "is not supported, use 'tools'");
-  const Json* kwargs = fields.object("chat_template_kwargs");
-  chat.kwargs = kwargs ? *kwargs : Json::object();
+  if (const Json* extra = fields.object("chat_template_kwargs")) chat.extra = *extra;
   chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
   return chat;
 }

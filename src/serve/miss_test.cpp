@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "serve/template_chat.hpp"
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::serve {
 namespace {

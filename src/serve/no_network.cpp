@@ -2,8 +2,6 @@
 // connection says what is missing.
 #include "base/error.hpp"
 #include "serve/keys.hpp"
-#include "serve/load.hpp"
-#include "serve/remote_target.hpp"
 #include "serve/server.hpp"
 
 namespace kvasir::serve {
@@ -29,20 +27,6 @@ void Server::run(bool) {}
 void Server::stop() {}
 std::uint16_t Server::port() const { return 0; }
 
-const OptionTable<LoadOptions>& load_table() {
-  static const OptionTable<LoadOptions> t{"load", {}};
-  return t;
-}
-LoadReport run_load(const Endpoint&, const std::string&, std::int32_t, const LoadOptions&,
-                    const std::function<bool(std::int64_t, std::int64_t)>&) {
-  absent("bench load");
-}
-std::string model_of(const Endpoint&) { absent("--url"); }
-
 std::string first_key(const std::string&) { absent("--api-key-file"); }
-
-std::unique_ptr<run::ReplayTarget> remote_target(const Endpoint&, const std::string&, const run::ReplayOptions&) {
-  absent("--url");
-}
 
 }  // namespace kvasir::serve

@@ -9,22 +9,14 @@
 #include <vector>
 
 #include "run/service.hpp"
+#include "serve/encoded_prompt.hpp"
 #include "serve/request.hpp"
-#include "serve/turn_memory.hpp"
 
 namespace kvasir::serve {
 
 struct PromptLimits {
   std::int64_t context = 0;
   std::int64_t most = 0;  // of the server; 0: none
-};
-
-struct EncodedPrompt {
-  std::vector<std::int32_t> ids;
-  std::string text;  // empty for prompts that came as ids
-  // Of a chat, with a memory: where its answer begins, and how many of the ids were remembered.
-  std::optional<TurnPlace> place = std::nullopt;
-  std::int64_t remembered = 0;
 };
 
 // One per prompt. A chat is rendered first, and what its messages hold is text whatever it spells; in other prompts

@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "serve/body.hpp"
-#include "serve/fake_chat.hpp"
+#include "serve/chat_fixture.hpp"
 #include "serve/prompt.hpp"
 #include "serve/shape.hpp"
-#include "text/test_vocabularies.hpp"
-#include "text/utf8.hpp"
+#include "text/vocabularies_fixture.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -28,7 +28,7 @@ void check_request(const ApiRequest& r, const text::Tokenizer& tokenizer) {
   run::validate(s, tokenizer.size());
   require(r.n >= 1 && r.n <= 8);
   require(r.service.request.max_tokens >= -1 && r.service.request.top_logprobs >= -1);
-  for (const std::string& stop : r.service.request.stop) require(!stop.empty() && text::to_valid_utf8(stop) == stop);
+  for (const std::string& stop : r.service.request.stop) require(!stop.empty() && unicode::to_valid_utf8(stop) == stop);
   require(r.is_chat != !r.prompts.empty());
   require(r.prompts.size() * static_cast<std::size_t>(r.n) <= 8);
 }

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "serve/test_client.hpp"
-#include "text/utf8.hpp"
+#include "serve/client_fixture.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -255,7 +255,7 @@ TEST(ServerAbuse, WhatIsNoUtf8) {
   EXPECT_TRUE(r.header("x-request-id").starts_with("req-"));
   EXPECT_TRUE(s.logs(fmt::format("id={} ", r.header("x-request-id")))) << s.log();
   const std::string log = s.log();
-  EXPECT_EQ(text::to_valid_utf8(log), log);
+  EXPECT_EQ(unicode::to_valid_utf8(log), log);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Chats and completions: the shape of every answer, against documented objects of the OpenAI API.
 #include <gtest/gtest.h>
 
-#include "serve/test_bodies.hpp"
-#include "serve/test_client.hpp"
+#include "serve/bodies_fixture.hpp"
+#include "serve/client_fixture.hpp"
 
 namespace kvasir::serve {
 namespace {

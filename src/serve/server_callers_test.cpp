@@ -3,9 +3,9 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "serve/bodies_fixture.hpp"
+#include "serve/client_fixture.hpp"
 #include "serve/prefix_id.hpp"
-#include "serve/test_bodies.hpp"
-#include "serve/test_client.hpp"
 
 namespace kvasir::serve {
 namespace {

@@ -7,8 +7,8 @@
 #include <future>
 #include <memory>
 
-#include "base/test_patience.hpp"
-#include "serve/test_client.hpp"
+#include "base/patience_fixture.hpp"
+#include "serve/client_fixture.hpp"
 
 namespace kvasir::serve {
 namespace {

@@ -1,8 +1,8 @@
 // Every other route, and what is refused with the name of its field.
 #include <gtest/gtest.h>
 
-#include "serve/test_bodies.hpp"
-#include "serve/test_client.hpp"
+#include "serve/bodies_fixture.hpp"
+#include "serve/client_fixture.hpp"
 
 namespace kvasir::serve {
 namespace {

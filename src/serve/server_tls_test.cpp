@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <openssl/ssl.h>
 
-#include "serve/test_certificate.hpp"
-#include "serve/test_client.hpp"
+#include "serve/certificate_fixture.hpp"
+#include "serve/client_fixture.hpp"
 
 namespace kvasir::serve {
 namespace {

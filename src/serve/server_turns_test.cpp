@@ -5,8 +5,8 @@
 
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
+#include "serve/client_fixture.hpp"
 #include "serve/template_chat.hpp"
-#include "serve/test_client.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::serve {

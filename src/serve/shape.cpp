@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -76,7 +76,7 @@ Json LogprobWriter::chat_item(std::int32_t id, float logprob) const {
   const std::string bytes = piece(id);
   Json numbers = Json::array();
   for (const char c : bytes) numbers.push_back(static_cast<unsigned char>(c));
-  return {{"token", text::to_valid_utf8(bytes)}, {"logprob", logprob_json(logprob)}, {"bytes", std::move(numbers)}};
+  return {{"token", unicode::to_valid_utf8(bytes)}, {"logprob", logprob_json(logprob)}, {"bytes", std::move(numbers)}};
 }
 
 void LogprobWriter::add(const run::TokenRecord& token) {
@@ -91,11 +91,11 @@ void LogprobWriter::add(const run::TokenRecord& token) {
   if (json_.is_null()) {
     for (const char* key : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) json_[key] = Json::array();
   }
-  const std::string text = text::to_valid_utf8(piece(token.id));
+  const std::string text = unicode::to_valid_utf8(piece(token.id));
   json_["tokens"].push_back(text);
   json_["token_logprobs"].push_back(logprob_json(token.logprob));
   Json best = Json::object();
-  for (const auto& b : token.best) best[text::to_valid_utf8(piece(b.id))] = logprob_json(b.logprob);
+  for (const auto& b : token.best) best[unicode::to_valid_utf8(piece(b.id))] = logprob_json(b.logprob);
   json_["top_logprobs"].push_back(token.best.empty() ? Json(nullptr) : std::move(best));
   json_["text_offset"].push_back(offset_);
   offset_ += characters(text);

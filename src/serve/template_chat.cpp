@@ -46,25 +46,16 @@ class Parser final : public AnswerParser {
   int calls_ = 0;
 };
 
-text::Conversation conversation(const ChatInput& input) {
-  text::Conversation c;
-  c.messages = input.messages;
-  c.tools = input.tools;
-  c.add_generation_prompt = input.add_generation_prompt;
-  if (!input.kwargs.is_null()) c.extra = input.kwargs;
-  return c;
-}
-
 }  // namespace
 
-std::string TemplateChat::render(const ChatInput& input) const { return template_.render(conversation(input)); }
+std::string TemplateChat::render(const ChatInput& input) const { return template_.render(input); }
 
 text::Prompt TemplateChat::prompt(const ChatInput& input, const text::Tokenizer& tokenizer) const {
-  return template_.prompt(conversation(input), tokenizer.control_names());
+  return template_.prompt(input, tokenizer.control_names());
 }
 
 std::optional<text::Place> TemplateChat::place(const ChatInput& input, std::size_t at) const {
-  return template_.place_at(conversation(input), at);
+  return template_.place_at(input, at);
 }
 
 // Without tools in the request nothing that the model writes is a call.

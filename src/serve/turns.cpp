@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "text/prompt.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -79,7 +79,7 @@ Fit fit(const TurnMemory::Answer& answer, std::string_view message, const text::
   std::int32_t previous = answer.last;
   for (const std::int32_t id : answer.ids) spelled += tokenizer.text_behind(std::exchange(previous, id), id);
   // Clients saw it as UTF-8.
-  const std::string shown = text::to_valid_utf8(spelled);
+  const std::string shown = unicode::to_valid_utf8(spelled);
   const auto differ = std::mismatch(shown.begin(), shown.end(), message.begin(), message.end());
   const auto common = static_cast<std::size_t>(differ.first - shown.begin());
   const bool whole = shown.find_first_not_of(kWhiteSpace, common) == std::string::npos;

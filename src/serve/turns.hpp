@@ -5,8 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "serve/prompt.hpp"
-#include "serve/turn_memory.hpp"
+#include "serve/encoded_prompt.hpp"
 #include "text/chat.hpp"
 #include "text/tokenizer.hpp"
 

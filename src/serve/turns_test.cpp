@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
+#include "serve/prompt.hpp"
 #include "serve/template_chat.hpp"
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -75,7 +76,7 @@ class Turns : public testing::Test {
     return encode(messages, &memory_, tenant);
   }
   EncodedPrompt encode(const Messages& messages, TurnMemory* memory, const std::string& tenant = "") {
-    const ApiRequest request{.is_chat = true, .chat = {.messages = Json(messages), .tools = {}, .kwargs = {}}};
+    const ApiRequest request{.is_chat = true, .chat = {{.messages = Json(messages)}}};
     EncodedPrompt out =
         encode_prompts(request, tokenizer_.get(), format_.get(), {.context = INT64_MAX}, memory, tenant).front();
     EXPECT_EQ(tokenizer_->decode(out.ids, true), out.text);

@@ -1,8 +1,6 @@
 // The vector operations of every instruction set against those in plain C++: all 16 lanes, zeros of both signs,
 // infinities, NaN, subnormal numbers, ties. Inputs and outputs end where memory ends, so that a read or write beyond
 // them faults.
-#include "simd/vec_test.hpp"
-
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,6 +18,7 @@
 #include <vector>
 
 #include "simd/isa_fixture.hpp"
+#include "simd/vec_fixture.hpp"
 
 namespace kvasir::simd {
 namespace {

@@ -7,18 +7,18 @@
 #include <vector>
 
 #include "base/splitmix.hpp"
-#include "store/forward.hpp"
+#include "store/decorator.hpp"
 
 namespace kvasir::store {
 namespace {
 
-class Faulty : public Forward {
+class Faulty : public Decorator {
  public:
   Faulty(std::unique_ptr<Backend> inner, const Faults& faults, std::shared_ptr<FaultCount> count)
-      : Forward(std::move(inner)), faults_(faults), count_(std::move(count)), state_(faults.seed) {}
+      : Decorator(std::move(inner)), faults_(faults), count_(std::move(count)), state_(faults.seed) {}
 
   Traits traits() const override {
-    Traits t = Forward::traits();
+    Traits t = Decorator::traits();
     if (faults_.delay > Clock::duration::zero()) t.immediate = false;
     return t;
   }
@@ -27,7 +27,7 @@ class Faulty : public Forward {
       std::fill(answers.begin(), answers.end(), Answer{Outcome::kFailed, {}});
       return s;
     }
-    Status status = Forward::get(keys, deadline, answers);
+    Status status = Decorator::get(keys, deadline, answers);
     for (Answer& a : answers)
       if (a.outcome == Outcome::kFound && !a.bytes.bytes.empty() && happens(faults_.flip)) a.bytes = flipped(a.bytes);
     return status;
@@ -37,7 +37,7 @@ class Faulty : public Forward {
       std::fill(outcomes.begin(), outcomes.end(), Outcome::kFailed);
       return s;
     }
-    return Forward::contains(keys, deadline, outcomes);
+    return Decorator::contains(keys, deadline, outcomes);
   }
   Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) override {
     if (Status s = begin(deadline); !s.ok()) {
@@ -49,7 +49,7 @@ class Faulty : public Forward {
       if (happens(faults_.drop)) {
         ++count_->dropped;
         outcomes[i] = PutOutcome::kStored;
-      } else if (Status s = Forward::put(offers.subspan(i, 1), deadline, outcomes.subspan(i, 1)); !s.ok()) {
+      } else if (Status s = Decorator::put(offers.subspan(i, 1), deadline, outcomes.subspan(i, 1)); !s.ok()) {
         status = std::move(s);
       }
     }
@@ -57,11 +57,11 @@ class Faulty : public Forward {
   }
   Status erase(std::span<const Key> keys, Deadline deadline) override {
     Status s = begin(deadline);
-    return s.ok() ? Forward::erase(keys, deadline) : s;
+    return s.ok() ? Decorator::erase(keys, deadline) : s;
   }
   Status touch(std::span<const Key> keys, Deadline deadline) override {
     Status s = begin(deadline);
-    return s.ok() ? Forward::touch(keys, deadline) : s;
+    return s.ok() ? Decorator::touch(keys, deadline) : s;
   }
 
  private:

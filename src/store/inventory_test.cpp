@@ -10,7 +10,7 @@
 
 #include "base/file.hpp"
 #include "store/archive.hpp"
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store {
 namespace {

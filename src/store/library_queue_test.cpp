@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "store/forward.hpp"
+#include "store/decorator.hpp"
 #include "store/library_fixture.hpp"
 
 namespace kvasir::store {
@@ -32,13 +32,13 @@ class LibraryQueue : public LibraryTest {
 INSTANTIATE_TEST_SUITE_P(Tiers, LibraryQueue, ::testing::Values("lmdb"));
 
 // A backend that takes nothing while it is held.
-class Held : public Forward {
+class Held : public Decorator {
  public:
   Held(std::unique_ptr<Backend> inner, std::shared_ptr<std::atomic<bool>> held)
-      : Forward(std::move(inner)), held_(std::move(held)) {}
+      : Decorator(std::move(inner)), held_(std::move(held)) {}
   Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) override {
     held_->wait(true);
-    return Forward::put(offers, deadline, outcomes);
+    return Decorator::put(offers, deadline, outcomes);
   }
   static void release(std::atomic<bool>& held) {
     held = false;
@@ -129,10 +129,10 @@ TEST_P(LibraryQueue, NothingIsGivenTwice) {
 }
 
 // A backend that fails, and says what it was asked to keep.
-class Broken : public Forward {
+class Broken : public Decorator {
  public:
   Broken(std::unique_ptr<Backend> inner, std::shared_ptr<std::atomic<int>> chunks)
-      : Forward(std::move(inner)), chunks_(std::move(chunks)) {}
+      : Decorator(std::move(inner)), chunks_(std::move(chunks)) {}
   Status contains(std::span<const Key> /*keys*/, Deadline /*deadline*/, std::span<Outcome> outcomes) override {
     std::fill(outcomes.begin(), outcomes.end(), Outcome::kFailed);
     return {"broken"};
@@ -162,13 +162,13 @@ TEST_P(LibraryQueue, ATierThatDoesNotAnswerIsNotGivenWhatAnotherHas) {
 }
 
 // A backend whose chunks come when the search's own time is over.
-class LateChunks : public Forward {
+class LateChunks : public Decorator {
  public:
   LateChunks(std::unique_ptr<Backend> inner, std::shared_ptr<std::atomic<Deadline>> until)
-      : Forward(std::move(inner)), until_(std::move(until)) {}
+      : Decorator(std::move(inner)), until_(std::move(until)) {}
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override {
     if (++gets_ > 1) std::this_thread::sleep_until(until_->load());
-    return Forward::get(keys, deadline, answers);
+    return Decorator::get(keys, deadline, answers);
   }
 
  private:

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <future>
 
+#include "store/decorator.hpp"
 #include "store/faulty.hpp"
-#include "store/forward.hpp"
 #include "store/library_fixture.hpp"
 #include "store/tail.hpp"
 
@@ -184,16 +184,16 @@ struct Gate {
   std::atomic<bool> closed{false};
   std::promise<void> reached, pinned;
 };
-class LateUnpin : public Forward {
+class LateUnpin : public Decorator {
  public:
   LateUnpin(std::unique_ptr<Backend> inner, std::shared_ptr<Gate> gate)
-      : Forward(std::move(inner)), gate_(std::move(gate)) {}
+      : Decorator(std::move(inner)), gate_(std::move(gate)) {}
   Status unpin(std::span<const Key> keys) override {
     if (gate_->closed.exchange(false)) {
       gate_->reached.set_value();
       gate_->pinned.get_future().wait_for(std::chrono::milliseconds(200));
     }
-    return Forward::unpin(keys);
+    return Decorator::unpin(keys);
   }
 
  private:

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store {
 namespace {

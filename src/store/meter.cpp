@@ -4,30 +4,30 @@
 #include <bit>
 #include <utility>
 
-#include "store/forward.hpp"
+#include "store/decorator.hpp"
 
 namespace kvasir::store {
 namespace {
 
-class Metered : public Forward {
+class Metered : public Decorator {
  public:
   Metered(std::unique_ptr<Backend> inner, std::shared_ptr<Meter> meter)
-      : Forward(std::move(inner)), meter_(std::move(meter)) {}
+      : Decorator(std::move(inner)), meter_(std::move(meter)) {}
 
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override {
     const auto begin = Clock::now();
-    Status status = Forward::get(keys, deadline, answers);
+    Status status = Decorator::get(keys, deadline, answers);
     std::uint64_t bytes = 0;
     for (const Answer& a : answers) bytes += a.bytes.bytes.size();
     return record(Operation::kGet, keys.size(), bytes, begin, std::move(status));
   }
   Status contains(std::span<const Key> keys, Deadline deadline, std::span<Outcome> outcomes) override {
     const auto begin = Clock::now();
-    return record(Operation::kContains, keys.size(), 0, begin, Forward::contains(keys, deadline, outcomes));
+    return record(Operation::kContains, keys.size(), 0, begin, Decorator::contains(keys, deadline, outcomes));
   }
   Status put(std::span<const Offer> offers, Deadline deadline, std::span<PutOutcome> outcomes) override {
     const auto begin = Clock::now();
-    Status status = Forward::put(offers, deadline, outcomes);
+    Status status = Decorator::put(offers, deadline, outcomes);
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < offers.size(); ++i)
       if (outcomes[i] == PutOutcome::kStored) bytes += offers[i].record.bytes.size();
@@ -35,23 +35,23 @@ class Metered : public Forward {
   }
   Status erase(std::span<const Key> keys, Deadline deadline) override {
     const auto begin = Clock::now();
-    return record(Operation::kErase, keys.size(), 0, begin, Forward::erase(keys, deadline));
+    return record(Operation::kErase, keys.size(), 0, begin, Decorator::erase(keys, deadline));
   }
   Status touch(std::span<const Key> keys, Deadline deadline) override {
     const auto begin = Clock::now();
-    return record(Operation::kTouch, keys.size(), 0, begin, Forward::touch(keys, deadline));
+    return record(Operation::kTouch, keys.size(), 0, begin, Decorator::touch(keys, deadline));
   }
   Status clear(Deadline deadline) override {
     const auto begin = Clock::now();
-    return record(Operation::kClear, 0, 0, begin, Forward::clear(deadline));
+    return record(Operation::kClear, 0, 0, begin, Decorator::clear(deadline));
   }
   Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) override {
     const auto begin = Clock::now();
-    return record(Operation::kList, 0, 0, begin, Forward::list(each, deadline));
+    return record(Operation::kList, 0, 0, begin, Decorator::list(each, deadline));
   }
   Status sync(Deadline deadline) override {
     const auto begin = Clock::now();
-    return record(Operation::kSync, 0, 0, begin, Forward::sync(deadline));
+    return record(Operation::kSync, 0, 0, begin, Decorator::sync(deadline));
   }
 
  private:

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "store/redis/slot.hpp"
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store {
 namespace {

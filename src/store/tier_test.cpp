@@ -6,12 +6,12 @@
 
 #include <atomic>
 
+#include "store/decorator.hpp"
 #include "store/faulty.hpp"
-#include "store/forward.hpp"
 #include "store/meter.hpp"
 #include "store/shelf.hpp"
 #include "store/spec.hpp"
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store {
 namespace {
@@ -252,9 +252,9 @@ TEST(Front, AnEraseComesAfterThePutsBeforeIt) {
   EXPECT_EQ(count_found(tier->contains(a.keys, {.deadline = within(5s)}).take()), 3);
 }
 
-class Throwing : public Forward {
+class Throwing : public Decorator {
  public:
-  using Forward::Forward;
+  using Decorator::Decorator;
   Traits traits() const override { return {.immediate = false, .readers = 1}; }
   Status get(std::span<const Key>, Deadline, std::span<Answer>) override { throw std::bad_alloc(); }
   Status put(std::span<const Offer>, Deadline, std::span<PutOutcome>) override { throw std::bad_alloc(); }
@@ -272,9 +272,9 @@ TEST(Front, NothingCrossesAThreadAsAnException) {
 
 TEST(Front, ClosingWritesWhatIsQueued) {
   Shelf shelf(1 << 20, 0);
-  class Borrowed : public Forward {
+  class Borrowed : public Decorator {
    public:
-    explicit Borrowed(Backend& to) : Forward(nullptr), to_(to) {}
+    explicit Borrowed(Backend& to) : Decorator(nullptr), to_(to) {}
     Traits traits() const override { return {.immediate = false, .readers = 1}; }
     Status put(std::span<const Offer> o, Deadline d, std::span<PutOutcome> r) override {
       std::this_thread::sleep_for(20ms);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "store/faulty.hpp"
-#include "store/test_support.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "text/test_vocabularies.hpp"
 #include "text/tokenizer.hpp"
+#include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::text {
 namespace {

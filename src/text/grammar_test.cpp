@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "text/test_grammars.hpp"
+#include "text/grammars_fixture.hpp"
 
 namespace kvasir::text {
 namespace {

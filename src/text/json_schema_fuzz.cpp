@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "text/grammars_fixture.hpp"
 #include "text/json_schema.hpp"
-#include "text/test_grammars.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "text/test_grammars.hpp"
+#include "text/grammars_fixture.hpp"
 
 namespace kvasir::text {
 namespace {

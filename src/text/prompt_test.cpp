@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::text {
 namespace {

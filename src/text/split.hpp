@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "text/pretokenizer.hpp"
-#include "text/unicode.hpp"
-#include "text/utf8.hpp"
+#include "unicode/classes.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text {
 
@@ -17,15 +17,15 @@ class Scanner {
   struct Item {
     std::uint32_t code;
     std::uint32_t size;  // 0 at the end of the text
-    CharClass kind;
+    unicode::CharClass kind;
 
     bool is(char c) const { return size != 0 && code == static_cast<unsigned char>(c); }
     bool newline() const { return is('\r') || is('\n'); }
-    bool letter() const { return size != 0 && kind == CharClass::kLetter; }
-    bool number() const { return size != 0 && kind == CharClass::kNumber; }
-    bool space() const { return size != 0 && kind == CharClass::kSpace; }
+    bool letter() const { return size != 0 && kind == unicode::CharClass::kLetter; }
+    bool number() const { return size != 0 && kind == unicode::CharClass::kNumber; }
+    bool space() const { return size != 0 && kind == unicode::CharClass::kSpace; }
     bool symbol() const {  // [^\s\p{L}\p{N}]
-      return size != 0 && (kind == CharClass::kOther || kind == CharClass::kPunctuation);
+      return size != 0 && (kind == unicode::CharClass::kOther || kind == unicode::CharClass::kPunctuation);
     }
   };
 
@@ -35,8 +35,8 @@ class Scanner {
   std::string_view slice(std::size_t begin, std::size_t end) const { return text_.substr(begin, end - begin); }
 
   Item at(std::size_t position) const {
-    if (position >= text_.size()) return {0, 0, CharClass::kOther};
-    const Char c = decode_char(text_.substr(position));
+    if (position >= text_.size()) return {0, 0, unicode::CharClass::kOther};
+    const unicode::Char c = unicode::decode_char(text_.substr(position));
     return {c.code, c.size, classes_->of(c.code)};
   }
 
@@ -49,7 +49,7 @@ class Scanner {
 
  private:
   std::string_view text_;
-  const CharClasses* classes_ = &CharClasses::get();
+  const unicode::CharClasses* classes_ = &unicode::CharClasses::get();
 };
 
 // '(?:[sdmt]|ll|ve|re): the length of the contraction at `position`, or 0.

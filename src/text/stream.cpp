@@ -2,19 +2,19 @@
 
 #include <utility>
 
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text {
 
 std::string TextStream::push(std::int32_t id) {
   pending_ += tokenizer_.text_behind(previous_, id, show_control_);
   previous_ = id;
-  const std::size_t complete = pending_.size() - incomplete_tail(pending_);
-  std::string text = to_valid_utf8(std::string_view(pending_).substr(0, complete));
+  const std::size_t complete = pending_.size() - unicode::incomplete_tail(pending_);
+  std::string text = unicode::to_valid_utf8(std::string_view(pending_).substr(0, complete));
   pending_.erase(0, complete);
   return text;
 }
 
-std::string TextStream::flush() { return to_valid_utf8(std::exchange(pending_, {})); }
+std::string TextStream::flush() { return unicode::to_valid_utf8(std::exchange(pending_, {})); }
 
 }  // namespace kvasir::text

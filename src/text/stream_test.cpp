@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "text/test_vocabularies.hpp"
-#include "text/utf8.hpp"
+#include "text/vocabularies_fixture.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -60,12 +60,12 @@ TEST(TextStream, IsDecodeWithIllFormedBytesReplaced) {
       std::string text;
       for (const auto id : ids) {
         const auto part = stream.push(id);
-        ASSERT_EQ(to_valid_utf8(part), part);
+        ASSERT_EQ(unicode::to_valid_utf8(part), part);
         ASSERT_LE(stream.pending(), 3u);
         text += part;
       }
       text += stream.flush();
-      ASSERT_EQ(text, to_valid_utf8(t->decode(ids)));
+      ASSERT_EQ(text, unicode::to_valid_utf8(t->decode(ids)));
     }
   }
 }

@@ -13,9 +13,9 @@
 
 #include "base/error.hpp"
 #include "text/stream.hpp"
-#include "text/test_vocabularies.hpp"
 #include "text/tokenizer.hpp"
-#include "text/utf8.hpp"
+#include "text/vocabularies_fixture.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -45,7 +45,7 @@ void check_stream(const Tokenizer& tokenizer, const std::vector<std::int32_t>& i
     text += stream.push(id);
   }
   text += stream.flush();
-  require(text == to_valid_utf8(tokenizer.decode(ids, true)));
+  require(text == unicode::to_valid_utf8(tokenizer.decode(ids, true)));
 }
 
 // `marks_are_spaces`: U+2581 in the text reads as a space, as in SentencePiece.

@@ -10,7 +10,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "text/pretokenizer.hpp"
-#include "text/test_vocabularies.hpp"
+#include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -133,7 +133,7 @@ TEST(SentencePiece, AgreesWithNaiveMergingOfTheWholeText) {
     Pieces parts;
     const std::string spaced = " " + text;
     for (std::size_t i = 0; i < spaced.size();) {
-      const auto n = decode_char(std::string_view(spaced).substr(i)).size;
+      const auto n = unicode::decode_char(std::string_view(spaced).substr(i)).size;
       parts.push_back(spaced.substr(i, n));
       i += n;
     }

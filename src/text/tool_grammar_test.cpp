@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "text/test_grammars.hpp"
+#include "text/grammars_fixture.hpp"
 
 namespace kvasir::text {
 namespace {

@@ -1,5 +1,5 @@
 // kvasir bench: speed at several depths beside what the machine can do.
-#include "run/bench.hpp"
+#include "lab/bench.hpp"
 
 #include <fmt/format.h>
 
@@ -23,8 +23,8 @@
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
 #include "kv/spec.hpp"
+#include "lab/eval/subject.hpp"
 #include "run/auto_kv.hpp"
-#include "run/eval/subject.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::cli {
@@ -70,7 +70,7 @@ const OptionTable<BenchCliOptions>& table() {
   return t;
 }
 
-void print_head(const run::Engine& e, const run::Machine& m, double load_seconds) {
+void print_head(const run::Engine& e, const lab::Machine& m, double load_seconds) {
   fmt::print("{}, {} ({}), KV {}, {} threads, {}; loaded in {}\n",
              std::filesystem::path(e.options().model).filename().string(), e.model().quant(),
              human_bytes(static_cast<std::uint64_t>(e.model().bytes_per_token())), kv::codecs_text(e.codecs()),
@@ -80,7 +80,7 @@ void print_head(const run::Engine& e, const run::Machine& m, double load_seconds
              m.f32_ops.median * 1e-9, m.threads > 1 ? fmt::format(", threads meet in {:.2f} us", m.meeting * 1e6) : "");
   const double share =
       std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
-  if (share < run::kUndisturbed)
+  if (share < lab::kUndisturbed)
     fmt::print(
         "Other work was running: the threads got {:.0f} % of their processors. Fractions below are not reliable.\n",
         100 * share);
@@ -88,7 +88,7 @@ void print_head(const run::Engine& e, const run::Machine& m, double load_seconds
              "peak", "batch", "decode tok/s", "MB/token", "GB/s", "read", "floor");
 }
 
-void print_row(const run::BenchRow& r) {
+void print_row(const lab::BenchRow& r) {
   const std::string prefill =
       r.prefill.tps > 0
           ? fmt::format("{:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} %", r.prefill.tps, 50 * r.prefill.spread,
@@ -100,8 +100,8 @@ void print_row(const run::BenchRow& r) {
   std::fflush(stdout);
 }
 
-nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, const BenchCliOptions& o,
-                                const run::BenchRow& r) {
+nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, const BenchCliOptions& o,
+                                const lab::BenchRow& r) {
   return {{"model", std::filesystem::path(e.options().model).filename().string()},
           {"weights", e.model().quant()},
           {"k_codec", kv::codecs_text(e.codecs(), kv::Side::kKeys)},
@@ -109,7 +109,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const run::Machine& m, con
           {"threads", m.threads},
           {"depth", r.depth},
           {"batch", r.batch},
-          {"repeated_pages", o.repeat && r.depth > run::kSeedTokens},
+          {"repeated_pages", o.repeat && r.depth > lab::kSeedTokens},
           {"prefill_tps", r.prefill.tps},
           {"decode_tps", r.decode.tps},
           {"prefill_spread", r.prefill.spread},
@@ -146,7 +146,7 @@ void append(const std::string& path, const nlohmann::ordered_json& row) {
 std::vector<run::EngineOptions> choices(const std::string& list, const run::EngineOptions& options, int sequences) {
   std::vector<run::EngineOptions> all;
   const std::unique_ptr<weights::ModelFile> file = weights::open_model_file(options.model);
-  for (const std::string& kv : list.empty() ? std::vector<std::string>{""} : run::eval::split_kv(list)) {
+  for (const std::string& kv : list.empty() ? std::vector<std::string>{""} : lab::eval::split_kv(list)) {
     if (kv == run::kAuto)
       throw Error(Code::kBadInput, "is 'auto', which chooses by a text; expected codecs to measure", "--kv");
     all.push_back(options);
@@ -171,12 +171,12 @@ void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
                       }});
   const double load_seconds = steady_seconds() - start;
   loading.finish();
-  const run::Machine machine = run::measure_machine(engine.team());
+  const lab::Machine machine = lab::measure_machine(engine.team());
   if (!o.json) print_head(engine, machine, load_seconds);
-  run::bench(
+  lab::bench(
       engine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .repeat_pages = o.repeat, .batches = batches},
       depths,
-      [&](const run::BenchRow& row) {
+      [&](const lab::BenchRow& row) {
         const auto json = json_row(engine, machine, o, row);
         if (!o.out.empty()) append(o.out, json);
         o.json ? print_json_row(json) : print_row(row);
@@ -194,7 +194,7 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
     // Room for the base, one fork's run and the warm-up.
     const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());
     engine_options.ctx = static_cast<std::int32_t>(std::min<std::int64_t>(
-        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.repeat ? run::kSeedTokens : 0), 1 << 24));
+        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.repeat ? lab::kSeedTokens : 0), 1 << 24));
   }
   Interrupt interrupt;
   const auto go_on = [&] { return !interrupt.requested().load(std::memory_order_relaxed); };

@@ -10,7 +10,7 @@
 #include "cli/command.hpp"
 #include "cli/json_output.hpp"
 #include "cli/version.hpp"
-#include "run/machine.hpp"
+#include "lab/machine.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir::cli {
@@ -42,16 +42,16 @@ std::string binary_size(std::uint64_t bytes) {
   return fmt::format("{} KiB", bytes >> 10);
 }
 
-void print_figure(const char* label, const run::Figure& f, const char* unit, const std::string& note) {
+void print_figure(const char* label, const lab::Figure& f, const char* unit, const std::string& note) {
   fmt::print("{:<14} {:>8.1f} {}  ({:.1f} to {:.1f}) {}\n", label, f.median * 1e-9, unit, f.low * 1e-9, f.high * 1e-9,
              note);
 }
 
-nlohmann::ordered_json to_json(const run::Figure& f) {
+nlohmann::ordered_json to_json(const lab::Figure& f) {
   return {{"median", f.median * 1e-9}, {"low", f.low * 1e-9}, {"high", f.high * 1e-9}, {"cpu_share", f.cpu_share}};
 }
 
-void print_text(const run::Machine& m) {
+void print_text(const lab::Machine& m) {
   const Host& h = m.host;
   fmt::print("kvasir         {}, built with {}\n", version(), compiler());
   fmt::print("processor      {}\n", h.cpu);
@@ -79,12 +79,12 @@ void print_text(const run::Machine& m) {
   if (m.threads > 1) fmt::print("{:<14} {:>8.2f} us\n", "threads meet", m.meeting * 1e6);
   const double share =
       std::min({m.read_bytes.cpu_share, m.int8_ops.cpu_share, m.bf16_ops.cpu_share, m.f32_ops.cpu_share});
-  if (share < run::kUndisturbed)
+  if (share < lab::kUndisturbed)
     fmt::print("Other work was running: the threads got {:.0f} % of their processors. These figures are too low.\n",
                share * 100);
 }
 
-void print_json(const run::Machine& m) {
+void print_json(const lab::Machine& m) {
   const Host& h = m.host;
   nlohmann::ordered_json sets = nlohmann::ordered_json::array();
   for (simd::Isa isa : kIsas)
@@ -119,7 +119,7 @@ void print_json(const run::Machine& m) {
 
 int info(const Settings& settings) {
   Team team(settings.threads > 0 ? settings.threads : std::clamp(describe_host().usable_cores, 1, 512));
-  const run::Machine machine = run::measure_machine(team, {.quick = settings.quick});
+  const lab::Machine machine = lab::measure_machine(team, {.quick = settings.quick});
   settings.json ? print_json(machine) : print_text(machine);
   return kSuccess;
 }

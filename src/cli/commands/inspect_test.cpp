@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/test_run.hpp"
+#include "cli/run_fixture.hpp"
 #include "weights/gguf_writer.hpp"
 
 namespace kvasir::cli {

@@ -20,16 +20,16 @@
 #include "cli/reuse_options.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
+#include "lab/machine.hpp"
 #include "run/answer.hpp"
 #include "run/ask.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
-#include "run/machine.hpp"
 #include "run/scheduler.hpp"
 #include "store/library.hpp"
 #include "text/json_schema.hpp"
 #include "text/prompt.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -126,7 +126,7 @@ Figures figures(run::Engine& engine, const run::Reply& reply, double load, doubl
   f.bytes_per_token = o.decode_steps > 0 ? o.decode_bytes / static_cast<double>(o.decode_steps) : 0;
   f.bandwidth = per_second(o.decode_bytes, o.decode_seconds);
   f.resident = process_rss().current;
-  f.machine_bandwidth = run::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
+  f.machine_bandwidth = lab::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
   f.kv_bytes_per_token = engine.cache().bytes_per_token();
   return f;
 }
@@ -285,7 +285,7 @@ int run_command(Settings& s) {
   run::Reply reply;
   {
     run::Scheduler scheduler(engine, {.running = 1, .waiting = 0}, s.engine.model, library ? &*library : nullptr);
-    reply = answer(scheduler, std::move(request), text::to_valid_utf8(text), s.run.json, interrupt);
+    reply = answer(scheduler, std::move(request), unicode::to_valid_utf8(text), s.run.json, interrupt);
   }
   if (library) write_kept(*library);
   if (s.run.json || !s.run.no_figures) {

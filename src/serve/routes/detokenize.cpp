@@ -2,7 +2,7 @@
 #include "serve/body.hpp"
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve::entries::routes {
 namespace {
@@ -14,7 +14,7 @@ void handle_detokenize(Context& context, const std::shared_ptr<Exchange>& exchan
   const Json* tokens = Fields(body).array("tokens");
   if (!tokens) bad_field("tokens", "is missing", "missing_required_parameter");
   const auto ids = read_ids(*tokens, "tokens", context.service.card().vocabulary);
-  const std::string content = text::to_valid_utf8(tokenizer->decode(ids, true));
+  const std::string content = unicode::to_valid_utf8(tokenizer->decode(ids, true));
   exchange->reply(json_response({{"content", content}, {"prompt", content}}));
 }
 

@@ -7,7 +7,7 @@
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
 #include "text/prompt.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::serve::entries::routes {
 namespace {
@@ -28,7 +28,7 @@ std::vector<std::int32_t> ids_of(Context& context, const text::Tokenizer& tokeni
 }
 
 Json piece_json(const text::Tokenizer& tokenizer, std::int32_t id) {
-  return {{"id", id}, {"piece", text::to_valid_utf8(tokenizer.piece(id))}};
+  return {{"id", id}, {"piece", unicode::to_valid_utf8(tokenizer.piece(id))}};
 }
 
 void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange) {

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/test_patience.hpp"
-#include "store/test_support.hpp"
+#include "base/patience_fixture.hpp"
+#include "store/store_fixture.hpp"
 
 namespace kvasir::store::lmdb {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "text/jinja/lexer.hpp"
 #include "text/jinja/parser.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -14,8 +14,8 @@ namespace {
 std::string_view checked(std::string_view source) {
   int line = 1;
   for (std::size_t i = 0; i < source.size();) {
-    const auto [code, size] = decode_char(source.substr(i));
-    if (code >= kInvalidByte) fail_at(line, "the template is not well-formed UTF-8");
+    const auto [code, size] = unicode::decode_char(source.substr(i));
+    if (code >= unicode::kInvalidByte) fail_at(line, "the template is not well-formed UTF-8");
     line += code == '\n';
     i += size;
   }

@@ -1,5 +1,5 @@
 // Filters, tests, functions and methods; all texts are what jinja2 3.1 renders with the settings of Hugging Face.
-#include "text/jinja/test_cases.hpp"
+#include "text/jinja/cases_fixture.hpp"
 
 namespace kvasir::text::jinja {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "text/jinja/jinja.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -56,7 +56,7 @@ void fuzz(std::string_view source) {
     const Template t(source);
     const std::string first = outcome(t, options);
     require(first.size() <= (1 << 16) + 4096);
-    if (first[0] == '=') require(to_valid_utf8(first) == first);
+    if (first[0] == '=') require(unicode::to_valid_utf8(first) == first);
     require(outcome(t, options) == first);
   } catch (const Error& e) {
     require(e.code() == Code::kBadInput);

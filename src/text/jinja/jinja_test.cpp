@@ -2,7 +2,7 @@
 // Hugging Face (trim_blocks, lstrip_blocks).
 #include <thread>
 
-#include "text/jinja/test_cases.hpp"
+#include "text/jinja/cases_fixture.hpp"
 
 namespace kvasir::text::jinja {
 namespace {

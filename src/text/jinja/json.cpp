@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -17,8 +17,8 @@ namespace {
 
 bool is_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
-    const auto [code, size] = decode_char(text.substr(i));
-    if (code >= kInvalidByte) return false;
+    const auto [code, size] = unicode::decode_char(text.substr(i));
+    if (code >= unicode::kInvalidByte) return false;
     i += size;
   }
   return true;
@@ -69,7 +69,7 @@ Value convert(const Json& json, Meter& meter, const std::string& where, int dept
 void append_string(std::string& out, std::string_view text, bool ensure_ascii) {
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
-    const auto [code, size] = decode_char(text.substr(i));
+    const auto [code, size] = unicode::decode_char(text.substr(i));
     static constexpr std::string_view kShort = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
     const auto k = code < 0x80 ? kShort.find(static_cast<char>(code)) : kShort.npos;
     if (k != kShort.npos) {

@@ -9,8 +9,8 @@
 
 #include "base/error.hpp"
 #include "text/jinja/unescape.hpp"
-#include "text/unicode.hpp"
-#include "text/utf8.hpp"
+#include "unicode/classes.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -34,8 +34,8 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool is_word(std::uint32_t code) {
   if (code == '_') return true;
-  const CharClass c = char_class(code);
-  return c == CharClass::kLetter || c == CharClass::kNumber;
+  const unicode::CharClass c = unicode::char_class(code);
+  return c == unicode::CharClass::kLetter || c == unicode::CharClass::kNumber;
 }
 
 class Lexer {
@@ -63,7 +63,7 @@ class Lexer {
   std::size_t spaces(std::size_t from) const {
     std::size_t i = from;
     while (i < source_.size()) {
-      const auto [code, size] = decode_char(std::string_view(source_).substr(i));
+      const auto [code, size] = unicode::decode_char(std::string_view(source_).substr(i));
       if (!is_space(code)) break;
       i += size;
     }
@@ -198,7 +198,7 @@ class Lexer {
   bool name() {
     std::size_t i = pos_;
     while (i < source_.size()) {
-      const auto [code, size] = decode_char(std::string_view(source_).substr(i));
+      const auto [code, size] = unicode::decode_char(std::string_view(source_).substr(i));
       if (!is_word(code)) break;
       i += size;
     }
@@ -272,7 +272,7 @@ class Lexer {
                                                 "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
     const auto found = std::find_if(std::begin(kOps), std::end(kOps), [this](auto o) { return at(o); });
     if (found == std::end(kOps)) {
-      const auto size = decode_char(std::string_view(source_).substr(pos_)).size;
+      const auto size = unicode::decode_char(std::string_view(source_).substr(pos_)).size;
       fail_at(line_, fmt::format("unexpected character '{}'", source_.substr(pos_, size)));
     }
     const char c = (*found)[0];
@@ -307,14 +307,14 @@ void fail_at(int line, const std::string& message) {
 
 bool is_space(std::uint32_t code) {
   return (code >= 9 && code <= 13) || (code >= 0x1c && code <= 0x20) ||
-         (code > 0x7f && char_class(code) == CharClass::kSpace);
+         (code > 0x7f && unicode::char_class(code) == unicode::CharClass::kSpace);
 }
 
 std::string_view rstrip(std::string_view text) {
   while (!text.empty()) {
     std::size_t begin = text.size() - 1;
     while (begin > 0 && (text[begin] & 0xc0) == 0x80) --begin;
-    if (!is_space(decode_char(text.substr(begin)).code)) break;
+    if (!is_space(unicode::decode_char(text.substr(begin)).code)) break;
     text = text.substr(0, begin);
   }
   return text;

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "text/jinja/strings.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -268,8 +268,8 @@ Value item(const Value& v, const Value& index, Meter& meter) {
       if (v.sequence()) return v.sequence()->items[static_cast<std::size_t>(i)];
       meter.scan(v.view().size());
       std::size_t at = 0;
-      for (std::int64_t k = 0; k < i; ++k) at += decode_char(v.view().substr(at)).size;
-      return make_text(meter, std::string(v.view().substr(at, decode_char(v.view().substr(at)).size)));
+      for (std::int64_t k = 0; k < i; ++k) at += unicode::decode_char(v.view().substr(at)).size;
+      return make_text(meter, std::string(v.view().substr(at, unicode::decode_char(v.view().substr(at)).size)));
     }
     return undefined_because(fmt::format("{} object has no element {}", type_name(v), index.integer()));
   }

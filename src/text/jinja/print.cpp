@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "text/jinja/value.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -29,7 +29,7 @@ void append_quoted(std::string& out, std::string_view text) {
   const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
   out += quote;
   for (std::size_t i = 0; i < text.size();) {
-    const auto [code, size] = decode_char(text.substr(i));
+    const auto [code, size] = unicode::decode_char(text.substr(i));
     if (code == '\\' || code == static_cast<std::uint32_t>(quote)) {
       out += '\\';
       out += static_cast<char>(code);

@@ -6,9 +6,9 @@
 
 #include "text/jinja/lexer.hpp"
 #include "text/jinja/value.hpp"
-#include "text/unicode.hpp"
-#include "text/unicode_case.hpp"
-#include "text/utf8.hpp"
+#include "unicode/case.hpp"
+#include "unicode/classes.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 
@@ -44,7 +44,7 @@ std::string replace_text(std::string_view text, std::string_view from, std::stri
     at = hit + from.size();
     if (from.empty()) {
       if (at >= text.size()) return out;
-      const auto size = decode_char(text.substr(at)).size;
+      const auto size = unicode::decode_char(text.substr(at)).size;
       out += text.substr(at, size);
       at += size;
     }
@@ -65,10 +65,10 @@ std::string repeat_text(std::string_view text, std::size_t times, Meter& meter) 
 
 std::string_view strip_text(std::string_view text, const std::string_view* chars, bool left, bool right) {
   const auto drop = [chars](std::string_view one) {
-    return chars ? chars->find(one) != chars->npos : is_space(decode_char(one).code);
+    return chars ? chars->find(one) != chars->npos : is_space(unicode::decode_char(one).code);
   };
   while (left && !text.empty()) {
-    const auto size = decode_char(text).size;
+    const auto size = unicode::decode_char(text).size;
     if (!drop(text.substr(0, size))) break;
     text.remove_prefix(size);
   }
@@ -86,7 +86,7 @@ namespace {
 std::size_t word_end(std::string_view text, std::size_t begin) {
   std::size_t i = begin;
   while (i < text.size()) {
-    const auto [code, size] = decode_char(text.substr(i));
+    const auto [code, size] = unicode::decode_char(text.substr(i));
     if (is_space(code)) break;
     i += size;
   }
@@ -98,7 +98,7 @@ std::size_t word_begin(std::string_view text) {
   while (begin > 0) {
     std::size_t previous = begin - 1;
     while (previous > 0 && (text[previous] & 0xc0) == 0x80) --previous;
-    if (is_space(decode_char(text.substr(previous)).code)) break;
+    if (is_space(unicode::decode_char(text.substr(previous)).code)) break;
     begin = previous;
   }
   return begin;
@@ -106,7 +106,7 @@ std::size_t word_begin(std::string_view text) {
 
 std::size_t line_break(std::string_view text, std::size_t i, std::size_t* size) {
   for (; i < text.size(); i += *size) {
-    const auto c = decode_char(text.substr(i));
+    const auto c = unicode::decode_char(text.substr(i));
     *size = c.size;
     if (c.code == '\r' && i + 1 < text.size() && text[i + 1] == '\n') *size = 2;
     if ((c.code >= 10 && c.code <= 13) || (c.code >= 0x1c && c.code <= 0x1e) || c.code == 0x85 || c.code == 0x2028 ||
@@ -117,7 +117,7 @@ std::size_t line_break(std::string_view text, std::size_t i, std::size_t* size) 
   return text.npos;
 }
 
-bool alphabetic(std::uint32_t code) { return char_class(code) == CharClass::kLetter; }
+bool alphabetic(std::uint32_t code) { return unicode::char_class(code) == unicode::CharClass::kLetter; }
 
 }  // namespace
 
@@ -200,8 +200,8 @@ std::int64_t count_characters(std::string_view text) {
 std::string upper(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
-    const auto [code, size] = decode_char(text.substr(i));
-    append_upper(out, code);
+    const auto [code, size] = unicode::decode_char(text.substr(i));
+    unicode::append_upper(out, code);
     i += size;
   }
   return out;
@@ -210,8 +210,8 @@ std::string upper(std::string_view text) {
 std::string lower(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
-    const auto [code, size] = decode_char(text.substr(i));
-    append_lower(out, code);
+    const auto [code, size] = unicode::decode_char(text.substr(i));
+    unicode::append_lower(out, code);
     i += size;
   }
   return out;
@@ -219,7 +219,7 @@ std::string lower(std::string_view text) {
 
 std::string capitalize(std::string_view text) {
   if (text.empty()) return {};
-  const auto size = decode_char(text).size;
+  const auto size = unicode::decode_char(text).size;
   return upper(text.substr(0, size)) + lower(text.substr(size));
 }
 
@@ -227,11 +227,11 @@ std::string title(std::string_view text) {
   std::string out;
   bool inside = false;
   for (std::size_t i = 0; i < text.size();) {
-    const auto [code, size] = decode_char(text.substr(i));
+    const auto [code, size] = unicode::decode_char(text.substr(i));
     if (inside) {
-      append_lower(out, code);
+      unicode::append_lower(out, code);
     } else {
-      append_upper(out, code);
+      unicode::append_upper(out, code);
     }
     inside = alphabetic(code);
     i += size;

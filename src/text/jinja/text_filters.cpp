@@ -5,8 +5,8 @@
 #include "text/jinja/machine.hpp"
 #include "text/jinja/operators.hpp"
 #include "text/jinja/strings.hpp"
-#include "text/unicode.hpp"
-#include "text/utf8.hpp"
+#include "unicode/classes.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -43,7 +43,7 @@ std::string filter_title(std::string_view text) {
   std::string out;
   bool begins = true;
   for (std::size_t i = 0; i < text.size();) {
-    const auto size = decode_char(text.substr(i)).size;
+    const auto size = unicode::decode_char(text.substr(i)).size;
     const std::string_view one = text.substr(i, size);
     out += begins ? upper(one) : lower(one);
     begins = one.size() == 1 && std::string_view("-({[< \t\n\r\f\v").find(one[0]) != std::string_view::npos;
@@ -213,9 +213,9 @@ Value filter_wordcount(Machine& m, const Value& v, Args& args) {
   std::int64_t words = 0;
   bool inside = false;
   for (std::size_t i = 0; i < text.view().size();) {
-    const auto [code, size] = decode_char(text.view().substr(i));
-    const CharClass c = char_class(code);
-    const bool word = code == '_' || c == CharClass::kLetter || c == CharClass::kNumber;
+    const auto [code, size] = unicode::decode_char(text.view().substr(i));
+    const unicode::CharClass c = unicode::char_class(code);
+    const bool word = code == '_' || c == unicode::CharClass::kLetter || c == unicode::CharClass::kNumber;
     words += word && !inside;
     inside = word;
     i += size;

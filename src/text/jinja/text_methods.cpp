@@ -8,8 +8,8 @@
 #include "text/jinja/machine.hpp"
 #include "text/jinja/operators.hpp"
 #include "text/jinja/strings.hpp"
-#include "text/unicode.hpp"
-#include "text/utf8.hpp"
+#include "unicode/classes.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -41,7 +41,7 @@ Value changed(Machine& m, const Value& self, Args& args) {
 std::string swapcase(std::string_view v) {
   std::string out;
   for (std::size_t i = 0; i < v.size();) {
-    const std::string_view one = v.substr(i, decode_char(v.substr(i)).size);
+    const std::string_view one = v.substr(i, unicode::decode_char(v.substr(i)).size);
     const std::string up = upper(one);
     out += up == one ? lower(one) : up;
     i += one.size();
@@ -238,21 +238,22 @@ Value all(Machine& m, const Value& self, Args& args) {
   m.meter().scan(self.view().size());
   const std::string_view v = self.view();
   for (std::size_t i = 0; i < v.size();) {
-    const auto [code, size] = decode_char(v.substr(i));
+    const auto [code, size] = unicode::decode_char(v.substr(i));
     if (!predicate(code)) return Value(false);
     i += size;
   }
   return Value(!v.empty());
 }
 
-bool is_letter(std::uint32_t c) { return char_class(c) == CharClass::kLetter; }
+bool is_letter(std::uint32_t c) { return unicode::char_class(c) == unicode::CharClass::kLetter; }
 // Decimal digits are told from other numbers only in ASCII and Latin-1.
 bool is_digit(std::uint32_t c) {
   return (c >= '0' && c <= '9') ||
-         (c > 0x2000 ? false : c > 0x7f && char_class(c) == CharClass::kNumber && (c < 0xbc || c > 0xbe));
+         (c > 0x2000 ? false
+                     : c > 0x7f && unicode::char_class(c) == unicode::CharClass::kNumber && (c < 0xbc || c > 0xbe));
 }
 bool is_decimal(std::uint32_t c) { return is_digit(c) && c != 0xb2 && c != 0xb3 && c != 0xb9; }
-bool is_numeric(std::uint32_t c) { return char_class(c) == CharClass::kNumber; }
+bool is_numeric(std::uint32_t c) { return unicode::char_class(c) == unicode::CharClass::kNumber; }
 bool is_alnum(std::uint32_t c) { return is_letter(c) || is_numeric(c); }
 
 Value islower(Machine& m, const Value& self, Args& args) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "text/jinja/lexer.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -35,7 +35,7 @@ class Reader {
     } else if (c >= '0' && c <= '7') {
       octal(c);
     } else if (c == 'x') {
-      append_utf8(out_, hex(2));
+      unicode::append_utf8(out_, hex(2));
     } else if (c == 'u' || c == 'U') {
       code_point(c);
     } else if (c == 'N') {
@@ -50,7 +50,7 @@ class Reader {
     std::uint32_t code = static_cast<std::uint32_t>(first - '0');
     for (int k = 0; k < 2 && i_ < text_.size() && text_[i_] >= '0' && text_[i_] <= '7'; ++k)
       code = code * 8 + static_cast<std::uint32_t>(text_[i_++] - '0');
-    append_utf8(out_, code);
+    unicode::append_utf8(out_, code);
   }
 
   // A pair of surrogates is the character that it stands for in JSON and JavaScript.
@@ -65,7 +65,7 @@ class Reader {
     if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
       fail_at(line_, fmt::format("U+{:04X} in a string is no character", code));
     }
-    append_utf8(out_, code);
+    unicode::append_utf8(out_, code);
   }
 
   std::uint32_t hex(int digits) {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "text/utf8.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::jinja {
 namespace {
@@ -85,7 +85,7 @@ const char* owner_name(const Value& v) {
 SequenceRef characters(std::string_view text, Meter& meter) {
   std::vector<Value> items;
   for (std::size_t i = 0; i < text.size();) {
-    const auto size = decode_char(text.substr(i)).size;
+    const auto size = unicode::decode_char(text.substr(i)).size;
     items.push_back(make_text(meter, std::string(text.substr(i, size))));
     i += size;
   }

@@ -10,7 +10,7 @@ namespace {
 using Item = Scanner::Item;
 
 // The vocabulary's own list of letters: those with case, as of an earlier Unicode version.
-constexpr CodeRange kCasedLetters[] = {
+constexpr unicode::CodeRange kCasedLetters[] = {
     {0x41, 0x5a},       {0x61, 0x7a},       {0xb5, 0xb5},       {0xc0, 0xd6},       {0xd8, 0xf6},
     {0xf8, 0x1ba},      {0x1bc, 0x1bf},     {0x1c4, 0x293},     {0x295, 0x2af},     {0x370, 0x373},
     {0x376, 0x377},     {0x37b, 0x37d},     {0x37f, 0x37f},     {0x386, 0x386},     {0x388, 0x38a},
@@ -32,8 +32,9 @@ constexpr CodeRange kCasedLetters[] = {
 
 bool cased_letter(const Item& c) {
   if (c.code < 128) return c.letter();
-  const auto* r = std::lower_bound(std::begin(kCasedLetters), std::end(kCasedLetters), c.code,
-                                   [](const CodeRange& range, std::uint32_t code) { return range.last < code; });
+  const auto* r =
+      std::lower_bound(std::begin(kCasedLetters), std::end(kCasedLetters), c.code,
+                       [](const unicode::CodeRange& range, std::uint32_t code) { return range.last < code; });
   return r != std::end(kCasedLetters) && r->first <= c.code;
 }
 

@@ -9,8 +9,8 @@ using Item = Scanner::Item;
 // [\p{P}$+<=>^~|]+
 std::size_t punctuation(const Scanner& s, std::size_t i) {
   return s.skip(i, [](const Item& c) {
-    return c.kind == CharClass::kPunctuation || c.is('$') || c.is('+') || c.is('<') || c.is('=') || c.is('>') ||
-           c.is('^') || c.is('~') || c.is('|');
+    return c.kind == unicode::CharClass::kPunctuation || c.is('$') || c.is('+') || c.is('<') || c.is('=') ||
+           c.is('>') || c.is('^') || c.is('~') || c.is('|');
   });
 }
 

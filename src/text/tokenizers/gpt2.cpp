@@ -10,8 +10,8 @@
 #include "text/pretokenizer.hpp"
 #include "text/tables.hpp"
 #include "text/tokenizer.hpp"
-#include "text/utf8.hpp"
 #include "text/word_cache.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::entries::tokenizers {
 namespace {
@@ -36,7 +36,7 @@ constexpr std::array<std::int16_t, kTableEnd> kByteOf = [] {
 std::string token_bytes(std::string_view token) {
   std::string bytes;
   for (std::size_t i = 0; i < token.size();) {
-    const Char c = decode_char(token.substr(i));
+    const unicode::Char c = unicode::decode_char(token.substr(i));
     if (c.code >= kTableEnd || kByteOf[c.code] < 0) return std::string(token);
     bytes.push_back(static_cast<char>(kByteOf[c.code]));
     i += c.size;
@@ -92,7 +92,7 @@ class ByteLevelBpe final : public Encoder {
     for (std::uint32_t code = 0; code < kTableEnd; ++code) {
       if (kByteOf[code] < 0) continue;
       std::string token;
-      append_utf8(token, code);
+      unicode::append_utf8(token, code);
       byte_ids_[static_cast<std::size_t>(kByteOf[code])] = written(token);
     }
   }

@@ -12,8 +12,8 @@
 #include "text/merge.hpp"
 #include "text/tables.hpp"
 #include "text/tokenizer.hpp"
-#include "text/utf8.hpp"
 #include "text/word_cache.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text::entries::tokenizers {
 namespace {
@@ -34,7 +34,7 @@ std::string marks_to_spaces(std::string_view text) {
 template <class Visit>
 void each_char(std::string_view text, Visit visit) {
   for (std::size_t i = 0; i < text.size();) {
-    const Char c = decode_char(text.substr(i));
+    const unicode::Char c = unicode::decode_char(text.substr(i));
     visit(i, c);
     i += c.size;
   }
@@ -94,7 +94,7 @@ class SentencePieceBpe final : public Encoder {
       if (vocabulary_.type(id) != TokenType::kNormal && vocabulary_.type(id) != TokenType::kUndefined) continue;
       longest_ = std::max(longest_, vocabulary_.piece(id).size());
       std::uint32_t previous = 0;
-      each_char(vocabulary_.piece(id), [&](std::size_t begin, Char c) {
+      each_char(vocabulary_.piece(id), [&](std::size_t begin, unicode::Char c) {
         if (begin > 0) pairs.emplace_back(previous, c.code);
         previous = c.code;
       });
@@ -109,7 +109,7 @@ class SentencePieceBpe final : public Encoder {
   void split(std::string_view text, Visit visit) const {
     std::size_t start = 0;
     std::uint32_t previous = 0;
-    each_char(text, [&](std::size_t begin, Char c) {
+    each_char(text, [&](std::size_t begin, unicode::Char c) {
       if (begin > start && !neighbours_.find(previous, c.code)) {
         visit(text.substr(start, begin - start));
         start = begin;
@@ -122,7 +122,7 @@ class SentencePieceBpe final : public Encoder {
   void encode_part(std::string_view part, Merger& merger, std::vector<std::int32_t>& out) const {
     const auto slice = [&](std::uint32_t begin, std::uint32_t size) { return part.substr(begin, size); };
     merger.clear();
-    each_char(part, [&](std::size_t begin, Char c) {
+    each_char(part, [&](std::size_t begin, unicode::Char c) {
       const auto b = static_cast<std::uint32_t>(begin);
       merger.push({b, c.size, vocabulary_.find_word(slice(b, c.size))});
     });

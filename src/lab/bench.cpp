@@ -1,0 +1,257 @@
+#include "lab/bench.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/rss.hpp"
+#include "kv/page.hpp"
+
+namespace kvasir::lab {
+namespace {
+
+std::vector<std::int32_t> some_tokens(std::int64_t from, std::int64_t n, std::int64_t vocab) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = from; i < from + n; ++i) ids.push_back(static_cast<std::int32_t>((i * 7919 + 13) % vocab));
+  return ids;
+}
+
+double median(std::vector<double> x) {
+  if (x.empty()) return 0;
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+Rate rate(const std::vector<double>& seconds, double tokens) {
+  if (seconds.empty()) return {};
+  const auto [low, high] = std::minmax_element(seconds.begin(), seconds.end());
+  return {tokens / median(seconds), (*high - *low) / median(seconds)};
+}
+
+// Member by member.
+template <class F>
+Rates combine(std::span<const Rates> samples, const F& f) {
+  Rates out;
+  for (double Rates::*member :
+       {&Rates::read_bytes, &Rates::int8_ops, &Rates::bf16_ops, &Rates::f32_ops, &Rates::meeting}) {
+    std::vector<double> values;
+    for (const Rates& s : samples) values.push_back(s.*member);
+    out.*member = f(values);
+  }
+  return out;
+}
+
+Rates medians(std::span<const Rates> samples) { return combine(samples, median); }
+Rates mean(const Rates& a, const Rates& b) {
+  return combine(std::array{a, b}, [](const std::vector<double>& x) { return (x[0] + x[1]) / 2; });
+}
+
+class Bench {
+ public:
+  Bench(run::Engine& engine, const BenchOptions& options) : e_(engine), o_(options) {}
+
+  BenchRow measure(kv::Sequence* base, std::int64_t batch, const std::function<bool()>& poll) {
+    BenchRow row;
+    row.depth = kv::Cache::length(*base);
+    row.batch = batch;
+    run(row, base, poll);
+    row.kv_bytes_per_token = e_.cache().bytes_per_token();
+    row.resident_bytes = process_rss().current;  // without the memory that `run` measured with
+    return row;
+  }
+
+ private:
+  std::int64_t vocab() const { return e_.model().config().vocab; }
+
+  void run(BenchRow& row, const kv::Sequence* base, const std::function<bool()>& poll) {
+    std::vector<double> prefill, prefill_fractions, decode, bandwidth_fractions, floor_fractions;
+    Probe probe(e_.team());
+    std::vector<Rates> samples{probe.sample()};
+    // Of the machine around the run that just ended.
+    const auto around = [&] {
+      samples.push_back(probe.sample());
+      return mean(samples[samples.size() - 2], samples.back());
+    };
+    for (int i = 0; i < o_.runs && poll(); ++i) {
+      if (o_.prefill > 0 && row.batch == 1) {
+        const double seconds = once(base, 1, [&](std::span<kv::Sequence* const> s) {
+                                 e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
+                                 return 0.0;
+                               }).first;
+        prefill.push_back(seconds);
+        prefill_fractions.push_back(prefill_work(row, around()).seconds / seconds);
+      }
+      if (o_.decode > 0) {
+        const auto [seconds, bytes] =
+            once(base, row.batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
+        decode.push_back(seconds);
+        const double weights = static_cast<double>(e_.model().bytes_per_token());
+        row.bytes_per_token = (weights + bytes / o_.decode) / static_cast<double>(row.batch);
+        const Rates rates = around();
+        const double step_bytes = row.bytes_per_token * static_cast<double>(row.batch);
+        const double reading = step_bytes / rates.read_bytes, step = seconds / o_.decode;
+        bandwidth_fractions.push_back(reading / step);
+        floor_fractions.push_back(std::max(reading, decode_work(row, rates).seconds) / step);
+      }
+    }
+    row.machine = medians(samples);
+    row.prefill = rate(prefill, o_.prefill);
+    row.decode = rate(decode, static_cast<double>(o_.decode * row.batch));
+    row.bandwidth = row.bytes_per_token * row.decode.tps;
+    row.bandwidth_fraction = median(bandwidth_fractions);
+    row.decode_floor_fraction = median(floor_fractions);
+    if (!prefill.empty()) {
+      row.ttft = o_.prefill / row.prefill.tps;
+      row.ops_per_token = prefill_work(row, row.machine).ops / o_.prefill;
+      row.peak_fraction = median(prefill_fractions);
+    }
+  }
+
+  // Bytes of keys and values read.
+  double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
+    double read = 0;
+    std::vector<std::int32_t> ids(sequences.size());
+    std::vector<model::Input> inputs(sequences.size());
+    for (int i = 0; i < o_.decode; ++i) {
+      for (std::size_t s = 0; s < sequences.size(); ++s) {
+        ids[s] = static_cast<std::int32_t>((depth + i + 31 * static_cast<std::int64_t>(s)) % vocab());
+        inputs[s] = {sequences[s], {&ids[s], 1}, 1, true};
+      }
+      e_.forward().step(inputs);
+      for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().kv_bytes_read(*s));
+    }
+    return read;
+  }
+
+  // Seconds, and what `work` says.
+  template <class F>
+  std::pair<double, double> once(const kv::Sequence* base, std::int64_t batch, const F& work) {
+    {  // One token: measuring the machine has left other bytes in its caches.
+      kv::Sequence* s = e_.cache().fork(*base);
+      e_.feed(s, some_tokens(0, 1, vocab()));
+      e_.cache().release(s);
+    }
+    std::vector<kv::Sequence*> forks;
+    for (std::int64_t i = 0; i < batch; ++i) forks.push_back(e_.cache().fork(*base));
+    const double start = steady_seconds();
+    const double result = work(std::span<kv::Sequence* const>(forks));
+    const double seconds = steady_seconds() - start;
+    for (kv::Sequence* s : forks) e_.cache().release(s);
+    return {seconds, result};
+  }
+
+  // Of the arithmetic that a matrix is multiplied in.
+  static double peak_of(kernel::ActivationKind kind, const Rates& rates) {
+    switch (kind) {
+      case kernel::ActivationKind::kInt8:
+        return rates.int8_ops;
+      case kernel::ActivationKind::kBf16:
+        return rates.bf16_ops;
+      case kernel::ActivationKind::kF32:
+        break;
+    }
+    return rates.f32_ops;
+  }
+
+  struct Work {
+    double ops = 0, seconds = 0;  // at the peaks
+  };
+
+  // Of all matrices for `columns` tokens, of the output matrix for `outputs`, and of attention where the tokens see
+  // `seen` tokens together: q k and p v for every head, `packed` of it on packed bytes.
+  Work work_of(double columns, double outputs, double seen, double packed, const Rates& rates) const {
+    const model::Model& model = e_.model();
+    const model::Config& c = model.config();
+    Work work;
+    const auto matrix = [&](const model::Matrix& w, double n) {
+      const double ops = 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.k) * n;
+      work.ops += ops;
+      work.seconds += ops / peak_of(w.format->activation, rates);
+    };
+    for (const model::Layer& l : model.layers())
+      for (const model::Matrix* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) matrix(*w, columns);
+    matrix(model.output(), outputs);
+    const double attention = 2.0 * c.layers * c.heads * (c.head_dim + c.head_dim_v) * seen;
+    work.ops += attention;
+    work.seconds += attention * (packed / rates.int8_ops + (1 - packed) / rates.f32_ops);
+    return work;
+  }
+
+  // Of one step.
+  Work decode_work(const BenchRow& row, const Rates& rates) const {
+    const auto batch = static_cast<double>(row.batch);
+    return work_of(batch, batch, batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0),
+                   e_.cache().packed_share(row.depth, o_.decode, true), rates);
+  }
+
+  // Of one run; its query i sees depth + i + 1 tokens.
+  Work prefill_work(const BenchRow& row, const Rates& rates) const {
+    return work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0),
+                   e_.cache().packed_share(row.depth, o_.prefill, false), rates);
+  }
+
+  run::Engine& e_;
+  const BenchOptions& o_;
+};
+
+// A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
+kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t depth) {
+  std::vector<std::byte> tail(cache.tail_bytes(kv::Cache::length(seed)));
+  cache.save_tail(seed, kv::Cache::length(seed), tail);
+  kv::Sequence* s = cache.restore(depth, tail);
+  const std::int64_t have = cache.sealed_pages_at(kv::Cache::length(seed));
+  std::vector<std::byte> page;
+  for (std::int64_t i = 0; i < cache.sealed_pages_at(depth); ++i) {
+    page.clear();
+    for (const auto piece : cache.sealed_page(seed, i % have)) page.insert(page.end(), piece.begin(), piece.end());
+    cache.fill_page(*s, i, page);
+  }
+  return s;
+}
+
+}  // namespace
+
+void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
+           const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll) {
+  std::sort(depths.begin(), depths.end());
+  const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) +
+                              (options.repeat_pages ? kSeedTokens : 0);
+  if (engine.context() < needed)
+    throw Error(Code::kBadInput,
+                "is " + std::to_string(engine.context()) + ", expected at least " + std::to_string(needed) +
+                    " for the deepest depth",
+                "--ctx");
+  kv::Sequence* base = engine.cache().create();
+  Bench b(engine, options);
+  {  // Warm up: first touch of scratch and cache, threads awake.
+    kv::Sequence* s = engine.cache().create();
+    engine.feed(s, some_tokens(0, std::clamp<std::int64_t>(options.prefill, 1, engine.context()),
+                               engine.model().config().vocab));
+    engine.cache().release(s);
+  }
+  // Appends tokens to `base` until it has n; false when interrupted.
+  const auto fill = [&](std::int64_t n) {
+    const std::int64_t have = kv::Cache::length(*base);
+    return n <= have || !engine
+                             .feed(base, some_tokens(have, n - have, engine.model().config().vocab), 1,
+                                   [&](std::int64_t) { return poll(); })
+                             .empty();
+  };
+  for (const std::int64_t depth : depths) {
+    const std::int64_t whole = depth / kv::kPageTokens * kv::kPageTokens;
+    if (options.repeat_pages && whole > kSeedTokens) {
+      engine.cache().release(base);
+      base = engine.cache().create();
+      if (!fill(kSeedTokens)) break;
+      kv::Sequence* longer = repeated(engine.cache(), *base, whole);
+      engine.cache().release(base);
+      base = longer;
+    }
+    if (!fill(depth) || !poll()) break;
+    for (const std::int64_t batch : options.batches) row(b.measure(base, batch, poll));
+  }
+  engine.cache().release(base);
+}
+
+}  // namespace kvasir::lab

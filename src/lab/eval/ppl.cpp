@@ -1,0 +1,185 @@
+#include "lab/eval/ppl.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+#include "kv/page.hpp"
+#include "lab/eval/statistics.hpp"
+
+namespace kvasir::lab::eval {
+
+double PplRow::ppl_change() const { return std::expm1(nll_difference); }
+double PplRow::ppl_change_error() const { return std::exp(nll_difference) * nll_difference_error; }
+
+namespace {
+
+bool wants_bos(const text::Tokenizer& t) { return t.add_bos() && t.bos() >= 0; }
+
+}  // namespace
+
+std::vector<std::int32_t> ppl_tokens(const text::Tokenizer& tokenizer, const std::string& text) {
+  return tokenizer.encode(text, {.add_bos = wants_bos(tokenizer)});
+}
+
+std::int64_t count_windows(std::int64_t tokens, std::int64_t ctx, std::int64_t most, const std::string& source) {
+  const std::int64_t used = most > 0 ? std::min(tokens, most) : tokens;
+  if (used >= ctx) return used / ctx;
+  std::string found = "has " + std::to_string(tokens) + " tokens";
+  if (used < tokens) found += ", of which --tokens takes " + std::to_string(used);
+  throw Error(Code::kBadInput, found + "; one window of --ctx needs " + std::to_string(ctx), source);
+}
+
+namespace {
+
+// The running score of one lane.
+struct Score {
+  Moments nll, difference, kl;
+  std::int64_t same_top = 0;
+  std::vector<float> kls;  // of every token, for the percentile
+};
+
+// What one position says about one lane.
+struct Point {
+  double nll, kl;
+  bool same_top;
+};
+
+class Evaluation {
+ public:
+  Evaluation(Subject& subject, std::int64_t windows, bool decode)
+      : s_(subject), decode_(decode), scores_(subject.all().size()) {
+    for (Lane& lane : s_.all()) sequences_.push_back(lane.cache->create());
+    const auto scored = static_cast<std::size_t>(windows * (s_.context() - 1 - s_.context() / 2));
+    for (std::size_t i = 1; i < scores_.size(); ++i) scores_[i].kls.reserve(scored);
+    base_sums_.resize(static_cast<std::size_t>(s_.logits_rows()));
+    base_tops_.resize(base_sums_.size());
+    points_.resize(base_sums_.size());
+  }
+  ~Evaluation() {
+    for (std::size_t i = 0; i < sequences_.size(); ++i) s_.all()[i].cache->release(sequences_[i]);
+  }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+
+  // One window, in steps that all lanes take side by side so that only one step's logits exist.
+  void window(std::span<const std::int32_t> ids, const std::function<void(std::int64_t)>& poll) {
+    const auto first = static_cast<std::int64_t>(ids.size()) / 2;
+    const std::int64_t end = static_cast<std::int64_t>(ids.size()) - 1;  // the last token is only predicted
+    for (std::size_t i = 0; i < sequences_.size(); ++i) s_.all()[i].cache->truncate(sequences_[i], 0);
+    for (std::int64_t p = 0; p < end;) {
+      const bool scored = p >= first;
+      const int most = decode_ ? 1 : s_.logits_rows();
+      const std::int64_t n = std::min<std::int64_t>(scored ? most : Subject::kChunk, (scored ? end : first) - p);
+      poll(p);
+      step(ids, p, static_cast<int>(n), scored);
+      p += n;
+    }
+  }
+
+  std::span<Score> scores() { return scores_; }
+
+ private:
+  void step(std::span<const std::int32_t> ids, std::int64_t p, int n, bool scored) {
+    const auto tokens = ids.subspan(static_cast<std::size_t>(p), static_cast<std::size_t>(n));
+    std::span<const float> base;
+    for (std::size_t i = 0; i < sequences_.size(); ++i) {
+      const model::Input input{sequences_[i], tokens, scored ? n : 0, scored && decode_};
+      const std::span<const float> logits = s_.all()[i].forward->step({&input, 1});
+      if (!scored) continue;
+      if (i == 0) base = logits;
+      compare(i, base, logits, n, ids.data() + p + 1);
+    }
+  }
+
+  void compare(std::size_t lane, std::span<const float> base, std::span<const float> logits, int n,
+               const std::int32_t* targets) {
+    const auto vocab = static_cast<std::size_t>(s_.config().vocab);
+    s_.team().parallel_for(n, 1, [&](std::int64_t begin, std::int64_t end, int) {
+      for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r) {
+        const auto row = logits.subspan(r * vocab, vocab);
+        const double sum = log_sum_exp(row);
+        const std::size_t top = argmax(row);
+        Point& point = points_[r];
+        point.nll = sum - static_cast<double>(row[static_cast<std::size_t>(targets[r])]);
+        if (lane == 0) base_sums_[r] = sum, base_tops_[r] = top;
+        point.kl = lane == 0 ? 0 : kl_divergence(base.subspan(r * vocab, vocab), base_sums_[r], row, sum);
+        point.same_top = top == base_tops_[r];
+      }
+    });
+    if (lane == 0) base_points_.assign(points_.begin(), points_.begin() + n);
+    Score& score = scores_[lane];
+    for (std::size_t r = 0; r < static_cast<std::size_t>(n); ++r) {
+      const Point& point = points_[r];
+      if (!std::isfinite(point.nll) || !std::isfinite(point.kl))
+        throw Error(Code::kUnsupported, "the model's output is not a number", s_.all()[lane].name);
+      score.nll.add(point.nll);
+      if (lane == 0) continue;
+      score.difference.add(point.nll - base_points_[r].nll);
+      score.kl.add(point.kl);
+      score.kls.push_back(static_cast<float>(point.kl));
+      score.same_top += point.same_top;
+    }
+  }
+
+  Subject& s_;
+  bool decode_;
+  std::vector<kv::Sequence*> sequences_;
+  std::vector<Score> scores_;  // of every lane, the baseline first
+  // of the rows of one step
+  std::vector<double> base_sums_;
+  std::vector<std::size_t> base_tops_;
+  std::vector<Point> points_, base_points_;
+};
+
+// Architecture, section 2: a query at position p sees 128 max(0, p / 128 - ceil(R / 128)) tokens sealed, sinks aside.
+double sealed_share(const SubjectOptions& o) {
+  double sealed = 0, all = 0;
+  for (std::int64_t p = o.ctx / 2; p < o.ctx - 1; ++p) {
+    const std::int64_t pages = p / kv::kPageTokens - (o.window + kv::kPageTokens - 1) / kv::kPageTokens;
+    sealed += static_cast<double>(std::max<std::int64_t>(0, pages * kv::kPageTokens - o.sinks));
+    all += static_cast<double>(p + 1);
+  }
+  return sealed / all;
+}
+
+}  // namespace
+
+PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, bool decode,
+                      const std::function<void(std::int64_t, std::int64_t)>& poll) {
+  const std::int64_t ctx = subject.context();
+  KVASIR_CHECK(windows >= 1 && windows * ctx <= static_cast<std::int64_t>(ids.size()));
+  const text::Tokenizer& tokenizer = subject.tokenizer();
+  PplReport report;
+  report.windows = windows;
+  report.bos = wants_bos(tokenizer);
+  report.sealed_share = sealed_share(subject.options());
+  subject.choose_codecs(ids);
+  Evaluation evaluation(subject, windows, decode);
+  std::vector<std::int32_t> window(static_cast<std::size_t>(ctx));
+  for (std::int64_t w = 0; w < windows; ++w) {
+    std::copy_n(ids.begin() + w * ctx, ctx, window.begin());
+    if (report.bos) window[0] = tokenizer.bos();
+    evaluation.window(window, [&](std::int64_t p) { poll(w * ctx + p, windows * ctx); });
+  }
+  const std::span<Score> scores = evaluation.scores();
+  report.scored = scores[0].nll.count();
+  report.baseline_ppl = std::exp(scores[0].nll.mean());
+  for (std::size_t i = 1; i < scores.size(); ++i) {
+    Score& score = scores[i];
+    const Lane& lane = subject.all()[i];
+    PplRow row{.kv = lane.name, .note = lane.note, .cost = lane.cost};
+    row.nll = score.nll.mean();
+    row.ppl = std::exp(row.nll);
+    row.nll_difference = score.difference.mean();
+    row.nll_difference_error = score.difference.standard_error();
+    row.kl_mean = score.kl.mean();
+    row.kl_p99 = percentile(score.kls, 0.99);
+    row.top1 = static_cast<double>(score.same_top) / static_cast<double>(report.scored);
+    report.rows.push_back(std::move(row));
+  }
+  return report;
+}
+
+}  // namespace kvasir::lab::eval

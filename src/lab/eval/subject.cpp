@@ -1,0 +1,163 @@
+#include "lab/eval/subject.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/host.hpp"
+#include "kv/spec.hpp"
+#include "run/auto_kv.hpp"
+#include "run/engine.hpp"
+
+namespace kvasir::lab::eval {
+
+const OptionTable<SubjectOptions>& subject_table() {
+  using O = SubjectOptions;
+  static const OptionTable<O> table{
+      "model and cache",
+      {{"model", &O::model, {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}},
+       {"kv",
+        &O::kv,
+        {.help = "what to compare with f32 keys and values: presets, codecs, KEYS/VALUES or auto, separated by commas",
+         .placeholder = "LIST",
+         .required = true}},
+       {"kv_noise",
+        &O::kv_noise,
+        {.help = "with auto: most noise that stored keys may put on a score, as standard deviation",
+         .unit = "nats",
+         .low = 1e-6,
+         .high = 100}},
+       {"ctx", &O::ctx, {.help = "length of the context", .unit = "tokens", .low = 8, .high = 1 << 24}},
+       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
+       {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
+       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
+       {"exact", &O::exact, {.help = "weights as dequantised floats"}}}};
+  return table;
+}
+
+std::vector<std::string> split_kv(const std::string& list) {
+  const char separator = list.find(';') != std::string::npos ? ';' : ',';
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(separator, begin), list.size());
+    const std::string name = list.substr(begin, end - begin);
+    if (name.empty()) throw Error(Code::kBadInput, "is '" + list + "', expected names separated by commas", "--kv");
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      throw Error(Code::kBadInput, "names '" + name + "' twice", "--kv");
+    names.push_back(name);
+    begin = end + 1;
+  }
+  return names;
+}
+
+namespace {
+
+KvCost cost_of(const kv::CacheShape& shape, const kv::CacheOptions& options, int threads) {
+  const kv::MemoryPlan plan = kv::plan_memory(shape, options, threads);
+  kv::CacheOptions f16 = options;
+  f16.k_codec = f16.v_codec = "f16";
+  f16.layers.clear();
+  KvCost c;
+  c.bits_k = plan.k_bits;
+  c.bits_v = plan.v_bits;
+  c.bytes_per_token = plan.bytes_per_token;
+  c.f16_bytes_per_token = kv::plan_memory(shape, f16, threads).bytes_per_token;
+  c.held_bytes_per_token =
+      static_cast<double>(plan.sealed_bytes + plan.raw_bytes + plan.sink_bytes + plan.state_bytes) /
+      static_cast<double>(plan.tokens);
+  return c;
+}
+
+}  // namespace
+
+Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(options) {
+  const std::vector<std::string> names = split_kv(options.kv);
+  team_ =
+      std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
+  file_ = weights::open_model_file(options.model);
+  config_ = model::read_config(*file_);
+  if (options.ctx > config_.context)
+    throw Error(Code::kBadInput,
+                "is " + std::to_string(options.ctx) + ", expected at most the model's context, " +
+                    std::to_string(config_.context),
+                "--ctx");
+  tokenizer_ = text::make_tokenizer(file_->metadata());
+  if (needs.text && !tokenizer_)
+    throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", options.model);
+  if (tokenizer_ && tokenizer_->size() > config_.vocab)
+    throw Error(Code::kBadInput,
+                "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
+                    std::to_string(config_.vocab) + " rows",
+                options.model);
+  add_lane("f32", "f32", needs);
+  for (const std::string& name : names) add_lane(name, name, needs);
+  check_memory();
+}
+
+void Subject::add_lane(const std::string& name, const std::string& codecs, const Needs& needs) {
+  Lane lane;
+  lane.name = name;
+  lane.options.window = options_.window;
+  lane.options.sinks = options_.sinks;
+  lane.options.max_tokens = options_.ctx;
+  try {
+    lane.undecided = codecs == run::kAuto;
+    const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs, "");
+    lane.options.k_codec = pair.k;
+    lane.options.v_codec = pair.v;
+    lane.cost = cost_of(run::cache_shape(config_), lane.options, team_->size());
+  } catch (const Error& e) {
+    throw Error(e.code(), "'" + name + "': " + e.message(), "--kv");
+  }
+  lane.options.max_tokens += needs.extra_tokens;
+  lane.options.max_sequences = needs.sequences;
+  lanes_.push_back(std::move(lane));
+}
+
+int Subject::logits_rows() const {
+  constexpr std::int64_t kMost = std::int64_t{32} << 20;
+  return static_cast<int>(std::clamp<std::int64_t>(kMost / (4 * config_.vocab), 1, kChunk));
+}
+
+void Subject::check_memory() const {
+  const std::uint64_t machine = describe_host().memory_total;
+  if (machine == 0) return;  // the system does not say
+  std::uint64_t total = static_cast<std::uint64_t>(model::Model::planned_bytes(*file_, options_.exact));
+  for (const Lane& lane : lanes_)
+    total += kv::plan_memory(run::cache_shape(config_), lane.options, team_->size()).total() +
+             static_cast<std::uint64_t>(model::Forward::planned_scratch(config_, kChunk, logits_rows(), team_->size()));
+  if (total <= machine) return;
+  throw Error(Code::kMemory,
+              "the weights and " + std::to_string(lanes_.size()) + " caches of " + std::to_string(options_.ctx) +
+                  " tokens take " + std::to_string(total / 1000000) + " MB, this machine has " +
+                  std::to_string(machine / 1000000) + " MB (see --ctx, --kv)",
+              options_.model);
+}
+
+void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  model_ = model::Model::load(std::move(file_), *team_,
+                              {.exact = options_.exact, .bf16_products = false, .progress = progress});
+  for (Lane& lane : lanes_) make_cache(lane);
+}
+
+void Subject::make_cache(Lane& lane) {
+  lane.forward.reset();
+  lane.cache = std::make_unique<kv::Cache>(*team_, run::cache_shape(config_), lane.options);
+  lane.forward = std::make_unique<model::Forward>(*team_, *model_, *lane.cache, kChunk, logits_rows());
+}
+
+void Subject::choose_codecs(std::span<const std::int32_t> ids) {
+  for (Lane& lane : lanes_) {
+    if (!lane.undecided) continue;
+    const auto known = run::auto_from_weights(*model_, options_.kv_noise);
+    const kv::AutoChoice choice =
+        known ? *known
+              : run::auto_from_prompt(*lane.forward, *lane.cache, config_, ids, options_.sinks, options_.kv_noise);
+    lane.undecided = false;
+    lane.note = choice.text();
+    lane.options.layers = choice.codecs();
+    lane.cost = cost_of(run::cache_shape(config_), lane.options, team_->size());
+    make_cache(lane);
+  }
+}
+
+}  // namespace kvasir::lab::eval

@@ -1,0 +1,254 @@
+#include "lab/machine.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "base/function_ref.hpp"
+#include "kernel/peak.hpp"
+
+namespace kvasir::lab {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr double kQuickSeconds = 0.015;
+
+struct alignas(64) Slot {  // a cache line per thread, so that results do not share one
+  std::int64_t operations = 0;
+  std::uint64_t sum = 0;
+  double cpu_seconds = 0;
+  float sink = 0;
+};
+
+// Runs of the whole team and what became of them.
+class Runs {
+ public:
+  explicit Runs(Team& team) : team_(team), slots_(static_cast<std::size_t>(team.size())) {}
+
+  // Calls work(worker, slot) on every thread; returns seconds from the start of the first to the end of the last.
+  double once(FunctionRef<void(std::size_t worker, Slot& slot)> work) {
+    const double start = steady_seconds();
+    team_.run([&](int worker) {
+      const auto w = static_cast<std::size_t>(worker);
+      const double cpu_start = thread_cpu_seconds();
+      work(w, slots_[w]);
+      slots_[w].cpu_seconds = thread_cpu_seconds() - cpu_start;
+    });
+    return steady_seconds() - start;
+  }
+
+  double operations() const {
+    double sum = 0;
+    for (const Slot& slot : slots_) sum += static_cast<double>(slot.operations);
+    return sum;
+  }
+
+  // Counts the last run, which did `amount` in `seconds`.
+  void count(double amount, double seconds) {
+    rates_.push_back(amount / seconds);
+    clock_ += seconds * static_cast<double>(slots_.size());
+    for (const Slot& slot : slots_) cpu_ += slot.cpu_seconds;
+  }
+
+  Figure figure() {
+    std::sort(rates_.begin(), rates_.end());
+    return {rates_[rates_.size() / 2], rates_.front(), rates_.back(), cpu_ / clock_};
+  }
+
+ private:
+  Team& team_;
+  std::vector<Slot> slots_;
+  std::vector<double> rates_;
+  double clock_ = 0, cpu_ = 0;
+};
+
+using ArithmeticLoop = std::int64_t (*)(std::int64_t rounds, float* sink);
+
+// Operations per second of the whole team, `seconds` a run.
+class Arithmetic {
+ public:
+  Arithmetic(Team& team, ArithmeticLoop loop, double seconds) : runs_(team), loop_(loop) {
+    // Find the rounds that fill the time; this also brings the cores to their working frequency.
+    double took = once();
+    while (took < seconds / 4) {
+      rounds_ *= 2;
+      took = once();
+    }
+    rounds_ = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(rounds_) * seconds / took));
+  }
+
+  double rate() {
+    const double seconds = once();
+    runs_.count(runs_.operations(), seconds);
+    return runs_.operations() / seconds;
+  }
+
+  Figure figure() { return runs_.figure(); }
+
+ private:
+  double once() {
+    return runs_.once([this](std::size_t, Slot& slot) { slot.operations = loop_(rounds_, &slot.sink); });
+  }
+
+  Runs runs_;
+  ArithmeticLoop loop_;
+  std::int64_t rounds_ = 256;
+};
+
+double measure_meeting(Team& team) {
+  constexpr int kMeetings = 20;  // more than a reading of the clock takes
+  std::vector<double> seconds;
+  for (int i = 0; i < 101; ++i) {
+    const double start = steady_seconds();
+    for (int j = 0; j < kMeetings; ++j) team.run([](int) {});
+    seconds.push_back((steady_seconds() - start) / kMeetings);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + 50, seconds.end());
+  return seconds[50];
+}
+
+Figure measure_operations(Team& team, ArithmeticLoop loop, int runs, double seconds) {
+  Arithmetic measured(team, loop, seconds);
+  for (int i = 0; i < runs; ++i) measured.rate();
+  return measured.figure();
+}
+
+// Anonymous memory that goes back to the system at once, which a heap may not do.
+class Pages {
+ public:
+  explicit Pages(std::uint64_t bytes) : bytes_(bytes) {
+    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED)
+      throw Error(Code::kMemory, "the system refused " + std::to_string(bytes >> 20) + " MiB", "bandwidth measurement");
+    madvise(data_, bytes, MADV_HUGEPAGE);  // a hint; without it page walks are part of the measure
+  }
+  ~Pages() { munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  std::byte* data() { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  std::uint64_t bytes_;
+};
+
+const kernel::PeakKernels& widest_kernels() {
+  if (simd::supported(simd::Isa::kAvx512Vnni)) return kernel::avx512vnni::peak_table;
+  if (simd::supported(simd::Isa::kAvx512)) return kernel::avx512::peak_table;
+  if (simd::supported(simd::Isa::kAvx2)) return kernel::avx2::peak_table;
+  return kernel::scalar::peak_table;
+}
+
+// What is wanted, but no more than a quarter of the memory that is available.
+std::uint64_t buffer_size(const Host& host, std::uint64_t wanted) {
+  if (host.memory_available > 0) wanted = std::min(wanted, host.memory_available / 4);
+  if (wanted < 64 * kMiB)
+    throw Error(Code::kMemory,
+                std::to_string(host.memory_available >> 20) + " MiB are available, expected at least 256 MiB",
+                "bandwidth measurement");
+  return wanted;
+}
+
+// Reads a buffer with all threads in every way there is: which is fastest depends on the processor.
+class Memory {
+ public:
+  Memory(Team& team, std::uint64_t bytes)
+      : part_(std::max(kUnit, bytes / static_cast<std::uint64_t>(team.size()) / kUnit * kUnit)),
+        bytes_(part_ * static_cast<std::uint64_t>(team.size())),
+        pages_(bytes_),
+        ways_(kernel::kStreamings, Runs(team)) {
+    Runs warm_up(team);
+    warm_up.once([&](std::size_t w, Slot&) { std::memset(pages_.data() + part_ * w, static_cast<int>(w) + 1, part_); });
+    read(warm_up, widest_kernels().read[0]);
+  }
+
+  std::uint64_t bytes() const { return bytes_; }
+
+  double rate() {
+    double best = 0;
+    for (std::size_t i = 0; i < ways_.size(); ++i) best = std::max(best, read(ways_[i], widest_kernels().read[i]));
+    return best;
+  }
+
+  Figure figure() {
+    Figure best;
+    for (Runs& way : ways_)
+      if (const Figure figure = way.figure(); figure.median > best.median) best = figure;
+    return best;
+  }
+
+ private:
+  static constexpr std::uint64_t kUnit = 2 * kMiB;  // a huge page; also a multiple of what `read` asks for
+
+  template <class Reader>
+  double read(Runs& measured, Reader reader) {
+    const double seconds =
+        measured.once([&](std::size_t w, Slot& slot) { slot.sum = reader(pages_.data() + part_ * w, part_); });
+    measured.count(static_cast<double>(bytes_), seconds);
+    return static_cast<double>(bytes_) / seconds;
+  }
+
+  std::uint64_t part_, bytes_;
+  Pages pages_;
+  std::vector<Runs> ways_;
+};
+
+}  // namespace
+
+Machine measure_machine(Team& team, const MeasureOptions& options) {
+  Machine machine;
+  machine.host = describe_host();
+  machine.threads = team.size();
+  machine.isa = simd::active();
+  const int runs = options.quick ? 3 : 7;
+  const double seconds = options.quick ? kQuickSeconds : 0.05;
+  {
+    const std::uint64_t wanted =
+        options.quick ? 256 * kMiB : std::max(1024 * kMiB, 4 * machine.host.last_level_cache());
+    Memory memory(team, buffer_size(machine.host, wanted));
+    for (int i = 0; i < runs; ++i) memory.rate();
+    machine.read_bytes = memory.figure();
+    machine.buffer_bytes = memory.bytes();
+    machine.beyond_cache = machine.buffer_bytes >= 2 * machine.host.last_level_cache();
+  }
+  const kernel::PeakKernels& kernels = kernel::peak();
+  machine.int8_ops = measure_operations(team, kernels.int8_dot, runs, seconds);
+  machine.bf16_ops = measure_operations(team, kernels.bf16_dot, runs, seconds);
+  machine.f32_ops = measure_operations(team, kernels.f32_fma, runs, seconds);
+  machine.meeting = measure_meeting(team);
+  return machine;
+}
+
+class Probe::State {
+ public:
+  State(Team& of, std::uint64_t bytes)
+      : team(of),
+        memory(team, bytes),
+        int8(team, kernel::peak().int8_dot, kQuickSeconds),
+        bf16(team, kernel::peak().bf16_dot, kQuickSeconds),
+        f32(team, kernel::peak().f32_fma, kQuickSeconds) {}
+
+  Team& team;
+  Memory memory;
+  Arithmetic int8, bf16, f32;
+};
+
+Probe::Probe(Team& team) {
+  const Host host = describe_host();
+  state_ = std::make_unique<State>(team, buffer_size(host, std::max(256 * kMiB, 4 * host.last_level_cache())));
+}
+
+Probe::~Probe() = default;
+
+Rates Probe::sample() {
+  return {state_->memory.rate(), state_->int8.rate(), state_->bf16.rate(), state_->f32.rate(),
+          measure_meeting(state_->team)};
+}
+
+}  // namespace kvasir::lab

@@ -1,0 +1,76 @@
+#include "lab/machine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace kvasir::lab {
+namespace {
+
+void expect_ordered(const Figure& f) {
+  EXPECT_GT(f.low, 0);
+  EXPECT_LE(f.low, f.median);
+  EXPECT_LE(f.median, f.high);
+  EXPECT_GT(f.cpu_share, 0);
+  EXPECT_LE(f.cpu_share, 1.05);  // clocks differ a little
+}
+
+TEST(Machine, FiguresArePlausible) {
+  for (int threads : {1, 2}) {
+    Team team(threads);
+    const Machine m = measure_machine(team, {.quick = true});
+    EXPECT_EQ(m.threads, threads);
+    EXPECT_EQ(m.isa, simd::active());
+    EXPECT_EQ(m.buffer_bytes % (2u << 20), 0u);
+    EXPECT_LE(m.buffer_bytes, 256u << 20);
+    for (const Figure& f : {m.read_bytes, m.int8_ops, m.bf16_ops, m.f32_ops}) expect_ordered(f);
+    EXPECT_GT(m.read_bytes.median, 5e8);   // no machine that this builds for is below
+    EXPECT_LT(m.read_bytes.median, 1e13);  // and none above
+    EXPECT_GT(m.f32_ops.median, 1e7);
+    EXPECT_LT(m.int8_ops.median, 1e15);
+    EXPECT_GT(m.meeting, threads > 1 ? 2e-8 : 0);  // light takes as long to cross a board and back
+    EXPECT_LT(m.meeting, 0.1);
+  }
+}
+
+// A sample says what a measurement says, as far as a machine that does other work allows.
+TEST(Machine, ProbeAgreesWithMeasurement) {
+  Team team(2);
+  const Machine m = measure_machine(team, {.quick = true});
+  Probe probe(team);
+  for (int i = 0; i < 2; ++i) {
+    const Rates r = probe.sample();
+    EXPECT_GT(r.read_bytes, m.read_bytes.low / 8);
+    EXPECT_LT(r.read_bytes, m.read_bytes.high * 8);
+    EXPECT_GT(r.int8_ops, m.int8_ops.low / 8);
+    EXPECT_LT(r.int8_ops, m.int8_ops.high * 8);
+    EXPECT_GT(r.bf16_ops, m.bf16_ops.low / 8);
+    EXPECT_LT(r.bf16_ops, m.bf16_ops.high * 8);
+    EXPECT_GT(r.f32_ops, m.f32_ops.low / 8);
+    EXPECT_LT(r.f32_ops, m.f32_ops.high * 8);
+  }
+}
+
+// What can be said of a processor without knowing it: 8-bit work is not slower than f32 once there are vectors.
+TEST(Machine, WiderSetsAreNotSlower) {
+  const simd::Isa before = simd::active();
+  Team team(1);
+  double scalar = 0;
+  for (simd::Isa isa :
+       {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni, simd::Isa::kAvx512Bf16}) {
+    if (!simd::supported(isa) || simd::emulated(isa)) continue;
+    simd::force(isa);
+    const Machine m = measure_machine(team, {.quick = true});
+    EXPECT_EQ(m.isa, isa);
+    if (isa == simd::Isa::kScalar) {
+      scalar = m.int8_ops.high;
+    } else {
+      EXPECT_GT(m.int8_ops.high, 2 * scalar) << simd::name(isa);
+      EXPECT_GT(m.int8_ops.high, m.f32_ops.low) << simd::name(isa);
+    }
+  }
+  simd::force(before);
+}
+
+}  // namespace
+}  // namespace kvasir::lab

@@ -1,0 +1,21 @@
+// A prompt as token ids, and what is known of its text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "serve/turn_memory.hpp"
+
+namespace kvasir::serve {
+
+struct EncodedPrompt {
+  std::vector<std::int32_t> ids;
+  std::string text;  // empty for prompts that came as ids
+  // Of a chat, with a memory: where its answer begins, and how many of the ids were remembered.
+  std::optional<TurnPlace> place = std::nullopt;
+  std::int64_t remembered = 0;
+};
+
+}  // namespace kvasir::serve

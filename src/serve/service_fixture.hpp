@@ -1,0 +1,263 @@
+// A Service for tests: it generates known pieces at a chosen pace, and remembers what it was asked.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "run/service.hpp"
+#include "run/stop.hpp"
+#include "text/vocabularies_fixture.hpp"
+
+namespace kvasir::serve {
+
+struct FakeOptions {
+  double delay = 0;           // seconds before each token
+  int most_queued = 1 << 20;  // requests at once; more are refused
+  int most_running = 1 << 20;
+  std::size_t start_at = 0;         // nothing starts before so many requests were submitted
+  int tokens = 5;                   // of an answer without max_tokens, which then ends by itself
+  std::vector<std::string> script;  // token i is script[i % size]; empty: "w0 ", "w1 ", ...
+  std::string fail;                 // not empty: the request fails with this after its first token
+  std::int64_t miss_token = -1;
+  std::string pin_error;
+  bool end_without_text = false;  // Finish::kNothing
+  std::int64_t reused = 0;
+  std::int64_t context = 4096;
+  bool tokenizer = true;
+  std::function<void(std::size_t)> before_submit;  // gets how many requests were submitted; may wait
+};
+
+class FakeService : public run::Service {
+ public:
+  explicit FakeService(FakeOptions options = {}) : options_(std::move(options)) {
+    if (options_.tokenizer) tokenizer_ = text::make_tokenizer(text::byte_level_vocabulary("gpt-2"));
+    card_ = {.name = "org/fake-model",
+             .architecture = "fake",
+             .context = options_.context,
+             .vocabulary = tokenizer_ ? tokenizer_->size() : 300,
+             .k_codec = "f16",
+             .v_codec = "f16"};
+    thread_ = std::thread([this] { loop(); });
+  }
+  ~FakeService() override {
+    ending_.store(true);
+    wake_.notify_all();
+    thread_.join();
+  }
+
+  const run::ModelCard& card() const override { return card_; }
+  const text::Tokenizer* tokenizer() const override { return tokenizer_.get(); }
+
+  run::RequestId submit(run::ServiceRequest request, std::shared_ptr<run::Listener> listener) override {
+    if (options_.before_submit) options_.before_submit(requests().size());
+    const std::lock_guard lock(mutex_);
+    if (static_cast<int>(jobs_.size()) >= options_.most_queued) {
+      ++rejected_;
+      throw Error(Code::kBusy, "the queue is full", "queue");
+    }
+    jobs_.emplace_back(++last_id_, std::move(request), std::move(listener));
+    requests_.push_back(jobs_.back().request);
+    most_at_once_ = std::max(most_at_once_, jobs_.size());
+    wake_.notify_all();
+    return last_id_;
+  }
+
+  void cancel(run::RequestId id) override {
+    const std::lock_guard lock(mutex_);
+    for (Job& job : jobs_)
+      if (job.id == id) job.cancelled = true;
+    wake_.notify_all();
+  }
+
+  bool unpin(const std::string& tenant, std::span<const std::int32_t> prompt) override {
+    const std::lock_guard lock(mutex_);
+    const auto pinned = [&](const run::ServiceRequest& r) {
+      return r.pin && r.tenant == tenant &&
+             std::equal(prompt.begin(), prompt.end(), r.request.prompt.begin(), r.request.prompt.end());
+    };
+    const auto it = std::find_if(requests_.begin(), requests_.end(), pinned);
+    if (it == requests_.end()) return false;
+    it->pin = false;
+    return true;
+  }
+  bool drain(double) override { return true; }
+
+  run::ServiceStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    run::ServiceStats s;
+    s.running = static_cast<std::int64_t>(jobs_.size());
+    s.kv_bytes = 1000;
+    s.kv_budget = 2000;
+    s.requests = requests_.size();
+    s.cancelled = cancelled_;
+    s.rejected = rejected_;
+    s.tiers = {{.tier = "ram",
+                .bytes = 10,
+                .budget = 20,
+                .records = 3,
+                .hits = 4,
+                .misses = 5,
+                .evictions = 6,
+                .damaged = 7,
+                .foreign = 8,
+                .errors = 9,
+                .dropped = 10}};
+    return s;
+  }
+
+  std::vector<run::ServiceRequest> requests() const {
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
+  std::uint64_t cancelled() const {
+    const std::lock_guard lock(mutex_);
+    return cancelled_;
+  }
+  std::size_t most_at_once() const {
+    const std::lock_guard lock(mutex_);
+    return most_at_once_;
+  }
+
+ private:
+  struct Job {
+    Job(run::RequestId new_id, run::ServiceRequest r, std::shared_ptr<run::Listener> l)
+        : id(new_id), request(std::move(r)), listener(std::move(l)), stops(request.request.stop) {
+      submitted = due = steady_seconds();
+    }
+    run::RequestId id;
+    run::ServiceRequest request;
+    std::shared_ptr<run::Listener> listener;
+    run::StopMatcher stops;
+    double submitted, due;
+    bool started = false;
+    int made = 0;
+    std::atomic<bool> cancelled{false};
+  };
+
+  void loop() {
+    while (!ending_.load()) {
+      std::vector<Job*> work;
+      bool hold = false;
+      {
+        std::unique_lock lock(mutex_);
+        if (jobs_.empty() || !any_due())
+          wake_.wait_for(lock, std::chrono::duration<double>(jobs_.empty() ? 0.05 : 0.0005));
+        hold = requests_.size() < options_.start_at;
+        for (Job& job : jobs_) work.push_back(&job);  // only this thread removes jobs
+      }
+      int running = 0;
+      for (Job* job : work) {
+        const bool waits = !job->started && (hold || running >= options_.most_running);
+        running += !waits;
+        if (step(*job, waits)) remove(job);
+      }
+    }
+    for (Job& job : jobs_) end(job, run::Finish::kCancelled);
+  }
+
+  bool any_due() const {
+    const double now = steady_seconds();
+    for (const Job& job : jobs_)
+      if (job.due <= now || job.cancelled.load()) return true;
+    return false;
+  }
+
+  // True: it is done.
+  bool step(Job& job, bool waits) {
+    if (job.cancelled.load()) return end(job, run::Finish::kCancelled);
+    const double now = steady_seconds();
+    if (waits) {
+      if (job.request.timeout > 0 && now - job.submitted > job.request.timeout)
+        return end(job, run::Finish::kCancelled, "waited too long", run::Failure::kQueueTimeout);
+      return false;
+    }
+    if (!job.started) {
+      job.started = true;
+      job.listener->started();
+      job.due = now + options_.delay;
+    }
+    const int most = job.request.request.max_tokens;
+    if (most == 0) return end(job, run::Finish::kLength);
+    if (now < job.due) return false;
+    job.due += options_.delay;
+    if (options_.end_without_text) return end(job, run::Finish::kNothing);
+    if (!options_.fail.empty() && job.made > 0)
+      return end(job, run::Finish::kEnd, options_.fail, run::Failure::kEngine);
+    const bool stopped = emit(job);
+    if (stopped) return end(job, run::Finish::kStop);
+    if (most > 0 && job.made >= most) return flush(job), end(job, run::Finish::kLength);
+    if (most < 0 && job.made >= options_.tokens) return flush(job), end(job, run::Finish::kEnd);
+    return false;
+  }
+
+  bool emit(Job& job) {
+    const auto i = static_cast<std::size_t>(job.made++);
+    const std::string whole =
+        options_.script.empty() ? fmt::format("w{} ", i) : options_.script[i % options_.script.size()];
+    const auto released = job.stops.feed(whole);
+    run::TokenRecord token{.id = static_cast<std::int32_t>('a' + i % 26), .logprob = -0.5f, .best = {}};
+    for (int b = 0; b < job.request.request.top_logprobs; ++b)
+      token.best.push_back({.id = 'a' + b, .logprob = -0.5f - static_cast<float>(b)});
+    const run::Piece piece{.token = token, .text = released.text};
+    job.listener->pieces({&piece, 1});
+    return released.stopped;
+  }
+
+  void flush(Job& job) {
+    const std::string_view rest = job.stops.finish();
+    if (rest.empty()) return;
+    const run::TokenRecord none{.id = -1, .logprob = 0, .best = {}};
+    const run::Piece piece{.token = none, .text = rest};
+    job.listener->pieces({&piece, 1});
+  }
+
+  bool end(Job& job, run::Finish finish, std::string error = {}, run::Failure failure = run::Failure::kNone) {
+    run::Outcome o;
+    o.finish = finish;
+    o.failure = failure;
+    o.error = std::move(error);
+    o.prompt_tokens = static_cast<std::int64_t>(job.request.request.prompt.size());
+    o.completion_tokens = job.made;
+    o.seed = std::max<std::int64_t>(job.request.request.sampling.seed, 0);
+    o.receipt.reused_tokens = std::min(options_.reused, o.prompt_tokens);
+    if (o.receipt.reused_tokens > 0) o.receipt.spans.push_back({0, o.receipt.reused_tokens, "ram"});
+    o.receipt.spans.push_back({o.receipt.reused_tokens, o.prompt_tokens, "computed"});
+    o.receipt.miss = "the prompt ended";
+    o.receipt.miss_token = options_.miss_token;
+    o.receipt.pin_error = options_.pin_error;
+    if (finish == run::Finish::kCancelled && o.error.empty()) {
+      const std::lock_guard lock(mutex_);
+      ++cancelled_;
+    }
+    job.listener->done(o);
+    return true;
+  }
+
+  void remove(const Job* job) {
+    const std::lock_guard lock(mutex_);
+    jobs_.remove_if([&](const Job& j) { return &j == job; });
+  }
+
+  const FakeOptions options_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  run::ModelCard card_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::list<Job> jobs_;
+  std::vector<run::ServiceRequest> requests_;
+  std::uint64_t cancelled_ = 0, rejected_ = 0;
+  std::size_t most_at_once_ = 0;
+  run::RequestId last_id_ = 0;
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+}  // namespace kvasir::serve
