@@ -109,6 +109,10 @@ const std::vector<std::string> kTwoPresets{"exact", "balanced"};
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> list = {
       {"kvasir-books-4m", "models/kvasir-books-4m.gguf", true},
+      {"shipped-llama", "tests/golden/llama.gguf", false},
+      {"shipped-llama3", "tests/golden/llama3.gguf", false},
+      {"shipped-qwen2", "tests/golden/qwen2.gguf", false},
+      {"shipped-qwen3", "tests/golden/qwen3.gguf", false},
       {"llama-gqa", "../shared/data/golden/llama-gqa.gguf", true},
       {"llama-hd128", "../shared/data/golden/llama-hd128.gguf", false},
       {"llama3-rope", "../shared/data/golden/llama3-rope.gguf", false},
