@@ -1,0 +1,12 @@
+// The cache that a model needs.
+#pragma once
+
+#include "kv/cache.hpp"
+#include "model/spec.hpp"
+
+namespace kvasir::model {
+
+// Throws Error(kUnsupported) for a specification that needs what the cache cannot do.
+kv::CacheShape cache_shape(const ModelSpec& spec);
+
+}  // namespace kvasir::model
