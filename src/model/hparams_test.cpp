@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/config.hpp"
+#include "model/hparams.hpp"
 
 namespace kvasir::model {
 namespace {
