@@ -1,10 +1,11 @@
-// RoPE scaling as read from metadata, against values computed apart from the published formulas.
+// Hyper-parameters as read from metadata; RoPE scaling against values computed apart from the published formulas.
+#include "model/hparams.hpp"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/hparams.hpp"
 
 namespace kvasir::model {
 namespace {
@@ -72,6 +73,35 @@ TEST(RopeScaling, YarnKeepsHighFrequenciesAndInterpolatesLowOnes) {
                                     {31, 1.666901790204155e-05}})
     EXPECT_NEAR(c.frequencies[pair], value, 1e-12 * value) << pair;
   EXPECT_FLOAT_EQ(c.magnitude, 1.2079441541679836f);
+}
+
+// Numbers that may differ between layers are one number or an array.
+TEST(Hparams, NumbersOfALayer) {
+  FakeFile file;
+  file.set("block_count", std::int64_t{3});
+  file.set("feed_forward_length", std::vector<std::int64_t>{32, 64, 96});
+  file.set("attention.head_count_kv", std::vector<std::int64_t>{2, 1, 2});
+  const ModelSpec spec = read_spec(file);
+  ASSERT_EQ(spec.layer_count(), 3);
+  for (int l = 0; l < 3; ++l) {
+    const LayerSpec& layer = spec.layers[static_cast<std::size_t>(l)];
+    EXPECT_EQ(std::get<Dense>(layer.feed).up.rows, 32 * (l + 1));
+    EXPECT_EQ(std::get<Attention>(layer.mixer).kv_heads, l == 1 ? 1 : 2);
+    EXPECT_EQ(std::get<Attention>(layer.mixer).v.rows, l == 1 ? 64 : 128);
+    EXPECT_EQ(std::get<Attention>(layer.mixer).v.name, "blk." + std::to_string(l) + ".attn_v.weight");
+  }
+  const std::pair<std::vector<std::int64_t>, const char*> faults[] = {
+      {{32, 64}, "feed_forward_length has 2 elements, expected one for each of 3 layers"},
+      {{32, 0, 96}, "feed_forward_length[1] is 0"}};
+  for (const auto& [widths, text] : faults) {
+    file.set("feed_forward_length", widths);
+    try {
+      read_spec(file);
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+    }
+  }
 }
 
 TEST(RopeScaling, AnUnknownTypeIsRefusedByName) {
