@@ -7,17 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "model/cache_shape.hpp"
 #include "run/engine.hpp"
 #include "weights/gguf_writer.hpp"
 
 namespace {
 
-// Whether caches have local layers and soft caps: the file asks for them then.
-constexpr bool kLocalAndCapped = false;
-
 constexpr int kLayers = 4, kDim = 64, kFfn = 96, kHeads = 4, kKvHeads = 2, kHead = 16, kVocab = 80, kPositions = 64;
-constexpr int kWindow = kLocalAndCapped ? 9 : 0;
-constexpr double kScoreCap = kLocalAndCapped ? 2.0 : 0.0, kLogitCap = 3.0, kEps = 1e-2;
+constexpr int kWindow = kvasir::model::kCacheHasClasses ? 9 : 0;
+constexpr double kScoreCap = kvasir::model::kCacheHasClasses ? 2.0 : 0.0, kLogitCap = 3.0, kEps = 1e-2;
 constexpr int kTokens = 40;
 
 struct Tensor {
