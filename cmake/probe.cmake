@@ -12,3 +12,13 @@ if(probe_entries)
   target_include_directories(registry_probe PRIVATE src)
   target_link_options(registry_probe PRIVATE -static -no-pie -Wl,--unresolved-symbols=ignore-all)
 endif()
+
+# arch_probe: the skeleton of an architecture at work (tests/registry_test.sh). What this tree's registry of architectures
+# has is compiled, everything else is taken from the library of the build that runs the test, KVASIR_BUILT.
+if(KVASIR_BUILT)
+  set(probe_archs ${KVASIR_ENTRY_SOURCES})
+  list(FILTER probe_archs INCLUDE REGEX "/model/archs/skeleton\\.cpp$")
+  add_executable(arch_probe EXCLUDE_FROM_ALL tests/arch_probe.cpp ${probe_archs} ${PROJECT_BINARY_DIR}/registry/model_archs.cpp)
+  target_include_directories(arch_probe PRIVATE src include)
+  target_link_libraries(arch_probe PRIVATE ${KVASIR_BUILT}/libkvasir.a $<TARGET_PROPERTY:kvasir,LINK_LIBRARIES>)
+endif()

@@ -165,7 +165,7 @@ TEST_P(Decode, DoesNotAllocate) {
   o.window = window;
   o.exact = exact;
   Engine engine(o, {});
-  const auto vocab = static_cast<std::int32_t>(engine.model().config().vocab);
+  const auto vocab = static_cast<std::int32_t>(engine.model().spec().vocab);
   kv::Sequence* s = engine.cache().create();
   SamplerChain sampler(every_stage(), vocab);
   std::vector<float> logits(static_cast<std::size_t>(vocab));
@@ -208,7 +208,7 @@ TEST(Decode, TwoSequencesInOneStepDoNotAllocate) {
     o.kv = kv;
     o.window = window;
     Engine engine(o, {.sequences = 2, .logits = 2});
-    const auto vocab = static_cast<std::int32_t>(engine.model().config().vocab);
+    const auto vocab = static_cast<std::int32_t>(engine.model().spec().vocab);
     kv::Sequence* a = engine.cache().create();
     kv::Sequence* b = engine.cache().create();
     engine.feed(a, std::vector<std::int32_t>(100, 42));

@@ -184,7 +184,7 @@ std::vector<std::int32_t> tokens_of(std::size_t n, std::int64_t vocab) {
 }
 
 Hashes compute(Engine& engine, std::size_t prompt, std::size_t chunk) {
-  const auto ids = tokens_of(prompt + kGenerated, engine.model().config().vocab);
+  const auto ids = tokens_of(prompt + kGenerated, engine.model().spec().vocab);
   kv::Sequence* s = engine.cache().create();
   const auto step = [&](std::size_t at, std::size_t n, bool decode, std::uint64_t& hash) {
     const model::Input input{s, std::span(ids).subspan(at, n), static_cast<int>(n), decode};

@@ -42,6 +42,15 @@ cmake -S "$tree" -B "$scratch/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C
   cmake --build "$scratch/build" --target registry_probe >>"$scratch/log" 2>&1 ||
   { tail -n 60 "$scratch/log"; echo "FAILED: the tree with the skeletons does not build"; exit 1; }
 
+# The architecture among them also runs, beside a reference: it is linked with the library of the build that is tested.
+if [ -f "$build_dir/libkvasir.a" ]; then
+  sanitize=$(sed -n 's/^KVASIR_SANITIZE:[A-Z]*=//p' "$build_dir/CMakeCache.txt")
+  cmake -S "$tree" -B "$scratch/build" -DKVASIR_BUILT="$build_dir" -DKVASIR_SANITIZE="$sanitize" >"$scratch/log" 2>&1 &&
+    cmake --build "$scratch/build" --target arch_probe >>"$scratch/log" 2>&1 ||
+    { tail -n 60 "$scratch/log"; echo "FAILED: the skeleton of an architecture does not build"; exit 1; }
+  "$scratch/build/arch_probe" "$scratch" || { echo "FAILED: logits of the skeleton of an architecture"; failed=1; }
+fi
+
 found=$("$scratch/build/registry_probe") || { echo "FAILED: registry_probe"; exit 1; }
 if [ "$found" != "$(printf '%s' "$expected")" ]; then
   printf 'FAILED: expected\n%s\nfound\n%s\n' "$expected" "$found"

@@ -60,7 +60,7 @@ inline std::string try_step(const run::EngineOptions& options, bool* ran = nullp
   try {
     run::Engine engine(options, {});
     kv::Sequence* s = engine.cache().create();
-    const std::int64_t vocab = engine.model().config().vocab;
+    const std::int64_t vocab = engine.model().spec().vocab;
     std::vector<std::int32_t> ids;
     for (const int id : {1, 2, 3, 60}) ids.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(id, vocab - 1)));
     if (engine.tokenizer()) {

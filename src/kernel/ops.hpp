@@ -13,13 +13,25 @@ enum class RopePairs {
   kSplitHalf,  // (i, i + n_rot/2): GPT-NeoX, Qwen
 };
 
+enum class Activation { kSilu, kGeluTanh, kGeluErf, kRelu2 };
+inline constexpr int kActivations = 4;
+
 struct OpKernels {
   // out = x / sqrt(mean(x^2) + eps) * w, n elements; in place allowed.
   void (*rms_norm)(const float* x, const float* w, float* out, std::int64_t n, float eps);
+  // out = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * w + b, b may be null; in place allowed.
+  void (*layer_norm)(const float* x, const float* w, const float* b, float* out, std::int64_t n, float eps);
   // x += y
   void (*add)(float* x, const float* y, std::int64_t n);
-  // out = silu(gate) * up
-  void (*silu_mul)(const float* gate, const float* up, float* out, std::int64_t n);
+  // x *= factor
+  void (*scale)(float* x, float factor, std::int64_t n);
+  // x = cap * tanh(x / cap)
+  void (*soft_cap)(float* x, float cap, std::int64_t n);
+  // out = act(gate) * up, by Activation; in place allowed. silu(x) = x / (1 + exp(-x)); gelu_tanh(x) = x / 2 * (1 +
+  // tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); gelu_erf(x) = x / 2 * (1 + erf(x / sqrt(2))); relu2(x) = max(x, 0)^2.
+  void (*gate[kActivations])(const float* gate, const float* up, float* out, std::int64_t n);
+  // x = act(x)
+  void (*activate[kActivations])(float* x, std::int64_t n);
   // Rotates the first 2 * pairs elements of one head; cos and sin have `pairs` elements.
   void (*rope)(float* head, const float* cos, const float* sin, std::int64_t pairs, RopePairs style);
 };

@@ -36,12 +36,80 @@ void rms_norm(const float* x, const float* w, float* out, std::int64_t n, float 
   each_vector(n, [&](auto read, auto write) { write(out, mul(mul(read(x), scale), read(w))); });
 }
 
+// The mean first: a row may lie far from 0, and squares of it would lose the digits that matter.
+void layer_norm(const float* x, const float* w, const float* b, float* out, std::int64_t n, float eps) {
+  F32 sum = zero();
+  each_vector(n, [&](auto read, auto) { sum = add(sum, read(x)); });
+  const float mean = reduce_add(sum) / static_cast<float>(n);
+  F32 squares = zero();
+  for (std::int64_t i = 0; i < n; i += kLanes) {
+    const int m = static_cast<int>(n - i < kLanes ? n - i : kLanes);
+    const F32 v = select_first(m, sub(load_n(x + i, m), set1(mean)), zero());
+    squares = fma(v, v, squares);
+  }
+  const F32 scale = set1(1.0f / __builtin_sqrtf(reduce_add(squares) / static_cast<float>(n) + eps));
+  each_vector(n, [&](auto read, auto write) {
+    const F32 normed = mul(mul(sub(read(x), set1(mean)), scale), read(w));
+    write(out, b ? add(normed, read(b)) : normed);
+  });
+}
+
 void add_rows(float* x, const float* y, std::int64_t n) {
   each_vector(n, [&](auto read, auto write) { write(x, add(read(x), read(y))); });
 }
 
-void silu_mul(const float* gate, const float* up, float* out, std::int64_t n) {
-  each_vector(n, [&](auto read, auto write) { write(out, mul(silu(read(gate)), read(up))); });
+void scale_row(float* x, float factor, std::int64_t n) {
+  each_vector(n, [&](auto read, auto write) { write(x, mul(read(x), set1(factor))); });
+}
+
+// Within 1.2e-7. NaN stays NaN.
+KVASIR_INLINE F32 tanh(F32 x) { return sub(set1(1.0f), div(set1(2.0f), add(exp(add(x, x)), set1(1.0f)))); }
+
+// Within 2e-7: Abramowitz and Stegun 7.1.26 for |x|, of which the sign is taken by x / |x|.
+KVASIR_INLINE F32 erf(F32 x) {
+  const F32 size = abs(x);
+  const F32 t = div(set1(1.0f), fma(size, set1(0.3275911f), set1(1.0f)));
+  F32 p = set1(1.061405429f);
+  p = fma(p, t, set1(-1.453152027f));
+  p = fma(p, t, set1(1.421413741f));
+  p = fma(p, t, set1(-0.284496736f));
+  p = fma(p, t, set1(0.254829592f));
+  const F32 positive = sub(set1(1.0f), mul(mul(p, t), exp(sub(zero(), mul(x, x)))));
+  return mul(div(x, max(set1(1e-30f), size)), positive);
+}
+
+void soft_cap(float* x, float cap, std::int64_t n) {
+  const F32 c = set1(cap), inverse = set1(1.0f / cap);
+  each_vector(n, [&](auto read, auto write) { write(x, mul(c, tanh(mul(read(x), inverse)))); });
+}
+
+struct Silu {
+  KVASIR_INLINE F32 of(F32 x) { return silu(x); }
+};
+struct GeluTanh {
+  KVASIR_INLINE F32 of(F32 x) {
+    const F32 cubic = mul(fma(mul(x, x), set1(0.044715f), set1(1.0f)), x);
+    return mul(mul(set1(0.5f), x), add(set1(1.0f), tanh(mul(set1(0.79788456f), cubic))));
+  }
+};
+struct GeluErf {
+  KVASIR_INLINE F32 of(F32 x) { return mul(mul(set1(0.5f), x), add(set1(1.0f), erf(mul(set1(0.70710678f), x)))); }
+};
+struct Relu2 {
+  KVASIR_INLINE F32 of(F32 x) {
+    const F32 positive = max(zero(), x);  // NaN passes as the second operand
+    return mul(positive, positive);
+  }
+};
+
+template <class A>
+void gate(const float* g, const float* up, float* out, std::int64_t n) {
+  each_vector(n, [&](auto read, auto write) { write(out, mul(A::of(read(g)), read(up))); });
+}
+
+template <class A>
+void activate(float* x, std::int64_t n) {
+  each_vector(n, [&](auto read, auto write) { write(x, A::of(read(x))); });
 }
 
 void rope(float* head, const float* cos, const float* sin, std::int64_t pairs, RopePairs style) {
@@ -63,6 +131,13 @@ void rope(float* head, const float* cos, const float* sin, std::int64_t pairs, R
 }  // namespace
 
 extern const OpKernels ops_table;
-const OpKernels ops_table = {rms_norm, add_rows, silu_mul, rope};
+const OpKernels ops_table = {rms_norm,
+                             layer_norm,
+                             add_rows,
+                             scale_row,
+                             soft_cap,
+                             {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>},
+                             {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>},
+                             rope};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/rss.hpp"
 #include "kv/page.hpp"
+#include "model/spec_fields.hpp"
 
 namespace kvasir::lab {
 namespace {
@@ -62,7 +63,7 @@ class Bench {
   }
 
  private:
-  std::int64_t vocab() const { return e_.model().config().vocab; }
+  std::int64_t vocab() const { return e_.model().spec().vocab; }
 
   void run(BenchRow& row, const kv::Sequence* base, const std::function<bool()>& poll) {
     std::vector<double> prefill, prefill_fractions, decode, bandwidth_fractions, floor_fractions;
@@ -161,18 +162,20 @@ class Bench {
   // Of all matrices for `columns` tokens, of the output matrix for `outputs`, and of attention where the tokens see
   // `seen` tokens together: q k and p v for every head, `packed` of it on packed bytes.
   Work work_of(double columns, double outputs, double seen, double packed, const Rates& rates) const {
-    const model::Model& model = e_.model();
-    const model::Config& c = model.config();
     Work work;
-    const auto matrix = [&](const model::Matrix& w, double n) {
-      const double ops = 2.0 * static_cast<double>(w.rows) * static_cast<double>(w.k) * n;
+    const auto add = [&](const model::Linear& l, double n) {
+      const double ops = 2.0 * static_cast<double>(l.bound.weights()) * n;
       work.ops += ops;
-      work.seconds += ops / peak_of(w.format->activation, rates);
+      work.seconds += ops / peak_of(l.bound.format->activation, rates);
     };
-    for (const model::Layer& l : model.layers())
-      for (const model::Matrix* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) matrix(*w, columns);
-    matrix(model.output(), outputs);
-    const double attention = 2.0 * c.layers * c.heads * (c.head_dim + c.head_dim_v) * seen;
+    const model::ModelSpec& spec = e_.model().spec();
+    model::for_each<model::Linear>(spec.layers, [&](const model::Linear& l) { add(l, columns); });
+    add(spec.head.output, outputs);
+    double attention = 0;
+    model::for_each<model::Attention>(spec, [&](const model::Attention& a) {
+      const double here = a.window > 0 ? std::min(seen, columns * static_cast<double>(a.window)) : seen;
+      attention += 2.0 * a.heads * (a.d + a.dv) * here;
+    });
     work.ops += attention;
     work.seconds += attention * (packed / rates.int8_ops + (1 - packed) / rates.f32_ops);
     return work;
@@ -226,15 +229,15 @@ void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::in
   Bench b(engine, options);
   {  // Warm up: first touch of scratch and cache, threads awake.
     kv::Sequence* s = engine.cache().create();
-    engine.feed(s, some_tokens(0, std::clamp<std::int64_t>(options.prefill, 1, engine.context()),
-                               engine.model().config().vocab));
+    engine.feed(
+        s, some_tokens(0, std::clamp<std::int64_t>(options.prefill, 1, engine.context()), engine.model().spec().vocab));
     engine.cache().release(s);
   }
   // Appends tokens to `base` until it has n; false when interrupted.
   const auto fill = [&](std::int64_t n) {
     const std::int64_t have = kv::Cache::length(*base);
     return n <= have || !engine
-                             .feed(base, some_tokens(have, n - have, engine.model().config().vocab), 1,
+                             .feed(base, some_tokens(have, n - have, engine.model().spec().vocab), 1,
                                    [&](std::int64_t) { return poll(); })
                              .empty();
   };

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <variant>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/registry.hpp"
+#include "model/hparams.hpp"
+#include "model/spec_fields.hpp"
 #include "weights/gguf_writer.hpp"
 #include "weights/quant.hpp"
 
@@ -18,13 +21,11 @@ namespace {
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;                 // of a tensor, made and written at a time
 constexpr float kOriginalContext = 8192, kLowFactor = 1, kHighFactor = 4;  // of Llama 3's frequency scaling
 
-enum class Fill { kRandom, kOne, kRopeFactors };
-
 struct Tensor {
   std::string name;
   std::string quant;
   std::vector<std::int64_t> shape;
-  Fill fill;
+  TensorSpec::Use use;
 };
 
 const weights::Quant& quant_entry(std::string_view name) {
@@ -69,34 +70,75 @@ std::vector<float> rope_factors(const SynthShape& s) {
   return out;
 }
 
+// Numbers of the hyper-parameters, under "ARCH.".
+struct Number {
+  const char* key;
+  std::variant<std::uint32_t, float> value;
+};
+
+std::vector<Number> numbers_of(const SynthShape& s) {
+  const auto count = [](int n) { return static_cast<std::uint32_t>(n); };
+  return {{"block_count", count(s.layers)},
+          {"context_length", count(s.context)},
+          {"embedding_length", count(s.dim)},
+          {"feed_forward_length", count(s.ffn)},
+          {"vocab_size", count(s.vocab)},
+          {"attention.head_count", count(s.heads)},
+          {"attention.head_count_kv", count(s.kv_heads)},
+          {"attention.key_length", count(s.head_dim)},
+          {"attention.value_length", count(s.head_dim)},
+          {"rope.dimension_count", count(s.head_dim)},
+          {"attention.layer_norm_rms_epsilon", s.norm_epsilon},
+          {"rope.freq_base", s.rope_base}};
+}
+
+// A file before it is written: the hyper-parameters, and of its tensors those that a specification depends on.
+class Outline : public weights::ModelFile {
+ public:
+  explicit Outline(const SynthShape& s) : factors_(rope_factors(s)) {
+    metadata_.set("general.architecture", std::string(s.arch));
+    for (const Number& n : numbers_of(s)) {
+      const std::string key = fmt::format("{}.{}", s.arch, n.key);
+      if (const auto* count = std::get_if<std::uint32_t>(&n.value))
+        metadata_.set(key, std::int64_t{*count});
+      else
+        metadata_.set(key, static_cast<double>(std::get<float>(n.value)));
+    }
+    add("token_embd.weight", s.dim, s.vocab);
+    if (!s.tied) add("output.weight", s.dim, s.vocab);
+    if (s.rope_factor > 0) {
+      add("rope_freqs.weight", s.head_dim / 2, 1);
+      tensors_.back().bytes = std::as_bytes(std::span(factors_));
+    }
+  }
+  const weights::Metadata& metadata() const override { return metadata_; }
+  std::span<const weights::TensorInfo> tensors() const override { return tensors_; }
+  const weights::TensorInfo* find(std::string_view name) const override {
+    for (const weights::TensorInfo& t : tensors_)
+      if (t.name == name) return &t;
+    return nullptr;
+  }
+  void drop(std::span<const std::byte>) const override {}
+
+ private:
+  void add(const char* name, std::int64_t columns, std::int64_t rows) {
+    tensors_.push_back({.name = name, .quant = "f32", .shape = {columns, rows, 1, 1}, .rank = 2});
+  }
+
+  weights::Metadata metadata_{"synthetic model"};
+  std::vector<weights::TensorInfo> tensors_;
+  std::vector<float> factors_;
+};
+
+// What the architecture reads, in the order of its specification.
 std::vector<Tensor> tensors_of(const SynthShape& s, std::string_view quant) {
   std::vector<Tensor> all;
-  const auto matrix = [&](std::string name, std::int64_t columns, std::int64_t rows) {
-    all.push_back({std::move(name), synth_quant(quant, columns), {columns, rows}, Fill::kRandom});
-  };
-  const auto norm = [&](std::string name, std::int64_t n) { all.push_back({std::move(name), "f32", {n}, Fill::kOne}); };
-  const std::int64_t q = std::int64_t{s.heads} * s.head_dim;
-  const std::int64_t kv = std::int64_t{s.kv_heads} * s.head_dim;
-  matrix("token_embd.weight", s.dim, s.vocab);
-  if (s.rope_factor > 0) all.push_back({"rope_freqs.weight", "f32", {s.head_dim / 2}, Fill::kRopeFactors});
-  for (int i = 0; i < s.layers; ++i) {
-    const std::string block = fmt::format("blk.{}.", i);
-    norm(block + "attn_norm.weight", s.dim);
-    matrix(block + "attn_q.weight", s.dim, q);
-    matrix(block + "attn_k.weight", s.dim, kv);
-    matrix(block + "attn_v.weight", s.dim, kv);
-    if (s.qk_norm) {
-      norm(block + "attn_q_norm.weight", s.head_dim);
-      norm(block + "attn_k_norm.weight", s.head_dim);
-    }
-    matrix(block + "attn_output.weight", q, s.dim);
-    norm(block + "ffn_norm.weight", s.dim);
-    matrix(block + "ffn_gate.weight", s.dim, s.ffn);
-    matrix(block + "ffn_up.weight", s.dim, s.ffn);
-    matrix(block + "ffn_down.weight", s.ffn, s.dim);
+  for (const TensorSpec& t : model::tensors_of(read_spec(Outline(s)))) {
+    if (t.use == TensorSpec::Use::kVector)
+      all.push_back({t.name, "f32", {t.columns}, t.use});
+    else
+      all.push_back({t.name, synth_quant(quant, t.columns), {t.columns, t.rows}, t.use});
   }
-  norm("output_norm.weight", s.dim);
-  if (!s.tied) matrix("output.weight", s.dim, s.vocab);
   return all;
 }
 
@@ -115,26 +157,13 @@ void set_vocabulary(weights::GgufHeader& h, const SynthShape& s) {
 }
 
 void set_metadata(weights::GgufHeader& h, const SynthShape& s, std::string_view quant, std::uint64_t seed) {
-  const auto count = [&](const char* key, int n) {
-    h.set(fmt::format("{}.{}", s.arch, key), static_cast<std::uint32_t>(n));
-  };
   h.set_string("general.architecture", s.arch);
   h.set_string("general.type", "model");
   h.set_string("general.name", fmt::format("synthetic {} (random weights, seed {})", s.name, seed));
   h.set("general.file_type", static_cast<std::uint32_t>(quant_entry(quant).file_type));
   h.set("general.quantization_version", std::uint32_t{2});
-  count("block_count", s.layers);
-  count("context_length", s.context);
-  count("embedding_length", s.dim);
-  count("feed_forward_length", s.ffn);
-  count("vocab_size", s.vocab);
-  count("attention.head_count", s.heads);
-  count("attention.head_count_kv", s.kv_heads);
-  count("attention.key_length", s.head_dim);
-  count("attention.value_length", s.head_dim);
-  count("rope.dimension_count", s.head_dim);
-  h.set(fmt::format("{}.attention.layer_norm_rms_epsilon", s.arch), s.norm_epsilon);
-  h.set(fmt::format("{}.rope.freq_base", s.arch), s.rope_base);
+  for (const Number& n : numbers_of(s))
+    std::visit([&](auto value) { h.set(fmt::format("{}.{}", s.arch, n.key), value); }, n.value);
   set_vocabulary(h, s);
 }
 
@@ -170,11 +199,11 @@ class Generator {
 
  private:
   void fill(const Tensor& t, std::uint64_t key, float* row, std::int64_t n) const {
-    if (t.fill == Fill::kOne) {
-      std::fill(row, row + n, 1.f);
-    } else if (t.fill == Fill::kRopeFactors) {
+    if (t.name == "rope_freqs.weight") {
       const std::vector<float> factors = rope_factors(shape_);
       std::copy(factors.begin(), factors.end(), row);
+    } else if (t.use == TensorSpec::Use::kVector) {
+      std::fill(row, row + n, t.name.ends_with(".bias") ? 0.f : 1.f);
     } else {
       random_row(key, 1.f / std::sqrt(static_cast<float>(n)), row, n);
     }

@@ -33,7 +33,6 @@ struct SynthShape {
   float norm_epsilon;
   float rope_factor;  // of Llama 3's frequency scaling (original context 8192, factors 1 and 4); 0: none
   bool tied;          // the output matrix is the token embedding
-  bool qk_norm;
   bool add_bos;
   int bos;
   int eos;
@@ -63,7 +62,7 @@ struct SynthResult {
 };
 
 // Writes `shape` to a GGUF file that Kvasir and engines of the llama.cpp family load. Matrices are of type `quant` and
-// drawn from a normal-like distribution of deviation 1 / sqrt(columns), norms are 1, biases do not occur. The same seed
+// drawn from a normal-like distribution of deviation 1 / sqrt(columns), norms are 1, biases 0. The same seed
 // gives the same file whatever the number of threads. `progress` is called with bytes done and bytes in all. Throws
 // Error(kBadInput) for an unknown type, Error(kIo).
 SynthResult write_synthetic_model(const std::string& path, const SynthShape& shape, std::string_view quant,

@@ -34,7 +34,7 @@ const Request& checked(const Engine& engine, const Request& request) {
   return request;
 }
 
-std::int32_t vocabulary(const Engine& engine) { return static_cast<std::int32_t>(engine.model().config().vocab); }
+std::int32_t vocabulary(const Engine& engine) { return static_cast<std::int32_t>(engine.model().spec().vocab); }
 
 }  // namespace
 

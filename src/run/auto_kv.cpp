@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "model/cache_shape.hpp"
+#include "model/spec_fields.hpp"
+
 namespace kvasir::run {
 namespace {
 
@@ -16,27 +19,34 @@ double sum_squares(const float* x, int n) {
 }  // namespace
 
 std::optional<kv::AutoChoice> auto_from_weights(const model::Model& model, double budget) {
-  const model::Config& c = model.config();
-  const double scale = model::Forward::score_scale(c);
+  const model::ModelSpec& spec = model.spec();
   std::vector<double> gains;
-  for (const model::Layer& layer : model.layers()) {
-    if (!layer.q_norm || !layer.k_norm) return {};
-    const double magnitude = c.rope_magnitude;
-    const double query = magnitude * magnitude * sum_squares(layer.q_norm, c.head_dim);
-    const double key = magnitude * magnitude * sum_squares(layer.k_norm, c.head_dim);
-    gains.push_back(scale * scale * query * key / c.head_dim);
-  }
-  const kv::CacheShape shape{c.layers, c.kv_heads, c.heads, c.head_dim, c.head_dim_v};
+  bool known = true;
+  model::for_each<model::Attention>(spec, [&](const model::Attention& a) {
+    const auto by_head = [&](const model::Norm& n) {
+      return n && n.weight && n.width == a.d && n.weight.columns == a.d;
+    };
+    known = known && by_head(a.q_norm) && by_head(a.k_norm);
+    if (!known) return;
+    const double scale = a.scale;
+    const double magnitude = a.rope < 0 ? 1.0 : spec.ropes[static_cast<std::size_t>(a.rope)].magnitude;
+    const double query = magnitude * magnitude * sum_squares(a.q_norm.weight.bound, a.d);
+    const double key = magnitude * magnitude * sum_squares(a.k_norm.weight.bound, a.d);
+    gains.push_back(scale * scale * query * key / a.d);
+  });
+  if (!known) return {};
+  const kv::CacheShape shape = cache_shape(spec);
   kv::AutoChoice choice = kv::choose_codecs(shape, gains, budget);
   choice.source = "from the weights of the norms of queries and keys";
   return choice;
 }
 
-kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const model::Config& config,
+kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const model::ModelSpec& spec,
                                 std::span<const std::int32_t> prompt, int sinks, double budget) {
   const auto look = static_cast<int>(std::min<std::size_t>(prompt.size(), kAutoTokens));
   const kv::CacheShape& shape = cache.shape();
-  kv::GainMeter meter(shape, model::Forward::score_scale(config), sinks);
+  const float scale = std::get<model::Attention>(spec.layers[0].mixer).scale;
+  kv::GainMeter meter(shape, scale, sinks);
   kv::Sequence* const sequence = cache.create();
   forward.observe([&](int layer, std::span<const kv::Slice> slices, const float* q, const float* k, const float*) {
     meter.add(layer, kv::Cache::length(*sequence), slices[0].count, q, k);
@@ -52,7 +62,12 @@ kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const
 
   kv::AutoChoice choice;
   if (meter.tokens() >= kAutoLeastTokens) {
-    choice = kv::choose_codecs(shape, meter.gains(), budget);
+    std::vector<double> gains = meter.gains();  // with the first layer's scale
+    for (std::size_t l = 0; l < gains.size(); ++l) {
+      const double ratio = std::get<model::Attention>(spec.layers[l].mixer).scale / scale;
+      gains[l] *= ratio * ratio;
+    }
+    choice = kv::choose_codecs(shape, gains, budget);
     choice.source = "from " + std::to_string(meter.tokens()) + " tokens of the first prompt";
     return choice;
   }

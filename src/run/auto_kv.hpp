@@ -22,7 +22,7 @@ std::optional<kv::AutoChoice> auto_from_weights(const model::Model& model, doubl
 
 // Runs the first kAutoTokens of `prompt` through `forward`, in a sequence of its own in `cache`, and looks at the
 // queries and keys. REQUIRES: room for one more sequence of so many tokens.
-kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const model::Config& config,
+kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const model::ModelSpec& spec,
                                 std::span<const std::int32_t> prompt, int sinks, double budget);
 
 }  // namespace kvasir::run

@@ -91,10 +91,10 @@ TEST(AutoKv, DefaultIsBalanced) {
 }
 
 TEST(AutoKv, SmallHeadsStayRawByDefaultAndSaySo) {
-  model::Config config;
-  config.head_dim = config.head_dim_v = 8;
+  model::ModelSpec spec;
+  spec.layers.push_back({.mixer = model::Attention{.d = 8, .dv = 8}});
   std::string note;
-  EXPECT_EQ(default_kv(config, &note), "f16");
+  EXPECT_EQ(default_kv(spec, &note), "f16");
   EXPECT_NE(note.find("size 8"), std::string::npos);
 }
 

@@ -6,6 +6,8 @@
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "kv/spec.hpp"
+#include "model/hparams.hpp"
+#include "model/spec_fields.hpp"
 #include "run/auto_kv.hpp"
 
 namespace kvasir::run {
@@ -71,12 +73,16 @@ static bool names_no_codec(const EngineOptions& o) {
   return o.kv.empty() && o.k_codec.empty() && o.v_codec.empty() && !o.exact;
 }
 
-std::string default_kv(const model::Config& config, std::string* note) {
+std::string default_kv(const model::ModelSpec& spec, std::string* note) {
   constexpr const char* kDefault = "balanced";
-  if (kv::stores(kDefault, config.head_dim, config.head_dim_v)) return kDefault;
-  *note = std::string("f16, because ") + kDefault + " does not store heads of size " + std::to_string(config.head_dim);
-  if (config.head_dim_v != config.head_dim) *note += " and " + std::to_string(config.head_dim_v);
-  return "f16";
+  std::string answer = kDefault;
+  model::for_each<model::Attention>(spec, [&](const model::Attention& a) {
+    if (answer != kDefault || kv::stores(kDefault, a.d, a.dv)) return;
+    answer = "f16";
+    *note = answer + ", because " + kDefault + " does not store heads of size " + std::to_string(a.d);
+    if (a.dv != a.d) *note += " and " + std::to_string(a.dv);
+  });
+  return answer;
 }
 
 static int default_threads(const EngineOptions& options) {
@@ -84,42 +90,40 @@ static int default_threads(const EngineOptions& options) {
 }
 
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits) {
-  const model::Config config = model::read_config(file);
-  const kv::CacheOptions cache = cache_options(options, config, sequences);
+  const model::ModelSpec spec = model::read_spec(file);
+  const kv::CacheOptions cache = cache_options(options, spec, sequences);
   EnginePlan plan;
-  plan.context = context_for(options, config);
-  plan.codecs = kv::layer_runs(cache, config.layers);
+  plan.context = context_for(options, spec);
+  plan.codecs = kv::layer_runs(cache, spec.layer_count());
   if (options.kv == kAuto)
     plan.note = "auto chooses when it runs, and takes this at most";
   else if (names_no_codec(options))
-    default_kv(config, &plan.note);
-  plan.cache = kv::plan_memory(cache_shape(config), cache, default_threads(options));
-  plan.weight_bytes = model::Model::planned_bytes(file, options.exact);
+    default_kv(spec, &plan.note);
+  plan.cache = kv::plan_memory(cache_shape(spec), cache, default_threads(options));
+  plan.weight_bytes = model::Model::planned_bytes(spec, file, options.exact);
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
   plan.scratch_bytes =
-      model::Forward::planned_scratch(config, std::max(most, sequences), logits, default_threads(options));
+      model::Forward::planned_scratch(spec, std::max(most, sequences), logits, default_threads(options));
   return plan;
 }
 
-kv::CacheShape cache_shape(const model::Config& c) {
-  return {.layers = c.layers,
-          .kv_heads = c.kv_heads,
-          .query_heads = c.heads,
-          .head_dim = c.head_dim,
-          .head_dim_v = c.head_dim_v};
+std::int64_t context_for(const EngineOptions& options, const model::ModelSpec& spec) {
+  const std::int64_t most = spec.most_positions();
+  if (most > 0 && options.ctx > most)
+    throw Error(
+        Code::kBadInput,
+        "is " + std::to_string(options.ctx) + ", expected at most the model's positions, " + std::to_string(most),
+        "--ctx");
+  return options.ctx > 0 ? options.ctx : std::min(spec.context, kDefaultContext);
 }
 
-std::int64_t context_for(const EngineOptions& options, const model::Config& config) {
-  return options.ctx > 0 ? options.ctx : std::min(config.context, kDefaultContext);
-}
-
-kv::CacheOptions cache_options(const EngineOptions& options, const model::Config& config, int sequences) {
+kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, int sequences) {
   if (!options.kv.empty() && (!options.k_codec.empty() || !options.v_codec.empty()))
     throw Error(Code::kBadInput, "expected either --kv or --k-codec and --v-codec, found both", "--kv");
   std::string note;
   const std::string named = options.kv == kAuto       ? "f16"
                             : !options.kv.empty()     ? options.kv
-                            : names_no_codec(options) ? default_kv(config, &note)
+                            : names_no_codec(options) ? default_kv(spec, &note)
                             : options.exact           ? "f32"
                                                       : "f16";
   const kv::CodecPair both = kv::parse_pair(named, "--kv");
@@ -129,7 +133,7 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::Config
   c.layers = kv::parse_layers(options.kv_layers, "--kv-layers");
   c.window = options.window;
   c.sinks = options.sinks;
-  c.max_tokens = context_for(options, config);
+  c.max_tokens = context_for(options, spec);
   c.max_sequences = sequences;
   return c;
 }
@@ -138,18 +142,17 @@ namespace {
 
 // Memory is reserved lazily, so the system does not refuse what it cannot give but kills the process that uses it: what
 // cannot fit is refused here, before anything is reserved.
-void check_memory(const weights::ModelFile& file, bool exact, const kv::MemoryPlan& plan, std::uint64_t machine) {
+void check_memory(std::int64_t weight_bytes, const std::string& path, const kv::MemoryPlan& plan,
+                  std::uint64_t machine) {
   if (machine == 0) return;  // the system does not say
-  std::uint64_t weights = 0;
-  for (const weights::TensorInfo& t : file.tensors())
-    weights += exact ? 4 * static_cast<std::uint64_t>(t.rows() * t.columns()) : t.bytes.size();
+  const auto weights = static_cast<std::uint64_t>(weight_bytes);
   if (plan.total() <= machine && weights <= machine - plan.total()) return;
   const auto mb = [](std::uint64_t bytes) { return std::to_string(bytes / 1000000) + " MB"; };
   throw Error(Code::kMemory,
               "weights of " + mb(weights) + " and a KV cache of " + mb(plan.total()) + " for " +
                   std::to_string(plan.tokens) + " tokens do not fit into this machine's " + mb(machine) +
                   " (see --ctx)",
-              file.metadata().path());
+              path);
 }
 
 }  // namespace
@@ -159,20 +162,21 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   team_ = std::make_unique<Team>(default_threads(options));
   auto file = weights::open_model_file(options.model);
   // Everything that can be wrong is found before the long part, packing the weights.
-  const model::Config config = model::read_config(*file);
+  model::ModelSpec spec = model::read_spec(*file);
   tokenizer_ = text::make_tokenizer(file->metadata());
-  if (tokenizer_ && tokenizer_->size() > config.vocab)
+  if (tokenizer_ && tokenizer_->size() > spec.vocab)
     throw Error(Code::kBadInput,
                 "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
-                    std::to_string(config.vocab) + " rows",
+                    std::to_string(spec.vocab) + " rows",
                 options.model);
-  context_ = context_for(options, config);
-  cache_options_ = cache_options(options, config, needs.sequences);
+  context_ = context_for(options, spec);
+  cache_options_ = cache_options(options, spec, needs.sequences);
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
-  if (names_no_codec(options)) default_kv(config, &kv_note_);
-  check_memory(*file, options.exact, kv::plan_memory(cache_shape(config), cache_options_, team_->size()),
-               describe_host().memory_total);
-  model_ = model::Model::load(std::move(file), *team_, {.exact = options.exact, .progress = needs.progress});
+  if (names_no_codec(options)) default_kv(spec, &kv_note_);
+  check_memory(model::Model::planned_bytes(spec, *file, options.exact), options.model,
+               kv::plan_memory(cache_shape(spec), cache_options_, team_->size()), describe_host().memory_total);
+  model_ = model::Model::load(std::move(spec), std::move(file), *team_,
+                              {.exact = options.exact, .progress = needs.progress});
   if (options.kv == kAuto) {
     if (const auto choice = auto_from_weights(*model_, options.kv_noise))
       adopt(*choice);
@@ -185,8 +189,8 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
 void Engine::make_cache() {
   forward_.reset();
   cache_.reset();
-  codecs_ = kv::layer_runs(cache_options_, model_->config().layers);
-  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->config()), cache_options_);
+  codecs_ = kv::layer_runs(cache_options_, model_->spec().layer_count());
+  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->spec()), cache_options_);
   const int most = static_cast<int>(std::min<std::int64_t>(options_.chunk, context_));
   forward_ =
       std::make_unique<model::Forward>(*team_, *model_, *cache_, std::max(most, needs_.sequences), needs_.logits);
@@ -202,7 +206,7 @@ void Engine::adopt(const kv::AutoChoice& choice) {
 
 void Engine::choose_codecs(std::span<const std::int32_t> prompt) {
   if (!undecided_) return;
-  adopt(auto_from_prompt(*forward_, *cache_, model_->config(), prompt, options_.sinks, options_.kv_noise));
+  adopt(auto_from_prompt(*forward_, *cache_, model_->spec(), prompt, options_.sinks, options_.kv_noise));
   undecided_ = false;
   make_cache();
 }
@@ -220,10 +224,10 @@ std::shared_ptr<const TokenOrder> Engine::token_order() const {
 
 void Engine::check_ids(std::span<const std::int32_t> ids) const {
   for (std::size_t i = 0; i < ids.size(); ++i)
-    if (ids[i] < 0 || ids[i] >= model_->config().vocab)
+    if (ids[i] < 0 || ids[i] >= model_->spec().vocab)
       throw Error(Code::kBadInput,
                   "token " + std::to_string(i) + " is " + std::to_string(ids[i]) + ", expected 0.." +
-                      std::to_string(model_->config().vocab - 1),
+                      std::to_string(model_->spec().vocab - 1),
                   "tokens");
 }
 

@@ -13,6 +13,7 @@
 #include "base/team.hpp"
 #include "kv/auto_policy.hpp"
 #include "kv/cache.hpp"
+#include "model/cache_shape.hpp"
 #include "model/forward.hpp"
 #include "model/model.hpp"
 #include "run/constraint.hpp"
@@ -116,11 +117,11 @@ class Engine {
 
 // Codecs when none are named: "balanced", the strongest preset that changes what models say by less than 0.001 nats
 // (see docs/kv.md), or "f16" for head sizes that it does not store; then *note says so.
-std::string default_kv(const model::Config& config, std::string* note);
+std::string default_kv(const model::ModelSpec& spec, std::string* note);
 
-// What a cache for `config` looks like under `options`: used by the engine and by `kvasir inspect`.
-kv::CacheShape cache_shape(const model::Config& config);
-kv::CacheOptions cache_options(const EngineOptions& options, const model::Config& config, int sequences);
-std::int64_t context_for(const EngineOptions& options, const model::Config& config);
+// What a cache for `spec` is like under `options`: used by the engine and by `kvasir inspect`.
+kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, int sequences);
+// Throws Error(kBadInput) for more tokens than the model has positions.
+std::int64_t context_for(const EngineOptions& options, const model::ModelSpec& spec);
 
 }  // namespace kvasir::run

@@ -4,13 +4,14 @@
 
 #include "base/hash.hpp"
 #include "kv/spec.hpp"
+#include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir::run {
 namespace {
 
 // Of chunks and tails: goes up when the bytes of any page or tail come to mean something else.
-constexpr int kCacheFormat = 4;  // 4: attention's weights are powers of two
+constexpr int kCacheFormat = 5;  // 5: the whole specification of the model is in the text
 
 constexpr std::size_t kSamples = 16;
 constexpr std::size_t kSampleBytes = 4096;
@@ -29,14 +30,9 @@ std::uint64_t sample_hash(std::span<const std::byte> bytes) {
 }  // namespace
 
 std::string describe_cache(const Engine& engine) {
-  const model::Config& c = engine.model().config();
   const EngineOptions& o = engine.options();
-  std::string text =
-      fmt::format("kvasir cache {}\n{} layers {} width {} ffn {} heads {}/{} of {}/{} norm {}\n", kCacheFormat,
-                  c.arch_name, c.layers, c.dim, c.ffn, c.heads, c.kv_heads, c.head_dim, c.head_dim_v, c.norm_eps);
-  text += fmt::format("rope {} x {}", c.rope_dims, c.rope_magnitude);
-  for (const double f : c.rope_frequency) text += fmt::format(" {:.17g}", f);
-  text += fmt::format("\nkv {} window {} sinks {}\n", kv::codecs_text(engine.codecs()), o.window, o.sinks);
+  std::string text = fmt::format("kvasir cache {}\n", kCacheFormat) + model::to_text(engine.model().spec());
+  text += fmt::format("kv {} window {} sinks {}\n", kv::codecs_text(engine.codecs()), o.window, o.sinks);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
   for (const weights::TensorInfo& t : engine.model().file().tensors())
     text += fmt::format("{} {} {}x{}x{}x{} {:016x}\n", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3],

@@ -59,9 +59,9 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library)
     : engine_(engine), options_(options), library_(library) {
   card_.name = std::move(name);
-  card_.architecture = engine.model().config().arch_name;
+  card_.architecture = engine.model().spec().arch;
   card_.context = engine.context();
-  card_.vocabulary = static_cast<std::int32_t>(engine.model().config().vocab);
+  card_.vocabulary = static_cast<std::int32_t>(engine.model().spec().vocab);
   card_.chat_template = engine.model().file().metadata().get_string("tokenizer.chat_template").value_or("");
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
   card_.v_codec = kv::codecs_text(engine.codecs(), kv::Side::kValues);

@@ -12,6 +12,8 @@
 #include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
+#include "model/hparams.hpp"
+#include "model/spec_fields.hpp"
 #include "run/engine.hpp"
 #include "weights/model_file.hpp"
 
@@ -158,6 +160,44 @@ Json totals_json(const weights::ModelFile& model, const Options&) {
   return out;
 }
 
+// Layers that are alike are one row.
+struct Run {
+  int first, last;
+  std::string text;
+};
+std::vector<Run> runs_of(const model::ModelSpec& spec) {
+  std::vector<Run> runs;
+  for (int l = 0; l < spec.layer_count(); ++l) {
+    const std::string text = model::summary_of(spec.layers[static_cast<std::size_t>(l)], spec);
+    if (!runs.empty() && runs.back().text == text)
+      runs.back().last = l;
+    else
+      runs.push_back({l, l, text});
+  }
+  return runs;
+}
+
+void print_layers(const weights::ModelFile& model, const Options&) {
+  try {
+    const model::ModelSpec spec = model::read_spec(model);
+    fmt::print("layers ({})\n", spec.layer_count());
+    for (const Run& r : runs_of(spec)) fmt::print("  {:<10} {}\n", fmt::format("{}-{}", r.first, r.last), r.text);
+  } catch (const Error& e) {
+    fmt::print("no layers: {}\n", e.message());
+  }
+}
+
+Json layers_json(const weights::ModelFile& model, const Options&) {
+  try {
+    Json out = Json::array();
+    for (const Run& r : runs_of(model::read_spec(model)))
+      out.push_back({{"first", r.first}, {"last", r.last}, {"text", r.text}});
+    return out;
+  } catch (const Error& e) {
+    return {{"error", e.message()}};
+  }
+}
+
 // Nothing is loaded for the plan; a model that cannot be run says why instead.
 void print_plan(const weights::ModelFile& model, const Options& o) {
   try {
@@ -214,6 +254,7 @@ struct Section {
 constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json},
                                  {"tensors", print_tensors, tensors_json},
                                  {"totals", print_totals, totals_json},
+                                 {"layers", print_layers, layers_json},
                                  {"plan", print_plan, plan_json}};
 
 int inspect(const Options& o) {

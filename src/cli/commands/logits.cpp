@@ -94,7 +94,7 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
   engine.choose_codecs(ids);
   kv::Sequence* sequence = engine.cache().create();
   std::vector<float> all;
-  all.reserve(ids.size() * static_cast<std::size_t>(engine.model().config().vocab));
+  all.reserve(ids.size() * static_cast<std::size_t>(engine.model().spec().vocab));
   for (std::size_t i = 0; i < ids.size();) {
     const std::size_t n = std::min<std::size_t>(static_cast<std::size_t>(engine_options.chunk), ids.size() - i);
     const auto rows = engine.feed(sequence, std::span(ids).subspan(i, n), static_cast<int>(n));
@@ -107,11 +107,11 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
   const std::string cache_hash = fmt::format("{:016x}", engine.cache().digest(*sequence));
   if (o.json)
     print_json_row({{"tokens", ids.size()},
-                    {"vocab", engine.model().config().vocab},
+                    {"vocab", engine.model().spec().vocab},
                     {"logits_hash", hash},
                     {"cache_hash", cache_hash}});
   else
-    fmt::print("logits {} x {}  hash {}  cache {}\n", ids.size(), engine.model().config().vocab, hash, cache_hash);
+    fmt::print("logits {} x {}  hash {}  cache {}\n", ids.size(), engine.model().spec().vocab, hash, cache_hash);
   return kSuccess;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "model/hparams.hpp"
 #include "run/engine.hpp"
 
 namespace kvasir::lab::eval {
@@ -20,11 +21,11 @@ void copy_rows(const float* rows, int count, std::int64_t first, KvArray* to) {
 // Everything that can be wrong with text and model, before the weights are read.
 std::vector<std::int32_t> tokens_of(const CaptureOptions& o) {
   const auto file = weights::open_model_file(o.model);
-  const model::Config config = model::read_config(*file);
-  if (o.tokens > config.context)
+  const model::ModelSpec spec = model::read_spec(*file);
+  if (o.tokens > spec.context)
     throw Error(
         Code::kBadInput,
-        "is " + std::to_string(o.tokens) + ", expected at most the model's context, " + std::to_string(config.context),
+        "is " + std::to_string(o.tokens) + ", expected at most the model's context, " + std::to_string(spec.context),
         "--tokens");
   const auto tokenizer = text::make_tokenizer(file->metadata());
   if (!tokenizer) throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", o.model);
@@ -47,7 +48,7 @@ std::vector<KvPair> capture(const CaptureOptions& o, const std::function<void()>
   options.kv = "f32";
   run::Engine engine(options, {.progress = [&](std::int64_t, std::int64_t) { poll(); }});
   engine.check_ids(ids);
-  const kv::CacheShape shape = run::cache_shape(engine.model().config());
+  const kv::CacheShape shape = model::cache_shape(engine.model().spec());
   std::vector<KvPair> layers;
   for (int l = 0; l < shape.layers; ++l) {
     const auto tokens = static_cast<int>(o.tokens);

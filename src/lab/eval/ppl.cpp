@@ -95,7 +95,7 @@ class Evaluation {
 
   void compare(std::size_t lane, std::span<const float> base, std::span<const float> logits, int n,
                const std::int32_t* targets) {
-    const auto vocab = static_cast<std::size_t>(s_.config().vocab);
+    const auto vocab = static_cast<std::size_t>(s_.spec().vocab);
     s_.team().parallel_for(n, 1, [&](std::int64_t begin, std::int64_t end, int) {
       for (auto r = static_cast<std::size_t>(begin); r < static_cast<std::size_t>(end); ++r) {
         const auto row = logits.subspan(r * vocab, vocab);

@@ -41,7 +41,7 @@ TEST(Ppl, IsThatOfTheDefinition) {
   options.chunk = kCtx;
   run::Engine engine(options, {.logits = kCtx});
   const auto ids = engine.tokenizer()->encode(read_text_file(fixture::text_path()), {.add_bos = true});
-  const auto vocab = static_cast<std::size_t>(engine.model().config().vocab);
+  const auto vocab = static_cast<std::size_t>(engine.model().spec().vocab);
   double nll = 0;
   int scored = 0;
   for (int w = 0; w < kWindows; ++w) {

@@ -54,7 +54,7 @@ class Examiner {
 
   // ln P(ids | everything so far), in a fork.
   double score_of(const kv::Sequence& sequence, std::span<const float> next, std::span<const std::int32_t> ids) {
-    const auto vocab = static_cast<std::size_t>(s_.config().vocab);
+    const auto vocab = static_cast<std::size_t>(s_.spec().vocab);
     double sum = static_cast<double>(next[static_cast<std::size_t>(ids[0])]) - log_sum_exp(next);
     if (ids.size() > 1) {
       kv::Sequence* fork = lane_.cache->fork(sequence);

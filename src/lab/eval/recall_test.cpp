@@ -155,7 +155,7 @@ TEST_F(Recall, ScoresAreLogProbabilitiesAndF32AgreesWithItself) {
     kv::Sequence* s = engine.cache().create();
     const auto n = p.candidates[0].size();
     const auto rows = engine.feed(s, ids, static_cast<int>(n + 1));
-    const auto vocab = static_cast<std::size_t>(engine.model().config().vocab);
+    const auto vocab = static_cast<std::size_t>(engine.model().spec().vocab);
     for (std::size_t i = 0; i < n; ++i) {
       const auto row = rows.subspan(i * vocab, vocab);
       sum += static_cast<double>(row[static_cast<std::size_t>(p.candidates[0][i])]) - log_sum_exp(row);

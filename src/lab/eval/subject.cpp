@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "kv/spec.hpp"
+#include "model/hparams.hpp"
 #include "run/auto_kv.hpp"
 #include "run/engine.hpp"
 
@@ -74,19 +75,19 @@ Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(o
   team_ =
       std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
   file_ = weights::open_model_file(options.model);
-  config_ = model::read_config(*file_);
-  if (options.ctx > config_.context)
+  spec_ = model::read_spec(*file_);
+  if (options.ctx > spec_.context)
     throw Error(Code::kBadInput,
                 "is " + std::to_string(options.ctx) + ", expected at most the model's context, " +
-                    std::to_string(config_.context),
+                    std::to_string(spec_.context),
                 "--ctx");
   tokenizer_ = text::make_tokenizer(file_->metadata());
   if (needs.text && !tokenizer_)
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", options.model);
-  if (tokenizer_ && tokenizer_->size() > config_.vocab)
+  if (tokenizer_ && tokenizer_->size() > spec_.vocab)
     throw Error(Code::kBadInput,
                 "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
-                    std::to_string(config_.vocab) + " rows",
+                    std::to_string(spec_.vocab) + " rows",
                 options.model);
   add_lane("f32", "f32", needs);
   for (const std::string& name : names) add_lane(name, name, needs);
@@ -104,7 +105,7 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
     const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs, "");
     lane.options.k_codec = pair.k;
     lane.options.v_codec = pair.v;
-    lane.cost = cost_of(run::cache_shape(config_), lane.options, team_->size());
+    lane.cost = cost_of(model::cache_shape(spec_), lane.options, team_->size());
   } catch (const Error& e) {
     throw Error(e.code(), "'" + name + "': " + e.message(), "--kv");
   }
@@ -115,16 +116,16 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
 
 int Subject::logits_rows() const {
   constexpr std::int64_t kMost = std::int64_t{32} << 20;
-  return static_cast<int>(std::clamp<std::int64_t>(kMost / (4 * config_.vocab), 1, kChunk));
+  return static_cast<int>(std::clamp<std::int64_t>(kMost / (4 * spec_.vocab), 1, kChunk));
 }
 
 void Subject::check_memory() const {
   const std::uint64_t machine = describe_host().memory_total;
   if (machine == 0) return;  // the system does not say
-  std::uint64_t total = static_cast<std::uint64_t>(model::Model::planned_bytes(*file_, options_.exact));
+  std::uint64_t total = static_cast<std::uint64_t>(model::Model::planned_bytes(spec_, *file_, options_.exact));
   for (const Lane& lane : lanes_)
-    total += kv::plan_memory(run::cache_shape(config_), lane.options, team_->size()).total() +
-             static_cast<std::uint64_t>(model::Forward::planned_scratch(config_, kChunk, logits_rows(), team_->size()));
+    total += kv::plan_memory(model::cache_shape(spec_), lane.options, team_->size()).total() +
+             static_cast<std::uint64_t>(model::Forward::planned_scratch(spec_, kChunk, logits_rows(), team_->size()));
   if (total <= machine) return;
   throw Error(Code::kMemory,
               "the weights and " + std::to_string(lanes_.size()) + " caches of " + std::to_string(options_.ctx) +
@@ -134,14 +135,14 @@ void Subject::check_memory() const {
 }
 
 void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  model_ = model::Model::load(std::move(file_), *team_,
+  model_ = model::Model::load(spec_, std::move(file_), *team_,
                               {.exact = options_.exact, .bf16_products = false, .progress = progress});
   for (Lane& lane : lanes_) make_cache(lane);
 }
 
 void Subject::make_cache(Lane& lane) {
   lane.forward.reset();
-  lane.cache = std::make_unique<kv::Cache>(*team_, run::cache_shape(config_), lane.options);
+  lane.cache = std::make_unique<kv::Cache>(*team_, model::cache_shape(spec_), lane.options);
   lane.forward = std::make_unique<model::Forward>(*team_, *model_, *lane.cache, kChunk, logits_rows());
 }
 
@@ -150,12 +151,11 @@ void Subject::choose_codecs(std::span<const std::int32_t> ids) {
     if (!lane.undecided) continue;
     const auto known = run::auto_from_weights(*model_, options_.kv_noise);
     const kv::AutoChoice choice =
-        known ? *known
-              : run::auto_from_prompt(*lane.forward, *lane.cache, config_, ids, options_.sinks, options_.kv_noise);
+        known ? *known : run::auto_from_prompt(*lane.forward, *lane.cache, spec_, ids, options_.sinks, options_.kv_noise);
     lane.undecided = false;
     lane.note = choice.text();
     lane.options.layers = choice.codecs();
-    lane.cost = cost_of(run::cache_shape(config_), lane.options, team_->size());
+    lane.cost = cost_of(model::cache_shape(spec_), lane.options, team_->size());
     make_cache(lane);
   }
 }

@@ -63,7 +63,7 @@ class Subject {
   // the context, memory. Throws Error.
   Subject(const SubjectOptions& options, const Needs& needs);
 
-  const model::Config& config() const { return config_; }
+  const model::ModelSpec& spec() const { return spec_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   std::int64_t context() const { return options_.ctx; }
   const SubjectOptions& options() const { return options_; }
@@ -93,7 +93,7 @@ class Subject {
   SubjectOptions options_;
   std::unique_ptr<Team> team_;
   std::unique_ptr<weights::ModelFile> file_;  // until load
-  model::Config config_;
+  model::ModelSpec spec_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<model::Model> model_;
   std::vector<Lane> lanes_;

@@ -1,16 +1,21 @@
 // Qwen 2 and 2.5: biases on q, k and v.
-#include "model/archs/common.hpp"
+#include "model/blocks.hpp"
 
 namespace kvasir::model::entries::archs {
 
-static constexpr TensorRule kTensors[] = {
-    KVASIR_DECODER_TENSORS,
-    KVASIR_LAYER(kAttnQBias, "attn_q.bias", kOne, kQuery),
-    KVASIR_LAYER(kAttnKBias, "attn_k.bias", kOne, kKey),
-    KVASIR_LAYER(kAttnVBias, "attn_v.bias", kOne, kValue),
-};
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    const Attention a = attention(n, Bias::kRequired);
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
 
 extern const Arch qwen2;
-const Arch qwen2 = {"Qwen 2 and 2.5", kernel::RopePairs::kSplitHalf, kTensors};
+const Arch qwen2 = {"Qwen 2 and 2.5", describe};
 
 }  // namespace kvasir::model::entries::archs

@@ -1,15 +1,23 @@
 // Qwen 3 (dense): RMS norm of every query and key head before RoPE.
-#include "model/archs/common.hpp"
+#include "model/blocks.hpp"
 
 namespace kvasir::model::entries::archs {
 
-static constexpr TensorRule kTensors[] = {
-    KVASIR_DECODER_TENSORS,
-    KVASIR_LAYER(kAttnQNorm, "attn_q_norm.weight", kOne, kHead),
-    KVASIR_LAYER(kAttnKNorm, "attn_k_norm.weight", kOne, kHead),
-};
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kNone);
+    a.q_norm = n.rms("attn_q_norm", a.d);
+    a.k_norm = n.rms("attn_k_norm", a.d);
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
 
 extern const Arch qwen3;
-const Arch qwen3 = {"Qwen 3 (dense)", kernel::RopePairs::kSplitHalf, kTensors};
+const Arch qwen3 = {"Qwen 3 (dense)", describe};
 
 }  // namespace kvasir::model::entries::archs

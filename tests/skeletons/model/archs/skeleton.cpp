@@ -1,18 +1,29 @@
 // An architecture: copy to src/model/archs/NAME.cpp and rename `skeleton` to NAME (the value of general.architecture).
-// Contract: model/arch.hpp.
-#include "model/arch.hpp"
+// Contract: model/arch.hpp. This one has learned positions, layer norms, one biased tensor of queries, keys and values,
+// a feed forward with GELU and without a gate, and, where a file says so, soft caps and a window in every second layer.
+#include "model/blocks.hpp"
 
 namespace kvasir::model::entries::archs {
-namespace {
 
-constexpr TensorRule kTensors[] = {
-    KVASIR_TENSOR(kTokenEmbd, "token_embd.weight", kVocab, kModel),
-    KVASIR_LAYER(kAttnNorm, "attn_norm.weight", kOne, kModel),
-};
-
-}  // namespace
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};
+  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = fused_attention(n, Bias::kRequired, Bias::kRequired);
+    a.rope = -1;
+    a.soft_cap = static_cast<float>(h.number_or("attn_logit_softcapping", 0.0));
+    a.window = l % 2 == 0 ? h.integer_or("attention.sliding_window", 0, 1 << 24, 0) : 0;
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = a,
+                        .feed_norm = n.layer_norm("ffn_norm"),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired)});
+  }
+  return m;
+}
 
 extern const Arch skeleton;
-const Arch skeleton{.summary = "an architecture that no file has", .tensors = kTensors};
+const Arch skeleton{.summary = "an architecture that no file has", .describe = describe};
 
 }  // namespace kvasir::model::entries::archs

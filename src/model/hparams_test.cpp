@@ -1,5 +1,5 @@
-// RoPE scaling as read from metadata, against values computed apart from the published formulas.
-#include "model/config.hpp"
+// Hyper-parameters as read from metadata; RoPE scaling against values computed apart from the published formulas.
+#include "model/hparams.hpp"
 
 #include <gtest/gtest.h>
 
@@ -43,20 +43,20 @@ class FakeFile : public weights::ModelFile {
 };
 
 TEST(RopeScaling, NoneIsThePlainGeometricSeries) {
-  const Config c = read_config(FakeFile());
-  ASSERT_EQ(c.rope_frequency.size(), 32u);
+  const Rope c = read_spec(FakeFile()).ropes[0];
+  ASSERT_EQ(c.frequencies.size(), 32u);
   for (std::size_t i = 0; i < 32; ++i)
-    EXPECT_DOUBLE_EQ(c.rope_frequency[i], std::pow(10000.0, -2.0 * static_cast<double>(i) / 64));
-  EXPECT_EQ(c.rope_magnitude, 1.0f);
+    EXPECT_DOUBLE_EQ(c.frequencies[i], std::pow(10000.0, -2.0 * static_cast<double>(i) / 64));
+  EXPECT_EQ(c.magnitude, 1.0f);
 }
 
 TEST(RopeScaling, LinearDividesEveryFrequency) {
   FakeFile file;
   file.set("rope.scaling.type", std::string("linear"));
   file.set("rope.scaling.factor", 4.0);
-  const Config c = read_config(file);
+  const Rope c = read_spec(file).ropes[0];
   for (std::size_t i = 0; i < 32; ++i)
-    EXPECT_DOUBLE_EQ(c.rope_frequency[i], std::pow(10000.0, -2.0 * static_cast<double>(i) / 64) / 4);
+    EXPECT_DOUBLE_EQ(c.frequencies[i], std::pow(10000.0, -2.0 * static_cast<double>(i) / 64) / 4);
 }
 
 // Base 10000, 64 dimensions, factor 8, original context 2048: the ramp runs over pairs 8 to 21.
@@ -65,21 +65,50 @@ TEST(RopeScaling, YarnKeepsHighFrequenciesAndInterpolatesLowOnes) {
   file.set("rope.scaling.type", std::string("yarn"));
   file.set("rope.scaling.factor", 8.0);
   file.set("rope.scaling.original_context_length", std::int64_t{2048});
-  const Config c = read_config(file);
+  const Rope c = read_spec(file).ropes[0];
   for (const auto& [pair, value] : {std::pair<std::size_t, double>{0, 1.0},
                                     {10, 0.04866415314147252},
                                     {15, 0.007052276804709887},
                                     {20, 0.0006081303192631498},
                                     {31, 1.666901790204155e-05}})
-    EXPECT_NEAR(c.rope_frequency[pair], value, 1e-12 * value) << pair;
-  EXPECT_FLOAT_EQ(c.rope_magnitude, 1.2079441541679836f);
+    EXPECT_NEAR(c.frequencies[pair], value, 1e-12 * value) << pair;
+  EXPECT_FLOAT_EQ(c.magnitude, 1.2079441541679836f);
+}
+
+// Numbers that may differ between layers are one number or an array.
+TEST(Hparams, NumbersOfALayer) {
+  FakeFile file;
+  file.set("block_count", std::int64_t{3});
+  file.set("feed_forward_length", std::vector<std::int64_t>{32, 64, 96});
+  file.set("attention.head_count_kv", std::vector<std::int64_t>{2, 1, 2});
+  const ModelSpec spec = read_spec(file);
+  ASSERT_EQ(spec.layer_count(), 3);
+  for (int l = 0; l < 3; ++l) {
+    const LayerSpec& layer = spec.layers[static_cast<std::size_t>(l)];
+    EXPECT_EQ(std::get<Dense>(layer.feed).up.rows, 32 * (l + 1));
+    EXPECT_EQ(std::get<Attention>(layer.mixer).kv_heads, l == 1 ? 1 : 2);
+    EXPECT_EQ(std::get<Attention>(layer.mixer).v.rows, l == 1 ? 64 : 128);
+    EXPECT_EQ(std::get<Attention>(layer.mixer).v.name, "blk." + std::to_string(l) + ".attn_v.weight");
+  }
+  const std::pair<std::vector<std::int64_t>, const char*> faults[] = {
+      {{32, 64}, "feed_forward_length has 2 elements, expected one for each of 3 layers"},
+      {{32, 0, 96}, "feed_forward_length[1] is 0"}};
+  for (const auto& [widths, text] : faults) {
+    file.set("feed_forward_length", widths);
+    try {
+      read_spec(file);
+      ADD_FAILURE() << text;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what();
+    }
+  }
 }
 
 TEST(RopeScaling, AnUnknownTypeIsRefusedByName) {
   FakeFile file;
   file.set("rope.scaling.type", std::string("longrope"));
   try {
-    read_config(file);
+    read_spec(file);
     FAIL() << "accepted";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("rope.scaling.type is 'longrope'"), std::string::npos) << e.what();

@@ -1,0 +1,28 @@
+// One packed matrix: a view of its panels, which lie in the model's weight arena.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernel/matmul.hpp"
+
+namespace kvasir::cpu {
+
+struct Matrix {
+  const kernel::PanelFormat* format = nullptr;  // nullptr: there is none
+  const std::byte* panels = nullptr;
+  std::int64_t rows = 0, k = 0;
+  std::int64_t panel_bytes = 0;
+
+  std::int64_t panel_count() const { return (rows + kernel::kPanelRows - 1) / kernel::kPanelRows; }
+  std::int64_t bytes() const { return panel_count() * panel_bytes; }
+  std::int64_t weights() const { return rows * k; }
+  // Whether it is multiplied in floats of some kind, not in integers.
+  bool in_floats() const { return format->activation != kernel::ActivationKind::kInt8; }
+  void unpack_row(std::int64_t row, float* out) const {
+    format->unpack_row(panels + row / kernel::kPanelRows * panel_bytes, static_cast<int>(row % kernel::kPanelRows), k,
+                       out);
+  }
+};
+
+}  // namespace kvasir::cpu

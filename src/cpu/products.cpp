@@ -1,0 +1,126 @@
+#include "cpu/products.hpp"
+
+#include <algorithm>
+
+#include "base/host.hpp"
+#include "cpu/share.hpp"
+
+namespace kvasir::cpu {
+namespace {
+
+// What one thread computes of hidden elements before it multiplies their factors. Kernels of floats make operands of a
+// panel once for all columns of a call.
+constexpr Piece kInts{kMostPanels, kernel::kTileColumns};
+constexpr Piece kInFloats{kMostPanels / 4, kernel::kTileColumns * 4};
+static_assert(kInts.panels % 2 == 0 && kInFloats.panels % 2 == 0);  // whole blocks of 32 elements are prepared
+static_assert(kInts.columns * kInts.panels * kernel::kPanelRows == kPieceFloats);
+static_assert(kInFloats.columns * kInFloats.panels * kernel::kPanelRows == kPieceFloats);
+
+}  // namespace
+
+TileRule::TileRule() {
+  const std::uint64_t known = describe_host().last_level_cache();
+  constexpr std::uint64_t kAssumed = 16 << 20;  // where a virtual machine hides its caches
+  most_bytes_ = (known > 0 ? known : kAssumed) / 2;
+}
+
+void TileRule::add(const Matrix& m) {
+  layer_bytes_ += static_cast<std::uint64_t>(m.bytes());
+  if (m.in_floats() || layer_bytes_ > most_bytes_) pays_ = false;
+}
+
+// f on pieces of [0, n): by the team, or all at once by the thread that has the rows.
+void Products::split(const Rows& rows, std::int64_t n, std::int64_t first, std::int64_t grain, Team::Pieces f) const {
+  if (rows.worker < 0) return team_.parallel_for(n, grain, first, f);
+  f(0, n, rows.worker);
+}
+
+void Products::split_panels(const Rows& rows, std::int64_t panels, std::int64_t panel_bytes, Team::Pieces f) const {
+  const Share share = share_of(panels, panel_bytes, rows.count, team_.size());
+  split(rows, panels, share.first, share.grain, f);
+}
+
+void Products::row_wise(const Rows& rows, RowPieces f) const {
+  split(rows, rows.count, kRowGrain, kRowGrain, [&](std::int64_t begin, std::int64_t end, int) { f(begin, end); });
+}
+
+void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const float* x, std::int64_t k,
+                       RowNorm norm) const {
+  bool wanted[kernel::kActivationKinds] = {};
+  for (const Matrix* m : users) wanted[index(m->format->activation)] = true;
+  for (kernel::Activations& a : rows.inputs) a.k = k;
+  row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    const float* source = x + begin * k;
+    if (norm) {
+      for (std::int64_t r = begin; r < end; ++r) norm(x + r * k, rows.normed + r * k);
+      source = rows.normed + begin * k;
+    }
+    for (const kernel::Activations& a : rows.inputs)
+      if (wanted[index(a.kind)]) kernel::activation().prepare(a, begin, end, source, k, {0, k});
+  });
+}
+
+void Products::multiply(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs) const {
+  std::int64_t panels = 0;
+  for (const Matrix* m : matrices) panels += m->panel_count();
+  split_panels(rows, panels, matrices[0]->panel_bytes, [&](std::int64_t begin, std::int64_t end, int) {
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      const Matrix& m = *matrices[i];
+      const std::int64_t from = std::max(begin - offset, std::int64_t{0}), to = std::min(end - offset, m.panel_count());
+      const kernel::Activations& x = rows.inputs[index(m.format->activation)];
+      if (from < to) m.format->matmul({m.panels, m.k, m.rows, from, to, &x, outs[i], m.rows});
+      offset += m.panel_count();
+    }
+  });
+}
+
+void Products::multiply_hidden(const Rows& rows, const Matrix& m, float* out) const {
+  split_panels(rows, m.panel_count(), m.panel_bytes, [&](std::int64_t begin, std::int64_t end, int) {
+    m.format->matmul({m.panels, m.k, m.rows, begin, end, &rows.hidden, out, m.rows});
+  });
+}
+
+// Piece by piece in scratch that stays in the L2 cache: written out and read back, the two factors of a 512-token step
+// are tens of megabytes per layer, and of one token all threads would wait for one that prepares them.
+void Products::make_hidden(Rows& rows, const Hidden& h, const Matrix& down) const {
+  rows.hidden.kind = down.format->activation;
+  rows.hidden.k = down.k;
+  const bool floats = h.up.in_floats() || (h.gate && h.gate->in_floats());
+  const Piece most = floats && rows.count > kInts.columns ? kInFloats : kInts;
+  const std::int64_t bytes = h.gate ? 2 * h.gate->panel_bytes : h.up.panel_bytes;
+  split_panels(rows, h.up.panel_count(), bytes, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t p = begin; p < end; p += most.panels)
+      for (std::int64_t first = 0; first < rows.count; first += most.columns)
+        hidden_piece(rows, h, {p, std::min(p + most.panels, end)},
+                     {first, std::min(first + most.columns, std::int64_t{rows.count})}, worker);
+  });
+}
+
+void Products::hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns, int worker) const {
+  const std::int64_t row = panels.begin * kernel::kPanelRows;
+  const std::int64_t count = std::min(panels.end * kernel::kPanelRows, h.up.rows) - row;
+  const std::int64_t pitch = (panels.end - panels.begin) * kernel::kPanelRows;
+  const kernel::OpKernels& ops = kernel::ops();
+  const auto activation = static_cast<std::size_t>(h.activation);
+  float* const u = scratch_.factors(worker);
+  float* const g = u + kPieceFloats;
+  const auto product = [&](const Matrix& m, const float* bias, float* to) {
+    const kernel::Activations x = columns_of(rows.inputs[index(m.format->activation)], columns.begin, columns.end);
+    m.format->matmul(
+        {m.panels + panels.begin * m.panel_bytes, m.k, m.rows - row, 0, panels.end - panels.begin, &x, to, pitch});
+    for (std::int64_t c = 0; bias && c < columns.end - columns.begin; ++c) ops.add(to + c * pitch, bias + row, count);
+  };
+  if (h.gate) product(*h.gate, h.gate_bias, g);
+  product(h.up, h.up_bias, u);
+  for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
+    float* const at = u + c * pitch;
+    if (h.gate)
+      ops.gate[activation](g + c * pitch, at, at, count);
+    else
+      ops.activate[activation](at, count);
+  }
+  kernel::activation().prepare(rows.hidden, columns.begin, columns.end, u, pitch, {row, row + count});
+}
+
+}  // namespace kvasir::cpu

@@ -1,0 +1,73 @@
+// Products of packed matrices with rows of a step, and row-wise work between them, shared out over a team. Results do
+// not depend on how.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/function_ref.hpp"
+#include "base/team.hpp"
+#include "cpu/matrix.hpp"
+#include "cpu/rows.hpp"
+#include "kernel/ops.hpp"
+
+namespace kvasir::cpu {
+
+// Whether a thread should take some rows through all of a layer's products, instead of all threads taking parts of each
+// product for all rows. Then threads wait for each other twice per layer, not twelve times, and what a product writes
+// is read by the next from the same core's cache; but every thread reads all weights, and once for 64 rows. So for
+// layers that the last-level cache holds, and not for products in floats, whose kernels want more columns at once.
+class TileRule {
+ public:
+  TileRule();
+  void next_layer() { layer_bytes_ = 0; }
+  void add(const Matrix& m);
+  bool pays() const { return pays_; }
+
+ private:
+  std::uint64_t most_bytes_;  // of a layer
+  std::uint64_t layer_bytes_ = 0;
+  bool pays_ = true;
+};
+
+// What makes the elements of hidden rows: act(gate x + gate_bias) * (up x + up_bias), or act(up x + up_bias).
+struct Hidden {
+  kernel::Activation activation;
+  const Matrix* gate;  // of up's shape; nullptr: none
+  const float* gate_bias;
+  const Matrix& up;
+  const float* up_bias;
+};
+
+class Products {
+ public:
+  Products(Team& team, const RowScratch& scratch) : team_(team), scratch_(scratch) {}
+
+  // f(begin, end) on pieces of the rows.
+  using RowPieces = FunctionRef<void(std::int64_t begin, std::int64_t end)>;
+  void row_wise(const Rows& rows, RowPieces f) const;
+
+  // Prepares x (count, k) for the matrices `users`, in each form that one of them wants. With `norm`, rows are what
+  // norm(row of x, out) makes of them.
+  using RowNorm = FunctionRef<void(const float* x, float* out)>;
+  void prepare(Rows& rows, std::span<const Matrix* const> users, const float* x, std::int64_t k, RowNorm norm) const;
+  // outs[i] = matrices[i] times the prepared rows, all in one parallel region.
+  void multiply(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs) const;
+  // Prepares rows.hidden for `down`, from the prepared rows.
+  void make_hidden(Rows& rows, const Hidden& h, const Matrix& down) const;
+  // out = m times the hidden rows.
+  void multiply_hidden(const Rows& rows, const Matrix& m, float* out) const;
+
+ private:
+  struct Range {
+    std::int64_t begin, end;
+  };
+  void split(const Rows& rows, std::int64_t n, std::int64_t first, std::int64_t grain, Team::Pieces f) const;
+  void split_panels(const Rows& rows, std::int64_t panels, std::int64_t panel_bytes, Team::Pieces f) const;
+  void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns, int worker) const;
+
+  Team& team_;
+  const RowScratch& scratch_;
+};
+
+}  // namespace kvasir::cpu

@@ -1,0 +1,52 @@
+#include "cpu/rows.hpp"
+
+#include <algorithm>
+
+#include "simd/isa.hpp"
+
+namespace kvasir::cpu {
+namespace {
+
+constexpr std::int64_t kWidestElement = 4;  // bytes of an element of prepared activations, at most
+
+std::int64_t in_blocks(std::int64_t width) { return (width + 31) / 32 * 32; }
+
+}  // namespace
+
+RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Placer& p) {
+  const std::int64_t n = max_rows;
+  RowScratch s;
+  s.widths_ = widths;
+  s.widths_.input = in_blocks(widths.input);
+  s.normed_ = p.take<float>(n * widths.dim);
+  s.y_ = p.take<float>(n * widths.dim);
+  s.factors_ = p.take<float>(threads * 2 * kPieceFloats);
+  for (const kernel::ActivationKind kind : kKinds) {
+    const bool used = kind != kernel::ActivationKind::kBf16 || simd::active() == simd::Isa::kAvx512Bf16;
+    s.inputs_[index(kind)] = p.take<std::byte>(used ? n * kernel::activation_bytes(kind, s.widths_.input) : 0);
+  }
+  s.hidden_ = p.take<std::byte>(kWidestElement * n * widths.hidden);
+  return s;
+}
+
+Rows RowScratch::whole(int rows) const {
+  Rows r{0, rows, -1, normed_, y_, {}, {}};
+  r.hidden = {kKinds[0], hidden_, rows, 0, rows};
+  for (const kernel::ActivationKind kind : kKinds) r.inputs[index(kind)] = {kind, inputs_[index(kind)], rows, 0, rows};
+  return r;
+}
+
+Rows RowScratch::tile(std::int64_t first, int rows, int worker) const {
+  const int count = static_cast<int>(std::min<std::int64_t>(kTile, rows - first));
+  const std::int64_t skip = worker * kTile;
+  Rows r{first, count, worker, normed_ + skip * widths_.dim, y_ + skip * widths_.dim, {}, {}};
+  r.hidden = {kKinds[0], hidden_ + skip * kWidestElement * widths_.hidden, count, 0, rows};
+  for (const kernel::ActivationKind kind : kKinds)
+    r.inputs[index(kind)] = {kind, inputs_[index(kind)] + skip * kernel::activation_bytes(kind, widths_.input), count,
+                             0, rows};
+  return r;
+}
+
+float* RowScratch::factors(int worker) const { return factors_ + 2 * worker * kPieceFloats; }
+
+}  // namespace kvasir::cpu

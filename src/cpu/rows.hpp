@@ -1,0 +1,102 @@
+// Rows of a step and the scratch in which a team, or one of its threads, computes them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/team.hpp"
+#include "kernel/matmul.hpp"
+
+namespace kvasir::cpu {
+
+inline constexpr std::int64_t kTile = kernel::kTileColumns;  // rows that a thread computes by itself
+inline constexpr int kRowGrain =
+    16;  // rows per piece of row-wise work: whole cache lines of a transposed activation tile
+
+inline constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt8, kernel::ActivationKind::kBf16,
+                                                    kernel::ActivationKind::kF32};
+static_assert(std::size(kKinds) == kernel::kActivationKinds);
+constexpr std::size_t index(kernel::ActivationKind kind) { return static_cast<std::size_t>(kind); }
+
+// Lays arrays out one behind the other, each on a cache line of its own. Without memory it only counts.
+class Placer {
+ public:
+  explicit Placer(std::byte* base) : base_(base) {}
+  template <class T>
+  T* take(std::int64_t n) {
+    std::byte* const at = base_ ? base_ + used_ : nullptr;
+    used_ += (n * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
+    return reinterpret_cast<T*>(at);
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::int64_t used_ = 0;
+};
+
+// The longest rows of a model.
+struct Widths {
+  std::int64_t dim = 0;     // what a layer gives
+  std::int64_t input = 0;   // what a matrix reads, hidden rows aside
+  std::int64_t hidden = 0;  // of a feed forward
+};
+
+// Rows [first, first + count) of a step and who computes them: the whole team, or one of its threads by itself. Scratch
+// is (count, ...).
+struct Rows {
+  std::int64_t first;
+  int count;
+  int worker;     // of the thread; -1: the team
+  float* normed;  // (count, dim)
+  float* y;       // (count, dim): what a mixer or a feed forward gives
+  std::array<kernel::Activations, kernel::kActivationKinds> inputs;  // by kind: what the next products read
+  kernel::Activations hidden;                                        // what the last product of a feed forward reads
+};
+
+// The memory of Rows for steps of up to a number of rows.
+class RowScratch {
+ public:
+  static RowScratch place(const Widths& widths, int max_rows, int threads, Placer& p);
+
+  Rows whole(int rows) const;
+  // Of a step of `rows`, by thread `worker` alone: the parts of whole()'s scratch that are the thread's.
+  Rows tile(std::int64_t first, int rows, int worker) const;
+  // (2, kPieceFloats) of a thread: factors of hidden elements.
+  float* factors(int worker) const;
+
+ private:
+  Widths widths_;
+  float* normed_ = nullptr;
+  float* y_ = nullptr;
+  float* factors_ = nullptr;
+  std::array<std::byte*, kernel::kActivationKinds> inputs_{};
+  std::byte* hidden_ = nullptr;  // of any kind
+};
+
+// Of the elements that a thread makes of hidden rows at a time: panels x columns.
+struct Piece {
+  int panels;
+  std::int64_t columns;
+};
+inline constexpr std::int64_t kPieceFloats = std::int64_t{24} * kernel::kPanelRows * kernel::kTileColumns;
+
+// f(rows) once for all rows of a step or, in tiles, once for each tile, by one thread.
+template <class F>
+void in_rows(Team& team, const RowScratch& scratch, int rows, bool tiles, const F& f) {
+  const std::int64_t count = (rows + kTile - 1) / kTile;
+  if (!tiles || count < 2 * team.size()) {
+    Rows all = scratch.whole(rows);
+    return f(all);
+  }
+  // Shared out beforehand, so that a thread's rows are in its cache from layer to layer.
+  team.parallel_for(count, 1, count / team.size(), [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      Rows tile = scratch.tile(t * kTile, rows, worker);
+      f(tile);
+    }
+  });
+}
+
+}  // namespace kvasir::cpu

@@ -1,0 +1,52 @@
+// Parts of specifications that many architectures share: what an entry of model/archs is made of.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "model/arch.hpp"
+#include "model/hparams.hpp"
+
+namespace kvasir::model {
+
+enum class Bias { kNone, kRequired, kIfPresent };
+
+// Tensors of one layer ("blk.N." before their names) or, without a layer, of the model. Names are without ".weight" and
+// ".bias"; shapes are rows x columns.
+class Names {
+ public:
+  explicit Names(const Hparams& h, int layer = -1)
+      : h_(h), layer_(layer), prefix_(layer < 0 ? "" : "blk." + std::to_string(layer) + ".") {}
+
+  const Hparams& h() const { return h_; }
+  int layer() const { return layer_; }
+  Vector vector(std::string_view name, std::int64_t columns) const;  // the whole name, such as "ssm_dt.bias"
+  Linear linear(std::string_view name, std::int64_t rows, std::int64_t columns, Bias bias = Bias::kNone) const;
+  // Of the residual stream, unless a width is given.
+  Norm rms(std::string_view name, std::int64_t width = 0) const;
+  Norm layer_norm(std::string_view name, Bias bias = Bias::kRequired) const;
+
+ private:
+  Vector bias_of(std::string_view name, std::int64_t columns, Bias bias) const;
+
+  const Hparams& h_;
+  int layer_;
+  std::string prefix_;
+};
+
+// Rows [first, first + rows) of a tensor that is several matrices; its bias is cut likewise.
+Linear part_of(const Linear& fused, std::int64_t first, std::int64_t rows);
+
+// Sizes from the hyper-parameters, scale 1 / sqrt(d), RoPE number 0; attn_q, attn_k, attn_v and attn_output.
+Attention attention(const Names& n, Bias qkv, Bias o = Bias::kNone);
+// The same with one tensor attn_qkv.
+Attention fused_attention(const Names& n, Bias qkv, Bias o = Bias::kNone);
+// ffn_gate, ffn_up, ffn_down.
+Dense gated(const Names& n, Activation activation);
+// ffn_up and ffn_down.
+Dense plain(const Names& n, Activation activation, Bias bias);
+
+// A model without layers: token_embd; output_norm as given; output, or token_embd once more where the file has none.
+ModelSpec around(const Hparams& h, const Norm& output_norm);
+
+}  // namespace kvasir::model

@@ -1,0 +1,116 @@
+// What a forward pass keeps beside the model: scratch, and the rows and angles of the step.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "kernel/streaming.hpp"
+#include "model/forward.hpp"
+#include "model/spec_fields.hpp"
+
+namespace kvasir::model {
+
+Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p) {
+  std::int64_t q = 0, k = 0, v = 0, heads = 0, pairs = 0;
+  cpu::Widths widths{.dim = spec.dim, .input = spec.dim};
+  for_each<Attention>(spec, [&](const Attention& a) {
+    q = std::max(q, a.q.rows);
+    k = std::max(k, a.k.rows);
+    v = std::max(v, a.v.rows);
+    heads = std::max(heads, a.o.columns);
+  });
+  widths.input = std::max(widths.input, heads);
+  for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });
+  for (const Rope& r : spec.ropes) pairs += static_cast<std::int64_t>(r.frequencies.size());
+  const std::int64_t n = max_tokens;
+  Scratch s{};
+  s.x = p.take<float>(n * spec.dim);
+  s.q = p.take<float>(n * q);
+  s.k = p.take<float>(n * k);
+  s.v = p.take<float>(n * v);
+  s.heads = p.take<float>(n * heads);
+  s.cos = p.take<float>(n * pairs);
+  s.sin = p.take<float>(n * pairs);
+  s.logits = p.take<float>(std::max(1, max_logits) * spec.vocab);
+  s.rows = cpu::RowScratch::place(widths, max_tokens, threads, p);
+  return s;
+}
+
+std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads) {
+  cpu::Placer count(nullptr);
+  place(spec, max_tokens, max_logits, threads, count);
+  return count.used();
+}
+
+static bool tiles_pay(const ModelSpec& spec) {
+  cpu::TileRule rule;
+  for (const LayerSpec& layer : spec.layers) {
+    rule.next_layer();
+    for_each<Linear>(layer, [&](const Linear& l) { rule.add(l.bound); });
+  }
+  return rule.pays();
+}
+
+Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
+    : team_(team),
+      spec_(model.spec()),
+      cache_(cache),
+      max_tokens_(max_tokens),
+      max_logits_(max_logits),
+      memory_(tensor::Tag::kScratch,
+              static_cast<std::size_t>(planned_scratch(model.spec(), max_tokens, max_logits, team.size()))),
+      products_(team, s_.rows),
+      tiles_(tiles_pay(model.spec())) {
+  KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
+  kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
+  cpu::Placer p(memory_.data());
+  s_ = place(spec_, max_tokens, max_logits, team.size(), p);
+  positions_.reserve(static_cast<std::size_t>(max_tokens));
+  slices_.reserve(static_cast<std::size_t>(max_tokens));
+}
+
+// The rows of a step; how many of them want logits.
+int Forward::take(std::span<const Input> inputs) {
+  slices_.clear();
+  positions_.clear();
+  rows_ = 0;
+  int wanted = 0;
+  for (const Input& in : inputs) {
+    const int count = static_cast<int>(in.tokens.size());
+    KVASIR_CHECK(count >= 1 && in.logits >= 0 && in.logits <= count);
+    slices_.push_back({in.sequence, rows_, count, in.decode});
+    const std::int64_t from = kv::Cache::length(*in.sequence);
+    for (int i = 0; i < count; ++i) positions_.push_back(from + i);
+    rows_ += count;
+    wanted += in.logits;
+  }
+  KVASIR_CHECK(rows_ >= 1 && rows_ <= max_tokens_ && wanted <= max_logits_);
+  return wanted;
+}
+
+// Where the cos and sin of a RoPE begin.
+std::int64_t Forward::angles_at(int rope) const {
+  std::int64_t at = 0;
+  for (int i = 0; i < rope; ++i)
+    at += max_tokens_ * static_cast<std::int64_t>(spec_.ropes[static_cast<std::size_t>(i)].frequencies.size());
+  return at;
+}
+
+// cos and sin of every row's angles: p * frequency in double, because a float angle loses digits at long contexts.
+void Forward::angles() {
+  team_.parallel_for(rows_, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (int rope = 0; rope < static_cast<int>(spec_.ropes.size()); ++rope) {
+      const Rope& r = spec_.ropes[static_cast<std::size_t>(rope)];
+      const auto pairs = static_cast<std::int64_t>(r.frequencies.size());
+      float *const cos = s_.cos + angles_at(rope), *const sin = s_.sin + angles_at(rope);
+      for (std::int64_t row = begin; row < end; ++row)
+        for (std::int64_t i = 0; i < pairs; ++i) {
+          const double angle = static_cast<double>(positions_[static_cast<std::size_t>(row)]) *
+                               r.frequencies[static_cast<std::size_t>(i)];
+          cos[row * pairs + i] = static_cast<float>(std::cos(angle)) * r.magnitude;
+          sin[row * pairs + i] = static_cast<float>(std::sin(angle)) * r.magnitude;
+        }
+    }
+  });
+}
+
+}  // namespace kvasir::model

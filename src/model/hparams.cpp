@@ -1,0 +1,119 @@
+#include "model/hparams.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "model/arch.hpp"
+
+namespace kvasir::model {
+namespace {
+
+constexpr std::int64_t kMost = 1 << 24;  // no width, head count or layer count of a real model comes near it
+
+}  // namespace
+
+Hparams::Hparams(const weights::ModelFile& file) : file_(file), m_(file.metadata()) {
+  arch_ = m_.require_string("general.architecture");
+  entry_ = find(archs(), arch_);
+  if (!entry_)
+    throw Error(Code::kUnsupported, "general.architecture is '" + arch_ + "', supported are " + names(archs()),
+                m_.path());
+  layers_ = static_cast<int>(integer("block_count", 1, kMost));
+  if (layers_ > 4096)
+    throw Error(Code::kBadInput, full("block_count") + " is " + std::to_string(layers_) + ", expected at most 4096",
+                m_.path());
+  dim_ = static_cast<int>(integer("embedding_length", 1, kMost));
+  context_ = integer_or("context_length", 1, std::int64_t{1} << 40, 2048);
+  const weights::TensorInfo* embd = file.find("token_embd.weight");
+  if (!embd) throw Error(Code::kBadInput, "tensor token_embd.weight is missing", m_.path());
+  vocab_ = embd->rows();
+}
+
+bool Hparams::has(std::string_view key) const { return m_.has(full(key)); }
+
+std::int64_t Hparams::integer(std::string_view key, std::int64_t low, std::int64_t high) const {
+  return m_.require_int(full(key), low, high);
+}
+
+std::int64_t Hparams::integer_or(std::string_view key, std::int64_t low, std::int64_t high,
+                                 std::int64_t fallback) const {
+  return m_.get_int(full(key), low, high).value_or(fallback);
+}
+
+double Hparams::number(std::string_view key) const { return m_.require_float(full(key)); }
+double Hparams::number_or(std::string_view key, double fallback) const {
+  return m_.get_float(full(key)).value_or(fallback);
+}
+bool Hparams::flag_or(std::string_view key, bool fallback) const { return m_.get_bool(full(key)).value_or(fallback); }
+std::string Hparams::text_or(std::string_view key, std::string_view fallback) const {
+  return m_.get_string(full(key)).value_or(std::string(fallback));
+}
+
+int Hparams::in_layer(std::string_view key, int layer, std::optional<int> fallback) const {
+  const std::string name = full(key);
+  const weights::Value* value = m_.find(name);
+  if (value == nullptr && fallback) return *fallback;
+  const auto* list = value ? std::get_if<std::vector<std::int64_t>>(value) : nullptr;
+  if (!list) return static_cast<int>(m_.require_int(name, 1, kMost));
+  if (list->size() != static_cast<std::size_t>(layers_))
+    throw Error(Code::kBadInput,
+                name + " has " + std::to_string(list->size()) + " elements, expected one for each of " +
+                    std::to_string(layers_) + " layers",
+                m_.path());
+  const std::int64_t x = (*list)[static_cast<std::size_t>(layer)];
+  if (x < 1 || x > kMost)
+    throw Error(
+        Code::kBadInput,
+        name + "[" + std::to_string(layer) + "] is " + std::to_string(x) + ", expected 1.." + std::to_string(kMost),
+        m_.path());
+  return static_cast<int>(x);
+}
+
+int Hparams::kv_heads(int layer) const {
+  const int all = heads(layer), n = in_layer("attention.head_count_kv", layer, all);
+  if (all % n != 0)
+    throw Error(Code::kBadInput,
+                full("attention.head_count") + " (" + std::to_string(all) + ") is not a multiple of head_count_kv (" +
+                    std::to_string(n) + ")",
+                m_.path());
+  return n;
+}
+
+int Hparams::head_size(std::string_view key, int fallback) const {
+  const auto d = static_cast<int>(integer_or(key, 1, kMost, fallback));
+  if (d % 8 != 0 || d > 1024)
+    throw Error(Code::kUnsupported, "head size " + std::to_string(d) + ": expected a multiple of 8, at most 1024",
+                m_.path());
+  return d;
+}
+
+int Hparams::head_dim(int layer) const {
+  const int n = heads(layer);
+  if (!has("attention.key_length") && dim_ % n != 0)
+    throw Error(Code::kBadInput,
+                full("embedding_length") + " (" + std::to_string(dim_) +
+                    ") is not a multiple of attention.head_count (" + std::to_string(n) +
+                    ") and there is no attention.key_length",
+                m_.path());
+  return head_size("attention.key_length", dim_ / n);
+}
+
+int Hparams::head_dim_v(int layer) const { return head_size("attention.value_length", head_dim(layer)); }
+
+float Hparams::eps(std::string_view key) const {
+  const double x = number(key);
+  if (!(x >= 0.0 && x < 1.0))
+    throw Error(Code::kBadInput, full(key) + " is " + std::to_string(x) + ", expected 0..1", m_.path());
+  return static_cast<float>(x);
+}
+
+void Hparams::unsupported(std::string_view key, const std::string& text) const {
+  throw Error(Code::kUnsupported, full(key) + " " + text, m_.path());
+}
+
+ModelSpec read_spec(const weights::ModelFile& file) {
+  const Hparams h(file);
+  return h.entry().describe(h);
+}
+
+}  // namespace kvasir::model

@@ -1,0 +1,232 @@
+// For tests: a file of random weights for any specification, and what a specification means, in float64, one row after
+// the other, as plainly as it can be written.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/check.hpp"
+#include "model/spec.hpp"
+#include "model/spec_fields.hpp"
+#include "weights/model_file.hpp"
+#include "weights/quant.hpp"
+
+namespace kvasir::model::testing {
+
+// Matrices keep the size of what they multiply, norms are about 1, biases and scales are not small.
+class RandomFile : public weights::ModelFile {
+ public:
+  explicit RandomFile(const ModelSpec& spec, std::string matrices = "f32", std::uint32_t seed = 1) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (const TensorSpec& t : tensors_of(spec)) {
+      std::vector<float> values(static_cast<std::size_t>(t.rows * t.columns));
+      const bool vector = t.use == TensorSpec::Use::kVector;
+      const float size = t.use == TensorSpec::Use::kMatrix ? 1.0f / std::sqrt(static_cast<float>(t.columns)) : 0.5f;
+      for (float& v : values) v = normal(random) * size + (vector && !t.name.ends_with(".bias") ? 1.0f : 0.0f);
+      add(t.name, vector ? "f32" : matrices, t.rows, t.columns, values);
+    }
+  }
+  void add(const std::string& name, const std::string& type, std::int64_t rows, std::int64_t columns,
+           const std::vector<float>& values) {
+    const weights::Quant& quant = *kvasir::find(weights::quants(), type);
+    std::vector<std::byte>& bytes = bytes_[name];
+    bytes.resize(values.size() / static_cast<std::size_t>(quant.block) * static_cast<std::size_t>(quant.block_bytes));
+    quant.quantise(values.data(), bytes.data(), static_cast<std::int64_t>(values.size()));
+    tensors_.push_back({name, type, {columns, rows, 1, 1}, rows > 1 ? 2 : 1, bytes});
+  }
+  void remove(const std::string& name) {
+    std::erase_if(tensors_, [&](const weights::TensorInfo& t) { return t.name == name; });
+  }
+  const weights::Metadata& metadata() const override { return metadata_; }
+  std::span<const weights::TensorInfo> tensors() const override { return tensors_; }
+  const weights::TensorInfo* find(std::string_view name) const override {
+    for (const auto& t : tensors_)
+      if (t.name == name) return &t;
+    return nullptr;
+  }
+  void drop(std::span<const std::byte>) const override {}
+
+ private:
+  weights::Metadata metadata_{"random.gguf"};
+  std::map<std::string, std::vector<std::byte>> bytes_;
+  std::vector<weights::TensorInfo> tensors_;
+};
+
+using Row = std::vector<double>;
+
+class Reference {
+ public:
+  Reference(const ModelSpec& spec, const weights::ModelFile& file) : spec_(spec), file_(file) {}
+
+  // Logits of every token of one sequence.
+  std::vector<Row> logits(const std::vector<std::int32_t>& ids) {
+    std::vector<Row> x;
+    for (std::size_t p = 0; p < ids.size(); ++p) x.push_back(embed(ids[p], p));
+    keys_.assign(spec_.layers.size(), {});
+    values_.assign(spec_.layers.size(), {});
+    for (std::size_t l = 0; l < spec_.layers.size(); ++l) layer(l, x);
+    for (Row& row : x) {
+      row = product(spec_.head.output, norm(spec_.head.norm, row));
+      for (double& v : row) v = capped(v * static_cast<double>(spec_.head.scale), spec_.head.soft_cap);
+    }
+    return x;
+  }
+
+ private:
+  static double capped(double v, double cap) { return cap > 0 ? cap * std::tanh(v / cap) : v; }
+
+  Row tensor_row(const std::string& name, std::int64_t row) const {
+    const weights::TensorInfo& t = *file_.find(name);
+    const weights::Quant& quant = *kvasir::find(weights::quants(), t.quant);
+    std::vector<float> values(static_cast<std::size_t>(t.columns()));
+    quant.dequantise(t.bytes.data() + row * (static_cast<std::int64_t>(t.bytes.size()) / t.rows()), values.data(),
+                     t.columns());
+    return {values.begin(), values.end()};
+  }
+  double element(const Vector& v, std::int64_t i) const {
+    return tensor_row(v.name, 0)[static_cast<std::size_t>(v.cut.first + i)];
+  }
+
+  Row embed(std::int32_t id, std::size_t position) const {
+    const Embedding& e = spec_.embedding;
+    Row x = tensor_row(e.tokens.name, id);
+    for (double& v : x) v *= static_cast<double>(e.scale);
+    if (e.positions) {
+      const Row learned = tensor_row(e.positions.name, static_cast<std::int64_t>(position));
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] += learned[i];
+    }
+    return norm(e.norm, x);
+  }
+
+  Row norm(const Norm& n, const Row& x) const {
+    if (!n) return x;
+    const Row weight = n.weight ? tensor_row(n.weight.name, 0) : Row{1.0};
+    const Row bias = n.bias ? tensor_row(n.bias.name, 0) : Row{0.0};
+    Row out(x.size());
+    const auto width = static_cast<std::size_t>(n.width);
+    for (std::size_t from = 0; from < x.size(); from += width) {
+      double mean = 0, square = 0;
+      for (std::size_t i = from; i < from + width; ++i) mean += x[i] / static_cast<double>(width);
+      if (n.kind == NormKind::kRms) mean = 0;
+      for (std::size_t i = from; i < from + width; ++i)
+        square += (x[i] - mean) * (x[i] - mean) / static_cast<double>(width);
+      for (std::size_t i = from; i < from + width; ++i)
+        out[i] = (x[i] - mean) / std::sqrt(square + static_cast<double>(n.eps)) * weight[i % weight.size()] +
+                 bias[i % bias.size()];
+    }
+    return out;
+  }
+
+  Row product(const Linear& l, const Row& x) const {
+    Row y;
+    const Row bias = l.bias ? tensor_row(l.bias.name, 0) : Row{};
+    for (std::int64_t r = 0; r < l.rows; ++r) {
+      const Row w = tensor_row(l.name, l.cut.first + r);
+      double sum = l.bias ? bias[static_cast<std::size_t>(l.bias.cut.first + r)] : 0;
+      for (std::size_t i = 0; i < w.size(); ++i) sum += w[i] * x[i];
+      y.push_back(sum);
+    }
+    return y;
+  }
+
+  void rotate(Row& x, int d, int rope, std::size_t position) const {
+    if (rope < 0) return;
+    const Rope& r = spec_.ropes[static_cast<std::size_t>(rope)];
+    const std::size_t pairs = r.frequencies.size();
+    for (std::size_t head = 0; head < x.size(); head += static_cast<std::size_t>(d))
+      for (std::size_t i = 0; i < pairs; ++i) {
+        const bool adjacent = r.pairs == kernel::RopePairs::kAdjacent;
+        double& a = x[head + (adjacent ? 2 * i : i)];
+        double& b = x[head + (adjacent ? 2 * i + 1 : i + pairs)];
+        const double angle = static_cast<double>(position) * r.frequencies[i];
+        const double c = std::cos(angle) * static_cast<double>(r.magnitude);
+        const double s = std::sin(angle) * static_cast<double>(r.magnitude);
+        const double turned = a * c - b * s;
+        b = a * s + b * c;
+        a = turned;
+      }
+  }
+
+  void layer(std::size_t number, std::vector<Row>& x) {
+    const LayerSpec& l = spec_.layers[number];
+    const auto& a = std::get<Attention>(l.mixer);
+    const auto& f = std::get<Dense>(l.feed);
+    std::vector<Row> queries;
+    for (std::size_t p = 0; p < x.size(); ++p) {
+      const Row h = norm(l.norm, x[p]);
+      queries.push_back(norm(a.q_norm, product(a.q, h)));
+      rotate(queries[p], a.d, a.rope, p);
+      if (a.kv_of >= 0) continue;
+      keys_[number].push_back(norm(a.k_norm, product(a.k, h)));
+      rotate(keys_[number][p], a.d, a.rope, p);
+      values_[number].push_back(product(a.v, h));
+    }
+    const std::size_t source = a.kv_of >= 0 ? static_cast<std::size_t>(a.kv_of) : number;
+    for (std::size_t p = 0; p < x.size(); ++p) {
+      const Row mixed = norm(l.post_mixer, product(a.o, attend(a, queries[p], keys_[source], values_[source], p)));
+      Row sum = x[p];
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(l.residual_scale) * mixed[i];
+      const Row fed = norm(l.post_feed, feed(f, norm(l.feed_norm, l.parallel ? x[p] : sum)));
+      const double scale = l.output_scale ? element(l.output_scale, 0) : 1.0;
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        x[p][i] = (sum[i] + static_cast<double>(l.residual_scale) * fed[i]) * scale;
+    }
+  }
+
+  static Row attend(const Attention& a, const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
+                    std::size_t position) {
+    Row out;
+    const auto d = static_cast<std::size_t>(a.d), dv = static_cast<std::size_t>(a.dv);
+    const auto window = static_cast<std::size_t>(a.window);
+    const std::size_t first = window > 0 && position + 1 > window ? position + 1 - window : 0;
+    for (std::size_t h = 0; h < static_cast<std::size_t>(a.heads); ++h) {
+      const std::size_t kv = h * static_cast<std::size_t>(a.kv_heads) / static_cast<std::size_t>(a.heads);
+      Row weights, sum(dv);
+      double total = 0;
+      for (std::size_t t = first; t <= position; ++t) {
+        double score = 0;
+        for (std::size_t i = 0; i < d; ++i) score += q[h * d + i] * keys[t][kv * d + i];
+        weights.push_back(std::exp(capped(score * static_cast<double>(a.scale), a.soft_cap)));
+        total += weights.back();
+      }
+      for (std::size_t t = first; t <= position; ++t)
+        for (std::size_t i = 0; i < dv; ++i) sum[i] += weights[t - first] / total * values[t][kv * dv + i];
+      out.insert(out.end(), sum.begin(), sum.end());
+    }
+    return out;
+  }
+
+  static double activated(Activation activation, double v) {
+    switch (activation) {
+      case Activation::kSilu:
+        return v / (1 + std::exp(-v));
+      case Activation::kGeluTanh:
+        return v / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+      case Activation::kGeluErf:
+        return v / 2 * (1 + std::erf(v / std::sqrt(2.0)));
+      case Activation::kRelu2:
+        return v > 0 ? v * v : 0;
+    }
+    return 0;
+  }
+
+  Row feed(const Dense& f, const Row& h) const {
+    Row up = product(f.up, h);
+    const Row gate = f.gate ? product(f.gate, h) : Row{};
+    for (std::size_t i = 0; i < up.size(); ++i)
+      up[i] = f.gate ? activated(f.activation, gate[i]) * up[i] : activated(f.activation, up[i]);
+    return product(f.down, up);
+  }
+
+  const ModelSpec& spec_;
+  const weights::ModelFile& file_;
+  std::vector<std::vector<Row>> keys_, values_;  // by layer, of every token
+};
+
+}  // namespace kvasir::model::testing

@@ -1,0 +1,136 @@
+#include "model/spec.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/check.hpp"
+#include "model/spec_fields.hpp"
+
+namespace kvasir::model {
+namespace {
+
+using Use = TensorSpec::Use;
+
+// In the order of the specification. A tensor that is met again is the same one.
+class Tensors {
+ public:
+  explicit Tensors(const ModelSpec& spec) { enter(spec); }
+  std::vector<TensorSpec> take() { return std::move(all_); }
+
+ private:
+  template <class S>
+  void enter(const S& part) {
+    if constexpr (kIsVector<S>) {
+      for (const auto& x : part) enter(x);
+    } else if constexpr (kIsVariant<S>) {
+      std::visit([&](const auto& x) { enter(x); }, part);
+    } else if constexpr (std::is_class_v<S> && !std::is_same_v<S, std::string>) {
+      if constexpr (std::is_same_v<S, Table>) add(part.name, part.rows, part.columns, Use::kTable);
+      if constexpr (std::is_same_v<S, Linear>)
+        add(part.name, part.cut.of > 0 ? part.cut.of : part.rows, part.columns, Use::kMatrix);
+      if constexpr (std::is_same_v<S, Vector>)
+        add(part.name, 1, part.cut.of > 0 ? part.cut.of : part.columns, Use::kVector);
+      each_field(part, [&](const char*, const auto& member) { enter(member); });
+    }
+  }
+
+  void add(const std::string& name, std::int64_t rows, std::int64_t columns, Use use) {
+    if (name.empty()) return;
+    const auto [at, added] = index_.emplace(name, all_.size());
+    if (added) return all_.push_back({name, rows, columns, use});
+    TensorSpec& t = all_[at->second];
+    KVASIR_CHECK(t.rows == rows && t.columns == columns);
+    if (use == Use::kMatrix) t.use = use;
+  }
+
+  std::vector<TensorSpec> all_;
+  std::map<std::string, std::size_t> index_;
+};
+
+class Text {
+ public:
+  template <class S>
+  void add(const std::string& name, const S& part) {
+    if constexpr (kIsVector<S>) {
+      line(name, fmt::format("{} of them", part.size()));
+      for (std::size_t i = 0; i < part.size(); ++i) add(fmt::format("{}.{}", name, i), part[i]);
+    } else if constexpr (kIsVariant<S>) {
+      line(name, fmt::format("kind {}", part.index()));
+      std::visit([&](const auto& x) { add(name, x); }, part);
+    } else if constexpr (std::is_same_v<S, std::string>) {
+      line(name, part);
+    } else if constexpr (std::is_class_v<S>) {
+      each_field(part, [&](const char* member, const auto& x) { add(name.empty() ? member : name + "." + member, x); });
+    } else if constexpr (std::is_enum_v<S>) {
+      line(name, std::to_string(static_cast<int>(part)));
+    } else if constexpr (std::is_same_v<S, double>) {
+      line(name, fmt::format("{:.17g}", part));
+    } else if constexpr (std::is_same_v<S, float>) {
+      line(name, fmt::format("{:.9g}", part));
+    } else {
+      line(name, fmt::format("{}", part));
+    }
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void line(const std::string& name, std::string_view value) {
+    text_.append(name).append(" ").append(value).append("\n");
+  }
+  std::string text_;
+};
+
+}  // namespace
+
+std::vector<TensorSpec> tensors_of(const ModelSpec& spec) { return Tensors(spec).take(); }
+
+std::string to_text(const ModelSpec& spec) {
+  Text text;
+  text.add("", spec);
+  return text.take();
+}
+
+namespace {
+
+const char* name_of(NormKind kind) {
+  return kind == NormKind::kNone ? "no norm" : kind == NormKind::kRms ? "RMS norm" : "layer norm";
+}
+
+const char* name_of(Activation activation) {
+  constexpr const char* kNames[kernel::kActivations] = {"SiLU", "GELU (tanh)", "GELU (erf)", "squared ReLU"};
+  return kNames[static_cast<int>(activation)];
+}
+
+std::string summary_of(const Attention& a, const ModelSpec& spec) {
+  std::string text = fmt::format("attention of {} heads over {}, {} wide", a.heads, a.kv_heads, a.d);
+  if (a.dv != a.d) text += fmt::format(" (values {})", a.dv);
+  if (a.q_norm) text += fmt::format(", {} of queries and keys", name_of(a.q_norm.kind));
+  if (a.rope < 0)
+    text += ", no RoPE";
+  else if (const auto dims = 2 * spec.ropes[static_cast<std::size_t>(a.rope)].frequencies.size();
+           dims != static_cast<std::size_t>(a.d))
+    text += fmt::format(", RoPE on {}", dims);
+  if (a.window > 0) text += fmt::format(", window {}", a.window);
+  if (a.soft_cap > 0) text += fmt::format(", scores capped at {:g}", a.soft_cap);
+  if (a.kv_of >= 0) text += fmt::format(", keys and values of layer {}", a.kv_of);
+  return text;
+}
+
+std::string summary_of(const Dense& f, const ModelSpec&) {
+  return fmt::format("{}{} feed forward {} wide", f.gate ? "gated " : "", name_of(f.activation), f.down.columns);
+}
+
+}  // namespace
+
+std::string summary_of(const LayerSpec& layer, const ModelSpec& spec) {
+  const auto of = [&](const auto& x) { return summary_of(x, spec); };
+  std::string text = fmt::format("{}, {}", name_of(layer.norm.kind), std::visit(of, layer.mixer));
+  if (layer.post_mixer) text += fmt::format(", {}", name_of(layer.post_mixer.kind));
+  text += layer.parallel ? "; beside it " : "; ";
+  text += fmt::format("{}, {}", name_of(layer.feed_norm.kind), std::visit(of, layer.feed));
+  if (layer.post_feed) text += fmt::format(", {}", name_of(layer.post_feed.kind));
+  return text;
+}
+
+}  // namespace kvasir::model

@@ -1,0 +1,163 @@
+// A model as data: what its layers are made of, which tensors they read, and every number that changes a result. An
+// architecture is a function that writes one (model/arch.hpp); loading, memory plan, forward pass, benchmarks,
+// synthetic files and the store's fingerprint walk it (model/spec_fields.hpp).
+//
+//   x = embedding.norm(scale * tokens[id] + positions[p])
+//   for every layer:
+//     m = post_mixer(mixer(norm(x)))
+//     sequential:  x += residual_scale * m;  x += residual_scale * post_feed(feed(feed_norm(x)))
+//     parallel:    x += residual_scale * m + residual_scale * post_feed(feed(feed_norm(x))), both of the same x
+//     x *= output_scale
+//   logits = soft_cap(head.scale * head.output(head.norm(x)))
+//
+// Members called `bound` are filled by Model::load; everything else is the architecture's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cpu/matrix.hpp"
+#include "kernel/ops.hpp"
+
+namespace kvasir::model {
+
+// Elements or rows [first, first + their number) of a tensor that holds several parts and has `of` in all.
+struct Cut {
+  std::int64_t first = 0;
+  std::int64_t of = 0;  // 0: the tensor is no more than this part
+};
+
+// A row of floats: weights of a norm, a bias. Absent without a name.
+struct Vector {
+  std::string name;
+  std::int64_t columns = 0;
+  Cut cut = {};
+  const float* bound = nullptr;
+
+  explicit operator bool() const { return !name.empty(); }
+};
+
+// A matrix that rows are looked up in, not multiplied with. It stays in the file, unless a Linear has the same tensor.
+struct Table {
+  std::string name;
+  std::int64_t rows = 0, columns = 0;
+  struct Bound {
+    const cpu::Matrix* packed = nullptr;  // or
+    const std::byte* bytes = nullptr;
+    std::int64_t row_bytes = 0;
+    void (*dequantise)(const std::byte*, float*, std::int64_t) = nullptr;
+  };
+  Bound bound = {};
+
+  explicit operator bool() const { return !name.empty(); }
+  void row(std::int64_t i, float* out) const {
+    if (bound.packed) return bound.packed->unpack_row(i, out);
+    bound.dequantise(bound.bytes + i * bound.row_bytes, out, columns);
+  }
+};
+
+// y = W x + b, rows x columns. Absent without a name.
+struct Linear {
+  std::string name;
+  std::int64_t rows = 0, columns = 0;
+  Cut cut = {};  // of rows
+  Vector bias = {};
+  cpu::Matrix bound = {};
+
+  explicit operator bool() const { return !name.empty(); }
+};
+
+enum class NormKind { kNone, kRms, kLayer };
+
+// Every `width` elements of a row are normed by themselves. The weights are those of one such part, repeated, or of the
+// whole row; without a name they are 1.
+struct Norm {
+  NormKind kind = NormKind::kNone;
+  std::int64_t width = 0;
+  float eps = 0;
+  Vector weight = {};
+  Vector bias = {};
+
+  explicit operator bool() const { return kind != NormKind::kNone; }
+};
+
+// The angle of pair i at position p is p * frequencies[i]; cos and sin are multiplied by `magnitude`. The pairs are of
+// a head's first elements; behind them it stays as it is.
+struct Rope {
+  kernel::RopePairs pairs = kernel::RopePairs::kAdjacent;
+  std::vector<double> frequencies;
+  float magnitude = 1.0f;
+  Vector factors = {};  // read when the frequencies were made: a tensor that a file may have
+};
+
+struct Attention {
+  int heads = 0;                  // H, of queries; a multiple of kv_heads
+  int kv_heads = 0;               // KV
+  int d = 0;                      // of queries and keys; a multiple of 8
+  int dv = 0;                     // of values
+  Linear q, k, v;                 // k and v absent: kv_of
+  Norm q_norm = {}, k_norm = {};  // before RoPE, after the bias
+  int rope = 0;                   // into ModelSpec::ropes; -1: no positions
+  float scale = 0;                // of products of queries and keys
+  float soft_cap = 0;             // 0: none; scores become cap * tanh(score / cap)
+  std::int64_t window = 0;        // a row sees that many last tokens, itself included; 0: all
+  int kv_of = -1;                 // reads the keys and values of that earlier layer
+  Linear o;
+};
+
+using kernel::Activation;
+
+// down(act(gate x) * (up x)), or down(act(up x)) without a gate.
+struct Dense {
+  Activation activation = Activation::kSilu;
+  Linear gate = {};
+  Linear up, down;
+};
+
+using Mixer = std::variant<Attention>;
+using Feed = std::variant<Dense>;
+
+struct LayerSpec {
+  Norm norm = {};
+  Mixer mixer;
+  Norm post_mixer = {};
+  Norm feed_norm = {};
+  Feed feed;
+  Norm post_feed = {};
+  float residual_scale = 1.0f;
+  bool parallel = false;
+  Vector output_scale = {};  // one number
+};
+
+struct Embedding {
+  Table tokens;  // (vocab, dim)
+  float scale = 1.0f;
+  Table positions = {};  // (positions, dim): learned; there are no others then
+  Norm norm = {};
+};
+
+struct Head {
+  Norm norm = {};
+  Linear output;  // (vocab, dim); tied: the tensor of the embedding
+  float scale = 1.0f;
+  float soft_cap = 0;  // 0: none
+};
+
+struct ModelSpec {
+  std::string arch;
+  int dim = 0;               // D, residual width
+  std::int64_t vocab = 0;    // tokens
+  std::int64_t context = 0;  // what the model was trained for
+  Embedding embedding;
+  std::vector<Rope> ropes;
+  std::vector<LayerSpec> layers;
+  Head head;
+
+  int layer_count() const { return static_cast<int>(layers.size()); }
+  // Tokens that a sequence can have at most; 0: no bound.
+  std::int64_t most_positions() const { return embedding.positions.rows; }
+};
+
+}  // namespace kvasir::model

@@ -1,0 +1,185 @@
+// The one walk over a specification. each_field(s, f) calls f(name, member) for every member of a part, in order; what
+// walks a whole specification is built on it. Every member is named in a structured binding, so that a new one which is
+// forgotten here does not compile.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "model/spec.hpp"
+
+namespace kvasir::model {
+
+template <class T, class U>
+concept Part = std::is_same_v<std::remove_const_t<T>, U>;
+
+template <Part<Cut> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [first, of] = s;
+  f("first", first);
+  f("of", of);
+}
+template <Part<Vector> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [name, columns, cut, bound] = s;
+  static_cast<void>(bound);
+  f("name", name);
+  f("columns", columns);
+  f("cut", cut);
+}
+template <Part<Table> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [name, rows, columns, bound] = s;
+  static_cast<void>(bound);
+  f("name", name);
+  f("rows", rows);
+  f("columns", columns);
+}
+template <Part<Linear> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [name, rows, columns, cut, bias, bound] = s;
+  static_cast<void>(bound);
+  f("name", name);
+  f("rows", rows);
+  f("columns", columns);
+  f("cut", cut);
+  f("bias", bias);
+}
+template <Part<Norm> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [kind, width, eps, weight, bias] = s;
+  f("kind", kind);
+  f("width", width);
+  f("eps", eps);
+  f("weight", weight);
+  f("bias", bias);
+}
+template <Part<Rope> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [pairs, frequencies, magnitude, factors] = s;
+  f("pairs", pairs);
+  f("frequencies", frequencies);
+  f("magnitude", magnitude);
+  f("factors", factors);
+}
+template <Part<Attention> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [heads, kv_heads, d, dv, q, k, v, q_norm, k_norm, rope, scale, soft_cap, window, kv_of, o] = s;
+  f("heads", heads);
+  f("kv_heads", kv_heads);
+  f("d", d);
+  f("dv", dv);
+  f("q", q);
+  f("k", k);
+  f("v", v);
+  f("q_norm", q_norm);
+  f("k_norm", k_norm);
+  f("rope", rope);
+  f("scale", scale);
+  f("soft_cap", soft_cap);
+  f("window", window);
+  f("kv_of", kv_of);
+  f("o", o);
+}
+template <Part<Dense> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [activation, gate, up, down] = s;
+  f("activation", activation);
+  f("gate", gate);
+  f("up", up);
+  f("down", down);
+}
+template <Part<LayerSpec> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [norm, mixer, post_mixer, feed_norm, feed, post_feed, residual_scale, parallel, output_scale] = s;
+  f("norm", norm);
+  f("mixer", mixer);
+  f("post_mixer", post_mixer);
+  f("feed_norm", feed_norm);
+  f("feed", feed);
+  f("post_feed", post_feed);
+  f("residual_scale", residual_scale);
+  f("parallel", parallel);
+  f("output_scale", output_scale);
+}
+template <Part<Embedding> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [tokens, scale, positions, norm] = s;
+  f("tokens", tokens);
+  f("scale", scale);
+  f("positions", positions);
+  f("norm", norm);
+}
+template <Part<Head> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [norm, output, scale, soft_cap] = s;
+  f("norm", norm);
+  f("output", output);
+  f("scale", scale);
+  f("soft_cap", soft_cap);
+}
+template <Part<ModelSpec> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head] = s;
+  f("arch", arch);
+  f("dim", dim);
+  f("vocab", vocab);
+  f("context", context);
+  f("embedding", embedding);
+  f("ropes", ropes);
+  f("layers", layers);
+  f("head", head);
+}
+
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+template <class T>
+inline constexpr bool kIsVariant = false;
+template <class... T>
+inline constexpr bool kIsVariant<std::variant<T...>> = true;
+
+template <class T>
+bool present(const T& part) {
+  if constexpr (requires { static_cast<bool>(part); })
+    return static_cast<bool>(part);
+  else
+    return true;
+}
+
+// Calls f for every `Wanted` (Linear, Vector, Table, Norm …) within `part`, in order. A Wanted is entered too: a Linear
+// has a Vector. Absent ones are passed over.
+template <class Wanted, class S, class F>
+void for_each(S& part, F&& f) {
+  using T = std::remove_const_t<S>;
+  if constexpr (kIsVector<T>) {
+    for (auto& x : part) for_each<Wanted>(x, f);
+  } else if constexpr (kIsVariant<T>) {
+    std::visit([&](auto& x) { for_each<Wanted>(x, f); }, part);
+  } else if constexpr (std::is_class_v<T> && !std::is_same_v<T, std::string>) {
+    if constexpr (std::is_same_v<T, Wanted>) {
+      if (present(part)) f(part);
+    }
+    each_field(part, [&](const char*, auto& member) { for_each<Wanted>(member, f); });
+  }
+}
+
+// A tensor that a specification reads, once however many parts of it are used.
+struct TensorSpec {
+  enum class Use { kMatrix, kTable, kVector };
+  std::string name;
+  std::int64_t rows, columns;
+  Use use;  // a table that is a matrix as well is a matrix
+};
+std::vector<TensorSpec> tensors_of(const ModelSpec& spec);
+
+// Everything but what is bound, one member a line. Two specifications have one text if, and only if, they compute the
+// same from the same tensors: the store's fingerprint hashes it.
+std::string to_text(const ModelSpec& spec);
+// Of one layer in one line, without the names of its tensors: for people.
+std::string summary_of(const LayerSpec& layer, const ModelSpec& spec);
+
+}  // namespace kvasir::model

@@ -1,0 +1,152 @@
+// The walk over a specification, its text, and what loading says of files that do not fit it.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "model/model.hpp"
+#include "model/reference_fixture.hpp"
+#include "model/spec_fields.hpp"
+
+namespace kvasir::model {
+namespace {
+
+using testing::RandomFile;
+
+// One layer with fused, biased q, k, v and everything else that has a tensor.
+ModelSpec sample() {
+  const auto cut = [](std::int64_t first, std::int64_t rows) {
+    return Linear{"blk.0.attn_qkv.weight", rows, 32, {first, 64}, {"blk.0.attn_qkv.bias", rows, {first, 64}}};
+  };
+  Attention a{.heads = 4, .kv_heads = 2, .d = 8, .dv = 8, .q = cut(0, 32), .k = cut(32, 16), .v = cut(48, 16)};
+  a.scale = 0.25f;
+  a.o = {"blk.0.attn_output.weight", 32, 32};
+  const auto norm = [](const char* name) { return Norm{NormKind::kRms, 32, 0.01f, {name, 32}}; };
+  ModelSpec m{.arch = "sample", .dim = 32, .vocab = 40, .context = 64};
+  m.embedding.tokens = {"token_embd.weight", 40, 32};
+  m.ropes = {{kernel::RopePairs::kAdjacent, {1.0, 0.1, 0.01, 0.001}, 1.0f, {"rope_freqs.weight", 4}}};
+  m.layers.push_back({.norm = norm("blk.0.attn_norm.weight"),
+                      .mixer = a,
+                      .feed_norm = norm("blk.0.ffn_norm.weight"),
+                      .feed = Dense{.up = {"blk.0.ffn_up.weight", 64, 32}, .down = {"blk.0.ffn_down.weight", 32, 64}}});
+  m.head = {.norm = norm("output_norm.weight"), .output = {"token_embd.weight", 40, 32}};
+  return m;
+}
+
+TEST(Spec, TensorsAreMetOnceAndInOrder) {
+  std::vector<std::string> names;
+  for (const TensorSpec& t : tensors_of(sample()))
+    names.push_back(t.name + " " + std::to_string(t.rows) + "x" + std::to_string(t.columns) + " " +
+                    "mtv"[static_cast<int>(t.use)]);
+  EXPECT_EQ(names, (std::vector<std::string>{"token_embd.weight 40x32 m", "rope_freqs.weight 1x4 v",
+                                             "blk.0.attn_norm.weight 1x32 v", "blk.0.attn_qkv.weight 64x32 m",
+                                             "blk.0.attn_qkv.bias 1x64 v", "blk.0.attn_output.weight 32x32 m",
+                                             "blk.0.ffn_norm.weight 1x32 v", "blk.0.ffn_up.weight 64x32 m",
+                                             "blk.0.ffn_down.weight 32x64 m", "output_norm.weight 1x32 v"}));
+}
+
+TEST(Spec, WalksPassOverWhatIsAbsent) {
+  const ModelSpec m = sample();
+  int linears = 0, norms = 0, attentions = 0;
+  for_each<Linear>(m, [&](const Linear&) { ++linears; });
+  for_each<Norm>(m, [&](const Norm&) { ++norms; });
+  for_each<Attention>(m, [&](const Attention&) { ++attentions; });
+  EXPECT_EQ(linears, 7);  // q k v o up down, output
+  EXPECT_EQ(norms, 3);
+  EXPECT_EQ(attentions, 1);
+}
+
+// Changes every number, name and choice of `part` in turn and calls f after each.
+template <class S, class F>
+void change_each(S& part, const F& f) {
+  if constexpr (kIsVector<S>) {
+    for (auto& x : part) change_each(x, f);
+    auto last = part.back();
+    part.pop_back();
+    f();
+    part.push_back(last);
+  } else if constexpr (kIsVariant<S>) {
+    std::visit([&](auto& x) { change_each(x, f); }, part);
+  } else if constexpr (std::is_same_v<S, std::string>) {
+    part += "x";
+    f();
+    part.pop_back();
+  } else if constexpr (std::is_class_v<S>) {
+    each_field(part, [&](const char*, auto& x) { change_each(x, f); });
+  } else if constexpr (std::is_enum_v<S>) {
+    const S before = part;
+    part = static_cast<S>(part == S{} ? 1 : 0);
+    f();
+    part = before;
+  } else if constexpr (std::is_same_v<S, bool>) {
+    part = !part;
+    f();
+    part = !part;
+  } else {
+    const S before = part;
+    part += static_cast<S>(1);
+    f();
+    part = before;
+  }
+}
+
+TEST(Spec, EveryMemberIsInTheText) {
+  ModelSpec m = sample();
+  const std::string text = to_text(m);
+  std::set<std::string> texts{text};
+  int changes = 0;
+  change_each(m, [&] {
+    ++changes;
+    texts.insert(to_text(m));
+  });
+  EXPECT_GT(changes, 200);
+  EXPECT_EQ(static_cast<int>(texts.size()), changes + 1);
+  EXPECT_EQ(to_text(m), text);
+}
+
+std::string fault_of(const ModelSpec& spec, const RandomFile& file, bool exact = true) {
+  try {
+    check_tensors(spec, file, exact);
+    return "";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+TEST(LoadFaults, AreReportedTogether) {
+  const ModelSpec spec = sample();
+  RandomFile file(spec);
+  EXPECT_EQ(fault_of(spec, file), "");
+  file.remove("blk.0.attn_qkv.bias");
+  file.remove("blk.0.attn_qkv.weight");
+  file.add("blk.0.attn_qkv.weight", "f32", 48, 32, std::vector<float>(48 * 32));
+  file.remove("blk.0.ffn_down.weight");
+  file.remove("output_norm.weight");
+  file.add("output_norm.weight", "f32", 1, 16, std::vector<float>(16));
+  file.add("blk.0.ffn_gate.weight", "f32", 64, 32, std::vector<float>(64 * 32));
+  const std::string fault = fault_of(spec, file);
+  for (const char* part : {"blk.0.attn_qkv.bias is missing", "blk.0.attn_qkv.weight is 48x32, expected 64x32",
+                           "blk.0.ffn_down.weight is missing", "output_norm.weight is 16, expected 32",
+                           "blk.0.ffn_gate.weight is not a tensor of sample", "random.gguf"})
+    EXPECT_NE(fault.find(part), std::string::npos) << part << ": " << fault;
+  EXPECT_THROW(Model::planned_bytes(spec, file, true), Error);
+}
+
+TEST(LoadFaults, APlanIsWhatLoadingTakes) {
+  const ModelSpec spec = sample();
+  Team team(2);
+  for (const bool exact : {true, false}) {
+    const std::int64_t planned = Model::planned_bytes(spec, RandomFile(spec, "q8_0"), exact);
+    const auto model = Model::load(spec, std::make_unique<RandomFile>(spec, "q8_0"), team, {.exact = exact});
+    std::int64_t packed = 0;
+    for_each<Linear>(model->spec(), [&](const Linear& l) { packed += (l.bound.bytes() + 63) / 64 * 64; });
+    EXPECT_EQ(planned, packed);
+    EXPECT_GE(model->weight_bytes(), planned);
+    EXPECT_EQ(model->parameters(), 40 * 32 + 4 + 64 * 32 + 64 + 32 * 32 + 2 * 64 * 32 + 3 * 32);
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::model
