@@ -136,7 +136,8 @@ TEST(Gguf, RefusesWhatIsNoModelFile) {
     ADD_FAILURE();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::kBadInput);
-    EXPECT_EQ(e.message(), "no model file: it starts with 'PK\\x03\\x04 som'; expected one of the formats gguf");
+    EXPECT_EQ(e.message(),
+              "no model file: it starts with 'PK\\x03\\x04 som'; expected one of the formats gguf");
     EXPECT_EQ(e.context(), path.string());
   }
   fs::remove(path);
@@ -221,9 +222,10 @@ TEST(Gguf, TypesHaveTheNumbersOfGgml) {
   const struct {
     const char* quant;
     std::uint32_t type, file_type;
-  } known[] = {{"f32", 0, 0},    {"f16", 1, 1},    {"q4_0", 2, 2},   {"q4_1", 3, 3},   {"q5_0", 6, 8},
-               {"q5_1", 7, 9},   {"q8_0", 8, 7},   {"q2_k", 10, 10}, {"q3_k", 11, 12}, {"q4_k", 12, 15},
-               {"q5_k", 13, 17}, {"q6_k", 14, 18}, {"bf16", 30, 32}};
+  } known[] = {{"f32", 0, 0},    {"f16", 1, 1},      {"q4_0", 2, 2},     {"q4_1", 3, 3},
+               {"q5_0", 6, 8},   {"q5_1", 7, 9},     {"q8_0", 8, 7},     {"q2_k", 10, 10},
+               {"q3_k", 11, 12}, {"q4_k", 12, 15},   {"q5_k", 13, 17},   {"q6_k", 14, 18},
+               {"bf16", 30, 32}, {"iq4_nl", 20, 25}, {"iq4_xs", 23, 30}, {"mxfp4", 39, 38}};
   for (const auto& k : known) {
     const auto type = find_block_type(k.quant);
     ASSERT_TRUE(type) << k.quant;
