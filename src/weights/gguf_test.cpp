@@ -11,6 +11,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "weights/format.hpp"
 #include "weights/gguf_fixture.hpp"
 
 namespace kvasir::weights {
@@ -137,10 +138,20 @@ TEST(Gguf, RefusesWhatIsNoModelFile) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::kBadInput);
     EXPECT_EQ(e.message(),
-              "no model file: it starts with 'PK\\x03\\x04 som'; expected one of the formats gguf");
+              "no model file: it starts with 'PK\\x03\\x04 som'; expected one of the formats " + names(formats()));
     EXPECT_EQ(e.context(), path.string());
   }
   fs::remove(path);
+}
+
+TEST(Gguf, RefusesAFolderThatIsNoModel) {
+  try {
+    open_model_file(fs::temp_directory_path().string());
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kBadInput);
+    EXPECT_EQ(e.message(), "not a regular file, and no folder of one of the formats " + names(formats()));
+  }
 }
 
 TEST(Gguf, RefusesAPartOfAModel) {
