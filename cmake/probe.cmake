@@ -22,3 +22,20 @@ if(KVASIR_BUILT)
   target_include_directories(arch_probe PRIVATE src include)
   target_link_libraries(arch_probe PRIVATE ${KVASIR_BUILT}/libkvasir.a $<TARGET_PROPERTY:kvasir,LINK_LIBRARIES>)
 endif()
+
+# registry_weights: the skeletons of a weight type and of a model format at work (tests/registry_weights.cpp), linked in the
+# same way with no more than they need.
+if(probe_entries AND probe_isa_entries)
+  kvasir_isa_sources(probe_kernel_objects PREFIX kvasir_probe_kernels src/kernel/activation.simd.cpp)
+  set(probe_weights_registry ${KVASIR_REGISTRY_SOURCES})
+  list(FILTER probe_weights_registry INCLUDE REGEX "/weights_(formats|quants)\\.cpp$")
+  set(probe_formats ${probe_entries} src/weights/formats/gguf.cpp)
+  list(FILTER probe_formats INCLUDE REGEX "/weights/formats/")
+  add_executable(registry_weights EXCLUDE_FROM_ALL tests/registry_weights.cpp src/simd/isa.cpp src/base/file.cpp
+                 src/base/descriptors.cpp src/kernel/streaming.cpp src/weights/model_file.cpp src/weights/metadata.cpp
+                 src/weights/gguf.cpp src/weights/gguf_types.cpp ${probe_formats} ${probe_isa_objects} ${probe_kernel_objects}
+                 ${probe_weights_registry})
+  target_include_directories(registry_weights PRIVATE src)
+  target_link_libraries(registry_weights PRIVATE fmt::fmt-header-only)
+  target_link_options(registry_weights PRIVATE -static -no-pie -Wl,--unresolved-symbols=ignore-all)
+endif()

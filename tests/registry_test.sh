@@ -56,5 +56,10 @@ if [ "$found" != "$(printf '%s' "$expected")" ]; then
   printf 'FAILED: expected\n%s\nfound\n%s\n' "$expected" "$found"
   failed=1
 fi
+# The weight type and the model format also work: products and values.
+mkdir "$scratch/model"
+cmake --build "$scratch/build" --target registry_weights >"$scratch/log" 2>&1 || { tail -n 60 "$scratch/log"; failed=1; }
+"$scratch/build/registry_weights" "$scratch/model" || { echo "FAILED: registry_weights"; failed=1; }
+
 [ $failed -eq 0 ] && printf 'one new file each, nothing else edited:\n%s\n' "$found"
 exit $failed

@@ -40,8 +40,8 @@ struct Strips {
   }
 };
 
-// Where integer sums of products start, which is 0 (kernel/int_sums.hpp), and what they start at instead where codes of
-// 8 bits with the zero 128 are multiplied as they are.
+// kIntSumStart: the bits that stand for a sum of 0 (kernel/int_sums.hpp). sum_start: what a sum starts at where bytes u
+// stand for u - 128 and are multiplied unsigned; the 128 * sum(q) that are too many are taken off in advance.
 inline constexpr std::int32_t kIntSumStart = KVASIR_HAS_VNNI ? 0x4b400000 : 0;
 static inline std::int32_t sum_start(std::int32_t q_sum) { return kIntSumStart - 128 * q_sum; }
 

@@ -10,7 +10,7 @@ template <class F>
 struct IntGemm : IntSums<F> {
   using Sums = IntSums<F>;
   using Sums::head_bytes, Sums::panel_bytes, Sums::chunk_blocks, Sums::kChunkBlocks, Sums::kSubs, Sums::kPlanes,
-      Sums::kSigned, Sums::kHalves, Sums::kGroups, Sums::kSumStart;
+      Sums::kSigned, Sums::kHalves, Sums::kGroups, Sums::kSumStart, Sums::kZero;
   using typename Sums::Scale;
 
   // P panels against a whole tile of columns: the codes of a 32-block are unpacked once into registers and stream past
@@ -78,7 +78,7 @@ struct IntGemm : IntSums<F> {
       load_scaled(planes + p * stride, w[p]);
       if constexpr (kScaling > 0) Sums::multiply_scale(scale[p], 1.0f / (1 << kScaling));
 #else
-      load_codes<F::kBits>(planes + p * stride, w[p]);
+      Sums::load_unsigned(planes + p * stride, w[p]);
 #endif
     }
 #if KVASIR_HAS_VNNI
@@ -97,8 +97,8 @@ struct IntGemm : IntSums<F> {
   }
 
 #if KVASIR_HAS_VNNI
-  static_assert(F::kZero == 0 || F::kZero == 1 << (F::kBits - 1));
-  static constexpr int kScaling = F::kZero == 0 ? 0 : 8 - F::kBits;
+  static_assert(kZero == 0 || 128 % kZero == 0);
+  static constexpr int kScaling = kZero == 0 ? 0 : 7 - __builtin_ctz(kZero | 256);
 
   KVASIR_INLINE void load_scaled(const std::byte* planes, Bytes (&w)[8]) {
     if constexpr (F::kBits == 4 && kScaling == 4) {  // the high nibbles are in place
@@ -111,7 +111,7 @@ struct IntGemm : IntSums<F> {
       }
       return;
     }
-    load_codes<F::kBits>(planes, w);
+    Sums::load_unsigned(planes, w);
     if constexpr (kScaling > 0)
       for (auto& v : w) v = shift_left16<kScaling>(v);
   }
@@ -125,7 +125,7 @@ struct IntGemm : IntSums<F> {
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
     for (int h = 0; h < kHalves; ++h) {
       const std::int32_t* start = kHalves == 1 ? x.start + i + c : x.half_sum + 2 * (i + c) + h;
-      const I32 first = set1_i32(F::kZero == 0 ? kSumStart : *start);
+      const I32 first = set1_i32(kZero == 0 ? kSumStart : *start);
       KVASIR_UNROLL(2)
       for (int p = 0; p < P; ++p) t[c][p][h] = first;
     }
@@ -159,7 +159,7 @@ struct IntGemm : IntSums<F> {
     for (int p = 0; p < P; ++p) store(row.to(c, p), a[c][p]);
   }
 
-  // Codes of 8 bits without VNNI. Bytes times bytes would take three multiplications per 32 products (moving the sign
+  // Signed weights, without VNNI. Bytes times bytes would take three multiplications per 32 products (moving the sign
   // over, multiplying, widening); widened to 16 bits first they take two, whose sums are exact in 32 bits. Codes are
   // widened once for all columns, activations once for P panels.
   template <int P>
@@ -179,10 +179,12 @@ struct IntGemm : IntSums<F> {
     }
     for (int p = 0; p < P; ++p) {
       alignas(64) std::byte w[2][8][64];
+      Bytes codes[8];
+      Sums::load_signed(planes + p * stride, codes);
+      KVASIR_UNROLL(8)
       for (int g = 0; g < 8; ++g) {
-        const Bytes v = sub8(load_bytes(planes + p * stride + 64 * g), set1_bytes(F::kZero));
-        store_bytes(w[0][g], even_words(v));
-        store_bytes(w[1][g], odd_words(v));
+        store_bytes(w[0][g], even_words(codes[g]));
+        store_bytes(w[1][g], odd_words(codes[g]));
       }
       Scale scale;
       Sums::load_scale(head + p * stride, s, scale);

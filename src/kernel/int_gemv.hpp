@@ -61,9 +61,10 @@ struct IntGemv : IntSums<F> {
                               std::int64_t i, F32 (*acc)[1]) {
     Bytes w[1][8];
     Scale scale;
-    load_codes<F::kBits>(planes, w[0]);
     if constexpr (kSigned)
-      for (auto& v : w[0]) v = sub8(v, set1_bytes(F::kZero));
+      Sums::load_signed(planes, w[0]);
+    else
+      Sums::load_unsigned(planes, w[0]);
     Sums::load_scale(head, sub, scale);
     Sums::template product<1, C>(w, &scale, x, i, acc);
   }

@@ -1,13 +1,19 @@
 // How quantised weights lie in panels, and the way there and back, written once for all formats.
 //
+// clang-format off
 // A format is described by a struct F:
-//   kBits     bits of a stored code u (2, 3, 4, 5, 6, 8)         kZero  the weight is d * (u - kZero) + m
-//   kBlock    elements per block of the file (32 or 256)         kScales  scales per 32 elements (1 or 2)
-//   kMin      whether m is used                                  kBlockBytes  bytes of a block in the file
-//   kHeadBytes  bytes of the scales of 16 rows for one block
+//   kBits        bits of a stored code u (2, 3, 4, 5, 6, 8)
+//   kZero        the weight is d * (u - kZero) + m ...
+//   kLevels      ... or, where the struct has this table of 16 int8, d * kLevels[u] + m (kBits is 4; no kZero)
+//   kBlock       elements per block of the file (32 or 256)
+//   kScales      scales per 32 elements (1 or 2)
+//   kMin         whether m is used
+//   kBlockBytes  bytes of a block in the file
+//   kHeadBytes   bytes of the scales of 16 rows for one block
 //   codes(block, u)              the kBlock codes of a file block, one byte each
 //   pack_head(block, row, head)  writes the scales of a file block for one of the 16 rows
 //   load_head(head, sub, d, m)   scales (and minima) of 16 rows for the 32 elements `sub` of the block
+// clang-format on
 // A panel is a sequence of chunks of at least 256 elements (the last one may be shorter): the heads of a chunk's
 // blocks, padded to 64 bytes, then the code planes of (32 elements x 16 rows) for every 32 elements. So planes never
 // straddle cache lines and a panel is read from its first byte to its last, one stream for the hardware to foresee.
@@ -29,6 +35,20 @@ namespace kvasir::kernel::KVASIR_TARGET {
 using namespace simd::KVASIR_TARGET;
 
 constexpr int plane_bytes(int bits) { return 64 * bits; }
+
+template <class F>
+concept HasLevels = requires {
+  F::kLevels;
+};
+
+// What a code is multiplied as: an entry of the table of levels, or the code without its zero.
+template <class F>
+constexpr int level_of(int code) {
+  if constexpr (HasLevels<F>)
+    return F::kLevels[code];
+  else
+    return code - F::kZero;
+}
 
 template <int kBits>
 KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
@@ -208,7 +228,7 @@ struct IntLayout {
     }
     for (int e = 0; e < 32; ++e) {
       const int i = F::kScales == 2 ? e / 16 : 0;
-      const float x = scale[i][row] * static_cast<float>(code_at<F::kBits>(planes, row, e) - F::kZero);
+      const float x = scale[i][row] * static_cast<float>(level_of<F>(code_at<F::kBits>(planes, row, e)));
       out[e] = F::kMin ? x + minimum[i][row] : x;
     }
   }
@@ -232,7 +252,7 @@ struct IntLayout {
         }
         for (int e = 0; e < 32; ++e) {
           const int i = F::kScales == 2 ? e / 16 : 0;
-          const float x = scale[i][0] * static_cast<float>(codes[32 * s + e] - F::kZero);
+          const float x = scale[i][0] * static_cast<float>(level_of<F>(codes[32 * s + e]));
           out[e] = F::kMin ? x + minimum[i][0] : x;
         }
       }

@@ -9,20 +9,71 @@
 
 namespace kvasir::kernel::KVASIR_TARGET {
 
+// The bytes that stand for codes in products, and their zero.
+template <class F>
+struct LevelTable {
+  static constexpr int kZero = F::kZero, kMax = (1 << F::kBits) - 1;
+};
+// The zero of a table is a power of two: the one that activations are prepared for with VNNI, else the least.
+template <HasLevels F>
+struct LevelTable<F> {
+  static_assert(F::kBits == 4 && sizeof F::kLevels == 16);
+  static constexpr int least() {
+    int zero = 1, low = 0;
+    for (const std::int8_t level : F::kLevels) low = level < low ? level : low;
+    while (zero < -low) zero *= 2;
+    return zero;
+  }
+  static constexpr int most() {
+    int high = F::kLevels[0];
+    for (const std::int8_t level : F::kLevels) high = level > high ? level : high;
+    return high;
+  }
+  struct Sixteen {
+    std::uint8_t at[16];
+  };
+  static constexpr Sixteen plus(int zero) {
+    Sixteen table{};
+    for (int i = 0; i < 16; ++i) table.at[i] = static_cast<std::uint8_t>(F::kLevels[i] + zero);
+    return table;
+  }
+  static constexpr int kZero = KVASIR_HAS_VNNI ? 128 : least(), kMax = kZero + most();
+  static constexpr Sixteen kUnsigned = plus(kZero), kSigned = plus(0);
+};
+
 template <class F>
 struct IntSums : IntLayout<F> {
   static constexpr int kHalves = F::kScales;
   static constexpr int kGroups = 8 / kHalves;  // groups of 4 elements per scale
 
-  // The unsigned codes u are multiplied as u - kMiddle, and what that leaves out is added later:
+  // What is multiplied are unsigned bytes: the codes u as they are, or the levels of a table plus kZero. They stand for
+  // u - kZero, and so that sums without VNNI fit 16 bits they are multiplied as u - kMiddle; what that leaves out is
+  // added later:
   //   sum (u - kZero) q = sum (u - kMiddle) q + (kMiddle - kZero) sum q.
-  // kMiddle is chosen so that without VNNI the sums of a scale fit 16 bits (below).
-  static constexpr int kMaxCode = (1 << F::kBits) - 1;
+  using Table = LevelTable<F>;
+  static constexpr int kZero = Table::kZero, kMaxCode = Table::kMax;
   static constexpr int kLaneTerms = 16 / kHalves;  // products of one scale that meet in one 16-bit lane
-  static constexpr int kMiddle = F::kZero == 0 && kMaxCode * 127 * kLaneTerms > 32767 ? (kMaxCode + 1) / 2 : F::kZero;
+  static constexpr int kMiddle = kZero == 0 && kMaxCode * 127 * kLaneTerms > 32767 ? (kMaxCode + 1) / 2 : kZero;
   static constexpr int kMiddleBits = __builtin_ctz(kMiddle | 256);
-  // Codes above 127 saturate the 16-bit sums of pairs: without VNNI they go through signed weights instead.
-  static constexpr bool kSigned = !KVASIR_HAS_VNNI && kMaxCode > 127;
+  // A pair of products u * q fits 16 bits, and the sum over a scale of (u - kMiddle) * q does.
+  static constexpr bool kFits16 = kMaxCode * 127 * 2 <= 32767 && kMiddle * 127 * kLaneTerms <= 32767 &&
+                                  (kMaxCode - kMiddle) * 127 * kLaneTerms <= 32767;
+  // Where they do not (Q8_0, levels up to 127), without VNNI, products go through signed weights instead.
+  static constexpr bool kSigned = !KVASIR_HAS_VNNI && !kFits16;
+  static_assert(!kSigned || kHalves == 1, "signed weights are added up over all 32 elements");
+
+  KVASIR_INLINE void load_unsigned(const std::byte* planes, Bytes (&w)[8]) {
+    load_codes<F::kBits>(planes, w);
+    if constexpr (HasLevels<F>)
+      for (auto& v : w) v = lookup16(repeat16(Table::kUnsigned.at), v);
+  }
+  KVASIR_INLINE void load_signed(const std::byte* planes, Bytes (&w)[8]) {
+    load_codes<F::kBits>(planes, w);
+    if constexpr (HasLevels<F>)
+      for (auto& v : w) v = lookup16(repeat16(Table::kSigned.at), v);
+    else
+      for (auto& v : w) v = sub8(v, set1_bytes(kZero));
+  }
 
   // Integer sums to floats times d, rounded once (|t| < 2^20).
   // VNNI: sums are started at the bits of the float 1.5 * 2^23: read as a float, the sum t is then 1.5 * 2^23 + t,
@@ -72,7 +123,7 @@ struct IntSums : IntLayout<F> {
   }
 
   // t[c][p] = kSumStart plus the exact integer sums over half h of (u - kZero) * q for columns i .. i + C - 1. With
-  // kSigned w holds u - kZero, else u.
+  // kSigned w comes from load_signed, else from load_unsigned.
 #if KVASIR_HAS_VNNI
   template <int P, int C>
   KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
@@ -80,18 +131,15 @@ struct IntSums : IntLayout<F> {
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
     for (int p = 0; p < P; ++p) {
       const std::int32_t* q_sum = x.half_sum + 2 * (i + c);
-      t[c][p] = set1_i32(kSumStart - F::kZero * (kHalves == 1 ? q_sum[0] + q_sum[1] : q_sum[h]));
+      t[c][p] = set1_i32(kSumStart - kZero * (kHalves == 1 ? q_sum[0] + q_sum[1] : q_sum[h]));
       KVASIR_UNROLL(8)
       for (int g = kGroups * h; g < kGroups * (h + 1); ++g)
         t[c][p] = dot_us(t[c][p], w[p][g], broadcast4(x.q + 32 * (i + c) + 4 * g));
     }
   }
 #else
-  // Widening each product of bytes to 32 bits takes a second multiplication (by ones); for all types but Q8_0 it is
-  // needed once per scale. A pair of products u * q fits 16 bits (u <= 63); the sum over a scale of (u - kMiddle) * q
-  // does, too, and on the way to it 16-bit lanes may wrap.
-  static_assert(kSigned || (kMaxCode * 127 * 2 <= 32767 && kMiddle * 127 * kLaneTerms <= 32767 &&
-                            (kMaxCode - kMiddle) * 127 * kLaneTerms <= 32767));
+  // Widening each product of bytes to 32 bits takes a second multiplication (by ones); where kFits16 it is needed once
+  // per scale. On the way to the sum of (u - kMiddle) * q 16-bit lanes may wrap.
   template <int P, int C>
   KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
     const std::int8_t* q = x.q + 32 * i;
@@ -138,8 +186,8 @@ struct IntSums : IntLayout<F> {
     for (int c = 0; c < C; ++c) {
       KVASIR_UNROLL(4)
       for (int p = 0; p < P; ++p) t[c][p] = add_pairs(s[c][p], 1);
-      if constexpr (kMiddle != F::kZero) {
-        const I32 rest = add_pairs(pair_sum_of(x, i + c, h), kMiddle - F::kZero);
+      if constexpr (kMiddle != kZero) {
+        const I32 rest = add_pairs(pair_sum_of(x, i + c, h), kMiddle - kZero);
         KVASIR_UNROLL(4)
         for (int p = 0; p < P; ++p) t[c][p] = add(t[c][p], rest);
       }

@@ -25,10 +25,10 @@ inline constexpr int kActivationKinds = 3;
 
 // Prepared activations of n columns with K elements each (a view; the buffer belongs to the caller). Columns are
 // grouped in tiles of kTileColumns (the last one may be narrower); with nc columns a tile holds
-//   kInt8  q (K/32, nc, 32) int8, d (K/32, nc) f32, d*sum(q) (K/32, nc) f32, sums of the halves of q (K/32, nc, 2)
-//          int32, d * those sums (K/32, nc, 2) f32. For many() columns and with VNNI the sums of halves are what sums
-//          of products start at, kernel/int_sums.hpp, and those of both halves follow, (K/32, nc) int32. Without VNNI
-//          each sum of a half is two of int16: of elements 0, 1 of every four (low), and of elements 2, 3.
+//   kInt8  q (K/32, nc, 32) int8 | d (K/32, nc) f32 | d * sum of q (K/32, nc) f32 | half sums (K/32, nc, 2) int32 |
+//          d * half sums (K/32, nc, 2) f32 | starts (K/32, nc) int32, with VNNI and many() columns only. A half sum is
+//          the sum of 16 q. With VNNI and many() columns it is stored as a start (kernel/int_sums.hpp). Without VNNI it
+//          is two int16: the sum of elements 0 and 1 of every four (low), the sum of elements 2 and 3 (high).
 //   kBf16  in strips of columns, each (K/2, columns of the strip, 2): kernel/activation_tile.hpp
 //   kF32   f32, in strips of columns, each (K, columns of the strip)
 struct Activations {

@@ -160,7 +160,7 @@ void set_metadata(weights::GgufHeader& h, const SynthShape& s, std::string_view 
   h.set_string("general.architecture", s.arch);
   h.set_string("general.type", "model");
   h.set_string("general.name", fmt::format("synthetic {} (random weights, seed {})", s.name, seed));
-  h.set("general.file_type", static_cast<std::uint32_t>(quant_entry(quant).file_type));
+  if (const auto type = weights::gguf_file_type(quant)) h.set("general.file_type", *type);
   h.set("general.quantization_version", std::uint32_t{2});
   for (const Number& n : numbers_of(s))
     std::visit([&](auto value) { h.set(fmt::format("{}.{}", s.arch, n.key), value); }, n.value);
@@ -219,14 +219,10 @@ class Generator {
 }  // namespace
 
 std::string synth_quant(std::string_view quant, std::int64_t columns) {
-  constexpr std::pair<std::string_view, std::string_view> kFallbacks[] = {
-      {"q4_k", "q5_0"}, {"q5_k", "q5_1"}, {"q6_k", "q8_0"}, {"q2_k", "q4_0"}, {"q3_k", "q4_0"}};
   for (;;) {
-    if (columns % quant_entry(quant).block == 0) return std::string(quant);
-    std::string_view next = "f16";
-    for (const auto& [from, to] : kFallbacks)
-      if (from == quant) next = to;
-    quant = next;
+    const weights::Quant& entry = quant_entry(quant);
+    if (columns % entry.block == 0) return std::string(quant);
+    quant = entry.fallback;
   }
 }
 

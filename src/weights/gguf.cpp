@@ -378,9 +378,10 @@ void Parser::tensor(std::uint64_t index) {
   if (const auto t = find_block_type(type)) {
     info.quant = t->quant;
   } else {
-    fault(fmt::format("weight type {} ({}) is not supported; supported are {}", ggml_type_name(type), type,
-                      block_type_names()),
-          Code::kUnsupported);
+    const std::string known = ggml_type_name(type);
+    const std::string what = known.empty() ? fmt::format("weight type {} is unknown", type)
+                                           : fmt::format("weight type {} ({}) is known but not supported", known, type);
+    fault(fmt::format("{}; supported are {}", what, block_type_names()), Code::kUnsupported);
   }
   if (!sane) info.rank = 0;  // place() leaves it alone
   out_.tensors.push_back(std::move(info));

@@ -51,10 +51,14 @@ struct GgufContents {
 // the header's size, whatever the counts in it say.
 GgufContents parse_gguf(std::span<const std::byte> file, const std::string& path);
 
-// The name of a tensor type number in GGUF files ("Q4_K"), also of types that Kvasir cannot read; "type 99" otherwise.
+// The name of a tensor type number in GGUF files ("Q4_K"), also of types that have no entry in weights/quants; empty
+// for a number that stands for no type.
 std::string ggml_type_name(std::uint32_t type);
 
-// How a supported tensor type is stored: `block` consecutive elements of a row take `block_bytes` bytes.
+// `general.file_type` of a file that is mostly of this type; nothing where the format has no number for that.
+std::optional<std::uint32_t> gguf_file_type(std::string_view quant);
+
+// How a tensor type that can be read is stored: `block` consecutive elements of a row take `block_bytes` bytes.
 struct BlockType {
   std::string_view quant;  // stem of the entry in weights/quants
   std::uint32_t ggml_type;
@@ -62,7 +66,7 @@ struct BlockType {
   std::int64_t block_bytes;
 };
 
-// Of the types in weights/quants: by number, by name (nothing for an unsupported one), all names.
+// Of the types that both GGUF and weights/quants have: by number, by name (nothing for any other), all names.
 std::optional<BlockType> find_block_type(std::uint32_t ggml_type);
 std::optional<BlockType> find_block_type(std::string_view quant);
 std::string block_type_names();

@@ -11,7 +11,8 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "weights/gguf_test_support.hpp"
+#include "weights/format.hpp"
+#include "weights/gguf_fixture.hpp"
 
 namespace kvasir::weights {
 namespace {
@@ -136,10 +137,21 @@ TEST(Gguf, RefusesWhatIsNoModelFile) {
     ADD_FAILURE();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Code::kBadInput);
-    EXPECT_EQ(e.message(), "no model file: it starts with 'PK\\x03\\x04 som'; expected one of the formats gguf");
+    EXPECT_EQ(e.message(),
+              "no model file: it starts with 'PK\\x03\\x04 som'; expected one of the formats " + names(formats()));
     EXPECT_EQ(e.context(), path.string());
   }
   fs::remove(path);
+}
+
+TEST(Gguf, RefusesAFolderThatIsNoModel) {
+  try {
+    open_model_file(fs::temp_directory_path().string());
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kBadInput);
+    EXPECT_EQ(e.message(), "not a regular file, and no folder of one of the formats " + names(formats()));
+  }
 }
 
 TEST(Gguf, RefusesAPartOfAModel) {
@@ -217,6 +229,35 @@ TEST(Gguf, MetadataFaults) {
   EXPECT_NE(error_of(file).find("'a\\x1b[2J\\x0a'"), std::string::npos);
 }
 
+TEST(Gguf, TypesHaveTheNumbersOfGgml) {
+  const struct {
+    const char* quant;
+    std::uint32_t type, file_type;
+  } known[] = {{"f32", 0, 0},    {"f16", 1, 1},      {"q4_0", 2, 2},     {"q4_1", 3, 3},
+               {"q5_0", 6, 8},   {"q5_1", 7, 9},     {"q8_0", 8, 7},     {"q2_k", 10, 10},
+               {"q3_k", 11, 12}, {"q4_k", 12, 15},   {"q5_k", 13, 17},   {"q6_k", 14, 18},
+               {"bf16", 30, 32}, {"iq4_nl", 20, 25}, {"iq4_xs", 23, 30}, {"mxfp4", 39, 38}};
+  for (const auto& k : known) {
+    const auto type = find_block_type(k.quant);
+    ASSERT_TRUE(type) << k.quant;
+    EXPECT_EQ(type->ggml_type, k.type) << k.quant;
+    EXPECT_EQ(find_block_type(k.type).value().quant, k.quant);
+    EXPECT_EQ(gguf_file_type(k.quant), k.file_type) << k.quant;
+  }
+  EXPECT_EQ(ggml_type_name(12), "Q4_K");
+  EXPECT_EQ(ggml_type_name(16), "IQ2_XXS");  // no entry, but a name
+  EXPECT_FALSE(find_block_type(16));
+  EXPECT_EQ(ggml_type_name(99), "");
+  EXPECT_FALSE(find_block_type("a type of another format"));
+  EXPECT_FALSE(gguf_file_type("a type of another format"));
+}
+
+TEST(Gguf, AnUnknownTypeIsSaidToBeUnknown) {
+  Bytes file = whole(small_header());
+  patch(file, behind(file, "b.weight") + 4 + 24, std::uint32_t{99});
+  EXPECT_NE(error_of(file).find("weight type 99 is unknown; supported are "), std::string::npos) << error_of(file);
+}
+
 TEST(Gguf, TensorFaultsAreReportedTogether) {
   Bytes file = whole(small_header());
   patch(file, behind(file, "a.weight"), std::uint32_t{5});  // rank: the rest of the file moves
@@ -230,7 +271,7 @@ TEST(Gguf, TensorFaultsAreReportedTogether) {
       error_of(file),
       "4 faults:\n"
       "  tensor 'a.weight' (1 of 4): dimension 0 is 0; expected 1 to 2^63 - 1\n"
-      "  tensor 'b.weight' (2 of 4): weight type IQ1_S (19) is not supported; supported are " +
+      "  tensor 'b.weight' (2 of 4): weight type IQ1_S (19) is known but not supported; supported are " +
           block_type_names() +
           "\n"
           "  tensor 'c.weight' (3 of 4): rows of 255 elements; expected a multiple of the block of q4_k, 256\n"

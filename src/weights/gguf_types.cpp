@@ -1,45 +1,70 @@
+#include <algorithm>
+
 #include "weights/gguf.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::weights {
 namespace {
 
-BlockType block_type(const Entry<Quant>& e) {
-  return {e.name, static_cast<std::uint32_t>(e.value->ggml_type), e.value->block, e.value->block_bytes};
+// Every tensor type that ggml has ever numbered, whether weights/quants has an entry for it or not: a new entry whose
+// name is here is read and written without an edit. `file_type` (llama.cpp's `llama_ftype`) is that of a file that is
+// mostly this type, of the mix "M" where there are several; -1: there is none.
+struct Known {
+  std::uint32_t type;
+  std::int32_t file_type;
+  std::string_view name;  // that of the entry
+};
+constexpr Known kKnown[] = {
+    {0, 0, "f32"},      {1, 1, "f16"},       {2, 2, "q4_0"},     {3, 3, "q4_1"},      {4, -1, "q4_2"},
+    {5, -1, "q4_3"},    {6, 8, "q5_0"},      {7, 9, "q5_1"},     {8, 7, "q8_0"},      {9, -1, "q8_1"},
+    {10, 10, "q2_k"},   {11, 12, "q3_k"},    {12, 15, "q4_k"},   {13, 17, "q5_k"},    {14, 18, "q6_k"},
+    {15, -1, "q8_k"},   {16, 19, "iq2_xxs"}, {17, 20, "iq2_xs"}, {18, 23, "iq3_xxs"}, {19, 24, "iq1_s"},
+    {20, 25, "iq4_nl"}, {21, 26, "iq3_s"},   {22, 28, "iq2_s"},  {23, 30, "iq4_xs"},  {24, -1, "i8"},
+    {25, -1, "i16"},    {26, -1, "i32"},     {27, -1, "i64"},    {28, -1, "f64"},     {29, 31, "iq1_m"},
+    {30, 32, "bf16"},   {34, 36, "tq1_0"},   {35, 37, "tq2_0"},  {39, 38, "mxfp4"},   {40, -1, "nvfp4"},
+    {41, -1, "q1_0"},   {42, -1, "q2_0"},
+};
+
+const Known* known(std::uint32_t type) {
+  const auto* k = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& x) { return x.type == type; });
+  return k == std::end(kKnown) ? nullptr : k;
+}
+const Known* known(std::string_view quant) {
+  const auto* k = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& x) { return x.name == quant; });
+  return k == std::end(kKnown) ? nullptr : k;
 }
 
-struct Name {
-  std::uint32_t type;
-  const char* name;
-};
-constexpr Name kNames[] = {
-    {0, "F32"},    {1, "F16"},    {2, "Q4_0"},     {3, "Q4_1"},    {4, "Q4_2"},     {5, "Q4_3"},   {6, "Q5_0"},
-    {7, "Q5_1"},   {8, "Q8_0"},   {9, "Q8_1"},     {10, "Q2_K"},   {11, "Q3_K"},    {12, "Q4_K"},  {13, "Q5_K"},
-    {14, "Q6_K"},  {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {20, "IQ4_NL"},
-    {21, "IQ3_S"}, {22, "IQ2_S"}, {23, "IQ4_XS"},  {24, "I8"},     {25, "I16"},     {26, "I32"},   {27, "I64"},
-    {28, "F64"},   {29, "IQ1_M"}, {30, "BF16"},    {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"},
-};
+std::optional<BlockType> block_type(const Known* k) {
+  const Quant* quant = k ? find(quants(), k->name) : nullptr;
+  if (!quant) return std::nullopt;
+  return BlockType{k->name, k->type, quant->block, quant->block_bytes};
+}
 
 }  // namespace
 
 std::string ggml_type_name(std::uint32_t type) {
-  for (const Name& n : kNames)
-    if (n.type == type) return n.name;
-  return "type " + std::to_string(type);
+  const Known* k = known(type);
+  if (!k) return {};
+  std::string name(k->name);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return static_cast<char>('a' <= c && c <= 'z' ? c - 'a' + 'A' : c); });
+  return name;
 }
 
-std::optional<BlockType> find_block_type(std::uint32_t ggml_type) {
+std::optional<std::uint32_t> gguf_file_type(std::string_view quant) {
+  const Known* k = known(quant);
+  if (!k || k->file_type < 0) return std::nullopt;
+  return static_cast<std::uint32_t>(k->file_type);
+}
+
+std::optional<BlockType> find_block_type(std::uint32_t ggml_type) { return block_type(known(ggml_type)); }
+std::optional<BlockType> find_block_type(std::string_view quant) { return block_type(known(quant)); }
+
+std::string block_type_names() {
+  std::string list;
   for (const Entry<Quant>& e : quants())
-    if (static_cast<std::uint32_t>(e.value->ggml_type) == ggml_type) return block_type(e);
-  return std::nullopt;
+    if (known(e.name)) list += (list.empty() ? "" : ", ") + std::string(e.name);
+  return list;
 }
-
-std::optional<BlockType> find_block_type(std::string_view quant) {
-  for (const Entry<Quant>& e : quants())
-    if (e.name == quant) return block_type(e);
-  return std::nullopt;
-}
-
-std::string block_type_names() { return names(quants()); }
 
 }  // namespace kvasir::weights

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
 
 #include "base/error.hpp"
-#include "base/file.hpp"
 #include "weights/format.hpp"
 
 namespace kvasir::weights {
@@ -24,22 +25,63 @@ std::string shown(std::span<const std::byte> head) {
   return out;
 }
 
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator i(folder, error), end; !error && i != end; i.increment(error))
+    names.push_back(i->path().filename().string());
+  if (error) throw Error(Code::kIo, "cannot read the folder: " + error.message(), folder.string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+const Format* recognised(const Sight& sight) {
+  for (const auto& f : formats())
+    if (f.value->recognises(sight)) return f.value;
+  return nullptr;
+}
+
+const Format& format_of(const std::string& path) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none)) {
+    if (const Format* format = recognised({.folder = true, .names = names_in(path)})) return *format;
+    throw Error(Code::kBadInput,
+                fmt::format("not a regular file, and no folder of one of the formats {}", names(formats())), path);
+  }
+  const MappedFile file(path);
+  const auto head = file.bytes().first(std::min(file.bytes().size(), kHeadBytes));
+  if (const Format* format = recognised({.head = head})) return *format;
+  throw Error(
+      Code::kBadInput,
+      fmt::format("no model file: it starts with '{}'; expected one of the formats {}", shown(head), names(formats())),
+      path);
+}
+
 }  // namespace
 
-std::unique_ptr<ModelFile> open_model_file(const std::string& path) {
-  const Format* format = nullptr;
-  {
-    const MappedFile file(path);
-    const auto head = file.bytes().first(std::min(file.bytes().size(), kHeadBytes));
-    for (const auto& f : formats())
-      if (!format && f.value->recognises(head)) format = f.value;
-    if (!format)
-      throw Error(Code::kBadInput,
-                  fmt::format("no model file: it starts with '{}'; expected one of the formats {}", shown(head),
-                              names(formats())),
-                  path);
-  }
-  return format->open(path);
+bool Sight::starts_with(std::string_view magic) const {
+  return head.size() >= magic.size() && std::memcmp(head.data(), magic.data(), magic.size()) == 0;
 }
+bool Sight::holds(std::string_view name) const { return std::binary_search(names.begin(), names.end(), name); }
+
+MappedModel::MappedModel(std::vector<MappedFile> files, Metadata metadata, std::vector<TensorInfo> tensors)
+    : files_(std::move(files)), metadata_(std::move(metadata)), tensors_(std::move(tensors)) {
+  index_.reserve(tensors_.size());
+  for (const TensorInfo& t : tensors_) index_.emplace(t.name, &t);
+}
+
+const TensorInfo* MappedModel::find(std::string_view name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : it->second;
+}
+
+void MappedModel::drop(std::span<const std::byte> bytes) const {
+  for (const MappedFile& file : files_) {
+    const auto all = file.bytes();
+    if (bytes.data() >= all.data() && bytes.data() + bytes.size() <= all.data() + all.size()) return file.drop(bytes);
+  }
+}
+
+std::unique_ptr<ModelFile> open_model_file(const std::string& path) { return format_of(path).open(path); }
 
 }  // namespace kvasir::weights

@@ -1,4 +1,5 @@
-// What a model file holds, whatever its format: metadata (key, value) and named tensors whose bytes stay in the file.
+// What a model holds, whatever its format: metadata (key, value) and named tensors whose bytes stay in their files.
+// Keys and names are those of GGUF (weights/format.hpp).
 #pragma once
 
 #include <array>
@@ -9,8 +10,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <variant>
 #include <vector>
+
+#include "base/file.hpp"
 
 namespace kvasir::weights {
 
@@ -52,13 +56,13 @@ struct TensorInfo {
   std::string quant;                              // stem of its entry in weights/quants: "q4_0", "f16", …
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};  // fastest dimension first, as GGUF stores it: {columns, rows, …}
   int rank = 0;
-  std::span<const std::byte> bytes;  // inside the mapped file
+  std::span<const std::byte> bytes;  // inside a mapped file
 
   std::int64_t columns() const { return shape[0]; }
   std::int64_t rows() const { return shape[1] * shape[2] * shape[3]; }
 };
 
-// An open model file. Everything it returns stays valid while it lives.
+// An open model. Everything it returns stays valid while it lives.
 class ModelFile {
  public:
   virtual ~ModelFile() = default;
@@ -69,8 +73,26 @@ class ModelFile {
   virtual void drop(std::span<const std::byte> bytes) const = 0;
 };
 
-// Opens a file in whichever registered format (weights/formats) recognises it. Throws Error naming the file, the field
-// and the expectation.
+// A model in any number of mapped files.
+class MappedModel final : public ModelFile {
+ public:
+  // REQUIRES: the tensors' bytes lie in `files`, their names differ.
+  MappedModel(std::vector<MappedFile> files, Metadata metadata, std::vector<TensorInfo> tensors);
+
+  const Metadata& metadata() const override { return metadata_; }
+  std::span<const TensorInfo> tensors() const override { return tensors_; }
+  const TensorInfo* find(std::string_view name) const override;
+  void drop(std::span<const std::byte> bytes) const override;
+
+ private:
+  std::vector<MappedFile> files_;
+  Metadata metadata_;
+  std::vector<TensorInfo> tensors_;
+  std::unordered_map<std::string_view, const TensorInfo*> index_;  // keys view tensors_
+};
+
+// Opens a file or a folder in whichever registered format (weights/formats) recognises it. Throws Error naming the
+// path, the field and the expectation.
 std::unique_ptr<ModelFile> open_model_file(const std::string& path);
 
 }  // namespace kvasir::weights

@@ -1,8 +1,11 @@
-// Contract of an entry in weights/quants: one number format of weights.
+// Contract of an entry in weights/quants: one number format of weights, whatever file it comes from.
 //
-// Each file in weights/quants is compiled once per instruction set (simd/target.hpp) and defines
-//   extern const Quant KVASIR_TARGET::<stem>;
-// The scalar functions work on the file's rows; the packed ones on panels (kernel/panel.hpp).
+// Each file in weights/quants is compiled once per instruction set (cmake/isa.cmake) and defines
+//   namespace kvasir::weights::entries::quants::KVASIR_TARGET { extern const Quant <stem>; }
+// `dequantise` and `quantise` work on a row as the file has it, the functions of `panel` on rows packed for products
+// (kernel/matmul.hpp). A type of integer codes describes its blocks in a struct and takes both from
+// kernel::IntPanels<that struct> (kernel/int_planes.hpp says what the struct holds); weights/families has what several
+// types share. Numbers that a file format gives to types are that format's: weights/gguf_types.cpp for GGUF.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +18,10 @@ namespace kvasir::weights {
 
 struct Quant {
   const char* summary;
-  int ggml_type;    // number of the type in GGUF files
-  int file_type;    // GGUF general.file_type of a file that is mostly this type
   int block;        // elements per block; a row holds whole blocks
   int block_bytes;  // bytes per block in the file
+  // The type that a model of this one uses for rows whose length `block` does not divide, by the name of its entry.
+  const char* fallback = "f16";
 
   // One row between the file's bytes and floats; n is a multiple of `block`. `dequantise` is exact (the definition of
   // the format); `quantise` rounds to nearest with a per-block scale, good enough for synthetic models and tests.

@@ -1,32 +1,17 @@
 // BF16: kept as it is, computed in float, or with activations in bf16 where that is twice as fast.
-#include "kernel/matmul.hpp"
-#include "simd/half.hpp"
-#include "simd/vec.hpp"
+#include "weights/families/halves.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
-namespace {
 
-void dequantise(const std::byte* row, float* out, std::int64_t n) {
-  const auto* p = reinterpret_cast<const std::uint16_t*>(row);
-  for (std::int64_t i = 0; i < n; ++i) out[i] = simd::bf16_to_f32(p[i]);
-}
-void quantise(const float* row, std::byte* out, std::int64_t n) {
-  auto* p = reinterpret_cast<std::uint16_t*>(out);
-  for (std::int64_t i = 0; i < n; ++i) p[i] = simd::f32_to_bf16(row[i]);
-}
-
-}  // namespace
-
+using Rows = HalfRows<Half::kBrain>;
 extern const Quant bf16;
-const Quant bf16 = {"bfloat16",
-                    30,
-                    32,
-                    1,
-                    2,
-                    dequantise,
-                    quantise,
-                    &kernel::KVASIR_TARGET::dense_panels_table.bf16,
-                    &kernel::KVASIR_TARGET::dense_panels_table.bf16_pairs};
+const Quant bf16{.summary = "bfloat16",
+                 .block = 1,
+                 .block_bytes = 2,
+                 .dequantise = Rows::dequantise,
+                 .quantise = Rows::quantise,
+                 .panel = &kernel::KVASIR_TARGET::dense_panels_table.bf16,
+                 .pairs = &kernel::KVASIR_TARGET::dense_panels_table.bf16_pairs};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -16,6 +16,11 @@ void store(const float* row, std::byte* out, std::int64_t n) {
 }  // namespace
 
 extern const Quant f32;
-const Quant f32 = {"32-bit float", 0, 0, 1, 4, copy, store, &kernel::KVASIR_TARGET::dense_panels_table.f32};
+const Quant f32{.summary = "32-bit float",
+                .block = 1,
+                .block_bytes = 4,
+                .dequantise = copy,
+                .quantise = store,
+                .panel = &kernel::KVASIR_TARGET::dense_panels_table.f32};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

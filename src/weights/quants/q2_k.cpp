@@ -4,8 +4,8 @@
 //              f16 d, f16 dmin
 // Panel head: d (16 f16), dmin (16 f16), the bytes of scale and minimum (16 sub-blocks, 16 rows).
 #include "kernel/int_panels.hpp"
+#include "weights/families/quantise.hpp"
 #include "weights/quant.hpp"
-#include "weights/quantise.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -31,7 +31,7 @@ struct Format {
       // both = 16 t + s with s in 0..15: (both - 7.5) / 16 lies within 7.5 / 16 of t. Adding 0 turns -0 into +0.
       const F32 t = add(round(mul(sub(both, set1(7.5f)), set1(0.0625f))), zero());
       d[i] = mul(scale, fma(t, set1(-16.0f), both));
-      // -0 - x, not 0 - x: a zero minimum must change sign too (k_scales.hpp).
+      // -0 - x, not 0 - x: a zero minimum must change sign too (families/k_scales.hpp).
       m[i] = sub(set1(-0.0f), mul(minimum, t));
     }
   }
@@ -64,9 +64,15 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-static constexpr kernel::PanelFormat kPanel = IntPanels<Format>::format();
+using Panels = IntPanels<Format>;
+static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q2_k;
-const Quant q2_k = {
-    "2-bit, 16 x 16 with 4-bit scales and minima", 10, 10, 256, 84, IntPanels<Format>::dequantise, quantise, &kPanel};
+const Quant q2_k{.summary = "2-bit, 16 x 16 with 4-bit scales and minima",
+                 .block = Format::kBlock,
+                 .block_bytes = Format::kBlockBytes,
+                 .fallback = "q4_0",
+                 .dequantise = Panels::dequantise,
+                 .quantise = quantise,
+                 .panel = &kPanel};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -1,15 +1,14 @@
 // Q3_K: super-blocks of 256 in 16 sub-blocks of 16, x = d (s - 32) (u - 4) with u of 3 bits and s of 6.
 //    32 bytes  third bits: bit j of byte i belongs to element 32j + i
-//    64 bytes  low two bits: byte 32h + i (h 0..1, i 0..31) holds elements 128h + i, + 32, + 64, + 96 from low to high
-//    bits 12 bytes  scales: the low four bits of s[j] are in byte j % 8 (low nibble for j < 8, else high), the high two
-//    in byte
-//              8 + j % 4 at bit 2 (j / 4)
+//    64 bytes  low two bits: byte 32h + i (h 0..1, i 0..31) holds elements 128h + i, + 32, + 64, + 96, low to high
+//    12 bytes  scales: the low four bits of s[j] are in byte j % 8 (low nibble for j < 8, else high), the high two in
+//              byte 8 + j % 4 at bit 2 (j / 4)
 //              f16 d
 // Panel head: d (16 f16), s - 32 (16 sub-blocks, 16 rows) int8.
 #include "kernel/int_panels.hpp"
+#include "weights/families/quantise.hpp"
+#include "weights/families/signed_scales.hpp"
 #include "weights/quant.hpp"
-#include "weights/quantise.hpp"
-#include "weights/signed_scales.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -52,9 +51,15 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-static constexpr kernel::PanelFormat kPanel = IntPanels<Format>::format();
+using Panels = IntPanels<Format>;
+static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q3_k;
-const Quant q3_k = {"3-bit, 16 x 16 with 6-bit scales", 11,       12,     256, 110,
-                    IntPanels<Format>::dequantise,      quantise, &kPanel};
+const Quant q3_k{.summary = "3-bit, 16 x 16 with 6-bit scales",
+                 .block = Format::kBlock,
+                 .block_bytes = Format::kBlockBytes,
+                 .fallback = "q4_0",
+                 .dequantise = Panels::dequantise,
+                 .quantise = quantise,
+                 .panel = &kPanel};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -1,41 +1,22 @@
-// Q4_1: blocks of 32, f16 scale d, f16 minimum m, 16 bytes of nibbles (element i low in byte i, element i+16 high):
-// x = d u + m.
-#include "kernel/int_panels.hpp"
+// Q4_1: x = d u + m with u of 4 bits, blocks of 32 (20 bytes).
+#include "weights/families/nibble_blocks.hpp"
 #include "weights/quant.hpp"
-#include "weights/quantise.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
 
-using namespace kernel::KVASIR_TARGET;
-
-struct Format {
-  static constexpr int kBits = 4, kZero = 0, kBlock = 32, kScales = 1, kBlockBytes = 20, kHeadBytes = 64;
-  static constexpr bool kMin = true;
-  static void codes(const std::byte* block, std::uint8_t* u) { nibbles(block + 4, u, 16); }
-  static void pack_head(const std::byte* block, int row, std::byte* head) {
-    put_half(block, row, head);
-    put_half(block + 2, row, head + 32);
-  }
-  KVASIR_INLINE void load_head(const std::byte* head, int, F32* d, F32* m) {
-    d[0] = get_halves(head);
-    m[0] = get_halves(head + 32);
-  }
-};
-
-void quantise(const float* row, std::byte* out, std::int64_t n) {
-  for (std::int64_t b = 0; b < n / 32; ++b, row += 32, out += 20) {
-    std::uint8_t u[32];
-    quantise_range(row, 32, 15, out, u);
-    put_nibbles(u, out + 4, 16);
-  }
-}
+struct Format : NibbleBlocks<4, true> {};
 
 }  // namespace
 
-static constexpr kernel::PanelFormat kPanel = IntPanels<Format>::format();
+using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
+static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q4_1;
-const Quant q4_1 = {
-    "4-bit, blocks of 32, f16 scale and minimum", 3, 3, 32, 20, IntPanels<Format>::dequantise, quantise, &kPanel};
+const Quant q4_1{.summary = "4-bit, blocks of 32, f16 scale and minimum",
+                 .block = Format::kBlock,
+                 .block_bytes = Format::kBlockBytes,
+                 .dequantise = Panels::dequantise,
+                 .quantise = Format::quantise,
+                 .panel = &kPanel};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

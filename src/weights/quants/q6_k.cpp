@@ -5,9 +5,9 @@
 //              f16 d
 // Panel head: d (16 f16), s (16 sub-blocks, 16 rows) int8.
 #include "kernel/int_panels.hpp"
+#include "weights/families/quantise.hpp"
+#include "weights/families/signed_scales.hpp"
 #include "weights/quant.hpp"
-#include "weights/quantise.hpp"
-#include "weights/signed_scales.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -49,9 +49,15 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-static constexpr kernel::PanelFormat kPanel = IntPanels<Format>::format();
+using Panels = IntPanels<Format>;
+static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q6_k;
-const Quant q6_k = {"6-bit, 16 x 16 with 8-bit scales", 14,       18,     256, 210,
-                    IntPanels<Format>::dequantise,      quantise, &kPanel};
+const Quant q6_k{.summary = "6-bit, 16 x 16 with 8-bit scales",
+                 .block = Format::kBlock,
+                 .block_bytes = Format::kBlockBytes,
+                 .fallback = "q8_0",
+                 .dequantise = Panels::dequantise,
+                 .quantise = quantise,
+                 .panel = &kPanel};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -1,7 +1,7 @@
 // Q8_0: blocks of 32, f16 scale d, 32 signed bytes: x = d q. Codes are stored plus 128.
 #include "kernel/int_panels.hpp"
+#include "weights/families/quantise.hpp"
 #include "weights/quant.hpp"
-#include "weights/quantise.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -29,8 +29,14 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-static constexpr kernel::PanelFormat kPanel = IntPanels<Format>::format();
+using Panels = IntPanels<Format>;
+static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q8_0;
-const Quant q8_0 = {"8-bit, blocks of 32, f16 scale", 8, 7, 32, 34, IntPanels<Format>::dequantise, quantise, &kPanel};
+const Quant q8_0{.summary = "8-bit, blocks of 32, f16 scale",
+                 .block = Format::kBlock,
+                 .block_bytes = Format::kBlockBytes,
+                 .dequantise = Panels::dequantise,
+                 .quantise = quantise,
+                 .panel = &kPanel};
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernel/int_panels.hpp"
-#include "weights/quantise.hpp"
+#include "weights/families/quantise.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 
