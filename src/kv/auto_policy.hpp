@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "kv/cache.hpp"
 #include "kv/codec.hpp"
+#include "kv/options.hpp"
 
 namespace kvasir::kv {
 

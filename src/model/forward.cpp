@@ -130,7 +130,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
   for (std::size_t l = 0; l < layers.size(); ++l) {
     const int layer = static_cast<int>(l);
     if (observer_) observer_(layer, slices_, q_, k_, v_);
-    cache_.attend(layer, q_, k_, v_, heads_, score_scale(model_.config()));
+    cache_.attend(layer, q_, k_, v_, heads_, {score_scale(model_.config())});
     in_blocks([&](Block& b) {
       project_out(b, layers[l]);
       if (l + 1 < layers.size()) project_in(b, layers[l + 1]);

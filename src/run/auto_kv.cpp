@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "run/engine.hpp"
+
 namespace kvasir::run {
 namespace {
 
@@ -26,7 +28,7 @@ std::optional<kv::AutoChoice> auto_from_weights(const model::Model& model, doubl
     const double key = magnitude * magnitude * sum_squares(layer.k_norm, c.head_dim);
     gains.push_back(scale * scale * query * key / c.head_dim);
   }
-  const kv::CacheShape shape{c.layers, c.kv_heads, c.heads, c.head_dim, c.head_dim_v};
+  const kv::CacheShape shape = cache_shape(c);
   kv::AutoChoice choice = kv::choose_codecs(shape, gains, budget);
   choice.source = "from the weights of the norms of queries and keys";
   return choice;
@@ -56,7 +58,7 @@ kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const
     choice.source = "from " + std::to_string(meter.tokens()) + " tokens of the first prompt";
     return choice;
   }
-  choice.layers.assign(static_cast<std::size_t>(shape.layers), {"f16", "f16"});
+  choice.layers.assign(shape.layers.size(), {"f16", "f16"});
   choice.budget = budget;
   choice.source = "tokens of the first prompt behind the sinks: " + std::to_string(meter.tokens()) +
                   ", the choice needs " + std::to_string(kAutoLeastTokens);

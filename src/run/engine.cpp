@@ -102,11 +102,8 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
 }
 
 kv::CacheShape cache_shape(const model::Config& c) {
-  return {.layers = c.layers,
-          .kv_heads = c.kv_heads,
-          .query_heads = c.heads,
-          .head_dim = c.head_dim,
-          .head_dim_v = c.head_dim_v};
+  return kv::CacheShape::uniform(
+      c.layers, {.kv_heads = c.kv_heads, .query_heads = c.heads, .head_dim = c.head_dim, .head_dim_v = c.head_dim_v});
 }
 
 std::int64_t context_for(const EngineOptions& options, const model::Config& config) {

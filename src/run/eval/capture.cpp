@@ -49,9 +49,10 @@ std::vector<KvPair> capture(const CaptureOptions& o, const std::function<void()>
   engine.check_ids(ids);
   const kv::CacheShape shape = cache_shape(engine.model().config());
   std::vector<KvPair> layers;
-  for (int l = 0; l < shape.layers; ++l) {
+  for (int l = 0; l < shape.count(); ++l) {
     const auto tokens = static_cast<int>(o.tokens);
-    KvPair pair{{l, shape.kv_heads, tokens, shape.head_dim, {}}, {l, shape.kv_heads, tokens, shape.head_dim_v, {}}};
+    const kv::LayerShape& s = shape.at(l);
+    KvPair pair{{l, s.kv_heads, tokens, s.head_dim, {}}, {l, s.kv_heads, tokens, s.head_dim_v, {}}};
     for (KvArray* a : {&pair.keys, &pair.values})
       a->data.resize(static_cast<std::size_t>(a->heads) * static_cast<std::size_t>(a->tokens) *
                      static_cast<std::size_t>(a->dim));
