@@ -14,8 +14,8 @@
 namespace {
 
 constexpr int kLayers = 4, kDim = 64, kFfn = 96, kHeads = 4, kKvHeads = 2, kHead = 16, kVocab = 80, kPositions = 64;
-constexpr int kWindow = kvasir::model::kCacheHasClasses ? 9 : 0;
-constexpr double kScoreCap = kvasir::model::kCacheHasClasses ? 2.0 : 0.0, kLogitCap = 3.0, kEps = 1e-2;
+constexpr int kWindow = 9;
+constexpr double kScoreCap = 2.0, kLogitCap = 3.0, kEps = 1e-2;
 constexpr int kTokens = 40;
 
 struct Tensor {

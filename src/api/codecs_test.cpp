@@ -128,8 +128,7 @@ TEST(KvCodecs, BitsAreThoseOfACache) {
     const auto v = gaussian(k.size(), 5);
     const auto q = gaussian(size(1, kHeads * kGroup, 1, d), 6);
     Team team(2);
-    kv::Cache cache(team,
-                    {.layers = 1, .kv_heads = kHeads, .query_heads = kHeads * kGroup, .head_dim = d, .head_dim_v = d},
+    kv::Cache cache(team, kv::CacheShape::uniform(1, {kHeads, kHeads * kGroup, d, d}),
                     {.k_codec = keys.spec(), .v_codec = values.spec(), .window = 0, .sinks = 0, .max_tokens = 2048});
     kv::Sequence* sequence = cache.create();
     std::vector<float> out(q.size());
@@ -142,7 +141,7 @@ TEST(KvCodecs, BitsAreThoseOfACache) {
       }
       const kv::Slice slice{sequence, 0, 1, true};
       cache.begin({&slice, 1});
-      cache.attend(0, q.data(), row_k.data(), row_v.data(), out.data(), 0.125f);
+      cache.attend(0, q.data(), row_k.data(), row_v.data(), out.data(), {0.125f});
       cache.commit();
     }
     const PackedKv pk(keys, k.data(), 1, kHeads, kTokens);

@@ -36,9 +36,12 @@ struct AttentionKernels {
   // s (rows, 128) = q (rows, d) times a K tile. Row r needs tokens [0, ends[r]); others may stay unwritten.
   void (*scores)(const float* q, int rows, int d, const float* k_tile, const int* ends, float* s);
 
-  // Turns scores[r * stride + t], t in [begin, ends[r]), into weights 2^(score - max), and all other t in [0, 128)
+  // scores[r * stride + t], t in [0, 128), become cap tanh(score / cap), cap > 0 in units of the unscaled scores.
+  void (*cap)(float* scores, int stride, int rows, float cap);
+
+  // Turns scores[r * stride + t], t in [begins[r], ends[r]), into weights 2^(score - max), and all other t in [0, 128)
   // into 0. Writes max[r] (-inf when nothing is visible) and sum[r].
-  void (*weigh)(float* scores, int stride, int rows, int begin, const int* ends, float* max, float* sum);
+  void (*weigh)(float* scores, int stride, int rows, const int* begins, const int* ends, float* max, float* sum);
 
   // Merges one page into `into`: its states {page_max, page_sum} with weights (rows, 128) against a V tile, tokens
   // [begin, ends[r]).

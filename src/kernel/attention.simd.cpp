@@ -156,6 +156,19 @@ KVASIR_INLINE F32 weight_of(F32 x) {
   return zero_if_less(x, low, mul(p, bits_to_f32(shift_left32<23>(f32_to_bits(t)))));
 }
 
+// tanh |x| = (1 - e) / (1 + e) with e = 2^(-2 log2(e) |x|): to within 2e-7, which is what scores of a cap need.
+void cap(float* s, int stride, int rows, float soft_cap) {
+  const float limit = soft_cap * kLog2E;  // scores are in units of ln 2
+  const F32 inverse = set1(1.0f / limit);
+  for (int r = 0; r < rows; ++r)
+    for (int i = 0; i < kTileTokens; i += kLanes) {
+      float* const p = s + static_cast<std::ptrdiff_t>(r) * stride + i;
+      const F32 x = load(p) * inverse;
+      const F32 e = weight_of(abs(x) * set1(-2.0f * kLog2E));
+      store(p, limit_size(x, div(sub(set1(1.0f), e), add(set1(1.0f), e))) * set1(limit));
+    }
+}
+
 // Vectors from `vectors` on get weights of 0, as hidden scores would.
 KVASIR_INLINE float weigh_row(float* s, float m, int vectors) {
   const F32 shift = set1(m < -FLT_MAX ? -FLT_MAX : m);  // so that -inf - shift is -inf, not NaN
@@ -171,13 +184,13 @@ KVASIR_INLINE float weigh_row(float* s, float m, int vectors) {
 }
 
 // Two passes over a few rows: the reductions of one row overlap with those of the next.
-void weigh(float* s, int stride, int rows, int begin, const int* ends, float* max_out, float* sum_out) {
+void weigh(float* s, int stride, int rows, const int* begins, const int* ends, float* max_out, float* sum_out) {
   constexpr int kBatch = 8;
   const auto vectors = [&](int r) { return (ends[r] + kLanes - 1) / kLanes; };
   for (int r0 = 0; r0 < rows; r0 += kBatch) {
     const int last = min_int(rows, r0 + kBatch);
     for (int r = r0; r < last; ++r)
-      max_out[r] = hide_row(s + static_cast<std::ptrdiff_t>(r) * stride, begin, ends[r], vectors(r));
+      max_out[r] = hide_row(s + static_cast<std::ptrdiff_t>(r) * stride, begins[r], ends[r], vectors(r));
     for (int r = r0; r < last; ++r)
       sum_out[r] = weigh_row(s + static_cast<std::ptrdiff_t>(r) * stride, max_out[r], vectors(r));
   }
@@ -320,6 +333,6 @@ void finish(int rows, int d, const States& states, float* out, std::ptrdiff_t st
 }  // namespace
 
 extern const AttentionKernels attention_table;
-const AttentionKernels attention_table = {scale_rows, scores, weigh, fold_tile, fold, clear, finish};
+const AttentionKernels attention_table = {scale_rows, scores, cap, weigh, fold_tile, fold, clear, finish};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

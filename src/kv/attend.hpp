@@ -1,9 +1,4 @@
-// Attention of one step: appends, seals and attends, query block by query block (architecture, section 2).
-//
-// The answer of a row is  total = sinks + group 0 + group 1 + ...,  group = page + page + ...  where + merges softmax
-// states from left to right, a group is kGroupPages pages by absolute index, and a page's state is computed by itself.
-// So the shape of the fold depends on the position alone, and work can be split into (head, group) for decode or (head,
-// rows) for prefill with the same bits.
+// Attention of one step in one layer: appends, seals, asks the selector and attends, query block by query block.
 #pragma once
 
 #include <atomic>
@@ -14,18 +9,23 @@
 #include <vector>
 
 #include "base/team.hpp"
-#include "kernel/attention.hpp"
-#include "kv/store.hpp"
+#include "kv/fold.hpp"
+#include "kv/options.hpp"
+#include "kv/plan.hpp"
 
 namespace kvasir::kv {
 
 class Attention {
  public:
-  Attention(Team& team, const Store& store, int max_slices);
+  Attention(Team& team, const Arena& arena, int max_slices);
 
   // Makes room for a step; allocates only when more sequences decode together than ever before. Throws Error(kMemory).
   void reserve(std::span<const Slice> slices);
-  std::size_t scratch_bytes() const { return workers_.size() + states_.size(); }
+  std::size_t scratch_bytes() const { return workers_.size() + states_.size() + choices_.size() + pointers_.size(); }
+
+  // Sealed bytes and summaries that a selector had this sequence's last step read.
+  std::size_t selected_bytes(const Sequence& s) const { return selected_[static_cast<std::size_t>(s.index)]; }
+  void forget_selected(const Sequence& s) { selected_[static_cast<std::size_t>(s.index)] = 0; }
 
   struct Tensors {
     int layer;
@@ -33,58 +33,46 @@ class Attention {
     const float* k;
     const float* v;
     float* out;
-    float scale;
+    Scoring scoring;
   };
   void run(std::span<const Slice> slices, const Tensors& x);
 
  private:
-  // The part of a slice that lies in one query block.
-  struct Part {
-    const Sequence* sequence;
-    std::int64_t position;  // of its first token
-    std::int64_t block;     // position / 128
-    int row;                // in the batch
-    int tokens;
-    bool decode;              // split over groups of pages, by dots and accumulate; else prefill
-    bool seals;               // the first token enters a block
-    bool append_in_item;      // decode without sealing: the item of the last group appends
-    int items_per_head;       // decode: groups; prefill: pieces
-    int tokens_per_item;      // prefill
-    std::int64_t first_item;  // of this part among all
-    std::int64_t states;      // decode: offset of its states
-    int counters;             // decode: first of kv_heads counters
-  };
-  struct Rows;     // the query rows of an item
-  struct Scratch;  // of an item
-  struct Tiles;    // of an item of a prompt
+  struct Segments;  // the list of one part and head
 
-  bool plan_stage(std::span<const Slice> slices);
   void prepare(const Tensors& x, const Part& part, int head, Side side, int worker) const;
-  void prefill(const Tensors& x, const Part& part, int head, int piece, int worker) const;
-  void decode(const Tensors& x, const Part& part, int head, int group, int worker) const;
-  void decode_finish(const Tensors& x, const Part& part, int head, int worker) const;
-  void decode_group(const Tensors& x, const Part& part, const Rows& rows, int head, int group, const Scratch& s,
-                    const kernel::States& into) const;
-  const std::byte* next_group(int layer, const Part& part, int head, int group, int ahead) const;
+  void select(const Tensors& x, const Part& part, int head, int worker) const;
+  void count_selected();
+  void attend_few(const Tensors& x, const Part& part, int head, int group, int worker) const;
+  void attend_many(const Tensors& x, const Part& part, int head, int piece, int worker) const;
+  void finish_few(const Tensors& x, const Part& part, int head, int worker) const;
+  void write_out(const Tensors& x, const Part& part, int head, int token, int tokens,
+                 const kernel::States& total) const;
+
   Rows load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const;
-  PageRef page_ref(const std::byte* block, std::int64_t page, std::int64_t last_position) const;
-  int select(const Tensors& x, const Part& part, const Rows& rows, int head, std::int64_t group,
-             std::int32_t* pages) const;
+  PageList list(const Part& part, int head) const;
+  Segments segments(const Part& part, int head) const;
+  void fold_sinks(const Segments& segments, const Rows& rows, Fold& fold, const kernel::States& into) const;
+  void fold_group(const Segments& segments, const Part& part, const Rows& rows, std::int64_t group, Fold& fold,
+                  const kernel::States& into) const;
+  const std::byte* after_group(const Part& part, int head, std::int64_t group, int ahead) const;
   TokenRows tokens_of(const Tensors& x, Side side, std::int64_t row, int head) const;
-  const float* to_basis(const CodecSide& codec, const Head& head, const Rows& rows, float* to) const;
-  void from_basis(const CodecSide& codec, const Head& head, int pages, int rows, const kernel::States& states) const;
-  kernel::States decode_state(const Part& part, int head, int index) const;
-  Scratch scratch(int worker) const;
+  kernel::States state(const Part& part, int head, std::int64_t index) const;
+  float* scratch(int worker) const { return workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_; }
+  int* chosen_counts(const Part& part) const {
+    return choices_.as<int>() + choice_room_ + static_cast<std::ptrdiff_t>(part.counters);
+  }
 
   Team& team_;
-  const Store& store_;
+  const Arena& arena_;
+  Plan plan_;
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;
-  std::vector<int> done_;     // tokens of each slice before this stage
-  std::vector<Part> parts_;   // of this stage
-  std::int64_t first_ = 1;    // items of a thread's first piece
-  std::vector<int> prepare_;  // parts that need sealing or appending before any item runs
+  tensor::Buffer choices_;   // of selectors: pages of every part and head, then how many they are
+  tensor::Buffer pointers_;  // of selectors: summaries of all pages, per thread
+  std::int64_t choice_room_ = 0;
+  std::vector<std::size_t> selected_;  // by sequence
   std::unique_ptr<std::atomic<int>[]> pending_;
 };
 

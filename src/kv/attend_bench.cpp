@@ -93,13 +93,13 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
   Cache cache(team, s, o);
   constexpr int n = 512;
   const fixture::Tokens t = fixture::random_tokens(s, n, 1);
-  std::vector<float> out(static_cast<std::size_t>(n * s.query_heads * s.head_dim_v));
+  std::vector<float> out(static_cast<std::size_t>(n * s.at(0).query_heads * s.at(0).head_dim_v));
   const auto step = [&](const std::vector<Slice>& slices) {
     cache.begin(slices);
     const double start = now();
-    for (int l = 0; l < s.layers; ++l) {
+    for (int l = 0; l < s.count(); ++l) {
       const auto i = static_cast<std::size_t>(l);
-      cache.attend(l, t.q[i].data(), t.k[i].data(), t.v[i].data(), out.data(), fixture::default_scale(s));
+      cache.attend(l, t.q[i].data(), t.k[i].data(), t.v[i].data(), out.data(), {fixture::default_scale(s)});
     }
     const double seconds = now() - start;
     cache.commit();
@@ -115,8 +115,8 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
       const double seconds = step({{ones.back().sequence, 0, n}});
       if (i > 0 || at < depth - 5 * n) continue;
       peaks.push_back(peak_gflops(team));
-      const double pairs = (at + n / 2.0) * n * s.query_heads * s.layers;
-      prefill.push_back(pairs * 2.0 * (s.head_dim + s.head_dim_v) / seconds * 1e-9);
+      const double pairs = (at + n / 2.0) * n * s.at(0).query_heads * s.count();
+      prefill.push_back(pairs * 2.0 * (s.at(0).head_dim + s.at(0).head_dim_v) / seconds * 1e-9);
     }
   }
   std::vector<double> decode;
@@ -134,9 +134,9 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
   std::printf(
       "%s %s d %d g %d depth %d x %d threads %d: prefill %.1f GFLOP/s = %.1f%% of %.1f, decode %.2f GB/s = %.1f%% of "
       "%.2f (%.0f MB), %.2f ms\n",
-      std::string(simd::name(simd::active())).c_str(), codec, s.head_dim, s.query_heads / s.kv_heads, depth, sequences,
-      threads, gflops, 100 * gflops / median(peaks), median(peaks), gbps, 100 * gbps / median(reads), median(reads),
-      static_cast<double>(bytes) * 1e-6, 1e3 * median(decode) / threads);
+      std::string(simd::name(simd::active())).c_str(), codec, s.at(0).head_dim, s.at(0).query_heads / s.at(0).kv_heads,
+      depth, sequences, threads, gflops, 100 * gflops / median(peaks), median(peaks), gbps, 100 * gbps / median(reads),
+      median(reads), static_cast<double>(bytes) * 1e-6, 1e3 * median(decode) / threads);
   std::fflush(stdout);
 }
 
@@ -152,8 +152,8 @@ int main(int argc, char** argv) {
   const int steps = argc > 6 ? std::max(1, std::atoi(argv[6])) : 15;
   for (const int threads : {1, 2}) {
     if (argc > 4 && std::atoi(argv[4]) != threads) continue;
-    bench(threads, {layers, 8, 32, 64, 64}, codec, depth, sequences, steps);
-    bench(threads, {layers, 4, 16, 128, 128}, codec, depth, sequences, steps);
-    bench(threads, {layers, 3, 9, 64, 64}, codec, depth, sequences, steps);
+    bench(threads, kvasir::kv::CacheShape::uniform(layers, {8, 32, 64, 64}), codec, depth, sequences, steps);
+    bench(threads, kvasir::kv::CacheShape::uniform(layers, {4, 16, 128, 128}), codec, depth, sequences, steps);
+    bench(threads, kvasir::kv::CacheShape::uniform(layers, {3, 9, 64, 64}), codec, depth, sequences, steps);
   }
 }

@@ -5,12 +5,12 @@
 #include <limits>
 
 #include "kv/fixture.hpp"
-#include "simd/half.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir::kv {
 namespace {
 
+using fixture::error_against_double;
 using fixture::Feed;
 using fixture::Tokens;
 using Outputs = std::vector<std::vector<float>>;
@@ -37,61 +37,6 @@ CacheOptions options_for(int tokens, const char* codec = "f16", int window = 128
   return o;
 }
 
-double as_stored(float x, const std::string& codec) {
-  if (codec == "f16") return simd::f16_to_f32(simd::f32_to_f16(x));
-  if (codec == "bf16") return simd::bf16_to_f32(simd::f32_to_bf16(x));
-  return x;
-}
-
-// Relative L2 error of the outputs of all rows of one layer against softmax(q k / sqrt(d)) v in double.
-double error_against_double(const CacheShape& s, const Tokens& t, const std::vector<float>& out,
-                            const std::string& codec, int layer) {
-  const int g = s.query_heads / s.kv_heads;
-  const auto at = [](const std::vector<float>& x, int token, int heads, int head, int d, int c) {
-    return x[static_cast<std::size_t>((token * heads + head) * d + c)];
-  };
-  const auto& q = t.q[static_cast<std::size_t>(layer)];
-  const auto& k = t.k[static_cast<std::size_t>(layer)];
-  const auto& v = t.v[static_cast<std::size_t>(layer)];
-  std::vector<double> ks(k.size());
-  std::vector<double> vs(v.size());
-  for (std::size_t i = 0; i < k.size(); ++i) ks[i] = as_stored(k[i], codec);
-  for (std::size_t i = 0; i < v.size(); ++i) vs[i] = as_stored(v[i], codec);
-  double wrong = 0;
-  double size = 0;
-  std::vector<double> p(static_cast<std::size_t>(t.n));
-  std::vector<double> row(static_cast<std::size_t>(s.head_dim_v));
-  for (int i = 0; i<t.n; i += t.n> 400 ? 37 : (t.n > 100 ? 5 : 1)) {
-    for (int h = 0; h < s.query_heads; ++h) {
-      double top = -1e300;
-      for (int j = 0; j <= i; ++j) {
-        double x = 0;
-        for (int c = 0; c < s.head_dim; ++c)
-          x += static_cast<double>(at(q, i, s.query_heads, h, s.head_dim, c)) *
-               ks[static_cast<std::size_t>((j * s.kv_heads + h / g) * s.head_dim + c)];
-        p[static_cast<std::size_t>(j)] = x / std::sqrt(static_cast<double>(s.head_dim));
-        top = std::max(top, p[static_cast<std::size_t>(j)]);
-      }
-      double sum = 0;
-      std::fill(row.begin(), row.end(), 0.0);
-      for (int j = 0; j <= i; ++j) {
-        const double w = std::exp(p[static_cast<std::size_t>(j)] - top);
-        sum += w;
-        for (int c = 0; c < s.head_dim_v; ++c)
-          row[static_cast<std::size_t>(c)] +=
-              w * vs[static_cast<std::size_t>((j * s.kv_heads + h / g) * s.head_dim_v + c)];
-      }
-      for (int c = 0; c < s.head_dim_v; ++c) {
-        const double want = row[static_cast<std::size_t>(c)] / sum;
-        const double got = at(out, i, s.query_heads, h, s.head_dim_v, c);
-        wrong += (got - want) * (got - want);
-        size += want * want;
-      }
-    }
-  }
-  return std::sqrt(wrong / size);
-}
-
 Outputs run(const CacheShape& s, const CacheOptions& o, const Tokens& t, int chunk, int threads,
             std::uint64_t* digest) {
   Team team(threads);
@@ -116,7 +61,7 @@ TEST_F(Attend, AgreesWithDouble) {
     simd::force(isa);
     for (const int d : {8, 16, 64, 80, 128}) {
       for (const int g : {1, 3, 4, 8}) {
-        const CacheShape s{1, 2, 2 * g, d, d};
+        const CacheShape s = CacheShape::uniform(1, {2, 2 * g, d, d});
         for (const int n : {1, 127, 128, 129, 300, 1100}) {
           if (n == 1100 && (isa == simd::Isa::kScalar || d * g > 256)) continue;
           const Tokens t = fixture::random_tokens(s, n, static_cast<std::uint64_t>(n + d));
@@ -130,7 +75,7 @@ TEST_F(Attend, AgreesWithDouble) {
 }
 
 TEST_F(Attend, EveryPlainCodecAgreesWithDouble) {
-  const CacheShape s{2, 2, 6, 24, 40};  // K and V of different sizes, neither a multiple of 16
+  const CacheShape s = CacheShape::uniform(2, {2, 6, 24, 40});  // K and V of different sizes, neither a multiple of 16
   const Tokens t = fixture::random_tokens(s, 500, 3);
   for (const auto isa : isas()) {
     simd::force(isa);
@@ -143,7 +88,7 @@ TEST_F(Attend, EveryPlainCodecAgreesWithDouble) {
 }
 
 TEST_F(Attend, EveryInstructionSetGivesTheBitsOfScalar) {
-  const CacheShape s{1, 2, 6, 80, 72};
+  const CacheShape s = CacheShape::uniform(1, {2, 6, 80, 72});
   const Tokens t = fixture::random_tokens(s, 400, 9);
   simd::force(simd::Isa::kScalar);
   std::uint64_t digest = 0;
@@ -167,8 +112,10 @@ TEST_F(Attend, ChunksAndThreadsNeverShow) {
   for (const auto isa : isas()) {
     if (isa == simd::Isa::kScalar) continue;  // see EveryInstructionSetGivesTheBitsOfScalar
     simd::force(isa);
-    for (const Case& c : {Case{{2, 2, 8, 64, 64}, 1300}, Case{{1, 3, 9, 16, 24}, 1100}, Case{{1, 1, 8, 128, 128}, 1050},
-                          Case{{1, 2, 2, 80, 80}, 600}, Case{{1, 1, 11, 8, 8}, 300}}) {
+    for (const Case& c :
+         {Case{CacheShape::uniform(2, {2, 8, 64, 64}), 1300}, Case{CacheShape::uniform(1, {3, 9, 16, 24}), 1100},
+          Case{CacheShape::uniform(1, {1, 8, 128, 128}), 1050}, Case{CacheShape::uniform(1, {2, 2, 80, 80}), 600},
+          Case{CacheShape::uniform(1, {1, 11, 8, 8}), 300}}) {
       const Tokens t = fixture::random_tokens(c.shape, c.n, 5);
       const CacheOptions o = options_for(c.n);
       std::uint64_t digest = 0;
@@ -189,7 +136,7 @@ TEST_F(Attend, ChunksAndThreadsNeverShow) {
 }
 
 TEST_F(Attend, WindowsAndSinksKeepTheLaw) {
-  const CacheShape s{1, 1, 2, 16, 16};
+  const CacheShape s = CacheShape::uniform(1, {1, 2, 16, 16});
   const int n = 700;
   const Tokens t = fixture::random_tokens(s, n, 6);
   for (const int window : {0, 1, 128, 200, 300, 5000}) {
@@ -211,7 +158,7 @@ TEST_F(Attend, WindowsAndSinksKeepTheLaw) {
 }
 
 TEST_F(Attend, NeighboursInABatchNeverShow) {
-  const CacheShape s{2, 2, 6, 32, 32};
+  const CacheShape s = CacheShape::uniform(2, {2, 6, 32, 32});
   const int n = 420;
   CacheOptions o = options_for(4 * n);
   o.max_sequences = 4;
@@ -256,7 +203,7 @@ TEST_F(Attend, NeighboursInABatchNeverShow) {
 }
 
 TEST_F(Attend, HugeAndEqualScores) {
-  const CacheShape s{1, 1, 4, 16, 16};
+  const CacheShape s = CacheShape::uniform(1, {1, 4, 16, 16});
   const int n = 300;
   Tokens huge = fixture::random_tokens(s, n, 30, 2e4f);  // scores up to about 1e4 and -1e4
   Tokens equal = fixture::random_tokens(s, n, 31);
@@ -272,7 +219,7 @@ TEST_F(Attend, HugeAndEqualScores) {
 // NaN reaches the outputs that see it, no earlier ones with other pages, and no other sequence, not even one that later
 // gets the same memory.
 TEST_F(Attend, NanStaysInItsSequence) {
-  const CacheShape s{1, 1, 4, 16, 16};
+  const CacheShape s = CacheShape::uniform(1, {1, 4, 16, 16});
   const int n = 300;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tokens good = fixture::random_tokens(s, n, 40);
@@ -297,7 +244,7 @@ TEST_F(Attend, NanStaysInItsSequence) {
 }
 
 TEST_F(Attend, HalfPrecisionSaturates) {
-  const CacheShape s{1, 1, 1, 8, 8};
+  const CacheShape s = CacheShape::uniform(1, {1, 1, 8, 8});
   Tokens t = fixture::random_tokens(s, 2, 50);
   std::fill(t.v[0].begin(), t.v[0].end(), 1e6f);
   std::fill(t.v[0].begin() + 8, t.v[0].end(), -1e6f);

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <numbers>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/splitmix.hpp"
-#include "kv/attend.hpp"
 #include "kv/layout.hpp"
 #include "kv/spec.hpp"
 #include "tensor/buffer.hpp"
@@ -103,15 +104,20 @@ double relative_distortion(const Codec& codec, const CodecParams& params, int d,
 }
 
 AutoChoice choose_codecs(const CacheShape& shape, std::span<const double> gains, double budget) {
-  KVASIR_CHECK(budget > 0 && gains.size() == static_cast<std::size_t>(shape.layers));
-  const std::vector<Candidate> keys = candidates(shape.head_dim, Side::kKeys);
-  const std::vector<Candidate> values = candidates(shape.head_dim_v, Side::kValues);
+  KVASIR_CHECK(budget > 0 && gains.size() == shape.layers.size());
+  std::map<std::pair<int, Side>, std::vector<Candidate>> known;
+  const auto list = [&](int d, Side side) -> const std::vector<Candidate>& {
+    auto [at, is_new] = known.try_emplace({d, side});
+    if (is_new) at->second = candidates(d, side);
+    return at->second;
+  };
   AutoChoice choice;
   choice.budget = budget;
-  for (const double gain : gains) {
+  for (std::size_t l = 0; l < gains.size(); ++l) {
+    const LayerShape& s = shape.layers[l];
     AutoLayer layer;
-    choose(keys, gain, budget, &layer.k_codec, &layer.k_noise);
-    choose(values, 1, budget, &layer.v_codec, &layer.v_noise);
+    choose(list(s.head_dim, Side::kKeys), gains[l], budget, &layer.k_codec, &layer.k_noise);
+    choose(list(s.head_dim_v, Side::kValues), 1, budget, &layer.v_codec, &layer.v_noise);
     choice.layers.push_back(std::move(layer));
   }
   return choice;
@@ -143,11 +149,13 @@ std::string AutoChoice::text() const {
 }
 
 GainMeter::GainMeter(const CacheShape& shape, float scale, int sinks)
-    : shape_(shape), scale_(scale), sinks_(sinks), layers_(static_cast<std::size_t>(shape.layers)) {
-  for (Layer& layer : layers_) {
-    layer.query_squares.resize(static_cast<std::size_t>(shape.query_heads));
-    layer.heads.resize(static_cast<std::size_t>(shape.kv_heads));
-    for (Head& head : layer.heads) head.page.sum.resize(static_cast<std::size_t>(shape.head_dim));
+    : shape_(shape), scale_(scale), sinks_(sinks), layers_(shape.layers.size()) {
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    Layer& layer = layers_[l];
+    const LayerShape& s = shape.layers[l];
+    layer.query_squares.resize(static_cast<std::size_t>(s.query_heads));
+    layer.heads.resize(static_cast<std::size_t>(s.kv_heads));
+    for (Head& head : layer.heads) head.page.sum.resize(static_cast<std::size_t>(s.head_dim));
   }
 }
 
@@ -165,14 +173,16 @@ void GainMeter::close_page(Head& head) const {
 }
 
 void GainMeter::add(int layer_index, std::int64_t first, int n, const float* q, const float* k) {
+  if (!k) return;
   Layer& layer = layers_[static_cast<std::size_t>(layer_index)];
-  const int d = shape_.head_dim;
+  const LayerShape& shape = shape_.at(layer_index);
+  const int d = shape.head_dim;
   for (int r = 0; r < n; ++r) {
     const std::int64_t position = first + r;
     if (position % kPageTokens == 0)
       for (Head& head : layer.heads) close_page(head);
-    const float* query = q + static_cast<std::ptrdiff_t>(r) * shape_.query_heads * d;
-    const float* key = k + static_cast<std::ptrdiff_t>(r) * shape_.kv_heads * d;
+    const float* query = q + static_cast<std::ptrdiff_t>(r) * shape.query_heads * d;
+    const float* key = k + static_cast<std::ptrdiff_t>(r) * shape.kv_heads * d;
     if (position < sinks_) continue;
     for (double& squares : layer.query_squares)
       for (int c = 0; c < d; ++c, ++query) squares += static_cast<double>(*query) * *query;
@@ -188,22 +198,24 @@ void GainMeter::add(int layer_index, std::int64_t first, int n, const float* q, 
 }
 
 std::int64_t GainMeter::tokens() const {
-  std::int64_t least = layers_.empty() ? 0 : layers_.front().tokens;
-  for (const Layer& layer : layers_) least = std::min(least, layer.tokens);
+  std::int64_t least = layers_.empty() ? 0 : layers_.front().tokens;  // the first layer has keys of its own
+  for (std::size_t l = 0; l < layers_.size(); ++l)
+    if (shape_.layers[l].kv_of < 0) least = std::min(least, layers_[l].tokens);
   return least;
 }
 
 std::vector<double> GainMeter::gains() const {
   std::vector<double> gains;
-  const auto group = static_cast<std::size_t>(shape_.query_heads / shape_.kv_heads);
-  for (const Layer& layer : layers_) {
+  for (std::size_t l = 0; l < layers_.size(); ++l) {
+    const Layer& layer = layers_[l];
+    const auto group = static_cast<std::size_t>(shape_.layers[l].group());
     double worst = 0;
     for (std::size_t h = 0; h < layer.query_squares.size(); ++h) {
       Head head = layer.heads[h / group];
       close_page(head);
       const double key = head.deviations / static_cast<double>(std::max<std::int64_t>(head.degrees, 1));
       const double query = layer.query_squares[h] / static_cast<double>(std::max<std::int64_t>(layer.tokens, 1));
-      worst = std::max(worst, scale_ * scale_ * query * key / shape_.head_dim);
+      worst = std::max(worst, scale_ * scale_ * query * key / shape_.layers[l].head_dim);
     }
     gains.push_back(worst);
   }

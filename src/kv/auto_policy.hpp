@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "kv/cache.hpp"
 #include "kv/codec.hpp"
+#include "kv/options.hpp"
 
 namespace kvasir::kv {
 
@@ -51,6 +51,7 @@ class GainMeter {
 
   // Rows of one step, as Forward's observer gets them: q (n, query_heads, d), k (n, kv_heads, d), rotated; row r stands
   // at position first + r. Steps of a layer arrive in order.
+  // k is null for layers that read another one's, which are not counted.
   void add(int layer, std::int64_t first, int n, const float* q, const float* k);
 
   std::int64_t tokens() const;  // that were counted, of the layer with the fewest

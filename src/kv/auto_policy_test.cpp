@@ -10,7 +10,7 @@
 namespace kvasir::kv {
 namespace {
 
-constexpr CacheShape kShape{.layers = 3, .kv_heads = 2, .query_heads = 4, .head_dim = 64, .head_dim_v = 64};
+const CacheShape kShape = CacheShape::uniform(3, {.kv_heads = 2, .query_heads = 4, .head_dim = 64, .head_dim_v = 64});
 
 // Max (1960), table I: the least mean square error of 4, 8 and 16 levels for a Gaussian.
 TEST(AutoPolicy, DistortionsAreThoseOfLloydAndMax) {
@@ -30,7 +30,7 @@ TEST(AutoPolicy, DistortionsAreThoseOfLloydAndMax) {
 TEST(AutoPolicy, GainsAreTheMomentsOfQueriesAndKeys) {
   constexpr int kTokens = 300, kSinks = 4;
   constexpr float kScale = 0.125f;
-  const int d = kShape.head_dim;
+  const int d = kShape.at(0).head_dim;
   std::vector<float> q = gaussian(static_cast<std::size_t>(kTokens * 4 * d), 1);
   std::vector<float> k = gaussian(static_cast<std::size_t>(kTokens * 2 * d), 2);
   for (std::size_t i = 0; i < k.size(); ++i) k[i] += static_cast<float>(i % static_cast<std::size_t>(d)) * 0.1f;
@@ -38,7 +38,7 @@ TEST(AutoPolicy, GainsAreTheMomentsOfQueriesAndKeys) {
     if (i / static_cast<std::size_t>(d) % 4 == 3) q[i] *= 3;  // the last query head is the worst
 
   GainMeter meter(kShape, kScale, kSinks);
-  for (int layer = 0; layer < kShape.layers; ++layer)
+  for (int layer = 0; layer < kShape.count(); ++layer)
     for (int first = 0; first < kTokens;) {
       const int n = std::min(first % 2 ? 77 : 130, kTokens - first);
       meter.add(layer, first, n, q.data() + first * 4 * d, k.data() + first * 2 * d);
@@ -115,7 +115,7 @@ TEST(AutoPolicy, WhatFitsNowhereStaysRaw) {
                                      std::numeric_limits<double>::infinity()};
   for (const AutoLayer& layer : choose_codecs(kShape, gains, 0.1).layers) EXPECT_EQ(layer.k_codec, "f16");
   CacheShape small = kShape;
-  small.head_dim = small.head_dim_v = 8;  // a size that no rotated codec stores
+  for (LayerShape& l : small.layers) l.head_dim = l.head_dim_v = 8;  // a size that no rotated codec stores
   const std::vector<double> little = {0, 0, 0};
   const AutoChoice choice = choose_codecs(small, little, 0.1);
   EXPECT_EQ(codecs_text(choice.codecs()), "f16");

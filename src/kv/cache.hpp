@@ -19,72 +19,9 @@
 #include <vector>
 
 #include "base/team.hpp"
+#include "kv/options.hpp"
 
 namespace kvasir::kv {
-
-struct CacheShape {
-  int layers = 0;
-  int kv_heads = 0;
-  int query_heads = 0;  // a multiple of kv_heads
-  int head_dim = 0;     // of queries and keys; a multiple of 8
-  int head_dim_v = 0;   // of values and outputs; a multiple of 8
-};
-
-// Codecs of some layers, in place of those of CacheOptions.
-struct LayerCodecs {
-  int first = 0;
-  int last = 0;  // inclusive
-  std::string k_codec;
-  std::string v_codec;
-};
-
-struct CacheOptions {
-  std::string k_codec = "f16";  // as kv/spec.hpp: a name in kv::codecs() with its parameters
-  std::string v_codec = "f16";
-  std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
-  std::string selector = "all";     // name in kv::selectors()
-  int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
-  int sinks = 4;                    // 0..128: first tokens of every sequence, kept raw for good
-  std::int64_t max_tokens = 0;  // capacity in tokens of all sequences together (a page shared by forks counts once), or
-  std::size_t budget_bytes = 0;  // when max_tokens is 0: everything the cache may occupy, scratch included
-  int max_sequences = 1;
-};
-
-// Where the bytes of a cache go. Everything is reserved at construction and occupied when first written.
-struct MemoryPlan {
-  std::size_t k_chunk_bytes = 0;  // keys of one page index across all layers and heads, sealed
-  std::size_t v_chunk_bytes = 0;  // values
-  std::size_t chunk_bytes = 0;    // both
-  std::int64_t pages = 0;         // chunks in the pool
-  std::int64_t tokens = 0;        // capacity, as in CacheOptions::max_tokens
-  std::size_t sealed_bytes = 0;
-  std::size_t raw_bytes = 0;  // windows of all sequences
-  std::size_t sink_bytes = 0;
-  std::size_t state_bytes = 0;  // of codecs
-  std::size_t scratch_bytes = 0;
-  double bytes_per_token = 0;  // sealed, K and V, all layers
-  double k_bits = 0;           // per element of a sealed page, everything included, mean over the layers
-  double v_bits = 0;
-  std::size_t total() const { return sealed_bytes + raw_bytes + sink_bytes + state_bytes + scratch_bytes; }
-};
-
-// Throws Error(kBadInput) naming the option that is wrong (unknown codec or selector, head size that a codec refuses,
-// negative window ...), Error(kMemory) when the budget does not hold the windows and one page.
-MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
-
-class Sequence;  // a handle; owned by its cache
-
-// Rows [row, row + count) of the batch are the next `count` >= 1 tokens of `sequence`.
-//
-// decode: the tokens were generated, so few at a time, and use the codecs' products on packed bytes. Prompts use them
-// with codecs that have packed_prompts (kv/codec.hpp), else never, however short their chunks: what a prompt leaves
-// behind must not depend on its chunks (law 1). With lossless codecs both ways have the same bits.
-struct Slice {
-  Sequence* sequence = nullptr;
-  int row = 0;
-  int count = 0;
-  bool decode = false;
-};
 
 class Cache {
  public:
@@ -104,15 +41,18 @@ class Cache {
   Sequence* fork(
       const Sequence& sequence);  // same tokens; shares sealed pages, copies the raw ones. Throws Error(kMemory)
   static std::int64_t length(const Sequence& sequence);
-  // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Lossless
-  // codecs always can; with a lossy one, tokens that must become raw again may exist only sealed: then it throws
-  // Error(kUnsupported) and nothing changes (0, and anything within the raw window, always work).
+  // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Not always
+  // possible: with a lossy codec, tokens that must become raw again may exist only sealed, and a layer with a window
+  // may have given back what the shorter sequence sees. Then it throws Error(kUnsupported) and nothing changes. 0, and
+  // whatever ends in the page of the last token, always work.
   void truncate(Sequence* sequence, std::int64_t n);
   bool can_truncate(const Sequence& sequence, std::int64_t n) const;
 
-  // A sequence as bytes, to be kept elsewhere: its sealed pages, and a tail, which is everything that is raw. They mean
-  // something only to caches of the same shape, codecs, window and sinks, and restore it bit for bit.
-  // A page is memory().chunk_bytes in pieces that follow each other: by layer and head, keys before values.
+  // A sequence as bytes, to be kept elsewhere: its sealed pages, and a tail, which is everything that is raw and the
+  // sealed pages that layers with a window still see. They mean something only to caches of the same shape, codecs,
+  // window and sinks, and restore it bit for bit.
+  // A page is memory().chunk_bytes in pieces that follow each other: by layer that keeps its pages and head, keys
+  // before values.
   std::vector<std::span<const std::byte>> sealed_page(const Sequence& sequence, std::int64_t page) const;
   std::size_t tail_bytes(std::int64_t n) const;  // of n tokens
   // The tail of the first n tokens, at most length, as if there were no more. REQUIRES: has_tail(sequence, n), and
@@ -131,11 +71,12 @@ class Cache {
   // Opens a step; at most one slice per sequence. Throws Error(kMemory) when pages or the capacity do not suffice,
   // having changed nothing.
   void begin(std::span<const Slice> slices);
-  // Appends k, v of every slice to `layer` and writes softmax(scale q k^T) v, causal, for every row of every slice.
-  // Layers may come in any order, each once per step. q and k are already rotated.
+  // Appends k, v of every slice to `layer` and writes softmax(score(q k^T)) v, causal and within the layer's window,
+  // for every row of every slice. Layers may come in any order, each once per step, but shared ones after those that
+  // they read; theirs are no k and v. q and k are already rotated.
   //   q (n, query_heads, head_dim)  k (n, kv_heads, head_dim)  v (n, kv_heads, head_dim_v)
   //   out (n, query_heads, head_dim_v): rows outside all slices are left alone
-  void attend(int layer, const float* q, const float* k, const float* v, float* out, float scale);
+  void attend(int layer, const float* q, const float* k, const float* v, float* out, const Scoring& scoring);
   // Ends the step: lengths advance. REQUIRES: every layer was attended.
   void commit();
   // Gives a step up halfway: its sequences become empty, everything else is as before.
@@ -144,6 +85,9 @@ class Cache {
   // Figures.
   std::int64_t free_pages() const;
   std::int64_t sealed_tokens(const Sequence& sequence) const;
+  // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
+  // chose pages for tokens that were generated. Only these may be offered to a store.
+  static std::int64_t exact_tokens(const Sequence& sequence);
   std::size_t kv_bytes_read(const Sequence& sequence) const;  // by one decode step at its length, all layers
   // Of the products that `count` queries from position `first` on have with all tokens they see: how many are computed
   // on packed bytes, in integers, 0 to 1; the others are computed in floats. `decode`: as in Slice.

@@ -13,7 +13,7 @@ TEST(CacheMemory, ProcessGrowsByThePlanOver32KTokens) {
   GTEST_SKIP() << "sanitizers keep memory of their own";
 #endif
   constexpr int kTokens = 32768, kChunk = 512;
-  const CacheShape shape{.layers = 2, .kv_heads = 8, .query_heads = 8, .head_dim = 64, .head_dim_v = 64};
+  const CacheShape shape = CacheShape::uniform(2, {.kv_heads = 8, .query_heads = 8, .head_dim = 64, .head_dim_v = 64});
   Team team(2);
   const fixture::Tokens tokens = fixture::random_tokens(shape, kChunk, 1);
   const CacheOptions options{.k_codec = "rq4", .v_codec = "int4_token", .max_tokens = kTokens};

@@ -40,7 +40,7 @@ CacheOptions options_for(std::int64_t tokens, int sequences = 1, int window = 12
   return o;
 }
 
-const CacheShape kShape{2, 2, 6, 16, 16};
+const CacheShape kShape = CacheShape::uniform(2, {2, 6, 16, 16});
 
 TEST(Cache, ForkThenContinueEqualsNeverForked) {
   Team team(2);
@@ -77,7 +77,7 @@ TEST(Cache, ForkThenContinueEqualsNeverForked) {
 }
 
 // Extents are of eight pages here.
-const CacheShape kWide{2, 2, 2, 64, 64};
+const CacheShape kWide = CacheShape::uniform(2, {2, 2, 64, 64});
 
 TEST(Cache, PagesOfASequenceLieInARow) {
   Team team(1);
@@ -204,8 +204,8 @@ TEST(Cache, AbortEmptiesOnlyItsSequences) {
   const Slice slices[] = {{a, 0, 400}};
   cache.begin(slices);
   std::vector<float> out(400 * 6 * 16);
-  cache.attend(0, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), 0.25f);
-  EXPECT_THROW(cache.attend(0, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), 0.25f), std::logic_error);
+  cache.attend(0, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), {0.25f});
+  EXPECT_THROW(cache.attend(0, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), {0.25f}), std::logic_error);
   EXPECT_THROW(cache.commit(), std::logic_error);  // layer 1 is missing
   cache.abort();
   cache.check_integrity();
@@ -242,8 +242,8 @@ TEST(Cache, BadOptionsNameThemselves) {
   EXPECT_NE(message(kShape, o).find("sinks"), std::string::npos);
   o = options_for(0);
   EXPECT_NE(message(kShape, o).find("max_tokens"), std::string::npos);
-  EXPECT_NE(message({2, 2, 5, 16, 16}, options_for(100)).find("query_heads"), std::string::npos);
-  EXPECT_NE(message({2, 2, 6, 12, 16}, options_for(100)).find("multiple of 8"), std::string::npos);
+  EXPECT_NE(message(CacheShape::uniform(2, {2, 5, 16, 16}), options_for(100)).find("query_heads"), std::string::npos);
+  EXPECT_NE(message(CacheShape::uniform(2, {2, 6, 12, 16}), options_for(100)).find("multiple of 8"), std::string::npos);
 }
 
 TEST(Cache, MemoryIsThePlan) {
@@ -275,7 +275,7 @@ TEST(Cache, MemoryIsThePlan) {
 TEST(Cache, PackedShareCountsWhatIsSealed) {
   Team team(1);
   CacheOptions o = options_for(2048, 1, 128, 4);
-  const CacheShape shape{2, 2, 4, 64, 64};
+  const CacheShape shape = CacheShape::uniform(2, {2, 4, 64, 64});
   const auto share = [&](const char* k, const char* v, std::int64_t first, std::int64_t count, bool decode) {
     o.k_codec = k;
     o.v_codec = v;
@@ -313,8 +313,8 @@ TEST(Cache, DecodeDoesNotAllocate) {
       if (i == 2) first = g_allocations.load();
       const Slice slices[] = {{a, 0, 1}, {b, 1, 1}};
       cache.begin(slices);
-      for (int l = 0; l < kShape.layers; ++l)
-        cache.attend(l, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), 0.25f);
+      for (int l = 0; l < kShape.count(); ++l)
+        cache.attend(l, t.q[0].data(), t.k[0].data(), t.v[0].data(), out.data(), {0.25f});
       cache.commit();
     }
     EXPECT_EQ(g_allocations.load(), first);

@@ -18,7 +18,7 @@ namespace {
 
 using namespace fixture;
 
-constexpr CacheShape kShape{.layers = 2, .kv_heads = 2, .query_heads = 6, .head_dim = 64, .head_dim_v = 64};
+const CacheShape kShape = CacheShape::uniform(2, {.kv_heads = 2, .query_heads = 6, .head_dim = 64, .head_dim_v = 64});
 constexpr int kTokens = 700;
 
 bool takes(const Codec& c, Side side) {

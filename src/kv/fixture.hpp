@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kv/cache.hpp"
+#include "simd/half.hpp"
 
 namespace kvasir::kv::fixture {
 
@@ -28,21 +30,25 @@ struct Tokens {
 inline Tokens random_tokens(const CacheShape& s, int n, std::uint64_t seed, float q_size = 2.0f) {
   Tokens t;
   t.n = n;
-  const auto fill = [&](std::vector<std::vector<float>>& x, int row, std::uint64_t salt, float size) {
-    for (int l = 0; l < s.layers; ++l) {
-      std::vector<float> a(static_cast<std::size_t>(n) * static_cast<std::size_t>(row));
+  const auto fill = [&](std::vector<std::vector<float>>& x, auto row, std::uint64_t salt, float size) {
+    for (int l = 0; l < s.count(); ++l) {
+      std::vector<float> a(static_cast<std::size_t>(n) * static_cast<std::size_t>(row(s.at(l))));
       for (std::size_t i = 0; i < a.size(); ++i)
         a[i] = size * noise(seed * 977 + salt * 131 + static_cast<std::uint64_t>(l), i);
       x.push_back(std::move(a));
     }
   };
-  fill(t.q, s.query_heads * s.head_dim, 1, q_size);
-  fill(t.k, s.kv_heads * s.head_dim, 2, 1.5f);
-  fill(t.v, s.kv_heads * s.head_dim_v, 3, 1.0f);
+  fill(
+      t.q, [](const LayerShape& l) { return l.query_heads * l.head_dim; }, 1, q_size);
+  fill(
+      t.k, [](const LayerShape& l) { return l.kv_heads * l.head_dim; }, 2, 1.5f);
+  fill(
+      t.v, [](const LayerShape& l) { return l.kv_heads * l.head_dim_v; }, 3, 1.0f);
   return t;
 }
 
-inline float default_scale(const CacheShape& s) { return 1.0f / std::sqrt(static_cast<float>(s.head_dim)); }
+inline float default_scale(const LayerShape& s) { return 1.0f / std::sqrt(static_cast<float>(s.head_dim)); }
+inline float default_scale(const CacheShape& s) { return default_scale(s.at(0)); }
 
 // Tokens [from, from + count) of `tokens` for `sequence`.
 struct Feed {
@@ -54,7 +60,8 @@ struct Feed {
 };
 
 // One step over all feeds as one batch. Returns the outputs per feed and layer, (count, H, dv).
-inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std::vector<Feed>& feeds) {
+inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std::vector<Feed>& feeds,
+                                                         float soft_cap = 0) {
   const CacheShape& s = cache.shape();
   std::vector<Slice> slices;
   int n = 0;
@@ -62,14 +69,15 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
     slices.push_back({f.sequence, n, f.count, f.decode});
     n += f.count;
   }
-  const auto q_row = static_cast<std::size_t>(s.query_heads * s.head_dim);
-  const auto k_row = static_cast<std::size_t>(s.kv_heads * s.head_dim);
-  const auto v_row = static_cast<std::size_t>(s.kv_heads * s.head_dim_v);
-  const auto out_row = static_cast<std::size_t>(s.query_heads * s.head_dim_v);
   std::vector<std::vector<std::vector<float>>> result(feeds.size());
   cache.begin(slices);
-  for (int l = 0; l < s.layers; ++l) {
+  for (int l = 0; l < s.count(); ++l) {
     const auto layer = static_cast<std::size_t>(l);
+    const LayerShape& shape = s.at(l);
+    const auto q_row = static_cast<std::size_t>(shape.query_heads * shape.head_dim);
+    const auto k_row = static_cast<std::size_t>(shape.kv_heads * shape.head_dim);
+    const auto v_row = static_cast<std::size_t>(shape.kv_heads * shape.head_dim_v);
+    const auto out_row = static_cast<std::size_t>(shape.query_heads * shape.head_dim_v);
     std::vector<float> q, k, v;
     for (const Feed& f : feeds) {
       const auto rows = [&](std::vector<float>& to, const std::vector<float>& from, std::size_t row) {
@@ -81,7 +89,9 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
       rows(v, f.tokens->v[layer], v_row);
     }
     std::vector<float> out(static_cast<std::size_t>(n) * out_row, -7.0f);
-    cache.attend(l, q.data(), k.data(), v.data(), out.data(), default_scale(s));
+    const bool own = shape.kv_of < 0;
+    cache.attend(l, q.data(), own ? k.data() : nullptr, own ? v.data() : nullptr, out.data(),
+                 {default_scale(shape), soft_cap});
     std::size_t row = 0;
     for (std::size_t i = 0; i < feeds.size(); ++i) {
       const auto count = static_cast<std::size_t>(feeds[i].count);
@@ -96,13 +106,73 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
 
 // Feeds tokens [from, to) in chunks; outputs of all of them per layer.
 inline std::vector<std::vector<float>> feed(Cache& cache, Sequence* sequence, const Tokens& tokens, int from, int to,
-                                            int chunk) {
-  std::vector<std::vector<float>> all(static_cast<std::size_t>(cache.shape().layers));
+                                            int chunk, float soft_cap = 0) {
+  std::vector<std::vector<float>> all(cache.shape().layers.size());
   for (int at = from; at < to; at += chunk) {
-    const auto outs = step(cache, {{sequence, &tokens, at, std::min(chunk, to - at)}});
+    const auto outs = step(cache, {{sequence, &tokens, at, std::min(chunk, to - at)}}, soft_cap);
     for (std::size_t l = 0; l < all.size(); ++l) all[l].insert(all[l].end(), outs[0][l].begin(), outs[0][l].end());
   }
   return all;
+}
+
+inline double as_stored(float x, const std::string& codec) {
+  if (codec == "f16") return simd::f16_to_f32(simd::f32_to_f16(x));
+  if (codec == "bf16") return simd::bf16_to_f32(simd::f32_to_bf16(x));
+  return x;
+}
+
+// Relative L2 error of the outputs of all rows of one layer against softmax(score(q k)) v in double, with keys and
+// values as the lossless codec stores them.
+inline double error_against_double(const CacheShape& shape, const Tokens& t, const std::vector<float>& out,
+                                   const std::string& codec, int layer, double soft_cap = 0) {
+  const LayerShape& s = shape.at(layer);
+  const auto owner = static_cast<std::size_t>(s.kv_of < 0 ? layer : s.kv_of);
+  const int g = s.group();
+  const auto at = [](const auto& x, int token, int heads, int head, int d, int c) {
+    return static_cast<double>(x[static_cast<std::size_t>((token * heads + head) * d + c)]);
+  };
+  const auto stored = [&](const std::vector<float>& x) {
+    std::vector<double> y;
+    for (const float value : x) y.push_back(as_stored(value, codec));
+    return y;
+  };
+  const auto& q = t.q[static_cast<std::size_t>(layer)];
+  const std::vector<double> k = stored(t.k[owner]);
+  const std::vector<double> v = stored(t.v[owner]);
+  double wrong = 0;
+  double size = 0;
+  std::vector<double> p(static_cast<std::size_t>(t.n));
+  const int stride = t.n > 400 ? 37 : t.n > 100 ? 5 : 1;
+  for (int i = 0; i < t.n; i += stride) {
+    const auto first = s.window > 0 ? static_cast<int>(std::max<std::int64_t>(0, i + 1 - s.window)) : 0;
+    for (int h = 0; h < s.query_heads; ++h) {
+      double top = -1e300;
+      for (int j = first; j <= i; ++j) {
+        double x = 0;
+        for (int c = 0; c < s.head_dim; ++c)
+          x += at(q, i, s.query_heads, h, s.head_dim, c) * at(k, j, s.kv_heads, h / g, s.head_dim, c);
+        x /= std::sqrt(static_cast<double>(s.head_dim));
+        if (soft_cap > 0) x = soft_cap * std::tanh(x / soft_cap);
+        p[static_cast<std::size_t>(j)] = x;
+        top = std::max(top, x);
+      }
+      double sum = 0;
+      std::vector<double> row(static_cast<std::size_t>(s.head_dim_v));
+      for (int j = first; j <= i; ++j) {
+        const double w = std::exp(p[static_cast<std::size_t>(j)] - top);
+        sum += w;
+        for (int c = 0; c < s.head_dim_v; ++c)
+          row[static_cast<std::size_t>(c)] += w * at(v, j, s.kv_heads, h / g, s.head_dim_v, c);
+      }
+      for (int c = 0; c < s.head_dim_v; ++c) {
+        const double want = row[static_cast<std::size_t>(c)] / sum;
+        const double got = at(out, i, s.query_heads, h, s.head_dim_v, c);
+        wrong += (got - want) * (got - want);
+        size += want * want;
+      }
+    }
+  }
+  return std::sqrt(wrong / size);
 }
 
 }  // namespace kvasir::kv::fixture

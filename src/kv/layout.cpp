@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "kernel/attention.hpp"
+#include "kv/fold.hpp"
 #include "kv/spec.hpp"
 
 namespace kvasir::kv {
@@ -23,22 +24,38 @@ void check_range(std::int64_t value, std::int64_t low, std::int64_t high, const 
     bad(std::to_string(value) + " is outside " + std::to_string(low) + ".." + std::to_string(high), option);
 }
 
+void check_layer(const CacheShape& s, int i) {
+  const LayerShape& l = s.at(i);
+  check_range(l.kv_heads, 1, 65536, "kv_heads");
+  check_range(l.query_heads, 1, 65536, "query_heads");
+  check_range(l.head_dim, 8, 4096, "head_dim");
+  check_range(l.head_dim_v, 8, 4096, "head_dim_v");
+  check_range(l.window, 0, std::int64_t{1} << 40, "window of a layer");
+  if (l.query_heads % l.kv_heads != 0)
+    bad(std::to_string(l.query_heads) + " is no multiple of kv_heads = " + std::to_string(l.kv_heads), "query_heads");
+  if (l.kv_of == -1) return;
+  check_range(l.kv_of, 0, i - 1, "kv_of");
+  const LayerShape& o = s.at(l.kv_of);
+  if (o.kv_of != -1 || o.kv_heads != l.kv_heads || o.head_dim != l.head_dim || o.head_dim_v != l.head_dim_v ||
+      o.window != l.window)
+    bad("layer " + std::to_string(i) + " reads layer " + std::to_string(l.kv_of) +
+            ", which is not a layer of its own with the same KV heads, head sizes and window",
+        "kv_of");
+}
+
 void check(const CacheShape& s, const CacheOptions& o) {
-  check_range(s.layers, 1, 4096, "layers");
-  check_range(s.kv_heads, 1, 65536, "kv_heads");
-  check_range(s.query_heads, 1, 65536, "query_heads");
-  check_range(s.head_dim, 8, 4096, "head_dim");
-  check_range(s.head_dim_v, 8, 4096, "head_dim_v");
-  if (s.query_heads % s.kv_heads != 0)
-    bad(std::to_string(s.query_heads) + " is no multiple of kv_heads = " + std::to_string(s.kv_heads), "query_heads");
+  check_range(s.count(), 1, 4096, "layers");
+  for (int i = 0; i < s.count(); ++i) check_layer(s, i);
   check_range(o.window, 0, 1 << 24, "window");
   check_range(o.sinks, 0, kPageTokens, "sinks");
   check_range(o.max_sequences, 1, 1 << 16, "max_sequences");
   check_range(o.max_tokens, 0, std::int64_t{1} << 31, "max_tokens");
+  check_range(o.budget, 0, std::int64_t{1} << 31, "budget");
+  check_range(o.step_tokens, 1, 1 << 24, "step_tokens");
   for (const LayerCodecs& e : o.layers)
-    if (e.first < 0 || e.last < e.first || e.last >= s.layers)
+    if (e.first < 0 || e.last < e.first || e.last >= s.count())
       bad("layers " + std::to_string(e.first) + " to " + std::to_string(e.last) + ", expected a range within 0.." +
-              std::to_string(s.layers - 1),
+              std::to_string(s.count() - 1),
           "layers");
   if (o.max_tokens == 0 && o.budget_bytes == 0) bad("neither max_tokens nor budget_bytes is given", "max_tokens");
 }
@@ -57,10 +74,10 @@ const Codec* raw_codec(const Codec& c) {
 
 std::size_t element_bytes(const Codec& c) { return c.raw_type == RawType::kF32 ? 4 : 2; }
 
-// Appends the block of one layer to a running size.
-BlockLayout place(std::size_t* size, std::size_t k_bytes, std::size_t v_bytes, int heads) {
+// Appends the blocks of `pages` pages of one layer to a running size.
+BlockLayout place(std::size_t* size, std::size_t k_bytes, std::size_t v_bytes, int heads, int pages = 1) {
   const BlockLayout b{*size, k_bytes, v_bytes};
-  *size += static_cast<std::size_t>(heads) * (k_bytes + v_bytes);
+  *size += static_cast<std::size_t>(heads) * static_cast<std::size_t>(pages) * (k_bytes + v_bytes);
   return b;
 }
 
@@ -71,7 +88,8 @@ std::string layer_context(const char* option, int layer) {
 }
 
 // Codecs of layer i: the last exception that names it, else those of all layers.
-void choose_codecs(const CacheShape& s, const CacheOptions& o, int i, LayerLayout* layer) {
+void choose_codecs(const CacheOptions& o, int i, LayerLayout* layer) {
+  const LayerShape& s = layer->shape;
   const std::string* k = &o.k_codec;
   const std::string* v = &o.v_codec;
   bool exception = false;
@@ -89,41 +107,97 @@ void choose_codecs(const CacheShape& s, const CacheOptions& o, int i, LayerLayou
   layer->v_params = vs.params;
 }
 
-void place_layers(Layout* l, const CacheOptions& options, std::size_t* state_bytes) {
-  const CacheShape& s = l->shape;
+// Rings of a local layer. From block b on, sealed pages in sight begin at most ceil((w - 1) / 128) before b, and end
+// where the raw ones begin.
+void size_rings(const Layout& l, LayerLayout* layer, int extra) {
+  layer->raw_ring = l.raw_pages;
+  if (layer->local()) {
+    const auto seen = static_cast<int>(std::min<std::int64_t>((layer->shape.window - 1 + kPageTokens - 1) / kPageTokens,
+                                                              std::max<std::int64_t>(l.memory.pages, 0) + l.raw_pages));
+    layer->ring = std::max(0, seen - l.raw_pages + 1);
+    layer->raw_ring = std::min(l.raw_pages, seen + 1);
+    if (layer->ring > 0) layer->ring += extra;
+  }
+  layer->raw_ring += extra;
+}
+
+void place_layer(Layout* l, LayerLayout* layer, std::size_t* state_bytes) {
+  const LayerShape& s = layer->shape;
   const auto dk = static_cast<std::size_t>(s.head_dim);
   const auto dv = static_cast<std::size_t>(s.head_dim_v);
   const auto cap = static_cast<std::size_t>(l->sink_capacity);
   const auto heads = static_cast<std::size_t>(s.kv_heads);
+  const std::size_t ek = element_bytes(*layer->k);
+  const std::size_t ev = element_bytes(*layer->v);
+  const std::size_t k_bytes = layer->k->k.bytes(s.head_dim, layer->k_params);
+  const std::size_t v_bytes = layer->v->v.bytes(s.head_dim_v, layer->v_params);
+  const auto state = [](const Codec& c, int d) { return c.state_bytes ? round64(c.state_bytes(d)) : 0; };
   MemoryPlan& m = l->memory;
-  for (int i = 0; i < s.layers; ++i) {
-    LayerLayout layer;
-    choose_codecs(s, options, i, &layer);
-    layer.raw_k = raw_codec(*layer.k);
-    layer.raw_v = raw_codec(*layer.v);
-    const std::size_t ek = element_bytes(*layer.k);
-    const std::size_t ev = element_bytes(*layer.v);
-    const std::size_t k_bytes = layer.k->k.bytes(s.head_dim, layer.k_params);
-    const std::size_t v_bytes = layer.v->v.bytes(s.head_dim_v, layer.v_params);
-    const auto state = [](const Codec& c, int d) { return c.state_bytes ? round64(c.state_bytes(d)) : 0; };
-    layer.sealed = place(&m.chunk_bytes, k_bytes, v_bytes, s.kv_heads);
-    layer.raw = place(&l->raw_block_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads);
-    layer.sinks = place(&l->sink_block_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
-    layer.state = place(state_bytes, state(*layer.k, s.head_dim), state(*layer.v, s.head_dim_v), s.kv_heads);
+  if (layer->local()) {
+    layer->sealed = place(&l->local_bytes, k_bytes, v_bytes, s.kv_heads, layer->ring);
+  } else {
+    layer->sealed = place(&l->page_bytes, k_bytes, v_bytes, s.kv_heads);
     m.k_chunk_bytes += heads * k_bytes;
     m.v_chunk_bytes += heads * v_bytes;
-    l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
-    l->has_basis = l->has_basis || layer.k->k.to_basis;
-    l->packed_prompts = l->packed_prompts || layer.v->packed_prompts;
+    layer->summary_bytes = l->selector->summary_bytes ? round64(l->selector->summary_bytes(s.head_dim)) : 0;
+    layer->summary_offset = l->summary_bytes;
+    l->summary_bytes += heads * layer->summary_bytes;
+  }
+  layer->raw = place(&l->raw_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads, layer->raw_ring);
+  layer->sinks = place(&l->sink_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
+  layer->state = place(state_bytes, state(*layer->k, s.head_dim), state(*layer->v, s.head_dim_v), s.kv_heads);
+}
+
+void place_layers(Layout* l, const CacheOptions& options) {
+  const int extra = (options.step_tokens + kPageTokens - 1) / kPageTokens;
+  double k_elements = 0, v_elements = 0, k_bits = 0, v_bits = 0;
+  MemoryPlan& m = l->memory;
+  l->page_bytes = l->summary_bytes = l->local_bytes = l->raw_bytes = l->sink_bytes = 0;
+  m.k_chunk_bytes = m.v_chunk_bytes = m.state_bytes = 0;
+  std::size_t blocks = 0;
+  for (LayerLayout& layer : l->layers) {
+    const auto index = static_cast<int>(&layer - l->layers.data());
+    if (layer.owner != index) continue;
+    const bool read = std::any_of(l->layers.begin(), l->layers.end(),
+                                  [&](const LayerLayout& other) { return other.owner == index && &other != &layer; });
+    size_rings(*l, &layer, read ? extra : 0);
+    place_layer(l, &layer, &m.state_bytes);
+    const LayerShape& s = layer.shape;
+    if (!layer.local()) blocks += 2 * static_cast<std::size_t>(s.kv_heads);
+    k_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim;
+    v_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim_v;
+    k_bits += 8.0 * static_cast<double>(layer.sealed.k_bytes) * s.kv_heads;
+    v_bits += 8.0 * static_cast<double>(layer.sealed.v_bytes) * s.kv_heads;
+  }
+  // A shared layer is its owner with query heads of its own.
+  for (LayerLayout& layer : l->layers) {
+    const LayerShape shape = layer.shape;
+    if (shape.kv_of < 0) continue;
+    layer = l->layers[static_cast<std::size_t>(shape.kv_of)];
+    layer.shape = shape;
+    layer.owner = shape.kv_of;
+  }
+  l->extent_pages = blocks > 0 ? extent_pages(l->page_bytes / blocks) : 1;
+  m.chunk_bytes = l->page_bytes + l->summary_bytes;
+  m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
+  m.k_bits = k_bits / k_elements;
+  m.v_bits = v_bits / v_elements;
+}
+
+void describe_layers(Layout* l, const CacheOptions& options) {
+  for (int i = 0; i < l->shape.count(); ++i) {
+    LayerLayout layer;
+    layer.shape = l->shape.at(i);
+    layer.owner = layer.shape.kv_of < 0 ? i : layer.shape.kv_of;
+    choose_codecs(options, layer.owner, &layer);
+    layer.raw_k = raw_codec(*layer.k);
+    layer.raw_v = raw_codec(*layer.v);
     for (const Codec* c : {layer.k, layer.v})
-      l->one_arithmetic = l->one_arithmetic && (c->lossless || c->packed_prompts);
+      layer.one_arithmetic = layer.one_arithmetic && (c->lossless || c->packed_prompts);
+    l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
+    l->has_window = l->has_window || layer.local();
     l->layers.push_back(layer);
   }
-  l->extent_pages = extent_pages(m.chunk_bytes / (2 * heads * static_cast<std::size_t>(s.layers)));
-  const double rows = static_cast<double>(kPageTokens) * s.layers * s.kv_heads;
-  m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
-  m.k_bits = 8 * static_cast<double>(m.k_chunk_bytes) / (rows * s.head_dim);
-  m.v_bits = 8 * static_cast<double>(m.v_chunk_bytes) / (rows * s.head_dim_v);
 }
 
 // Products of sizes that options and files choose: saturates far above what any machine has, so that sums of a few of
@@ -137,39 +211,63 @@ std::size_t product(std::initializer_list<std::size_t> factors) {
 }
 
 // Fills the sizes that depend on memory.tokens.
-void size_pool(Layout* l, int threads) {
+void size_pool(Layout* l, const CacheOptions& options, int threads) {
   MemoryPlan& m = l->memory;
   m.pages = l->sealed_at(m.tokens - 1);
+  place_layers(l, options);
+  const auto sequences = static_cast<std::size_t>(options.max_sequences);
+  l->selection_bytes = 0;
+  for (LayerLayout& layer : l->layers) {
+    if (!l->selector->state_bytes || layer.local()) continue;
+    layer.selection_offset = l->selection_bytes;
+    layer.selection_bytes = round64(l->selector->state_bytes(m.pages));
+    l->selection_bytes += static_cast<std::size_t>(layer.shape.kv_heads) * layer.selection_bytes;
+  }
   m.sealed_bytes = product({static_cast<std::size_t>(m.pages), m.chunk_bytes}) + kReadSlack;
+  m.local_bytes = product({sequences, l->local_bytes}) + (l->local_bytes > 0 ? kReadSlack : 0);
+  m.raw_bytes = product({sequences, l->raw_bytes}) + kReadSlack;
+  m.sink_bytes = product({sequences, l->sink_bytes}) + kReadSlack;
   m.scratch_bytes =
-      sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->decode_state_floats());
+      sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats()) +
+      product({sequences, l->selection_bytes});
 }
 
 }  // namespace
 
-std::size_t Layout::decode_state_floats_one() const {
-  const auto rows = static_cast<std::size_t>(decode_rows());
-  return 2 * ((rows + 15) / 16 * 16) + rows * static_cast<std::size_t>(kernel::out_pitch(shape.head_dim_v));
+int Layout::few_rows() const {
+  int rows = 8;
+  for (const LayerLayout& layer : layers) rows = std::max(rows, layer.group());
+  return rows;
 }
 
-std::size_t Layout::decode_state_floats() const {
-  return product(
-      {static_cast<std::size_t>(shape.kv_heads), static_cast<std::size_t>(max_states()), decode_state_floats_one()});
+std::size_t Layout::state_floats_one() const {
+  const auto rows = static_cast<std::size_t>(few_rows());
+  std::size_t most = 0;
+  for (const LayerLayout& layer : layers)
+    most =
+        std::max(most, 2 * round_up(rows) + rows * static_cast<std::size_t>(kernel::out_pitch(layer.shape.head_dim_v)));
+  return most;
+}
+
+std::size_t Layout::state_floats() const {
+  int heads = 0;
+  for (const LayerLayout& layer : layers) heads = std::max(heads, layer.shape.kv_heads);
+  return product({static_cast<std::size_t>(heads), static_cast<std::size_t>(max_states()), state_floats_one()});
 }
 
 std::size_t Layout::worker_floats() const {
-  const auto rows = static_cast<std::size_t>(std::max(kItemRows, decode_rows()));
-  const auto dk = static_cast<std::size_t>(shape.head_dim);
-  const auto dv = static_cast<std::size_t>(kernel::out_pitch(shape.head_dim_v));
-  const std::size_t panels_v = (dv + kPanel - 1) / kPanel * kPanel;
-  const std::size_t tiles = kPageTokens * (dk + panels_v);
-  const std::size_t sums = packed_prompts ? rows * dv : 0;
-  const std::size_t prefill = rows * (kPageTokens + 2) + 2 * rows * (dv + 2) + sums + tiles;
-  const std::size_t decode_rows_n = static_cast<std::size_t>(decode_rows()) * kGroupPages;
-  const std::size_t decode = decode_rows_n * (kPageTokens + 2 + dv);
-  // q, in both bases, ends, and slack for the alignment of up to 20 pieces
-  const std::size_t attention = rows * ((has_basis ? 2 : 1) * dk + 1) + std::max(prefill, decode) + 20 * 16;
-  return std::max({attention, seal_floats(shape.head_dim), seal_floats(shape.head_dim_v)});
+  std::size_t most = 0;
+  for (const LayerLayout& layer : layers) {
+    const LayerShape& s = layer.shape;
+    for (const bool prompt : {false, true}) {
+      FoldScratch scratch;
+      most = std::max(most, scratch.place(nullptr, fold_size(layer, prompt ? kItemRows : few_rows(), prompt)));
+    }
+    // Sealing, and a page of keys as floats for the selector's summary.
+    most = std::max({most, seal_floats(s.head_dim) + static_cast<std::size_t>(kPageTokens * s.head_dim),
+                     seal_floats(s.head_dim_v)});
+  }
+  return most + kFloatsPerLine;
 }
 
 int extent_pages(std::size_t block_bytes) {
@@ -184,31 +282,31 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   l.selector = find(selectors(), options.selector);
   if (!l.selector)
     bad("unknown selector '" + options.selector + "', expected one of: " + names(selectors()), "selector");
-  l.group = shape.query_heads / shape.kv_heads;
+  l.budget = options.budget;
   // A window beyond the capacity keeps everything raw: more blocks than that would never be used.
   const std::int64_t capacity = options.max_tokens > 0 ? options.max_tokens : options.window;
   const auto window = static_cast<int>(std::min<std::int64_t>(options.window, capacity));
   l.raw_pages = (window + kPageTokens - 1) / kPageTokens + 1;
   l.sinks = options.sinks;
   l.sink_capacity = (options.sinks + 15) / 16 * 16;
+  describe_layers(&l, options);
   MemoryPlan& m = l.memory;
-  place_layers(&l, options, &m.state_bytes);
-  const auto sequences = static_cast<std::size_t>(options.max_sequences);
-  m.raw_bytes = product({sequences, static_cast<std::size_t>(l.raw_pages), l.raw_block_bytes}) + kReadSlack;
-  m.sink_bytes = product({sequences, l.sink_block_bytes}) + kReadSlack;
   if (options.max_tokens > 0) {
     m.tokens = options.max_tokens;
-    size_pool(&l, threads);
+    size_pool(&l, options, threads);
     return l;
   }
   // The largest capacity, in whole pages, that the budget holds.
+  m.tokens = kPageTokens;
+  size_pool(&l, options, threads);
   std::int64_t low = 0;
   std::int64_t high = static_cast<std::int64_t>(
-      std::min(options.budget_bytes / m.chunk_bytes + static_cast<std::size_t>(l.raw_pages), std::size_t{1} << 24));
+      std::min(options.budget_bytes / std::max<std::size_t>(m.chunk_bytes, 1) + static_cast<std::size_t>(l.raw_pages),
+               std::size_t{1} << 24));
   while (low < high) {
     const std::int64_t middle = (low + high + 1) / 2;
     m.tokens = middle * kPageTokens;
-    size_pool(&l, threads);
+    size_pool(&l, options, threads);
     if (m.total() <= options.budget_bytes) {
       low = middle;
     } else {
@@ -216,7 +314,7 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
     }
   }
   m.tokens = (low > 0 ? low : 1) * kPageTokens;
-  size_pool(&l, threads);
+  size_pool(&l, options, threads);
   if (low == 0)
     throw Error(Code::kMemory,
                 std::to_string(options.budget_bytes) + " bytes do not hold the windows and one page, which need " +

@@ -1,19 +1,24 @@
-// Where everything of a cache lies: byte offsets inside a chunk, a raw block and a sink block, per layer and KV head.
+// Where everything of a cache lies: byte offsets of every kind of block, per layer and KV head.
+//
+// Layers of one window are a class. Class `full` (no window): sealed pages in a pool, for ever, found through one page
+// table per sequence. `local`: a ring of sealed pages per sequence; a page takes the slot of the one that has just gone
+// out of sight, which so is given back. `shared`: no blocks, its layout is that of the layer whose keys it reads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "kv/cache.hpp"
 #include "kv/codec.hpp"
+#include "kv/options.hpp"
 #include "kv/page.hpp"
 #include "kv/selector.hpp"
 
 namespace kvasir::kv {
 
-// One kind of block (sealed, raw or sinks) of one layer: head h has K at offset + h * (k_bytes + v_bytes), V behind it.
-// Sealed pages lie in extents of several, which have n times as much of each: see Store::sealed.
+// One kind of block of one layer: head h has K at offset + h * (k_bytes + v_bytes), V behind it. Where several pages
+// lie together (an extent of the pool, a ring), each of these is n times as long and holds the blocks of n pages.
 struct BlockLayout {
   std::size_t offset = 0;
   std::size_t k_bytes = 0;
@@ -23,16 +28,41 @@ struct BlockLayout {
 };
 
 struct LayerLayout {
+  LayerShape shape;
+  int owner = 0;             // the layer whose keys and values it reads: itself unless it is shared
   const Codec* k = nullptr;  // of sealed pages
   const Codec* v = nullptr;
   CodecParams k_params;
   CodecParams v_params;
   const Codec* raw_k = nullptr;  // f32, f16 or bf16
   const Codec* raw_v = nullptr;
-  BlockLayout sealed;
-  BlockLayout raw;
+  int ring = 0;        // local: sealed pages kept per sequence; 0 where raw ones reach as far as the window
+  int raw_ring = 0;    // raw pages per sequence
+  BlockLayout sealed;  // full: in a chunk of the pool; local: in the sequence's rings, sizes of one page
+  BlockLayout raw;     // in the sequence's raw pages, sizes of one page
   BlockLayout sinks;
   BlockLayout state;
+  std::size_t summary_bytes = 0;     // of a page of one head, for the selector
+  std::size_t summary_offset = 0;    // of head 0, in units of one pool page
+  std::size_t selection_bytes = 0;   // the selector's state of one head of a sequence
+  std::size_t selection_offset = 0;  // of head 0 among the states of a sequence
+  bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
+
+  bool local() const { return shape.window > 0; }
+  // Sealed at all: not where every visible token is raw.
+  bool seals() const { return !local() || ring > 0; }
+  int group() const { return shape.group(); }
+  // Rows of one block of queries that are split over groups of pages: a few at most.
+  bool few(int tokens) const { return tokens == 1 || tokens * group() <= 8; }
+  // First page that a query at position p or a later one may see.
+  std::int64_t first_page(std::int64_t p) const {
+    return local() ? std::max<std::int64_t>(0, p - shape.window + 1) / kPageTokens : 0;
+  }
+  // First page that a sequence of n tokens still has: what the shortest sequence that ends in the same page sees next.
+  // So it depends on n alone, and a sequence can be cut within its last page.
+  std::int64_t first_kept(std::int64_t n) const {
+    return n > 0 ? first_page((n - 1) / kPageTokens * kPageTokens + 1) : 0;
+  }
 };
 
 // Behind every buffer of blocks: readers may touch that many bytes after a block.
@@ -42,27 +72,28 @@ struct Layout {
   CacheShape shape;
   std::vector<LayerLayout> layers;
   const Selector* selector = nullptr;
-  int group = 0;      // query heads per KV head
-  int raw_pages = 0;  // blocks per sequence: ceil(window / 128) + 1
+  std::int64_t budget = 0;  // of the selector
+  int raw_pages = 0;        // ceil(window / 128) + 1
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
-  bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
-  bool has_basis = false;            // some layer's keys are stored in another basis
-  bool packed_prompts = false;       // some layer's values have them
-  int extent_pages = 1;              // a power of two
-  std::size_t raw_block_bytes = 0;   // one page index, all layers
-  std::size_t sink_block_bytes = 0;  // one sequence, all layers
+  bool has_window = false;          // some layer is local
+  int extent_pages = 1;             // a power of two
+  std::size_t page_bytes = 0;       // of the pool: sealed keys and values of one page index, all full layers
+  std::size_t summary_bytes = 0;    // beside it
+  std::size_t local_bytes = 0;      // rings of one sequence
+  std::size_t raw_bytes = 0;        // raw pages of one sequence
+  std::size_t sink_bytes = 0;       // of one sequence
+  std::size_t selection_bytes = 0;  // the selector's states of one sequence
   MemoryPlan memory;
 
-  // Tokens of one block of queries that go through the decode kernels: a few rows at most.
-  bool is_decode(int tokens) const { return tokens == 1 || tokens * group <= 8; }
-  int decode_rows() const { return group > 8 ? group : 8; }
+  // Most query rows of a part that is split over groups of pages, of any layer.
+  int few_rows() const;
   // Most groups of pages a sequence can have, one for the sinks included.
-  std::int64_t max_states() const { return memory.tokens / (kPageTokens * kGroupPages) + raw_pages + 2; }
-  std::size_t decode_state_floats_one() const;  // {max, sum, out} of decode_rows() rows
-  std::size_t decode_state_floats() const;      // of one sequence, for all heads and groups
-  std::size_t worker_floats() const;            // per thread
+  std::int64_t max_states() const { return memory.tokens / (kPageTokens * kGroupPages) + raw_pages + 3; }
+  std::size_t state_floats_one() const;  // {max, sum, out} of few_rows() rows
+  std::size_t state_floats() const;      // of one sequence, for all heads and groups
+  std::size_t worker_floats() const;     // per thread
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.
   std::int64_t sealed_at(std::int64_t p) const {
@@ -76,7 +107,7 @@ struct Layout {
 inline constexpr std::size_t kExtentBytes = 128 << 10;
 int extent_pages(std::size_t block_bytes);
 
-// Rows that one prefill item handles at most: as many as share an unsealed tile while everything stays in L2.
+// Rows that one item of a prompt handles at most: as many as share an unsealed tile while everything stays in L2.
 inline constexpr int kItemRows = 128;
 
 Layout make_layout(const CacheShape& shape, const CacheOptions& options, int threads);

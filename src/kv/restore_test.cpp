@@ -13,7 +13,7 @@ namespace {
 
 using namespace fixture;
 
-constexpr CacheShape kShape{.layers = 2, .kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 64};
+const CacheShape kShape = CacheShape::uniform(2, {.kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 64});
 
 CacheOptions options(const std::string& k, const std::string& v, int window, int sinks) {
   return {.k_codec = k, .v_codec = v, .window = window, .sinks = sinks, .max_tokens = 2048, .max_sequences = 3};

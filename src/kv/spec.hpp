@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kv/cache.hpp"
 #include "kv/codec.hpp"
+#include "kv/options.hpp"
 
 namespace kvasir::kv {
 

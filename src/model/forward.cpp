@@ -105,7 +105,7 @@ void Forward::attend(int layer, const Attention& a) {
   const float* const k = a.k ? s_.k : nullptr;
   const float* const v = a.k ? s_.v : nullptr;
   if (observer_) observer_(layer, slices_, s_.q, k, v);
-  cache_.attend(layer, s_.q, k, v, s_.heads, a.scale);
+  cache_.attend(layer, s_.q, k, v, s_.heads, {a.scale, a.soft_cap});
 }
 
 // From what attention gives to the end of the layer.

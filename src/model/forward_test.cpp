@@ -244,7 +244,7 @@ const Option kClassOptions[] = {
 
 std::vector<Option> options() {
   std::vector<Option> all(std::begin(kOptions), std::end(kOptions));
-  if (kCacheHasClasses) all.insert(all.end(), std::begin(kClassOptions), std::end(kClassOptions));
+  all.insert(all.end(), std::begin(kClassOptions), std::end(kClassOptions));
   return all;
 }
 
@@ -337,22 +337,6 @@ TEST(Forward, OptionsTogetherAgreeWithFloat64) {
     SCOPED_TRACE(names);
     const auto ids = tokens(12);
     EXPECT_LE(error_of(run(spec, "f32", true, ids, 5, 2).logits, spec, "f32", ids), 1e-5);
-  }
-}
-
-// What the cache cannot do is refused before anything is loaded.
-TEST(Forward, WhatTheCacheCannotDoIsRefused) {
-  if (kCacheHasClasses) GTEST_SKIP() << "the cache can do all of it";
-  for (const Option& o : kClassOptions) {
-    ModelSpec spec = plain_model();
-    o.set(spec);
-    try {
-      cache_shape(spec);
-      ADD_FAILURE() << o.name;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.code(), Code::kUnsupported);
-      EXPECT_NE(std::string(e.what()).find("the cache has no "), std::string::npos) << e.what();
-    }
   }
 }
 

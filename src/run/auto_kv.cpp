@@ -71,7 +71,7 @@ kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const
     choice.source = "from " + std::to_string(meter.tokens()) + " tokens of the first prompt";
     return choice;
   }
-  choice.layers.assign(static_cast<std::size_t>(shape.layers), {"f16", "f16"});
+  choice.layers.assign(shape.layers.size(), {"f16", "f16"});
   choice.budget = budget;
   choice.source = "tokens of the first prompt behind the sinks: " + std::to_string(meter.tokens()) +
                   ", the choice needs " + std::to_string(kAutoLeastTokens);

@@ -134,6 +134,7 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.window = options.window;
   c.sinks = options.sinks;
   c.max_tokens = context_for(options, spec);
+  c.step_tokens = static_cast<int>(std::min<std::int64_t>(options.chunk, c.max_tokens));
   c.max_sequences = sequences;
   return c;
 }

@@ -22,7 +22,8 @@ using kv::CacheOptions;
 using kv::Sequence;
 using namespace kv::fixture;
 
-constexpr kv::CacheShape kShape{.layers = 2, .kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 32};
+const kv::CacheShape kShape =
+    kv::CacheShape::uniform(2, {.kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 32});
 constexpr int kMost = 1200;
 
 // Token ids and what the model would make of them: from `part` on both are those of text `variant`.
@@ -42,9 +43,9 @@ inline Text text(int n, int part = kMost, int variant = 0) {
     for (std::size_t l = 0; l < to.size(); ++l)
       std::copy(from[l].begin() + part * row, from[l].end(), to[l].begin() + part * row);
   };
-  replace(t.tokens.q, other.q, kShape.query_heads * kShape.head_dim);
-  replace(t.tokens.k, other.k, kShape.kv_heads * kShape.head_dim);
-  replace(t.tokens.v, other.v, kShape.kv_heads * kShape.head_dim_v);
+  replace(t.tokens.q, other.q, kShape.at(0).query_heads * kShape.at(0).head_dim);
+  replace(t.tokens.k, other.k, kShape.at(0).kv_heads * kShape.at(0).head_dim);
+  replace(t.tokens.v, other.v, kShape.at(0).kv_heads * kShape.at(0).head_dim_v);
   return t;
 }
 

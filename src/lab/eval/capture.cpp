@@ -50,9 +50,13 @@ std::vector<KvPair> capture(const CaptureOptions& o, const std::function<void()>
   engine.check_ids(ids);
   const kv::CacheShape shape = model::cache_shape(engine.model().spec());
   std::vector<KvPair> layers;
-  for (int l = 0; l < shape.layers; ++l) {
+  std::vector<std::size_t> pair_of(shape.layers.size());  // layers that read another one's have none
+  for (int l = 0; l < shape.count(); ++l) {
+    if (shape.at(l).kv_of >= 0) continue;
+    pair_of[static_cast<std::size_t>(l)] = layers.size();
     const auto tokens = static_cast<int>(o.tokens);
-    KvPair pair{{l, shape.kv_heads, tokens, shape.head_dim, {}}, {l, shape.kv_heads, tokens, shape.head_dim_v, {}}};
+    const kv::LayerShape& s = shape.at(l);
+    KvPair pair{{l, s.kv_heads, tokens, s.head_dim, {}}, {l, s.kv_heads, tokens, s.head_dim_v, {}}};
     for (KvArray* a : {&pair.keys, &pair.values})
       a->data.resize(static_cast<std::size_t>(a->heads) * static_cast<std::size_t>(a->tokens) *
                      static_cast<std::size_t>(a->dim));
@@ -61,8 +65,9 @@ std::vector<KvPair> capture(const CaptureOptions& o, const std::function<void()>
   kv::Sequence* sequence = engine.cache().create();
   engine.forward().observe(
       [&](int layer, std::span<const kv::Slice> slices, const float*, const float* k, const float* v) {
+        if (!k) return;
         const std::int64_t first = kv::Cache::length(*sequence);
-        KvPair& pair = layers[static_cast<std::size_t>(layer)];
+        KvPair& pair = layers[pair_of[static_cast<std::size_t>(layer)]];
         copy_rows(k, slices[0].count, first, &pair.keys);
         copy_rows(v, slices[0].count, first, &pair.values);
       });

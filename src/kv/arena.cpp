@@ -1,0 +1,130 @@
+#include "kv/arena.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace kvasir::kv {
+
+Arena::Arena(Layout layout_in, int max_sequences)
+    : layout(std::move(layout_in)),
+      pool(layout.memory.pages, layout.extent_pages),
+      pages(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.page_bytes + kReadSlack),
+      summaries(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.summary_bytes),
+      locals(tensor::Tag::kCache, layout.memory.local_bytes),
+      raws(tensor::Tag::kCache, layout.memory.raw_bytes),
+      sink_buffer(tensor::Tag::kCache, layout.memory.sink_bytes),
+      states(tensor::Tag::kCache, layout.memory.state_bytes),
+      selections(tensor::Tag::kScratch, static_cast<std::size_t>(max_sequences) * layout.selection_bytes) {
+  for (int i = 0; i < max_sequences; ++i) {
+    auto s = std::make_unique<Sequence>();
+    s->index = i;
+    sequences.push_back(std::move(s));
+  }
+  visit_heads(layout, [&](int l, int h) {
+    const LayerLayout& layer = layer_at(l);
+    const Head k = head_k(l, h);
+    const Head v = head_v(l, h);
+    if (layer.k->init_state) layer.k->init_state(const_cast<void*>(k.state), k.d, Side::kKeys, l, h);
+    if (layer.v->init_state) layer.v->init_state(const_cast<void*>(v.state), v.d, Side::kValues, l, h);
+  });
+}
+
+void Arena::forget_selection(const Sequence& s) const {
+  if (layout.selection_bytes > 0) std::memset(selection_states(s), 0, layout.selection_bytes);
+}
+
+void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t page, float* scratch) const {
+  const LayerLayout& layer = layer_at(l);
+  const Blocks from = raw(l, head, s, page);
+  const Blocks to = sealed(l, head, s, page);
+  if (side == Side::kValues) return layer.v->v.seal(head_v(l, head), from.v, first_row(page), scratch, to.v);
+  layer.k->k.seal(head_k(l, head), from.k, first_row(page), scratch, to.k);
+  if (layer.summary_bytes == 0) return;
+  // A tile of keys is two panels of 64 tokens; a summary is made from (d, 128).
+  const int d = layer.shape.head_dim;
+  float* const tile = scratch;
+  float* const keys = scratch + seal_floats(d);
+  layer.raw_k->k.unseal({d, {}, nullptr}, {from.k, 0, kPageTokens, kPageTokens}, tile);
+  for (int panel = 0; panel < kPageTokens / kPanel; ++panel)
+    for (int c = 0; c < d; ++c)
+      std::copy_n(tile + (static_cast<std::ptrdiff_t>(panel) * d + c) * kPanel, kPanel,
+                  keys + static_cast<std::ptrdiff_t>(c) * kPageTokens + panel * kPanel);
+  layout.selector->summarise(d, keys, first_row(page), summary(layer, head, s.pages[static_cast<std::size_t>(page)]));
+}
+
+void Arena::copy_own(const Sequence& from, const Sequence& to) const {
+  const auto copy = [](const Blocks& source, const Blocks& target, const BlockLayout& size) {
+    std::memcpy(target.k, source.k, size.k_bytes);
+    std::memcpy(target.v, source.v, size.v_bytes);
+  };
+  const std::int64_t sealed = layout.sealed_at(from.length - 1);
+  visit_heads(layout, [&](int l, int h) {
+    const LayerLayout& layer = layer_at(l);
+    if (layout.sinks > 0 && from.length > 0) copy(sinks(l, h, from), sinks(l, h, to), layer.sinks);
+    for (auto page = first_raw(layer, from.length); page * kPageTokens < from.length; ++page)
+      copy(raw(l, h, from, page), raw(l, h, to, page), layer.raw);
+    for (auto page = layer.first_kept(from.length); layer.local() && page < sealed; ++page)
+      copy(this->sealed(l, h, from, page), this->sealed(l, h, to, page), layer.sealed);
+  });
+  if (layout.selection_bytes > 0) std::memcpy(selection_states(to), selection_states(from), layout.selection_bytes);
+}
+
+void Arena::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) const {
+  const LayerLayout& layer = layer_at(l);
+  const Blocks from = sealed(l, head, s, page);
+  const Blocks to = raw(l, head, s, page);
+  std::memcpy(to.k, from.k, layer.raw.k_bytes);
+  std::memcpy(to.v, from.v, layer.raw.v_bytes);
+}
+
+void Arena::append(int l, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const {
+  const LayerLayout& layer = layer_at(l);
+  const auto write = [&](const Blocks& b, int capacity, int row, int count, const float* x) {
+    if (side == Side::kKeys)
+      layer.raw_k->write_k(b.k, capacity, row, count, x, rows.stride, layer.shape.head_dim);
+    else
+      layer.raw_v->write_v(b.v, capacity, row, count, x, rows.stride, layer.shape.head_dim_v);
+  };
+  int done = 0;
+  if (position < layout.sinks) {
+    done = static_cast<int>(std::min<std::int64_t>(n, layout.sinks - position));
+    write(sinks(l, head, s), layout.sink_capacity, static_cast<int>(position), done, rows.data);
+  }
+  if (done == n) return;
+  const std::int64_t p = position + done;
+  write(raw(l, head, s, p / kPageTokens), kPageTokens, static_cast<int>(p % kPageTokens), n - done,
+        rows.data + done * rows.stride);
+}
+
+namespace {
+
+std::uint64_t hash_bytes(std::uint64_t h, const std::byte* p, std::size_t n) {
+  for (std::size_t i = 0; i < n; i += 8) {
+    std::uint64_t x = 0;
+    std::memcpy(&x, p + i, std::min<std::size_t>(8, n - i));
+    h = (h ^ x) * 0x9e3779b97f4a7c15ull;
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+}  // namespace
+
+std::uint64_t digest(const Arena& arena, const Sequence& s) {
+  std::uint64_t h = static_cast<std::uint64_t>(s.length);
+  const auto add = [&](const std::byte* p, std::size_t n) { h = hash_bytes(h, p, n); };
+  visit_tail(arena, s, add);
+  visit_heads(arena.layout, [&](int i, int head) {
+    const LayerLayout& l = arena.layer_at(i);
+    if (l.local()) return;
+    for (std::int64_t page = 0; page < arena.layout.sealed_at(s.length - 1); ++page) {
+      const Blocks b = arena.sealed(i, head, s, page);
+      add(b.k, l.sealed.k_bytes);
+      add(b.v, l.sealed.v_bytes);
+    }
+  });
+  return h;
+}
+
+}  // namespace kvasir::kv

@@ -1,0 +1,203 @@
+// The bytes of a live cache and the sequences that own them. Address arithmetic only; attend.cpp computes.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/check.hpp"
+#include "kv/layout.hpp"
+#include "kv/pool.hpp"
+#include "tensor/buffer.hpp"
+
+namespace kvasir::kv {
+
+inline constexpr std::int64_t kAllExact = std::numeric_limits<std::int64_t>::max();
+
+class Sequence {
+ public:
+  int index = 0;  // of its raw pages, rings and sinks
+  bool used = false;
+  std::int64_t length = 0;          // tokens of committed steps
+  std::int64_t exact = kAllExact;   // tokens from here on were computed with a selection of pages
+  std::vector<std::int32_t> pages;  // pool slot of every sealed page, during a step also of those it will seal
+};
+
+// Rows of one head in a batch: row i at data + i * stride.
+struct TokenRows {
+  const float* data;
+  std::ptrdiff_t stride;
+};
+
+// A block of K and one of V.
+struct Blocks {
+  std::byte* k;
+  std::byte* v;
+};
+
+struct Arena {
+  explicit Arena(Layout layout_in, int max_sequences);
+
+  // A sealed page of a layer that owns its pages. REQUIRES: the sequence has it.
+  Blocks sealed(int layer, int head, const Sequence& s, std::int64_t page) const {
+    const LayerLayout& l = layer_at(layer);
+    if (!l.local()) return pooled(l, head, s.pages[static_cast<std::size_t>(page)]);
+    std::byte* const rings = locals.data() + static_cast<std::size_t>(s.index) * layout.local_bytes;
+    return in_ring(rings, l.sealed, head, l.ring, page);
+  }
+  // Slots [i * n, (i + 1) * n) of the pool make an extent of n pages. It is laid out as one page is, but every block is
+  // n times as long and holds the blocks of the n pages one after the other.
+  Blocks pooled(const LayerLayout& l, int head, std::int32_t slot) const {
+    const auto first = static_cast<std::int64_t>(slot) / layout.extent_pages * layout.extent_pages;
+    const auto n = static_cast<std::size_t>(std::min<std::int64_t>(layout.extent_pages, pool.total() - first));
+    const auto i = static_cast<std::size_t>(slot - first);
+    std::byte* const extent = pages.data() + static_cast<std::size_t>(first) * layout.page_bytes;
+    return {extent + n * l.sealed.k(head) + i * l.sealed.k_bytes, extent + n * l.sealed.v(head) + i * l.sealed.v_bytes};
+  }
+  // The raw block of page `page`; those of a sequence form a ring.
+  Blocks raw(int layer, int head, const Sequence& s, std::int64_t page) const {
+    const LayerLayout& l = layer_at(layer);
+    return in_ring(raws.data() + static_cast<std::size_t>(s.index) * layout.raw_bytes, l.raw, head, l.raw_ring, page);
+  }
+  Blocks sinks(int layer, int head, const Sequence& s) const {
+    return in_ring(sink_buffer.data() + static_cast<std::size_t>(s.index) * layout.sink_bytes, layer_at(layer).sinks,
+                   head, 1, 0);
+  }
+  // The selector's summary of a pool page: those of one head lie in the order of their slots.
+  std::byte* summary(const LayerLayout& l, int head, std::int32_t slot) const {
+    const auto total = static_cast<std::size_t>(pool.total());
+    return summaries.data() + total * (l.summary_offset + static_cast<std::size_t>(head) * l.summary_bytes) +
+           static_cast<std::size_t>(slot) * l.summary_bytes;
+  }
+  std::byte* selection_states(const Sequence& s) const {
+    return selections.data() + static_cast<std::size_t>(s.index) * layout.selection_bytes;
+  }
+  void forget_selection(const Sequence& s) const;
+
+  // What the codecs of sealed pages get to see of a head.
+  Head head_k(int layer, int head) const {
+    const LayerLayout& l = layer_at(layer);
+    return {l.shape.head_dim, l.k_params, l.state.k_bytes ? states.data() + l.state.k(head) : nullptr};
+  }
+  Head head_v(int layer, int head) const {
+    const LayerLayout& l = layer_at(layer);
+    return {l.shape.head_dim_v, l.v_params, l.state.v_bytes ? states.data() + l.state.v(head) : nullptr};
+  }
+  const LayerLayout& layer_at(int layer) const { return layout.layers[static_cast<std::size_t>(layer)]; }
+  bool owns(int layer) const { return layer_at(layer).owner == layer; }
+
+  // Raw page -> its sealed block, for one layer, head and side; keys get their summary, too.
+  // scratch: seal_floats of the head size, for keys 128 head_dim more.
+  void seal(int layer, int head, Side side, const Sequence& s, std::int64_t page, float* scratch) const;
+  // Everything that a sequence has besides its pages of the pool, into one of the same length.
+  void copy_own(const Sequence& from, const Sequence& to) const;
+  // And back (lossless codecs only), both sides.
+  void unseal_raw(int layer, int head, const Sequence& s, std::int64_t page) const;
+  // Writes n rows as positions [position, position + n): sinks and at most one page.
+  void append(int layer, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const;
+
+  // Gives a sequence slots until it has `count`. REQUIRES: as many are free.
+  void grow(Sequence* s, std::int64_t count) {
+    while (static_cast<std::int64_t>(s->pages.size()) < count)
+      s->pages.push_back(pool.take(s->pages.empty() ? -1 : s->pages.back()));
+  }
+
+  // First row of page `page` that is not a sink.
+  int first_row(std::int64_t page) const { return page == 0 ? layout.sinks : 0; }
+  // First page that a layer has raw, and the first it has at all, of a sequence of n tokens.
+  std::int64_t first_raw(const LayerLayout& l, std::int64_t n) const {
+    return std::max(layout.sealed_at(n - 1), l.first_kept(n));
+  }
+
+  Layout layout;
+  PagePool pool;
+  tensor::Buffer pages;
+  tensor::Buffer summaries;
+  tensor::Buffer locals;
+  tensor::Buffer raws;
+  tensor::Buffer sink_buffer;
+  tensor::Buffer states;                             // of codecs
+  tensor::Buffer selections;                         // states of the selector
+  std::vector<std::unique_ptr<Sequence>> sequences;  // all that can exist; the handles never move
+
+ private:
+  static Blocks in_ring(std::byte* base, const BlockLayout& b, int head, int ring, std::int64_t page) {
+    const auto n = static_cast<std::size_t>(ring);
+    const std::size_t i = static_cast<std::size_t>(page) % n;
+    std::byte* const k = base + b.offset + static_cast<std::size_t>(head) * n * (b.k_bytes + b.v_bytes);
+    return {k + i * b.k_bytes, k + n * b.k_bytes + i * b.v_bytes};
+  }
+};
+
+std::uint64_t digest(const Arena& arena, const Sequence& s);
+
+// f(layer, head) for every head of every layer that has blocks of its own.
+template <class F>
+void visit_heads(const Layout& l, F&& f) {
+  for (int i = 0; i < l.shape.count(); ++i)
+    if (l.layers[static_cast<std::size_t>(i)].owner == i)
+      for (int head = 0; head < l.shape.at(i).kv_heads; ++head) f(i, head);
+}
+
+// f(pointer, bytes) for every block of a page of the pool, and its summaries.
+template <class F>
+void visit_page(const Arena& arena, const Sequence& s, std::int64_t page, F&& f) {
+  KVASIR_CHECK(page >= 0 && page < static_cast<std::int64_t>(s.pages.size()));
+  visit_heads(arena.layout, [&](int i, int head) {
+    const LayerLayout& l = arena.layer_at(i);
+    if (l.local()) return;
+    const std::int32_t slot = s.pages[static_cast<std::size_t>(page)];
+    const Blocks b = arena.pooled(l, head, slot);
+    f(b.k, l.sealed.k_bytes);
+    f(b.v, l.sealed.v_bytes);
+    if (l.summary_bytes > 0) f(arena.summary(l, head, slot), l.summary_bytes);
+  });
+}
+
+// f(pointer, bytes) for every run of bytes that rows [begin, end) of a raw block or sink block consist of. K is
+// T[d][capacity], V is T[capacity][d].
+template <class F>
+void visit_rows(const Blocks& b, const BlockLayout& size, int capacity, const LayerShape& shape, int begin, int end,
+                F&& f) {
+  if (end <= begin) return;
+  const std::size_t ek = size.k_bytes / static_cast<std::size_t>(capacity * shape.head_dim);
+  const std::size_t ev = size.v_bytes / static_cast<std::size_t>(capacity * shape.head_dim_v);
+  const auto first = static_cast<std::size_t>(begin);
+  const auto rows = static_cast<std::size_t>(end - begin);
+  const auto dv = static_cast<std::size_t>(shape.head_dim_v);
+  if (begin == 0 && end == capacity) {
+    f(b.k, size.k_bytes);
+  } else {
+    for (std::size_t c = 0; c < static_cast<std::size_t>(shape.head_dim); ++c)
+      f(b.k + (c * static_cast<std::size_t>(capacity) + first) * ek, rows * ek);
+  }
+  f(b.v + first * dv * ev, rows * dv * ev);
+}
+
+// The same for everything of a sequence that is not in the pool, head by head: its sinks, its raw pages, and the sealed
+// pages of layers with a window.
+template <class F>
+void visit_tail(const Arena& arena, const Sequence& s, F&& f) {
+  const Layout& l = arena.layout;
+  const auto below = [](std::int64_t most, std::int64_t n) { return static_cast<int>(n < most ? n : most); };
+  const std::int64_t sealed = l.sealed_at(s.length - 1);
+  visit_heads(l, [&](int i, int head) {
+    const LayerLayout& layer = arena.layer_at(i);
+    if (l.sinks > 0)
+      visit_rows(arena.sinks(i, head, s), layer.sinks, l.sink_capacity, layer.shape, 0, below(l.sinks, s.length), f);
+    for (std::int64_t page = arena.first_raw(layer, s.length); page * kPageTokens < s.length; ++page)
+      visit_rows(arena.raw(i, head, s, page), layer.raw, kPageTokens, layer.shape, arena.first_row(page),
+                 below(kPageTokens, s.length - page * kPageTokens), f);
+    if (!layer.local()) return;
+    for (std::int64_t page = layer.first_kept(s.length); page < sealed; ++page) {
+      const Blocks b = arena.sealed(i, head, s, page);
+      f(b.k, layer.sealed.k_bytes);
+      f(b.v, layer.sealed.v_bytes);
+    }
+  });
+}
+
+}  // namespace kvasir::kv

@@ -1,0 +1,137 @@
+#include "kv/fold.hpp"
+
+#include <cmath>
+#include <limits>
+
+namespace kvasir::kv {
+
+std::size_t FoldScratch::place(float* p, const FoldSize& size) {
+  std::size_t at = 0;
+  const auto take = [&](std::size_t n) {
+    float* piece = p ? p + at : nullptr;
+    at += round_up(n);
+    return piece;
+  };
+  const auto rows = static_cast<std::size_t>(size.rows);
+  const auto d = static_cast<std::size_t>(size.d);
+  const auto batch = static_cast<std::size_t>(size.batch);
+  const auto pitch = static_cast<std::size_t>(kernel::out_pitch(size.dv));
+  q = take(rows * d);
+  turned = take(rows * d);
+  begins = reinterpret_cast<int*>(take(rows));
+  ends = reinterpret_cast<int*>(take(rows));
+  weights = take(rows * batch * kPageTokens);
+  maxima = take(batch * rows);
+  sums = take(batch * rows);
+  outs = take(batch * rows * pitch);
+  for (kernel::States* s : {&run, &group, &total}) {
+    s->max = take(rows);
+    s->sum = take(rows);
+    s->out = take(rows * pitch);
+  }
+  cosines = take(d / 2);
+  sines = take(d / 2);
+  k_tile = size.tiles ? take(kPageTokens * d) : nullptr;
+  v_tile = size.tiles ? take(kPageTokens * ((pitch + kPanel - 1) / kPanel * kPanel)) : nullptr;
+  return at;
+}
+
+// The rows as the segment's keys want them: turned back by its shift, in the basis of its codec.
+const float* Fold::queries(const Segment& segment) {
+  const CodecSide& keys = segment.k->k;
+  if (!keys.to_basis && segment.shift == 0) return rows_.q;
+  if (turned_for_ == &segment) return s_.turned;
+  turned_for_ = &segment;
+  std::copy_n(rows_.q, static_cast<std::size_t>(rows_.count) * static_cast<std::size_t>(size_.d), s_.turned);
+  if (segment.shift != 0) {
+    for (std::int64_t i = 0; i < turn_->pairs; ++i) {
+      const double angle = -static_cast<double>(segment.shift) * turn_->frequencies[i];
+      s_.cosines[i] = static_cast<float>(std::cos(angle));
+      s_.sines[i] = static_cast<float>(std::sin(angle));
+    }
+    for (int r = 0; r < rows_.count; ++r)
+      kernel::ops().rope(s_.turned + static_cast<std::ptrdiff_t>(r) * size_.d, s_.cosines, s_.sines, turn_->pairs,
+                         turn_->layout);
+  }
+  if (keys.to_basis) keys.to_basis(segment.head_k, rows_.count, s_.turned, size_.d);
+  return s_.turned;
+}
+
+// Scores of page `index` of a batch become weights. REQUIRES: limit(page)
+void Fold::weigh(const FoldPage& page, int index) {
+  const int stride = size_.batch * kPageTokens;
+  float* const scores = s_.weights + static_cast<std::ptrdiff_t>(index) * kPageTokens;
+  const auto& kernels = kernel::attention();
+  if (soft_cap_ > 0) kernels.cap(scores, stride, rows_.count, soft_cap_);
+  if (page.hidden)
+    for (int t = 0; t < kPageTokens; ++t)
+      if (page.hidden[t / 64] >> (t % 64) & 1)
+        for (int r = 0; r < rows_.count; ++r) scores[r * stride + t] = -std::numeric_limits<float>::infinity();
+  const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(index) * rows_.count;
+  kernels.weigh(scores, stride, rows_.count, s_.begins, s_.ends, s_.maxima + at, s_.sums + at);
+}
+
+// By the codec's products on packed bytes.
+void Fold::add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q,
+                      const kernel::States& into) {
+  const int stride = size_.batch * kPageTokens;
+  const int pitch = kernel::out_pitch(size_.dv);
+  const auto count = static_cast<int>(pages.size());
+  PageRef ks[kGroupPages];
+  PageRef vs[kGroupPages];
+  for (int i = 0; i < count; ++i) {
+    ks[i] = pages[static_cast<std::size_t>(i)].k;
+    vs[i] = pages[static_cast<std::size_t>(i)].v;
+  }
+  segment.k->dots(segment.head_k, ks, count, q, rows_.count, s_.weights, stride);
+  for (int i = 0; i < count; ++i) {
+    limit(pages[static_cast<std::size_t>(i)]);
+    weigh(pages[static_cast<std::size_t>(i)], i);
+  }
+  segment.v->accumulate(segment.head_v, vs, count, s_.weights, stride, rows_.count, s_.outs, pitch);
+  for (int i = 0; i < count; ++i) {
+    const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * rows_.count;
+    kernel::attention().fold(rows_.count, size_.dv, {s_.maxima + at, s_.sums + at, s_.outs + at * pitch}, into);
+  }
+}
+
+// Page by page, keys and values each by packed products or as a tile of floats.
+void Fold::add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into) {
+  const auto& kernels = kernel::attention();
+  limit(page);
+  if (segment.k->packed_prompts) {
+    segment.k->dots(segment.head_k, &page.k, 1, q, rows_.count, s_.weights, kPageTokens);
+  } else {
+    segment.k->k.unseal(segment.head_k, page.k, s_.k_tile);
+    kernels.scores(q, rows_.count, size_.d, s_.k_tile, s_.ends, s_.weights);
+  }
+  weigh(page, 0);
+  if (segment.v->packed_prompts) {
+    segment.v->accumulate(segment.head_v, &page.v, 1, s_.weights, kPageTokens, rows_.count, s_.outs,
+                          kernel::out_pitch(size_.dv));
+    kernels.fold(rows_.count, size_.dv, {s_.maxima, s_.sums, s_.outs}, into);
+  } else {
+    segment.v->v.unseal(segment.head_v, page.v, s_.v_tile);
+    kernels.fold_tile(s_.weights, rows_.count, size_.dv, s_.v_tile, page.v.begin, s_.ends, s_.maxima, s_.sums, into);
+  }
+}
+
+void Fold::add(const Segment& segment, std::span<const FoldPage> pages, bool first, const kernel::States& into) {
+  if (pages.empty()) return;
+  const auto& kernels = kernel::attention();
+  const CodecSide& values = segment.v->v;
+  // What lies in another basis is merged by itself and turned back; into an empty state it goes directly.
+  const bool apart = values.from_basis && !first;
+  const kernel::States& to = apart ? s_.run : into;
+  if (apart) kernels.clear(rows_.count, size_.dv, to);
+  const float* q = queries(segment);
+  if (size_.tiles) {
+    for (const FoldPage& page : pages) add_tile(segment, page, q, to);
+  } else {
+    add_packed(segment, pages, q, to);
+  }
+  if (values.from_basis) values.from_basis(segment.head_v, rows_.count, to.out, kernel::out_pitch(size_.dv));
+  if (apart) kernels.fold(rows_.count, size_.dv, to, into);
+}
+
+}  // namespace kvasir::kv

@@ -1,0 +1,135 @@
+// The one fold of attention (law 2): pages of any representation, in order, into partial softmax states of some query
+// rows. Generated tokens, prompts and the public codec library all go through it.
+//
+// The answer of a row is  total = sinks + group 0 + group 1 + ...,  group = page + page + ...  where + merges states
+// from left to right, a group is up to kGroupPages pages, and a page's state is computed by itself. So the shape of the
+// fold depends on the list of pages alone, and work can be split into (head, group) or (head, rows) with the same bits.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernel/attention.hpp"
+#include "kernel/ops.hpp"
+#include "kv/codec.hpp"
+#include "kv/layout.hpp"
+
+namespace kvasir::kv {
+
+inline constexpr std::size_t kFloatsPerLine = 16;  // floats of a cache line; pieces of scratch are whole ones
+
+constexpr std::size_t round_up(std::size_t n) { return (n + kFloatsPerLine - 1) / kFloatsPerLine * kFloatsPerLine; }
+
+// Query rows: token-major, the heads of a group together. Row r belongs to position first + r / group.
+struct Rows {
+  const float* q;  // (count, d), scaled
+  int count;
+  int group;
+  std::int64_t first;       // position of row 0
+  std::int64_t window = 0;  // a row sees that many last tokens; 0: all
+
+  std::int64_t last() const { return first + (count - 1) / group; }
+  // Tokens [begins[r], ends[r]) of those [begin, end) of a page whose token 0 stands at `position` are seen by row r.
+  void limits(std::int64_t position, int begin, int end, int* begins, int* ends) const {
+    for (int r = 0; r < count; ++r) {
+      const std::int64_t seen = first + r / group + 1 - position;
+      ends[r] = static_cast<int>(std::clamp<std::int64_t>(seen, 0, end));
+      begins[r] = window > 0 ? static_cast<int>(std::clamp<std::int64_t>(seen - window, begin, kPageTokens)) : begin;
+    }
+  }
+};
+
+// A run of tokens with one representation: how its blocks are read. Its pages are listed by whoever folds them.
+struct Segment {
+  const Codec* k;
+  const Codec* v;
+  Head head_k;
+  Head head_v;
+  // New position minus the position that its keys were turned for. Scores depend on relative positions only, so
+  // queries are turned back by as much, once per run of pages.
+  std::int64_t shift = 0;
+};
+
+// One page of a segment.
+struct FoldPage {
+  PageRef k;
+  PageRef v;
+  std::int64_t position;  // of token 0
+  // Tokens that no row sees, because fresher rows stand for them: bit t % 64 of word t / 64. Null: none.
+  const std::uint64_t* hidden = nullptr;
+};
+
+// How queries are turned: RoPE of the layer, for segments with a shift.
+struct Turn {
+  const double* frequencies = nullptr;  // (pairs), radians per position
+  std::int64_t pairs = 0;
+  kernel::RopePairs layout = kernel::RopePairs::kSplitHalf;
+};
+
+// What one fold needs room for.
+struct FoldSize {
+  int rows = 0;
+  int d = 0;
+  int dv = 0;
+  int batch = 1;       // pages whose scores are held at once
+  bool tiles = false;  // pages become tiles of floats, unless their codec multiplies packed bytes by prompts, too
+};
+
+// Of one item of attention's work: generated tokens and few rows take a group's pages at once, on the packed bytes;
+// prompts take many rows, page by page.
+inline FoldSize fold_size(const LayerLayout& l, int rows, bool prompt) {
+  return {rows, l.shape.head_dim, l.shape.head_dim_v, prompt ? 1 : kGroupPages, prompt};
+}
+
+struct FoldScratch {
+  float* q;       // (rows, d): scaled queries
+  float* turned;  // (rows, d): the same as a segment wants them
+  int* begins;    // (rows)
+  int* ends;
+  float* weights;  // (rows, batch, 128)
+  float* maxima;   // (batch, rows)
+  float* sums;
+  float* outs;  // (batch, rows, pitch)
+  kernel::States run;
+  kernel::States group;
+  kernel::States total;
+  float* cosines;  // (d / 2) each
+  float* sines;
+  float* k_tile;
+  float* v_tile;
+
+  // Lays the pieces out from p on, which is aligned to a line (null: only counts); returns the floats they take.
+  std::size_t place(float* p, const FoldSize& size);
+};
+
+class Fold {
+ public:
+  // `scratch` was placed for `size`, and rows.count <= size.rows.
+  Fold(const Rows& rows, const FoldSize& size, const FoldScratch& scratch, float soft_cap = 0,
+       const Turn* turn = nullptr)
+      : rows_(rows), size_(size), s_(scratch), soft_cap_(soft_cap), turn_(turn) {}
+
+  // Merges pages of one segment into `into`, which is empty (as clear leaves it) when `first`. At most size.batch pages
+  // are taken together.
+  void add(const Segment& segment, std::span<const FoldPage> pages, bool first, const kernel::States& into);
+
+  const FoldScratch& scratch() const { return s_; }
+
+ private:
+  const float* queries(const Segment& segment);
+  void weigh(const FoldPage& page, int index);
+  void add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q, const kernel::States& into);
+  void add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
+  void limit(const FoldPage& page) { rows_.limits(page.position, page.k.begin, page.k.end, s_.begins, s_.ends); }
+
+  const Rows& rows_;
+  const FoldSize size_;
+  const FoldScratch& s_;
+  const float soft_cap_;
+  const Turn* const turn_;
+  const Segment* turned_for_ = nullptr;
+};
+
+}  // namespace kvasir::kv

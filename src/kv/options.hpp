@@ -1,0 +1,105 @@
+// What a cache is told: the shape of the model's layers, the user's options, the tokens of a step; and its plan of
+// memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvasir::kv {
+
+// Attention of one layer as the cache sees it.
+struct LayerShape {
+  int kv_heads = 0;
+  int query_heads = 0;  // a multiple of kv_heads
+  int head_dim = 0;     // of queries and keys; a multiple of 8
+  int head_dim_v = 0;   // of values and outputs; a multiple of 8
+  // local: a token sees the last `window` tokens, itself included; pages that no later one can see are given back. 0:
+  // all tokens.
+  std::int64_t window = 0;
+  // shared: reads keys and values of that earlier layer, whose head sizes, KV heads and window it has; -1: has its own.
+  int kv_of = -1;
+  int group() const { return query_heads / kv_heads; }
+};
+
+struct CacheShape {
+  std::vector<LayerShape> layers;
+
+  static CacheShape uniform(int layers, const LayerShape& layer) {
+    return {std::vector<LayerShape>(static_cast<std::size_t>(layers), layer)};
+  }
+  int count() const { return static_cast<int>(layers.size()); }
+  const LayerShape& at(int layer) const { return layers[static_cast<std::size_t>(layer)]; }
+};
+
+// Codecs of some layers, in place of those of CacheOptions.
+struct LayerCodecs {
+  int first = 0;
+  int last = 0;  // inclusive
+  std::string k_codec;
+  std::string v_codec;
+};
+
+struct CacheOptions {
+  std::string k_codec = "f16";  // as kv/spec.hpp: a name in kv::codecs() with its parameters
+  std::string v_codec = "f16";
+  std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
+  std::string selector = "all";     // name in kv::selectors()
+  std::int64_t budget = 0;          // tokens that a selector may choose per step, layer and KV head; 0: its own default
+  int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
+  int sinks = 4;                    // 0..128: first tokens of every sequence, kept raw for good
+  std::int64_t max_tokens = 0;  // capacity in tokens of all sequences together (a page shared by forks counts once), or
+  std::size_t budget_bytes = 0;  // when max_tokens is 0: everything the cache may occupy, scratch included
+  int max_sequences = 1;
+  // Most tokens of one sequence in one step. Counts only where layers are shared: those that they read keep as much
+  // longer what a step would overwrite.
+  int step_tokens = 512;
+};
+
+// Where the bytes of a cache go. Everything is reserved at construction and occupied when first written.
+struct MemoryPlan {
+  std::size_t k_chunk_bytes = 0;  // sealed keys of one page index, all heads of all layers that keep their pages
+  std::size_t v_chunk_bytes = 0;  // values
+  std::size_t chunk_bytes = 0;    // both, and the selector's summaries
+  std::int64_t pages = 0;         // chunks in the pool
+  std::int64_t tokens = 0;        // capacity, as in CacheOptions::max_tokens
+  std::size_t sealed_bytes = 0;
+  std::size_t local_bytes = 0;  // sealed pages of layers with a window, of all sequences
+  std::size_t raw_bytes = 0;    // windows of all sequences
+  std::size_t sink_bytes = 0;
+  std::size_t state_bytes = 0;  // of codecs
+  std::size_t scratch_bytes = 0;
+  double bytes_per_token = 0;  // what each further token takes when it is sealed: layers that keep their pages
+  double k_bits = 0;           // per element of a sealed page, everything included, mean over the layers
+  double v_bits = 0;
+  std::size_t total() const {
+    return sealed_bytes + local_bytes + raw_bytes + sink_bytes + state_bytes + scratch_bytes;
+  }
+};
+
+// Throws Error(kBadInput) naming the option that is wrong (unknown codec or selector, head size that a codec refuses,
+// negative window ...), Error(kMemory) when the budget does not hold the windows and one page.
+MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
+
+class Sequence;  // a handle; owned by its cache
+
+// Rows [row, row + count) of the batch are the next `count` >= 1 tokens of `sequence`.
+//
+// decode: the tokens were generated, so few at a time, and use the codecs' products on packed bytes. Prompts use them
+// with codecs that have packed_prompts (kv/codec.hpp), else never, however short their chunks: what a prompt leaves
+// behind must not depend on its chunks (law 1). With lossless codecs both ways have the same bits.
+struct Slice {
+  Sequence* sequence = nullptr;
+  int row = 0;
+  int count = 0;
+  bool decode = false;
+};
+
+// How scores become weights.
+struct Scoring {
+  float scale = 1;     // of q k^T
+  float soft_cap = 0;  // scores become cap tanh(score / cap); 0: they stay
+};
+
+}  // namespace kvasir::kv

@@ -1,0 +1,86 @@
+#include "kv/plan.hpp"
+
+#include <algorithm>
+
+namespace kvasir::kv {
+
+Plan::Plan(const Layout& layout, int threads, int max_slices) : layout_(layout), threads_(threads) {
+  const auto n = static_cast<std::size_t>(max_slices);
+  done_.reserve(n);
+  parts_.reserve(n);
+  prepared_.reserve(n);
+}
+
+void Plan::start(int layer, std::span<const Slice> slices) {
+  layer_ = &layout_.layers[static_cast<std::size_t>(layer)];
+  slices_ = slices;
+  done_.assign(slices.size(), 0);
+}
+
+bool Plan::next() {
+  parts_.clear();
+  prepared_.clear();
+  choices_ = 0;
+  const bool shared = layout_.layers.data() + layer_->owner != layer_;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const Slice& s = slices_[i];
+    if (done_[i] == s.count) continue;
+    Part p{};
+    p.sequence = s.sequence;
+    p.position = s.sequence->length + done_[i];
+    p.block = p.position / kPageTokens;
+    p.row = s.row + done_[i];
+    p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
+    done_[i] += p.tokens;
+    const std::int64_t sealed = layout_.sealed_at(p.position);
+    p.seals = !shared && layer_->seals() && p.position % kPageTokens == 0 && sealed > 0;
+    p.few = layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
+    p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
+    p.chosen = p.few && s.decode && !layer_->local() && !layout_.selector->dense && sealed > 0;
+    if (p.chosen) {
+      p.selection = choices_;
+      choices_ += static_cast<std::int64_t>(layer_->shape.kv_heads) * sealed;
+    }
+    if (!shared && (!p.few || p.seals)) prepared_.push_back(static_cast<int>(parts_.size()));
+    parts_.push_back(p);
+  }
+  return !parts_.empty();
+}
+
+// count < 0: no selector chose.
+PageList Plan::list(const Part& p, const std::int32_t* chosen, int count) const {
+  const std::int64_t sealed = layout_.sealed_at(p.position);
+  if (count < 0) {
+    const std::int64_t first = layer_->first_page(p.position);
+    return {first, p.block + 1, std::max(first, sealed)};
+  }
+  return {0, count + p.block + 1 - sealed, count, chosen, sealed};
+}
+
+void Plan::place_few(Part& p, int groups) {
+  const int heads = layer_->shape.kv_heads;
+  p.items_per_head = groups;
+  p.states = states_;
+  states_ += static_cast<std::int64_t>(heads) * (groups + 1) * static_cast<std::int64_t>(layout_.state_floats_one());
+}
+
+void Plan::place_many(Part& p) {
+  const int heads = layer_->shape.kv_heads;
+  const int group = layer_->group();
+  const int rows = p.tokens * group;
+  const int wanted = (4 * threads_ + heads - 1) / heads;  // a few items per thread, so that they end together
+  const int pieces = std::max((rows + kItemRows - 1) / kItemRows, std::min(wanted, (rows + 47) / 48));
+  p.tokens_per_item = std::max(1, (p.tokens + pieces - 1) / pieces);
+  if (p.tokens_per_item * group > kItemRows) p.tokens_per_item = std::max(1, kItemRows / group);
+  p.items_per_head = (p.tokens + p.tokens_per_item - 1) / p.tokens_per_item;
+}
+
+// Of generated tokens most items are shared out beforehand: neighbours read on where the one before ended, and asking
+// for more takes time (team.hpp). Few are all shared out.
+void Plan::share_out() {
+  const bool all_few = std::all_of(parts_.begin(), parts_.end(), [](const Part& p) { return p.few; });
+  const std::int64_t threads = threads_, fair = items_ / threads;
+  first_ = !all_few ? 1 : fair < 8 ? (items_ + threads - 1) / threads : fair * 7 / 8;
+}
+
+}  // namespace kvasir::kv
