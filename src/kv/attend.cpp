@@ -38,7 +38,10 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
   choice_room_ = static_cast<std::int64_t>(static_cast<std::size_t>(max_slices) * heads * pages);
   choices_ =
       tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(max_slices) * heads * (pages + 1) * sizeof(int));
-  pointers_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * pages * sizeof(void*));
+  const Selector& selector = *arena.layout.selector;
+  select_bytes_ = (pages * sizeof(void*) + 63) / 64 * 64;
+  if (selector.scratch_bytes) select_bytes_ += (selector.scratch_bytes(arena.layout.memory.pages) + 63) / 64 * 64;
+  pointers_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * select_bytes_);
 }
 
 void Attention::reserve(std::span<const Slice> slices) {
@@ -157,9 +160,10 @@ void Attention::select(const Tensors& x, const Part& p, int head, int worker) co
   const Item item(layer, l.few_rows(), false, scratch(worker));
   const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
   const auto pages = static_cast<std::int32_t>(l.sealed_at(p.position));
+  std::byte* const room = pointers_.data() + static_cast<std::size_t>(worker) * select_bytes_;
   const std::byte** summaries = nullptr;
   if (layer.summary_bytes > 0) {
-    summaries = pointers_.as<const std::byte*>() + static_cast<std::ptrdiff_t>(worker) * l.memory.pages;
+    summaries = reinterpret_cast<const std::byte**>(room);
     for (std::int32_t i = 0; i < pages; ++i)
       summaries[i] = arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(i)]);
   }
@@ -168,8 +172,20 @@ void Attention::select(const Tensors& x, const Part& p, int head, int worker) co
     state = arena_.selection_states(*p.sequence) + plan_.layer().selection_offset +
             static_cast<std::size_t>(head) * layer.selection_bytes;
   std::int32_t* const to = choices_.as<std::int32_t>() + p.selection + static_cast<std::int64_t>(head) * pages;
-  const Selection what{x.layer,     head,  rows.q,   rows.count, layer.shape.head_dim,
-                       rows.last(), pages, l.budget, summaries,  state};
+  std::byte* scratch = nullptr;
+  if (l.selector->scratch_bytes)
+    scratch = room + (static_cast<std::size_t>(l.memory.pages) * sizeof(void*) + 63) / 64 * 64;
+  const Selection what{.layer = x.layer,
+                       .kv_head = head,
+                       .q = rows.q,
+                       .rows = rows.count,
+                       .d = layer.shape.head_dim,
+                       .position = rows.last(),
+                       .pages = pages,
+                       .budget = l.budget,
+                       .summaries = summaries,
+                       .scratch = scratch,
+                       .state = state};
   chosen_counts(p)[head] = std::clamp(l.selector->select(what, to), 0, pages);
 }
 

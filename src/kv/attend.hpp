@@ -69,8 +69,9 @@ class Attention {
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;
-  tensor::Buffer choices_;   // of selectors: pages of every part and head, then how many they are
-  tensor::Buffer pointers_;  // of selectors: summaries of all pages, per thread
+  tensor::Buffer choices_;        // of selectors: pages of every part and head, then how many they are
+  tensor::Buffer pointers_;       // of selectors, per thread
+  std::size_t select_bytes_ = 0;  // of pointers_, per thread: summaries, then the selector's scratch
   std::int64_t choice_room_ = 0;
   std::vector<std::size_t> selected_;  // by sequence
   std::unique_ptr<std::atomic<int>[]> pending_;

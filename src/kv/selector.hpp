@@ -25,6 +25,7 @@ struct Selection {
   std::int32_t pages;                 // sealed pages are [0, pages), pages >= 1
   std::int64_t budget;                // tokens that may be chosen, as the user said; 0: the selector's own default
   const std::byte* const* summaries;  // (pages), each of summary_bytes; null when there are none
+  std::byte* scratch;                 // scratch_bytes, aligned to 64; null when there is none
   std::byte* state;                   // of this sequence, layer and KV head; null when there is none
 };
 
@@ -36,6 +37,9 @@ struct Selector {
   std::size_t (*summary_bytes)(int d) = nullptr;
   // keys: (d, 128), channel-major; tokens [skip, 128) are the page's, the others are sinks and may hold anything.
   void (*summarise)(int d, const float* keys, int skip, std::byte* to) = nullptr;
+
+  // Bytes that `select` may use while it runs, in a cache of up to `pages` sealed pages. Null: none.
+  std::size_t (*scratch_bytes)(std::int64_t pages) = nullptr;
 
   // Bytes that live with a sequence, per layer and KV head, in a cache of up to `pages` sealed pages: zero in a new
   // sequence and after it was cut or restored, copied by a fork. Null: none.

@@ -48,7 +48,17 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
         .low = 1e-6,
         .high = 100}},
       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
-      {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}};
+      {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
+      {"select",
+       &O::select,
+       {.help = "which compressed pages a generated token attends to (see `kvasir registries`)",
+        .placeholder = "NAME"}},
+      {"select_budget",
+       &O::select_budget,
+       {.help = "with --select: most tokens it chooses per step, layer and KV head; 0 is its default",
+        .unit = "tokens",
+        .low = 0,
+        .high = 1 << 30}}};
 }
 
 }  // namespace
@@ -133,6 +143,8 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.layers = kv::parse_layers(options.kv_layers, "--kv-layers");
   c.window = options.window;
   c.sinks = options.sinks;
+  c.selector = options.select;
+  c.budget = options.select_budget;
   c.max_tokens = context_for(options, spec);
   c.step_tokens = static_cast<int>(std::min<std::int64_t>(options.chunk, c.max_tokens));
   c.max_sequences = sequences;

@@ -34,6 +34,8 @@ struct EngineOptions {
   float kv_noise = 0.2f;  // budget of "auto", nats
   std::int32_t window = 128;
   std::int32_t sinks = 4;
+  std::string select = "all";      // kv/selectors: which pages generated tokens attend to
+  std::int32_t select_budget = 0;  // tokens it may choose per step, layer and KV head; 0: its default
 };
 
 inline constexpr std::int64_t kDefaultContext = 8192;

@@ -33,6 +33,7 @@ std::string describe_cache(const Engine& engine) {
   const EngineOptions& o = engine.options();
   std::string text = fmt::format("kvasir cache {}\n", kCacheFormat) + model::to_text(engine.model().spec());
   text += fmt::format("kv {} window {} sinks {}\n", kv::codecs_text(engine.codecs()), o.window, o.sinks);
+  text += fmt::format("select {} {}\n", o.select, o.select_budget);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
   for (const weights::TensorInfo& t : engine.model().file().tensors())
     text += fmt::format("{} {} {}x{}x{}x{} {:016x}\n", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3],

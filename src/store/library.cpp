@@ -252,7 +252,8 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
 // The first `count` of `keys`, in order, up to the first batch with one that did not come; the rest is late.
 std::vector<Found> Library::load_chunks(std::span<const Key> keys, std::span<const std::vector<Found>> present,
                                         std::int64_t count, Deadline deadline) const {
-  const std::size_t most = std::max<std::size_t>(1, kBatchBytes / cache_.memory().chunk_bytes);
+  const std::size_t most =
+      std::max<std::size_t>(1, kBatchBytes / std::max<std::size_t>(1, cache_.memory().chunk_bytes));
   std::vector<Found> chunks(static_cast<std::size_t>(count));
   std::deque<Lookup> flying;
   bool whole = true;
@@ -336,7 +337,9 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   KVASIR_CHECK(n <= static_cast<std::int64_t>(ids.size()));
   if (n == 0 || tiers_.empty()) return;
   const std::span<const Key> keys = chain.extend(ids);
-  const std::int64_t sealed = cache_.sealed_pages_at(n);
+  // What a lossy selector had a hand in is not what these tokens always give: it is kept by its sequence alone.
+  const std::int64_t exact = kv::Cache::exact_tokens(sequence);
+  const std::int64_t sealed = std::min(cache_.sealed_pages_at(n), exact / kPageTokens);
   const std::uint64_t room = cache_.memory().chunk_bytes + 4 * kPageTokens + kEnvelopeBytes + kPayloadAlign;
   std::int64_t first = sealed;
   for (std::size_t t = 0; t < tiers_.size(); ++t) first = std::min(first, chain.given(t));
@@ -357,12 +360,13 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   if (offering == Offering::kLast)
     for (std::size_t t = 0; t < tiers_.size(); ++t)
       if (chain.given(t) < sealed) tiers_[t]->gave_up(sealed - chain.given(t));
-  if (offering != Offering::kChunks) offer_tail(chain, ids, sequence, n, cost);
+  if (offering != Offering::kChunks && exact == n) offer_tail(chain, ids, sequence, n, cost);
 }
 
 void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, std::int64_t n,
                          float cost) {
   if (n == 0 || tiers_.empty()) return;
+  KVASIR_CHECK(n <= kv::Cache::exact_tokens(sequence));
   chain.extend(ids);
   const std::int64_t sealed = cache_.sealed_pages_at(n);
   const auto put = [&](const Key& key, const SharedBytes& record) {

@@ -22,8 +22,8 @@ using kv::CacheOptions;
 using kv::Sequence;
 using namespace kv::fixture;
 
-const kv::CacheShape kShape =
-    kv::CacheShape::uniform(2, {.kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 32});
+// An ordinary layer, one with a window, and one that reads the first one's keys and values.
+const kv::CacheShape kShape{{{2, 4, 32, 32}, {2, 4, 32, 32, 200}, {2, 4, 32, 32, 0, 0}}};
 constexpr int kMost = 1200;
 
 // Token ids and what the model would make of them: from `part` on both are those of text `variant`.
@@ -52,7 +52,7 @@ inline Text text(int n, int part = kMost, int variant = 0) {
 class LibraryTest : public ::testing::TestWithParam<std::string> {
  protected:
   LibraryTest() {
-    CacheOptions o{.k_codec = "rq4", .v_codec = "rq4", .max_tokens = 8192, .max_sequences = 4};
+    CacheOptions o{.k_codec = "rq4", .v_codec = "rq4", .max_tokens = 8192, .max_sequences = 4, .step_tokens = kMost};
     cache_ = std::make_unique<Cache>(team_, kShape, o);
     reopen();
   }
