@@ -1,7 +1,6 @@
 // kvasir run -m MODEL -p TEXT|-f FILE: generate text, then the figures of the run.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
@@ -10,9 +9,9 @@
 #include "base/file.hpp"
 #include "base/rss.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
 #include "run/generate.hpp"
@@ -209,11 +208,11 @@ int run_command(Settings& s) {
   return g.finish == run::Finish::kCancelled ? kFailure : kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, run::engine_table(), settings->engine);
-  add_options(app, table(), settings->run);
-  add_options(app, run::sampling_table(), settings->sampling);
+  add_options(flags, run::engine_table(), settings->engine);
+  add_options(flags, table(), settings->run);
+  add_options(flags, run::sampling_table(), settings->sampling);
   return [settings] { return run_command(*settings); };
 }
 
