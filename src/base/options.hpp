@@ -1,4 +1,4 @@
-// One options table per struct: from it come the command line's flags (cli/options_cli.hpp), the JSON form and the
+// One options table per struct: from it come the command line's flags (cli/flags.hpp), the JSON form and the
 // documentation, so that none of them can disagree with the struct.
 //
 //   struct SamplingOptions { double temperature = 0.8; std::int64_t seed = 0; std::vector<std::string> stop; };

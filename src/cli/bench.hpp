@@ -11,9 +11,9 @@
 
 namespace kvasir::cli {
 
-// Each registers its options on `app` and returns what to run, as Command::setup does.
-Action setup_bench_replay(CLI::App& app);
-Action setup_bench_load(CLI::App& app);
+// Each registers its options on `flags` and returns what to run, as Command::setup does.
+Action setup_bench_replay(Flags& flags);
+Action setup_bench_load(Flags& flags);
 
 // A server that runs already, or (bench load without a URL) one of this process.
 struct RemoteOptions {
@@ -27,6 +27,6 @@ const OptionTable<RemoteOptions>& remote_table();
 // Throws Error(kBadInput) naming the flag: no such URL, no key where it should be, a value without use.
 client::Endpoint endpoint_of(const RemoteOptions& options);
 // Throws Error(kBadInput) naming the first flag of the groups (titles of tables) that was given, as `why` says.
-void check_unused(const CLI::App& app, std::initializer_list<std::string_view> groups, const std::string& why);
+void check_unused(const Flags& flags, std::initializer_list<std::string_view> groups, const std::string& why);
 
 }  // namespace kvasir::cli

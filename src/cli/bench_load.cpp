@@ -1,7 +1,6 @@
 // kvasir bench load: many clients at once, against a server that runs or one of its own.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -10,10 +9,10 @@
 #include "base/error.hpp"
 #include "cli/bench.hpp"
 #include "cli/eval.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
 #include "cli/numbers.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/serving.hpp"
 #include "cli/terminal.hpp"
 #include "client/load.hpp"
@@ -122,13 +121,13 @@ class OwnServer {
   std::thread thread_;
 };
 
-int run_load(Settings s, const CLI::App& app) {
+int run_load(Settings s, const Flags& flags) {
   const std::vector<std::int64_t> counts = parse_numbers(s.clients, 1, 1 << 16, "--clients");
   const bool own_server = s.remote.url.empty();
   if (own_server == s.serving.engine.model.empty())
     throw Error(Code::kBadInput, "expected either --url or --model", "bench load");
   if (!own_server)
-    check_unused(app,
+    check_unused(flags,
                  {run::engine_table().title(), run::scheduler_table().title(), serve_table().title(),
                   reuse_table().title(), serve::server_table().title()},
                  "cannot be used with --url: how that server runs is its own affair");
@@ -158,20 +157,20 @@ int run_load(Settings s, const CLI::App& app) {
 
 }  // namespace
 
-Action setup_bench_load(CLI::App& app) {
+Action setup_bench_load(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, remote_table(), settings->remote);
-  app.add_option("--clients", settings->clients, "how many at once; a list is run one after the other: 1,8,64")
-      ->type_name("LIST");
-  app.add_flag("--json", settings->json, "one object per number of clients");
-  add_options(app, client::load_table(), settings->load);
-  add_options(app, run::engine_table(), settings->serving.engine);
-  add_options(app, run::scheduler_table(), settings->serving.scheduler);
-  add_options(app, serve_table(), settings->serving.serve);
-  add_options(app, reuse_table(), settings->serving.reuse);
-  add_options(app, serve::server_table(), settings->serving.server, {"api_key_file"});  // in remote_table
-  app.get_option("--model")->required(false);
-  return [settings, &app] { return run_load(*settings, app); };
+  add_options(flags, remote_table(), settings->remote);
+  flags.value("--clients", settings->clients, "how many at once; a list is run one after the other: 1,8,64",
+              {.placeholder = "LIST"});
+  flags.flag("--json", settings->json, "one object per number of clients");
+  add_options(flags, client::load_table(), settings->load);
+  add_options(flags, run::engine_table(), settings->serving.engine);
+  add_options(flags, run::scheduler_table(), settings->serving.scheduler);
+  add_options(flags, serve_table(), settings->serving.serve);
+  add_options(flags, reuse_table(), settings->serving.reuse);
+  add_options(flags, serve::server_table(), settings->serving.server, {"api_key_file"});  // in remote_table
+  flags.make_optional("--model");
+  return [settings, &flags] { return run_load(*settings, flags); };
 }
 
 }  // namespace kvasir::cli

@@ -1,10 +1,10 @@
 // The server that kvasir bench load and replay ask.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 
 #include "base/error.hpp"
 #include "cli/bench.hpp"
+#include "cli/flags.hpp"
 #include "serve/keys.hpp"
 
 namespace kvasir::cli {
@@ -55,10 +55,8 @@ client::Endpoint endpoint_of(const RemoteOptions& o) {
   return endpoint;
 }
 
-void check_unused(const CLI::App& app, std::initializer_list<std::string_view> groups, const std::string& why) {
-  for (const CLI::Option* o : app.get_options())
-    if (o->count() > 0 && std::find(groups.begin(), groups.end(), o->get_group()) != groups.end())
-      throw Error(Code::kBadInput, why, o->get_name());
+void check_unused(const Flags& flags, std::initializer_list<std::string_view> groups, const std::string& why) {
+  if (const std::string name = flags.given(groups); !name.empty()) throw Error(Code::kBadInput, why, name);
 }
 
 }  // namespace kvasir::cli

@@ -1,16 +1,15 @@
 // kvasir bench replay: conversations with reuse and without it.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 
 #include "base/error.hpp"
 #include "cli/bench.hpp"
 #include "cli/eval.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "client/load.hpp"
 #include "client/remote_target.hpp"
@@ -116,14 +115,15 @@ void plot(const Settings& s, const std::vector<ReplayTurn>& turns, bool compared
   write_plot(p, cells(turns, compared), s.plot);
 }
 
-std::unique_ptr<lab::ReplayTarget> open_target(const Settings& s, const CLI::App& app) {
+std::unique_ptr<lab::ReplayTarget> open_target(const Settings& s, const Flags& flags) {
   if (s.remote.url.empty() == s.engine.model.empty())
     throw Error(Code::kBadInput, "expected either --url or --model", "bench replay");
   if (s.remote.url.empty()) {
-    check_unused(app, {remote_table().title()}, "goes with --url");
+    check_unused(flags, {remote_table().title()}, "goes with --url");
     return lab::engine_target(s.engine, s.replay);
   }
-  check_unused(app, {run::engine_table().title()}, "cannot be used with --url: how that server runs is its own affair");
+  check_unused(flags, {run::engine_table().title()},
+               "cannot be used with --url: how that server runs is its own affair");
   if (s.replay.restart_every > 0 || !s.replay.tiers.empty())
     throw Error(Code::kBadInput, "cannot be used with --url: what that server keeps is its own affair",
                 s.replay.tiers.empty() ? "--restart-every" : "--tier");
@@ -132,10 +132,10 @@ std::unique_ptr<lab::ReplayTarget> open_target(const Settings& s, const CLI::App
                                s.replay);
 }
 
-int run_replay(const Settings& s, const CLI::App& app) {
+int run_replay(const Settings& s, const Flags& flags) {
   if (!s.plot.empty()) lab::eval::check_plot_path(s.plot);
   Interrupt interrupt;
-  const auto target = open_target(s, app);
+  const auto target = open_target(s, flags);
   ProgressBar progress("replaying");
   const std::vector<ReplayTurn> turns = lab::replay(*target, s.replay, [&](std::int64_t done, std::int64_t total) {
     progress.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
@@ -154,16 +154,16 @@ int run_replay(const Settings& s, const CLI::App& app) {
 
 }  // namespace
 
-Action setup_bench_replay(CLI::App& app) {
+Action setup_bench_replay(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, remote_table(), settings->remote);
-  add_options(app, run::engine_table(), settings->engine);
-  add_options(app, lab::replay_table(), settings->replay);
-  app.add_option("--plot", settings->plot, "draw the time to the first token by turn into a .svg, .html or .png")
-      ->type_name("FILE");
-  app.add_flag("--json", settings->json, "one object per turn");
-  app.get_option("--model")->required(false);
-  return [settings, &app] { return run_replay(*settings, app); };
+  add_options(flags, remote_table(), settings->remote);
+  add_options(flags, run::engine_table(), settings->engine);
+  add_options(flags, lab::replay_table(), settings->replay);
+  flags.value("--plot", settings->plot, "draw the time to the first token by turn into a .svg, .html or .png",
+              {.placeholder = "FILE"});
+  flags.flag("--json", settings->json, "one object per turn");
+  flags.make_optional("--model");
+  return [settings, &flags] { return run_replay(*settings, flags); };
 }
 
 }  // namespace kvasir::cli

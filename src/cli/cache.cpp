@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
 
 #include "base/error.hpp"
+#include "cli/flags.hpp"
 #include "cli/terminal.hpp"
 #include "store/open.hpp"
 #include "store/spec.hpp"
@@ -61,9 +61,9 @@ void check_folder(const std::string& folder) {
 
 }  // namespace
 
-void add_place(CLI::App& app, CachePlace& place) {
-  app.add_option("--cache-dir", place.folder, "folder of the cache")->type_name("FOLDER");
-  app.add_option("--tier", place.tier, "or a tier, such as redis:HOST:PORT")->type_name("SPEC");
+void add_place(Flags& flags, CachePlace& place) {
+  flags.value("--cache-dir", place.folder, "folder of the cache", {.placeholder = "FOLDER"});
+  flags.value("--tier", place.tier, "or a tier, such as redis:HOST:PORT", {.placeholder = "SPEC"});
 }
 
 std::string shown(const CachePlace& place) {
@@ -96,12 +96,12 @@ std::unique_ptr<store::Backend> open_or_make_cache(const CachePlace& place, cons
   return store::open_backend(spec_of(place.folder, "size=" + (size.empty() ? "10GiB" : size)));
 }
 
-void add_filter(CLI::App& app, CacheFilter& filter, bool with_age) {
-  app.add_option("--fingerprint", filter.fingerprint, "only records whose fingerprint begins with these digits")
-      ->type_name("HEX");
+void add_filter(Flags& flags, CacheFilter& filter, bool with_age) {
+  flags.value("--fingerprint", filter.fingerprint, "only records whose fingerprint begins with these digits",
+              {.placeholder = "HEX"});
   if (with_age)
-    app.add_option("--older-than", filter.older_than, "only records that were last used so long ago: 12h, 7d")
-        ->type_name("TIME");
+    flags.value("--older-than", filter.older_than, "only records that were last used so long ago: 12h, 7d",
+                {.placeholder = "TIME"});
 }
 
 void check_filter(const CacheFilter& filter) {

@@ -11,21 +11,21 @@
 
 namespace kvasir::cli {
 
-// Each registers its options on `app` and returns what to run, as Command::setup does.
-Action setup_cache_ls(CLI::App& app);
-Action setup_cache_stats(CLI::App& app);
-Action setup_cache_verify(CLI::App& app);
-Action setup_cache_clear(CLI::App& app);
-Action setup_cache_export(CLI::App& app);
-Action setup_cache_import(CLI::App& app);
-Action setup_cache_explain(CLI::App& app);
+// Each registers its options on `flags` and returns what to run, as Command::setup does.
+Action setup_cache_ls(Flags& flags);
+Action setup_cache_stats(Flags& flags);
+Action setup_cache_verify(Flags& flags);
+Action setup_cache_clear(Flags& flags);
+Action setup_cache_export(Flags& flags);
+Action setup_cache_import(Flags& flags);
+Action setup_cache_explain(Flags& flags);
 
 // Which cache.
 struct CachePlace {
   std::string folder;
   std::string tier;
 };
-void add_place(CLI::App& app, CachePlace& place);
+void add_place(Flags& flags, CachePlace& place);
 std::string shown(const CachePlace& place);  // for people; without passwords
 
 // Throws Error(kBadInput) naming the folder and what was expected when there is no cache or no permission. Makes
@@ -39,7 +39,7 @@ struct CacheFilter {
   std::string fingerprint;  // the first digits; empty: any
   std::string older_than;   // "7d": last used before that; empty: any
 };
-void add_filter(CLI::App& app, CacheFilter& filter, bool with_age);
+void add_filter(Flags& flags, CacheFilter& filter, bool with_age);
 // Checks the texts; throws Error(kBadInput) naming the flag.
 void check_filter(const CacheFilter& filter);
 bool passes(const CacheFilter& filter, const store::Item& item);

@@ -1,13 +1,13 @@
 // kvasir cache explain: where two prompts part after templating and tokenising.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "cli/cache.hpp"
 #include "cli/chat_format.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 #include "kv/page.hpp"
 #include "serve/prompt.hpp"
@@ -190,19 +190,17 @@ int explain(const Settings& s) {
 
 }  // namespace
 
-Action setup_cache_explain(CLI::App& app) {
+Action setup_cache_explain(Flags& flags) {
   auto s = std::make_shared<Settings>();
-  app.add_option("--a", s->a, "a chat or completion as JSON, an array of messages, or text")
-      ->required()
-      ->type_name("FILE");
-  app.add_option("--b", s->b, "likewise")->required()->type_name("FILE");
-  app.add_option("-m,--model", s->model, "model file; only its vocabulary and template are read")
-      ->required()
-      ->type_name("FILE");
-  app.add_option("--chat-template", s->chat_template, "a Jinja chat template in place of the model's own")
-      ->type_name("FILE");
-  app.add_flag("--text", s->text, "take both files as text, whatever they hold");
-  app.add_flag("--json", s->json, "one object");
+  flags.value("--a", s->a, "a chat or completion as JSON, an array of messages, or text",
+              {.placeholder = "FILE", .required = true});
+  flags.value("--b", s->b, "likewise", {.placeholder = "FILE", .required = true});
+  flags.value("-m,--model", s->model, "model file; only its vocabulary and template are read",
+              {.placeholder = "FILE", .required = true});
+  flags.value("--chat-template", s->chat_template, "a Jinja chat template in place of the model's own",
+              {.placeholder = "FILE"});
+  flags.flag("--text", s->text, "take both files as text, whatever they hold");
+  flags.flag("--json", s->json, "one object");
   return [s] { return explain(*s); };
 }
 

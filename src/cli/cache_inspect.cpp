@@ -1,7 +1,6 @@
 // kvasir cache ls, stats, verify.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -10,6 +9,7 @@
 #include "base/error.hpp"
 #include "cli/cache.hpp"
 #include "cli/eval.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 #include "cli/terminal.hpp"
 
@@ -173,26 +173,26 @@ int verify(const Settings& s) {
 
 }  // namespace
 
-Action setup_cache_ls(CLI::App& app) {
+Action setup_cache_ls(Flags& flags) {
   auto s = std::make_shared<Settings>();
-  add_place(app, s->place);
-  add_filter(app, s->filter, true);
-  app.add_flag("--json", s->json, "one object per record");
+  add_place(flags, s->place);
+  add_filter(flags, s->filter, true);
+  flags.flag("--json", s->json, "one object per record");
   return [s] { return list(*s); };
 }
 
-Action setup_cache_stats(CLI::App& app) {
+Action setup_cache_stats(Flags& flags) {
   auto s = std::make_shared<Settings>();
-  add_place(app, s->place);
-  app.add_flag("--json", s->json, "one object");
+  add_place(flags, s->place);
+  flags.flag("--json", s->json, "one object");
   return [s] { return stats(*s); };
 }
 
-Action setup_cache_verify(CLI::App& app) {
+Action setup_cache_verify(Flags& flags) {
   auto s = std::make_shared<Settings>();
-  add_place(app, s->place);
-  app.add_flag("--repair", s->repair, "erase what is damaged; it is computed again when it is wanted");
-  app.add_flag("--json", s->json, "one object");
+  add_place(flags, s->place);
+  flags.flag("--repair", s->repair, "erase what is damaged; it is computed again when it is wanted");
+  flags.flag("--json", s->json, "one object");
   return [s] { return verify(*s); };
 }
 

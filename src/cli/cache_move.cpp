@@ -1,7 +1,6 @@
 // kvasir cache clear, export, import.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <unordered_set>
@@ -9,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "cli/cache.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 #include "cli/terminal.hpp"
 #include "store/archive.hpp"
@@ -161,30 +161,30 @@ int import_records(const Settings& s) {
 
 }  // namespace
 
-Action setup_cache_clear(CLI::App& app) {
+Action setup_cache_clear(Flags& flags) {
   auto s = std::make_shared<Settings>();
-  add_place(app, s->place);
-  add_filter(app, s->filter, true);
-  app.add_flag("--json", s->json, "one object");
+  add_place(flags, s->place);
+  add_filter(flags, s->filter, true);
+  flags.flag("--json", s->json, "one object");
   return [s] { return clear(*s); };
 }
 
-Action setup_cache_export(CLI::App& app) {
+Action setup_cache_export(Flags& flags) {
   auto s = std::make_shared<Settings>();
-  app.add_option("FILE", s->file, "archive to write")->required();
-  add_place(app, s->place);
-  add_filter(app, s->filter, false);
-  app.add_flag("--json", s->json, "one object");
+  flags.value("FILE", s->file, "archive to write", {.required = true});
+  add_place(flags, s->place);
+  add_filter(flags, s->filter, false);
+  flags.flag("--json", s->json, "one object");
   return [s] { return export_records(*s); };
 }
 
-Action setup_cache_import(CLI::App& app) {
+Action setup_cache_import(Flags& flags) {
   auto s = std::make_shared<Settings>();
-  app.add_option("FILE", s->file, "archive to read")->required();
-  add_place(app, s->place);
-  app.add_option("--cache-size", s->size, "bound of the cache; default: what it has, 10GiB for a new one")
-      ->type_name("SIZE");
-  app.add_flag("--json", s->json, "one object");
+  flags.value("FILE", s->file, "archive to read", {.required = true});
+  add_place(flags, s->place);
+  flags.value("--cache-size", s->size, "bound of the cache; default: what it has, 10GiB for a new one",
+              {.placeholder = "SIZE"});
+  flags.flag("--json", s->json, "one object");
   return [s] { return import_records(*s); };
 }
 

@@ -6,11 +6,9 @@
 
 #include "base/registry.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace kvasir::cli {
+
+class Flags;  // cli/flags.hpp
 
 // What a command does once its arguments are parsed; returns the exit status (kSuccess or kFailure). It may throw: the
 // front end (cli/front.hpp) prints the message and chooses the status.
@@ -20,9 +18,9 @@ struct Command {
   const char* summary;  // one line for `kvasir --help`, lower case, no full stop
 
   // Registers the command's options on its own subcommand and returns what to run. Called for the chosen command
-  // only, before parsing; the parsed values must be owned by the returned function (a shared_ptr), since `app` keeps
+  // only, before parsing; the parsed values must be owned by the returned function (a shared_ptr), since `flags` keeps
   // references to them. REQUIRES: no work here that can be slow or fail.
-  Action (*setup)(CLI::App& app);
+  Action (*setup)(Flags& flags);
 };
 
 // src/cli/commands, by the build.

@@ -8,10 +8,10 @@
 
 namespace kvasir::cli {
 
-// Each registers its options on `app` and returns what to run, as Command::setup does.
-Action setup_eval_ppl(CLI::App& app);
-Action setup_eval_codec(CLI::App& app);
-Action setup_eval_recall(CLI::App& app);
+// Each registers its options on `flags` and returns what to run, as Command::setup does.
+Action setup_eval_ppl(Flags& flags);
+Action setup_eval_codec(Flags& flags);
+Action setup_eval_recall(Flags& flags);
 
 // Rows of cells on standard output in columns, the first aligned to the left; the first row is the head.
 void print_table(const std::vector<std::vector<std::string>>& table);

@@ -1,15 +1,14 @@
 // kvasir eval codec: codecs on captured keys and values.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 
 #include "base/error.hpp"
 #include "cli/eval.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "kv/codec.hpp"
 #include "lab/eval/capture.hpp"
@@ -167,13 +166,11 @@ int run_codec(const Settings& s) {
 
 }  // namespace
 
-Action setup_eval_codec(CLI::App& app) {
+Action setup_eval_codec(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  app.add_option("--capture", settings->capture, "run a model over a text and take its keys and values")
-      ->expected(2)
-      ->type_name("MODEL TEXT")
-      ->group("codec");
-  add_options(app, table(), settings->codec);
+  flags.values("--capture", settings->capture, 2, "run a model over a text and take its keys and values",
+               {.placeholder = "MODEL TEXT", .group = "codec"});
+  add_options(flags, table(), settings->codec);
   return [settings] { return run_codec(*settings); };
 }
 

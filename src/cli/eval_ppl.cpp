@@ -1,7 +1,6 @@
 // kvasir eval ppl: perplexity and divergence from an f32 cache, as a table, JSON and a picture.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -9,9 +8,9 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "cli/eval.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/plot.hpp"
 #include "lab/eval/ppl.hpp"
@@ -169,10 +168,10 @@ int run_ppl(const Settings& s) {
 
 }  // namespace
 
-Action setup_eval_ppl(CLI::App& app) {
+Action setup_eval_ppl(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, lab::eval::subject_table(), settings->subject);
-  add_options(app, table(), settings->ppl);
+  add_options(flags, lab::eval::subject_table(), settings->subject);
+  add_options(flags, table(), settings->ppl);
   return [settings] { return run_ppl(*settings); };
 }
 

@@ -1,15 +1,14 @@
 // kvasir eval recall: retrieval from long prompts, and agreement with an f32 cache.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
 
 #include "base/error.hpp"
 #include "cli/eval.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/recall.hpp"
 
@@ -193,10 +192,10 @@ int run_recall(const Settings& s) {
 
 }  // namespace
 
-Action setup_eval_recall(CLI::App& app) {
+Action setup_eval_recall(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, lab::eval::subject_table(), settings->subject);
-  add_options(app, table(), settings->recall);
+  add_options(flags, lab::eval::subject_table(), settings->subject);
+  add_options(flags, table(), settings->recall);
   return [settings] { return run_recall(*settings); };
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -11,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "cli/parser.hpp"
 #include "cli/version.hpp"
 
 namespace kvasir::cli {
@@ -47,17 +47,15 @@ int status_of(const Error& e) { return e.code() == Code::kBadInput ? kBadUsage :
 
 int run_command(const Entry<Command>& command, std::vector<std::string> arguments) {
   const std::string name(command.name);
-  CLI::App app(command.value->summary, "kvasir " + name);
-  app.set_help_flag("--help,-h", "print this and exit");
-  const Action action = command.value->setup(app);
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
-  try {
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
+  const std::unique_ptr<Parser> parser = make_parser(command.value->summary, "kvasir " + name);
+  const Action action = command.value->setup(*parser);
+  const Parser::Outcome outcome = parser->parse(std::move(arguments));
+  if (outcome.help) {
+    fmt::print("{}", *outcome.help);
     return kSuccess;
-  } catch (const CLI::ParseError& e) {
-    print_error(fmt::format("{}: {}; see kvasir {} --help", name, e.what(), name));
+  }
+  if (outcome.error) {
+    print_error(fmt::format("{}: {}; see kvasir {} --help", name, *outcome.error, name));
     return kBadUsage;
   }
   return action();

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -10,7 +9,7 @@
 #include <stdexcept>
 
 #include "base/error.hpp"
-#include "cli/options_cli.hpp"
+#include "cli/flags.hpp"
 #include "cli/registries.hpp"
 #include "cli/run_fixture.hpp"
 
@@ -38,9 +37,9 @@ const OptionTable<Example>& example_table() {
   return table;
 }
 
-Action echo(CLI::App& app) {
+Action echo(Flags& flags) {
   auto o = std::make_shared<Example>();
-  add_options(app, example_table(), *o);
+  add_options(flags, example_table(), *o);
   return [o] {
     std::puts(example_table().to_json(*o).dump().c_str());
     return kSuccess;
@@ -53,11 +52,11 @@ Action thrower(E e) {
 }
 
 const Command kEcho{"print the options", echo};
-const Command kNoFile{"fails", [](CLI::App&) { return thrower(Error(Code::kIo, "cannot open", "model.gguf")); }};
-const Command kBadFile{"fails", [](CLI::App&) { return thrower(Error(Code::kBadInput, "no model", "model.gguf")); }};
-const Command kBug{"fails", [](CLI::App&) { return thrower(std::logic_error("check failed")); }};
-const Command kMemory{"fails", [](CLI::App&) { return thrower(std::bad_alloc()); }};
-const Command kOdd{"fails", [](CLI::App&) { return thrower(42); }};
+const Command kNoFile{"fails", [](Flags&) { return thrower(Error(Code::kIo, "cannot open", "model.gguf")); }};
+const Command kBadFile{"fails", [](Flags&) { return thrower(Error(Code::kBadInput, "no model", "model.gguf")); }};
+const Command kBug{"fails", [](Flags&) { return thrower(std::logic_error("check failed")); }};
+const Command kMemory{"fails", [](Flags&) { return thrower(std::bad_alloc()); }};
+const Command kOdd{"fails", [](Flags&) { return thrower(42); }};
 const Entry<Command> kCommands[] = {{"echo", &kEcho}, {"nofile", &kNoFile}, {"badfile", &kBadFile},
                                     {"bug", &kBug},   {"memory", &kMemory}, {"odd", &kOdd}};
 

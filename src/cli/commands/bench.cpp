@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -16,10 +15,10 @@
 #include "base/error.hpp"
 #include "cli/bench.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
 #include "cli/numbers.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
 #include "kv/spec.hpp"
@@ -208,22 +207,22 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   return go_on() ? kSuccess : kFailure;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   struct Settings {
     BenchCliOptions bench;
     run::EngineOptions engine;
   };
   auto settings = std::make_shared<Settings>();
-  add_options(app, run::engine_table(), settings->engine, {"kv"});
-  add_options(app, table(), settings->bench);
-  CLI::App* replay = app.add_subcommand("replay", "conversations turn by turn, with reuse and without it");
-  const Action play = setup_bench_replay(*replay);
-  CLI::App* load = app.add_subcommand("load", "many clients at once against a server");
-  const Action press = setup_bench_load(*load);
-  app.get_option("--model")->required(false);  // a subcommand has its own
-  return [settings, replay, play, load, press] {
-    if (replay->parsed()) return play();
-    if (load->parsed()) return press();
+  add_options(flags, run::engine_table(), settings->engine, {"kv"});
+  add_options(flags, table(), settings->bench);
+  Flags& replay = flags.command("replay", "conversations turn by turn, with reuse and without it");
+  const Action play = setup_bench_replay(replay);
+  Flags& load = flags.command("load", "many clients at once against a server");
+  const Action press = setup_bench_load(load);
+  flags.make_optional("--model");  // a subcommand has its own
+  return [settings, &replay, play, &load, press] {
+    if (replay.chosen()) return play();
+    if (load.chosen()) return press();
     if (settings->engine.model.empty()) throw Error(Code::kBadInput, "is required", "--model");
     return cli::bench(settings->bench, settings->engine);
   };

@@ -1,10 +1,10 @@
 // kvasir cache: what is stored between requests, looked at from outside; beside a running server, too.
 #include "cli/cache.hpp"
 
-#include <CLI/CLI.hpp>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 struct Part {
   const char* name;
   const char* summary;
-  Action (*setup)(CLI::App& app);
+  Action (*setup)(Flags& flags);
 };
 constexpr Part kParts[] = {
     {"ls", "the records", setup_cache_ls},
@@ -24,17 +24,16 @@ constexpr Part kParts[] = {
     {"import", "read records from such a file", setup_cache_import},
     {"explain", "where two prompts part, and how much of the one the other can reuse", setup_cache_explain}};
 
-Action setup(CLI::App& app) {
-  app.require_subcommand(1);
-  std::vector<std::pair<CLI::App*, Action>> parts;
+Action setup(Flags& flags) {
+  flags.require_command();
+  std::vector<std::pair<Flags*, Action>> parts;
   for (const Part& p : kParts) {
-    CLI::App* part = app.add_subcommand(p.name, p.summary);
-    part->set_help_flag("--help,-h", "print this and exit");
-    parts.emplace_back(part, p.setup(*part));
+    Flags& part = flags.command(p.name, p.summary);
+    parts.emplace_back(&part, p.setup(part));
   }
   return [parts] {
     for (const auto& [part, action] : parts)
-      if (part->parsed()) return action();
+      if (part->chosen()) return action();
     return kBadUsage;  // not reached: one is required
   };
 }

@@ -1,11 +1,11 @@
 // kvasir eval ppl|codec|recall: what a compressed cache costs in quality.
 #include "cli/eval.hpp"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <vector>
 
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 struct Part {
   const char* name;
   const char* summary;
-  Action (*setup)(CLI::App&);
+  Action (*setup)(Flags&);
 };
 constexpr Part kParts[] = {
     {"ppl", "perplexity of a text and divergence from an f32 cache, per choice of codecs", setup_eval_ppl},
@@ -21,16 +21,16 @@ constexpr Part kParts[] = {
     {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
 };
 
-Action setup(CLI::App& app) {
-  app.require_subcommand(1);
-  std::vector<std::pair<CLI::App*, Action>> parts;
+Action setup(Flags& flags) {
+  flags.require_command();
+  std::vector<std::pair<Flags*, Action>> parts;
   for (const Part& p : kParts) {
-    CLI::App* sub = app.add_subcommand(p.name, p.summary);
-    parts.emplace_back(sub, p.setup(*sub));
+    Flags& sub = flags.command(p.name, p.summary);
+    parts.emplace_back(&sub, p.setup(sub));
   }
   return [parts] {
     for (const auto& [sub, action] : parts)
-      if (sub->parsed()) return action();
+      if (sub->chosen()) return action();
     return kBadUsage;
   };
 }

@@ -1,13 +1,13 @@
 // kvasir info [--json] [--threads N] [--quick]: what this machine is and what it was measured to do.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <string>
 
 #include "base/team.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 #include "cli/version.hpp"
 #include "lab/machine.hpp"
@@ -124,12 +124,11 @@ int info(const Settings& settings) {
   return kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  app.add_flag("--json", settings->json, "one JSON object");
-  app.add_option("-t,--threads", settings->threads, "threads to measure with, 1 to 512; default: one per core")
-      ->check(CLI::Range(1, 512));
-  app.add_flag("--quick", settings->quick, "shorter runs and a buffer of 256 MiB");
+  flags.flag("--json", settings->json, "one JSON object");
+  flags.number("-t,--threads", settings->threads, 1, 512, "threads to measure with, 1 to 512; default: one per core");
+  flags.flag("--quick", settings->quick, "shorter runs and a buffer of 256 MiB");
   return [settings] { return info(*settings); };
 }
 

@@ -1,15 +1,14 @@
 // kvasir inspect MODEL: what a model file holds.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <map>
 #include <memory>
 
 #include "base/error.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
@@ -275,12 +274,12 @@ int inspect(const Options& o) {
   return kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   auto o = std::make_shared<Options>();
-  app.add_option("MODEL", o->path, "model file")->required();
-  app.add_flag("--full", o->full, "long arrays and texts in full");
-  app.add_flag("--json", o->json, "one JSON object");
-  add_options(app, run::plan_table(), o->engine);
+  flags.value("MODEL", o->path, "model file", {.required = true});
+  flags.flag("--full", o->full, "long arrays and texts in full");
+  flags.flag("--json", o->json, "one JSON object");
+  add_options(flags, run::plan_table(), o->engine);
   return [o] { return inspect(*o); };
 }
 

@@ -1,7 +1,6 @@
 // kvasir logits: the logits of every token of a sequence, to compare engines, paths and machines.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -9,8 +8,8 @@
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "run/engine.hpp"
 
@@ -115,14 +114,14 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
   return kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   struct Settings {
     LogitsOptions logits;
     run::EngineOptions engine;
   };
   auto settings = std::make_shared<Settings>();
-  add_options(app, run::engine_table(), settings->engine);
-  add_options(app, table(), settings->logits);
+  add_options(flags, run::engine_table(), settings->engine);
+  add_options(flags, table(), settings->logits);
   return [settings] { return cli::logits(settings->logits, settings->engine); };
 }
 

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 
 namespace kvasir::cli {
@@ -23,9 +23,9 @@ int list_registries(bool json) {
   return kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   auto json = std::make_shared<bool>(false);
-  app.add_flag("--json", *json, "one object per registry");
+  flags.flag("--json", *json, "one object per registry");
   return [json] { return list_registries(*json); };
 }
 

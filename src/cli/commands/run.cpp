@@ -2,7 +2,6 @@
 // so with --cache-dir it has what earlier runs and servers computed.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -14,9 +13,9 @@
 #include "base/file.hpp"
 #include "base/rss.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/reuse_options.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
@@ -298,12 +297,12 @@ int run_command(Settings& s) {
   return finish == run::Finish::kCancelled ? kFailure : kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(app, run::engine_table(), settings->engine);
-  add_options(app, table(), settings->run);
-  add_options(app, run::sampling_table(), settings->sampling);
-  add_options(app, reuse_table(), settings->reuse, {"ram_cache"});
+  add_options(flags, run::engine_table(), settings->engine);
+  add_options(flags, table(), settings->run);
+  add_options(flags, run::sampling_table(), settings->sampling);
+  add_options(flags, reuse_table(), settings->reuse, {"ram_cache"});
   return [settings] { return run_command(*settings); };
 }
 

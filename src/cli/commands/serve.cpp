@@ -1,14 +1,13 @@
 // kvasir serve -m MODEL: an OpenAI-compatible server.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "base/descriptors.hpp"
 #include "cli/command.hpp"
-#include "cli/options_cli.hpp"
+#include "cli/flags.hpp"
 #include "cli/serving.hpp"
 #include "kv/spec.hpp"
 
@@ -33,13 +32,13 @@ int serve_command(const ServingOptions& s) {
   return kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   auto settings = std::make_shared<ServingOptions>();
-  add_options(app, run::engine_table(), settings->engine);
-  add_options(app, run::scheduler_table(), settings->scheduler);
-  add_options(app, serve_table(), settings->serve);
-  add_options(app, reuse_table(), settings->reuse);
-  add_options(app, serve::server_table(), settings->server);
+  add_options(flags, run::engine_table(), settings->engine);
+  add_options(flags, run::scheduler_table(), settings->scheduler);
+  add_options(flags, serve_table(), settings->serve);
+  add_options(flags, reuse_table(), settings->reuse);
+  add_options(flags, serve::server_table(), settings->server);
   return [settings] { return serve_command(*settings); };
 }
 

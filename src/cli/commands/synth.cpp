@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -12,9 +11,9 @@
 #include "base/error.hpp"
 #include "base/options.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/terminal.hpp"
 #include "weights/quant.hpp"
 
@@ -80,16 +79,16 @@ int synth(const SynthOptions& o, const std::string& path, bool json) {
   return kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   struct Arguments {
     SynthOptions options;
     std::string path;
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
-  app.add_option("OUT", a->path, "file to write")->required();
-  add_options(app, synth_table(), a->options);
-  app.add_flag("--json", a->json, "the result as one JSON object");
+  flags.value("OUT", a->path, "file to write", {.required = true});
+  add_options(flags, synth_table(), a->options);
+  flags.flag("--json", a->json, "the result as one JSON object");
   return [a] { return synth(a->options, a->path, a->json); };
 }
 

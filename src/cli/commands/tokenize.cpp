@@ -13,8 +13,8 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "cli/command.hpp"
+#include "cli/flags.hpp"
 #include "cli/json_output.hpp"
-#include "cli/options_cli.hpp"
 #include "cli/sections.hpp"
 #include "text/tokenizer.hpp"
 #include "weights/model_file.hpp"
@@ -133,9 +133,9 @@ int tokenize(const TokenizeOptions& o) {
   return kSuccess;
 }
 
-Action setup(CLI::App& app) {
+Action setup(Flags& flags) {
   auto options = std::make_shared<TokenizeOptions>();
-  add_options(app, table(), *options);
+  add_options(flags, table(), *options);
   return [options] { return cli::tokenize(*options); };
 }
 

@@ -4,6 +4,6 @@
 namespace kvasir::cli::entries::commands {
 
 extern const Command skeleton;
-const Command skeleton{"do nothing and succeed", [](CLI::App& /*app*/) -> Action { return [] { return kSuccess; }; }};
+const Command skeleton{"do nothing and succeed", [](Flags& /*flags*/) -> Action { return [] { return kSuccess; }; }};
 
 }  // namespace kvasir::cli::entries::commands

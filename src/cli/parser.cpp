@@ -1,0 +1,115 @@
+#include "cli/parser.hpp"
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace kvasir::cli {
+namespace {
+
+std::string flag_names(const OptionSpec& spec) {  // "-n,--n", "--exact,!--no-exact"
+  std::string names = (spec.letter ? std::string("-") + spec.letter + "," : "") + spec.flag;
+  if (!spec.alias.empty()) names += "," + spec.alias;
+  if (spec.kind == OptionKind::kBool && !spec.flag.starts_with("--no-")) names += ",!--no-" + spec.flag.substr(2);
+  return names;
+}
+
+// What follows a flag in the help: type, range, unit and default.
+std::string flag_help(const OptionSpec& spec, const std::string& default_text) {
+  std::string help = spec.help;
+  const bool limited = spec.kind == OptionKind::kInt || spec.kind == OptionKind::kFloat || !spec.choices.empty();
+  std::string notes = limited ? spec.expects() : "";
+  if (!spec.unit.empty()) notes += (notes.empty() ? "" : ", ") + ("in " + spec.unit);
+  if (default_text != "\"\"" && default_text != "[]" && default_text != "false")
+    notes += (notes.empty() ? "" : "; ") + ("default " + default_text);
+  return notes.empty() ? help : help + " (" + notes + ")";
+}
+
+class CommandFlags final : public Parser {
+ public:
+  explicit CommandFlags(CLI::App& app) : app_(app) {}
+  CommandFlags(const std::string& summary, const std::string& program)
+      : own_(std::make_unique<CLI::App>(summary, program)), app_(*own_) {
+    app_.set_help_flag("--help,-h", "print this and exit");  // subcommands inherit it
+  }
+
+  void flag(const std::string& names, bool& to, const std::string& help) override { app_.add_flag(names, to, help); }
+  void value(const std::string& names, std::string& to, const std::string& help, ValueInfo info) override {
+    describe(app_.add_option(names, to, help), info);
+  }
+  void values(const std::string& names, std::vector<std::string>& to, int count, const std::string& help,
+              ValueInfo info) override {
+    describe(app_.add_option(names, to, help)->expected(count), info);
+  }
+  void number(const std::string& names, int& to, int low, int high, const std::string& help) override {
+    app_.add_option(names, to, help)->check(CLI::Range(low, high));
+  }
+
+  void option(const OptionSpec& spec, const OptionValue& preset, const std::string& group, SetText set) override {
+    const std::string names = flag_names(spec);
+    const std::string help = flag_help(spec, options_to_json({&spec, 1}, {&preset, 1}).at(spec.name).dump());
+    CLI::Option* option = nullptr;
+    if (spec.kind == OptionKind::kBool) {
+      option = app_.add_flag_function(
+          names, [set = std::move(set)](std::int64_t n) { set(n > 0 ? "true" : "false"); }, help);
+    } else if (spec.kind == OptionKind::kStrings) {
+      option = app_.add_option_function<std::vector<std::string>>(
+          names,
+          [set = std::move(set)](const std::vector<std::string>& items) {
+            for (const std::string& item : items) set(item);
+          },
+          help);
+      option->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->allow_extra_args(false);
+    } else {
+      option = app_.add_option_function<std::string>(names, std::move(set), help);
+    }
+    if (spec.kind != OptionKind::kBool) option->type_name(spec.placeholder);
+    option->group(group)->required(spec.required);
+  }
+  void make_optional(const std::string& name) override { app_.get_option(name)->required(false); }
+
+  Flags& command(const std::string& name, const std::string& summary) override {
+    commands_.push_back(std::make_unique<CommandFlags>(*app_.add_subcommand(name, summary)));
+    return *commands_.back();
+  }
+  void require_command() override { app_.require_subcommand(1); }
+
+  bool chosen() const override { return app_.parsed(); }
+  std::string given(std::initializer_list<std::string_view> groups) const override {
+    for (const CLI::Option* o : std::as_const(app_).get_options())
+      if (o->count() > 0 && std::find(groups.begin(), groups.end(), o->get_group()) != groups.end())
+        return o->get_name();
+    return "";
+  }
+
+  Outcome parse(std::vector<std::string> arguments) override {
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
+    try {
+      app_.parse(arguments);
+    } catch (const CLI::CallForHelp&) {
+      return {.help = app_.help()};
+    } catch (const CLI::ParseError& e) {
+      return {.error = e.what()};
+    }
+    return {};
+  }
+
+ private:
+  static void describe(CLI::Option* option, const ValueInfo& info) {
+    option->required(info.required);
+    if (!info.placeholder.empty()) option->type_name(info.placeholder);
+    if (!info.group.empty()) option->group(info.group);
+  }
+
+  std::unique_ptr<CLI::App> own_;  // null in subcommands
+  CLI::App& app_;
+  std::vector<std::unique_ptr<CommandFlags>> commands_;
+};
+
+}  // namespace
+
+std::unique_ptr<Parser> make_parser(const std::string& summary, const std::string& program) {
+  return std::make_unique<CommandFlags>(summary, program);
+}
+
+}  // namespace kvasir::cli
