@@ -457,6 +457,7 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
   EXPECT_EQ(o.decode_steps, 39);
   EXPECT_GT(o.prompt_seconds, 0);
   EXPECT_GE(o.receipt.prefill_seconds, o.prompt_seconds);
+  expect_empty();  // the engine is the test's again
   // Counted: what one step at its length reads, for every length.
   kv::Sequence* const sequence = engine_->cache().create();
   engine_->feed(sequence, request.request.prompt);
@@ -468,7 +469,6 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
   }
   EXPECT_EQ(o.decode_bytes, bytes);
   engine_->cache().release(sequence);
-  expect_empty();
 }
 
 TEST_F(SchedulerTest, AskEndsWhenItIsCancelledAndThrowsWhatFailed) {
