@@ -472,7 +472,7 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
 }
 
 TEST_F(SchedulerTest, AskEndsWhenItIsCancelledAndThrowsWhatFailed) {
-  start("f16", {.running = 1, .waiting = 0}, 512, 2048);
+  start("f16", {.running = 1, .waiting = 4}, 512, 2048);
   std::atomic<bool> begun{false};
   const Reply reply =
       run::ask(*scheduler_, ask(text(*engine_, 0, 20), 400),
