@@ -89,15 +89,15 @@ if [ -w /dev/full ]; then
   fi
 fi
 
-# A cache filled with copies of its first pages is as long, and as much to read, as a computed one.
+# A cache filled with copies of a few pages is as long, and as much to read, as a computed one.
 bytes_read() { # BENCH-OPTIONS...
   "$kvasir" bench -m "$1/models/kvasir-books-4m.gguf" --prefill 0 --decode 2 --runs 1 --depth 3100 --kv rq4 --json "$2" |
-    sed -n 's/.*"depth":3100,.*"repeated_pages":\([a-z]*\),.*"bytes_per_token":\([0-9.]*\),.*/\1 \2/p'
+    sed -n 's/.*"depth":3100,.*"filled":\([a-z]*\),.*"bytes_per_token":\([0-9.]*\),.*/\1 \2/p'
 }
-computed=$(bytes_read "$1" --no-repeat)
-copied=$(bytes_read "$1" --repeat)
+computed=$(bytes_read "$1" --no-fill)
+copied=$(bytes_read "$1" --fill)
 if [ "${computed#false }" != "${copied#true }" ] || [ -z "${copied#true }" ]; then
-  echo "FAILED: bench --repeat: '$copied', computed '$computed'"
+  echo "FAILED: bench --fill: '$copied', computed '$computed'"
   failed=1
 fi
 exit $failed

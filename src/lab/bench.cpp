@@ -215,11 +215,17 @@ kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t 
 
 }  // namespace
 
+std::int64_t fill_seed(std::int64_t window) {
+  const std::int64_t raw = (window + kv::kPageTokens - 1) / kv::kPageTokens + 1;
+  return (raw + 2) * kv::kPageTokens;
+}
+
 void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll) {
   std::sort(depths.begin(), depths.end());
-  const std::int64_t needed = (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) +
-                              (options.repeat_pages ? kSeedTokens : 0);
+  const std::int64_t seed = fill_seed(engine.options().window);
+  const std::int64_t needed =
+      (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) + (options.fill ? seed : 0);
   if (engine.context() < needed)
     throw Error(Code::kBadInput,
                 "is " + std::to_string(engine.context()) + ", expected at least " + std::to_string(needed) +
@@ -243,16 +249,21 @@ void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::in
   };
   for (const std::int64_t depth : depths) {
     const std::int64_t whole = depth / kv::kPageTokens * kv::kPageTokens;
-    if (options.repeat_pages && whole > kSeedTokens) {
+    const bool filled = options.fill && whole > seed;
+    if (filled) {
       engine.cache().release(base);
       base = engine.cache().create();
-      if (!fill(kSeedTokens)) break;
+      if (!fill(seed)) break;
       kv::Sequence* longer = repeated(engine.cache(), *base, whole);
       engine.cache().release(base);
       base = longer;
     }
     if (!fill(depth) || !poll()) break;
-    for (const std::int64_t batch : options.batches) row(b.measure(base, batch, poll));
+    for (const std::int64_t batch : options.batches) {
+      BenchRow measured = b.measure(base, batch, poll);
+      measured.filled = filled;
+      row(measured);
+    }
   }
   engine.cache().release(base);
 }

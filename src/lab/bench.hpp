@@ -14,13 +14,14 @@ struct BenchOptions {
   std::int32_t prefill = 512;  // tokens per prefill run; 0: none
   std::int32_t decode = 64;    // tokens per decode run; 0: none
   std::int32_t runs = 5;
-  // Fill the cache beyond the first kSeedTokens with copies of the pages that those made. Speed depends on how many
-  // bytes are read, not on what they say, so this measures the same in a fraction of the time.
-  bool repeat_pages = false;
+  // Fill the cache with copies of the pages that the first fill_seed tokens made. Speed depends on how many bytes are
+  // read, not on what they say, so this measures the same in a fraction of the time.
+  bool fill = false;
   std::vector<std::int64_t> batches{1};  // sequences that decode together, with the same sealed pages; one row each
 };
 
-inline constexpr std::int64_t kSeedTokens = 2048;
+// Tokens that are computed for `fill`: as few as have two sealed pages.
+std::int64_t fill_seed(std::int64_t window);
 
 // Runs of one kind: median tokens per second and (highest - lowest) / median.
 struct Rate {
@@ -31,6 +32,7 @@ struct Rate {
 struct BenchRow {
   std::int64_t depth = 0;  // tokens in the cache before every run
   std::int64_t batch = 1;
+  bool filled = false;   // with copies of pages
   Rate prefill, decode;  // prefill only with a batch of 1
   // The machine between the runs (medians). Fractions are medians, too, of each run held against what was measured
   // right before and after it.
@@ -55,7 +57,7 @@ struct BenchRow {
 
 // Fills a sequence to each depth in turn (ascending, with arbitrary tokens) and measures runs on forks of it, which are
 // thrown away. `engine` needs a sequence more than the largest batch, as many rows of logits as that, and a context of
-// at least the deepest depth + max(prefill, decode); with repeat_pages kSeedTokens more. `poll` is asked between runs
+// at least the deepest depth + max(prefill, decode); with `fill` fill_seed(window) more. `poll` is asked between runs
 // and may stop the measurement. Calls `row` for each depth and batch.
 void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll);

@@ -457,6 +457,7 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
   EXPECT_EQ(o.decode_steps, 39);
   EXPECT_GT(o.prompt_seconds, 0);
   EXPECT_GE(o.receipt.prefill_seconds, o.prompt_seconds);
+  expect_empty();  // the engine is the test's again
   // Counted: what one step at its length reads, for every length.
   kv::Sequence* const sequence = engine_->cache().create();
   engine_->feed(sequence, request.request.prompt);
@@ -468,11 +469,10 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
   }
   EXPECT_EQ(o.decode_bytes, bytes);
   engine_->cache().release(sequence);
-  expect_empty();
 }
 
 TEST_F(SchedulerTest, AskEndsWhenItIsCancelledAndThrowsWhatFailed) {
-  start("f16", {.running = 1, .waiting = 0}, 512, 2048);
+  start("f16", {.running = 1, .waiting = 4}, 512, 2048);
   std::atomic<bool> begun{false};
   const Reply reply =
       run::ask(*scheduler_, ask(text(*engine_, 0, 20), 400),

@@ -36,7 +36,7 @@ struct BenchCliOptions {
   std::string depth = "0";
   std::string batch = "1";
   std::int32_t runs = 5;
-  bool repeat = false;
+  bool fill = false;
   std::string out;
   bool json = false;
 };
@@ -61,9 +61,9 @@ const OptionTable<BenchCliOptions>& table() {
         &O::batch,
         {.help = "sequences that decode together, forks of one, a list: 1,8", .placeholder = "LIST"}},
        {"runs", &O::runs, {.help = "runs of each kind; the median is printed", .low = 1, .high = 1000}},
-       {"repeat",
-        &O::repeat,
-        {.help = "fill the cache beyond 2048 tokens with copies of its first pages: as fast to read, quick to make"}},
+       {"fill",
+        &O::fill,
+        {.help = "fill the cache with copies of a few computed pages: as fast to read, made in seconds at any depth"}},
        {"out", &O::out, {.help = "append the rows as JSON to this file, too", .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per row"}}}};
   return t;
@@ -93,14 +93,13 @@ void print_row(const lab::BenchRow& r) {
           ? fmt::format("{:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} %", r.prefill.tps, 50 * r.prefill.spread,
                         r.ops_per_token * r.prefill.tps * 1e-9, 100 * r.peak_fraction)
           : "";
-  fmt::print("{:>7} {:>38} {:>5} {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} % {:>5.0f} %\n", r.depth, prefill,
+  fmt::print("{:>7} {:>38} {:>5} {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} % {:>5.0f} %{}\n", r.depth, prefill,
              r.batch, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
-             100 * r.bandwidth_fraction, 100 * r.decode_floor_fraction);
+             100 * r.bandwidth_fraction, 100 * r.decode_floor_fraction, r.filled ? " filled" : "");
   std::fflush(stdout);
 }
 
-nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, const BenchCliOptions& o,
-                                const lab::BenchRow& r) {
+nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, const lab::BenchRow& r) {
   return {{"model", std::filesystem::path(e.options().model).filename().string()},
           {"weights", e.model().quant()},
           {"k_codec", kv::codecs_text(e.codecs(), kv::Side::kKeys)},
@@ -108,7 +107,7 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
           {"threads", m.threads},
           {"depth", r.depth},
           {"batch", r.batch},
-          {"repeated_pages", o.repeat && r.depth > lab::kSeedTokens},
+          {"filled", r.filled},
           {"prefill_tps", r.prefill.tps},
           {"decode_tps", r.decode.tps},
           {"prefill_spread", r.prefill.spread},
@@ -173,10 +172,9 @@ void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
   const lab::Machine machine = lab::measure_machine(engine.team());
   if (!o.json) print_head(engine, machine, load_seconds);
   lab::bench(
-      engine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .repeat_pages = o.repeat, .batches = batches},
-      depths,
+      engine, {.prefill = o.prefill, .decode = o.decode, .runs = o.runs, .fill = o.fill, .batches = batches}, depths,
       [&](const lab::BenchRow& row) {
-        const auto json = json_row(engine, machine, o, row);
+        const auto json = json_row(engine, machine, row);
         if (!o.out.empty()) append(o.out, json);
         o.json ? print_json_row(json) : print_row(row);
       },
@@ -193,7 +191,8 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
     // Room for the base, one fork's run and the warm-up.
     const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());
     engine_options.ctx = static_cast<std::int32_t>(std::min<std::int64_t>(
-        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.repeat ? lab::kSeedTokens : 0), 1 << 24));
+        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.fill ? lab::fill_seed(engine_options.window) : 0),
+        1 << 24));
   }
   Interrupt interrupt;
   const auto go_on = [&] { return !interrupt.requested().load(std::memory_order_relaxed); };

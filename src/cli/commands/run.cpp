@@ -146,8 +146,10 @@ void print_receipt(const run::Outcome& o) {
 void print_figures(const run::Engine& engine, const run::Reply& g, const Figures& f, bool keeps) {
   const run::Outcome& o = g.outcome;
   fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
-  fmt::print(stderr, "prompt      {} tokens in {}: {}\n", o.prompt_tokens, human_seconds(f.prompt_seconds),
-             human_rate(f.prompt_rate, "tokens"));
+  const std::int64_t reused = o.receipt.reused_tokens;
+  fmt::print(stderr, "prompt      {} tokens{} in {}: {}\n", o.prompt_tokens,
+             reused > 0 ? fmt::format(", {} of them computed,", o.prompt_tokens - reused) : "",
+             human_seconds(f.prompt_seconds), human_rate(f.prompt_rate, "tokens"));
   if (keeps) print_receipt(o);
   fmt::print(stderr, "first token {}\n", human_seconds(f.ttft));
   fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(),
