@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "text/conversation.hpp"
 #include "text/test_vocabularies.hpp"
 #include "text/tokenizer.hpp"
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/conversation.hpp"
 #include "text/test_vocabularies.hpp"
 
 namespace kvasir::text {
