@@ -1,4 +1,4 @@
-// What affine_test sees of kv/codecs/affine_grid.hpp and affine_hqq.hpp: one table per instruction set.
+// What affine_test sees of kv/families/affine/grid.hpp and hqq.hpp: one table per instruction set.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "kv/affine_test.hpp"
 
-#include "kv/codecs/affine_columns.hpp"
+#include "kv/families/affine/encode.hpp"
 #include "simd/half.hpp"
 
 namespace kvasir::kv::KVASIR_TARGET {

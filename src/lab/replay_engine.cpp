@@ -10,6 +10,7 @@
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "store/open.hpp"
+#include "text/conversation.hpp"
 #include "text/prompt.hpp"
 
 namespace kvasir::lab {

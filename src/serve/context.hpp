@@ -8,7 +8,6 @@
 #include <string>
 
 #include "run/service.hpp"
-#include "serve/chat.hpp"
 #include "serve/log.hpp"
 #include "serve/metrics.hpp"
 #include "serve/options.hpp"
@@ -16,6 +15,8 @@
 #include "serve/turn_memory.hpp"
 
 namespace kvasir::serve {
+
+class ChatFormat;  // serve/chat.hpp
 
 // Requests that the service has not finished with: it may still call their listeners.
 class InFlight {

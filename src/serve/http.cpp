@@ -1,6 +1,7 @@
 #include "serve/http.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "serve/options.hpp"
 #include "unicode/utf8.hpp"

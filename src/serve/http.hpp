@@ -1,18 +1,15 @@
 // Requests and responses as routes see them, without a network.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
 
 namespace kvasir::serve {
-
-// Keeps the order of keys: tool definitions are rendered into prompts, and a prompt whose keys moved is another prompt.
-using Json = nlohmann::ordered_json;
 
 struct HttpRequest {
   std::string method;

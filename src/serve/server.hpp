@@ -5,11 +5,12 @@
 #include <memory>
 
 #include "run/service.hpp"
-#include "serve/chat.hpp"
 #include "serve/log.hpp"
 #include "serve/options.hpp"
 
 namespace kvasir::serve {
+
+class ChatFormat;  // serve/chat.hpp
 
 // Throws Error(kUnsupported) in builds without Boost or OpenSSL, so that it is known before a model is loaded.
 void require_network();

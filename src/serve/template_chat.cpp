@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/splitmix.hpp"
+#include "text/conversation.hpp"
 #include "text/tool_grammar.hpp"
 
 namespace kvasir::serve {

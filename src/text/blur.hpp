@@ -1,9 +1,9 @@
 // Texts without the names of control tokens, of the same length: what ChatTemplate::prompt compares with.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.hpp"
 #include "text/special.hpp"
 
 namespace kvasir::text {
@@ -13,6 +13,6 @@ namespace kvasir::text {
 bool blur_names(std::string& text, const SpecialMatcher& names, bool edges = true);
 
 // All texts of a value, keys of objects too; of a message's role whole names only, as templates make marks of roles.
-bool blur_names(nlohmann::ordered_json& json, const SpecialMatcher& names, bool is_message = false);
+bool blur_names(Json& json, const SpecialMatcher& names, bool is_message = false);
 
 }  // namespace kvasir::text

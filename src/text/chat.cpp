@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "text/blur.hpp"
+#include "text/conversation.hpp"
 
 namespace kvasir::text {
 namespace {

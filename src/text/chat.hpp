@@ -2,29 +2,18 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.hpp"
 #include "text/jinja/jinja.hpp"
 #include "text/special.hpp"
 #include "text/tool_form.hpp"
 
 namespace kvasir::text {
 
-using Json = nlohmann::ordered_json;
-
-// What a chat request holds, in the form of OpenAI's API.
-struct Conversation {
-  Json messages = Json::array();
-  Json tools;  // an array, or null: none
-  // Whether the prompt ends where the model is to answer. Usual when the last message is a user's or a tool's.
-  bool add_generation_prompt = true;
-  // The prompt ends within the last message, an assistant's, which the model is to go on writing; no generation prompt.
-  bool continue_last = false;
-  Json extra = Json::object();  // further variables of the template, such as enable_thinking
-};
+struct Conversation;  // text/conversation.hpp
 
 // A prompt, and where the conversation's own text spells the name of a control token: those bytes are to be read as
 // text (EncodeOptions::plain), or whoever writes a message could end it and go on in another role.

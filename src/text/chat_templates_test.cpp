@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "text/chat.hpp"
+#include "text/conversation.hpp"
 
 namespace kvasir::text {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "text/conversation.hpp"
 #include "text/tokenizer.hpp"
 #include "text/vocabularies_fixture.hpp"
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
@@ -10,8 +11,6 @@
 
 namespace kvasir::text {
 namespace {
-
-using Json = SchemaGrammar::Json;
 
 constexpr std::int64_t kLargest = JsonGrammar::kLargest;
 constexpr std::int64_t kMostCount = 1'000'000;  // of items and characters

@@ -7,9 +7,9 @@
 
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.hpp"
 #include "text/json_grammar.hpp"
 
 namespace kvasir::text {
@@ -28,7 +28,6 @@ enum class Unknown {
 // known here.
 class SchemaGrammar {
  public:
-  using Json = nlohmann::ordered_json;
   using Node = Grammar::Node;
 
   // `grammar` must outlive this.
@@ -63,7 +62,7 @@ class SchemaGrammar {
   std::map<std::string, Node> references_;
 };
 
-std::shared_ptr<const Grammar> grammar_of_schema(const nlohmann::ordered_json& schema, Unknown unknown);
+std::shared_ptr<const Grammar> grammar_of_schema(const Json& schema, Unknown unknown);
 std::shared_ptr<const Grammar> grammar_of_objects();  // any JSON object
 
 }  // namespace kvasir::text

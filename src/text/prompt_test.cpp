@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/conversation.hpp"
 #include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::text {

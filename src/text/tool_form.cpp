@@ -1,6 +1,7 @@
 #include "text/tool_form.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "text/jinja/json.hpp"
@@ -18,9 +19,9 @@ class PlainParser : public ToolParser {
 };
 
 // The object as text, in the style of chat templates. Nothing for what is no object or nested too deep.
-std::optional<std::string> arguments_text(const jinja::Json& json) {
+std::optional<std::string> arguments_text(const Json& json) {
   if (json.is_string()) {
-    const auto inner = jinja::Json::parse(json.get_ref<const std::string&>(), nullptr, false);
+    const auto inner = Json::parse(json.get_ref<const std::string&>(), nullptr, false);
     return inner.is_object() ? arguments_text(inner) : std::nullopt;
   }
   if (!json.is_object()) return {};
@@ -59,9 +60,9 @@ std::size_t ObjectScanner::scan(std::string_view text) {
 }
 
 std::optional<ToolCall> parse_call(std::string_view object, bool require_arguments) {
-  const auto json = jinja::Json::parse(object, nullptr, false);
+  const auto json = Json::parse(object, nullptr, false);
   if (!json.is_object()) return {};
-  const jinja::Json* call = &json;
+  const Json* call = &json;
   const auto function = json.find("function");
   if (function != json.end() && function->is_object()) call = &*function;
   auto name = call->find("name");

@@ -1,5 +1,7 @@
 #include "text/tool_grammar.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "base/error.hpp"
 #include "text/json_schema.hpp"
 

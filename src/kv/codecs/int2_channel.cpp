@@ -1,4 +1,4 @@
-#include "kv/codecs/affine.hpp"
+#include "kv/families/affine/codec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "text/jinja/lexer.hpp"

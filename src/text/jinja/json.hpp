@@ -1,14 +1,12 @@
 // JSON in and out, as Hugging Face's tojson writes it (json.dumps).
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.hpp"
 #include "text/jinja/value.hpp"
 
 namespace kvasir::text::jinja {
-
-using Json = nlohmann::ordered_json;
 
 // Throws Error(kBadInput) that names `where` for strings that are not UTF-8 and for values nested too deep. Integers
 // above 2^63 - 1 become floats.

@@ -7,8 +7,8 @@
 // sums.
 #pragma once
 
-#include "kv/codecs/affine_hqq.hpp"
-#include "kv/codecs/affine_page.hpp"
+#include "kv/families/affine/grid.hpp"
+#include "kv/families/affine/page.hpp"
 #include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
 
@@ -26,17 +26,9 @@ struct QuantizedRows {
   alignas(64) std::int8_t x[G][kMaxDepth + 64];  // not a whole number of 4 KiB apart
 };
 
-template <class Grid>
-struct ColumnScaled {
-  static constexpr int B = Grid::kBits;
+template <int B>
+struct ColumnProducts {
   using Word = std::uint16_t;
-
-  static std::size_t bytes(const PageShape& shape) {
-    return header_bytes(shape) + packed_bytes(B, shape.lanes, shape.depth);
-  }
-  static std::size_t header_bytes(const PageShape& shape) {
-    return static_cast<std::size_t>(groups_of(shape.depth, shape.group)) * static_cast<std::size_t>(shape.lanes) * 4;
-  }
 
   template <int G>
   static void quantize(const PageShape& shape, const float* x, std::ptrdiff_t stride, QuantizedRows<G>& to) {
@@ -48,7 +40,7 @@ struct ColumnScaled {
         F32 total = zero();
         for (int i = 0; i < n; i += kLanes) total = add(total, load(row + k + i));
         to.scale[j][r] = q.scale;
-        to.shift[j][r] = -q.scale * (kCodeMiddle<Grid> * static_cast<float>(q.sum));
+        to.shift[j][r] = -q.scale * (kCodeMiddle<B> * static_cast<float>(q.sum));
         to.total[j][r] = reduce_add(total);
         to.sum[j][r] = q.sum;
         k += n;
@@ -60,7 +52,7 @@ struct ColumnScaled {
   template <int G>
   static void multiply(const PageShape& shape, const std::byte* page, const std::byte* next,
                        const QuantizedRows<G>& rows, int begin, int end, float* out, std::ptrdiff_t pitch) {
-    const std::size_t header = header_bytes(shape);
+    const std::size_t header = column_header_bytes(shape);
     const std::size_t panel = packed_panel_bytes(B, shape.depth);
     const auto left = LeftRows<B, Codes, G>::of(rows.x[0], sizeof rows.x[0], shape.depth);
     for (int lane = begin / kPackedLanes * kPackedLanes; lane < end; lane += kPackedLanes) {
@@ -81,7 +73,7 @@ struct ColumnScaled {
           fetch_ahead(reinterpret_cast<const Word*>(next) + at + shape.lanes);
         }
         const F32 s = load_f16(group);
-        const F32 middle = middle_of<Grid>(s, load_f16(group + shape.lanes));
+        const F32 middle = middle_of<B>(shape.shift, s, load_f16(group + shape.lanes));
         KVASIR_UNROLL(8)
         for (int r = 0; r < G; ++r) {
           total[r] = fma(middle, set1(rows.total[j][r]), total[r]);
@@ -98,53 +90,19 @@ struct ColumnScaled {
   template <class F>
   static void decode(const PageShape& shape, const std::byte* page, int lanes, F f) {
     const std::size_t panel = packed_panel_bytes(B, shape.depth);
-    const std::byte* codes = page + header_bytes(shape);
+    const std::byte* codes = page + column_header_bytes(shape);
     for (int lane = 0; lane < lanes; lane += kPackedLanes, codes += panel) {
       const auto* group = reinterpret_cast<const Word*>(page) + lane;
       for (int k = 0; k < shape.depth; group += 2 * shape.lanes) {
         const int stop = group_end(k, shape.group, shape.depth);
         const F32 s = load_f16(group);
-        const F32 origin = origin_of<Grid>(s, load_f16(group + shape.lanes));
+        const F32 origin = origin_of<B>(shape.shift, s, load_f16(group + shape.lanes));
         panel_floats<B>(
             codes, k, stop,
             Codes{}, [&](int at, F32 row) __attribute__((always_inline)) { f(lane, at, fma(row, s, origin)); });
         k = stop;
       }
     }
-  }
-
-  // x (depth, lanes) finite; codes: scratch for as many bytes.
-  static void encode(const PageShape& shape, const float* x, std::uint8_t* codes, std::byte* page) {
-    auto* group = reinterpret_cast<Word*>(page);
-    for (int k = 0; k < shape.depth; group += 2 * shape.lanes) {
-      const int stop = group_end(k, shape.group, shape.depth);
-      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(k) * shape.lanes;
-      for (int lane = 0; lane < shape.lanes; lane += kLanes)
-        encode_column(x + at + lane, shape.lanes, stop - k, group + lane, group + shape.lanes + lane,
-                      codes + at + lane);
-      k = stop;
-    }
-    pack_codes<B>(shape, codes, page + header_bytes(shape));
-  }
-
-  // n rows of 16 lanes.
-  KVASIR_INLINE void encode_column(const float* x, std::ptrdiff_t stride, int n, Word* s, Word* m,
-                                   std::uint8_t* codes) {
-    F32 low = load(x);
-    F32 high = low;
-    for (int i = 1; i < n; ++i) {
-      const F32 v = load(x + i * stride);
-      low = min(low, v);
-      high = max(high, v);
-    }
-    store_f16(s, scale_of<Grid>(low, high));
-    store_f16(m, add(low, zero()));  // + 0: a minimum of -0 is stored as 0 by every instruction set
-    if constexpr (Grid::kRefines) store_f16(m, hqq_refine<Grid>(x, stride, n, load_f16(s), load_f16(m)));
-    const F32 first = load_f16(m);
-    const F32 inverse = inverse_of(load_f16(s));
-    for (int i = 0; i < n; ++i)
-      store_low_bytes(codes + i * stride,
-                      to_i32(clamp_place<Grid>(place_of<Grid>(load(x + i * stride), first, inverse))));
   }
 };
 

@@ -32,28 +32,28 @@ struct MidRise {
   static constexpr bool kRefines = false;
 };
 
-// MinMax whose m is then refined (kv/codecs/affine_hqq.hpp).
+// MinMax whose m is then refined (kv/families/affine/hqq.hpp).
 template <int B>
 struct HalfQuadratic : MinMax<B> {
   static constexpr bool kRefines = true;
 };
 
 // What panel_dots sees of a code: 8 bits are stored as code - 128.
-template <class Grid>
-inline constexpr float kCodeBias = Grid::kBits == 8 ? 128.0f : 0.0f;
+template <int B>
+inline constexpr float kCodeBias = B == 8 ? 128.0f : 0.0f;
 // The middle of those. Products of 8-bit queries or weights are taken against what is left of a code without it, so
 // that their rounding does not multiply the large common part of a group.
-template <class Grid>
-inline constexpr float kCodeMiddle = ((1 << Grid::kBits) - 1) / 2.0f - kCodeBias<Grid>;
+template <int B>
+inline constexpr float kCodeMiddle = ((1 << B) - 1) / 2.0f - kCodeBias<B>;
 
-// x^ = stored * s + origin
-template <class Grid>
-KVASIR_INLINE F32 origin_of(F32 s, F32 m) {
-  return fma(set1(kCodeBias<Grid> + Grid::kShift), s, m);
+// x^ = stored * s + origin; shift: kShift of the grid.
+template <int B>
+KVASIR_INLINE F32 origin_of(float shift, F32 s, F32 m) {
+  return fma(set1(kCodeBias<B> + shift), s, m);
 }
-template <class Grid>
-KVASIR_INLINE F32 middle_of(F32 s, F32 m) {
-  return fma(set1(kCodeMiddle<Grid> + kCodeBias<Grid> + Grid::kShift), s, m);
+template <int B>
+KVASIR_INLINE F32 middle_of(float shift, F32 s, F32 m) {
+  return fma(set1(kCodeMiddle<B> + kCodeBias<B> + shift), s, m);
 }
 
 template <class Grid>

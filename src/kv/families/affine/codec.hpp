@@ -6,9 +6,7 @@
 // Page layouts: docs/formats/affine.md.
 #pragma once
 
-#include "kv/codecs/affine_columns.hpp"
-#include "kv/codecs/affine_rows.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/affine/encode.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
@@ -40,20 +38,12 @@ static inline std::uint8_t* code_scratch(float* scratch, int d) {
   return reinterpret_cast<std::uint8_t*>(scratch + static_cast<std::ptrdiff_t>(kPageTokens) * d);
 }
 
-KVASIR_INLINE const std::byte* next_of(const PageRef& page) { return page.next ? page.next : page.block; }
-
-// Writers of tiles, for decode().
-KVASIR_INLINE auto key_tile(float* tile, int d) {
-  return [=](int lane, int k, F32 x) __attribute__((always_inline)) {
-    store(tile + (static_cast<std::ptrdiff_t>(lane / kPanel) * d + k) * kPanel + lane % kPanel, x);
-  };
+// A page of a grid with keys or values.
+template <class Grid>
+KVASIR_INLINE PageShape page_shape(int d, int group, Side side) {
+  return side == Side::kKeys ? PageShape{kPageTokens, d, group, Grid::kShift}
+                             : PageShape{d, kPageTokens, group, Grid::kShift};
 }
-KVASIR_INLINE auto value_tile(float* tile) {
-  return [=](int lane, int k, F32 x) __attribute__((always_inline)) {
-    store(tile + (static_cast<std::ptrdiff_t>(lane / kPanel) * kPageTokens + k) * kPanel + lane % kPanel, x);
-  };
-}
-KVASIR_INLINE int whole_panels(int tokens) { return (tokens + kPanel - 1) / kPanel * kPanel; }
 
 template <class Grid>
 struct ChannelKeys {
@@ -66,10 +56,10 @@ struct ChannelKeys {
     const int group = params->group;
     return group == 32 || group == 64 || group == 128 ? nullptr : "a group must have 32, 64 or 128 tokens";
   }
-  static PageShape shape(const Head& head) { return page_shape(head.d, head.params.group, Side::kKeys); }
+  static PageShape shape(const Head& head) { return page_shape<Grid>(head.d, head.params.group, Side::kKeys); }
 
   static std::size_t bytes(int d, const CodecParams& params) {
-    return Page::bytes(page_shape(d, params.group, Side::kKeys));
+    return Page::bytes(page_shape<Grid>(d, params.group, Side::kKeys));
   }
 
   static void seal(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
@@ -85,17 +75,12 @@ struct ChannelKeys {
     Page::encode(s, scratch, codes, skip, page);
   }
   static void unseal(const Head& head, const PageRef& page, float* tile) {
-    Page::decode(shape(head), page.block, whole_panels(page.end), head.d, key_tile(tile, head.d));
+    Products<Grid::kBits>::row_key_tile(shape(head), page, tile);
   }
 
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
-    const PageShape s = shape(head);
-    for_row_blocks(g, [&]<int G>(int r) {
-      for (int i = 0; i < count; ++i)
-        Page::template multiply<G>(s, pages[i].block, next_of(pages[i]), q + static_cast<std::ptrdiff_t>(r) * head.d,
-                                   head.d, scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride);
-    });
+    Products<Grid::kBits>::row_products(shape(head), pages, count, {q, head.d, 0}, g, {scores, stride, kPageTokens});
   }
 
   static constexpr Codec codec(const char* summary) {
@@ -124,13 +109,13 @@ struct TokenCodec {
     params->group = smaller(group, d);  // a longer group is the head
     return nullptr;
   }
-  static PageShape shape(const Head& head, Side side) { return page_shape(head.d, head.params.group, side); }
+  static PageShape shape(const Head& head, Side side) { return page_shape<Grid>(head.d, head.params.group, side); }
 
   static std::size_t bytes_k(int d, const CodecParams& params) {
-    return Keys::bytes(page_shape(d, params.group, Side::kKeys));
+    return Keys::bytes(page_shape<Grid>(d, params.group, Side::kKeys));
   }
   static std::size_t bytes_v(int d, const CodecParams& params) {
-    return Values::bytes(page_shape(d, params.group, Side::kValues));
+    return Values::bytes(page_shape<Grid>(d, params.group, Side::kValues));
   }
 
   static void seal_k(const Head& head, const std::byte* raw, int skip, float* scratch, std::byte* page) {
@@ -142,32 +127,20 @@ struct TokenCodec {
     Values::encode(shape(head, Side::kValues), scratch, code_scratch(scratch, head.d), 0, page);
   }
   static void unseal_k(const Head& head, const PageRef& page, float* tile) {
-    Keys::decode(shape(head, Side::kKeys), page.block, whole_panels(page.end), key_tile(tile, head.d));
+    Products<Grid::kBits>::column_key_tile(shape(head, Side::kKeys), page, tile);
   }
   static void unseal_v(const Head& head, const PageRef& page, float* tile) {
-    Values::decode(shape(head, Side::kValues), page.block, head.d, (page.end + 3) / 4 * 4, value_tile(tile));
+    Products<Grid::kBits>::row_value_tile(shape(head, Side::kValues), page, tile);
   }
 
   static void dots(const Head& head, const PageRef* pages, int count, const float* q, int g, float* scores,
                    int stride) {
-    const PageShape s = shape(head, Side::kKeys);
-    for_row_blocks(g, [&]<int G>(int r) {
-      QuantizedRows<G> rows;
-      Keys::quantize(s, q + static_cast<std::ptrdiff_t>(r) * head.d, head.d, rows);
-      for (int i = 0; i < count; ++i)
-        Keys::template multiply<G>(s, pages[i].block, next_of(pages[i]), rows, pages[i].begin, pages[i].end,
-                                   scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride);
-    });
+    Products<Grid::kBits>::column_dots(shape(head, Side::kKeys), pages, count, q, g, {scores, stride, kPageTokens});
   }
   static void accumulate(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
                          float* out, int pitch) {
-    const PageShape s = shape(head, Side::kValues);
-    for_row_blocks(g, [&]<int G>(int r) {
-      for (int i = 0; i < count; ++i)
-        Values::template multiply<G>(s, pages[i].block, next_of(pages[i]),
-                                     weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride,
-                                     out + (static_cast<std::ptrdiff_t>(i) * g + r) * pitch, pitch);
-    });
+    Products<Grid::kBits>::row_products(shape(head, Side::kValues), pages, count, {weights, stride, kPageTokens}, g,
+                                        {out, pitch, static_cast<std::ptrdiff_t>(g) * pitch});
   }
 
   static constexpr Codec codec(const char* summary) {

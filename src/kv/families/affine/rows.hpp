@@ -9,8 +9,8 @@
 // m.
 #pragma once
 
-#include "kv/codecs/affine_hqq.hpp"
-#include "kv/codecs/affine_page.hpp"
+#include "kv/families/affine/grid.hpp"
+#include "kv/families/affine/page.hpp"
 #include "kv/int8_row.hpp"
 #include "kv/packed.hpp"
 
@@ -57,8 +57,9 @@ struct GroupFloats {
   alignas(64) float middle[kMaxDepth + kRowPad];
 };
 
-template <class Grid>
-KVASIR_INLINE void read_group(const std::uint16_t* group, const std::uint16_t* next, int depth, GroupFloats& to) {
+template <int B>
+KVASIR_INLINE void read_group(const std::uint16_t* group, const std::uint16_t* next, int depth, float shift,
+                              GroupFloats& to) {
   for (int k = 0; k < depth; k += kLanes) {
     if (k % 32 == 0) {
       fetch_ahead(next + k);
@@ -66,7 +67,7 @@ KVASIR_INLINE void read_group(const std::uint16_t* group, const std::uint16_t* n
     }
     const F32 s = load_f16(group + k);
     store(to.s + k, s);
-    store(to.middle + k, middle_of<Grid>(s, load_f16(group + depth + k)));
+    store(to.middle + k, middle_of<B>(shift, s, load_f16(group + depth + k)));
   }
 }
 
@@ -167,16 +168,17 @@ KVASIR_INLINE I32 round_rest(int depth, int i, FoldedRows<G>& to) {
 }
 
 // Groups [0, n) that lie behind each other at `page`, with their scales and codes' middle.
-template <class Grid, int G>
-KVASIR_INLINE void fold_groups(const std::byte* page, const std::byte* next, int n, int depth, const float* x,
-                               std::ptrdiff_t stride, FoldedRows<G>& to) {
+template <int B, int G>
+KVASIR_INLINE void fold_groups(const PageShape& shape, const std::byte* page, const std::byte* next, int n,
+                               const float* x, std::ptrdiff_t stride, FoldedRows<G>& to) {
+  const int depth = shape.depth;
   GroupFloats floats;
   FoldSums sums;
   for (int i = n * G; i < kLanes; ++i) sums.top[i] = sums.base[i] = sums.power[i] = zero();
   for (int j = 0; j < n; ++j) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(j) * depth * 4;
-    read_group<Grid>(reinterpret_cast<const std::uint16_t*>(page + at),
-                     reinterpret_cast<const std::uint16_t*>(next + at), depth, floats);
+    read_group<B>(reinterpret_cast<const std::uint16_t*>(page + at), reinterpret_cast<const std::uint16_t*>(next + at),
+                  depth, shape.shift, floats);
     multiply_group<G>(floats, x, stride, depth, to.product + j * G * row_pitch(depth), sums, j * G);
   }
   scale_rows<G>(sums, n * G, depth, to);
@@ -189,33 +191,25 @@ KVASIR_INLINE void fold_groups(const std::byte* page, const std::byte* next, int
     for (int i = 0; i < kLanes; ++i) to.low_sum[i] = to.excess[i] > 0.0f ? reduce_add(round_rest<G>(depth, i, to)) : 0;
     sum = fma(to_f32(load_i32(to.low_sum)), set1(kLowUnit), sum);
   }
-  store(to.base, sub(load(to.base), mul(load(to.scale), mul(set1(kCodeMiddle<Grid>), sum))));
+  store(to.base, sub(load(to.base), mul(load(to.scale), mul(set1(kCodeMiddle<B>), sum))));
 }
 
-template <class Grid>
-struct RowScaled {
-  static constexpr int B = Grid::kBits;
+template <int B>
+struct RowProducts {
   using Word = std::uint16_t;
-
-  static std::size_t bytes(const PageShape& shape) {
-    return header_bytes(shape) + packed_bytes(B, shape.lanes, shape.depth);
-  }
-  static std::size_t header_bytes(const PageShape& shape) {
-    return static_cast<std::size_t>(groups_of(shape.lanes, shape.group)) * static_cast<std::size_t>(shape.depth) * 4;
-  }
 
   // out[r * pitch + lane] = sum over depth of x[r * stride + k] * x^[k][lane], G rows.
   template <int G>
   static void multiply(const PageShape& shape, const std::byte* page, const std::byte* next, const float* x,
                        std::ptrdiff_t stride, float* out, std::ptrdiff_t pitch) {
-    const std::size_t header = header_bytes(shape);
+    const std::size_t header = row_header_bytes(shape);
     const int groups = groups_of(shape.lanes, shape.group);
     const int most = shape.depth <= kFewDepth ? FoldedRows<G>::kGroups : 1;
     FoldedRows<G> rows;
     for (int j = 0; j < groups; j += most) {
       const int n = smaller(most, groups - j);
       const std::size_t at = static_cast<std::size_t>(j) * static_cast<std::size_t>(shape.depth) * 4;
-      fold_groups<Grid, G>(page + at, next + at, n, shape.depth, x, stride, rows);
+      fold_groups<B, G>(shape, page + at, next + at, n, x, stride, rows);
       for (int i = 0; i < n; ++i)
         multiply_lanes<G>(shape, (j + i) * shape.group, page + header, next + header, rows, i * G, out, pitch);
     }
@@ -272,7 +266,7 @@ struct RowScaled {
   template <class F>
   static void decode(const PageShape& shape, const std::byte* page, int lanes, int depth, F f) {
     const std::size_t panel = packed_panel_bytes(B, shape.depth);
-    const std::byte* codes = page + header_bytes(shape);
+    const std::byte* codes = page + row_header_bytes(shape);
     alignas(64) float s[kMaxDepth];
     alignas(64) float origin[kMaxDepth];
     auto* group = reinterpret_cast<const Word*>(page);
@@ -280,7 +274,7 @@ struct RowScaled {
       for (int k = 0; k < depth; k += kLanes) {
         const F32 scale = load_f16(group + k);
         store(s + k, scale);
-        store(origin + k, origin_of<Grid>(scale, load_f16(group + shape.depth + k)));
+        store(origin + k, origin_of<B>(shape.shift, scale, load_f16(group + shape.depth + k)));
       }
       const int end = smaller(lanes, group_end(lane, shape.group, shape.lanes));
       for (; lane < end; lane += kPackedLanes, codes += panel)
@@ -289,73 +283,6 @@ struct RowScaled {
               f(lane, k, fma(row, set1(s[k]), set1(origin[k])));
             });
     }
-  }
-
-  // x (depth, lanes) finite; codes: scratch for as many bytes. Lanes below `skip` get codes 0.
-  static void encode(const PageShape& shape, const float* x, std::uint8_t* codes, int skip, std::byte* page) {
-    auto* group = reinterpret_cast<Word*>(page);
-    for (int lane = 0; lane < shape.lanes; group += 2 * shape.depth) {
-      const int end = group_end(lane, shape.group, shape.lanes);
-      for (int k = 0; k < shape.depth; k += kLanes)
-        encode_rows(x + static_cast<std::ptrdiff_t>(k) * shape.lanes + lane, shape.lanes, end - lane, group + k,
-                    group + shape.depth + k, codes + static_cast<std::ptrdiff_t>(k) * shape.lanes + lane);
-      lane = end;
-    }
-    if (skip > 0)
-      for (int k = 0; k < shape.depth; ++k)
-        __builtin_memset(codes + static_cast<std::ptrdiff_t>(k) * shape.lanes, 0, static_cast<std::size_t>(skip));
-    pack_codes<B>(shape, codes, page + header_bytes(shape));
-  }
-
-  // 16 rows of one group of n lanes.
-  KVASIR_INLINE void encode_rows(const float* x, std::ptrdiff_t stride, int n, Word* s, Word* m, std::uint8_t* codes) {
-    alignas(64) float low[kLanes];
-    alignas(64) float high[kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      const float* row = x + i * stride;
-      F32 a = load(row);
-      F32 b = a;
-      for (int l = kLanes; l < n; l += kLanes) {
-        a = min(a, load(row + l));
-        b = max(b, load(row + l));
-      }
-      low[i] = -reduce_max(sub(zero(), a));
-      high[i] = reduce_max(b);
-    }
-    store_f16(s, scale_of<Grid>(load(low), load(high)));
-    store_f16(m, add(load(low), zero()));  // + 0: a minimum of -0 is stored as 0 by every instruction set
-    if constexpr (Grid::kRefines) refine(x, stride, n, s, m);
-    store(low, load_f16(m));
-    store(high, inverse_of(load_f16(s)));
-    for (int i = 0; i < kLanes; ++i) {
-      const F32 first = set1(low[i]);
-      const F32 inverse = set1(high[i]);
-      for (int l = 0; l < n; l += kLanes)
-        store_low_bytes(codes + i * stride + l,
-                        to_i32(clamp_place<Grid>(place_of<Grid>(load(x + i * stride + l), first, inverse))));
-    }
-  }
-
-  // to[kLanes l + i] = x[stride i + l] for i and l below 4.
-  KVASIR_INLINE void turn_square(const float* x, std::ptrdiff_t stride, float* to) {
-    using Four = float __attribute__((vector_size(16)));
-    Four row[4];
-    for (int i = 0; i < 4; ++i) __builtin_memcpy(&row[i], x + i * stride, sizeof(Four));
-    const Four a = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
-    const Four b = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
-    const Four c = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
-    const Four d = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
-    const Four column[4] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
-                            __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7)};
-    for (int l = 0; l < 4; ++l) __builtin_memcpy(to + l * kLanes, &column[l], sizeof(Four));
-  }
-
-  // Turned, so that the 16 rows are the lanes of a vector. REQUIRES: n % 4 == 0.
-  static void refine(const float* x, std::ptrdiff_t stride, int n, const Word* s, Word* m) {
-    alignas(64) float turned[kMaxDepth * kLanes];
-    for (int i = 0; i < kLanes; i += 4)
-      for (int l = 0; l < n; l += 4) turn_square(x + i * stride + l, stride, turned + l * kLanes + i);
-    store_f16(m, hqq_refine<Grid>(turned, kLanes, n, load_f16(s), load_f16(m)));
   }
 };
 

@@ -11,7 +11,7 @@
 // with m rounded to half: the result is never worse than the start.
 #pragma once
 
-#include "kv/codecs/affine_grid.hpp"
+#include "kv/families/affine/grid.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
