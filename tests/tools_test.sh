@@ -38,6 +38,8 @@ includes text/a.cpp '#include "weights/model_file.hpp"'
 expect 0 'in order' "$ladder" "$scratch/tree"
 includes run/a.cpp '#include <CLI/CLI.hpp>'
 expect 1 'only cli may use CLI11' "$ladder" "$scratch/tree"
+includes run/a.cpp '#include "run/engine_fixture.hpp"'
+expect 1 'only tests may use' "$ladder" "$scratch/tree"
 includes run/a.cpp '#include "engine.hpp"'
 expect 1 'is not written from src/' "$ladder" "$scratch/tree"
 includes extra/a.cpp '#include "base/error.hpp"'

@@ -32,8 +32,8 @@ struct AutoChoice {
 
   std::vector<LayerCodecs> codecs() const;  // for CacheOptions::layers
   double largest_noise() const;
-  std::string text()
-      const;  // one line: "rq4/rq3 in layers 0-3, rq3 in layers 4-7; noise at most 0.14 of 0.2 nats (...)"
+  // One line: "rq4/rq3 in layers 0-3, rq3 in layers 4-7; noise at most 0.14 of 0.2 nats (...)".
+  std::string text() const;
 };
 
 // The smallest rotated codec within `budget` for every layer, f16 where none is. gains[l]: noise variance of layer l's

@@ -6,17 +6,22 @@
 //
 // Panels of 16 lanes follow each other; a panel is a sequence of units of 16 depth, 32 B bytes each, without padding.
 // In a unit, byte 4 i + r of "word" j (64 bytes) belongs to lane i and depth 4 j + r, so that a 32-bit lane of a vector
-// holds four consecutive rows of one column, which is what integer dot products take. With c0 .. c3 for the codes of
-// one byte of words 0 .. 3, and bits counted from the lowest:
-//   8 bits   4 x 64 bytes: word j is byte for byte code - 128, signed
-//   4 bits   64 bytes c0 | c1 << 4, then 64 bytes c2 | c3 << 4
-//   2 bits   64 bytes c0 | c1 << 2 | c2 << 4 | c3 << 6
-//   1 bit    32 bytes: c0 | c1 << 1 | c2 << 2 | c3 << 3 of byte i (< 32) in the low half, of byte 32 + i in the high
-//   half 3 bits   64 bytes A: bits 0-2 c0, 3 c2's bit 2, 4-6 c1, 7 c3's bit 2; then 32 bytes, which hold the low bits
-//   of c2
-//            and c3 in bits 0-1 and 4-5 for byte i (< 32), in bits 2-3 and 6-7 for byte 32 + i
-//   5 bits   64 bytes A0: bits 0-4 c0, 5-7 the bits 2-4 of c2; 64 bytes A1: the same of c1 and c3; then 32 bytes, which
-//            hold the bits 0-1 of c2 and of c3 in the low half for byte i (< 32), in the high half for byte 32 + i
+// holds four consecutive rows of one column, which is what integer dot products take.
+//
+// c0 .. c3: the codes of byte i in words 0 .. 3; d0 .. d3: those of byte 32 + i; c2[4:2]: bits 4 to 2 of c2. High bits
+// stand first.
+//   bits  at     bytes  byte i
+//   8     64 j   64     cj - 128, signed, for j = 0 .. 3
+//   4     0      64     c1[3:0] c0[3:0]
+//         64     64     c3[3:0] c2[3:0]
+//   2     0      64     c3[1:0] c2[1:0] c1[1:0] c0[1:0]
+//   1     0      32     d3 d2 d1 d0 c3 c2 c1 c0
+//   3     0      64     c3[2] c1[2:0] c2[2] c0[2:0]
+//         64     32     d3[1:0] c3[1:0] d2[1:0] c2[1:0]
+//   5     0      64     c2[4:2] c0[4:0]
+//         64     64     c3[4:2] c1[4:0]
+//         128    32     d3[1:0] d2[1:0] c3[1:0] c2[1:0]
+//
 // The odd widths put the spare bits of whole codes to use: 2.6 and 2.9 operations per vector of codes, where planes of
 // 2 + 1 and 4 + 1 bits would take 4.5.
 #pragma once

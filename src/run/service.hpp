@@ -40,8 +40,8 @@ struct ServiceRequest {
   bool reuse = true;           // false: neither look up nor offer pages
   bool pin = false;            // keep the prompt's pages from eviction (/v1/warm) ...
   double pin_seconds = 86400;  // ... for so long
-  std::vector<std::int64_t>
-      checkpoints;     // ascending numbers of prompt tokens after which others may part: message ends
+  // Ascending numbers of prompt tokens after which other prompts may part from this one: ends of messages.
+  std::vector<std::int64_t> checkpoints;
   double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none
 };
 

@@ -5,7 +5,7 @@
 
 namespace kvasir::serve {
 
-inline const Json kChat{{"model", "org/fake-model"}, {"messages", {{{"role", "user"}, {"content", "hello"}}}}};
+inline const Json kChatBody{{"model", "org/fake-model"}, {"messages", {{{"role", "user"}, {"content", "hello"}}}}};
 
 // `body` with the fields of `more`, which replace its own.
 inline Json with(Json body, const Json& more) {

@@ -15,7 +15,7 @@ Json settled(Json json) {
 
 TEST(Server, PlainChat) {
   TestServer s({.reused = 7});
-  const Reply r = s.post("/v1/chat/completions", kChat);
+  const Reply r = s.post("/v1/chat/completions", kChatBody);
   ASSERT_EQ(r.status, 200) << r.body;
   EXPECT_EQ(r.header("content-type"), "application/json");
   EXPECT_TRUE(r.header("x-request-id").starts_with("req-"));
@@ -43,7 +43,7 @@ TEST(Server, PlainChat) {
 
 TEST(Server, ChatDefaultsAreTheOpenAiApis) {
   TestServer s;
-  ASSERT_EQ(s.post("/v1/chat/completions", kChat).status, 200);
+  ASSERT_EQ(s.post("/v1/chat/completions", kChatBody).status, 200);
   const run::ServiceRequest r = s.service.requests().at(0);
   EXPECT_EQ(r.request.sampling.temperature, 1);
   EXPECT_EQ(r.request.sampling.top_p, 1);
@@ -65,7 +65,7 @@ TEST(Server, StreamedChat) {
   TestServer s;
   const Reply r =
       s.post("/v1/chat/completions",
-             with(kChat, {{"stream", true}, {"max_tokens", 2}, {"stream_options", {{"include_usage", true}}}}));
+             with(kChatBody, {{"stream", true}, {"max_tokens", 2}, {"stream_options", {{"include_usage", true}}}}));
   ASSERT_EQ(r.status, 200);
   EXPECT_EQ(r.header("content-type"), "text/event-stream; charset=utf-8");
   EXPECT_EQ(r.header("cache-control"), "no-cache");
@@ -97,7 +97,7 @@ TEST(Server, StreamedChat) {
 
 TEST(Server, StreamWithoutUsageEndsWithTheReceipt) {
   TestServer s;
-  const auto events = events_of(s.post("/v1/chat/completions", with(kChat, {{"stream", true}})).body);
+  const auto events = events_of(s.post("/v1/chat/completions", with(kChatBody, {{"stream", true}})).body);
   EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "stop");
   EXPECT_TRUE(events.back().contains("kvasir"));
   for (const Json& e : events) EXPECT_FALSE(e.contains("usage"));
@@ -105,7 +105,7 @@ TEST(Server, StreamWithoutUsageEndsWithTheReceipt) {
 
 TEST(Server, ChatLogprobs) {
   TestServer s;
-  const Json ask = with(kChat, {{"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 1}});
+  const Json ask = with(kChatBody, {{"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 1}});
   const std::string item =
       R"({"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]},)"
       R"({"token":"b","logprob":-1.5,"bytes":[98]}]})";
@@ -117,8 +117,8 @@ TEST(Server, ChatLogprobs) {
 
 TEST(Server, ToolCalls) {
   TestServer s({.tokens = 4, .script = {"Let me see. <ca", "ll>weather {\"city\"", ": \"Oslo\"}</c", "all>"}});
-  const Json ask =
-      with(kChat, Json::parse(R"({"tools": [{"type": "function", "function": {"name": "weather", "z": 1, "a": 2}}]})"));
+  const Json ask = with(
+      kChatBody, Json::parse(R"({"tools": [{"type": "function", "function": {"name": "weather", "z": 1, "a": 2}}]})"));
   const Json plain = s.post("/v1/chat/completions", ask).json();
   EXPECT_EQ(plain["choices"][0]["finish_reason"], "tool_calls");
   EXPECT_EQ(plain["choices"][0]["message"]["content"], "Let me see. ");
@@ -149,7 +149,7 @@ TEST(Server, ToolChoiceNoneHidesTools) {
   TestServer s;
   const Json tools =
       Json::parse(R"({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none"})");
-  ASSERT_EQ(s.post("/v1/chat/completions", with(kChat, tools)).status, 200);
+  ASSERT_EQ(s.post("/v1/chat/completions", with(kChatBody, tools)).status, 200);
   const auto prompt = s.service.tokenizer()->decode(s.service.requests().at(0).request.prompt);
   EXPECT_EQ(prompt.find("tools"), std::string::npos);
 }
@@ -241,30 +241,31 @@ TEST(Server, TextHeldBackForAStopStringIsNotLost) {
 
 TEST(Server, BrokenTextBecomesReplacementCharacters) {
   TestServer s({.tokens = 2, .script = {"a\xff", "\xe2\x82"}});
-  const Json plain = s.post("/v1/chat/completions", kChat).json();
+  const Json plain = s.post("/v1/chat/completions", kChatBody).json();
   EXPECT_EQ(plain["choices"][0]["message"]["content"], "a\xef\xbf\xbd\xef\xbf\xbd");
-  EXPECT_EQ(events_of(s.post("/v1/chat/completions", with(kChat, {{"stream", true}})).body).size(), 4u);
+  EXPECT_EQ(events_of(s.post("/v1/chat/completions", with(kChatBody, {{"stream", true}})).body).size(), 4u);
 }
 
 TEST(Server, FailuresOfTheEngine) {
   TestServer s({.fail = "the pool is broken"});
-  const Reply plain = s.post("/v1/chat/completions", kChat);
+  const Reply plain = s.post("/v1/chat/completions", kChatBody);
   EXPECT_EQ(plain.status, 500);
   EXPECT_EQ(
       plain.json().dump(),
       R"({"error":{"message":"the pool is broken","type":"server_error","param":null,"code":"generation_failed"}})");
-  const auto events = events_of(s.post("/v1/chat/completions", with(kChat, {{"stream", true}})).body);
+  const auto events = events_of(s.post("/v1/chat/completions", with(kChatBody, {{"stream", true}})).body);
   EXPECT_EQ(events.back()["error"]["message"], "the pool is broken");
   TestServer nothing({.end_without_text = true});
-  EXPECT_EQ(nothing.post("/v1/chat/completions", kChat).status, 500);
+  EXPECT_EQ(nothing.post("/v1/chat/completions", kChatBody).status, 500);
 }
 
 TEST(Server, FailuresOfAParser) {
   TestServer s({.script = {"<broken>"}});
-  const Reply plain = s.post("/v1/chat/completions", kChat);
+  const Reply plain = s.post("/v1/chat/completions", kChatBody);
   EXPECT_EQ(plain.status, 500);
   EXPECT_EQ(plain.body.find("own error"), std::string::npos);
-  EXPECT_TRUE(events_of(s.post("/v1/chat/completions", with(kChat, {{"stream", true}})).body).back().contains("error"));
+  EXPECT_TRUE(
+      events_of(s.post("/v1/chat/completions", with(kChatBody, {{"stream", true}})).body).back().contains("error"));
   EXPECT_TRUE(s.logs("what=\"a parser's own error\"")) << s.log();
 }
 

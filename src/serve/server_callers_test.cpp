@@ -16,7 +16,7 @@ TEST(Server, KeysAndTenants) {
   write_file(path, std::as_bytes(std::span(text)));
   TestServer s({}, {.api_key_file = path});
   EXPECT_EQ(s.ask("GET", "/health").status, 200);
-  const Reply none = s.post("/v1/chat/completions", kChat);
+  const Reply none = s.post("/v1/chat/completions", kChatBody);
   EXPECT_EQ(none.status, 401);
   EXPECT_EQ(none.header("www-authenticate"), "Bearer");
   EXPECT_EQ(none.json()["error"]["code"], "invalid_api_key");
@@ -24,7 +24,8 @@ TEST(Server, KeysAndTenants) {
   EXPECT_EQ(s.ask("GET", "/v1/models", "", "Authorization: Bearer secret-on\r\n").status, 401);
   EXPECT_EQ(s.ask("GET", "/v1/models", "", "Authorization: Basic secret-one\r\n").status, 401);
   const auto as = [&](const char* key) {
-    return s.ask("POST", "/v1/chat/completions", dump(kChat), fmt::format("Authorization: Bearer {}\r\n", key)).status;
+    return s.ask("POST", "/v1/chat/completions", dump(kChatBody), fmt::format("Authorization: Bearer {}\r\n", key))
+        .status;
   };
   EXPECT_EQ(as("secret-one"), 200);
   EXPECT_EQ(as("secret-two"), 200);
@@ -83,10 +84,10 @@ TEST(Server, PromptsWithOneFirstPageHaveOnePrefix) {
 TEST(Server, APrefixThatIsSentBackIsKept) {
   TestServer s;
   const std::string path = "/v1/chat/completions";
-  const std::string own = prefix_of(s, path, kChat);
-  EXPECT_EQ(prefix_of(s, path, kChat, "X-Kvasir-Prefix: 0123456789abcdef\r\n"), "0123456789abcdef");
+  const std::string own = prefix_of(s, path, kChatBody);
+  EXPECT_EQ(prefix_of(s, path, kChatBody, "X-Kvasir-Prefix: 0123456789abcdef\r\n"), "0123456789abcdef");
   for (const char* wrong : {"0123456789ABCDEF", "0123456789abcde", "0123456789abcdef0", "../../../../../.", ""})
-    EXPECT_EQ(prefix_of(s, path, kChat, fmt::format("X-Kvasir-Prefix: {}\r\n", wrong)), own) << wrong;
+    EXPECT_EQ(prefix_of(s, path, kChatBody, fmt::format("X-Kvasir-Prefix: {}\r\n", wrong)), own) << wrong;
 }
 
 TEST(Server, PrefixesDependOnSecretAndTenant) {
@@ -100,20 +101,20 @@ TEST(Server, PrefixesDependOnSecretAndTenant) {
   const std::string path = "/v1/chat/completions";
   TestServer a({}, {.prefix_key_file = one}), b({}, {.prefix_key_file = one}), c({}, {.prefix_key_file = two});
   TestServer random_1, random_2;
-  const std::string known = prefix_of(a, path, kChat);
-  EXPECT_EQ(prefix_of(b, path, kChat), known);
-  EXPECT_NE(prefix_of(c, path, kChat), known);
-  EXPECT_NE(prefix_of(random_1, path, kChat), prefix_of(random_2, path, kChat));
+  const std::string known = prefix_of(a, path, kChatBody);
+  EXPECT_EQ(prefix_of(b, path, kChatBody), known);
+  EXPECT_NE(prefix_of(c, path, kChatBody), known);
+  EXPECT_NE(prefix_of(random_1, path, kChatBody), prefix_of(random_2, path, kChatBody));
   TestServer tenants({}, {.api_key_file = file("kvasir_prefix_keys", "k1 alice\nk2 bob\n"), .prefix_key_file = one});
-  EXPECT_NE(prefix_of(tenants, path, kChat, "Authorization: Bearer k1\r\n"),
-            prefix_of(tenants, path, kChat, "Authorization: Bearer k2\r\n"));
+  EXPECT_NE(prefix_of(tenants, path, kChatBody, "Authorization: Bearer k1\r\n"),
+            prefix_of(tenants, path, kChatBody, "Authorization: Bearer k2\r\n"));
   EXPECT_THROW(TestServer({}, {.prefix_key_file = file("kvasir_secret_3", "  too short  \n")}), Error);
 }
 
 // What is refused after the prompt was read says where it belongs too: the next try should go there.
 TEST(Server, ARefusalHasAPrefix) {
   TestServer s({.most_queued = 0});
-  const Reply r = s.post("/v1/chat/completions", kChat);
+  const Reply r = s.post("/v1/chat/completions", kChatBody);
   EXPECT_EQ(r.status, 429);
   EXPECT_TRUE(valid_prefix_id(r.header("x-kvasir-prefix")));
 }

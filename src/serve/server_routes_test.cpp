@@ -19,9 +19,9 @@ TEST(Server, Models) {
   const Reply other = s.ask("GET", "/v1/models/gpt-4");
   EXPECT_EQ(other.status, 404);
   EXPECT_EQ(other.json()["error"]["code"], "model_not_found");
-  EXPECT_EQ(s.post("/v1/chat/completions", with(kChat, {{"model", "gpt-4"}})).status, 404);
+  EXPECT_EQ(s.post("/v1/chat/completions", with(kChatBody, {{"model", "gpt-4"}})).status, 404);
   TestServer any({}, {.any_model = true});
-  EXPECT_EQ(any.post("/v1/chat/completions", with(kChat, {{"model", "gpt-4"}})).status, 200);
+  EXPECT_EQ(any.post("/v1/chat/completions", with(kChatBody, {{"model", "gpt-4"}})).status, 200);
 }
 
 TEST(Server, HealthStatsAndMetrics) {
@@ -60,7 +60,7 @@ TEST(Server, Warm) {
   const run::ServiceRequest request = s.service.requests().at(0);
   EXPECT_TRUE(request.pin);
   EXPECT_EQ(request.request.max_tokens, 0);
-  ASSERT_EQ(s.post("/v1/warm", with(kChat, {{"pin", false}})).status, 200);
+  ASSERT_EQ(s.post("/v1/warm", with(kChatBody, {{"pin", false}})).status, 200);
   EXPECT_FALSE(s.service.requests().at(1).pin);
   EXPECT_EQ(s.service.tokenizer()->decode(s.service.requests().at(1).request.prompt), "user: hello\n");
   EXPECT_EQ(s.post("/v1/warm", {{"model", "org/fake-model"}}).json()["error"]["param"], "prompt");
@@ -70,7 +70,7 @@ TEST(Server, PinsEndInTimeOrWhenAsked) {
   TestServer s;
   const Json body{{"prompt", "abcdef"}};
   ASSERT_EQ(s.post("/v1/warm", body).status, 200);
-  ASSERT_EQ(s.post("/v1/warm", with(kChat, {{"ttl", 90.5}})).status, 200);
+  ASSERT_EQ(s.post("/v1/warm", with(kChatBody, {{"ttl", 90.5}})).status, 200);
   EXPECT_EQ(s.service.requests().at(0).pin_seconds, 86400);
   EXPECT_EQ(s.service.requests().at(1).pin_seconds, 90.5);
   for (const Json& ttl : {Json(0), Json(-5), Json("1h"), Json(1e9)})
@@ -82,7 +82,7 @@ TEST(Server, PinsEndInTimeOrWhenAsked) {
   const Reply again = s.ask("DELETE", "/v1/warm", body.dump());
   EXPECT_EQ(again.status, 404);
   EXPECT_EQ(again.json()["error"]["code"], "not_pinned");
-  EXPECT_EQ(s.ask("DELETE", "/v1/warm", kChat.dump()).status, 200);
+  EXPECT_EQ(s.ask("DELETE", "/v1/warm", kChatBody.dump()).status, 200);
   EXPECT_EQ(s.ask("DELETE", "/v1/warm", "{}").json()["error"]["param"], "prompt");
   EXPECT_EQ(s.ask("PUT", "/v1/warm", body.dump()).status, 405);
   TestServer full({.pin_error = "there is no room"});
@@ -99,7 +99,7 @@ TEST(Server, MissesNameTheByte) {
   EXPECT_EQ(completion["miss_at"].dump(), R"({"token":4,"byte":4})");
   EXPECT_TRUE(s.logs("miss=\"the prompt ended (byte 4 of the prompt)\"")) << s.log();
   EXPECT_TRUE(s.post("/v1/completions", {{"prompt", {97, 98, 99, 100, 101}}}).json()["kvasir"]["miss_at"].is_null());
-  const Json chat = s.post("/v1/chat/completions", kChat).json()["kvasir"];
+  const Json chat = s.post("/v1/chat/completions", kChatBody).json()["kvasir"];
   EXPECT_EQ(chat["miss"], "the prompt ended");
   EXPECT_TRUE(chat["miss_at"].is_null());
 }
@@ -112,7 +112,7 @@ TEST(Server, TokenizeAndDetokenize) {
   EXPECT_EQ(s.post("/tokenize", {{"content", "ab<|end|>"}, {"parse_special", false}}).json()["count"], 9);
   EXPECT_EQ(s.post("/tokenize", {{"prompt", "a"}, {"with_pieces", true}}).json()["tokens"].dump(),
             R"([{"id":97,"piece":"a"}])");
-  EXPECT_GT(s.post("/tokenize", kChat).json()["count"], 10);
+  EXPECT_GT(s.post("/tokenize", kChatBody).json()["count"], 10);
   EXPECT_EQ(s.post("/detokenize", {{"tokens", r["tokens"]}}).json()["content"], "ab<|end|>");
   EXPECT_EQ(s.post("/detokenize", {{"tokens", {255}}}).json()["content"], "\xef\xbf\xbd");
   EXPECT_EQ(s.post("/detokenize", {{"tokens", {100000}}}).json()["error"]["param"], "tokens[0]");

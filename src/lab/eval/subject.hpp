@@ -37,8 +37,8 @@ struct KvCost {
   double bits_k = 0, bits_v = 0;   // per element
   double bytes_per_token = 0;      // K and V, all layers, sealed
   double f16_bytes_per_token = 0;  // the same in f16
-  double held_bytes_per_token =
-      0;  // sealed pages, raw window, sinks and codec state of a full context, over its tokens
+  // Sealed pages, raw window, sinks and codec state of a full context, over its tokens.
+  double held_bytes_per_token = 0;
 };
 
 // One cache over the subject's weights.
