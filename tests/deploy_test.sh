@@ -81,7 +81,9 @@ run 'cmake --preset release, with what the Dockerfile copies' sh -c "cd '$scratc
 if [ "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID")" = 'debian 12' ] && have dpkg-query dpkg; then
   for library in $(ldd "$kvasir" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p'); do
     package=$(dpkg-query -S "$(realpath "$library")" 2>/dev/null || dpkg-query -S "*/$(basename "$(realpath "$library")")" 2>/dev/null)
-    package=$(printf '%s\n' "$package" | head -1 | cut -d: -f1)
+    # Packages of cross compilers bring libraries of the same name: that of this architecture counts.
+    native=$(printf '%s\n' "$package" | grep ":$(dpkg --print-architecture): " | head -1)
+    package=$(printf '%s\n' "${native:-$package}" | head -1 | cut -d: -f1)
     answer="$library ($package)"
     # Always there; cairo: only when built with it; sanitizers: the Dockerfile builds without.
     case $package in libc6* | libgcc-s1 | libcairo2 | libasan* | libubsan* | libtsan* | '') continue ;; esac

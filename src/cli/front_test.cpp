@@ -93,6 +93,7 @@ TEST(Front, WrongOptionsExitWithTwoAndNameFlagAndRange) {
   expect({"echo", "-n", "-1"}, "-n: expected an integer from 0 to 1000, found '-1'");
   expect({"echo", "-n", "x"}, "-n: expected an integer from 0 to 1000, found 'x'");
   expect({"echo", "-t", "nan"}, "--temperature: expected a number from 0 to 2");
+  expect({"echo", "7", "-c", "99"}, "not expected: 7 -c 99 (-c is --ctx here)");
   expect({"echo", "--codec", "f61"}, "--codec: expected one of f16, f32, found 'f61' (did you mean 'f16'?)");
   expect({"echo", "-n"}, "echo: ");
   expect({"echo", "--unknown"}, "--unknown");

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 namespace kvasir::cli {
@@ -23,6 +24,29 @@ std::string flag_help(const OptionSpec& spec, const std::string& default_text) {
   if (default_text != "\"\"" && default_text != "[]" && default_text != "false")
     notes += (notes.empty() ? "" : "; ") + ("default " + default_text);
   return notes.empty() ? help : help + " (" + notes + ")";
+}
+
+// What is left on the command line, in its order, with our name for what other engines call otherwise.
+std::string not_expected(const std::vector<std::string>& arguments) {
+  constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {{"-c", "--ctx"},
+                                                                          {"--ctx-size", "--ctx"},
+                                                                          {"--cache-type-k", "--kv"},
+                                                                          {"-ctk", "--kv"},
+                                                                          {"--cache-type-v", "--kv"},
+                                                                          {"-ctv", "--kv"},
+                                                                          {"--batch-size", "--chunk"},
+                                                                          {"-b", "--chunk"},
+                                                                          {"--temp", "--temperature"},
+                                                                          {"--n-predict", "-n"},
+                                                                          {"--prompt-cache", "--cache-dir"}};
+  std::string text = "not expected:";
+  std::string hints;
+  for (const std::string& a : arguments) {
+    text += " " + a;
+    for (const auto& [theirs, ours] : kElsewhere)
+      if (a == theirs) hints += (hints.empty() ? " (" : ", ") + a + " is " + std::string(ours) + " here";
+  }
+  return text + (hints.empty() ? "" : hints + ")");
 }
 
 class CommandFlags final : public Parser {
@@ -88,6 +112,8 @@ class CommandFlags final : public Parser {
       app_.parse(arguments);
     } catch (const CLI::CallForHelp&) {
       return {.help = app_.help()};
+    } catch (const CLI::ExtrasError&) {
+      return {.error = not_expected(app_.remaining(true))};
     } catch (const CLI::ParseError& e) {
       return {.error = e.what()};
     }

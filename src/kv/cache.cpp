@@ -179,8 +179,10 @@ std::size_t Cache::tail_bytes(std::int64_t n) const {
   return bytes;
 }
 
-bool Cache::has_tail(const Sequence& s, std::int64_t n) const {
-  return n <= s.length && impl_->sealed_pages(n) == impl_->sealed_pages(s.length);
+bool Cache::keeps_tail(std::int64_t length, std::int64_t n) const {
+  for (const LayerLayout& layer : impl_->arena.layout.layers)
+    if (layer.first_kept(n) < layer.first_kept(length)) return false;
+  return n <= length && impl_->sealed_pages(n) == impl_->sealed_pages(length);
 }
 
 void Cache::save_tail(const Sequence& s, std::int64_t n, std::span<std::byte> tail) const {

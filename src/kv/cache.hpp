@@ -58,8 +58,10 @@ class Cache {
   // The tail of the first n tokens, at most length, as if there were no more. REQUIRES: has_tail(sequence, n), and
   // tail_bytes(n) bytes.
   void save_tail(const Sequence& sequence, std::int64_t n, std::span<std::byte> tail) const;
-  // No page has been sealed since. Always true for n = length.
-  bool has_tail(const Sequence& sequence, std::int64_t n) const;
+  // No page has been sealed or given back since. Always true for n = length.
+  bool has_tail(const Sequence& sequence, std::int64_t n) const { return keeps_tail(length(sequence), n); }
+  // The same of any sequence of `length` tokens.
+  bool keeps_tail(std::int64_t length, std::int64_t n) const;
   // A sequence of n >= 1 tokens with the raw part from `tail`; the caller fills its sealed_tokens() / 128 sealed pages
   // before it is used. Throws Error(kMemory) when sequences or pages do not suffice, Error(kBadInput) when the tail is
   // not tail_bytes(n) long; nothing has changed then.

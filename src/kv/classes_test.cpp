@@ -239,6 +239,18 @@ TEST_F(Classes, CutsWithinTheLastPageAreExact) {
     }
 }
 
+// Nothing was sealed between the two, but a window has moved on.
+TEST_F(Classes, ATailIsKeptOnlyWhileEveryWindowStillHasIt) {
+  CacheShape s;
+  s.layers = {{1, 1, 16, 16}, local(100, 1, 1, 16)};
+  Team team(1);
+  Cache cache(team, s, options_for(2000, "f16", 1000));
+  EXPECT_EQ(cache.sealed_pages_at(600), 0);
+  EXPECT_TRUE(cache.keeps_tail(600, 520));
+  EXPECT_FALSE(cache.keeps_tail(600, 300));
+  EXPECT_FALSE(cache.keeps_tail(600, 601));
+}
+
 TEST_F(Classes, ACutBeyondWhatAWindowKeptIsRefusedAndChangesNothing) {
   CacheShape s;
   s.layers = {{1, 1, 16, 16}, local(100, 1, 1, 16)};

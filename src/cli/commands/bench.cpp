@@ -93,9 +93,10 @@ void print_row(const lab::BenchRow& r) {
           ? fmt::format("{:>11.1f} +-{:>4.0f} % {:>9.1f} {:>5.0f} %", r.prefill.tps, 50 * r.prefill.spread,
                         r.ops_per_token * r.prefill.tps * 1e-9, 100 * r.peak_fraction)
           : "";
-  fmt::print("{:>7} {:>38} {:>5} {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>5.0f} % {:>5.0f} %{}\n", r.depth, prefill,
+  fmt::print("{:>7} {:>38} {:>5} {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>7} {:>5.0f} %{}\n", r.depth, prefill,
              r.batch, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
-             100 * r.bandwidth_fraction, 100 * r.decode_floor_fraction, r.filled ? " filled" : "");
+             r.bandwidth_fraction <= 1 ? fmt::format("{:.0f} %", 100 * r.bandwidth_fraction) : "cached",
+             100 * r.decode_floor_fraction, r.filled ? " filled" : "");
   std::fflush(stdout);
 }
 
@@ -114,7 +115,9 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
           {"decode_spread", r.decode.spread},
           {"bytes_per_token", r.bytes_per_token},
           {"bandwidth_gbps", r.bandwidth * 1e-9},
-          {"bandwidth_fraction", r.bandwidth_fraction},
+          // null: the processor's caches hold what is read
+          {"bandwidth_fraction",
+           r.bandwidth_fraction <= 1 ? nlohmann::ordered_json(r.bandwidth_fraction) : nlohmann::ordered_json()},
           {"decode_floor_fraction", r.decode_floor_fraction},
           {"ops_per_token", r.ops_per_token},
           {"peak_fraction", r.peak_fraction},

@@ -89,8 +89,13 @@ struct Settings {
 };
 
 std::string prompt_text(const RunOptions& o) {
-  if (o.prompt.empty() == o.file.empty()) throw Error(Code::kBadInput, "expected one of -p TEXT and -f FILE", "prompt");
-  return o.file.empty() ? o.prompt : read_text_file(o.file);
+  if (!o.prompt.empty() && !o.file.empty())
+    throw Error(Code::kBadInput, "expected one of -p TEXT and -f FILE, found both", "prompt");
+  if (o.prompt.empty() && o.file.empty())
+    throw Error(Code::kBadInput, "is empty or not given, expected -p TEXT or -f FILE with some text", "prompt");
+  std::string text = o.file.empty() ? o.prompt : read_text_file(o.file);
+  if (text.empty()) throw Error(Code::kBadInput, "is empty, expected some text", o.file);
+  return text;
 }
 
 std::shared_ptr<const text::Grammar> read_schema(const std::string& file) {
@@ -111,6 +116,8 @@ struct Figures {
   double prompt_rate, prompt_seconds, decode_rate, ttft, bytes_per_token, bandwidth, machine_bandwidth;
   double kv_bytes_per_token;
   std::uint64_t resident;
+  // More than memory gives comes from caches: no share of memory's bandwidth.
+  bool from_memory() const { return bandwidth <= machine_bandwidth; }
 };
 
 // load, choose: seconds that loading and choosing codecs took.
@@ -154,9 +161,11 @@ void print_figures(const run::Engine& engine, const run::Reply& g, const Figures
   fmt::print(stderr, "first token {}\n", human_seconds(f.ttft));
   fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(),
              human_seconds(o.decode_seconds), human_rate(f.decode_rate, "tokens"), name(o.finish), o.seed);
-  fmt::print(stderr, "read        {} per token, {}: {:.0f} % of the {} measured now\n",
-             human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)), human_bandwidth(f.bandwidth),
-             100 * f.bandwidth / f.machine_bandwidth, human_bandwidth(f.machine_bandwidth));
+  fmt::print(stderr, "read        {} per token, {}: {}\n", human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)),
+             human_bandwidth(f.bandwidth),
+             f.from_memory() ? fmt::format("{:.0f} % of the {} measured now", 100 * f.bandwidth / f.machine_bandwidth,
+                                           human_bandwidth(f.machine_bandwidth))
+                             : "the processor's caches hold it, faster than memory");
   fmt::print(stderr, "KV cache    {} per token ({})\n", human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)),
              kv::codecs_text(engine.codecs()));
   if (!engine.kv_note().empty()) fmt::print(stderr, "            {}\n", engine.kv_note());
@@ -194,7 +203,8 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
               {"load_ms", f.load * 1e3},
               {"bytes_per_token", f.bytes_per_token},
               {"bandwidth_gbps", f.bandwidth * 1e-9},
-              {"bandwidth_fraction", f.bandwidth / f.machine_bandwidth},
+              {"bandwidth_fraction",
+               f.from_memory() ? nlohmann::ordered_json(f.bandwidth / f.machine_bandwidth) : nlohmann::ordered_json()},
               {"kv_bytes_per_token", f.kv_bytes_per_token},
               {"k_codec", kv::codecs_text(engine.codecs(), kv::Side::kKeys)},
               {"v_codec", kv::codecs_text(engine.codecs(), kv::Side::kValues)},
