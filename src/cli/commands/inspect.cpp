@@ -212,6 +212,8 @@ void print_plan(const weights::ModelFile& model, const Options& o) {
     row("sealed pages", bytes(c.sealed_bytes),
         fmt::format("{} pages of 128 tokens; {} per token ({})", c.pages,
                     human_bytes(static_cast<std::uint64_t>(c.bytes_per_token)), kv::codecs_text(p.codecs)));
+    if (c.local_bytes > 0)
+      row("local pages", bytes(c.local_bytes), "sealed, of layers with a window, whatever the context");
     row("raw windows", bytes(c.raw_bytes), fmt::format("the newest tokens, window {}", o.engine.window));
     row("sinks", bytes(c.sink_bytes), fmt::format("the first {} tokens", o.engine.sinks));
     row("codec state", bytes(c.state_bytes), "");
@@ -230,6 +232,7 @@ Json plan_json(const weights::ModelFile& model, const Options& o) {
     return {{"context", p.context},
             {"weight_bytes", p.weight_bytes},
             {"sealed_bytes", c.sealed_bytes},
+            {"local_bytes", c.local_bytes},
             {"raw_bytes", c.raw_bytes},
             {"sink_bytes", c.sink_bytes},
             {"state_bytes", c.state_bytes},

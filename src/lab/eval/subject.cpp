@@ -63,7 +63,7 @@ KvCost cost_of(const kv::CacheShape& shape, const kv::CacheOptions& options, int
   c.bytes_per_token = plan.bytes_per_token;
   c.f16_bytes_per_token = kv::plan_memory(shape, f16, threads).bytes_per_token;
   c.held_bytes_per_token =
-      static_cast<double>(plan.sealed_bytes + plan.raw_bytes + plan.sink_bytes + plan.state_bytes) /
+      static_cast<double>(plan.sealed_bytes + plan.local_bytes + plan.raw_bytes + plan.sink_bytes + plan.state_bytes) /
       static_cast<double>(plan.tokens);
   return c;
 }
@@ -151,7 +151,8 @@ void Subject::choose_codecs(std::span<const std::int32_t> ids) {
     if (!lane.undecided) continue;
     const auto known = run::auto_from_weights(*model_, options_.kv_noise);
     const kv::AutoChoice choice =
-        known ? *known : run::auto_from_prompt(*lane.forward, *lane.cache, spec_, ids, options_.sinks, options_.kv_noise);
+        known ? *known
+              : run::auto_from_prompt(*lane.forward, *lane.cache, spec_, ids, options_.sinks, options_.kv_noise);
     lane.undecided = false;
     lane.note = choice.text();
     lane.options.layers = choice.codecs();
