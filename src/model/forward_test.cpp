@@ -301,7 +301,7 @@ TEST_P(ForwardOption, AgreesWithFloat64) {
   GetParam().set(spec);
   const auto ids = tokens(20);
   EXPECT_LE(error_of(run(spec, "f32", true, ids, 20, 2).logits, spec, "f32", ids), 3e-6);
-  // Activations of 8 bits: 0.025 to 0.037 for all options, the plain model among them. The bound is golden_test's.
+  // Activations of 8 bits. The bound is that of golden_test.
   EXPECT_LE(error_of(run(spec, "q8_0", false, ids, 20, 2).logits, spec, "q8_0", ids), 0.10);
 }
 
