@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kv/fixture.hpp"
+#include "kv/page.hpp"
 
 namespace kvasir::kv {
 namespace {

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "serve/http.hpp"
 #include "text/chat.hpp"
+#include "text/conversation.hpp"
 #include "text/grammar.hpp"
 #include "text/tokenizer.hpp"
 
