@@ -1,6 +1,8 @@
 // Bodies of requests that several tests send.
 #pragma once
 
+#include <nlohmann/json.hpp>
+
 #include "serve/http.hpp"
 
 namespace kvasir::serve {
