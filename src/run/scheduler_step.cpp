@@ -16,8 +16,7 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
       stop = std::min(stop, follower->leader.share);
   const kv::Cache& cache = engine_.cache();
   const auto& points = job.kept.checkpoints;
-  if (!points.empty() && points.back() < stop && !cache.keeps_tail(stop, points.back()))
-    stop = points.back();
+  if (!points.empty() && points.back() < stop && !cache.keeps_tail(stop, points.back())) stop = points.back();
   return stop;
 }
 
