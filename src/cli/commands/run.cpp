@@ -94,7 +94,7 @@ std::string prompt_text(const RunOptions& o) {
   if (o.prompt.empty() && o.file.empty())
     throw Error(Code::kBadInput, "is empty or not given, expected -p TEXT or -f FILE with some text", "prompt");
   std::string text = o.file.empty() ? o.prompt : read_text_file(o.file);
-  if (text.empty()) throw Error(Code::kBadInput, "is empty, expected some text", o.file);
+  if (text.empty()) throw Error(Code::kBadInput, "is empty, expected a prompt", o.file);
   return text;
 }
 
