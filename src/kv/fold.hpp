@@ -33,6 +33,12 @@ struct Rows {
   std::int64_t last() const { return first + (count - 1) / group; }
   // Tokens [begins[r], ends[r]) of those [begin, end) of a page whose token 0 stands at `position` are seen by row r.
   void limits(std::int64_t position, int begin, int end, int* begins, int* ends) const {
+    const bool all = first + 1 - position >= end && (window == 0 || last() + 1 - position - window <= begin);
+    if (all) {  // nearly every page of a long context; without a division for every row
+      std::fill_n(begins, count, begin);
+      std::fill_n(ends, count, end);
+      return;
+    }
     for (int r = 0; r < count; ++r) {
       const std::int64_t seen = first + r / group + 1 - position;
       ends[r] = static_cast<int>(std::clamp<std::int64_t>(seen, 0, end));
