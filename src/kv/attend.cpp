@@ -5,12 +5,6 @@
 namespace kvasir::kv {
 namespace {
 
-int most_heads(const Layout& layout) {
-  int heads = 0;
-  for (const LayerLayout& l : layout.layers) heads = std::max(heads, l.shape.kv_heads);
-  return heads;
-}
-
 // The scratch of one item: few rows and a group of pages, or many rows and a page at a time.
 struct Item {
   FoldSize size;
@@ -30,18 +24,13 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
       worker_floats_(round_up(arena.layout.worker_floats())),
       workers_(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * worker_floats_ * sizeof(float)),
       states_(tensor::Tag::kScratch, arena.layout.state_floats() * sizeof(float)) {
-  const auto heads = static_cast<std::size_t>(most_heads(arena.layout));
+  const Layout& l = arena.layout;
   selected_.resize(arena.sequences.size());
-  pending_ = std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(max_slices) * heads);
-  if (arena.layout.selector->dense) return;
-  const auto pages = static_cast<std::size_t>(arena.layout.memory.pages);
-  choice_room_ = static_cast<std::int64_t>(static_cast<std::size_t>(max_slices) * heads * pages);
-  choices_ =
-      tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(max_slices) * heads * (pages + 1) * sizeof(int));
-  const Selector& selector = *arena.layout.selector;
-  select_bytes_ = (pages * sizeof(void*) + 63) / 64 * 64;
-  if (selector.scratch_bytes) select_bytes_ += (selector.scratch_bytes(arena.layout.memory.pages) + 63) / 64 * 64;
-  pointers_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * select_bytes_);
+  pending_ = std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(max_slices) *
+                                                  static_cast<std::size_t>(l.most_heads()));
+  choice_room_ = static_cast<std::int64_t>(max_slices) * l.most_heads() * l.memory.pages;
+  answers_ = tensor::Buffer(tensor::Tag::kScratch, l.answer_bytes(max_slices));
+  questions_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * l.question_bytes());
 }
 
 void Attention::reserve(std::span<const Slice> slices) {
@@ -76,7 +65,7 @@ Attention::Segments Attention::segments(const Part& p, int head) const {
 PageList Attention::list(const Part& p, int head) const {
   if (!p.chosen) return plan_.list(p, nullptr, -1);
   const std::int64_t sealed = arena_.layout.sealed_at(p.position);
-  return plan_.list(p, choices_.as<std::int32_t>() + p.selection + head * sealed, chosen_counts(p)[head]);
+  return plan_.list(p, answers_.as<std::int32_t>() + p.selection + head * sealed, chosen_counts(p)[head]);
 }
 
 kernel::States Attention::state(const Part& p, int head, std::int64_t index) const {
@@ -160,7 +149,7 @@ void Attention::select(const Tensors& x, const Part& p, int head, int worker) co
   const Item item(layer, l.few_rows(), false, scratch(worker));
   const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
   const auto pages = static_cast<std::int32_t>(l.sealed_at(p.position));
-  std::byte* const room = pointers_.data() + static_cast<std::size_t>(worker) * select_bytes_;
+  std::byte* const room = questions_.data() + static_cast<std::size_t>(worker) * l.question_bytes();
   const std::byte** summaries = nullptr;
   if (layer.summary_bytes > 0) {
     summaries = reinterpret_cast<const std::byte**>(room);
@@ -171,10 +160,9 @@ void Attention::select(const Tensors& x, const Part& p, int head, int worker) co
   if (l.selector->state_bytes)
     state = arena_.selection_states(*p.sequence) + plan_.layer().selection_offset +
             static_cast<std::size_t>(head) * layer.selection_bytes;
-  std::int32_t* const to = choices_.as<std::int32_t>() + p.selection + static_cast<std::int64_t>(head) * pages;
+  std::int32_t* const to = answers_.as<std::int32_t>() + p.selection + static_cast<std::int64_t>(head) * pages;
   std::byte* scratch = nullptr;
-  if (l.selector->scratch_bytes)
-    scratch = room + (static_cast<std::size_t>(l.memory.pages) * sizeof(void*) + 63) / 64 * 64;
+  if (l.selector->scratch_bytes) scratch = room + l.pointer_bytes();
   const Selection what{.layer = x.layer,
                        .kv_head = head,
                        .q = rows.q,

@@ -21,7 +21,9 @@ class Attention {
 
   // Makes room for a step; allocates only when more sequences decode together than ever before. Throws Error(kMemory).
   void reserve(std::span<const Slice> slices);
-  std::size_t scratch_bytes() const { return workers_.size() + states_.size() + choices_.size() + pointers_.size(); }
+  std::size_t scratch_bytes() const {
+    return workers_.size() + states_.size() + answers_.size() + questions_.size() + arena_.selections.size();
+  }
 
   // Sealed bytes and summaries that a selector had this sequence's last step read.
   std::size_t selected_bytes(const Sequence& s) const { return selected_[static_cast<std::size_t>(s.index)]; }
@@ -60,7 +62,7 @@ class Attention {
   kernel::States state(const Part& part, int head, std::int64_t index) const;
   float* scratch(int worker) const { return workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_; }
   int* chosen_counts(const Part& part) const {
-    return choices_.as<int>() + choice_room_ + static_cast<std::ptrdiff_t>(part.counters);
+    return answers_.as<int>() + choice_room_ + static_cast<std::ptrdiff_t>(part.counters);
   }
 
   Team& team_;
@@ -69,9 +71,8 @@ class Attention {
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;
-  tensor::Buffer choices_;        // of selectors: pages of every part and head, then how many they are
-  tensor::Buffer pointers_;       // of selectors, per thread
-  std::size_t select_bytes_ = 0;  // of pointers_, per thread: summaries, then the selector's scratch
+  tensor::Buffer answers_;    // of selectors, see Layout
+  tensor::Buffer questions_;  // to selectors, per thread
   std::int64_t choice_room_ = 0;
   std::vector<std::size_t> selected_;  // by sequence
   std::unique_ptr<std::atomic<int>[]> pending_;

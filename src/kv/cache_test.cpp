@@ -271,6 +271,22 @@ TEST(Cache, MemoryIsThePlan) {
   EXPECT_THROW(Cache(team, kShape, o), Error);
 }
 
+// What a selector needs is in the plan, too: summaries, its answers, what it is asked with.
+TEST(Cache, MemoryWithASelectorIsThePlan) {
+  Team team(2);
+  CacheOptions o = options_for(200000, 3);
+  o.selector = "quest";
+  const auto before = tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch);
+  Cache cache(team, kShape, o);
+  const auto held =
+      tensor::allocated_bytes(tensor::Tag::kCache) + tensor::allocated_bytes(tensor::Tag::kScratch) - before;
+  EXPECT_NEAR(static_cast<double>(held), static_cast<double>(cache.memory().total()), 1024);
+  EXPECT_EQ(plan_memory(kShape, o, 2).total(), cache.memory().total());
+  const Tokens t = fixture::random_tokens(kShape, 1, 8);
+  fixture::step(cache, {{cache.create(), &t, 0, 1}});
+  EXPECT_NEAR(static_cast<double>(held), static_cast<double>(cache.memory().total()), 1024);
+}
+
 // Counted token by token from the sealing rule.
 TEST(Cache, PackedShareCountsWhatIsSealed) {
   Team team(1);

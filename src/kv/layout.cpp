@@ -229,7 +229,8 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   m.sink_bytes = product({sequences, l->sink_bytes}) + kReadSlack;
   m.scratch_bytes =
       sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats()) +
-      product({sequences, l->selection_bytes});
+      product({sequences, l->selection_bytes}) + l->answer_bytes(options.max_sequences) +
+      product({static_cast<std::size_t>(threads), l->question_bytes()});
 }
 
 }  // namespace
@@ -249,10 +250,28 @@ std::size_t Layout::state_floats_one() const {
   return most;
 }
 
-std::size_t Layout::state_floats() const {
+int Layout::most_heads() const {
   int heads = 0;
   for (const LayerLayout& layer : layers) heads = std::max(heads, layer.shape.kv_heads);
-  return product({static_cast<std::size_t>(heads), static_cast<std::size_t>(max_states()), state_floats_one()});
+  return heads;
+}
+
+std::size_t Layout::answer_bytes(int sequences) const {
+  if (selector->dense) return 0;
+  return product({static_cast<std::size_t>(sequences), static_cast<std::size_t>(most_heads()),
+                  static_cast<std::size_t>(memory.pages + 1), sizeof(std::int32_t)});
+}
+
+std::size_t Layout::pointer_bytes() const {
+  return selector->dense ? 0 : round64(static_cast<std::size_t>(memory.pages) * sizeof(void*));
+}
+
+std::size_t Layout::question_bytes() const {
+  return pointer_bytes() + (selector->scratch_bytes ? round64(selector->scratch_bytes(memory.pages)) : 0);
+}
+
+std::size_t Layout::state_floats() const {
+  return product({static_cast<std::size_t>(most_heads()), static_cast<std::size_t>(max_states()), state_floats_one()});
 }
 
 std::size_t Layout::worker_floats() const {

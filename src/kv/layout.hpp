@@ -94,6 +94,12 @@ struct Layout {
   std::size_t state_floats_one() const;  // {max, sum, out} of few_rows() rows
   std::size_t state_floats() const;      // of one sequence, for all heads and groups
   std::size_t worker_floats() const;     // per thread
+  int most_heads() const;                // KV heads of a layer
+  // Of selectors that are asked, else 0. Answers: pages of every sequence and head, then how many they are.
+  std::size_t answer_bytes(int sequences) const;
+  // Questions, per thread: pointers to the summaries of all pages, then the selector's own scratch.
+  std::size_t pointer_bytes() const;
+  std::size_t question_bytes() const;
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.
   std::int64_t sealed_at(std::int64_t p) const {
