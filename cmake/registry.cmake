@@ -3,8 +3,9 @@
 # from the files in src/FOLDER: src/weights/quants/q4_0.cpp must define
 #   namespace NAMESPACE::entries::FUNCTION { extern const TYPE q4_0; }         or, with PER_ISA (one per instruction set),
 #   namespace NAMESPACE::entries::FUNCTION::KVASIR_TARGET { extern const TYPE q4_0; }
-# ("entries::" because a namespace and a function of one scope cannot share a name.) A stem that is no C++ identifier cannot
-# be an entry; "entry_" before one that is a keyword is no part of the public name. A folder without entries defines nothing.
+# ("entries::" because a namespace and a function of one scope cannot share a name.) A stem is an identifier of C++ but for
+# hyphens, for which the entry has underscores: gpt-oss.cpp defines gpt_oss. "entry_" before one that is a keyword is no part
+# of the public name. A folder without entries defines nothing.
 # kvasir_registry_listing() afterwards writes one more file, of   kvasir::cli::registries()   (cli/registries.hpp).
 # The generated file is appended to KVASIR_REGISTRY_SOURCES, the entries to KVASIR_ENTRY_SOURCES or KVASIR_ISA_ENTRY_SOURCES.
 function(kvasir_registry)
@@ -22,10 +23,11 @@ function(kvasir_registry)
   endforeach()
   foreach(f IN LISTS files)
     get_filename_component(stem ${f} NAME_WE)
-    if(NOT stem MATCHES "^[a-z_][a-z0-9_]*$")
-      message(FATAL_ERROR "${f}: the stem '${stem}' is the entry's public name and must be a lower-case identifier")
+    if(NOT stem MATCHES "^[a-z_][a-z0-9_-]*$")
+      message(FATAL_ERROR "${f}: the stem '${stem}' is the entry's public name and must be a lower-case identifier, hyphens aside")
     endif()
     string(REGEX REPLACE "^entry_" "" public ${stem})
+    string(REPLACE "-" "_" stem ${stem})
     if(R_PER_ISA)
       foreach(isa IN LISTS KVASIR_ISAS)
         string(APPEND declare "namespace ${R_NAMESPACE}::entries::${R_FUNCTION}::${isa} { extern const ${R_TYPE} ${stem}; }\n")
