@@ -1,7 +1,23 @@
 # Kernels are compiled once per instruction set, each copy in a namespace of its own (KVASIR_TARGET).
 # The flags of a set may only touch the sources given here: everything else is built for the lowest processor, and
 # tools/check-isa-symbols verifies that these objects export nothing outside their namespace.
-set(KVASIR_ISAS scalar avx2 avx512 avx512vnni)
+# The sets and what each is made of are the rows of src/simd/isas.hpp: KVASIR_ISAS are those with a copy of the kernels,
+# KVASIR_ISA_COPIES the copy of every set, in order, KVASIR_ISA_SHIMS_<isa> what a copy is compiled with.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/simd/isas.hpp)
+file(READ ${PROJECT_SOURCE_DIR}/src/simd/isas.hpp rows)
+string(REGEX MATCHALL "X\\(k[^\"]*" rows "${rows}")
+set(KVASIR_ISAS "")
+set(KVASIR_ISA_COPIES "")
+foreach(row IN LISTS rows)
+  if(NOT row MATCHES "^X\\(k[A-Za-z0-9]+, *([a-z0-9]+), *([a-z0-9]+), *([a-z0-9]+), *$")
+    message(FATAL_ERROR "src/simd/isas.hpp: not a row of KVASIR_ISAS: ${row}")
+  endif()
+  list(APPEND KVASIR_ISA_COPIES ${CMAKE_MATCH_2})
+  if(CMAKE_MATCH_1 STREQUAL CMAKE_MATCH_2)
+    list(APPEND KVASIR_ISAS ${CMAKE_MATCH_1})
+    set(KVASIR_ISA_SHIMS_${CMAKE_MATCH_1} ${CMAKE_MATCH_3})
+  endif()
+endforeach()
 set(KVASIR_SANITIZED_ISAS ${KVASIR_ISAS} CACHE STRING "Instruction sets whose kernels sanitizers see; others compile faster")
 foreach(isa IN LISTS KVASIR_SANITIZED_ISAS)
   if(NOT isa IN_LIST KVASIR_ISAS)
@@ -28,8 +44,10 @@ if(KVASIR_EMULATE_AVX512)
   if(NOT KVASIR_SIMDE_INCLUDE)
     message(FATAL_ERROR "KVASIR_EMULATE_AVX512 needs SIMDe: install libsimde-dev (0.7.4 or later)")
   endif()
-  foreach(isa avx512 avx512vnni)
-    set(KVASIR_ISA_FLAGS_${isa} ${KVASIR_ISA_FLAGS_avx2} -DKVASIR_EMULATE_AVX512)
+  foreach(isa IN LISTS KVASIR_ISAS)
+    if(KVASIR_ISA_SHIMS_${isa} STREQUAL avx512)
+      set(KVASIR_ISA_FLAGS_${isa} ${KVASIR_ISA_FLAGS_avx2} -DKVASIR_EMULATE_AVX512)
+    endif()
   endforeach()
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/simd/isa.cpp PROPERTIES COMPILE_DEFINITIONS KVASIR_EMULATE_AVX512)
 endif()
@@ -61,7 +79,8 @@ function(kvasir_isa_sources out)
       target_include_directories(${lib} SYSTEM PRIVATE ${KVASIR_SIMDE_INCLUDE})
       set(isa_level -O1)  # compiles in half the time
     endif()
-    target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1)
+    target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1
+                               "KVASIR_SHIMS=\"simd/vec_${KVASIR_ISA_SHIMS_${isa}}.hpp\"")
     # -O3 in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind. With
     # sanitizers -O1, which compiles ten times faster.
     # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.

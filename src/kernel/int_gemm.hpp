@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernel/int_sums.hpp"
-#include "simd/words.hpp"
+#include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
 

@@ -139,10 +139,10 @@ class Pages {
 };
 
 const kernel::PeakKernels& widest_kernels() {
-  if (simd::supported(simd::Isa::kAvx512Vnni)) return kernel::avx512vnni::peak_table;
-  if (simd::supported(simd::Isa::kAvx512)) return kernel::avx512::peak_table;
-  if (simd::supported(simd::Isa::kAvx2)) return kernel::avx2::peak_table;
-  return kernel::scalar::peak_table;
+  simd::Isa widest = simd::kIsas[0];
+  for (const simd::Isa isa : simd::kIsas)
+    if (simd::supported(isa)) widest = isa;
+  return kernel::peak_of(widest);
 }
 
 // What is wanted, but no more than a quarter of the memory that is available.

@@ -56,8 +56,7 @@ TEST(Machine, WiderSetsAreNotSlower) {
   const simd::Isa before = simd::active();
   Team team(1);
   double scalar = 0;
-  for (simd::Isa isa :
-       {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni, simd::Isa::kAvx512Bf16}) {
+  for (const simd::Isa isa : simd::kIsas) {
     if (!simd::supported(isa) || simd::emulated(isa)) continue;
     simd::force(isa);
     const Machine m = measure_machine(team, {.quick = true});

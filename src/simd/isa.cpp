@@ -13,9 +13,10 @@
 namespace kvasir::simd {
 namespace {
 
-constexpr std::string_view kNames[kIsaCount] = {"scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"};
-constexpr std::string_view kRequirements[kIsaCount] = {"none", "AVX2 FMA F16C", "AVX-512 F BW VL DQ",
-                                                       "AVX-512 F BW VL DQ VNNI BF16", "AVX-512 F BW VL DQ VNNI BF16"};
+#define KVASIR_ISA_NAME(isa, name, ...) #name,
+#define KVASIR_ISA_NEEDS(isa, name, copy, shims, needs, ...) needs,
+constexpr std::string_view kNames[kIsaCount] = {KVASIR_ISAS(KVASIR_ISA_NAME)};
+constexpr std::string_view kRequirements[kIsaCount] = {KVASIR_ISAS(KVASIR_ISA_NEEDS)};
 
 std::atomic<int> g_active{-1};
 
@@ -36,9 +37,9 @@ Isa choose() {
                     "KVASIR_ISA");
       return static_cast<Isa>(i);
     }
-    throw Error(Code::kUnsupported,
-                "unknown instruction set '" + std::string(wanted) +
-                    "', expected scalar, avx2, avx512, avx512vnni or avx512bf16",
+    std::string known;
+    for (int i = 0; i < kIsaCount; ++i) known.append(i == 0 ? "" : i + 1 < kIsaCount ? ", " : " or ").append(kNames[i]);
+    throw Error(Code::kUnsupported, "unknown instruction set '" + std::string(wanted) + "', expected " + known,
                 "KVASIR_ISA");
   }
   int best = 0;

@@ -1,16 +1,22 @@
 // Which instruction sets this build has kernels for, which this machine can run, and which one is in use.
 #pragma once
 
-#include <span>
+#include <iterator>
 #include <string>
 #include <string_view>
+
+#include "simd/isas.hpp"
 
 namespace kvasir::simd {
 
 // In increasing order of preference. Every per-ISA table in the project is indexed by this enum. kAvx512Bf16 has the
 // instructions and kernels of kAvx512Vnni, and multiplies F16 and BF16 weights by the bf16 dot product.
-enum class Isa { kScalar, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
-inline constexpr int kIsaCount = 5;
+#define KVASIR_ISA_ENUMERATOR(isa, ...) isa,
+enum class Isa { KVASIR_ISAS(KVASIR_ISA_ENUMERATOR) };
+inline constexpr Isa kIsas[] = {
+#define KVASIR_ISA_VALUE(isa, ...) Isa::isa,
+    KVASIR_ISAS(KVASIR_ISA_VALUE)};
+inline constexpr int kIsaCount = static_cast<int>(std::size(kIsas));
 
 std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"
 std::string_view requirements(Isa isa);  // the CPU features it needs, for `kvasir info`
@@ -33,32 +39,21 @@ void force(Isa isa);
 
 }  // namespace kvasir::simd
 
-// Declares the per-ISA instances of a kernel table and a function that returns the active one:
-//   KVASIR_DECLARE_KERNELS(MatmulKernels, matmul)  in kvasir::kernel  ->  const MatmulKernels& matmul();
-#define KVASIR_DECLARE_KERNELS(Type, function) \
-  namespace scalar {                           \
-  extern const Type function##_table;          \
-  }                                            \
-  namespace avx2 {                             \
-  extern const Type function##_table;          \
-  }                                            \
-  namespace avx512 {                           \
-  extern const Type function##_table;          \
-  }                                            \
-  namespace avx512vnni {                       \
-  extern const Type function##_table;          \
-  }                                            \
-  inline const Type& function() {              \
-    switch (::kvasir::simd::active()) {        \
-      case ::kvasir::simd::Isa::kAvx512Bf16:   \
-      case ::kvasir::simd::Isa::kAvx512Vnni:   \
-        return avx512vnni::function##_table;   \
-      case ::kvasir::simd::Isa::kAvx512:       \
-        return avx512::function##_table;       \
-      case ::kvasir::simd::Isa::kAvx2:         \
-        return avx2::function##_table;         \
-      case ::kvasir::simd::Isa::kScalar:       \
-        break;                                 \
-    }                                          \
-    return scalar::function##_table;           \
+// Declares the per-ISA instances of a kernel table, a function that returns the active one, and one that returns a
+// set's:
+//   KVASIR_DECLARE_KERNELS(MatmulKernels, matmul)  in kvasir::kernel
+//     ->  const MatmulKernels& matmul();  const MatmulKernels& matmul_of(simd::Isa);
+#define KVASIR_ISA_TABLE(isa, name, copy, shims, needs, Type, function) \
+  namespace copy {                                                      \
+  extern const Type function##_table;                                   \
   }
+#define KVASIR_ISA_CASE(isa, name, copy, shims, needs, Type, function) \
+  case ::kvasir::simd::Isa::isa:                                       \
+    return copy::function##_table;
+#define KVASIR_DECLARE_KERNELS(Type, function)                    \
+  KVASIR_ISAS(KVASIR_ISA_TABLE, Type, function)                   \
+  inline const Type& function##_of(::kvasir::simd::Isa isa) {     \
+    switch (isa) { KVASIR_ISAS(KVASIR_ISA_CASE, Type, function) } \
+    __builtin_unreachable();                                      \
+  }                                                               \
+  inline const Type& function() { return function##_of(::kvasir::simd::active()); }

@@ -129,13 +129,6 @@ KVASIR_INLINE LanePart zero_lanes() { return zero_i32(); }
 
 #if KVASIR_STEPWISE_DOTS
 KVASIR_INLINE PairPart first_pairs(BytePart u, BytePart s) { return {_mm512_maddubs_epi16(u.v, s.v)}; }
-// Bytes 0 and 2 of every lane as signed 16-bit numbers; bytes 1 and 3.
-KVASIR_INLINE BytePart even_words(BytePart x) { return {_mm512_srai_epi16(_mm512_slli_epi16(x.v, 8), 8)}; }
-KVASIR_INLINE BytePart odd_words(BytePart x) { return {_mm512_srai_epi16(x.v, 8)}; }
-// acc[i] += the two products of 16-bit numbers of lane i.
-KVASIR_INLINE LanePart dot_words(LanePart acc, BytePart x, BytePart y) {
-  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(x.v, y.v))};
-}
 KVASIR_INLINE void spread_words(const std::int8_t* x, std::int32_t* even, std::int32_t* odd) {
   const __m128i v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(even), _mm_srai_epi16(_mm_slli_epi16(v, 8), 8));

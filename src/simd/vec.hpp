@@ -25,13 +25,7 @@
 #define KVASIR_UNROLL(n) KVASIR_UNROLL_TEXT(GCC unroll n)
 #endif
 
-#if defined(KVASIR_TARGET_avx512) || defined(KVASIR_TARGET_avx512vnni)
-#include "simd/vec_avx512.hpp"
-#elif defined(KVASIR_TARGET_avx2)
-#include "simd/vec_avx2.hpp"
-#else
-#include "simd/vec_scalar.hpp"
-#endif
+#include KVASIR_SHIMS  // "simd/vec_SHIMS.hpp" of simd/isas.hpp
 
 // Further down: operations written once on top of the shims.
 namespace kvasir::simd::KVASIR_TARGET {

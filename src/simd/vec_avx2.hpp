@@ -413,4 +413,14 @@ KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
   return _mm_cvtsi128_si32(_mm_add_epi16(y, _mm_shuffle_epi32(y, 0xb1)));
 }
 
+// The 64 bytes as 32 numbers of 16 bits: their even bytes, their odd bytes, signed; acc[i] += x[2i] y[2i] + x[2i+1]
+// y[2i+1].
+KVASIR_INLINE Bytes even_words(Bytes x) {
+  return {_mm256_srai_epi16(_mm256_slli_epi16(x.a, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(x.b, 8), 8)};
+}
+KVASIR_INLINE Bytes odd_words(Bytes x) { return {_mm256_srai_epi16(x.a, 8), _mm256_srai_epi16(x.b, 8)}; }
+KVASIR_INLINE I32 dot_words(I32 acc, Bytes x, Bytes y) {
+  return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, y.a)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, y.b))};
+}
+
 }  // namespace kvasir::simd::KVASIR_TARGET

@@ -388,4 +388,12 @@ KVASIR_INLINE F32 dot_bf16(F32 acc, Bytes a, Bytes b) {
 }
 #endif
 
+// The 64 bytes as 32 numbers of 16 bits: their even bytes, their odd bytes, signed; acc[i] += x[2i] y[2i] + x[2i+1]
+// y[2i+1].
+KVASIR_INLINE Bytes even_words(Bytes x) { return {_mm512_srai_epi16(_mm512_slli_epi16(x.v, 8), 8)}; }
+KVASIR_INLINE Bytes odd_words(Bytes x) { return {_mm512_srai_epi16(x.v, 8)}; }
+KVASIR_INLINE I32 dot_words(I32 acc, Bytes x, Bytes y) {
+  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(x.v, y.v))};
+}
+
 }  // namespace kvasir::simd::KVASIR_TARGET

@@ -1,4 +1,4 @@
-// What vec_test runs on every instruction set: the operations of simd/vec.hpp and simd/words.hpp, each as a function of
+// What vec_test runs on every instruction set: the operations of simd/vec.hpp, each as a function of
 // bytes.
 #pragma once
 

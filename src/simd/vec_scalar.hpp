@@ -303,4 +303,28 @@ KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
   return static_cast<std::int32_t>(static_cast<std::uint32_t>(high) << 16 | (static_cast<std::uint32_t>(low) & 0xffff));
 }
 
+// The 64 bytes as 32 numbers of 16 bits: their even bytes, their odd bytes, signed; acc[i] += x[2i] y[2i] + x[2i+1]
+// y[2i+1].
+template <class Word>
+KVASIR_INLINE Bytes words_of(const Word& word) {
+  std::int16_t w[32];
+  for (int i = 0; i < 32; ++i) w[i] = word(i);
+  Bytes r;
+  __builtin_memcpy(&r, w, 64);
+  return r;
+}
+KVASIR_INLINE Bytes even_words(Bytes x) {
+  return words_of([&](int i) { return static_cast<std::int8_t>(x.v[2 * i]); });
+}
+KVASIR_INLINE Bytes odd_words(Bytes x) {
+  return words_of([&](int i) { return static_cast<std::int8_t>(x.v[2 * i + 1]); });
+}
+KVASIR_INLINE I32 dot_words(I32 acc, Bytes x, Bytes y) {
+  std::int16_t a[32], b[32];
+  __builtin_memcpy(a, &x, 64);
+  __builtin_memcpy(b, &y, 64);
+  for (int i = 0; i < 32; ++i) acc.v[i / 2] += a[i] * b[i];
+  return acc;
+}
+
 }  // namespace kvasir::simd::KVASIR_TARGET

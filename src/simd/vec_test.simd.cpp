@@ -1,7 +1,6 @@
 #include "simd/vec.hpp"
 
 #include "simd/vec_fixture.hpp"
-#include "simd/words.hpp"
 
 namespace kvasir::simd::KVASIR_TARGET {
 namespace {

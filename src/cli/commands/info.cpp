@@ -16,9 +16,6 @@
 namespace kvasir::cli {
 namespace {
 
-constexpr simd::Isa kIsas[] = {simd::Isa::kScalar, simd::Isa::kAvx2, simd::Isa::kAvx512, simd::Isa::kAvx512Vnni,
-                               simd::Isa::kAvx512Bf16};
-
 struct Settings {
   bool json = false;
   bool quick = false;
@@ -61,8 +58,8 @@ void print_text(const lab::Machine& m) {
   for (const Cache& c : h.caches)
     fmt::print("L{} {:<11} {} x {}\n", c.level, c.type, c.instances, binary_size(c.bytes));
   fmt::print("memory         {}, {} available\n", binary_size(h.memory_total), binary_size(h.memory_available));
-  for (simd::Isa isa : kIsas)
-    fmt::print("{:<14} {:<12} needs {}{}{}\n", isa == kIsas[0] ? "instructions" : "", simd::name(isa),
+  for (simd::Isa isa : simd::kIsas)
+    fmt::print("{:<14} {:<12} needs {}{}{}\n", isa == simd::kIsas[0] ? "instructions" : "", simd::name(isa),
                simd::requirements(isa),
                isa == m.isa           ? ": in use"
                : simd::supported(isa) ? ": supported"
@@ -87,7 +84,7 @@ void print_text(const lab::Machine& m) {
 void print_json(const lab::Machine& m) {
   const Host& h = m.host;
   nlohmann::ordered_json sets = nlohmann::ordered_json::array();
-  for (simd::Isa isa : kIsas)
+  for (simd::Isa isa : simd::kIsas)
     sets.push_back({{"name", simd::name(isa)},
                     {"requires", simd::requirements(isa)},
                     {"supported", simd::supported(isa)},
