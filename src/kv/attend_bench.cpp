@@ -9,7 +9,7 @@
 #include <ctime>
 
 #include "kernel/attention.hpp"
-#include "kv/fixture.hpp"
+#include "kv/cache_fixture.hpp"
 #include "kv/spec.hpp"
 #include "simd/isa.hpp"
 #include "tensor/buffer.hpp"

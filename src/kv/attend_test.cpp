@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kv/fixture.hpp"
+#include "kv/cache_fixture.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir::kv {

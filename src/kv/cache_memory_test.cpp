@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rss.hpp"
-#include "kv/fixture.hpp"
+#include "kv/cache_fixture.hpp"
 
 namespace kvasir::kv {
 namespace {

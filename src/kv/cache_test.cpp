@@ -9,8 +9,8 @@
 #include <new>
 
 #include "base/error.hpp"
+#include "kv/cache_fixture.hpp"
 #include "kv/codec.hpp"
-#include "kv/fixture.hpp"
 #include "tensor/buffer.hpp"
 
 namespace {

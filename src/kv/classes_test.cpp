@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "kv/fixture.hpp"
+#include "kv/cache_fixture.hpp"
 #include "kv/layout.hpp"
 #include "simd/isa.hpp"
 

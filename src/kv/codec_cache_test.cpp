@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "kv/cache_fixture.hpp"
 #include "kv/codec.hpp"
-#include "kv/fixture.hpp"
 #include "kv/spec.hpp"
 #include "simd/every_isa.hpp"
 #include "tensor/buffer.hpp"

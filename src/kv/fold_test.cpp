@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kv/fixture.hpp"
+#include "kv/cache_fixture.hpp"
 #include "kv/spec.hpp"
 #include "tensor/buffer.hpp"
 

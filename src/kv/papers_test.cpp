@@ -10,7 +10,7 @@
 
 #include "kernel/attention.hpp"
 #include "kv/codec_fixture.hpp"
-#include "kv/lloyd.hpp"
+#include "kv/families/lloyd.hpp"
 
 namespace kvasir::kv {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "kv/cache_fixture.hpp"
 #include "kv/codec.hpp"
-#include "kv/fixture.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kv/fixture.hpp"
+#include "kv/cache_fixture.hpp"
 #include "kv/page.hpp"
 
 namespace kvasir::kv {

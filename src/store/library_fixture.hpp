@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kv/fixture.hpp"
+#include "kv/cache_fixture.hpp"
 #include "store/library.hpp"
 #include "store/open.hpp"
 

@@ -1,4 +1,4 @@
-#include "kv/codecs/delta_seal.hpp"
+#include "kv/families/delta/seal.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 

@@ -1,6 +1,6 @@
 #include <cstdint>
 
-#include "kv/codecs/plain.hpp"
+#include "kv/families/plain.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

@@ -1,6 +1,6 @@
 // Of all ways to spend 48 bits per 16 channels, 16 of them the radius, 3, 1, 1, 2 has the least error: 0.108 of the
-// energy by the formula in kv/codecs/polar.hpp. The next best, 3, 1, 2, 0, has 0.121.
-#include "kv/codecs/polar.hpp"
+// energy by the formula in kv/families/polar/codec.hpp. The next best, 3, 1, 2, 0, has 0.121.
+#include "kv/families/polar/codec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 

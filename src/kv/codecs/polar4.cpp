@@ -1,5 +1,5 @@
 // 4, 2, 2, 2 bits, as published: 3.875 bits per element, radius included; the name is the rounded figure.
-#include "kv/codecs/polar.hpp"
+#include "kv/families/polar/codec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 

@@ -5,8 +5,8 @@
 // coordinates of equal size, for which the factor would be 1 and not sqrt(pi / 2).
 //
 // Page (keys): f16 h[128], the root mean square of every token, 0 for sinks; then the signs, a packed matrix of 1 bit,
-// 128 lanes (tokens), d deep, 1 for z >= 0 (kv/packed_layout.hpp). docs/formats/qjl1.md
-#include "kv/codecs/sketch.hpp"
+// 128 lanes (tokens), d deep, 1 for z >= 0 (kv/families/packed/layout.hpp). docs/formats/qjl1.md
+#include "kv/families/sketch/sketch.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

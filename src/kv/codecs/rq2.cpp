@@ -1,4 +1,4 @@
-#include "kv/codecs/rotated_seal.hpp"
+#include "kv/families/rotated/seal.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 

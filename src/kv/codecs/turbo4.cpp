@@ -1,4 +1,4 @@
-#include "kv/codecs/turbo.hpp"
+#include "kv/families/sketch/turbo.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 

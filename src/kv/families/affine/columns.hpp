@@ -1,5 +1,5 @@
-// Pages whose scales vary along the lanes of the packed matrix (kv/packed_layout.hpp): per group of depth and lane.
-// Keys per token: lanes are tokens, depth is channels. For sources compiled per instruction set.
+// Pages whose scales vary along the lanes of the packed matrix (kv/families/packed/layout.hpp): per group of depth and
+// lane. Keys per token: lanes are tokens, depth is channels. For sources compiled per instruction set.
 //
 //   for each group of depth: half s[lanes], half m[lanes]; then the packed codes
 //
@@ -9,8 +9,8 @@
 
 #include "kv/families/affine/grid.hpp"
 #include "kv/families/affine/page.hpp"
-#include "kv/int8_row.hpp"
-#include "kv/packed.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/int8_row.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kv/codec.hpp"
-#include "kv/packed.hpp"
-#include "kv/packed_layout.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/layout.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 

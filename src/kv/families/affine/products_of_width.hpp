@@ -4,8 +4,8 @@
 #include "kv/families/affine/columns.hpp"
 #include "kv/families/affine/products.hpp"
 #include "kv/families/affine/rows.hpp"
-#include "kv/packed_pack.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/packed/pack.hpp"
+#include "kv/families/row_blocks.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

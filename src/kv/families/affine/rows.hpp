@@ -1,6 +1,6 @@
-// Pages whose scales vary along the depth of the packed matrix (kv/packed_layout.hpp): per group of lanes and row of
-// depth. Keys per channel (lanes are tokens, depth is channels) and values per token (lanes are channels, depth is
-// tokens). For sources compiled per instruction set.
+// Pages whose scales vary along the depth of the packed matrix (kv/families/packed/layout.hpp): per group of lanes and
+// row of depth. Keys per channel (lanes are tokens, depth is channels) and values per token (lanes are channels, depth
+// is tokens). For sources compiled per instruction set.
 //
 //   for each group of lanes: half s[depth], half m[depth]; then the packed codes
 //
@@ -11,8 +11,8 @@
 
 #include "kv/families/affine/grid.hpp"
 #include "kv/families/affine/page.hpp"
-#include "kv/int8_row.hpp"
-#include "kv/packed.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/int8_row.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

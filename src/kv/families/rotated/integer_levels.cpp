@@ -1,11 +1,11 @@
-#include "kv/integer_levels.hpp"
+#include "kv/families/rotated/integer_levels.hpp"
 
 #include <array>
 #include <cmath>
 #include <numbers>
 
 #include "base/check.hpp"
-#include "kv/lloyd.hpp"
+#include "kv/families/lloyd.hpp"
 
 namespace kvasir::kv {
 namespace {

@@ -1,5 +1,3 @@
-#include "kv/packed_test.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "kv/packed_layout.hpp"
+#include "kv/families/packed/layout.hpp"
+#include "kv/families/packed/packed_fixture.hpp"
 #include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {

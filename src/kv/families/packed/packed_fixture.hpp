@@ -1,4 +1,5 @@
-// What packed_test sees of kv/packed.hpp and kv/int8_row.hpp: one table per instruction set.
+// What packed_test sees of kv/families/packed/codes.hpp and kv/families/packed/int8_row.hpp: one table per instruction
+// set.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Products with packed matrices (kv/packed_layout.hpp), computed in integers on the packed bytes. For sources compiled
-// per instruction set.
+// Products with packed matrices (kv/families/packed/layout.hpp), computed in integers on the packed bytes. For sources
+// compiled per instruction set.
 //
 // A map says what a code stands for:
 //   Codes         itself; with 8 bits code - 128
@@ -13,8 +13,8 @@
 // encodes to the nearest entry of its integer table loses next to nothing by M = 31 or 63 against real numbers.
 #pragma once
 
-#include "kv/packed_unit.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/packed/unit.hpp"
+#include "kv/families/row_blocks.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "kv/codec_fixture.hpp"
-#include "kv/integer_levels.hpp"
-#include "kv/lloyd.hpp"
+#include "kv/families/lloyd.hpp"
+#include "kv/families/rotated/integer_levels.hpp"
 
 namespace kvasir::kv {
 namespace {

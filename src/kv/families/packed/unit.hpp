@@ -1,7 +1,7 @@
-// Units of a packed matrix (kv/packed_layout.hpp) in registers. For sources compiled per instruction set.
+// Units of a packed matrix (kv/families/packed/layout.hpp) in registers. For sources compiled per instruction set.
 #pragma once
 
-#include "kv/packed_layout.hpp"
+#include "kv/families/packed/layout.hpp"
 #include "simd/part.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {

@@ -5,7 +5,7 @@
 
 #include "kernel/attention.hpp"
 #include "kv/codec.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/row_blocks.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {

@@ -9,11 +9,11 @@
 // cannot overflow f16.
 //
 // Page: f16 s[128], |x| / sqrt(d) of every token; f16 h[128], the same of the residual; codes of B - 1 bits; signs, 1
-// for z >= 0. Both are packed matrices (kv/packed_layout.hpp), K 128 lanes (tokens) x d, V d lanes x 128 tokens.
-// Everything of a sink is 0 or multiplied by 0. docs/formats/turbo.md
+// for z >= 0. Both are packed matrices (kv/families/packed/layout.hpp), K 128 lanes (tokens) x d, V d lanes x 128
+// tokens. Everything of a sink is 0 or multiplied by 0. docs/formats/turbo.md
 #pragma once
 
-#include "kv/codecs/sketch.hpp"
+#include "kv/families/sketch/sketch.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

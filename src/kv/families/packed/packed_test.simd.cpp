@@ -1,9 +1,8 @@
-#include "kv/packed_test.hpp"
-
-#include "kv/int8_row.hpp"
-#include "kv/packed.hpp"
-#include "kv/packed_pack.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/int8_row.hpp"
+#include "kv/families/packed/pack.hpp"
+#include "kv/families/packed/packed_fixture.hpp"
+#include "kv/families/row_blocks.hpp"
 
 namespace kvasir::kv::KVASIR_TARGET {
 namespace {

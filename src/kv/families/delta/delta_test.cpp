@@ -1,4 +1,4 @@
-// What is particular to delta3 and delta4 (kv/codecs/delta.hpp); the rest is in codec_test.
+// What is particular to delta3 and delta4 (kv/families/delta/codec.hpp); the rest is in codec_test.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,8 +1,9 @@
-// Sealing for kv/codecs/rotated.hpp: keys stand in columns (lanes are tokens), values in rows (lanes are channels).
+// Sealing for kv/families/rotated/codec.hpp: keys stand in columns (lanes are tokens), values in rows (lanes are
+// channels).
 #pragma once
 
-#include "kv/codecs/rotated.hpp"
-#include "kv/packed_pack.hpp"
+#include "kv/families/packed/pack.hpp"
+#include "kv/families/rotated/codec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

@@ -7,11 +7,11 @@
 // coordinate of S r^ is +- h sign_scale(d).
 #pragma once
 
-#include "kv/codecs/strip.hpp"
-#include "kv/int8_row.hpp"
-#include "kv/packed.hpp"
-#include "kv/packed_pack.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/int8_row.hpp"
+#include "kv/families/packed/pack.hpp"
+#include "kv/families/row_blocks.hpp"
+#include "kv/families/sketch/strip.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

@@ -1,6 +1,4 @@
 // The numbers of the affine codecs; what every codec must do is in codec_test.cpp.
-#include "kv/affine_test.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +9,8 @@
 #include <vector>
 
 #include "kv/codec_fixture.hpp"
-#include "kv/packed_layout.hpp"
+#include "kv/families/affine/affine_fixture.hpp"
+#include "kv/families/packed/layout.hpp"
 #include "simd/half.hpp"
 #include "simd/isa_fixture.hpp"
 

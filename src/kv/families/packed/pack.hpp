@@ -1,8 +1,9 @@
-// Codes into packed matrices (kv/packed_layout.hpp), when a page is sealed. For sources compiled per instruction set.
+// Codes into packed matrices (kv/families/packed/layout.hpp), when a page is sealed. For sources compiled per
+// instruction set.
 #pragma once
 
 #include "kernel/interleave.hpp"
-#include "kv/packed_unit.hpp"
+#include "kv/families/packed/unit.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

@@ -1,5 +1,4 @@
-#include "kv/affine_test.hpp"
-
+#include "kv/families/affine/affine_fixture.hpp"
 #include "kv/families/affine/encode.hpp"
 #include "simd/half.hpp"
 

@@ -14,7 +14,7 @@
 // squares 3 (4) bits are 0.8 (1.7) dB better on real keys than with evenly spaced ones.
 //
 // Page of d channels, N = 128 / S segments:
-//   codes     packed matrix of B bits (kv/packed_layout.hpp), lanes = tokens, depth = channels: 16 B d bytes
+//   codes     packed matrix of B bits (kv/families/packed/layout.hpp), lanes = tokens, depth = channels: 16 B d bytes
 //   scales    f16[128], of the differences; 0 in rows left out (sinks), whose codes are 0 too
 //   base scales  f16[N]
 //   bases     N rows of d / 2 bytes: channel i in the low half of byte i, channel i + d / 2 in the high half
@@ -25,9 +25,9 @@
 #pragma once
 
 #include "kv/codec.hpp"
-#include "kv/int8_row.hpp"
-#include "kv/packed.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/int8_row.hpp"
+#include "kv/families/row_blocks.hpp"
 #include "simd/half.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {

@@ -8,19 +8,19 @@
 //
 // Page, d channels, B bits:
 //   f16  g[128]            scale of every token, 0 for rows that are sinks
-//   i8   m[d]              channel means in the basis, kv/codecs/page_mean.hpp
-//   u8   codes             packed matrix: K 128 lanes (tokens) x d, V d lanes (channels) x 128; kv/packed_layout.hpp
+//   i8   m[d]              channel means in the basis, kv/families/rotated/page_mean.hpp
+//   u8   codes             packed matrix: K 128 lanes (tokens) x d, V d lanes (channels) x 128; kv/families/packed/layout.hpp
 // 8 bits are spread evenly from -127 to 127: per row that is as good as a Lloyd-Max table (44 dB at d = 128) and
 // multiplies without one.
 #pragma once
 
 #include "kernel/rotate.hpp"
 #include "kv/codec.hpp"
-#include "kv/codecs/page_mean.hpp"
-#include "kv/int8_row.hpp"
-#include "kv/integer_levels.hpp"
-#include "kv/packed.hpp"
-#include "kv/row_blocks.hpp"
+#include "kv/families/packed/codes.hpp"
+#include "kv/families/packed/int8_row.hpp"
+#include "kv/families/rotated/integer_levels.hpp"
+#include "kv/families/rotated/page_mean.hpp"
+#include "kv/families/row_blocks.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

@@ -12,8 +12,8 @@
 // at byte k % (16 n w), bits w (k / (16 n w)) and up. docs/formats/polar.md
 #pragma once
 
-#include "kv/codecs/polar_tables.hpp"
-#include "kv/codecs/sketch.hpp"
+#include "kv/families/polar/tables.hpp"
+#include "kv/families/sketch/sketch.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {

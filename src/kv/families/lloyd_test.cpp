@@ -1,4 +1,4 @@
-#include "kv/lloyd.hpp"
+#include "kv/families/lloyd.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
-// Sealing of delta3 and delta4 (kv/codecs/delta.hpp): the closed loop.
+// Sealing of delta3 and delta4 (kv/families/delta/codec.hpp): the closed loop.
 #pragma once
 
-#include "kv/codecs/delta.hpp"
-#include "kv/packed_pack.hpp"
+#include "kv/families/delta/codec.hpp"
+#include "kv/families/packed/pack.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
