@@ -5,14 +5,14 @@
 
 namespace kvasir::cpu {
 
-inline constexpr int kMostPanels = 24;  // of a piece of a product with many columns
+inline constexpr int kMostPanels = 24;  // in a piece of a product with many columns
 
-// As Team::parallel_for takes it: every thread's first piece, and those that are handed out then.
+// Arguments of Team::parallel_for: panels in every thread's first piece, and in each piece that is handed out after it.
 struct Share {
   std::int64_t first, grain;
 };
 
-// Always in even numbers, which kernels take in pairs and quantised activations need.
+// Both are even: kernels take panels in pairs, and quantised activations need pairs.
 Share share_of(std::int64_t panels, std::int64_t panel_bytes, int columns, int threads);
 
 // Panels per piece of a product with many columns.

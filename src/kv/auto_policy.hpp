@@ -1,11 +1,16 @@
-// The preset `auto`: how many bits a layer's keys and values need for the noise on its scores to stay within a budget.
+// The choice of `--kv auto`: the fewest bits per layer with which the noise on the scores stays within a budget.
 //
-// A codec of relative distortion D (E|x - x^|^2 / E|x - mu|^2, mu the mean of the page) whose error points anywhere, as
-// that of rotated codecs does, puts noise of variance
+// Let x^ be what a codec stores of x, and mu the mean of the page. The codec's relative distortion is
+//   D = E|x - x^|^2 / E|x - mu|^2
+//
+// Keys. The error of a rotated codec has a random direction. So it puts noise on a score before the softmax, with the
+// variance, in nats^2,
 //   e^2 = scale^2 E|q|^2 E|k - mu|^2 D / d
-// on a score before the softmax, in nats^2. Noise e on the scores moves the output by sum w_t^2 e^2 |v_t - out|^2 in
-// the mean square, distortion D of the values by sum w_t^2 D |v_t - mu|^2: so for values sqrt(D) is the noise that has
-// the same effect, and both have the same budget.
+//
+// Values. The output has the weights w_t. Its mean squared error is
+//   sum w_t^2 e^2 |v_t - out|^2     from noise e on the scores
+//   sum w_t^2 D   |v_t - mu|^2      from distortion D of the values
+// The two are alike when e = sqrt(D). So sqrt(D) is held against the same budget as e.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +54,9 @@ class GainMeter {
   // scale: of the scores. Of every sequence the first `sinks` tokens are left out: they stay raw.
   GainMeter(const CacheShape& shape, float scale, int sinks);
 
-  // Rows of one step, as Forward's observer gets them: q (n, query_heads, d), k (n, kv_heads, d), rotated; row r stands
-  // at position first + r. Steps of a layer arrive in order.
-  // k is null for layers that read another one's, which are not counted.
+  // Rows of one step, as Forward's observer gets them: q (n, query_heads, d), k (n, kv_heads, d), after RoPE. Row r is
+  // at position first + r. Steps of a layer arrive in order. k is null for layers that read another layer's keys; these
+  // layers are not counted.
   void add(int layer, std::int64_t first, int n, const float* q, const float* k);
 
   std::int64_t tokens() const;  // that were counted, of the layer with the fewest

@@ -1,8 +1,12 @@
-// How one layer's attention of a step is cut into work: stages, parts, items.
+// How the attention of one layer and step is cut into work.
 //
-// A stage is the next query block of every slice, because entering a block seals a page. The part of a slice in a stage
-// is cut into items per KV head: few rows (generated tokens) by groups of pages, whose states are merged by whoever
-// ends the last one; many rows (prompts) by rows.
+//   step = stages, one after the other          a stage: the next query block (128 positions) of every slice
+//   stage = parts, one per slice
+//   part = items, which threads take            per KV head
+//     few rows (generated tokens):   an item is a group of pages; the thread that ends the last group merges the states
+//     many rows (prompts):           an item is a run of rows
+//
+// Stages are separate because the first row of a block may seal a page, and the block's rows read that page sealed.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +17,8 @@
 
 namespace kvasir::kv {
 
-// The pages that the rows of a part see in one layer and KV head, in order; sinks come before them. Pages have places
-// in the list. Groups of kGroupPages are by place, which is the page's own index unless a selector chose.
+// The pages that the rows of a part see in one layer and KV head, in order. Sinks come before them and are not listed.
+// A page has a place in the list. Without a selector the place is the page's own index. A group is kGroupPages places.
 struct PageList {
   std::int64_t begin;  // places [begin, end)
   std::int64_t end;
@@ -34,7 +38,7 @@ struct Part {
   std::int64_t block;     // position / 128
   int row;                // in the batch
   int tokens;
-  bool seals;   // its first token enters a block, and a page leaves the raw ones
+  bool seals;   // its first token enters a block, so a page is sealed
   bool few;     // cut by groups of pages, else by rows
   bool chosen;  // a selector was asked
   int items_per_head;
@@ -55,7 +59,8 @@ class Plan {
   void start(int layer, std::span<const Slice> slices);
   // Goes to the next stage; false when nothing is left. Items are known after share().
   bool next();
-  // Lays out items. choices[part.selection + head * pages + ...]: how many pages were chosen is asked of `count`.
+  // Lays out the items of the stage. count(part, head) is how many pages the selector chose; it is called for parts
+  // with `chosen` only.
   template <class Count>
   void share(Count&& count);
 
@@ -63,8 +68,8 @@ class Plan {
 
   const LayerLayout& layer() const { return *layer_; }
   std::span<const Part> parts() const { return parts_; }
-  // Parts whose pages are sealed and whose tokens are appended before any item runs; few rows that seal nothing append
-  // for themselves.
+  // Parts that seal and append before any item runs. A part with few rows that seals nothing is not among them: its
+  // items append their own tokens.
   std::span<const int> prepared() const { return prepared_; }
   std::int64_t items() const { return items_; }
   std::int64_t first_piece() const { return first_; }  // items of a thread's first piece

@@ -1,5 +1,7 @@
-// Chunk slots with reference counts: who owns which, and which are free. Knows nothing of their bytes, but that those
-// of an extent, which slots [i * extent, (i + 1) * extent) make, are read fastest one after the other.
+// Slots for pages, with reference counts. The pool knows which slots are free, but nothing of their bytes.
+//
+// Slots [i * extent, (i + 1) * extent) form extent i. Consecutive slots of an extent lie side by side in memory, so a
+// sequence is read fastest when its pages take them in order.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,8 @@ class PagePool {
   std::int64_t free() const { return free_; }
   std::int32_t references(std::int32_t slot) const { return references_[static_cast<std::size_t>(slot)]; }
 
-  // The slot behind `after` (-1: none) when that is free, else the first one of an extent that nobody uses, else any.
-  // One reference. REQUIRES: free() > 0
+  // Takes a free slot, with one reference: the slot after `after` (-1: none) if it is free, else the first slot of an
+  // unused extent, else any. REQUIRES: free() > 0
   std::int32_t take(std::int32_t after);
   void share(std::int32_t slot);
   void drop(std::int32_t slot);  // free again when it was the last reference

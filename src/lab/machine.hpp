@@ -1,4 +1,4 @@
-// What this machine can do at best with a given team of threads: the measures that benchmarks are held against.
+// The limits of this machine with a given team of threads. Benchmarks are compared with them.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace kvasir::lab {
 
-// A rate from several runs, to be divided by `median`. On a machine that does other work too it is too low, and a
-// fraction of it too good: then cpu_share is below 1, or low and high are far apart.
+// A rate from several runs. A benchmark divides its own rate by `median`. If the machine has other work, the median is
+// too low and the quotient is too good. This shows: cpu_share is below 1, or low and high are far apart.
 struct Figure {
   double median = 0;
   double low = 0;
@@ -19,8 +19,8 @@ struct Figure {
   double cpu_share = 0;  // processor time that the threads got / (threads * time on the clock), over all runs
 };
 
-inline constexpr double kUndisturbed =
-    0.95;  // cpu_share below it: other processes were running, say so beside the figure
+// With a cpu_share below this, other processes were running. Say so beside the figure.
+inline constexpr double kUndisturbed = 0.95;
 
 struct MeasureOptions {
   // Quick: 3 runs of about 15 ms and a buffer of 256 MiB, which a large last-level cache may answer in part (see
@@ -36,10 +36,10 @@ struct Machine {
   int threads = 0;
   simd::Isa isa{};  // of the arithmetic figures: the active one
 
-  // Bytes per second: each thread reads its own contiguous part of one buffer (huge pages where the system grants them,
-  // first written by the thread that reads it) in that of the ways of kernel/streaming.hpp whose median is highest.
-  // Nothing is written. Always with the widest instruction set of the machine, since it describes the memory, not the
-  // kernels. One run reads the buffer once.
+  // Bytes read per second. One run reads a buffer once. Each thread reads a contiguous part that it wrote itself; the
+  // buffer has huge pages if the system grants them. The figure is of the way to read (kernel/streaming.hpp) with the
+  // highest median. It describes the memory, not the kernels, so it is always measured with the machine's widest
+  // instruction set.
   Figure read_bytes;
   std::uint64_t buffer_bytes = 0;
   bool beyond_cache = false;  // the buffer is at least twice the last-level cache, so `read_bytes` is of main memory
@@ -49,14 +49,14 @@ struct Machine {
   Figure bf16_ops;
   Figure f32_ops;
 
-  // Seconds in which the team starts something that is nothing and all threads have ended it, median. Two threads of a
-  // Zen 4: 0.1 us while memory gives 31 to 37 GB/s, 0.4 us while it gives 50 to 63, which changes within seconds on a
-  // virtual machine, most likely as its cores move: those that share a cache share a link to memory.
+  // Seconds that the team takes to run an empty function on all threads, median. Two threads of a Zen 4 need 0.1 us
+  // while memory gives 31 to 37 GB/s, and 0.4 us while it gives 50 to 63. On a virtual machine this changes within
+  // seconds. Most likely its cores move then: cores that share a cache also share a link to memory.
   double meeting = 0;
 };
 
-// Takes about 2.5 s (quick: 0.4 s), of which the most is for the buffer. Throws Error(kMemory) when less than 64 MiB
-// can be had for it. REQUIRES: nobody else uses the team.
+// Takes about 2.5 s (quick: 0.4 s), most of it for the buffer. Throws Error(kMemory) if the buffer would have less than
+// 64 MiB. REQUIRES: nobody else uses the team.
 Machine measure_machine(Team& team, const MeasureOptions& options = {});
 
 // One measurement of each of Machine's rates.
@@ -68,8 +68,8 @@ struct Rates {
   double meeting = 0;  // seconds
 };
 
-// Measures the machine between runs of something else. Memory and processors that are shared change their speed within
-// seconds, so what a run is held against has to be measured right before and after it.
+// Measures the machine between runs of a benchmark. Shared memory and processors change their speed within seconds. So
+// the limits that a run is compared with are measured right before and after the run.
 class Probe {
  public:
   // Makes the buffer, of at least 256 MiB and 4 times the last-level cache but no more than a quarter of the memory

@@ -1,4 +1,4 @@
-// Answers that a grammar allows: which tokens may come next.
+// Which tokens may come next in an answer that has to conform to a grammar.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace kvasir::run {
 
-// A vocabulary in the order of the tokens' bytes, so that what several begin with is looked at once. Control tokens and
-// empty ones are not in it. Immutable.
+// A vocabulary sorted by the tokens' bytes. Tokens with a common beginning stand side by side, so the beginning is
+// checked once for all of them. Control tokens and empty tokens are left out. Immutable.
 class TokenOrder {
  public:
   explicit TokenOrder(const text::Tokenizer& tokenizer);
@@ -22,7 +22,7 @@ class TokenOrder {
   struct Token {
     std::int32_t id;
     std::uint32_t begin, size;  // of its bytes in bytes()
-    std::uint32_t common;       // bytes that it begins with as the token before it does
+    std::uint32_t common;       // leading bytes that it shares with the token before it
   };
   std::span<const Token> tokens() const { return tokens_; }
   const std::string& bytes() const { return bytes_; }
@@ -34,7 +34,8 @@ class TokenOrder {
   std::vector<std::int32_t> ends_;
 };
 
-// One answer's. A token is allowed when the grammar lets its bytes follow; one that ends texts, where the text may end.
+// The constraint of one answer. A token is allowed if the grammar allows its bytes to follow. A token that ends texts
+// is allowed where the text may end.
 class Constraint {
  public:
   static constexpr std::size_t kMostStates = 8192;  // 1 KiB each
@@ -42,14 +43,14 @@ class Constraint {
   Constraint(std::shared_ptr<const text::Grammar> grammar, std::shared_ptr<const TokenOrder> order,
              std::int32_t vocabulary);
 
-  // -inf for every token that must not come next. O(vocabulary) the first time in a state of the grammar, then
-  // O(vocabulary / 64) and what is forbidden.
+  // Sets the logit of every token that must not come next to -inf. O(vocabulary) the first time in a state of the
+  // grammar; after that O(vocabulary / 64) plus the number of forbidden tokens.
   void mask(std::span<float> logits);
-  // REQUIRES: `bytes`, what the chosen token adds to the text, were allowed.
+  // The chosen token adds `bytes` to the text. REQUIRES: the token was allowed.
   void accept(std::string_view bytes);
   // The text is complete and nothing can follow.
   bool over() const { return matcher_.ends(state_); }
-  // States of the grammar that were worked out and are not forgotten: after accept() at most kMostStates.
+  // States of the grammar that are in memory. After accept() at most kMostStates.
   std::size_t states() const { return matcher_.states(); }
 
  private:

@@ -1,4 +1,4 @@
-// X-Kvasir-Prefix: a name of a conversation's beginning, by which proxies send all its turns to the same server.
+// X-Kvasir-Prefix: a name for the beginning of a conversation. Proxies use it to send all turns to the same server.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,18 @@
 
 namespace kvasir::serve {
 
-// The name is 64 bits of a hash keyed with a secret: who sees it in a log cannot try what the conversation may have
-// been about. Servers that have the secret in common give equal beginnings equal names.
+// The name is 64 bits of a hash that is keyed with a secret. So whoever sees the name in a log cannot test guesses
+// about the conversation. Servers with the same secret give equal beginnings equal names.
 class PrefixIds {
  public:
   // The secret is what `key_file` holds (at least 16 bytes, without the white space around them), or random when it is
   // "". Throws Error(kIo), Error(kBadInput) naming the file.
   PrefixIds(const std::string& key_file, const run::ModelCard& card);
 
-  // Of a chat: tools and messages up to the first of the user, which all its turns have in common. Of anything else:
-  // the first page of the first prompt. `prompts` are the request's ids. A name that the client sent back is kept, so a
-  // conversation keeps it when its beginning changes (was cut to fit, or was shorter than a page at first).
+  // For a chat the hash covers the tools and the messages up to the user's first one, which all turns have in common.
+  // For other requests it covers the first page of the first prompt. `prompts` are the request's ids. A name that the
+  // client sent back is returned unchanged. So a conversation keeps its name when its beginning changes: when it is cut
+  // to fit, or was shorter than a page at first.
   std::string name(const HttpRequest& http, const ApiRequest& request, std::span<const EncodedPrompt> prompts) const;
 
  private:

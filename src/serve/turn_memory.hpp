@@ -1,8 +1,8 @@
-// The tokens of answers that this server generated, by where they began.
+// The tokens of the answers that this server generated, found by the place where an answer began.
 //
-// A model need not write the tokens that its text would be encoded to: sampling, the end of max_tokens and bytes of
-// characters all part from that. What its tokens left in the cache is found by tokens, so the text alone finds it no
-// more when the next turn brings it back. Hence they are kept: 4 bytes a token.
+// A model's tokens may differ from the tokens that its text is encoded to, because of sampling, of max_tokens, or of
+// characters that are split into bytes. The cache is searched by tokens. So when the next turn brings an answer back as
+// text, encoding the text could miss the answer's pages. Therefore the tokens are kept, 4 bytes each.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct TurnPlace {
   std::int32_t last = -1;  // its last id
 };
 
-// Thread-safe. What is used longest ago goes first when the budget is full.
+// Thread-safe. When the budget is full, the least recently used answer goes first.
 class TurnMemory {
  public:
   struct Answer {
@@ -43,8 +43,8 @@ class TurnMemory {
   // Several answers may begin at one place; the same one again counts as used.
   void remember(std::string_view tenant, const TurnPlace& place, std::vector<std::int32_t> ids);
 
-  // How the prompts ended whose answers are remembered (TurnPlace::end): only there a place can be. A chat template
-  // has few such ends; of each tenant the newest kEnds are kept.
+  // TurnPlace::end of the prompts with remembered answers. An answer can begin only after one of these bytes. A chat
+  // template has few such ends; the newest kEnds of each tenant are kept.
   std::vector<std::uint64_t> ends(std::string_view tenant) const;
 
   std::vector<AnswerPtr> find(const store::Key& key) const;

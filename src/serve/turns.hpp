@@ -1,4 +1,7 @@
-// Chats whose assistant's turns hold the tokens that were generated, not those that their text would be encoded to.
+// Prompts of chats in which earlier answers keep the tokens that were generated.
+//
+//   prompt text    ... user turn | answer 1 (text) | user turn | answer 2 (text) | user turn ...
+//   token ids      encoded       | as generated    | encoded   | as generated    | encoded
 #pragma once
 
 #include <cstdint>
@@ -11,18 +14,22 @@
 
 namespace kvasir::serve {
 
-// As Tokenizer::encode with parse_special and a BOS where the vocabulary wants one, but: where a prompt of `tenant`
-// ended that began as this one does, and an answer follows that was generated there, the answer's own ids stand for its
-// text. These ids spell the text byte for byte, and none of them is a control token or ends texts; what the template
-// itself writes as such tokens stays that. An answer is recognised when the text goes on with all of it, white space at
-// its end aside, and no word of the text goes on behind; or when the text goes on with its beginning and then with a
-// control token (a stop string, or a client that cut it). Of several the one is taken that spells most.
+// Encodes like Tokenizer::encode with parse_special, and with a BOS if the vocabulary wants one. The exception: an
+// earlier prompt of `tenant` was the beginning of this one, and the text continues with an answer to that prompt. Then
+// the answer keeps its own ids.
 //
-// Time is linear in the text, plus the answers that are remembered at places of it.
+// The text continues with an answer if one of these holds:
+//   * All of the answer follows, except for white space at its end, and it does not end within a word of the text.
+//   * A beginning of the answer follows, then a control token. (A stop string or the client cut the answer.)
+// If several answers fit, the one that covers most text is taken. Its ids spell the text byte for byte. None of them is
+// a control token or ends a text; the control tokens that the template writes are encoded as always.
+//
+// Time is linear in the text and in the answers that are remembered at places of it.
 EncodedPrompt encode_turns(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory,
                            std::string_view tenant);
 
-// The answer `ids` to what encode_turns returned. Kept is what stands before the first control token.
+// Remembers `ids` as an answer to `prompt`, which encode_turns returned. Ids from the first control token on are left
+// out.
 void remember_turn(TurnMemory& memory, const text::Tokenizer& tokenizer, std::string_view tenant,
                    const EncodedPrompt& prompt, std::span<const std::int32_t> ids);
 

@@ -1,12 +1,16 @@
-// What is known already: chunks and tails of a cache's sequences in tiers, found by their tokens.
+// Finds what earlier requests computed, by tokens, and restores it from tiers.
 //
-// A chunk is one sealed page across all layers. A tail is everything of a sequence that is raw (the window, the page
-// that fills, the sinks), without which a sequence cannot go on bit for bit. A sequence of n tokens is restored from
-// its sealed_pages_at(n) chunks and a tail made at n, or at a later place in the same page and then cut.
+//   sequence   page 0 | page 1 | ... | page s - 1 | raw pages | page that fills
+//   stored     chunk 0, chunk 1, ...   chunk s - 1   one tail: everything raw, and the sinks
 //
-// Keys: chunk i is chained over the tokens of pages 0 .. i. A tail of n = 128 j + c tokens (1 <= c <= 128) is found by
-// the chain up to page j - 1 and the first floor((c - 1) / 16) * 16 tokens of page j: so a search knows the keys of all
-// tails that can help it, 8 for every page, and answers that differ early do not push each other out.
+// A chunk is one sealed page across all layers. A sequence needs a tail to continue bit for bit. A sequence of n tokens
+// is restored from its sealed_pages_at(n) chunks and one tail. The tail was made at n, or later in the same page and is
+// then cut.
+//
+// Keys. The key of chunk i is chained over the tokens of pages 0 .. i. A tail of n = 128 j + c tokens (1 <= c <= 128)
+// has a key over the chain up to page j - 1 and the first floor((c - 1) / 16) * 16 tokens of page j. So a page has 8
+// possible keys of tails, and a search can ask for all of them. Answers that differ early have different keys and do
+// not replace each other.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +31,7 @@
 
 namespace kvasir::store {
 
-// The chunk keys of one growing list of tokens, and what of it is offered already.
+// The keys of the chunks of one growing list of tokens, and how many of them each tier was given.
 class Chain {
  public:
   Chain(const Fingerprint& fingerprint, std::string_view tenant) : root_(root_key(fingerprint, tenant)) {}
@@ -111,9 +115,9 @@ class Library {
   // them.
   kv::Sequence* restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain);
 
-  // Gives every tier the chunks of `sequence` that are new to it, as far as its queue has room: a prompt is offered
-  // while it is computed, because a long one is larger than queues, and what found no room is tried again. `ids` are
-  // the sequence's tokens. cost: microseconds that computing one token takes.
+  // Gives every tier the chunks of `sequence` that are new to it, as far as the tier's queue has room. A long prompt is
+  // larger than a queue. So it is offered while it is computed, and a chunk that finds no room is offered again later.
+  // `ids` are the sequence's tokens. cost: microseconds that computing one token takes.
   enum class Offering {
     kChunks,
     kTail,  // and the tail, without which its chunks restore nothing
@@ -124,13 +128,14 @@ class Library {
   // The tail of the first n tokens. REQUIRES: the cache has it, and the chunks in front of it were offered.
   void offer_tail(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, std::int64_t n,
                   float cost);
-  // Keeps the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction where tiers can, for `ttl`
-  // from now. Not ok when no tier keeps all of them; then this call pins nothing. Any thread, as unpin.
+  // Protects the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction for `ttl` from now, in
+  // the tiers that can. Not ok if no tier can keep all of them; then nothing is pinned. Any thread may call pin and
+  // unpin.
   Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
              Clock::duration ttl);
   // Ends the pin of exactly this prompt; what other pinned prompts need stays pinned. False: there is none.
   bool unpin(std::string_view tenant, std::span<const std::int32_t> ids);
-  // Of later searches that miss: what was asked before.
+  // Keeps a prompt, so that later searches that miss can say where they differ from it.
   void remember(std::string_view tenant, std::span<const std::int32_t> ids);
 
  private:

@@ -1,6 +1,11 @@
-// What tails are called. A tail of n tokens is what is raw of them, from the first raw page on; its record names the
-// last sealed page (or the root) as its parent and holds the ids of all tokens behind that, so that its key follows
-// from the record alone and every token is compared on a hit.
+// The keys of tails.
+//
+//   pages     0 ... s - 1  sealed: chunks        s ... j  raw: the tail
+//   record    parent: key of chunk s - 1 (or the root)    ids: all tokens from page s on
+//   key       hash of the key of chunk j - 1 and of the first tokens of page j, in steps of kTailGrain
+//
+// j is the page of the last token. The key follows from parent and ids alone, because the keys of the whole pages
+// s ... j - 1 are chained from them. Every token is compared on a hit.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +20,12 @@ inline constexpr std::int64_t kTailGrain = 16;  // tokens
 
 inline std::int64_t page_of_last(std::int64_t n) { return (n - 1) / kv::kPageTokens; }
 
-// Of the tail of n tokens: how many of its last page's are in its key. What lies in whole pages does not change it.
+// How many tokens of the last page are in the key of a tail of n tokens. Whole pages before it may be left out of n.
 inline std::int64_t skip_of(std::int64_t n) {
   return (n - page_of_last(n) * kv::kPageTokens - 1) / kTailGrain * kTailGrain;
 }
 
-// `before`: key of the chunk in front of the page; `page_ids` begin with the page.
+// `before`: key of the chunk before the last page. `page_ids` begins with the last page. `skip`: skip_of(n).
 inline Key key_of_tail(const Key& before, std::span<const std::int32_t> page_ids, std::int64_t skip) {
   return tail_key(before, page_ids.first(static_cast<std::size_t>(skip)));
 }

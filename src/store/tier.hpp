@@ -1,4 +1,4 @@
-// A tier: a place where records are kept between requests, asked in batches and without waiting for it.
+// A tier: a place where records are kept between requests. It is asked in batches, and callers need not wait.
 //
 //   auto ram = store::open_tier("ram:?size=4GiB");                        // store/open.hpp
 //   auto disk = store::open_tier("lmdb:/var/cache/kvasir?size=100GiB&rate=200MiB");
@@ -11,11 +11,11 @@
 //     if (!f || !f.record.tokens_are(chunk_tokens)) break; else use(f.record.payload);
 //
 //   SharedBytes record = make_record({.fingerprint = ..., .parent = ..., .cost = microseconds}, tokens, parts);
-//   ram->put(key, record);                                                // the same bytes for every tier, gathered
-//   once disk->put(key, record);
+//   ram->put(key, record);                                                // gathered once, the same bytes for
+//   disk->put(key, record);                                               // every tier
 //
-// Nothing here throws because of what the world does: a server that is gone, a full disk and a damaged record are
-// misses, and are counted. All functions may be called from several threads.
+// Faults outside the program do not throw. A server that is gone, a full disk and a damaged record are misses and are
+// counted. Any thread may call any function.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ struct TierOptions {
 
 struct Ask {
   std::optional<Fingerprint> fingerprint = std::nullopt;  // records of another are misses; none accepts all
-  // Answers that have not come by then are kLate. A lookup nobody waits for any more is not begun.
+  // Answers that have not come by then are kLate. A lookup whose deadline has passed is not begun.
   std::optional<Deadline> deadline =
       std::nullopt;  // none: the tier's own limit, counted from now, and the queue's time
 };
@@ -73,12 +73,12 @@ class Tier {
   // Only whether they are there, and perhaps damaged.
   Lookup contains(std::span<const Key> keys, const Ask& ask = {});
 
-  // A suggestion. `record` is what make_record made or get returned; nobody may write to it any more. What is queued
-  // is not seen by get until it is written. Put parents before their children.
+  // Suggests a record; the tier may drop it. `record` comes from make_record or get, and nobody may write to it any
+  // more. `get` does not see a queued record until it is written. Put parents before their children.
   using Taken = Writer::Taken;
   Taken put(const Key& key, const SharedBytes& record);
-  // Whether a record of so many bytes should be put now: who can put it later as well asks first, so that the queue has
-  // room for what comes once, and says at the end what it gave up.
+  // Whether the queue has room for a record of so many bytes. Callers that could put a record later ask this first, so
+  // that room is left for records that come only once. At the end they report what they never put to gave_up().
   bool has_room(std::uint64_t bytes) const { return writer_.has_room(bytes); }
   void gave_up(std::int64_t records) { counters_.dropped += static_cast<std::uint64_t>(records); }
 

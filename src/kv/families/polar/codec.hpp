@@ -1,15 +1,25 @@
 // PolarQuant (Han et al. 2025, arXiv 2502.02617): a random rotation, then every 16 channels as one radius and 15
-// angles: pairs of coordinates, pairs of their lengths, and so on for four levels. The radius is an f16, angles have as
-// many bits as their level (polar_tables.hpp). Lengths are kept, so estimates are neither least squares nor unbiased:
-// <x^, x> = |x|^2 times the product over levels of E cos(angle - angle^), and |x^ - x|^2 / |x|^2 = 2 (1 - that).
+// angles.
 //
-// Encoding compares a pair with the directions between cells, decoding multiplies radii with table entries from the
-// root down; products are float32. Keys and values have the same layout: lanes are tokens.
+//   level 0   16 coordinates
+//   level 1    8 angles of pairs, 8 lengths of pairs
+//   level 2    4 angles of pairs of those lengths, 4 lengths      level 3: 2 and 2
+//   level 4    1 angle, 1 length: the radius, stored as f16
 //
-// Page: f16 r[d / 16][128], a quarter of each 16 channels' length, 0 for sinks; then for each 16 channels the codes of
-// levels 1 to 4 (8, 4, 2 and 1 angles), from low widths to high ones: a level of 3 bits is a plane of its low 2 bits
-// and a plane of its high ones. A plane of n angles, w bits (1, 2 or 4) has 16 n w bytes; code k = 128 angle + token is
-// at byte k % (16 n w), bits w (k / (16 n w)) and up. docs/formats/polar.md
+// The level decides the bits of an angle (tables.hpp). The radius keeps the length, so estimates are neither least
+// squares nor unbiased:
+//   <x^, x> = c |x|^2,   |x^ - x|^2 / |x|^2 = 2 (1 - c),   c = product over levels of E cos(angle - angle^)
+//
+// Encoding compares a pair with the directions between cells. Decoding multiplies radii with table entries from level 4
+// down. Products are float32. Keys and values have the same layout; lanes are tokens.
+//
+// Page:
+//   f16 r[d / 16][128]    a quarter of the length of each 16 channels; 0 for sinks
+//   codes                 for each 16 channels: levels 1 to 4 (8, 4, 2 and 1 angles)
+//                         a level of 3 bits is a plane of the low 2 bits, then a plane of the high bit
+//   plane                 n angles of w bits (1, 2 or 4): 16 n w bytes
+//                         code k = 128 angle + token: byte k % (16 n w), from bit w (k / (16 n w)) up
+// docs/formats/polar.md says it byte by byte.
 #pragma once
 
 #include "kv/families/polar/tables.hpp"
