@@ -1,4 +1,5 @@
-// Conversations replayed turn by turn, with reuse and without it, to see what reuse saves and that it changes nothing.
+// Replays conversations turn by turn, with reuse and without. Shows how much time reuse saves, and that it does not
+// change the answers.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +32,13 @@ struct ReplayAnswer {
   std::string text;
   double ttft = 0;  // seconds
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
-  // That the turn before had in its cache and this prompt begins with; -1: not known.
+  // Leading tokens of this prompt that the turn before had in its cache; -1: not known.
   std::int64_t reusable_tokens = -1;
   std::map<std::string, std::int64_t> tokens_by_source;
   double load_seconds = 0;  // of ttft: fetching and restoring what is reused
   std::uint64_t loaded_bytes = 0;
-  bool prompt_only = false;  // what was reused had been prompt, none of it generated; only known with tokens
-  bool has_tokens = false;   // whether these are known
+  bool prompt_only = false;  // all reused tokens were prompt, none was generated; valid if has_tokens
+  bool has_tokens = false;   // `tokens` is known
   std::vector<run::TokenRecord> tokens;
 };
 
@@ -45,23 +46,23 @@ struct ReplayAnswer {
 class ReplayTarget {
  public:
   virtual ~ReplayTarget() = default;
-  // The answer to what is asked last; nothing when it does not fit into the context. `reuse` off: computed from the
-  // start, and nothing is kept. `turn`: from 1; a conversation is asked in order. Throws Error.
+  // Answers the last message of `history`; nothing if that does not fit into the context. Without `reuse` everything is
+  // computed, and nothing is kept. `turn` counts from 1; the turns of a conversation come in order. Throws Error.
   virtual std::optional<ReplayAnswer> ask(const Conversation& history, int turn, bool reuse) = 0;
-  virtual void reopen() = 0;  // closes what is kept and opens it again
+  virtual void reopen() = 0;  // closes all tiers and opens them again
 };
 
 // Loads the model.
 std::unique_ptr<ReplayTarget> engine_target(const run::EngineOptions& engine, const ReplayOptions& options);
 
-// All requests that were a conversation's n-th.
+// The requests of all conversations in one turn.
 struct ReplayTurn {
   int turn = 0;                         // from 1
   std::vector<float> ttft, plain_ttft;  // seconds, in the order of the conversations
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   std::int64_t reusable_tokens = 0;  // see ReplayAnswer; -1: not known
   std::map<std::string, std::int64_t> tokens_by_source;
-  std::vector<float> load;         // seconds of every ttft that fetching and restoring took
+  std::vector<float> load;         // seconds for fetching and restoring, part of each ttft
   std::uint64_t loaded_bytes = 0;  // of all requests
   std::int64_t same_bits = 0;    // first token's log-probabilities are those without reuse, bit for bit; -1: not known
   std::int64_t prompt_only = 0;  // requests that reused no generated token
@@ -69,7 +70,7 @@ struct ReplayTurn {
   std::int64_t same_text = 0;              // the whole answer is
   double largest_difference = 0;           // of a log-probability of the first token, where tokens agree
   std::int64_t above_milli = 0;            // requests where it is above 0.001
-  std::int64_t plain_reused = 0;  // tokens that were reused although they should not: then plain_ttft says nothing
+  std::int64_t plain_reused = 0;           // tokens reused in runs without reuse; above 0 plain_ttft means nothing
 };
 
 // poll(done, total) in requests; false stops early. Throws Error.

@@ -8,11 +8,14 @@
 
 namespace kvasir::run {
 
-// Ends the text before the stop string whose last byte comes first; if several end there, before the one that begins
-// first. (Judging by the last byte makes the result independent of how the text is cut into pieces, and never waits for
-// text beyond a complete stop string.) Held back is the shortest text that must be: the longest suffix that is the
-// beginning of a stop string. If stop strings and text are UTF-8, what is released ends at a character boundary of the
-// text fed.
+// Ends the text before a stop string.
+//
+// Which one: the stop string whose last byte comes first. If several end at that byte, the one that begins first. So
+// the result does not depend on how the text is cut into pieces, and no text after a complete stop string is waited
+// for.
+//
+// Held back: the longest suffix of the text that is the beginning of a stop string, and no more. If stop strings and
+// text are UTF-8, the released text ends at a character boundary.
 class StopMatcher {
  public:
   // Throws Error(kBadInput) when a stop string is empty. None at all is fine: everything is released at once.

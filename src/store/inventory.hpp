@@ -1,4 +1,4 @@
-// What a backend holds, looked at record by record: for tools (`kvasir cache`), not for the way of a request.
+// A list of all records of a backend. For tools (`kvasir cache`), too slow for requests.
 #pragma once
 
 #include <cstdint>
@@ -34,20 +34,22 @@ struct Item {
   Key parent;
   std::uint32_t tokens = 0;
   float cost = 0;
-  // As the backend knows them (Listed).
+  // From the backend's own list (Listed), not from the record.
   std::uint32_t uses = 0;
   std::int64_t written = 0, used = 0;
-  // The first key of its chain that is not here: the root of a tenant's prompts, or a parent that is gone.
+  // The key before the first record of its chain that is here: the root of a tenant's prompts, or a parent that is
+  // gone.
   Key origin;
-  std::int64_t depth = 0;  // records of its chain in front of it that are here
+  std::int64_t depth = 0;  // number of records of its chain before it that are here
 
-  // Whether its envelope says what it is, right or wrong.
+  // Whether its envelope could be read, even if the record has another fault.
   bool readable() const { return fault == Fault::kNone || fault == Fault::kKey || fault == Fault::kParent; }
 };
 
-// All records, parents before children. Check::kFull reads all their bytes; kHead the envelopes. Records that go
-// meanwhile are left out. Throws Error(kIo) with what the backend says. `progress`: records done, of how many.
-// `wanted` is asked for each by its key and times (Backend::list_ages), and the others are not read.
+// Lists all records, parents before children. Check::kFull reads all bytes of a record, kHead its envelope. Records
+// that disappear meanwhile are left out. `progress` gets the records done and their total. If `wanted` is given, it
+// sees key and times of each record (Backend::list_ages), and only records for which it is true are read. Throws
+// Error(kIo) with the backend's words.
 using InventoryProgress = std::function<void(std::uint64_t, std::uint64_t)>;
 using Wanted = std::function<bool(const Item&)>;
 std::vector<Item> take_inventory(Backend& backend, Check check, const InventoryProgress& progress = {},
@@ -60,7 +62,7 @@ void read_records(Backend& backend, std::span<const Item> items,
 // Erases records, in batches. Throws as above.
 void erase_records(Backend& backend, std::span<const Item> items);
 
-// Whether a key is what its record's parent and token ids make it.
+// Whether `key` is the key that follows from the record's parent and token ids.
 bool key_fits(const Key& key, const RecordView& record);
 
 }  // namespace kvasir::store

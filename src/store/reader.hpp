@@ -1,4 +1,4 @@
-// The threads that ask a backend what callers want to know, and the check of what it says.
+// The threads that ask a backend for records, and the check of its answers.
 #pragma once
 
 #include <condition_variable>
@@ -23,14 +23,14 @@ class Reader {
     Clock::duration limit = std::chrono::milliseconds(250);  // of one batch, besides the caller's deadline
     Check check = Check::kFull;
   };
-  // `damaged` is told the keys whose records must go.
-  // Throws Error(kMemory) when the system refuses a thread.
+  // `damaged` is called with the keys of damaged records, which must be erased. Throws Error(kMemory) when the system
+  // refuses a thread.
   Reader(Backend& backend, const Options& options, Counters& counters, std::function<void(std::vector<Key>)> damaged);
   ~Reader();  // questions that were not asked yet fail
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // With a full queue it fails at once.
+  // Asks; the answer goes to `state`. If the queue is full, the question fails at once.
   void submit(std::shared_ptr<Lookup::State> state);
 
  private:

@@ -1,5 +1,5 @@
-// A stored record: an envelope that says whose it is and that it is whole, then a payload that only its maker
-// understands. The layout, byte for byte, is docs/formats/record.md.
+// A stored record: an envelope, token ids and a payload. The envelope has fingerprint, parent and checksum.
+// Only the maker of a record understands the payload. docs/formats/record.md has the layout, byte by byte.
 #pragma once
 
 #include <cstddef>

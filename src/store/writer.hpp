@@ -1,4 +1,4 @@
-// The thread that writes to a backend what callers leave behind, in their order, at a bounded rate.
+// A queue of records and the thread that writes them to a backend, in order and at a bounded rate.
 #pragma once
 
 #include <condition_variable>
@@ -33,11 +33,11 @@ class Writer {
 
   enum class Taken { kStored, kQueued, kDropped, kRefused, kFailed };
   Taken put(Offer offer);
-  // Whether a record that large may be put now by somebody who can put it later as well: half of the queue is for those
-  // who cannot.
+  // Whether there is room for a record of that size, for a caller that could also put it later. Half of the queue is
+  // kept for callers that cannot.
   bool has_room(std::uint64_t bytes) const;
   void hint(std::function<Status(Deadline)> operation);  // dropped when many are waiting
-  // In order with the puts, at any rate; waits for its end.
+  // Runs an operation in order with the puts, without the bound on the rate, and waits for its end.
   Status call(std::function<Status(Deadline)> operation, Deadline deadline);
   Status flush(Deadline deadline);
 
@@ -64,8 +64,8 @@ class Writer {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;
-  // Envelopes of the records that wait: the same record is not queued twice. Emptied by every operation that is queued,
-  // so that order is kept.
+  // Envelopes of the records that wait, so that the same record is not queued twice. Every operation that is queued
+  // empties it: a put after the operation is not the same as a put before it.
   std::unordered_map<Key, std::vector<std::byte>> waiting_;
   std::uint64_t queued_bytes_ = 0;
   std::uint64_t queued_records_ = 0;

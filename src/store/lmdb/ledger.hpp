@@ -1,5 +1,6 @@
-// The records of a database with what eviction needs to know of them, within one writing transaction. All of it is
-// written or none: whatever process dies when, totals and order fit the records. Layouts: docs/formats/lmdb.md.
+// The records of a database and the tables that eviction needs, within one writing transaction. A transaction is
+// written completely or not at all. So totals and order fit the records, whenever a process dies. Layouts:
+// docs/formats/lmdb.md.
 #pragma once
 
 #include <cstdint>
@@ -47,13 +48,13 @@ class Ledger {
   void use(const Key& key, std::uint32_t times);
   bool evict_one();  // false: nothing may go
   std::uint64_t charge_of(std::uint64_t record_bytes) const;
-  // While it is held a record counts as one that has a child.
+  // A record that is held counts as having a child, so it is not evicted.
   void hold(const Key& key) { add_child(key); }
   void release(const Key& key) { drop_child(key); }
   void clear();
-  void save();  // the totals; the last thing before commit
+  void save();  // writes the totals; the last call before commit
 
-  // No use of the record.
+  // Reading a row does not count as a use of the record.
   static std::optional<Row> read_row(const Database::Transaction& transaction, const Key& key);
   static std::optional<Totals> read_totals(const Database::Transaction& transaction);
 

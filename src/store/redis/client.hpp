@@ -1,4 +1,4 @@
-// A server, or a cluster of them that shows as one: finds who has a key and follows redirections.
+// A client of one Redis server or of a cluster. It finds the server of a key and follows redirections.
 #pragma once
 
 #include <map>
@@ -32,12 +32,12 @@ class Client {
  public:
   explicit Client(const Config& config) : config_(config) {}
 
-  // Sends every request to the server that has its slot and fills in replies or errors. A server's error reply is an
-  // error. Not ok when any request has one.
+  // Sends every request to the server that has its slot, and fills in its reply or its error. An error reply of a
+  // server is an error. The status is not ok if any request has an error.
   Status run(std::span<Request> requests, Deadline deadline);
-  // The same commands to every master; replies by master.
+  // Sends the same commands to every master. replies[i] are those of master i.
   Status run_everywhere(std::span<const Command> commands, Deadline deadline, std::vector<std::vector<Reply>>* replies);
-  // Requests to one master of run_everywhere, by its place there.
+  // Sends commands to master number `master` of run_everywhere.
   Status run_at(std::size_t master, std::span<const Command> commands, Deadline deadline, std::vector<Reply>* replies);
 
  private:

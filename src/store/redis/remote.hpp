@@ -1,6 +1,6 @@
-// Records on a Redis server or cluster: what the tier `redis` is made of. Record K is the string PREFIX:K, K in
-// hexadecimal. What the server drops when it is full is the server's own affair (maxmemory-policy allkeys-lfu suits);
-// a chain that lost a parent ends there, and its rest goes unread until it is dropped too.
+// Records on a Redis server or cluster: the backend of the tier `redis`. The record with key K is the Redis string
+// PREFIX:K, with K in hexadecimal. A full server decides itself what it drops (maxmemory-policy allkeys-lfu suits). If
+// it drops a parent, nothing reads the rest of the chain, until the server drops the rest too.
 #pragma once
 
 #include <memory>
