@@ -102,6 +102,10 @@ struct Relu2 {
   }
 };
 
+struct Sigmoid {
+  KVASIR_INLINE F32 of(F32 x) { return div(set1(1.0f), add(set1(1.0f), exp(sub(zero(), x)))); }
+};
+
 template <class A>
 void gate(const float* g, const float* up, float* out, std::int64_t n) {
   each_vector(n, [&](auto read, auto write) { write(out, mul(A::of(read(g)), read(up))); });
@@ -131,13 +135,14 @@ void rope(float* head, const float* cos, const float* sin, std::int64_t pairs, R
 }  // namespace
 
 extern const OpKernels ops_table;
-const OpKernels ops_table = {rms_norm,
-                             layer_norm,
-                             add_rows,
-                             scale_row,
-                             soft_cap,
-                             {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>},
-                             {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>},
-                             rope};
+const OpKernels ops_table = {
+    rms_norm,
+    layer_norm,
+    add_rows,
+    scale_row,
+    soft_cap,
+    {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>, gate<Sigmoid>},
+    {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>, activate<Sigmoid>},
+    rope};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

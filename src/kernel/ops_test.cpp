@@ -32,6 +32,8 @@ double exact(Activation activation, double x) {
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case Activation::kRelu2:
       return x > 0 ? x * x : 0;
+    case Activation::kSigmoid:
+      return 1 / (1 + std::exp(-x));
   }
   return 0;
 }

@@ -260,7 +260,7 @@ void Attention::attend_few(const Tensors& x, const Part& p, int head, int piece,
     for (const Side side : {Side::kKeys, Side::kValues})
       arena_.append(x.layer, head, side, *p.sequence, p.position, p.tokens, tokens_of(x, side, p.row, head));
   const Segments s = segments(p, head);
-  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap);
+  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, nullptr, slopes(x, head));
   if (piece == 0 && arena_.layout.sinks > 0) {
     const kernel::States to = state(p, head, 0);
     kernel::attention().clear(rows.count, item.size.dv, to);
@@ -281,6 +281,7 @@ void Attention::finish_few(const Tensors& x, const Part& p, int head, int worker
   kernels.clear(rows, shape.head_dim_v, total);
   for (int i = arena_.layout.sinks > 0 ? 0 : 1; i <= p.items_per_head; ++i)
     kernels.fold(rows, shape.head_dim_v, state(p, head, i), total);
+  add_sinks(x, head, rows, item.scratch);
   write_out(x, p, head, 0, p.tokens, total);
 }
 
@@ -290,7 +291,7 @@ void Attention::attend_many(const Tensors& x, const Part& p, int head, int piece
   const int tokens = std::min(p.tokens_per_item, p.tokens - token);
   const Rows rows = load_rows(x, p, head, token, tokens, item.scratch.q);
   const Segments s = segments(p, head);
-  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap);
+  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, nullptr, slopes(x, head));
   const auto& kernels = kernel::attention();
   const kernel::States& total = item.scratch.total;
   const kernel::States& group = item.scratch.group;
@@ -300,7 +301,23 @@ void Attention::attend_many(const Tensors& x, const Part& p, int head, int piece
     fold_group(s, p, rows, g, fold, group);
     kernels.fold(rows.count, item.size.dv, group, total);
   }
+  add_sinks(x, head, rows.count, item.scratch);
   write_out(x, p, head, token, tokens, total);
+}
+
+// A sink is the state of a token with that score and a value of 0. It is merged last.
+void Attention::add_sinks(const Tensors& x, int head, int rows, const FoldScratch& scratch) const {
+  if (!x.scoring.sinks) return;
+  const LayerShape& shape = plan_.layer().shape;
+  const int group = shape.group();
+  const float* const sinks = x.scoring.sinks + static_cast<std::ptrdiff_t>(head) * group;
+  const auto& kernels = kernel::attention();
+  kernels.clear(rows, shape.head_dim_v, scratch.run);
+  for (int r = 0; r < rows; ++r) {
+    scratch.run.max[r] = sinks[r % group] * kernel::kLog2E;
+    scratch.run.sum[r] = 1.0f;
+  }
+  kernels.fold(rows, shape.head_dim_v, scratch.run, scratch.total);
 }
 
 void Attention::write_out(const Tensors& x, const Part& p, int head, int token, int tokens,

@@ -51,6 +51,10 @@ class Attention {
   void write_out(const Tensors& x, const Part& part, int head, int token, int tokens,
                  const kernel::States& total) const;
 
+  void add_sinks(const Tensors& x, int head, int rows, const FoldScratch& scratch) const;
+  const float* slopes(const Tensors& x, int head) const {
+    return x.scoring.slopes ? x.scoring.slopes + static_cast<std::ptrdiff_t>(head) * plan_.layer().group() : nullptr;
+  }
   Rows load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const;
   PageList list(const Part& part, int head) const;
   Segments segments(const Part& part, int head) const;

@@ -63,12 +63,24 @@ void Fold::weigh(const FoldPage& page, int index) {
   float* const scores = s_.weights + static_cast<std::ptrdiff_t>(index) * kPageTokens;
   const auto& kernels = kernel::attention();
   if (soft_cap_ > 0) kernels.cap(scores, stride, rows_.count, soft_cap_);
+  if (slopes_) add_distances(page, scores, stride);
   if (page.hidden)
     for (int t = 0; t < kPageTokens; ++t)
       if (page.hidden[t / 64] >> (t % 64) & 1)
         for (int r = 0; r < rows_.count; ++r) scores[r * stride + t] = -std::numeric_limits<float>::infinity();
   const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(index) * rows_.count;
   kernels.weigh(scores, stride, rows_.count, s_.begins, s_.ends, s_.maxima + at, s_.sums + at);
+}
+
+// ALiBi (Press, Smith and Lewis 2021, arXiv:2108.12409): a score falls by slope * distance. Compiled once for all
+// instruction sets, so it has the same bits on all of them.
+void Fold::add_distances(const FoldPage& page, float* scores, int stride) const {
+  for (int r = 0; r < rows_.count; ++r) {
+    const float slope = slopes_[r % rows_.group] * kernel::kLog2E;  // scores are in units of ln 2
+    const auto ahead = static_cast<int>(page.position - (rows_.first + r / rows_.group));
+    float* const row = scores + static_cast<std::ptrdiff_t>(r) * stride;
+    for (int t = 0; t < s_.ends[r]; ++t) row[t] += slope * static_cast<float>(ahead + t);
+  }
 }
 
 // By the codec's products on packed bytes.

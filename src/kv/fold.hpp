@@ -112,10 +112,10 @@ struct FoldScratch {
 
 class Fold {
  public:
-  // `scratch` was placed for `size`, and rows.count <= size.rows.
+  // `scratch` was placed for `size`, and rows.count <= size.rows. `slopes` (rows.group) of ALiBi, null: none.
   Fold(const Rows& rows, const FoldSize& size, const FoldScratch& scratch, float soft_cap = 0,
-       const Turn* turn = nullptr)
-      : rows_(rows), size_(size), s_(scratch), soft_cap_(soft_cap), turn_(turn) {}
+       const Turn* turn = nullptr, const float* slopes = nullptr)
+      : rows_(rows), size_(size), s_(scratch), soft_cap_(soft_cap), turn_(turn), slopes_(slopes) {}
 
   // Merges pages of one segment into `into`, which is empty (as clear leaves it) when `first`. At most size.batch pages
   // are taken together.
@@ -126,6 +126,7 @@ class Fold {
  private:
   const float* queries(const Segment& segment);
   void weigh(const FoldPage& page, int index);
+  void add_distances(const FoldPage& page, float* scores, int stride) const;
   void add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q, const kernel::States& into);
   void add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
   void limit(const FoldPage& page) { rows_.limits(page.position, page.k.begin, page.k.end, s_.begins, s_.ends); }
@@ -135,6 +136,7 @@ class Fold {
   const FoldScratch& s_;
   const float soft_cap_;
   const Turn* const turn_;
+  const float* const slopes_;
   const Segment* turned_for_ = nullptr;
 };
 

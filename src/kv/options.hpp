@@ -98,8 +98,11 @@ struct Slice {
 
 // How scores become weights.
 struct Scoring {
-  float scale = 1;     // of q k^T
-  float soft_cap = 0;  // scores become cap tanh(score / cap); 0: they stay
+  float scale = 1;                // of q k^T
+  float soft_cap = 0;             // scores become cap tanh(score / cap); 0: they stay
+  const float* slopes = nullptr;  // (query_heads), ALiBi: score - slope * distance, after the cap; null: none
+  // (query_heads), one more score of every row, which counts in the sum of the weights and has no value; null: none
+  const float* sinks = nullptr;
 };
 
 }  // namespace kvasir::kv

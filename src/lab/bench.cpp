@@ -215,15 +215,17 @@ kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t 
 
 }  // namespace
 
-std::int64_t fill_seed(std::int64_t window) {
-  const std::int64_t raw = (window + kv::kPageTokens - 1) / kv::kPageTokens + 1;
-  return (raw + 2) * kv::kPageTokens;
+std::int64_t fill_seed(std::int64_t raw_window, const kv::CacheShape& shape) {
+  std::int64_t pages = (raw_window + kv::kPageTokens - 1) / kv::kPageTokens + 3;
+  for (const kv::LayerShape& layer : shape.layers)
+    pages = std::max(pages, (layer.window + kv::kPageTokens - 1) / kv::kPageTokens + 2);
+  return pages * kv::kPageTokens;
 }
 
 void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll) {
   std::sort(depths.begin(), depths.end());
-  const std::int64_t seed = fill_seed(engine.options().window);
+  const std::int64_t seed = fill_seed(engine.options().window, engine.cache().shape());
   const std::int64_t needed =
       (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) + (options.fill ? seed : 0);
   if (engine.context() < needed)

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "kv/options.hpp"
 #include "lab/machine.hpp"
 #include "run/engine.hpp"
 
@@ -20,8 +21,8 @@ struct BenchOptions {
   std::vector<std::int64_t> batches{1};  // sequences that decode together, with the same sealed pages; one row each
 };
 
-// Tokens that are computed for `fill`: as few as have two sealed pages.
-std::int64_t fill_seed(std::int64_t window);
+// Tokens that are computed for `fill`: as few as have two sealed pages, and one more than any layer's window shows.
+std::int64_t fill_seed(std::int64_t raw_window, const kv::CacheShape& shape);
 
 // Runs of one kind: median tokens per second and (highest - lowest) / median.
 struct Rate {
@@ -57,7 +58,7 @@ struct BenchRow {
 
 // Fills a sequence to each depth in turn (ascending, with arbitrary tokens) and measures runs on forks of it, which are
 // thrown away. `engine` needs a sequence more than the largest batch, as many rows of logits as that, and a context of
-// at least the deepest depth + max(prefill, decode); with `fill` fill_seed(window) more. `poll` is asked between runs
+// at least the deepest depth + max(prefill, decode); with `fill` fill_seed more. `poll` is asked between runs
 // and may stop the measurement. Calls `row` for each depth and batch.
 void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll);

@@ -1,5 +1,6 @@
 #include "model/blocks.hpp"
 
+#include <bit>
 #include <cmath>
 
 namespace kvasir::model {
@@ -57,7 +58,8 @@ Attention sizes(const Names& n) {
   a.kv_heads = h.kv_heads(n.layer());
   a.d = h.head_dim(n.layer());
   a.dv = h.head_dim_v(n.layer());
-  a.scale = 1.0f / std::sqrt(static_cast<float>(a.d));
+  a.scale = static_cast<float>(h.number_or("attention.scale", 0.0));
+  if (a.scale == 0.0f) a.scale = 1.0f / std::sqrt(static_cast<float>(a.d));
   return a;
 }
 
@@ -73,6 +75,7 @@ struct Widths {
 }  // namespace
 
 Attention attention(const Names& n, Bias qkv, Bias o) {
+  if (n.has("attn_qkv")) return fused_attention(n, qkv, o);
   Attention a = sizes(n);
   const Widths w(a);
   a.q = n.linear("attn_q", w.q, n.h().dim(), qkv);
@@ -93,11 +96,38 @@ Attention fused_attention(const Names& n, Bias qkv, Bias o) {
   return a;
 }
 
-Dense gated(const Names& n, Activation activation) {
+void norm_heads(const Names& n, Attention& a) {
+  a.q_norm = n.rms("attn_q_norm", a.d);
+  a.k_norm = n.rms("attn_k_norm", a.d);
+}
+
+void layer_norm_heads(const Names& n, Attention& a) {
+  const auto norm = [&](std::string_view name, int heads) {
+    if (!n.has(name)) return Norm{};
+    Norm x = n.layer_norm(name, Bias::kNone);
+    x.width = a.d;
+    x.weight.columns = a.d;
+    x.weight.rows = heads;
+    return x;
+  };
+  a.q_norm = norm("attn_q_norm", a.heads);
+  a.k_norm = norm("attn_k_norm", a.kv_heads);
+}
+
+Dense gated(const Names& n, Activation activation, Bias bias) {
   const std::int64_t dim = n.h().dim(), ffn = n.h().ffn(n.layer());
   return {.activation = activation,
-          .gate = n.linear("ffn_gate", ffn, dim),
-          .up = n.linear("ffn_up", ffn, dim),
+          .gate = n.linear("ffn_gate", ffn, dim, bias),
+          .up = n.linear("ffn_up", ffn, dim, bias),
+          .down = n.linear("ffn_down", dim, ffn, bias)};
+}
+
+Dense fused_gated(const Names& n, Activation activation) {
+  const std::int64_t dim = n.h().dim(), ffn = n.h().ffn(n.layer());
+  const Linear both = n.linear("ffn_up", 2 * ffn, dim);
+  return {.activation = activation,
+          .gate = part_of(both, 0, ffn),
+          .up = part_of(both, ffn, ffn),
           .down = n.linear("ffn_down", dim, ffn)};
 }
 
@@ -107,11 +137,22 @@ Dense plain(const Names& n, Activation activation, Bias bias) {
       .activation = activation, .up = n.linear("ffn_up", ffn, dim, bias), .down = n.linear("ffn_down", dim, ffn, bias)};
 }
 
+std::vector<float> linear_slopes(int heads, double most) {
+  std::vector<float> slopes;
+  const int whole = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
+  for (int h = 0; h < heads; ++h) {
+    const double step = h < whole ? h + 1.0 : h - whole + 0.5;
+    slopes.push_back(static_cast<float>(std::exp2(-most * step / whole)));
+  }
+  return slopes;
+}
+
 ModelSpec around(const Hparams& h, const Norm& output_norm) {
   ModelSpec m{.arch = h.arch(), .dim = h.dim(), .vocab = h.vocab(), .context = h.context()};
   m.embedding.tokens = {"token_embd.weight", h.vocab(), h.dim()};
   m.head.norm = output_norm;
-  m.head.output = Names(h).linear(h.has_tensor("output.weight") ? "output" : "token_embd", h.vocab(), h.dim());
+  const char* const output = h.has_tensor("output.weight") ? "output" : "token_embd";
+  m.head.output = Names(h).linear(output, h.vocab(), h.dim(), Bias::kIfPresent);
   return m;
 }
 

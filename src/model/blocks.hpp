@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "model/arch.hpp"
 #include "model/hparams.hpp"
@@ -25,6 +26,7 @@ class Names {
   // Of the residual stream, unless a width is given.
   Norm rms(std::string_view name, std::int64_t width = 0) const;
   Norm layer_norm(std::string_view name, Bias bias = Bias::kRequired) const;
+  bool has(std::string_view name) const { return h_.has_tensor(prefix_ + std::string(name) + ".weight"); }
 
  private:
   Vector bias_of(std::string_view name, std::int64_t columns, Bias bias) const;
@@ -37,14 +39,25 @@ class Names {
 // Rows [first, first + rows) of a tensor that is several matrices; its bias is cut likewise.
 Linear part_of(const Linear& fused, std::int64_t first, std::int64_t rows);
 
-// Sizes from the hyper-parameters, scale 1 / sqrt(d), RoPE number 0; attn_q, attn_k, attn_v and attn_output.
+// Sizes from the hyper-parameters, scale attention.scale or 1 / sqrt(d), RoPE number 0; attn_q, attn_k, attn_v and
+// attn_output. Where the file has attn_qkv, that is all three.
 Attention attention(const Names& n, Bias qkv, Bias o = Bias::kNone);
-// The same with one tensor attn_qkv.
+// The same with attn_qkv.
 Attention fused_attention(const Names& n, Bias qkv, Bias o = Bias::kNone);
+// RMS norms of every query and key head: attn_q_norm and attn_k_norm of d elements.
+void norm_heads(const Names& n, Attention& a);
+// Layer norms of every query and key head with weights of its own, where the file has them.
+void layer_norm_heads(const Names& n, Attention& a);
 // ffn_gate, ffn_up, ffn_down.
-Dense gated(const Names& n, Activation activation);
+Dense gated(const Names& n, Activation activation, Bias bias = Bias::kNone);
+// ffn_up has the rows of the gate before its own.
+Dense fused_gated(const Names& n, Activation activation);
 // ffn_up and ffn_down.
 Dense plain(const Names& n, Activation activation, Bias bias);
+
+// Slopes of ALiBi (arXiv:2108.12409) for a most of `most`: 2^(-most * (h + 1) / p) for the p heads of the largest power
+// of two, and between these for the others.
+std::vector<float> linear_slopes(int heads, double most);
 
 // A model without layers: token_embd; output_norm as given; output, or token_embd once more where the file has none.
 ModelSpec around(const Hparams& h, const Norm& output_norm);

@@ -17,7 +17,7 @@ const Attention& attention_of(const LayerSpec& layer) { return std::get<Attentio
 
 // One row of x to out, part by part; in place allowed.
 void apply(const Norm& n, const float* x, float* out, std::int64_t width) {
-  const std::int64_t repeat = n.weight.columns > 0 ? n.weight.columns : n.width;
+  const std::int64_t repeat = n.weight ? n.weight.rows * n.weight.columns : n.width;
   for (std::int64_t i = 0; i < width; i += n.width) {
     const float* const w = n.weight.bound + i % repeat;
     if (n.kind == NormKind::kRms)
@@ -25,6 +25,11 @@ void apply(const Norm& n, const float* x, float* out, std::int64_t width) {
     else
       ops().layer_norm(x + i, w, n.bias ? n.bias.bound + i % repeat : nullptr, out + i, n.width, n.eps);
   }
+}
+
+// x to -most .. most, if there is a most.
+void clamp(float* x, float most, std::int64_t n) {
+  for (std::int64_t i = 0; i < n && most > 0; ++i) x[i] = std::clamp(x[i], -most, most);
 }
 
 }  // namespace
@@ -74,38 +79,83 @@ void Forward::before(Rows& rows, const LayerSpec& layer, const Attention& a) {
   float* const q = s_.q + rows.first * a.q.rows;
   float* const k = s_.k + rows.first * a.k.rows;
   float* const v = s_.v + rows.first * a.v.rows;
-  const Matrix* const users[] = {&a.q.bound, &a.k.bound, &a.v.bound};
-  float* const outs[] = {q, k, v};
-  const std::size_t count = a.k ? 3 : 1;  // one: the layer reads another's keys and values
+  const Matrix* users[4];
+  float* outs[4];
+  std::size_t count = 0;
+  const auto add = [&](const Linear& l, float* out) {
+    if (!l) return;  // keys and values: the layer reads another's
+    users[count] = &l.bound;
+    outs[count++] = out;
+  };
+  add(a.q, q);
+  add(a.k, k);
+  add(a.v, v);
+  add(a.gate, s_.gate + rows.first * a.gate.rows);
   prepare(rows, {users, count}, s_.x + rows.first * spec_.dim, layer.norm);
   products_.multiply(rows, {users, count}, {outs, count});
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      finish_heads(q + r * a.q.rows, a.q, a.q_norm, a.heads, a.d, a.rope, rows.first + r);
+      finish_heads(q + r * a.q.rows, a, a.q, a.q_norm, a.heads, rows.first + r);
+      if (a.temperature) heat(q + r * a.q.rows, a, rows.first + r);
       if (!a.k) continue;
-      finish_heads(k + r * a.k.rows, a.k, a.k_norm, a.kv_heads, a.d, a.rope, rows.first + r);
-      if (a.v.bias) ops().add(v + r * a.v.rows, a.v.bias.bound, a.v.rows);
+      finish_heads(k + r * a.k.rows, a, a.k, a.k_norm, a.kv_heads, rows.first + r);
+      finish_values(v + r * a.v.rows, a);
     }
   });
 }
 
-// Bias, norm and RoPE of the heads of one row.
-void Forward::finish_heads(float* x, const Linear& l, const Norm& norm, int heads, int d, int rope,
+// Bias, norm and RoPE of the query or key heads of one row.
+void Forward::finish_heads(float* x, const Attention& a, const Linear& l, const Norm& norm, int heads,
                            std::int64_t row) const {
   if (l.bias) ops().add(x, l.bias.bound, l.rows);
-  if (norm) apply(norm, x, x, l.rows);
-  if (rope < 0) return;
-  const Rope& r = spec_.ropes[static_cast<std::size_t>(rope)];
-  const auto pairs = static_cast<std::int64_t>(r.frequencies.size());
-  const std::int64_t at = angles_at(rope) + row * pairs;
-  for (int h = 0; h < heads; ++h) ops().rope(x + h * d, s_.cos + at, s_.sin + at, pairs, r.pairs);
+  clamp(x, a.clamp, l.rows);
+  if (norm && !a.norm_after_rope) apply(norm, x, x, l.rows);
+  if (a.rope >= 0) {
+    const Rope& r = spec_.ropes[static_cast<std::size_t>(a.rope)];
+    const auto pairs = static_cast<std::int64_t>(r.frequencies.size());
+    const std::int64_t at = angles_at(a.rope) + row * pairs;
+    for (int h = 0; h < heads; ++h) ops().rope(x + h * a.d, s_.cos + at, s_.sin + at, pairs, r.pairs);
+  }
+  if (norm && a.norm_after_rope) apply(norm, x, x, l.rows);
+}
+
+void Forward::finish_values(float* v, const Attention& a) const {
+  if (a.v.bias) ops().add(v, a.v.bias.bound, a.v.rows);
+  clamp(v, a.clamp, a.v.rows);
+}
+
+// The queries of one row, far from the beginning of a text.
+void Forward::heat(float* q, const Attention& a, std::int64_t row) const {
+  const Temperature& t = a.temperature;
+  const std::int64_t times = (positions_[static_cast<std::size_t>(row)] + t.offset) / t.length;
+  const double factor = 1.0 + static_cast<double>(t.scale) * std::log1p(static_cast<double>(times));
+  if (times > 0) ops().scale(q, static_cast<float>(factor), a.q.rows);
 }
 
 void Forward::attend(int layer, const Attention& a) {
   const float* const k = a.k ? s_.k : nullptr;
   const float* const v = a.k ? s_.v : nullptr;
   if (observer_) observer_(layer, slices_, s_.q, k, v);
-  cache_.attend(layer, s_.q, k, v, s_.heads, {a.scale, a.soft_cap});
+  cache_.attend(layer, s_.q, k, v, s_.heads,
+                {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound});
+}
+
+// heads *= act(gate)
+void Forward::gate_heads(const Rows& rows, const Attention& a) {
+  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = rows.first + begin; r < rows.first + end; ++r) {
+      float* const gate = s_.gate + r * a.gate.rows;
+      float* const heads = s_.heads + r * a.o.columns;
+      const auto kind = static_cast<std::size_t>(a.gate_activation);
+      if (a.gate.bias) ops().add(gate, a.gate.bias.bound, a.gate.rows);
+      if (a.gate.rows == a.o.columns) {
+        ops().gate[kind](gate, heads, heads, a.o.columns);
+        continue;
+      }
+      ops().activate[kind](gate, a.heads);
+      for (int h = 0; h < a.heads; ++h) ops().scale(heads + h * a.dv, gate[h], a.dv);
+    }
+  });
 }
 
 // From what attention gives to the end of the layer.
@@ -114,6 +164,7 @@ void Forward::after(Rows& rows, const LayerSpec& layer, const Attention& a) {
   float* const y[] = {rows.y};
   const auto& feed = std::get<Dense>(layer.feed);
   if (layer.parallel) hide(rows, layer, feed);  // the feed forward reads what the mixer has not been added to
+  if (a.gate) gate_heads(rows, a);
   prepare(rows, o, s_.heads + rows.first * a.o.columns, {});
   products_.multiply(rows, o, y);
   add(rows, layer, layer.post_mixer, a.o.bias, false);

@@ -54,8 +54,8 @@ class Forward {
  private:
   // (max_tokens, ...) each, but for the logits.
   struct Scratch {
-    float *x, *q, *k, *v, *heads, *cos, *sin;  // residual; of one layer; of every RoPE in turn
-    float* logits;                             // (max_logits, vocab)
+    float *x, *q, *k, *v, *gate, *heads, *cos, *sin;  // residual; of one layer; of every RoPE in turn
+    float* logits;                                    // (max_logits, vocab)
     cpu::RowScratch rows;
   };
   static Scratch place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p);
@@ -73,7 +73,10 @@ class Forward {
   void after(Rows& rows, const LayerSpec& layer, const Attention& a);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
   void add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last);
-  void finish_heads(float* x, const Linear& l, const Norm& norm, int heads, int d, int rope, std::int64_t row) const;
+  void finish_heads(float* x, const Attention& a, const Linear& l, const Norm& norm, int heads, std::int64_t row) const;
+  void finish_values(float* v, const Attention& a) const;
+  void heat(float* q, const Attention& a, std::int64_t row) const;
+  void gate_heads(const Rows& rows, const Attention& a);
   void prepare(Rows& rows, std::span<const cpu::Matrix* const> users, const float* x, const Norm& norm);
   std::span<const float> logits(std::span<const Input> inputs, int wanted);
 

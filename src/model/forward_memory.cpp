@@ -10,12 +10,13 @@
 namespace kvasir::model {
 
 Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p) {
-  std::int64_t q = 0, k = 0, v = 0, heads = 0, pairs = 0;
+  std::int64_t q = 0, k = 0, v = 0, gate = 0, heads = 0, pairs = 0;
   cpu::Widths widths{.dim = spec.dim, .input = spec.dim};
   for_each<Attention>(spec, [&](const Attention& a) {
     q = std::max(q, a.q.rows);
     k = std::max(k, a.k.rows);
     v = std::max(v, a.v.rows);
+    gate = std::max(gate, a.gate.rows);
     heads = std::max(heads, a.o.columns);
   });
   widths.input = std::max(widths.input, heads);
@@ -27,6 +28,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.q = p.take<float>(n * q);
   s.k = p.take<float>(n * k);
   s.v = p.take<float>(n * v);
+  s.gate = p.take<float>(n * gate);
   s.heads = p.take<float>(n * heads);
   s.cos = p.take<float>(n * pairs);
   s.sin = p.take<float>(n * pairs);

@@ -172,8 +172,8 @@ const Option kOptions[] = {
          Attention& a = mixer(l);
          a.q_norm = norm(NormKind::kLayer, in_layer(i, "attn_q_norm"), kHead);
          a.k_norm = norm(NormKind::kLayer, in_layer(i, "attn_k_norm"), kHead);
-         a.q_norm.weight.columns = a.q.rows;
-         a.k_norm.weight.columns = a.k.rows;
+         a.q_norm.weight.rows = kHeads;
+         a.k_norm.weight.rows = kKvHeads;
        });
      }},
     {"WholeRowNorms",
@@ -181,6 +181,31 @@ const Option kOptions[] = {
        each(m, [](LayerSpec& l, int i) {
          mixer(l).q_norm = norm(NormKind::kRms, in_layer(i, "attn_q_norm"), mixer(l).q.rows);
          mixer(l).k_norm = norm(NormKind::kRms, in_layer(i, "attn_k_norm"), mixer(l).k.rows);
+       });
+     }},
+    {"NormsAfterRope",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int i) {
+         mixer(l).q_norm = norm(NormKind::kRms, in_layer(i, "attn_q_norm"), kHead);
+         mixer(l).k_norm = norm(NormKind::kRms, in_layer(i, "attn_k_norm"), kHead);
+         mixer(l).norm_after_rope = true;
+       });
+     }},
+    {"ClampedQkv",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int) {
+         mixer(l).clamp = 0.4f;
+         biased(mixer(l).v);
+       });
+     }},
+    {"Temperature", [](ModelSpec& m) { each(m, [](LayerSpec& l, int i) {
+                                         mixer(l).temperature = {0.7f, i, 3};
+                                       }); }},
+    {"Gates",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int i) {
+         mixer(l).gate = linear(in_layer(i, "attn_gate"), i == 1 ? kHeads : kHeads * kHeadV, kDim);
+         if (i < 2) biased(mixer(l).gate);
        });
      }},
     {"TwoRopes",
@@ -227,6 +252,29 @@ const Option kOptions[] = {
 const Option kClassOptions[] = {
     {"LocalLayers", [](ModelSpec& m) { mixer(m.layers[0]).window = mixer(m.layers[2]).window = 5; }},
     {"CappedScores", [](ModelSpec& m) { each(m, [](LayerSpec& l, int) { mixer(l).soft_cap = 0.5f; }); }},
+    {"LinearBiases",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int) {
+         mixer(l).rope = -1;
+         mixer(l).slopes = {0.5f, 0.25f, 0.125f, 1.0f};
+       });
+       m.ropes = {};
+     }},
+    {"LinearBiasesOfLocalLayers",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int i) {
+         mixer(l).slopes = {0.5f, 0.25f, 0.125f, 1.0f};
+         mixer(l).window = i == 1 ? 0 : 5;
+         mixer(l).soft_cap = 2.0f;
+       });
+     }},
+    {"Sinks",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int i) {
+         mixer(l).sinks = {in_layer(i, "attn_sinks.weight"), kHeads};
+         mixer(l).window = i == 1 ? 5 : 0;
+       });
+     }},
     {"KeysAndValuesOfAnEarlierLayer",
      [](ModelSpec& m) {
        mixer(m.layers[2]).k = mixer(m.layers[2]).v = {};

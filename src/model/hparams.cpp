@@ -12,9 +12,15 @@ constexpr std::int64_t kMost = 1 << 24;  // no width, head count or layer count 
 
 }  // namespace
 
-Hparams::Hparams(const weights::ModelFile& file) : file_(file), m_(file.metadata()) {
+const Arch* find_arch(std::string_view architecture) {
+  std::string name(architecture);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return find(archs(), name);
+}
+
+Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : file_(file), m_(file.metadata()) {
   arch_ = m_.require_string("general.architecture");
-  entry_ = find(archs(), arch_);
+  entry_ = find_arch(arch_);
   if (!entry_)
     throw Error(Code::kUnsupported, "general.architecture is '" + arch_ + "', supported are " + names(archs()),
                 m_.path());
@@ -24,6 +30,7 @@ Hparams::Hparams(const weights::ModelFile& file) : file_(file), m_(file.metadata
                 m_.path());
   dim_ = static_cast<int>(integer("embedding_length", 1, kMost));
   context_ = integer_or("context_length", 1, std::int64_t{1} << 40, 2048);
+  tokens_ = tokens > 0 ? tokens : context_;
   const weights::TensorInfo* embd = file.find("token_embd.weight");
   if (!embd) throw Error(Code::kBadInput, "tensor token_embd.weight is missing", m_.path());
   vocab_ = embd->rows();
@@ -100,6 +107,22 @@ int Hparams::head_dim(int layer) const {
 
 int Hparams::head_dim_v(int layer) const { return head_size("attention.value_length", head_dim(layer)); }
 
+std::int64_t Hparams::window(int layer, int period) const {
+  const std::int64_t window = integer_or("attention.sliding_window", 0, std::int64_t{1} << 40, 0);
+  constexpr const char* kPattern = "attention.sliding_window_pattern";
+  const weights::Value* pattern = m_.find(full(kPattern));
+  if (const auto* of_layers = pattern ? std::get_if<std::vector<bool>>(pattern) : nullptr) {
+    if (of_layers->size() != static_cast<std::size_t>(layers_))
+      throw Error(Code::kBadInput,
+                  full(kPattern) + " has " + std::to_string(of_layers->size()) +
+                      " elements, expected one for each of " + std::to_string(layers_) + " layers",
+                  m_.path());
+    return (*of_layers)[static_cast<std::size_t>(layer)] ? window : 0;
+  }
+  if (pattern) period = static_cast<int>(integer(kPattern, 1, 4096));
+  return period == 1 || (layer + 1) % period != 0 ? window : 0;
+}
+
 float Hparams::eps(std::string_view key) const {
   const double x = number(key);
   if (!(x >= 0.0 && x < 1.0))
@@ -111,8 +134,8 @@ void Hparams::unsupported(std::string_view key, const std::string& text) const {
   throw Error(Code::kUnsupported, full(key) + " " + text, m_.path());
 }
 
-ModelSpec read_spec(const weights::ModelFile& file) {
-  const Hparams h(file);
+ModelSpec read_spec(const weights::ModelFile& file, std::int64_t tokens) {
+  const Hparams h(file, tokens);
   return h.entry().describe(h);
 }
 

@@ -18,8 +18,8 @@ struct Arch;
 class Hparams {
  public:
   // Throws Error(kUnsupported) for an architecture that is not in the registry, Error(kBadInput) where the numbers that
-  // every model has are absent or absurd. `file` must outlive it.
-  explicit Hparams(const weights::ModelFile& file);
+  // every model has are absent or absurd. `file` must outlive it. `tokens`: the most that a sequence will have.
+  explicit Hparams(const weights::ModelFile& file, std::int64_t tokens = 0);
 
   const Arch& entry() const { return *entry_; }
   const std::string& arch() const { return arch_; }
@@ -44,11 +44,18 @@ class Hparams {
   int head_dim(int layer) const;  // d, a multiple of 8
   int head_dim_v(int layer) const;
   int ffn(int layer) const { return in_layer("feed_forward_length", layer); }
+  // Of layers with a window, else 0. Layers come in periods whose last one sees everything, unless
+  // attention.sliding_window_pattern is another period or says it of every layer.
+  std::int64_t window(int layer, int period) const;
   float rms_eps() const { return eps("attention.layer_norm_rms_epsilon"); }
   float layer_eps() const { return eps("attention.layer_norm_epsilon"); }
   // Pairs of rope.dimension_count elements (`d` without that key), base rope.freq_base; scaling none, linear or YaRN
-  // (arXiv:2309.00071); divisors from rope_freqs.weight where the file has them.
+  // (arXiv:2309.00071). Divisors from rope_freqs.weight where the file has them, or from rope_factors_long.weight and
+  // rope_factors_short.weight (LongRoPE, arXiv:2402.13753): the former for sequences that may become longer than
+  // rope.scaling.original_context_length.
   Rope rope(kernel::RopePairs pairs, int d) const;
+  // The same without scaling and divisors. base 0: rope.freq_base.
+  Rope plain_rope(kernel::RopePairs pairs, int d, double base = 0) const;
 
   bool has_tensor(std::string_view name) const { return file_.find(name) != nullptr; }
   [[noreturn]] void unsupported(std::string_view key, const std::string& text) const;
@@ -57,7 +64,8 @@ class Hparams {
   std::string full(std::string_view key) const { return arch_ + "." + std::string(key); }
   float eps(std::string_view key) const;
   int head_size(std::string_view key, int fallback) const;
-  void divide_by_factors(Rope& rope) const;
+  void scale_rope(Rope& rope) const;
+  Vector divisors(std::string_view name, Rope* rope) const;
 
   const weights::ModelFile& file_;
   const weights::Metadata& m_;
@@ -67,9 +75,11 @@ class Hparams {
   int dim_ = 0;
   std::int64_t vocab_ = 0;
   std::int64_t context_ = 0;
+  std::int64_t tokens_ = 0;
 };
 
-// What a file says it is. Tensors are not checked yet (Model::load, check_tensors).
-ModelSpec read_spec(const weights::ModelFile& file);
+// What a file says it is, for sequences of up to `tokens` tokens (0: the model's context). Tensors are not checked yet
+// (Model::load, check_tensors).
+ModelSpec read_spec(const weights::ModelFile& file, std::int64_t tokens = 0);
 
 }  // namespace kvasir::model

@@ -155,7 +155,8 @@ class Loader {
     std::map<std::string, std::int64_t> offset;
     std::int64_t bytes = 0, ones = 0;
     for_each<Vector>(m_.spec_, [&](const Vector& v) {
-      if (offset.emplace(v.name, bytes).second) bytes += lines(4 * info(v.name).columns());
+      const weights::TensorInfo& t = info(v.name);
+      if (offset.emplace(v.name, bytes).second) bytes += lines(4 * t.rows() * t.columns());
     });
     for_each<Norm>(m_.spec_, [&](const Norm& n) { ones = std::max(ones, n.weight ? 0 : n.width); });
     m_.vectors_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes + lines(4 * ones)));
@@ -169,8 +170,9 @@ class Loader {
   }
 
   void read(const weights::TensorInfo& t, float* out) const {
-    find(weights::quants(), t.quant)->dequantise(t.bytes.data(), out, t.columns());
-    for (std::int64_t i = 0; i < t.columns(); ++i)
+    const std::int64_t n = t.rows() * t.columns();  // rows are whole blocks, one behind the other
+    find(weights::quants(), t.quant)->dequantise(t.bytes.data(), out, n);
+    for (std::int64_t i = 0; i < n; ++i)
       if (!std::isfinite(out[i]))
         throw Error(Code::kBadInput, t.name + "[" + std::to_string(i) + "] is not a finite number",
                     m_.file_->metadata().path());

@@ -106,7 +106,10 @@ class Reference {
 
   Row norm(const Norm& n, const Row& x) const {
     if (!n) return x;
-    const Row weight = n.weight ? tensor_row(n.weight.name, 0) : Row{1.0};
+    Row weight;
+    for (std::int64_t r = 0; r < n.weight.rows && n.weight; ++r)
+      for (const double w : tensor_row(n.weight.name, r)) weight.push_back(w);
+    if (!n.weight) weight = {1.0};
     const Row bias = n.bias ? tensor_row(n.bias.name, 0) : Row{0.0};
     Row out(x.size());
     const auto width = static_cast<std::size_t>(n.width);
@@ -121,6 +124,32 @@ class Reference {
                  bias[i % bias.size()];
     }
     return out;
+  }
+
+  static void clamp(Row& x, double most) {
+    if (most > 0)
+      for (double& v : x) v = std::clamp(v, -most, most);
+  }
+
+  // Queries or keys of one row.
+  Row heads_of(const Attention& a, const Linear& l, const Norm& n, const Row& h, std::size_t position) const {
+    Row x = product(l, h);
+    clamp(x, static_cast<double>(a.clamp));
+    if (!a.norm_after_rope) x = norm(n, x);
+    rotate(x, a.d, a.rope, position);
+    return a.norm_after_rope ? norm(n, x) : x;
+  }
+
+  static void heat(Row& q, const Temperature& t, std::size_t position) {
+    if (!t) return;
+    const double times =
+        std::floor(static_cast<double>(static_cast<std::int64_t>(position) + t.offset) / static_cast<double>(t.length));
+    for (double& v : q) v *= 1 + static_cast<double>(t.scale) * std::log(1 + times);
+  }
+
+  void gate(const Attention& a, const Row& g, Row& heads) const {
+    for (std::size_t i = 0; i < heads.size(); ++i)
+      heads[i] *= activated(a.gate_activation, g[i * g.size() / heads.size()]);
   }
 
   Row product(const Linear& l, const Row& x) const {
@@ -157,19 +186,22 @@ class Reference {
     const LayerSpec& l = spec_.layers[number];
     const auto& a = std::get<Attention>(l.mixer);
     const auto& f = std::get<Dense>(l.feed);
-    std::vector<Row> queries;
+    std::vector<Row> queries, gates;
     for (std::size_t p = 0; p < x.size(); ++p) {
       const Row h = norm(l.norm, x[p]);
-      queries.push_back(norm(a.q_norm, product(a.q, h)));
-      rotate(queries[p], a.d, a.rope, p);
+      queries.push_back(heads_of(a, a.q, a.q_norm, h, p));
+      heat(queries[p], a.temperature, p);
+      if (a.gate) gates.push_back(product(a.gate, h));
       if (a.kv_of >= 0) continue;
-      keys_[number].push_back(norm(a.k_norm, product(a.k, h)));
-      rotate(keys_[number][p], a.d, a.rope, p);
+      keys_[number].push_back(heads_of(a, a.k, a.k_norm, h, p));
       values_[number].push_back(product(a.v, h));
+      clamp(values_[number][p], static_cast<double>(a.clamp));
     }
     const std::size_t source = a.kv_of >= 0 ? static_cast<std::size_t>(a.kv_of) : number;
     for (std::size_t p = 0; p < x.size(); ++p) {
-      const Row mixed = norm(l.post_mixer, product(a.o, attend(a, queries[p], keys_[source], values_[source], p)));
+      Row heads = attend(a, queries[p], keys_[source], values_[source], p);
+      if (a.gate) gate(a, gates[p], heads);
+      const Row mixed = norm(l.post_mixer, product(a.o, heads));
       Row sum = x[p];
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(l.residual_scale) * mixed[i];
       const Row fed = norm(l.post_feed, feed(f, norm(l.feed_norm, l.parallel ? x[p] : sum)));
@@ -179,8 +211,8 @@ class Reference {
     }
   }
 
-  static Row attend(const Attention& a, const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
-                    std::size_t position) {
+  Row attend(const Attention& a, const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
+             std::size_t position) const {
     Row out;
     const auto d = static_cast<std::size_t>(a.d), dv = static_cast<std::size_t>(a.dv);
     const auto window = static_cast<std::size_t>(a.window);
@@ -188,11 +220,13 @@ class Reference {
     for (std::size_t h = 0; h < static_cast<std::size_t>(a.heads); ++h) {
       const std::size_t kv = h * static_cast<std::size_t>(a.kv_heads) / static_cast<std::size_t>(a.heads);
       Row weights, sum(dv);
-      double total = 0;
+      double total = a.sinks ? std::exp(element(a.sinks, static_cast<std::int64_t>(h))) : 0;
       for (std::size_t t = first; t <= position; ++t) {
         double score = 0;
         for (std::size_t i = 0; i < d; ++i) score += q[h * d + i] * keys[t][kv * d + i];
-        weights.push_back(std::exp(capped(score * static_cast<double>(a.scale), a.soft_cap)));
+        score = capped(score * static_cast<double>(a.scale), a.soft_cap);
+        if (!a.slopes.empty()) score -= static_cast<double>(a.slopes[h]) * static_cast<double>(position - t);
+        weights.push_back(std::exp(score));
         total += weights.back();
       }
       for (std::size_t t = first; t <= position; ++t)
@@ -212,6 +246,8 @@ class Reference {
         return v / 2 * (1 + std::erf(v / std::sqrt(2.0)));
       case Activation::kRelu2:
         return v > 0 ? v * v : 0;
+      case Activation::kSigmoid:
+        return 1 / (1 + std::exp(-v));
     }
     return 0;
   }

@@ -10,6 +10,7 @@ namespace kvasir::model {
 namespace {
 
 constexpr std::int64_t kMostContext = std::int64_t{1} << 30;
+constexpr double kBase = 10000;
 
 // Low frequencies are interpolated by `factor`, high ones kept, with a ramp between the pairs whose wavelength fits
 // beta_slow and beta_fast times into the original context.
@@ -33,62 +34,76 @@ struct Yarn {
 
 }  // namespace
 
-Rope Hparams::rope(kernel::RopePairs pairs, int d) const {
+Rope Hparams::plain_rope(kernel::RopePairs pairs, int d, double base) const {
   const auto n = static_cast<int>(integer_or("rope.dimension_count", 0, 1 << 24, d));
   if (n % 2 != 0 || n > d)
     throw Error(Code::kBadInput,
                 full("rope.dimension_count") + " is " + std::to_string(n) + ", expected an even number of at most " +
                     std::to_string(d),
                 m_.path());
-  const double base = number_or("rope.freq_base", 10000.0);
+  if (base == 0) base = number_or("rope.freq_base", kBase);
   if (!(base > 1.0))
     throw Error(Code::kBadInput, full("rope.freq_base") + " is " + std::to_string(base) + ", expected more than 1",
                 m_.path());
   Rope rope{pairs, {}, 1.0f, {}};
   for (int i = 0; i < n / 2; ++i) rope.frequencies.push_back(std::pow(base, -2.0 * i / n));
+  return rope;
+}
 
-  const std::string type = text_or("rope.scaling.type", "none");
+Rope Hparams::rope(kernel::RopePairs pairs, int d) const {
+  Rope rope = plain_rope(pairs, d);
+  scale_rope(rope);
+  rope.magnitude *= static_cast<float>(number_or("rope.scaling.attn_factor", 1.0));
+  constexpr const char *kShort = "rope_factors_short.weight", *kLong = "rope_factors_long.weight";
+  if (has_tensor("rope_freqs.weight")) {
+    rope.factors.push_back(divisors("rope_freqs.weight", &rope));
+  } else if (has_tensor(kShort) && has_tensor(kLong)) {
+    const bool is_long = tokens_ > integer_or("rope.scaling.original_context_length", 1, kMostContext, context_);
+    rope.factors.push_back(divisors(is_long ? kLong : kShort, &rope));
+    rope.factors.push_back(divisors(is_long ? kShort : kLong, nullptr));
+  }
+  return rope;
+}
+
+void Hparams::scale_rope(Rope& rope) const {
+  const std::string type = text_or("rope.scaling.type", "linear");
   double factor = number_or("rope.scaling.factor", 0.0);
-  const bool old_linear = factor == 0.0 && has("rope.scale_linear");  // files from before scaling.type
-  if (old_linear) factor = number_or("rope.scale_linear", 1.0);
-  if (factor == 0.0) factor = 1.0;
+  if (factor == 0.0) factor = number_or("rope.scale_linear", 1.0);  // files from before scaling.type
   if (!(factor > 0.0))
     throw Error(Code::kBadInput,
                 full("rope.scaling.factor") + " is " + std::to_string(factor) + ", expected more than 0", m_.path());
-  if (type == "linear" || (type == "none" && old_linear)) {
+  if (type == "linear") {
     for (double& f : rope.frequencies) f /= factor;
   } else if (type == "yarn") {
     const auto original =
         static_cast<double>(integer_or("rope.scaling.original_context_length", 1, kMostContext, context_));
-    Yarn{base, factor, original, number_or("rope.scaling.yarn_beta_fast", 32.0),
+    Yarn{number_or("rope.freq_base", kBase), factor, original, number_or("rope.scaling.yarn_beta_fast", 32.0),
          number_or("rope.scaling.yarn_beta_slow", 1.0)}
-        .scale(rope, n);
-    rope.magnitude *= static_cast<float>(number_or("rope.scaling.attn_factor", 1.0));
-  } else if (type != "none") {
-    unsupported("rope.scaling.type", "is '" + type + "', expected none, linear or yarn");
+        .scale(rope, 2.0 * static_cast<double>(rope.frequencies.size()));
+  } else if (type != "none" && !(type == "longrope" && has_tensor("rope_factors_long.weight"))) {
+    unsupported("rope.scaling.type", "is '" + type + "', expected none, linear or yarn, or longrope with its factors");
   }
-  if (has_tensor("rope_freqs.weight")) divide_by_factors(rope);
-  return rope;
 }
 
-// Llama 3.x: one divisor per frequency.
-void Hparams::divide_by_factors(Rope& rope) const {
-  const weights::TensorInfo& t = *file_.find("rope_freqs.weight");
+// One positive number per frequency, which `rope` is divided by, if there is one.
+Vector Hparams::divisors(std::string_view name, Rope* rope) const {
+  const weights::TensorInfo& t = *file_.find(name);
   const weights::Quant* quant = find(weights::quants(), t.quant);
-  const auto pairs = static_cast<std::int64_t>(rope.frequencies.size());
-  if (t.rows() != 1 || t.columns() != pairs || t.columns() % quant->block != 0)
-    throw Error(Code::kBadInput,
-                t.name + " is " + std::to_string(t.rows()) + "x" + std::to_string(t.columns()) + ", expected " +
-                    std::to_string(pairs),
-                m_.path());
-  std::vector<float> divisors(rope.frequencies.size());
-  quant->dequantise(t.bytes.data(), divisors.data(), t.columns());
-  for (std::size_t i = 0; i < divisors.size(); ++i) {
-    if (!(divisors[i] > 0.0f))
+  const std::int64_t n = t.columns();
+  const auto pairs = rope ? static_cast<std::int64_t>(rope->frequencies.size()) : n;
+  if (t.rows() != 1 || n != pairs || n % quant->block != 0)
+    throw Error(
+        Code::kBadInput,
+        t.name + " is " + std::to_string(t.rows()) + "x" + std::to_string(n) + ", expected " + std::to_string(pairs),
+        m_.path());
+  std::vector<float> values(static_cast<std::size_t>(n));
+  quant->dequantise(t.bytes.data(), values.data(), n);
+  for (std::size_t i = 0; i < values.size() && rope; ++i) {
+    if (!(values[i] > 0.0f))
       throw Error(Code::kBadInput, t.name + "[" + std::to_string(i) + "] is not a positive number", m_.path());
-    rope.frequencies[i] /= static_cast<double>(divisors[i]);
+    rope->frequencies[i] /= static_cast<double>(values[i]);
   }
-  rope.factors = {.name = t.name, .columns = pairs};
+  return {.name = t.name, .columns = n};
 }
 
 }  // namespace kvasir::model

@@ -30,7 +30,7 @@ class Tensors {
       if constexpr (std::is_same_v<S, Linear>)
         add(part.name, part.cut.of > 0 ? part.cut.of : part.rows, part.columns, Use::kMatrix);
       if constexpr (std::is_same_v<S, Vector>)
-        add(part.name, 1, part.cut.of > 0 ? part.cut.of : part.columns, Use::kVector);
+        add(part.name, part.rows, part.cut.of > 0 ? part.cut.of : part.columns, Use::kVector);
       each_field(part, [&](const char*, const auto& member) { enter(member); });
     }
   }
@@ -98,21 +98,25 @@ const char* name_of(NormKind kind) {
 }
 
 const char* name_of(Activation activation) {
-  constexpr const char* kNames[kernel::kActivations] = {"SiLU", "GELU (tanh)", "GELU (erf)", "squared ReLU"};
+  constexpr const char* kNames[kernel::kActivations] = {"SiLU", "GELU (tanh)", "GELU (erf)", "squared ReLU", "sigmoid"};
   return kNames[static_cast<int>(activation)];
 }
 
 std::string summary_of(const Attention& a, const ModelSpec& spec) {
   std::string text = fmt::format("attention of {} heads over {}, {} wide", a.heads, a.kv_heads, a.d);
   if (a.dv != a.d) text += fmt::format(" (values {})", a.dv);
-  if (a.q_norm) text += fmt::format(", {} of queries and keys", name_of(a.q_norm.kind));
+  if (a.q_norm)
+    text += fmt::format(", {} of queries and keys{}", name_of(a.q_norm.kind), a.norm_after_rope ? " after RoPE" : "");
   if (a.rope < 0)
-    text += ", no RoPE";
+    text += a.slopes.empty() ? ", no RoPE" : ", linear biases by distance (ALiBi)";
   else if (const auto dims = 2 * spec.ropes[static_cast<std::size_t>(a.rope)].frequencies.size();
            dims != static_cast<std::size_t>(a.d))
     text += fmt::format(", RoPE on {}", dims);
   if (a.window > 0) text += fmt::format(", window {}", a.window);
   if (a.soft_cap > 0) text += fmt::format(", scores capped at {:g}", a.soft_cap);
+  if (a.temperature) text += fmt::format(", temperature from {} tokens on", a.temperature.length);
+  if (a.sinks) text += ", a sink per head";
+  if (a.gate) text += fmt::format(", {} gate", name_of(a.gate_activation));
   if (a.kv_of >= 0) text += fmt::format(", keys and values of layer {}", a.kv_of);
   return text;
 }

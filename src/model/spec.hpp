@@ -34,6 +34,7 @@ struct Vector {
   std::string name;
   std::int64_t columns = 0;
   Cut cut = {};
+  std::int64_t rows = 1;  // more: that many rows behind each other, which are not cut
   const float* bound = nullptr;
 
   explicit operator bool() const { return !name.empty(); }
@@ -89,7 +90,16 @@ struct Rope {
   kernel::RopePairs pairs = kernel::RopePairs::kAdjacent;
   std::vector<double> frequencies;
   float magnitude = 1.0f;
-  Vector factors = {};  // read when the frequencies were made: a tensor that a file may have
+  std::vector<Vector> factors = {};  // tensors that a file may have: read, or passed over, when frequencies were made
+};
+
+// Queries at position p are multiplied by 1 + scale * ln(1 + floor((p + offset) / length)).
+struct Temperature {
+  float scale = 0;
+  std::int64_t offset = 0;
+  std::int64_t length = 1;
+
+  explicit operator bool() const { return scale != 0; }
 };
 
 struct Attention {
@@ -98,12 +108,19 @@ struct Attention {
   int d = 0;                      // of queries and keys; a multiple of 8
   int dv = 0;                     // of values
   Linear q, k, v;                 // k and v absent: kv_of
-  Norm q_norm = {}, k_norm = {};  // before RoPE, after the bias
-  int rope = 0;                   // into ModelSpec::ropes; -1: no positions
-  float scale = 0;                // of products of queries and keys
-  float soft_cap = 0;             // 0: none; scores become cap * tanh(score / cap)
-  std::int64_t window = 0;        // a row sees that many last tokens, itself included; 0: all
-  int kv_of = -1;                 // reads the keys and values of that earlier layer
+  float clamp = 0;                // 0: none; queries, keys and values are cut to -clamp .. clamp, after the bias
+  Norm q_norm = {}, k_norm = {};  // after the bias, before RoPE
+  bool norm_after_rope = false;
+  int rope = 0;  // into ModelSpec::ropes; -1: none
+  Temperature temperature = {};
+  float scale = 0;                 // of products of queries and keys
+  float soft_cap = 0;              // 0: none; scores become cap * tanh(score / cap)
+  std::vector<float> slopes = {};  // (heads), ALiBi: score - slope * distance, after the cap; empty: none
+  Vector sinks = {};               // (heads): one more score of every row, in the softmax, that has no value
+  std::int64_t window = 0;         // a row sees that many last tokens, itself included; 0: all
+  int kv_of = -1;                  // reads the keys and values of that earlier layer
+  Linear gate = {};                // heads *= act(gate x), x as of q; one for each element or one for each head
+  kernel::Activation gate_activation = kernel::Activation::kSigmoid;
   Linear o;
 };
 

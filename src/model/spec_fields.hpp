@@ -23,11 +23,12 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Vector> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [name, columns, cut, bound] = s;
+  auto& [name, columns, cut, rows, bound] = s;
   static_cast<void>(bound);
   f("name", name);
   f("columns", columns);
   f("cut", cut);
+  f("rows", rows);
 }
 template <Part<Table> S, class F>
 void each_field(S& s, F&& f) {
@@ -64,9 +65,17 @@ void each_field(S& s, F&& f) {
   f("magnitude", magnitude);
   f("factors", factors);
 }
+template <Part<Temperature> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [scale, offset, length] = s;
+  f("scale", scale);
+  f("offset", offset);
+  f("length", length);
+}
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [heads, kv_heads, d, dv, q, k, v, q_norm, k_norm, rope, scale, soft_cap, window, kv_of, o] = s;
+  auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, norm_after_rope, rope, temperature, scale, soft_cap,
+         slopes, sinks, window, kv_of, gate, gate_activation, o] = s;
   f("heads", heads);
   f("kv_heads", kv_heads);
   f("d", d);
@@ -74,13 +83,20 @@ void each_field(S& s, F&& f) {
   f("q", q);
   f("k", k);
   f("v", v);
+  f("clamp", clamp);
   f("q_norm", q_norm);
   f("k_norm", k_norm);
+  f("norm_after_rope", norm_after_rope);
   f("rope", rope);
+  f("temperature", temperature);
   f("scale", scale);
   f("soft_cap", soft_cap);
+  f("slopes", slopes);
+  f("sinks", sinks);
   f("window", window);
   f("kv_of", kv_of);
+  f("gate", gate);
+  f("gate_activation", gate_activation);
   f("o", o);
 }
 template <Part<Dense> S, class F>

@@ -22,11 +22,14 @@ ModelSpec sample() {
   };
   Attention a{.heads = 4, .kv_heads = 2, .d = 8, .dv = 8, .q = cut(0, 32), .k = cut(32, 16), .v = cut(48, 16)};
   a.scale = 0.25f;
+  a.slopes = {0.5f, 0.25f, 0.5f, 0.25f};
+  a.sinks = {"blk.0.attn_sinks.weight", 4};
+  a.gate = {"blk.0.attn_gate.weight", 4, 32};
   a.o = {"blk.0.attn_output.weight", 32, 32};
   const auto norm = [](const char* name) { return Norm{NormKind::kRms, 32, 0.01f, {name, 32}}; };
   ModelSpec m{.arch = "sample", .dim = 32, .vocab = 40, .context = 64};
   m.embedding.tokens = {"token_embd.weight", 40, 32};
-  m.ropes = {{kernel::RopePairs::kAdjacent, {1.0, 0.1, 0.01, 0.001}, 1.0f, {"rope_freqs.weight", 4}}};
+  m.ropes = {{kernel::RopePairs::kAdjacent, {1.0, 0.1, 0.01, 0.001}, 1.0f, {{"rope_freqs.weight", 4}}}};
   m.layers.push_back({.norm = norm("blk.0.attn_norm.weight"),
                       .mixer = a,
                       .feed_norm = norm("blk.0.ffn_norm.weight"),
@@ -40,11 +43,12 @@ TEST(Spec, TensorsAreMetOnceAndInOrder) {
   for (const TensorSpec& t : tensors_of(sample()))
     names.push_back(t.name + " " + std::to_string(t.rows) + "x" + std::to_string(t.columns) + " " +
                     "mtv"[static_cast<int>(t.use)]);
-  EXPECT_EQ(names, (std::vector<std::string>{"token_embd.weight 40x32 m", "rope_freqs.weight 1x4 v",
-                                             "blk.0.attn_norm.weight 1x32 v", "blk.0.attn_qkv.weight 64x32 m",
-                                             "blk.0.attn_qkv.bias 1x64 v", "blk.0.attn_output.weight 32x32 m",
-                                             "blk.0.ffn_norm.weight 1x32 v", "blk.0.ffn_up.weight 64x32 m",
-                                             "blk.0.ffn_down.weight 32x64 m", "output_norm.weight 1x32 v"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{
+                "token_embd.weight 40x32 m", "rope_freqs.weight 1x4 v", "blk.0.attn_norm.weight 1x32 v",
+                "blk.0.attn_qkv.weight 64x32 m", "blk.0.attn_qkv.bias 1x64 v", "blk.0.attn_sinks.weight 1x4 v",
+                "blk.0.attn_gate.weight 4x32 m", "blk.0.attn_output.weight 32x32 m", "blk.0.ffn_norm.weight 1x32 v",
+                "blk.0.ffn_up.weight 64x32 m", "blk.0.ffn_down.weight 32x64 m", "output_norm.weight 1x32 v"}));
 }
 
 TEST(Spec, WalksPassOverWhatIsAbsent) {
@@ -53,7 +57,7 @@ TEST(Spec, WalksPassOverWhatIsAbsent) {
   for_each<Linear>(m, [&](const Linear&) { ++linears; });
   for_each<Norm>(m, [&](const Norm&) { ++norms; });
   for_each<Attention>(m, [&](const Attention&) { ++attentions; });
-  EXPECT_EQ(linears, 7);  // q k v o up down, output
+  EXPECT_EQ(linears, 8);  // q k v gate o up down, output
   EXPECT_EQ(norms, 3);
   EXPECT_EQ(attentions, 1);
 }
@@ -144,7 +148,7 @@ TEST(LoadFaults, APlanIsWhatLoadingTakes) {
     for_each<Linear>(model->spec(), [&](const Linear& l) { packed += (l.bound.bytes() + 63) / 64 * 64; });
     EXPECT_EQ(planned, packed);
     EXPECT_GE(model->weight_bytes(), planned);
-    EXPECT_EQ(model->parameters(), 40 * 32 + 4 + 64 * 32 + 64 + 32 * 32 + 2 * 64 * 32 + 3 * 32);
+    EXPECT_EQ(model->parameters(), 40 * 32 + 4 + 64 * 32 + 64 + 4 + 4 * 32 + 32 * 32 + 2 * 64 * 32 + 3 * 32);
   }
 }
 

@@ -78,24 +78,33 @@ struct Number {
 
 std::vector<Number> numbers_of(const SynthShape& s) {
   const auto count = [](int n) { return static_cast<std::uint32_t>(n); };
-  return {{"block_count", count(s.layers)},
-          {"context_length", count(s.context)},
-          {"embedding_length", count(s.dim)},
-          {"feed_forward_length", count(s.ffn)},
-          {"vocab_size", count(s.vocab)},
-          {"attention.head_count", count(s.heads)},
-          {"attention.head_count_kv", count(s.kv_heads)},
-          {"attention.key_length", count(s.head_dim)},
-          {"attention.value_length", count(s.head_dim)},
-          {"rope.dimension_count", count(s.head_dim)},
-          {"attention.layer_norm_rms_epsilon", s.norm_epsilon},
-          {"rope.freq_base", s.rope_base}};
+  std::vector<Number> all = {{"block_count", count(s.layers)},
+                             {"context_length", count(s.context)},
+                             {"embedding_length", count(s.dim)},
+                             {"feed_forward_length", count(s.ffn)},
+                             {"vocab_size", count(s.vocab)},
+                             {"attention.head_count", count(s.heads)},
+                             {"attention.head_count_kv", count(s.kv_heads)},
+                             {"attention.key_length", count(s.head_dim)},
+                             {"attention.value_length", count(s.head_dim)},
+                             {"rope.dimension_count", count(s.rotated > 0 ? s.rotated : s.head_dim)},
+                             {"attention.layer_norm_rms_epsilon", s.norm_epsilon},
+                             {"rope.freq_base", s.rope_base}};
+  if (s.window > 0) all.push_back({"attention.sliding_window", count(s.window)});
+  if (s.original_context > 0) {
+    const double longer = static_cast<double>(s.context) / s.original_context;
+    all.push_back({"rope.scaling.original_context_length", count(s.original_context)});
+    all.push_back({"rope.scaling.attn_factor",
+                   static_cast<float>(std::sqrt(1 + std::log(longer) / std::log(s.original_context)))});
+  }
+  return all;
 }
 
 // A file before it is written: the hyper-parameters, and of its tensors those that a specification depends on.
 class Outline : public weights::ModelFile {
  public:
-  explicit Outline(const SynthShape& s) : factors_(rope_factors(s)) {
+  explicit Outline(const SynthShape& s)
+      : factors_(rope_factors(s)), ones_(static_cast<std::size_t>(s.rotated / 2), 1.0f) {
     metadata_.set("general.architecture", std::string(s.arch));
     for (const Number& n : numbers_of(s)) {
       const std::string key = fmt::format("{}.{}", s.arch, n.key);
@@ -109,6 +118,11 @@ class Outline : public weights::ModelFile {
     if (s.rope_factor > 0) {
       add("rope_freqs.weight", s.head_dim / 2, 1);
       tensors_.back().bytes = std::as_bytes(std::span(factors_));
+    }
+    for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+      if (s.original_context == 0) continue;
+      add(name, s.rotated / 2, 1);
+      tensors_.back().bytes = std::as_bytes(std::span(ones_));
     }
   }
   const weights::Metadata& metadata() const override { return metadata_; }
@@ -127,7 +141,7 @@ class Outline : public weights::ModelFile {
 
   weights::Metadata metadata_{"synthetic model"};
   std::vector<weights::TensorInfo> tensors_;
-  std::vector<float> factors_;
+  std::vector<float> factors_, ones_;
 };
 
 // What the architecture reads, in the order of its specification.

@@ -31,8 +31,11 @@ struct SynthShape {
   int vocab;
   float rope_base;
   float norm_epsilon;
-  float rope_factor;  // of Llama 3's frequency scaling (original context 8192, factors 1 and 4); 0: none
-  bool tied;          // the output matrix is the token embedding
+  float rope_factor;         // of Llama 3's frequency scaling (original context 8192, factors 1 and 4); 0: none
+  int window = 0;            // attention.sliding_window; 0: none
+  int rotated = 0;           // elements of a head that are rotated; 0: all
+  int original_context = 0;  // of LongRoPE, whose factors are all 1 here; 0: none
+  bool tied;                 // the output matrix is the token embedding
   bool add_bos;
   int bos;
   int eos;

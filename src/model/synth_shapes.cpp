@@ -12,6 +12,9 @@ const std::vector<SpecialToken> kLlama3Special = {{128000, "<|begin_of_text|>"},
 const std::vector<SpecialToken> kSmolSpecial = {{0, "<|endoftext|>"}, {1, "<|im_start|>"}, {2, "<|im_end|>"}};
 const std::vector<SpecialToken> kQwenSpecial = {
     {151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}};
+// Their own tokenizers are SentencePiece and gpt-4o; here all vocabularies are byte-level ones.
+const std::vector<SpecialToken> kGemmaSpecial = {{0, "<pad>"}, {1, "<eos>"}, {2, "<bos>"}, {3, "<unk>"}};
+const std::vector<SpecialToken> kPhiSpecial = {{199999, "<|endoftext|>"}, {200020, "<|end|>"}};
 
 // A byte as GPT-2's vocabulary writes it: printable Latin-1 stands for itself, the others for U+0100 and up, in order.
 std::string byte_symbol(int byte) {
@@ -130,6 +133,48 @@ const std::vector<SynthShape>& synth_shapes() {
        .bos = 151643,
        .eos = 151645,
        .special = kQwenSpecial},
+      {.name = "gemma3-1b",
+       .arch = "gemma3",
+       .pretokenizer = "llama-bpe",
+       .layers = 26,
+       .dim = 1152,
+       .ffn = 6912,
+       .heads = 4,
+       .kv_heads = 1,
+       .head_dim = 256,
+       .context = 32768,
+       .vocab = 262144,
+       .rope_base = 1000000.f,
+       .norm_epsilon = 1e-6f,
+       .rope_factor = 0.f,
+       .window = 512,
+       .tied = true,
+       .add_bos = true,
+       .bos = 2,
+       .eos = 1,
+       .special = kGemmaSpecial},
+      {.name = "phi-4-mini",
+       .arch = "phi3",
+       .pretokenizer = "llama-bpe",
+       .layers = 32,
+       .dim = 3072,
+       .ffn = 8192,
+       .heads = 24,
+       .kv_heads = 8,
+       .head_dim = 128,
+       .context = 131072,
+       .vocab = 200064,
+       .rope_base = 10000.f,
+       .norm_epsilon = 1e-5f,
+       .rope_factor = 0.f,
+       .window = 262144,
+       .rotated = 96,
+       .original_context = 4096,
+       .tied = true,
+       .add_bos = false,
+       .bos = 199999,
+       .eos = 199999,
+       .special = kPhiSpecial},
       // Every dimension is a multiple of 256, so that every weight type occurs without a fallback.
       {.name = "tiny",
        .arch = "llama",

@@ -24,12 +24,12 @@ std::optional<kv::AutoChoice> auto_from_weights(const model::Model& model, doubl
   bool known = true;
   model::for_each<model::Attention>(spec, [&](const model::Attention& a) {
     const auto by_head = [&](const model::Norm& n) {
-      return n && n.weight && n.width == a.d && n.weight.columns == a.d;
+      return n && n.weight && n.width == a.d && n.weight.columns == a.d && n.weight.rows == 1;
     };
     known = known && by_head(a.q_norm) && by_head(a.k_norm);
     if (!known) return;
     const double scale = a.scale;
-    const double magnitude = a.rope < 0 ? 1.0 : spec.ropes[static_cast<std::size_t>(a.rope)].magnitude;
+    const double magnitude = a.rope < 0 || a.norm_after_rope ? 1.0 : spec.ropes[static_cast<std::size_t>(a.rope)].magnitude;
     const double query = magnitude * magnitude * sum_squares(a.q_norm.weight.bound, a.d);
     const double key = magnitude * magnitude * sum_squares(a.k_norm.weight.bound, a.d);
     gains.push_back(scale * scale * query * key / a.d);

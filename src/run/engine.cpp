@@ -99,8 +99,11 @@ static int default_threads(const EngineOptions& options) {
   return options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512);
 }
 
+// Tokens that a sequence may have, as far as it is known without the model.
+static std::int64_t longest(const EngineOptions& options) { return options.ctx > 0 ? options.ctx : kDefaultContext; }
+
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits) {
-  const model::ModelSpec spec = model::read_spec(file);
+  const model::ModelSpec spec = model::read_spec(file, longest(options));
   const kv::CacheOptions cache = cache_options(options, spec, sequences);
   EnginePlan plan;
   plan.context = context_for(options, spec);
@@ -175,7 +178,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   team_ = std::make_unique<Team>(default_threads(options));
   auto file = weights::open_model_file(options.model);
   // Everything that can be wrong is found before the long part, packing the weights.
-  model::ModelSpec spec = model::read_spec(*file);
+  model::ModelSpec spec = model::read_spec(*file, longest(options));
   tokenizer_ = text::make_tokenizer(file->metadata());
   if (tokenizer_ && tokenizer_->size() > spec.vocab)
     throw Error(Code::kBadInput,

@@ -23,6 +23,8 @@
 #include "cli/version.hpp"
 #include "kv/spec.hpp"
 #include "lab/eval/subject.hpp"
+#include "model/cache_shape.hpp"
+#include "model/hparams.hpp"
 #include "run/auto_kv.hpp"
 #include "weights/model_file.hpp"
 
@@ -193,9 +195,13 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
   if (engine_options.ctx == 0) {
     // Room for the base, one fork's run and the warm-up.
     const std::int64_t deepest = *std::max_element(depths.begin(), depths.end());
-    engine_options.ctx = static_cast<std::int32_t>(std::min<std::int64_t>(
-        deepest + 2 * std::max(o.prefill, o.decode) + 512 + (o.fill ? lab::fill_seed(engine_options.window) : 0),
-        1 << 24));
+    std::int64_t seed = 0;
+    if (o.fill) {
+      const auto file = weights::open_model_file(engine_options.model);
+      seed = lab::fill_seed(engine_options.window, model::cache_shape(model::read_spec(*file)));
+    }
+    engine_options.ctx = static_cast<std::int32_t>(
+        std::min<std::int64_t>(deepest + 2 * std::max(o.prefill, o.decode) + 512 + seed, 1 << 24));
   }
   Interrupt interrupt;
   const auto go_on = [&] { return !interrupt.requested().load(std::memory_order_relaxed); };

@@ -75,7 +75,7 @@ Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(o
   team_ =
       std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
   file_ = weights::open_model_file(options.model);
-  spec_ = model::read_spec(*file_);
+  spec_ = model::read_spec(*file_, options.ctx);
   if (options.ctx > spec_.context)
     throw Error(Code::kBadInput,
                 "is " + std::to_string(options.ctx) + ", expected at most the model's context, " +

@@ -8,8 +8,7 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kNone);
-    a.q_norm = n.rms("attn_q_norm", a.d);
-    a.k_norm = n.rms("attn_k_norm", a.d);
+    norm_heads(n, a);
     m.layers.push_back(
         {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
   }

@@ -1,0 +1,25 @@
+// BLOOM: ALiBi, a layer norm of the embedding, biases everywhere.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  m.embedding.norm = Names(h).layer_norm("token_embd_norm");
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kRequired, Bias::kRequired);
+    a.rope = -1;
+    a.slopes = linear_slopes(a.heads, 8.0);
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = a,
+                        .feed_norm = n.layer_norm("ffn_norm"),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired)});
+  }
+  return m;
+}
+
+extern const Arch bloom;
+const Arch bloom = {"BLOOM", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,27 @@
+// Cohere 2: Command R with three layers of a window, then one that sees everything and has no positions.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm", Bias::kNone));
+  m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kIfPresent);
+    a.window = h.window(l, 4);
+    a.rope = a.window > 0 ? 0 : -1;
+    m.layers.push_back({.norm = n.layer_norm("attn_norm", Bias::kNone),
+                        .mixer = a,
+                        .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
+                        .feed = gated(n, Activation::kSilu),
+                        .parallel = true});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch cohere2;
+const Arch cohere2 = {"Command R7B, Command A, Aya", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,26 @@
+// Command R: attention and feed forward side by side on one layer norm without bias, scaled logits; R+ norms heads.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm", Bias::kNone));
+  m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kIfPresent);
+    layer_norm_heads(n, a);
+    m.layers.push_back({.norm = n.layer_norm("attn_norm", Bias::kNone),
+                        .mixer = a,
+                        .feed_norm = n.layer_norm("attn_norm", Bias::kNone),
+                        .feed = gated(n, Activation::kSilu),
+                        .parallel = true});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch command_r;
+const Arch command_r = {"Command R and R+", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,22 @@
+// ERNIE 4.5, dense: Llama with optional biases.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = gated(n, Activation::kSilu, Bias::kIfPresent)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch ernie4_5;
+const Arch ernie4_5 = {"ERNIE 4.5 (dense)", describe};
+
+}  // namespace kvasir::model::entries::archs

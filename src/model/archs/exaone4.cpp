@@ -1,0 +1,28 @@
+// EXAONE 4: norms behind attention and feed forward only, and of heads. With a window (32B) three layers have it and
+// RoPE, then one sees everything without positions.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  const bool windows = h.window(0, 4) > 0;
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kNone);
+    norm_heads(n, a);
+    a.window = h.window(l, 4);
+    if (windows && a.window == 0) a.rope = -1;
+    m.layers.push_back({.mixer = a,
+                        .post_mixer = n.rms("post_attention_norm"),
+                        .feed = gated(n, Activation::kSilu),
+                        .post_feed = n.rms("post_ffw_norm")});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch exaone4;
+const Arch exaone4 = {"EXAONE 4", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,23 @@
+// Falcon: attention and feed forward side by side on one layer norm, or (40B) on two, attn_norm_2 for attention.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.layer_norm(n.has("attn_norm_2") ? "attn_norm_2" : "attn_norm"),
+                        .mixer = attention(n, Bias::kNone),
+                        .feed_norm = n.layer_norm("attn_norm"),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kNone),
+                        .parallel = true});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch falcon;
+const Arch falcon = {"Falcon", describe};
+
+}  // namespace kvasir::model::entries::archs

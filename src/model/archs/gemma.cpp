@@ -1,0 +1,25 @@
+// Gemma: embeddings times sqrt(dim), a head size of its own. The file's norms have the 1 added.
+#include <cmath>
+
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n, Bias::kNone),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = gated(n, Activation::kGeluTanh)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch gemma;
+const Arch gemma = {"Gemma 1", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,24 @@
+// GLM-4: norms before and behind attention and feed forward, a fused gate, RoPE on a part of heads.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n, Bias::kIfPresent),
+                        .post_mixer = n.rms("post_attention_norm"),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = fused_gated(n, Activation::kSilu),
+                        .post_feed = n.rms("post_ffw_norm")});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch glm4;
+const Arch glm4 = {"GLM-4", describe};
+
+}  // namespace kvasir::model::entries::archs

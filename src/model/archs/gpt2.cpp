@@ -1,0 +1,24 @@
+// GPT-2: learned positions, layer norms and biases everywhere.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kRequired, Bias::kRequired);
+    a.rope = -1;
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = a,
+                        .feed_norm = n.layer_norm("ffn_norm"),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired)});
+  }
+  return m;
+}
+
+extern const Arch gpt2;
+const Arch gpt2 = {"GPT-2", describe};
+
+}  // namespace kvasir::model::entries::archs

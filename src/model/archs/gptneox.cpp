@@ -1,0 +1,23 @@
+// GPT-NeoX: attention and feed forward side by side, each on a layer norm of its own; RoPE on a part of heads.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = attention(n, Bias::kRequired, Bias::kRequired),
+                        .feed_norm = n.layer_norm("ffn_norm"),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
+                        .parallel = h.flag_or("use_parallel_residual", true)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch gptneox;
+const Arch gptneox = {"GPT-NeoX, Pythia", describe};
+
+}  // namespace kvasir::model::entries::archs

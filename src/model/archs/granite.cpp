@@ -1,0 +1,26 @@
+// Granite: Llama with scales of embedding, residuals and logits (attention.scale is every architecture's).
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
+  const double divisor = h.number_or("logit_scale", 1.0);
+  m.head.scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 1.0f;
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = gated(n, Activation::kSilu, Bias::kIfPresent),
+                        .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch granite;
+const Arch granite = {"Granite 3 and 4 (dense)", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,23 @@
+// Hunyuan, dense: RMS norm of every query and key head after RoPE.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kIfPresent);
+    norm_heads(n, a);
+    a.norm_after_rope = true;
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch hunyuan_dense;
+const Arch hunyuan_dense = {"Hunyuan (dense)", describe};
+
+}  // namespace kvasir::model::entries::archs

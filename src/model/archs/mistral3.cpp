@@ -1,0 +1,29 @@
+// Ministral 3: Llama whose queries grow with their position, and with YaRN of two magnitudes.
+#include <cmath>
+
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  const double factor = h.number_or("rope.scaling.factor", 1.0);
+  const Temperature temperature{static_cast<float>(h.number_or("attention.temperature_scale", 0.0)), 0,
+                                h.integer_or("rope.scaling.original_context_length", 1, 1 << 30, h.context())};
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kIfPresent);
+    a.temperature = temperature;
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  const double all = h.number_or("rope.scaling.yarn_log_multiplier", 0.0);
+  m.ropes[0].magnitude /= static_cast<float>(1.0 + 0.1 * all * std::log(factor));
+  return m;
+}
+
+extern const Arch mistral3;
+const Arch mistral3 = {"Ministral 3, Devstral 2", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,28 @@
+// MPT: ALiBi or learned positions, queries, keys and values that may be cut, no biases in most files.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  constexpr auto kMaybe = Bias::kIfPresent;
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm", kMaybe));
+  if (h.has_tensor("position_embd.weight")) m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};
+  const double most = h.number_or("attention.max_alibi_bias", 0.0);
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, kMaybe, kMaybe);
+    a.rope = -1;
+    if (most > 0) a.slopes = linear_slopes(a.heads, most);
+    a.clamp = static_cast<float>(h.number_or("attention.clamp_kqv", 0.0));
+    m.layers.push_back({.norm = n.layer_norm("attn_norm", kMaybe),
+                        .mixer = a,
+                        .feed_norm = n.layer_norm("ffn_norm", kMaybe),
+                        .feed = plain(n, Activation::kGeluTanh, kMaybe)});
+  }
+  return m;
+}
+
+extern const Arch mpt;
+const Arch mpt = {"MPT", describe};
+
+}  // namespace kvasir::model::entries::archs

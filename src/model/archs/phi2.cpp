@@ -1,0 +1,23 @@
+// Phi 1.5 and 2: attention and feed forward side by side on one layer norm, biases everywhere, RoPE on a part of heads.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = attention(n, Bias::kRequired, Bias::kRequired),
+                        .feed_norm = n.layer_norm("attn_norm"),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
+                        .parallel = true});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch phi2;
+const Arch phi2 = {"Phi 1.5 and 2", describe};
+
+}  // namespace kvasir::model::entries::archs

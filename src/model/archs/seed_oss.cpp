@@ -1,0 +1,22 @@
+// Seed-OSS: Qwen 2 whose norm before the feed forward is called post_attention_norm.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n, Bias::kIfPresent),
+                        .feed_norm = n.rms("post_attention_norm"),
+                        .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch seed_oss;
+const Arch seed_oss = {"Seed-OSS", describe};
+
+}  // namespace kvasir::model::entries::archs

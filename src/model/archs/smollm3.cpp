@@ -1,0 +1,22 @@
+// SmolLM3: Llama in which every fourth layer has no positions.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kIfPresent);
+    a.rope = (l + 1) % 4 == 0 ? -1 : 0;
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch smollm3;
+const Arch smollm3 = {"SmolLM3", describe};
+
+}  // namespace kvasir::model::entries::archs
