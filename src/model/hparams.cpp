@@ -107,8 +107,8 @@ int Hparams::head_dim(int layer) const {
 
 int Hparams::head_dim_v(int layer) const { return head_size("attention.value_length", head_dim(layer)); }
 
-std::int64_t Hparams::window(int layer, int period) const {
-  const std::int64_t window = integer_or("attention.sliding_window", 0, std::int64_t{1} << 40, 0);
+std::int64_t Hparams::window(int layer, int period, std::int64_t fallback) const {
+  const std::int64_t window = integer_or("attention.sliding_window", 0, std::int64_t{1} << 40, fallback);
   constexpr const char* kPattern = "attention.sliding_window_pattern";
   const weights::Value* pattern = m_.find(full(kPattern));
   if (const auto* of_layers = pattern ? std::get_if<std::vector<bool>>(pattern) : nullptr) {

@@ -45,8 +45,9 @@ class Hparams {
   int head_dim_v(int layer) const;
   int ffn(int layer) const { return in_layer("feed_forward_length", layer); }
   // Of layers with a window, else 0. Layers come in periods whose last one sees everything, unless
-  // attention.sliding_window_pattern is another period or says it of every layer.
-  std::int64_t window(int layer, int period) const;
+  // attention.sliding_window_pattern is another period or says it of every layer. `fallback`: without
+  // attention.sliding_window.
+  std::int64_t window(int layer, int period, std::int64_t fallback = 0) const;
   float rms_eps() const { return eps("attention.layer_norm_rms_epsilon"); }
   float layer_eps() const { return eps("attention.layer_norm_epsilon"); }
   // Pairs of rope.dimension_count elements (`d` without that key), base rope.freq_base; scaling none, linear or YaRN

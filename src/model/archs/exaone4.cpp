@@ -6,12 +6,13 @@ namespace kvasir::model::entries::archs {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  const bool windows = h.window(0, 4) > 0;
+  const std::int64_t fallback = h.layers() == 64 ? 4096 : 0;  // 32B
+  const bool windows = h.window(0, 4, fallback) > 0;
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kNone);
     norm_heads(n, a);
-    a.window = h.window(l, 4);
+    a.window = h.window(l, 4, fallback);
     if (windows && a.window == 0) a.rope = -1;
     m.layers.push_back({.mixer = a,
                         .post_mixer = n.rms("post_attention_norm"),

@@ -14,7 +14,7 @@ static ModelSpec describe(const Hparams& h) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kNone);
     a.soft_cap = static_cast<float>(h.number_or("attn_logit_softcapping", 50.0));
-    a.window = h.window(l, 2);
+    a.window = h.window(l, 2, 4096);
     if (h.layers() == 46) a.scale = 1.0f / std::sqrt(static_cast<float>(h.dim() / a.heads));  // 27B
     m.layers.push_back({.norm = n.rms("attn_norm"),
                         .mixer = a,
