@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -91,7 +92,8 @@ struct GoldenFile {
 
 void PrintTo(const GoldenFile& file, std::ostream* out) { *out << file.base; }
 
-// All golden models that are there: those of the project, and larger ones beside the repository.
+// All golden models that are there: those of the project, larger ones beside the repository, and those in the folder
+// that KVASIR_GOLDEN names.
 std::vector<GoldenFile> golden_files() {
   std::vector<GoldenFile> files;
   const auto list = [&](const std::string& prefix, const std::string& folder, const std::string& tokens) {
@@ -106,6 +108,8 @@ std::vector<GoldenFile> golden_files() {
   list("shipped_", kShipped, kShipped);
   list("", kGolden, kGolden);
   list("quant_", kGolden + "quant/", kGolden);
+  if (const char* folder = std::getenv("KVASIR_GOLDEN"))
+    list("more_", std::string(folder) + "/", std::string(folder) + "/");
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return files;
 }
@@ -224,6 +228,90 @@ TEST(LawOne, HoldsForQuantisedWeights) {
       EXPECT_EQ(run.cache, whole.cache) << type << " " << chunk;
     }
   }
+}
+
+// Every kind of layer: a model of windows whose pages are given back, and the golden models of the project.
+std::vector<std::string> law_models() {
+  std::vector<std::string> names{"tiny-local"};
+  for (const GoldenFile& file : golden_files())
+    if (file.base.starts_with(kShipped)) names.push_back(std::filesystem::path(file.base).stem().string());
+  return names;
+}
+
+class LawOneOfModel : public ::testing::TestWithParam<std::string> {
+ protected:
+  LawOneOfModel() {
+    path_ = kShipped + GetParam() + ".gguf";
+    if (GetParam() != "tiny-local") return;
+    path_ = written_.path;
+    Team team(2);
+    model::write_synthetic_model(path_, model::find_synth_shape("tiny-local"), "q8_0", 1, team, [](auto, auto) {});
+  }
+  // The rows of a step of one sequence.
+  static std::vector<float> feed(Engine& engine, kv::Sequence* s, std::span<const std::int32_t> ids) {
+    const auto rows = engine.feed(s, ids, static_cast<int>(ids.size()));
+    return {rows.begin(), rows.end()};
+  }
+  static constexpr std::size_t kTokens = 620;
+  const std::vector<std::int32_t> ids_ = some_ids(kTokens, 128);
+  std::string path_;
+
+ private:
+  const kvasir::testing::TemporaryPath written_{"law-one.gguf"};
+};
+INSTANTIATE_TEST_SUITE_P(All, LawOneOfModel, ::testing::ValuesIn(law_models()), [](const auto& p) {
+  std::string name = p.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST_P(LawOneOfModel, ChunksAndThreadsDoNotShow) {
+  const Outcome whole = logits_of(options_for(path_, false, kTokens, 2), ids_);
+  for (const auto& [chunk, threads] : {std::pair{1, 2}, {7, 1}, {128, 3}, {129, 1}, {400, 1}}) {
+    const Outcome run = logits_of(options_for(path_, false, chunk, threads), ids_);
+    EXPECT_EQ(0, std::memcmp(run.logits.data(), whole.logits.data(), whole.logits.size() * 4)) << chunk;
+    EXPECT_EQ(run.cache, whole.cache) << chunk;
+  }
+}
+
+// A fork beside its original, a cut within the last page, and a sequence from its stored pages and tail in another
+// engine: all go on with the bits of the first.
+TEST_P(LawOneOfModel, ForksCutsAndRestartsDoNotShow) {
+  const EngineOptions options = options_for(path_, false, kTokens, 2);
+  const Outcome whole = logits_of(options, ids_);
+  const std::size_t vocab = whole.logits.size() / kTokens;
+  const auto expect = [&](const std::vector<float>& rows, std::size_t from, const char* what) {
+    ASSERT_LE(from * vocab + rows.size(), whole.logits.size());
+    EXPECT_EQ(0, std::memcmp(rows.data(), whole.logits.data() + from * vocab, rows.size() * 4)) << what;
+  };
+  const auto ids = std::span(ids_);
+  Engine engine(options, {.sequences = 3, .logits = kTokens});
+  kv::Cache& cache = engine.cache();
+  kv::Sequence* a = cache.create();
+  expect(feed(engine, a, ids.first(550)), 0, "the beginning");
+  kv::Sequence* b = cache.fork(*a);
+  const model::Input inputs[] = {{a, ids.subspan(550, 40), 40}, {b, ids.subspan(550, 1), 1}};
+  const auto rows = engine.forward().step(inputs);
+  expect({rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(40 * vocab)}, 550, "the original");
+  expect({rows.begin() + static_cast<std::ptrdiff_t>(40 * vocab), rows.end()}, 550, "the fork");
+  cache.truncate(a, 520);
+  expect(feed(engine, a, ids.subspan(520)), 520, "a cut");
+  EXPECT_EQ(cache.digest(*a), whole.cache);
+
+  const std::int64_t n = kv::Cache::length(*b);
+  std::vector<std::byte> tail(cache.tail_bytes(n));
+  cache.save_tail(*b, n, tail);
+  Engine other(options, {.sequences = 1, .logits = kTokens});
+  kv::Sequence* c = other.cache().restore(n, tail);
+  for (std::int64_t page = 0; page < cache.sealed_pages_at(n); ++page) {
+    std::vector<std::byte> bytes;
+    for (const auto piece : cache.sealed_page(*b, page)) bytes.insert(bytes.end(), piece.begin(), piece.end());
+    other.cache().fill_page(*c, page, bytes);
+  }
+  expect(feed(other, c, ids.subspan(551)), 551, "a restart");
+  EXPECT_EQ(other.cache().digest(*c), whole.cache);
+  cache.check_integrity();
+  other.cache().check_integrity();
 }
 
 TEST(LawOne, BatchNeighboursDoNotShow) {

@@ -195,6 +195,27 @@ const std::vector<SynthShape>& synth_shapes() {
        .bos = 1,
        .eos = 2,
        .special = kSmolSpecial},
+      // Six layers with a window of two to four pages, then one without.
+      {.name = "tiny-local",
+       .arch = "gemma3",
+       .pretokenizer = "smollm",
+       .layers = 7,
+       .dim = 128,
+       .ffn = 256,
+       .heads = 2,
+       .kv_heads = 1,
+       .head_dim = 64,
+       .context = 8192,
+       .vocab = 1024,
+       .rope_base = 1000000.f,
+       .norm_epsilon = 1e-6f,
+       .rope_factor = 0.f,
+       .window = 300,
+       .tied = false,
+       .add_bos = false,
+       .bos = 1,
+       .eos = 2,
+       .special = kSmolSpecial},
   };
   return shapes;
 }

@@ -45,6 +45,8 @@ TEST(Synth, ParametersAreThoseOfTheRealModels) {
   EXPECT_EQ(synth_parameters(find_synth_shape("llama-3.1-8b")), 8030261248u + 64);
   EXPECT_EQ(synth_parameters(find_synth_shape("smollm2-135m")), 134515008u);
   EXPECT_EQ(synth_parameters(find_synth_shape("qwen3-0.6b")), 596049920u);
+  EXPECT_EQ(synth_parameters(find_synth_shape("gemma3-1b")), 999885952u);
+  EXPECT_EQ(synth_parameters(find_synth_shape("phi-4-mini")), 3836021760u + 2 * 48);  // factors of LongRoPE
   EXPECT_THROW(find_synth_shape("gpt-5"), Error);
 }
 

@@ -4,157 +4,24 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
-#include <functional>
-#include <mutex>
 #include <thread>
 
 #include "base/file.hpp"
-#include "base/patience_fixture.hpp"
-#include "run/fingerprint.hpp"
+#include "run/reuse_fixture.hpp"
 #include "run/scheduler.hpp"
 #include "store/decorator.hpp"
 #include "store/faulty.hpp"
-#include "store/open.hpp"
 
 namespace kvasir::run {
 namespace {
 
-const std::string kSource = KVASIR_SOURCE_DIR;
-
-struct Reply {
-  std::vector<TokenRecord> tokens;
-  Outcome outcome;
-  std::vector<std::int32_t> ids() const {
-    std::vector<std::int32_t> list;
-    for (const TokenRecord& t : tokens) list.push_back(t.id);
-    return list;
-  }
-};
-
-class Waiter final : public Listener {
- public:
-  void pieces(std::span<const Piece> pieces) override {
-    for (const Piece& p : pieces)
-      if (p.token.id >= 0) reply_.tokens.push_back(p.token);
-  }
-  void done(const Outcome& outcome) override {
-    const std::lock_guard lock(mutex_);
-    reply_.outcome = outcome;
-    done_ = true;
-    changed_.notify_all();
-  }
-  Reply wait() {
-    std::unique_lock lock(mutex_);
-    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return done_; }));
-    return reply_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Reply reply_;
-  bool done_ = false;
-};
-
-// An engine with a scheduler and a library over `tiers`.
-class Server {
- public:
-  Server(const std::string& kv, const std::vector<std::string>& tiers, const store::Wrap& wrap = {}) {
-    EngineOptions o;
-    o.model = kSource + "/models/kvasir-books-4m.gguf";
-    o.ctx = 3000;
-    o.kv = kv;
-    o.threads = 2;
-    engine_ = std::make_unique<Engine>(o, Engine::Needs{.sequences = 4, .pool_tokens = 8192, .logits = 4});
-    std::vector<std::unique_ptr<store::Tier>> opened;
-    for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));
-    engine_->forward().observe([this](int layer, auto...) { steps_ += layer == 0; });
-    library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),
-                                                std::move(opened));
-    scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4}, "test", library_.get());
-  }
-  Reply ask(const std::vector<std::int32_t>& prompt, std::int32_t tokens, bool reuse, const std::string& tenant = "") {
-    ServiceRequest r;
-    r.request.prompt = prompt;
-    r.request.max_tokens = tokens;
-    r.request.sampling.temperature = 0;
-    r.request.ignore_eos = true;
-    r.request.top_logprobs = 5;
-    r.reuse = reuse;
-    r.tenant = tenant;
-    Reply reply = submit(std::move(r))->wait();
-    EXPECT_EQ(reply.outcome.error, "");
-    return reply;
-  }
-  std::shared_ptr<Waiter> submit(ServiceRequest request) {
-    auto waiter = std::make_shared<Waiter>();
-    scheduler_->submit(std::move(request), waiter);
-    return waiter;
-  }
-  Reply warm(const std::vector<std::int32_t>& prompt, double seconds = 3600) {
-    ServiceRequest r;
-    r.request.prompt = prompt;
-    r.request.max_tokens = 0;
-    r.pin = true;
-    r.pin_seconds = seconds;
-    auto waiter = std::make_shared<Waiter>();
-    scheduler_->submit(std::move(r), waiter);
-    return waiter->wait();
-  }
-  bool unpin(const std::vector<std::int32_t>& prompt, const std::string& tenant = "") {
-    return scheduler_->unpin(tenant, prompt);
-  }
-  std::uint64_t pinned_bytes() const { return library_->tiers()[0]->stats().usage.pinned_bytes; }
-  void flush() {
-    for (const auto& tier : library_->tiers()) EXPECT_TRUE(tier->flush().ok());
-  }
-  void cancel(RequestId id) { scheduler_->cancel(id); }
-  int steps() const { return steps_; }  // of the model, so far
-  ServiceStats stats() const { return scheduler_->stats(); }
-  const text::Tokenizer& tokenizer() const { return *engine_->tokenizer(); }
-
- private:
-  std::atomic<int> steps_{0};
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<store::Library> library_;
-  std::unique_ptr<Scheduler> scheduler_;
-};
-
-// Texts of a conversation's turns, of all lengths.
-std::vector<std::vector<std::int32_t>> turns(const text::Tokenizer& tokenizer, std::size_t count, std::size_t from) {
-  const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
-  const std::size_t sizes[] = {37, 120, 8, 300, 1, 64, 129, 200, 16, 90};
-  std::vector<std::vector<std::int32_t>> list;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t n = sizes[(i + from) % std::size(sizes)];
-    list.emplace_back(all.begin() + static_cast<std::ptrdiff_t>(from),
-                      all.begin() + static_cast<std::ptrdiff_t>(from + n));
-    from += n;
-  }
-  EXPECT_LT(from, all.size());
-  return list;
-}
-
-void expect_equal_bits(const Reply& a, const Reply& b) {
-  ASSERT_EQ(a.tokens.size(), b.tokens.size());
-  for (std::size_t i = 0; i < a.tokens.size(); ++i) {
-    ASSERT_EQ(a.tokens[i].id, b.tokens[i].id) << i;
-    ASSERT_EQ(a.tokens[i].logprob, b.tokens[i].logprob) << i;
-    for (std::size_t k = 0; k < a.tokens[i].best.size(); ++k)
-      ASSERT_EQ(a.tokens[i].best[k].logprob, b.tokens[i].best[k].logprob) << i;
-  }
-}
-
-void append(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& ids) {
-  to.insert(to.end(), ids.begin(), ids.end());
-}
+using namespace testing;
 
 class Reuse : public ::testing::TestWithParam<const char*> {
  protected:
   ~Reuse() override { std::filesystem::remove_all(folder_); }
-  const std::string folder_ = testing::TempDir() + "kvasir-reuse-" + std::to_string(getpid());
+  const std::string folder_ = ::testing::TempDir() + "kvasir-reuse-" + std::to_string(getpid());
   const std::string disk_ = "lmdb:" + folder_ + "?size=256MiB";
 };
 INSTANTIATE_TEST_SUITE_P(Codecs, Reuse, ::testing::Values("exact", "balanced"));
