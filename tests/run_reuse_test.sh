@@ -88,4 +88,18 @@ same 'a server after runs' "$(text)" "$computed"
 [ "$(cached)" = $((tokens - 1)) ] || fail "a server after runs: $(cached) of $tokens tokens are reused"
 stop_kvasir $server
 
+# A model with windows, which gives pages back that the prompt is longer than.
+"$kvasir" synth --shape tiny-local --quant q8_0 "$scratch/local.gguf" >/dev/null 2>&1 || fail 'synth'
+model=$scratch/local.gguf
+head -c 1000 "$scratch/prompt" >"$scratch/short" && mv "$scratch/short" "$scratch/prompt"
+run "$scratch/windows"
+first=$ids
+[ "$reused" = 0 ] && [ "$tokens" -gt 700 ] || fail "windows, the first run: $reused of $tokens tokens"
+run "$scratch/windows" --chunk 77
+reuses_all 'windows, the second run'
+start_kvasir windows --cache-dir "$scratch/windows" --ram-cache 0
+post "$url/v1/completions" "{\"prompt\":\"$(cat "$scratch/prompt")\",\"max_tokens\":24,\"temperature\":0,\"ignore_eos\":true}"
+[ "$(cached)" = $((tokens - 1)) ] || fail "windows, a server: $(cached) of $tokens tokens are reused"
+stop_kvasir $server
+
 exit $((failures > 0))
