@@ -90,7 +90,7 @@ void Forward::before(Rows& rows, const LayerSpec& layer, const Attention& a) {
   add(a.q, q);
   add(a.k, k);
   add(a.v, v);
-  add(a.gate, s_.gate + rows.first * a.gate.rows);
+  add(a.gate, gates(rows));
   prepare(rows, {users, count}, s_.x + rows.first * spec_.dim, layer.norm);
   products_.multiply(rows, {users, count}, {outs, count});
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
@@ -143,9 +143,9 @@ void Forward::attend(int layer, const Attention& a) {
 // heads *= act(gate)
 void Forward::gate_heads(const Rows& rows, const Attention& a) {
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = rows.first + begin; r < rows.first + end; ++r) {
-      float* const gate = s_.gate + r * a.gate.rows;
-      float* const heads = s_.heads + r * a.o.columns;
+    for (std::int64_t r = begin; r < end; ++r) {
+      float* const gate = gates(rows) + r * a.gate.rows;
+      float* const heads = s_.heads + (rows.first + r) * a.o.columns;
       const auto kind = static_cast<std::size_t>(a.gate_activation);
       if (a.gate.bias) ops().add(gate, a.gate.bias.bound, a.gate.rows);
       if (a.gate.rows == a.o.columns) {

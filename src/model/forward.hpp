@@ -55,6 +55,7 @@ class Forward {
   // (max_tokens, ...) each, but for the logits.
   struct Scratch {
     float *x, *q, *k, *v, *gate, *heads, *cos, *sin;  // residual; of one layer; of every RoPE in turn
+    std::int64_t gate_width;                          // of a row, the widest layer's
     float* logits;                                    // (max_logits, vocab)
     cpu::RowScratch rows;
   };
@@ -77,6 +78,8 @@ class Forward {
   void finish_values(float* v, const Attention& a) const;
   void heat(float* q, const Attention& a, std::int64_t row) const;
   void gate_heads(const Rows& rows, const Attention& a);
+  // Of these rows alone, however wide: while a tile makes the gates of a layer, another still uses those of the last.
+  float* gates(const Rows& rows) const { return s_.gate + rows.first * s_.gate_width; }
   void prepare(Rows& rows, std::span<const cpu::Matrix* const> users, const float* x, const Norm& norm);
   std::span<const float> logits(std::span<const Input> inputs, int wanted);
 

@@ -29,6 +29,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.k = p.take<float>(n * k);
   s.v = p.take<float>(n * v);
   s.gate = p.take<float>(n * gate);
+  s.gate_width = gate;
   s.heads = p.take<float>(n * heads);
   s.cos = p.take<float>(n * pairs);
   s.sin = p.take<float>(n * pairs);
