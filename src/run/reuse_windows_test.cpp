@@ -24,6 +24,13 @@ class ReuseWithWindows : public ::testing::TestWithParam<const char*> {
   }
   ~ReuseWithWindows() override { std::filesystem::remove_all(folder_); }
 
+  // A beginning that is longer than the windows.
+  static std::vector<std::int32_t> document(const text::Tokenizer& tokenizer, std::size_t from) {
+    const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(from);
+    return {begin, begin + 600};
+  }
+
   const std::string folder_ = ::testing::TempDir() + "kvasir-windows-" + std::to_string(getpid());
   const std::string model_ = folder_ + "/model.gguf";
   const std::string disk_ = "lmdb:" + folder_ + "/store?size=256MiB";
@@ -33,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, ReuseWithWindows, ::testing::Values("exact", "b
 TEST_P(ReuseWithWindows, RecordedConversationsKeepEveryBit) {
   Server server(GetParam(), {"ram:?size=256MiB"}, {}, model_);
   for (std::size_t c = 0; c < 2; ++c) {
-    std::vector<std::int32_t> prompt;
+    std::vector<std::int32_t> prompt = document(server.tokenizer(), 1000 * c);
     std::int64_t before = 0;
     for (const auto& turn : turns(server.tokenizer(), 10, 200 * c)) {
       append(prompt, turn);
@@ -48,7 +55,7 @@ TEST_P(ReuseWithWindows, RecordedConversationsKeepEveryBit) {
 
 TEST_P(ReuseWithWindows, GeneratedConversationsReuseTheWholeTurn) {
   Server server(GetParam(), {"ram:?size=256MiB"}, {}, model_);
-  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> prompt = document(server.tokenizer(), 0);
   std::int64_t before = 0;
   for (const auto& turn : turns(server.tokenizer(), 8, 300)) {
     append(prompt, turn);
@@ -66,7 +73,7 @@ TEST_P(ReuseWithWindows, ARestartFindsWhatIsOnDisk) {
   std::int64_t before = 0;
   for (std::size_t life = 0; life < 3; ++life) {
     Server server(GetParam(), {disk_}, {}, model_);
-    for (const auto& turn : turns(server.tokenizer(), 4, 500 * life)) append(prompt, turn);
+    append(prompt, document(server.tokenizer(), 700 * life));
     const Reply cached = server.ask(prompt, 5, true);
     expect_equal_bits(cached, server.ask(prompt, 5, false));
     EXPECT_GE(cached.outcome.receipt.reused_tokens, before);
@@ -82,13 +89,12 @@ TEST_P(ReuseWithWindows, ARestartFindsWhatIsOnDisk) {
 // Requests that run at the same time, some of which share the beginning of their prompts.
 TEST_P(ReuseWithWindows, NeighboursDoNotShow) {
   Server server(GetParam(), {"ram:?size=256MiB"}, {}, model_);
-  std::vector<std::int32_t> document;
-  for (const auto& turn : turns(server.tokenizer(), 8, 100)) append(document, turn);
+  const std::vector<std::int32_t> text = document(server.tokenizer(), 0);
   std::vector<ServiceRequest> requests(4);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     ServiceRequest& r = requests[i];
-    r.request.prompt = document;
-    r.request.prompt.resize(i % 2 == 0 ? document.size() : 350 + i);
+    r.request.prompt = text;
+    r.request.prompt.resize(i % 2 == 0 ? text.size() : 350 + i);
     r.request.prompt.push_back(static_cast<std::int32_t>(300 + i));
     r.request.max_tokens = 30;
     r.request.sampling.temperature = 0;
@@ -110,11 +116,11 @@ TEST_P(ReuseWithWindows, NeighboursDoNotShow) {
 // of the first is found up to a tail that was left there.
 TEST_P(ReuseWithWindows, ALongDocumentIsFoundByTheNextQuestion) {
   Server server(GetParam(), {"ram:?size=256MiB"}, {}, model_);
-  std::vector<std::int32_t> document = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
-  document.resize(2400);
+  std::vector<std::int32_t> text = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  text.resize(2400);
   std::vector<std::int64_t> reused;
   for (std::int32_t question = 0; question < 3; ++question) {
-    std::vector<std::int32_t> prompt = document;
+    std::vector<std::int32_t> prompt = text;
     for (int i = 0; i < 100; ++i) prompt.push_back(300 + 7 * question + i);
     const Reply cached = server.ask(prompt, 3, true);
     expect_equal_bits(cached, server.ask(prompt, 3, false));
