@@ -29,7 +29,8 @@ std::optional<kv::AutoChoice> auto_from_weights(const model::Model& model, doubl
     known = known && by_head(a.q_norm) && by_head(a.k_norm);
     if (!known) return;
     const double scale = a.scale;
-    const double magnitude = a.rope < 0 || a.norm_after_rope ? 1.0 : spec.ropes[static_cast<std::size_t>(a.rope)].magnitude;
+    const double magnitude =
+        a.rope < 0 || a.norm_after_rope ? 1.0 : spec.ropes[static_cast<std::size_t>(a.rope)].magnitude;
     const double query = magnitude * magnitude * sum_squares(a.q_norm.weight.bound, a.d);
     const double key = magnitude * magnitude * sum_squares(a.k_norm.weight.bound, a.d);
     gains.push_back(scale * scale * query * key / a.d);
