@@ -3,7 +3,6 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 
 #include "base/registry.hpp"
 #include "model/spec.hpp"
@@ -19,7 +18,5 @@ struct Arch {
 };
 
 std::span<const Entry<Arch>> archs();
-// The entry of a file's general.architecture. An entry's name is an identifier: command-r is command_r.
-const Arch* find_arch(std::string_view architecture);
 
 }  // namespace kvasir::model

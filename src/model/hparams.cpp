@@ -12,15 +12,9 @@ constexpr std::int64_t kMost = 1 << 24;  // no width, head count or layer count 
 
 }  // namespace
 
-const Arch* find_arch(std::string_view architecture) {
-  std::string name(architecture);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return find(archs(), name);
-}
-
 Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : file_(file), m_(file.metadata()) {
   arch_ = m_.require_string("general.architecture");
-  entry_ = find_arch(arch_);
+  entry_ = find(archs(), arch_);
   if (!entry_)
     throw Error(Code::kUnsupported, "general.architecture is '" + arch_ + "', supported are " + names(archs()),
                 m_.path());
