@@ -1,4 +1,4 @@
-// One packed matrix: a view of its panels, which lie in the model's weight arena.
+// Packed matrices: views of their panels, which lie in the model's weight arena.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,18 @@ struct Matrix {
   void unpack_row(std::int64_t row, float* out) const {
     format->unpack_row(panels + row / kernel::kPanelRows * panel_bytes, static_cast<int>(row % kernel::kPanelRows), k,
                        out);
+  }
+};
+
+// Matrices of one shape and format, `stride` bytes from one to the next.
+struct MatrixStack {
+  Matrix first;
+  std::int64_t stride = 0;
+
+  Matrix operator[](std::int64_t i) const {
+    Matrix m = first;
+    m.panels += i * stride;
+    return m;
   }
 };
 

@@ -8,15 +8,43 @@
 namespace kvasir::cpu {
 namespace {
 
-// What one thread computes of hidden elements before it multiplies their factors. Kernels of floats make operands of a
-// panel once for all columns of a call.
-constexpr Piece kInts{kMostPanels, kernel::kTileColumns};
-constexpr Piece kInFloats{kMostPanels / 4, kernel::kTileColumns * 4};
-static_assert(kInts.panels % 2 == 0 && kInFloats.panels % 2 == 0);  // whole blocks of 32 elements are prepared
-static_assert(kInts.columns * kInts.panels * kernel::kPanelRows == kPieceFloats);
-static_assert(kInFloats.columns * kInFloats.panels * kernel::kPanelRows == kPieceFloats);
+void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns, float* u) {
+  const std::int64_t row = panels.begin * kernel::kPanelRows;
+  const std::int64_t count = std::min(panels.end * kernel::kPanelRows, h.up.rows) - row;
+  const std::int64_t pitch = (panels.end - panels.begin) * kernel::kPanelRows;
+  const kernel::OpKernels& ops = kernel::ops();
+  const auto activation = static_cast<std::size_t>(h.activation);
+  float* const g = u + kPieceFloats;
+  const auto product = [&](const Matrix& m, const float* bias, float* to) {
+    const kernel::Activations x = columns_of(rows.inputs[index(m.format->activation)], columns.begin, columns.end);
+    m.format->matmul(
+        {m.panels + panels.begin * m.panel_bytes, m.k, m.rows - row, 0, panels.end - panels.begin, &x, to, pitch});
+    for (std::int64_t c = 0; bias && c < columns.end - columns.begin; ++c) ops.add(to + c * pitch, bias + row, count);
+  };
+  if (h.gate) product(*h.gate, h.gate_bias, g);
+  product(h.up, h.up_bias, u);
+  for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
+    float* const at = u + c * pitch;
+    if (h.gate)
+      ops.gate[activation](g + c * pitch, at, at, count);
+    else
+      ops.activate[activation](at, count);
+  }
+  kernel::activation().prepare(rows.hidden, columns.begin, columns.end, u, pitch, {row, row + count});
+}
 
 }  // namespace
+
+// Piece by piece in scratch that stays in the L2 cache: written out and read back, the two factors of a 512-token step
+// are tens of megabytes per layer, and of one token all threads would wait for one that prepares them.
+void make_hidden_panels(const Rows& rows, const Hidden& h, Range panels, float* factors) {
+  const bool floats = h.up.in_floats() || (h.gate && h.gate->in_floats());
+  const Piece most = piece_in(floats, rows.count);
+  for (std::int64_t p = panels.begin; p < panels.end; p += most.panels)
+    for (std::int64_t first = 0; first < rows.count; first += most.columns)
+      hidden_piece(rows, h, {p, std::min(p + most.panels, panels.end)},
+                   {first, std::min(first + most.columns, std::int64_t{rows.count})}, factors);
+}
 
 TileRule::TileRule() {
   const std::uint64_t known = describe_host().last_level_cache();
@@ -81,46 +109,13 @@ void Products::multiply_hidden(const Rows& rows, const Matrix& m, float* out) co
   });
 }
 
-// Piece by piece in scratch that stays in the L2 cache: written out and read back, the two factors of a 512-token step
-// are tens of megabytes per layer, and of one token all threads would wait for one that prepares them.
 void Products::make_hidden(Rows& rows, const Hidden& h, const Matrix& down) const {
   rows.hidden.kind = down.format->activation;
   rows.hidden.k = down.k;
-  const bool floats = h.up.in_floats() || (h.gate && h.gate->in_floats());
-  const Piece most = floats && rows.count > kInts.columns ? kInFloats : kInts;
   const std::int64_t bytes = h.gate ? 2 * h.gate->panel_bytes : h.up.panel_bytes;
   split_panels(rows, h.up.panel_count(), bytes, [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t p = begin; p < end; p += most.panels)
-      for (std::int64_t first = 0; first < rows.count; first += most.columns)
-        hidden_piece(rows, h, {p, std::min(p + most.panels, end)},
-                     {first, std::min(first + most.columns, std::int64_t{rows.count})}, worker);
+    make_hidden_panels(rows, h, {begin, end}, scratch_.factors(worker));
   });
-}
-
-void Products::hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns, int worker) const {
-  const std::int64_t row = panels.begin * kernel::kPanelRows;
-  const std::int64_t count = std::min(panels.end * kernel::kPanelRows, h.up.rows) - row;
-  const std::int64_t pitch = (panels.end - panels.begin) * kernel::kPanelRows;
-  const kernel::OpKernels& ops = kernel::ops();
-  const auto activation = static_cast<std::size_t>(h.activation);
-  float* const u = scratch_.factors(worker);
-  float* const g = u + kPieceFloats;
-  const auto product = [&](const Matrix& m, const float* bias, float* to) {
-    const kernel::Activations x = columns_of(rows.inputs[index(m.format->activation)], columns.begin, columns.end);
-    m.format->matmul(
-        {m.panels + panels.begin * m.panel_bytes, m.k, m.rows - row, 0, panels.end - panels.begin, &x, to, pitch});
-    for (std::int64_t c = 0; bias && c < columns.end - columns.begin; ++c) ops.add(to + c * pitch, bias + row, count);
-  };
-  if (h.gate) product(*h.gate, h.gate_bias, g);
-  product(h.up, h.up_bias, u);
-  for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
-    float* const at = u + c * pitch;
-    if (h.gate)
-      ops.gate[activation](g + c * pitch, at, at, count);
-    else
-      ops.activate[activation](at, count);
-  }
-  kernel::activation().prepare(rows.hidden, columns.begin, columns.end, u, pitch, {row, row + count});
 }
 
 }  // namespace kvasir::cpu

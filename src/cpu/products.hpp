@@ -39,6 +39,15 @@ struct Hidden {
   const float* up_bias;
 };
 
+// Of a range of panels or columns.
+struct Range {
+  std::int64_t begin, end;
+};
+
+// Prepares elements of rows.hidden from the prepared rows by one thread: those that whole panels of the matrices make.
+// REQUIRES: panels.begin even, panels.end too or all. `factors` is the thread's.
+void make_hidden_panels(const Rows& rows, const Hidden& h, Range panels, float* factors);
+
 class Products {
  public:
   Products(Team& team, const RowScratch& scratch) : team_(team), scratch_(scratch) {}
@@ -59,12 +68,8 @@ class Products {
   void multiply_hidden(const Rows& rows, const Matrix& m, float* out) const;
 
  private:
-  struct Range {
-    std::int64_t begin, end;
-  };
   void split(const Rows& rows, std::int64_t n, std::int64_t first, std::int64_t grain, Team::Pieces f) const;
   void split_panels(const Rows& rows, std::int64_t panels, std::int64_t panel_bytes, Team::Pieces f) const;
-  void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns, int worker) const;
 
   Team& team_;
   const RowScratch& scratch_;

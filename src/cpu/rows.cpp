@@ -9,9 +9,11 @@ namespace {
 
 constexpr std::int64_t kWidestElement = 4;  // bytes of an element of prepared activations, at most
 
-std::int64_t in_blocks(std::int64_t width) { return (width + 31) / 32 * 32; }
-
 }  // namespace
+
+bool kind_used(kernel::ActivationKind kind) {
+  return kind != kernel::ActivationKind::kBf16 || simd::active() == simd::Isa::kAvx512Bf16;
+}
 
 RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Placer& p) {
   const std::int64_t n = max_rows;
@@ -22,8 +24,8 @@ RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Pl
   s.y_ = p.take<float>(n * widths.dim);
   s.factors_ = p.take<float>(threads * 2 * kPieceFloats);
   for (const kernel::ActivationKind kind : kKinds) {
-    const bool used = kind != kernel::ActivationKind::kBf16 || simd::active() == simd::Isa::kAvx512Bf16;
-    s.inputs_[index(kind)] = p.take<std::byte>(used ? n * kernel::activation_bytes(kind, s.widths_.input) : 0);
+    s.inputs_[index(kind)] =
+        p.take<std::byte>(kind_used(kind) ? n * kernel::activation_bytes(kind, s.widths_.input) : 0);
   }
   s.hidden_ = p.take<std::byte>(kWidestElement * n * widths.hidden);
   return s;

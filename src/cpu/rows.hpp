@@ -18,6 +18,9 @@ inline constexpr kernel::ActivationKind kKinds[] = {kernel::ActivationKind::kInt
                                                     kernel::ActivationKind::kF32};
 static_assert(std::size(kKinds) == kernel::kActivationKinds);
 constexpr std::size_t index(kernel::ActivationKind kind) { return static_cast<std::size_t>(kind); }
+// Whether a matrix may want it on this machine.
+bool kind_used(kernel::ActivationKind kind);
+constexpr std::int64_t in_blocks(std::int64_t width) { return (width + 31) / 32 * 32; }
 
 // Lays arrays out one behind the other, each on a cache line of its own. Without memory it only counts.
 class Placer {
@@ -75,12 +78,20 @@ class RowScratch {
   std::byte* hidden_ = nullptr;  // of any kind
 };
 
-// Of the elements that a thread makes of hidden rows at a time: panels x columns.
+// What a thread computes at a time in scratch of its own: panels x columns, kPieceFloats elements at most.
 struct Piece {
-  int panels;
+  int panels;  // even, so that whole blocks of 32 elements are prepared
   std::int64_t columns;
 };
 inline constexpr std::int64_t kPieceFloats = std::int64_t{24} * kernel::kPanelRows * kernel::kTileColumns;
+
+// Kernels of floats make operands of a panel once for all columns of a call: they take fewer panels and more columns.
+constexpr Piece piece_in(bool floats, std::int64_t columns) {
+  return floats && columns > kernel::kTileColumns ? Piece{6, kernel::kTileColumns * 4}
+                                                  : Piece{24, kernel::kTileColumns};
+}
+static_assert(piece_in(true, 65).columns * piece_in(true, 65).panels * kernel::kPanelRows == kPieceFloats);
+static_assert(piece_in(false, 65).columns * piece_in(false, 65).panels * kernel::kPanelRows == kPieceFloats);
 
 // f(rows) once for all rows of a step or, in tiles, once for each tile, by one thread.
 template <class F>

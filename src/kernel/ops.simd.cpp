@@ -106,9 +106,25 @@ struct Sigmoid {
   KVASIR_INLINE F32 of(F32 x) { return div(set1(1.0f), add(set1(1.0f), exp(sub(zero(), x)))); }
 };
 
+struct ClampedSilu {
+  KVASIR_INLINE F32 of(F32 x) {  // NaN passes as the second operand of min and max
+    const F32 c = min(set1(7.0f), x);
+    return div(c, add(set1(1.0f), exp(mul(set1(-1.702f), c))));
+  }
+  KVASIR_INLINE F32 factor(F32 up) { return add(max(set1(-7.0f), min(set1(7.0f), up)), set1(1.0f)); }
+};
+
+template <class A>
+KVASIR_INLINE F32 factor(F32 up) {
+  if constexpr (requires { A::factor(up); })
+    return A::factor(up);
+  else
+    return up;
+}
+
 template <class A>
 void gate(const float* g, const float* up, float* out, std::int64_t n) {
-  each_vector(n, [&](auto read, auto write) { write(out, mul(A::of(read(g)), read(up))); });
+  each_vector(n, [&](auto read, auto write) { write(out, mul(A::of(read(g)), factor<A>(read(up)))); });
 }
 
 template <class A>
@@ -141,8 +157,8 @@ const OpKernels ops_table = {
     add_rows,
     scale_row,
     soft_cap,
-    {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>, gate<Sigmoid>},
-    {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>, activate<Sigmoid>},
+    {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>, gate<Sigmoid>, gate<ClampedSilu>},
+    {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>, activate<Sigmoid>, activate<ClampedSilu>},
     rope};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

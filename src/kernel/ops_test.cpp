@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -34,8 +35,14 @@ double exact(Activation activation, double x) {
       return x > 0 ? x * x : 0;
     case Activation::kSigmoid:
       return 1 / (1 + std::exp(-x));
+    case Activation::kClampedSilu:
+      return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
   }
   return 0;
+}
+// What it is multiplied with.
+double exact_factor(Activation activation, double up) {
+  return activation == Activation::kClampedSilu ? std::clamp(up, -7.0, 7.0) + 1 : up;
 }
 
 // f gives a row; it has the same bits on every instruction set and is near `want`.
@@ -59,7 +66,7 @@ TEST(Ops, Activations) {
       std::vector<double> alone, gated;
       for (std::size_t j = 0; j < x.size(); ++j) {
         alone.push_back(exact(static_cast<Activation>(i), static_cast<double>(x[j])));
-        gated.push_back(alone.back() * static_cast<double>(up[j]));
+        gated.push_back(alone.back() * exact_factor(static_cast<Activation>(i), static_cast<double>(up[j])));
       }
       expect_near(alone, 1e-6, [&] {
         std::vector<float> row = x;
@@ -72,6 +79,21 @@ TEST(Ops, Activations) {
         return row;
       });
     }
+}
+
+TEST(Ops, ClampedSiluClampsBoth) {
+  const std::vector<float> x = {-30.0f, -7.5f, -1.0f, 0.0f, 6.5f, 7.5f, 30.0f, 1e4f};
+  const std::vector<float> up = {-30.0f, -7.5f, -6.5f, 0.5f, 6.5f, 7.5f, -1e4f, 1e4f};
+  std::vector<double> want;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    want.push_back(exact(Activation::kClampedSilu, static_cast<double>(x[i])) *
+                   exact_factor(Activation::kClampedSilu, static_cast<double>(up[i])));
+  expect_near(want, 2e-6, [&] {
+    std::vector<float> row(x.size());
+    ops().gate[static_cast<int>(Activation::kClampedSilu)](x.data(), up.data(), row.data(),
+                                                           static_cast<std::int64_t>(x.size()));
+    return row;
+  });
 }
 
 TEST(Ops, ActivationsFarFromZero) {

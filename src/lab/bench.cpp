@@ -87,8 +87,7 @@ class Bench {
         const auto [seconds, bytes] =
             once(base, row.batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
         decode.push_back(seconds);
-        const double weights = static_cast<double>(e_.model().bytes_per_token());
-        row.bytes_per_token = (weights + bytes / o_.decode) / static_cast<double>(row.batch);
+        row.bytes_per_token = bytes / o_.decode / static_cast<double>(row.batch);
         const Rates rates = around();
         const double step_bytes = row.bytes_per_token * static_cast<double>(row.batch);
         const double reading = step_bytes / rates.read_bytes, step = seconds / o_.decode;
@@ -109,7 +108,7 @@ class Bench {
     }
   }
 
-  // Bytes of keys and values read.
+  // Bytes of weights, keys and values read.
   double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
     double read = 0;
     std::vector<std::int32_t> ids(sequences.size());
@@ -120,6 +119,7 @@ class Bench {
         inputs[s] = {sequences[s], {&ids[s], 1}, 1, true};
       }
       e_.forward().step(inputs);
+      read += static_cast<double>(e_.forward().weight_bytes());
       for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().kv_bytes_read(*s));
     }
     return read;
@@ -163,14 +163,17 @@ class Bench {
   // `seen` tokens together: q k and p v for every head, `packed` of it on packed bytes.
   Work work_of(double columns, double outputs, double seen, double packed, const Rates& rates) const {
     Work work;
-    const auto add = [&](const model::Linear& l, double n) {
-      const double ops = 2.0 * static_cast<double>(l.bound.weights()) * n;
+    const auto add = [&](const cpu::Matrix& m, double n) {
+      const double ops = 2.0 * static_cast<double>(m.weights()) * n;
       work.ops += ops;
-      work.seconds += ops / peak_of(l.bound.format->activation, rates);
+      work.seconds += ops / peak_of(m.format->activation, rates);
     };
     const model::ModelSpec& spec = e_.model().spec();
-    model::for_each<model::Linear>(spec.layers, [&](const model::Linear& l) { add(l, columns); });
-    add(spec.head.output, outputs);
+    model::for_each<model::Linear>(spec.layers, [&](const model::Linear& l) { add(l.bound, columns); });
+    model::for_each<model::Experts>(spec, [&](const model::Experts& e) {
+      model::for_each<model::Stack>(e, [&](const model::Stack& s) { add(s.bound.first, columns * e.routing.used); });
+    });
+    add(spec.head.output.bound, outputs);
     double attention = 0;
     model::for_each<model::Attention>(spec, [&](const model::Attention& a) {
       const double here = a.window > 0 ? std::min(seen, columns * static_cast<double>(a.window)) : seen;

@@ -13,6 +13,8 @@ namespace {
 using cpu::Matrix;
 using kernel::ops;
 
+const Vector kNone = {};
+
 const Attention& attention_of(const LayerSpec& layer) { return std::get<Attention>(layer.mixer); }
 
 // One row of x to out, part by part; in place allowed.
@@ -50,6 +52,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
     });
   }
   cache_.commit();
+  weight_bytes_ = shared_bytes_ + experts_.take_bytes_read();
   return logits(inputs, wanted);
 }
 
@@ -162,21 +165,66 @@ void Forward::gate_heads(const Rows& rows, const Attention& a) {
 void Forward::after(Rows& rows, const LayerSpec& layer, const Attention& a) {
   const Matrix* const o[] = {&a.o.bound};
   float* const y[] = {rows.y};
-  const auto& feed = std::get<Dense>(layer.feed);
-  if (layer.parallel) hide(rows, layer, feed);  // the feed forward reads what the mixer has not been added to
+  const auto* const dense = std::get_if<Dense>(&layer.feed);
+  if (layer.parallel) hide(rows, layer, *dense);  // the feed forward reads what the mixer has not been added to
   if (a.gate) gate_heads(rows, a);
   prepare(rows, o, s_.heads + rows.first * a.o.columns, {});
   products_.multiply(rows, o, y);
   add(rows, layer, layer.post_mixer, a.o.bias, false);
-  if (!layer.parallel) hide(rows, layer, feed);
-  products_.multiply_hidden(rows, feed.down.bound, rows.y);
-  add(rows, layer, layer.post_feed, feed.down.bias, true);
+  if (!dense) {
+    feed(rows, layer, std::get<Experts>(layer.feed));
+    return add(rows, layer, layer.post_feed, kNone, true);
+  }
+  if (!layer.parallel) hide(rows, layer, *dense);
+  products_.multiply_hidden(rows, dense->down.bound, rows.y);
+  add(rows, layer, layer.post_feed, dense->down.bias, true);
+}
+
+// What the shared expert gives, and to it what the experts that the router chooses give.
+void Forward::feed(Rows& rows, const LayerSpec& layer, const Experts& e) {
+  const float* const x = s_.x + rows.first * spec_.dim;
+  const Matrix* users[] = {&e.router.bound, &e.up.bound.first, nullptr, nullptr, nullptr, nullptr};
+  std::size_t count = 2;
+  if (e.gate) users[count++] = &e.gate.bound.first;
+  if (e.shared.up) users[count++] = &e.shared.up.bound;
+  if (e.shared.gate) users[count++] = &e.shared.gate.bound;
+  if (e.shared_gate) users[count++] = &e.shared_gate.bound;
+  prepare(rows, {users, count}, x, layer.feed_norm);
+
+  const Matrix* const routers[] = {&e.router.bound, &e.shared_gate.bound};
+  float* const outs[] = {s_.experts.logits(), s_.experts.shared_weights()};
+  products_.multiply(rows, {routers, e.shared_gate ? 2u : 1u}, {outs, e.shared_gate ? 2u : 1u});
+  if (e.shared.up) {
+    make_hidden(rows, e.shared);
+    products_.multiply_hidden(rows, e.shared.down.bound, rows.y);
+  }
+  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      if (e.router.bias) ops().add(outs[0] + r * e.routing.count, e.router.bias.bound, e.routing.count);
+      float* const y = rows.y + r * spec_.dim;
+      if (!e.shared.up) {
+        std::fill_n(y, spec_.dim, 0.0f);
+        continue;
+      }
+      if (e.shared.down.bias) ops().add(y, e.shared.down.bias.bound, spec_.dim);
+      if (e.shared_gate) ops().scale(y, 1.0f / (1.0f + std::exp(-outs[1][r])), spec_.dim);
+    }
+    experts_.choose({begin, end}, e.routing, e.choice_bias.bound);
+  });
+  experts_.add(rows, layer.feed_norm ? rows.normed : x,
+               {e.activation, e.gate ? &e.gate.bound : nullptr, e.gate.bias.bound, e.up.bound, e.up.bias.bound,
+                e.down.bound, e.down.bias.bound},
+               e.routing);
 }
 
 // The hidden rows of a feed forward.
 void Forward::hide(Rows& rows, const LayerSpec& layer, const Dense& feed) {
   const Matrix* const users[] = {&feed.up.bound, &feed.gate.bound};
   prepare(rows, {users, feed.gate ? 2u : 1u}, s_.x + rows.first * spec_.dim, layer.feed_norm);
+  make_hidden(rows, feed);
+}
+
+void Forward::make_hidden(Rows& rows, const Dense& feed) {
   products_.make_hidden(rows,
                         {feed.activation, feed.gate ? &feed.gate.bound : nullptr, feed.gate.bias.bound, feed.up.bound,
                          feed.up.bias.bound},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/team.hpp"
+#include "cpu/experts.hpp"
 #include "cpu/products.hpp"
 #include "cpu/rows.hpp"
 #include "kv/cache.hpp"
@@ -47,6 +48,9 @@ class Forward {
   using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*, const float*)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
+  // Packed bytes of weights that the last step read: of experts those that one of its tokens used.
+  std::int64_t weight_bytes() const { return weight_bytes_; }
+
   std::size_t scratch_bytes() const { return memory_.size(); }
   // What a Forward for these steps allocates.
   static std::int64_t planned_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads);
@@ -58,6 +62,7 @@ class Forward {
     std::int64_t gate_width;                          // of a row, the widest layer's
     float* logits;                                    // (max_logits, vocab)
     cpu::RowScratch rows;
+    cpu::ExpertScratch experts;
   };
   static Scratch place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p);
   using Rows = cpu::Rows;
@@ -72,7 +77,9 @@ class Forward {
   void before(Rows& rows, const LayerSpec& layer, const Attention& a);
   void attend(int layer, const Attention& a);
   void after(Rows& rows, const LayerSpec& layer, const Attention& a);
+  void feed(Rows& rows, const LayerSpec& layer, const Experts& e);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
+  void make_hidden(Rows& rows, const Dense& feed);
   void add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last);
   void finish_heads(float* x, const Attention& a, const Linear& l, const Norm& norm, int heads, std::int64_t row) const;
   void finish_values(float* v, const Attention& a) const;
@@ -90,6 +97,9 @@ class Forward {
   tensor::Buffer memory_;
   Scratch s_{};
   cpu::Products products_;
+  cpu::ExpertProducts experts_;
+  std::int64_t shared_bytes_ = 0;  // of weights that every step reads
+  std::int64_t weight_bytes_ = 0;
   bool tiles_ = false;
   std::vector<kv::Slice> slices_;
   std::vector<std::int64_t> positions_;  // of every row of the step

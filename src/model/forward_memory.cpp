@@ -21,6 +21,12 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   });
   widths.input = std::max(widths.input, heads);
   for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });
+  cpu::ExpertScratch::Widths experts{.dim = spec.dim};
+  for_each<Experts>(spec, [&](const Experts& e) {
+    experts.hidden = std::max(experts.hidden, e.down.columns);
+    experts.experts = std::max(experts.experts, e.routing.count);
+    experts.used = std::max(experts.used, e.routing.used);
+  });
   for (const Rope& r : spec.ropes) pairs += static_cast<std::int64_t>(r.frequencies.size());
   const std::int64_t n = max_tokens;
   Scratch s{};
@@ -35,6 +41,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.sin = p.take<float>(n * pairs);
   s.logits = p.take<float>(std::max(1, max_logits) * spec.vocab);
   s.rows = cpu::RowScratch::place(widths, max_tokens, threads, p);
+  s.experts = cpu::ExpertScratch::place(experts, max_tokens, p);
   return s;
 }
 
@@ -44,7 +51,11 @@ std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int
   return count.used();
 }
 
+// Rows of experts are gathered from the whole step.
 static bool tiles_pay(const ModelSpec& spec) {
+  bool experts = false;
+  for_each<Experts>(spec, [&](const Experts&) { experts = true; });
+  if (experts) return false;
   cpu::TileRule rule;
   for (const LayerSpec& layer : spec.layers) {
     rule.next_layer();
@@ -62,8 +73,12 @@ Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_token
       memory_(tensor::Tag::kScratch,
               static_cast<std::size_t>(planned_scratch(model.spec(), max_tokens, max_logits, team.size()))),
       products_(team, s_.rows),
+      experts_(team, s_.rows, s_.experts),
+      shared_bytes_(model.shared_bytes()),
       tiles_(tiles_pay(model.spec())) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
+  for (const LayerSpec& layer : spec_.layers)
+    KVASIR_CHECK(!layer.parallel || std::holds_alternative<Dense>(layer.feed));
   kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
   cpu::Placer p(memory_.data());
   s_ = place(spec_, max_tokens, max_logits, team.size(), p);

@@ -290,9 +290,105 @@ const Option kClassOptions[] = {
      }},
 };
 
+constexpr int kExperts = 7, kUsed = 3, kWidth = 64;
+
+Stack stack(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  return {.name = name + ".weight", .count = kExperts, .rows = rows, .columns = columns};
+}
+void biased(Stack& s) {
+  s.bias = {.name = s.name.substr(0, s.name.rfind('.')) + ".bias", .columns = s.rows, .rows = s.count};
+}
+Experts experts_of(int l) {
+  return {.routing = {.count = kExperts, .used = kUsed, .normalise = true},
+          .router = {.name = in_layer(l, "ffn_gate_inp.weight"), .rows = kExperts, .columns = kDim, .in_floats = true},
+          .gate = stack(in_layer(l, "ffn_gate_exps"), kWidth, kDim),
+          .up = stack(in_layer(l, "ffn_up_exps"), kWidth, kDim),
+          .down = stack(in_layer(l, "ffn_down_exps"), kDim, kWidth)};
+}
+void with_experts(ModelSpec& m, const std::function<void(Experts&, int)>& f) {
+  each(m, [&](LayerSpec& l, int i) {
+    Experts e = experts_of(i);
+    f(e, i);
+    l.feed = e;
+  });
+}
+void shared(Experts& e, int l) {
+  e.shared = {.gate = linear(in_layer(l, "ffn_gate_shexp"), kFfn, kDim),
+              .up = linear(in_layer(l, "ffn_up_shexp"), kFfn, kDim),
+              .down = linear(in_layer(l, "ffn_down_shexp"), kDim, kFfn)};
+}
+
+const Option kExpertOptions[] = {
+    {"Experts", [](ModelSpec& m) { with_experts(m, [](Experts&, int) {}); }},
+    {"ExpertsWithWeightsAsTheyAre",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int) {
+         e.routing.normalise = false;
+         e.routing.scale = 2.5f;
+       });
+     }},
+    {"ExpertsBySigmoidAndBias",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int l) {
+         e.routing.gating = Gating::kSigmoid;
+         e.choice_bias = {in_layer(l, "exp_probs_b.bias"), kExperts};
+       });
+     }},
+    {"ExpertsBySoftmaxAndBias",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int l) { e.choice_bias = {in_layer(l, "exp_probs_b.bias"), kExperts}; });
+     }},
+    {"ExpertsWithEveryBias",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int) {
+         e.routing.gating = Gating::kSoftmaxOfChosen;
+         e.activation = Activation::kClampedSilu;
+         biased(e.router);
+         for (Stack* s : {&e.gate, &e.up, &e.down}) biased(*s);
+       });
+     }},
+    {"ExpertsBesideASharedOne", [](ModelSpec& m) { with_experts(m, shared); }},
+    {"ExpertsBesideAGatedSharedOne",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int l) {
+         shared(e, l);
+         biased(e.shared.down);
+         e.shared_gate = linear(in_layer(l, "ffn_gate_inp_shexp"), 1, kDim);
+         e.shared_gate.in_floats = true;
+       });
+     }},
+    {"ExpertsWithoutGate",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int) {
+         e.gate = {};
+         e.activation = Activation::kRelu2;
+       });
+     }},
+    {"ExpertsWithFusedGateAndUp",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int l) {
+         e.gate = e.up = stack(in_layer(l, "ffn_gate_up_exps"), kWidth, kDim);
+         e.gate.cut = {0, 2 * kWidth};
+         e.up.cut = {kWidth, 2 * kWidth};
+       });
+     }},
+    {"ExpertsInSomeLayers",
+     [](ModelSpec& m) {
+       m.layers[1].feed = experts_of(1);
+       Experts e = experts_of(2);  // other sizes
+       e.routing.used = 1;
+       e.gate.rows = e.up.rows = e.down.columns = 96;
+       m.layers[2].feed = e;
+       m.layers[2].feed_norm = {};
+       m.layers[2].post_feed = norm(NormKind::kRms, in_layer(2, "post_ffw_norm"), kDim);
+       m.layers[2].residual_scale = 0.5f;
+     }},
+};
+
 std::vector<Option> options() {
   std::vector<Option> all(std::begin(kOptions), std::end(kOptions));
   all.insert(all.end(), std::begin(kClassOptions), std::end(kClassOptions));
+  all.insert(all.end(), std::begin(kExpertOptions), std::end(kExpertOptions));
   return all;
 }
 
@@ -386,6 +482,61 @@ TEST(Forward, OptionsTogetherAgreeWithFloat64) {
     const auto ids = tokens(12);
     EXPECT_LE(error_of(run(spec, "f32", true, ids, 5, 2).logits, spec, "f32", ids), 1e-5);
   }
+}
+
+// What other rows of a step choose does not show: a sequence alone and beside others, whole and one token at a time.
+TEST(ForwardExperts, NeighboursDoNotShow) {
+  for (const Option& o : kExpertOptions) {
+    SCOPED_TRACE(o.name);
+    ModelSpec spec = plain_model();
+    o.set(spec);
+    const auto ids = tokens(70);
+    const auto others = tokens(40);
+    const Outcome alone = run(spec, "q8_0", false, ids, 70, 2);
+    Team team(2);
+    const auto model = Model::load(spec, std::make_unique<RandomFile>(spec, "q8_0"), team, {});
+    kv::Cache cache(team, cache_shape(spec),
+                    {.k_codec = "f32", .v_codec = "f32", .max_tokens = 256, .max_sequences = 3});
+    Forward forward(team, *model, cache, 128, 128);
+    kv::Sequence *a = cache.create(), *b = cache.create(), *c = cache.create();
+    std::vector<float> got;
+    std::size_t at = 0, other = 0;
+    for (const std::size_t n : {1u, 1u, 30u, 1u, 37u}) {
+      const Input inputs[] = {{b, std::span(others).subspan(other++, 1), 1},
+                              {a, std::span(ids).subspan(at, n), static_cast<int>(n)},
+                              {c, std::span(others).subspan(0, 7), 0}};
+      const auto rows = forward.step(inputs);
+      got.insert(got.end(), rows.begin() + kVocab, rows.end());
+      at += n;
+    }
+    ASSERT_EQ(got.size(), alone.logits.size());
+    EXPECT_EQ(0, std::memcmp(got.data(), alone.logits.data(), got.size() * 4));
+    EXPECT_EQ(cache.digest(*a), alone.cache);
+  }
+}
+
+// Of experts a step reads those that its rows use, and no others.
+TEST(ForwardExperts, UsedExpertsAreCounted) {
+  ModelSpec spec = plain_model();
+  with_experts(spec, [](Experts&, int) {});
+  Team team(1);
+  const auto model = Model::load(spec, std::make_unique<RandomFile>(spec, "q8_0"), team, {});
+  std::int64_t one = 0;  // expert of every layer
+  for_each<Stack>(model->spec(), [&](const Stack& s) { one += s.bound.first.bytes(); });
+  EXPECT_EQ(model->bytes_per_token(), model->shared_bytes() + kUsed * one);
+  kv::Cache cache(team, cache_shape(spec), {.k_codec = "f32", .v_codec = "f32", .max_tokens = 256});
+  Forward forward(team, *model, cache, 64, 1);
+  kv::Sequence* s = cache.create();
+  const auto ids = tokens(61);
+  const Input first{s, std::span(ids).first(1), 1};
+  forward.step({&first, 1});
+  EXPECT_EQ(forward.weight_bytes(), model->bytes_per_token());
+  const Input rest{s, std::span(ids).subspan(1), 1};
+  forward.step({&rest, 1});  // 60 rows: no expert of 7 is left out
+  EXPECT_EQ(forward.weight_bytes(), model->shared_bytes() + kExperts * one);
+  const Input more{s, std::span(ids).first(1), 1};
+  forward.step({&more, 1});
+  EXPECT_EQ(forward.weight_bytes(), model->bytes_per_token());
 }
 
 }  // namespace

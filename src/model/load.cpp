@@ -14,8 +14,13 @@
 namespace kvasir::model {
 namespace {
 
-std::string shape_text(std::int64_t rows, std::int64_t columns) {
-  return rows == 1 ? std::to_string(columns) : std::to_string(rows) + "x" + std::to_string(columns);
+// Rows x columns, and before them the number of matrices if there are more.
+std::string shape_text(std::span<const std::int64_t> columns_first) {
+  std::size_t rank = columns_first.size();
+  while (rank > 1 && columns_first[rank - 1] == 1) --rank;
+  std::string text;
+  for (std::size_t d = rank; d-- > 0;) text += std::to_string(columns_first[d]) + (d > 0 ? "x" : "");
+  return text;
 }
 
 std::int64_t lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -27,8 +32,23 @@ const kernel::PanelFormat& format_of(const weights::TensorInfo& t, bool exact, b
   return bf16_products ? quant->format() : *quant->panel;
 }
 
-std::int64_t packed_bytes(const Linear& l, const kernel::PanelFormat& format) {
-  return (l.rows + kernel::kPanelRows - 1) / kernel::kPanelRows * format.panel_bytes(l.columns);
+// rows x columns, not yet anywhere.
+cpu::Matrix matrix_of(std::int64_t rows, std::int64_t columns, const kernel::PanelFormat& format) {
+  return {&format, nullptr, rows, columns, format.panel_bytes(columns)};
+}
+
+// Calls f for every stack of experts and with how many of it a token reads.
+template <class S, class F>
+void for_each_stack(S& spec, F&& f) {
+  for_each<Experts>(spec, [&](auto& e) { for_each<Stack>(e, [&](auto& s) { f(s, e.routing.used); }); });
+}
+
+// Matrix `i` of a tensor that has `count` of them: its part of the tensor's bytes.
+std::span<const std::byte> rows_in(const weights::TensorInfo& t, std::int64_t count, std::int64_t i, const Cut& cut,
+                                   std::int64_t rows) {
+  const std::int64_t first = i * (t.rows() / count) + cut.first;
+  const std::size_t row = t.bytes.size() / static_cast<std::size_t>(t.rows());
+  return t.bytes.subspan(static_cast<std::size_t>(first) * row, static_cast<std::size_t>(rows) * row);
 }
 
 class Faults {
@@ -60,9 +80,8 @@ void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool e
       continue;
     }
     known.insert(info->name);
-    if (info->columns() != t.columns || info->rows() != t.rows)
-      faults.add(t.name + " is " + shape_text(info->rows(), info->columns()) + ", expected " +
-                 shape_text(t.rows, t.columns));
+    if (info->columns() != t.columns || info->rows() != t.rows || (t.count > 1 && info->shape[2] != t.count))
+      faults.add(t.name + " is " + shape_text(info->shape) + ", expected " + shape_text(t.shape()));
     // What is packed and what is read row by row holds whole groups of elements.
     const int multiple = t.use == TensorSpec::Use::kMatrix ? format_of(*info, exact, true).k_multiple
                                                            : find(weights::quants(), info->quant)->block;
@@ -92,57 +111,79 @@ class Loader {
   const weights::TensorInfo& info(const std::string& name) const { return *m_.file_->find(name); }
 
   void bind_matrices() {
-    std::int64_t bytes = 0;
-    std::map<std::string, std::int64_t> bytes_of;
-    for_each<Linear>(m_.spec_, [&](Linear& l) {
-      const weights::TensorInfo& t = info(l.name);
-      const kernel::PanelFormat& format = format_of(t, options_.exact, options_.bf16_products);
-      l.bound = {&format, nullptr, l.rows, l.columns, format.panel_bytes(l.columns)};
-      bytes += lines(l.bound.bytes());
-      m_.matrix_bytes_ += l.bound.bytes();
-      m_.matrix_weights_ += l.bound.weights();
-      bytes_of[t.quant] += source(l).size();
-      total_ += source(l).size();
-    });
-    for (const auto& [name, n] : bytes_of)
-      if (m_.quant_.empty() || n > bytes_of[m_.quant_]) m_.quant_ = name;
+    const std::int64_t bytes = shape_matrices();
     m_.arena_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes));
     std::byte* at = m_.arena_.data();
     for_each<Linear>(m_.spec_, [&](Linear& l) {
       l.bound.panels = at;
-      pack(l, at);
+      pack(l.bound, info(l.name), source(l), options_.exact || l.in_floats, at);
       at += lines(l.bound.bytes());
+    });
+    for_each<Stack>(m_.spec_, [&](Stack& s) {
+      s.bound.first.panels = at;
+      for (std::int64_t i = 0; i < s.count; ++i) {
+        pack(s.bound.first, info(s.name), source(s, i), options_.exact, at);
+        at += s.bound.stride;
+      }
     });
   }
 
-  // The part of its tensor that a matrix is.
-  std::span<const std::byte> source(const Linear& l) const {
-    const weights::TensorInfo& t = info(l.name);
-    const std::size_t row = t.bytes.size() / static_cast<std::size_t>(t.rows());
-    return t.bytes.subspan(static_cast<std::size_t>(l.cut.first) * row, static_cast<std::size_t>(l.rows) * row);
+  // Gives every matrix its shape and format and counts; returns the bytes of all.
+  std::int64_t shape_matrices() {
+    std::int64_t bytes = 0;
+    std::map<std::string, std::int64_t> bytes_of;
+    const auto count = [&](const std::string& quant, std::span<const std::byte> from, std::int64_t times) {
+      const std::int64_t n = static_cast<std::int64_t>(from.size()) * times;
+      bytes_of[quant] += n;
+      total_ += static_cast<std::size_t>(n);
+    };
+    for_each<Linear>(m_.spec_, [&](Linear& l) {
+      const weights::TensorInfo& t = info(l.name);
+      l.bound = matrix_of(l.rows, l.columns, format_of(t, options_.exact || l.in_floats, options_.bf16_products));
+      bytes += lines(l.bound.bytes());
+      m_.shared_bytes_ += l.bound.bytes();
+      m_.matrix_weights_ += l.bound.weights();
+      count(t.quant, source(l), 1);
+    });
+    for_each_stack(m_.spec_, [&](Stack& s, int used) {
+      const weights::TensorInfo& t = info(s.name);
+      s.bound.first = matrix_of(s.rows, s.columns, format_of(t, options_.exact, options_.bf16_products));
+      s.bound.stride = lines(s.bound.first.bytes());
+      bytes += s.count * s.bound.stride;
+      m_.expert_bytes_ += used * s.bound.first.bytes();
+      m_.matrix_weights_ += used * s.bound.first.weights();
+      count(t.quant, source(s, 0), s.count);
+    });
+    for (const auto& [name, n] : bytes_of)
+      if (m_.quant_.empty() || n > bytes_of[m_.quant_]) m_.quant_ = name;
+    return bytes;
   }
 
-  void pack(const Linear& l, std::byte* out) {
-    const std::int64_t k = l.columns;
-    const std::span<const std::byte> from = source(l);
-    const std::int64_t row_bytes = static_cast<std::int64_t>(from.size()) / l.rows;
-    const weights::Quant& quant = *find(weights::quants(), info(l.name).quant);
-    std::vector<std::vector<float>> floats;  // one block of rows per thread, for the exact path
-    if (options_.exact)
-      floats.assign(static_cast<std::size_t>(team_.size()),
-                    std::vector<float>(static_cast<std::size_t>(kernel::kPanelRows * k)));
-    team_.parallel_for(l.bound.panel_count(), 8, [&](std::int64_t begin, std::int64_t end, int worker) {
+  // The part of its tensor that a matrix is.
+  std::span<const std::byte> source(const Linear& l) const { return rows_in(info(l.name), 1, 0, l.cut, l.rows); }
+  std::span<const std::byte> source(const Stack& s, std::int64_t i) const {
+    return rows_in(info(s.name), s.count, i, s.cut, s.rows);
+  }
+
+  // The rows `from` of tensor `t` as panels of `m` to `out`; in floats they are dequantised before.
+  void pack(const cpu::Matrix& m, const weights::TensorInfo& t, std::span<const std::byte> from, bool in_floats,
+            std::byte* out) {
+    const std::int64_t k = m.k;
+    const std::int64_t row_bytes = static_cast<std::int64_t>(from.size()) / m.rows;
+    const weights::Quant& quant = *find(weights::quants(), t.quant);
+    if (in_floats) floats_.resize(static_cast<std::size_t>(team_.size() * kernel::kPanelRows * k));
+    team_.parallel_for(m.panel_count(), 8, [&](std::int64_t begin, std::int64_t end, int worker) {
       for (std::int64_t p = begin; p < end; ++p) {
         const std::byte* row[kernel::kPanelRows];
         for (int r = 0; r < kernel::kPanelRows; ++r) {
           const std::int64_t i = p * kernel::kPanelRows + r;
-          row[r] = i < l.rows ? from.data() + i * row_bytes : nullptr;
-          if (!options_.exact || !row[r]) continue;
-          float* f = floats[static_cast<std::size_t>(worker)].data() + r * k;
+          row[r] = i < m.rows ? from.data() + i * row_bytes : nullptr;
+          if (!in_floats || !row[r]) continue;
+          float* f = floats_.data() + (worker * kernel::kPanelRows + r) * k;
           quant.dequantise(row[r], f, k);
           row[r] = reinterpret_cast<const std::byte*>(f);
         }
-        l.bound.format->pack(row, k, out + p * l.bound.panel_bytes);
+        m.format->pack(row, k, out + p * m.panel_bytes);
       }
     });
     m_.file_->drop(from);  // the packed copy is the only one kept
@@ -155,8 +196,7 @@ class Loader {
     std::map<std::string, std::int64_t> offset;
     std::int64_t bytes = 0, ones = 0;
     for_each<Vector>(m_.spec_, [&](const Vector& v) {
-      const weights::TensorInfo& t = info(v.name);
-      if (offset.emplace(v.name, bytes).second) bytes += lines(4 * t.rows() * t.columns());
+      if (offset.emplace(v.name, bytes).second) bytes += lines(4 * elements(info(v.name)));
     });
     for_each<Norm>(m_.spec_, [&](const Norm& n) { ones = std::max(ones, n.weight ? 0 : n.width); });
     m_.vectors_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes + lines(4 * ones)));
@@ -169,8 +209,10 @@ class Loader {
     });
   }
 
+  static std::int64_t elements(const weights::TensorInfo& t) { return t.rows() * t.columns(); }
+
   void read(const weights::TensorInfo& t, float* out) const {
-    const std::int64_t n = t.rows() * t.columns();  // rows are whole blocks, one behind the other
+    const std::int64_t n = elements(t);  // rows are whole blocks, one behind the other
     find(weights::quants(), t.quant)->dequantise(t.bytes.data(), out, n);
     for (std::int64_t i = 0; i < n; ++i)
       if (!std::isfinite(out[i]))
@@ -193,6 +235,7 @@ class Loader {
   Team& team_;
   const LoadOptions& options_;
   std::size_t total_ = 0, done_ = 0;  // bytes of matrices in the file
+  std::vector<float> floats_;         // (threads, kPanelRows, k): rows of matrices in floats
 };
 
 std::unique_ptr<Model> Model::load(std::unique_ptr<weights::ModelFile> file, Team& team, const LoadOptions& options) {
@@ -212,8 +255,11 @@ std::unique_ptr<Model> Model::load(ModelSpec spec, std::unique_ptr<weights::Mode
 std::int64_t Model::planned_bytes(const ModelSpec& spec, const weights::ModelFile& file, bool exact) {
   check_tensors(spec, file, exact);
   std::int64_t total = 0;
-  for_each<Linear>(
-      spec, [&](const Linear& l) { total += lines(packed_bytes(l, format_of(*file.find(l.name), exact, true))); });
+  const auto packed = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool in_floats) {
+    return lines(matrix_of(rows, columns, format_of(*file.find(name), in_floats, true)).bytes());
+  };
+  for_each<Linear>(spec, [&](const Linear& l) { total += packed(l.name, l.rows, l.columns, exact || l.in_floats); });
+  for_each<Stack>(spec, [&](const Stack& s) { total += s.count * packed(s.name, s.rows, s.columns, exact); });
   return total;
 }
 

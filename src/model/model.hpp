@@ -41,9 +41,12 @@ class Model {
   std::int64_t parameters() const { return parameters_; }
   // Name of the type that holds most of the matrices' bytes in the file.
   const std::string& quant() const { return quant_; }
-  // Read and done for one decoded token, attention aside: packed bytes of every matrix, and 2 operations per weight.
-  std::int64_t bytes_per_token() const { return matrix_bytes_; }
+  // Read and done for one decoded token, attention aside: packed bytes of every matrix, of experts those that a token
+  // uses, and 2 operations per weight.
+  std::int64_t bytes_per_token() const { return shared_bytes_ + expert_bytes_; }
   std::int64_t ops_per_token() const { return 2 * matrix_weights_; }
+  // Packed bytes of the matrices that every token uses.
+  std::int64_t shared_bytes() const { return shared_bytes_; }
 
  private:
   friend class Loader;
@@ -52,8 +55,9 @@ class Model {
   tensor::Buffer arena_;    // all matrices
   tensor::Buffer vectors_;  // norms and biases as floats
   std::int64_t parameters_ = 0;
-  std::int64_t matrix_bytes_ = 0;
-  std::int64_t matrix_weights_ = 0;
+  std::int64_t shared_bytes_ = 0;
+  std::int64_t expert_bytes_ = 0;    // that one token uses
+  std::int64_t matrix_weights_ = 0;  // likewise
   std::string quant_;
 };
 

@@ -29,16 +29,21 @@ class RandomFile : public weights::ModelFile {
       const bool vector = t.use == TensorSpec::Use::kVector;
       const float size = t.use == TensorSpec::Use::kMatrix ? 1.0f / std::sqrt(static_cast<float>(t.columns)) : 0.5f;
       for (float& v : values) v = normal(random) * size + (vector && !t.name.ends_with(".bias") ? 1.0f : 0.0f);
-      add(t.name, vector ? "f32" : matrices, t.rows, t.columns, values);
+      add(t.name, vector ? "f32" : matrices, t.shape(), values);
     }
   }
   void add(const std::string& name, const std::string& type, std::int64_t rows, std::int64_t columns,
+           const std::vector<float>& values) {
+    add(name, type, {columns, rows}, values);
+  }
+  void add(const std::string& name, const std::string& type, const std::vector<std::int64_t>& shape,
            const std::vector<float>& values) {
     const weights::Quant& quant = *kvasir::find(weights::quants(), type);
     std::vector<std::byte>& bytes = bytes_[name];
     bytes.resize(values.size() / static_cast<std::size_t>(quant.block) * static_cast<std::size_t>(quant.block_bytes));
     quant.quantise(values.data(), bytes.data(), static_cast<std::int64_t>(values.size()));
-    tensors_.push_back({name, type, {columns, rows, 1, 1}, rows > 1 ? 2 : 1, bytes});
+    tensors_.push_back({name, type, {1, 1, 1, 1}, static_cast<int>(shape.size()), bytes});
+    std::copy(shape.begin(), shape.end(), tensors_.back().shape.begin());
   }
   void remove(const std::string& name) {
     std::erase_if(tensors_, [&](const weights::TensorInfo& t) { return t.name == name; });
@@ -152,12 +157,18 @@ class Reference {
       heads[i] *= activated(a.gate_activation, g[i * g.size() / heads.size()]);
   }
 
-  Row product(const Linear& l, const Row& x) const {
+  Row product(const Linear& l, const Row& x) const { return product(l.name, l.rows, l.cut, l.bias, 0, x); }
+  // With matrix `i` of a stack.
+  Row product(const Stack& s, std::int64_t i, const Row& x) const {
+    return product(s.name, s.rows, {i * (s.cut.of > 0 ? s.cut.of : s.rows) + s.cut.first, 0}, s.bias, i, x);
+  }
+  Row product(const std::string& name, std::int64_t rows, const Cut& cut, const Vector& b, std::int64_t bias_row,
+              const Row& x) const {
     Row y;
-    const Row bias = l.bias ? tensor_row(l.bias.name, 0) : Row{};
-    for (std::int64_t r = 0; r < l.rows; ++r) {
-      const Row w = tensor_row(l.name, l.cut.first + r);
-      double sum = l.bias ? bias[static_cast<std::size_t>(l.bias.cut.first + r)] : 0;
+    const Row bias = b ? tensor_row(b.name, bias_row) : Row{};
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const Row w = tensor_row(name, cut.first + r);
+      double sum = b ? bias[static_cast<std::size_t>(b.cut.first + r)] : 0;
       for (std::size_t i = 0; i < w.size(); ++i) sum += w[i] * x[i];
       y.push_back(sum);
     }
@@ -185,7 +196,6 @@ class Reference {
   void layer(std::size_t number, std::vector<Row>& x) {
     const LayerSpec& l = spec_.layers[number];
     const auto& a = std::get<Attention>(l.mixer);
-    const auto& f = std::get<Dense>(l.feed);
     std::vector<Row> queries, gates;
     for (std::size_t p = 0; p < x.size(); ++p) {
       const Row h = norm(l.norm, x[p]);
@@ -204,7 +214,8 @@ class Reference {
       const Row mixed = norm(l.post_mixer, product(a.o, heads));
       Row sum = x[p];
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(l.residual_scale) * mixed[i];
-      const Row fed = norm(l.post_feed, feed(f, norm(l.feed_norm, l.parallel ? x[p] : sum)));
+      const Row h = norm(l.feed_norm, l.parallel ? x[p] : sum);
+      const Row fed = norm(l.post_feed, std::visit([&](const auto& f) { return feed(f, h); }, l.feed));
       const double scale = l.output_scale ? element(l.output_scale, 0) : 1.0;
       for (std::size_t i = 0; i < sum.size(); ++i)
         x[p][i] = (sum[i] + static_cast<double>(l.residual_scale) * fed[i]) * scale;
@@ -248,16 +259,63 @@ class Reference {
         return v > 0 ? v * v : 0;
       case Activation::kSigmoid:
         return 1 / (1 + std::exp(-v));
+      case Activation::kClampedSilu:
+        return std::min(v, 7.0) / (1 + std::exp(-1.702 * std::min(v, 7.0)));
     }
     return 0;
   }
+  static double factor(Activation activation, double up) {
+    return activation == Activation::kClampedSilu ? std::clamp(up, -7.0, 7.0) + 1 : up;
+  }
+  // `gate` may be empty.
+  static Row hidden(Activation activation, const Row& gate, const Row& up) {
+    Row out;
+    for (std::size_t i = 0; i < up.size(); ++i)
+      out.push_back(gate.empty() ? activated(activation, up[i])
+                                 : activated(activation, gate[i]) * factor(activation, up[i]));
+    return out;
+  }
 
   Row feed(const Dense& f, const Row& h) const {
-    Row up = product(f.up, h);
-    const Row gate = f.gate ? product(f.gate, h) : Row{};
-    for (std::size_t i = 0; i < up.size(); ++i)
-      up[i] = f.gate ? activated(f.activation, gate[i]) * up[i] : activated(f.activation, up[i]);
-    return product(f.down, up);
+    return product(f.down, hidden(f.activation, f.gate ? product(f.gate, h) : Row{}, product(f.up, h)));
+  }
+
+  static Row gated(Gating gating, const Row& logits) {
+    Row out;
+    double sum = 0;
+    for (const double v : logits) out.push_back(gating == Gating::kSigmoid ? 1 / (1 + std::exp(-v)) : std::exp(v));
+    for (const double v : out) sum += v;
+    for (double& v : out) v /= gating == Gating::kSoftmax ? sum : 1;
+    return out;
+  }
+
+  Row feed(const Experts& e, const Row& h) const {
+    const Row logits = product(e.router, h), scores = gated(e.routing.gating, logits);
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < scores.size(); ++i) order.push_back(i);
+    const auto rank = [&](std::size_t i) {
+      return (e.routing.gating == Gating::kSoftmaxOfChosen ? logits[i] : scores[i]) +
+             (e.choice_bias ? element(e.choice_bias, static_cast<std::int64_t>(i)) : 0.0);
+    };
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return rank(a) > rank(b); });
+    order.resize(static_cast<std::size_t>(e.routing.used));
+    double sum = 0;
+    for (const std::size_t i : order) sum += scores[i];
+    if (!e.routing.normalise && e.routing.gating != Gating::kSoftmaxOfChosen) sum = 1;
+    Row out(h.size());
+    if (e.shared.up) {
+      out = feed(e.shared, h);
+      if (e.shared_gate)
+        for (double& v : out) v /= 1 + std::exp(-product(e.shared_gate, h)[0]);
+    }
+    for (const std::size_t i : order) {
+      const auto n = static_cast<std::int64_t>(i);
+      const Row y =
+          product(e.down, n, hidden(e.activation, e.gate ? product(e.gate, n, h) : Row{}, product(e.up, n, h)));
+      for (std::size_t j = 0; j < y.size(); ++j)
+        out[j] += static_cast<double>(e.routing.scale) * scores[i] / sum * y[j];
+    }
+    return out;
   }
 
   const ModelSpec& spec_;

@@ -28,19 +28,23 @@ class Tensors {
     } else if constexpr (std::is_class_v<S> && !std::is_same_v<S, std::string>) {
       if constexpr (std::is_same_v<S, Table>) add(part.name, part.rows, part.columns, Use::kTable);
       if constexpr (std::is_same_v<S, Linear>)
-        add(part.name, part.cut.of > 0 ? part.cut.of : part.rows, part.columns, Use::kMatrix);
+        add(part.name, part.cut.of > 0 ? part.cut.of : part.rows, part.columns, Use::kMatrix, 1, part.in_floats);
+      if constexpr (std::is_same_v<S, Stack>)
+        add(part.name, part.count * (part.cut.of > 0 ? part.cut.of : part.rows), part.columns, Use::kMatrix,
+            part.count);
       if constexpr (std::is_same_v<S, Vector>)
         add(part.name, part.rows, part.cut.of > 0 ? part.cut.of : part.columns, Use::kVector);
       each_field(part, [&](const char*, const auto& member) { enter(member); });
     }
   }
 
-  void add(const std::string& name, std::int64_t rows, std::int64_t columns, Use use) {
+  void add(const std::string& name, std::int64_t rows, std::int64_t columns, Use use, std::int64_t count = 1,
+           bool in_floats = false) {
     if (name.empty()) return;
     const auto [at, added] = index_.emplace(name, all_.size());
-    if (added) return all_.push_back({name, rows, columns, use});
+    if (added) return all_.push_back({name, rows, columns, use, count, in_floats});
     TensorSpec& t = all_[at->second];
-    KVASIR_CHECK(t.rows == rows && t.columns == columns);
+    KVASIR_CHECK(t.rows == rows && t.columns == columns && t.count == count);
     if (use == Use::kMatrix) t.use = use;
   }
 
@@ -98,7 +102,8 @@ const char* name_of(NormKind kind) {
 }
 
 const char* name_of(Activation activation) {
-  constexpr const char* kNames[kernel::kActivations] = {"SiLU", "GELU (tanh)", "GELU (erf)", "squared ReLU", "sigmoid"};
+  constexpr const char* kNames[kernel::kActivations] = {"SiLU",         "GELU (tanh)", "GELU (erf)",
+                                                        "squared ReLU", "sigmoid",     "clamped SiLU"};
   return kNames[static_cast<int>(activation)];
 }
 
@@ -123,6 +128,15 @@ std::string summary_of(const Attention& a, const ModelSpec& spec) {
 
 std::string summary_of(const Dense& f, const ModelSpec&) {
   return fmt::format("{}{} feed forward {} wide", f.gate ? "gated " : "", name_of(f.activation), f.down.columns);
+}
+
+std::string summary_of(const Experts& e, const ModelSpec& spec) {
+  constexpr const char* kGatings[] = {"softmax", "sigmoid", "softmax of the chosen"};
+  std::string text = fmt::format("{} of {} experts by {}, each a {}{} feed forward {} wide", e.routing.used,
+                                 e.routing.count, kGatings[static_cast<int>(e.routing.gating)], e.gate ? "gated " : "",
+                                 name_of(e.activation), e.down.columns);
+  if (e.shared.up) text += fmt::format(", and for all a {}", summary_of(e.shared, spec));
+  return text;
 }
 
 }  // namespace

@@ -20,6 +20,7 @@
 
 #include "cpu/matrix.hpp"
 #include "kernel/ops.hpp"
+#include "kernel/router.hpp"
 
 namespace kvasir::model {
 
@@ -65,9 +66,23 @@ struct Linear {
   std::int64_t rows = 0, columns = 0;
   Cut cut = {};  // of rows
   Vector bias = {};
+  bool in_floats = false;  // multiplied in floats whatever type the file has
   cpu::Matrix bound = {};
 
   explicit operator bool() const { return !name.empty(); }
+};
+
+// Matrices of one shape, rows x columns each, in one tensor. Absent without a name.
+struct Stack {
+  std::string name;
+  std::int64_t count = 0;
+  std::int64_t rows = 0, columns = 0;
+  Cut cut = {};      // of the rows of each
+  Vector bias = {};  // (count, rows)
+  cpu::MatrixStack bound = {};
+
+  explicit operator bool() const { return !name.empty(); }
+  std::int64_t bytes_of_one() const { return bound.first.bytes(); }
 };
 
 enum class NormKind { kNone, kRms, kLayer };
@@ -133,8 +148,24 @@ struct Dense {
   Linear up, down;
 };
 
+using kernel::Gating;
+using kernel::Routing;
+
+// x goes to some of many feed forwards: the sum of weight_e * (down_e(act(gate_e x) * (up_e x))) over the chosen e, and
+// shared(x), times sigmoid(shared_gate x) where there is one. Router and choice: kernel::route.
+struct Experts {
+  Routing routing = {};
+  Linear router;            // (count, dim)
+  Vector choice_bias = {};  // (count): for the choice alone, not for the weights
+  Activation activation = Activation::kSilu;
+  Stack gate = {};  // absent: act(up x)
+  Stack up, down;
+  Dense shared = {};        // absent without `up`
+  Linear shared_gate = {};  // (1, dim)
+};
+
 using Mixer = std::variant<Attention>;
-using Feed = std::variant<Dense>;
+using Feed = std::variant<Dense, Experts>;
 
 struct LayerSpec {
   Norm norm = {};

@@ -40,9 +40,21 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Linear> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [name, rows, columns, cut, bias, bound] = s;
+  auto& [name, rows, columns, cut, bias, in_floats, bound] = s;
   static_cast<void>(bound);
   f("name", name);
+  f("rows", rows);
+  f("columns", columns);
+  f("cut", cut);
+  f("bias", bias);
+  f("in_floats", in_floats);
+}
+template <Part<Stack> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [name, count, rows, columns, cut, bias, bound] = s;
+  static_cast<void>(bound);
+  f("name", name);
+  f("count", count);
   f("rows", rows);
   f("columns", columns);
   f("cut", cut);
@@ -106,6 +118,28 @@ void each_field(S& s, F&& f) {
   f("gate", gate);
   f("up", up);
   f("down", down);
+}
+template <Part<Routing> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [count, used, gating, normalise, scale] = s;
+  f("count", count);
+  f("used", used);
+  f("gating", gating);
+  f("normalise", normalise);
+  f("scale", scale);
+}
+template <Part<Experts> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [routing, router, choice_bias, activation, gate, up, down, shared, shared_gate] = s;
+  f("routing", routing);
+  f("router", router);
+  f("choice_bias", choice_bias);
+  f("activation", activation);
+  f("gate", gate);
+  f("up", up);
+  f("down", down);
+  f("shared", shared);
+  f("shared_gate", shared_gate);
 }
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
@@ -187,8 +221,16 @@ void for_each(S& part, F&& f) {
 struct TensorSpec {
   enum class Use { kMatrix, kTable, kVector };
   std::string name;
-  std::int64_t rows, columns;
-  Use use;  // a table that is a matrix as well is a matrix
+  std::int64_t rows, columns;  // rows of all its matrices
+  Use use;                     // a table that is a matrix as well is a matrix
+  std::int64_t count = 1;      // of matrices behind each other; more than 1: the tensor has three dimensions
+  bool in_floats = false;      // a matrix that is multiplied in floats
+
+  // As GGUF gives it, columns first.
+  std::vector<std::int64_t> shape() const {
+    if (count > 1) return {columns, rows / count, count};
+    return rows == 1 ? std::vector{columns} : std::vector{columns, rows};
+  }
 };
 std::vector<TensorSpec> tensors_of(const ModelSpec& spec);
 

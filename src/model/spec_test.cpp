@@ -38,6 +38,26 @@ ModelSpec sample() {
   return m;
 }
 
+// The same with experts.
+ModelSpec expert_sample() {
+  ModelSpec m = sample();
+  const auto stack = [](const char* name, std::int64_t rows, std::int64_t columns) {
+    return Stack{.name = std::string(name) + ".weight",
+                 .count = 3,
+                 .rows = rows,
+                 .columns = columns,
+                 .bias = {.name = std::string(name) + ".bias", .columns = rows, .rows = 3}};
+  };
+  m.layers[0].feed =
+      Experts{.routing = {.count = 3, .used = 2},
+              .router = {.name = "blk.0.ffn_gate_inp.weight", .rows = 3, .columns = 32, .in_floats = true},
+              .choice_bias = {"blk.0.exp_probs_b.bias", 3},
+              .gate = stack("blk.0.ffn_gate_exps", 64, 32),
+              .up = stack("blk.0.ffn_up_exps", 64, 32),
+              .down = stack("blk.0.ffn_down_exps", 32, 64)};
+  return m;
+}
+
 TEST(Spec, TensorsAreMetOnceAndInOrder) {
   std::vector<std::string> names;
   for (const TensorSpec& t : tensors_of(sample()))
@@ -49,6 +69,26 @@ TEST(Spec, TensorsAreMetOnceAndInOrder) {
                 "blk.0.attn_qkv.weight 64x32 m", "blk.0.attn_qkv.bias 1x64 v", "blk.0.attn_sinks.weight 1x4 v",
                 "blk.0.attn_gate.weight 4x32 m", "blk.0.attn_output.weight 32x32 m", "blk.0.ffn_norm.weight 1x32 v",
                 "blk.0.ffn_up.weight 64x32 m", "blk.0.ffn_down.weight 32x64 m", "output_norm.weight 1x32 v"}));
+}
+
+TEST(Spec, TensorsOfExpertsHaveThreeDimensions) {
+  using Shape = std::vector<std::int64_t>;
+  int found = 0;
+  for (const TensorSpec& t : tensors_of(expert_sample())) {
+    if (t.name == "blk.0.ffn_down_exps.weight") {
+      ++found;
+      EXPECT_EQ(t.shape(), (Shape{64, 32, 3}));
+    }
+    if (t.name == "blk.0.ffn_up_exps.bias") {
+      ++found;
+      EXPECT_EQ(t.shape(), (Shape{64, 3}));
+    }
+    if (t.name == "blk.0.exp_probs_b.bias") {
+      ++found;
+      EXPECT_EQ(t.shape(), (Shape{3}));
+    }
+  }
+  EXPECT_EQ(found, 3);
 }
 
 TEST(Spec, WalksPassOverWhatIsAbsent) {
@@ -96,8 +136,7 @@ void change_each(S& part, const F& f) {
   }
 }
 
-TEST(Spec, EveryMemberIsInTheText) {
-  ModelSpec m = sample();
+void expect_every_member(ModelSpec m, int least) {
   const std::string text = to_text(m);
   std::set<std::string> texts{text};
   int changes = 0;
@@ -105,9 +144,14 @@ TEST(Spec, EveryMemberIsInTheText) {
     ++changes;
     texts.insert(to_text(m));
   });
-  EXPECT_GT(changes, 200);
+  EXPECT_GT(changes, least);
   EXPECT_EQ(static_cast<int>(texts.size()), changes + 1);
   EXPECT_EQ(to_text(m), text);
+}
+
+TEST(Spec, EveryMemberIsInTheText) {
+  expect_every_member(sample(), 200);
+  expect_every_member(expert_sample(), 250);
 }
 
 std::string fault_of(const ModelSpec& spec, const RandomFile& file, bool exact = true) {
@@ -136,6 +180,44 @@ TEST(LoadFaults, AreReportedTogether) {
                            "blk.0.ffn_gate.weight is not a tensor of sample", "random.gguf"})
     EXPECT_NE(fault.find(part), std::string::npos) << part << ": " << fault;
   EXPECT_THROW(Model::planned_bytes(spec, file, true), Error);
+}
+
+TEST(LoadFaults, ExpertsOfAnotherShape) {
+  const ModelSpec spec = expert_sample();
+  RandomFile file(spec);
+  EXPECT_EQ(fault_of(spec, file), "");
+  // As many elements, but of other experts.
+  file.remove("blk.0.ffn_up_exps.weight");
+  file.add("blk.0.ffn_up_exps.weight", "f32", {32, 96, 2}, std::vector<float>(2 * 96 * 32));
+  file.remove("blk.0.ffn_down_exps.bias");
+  file.add("blk.0.ffn_down_exps.bias", "f32", {96}, std::vector<float>(96));
+  const std::string fault = fault_of(spec, file);
+  for (const char* part :
+       {"blk.0.ffn_up_exps.weight is 2x96x32, expected 3x64x32", "blk.0.ffn_down_exps.bias is 96, expected 3x32"})
+    EXPECT_NE(fault.find(part), std::string::npos) << part << ": " << fault;
+}
+
+TEST(LoadFaults, APlanOfExpertsIsWhatLoadingTakes) {
+  const ModelSpec spec = expert_sample();
+  Team team(2);
+  for (const bool exact : {true, false}) {
+    const std::int64_t planned = Model::planned_bytes(spec, RandomFile(spec, "q8_0"), exact);
+    const auto model = Model::load(spec, std::make_unique<RandomFile>(spec, "q8_0"), team, {.exact = exact});
+    std::int64_t packed = 0, used = 0;
+    for_each<Linear>(model->spec(), [&](const Linear& l) {
+      packed += (l.bound.bytes() + 63) / 64 * 64;
+      used += l.bound.bytes();
+    });
+    EXPECT_EQ(used, model->shared_bytes());
+    for_each<Stack>(model->spec(), [&](const Stack& s) {
+      packed += 3 * s.bound.stride;
+      used += 2 * s.bound.first.bytes();
+    });
+    EXPECT_EQ(planned, packed);
+    EXPECT_EQ(used, model->bytes_per_token());
+    // The router is multiplied in floats whatever it is in the file.
+    EXPECT_TRUE(std::get<Experts>(model->spec().layers[0].feed).router.bound.in_floats());
+  }
 }
 
 TEST(LoadFaults, APlanIsWhatLoadingTakes) {

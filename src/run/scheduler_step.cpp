@@ -129,7 +129,7 @@ void Scheduler::account(Job& job, const model::Input& input, double now) {
   Outcome& out = job.outcome;
   if (input.decode) {
     ++out.decode_steps;
-    out.decode_bytes += static_cast<double>(engine_.model().bytes_per_token()) / static_cast<double>(plan_.answers) +
+    out.decode_bytes += static_cast<double>(engine_.forward().weight_bytes()) / static_cast<double>(plan_.answers) +
                         static_cast<double>(engine_.cache().kv_bytes_read(*job.sequence));
   } else if (job.at.first_token == 0) {
     job.listener->prefill(job.cached(), job.prompt);

@@ -1,0 +1,52 @@
+#include "kernel/router.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kvasir::kernel {
+namespace {
+
+constexpr double kLeastSum = 1.0 / 16384;
+
+double largest(const float* x, int n) { return static_cast<double>(*std::max_element(x, x + n)); }
+
+}  // namespace
+
+void route(const Routing& rule, const float* logits, const float* bias, std::int32_t* experts, float* weights) {
+  const int n = rule.count;
+  const double top = largest(logits, n);
+  const auto power = [&](int i) { return std::exp(static_cast<double>(logits[i]) - top); };
+  const auto sigmoid = [&](int i) { return 1.0 / (1.0 + std::exp(-static_cast<double>(logits[i]))); };
+  double sum = 1;
+  if (rule.gating == Gating::kSoftmax && (bias || !rule.normalise)) {
+    sum = 0;
+    for (int i = 0; i < n; ++i) sum += power(i);
+  }
+  const auto gated = [&](int i) { return rule.gating == Gating::kSigmoid ? sigmoid(i) : power(i) / sum; };
+  // Gating is monotone: without a bias the order of logits is that of scores.
+  const bool by_logits = !bias || rule.gating == Gating::kSoftmaxOfChosen;
+  const auto score = [&](int i) {
+    return (by_logits ? static_cast<double>(logits[i]) : gated(i)) + (bias ? static_cast<double>(bias[i]) : 0.0);
+  };
+
+  // The best so far lie in front, best first. NaN is greater than nothing and is not put before others.
+  double best[kMostUsed];
+  int chosen = 0;
+  for (int i = 0; i < n; ++i) {
+    const double s = score(i);
+    if (chosen == rule.used && !(s > best[chosen - 1])) continue;
+    int at = chosen < rule.used ? chosen++ : chosen - 1;
+    for (; at > 0 && s > best[at - 1]; --at) best[at] = best[at - 1], experts[at] = experts[at - 1];
+    best[at] = s;
+    experts[at] = i;
+  }
+  std::sort(experts, experts + chosen);
+
+  double total = 0;
+  for (int j = 0; j < chosen; ++j) total += gated(experts[j]);
+  const bool divided = rule.normalise || rule.gating == Gating::kSoftmaxOfChosen;
+  const double factor = static_cast<double>(rule.scale) / (divided ? std::max(total, kLeastSum) : 1.0);
+  for (int j = 0; j < chosen; ++j) weights[j] = static_cast<float>(gated(experts[j]) * factor);
+}
+
+}  // namespace kvasir::kernel

@@ -1,0 +1,104 @@
+// The choice of experts against its definition, written plainly in double.
+#include "kernel/router.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace kvasir::kernel {
+namespace {
+
+struct Choice {
+  std::vector<std::int32_t> experts;
+  std::vector<float> weights;
+};
+
+Choice route(const Routing& rule, const std::vector<float>& logits, const std::vector<float>& bias = {}) {
+  Choice c{std::vector<std::int32_t>(static_cast<std::size_t>(rule.used), -1),
+           std::vector<float>(static_cast<std::size_t>(rule.used))};
+  kernel::route(rule, logits.data(), bias.empty() ? nullptr : bias.data(), c.experts.data(), c.weights.data());
+  return c;
+}
+
+std::vector<double> gated(Gating gating, const std::vector<float>& logits) {
+  std::vector<double> p;
+  double sum = 0;
+  for (const float x : logits) {
+    const auto v = static_cast<double>(x);
+    p.push_back(gating == Gating::kSigmoid ? 1 / (1 + std::exp(-v)) : std::exp(v));
+    sum += p.back();
+  }
+  if (gating == Gating::kSoftmax)
+    for (double& v : p) v /= sum;
+  return p;
+}
+
+TEST(Router, ChoosesTheGreatestAndGivesTheirWeights) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 2);
+  for (const Gating gating : {Gating::kSoftmax, Gating::kSigmoid, Gating::kSoftmaxOfChosen})
+    for (const auto& [count, used] : {std::pair{1, 1}, {4, 4}, {8, 2}, {128, 8}, {300, 64}})
+      for (const bool normalise : {false, true})
+        for (const bool biased : {false, true}) {
+          std::vector<float> logits(static_cast<std::size_t>(count)), bias;
+          for (float& x : logits) x = normal(random);
+          if (biased)
+            for (int i = 0; i < count; ++i) bias.push_back(0.1f * normal(random));
+          const Routing rule{count, used, gating, normalise, 2.5f};
+          const Choice c = route(rule, logits, bias);
+
+          const std::vector<double> p = gated(gating, logits);
+          std::vector<std::int32_t> order(logits.size());
+          std::iota(order.begin(), order.end(), 0);
+          const auto rank = [&](std::int32_t e) {
+            const auto i = static_cast<std::size_t>(e);
+            const double score = gating == Gating::kSoftmaxOfChosen ? static_cast<double>(logits[i]) : p[i];
+            return score + (biased ? static_cast<double>(bias[i]) : 0.0);
+          };
+          std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return rank(a) > rank(b); });
+          order.resize(static_cast<std::size_t>(used));
+          std::sort(order.begin(), order.end());
+          EXPECT_EQ(c.experts, order);
+          double sum = 0;
+          for (const auto e : order) sum += p[static_cast<std::size_t>(e)];
+          if (!normalise && gating != Gating::kSoftmaxOfChosen) sum = 1;
+          for (std::size_t j = 0; j < order.size(); ++j)
+            EXPECT_NEAR(static_cast<double>(c.weights[j]), 2.5 * p[static_cast<std::size_t>(order[j])] / sum, 1e-6);
+        }
+}
+
+TEST(Router, EqualOnesAreTakenInOrder) {
+  EXPECT_EQ(route({6, 3}, {1, 2, 2, 2, 2, 0}).experts, (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(route({6, 3}, {0, 0, 0, 0, 0, 0}).experts, (std::vector<std::int32_t>{0, 1, 2}));
+}
+
+TEST(Router, ABiasChoosesAndDoesNotWeigh) {
+  const Choice c = route({3, 1, Gating::kSigmoid, false}, {0, 0, 0}, {0, 0, 1});
+  EXPECT_EQ(c.experts, (std::vector<std::int32_t>{2}));
+  EXPECT_EQ(c.weights, (std::vector<float>{0.5f}));
+}
+
+TEST(Router, SumsNearZeroDoNotDivide) {
+  const Choice c = route({3, 2, Gating::kSigmoid, true}, {-200, -200, -300});
+  EXPECT_EQ(c.experts, (std::vector<std::int32_t>{0, 1}));
+  for (const float w : c.weights) EXPECT_LT(w, 1e-6f);
+}
+
+// Broken weights give broken numbers, and experts that exist.
+TEST(Router, NotANumber) {
+  const float nan = std::nanf("");
+  for (const std::vector<float>& logits : {std::vector<float>{nan, nan, nan, nan}, {0, nan, 1, nan}, {nan, 5, 4, 3}})
+    for (const Gating gating : {Gating::kSoftmax, Gating::kSigmoid, Gating::kSoftmaxOfChosen}) {
+      const Choice c = route({4, 2, gating, true}, logits);
+      EXPECT_LT(c.experts[0], c.experts[1]);
+      EXPECT_GE(c.experts[0], 0);
+      EXPECT_LT(c.experts[1], 4);
+    }
+}
+
+}  // namespace
+}  // namespace kvasir::kernel
