@@ -19,8 +19,10 @@ ALIGN = 32
 
 
 class Tensor:
-    def __init__(self, rows, columns, values, half):
-        self.rows, self.columns, self.half = rows, columns, half
+    """count: matrices of rows / count rows each, one behind the other."""
+
+    def __init__(self, rows, columns, values, half, count=1):
+        self.rows, self.columns, self.half, self.count = rows, columns, half, count
         self.bytes = struct.pack(f"<{len(values)}{'e' if half else 'f'}", *values)
         self.values = struct.unpack(f"<{len(values)}{'e' if half else 'f'}", self.bytes)
 
@@ -127,9 +129,11 @@ class Model:
         def text(s):
             return struct.pack("<Q", len(s)) + s.encode()
 
-        def value(v):  # types 8, 6 and 4 of GGUF
+        def value(v):  # types 8, 7, 6 and 4 of GGUF
             if isinstance(v, str):
                 return struct.pack("<I", 8) + text(v)
+            if isinstance(v, bool):
+                return struct.pack("<I?", 7, v)
             return struct.pack("<If", 6, v) if isinstance(v, float) else struct.pack("<II", 4, v)
 
         metadata = self.metadata()
@@ -137,7 +141,9 @@ class Model:
         head += b"".join(text(key) + value(v) for key, v in metadata.items())
         data = b""
         for name, t in self.tensors.items():
-            shape = (t.columns, t.rows) if t.half else (t.columns,)
+            shape = (t.columns, t.rows // t.count, t.count) if t.count > 1 else (t.columns, t.rows)
+            if t.rows == 1 and not t.half:
+                shape = (t.columns,)
             head += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, int(t.half), len(data))
             data += t.bytes + bytes(-len(t.bytes) % ALIGN)
         return head + bytes(-len(head) % ALIGN) + data
@@ -349,7 +355,11 @@ def main():
     with open(os.path.join(folder, "tokens.json"), "w") as f:
         json.dump({"tokens": tokens}, f)
         f.write("\n")
-    for name, make in {**MODELS, **(MORE if sys.argv[2:] else {})}.items():
+    import golden_experts  # which builds on this file
+    models = {**MODELS, **golden_experts.MODELS}
+    if sys.argv[2:]:
+        models.update({**MORE, **golden_experts.MORE})
+    for name, make in models.items():
         model = make()
         rows = model.logits(tokens)
         with open(os.path.join(folder, name + ".gguf"), "wb") as f:

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <numeric>
 #include <variant>
 
 #include "base/check.hpp"
@@ -73,7 +75,7 @@ std::vector<float> rope_factors(const SynthShape& s) {
 // Numbers of the hyper-parameters, under "ARCH.".
 struct Number {
   const char* key;
-  std::variant<std::uint32_t, float> value;
+  std::variant<std::uint32_t, float, std::string_view> value;
 };
 
 std::vector<Number> numbers_of(const SynthShape& s) {
@@ -91,7 +93,16 @@ std::vector<Number> numbers_of(const SynthShape& s) {
                              {"attention.layer_norm_rms_epsilon", s.norm_epsilon},
                              {"rope.freq_base", s.rope_base}};
   if (s.window > 0) all.push_back({"attention.sliding_window", count(s.window)});
-  if (s.original_context > 0) {
+  if (s.experts > 0) {
+    all.push_back({"expert_count", count(s.experts)});
+    all.push_back({"expert_used_count", count(s.experts_used)});
+    all.push_back({"expert_feed_forward_length", count(s.expert_ffn)});
+  }
+  if (s.yarn > 0) {
+    all.push_back({"rope.scaling.type", "yarn"});
+    all.push_back({"rope.scaling.factor", s.yarn});
+    all.push_back({"rope.scaling.original_context_length", count(s.original_context)});
+  } else if (s.original_context > 0) {
     const double longer = static_cast<double>(s.context) / s.original_context;
     all.push_back({"rope.scaling.original_context_length", count(s.original_context)});
     all.push_back({"rope.scaling.attn_factor",
@@ -110,8 +121,10 @@ class Outline : public weights::ModelFile {
       const std::string key = fmt::format("{}.{}", s.arch, n.key);
       if (const auto* count = std::get_if<std::uint32_t>(&n.value))
         metadata_.set(key, std::int64_t{*count});
+      else if (const auto* number = std::get_if<float>(&n.value))
+        metadata_.set(key, static_cast<double>(*number));
       else
-        metadata_.set(key, static_cast<double>(std::get<float>(n.value)));
+        metadata_.set(key, std::string(std::get<std::string_view>(n.value)));
     }
     add("token_embd.weight", s.dim, s.vocab);
     if (!s.tied) add("output.weight", s.dim, s.vocab);
@@ -120,7 +133,7 @@ class Outline : public weights::ModelFile {
       tensors_.back().bytes = std::as_bytes(std::span(factors_));
     }
     for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
-      if (s.original_context == 0) continue;
+      if (s.original_context == 0 || s.yarn > 0) continue;
       add(name, s.rotated / 2, 1);
       tensors_.back().bytes = std::as_bytes(std::span(ones_));
     }
@@ -148,10 +161,8 @@ class Outline : public weights::ModelFile {
 std::vector<Tensor> tensors_of(const SynthShape& s, std::string_view quant) {
   std::vector<Tensor> all;
   for (const TensorSpec& t : model::tensors_of(read_spec(Outline(s)))) {
-    if (t.use == TensorSpec::Use::kVector)
-      all.push_back({t.name, "f32", {t.columns}, t.use});
-    else
-      all.push_back({t.name, synth_quant(quant, t.columns), {t.columns, t.rows}, t.use});
+    const bool floats = t.use == TensorSpec::Use::kVector || t.in_floats;
+    all.push_back({t.name, floats ? "f32" : synth_quant(quant, t.columns), t.shape(), t.use});
   }
   return all;
 }
@@ -176,8 +187,15 @@ void set_metadata(weights::GgufHeader& h, const SynthShape& s, std::string_view 
   h.set_string("general.name", fmt::format("synthetic {} (random weights, seed {})", s.name, seed));
   if (const auto type = weights::gguf_file_type(quant)) h.set("general.file_type", *type);
   h.set("general.quantization_version", std::uint32_t{2});
-  for (const Number& n : numbers_of(s))
-    std::visit([&](auto value) { h.set(fmt::format("{}.{}", s.arch, n.key), value); }, n.value);
+  for (const Number& n : numbers_of(s)) {
+    const std::string key = fmt::format("{}.{}", s.arch, n.key);
+    if (const auto* text = std::get_if<std::string_view>(&n.value))
+      h.set_string(key, *text);
+    else if (const auto* number = std::get_if<float>(&n.value))
+      h.set(key, *number);
+    else
+      h.set(key, std::get<std::uint32_t>(n.value));
+  }
   set_vocabulary(h, s);
 }
 
@@ -190,7 +208,7 @@ class Generator {
              FunctionRef<void(std::uint64_t)> written) {
     const weights::Quant& quant = quant_entry(t.quant);
     const std::int64_t columns = t.shape[0];
-    const std::int64_t rows = t.shape.size() > 1 ? t.shape[1] : 1;
+    const std::int64_t rows = std::accumulate(t.shape.begin() + 1, t.shape.end(), std::int64_t{1}, std::multiplies<>());
     const auto row_bytes = static_cast<std::size_t>(columns / quant.block * quant.block_bytes);
     KVASIR_CHECK(row_bytes * static_cast<std::size_t>(rows) == bytes);
     const auto most = std::max<std::int64_t>(1, static_cast<std::int64_t>(kPieceBytes / row_bytes));

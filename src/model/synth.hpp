@@ -34,8 +34,12 @@ struct SynthShape {
   float rope_factor;         // of Llama 3's frequency scaling (original context 8192, factors 1 and 4); 0: none
   int window = 0;            // attention.sliding_window; 0: none
   int rotated = 0;           // elements of a head that are rotated; 0: all
-  int original_context = 0;  // of LongRoPE, whose factors are all 1 here; 0: none
-  bool tied;                 // the output matrix is the token embedding
+  int original_context = 0;  // of LongRoPE, whose factors are all 1 here, or of YaRN; 0: none
+  float yarn = 0.f;          // rope.scaling.factor of YaRN; 0: LongRoPE or none
+  int experts = 0;           // 0: none
+  int experts_used = 0;
+  int expert_ffn = 0;
+  bool tied;  // the output matrix is the token embedding
   bool add_bos;
   int bos;
   int eos;

@@ -47,6 +47,14 @@ TEST(Synth, ParametersAreThoseOfTheRealModels) {
   EXPECT_EQ(synth_parameters(find_synth_shape("qwen3-0.6b")), 596049920u);
   EXPECT_EQ(synth_parameters(find_synth_shape("gemma3-1b")), 999885952u);
   EXPECT_EQ(synth_parameters(find_synth_shape("phi-4-mini")), 3836021760u + 2 * 48);  // factors of LongRoPE
+  // Layers of Qwen3-30B-A3B: attention 37749248 with its norms, router 262144, experts 128 * 3 * 768 * 2048, two norms.
+  EXPECT_EQ(synth_parameters(find_synth_shape("qwen3-30b-a3b-2layers")),
+            2u * (2 * 2048 * 4096 + 2 * 512 * 2048 + 2 * 128 + 128 * 2048 + 128 * 3 * 768 * 2048 + 2 * 2048) +
+                2 * 151936 * 2048 + 2048);
+  EXPECT_EQ(synth_parameters(find_synth_shape("gpt-oss-20b-2layers")),
+            2u * (2 * 2880 * 4096 + 2 * 512 * 2880 + 4096 + 2 * 512 + 2880 + 64 + 32 * 2881 + 32 * 3 * 2880 * 2881 +
+                  2 * 2880) +
+                2 * 201088 * 2880 + 2880);
   EXPECT_THROW(find_synth_shape("gpt-5"), Error);
 }
 
@@ -89,6 +97,19 @@ TEST(Synth, EveryWeightTypeOfEveryTensor) {
       }
     }
   }
+}
+
+TEST(Synth, ExpertsHaveThreeDimensionsAndRoutersAreFloats) {
+  const TemporaryFile file;
+  Team team(2);
+  write_synthetic_model(file.path, find_synth_shape("tiny-experts"), "q4_0", 1, team, [](auto, auto) {});
+  const auto model = weights::open_model_file(file.path);
+  const weights::TensorInfo& up = *model->find("blk.0.ffn_up_exps.weight");
+  EXPECT_EQ(up.rank, 3);
+  EXPECT_EQ(up.shape, (std::array<std::int64_t, 4>{256, 256, 10, 1}));
+  EXPECT_EQ(up.quant, "q4_0");
+  EXPECT_EQ(model->find("blk.0.ffn_gate_inp.weight")->quant, "f32");
+  EXPECT_EQ(model->metadata().require_int("qwen3moe.expert_used_count", 0, 100), 3);
 }
 
 TEST(Synth, TheSeedAloneDecides) {

@@ -1,5 +1,6 @@
-// Llama 1 to 3.x, Mistral, SmolLM2: RoPE on adjacent pairs (the converter permuted the weights), optional biases.
-#include "model/blocks.hpp"
+// Llama 1 to 3.x, Mistral, SmolLM2: RoPE on adjacent pairs (the converter permuted the weights), optional biases. With
+// experts Mixtral.
+#include "model/expert_blocks.hpp"
 
 namespace kvasir::model::entries::archs {
 
@@ -8,14 +9,18 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     const Attention a = attention(n, Bias::kIfPresent);
-    m.layers.push_back(
-        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+    LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm")};
+    if (has_experts(h))
+      layer.feed = experts(n, expert_width(h, h.ffn(l)));
+    else
+      layer.feed = gated(n, Activation::kSilu);
+    m.layers.push_back(layer);
   }
   m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
   return m;
 }
 
 extern const Arch llama;
-const Arch llama = {"Llama 1-3.x, Mistral, SmolLM2", describe};
+const Arch llama = {"Llama 1-3.x, Mistral, Mixtral, SmolLM2", describe};
 
 }  // namespace kvasir::model::entries::archs

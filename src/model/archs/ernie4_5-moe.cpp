@@ -1,0 +1,34 @@
+// ERNIE 4.5 with experts: llama, of whose layers every few have experts, from one on. A bias for the choice, shared
+// experts.
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  const std::int64_t dense = h.integer_or("leading_dense_block_count", 0, h.layers(), 0);
+  const std::int64_t step = h.integer("interleave_moe_layer_step", 1, 1 << 24);
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    LayerSpec layer{.norm = n.rms("attn_norm"),
+                    .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                    .feed_norm = n.rms("ffn_norm")};
+    if (l >= dense && (l + 1) % step == 0) {
+      Experts e = experts(n, expert_width(h, h.ffn(l)));
+      read_gating(n, Gating::kSoftmax, true, e);
+      const std::int64_t shared = h.integer_or("expert_shared_feed_forward_length", 0, 1 << 24, 0);
+      if (shared > 0) e.shared = shared_expert(n, shared);
+      layer.feed = e;
+    } else {
+      layer.feed = gated(n, Activation::kSilu);
+    }
+    m.layers.push_back(layer);
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch ernie4_5_moe;
+const Arch ernie4_5_moe = {"ERNIE 4.5 with experts", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,25 @@
+// gpt-oss: biases everywhere, sinks, every second layer with a window, the first one too. All feed forwards are experts
+// with a clamped gate. post_attention_norm is the norm before them.
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kRequired, Bias::kRequired);
+    a.window = h.window(l, 2);
+    a.sinks = n.vector("attn_sinks.weight", a.heads);
+    Experts e = experts(n, expert_width(h, h.ffn(l)), Activation::kClampedSilu, Bias::kRequired);
+    e.routing.gating = Gating::kSoftmaxOfChosen;
+    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("post_attention_norm"), .feed = e});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch gpt_oss;
+const Arch gpt_oss = {"gpt-oss", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,28 @@
+// Qwen 1.5 and 2 with experts: qwen2, with a shared expert whose part a gate of its own decides; the weights of the
+// chosen experts are not divided by their sum.
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Experts e = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)));
+    e.routing.normalise = false;
+    e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, 1 << 24, h.ffn(l)));
+    e.shared_gate = n.linear("ffn_gate_inp_shexp", 1, h.dim());
+    e.shared_gate.in_floats = true;
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n, Bias::kRequired),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = e});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch qwen2moe;
+const Arch qwen2moe = {"Qwen 1.5 and 2 with experts", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,25 @@
+// Qwen 3 with experts: qwen3, every feed forward of which is some of many.
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kNone);
+    norm_heads(n, a);
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"),
+         .mixer = a,
+         .feed_norm = n.rms("ffn_norm"),
+         .feed = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)))});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch qwen3moe;
+const Arch qwen3moe = {"Qwen 3 with experts", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,95 @@
+#include "model/expert_blocks.hpp"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace kvasir::model {
+namespace {
+
+constexpr std::int64_t kMostExperts = 1 << 16, kMostWidth = 1 << 24;
+
+Stack stack(const Names& n, std::string_view name, std::int64_t count, std::int64_t rows, std::int64_t columns,
+            Bias bias) {
+  Stack s{.name = n.vector(std::string(name) + ".weight", 0).name, .count = count, .rows = rows, .columns = columns};
+  Vector b = n.vector(std::string(name) + ".bias", rows);
+  b.rows = count;
+  if (bias == Bias::kRequired || (bias == Bias::kIfPresent && n.h().has_tensor(b.name))) s.bias = b;
+  return s;
+}
+
+Stack part_of(const Stack& fused, std::int64_t first, std::int64_t rows) {
+  Stack part = fused;
+  part.rows = rows;
+  part.cut = {first, fused.rows};
+  return part;
+}
+
+}  // namespace
+
+bool has_experts(const Hparams& h) { return h.integer_or("expert_count", 0, kMostExperts, 0) > 0; }
+
+std::int64_t expert_width(const Hparams& h, std::int64_t fallback) {
+  const std::int64_t width = h.integer_or("expert_feed_forward_length", 0, kMostWidth, 0);
+  return width > 0 ? width : fallback;
+}
+
+Experts experts(const Names& n, std::int64_t width, Activation activation, Bias bias) {
+  const Hparams& h = n.h();
+  const std::int64_t count = h.integer("expert_count", 1, kMostExperts), dim = h.dim();
+  Experts e;
+  e.routing.count = static_cast<int>(count);
+  e.routing.used =
+      static_cast<int>(h.integer("expert_used_count", 1, std::min<std::int64_t>(count, kernel::kMostUsed)));
+  e.routing.normalise = true;
+  const double scale = h.number_or("expert_weights_scale", 1.0);
+  if (scale != 0.0) e.routing.scale = static_cast<float>(scale);  // 0: files that mean none
+  e.activation = activation;
+  e.router = n.linear("ffn_gate_inp", count, dim, bias);
+  e.router.in_floats = true;
+  const Stack fused = stack(n, "ffn_gate_up_exps", count, 2 * width, dim, Bias::kNone);
+  if (h.has_tensor(fused.name)) {
+    e.gate = part_of(fused, 0, width);
+    e.up = part_of(fused, width, width);
+  } else {
+    e.gate = stack(n, "ffn_gate_exps", count, width, dim, bias);
+    e.up = stack(n, "ffn_up_exps", count, width, dim, bias);
+  }
+  e.down = stack(n, "ffn_down_exps", count, dim, width, bias);
+  return e;
+}
+
+void read_gating(const Names& n, Gating gating, bool normalise, Experts& e) {
+  const Hparams& h = n.h();
+  e.routing.gating = gating;
+  switch (h.integer_or("expert_gating_func", 0, 255, 0)) {
+    case 0:
+      break;
+    case 1:
+      e.routing.gating = Gating::kSoftmax;
+      break;
+    case 2:
+      e.routing.gating = Gating::kSigmoid;
+      break;
+    case 3:
+      e.routing.gating = Gating::kSoftmaxOfChosen;
+      break;
+    default:
+      h.unsupported("expert_gating_func", "is none of 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)");
+  }
+  e.routing.normalise = h.flag_or("expert_weights_norm", normalise);
+  if (h.integer_or("expert_group_count", 0, kMostExperts, 0) > 1)
+    h.unsupported("expert_group_count", "is above 1: experts in groups are not supported");
+  const Vector bias = n.vector("exp_probs_b.bias", e.routing.count);
+  if (h.has_tensor(bias.name)) e.choice_bias = bias;
+}
+
+Dense shared_expert(const Names& n, std::int64_t width, Activation activation) {
+  const std::int64_t dim = n.h().dim();
+  return {.activation = activation,
+          .gate = n.linear("ffn_gate_shexp", width, dim),
+          .up = n.linear("ffn_up_shexp", width, dim),
+          .down = n.linear("ffn_down_shexp", dim, width)};
+}
+
+}  // namespace kvasir::model
