@@ -31,8 +31,8 @@ struct IntGemm : IntSums<F> {
         __builtin_prefetch(args.out + (first + c) * args.ldo + (panel + p) * kPanelRows, 1, 2);
     const std::byte* head = args.panels + panel * stride;
     const std::int64_t blocks = args.k / F::kBlock;
-    // The last block's sums are results: they are stored as such where all rows are there.
-    const bool whole = (panel + P) * kPanelRows <= args.rows;
+    // The last block's sums are results: they are stored as such where all rows are there and have no factor.
+    const bool whole = !HasFactor<F> && (panel + P) * kPanelRows <= args.rows;
     float* const out = args.out + first * args.ldo + panel * kPanelRows;
     const std::int64_t last = (blocks * kSubs - 1) * columns;
     std::int64_t i = 0;
@@ -199,23 +199,29 @@ struct IntGemm : IntSums<F> {
   KVASIR_INLINE void wide_columns(const std::byte (*w)[8][64], const Scale& scale,
                                   const std::byte (*q)[kTileColumns * 32], int column, const Int8Tile& x,
                                   std::int64_t i, float (*acc)[P][16], int p) {
-    I32 t[C];
-    KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c) t[c] = zero_i32();
-    KVASIR_UNROLL(8)
-    for (int g = 0; g < 8; ++g) KVASIR_UNROLL(2)
-    for (int odd = 0; odd < 2; ++odd) {
-      Bytes codes = load_bytes(w[odd][g]);
-      pin(codes);  // or every use would load them again, and two loads a cycle are all there are
+    F32 sum[C];
+    KVASIR_UNROLL(2)
+    for (int h = 0; h < kHalves; ++h) {
+      I32 t[C];
       KVASIR_UNROLL(4)
-      for (int c = 0; c < C; ++c) {
-        t[c] = dot_words(t[c], codes, broadcast4(q[odd] + 32 * (column + c) + 4 * g));
-        pin(t[c]);
+      for (int c = 0; c < C; ++c) t[c] = zero_i32();
+      KVASIR_UNROLL(8)
+      for (int g = kGroups * h; g < kGroups * (h + 1); ++g) KVASIR_UNROLL(2)
+      for (int odd = 0; odd < 2; ++odd) {
+        Bytes codes = load_bytes(w[odd][g]);
+        pin(codes);  // or every use would load them again, and two loads a cycle are all there are
+        KVASIR_UNROLL(4)
+        for (int c = 0; c < C; ++c) {
+          t[c] = dot_words(t[c], codes, broadcast4(q[odd] + 32 * (column + c) + 4 * g));
+          pin(t[c]);
+        }
       }
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c)
+        sum[c] = h == 0 ? Sums::scaled(t[c], scale, 0) : add(sum[c], Sums::scaled(t[c], scale, 1));
     }
     KVASIR_UNROLL(4)
-    for (int c = 0; c < C; ++c)
-      store(acc[c][p], Sums::fold(load(acc[c][p]), Sums::scaled(t[c], scale, 0), scale, x, i + c));
+    for (int c = 0; c < C; ++c) store(acc[c][p], Sums::fold(load(acc[c][p]), sum[c], scale, x, i + c));
   }
 #endif
 };

@@ -35,7 +35,13 @@ struct IntPanels : IntLayout<F> {
   }
 
   static constexpr PanelFormat format() {
-    return {ActivationKind::kInt8, F::kBlock, Layout::panel_bytes, Layout::pack, Layout::unpack_row, matmul};
+    return {ActivationKind::kInt8,
+            F::kBlock,
+            Layout::panel_bytes,
+            Layout::pack,
+            Layout::unpack_row,
+            matmul,
+            HasFactor<F> ? Layout::set_factor : nullptr};
   }
 };
 

@@ -4,8 +4,8 @@
 // A format is described by a struct F:
 //   kBits        bits of a stored code u (2, 3, 4, 5, 6, 8)
 //   kZero        the weight is d * (u - kZero) + m ...
-//   kLevels      ... or, where the struct has this table of 16 int8, d * kLevels[u] + m (kBits is 4; no kZero)
-//   kBlock       elements per block of the file (32 or 256)
+//   kLevels      ... or, where the struct has this table of 16 int8, d * kLevels[u] + m (kBits is 4 at most; no kZero)
+//   kBlock       elements per block of the file (32, 64 or 256)
 //   kScales      scales per 32 elements (1 or 2)
 //   kMin         whether m is used
 //   kBlockBytes  bytes of a block in the file
@@ -13,10 +13,13 @@
 //   codes(block, u)              the kBlock codes of a file block, one byte each
 //   pack_head(block, row, head)  writes the scales of a file block for one of the 16 rows
 //   load_head(head, sub, d, m)   scales (and minima) of 16 rows for the 32 elements `sub` of the block
+//   kFactor                      where the struct has it: a panel has a factor for all of its rows
+//   weight(d, m, u)              where the struct has it: d * (u - kZero) + m with the sign that the format gives to 0
 // clang-format on
 // A panel is a sequence of chunks of at least 256 elements (the last one may be shorter): the heads of a chunk's
 // blocks, padded to 64 bytes, then the code planes of (32 elements x 16 rows) for every 32 elements. So planes never
-// straddle cache lines and a panel is read from its first byte to its last, one stream for the hardware to foresee.
+// straddle cache lines and a panel is read from its first byte to its last, one stream for the hardware to foresee. The
+// factor (f32), if there is one, has a line of its own at the end.
 // Byte 4*row + j of "group" g (0..7) is the code of element 4g+j of that row. Planes:
 //   4 bits: 4 x 64 bytes, plane i holds group i in the low and group i+4 in the high nibble
 //   2 bits: 2 x 64 bytes, plane i holds groups i, i+2, i+4, i+6 from low to high bits
@@ -41,6 +44,11 @@ concept HasLevels = requires {
   F::kLevels;
 };
 
+template <class F>
+concept HasFactor = requires {
+  F::kFactor;
+};
+
 // What a code is multiplied as: an entry of the table of levels, or the code without its zero.
 template <class F>
 constexpr int level_of(int code) {
@@ -48,6 +56,19 @@ constexpr int level_of(int code) {
     return F::kLevels[code];
   else
     return code - F::kZero;
+}
+
+template <class F>
+concept HasWeight = requires {
+  F::weight(0.0f, 0.0f, 0);
+};
+
+// The weight that a code stands for.
+template <class F>
+KVASIR_INLINE float weight_of(float d, float m, int code) {
+  if constexpr (HasWeight<F>) return F::weight(d, m, code);
+  const float x = d * static_cast<float>(level_of<F>(code));
+  return F::kMin ? x + m : x;
 }
 
 template <int kBits>
@@ -172,7 +193,18 @@ struct IntLayout {
   static std::int64_t panel_bytes(std::int64_t k) {
     const std::int64_t blocks = k / F::kBlock;
     const std::int64_t rest = blocks % kChunkBlocks;
-    return blocks / kChunkBlocks * chunk_bytes(kChunkBlocks) + (rest > 0 ? chunk_bytes(rest) : 0);
+    return blocks / kChunkBlocks * chunk_bytes(kChunkBlocks) + (rest > 0 ? chunk_bytes(rest) : 0) + kTail;
+  }
+  static constexpr int kTail = HasFactor<F> ? 64 : 0;
+  static float factor(const std::byte* panel, std::int64_t k) {
+    float f = 1.0f;
+    if constexpr (kTail > 0) __builtin_memcpy(&f, panel + panel_bytes(k) - kTail, 4);
+    return f;
+  }
+  static void set_factor(std::byte* panel, std::int64_t k, float f) {
+    std::byte* const tail = panel + panel_bytes(k) - kTail;
+    for (int i = 0; i < kTail; ++i) tail[i] = std::byte{0};
+    __builtin_memcpy(tail, &f, 4);
   }
   // Blocks of the chunk that begins with block `first`.
   static int chunk_blocks(std::int64_t blocks, std::int64_t first) {
@@ -182,6 +214,7 @@ struct IntLayout {
   // Chunk by chunk, each step a pass of its own over buffers in the L1 cache (a pass that read what the one before has
   // just written in other widths would wait for every store): codes, words of 16 rows side by side, planes.
   static void pack(const std::byte* const rows[kPanelRows], std::int64_t k, std::byte* panel) {
+    if constexpr (kTail > 0) set_factor(panel, k, 1.0f);
     constexpr int kElements = kChunkBlocks * F::kBlock;
     alignas(64) std::byte codes[kPanelRows][kElements];
     alignas(64) std::uint32_t words[kElements / 4][kPanelRows];
@@ -206,17 +239,18 @@ struct IntLayout {
 
   static void unpack_row(const std::byte* panel, int row, std::int64_t k, float* out) {
     const std::int64_t blocks = k / F::kBlock;
+    const float by = factor(panel, k);
     for (std::int64_t first = 0; first < blocks; first += kChunkBlocks) {
       const int n = chunk_blocks(blocks, first);
       const std::byte* planes = panel + head_bytes(n);
       for (int i = 0; i < n * kSubs; ++i, out += 32, planes += kPlanes)
-        unpack_part(panel + i / kSubs * F::kHeadBytes, i % kSubs, planes, row, out);
+        unpack_part(panel + i / kSubs * F::kHeadBytes, i % kSubs, planes, row, by, out);
       panel = planes;
     }
   }
 
-  // 32 elements of a row.
-  static void unpack_part(const std::byte* head, int sub, const std::byte* planes, int row, float* out) {
+  // 32 elements of a row, times `by`.
+  static void unpack_part(const std::byte* head, int sub, const std::byte* planes, int row, float by, float* out) {
     F32 d[2] = {zero(), zero()};
     F32 m[2] = {zero(), zero()};
     F::load_head(head, sub, d, m);
@@ -228,8 +262,8 @@ struct IntLayout {
     }
     for (int e = 0; e < 32; ++e) {
       const int i = F::kScales == 2 ? e / 16 : 0;
-      const float x = scale[i][row] * static_cast<float>(level_of<F>(code_at<F::kBits>(planes, row, e)));
-      out[e] = F::kMin ? x + minimum[i][row] : x;
+      out[e] = weight_of<F>(scale[i][row], minimum[i][row], code_at<F::kBits>(planes, row, e));
+      if constexpr (kTail > 0) out[e] *= by;
     }
   }
 
@@ -252,8 +286,7 @@ struct IntLayout {
         }
         for (int e = 0; e < 32; ++e) {
           const int i = F::kScales == 2 ? e / 16 : 0;
-          const float x = scale[i][0] * static_cast<float>(level_of<F>(codes[32 * s + e]));
-          out[e] = F::kMin ? x + minimum[i][0] : x;
+          out[e] = weight_of<F>(scale[i][0], minimum[i][0], codes[32 * s + e]);
         }
       }
     }

@@ -17,7 +17,7 @@ struct LevelTable {
 // The zero of a table is a power of two: the one that activations are prepared for with VNNI, else the least.
 template <HasLevels F>
 struct LevelTable<F> {
-  static_assert(F::kBits == 4 && sizeof F::kLevels == 16);
+  static_assert(F::kBits <= 4 && sizeof F::kLevels == 16);
   static constexpr int least() {
     int zero = 1, low = 0;
     for (const std::int8_t level : F::kLevels) low = level < low ? level : low;
@@ -60,7 +60,6 @@ struct IntSums : IntLayout<F> {
                                   (kMaxCode - kMiddle) * 127 * kLaneTerms <= 32767;
   // Where they do not (Q8_0, levels up to 127), without VNNI, products go through signed weights instead.
   static constexpr bool kSigned = !KVASIR_HAS_VNNI && !kFits16;
-  static_assert(!kSigned || kHalves == 1, "signed weights are added up over all 32 elements");
 
   KVASIR_INLINE void load_unsigned(const std::byte* planes, Bytes (&w)[8]) {
     load_codes<F::kBits>(planes, w);
@@ -148,7 +147,7 @@ struct IntSums : IntLayout<F> {
       for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
       for (int p = 0; p < P; ++p) t[c][p] = zero_i32();
       KVASIR_UNROLL(8)
-      for (int g = 0; g < 8; ++g) KVASIR_UNROLL(4)
+      for (int g = kGroups * h; g < kGroups * (h + 1); ++g) KVASIR_UNROLL(4)
       for (int c = 0; c < C; ++c) {
         const Bytes a = broadcast4(q + 32 * c + 4 * g);
         KVASIR_UNROLL(4)
@@ -222,6 +221,8 @@ struct IntSums : IntLayout<F> {
 
   KVASIR_INLINE void store_rows(const MatmulArgs& args, std::int64_t panel, std::int64_t column, F32 acc) {
     const std::int64_t row = panel * kPanelRows;
+    if constexpr (HasFactor<F>)
+      acc = mul(acc, set1(IntLayout<F>::factor(args.panels + panel * IntLayout<F>::panel_bytes(args.k), args.k)));
     float* out = args.out + column * args.ldo + row;
     if (row + kPanelRows <= args.rows) {
       store(out, acc);

@@ -73,6 +73,8 @@ struct PanelFormat {
   // One row of a panel as floats (k of them): what the file's row dequantises to, bit for bit.
   void (*unpack_row)(const std::byte* panel, int row, std::int64_t k, float* out);
   void (*matmul)(const MatmulArgs& args);
+  // The 16 rows times `factor` instead of 1, for the formats of which files have such a number; null: others.
+  void (*set_factor)(std::byte* panel, std::int64_t k, float factor) = nullptr;
 };
 
 // Panels of unquantised weights. Any row can be dequantised to float and packed in `f32`: that is `--exact`. Those that

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "base/gaussian.hpp"
@@ -29,25 +31,41 @@ struct Packed {
   std::int64_t rows, k;
 };
 
+// Some rows of a quantised matrix, which repeat: a search for the nearest vectors of a grid takes its time.
+constexpr std::int64_t kDistinctRows = 23;
+
+// Of all formats and lengths; the test's instruction sets differ in the address of `quant`.
+const std::vector<std::byte>& distinct_rows(const Quant& quant, std::int64_t k, unsigned seed) {
+  static std::map<std::tuple<const Quant*, std::int64_t, unsigned>, std::vector<std::byte>> made;
+  std::vector<std::byte>& file = made[{&quant, k, seed}];
+  if (file.empty()) {
+    const auto source = gaussian(static_cast<std::size_t>(kDistinctRows * k), seed);
+    file.resize(static_cast<std::size_t>(kDistinctRows * k / quant.block * quant.block_bytes));
+    quant.quantise(source.data(), file.data(), kDistinctRows * k);
+  }
+  return file;
+}
+
+// A length of rows: of super-blocks, of unquantised weights, or whole blocks of at least `k` elements.
+std::int64_t length(const Quant& quant, std::int64_t super, std::int64_t plain, std::int64_t k) {
+  return quant.block == 256 ? super : quant.block == 1 ? plain : (k + quant.block - 1) / quant.block * quant.block;
+}
+
 Packed pack(const Quant& quant, std::int64_t rows, std::int64_t k, unsigned seed) {
   Packed p;
   p.rows = rows;
   p.k = k;
-  const auto source = gaussian(static_cast<std::size_t>(rows * k), seed);
   const std::int64_t row_bytes = k / quant.block * quant.block_bytes;
-  std::vector<std::byte> file(static_cast<std::size_t>(rows * row_bytes));
-  p.values.resize(source.size());
-  for (std::int64_t r = 0; r < rows; ++r) {
-    quant.quantise(&source[static_cast<std::size_t>(r * k)], &file[static_cast<std::size_t>(r * row_bytes)], k);
-    quant.dequantise(&file[static_cast<std::size_t>(r * row_bytes)], &p.values[static_cast<std::size_t>(r * k)], k);
-  }
+  const std::vector<std::byte>& file = distinct_rows(quant, k, seed);
+  const auto row_of = [&](std::int64_t r) { return &file[static_cast<std::size_t>(r % kDistinctRows * row_bytes)]; };
+  p.values.resize(static_cast<std::size_t>(rows * k));
+  for (std::int64_t r = 0; r < rows; ++r) quant.dequantise(row_of(r), &p.values[static_cast<std::size_t>(r * k)], k);
   const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
   const std::int64_t bytes = quant.format().panel_bytes(k);
   p.panels = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(panels * bytes));
   for (std::int64_t i = 0; i < panels; ++i) {
     const std::byte* row[kPanelRows];
-    for (int r = 0; r < kPanelRows; ++r)
-      row[r] = i * kPanelRows + r < rows ? &file[static_cast<std::size_t>((i * kPanelRows + r) * row_bytes)] : nullptr;
+    for (int r = 0; r < kPanelRows; ++r) row[r] = i * kPanelRows + r < rows ? row_of(i * kPanelRows + r) : nullptr;
     quant.format().pack(row, k, p.panels.data() + i * bytes);
   }
   return p;
@@ -76,7 +94,7 @@ class EveryIsa : public simd::IsaTest {};
 
 TEST_P(EveryIsa, PackingKeepsTheValues) {
   for (const auto& [name, quant] : weights::quants()) {
-    const std::int64_t k = quant->block == 256 ? 512 : quant->block == 32 ? 96 : 97;
+    const std::int64_t k = length(*quant, 512, 97, 65);
     const Packed p = pack(*quant, 37, k, 1);
     std::vector<float> row(static_cast<std::size_t>(k));
     for (std::int64_t r = 0; r < p.rows; ++r) {
@@ -94,7 +112,7 @@ TEST_P(EveryIsa, ProductsAgreeWithDouble) {
   for (const auto& [name, quant] : weights::quants()) {
     for (std::int64_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 16, 17, 23, 64, 65, 67}) {
       for (std::int64_t rows : {1, 16, 33, 60, 75, 100}) {
-        const std::int64_t k = quant->block == 256 ? 768 : quant->block == 32 ? 160 : 161;
+        const std::int64_t k = length(*quant, 768, 161, 129);
         const Packed p = pack(*quant, rows, k, 2);
         const auto x = gaussian(static_cast<std::size_t>(n * k), 3);
         const auto out = multiply(*quant, p, x, n, 1000);
@@ -152,7 +170,7 @@ TEST_P(EveryIsa, RepresentableActivationsAreExact) {
 TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
   for (const auto& [name, quant] : weights::quants()) {
     // More columns and, of unquantised weights, more of K than kernels take at a time.
-    const std::int64_t k = quant->block == 256 ? 512 : quant->block == 32 ? 224 : 1057, rows = 120, n = 331;
+    const std::int64_t k = length(*quant, 512, 1057, 193), rows = 120, n = 331;
     const Packed p = pack(*quant, rows, k, 4);
     const auto x = gaussian(static_cast<std::size_t>(n * k), 5);
     const auto whole = multiply(*quant, p, x, n, 1000);
@@ -168,6 +186,34 @@ TEST_P(EveryIsa, AColumnDoesNotDependOnItsNeighbours) {
       }
     }
   }
+}
+
+TEST_P(EveryIsa, FactorsMultiplyRows) {
+  int formats = 0;
+  for (const auto& [name, quant] : weights::quants()) {
+    const PanelFormat& format = quant->format();
+    if (!format.set_factor) continue;
+    ++formats;
+    const std::int64_t k = length(*quant, 512, 97, 193), rows = 60;
+    Packed p = pack(*quant, rows, k, 11);
+    for (std::int64_t n : {1, 3, 9, 70}) {
+      const auto x = gaussian(static_cast<std::size_t>(n * k), 12);
+      const auto factor = [](std::int64_t panel) { return 0.37f + static_cast<float>(panel); };
+      const auto factors = [&](auto f) {
+        for (std::int64_t i = 0; i < 4; ++i) format.set_factor(p.panels.data() + i * format.panel_bytes(k), k, f(i));
+      };
+      factors([](std::int64_t) { return 1.0f; });
+      auto want = multiply(*quant, p, x, n, 2);
+      for (std::int64_t i = 0; i < n * rows; ++i) want[static_cast<std::size_t>(i)] *= factor(i % rows / kPanelRows);
+      factors(factor);
+      EXPECT_EQ(want, multiply(*quant, p, x, n, 2)) << name << " columns " << n;
+    }
+    std::vector<float> row(static_cast<std::size_t>(k));
+    format.unpack_row(p.panels.data() + format.panel_bytes(k), 5, k, row.data());
+    for (std::size_t i = 0; i < row.size(); ++i)
+      ASSERT_EQ(row[i], p.values[static_cast<std::size_t>(21 * k) + i] * 1.37f) << name << " element " << i;
+  }
+  EXPECT_GE(formats, 1);
 }
 
 TEST_P(EveryIsa, TheWayOfReadingDoesNotShow) {

@@ -20,6 +20,9 @@ struct Quant {
   const char* summary;
   int block;        // elements per block; a row holds whole blocks
   int block_bytes;  // bytes per block in the file
+  // Elements that share a code: vectors of a grid. 1: every element has its own, so what is rounded again stays as it
+  // is.
+  int together = 1;
   // The type that a model of this one uses for rows whose length `block` does not divide, by the name of its entry.
   const char* fallback = "f16";
 
