@@ -23,9 +23,11 @@
 // Byte 4*row + j of "group" g (0..7) is the code of element 4g+j of that row. Planes:
 //   4 bits: 4 x 64 bytes, plane i holds group i in the low and group i+4 in the high nibble
 //   2 bits: 2 x 64 bytes, plane i holds groups i, i+2, i+4, i+6 from low to high bits
+//   3 bits: 3 x 64 bytes, plane i holds group i in bits 0-2 and group i+3 in bits 4-6, bit i of group 6 in bit 3 and
+//           bit i of group 7 in bit 7: half the instructions of 2 + 1 bits
 //   1 bit:  64 bytes, bit g belongs to group g
 //   8 bits: 8 x 64 bytes
-// and 3 = 2 + 1 bits, 5 = 4 + 1, 6 = 4 + 2 (low bits first).
+// and 5 = 4 + 1 bits, 6 = 4 + 2 (low bits first).
 #pragma once
 
 #include "kernel/interleave.hpp"
@@ -106,6 +108,19 @@ KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
         u[i + 6] = or_(u[i + 6], and_(shift_right16<2>(h), bits));
       }
     }
+  } else if constexpr (kBits == 3) {
+    const Bytes low = set1_bytes(7);
+    Bytes rest[3];
+    KVASIR_UNROLL(3)
+    for (int i = 0; i < 3; ++i) {
+      const Bytes x = load_bytes(p + 64 * i);
+      u[i] = and_(x, low);
+      u[i + 3] = and_(shift_right16<4>(x), low);
+      rest[i] = and_(x, set1_bytes(0x88));
+    }
+    const Bytes both = or_(or_(shift_right16<3>(rest[0]), shift_right16<2>(rest[1])), shift_right16<1>(rest[2]));
+    u[6] = and_(both, low);  // `both` has nothing in bit 3
+    u[7] = shift_right16<4>(sub8(both, u[6]));
   } else {
     const Bytes low = set1_bytes(3);
     KVASIR_UNROLL(2)
@@ -115,18 +130,6 @@ KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
       u[i + 2] = and_(shift_right16<2>(x), low);
       u[i + 4] = and_(shift_right16<4>(x), low);
       u[i + 6] = and_(shift_right16<6>(x), low);
-    }
-    if constexpr (kBits == 3) {
-      const Bytes h = load_bytes(p + 128);
-      const Bytes bit = set1_bytes(4);
-      u[0] = or_(u[0], and_(shift_left16<2>(h), bit));
-      u[1] = or_(u[1], and_(shift_left16<1>(h), bit));
-      u[2] = or_(u[2], and_(h, bit));
-      u[3] = or_(u[3], and_(shift_right16<1>(h), bit));
-      u[4] = or_(u[4], and_(shift_right16<2>(h), bit));
-      u[5] = or_(u[5], and_(shift_right16<3>(h), bit));
-      u[6] = or_(u[6], and_(shift_right16<4>(h), bit));
-      u[7] = or_(u[7], and_(shift_right16<5>(h), bit));
     }
   }
 }
@@ -144,9 +147,12 @@ KVASIR_INLINE int code_at(const std::byte* planes, int row, int element) {
     if constexpr (kBits == 6) u |= (at(256 + 64 * (g % 2)) >> (g / 2 * 2) & 3) << 4;
     return u;
   }
-  int u = at(64 * (g % 2)) >> (g / 2 * 2) & 3;
-  if constexpr (kBits == 3) u |= (at(128) >> g & 1) << 2;
-  return u;
+  if constexpr (kBits == 3) {
+    if (g < 6) return at(64 * (g % 3)) >> (g < 3 ? 0 : 4) & 7;
+    const int bit = g == 6 ? 3 : 7;
+    return (at(0) >> bit & 1) | (at(64) >> bit & 1) << 1 | (at(128) >> bit & 1) << 2;
+  }
+  return at(64 * (g % 2)) >> (g / 2 * 2) & 3;
 }
 
 // kCount fields of kWidth bits of the codes' bytes (words[kStep * j] >> kShift), j from low to high bits of a plane.
@@ -172,9 +178,14 @@ KVASIR_INLINE void store_planes(const std::uint32_t (*words)[kPanelRows], std::b
     if constexpr (kBits == 5) store_plane<4, 1, 1, 8>(words, p + 64);
     if constexpr (kBits == 6)
       for (int i = 0; i < 2; ++i) store_plane<4, 2, 2, 4>(words + i, p + 64 + 16 * i);
+  } else if constexpr (kBits == 3) {
+    for (int i = 0; i < 3; ++i)
+      for (int r = 0; r < kPanelRows; ++r) {
+        const std::uint32_t bits = (words[6][r] >> i & 0x01010101) << 3 | (words[7][r] >> i & 0x01010101) << 7;
+        p[16 * i + r] = words[i][r] | words[i + 3][r] << 4 | bits;
+      }
   } else {
     for (int i = 0; i < 2; ++i) store_plane<0, 2, 2, 4>(words + i, p + 16 * i);
-    if constexpr (kBits == 3) store_plane<2, 1, 1, 8>(words, p + 32);
   }
 }
 
