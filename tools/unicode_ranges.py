@@ -5,13 +5,15 @@ Usage: tools/unicode_ranges.py > src/unicode/ranges.inc   (the Unicode version i
 """
 import unicodedata
 
-GROUPS = {"kLetterRanges": "L", "kNumberRanges": "N", "kPunctuationRanges": "P"}
+GROUPS = {"kLetterRanges": ("Lm", "Lo"), "kUpperRanges": ("Lu", "Lt"), "kLowerRanges": ("Ll",),
+          "kNumberRanges": ("Nl", "No"), "kDigitRanges": ("Nd",), "kPunctuationRanges": ("Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po"),
+          "kSymbolRanges": ("Sm", "Sc", "Sk", "So"), "kAccentRanges": ("Mn",), "kMarkRanges": ("Mc", "Me")}
 
 
 def ranges(group):
     out = []
     for code in range(0x110000):
-        if unicodedata.category(chr(code))[0] == group:
+        if unicodedata.category(chr(code)) in group:
             if out and out[-1][1] == code - 1:
                 out[-1][1] = code
             else:

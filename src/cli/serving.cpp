@@ -1,12 +1,11 @@
 #include "cli/serving.hpp"
 
-#include <filesystem>
-
 #include "base/error.hpp"
 #include "cli/chat_format.hpp"
 #include "cli/terminal.hpp"
 #include "run/auto_kv.hpp"
 #include "run/fingerprint.hpp"
+#include "weights/parts.hpp"
 
 namespace kvasir::cli {
 
@@ -49,7 +48,7 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   if (!tiers.empty())
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
-  const std::string name = s.serve.name.empty() ? std::filesystem::path(s.engine.model).stem().string() : s.serve.name;
+  const std::string name = s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;
   scheduler_.emplace(*engine_, s.scheduler, name, library_ ? &*library_ : nullptr);
   chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model);
   server_.emplace(s.server, *scheduler_, chat_.get(), std::move(log));

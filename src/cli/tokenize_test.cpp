@@ -72,6 +72,9 @@ TEST_F(Tokenize, PrintsTableIdsCountAndJson) {
   const std::string model = write("v.gguf", as_text(vocabulary()));
   const std::string file = write("t.txt", "hello hell\no");
   EXPECT_EQ(run({"-m", model, "--file", file, "--ids"}).out, "9 4 8 5 3\n");
+  EXPECT_EQ(run({"-m", model, "-f", file, "--ids"}).out, "9 4 8 5 3\n");
+  EXPECT_EQ(run({"-m", model, "-p", "hello", "--ids"}).out, "9\n");
+  EXPECT_EQ(run({"-m", model, "-p", "hello", "-f", file, "--ids"}).status, 2);
   EXPECT_EQ(run({"-m", model, "--file", file, "--count"}).out, "5\n");
   EXPECT_EQ(run({"-m", model, "--file", file, "--json"}).out, "{\"section\":0,\"count\":5,\"ids\":[9,4,8,5,3]}\n");
   EXPECT_EQ(run({"-m", model, "--file", file, "--json", "--count"}).out, "{\"section\":0,\"count\":5}\n");

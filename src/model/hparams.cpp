@@ -18,10 +18,12 @@ Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : file_(fi
   if (!entry_)
     throw Error(Code::kUnsupported, "general.architecture is '" + arch_ + "', supported are " + names(archs()),
                 m_.path());
-  layers_ = static_cast<int>(integer("block_count", 1, kMost));
-  if (layers_ > 4096)
-    throw Error(Code::kBadInput, full("block_count") + " is " + std::to_string(layers_) + ", expected at most 4096",
+  blocks_ = static_cast<int>(integer("block_count", 1, kMost));
+  if (blocks_ > 4096)
+    throw Error(Code::kBadInput, full("block_count") + " is " + std::to_string(blocks_) + ", expected at most 4096",
                 m_.path());
+  // The last ones guess further tokens; the next one is computed without them.
+  layers_ = blocks_ - static_cast<int>(integer_or("nextn_predict_layers", 0, blocks_ - 1, 0));
   dim_ = static_cast<int>(integer("embedding_length", 1, kMost));
   context_ = integer_or("context_length", 1, std::int64_t{1} << 40, 2048);
   tokens_ = tokens > 0 ? tokens : context_;
@@ -56,10 +58,10 @@ int Hparams::in_layer(std::string_view key, int layer, std::optional<int> fallba
   if (value == nullptr && fallback) return *fallback;
   const auto* list = value ? std::get_if<std::vector<std::int64_t>>(value) : nullptr;
   if (!list) return static_cast<int>(m_.require_int(name, 1, kMost));
-  if (list->size() != static_cast<std::size_t>(layers_))
+  if (list->size() != static_cast<std::size_t>(blocks_))
     throw Error(Code::kBadInput,
                 name + " has " + std::to_string(list->size()) + " elements, expected one for each of " +
-                    std::to_string(layers_) + " layers",
+                    std::to_string(blocks_) + " layers",
                 m_.path());
   const std::int64_t x = (*list)[static_cast<std::size_t>(layer)];
   if (x < 1 || x > kMost)
@@ -106,10 +108,10 @@ std::int64_t Hparams::window(int layer, int period, std::int64_t fallback) const
   constexpr const char* kPattern = "attention.sliding_window_pattern";
   const weights::Value* pattern = m_.find(full(kPattern));
   if (const auto* of_layers = pattern ? std::get_if<std::vector<bool>>(pattern) : nullptr) {
-    if (of_layers->size() != static_cast<std::size_t>(layers_))
+    if (of_layers->size() != static_cast<std::size_t>(blocks_))
       throw Error(Code::kBadInput,
                   full(kPattern) + " has " + std::to_string(of_layers->size()) +
-                      " elements, expected one for each of " + std::to_string(layers_) + " layers",
+                      " elements, expected one for each of " + std::to_string(blocks_) + " layers",
                   m_.path());
     return (*of_layers)[static_cast<std::size_t>(layer)] ? window : 0;
   }

@@ -23,7 +23,7 @@ class Hparams {
 
   const Arch& entry() const { return *entry_; }
   const std::string& arch() const { return arch_; }
-  int layers() const { return layers_; }
+  int layers() const { return layers_; }  // without those that guess further tokens (nextn_predict_layers)
   int dim() const { return dim_; }
   std::int64_t vocab() const { return vocab_; }      // rows of token_embd.weight
   std::int64_t context() const { return context_; }  // what the model was trained for
@@ -72,6 +72,7 @@ class Hparams {
   const weights::Metadata& m_;
   std::string arch_;
   const Arch* entry_ = nullptr;
+  int blocks_ = 0;  // all layers: what the arrays of the metadata have an element for
   int layers_ = 0;
   int dim_ = 0;
   std::int64_t vocab_ = 0;

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "base/check.hpp"
@@ -9,6 +8,7 @@
 #include "model/hparams.hpp"
 #include "model/model.hpp"
 #include "model/spec_fields.hpp"
+#include "model/unused.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::model {
@@ -72,14 +72,12 @@ class Faults {
 
 void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool exact) {
   Faults faults;
-  std::set<std::string_view> known;
   for (const TensorSpec& t : tensors_of(spec)) {
     const weights::TensorInfo* info = file.find(t.name);
     if (!info) {
       faults.add(t.name + " is missing");
       continue;
     }
-    known.insert(info->name);
     if (info->columns() != t.columns || info->rows() != t.rows || (t.count > 1 && info->shape[2] != t.count))
       faults.add(t.name + " is " + shape_text(info->shape) + ", expected " + shape_text(t.shape()));
     // What is packed and what is read row by row holds whole groups of elements.
@@ -89,8 +87,8 @@ void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool e
       faults.add(t.name + " has " + std::to_string(info->columns()) + " columns, expected a multiple of " +
                  std::to_string(multiple));
   }
-  for (const weights::TensorInfo& t : file.tensors())
-    if (!known.count(t.name)) faults.add(t.name + " is not a tensor of " + spec.arch);
+  for (const UnusedTensor& t : unused_tensors(spec, file))
+    if (!t.reason) faults.add(t.tensor->name + " is not a tensor of " + spec.arch);
   faults.report(file.metadata().path());
 }
 

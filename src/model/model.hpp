@@ -61,8 +61,9 @@ class Model {
   std::string quant_;
 };
 
-// Throws Error(kBadInput) unless the file has the specification's tensors, in their shapes, and no others: what is
-// missing, misshaped, unknown or of rows that its type cannot be multiplied in is reported together.
+// Throws Error(kBadInput) unless the file has the specification's tensors, in their shapes, and of others only those
+// that change nothing (model/unused.hpp): what is missing, misshaped, unknown or of rows that its type cannot be
+// multiplied in is reported together.
 void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool exact);
 
 }  // namespace kvasir::model

@@ -23,6 +23,7 @@ struct Pretokenizer {
 
   bool whole_words = false;  // a piece that is itself a token becomes that token, whatever the merges say
   bool add_bos = false;      // when the file does not say
+  bool nfc = false;          // texts are composed (unicode/normal.hpp) before they are cut
 };
 
 std::span<const Entry<Pretokenizer>> pretokenizers();

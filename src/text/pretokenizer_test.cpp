@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -95,6 +97,23 @@ TEST(PretokenizerConformance, LinearTimeOnMonotonousText) {
         expect_tiling(entry, text + end);
         EXPECT_LT(thread_cpu_seconds() - start, 2.0) << entry.name << " on '" << unit << "'";
       }
+    }
+  }
+}
+
+// Pieces as Hugging Face tokenizers cuts them by the patterns that the models' publishers wrote
+// (tools/pretokenizers.py).
+TEST(PretokenizerConformance, CutsAsTheOriginalPatterns) {
+  const auto golden = nlohmann::json::parse(read_text_file(KVASIR_SOURCE_DIR "/tests/golden/pretokenizers.json"));
+  const auto texts = golden.at("texts").get<Pieces>();
+  for (const auto& entry : pretokenizers()) {
+    ASSERT_TRUE(golden.at("pieces").contains(entry.value->serves[0])) << entry.name;
+    const auto& all = golden.at("pieces").at(entry.value->serves[0]);
+    ASSERT_EQ(all.size(), texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      std::vector<std::size_t> sizes;
+      entry.value->split(texts[i], [&](std::string_view piece) { sizes.push_back(piece.size()); });
+      EXPECT_EQ(sizes, all[i].get<std::vector<std::size_t>>()) << entry.name << ": " << texts[i];
     }
   }
 }

@@ -1,38 +1,28 @@
 #include "text/split.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace kvasir::text {
 namespace {
 
 using Item = Scanner::Item;
+
+constexpr std::uint32_t kLongS = 0x17f;  // "ſ", an "s" when case is ignored
 
 std::uint32_t ascii_lower(std::uint32_t code) { return code >= 'A' && code <= 'Z' ? code + 32 : code; }
 
 bool is_letter(const Item& c) { return c.letter(); }
 bool is_number(const Item& c) { return c.number(); }
 bool is_symbol(const Item& c) { return c.symbol(); }
-bool is_newline(const Item& c) { return c.newline(); }
 
-// What is known about the run of white space at a position.
-struct SpaceRun {
-  std::size_t end;
-  std::size_t last;           // where its last character begins
-  std::size_t after_newline;  // behind its last \r or \n; the position itself when it has none
+// The script, with its radicals, numbers and marks.
+constexpr unicode::CodeRange kHan[] = {
+    {0x2e80, 0x2e99},   {0x2e9b, 0x2ef3},   {0x2f00, 0x2fd5},   {0x3005, 0x3005},   {0x3007, 0x3007},
+    {0x3021, 0x3029},   {0x3038, 0x303b},   {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfa6d},
+    {0xfa70, 0xfad9},   {0x16fe2, 0x16fe3}, {0x16ff0, 0x16ff1}, {0x20000, 0x2a6df}, {0x2a700, 0x2b738},
+    {0x2b740, 0x2b81d}, {0x2b820, 0x2cea1}, {0x2ceb0, 0x2ebe0}, {0x2f800, 0x2fa1d}, {0x30000, 0x3134a},
 };
-
-SpaceRun space_run(const Scanner& text, std::size_t position) {
-  SpaceRun run{position, position, position};
-  for (Item c = text.at(position); c.space(); c = text.at(run.end)) {
-    run.last = run.end;
-    run.end += c.size;
-    if (c.newline()) run.after_newline = run.end;
-  }
-  return run;
-}
-
-// \s+(?!\S)|\s+ : the run without its last character when something follows it and something is left.
-std::size_t end_of_spaces(const Scanner& text, const SpaceRun& run, std::size_t position) {
-  return run.end < text.size() && run.last > position ? run.last : run.end;
-}
 
 // The end of a match of the GPT-2 pattern at `position`.
 std::size_t gpt2_match(const Scanner& text, std::size_t position) {
@@ -49,33 +39,18 @@ std::size_t gpt2_match(const Scanner& text, std::size_t position) {
   if (first.letter()) return text.skip(body, is_letter);
   if (first.number()) return text.skip(body, is_number);
   if (first.symbol()) return text.skip(body, is_symbol);
-  return end_of_spaces(text, space_run(text, position), position);
-}
-
-std::size_t numbers_match(const Scanner& text, std::size_t position, int max_digits) {
-  for (int n = 0; n < max_digits; ++n) {
-    const Item c = text.at(position);
-    if (!c.number()) break;
-    position += c.size;
-  }
-  return position;
-}
-
-std::size_t llama3_match(const Scanner& text, std::size_t position, int max_digits) {
-  if (const auto n = contraction(text, position, true)) return position + n;
-  const Item first = text.at(position);
-  if (first.letter()) return text.skip(position, is_letter);
-  if (first.number()) return numbers_match(text, position, max_digits);
-  const Item second = text.at(position + first.size);
-  if (second.letter() && !first.newline()) return text.skip(position + first.size, is_letter);
-  if (first.symbol() || (first.is(' ') && second.symbol())) {
-    return text.skip(text.skip(position + first.size, is_symbol), is_newline);
-  }
-  const SpaceRun run = space_run(text, position);
-  return run.after_newline > position ? run.after_newline : end_of_spaces(text, run, position);
+  return spaces_match(text, position, false);
 }
 
 }  // namespace
+
+bool is_han(const Scanner::Item& c) {
+  if (c.code < 0x2e80) return false;
+  const auto* r =
+      std::lower_bound(std::begin(kHan), std::end(kHan), c.code,
+                       [](const unicode::CodeRange& range, std::uint32_t code) { return range.last < code; });
+  return r != std::end(kHan) && r->first <= c.code;
+}
 
 std::size_t contraction(const Scanner& text, std::size_t position, bool ignore_case) {
   if (!text.at(position).is('\'')) return 0;
@@ -84,27 +59,79 @@ std::size_t contraction(const Scanner& text, std::size_t position, bool ignore_c
     return ignore_case ? ascii_lower(code) : code;
   };
   const auto a = letter(1);
+  if (ignore_case && a == kLongS) return 3;
   if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
   if (a != 'l' && a != 'v' && a != 'r') return 0;
   return letter(2) == (a == 'l' ? 'l' : 'e') ? 3 : 0;
 }
 
-void split_gpt2(std::string_view text, Emit emit) {
-  const Scanner scanner(text);
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = gpt2_match(scanner, i);
-    emit(scanner.slice(i, end));
-    i = end;
+std::size_t spaces_match(const Scanner& text, std::size_t position, bool newlines) {
+  std::size_t end = position, last = position, after_newline = position;
+  for (Item c = text.at(position); c.space(); c = text.at(end)) {
+    last = end;
+    end += c.size;
+    if (c.newline()) after_newline = end;
   }
+  if (newlines && after_newline > position) return after_newline;
+  // \s+(?!\S): the run without its last character when something follows it and something is left.
+  return end < text.size() && last > position ? last : end;
 }
 
-void split_llama3(std::string_view text, int max_digits, Emit emit) {
-  const Scanner scanner(text);
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t end = llama3_match(scanner, i, max_digits);
-    emit(scanner.slice(i, end));
-    i = end;
+void split_gpt2(std::string_view text, Emit emit) { tile(text, gpt2_match, emit); }
+
+void split_digits_gpt2(std::string_view text, Emit emit) {
+  isolate(text, one_number, [&](std::string_view part) { split_gpt2(part, emit); });
+}
+
+void split_bloom(std::string_view text, Emit emit) {
+  const auto word = [](const Item& c) {
+    constexpr std::uint32_t kStops[] = {'(',    ')',    '|',    '.',    ',',   '!',   '?',
+                                        0x2026, 0x3002, 0xff0c, 0x3001, 0x964, 0x6d4, 0x60c};
+    return !c.space() && std::find(std::begin(kStops), std::end(kStops), c.code) == std::end(kStops);
+  };
+  const auto match = [&](const Scanner& s, std::size_t i) {
+    const std::size_t begin = s.at(i).is(' ') ? i + 1 : i;
+    const std::size_t end = s.skip(begin, word);
+    return end > begin ? end : i;
+  };
+  isolate(text, match, emit);
+}
+
+std::size_t one_number(const Scanner& text, std::size_t position) {
+  const Item c = text.at(position);
+  return c.number() ? position + c.size : position;
+}
+
+std::size_t numbers(const Scanner& text, std::size_t position) { return text.skip(position, is_number); }
+
+std::size_t three_numbers(const Scanner& text, std::size_t position) {
+  for (int n = 0; n < 3; ++n) position = one_number(text, position);
+  return position;
+}
+
+std::size_t three_digits(const Scanner& text, std::size_t position) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Item c = text.at(position + i);
+    if (c.size == 0 || !c.within('0', '9')) return position;
   }
+  return position + 3;
+}
+
+void split_thousands(std::string_view text, Emit emit) {
+  isolate(text, numbers, [&](std::string_view part) {
+    const Scanner scanner(part);
+    if (!scanner.at(0).number()) return emit(part);
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < part.size(); i += scanner.at(i).size) ++count;
+    for (std::size_t begin = 0; begin < part.size();) {
+      std::size_t end = begin;
+      do {
+        end += scanner.at(end).size;
+      } while (--count % 3 != 0);
+      emit(scanner.slice(begin, end));
+      begin = end;
+    }
+  });
 }
 
 }  // namespace kvasir::text

@@ -1,28 +1,43 @@
 #include "text/tokenizer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "base/nearest.hpp"
 
 namespace kvasir::text {
 namespace {
 
 constexpr const char* kModel = "tokenizer.ggml.model";
+constexpr const char* kBlanks = " \t\n\v\f\r";
 constexpr std::size_t kLongestText = std::size_t{1} << 30;  // offsets in a piece are 32 bits wide
 
-const TokenizerKind& kind_for(std::string_view name, const std::string& context) {
-  std::string known;
+const TokenizerKind* find_kind(std::string_view name) {
+  for (const auto& entry : tokenizers()) {
+    const auto& served = entry.value->serves;
+    if (std::find(served.begin(), served.end(), name) != served.end()) return entry.value;
+  }
+  return nullptr;
+}
+
+const TokenizerKind& kind_for(const std::string& name, const std::string& pre, const std::string& context) {
+  if (const auto* kind = find_kind(name + "/" + pre)) return *kind;
+  if (const auto* kind = find_kind(name)) return *kind;
+  std::vector<std::string> known;
   for (const auto& entry : tokenizers()) {
     for (const auto& served : entry.value->serves) {
-      if (served == name) return *entry.value;
-      known += fmt::format("{}{}", known.empty() ? "" : ", ", served);
+      if (served.find('/') == std::string_view::npos) known.emplace_back(served);
     }
   }
-  throw Error(Code::kUnsupported, fmt::format("unknown tokenizer '{}', expected one of {}, no_vocab", name, known),
+  known.emplace_back("no_vocab");
+  throw Error(Code::kUnsupported,
+              fmt::format("unknown tokenizer '{}'{}, expected one of {}", name, did_you_mean(name, known),
+                          fmt::join(known, ", ")),
               context);
 }
 
@@ -61,15 +76,21 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
   if (options.add_eos && eos() < 0) throw Error(Code::kBadInput, "the vocabulary has no EOS token", "tokenizer");
   std::vector<std::int32_t> ids;
   if (options.add_bos) ids.push_back(bos());
+  EncodeScratch scratch(text.size(), ids);
   const SpecialMatcher& matcher = options.parse_special ? all_special_ : user_defined_;
   for (std::size_t i = 0; i < text.size();) {
     auto match = matcher.next(text, i);
     while (match.id >= 0 && covers(match, options.plain)) match = matcher.next(text, match.begin + 1);
     const std::size_t end = match.id >= 0 ? match.begin : text.size();
     const std::string_view part = text.substr(i, end - i);
-    if (!part.empty()) options.behind_text&& i == 0 ? encoder_->encode_behind(part, ids) : encoder_->encode(part, ids);
+    if (!part.empty() && options.behind_text && i == 0)
+      encoder_->encode_behind(part, ids, scratch);
+    else if (!part.empty())
+      encoder_->encode(part, ids, scratch);
     if (match.id >= 0) ids.push_back(match.id);
     i = end + match.size;
+    if (match.id >= 0 && vocabulary_->strips_behind(match.id))
+      i = std::min(text.find_first_not_of(kBlanks, i), text.size());
   }
   if (options.add_eos) ids.push_back(eos());
   return ids;
@@ -102,12 +123,12 @@ std::unique_ptr<Tokenizer> make_tokenizer(const weights::Metadata& metadata) {
   const auto model = metadata.get_string(kModel);
   if (!model || *model == "no_vocab" || *model == "none") return nullptr;
   const auto context = [&](const char* key) { return metadata.path().empty() ? key : metadata.path() + ": " + key; };
-  const TokenizerKind& kind = kind_for(*model, context(kModel));
+  const TokenizerKind& kind = kind_for(*model, metadata.get_string("tokenizer.ggml.pre").value_or(""), context(kModel));
   auto vocabulary = std::make_unique<const Vocabulary>(metadata, kind.rules);
   auto encoder = kind.make(metadata, *vocabulary);
   KVASIR_CHECK(encoder != nullptr);
   const bool add_bos = metadata.get_bool("tokenizer.ggml.add_bos_token").value_or(encoder->default_add_bos());
-  const bool add_eos = metadata.get_bool("tokenizer.ggml.add_eos_token").value_or(false);
+  const bool add_eos = metadata.get_bool("tokenizer.ggml.add_eos_token").value_or(encoder->default_add_eos());
   if (add_bos && vocabulary->ids().bos < 0) {
     throw Error(Code::kBadInput, "is missing, expected one because prompts begin with it",
                 context("tokenizer.ggml.bos_token_id"));

@@ -11,6 +11,7 @@
 #include "base/registry.hpp"
 #include "text/special.hpp"
 #include "text/vocabulary.hpp"
+#include "text/word_cache.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::text {
@@ -21,23 +22,27 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
 
-  // Appends the ids of `text`, which may be any bytes but not none. It stands at the beginning or directly behind a
-  // special token.
-  virtual void encode(std::string_view text, std::vector<std::int32_t>& out) const = 0;
+  // Appends the ids of `text`, which may be any bytes but not none and outlives `scratch`, that of the whole call. It
+  // stands at the beginning or directly behind a special token.
+  virtual void encode(std::string_view text, std::vector<std::int32_t>& out, EncodeScratch& scratch) const = 0;
 
   // The same for text that stands behind other text: no space is put in front of it.
-  virtual void encode_behind(std::string_view text, std::vector<std::int32_t>& out) const { encode(text, out); }
+  virtual void encode_behind(std::string_view text, std::vector<std::int32_t>& out, EncodeScratch& scratch) const {
+    encode(text, out, scratch);
+  }
 
   // Whether encode puts a space in front of `text`.
   virtual bool adds_space() const { return false; }
 
-  // Whether files that do not say so want the BOS token in front.
+  // Whether files that do not say so want the BOS token in front, and the EOS token behind.
   virtual bool default_add_bos() const { return false; }
+  virtual bool default_add_eos() const { return false; }
 };
 
 // Contract of an entry in text/tokenizers.
 struct TokenizerKind {
-  std::span<const std::string_view> serves;  // values of tokenizer.ggml.model
+  // Values of tokenizer.ggml.model. "gpt2/x" means files of the model gpt2 whose tokenizer.ggml.pre is x.
+  std::span<const std::string_view> serves;
   VocabularyRules rules;
   std::unique_ptr<Encoder> (*make)(const weights::Metadata& metadata, const Vocabulary& vocabulary);
 };
@@ -65,9 +70,10 @@ class Tokenizer {
 
   // `text` may be any bytes. Bytes that are not UTF-8 are encoded one by one like any other byte, never replaced, so
   // decode(encode(text)) == text whenever the vocabulary has a token for every byte (byte-level vocabularies and those
-  // with byte fallback do). A byte it has no token for becomes the unknown token, or nothing where there is none. Takes
-  // time n log(longest piece) for n bytes. Throws Error(kBadInput) when a BOS or EOS is asked for that the vocabulary
-  // does not have, and for text above 1 GiB.
+  // with byte fallback do) and was made for texts as they are: some are made for composed characters, Unigram and
+  // WordPiece for texts that are normalised in ways of their own. A byte without a token becomes the unknown token, or
+  // nothing where there is none. Takes time n log(longest piece) for n bytes. Throws Error(kBadInput) when a BOS or EOS
+  // is asked for that the vocabulary does not have, and for text above 1 GiB.
   std::vector<std::int32_t> encode(std::string_view text, EncodeOptions options = {}) const;
 
   // The bytes of `ids`, which need not be UTF-8 (text/stream.hpp gives text that is). Control tokens contribute their

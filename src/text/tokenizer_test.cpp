@@ -165,6 +165,65 @@ TEST(SentencePiece, SpacePrefixCanBeOff) {
   EXPECT_EQ(t->decode(t->encode(" hello")), " hello");
 }
 
+TEST(ByteLevelBpe, ComposesCharactersWhereTheOriginalDoes) {
+  for (const auto& [pre, composed] : {std::pair<const char*, bool>{"qwen2", true},
+                                      {"qwen35", true},
+                                      {"command-r", true},
+                                      {"olmo", true},
+                                      {"gpt-2", false},
+                                      {"llama-bpe", false},
+                                      {"deepseek-v3", false}}) {
+    const auto t = make_tokenizer(byte_level_vocabulary(pre));
+    const std::string apart = "u\xcc\x88 the", together = "\xc3\xbc the";
+    EXPECT_EQ(t->decode(t->encode(apart)), composed ? together : apart) << pre;
+    EXPECT_EQ(t->encode(apart) == t->encode(together), composed) << pre;
+    EXPECT_EQ(t->decode(t->encode("\xff\xcc")), "\xff\xcc") << pre;
+  }
+}
+
+TEST(RankedCharacters, MergeByRankWithByteFallback) {
+  const auto t = make_tokenizer(ranked_vocabulary());
+  EXPECT_FALSE(t->adds_space());
+  EXPECT_TRUE(t->add_bos());
+  EXPECT_EQ(pieces(*t, "hello hello"), (Pieces{"hello", " hello"}));
+  EXPECT_EQ(pieces(*t, " world"), (Pieces{" w", "orld"}));  // no merge makes " world", though it is a token
+  EXPECT_EQ(pieces(*t, "x\xff<tag>"), (Pieces{"x", "\xff", "<tag>"}));
+  EXPECT_EQ(t->decode(t->encode("\xe4\xb8\xad  hell\n")), "\xe4\xb8\xad  hell\n");
+}
+
+TEST(RankedCharacters, AreMeantByThePretokenizerOfSomeFiles) {
+  auto m = ranked_vocabulary();
+  m.set("tokenizer.ggml.model", std::string("gpt2"));
+  m.set("tokenizer.ggml.pre", std::string("sarvam-moe"));
+  EXPECT_EQ(pieces(*make_tokenizer(m), "hello hello"), (Pieces{"hello", " hello"}));
+}
+
+TEST(SpecialTokens, Phi3TakesTheWhiteSpaceBehindThem) {
+  auto m = sentencepiece_vocabulary();
+  m.set("general.architecture", std::string("phi3"));
+  const auto t = make_tokenizer(m);
+  EXPECT_EQ(pieces(*t, "<tag>\n hello", {.parse_special = true}), (Pieces{"<tag>", " hello"}));
+  EXPECT_EQ(pieces(*t, "<s> hello", {.parse_special = true}), (Pieces{"<s>", " ", " hello"}));
+  EXPECT_EQ(pieces(*t, "<tag> \n", {.parse_special = true}), (Pieces{"<tag>"}));
+}
+
+TEST(SpecialTokens, InTheHarmonyFormatAMessagesEndIsNoAnswersEnd) {
+  auto m = byte_level_vocabulary("gpt-4o");
+  EXPECT_TRUE(make_tokenizer(m)->is_eog(make_tokenizer(m)->find("<|end|>")));
+  auto tokens = *m.get_strings("tokenizer.ggml.tokens");
+  auto types = *m.get_ints("tokenizer.ggml.token_type");
+  for (const char* name : {"<|return|>", "<|call|>"}) {
+    tokens.emplace_back(name);
+    types.push_back(3);
+  }
+  m.set("tokenizer.ggml.tokens", tokens);
+  m.set("tokenizer.ggml.token_type", types);
+  const auto t = make_tokenizer(m);
+  EXPECT_FALSE(t->is_eog(t->find("<|end|>")));
+  EXPECT_TRUE(t->is_eog(t->find("<|return|>")) && t->is_eog(t->find("<|call|>")));
+  EXPECT_EQ(t->eot(), -1);
+}
+
 TEST(SpecialTokens, OnlyWhereAskedAndTheLongestFirst) {
   const auto t = make_tokenizer(byte_level_vocabulary("gpt-2"));
   const EncodeOptions special{.parse_special = true};
@@ -281,8 +340,10 @@ TEST(MakeTokenizer, RefusesWhatDoesNotFitTogether) {
   using Ints = std::vector<std::int64_t>;
   const auto bpe = byte_level_vocabulary("gpt-2");
   const auto spm = sentencepiece_vocabulary();
-  expect_refusal(bpe, "tokenizer.ggml.model", std::string("rwkv"), "gpt2, llama");
+  expect_refusal(bpe, "tokenizer.ggml.model", std::string("rwkv"), "unknown tokenizer 'rwkv', expected one of bert, ");
+  expect_refusal(bpe, "tokenizer.ggml.model", std::string("gtp2"), "did you mean 'gpt2'?");
   expect_refusal(bpe, "tokenizer.ggml.pre", std::string("klingon"), "qwen2");
+  expect_refusal(bpe, "tokenizer.ggml.pre", std::string("qwen36"), "did you mean 'qwen35'?");
   expect_refusal(bpe, "tokenizer.ggml.tokens", Strings{}, "empty");
   expect_refusal(bpe, "tokenizer.ggml.token_type", Ints{1, 2}, "one per token");
   auto types = *bpe.get_ints("tokenizer.ggml.token_type");

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "unicode/utf8.hpp"
@@ -130,6 +133,125 @@ inline weights::Metadata sentencepiece_vocabulary(bool byte_fallback = true) {
   m.set("tokenizer.ggml.tokens", tokens);
   m.set("tokenizer.ggml.token_type", types);
   m.set("tokenizer.ggml.scores", scores);
+  return m;
+}
+
+// SentencePiece's Unigram: <unk> <s> </s>, then pieces with scores of their own; with `byte_fallback` 256 byte tokens
+// behind them. Spaces are joined.
+inline weights::Metadata unigram_vocabulary(bool byte_fallback = false) {
+  weights::Metadata m("unigram.gguf");
+  std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
+  std::vector<std::int64_t> types{2, 3, 3};
+  std::vector<double> scores{0, 0, 0};
+  const std::string mark = "\xe2\x96\x81";
+  const std::pair<std::string, double> pieces[] = {
+      {mark, -2.1},     {mark + "the", -3.2}, {"the", -4.3}, {"t", -5.15},  {"h", -5.35},       {"e", -4.45},
+      {mark + "h", -5}, {"ello", -6.2},       {"el", -5.1},  {"l", -4.9},   {"lo", -5.7},       {"o", -4.65},
+      {"he", -4.8},     {"w", -5.9},          {"or", -5.2},  {"orl", -6.9}, {"ld", -5.55},      {"d", -5.05},
+      {"r", -5.25},     {"rld", -7.3},        {"aa", -3.9},  {"a", -4.25},  {"\xc3\xbc", -7.1}, {"aaaa", -6.05}};
+  for (const auto& [piece, score] : pieces) {
+    tokens.push_back(piece);
+    types.push_back(1);
+    scores.push_back(score);
+  }
+  for (int b = 0; byte_fallback && b < 256; ++b) {
+    const char* digits = "0123456789ABCDEF";
+    tokens.push_back(std::string("<0x") + digits[b / 16] + digits[b % 16] + ">");
+    types.push_back(6);
+    scores.push_back(0);
+  }
+  tokens.emplace_back("<tag>");
+  types.push_back(4);
+  scores.push_back(0);
+  m.set("tokenizer.ggml.model", std::string("t5"));
+  m.set("tokenizer.ggml.eos_token_id", std::int64_t{2});
+  m.set("tokenizer.ggml.unknown_token_id", std::int64_t{0});
+  m.set("tokenizer.ggml.remove_extra_whitespaces", true);
+  m.set("tokenizer.ggml.tokens", tokens);
+  m.set("tokenizer.ggml.token_type", types);
+  m.set("tokenizer.ggml.scores", scores);
+  return m;
+}
+
+// A table that replaces each key by its text, as SentencePiece writes it (text/charsmap.hpp): every node of the tree
+// has a block of 256 units for its children.
+inline std::vector<std::int64_t> charsmap_bytes(const std::map<std::string, std::string>& replacements) {
+  std::vector<std::uint32_t> units(256);
+  std::string texts;
+  const std::function<void(std::size_t, std::uint32_t, const std::string&)> build =
+      [&](std::size_t node, std::uint32_t label, const std::string& prefix) {
+        std::uint32_t unit = label;
+        const auto base = static_cast<std::uint32_t>(units.size());
+        units.resize(units.size() + 256);
+        unit |= (static_cast<std::uint32_t>(node) ^ base) << 10;
+        if (const auto at = replacements.find(prefix); at != replacements.end()) {
+          unit |= 0x100;
+          units[base] = 0x80000000 | static_cast<std::uint32_t>(texts.size());
+          texts += at->second + '\0';
+        }
+        units[node] = unit;
+        for (std::uint32_t next = 1; next < 256; ++next) {
+          const std::string longer = prefix + static_cast<char>(next);
+          const auto at = replacements.lower_bound(longer);
+          if (at != replacements.end() && at->first.starts_with(longer)) build(base + next, next, longer);
+        }
+      };
+  build(0, 0, "");
+  std::vector<std::int64_t> bytes;
+  const auto put = [&](std::uint32_t word) {
+    for (int shift = 0; shift < 32; shift += 8) bytes.push_back(word >> shift & 255);
+  };
+  put(static_cast<std::uint32_t>(4 * units.size()));
+  for (const auto unit : units) put(unit);
+  for (const char c : texts) bytes.push_back(static_cast<unsigned char>(c));
+  return bytes;
+}
+
+// BERT's WordPiece: [PAD] [UNK] [CLS] [SEP], then tokens.
+inline weights::Metadata wordpiece_vocabulary() {
+  weights::Metadata m("bert.gguf");
+  std::vector<std::string> tokens{"[PAD]", "[UNK]", "[CLS]", "[SEP]"};
+  std::vector<std::int64_t> types{3, 3, 3, 3};
+  const std::string mark = "\xe2\x96\x81";
+  for (const char* start :
+       {"hello", "un", "unaff", "the", "a", "b", "!", "$", ",", "cafe", "\xe4\xb8\xad", "\xc3\x9f"}) {
+    tokens.push_back(mark + start);
+    types.push_back(1);
+  }
+  for (const char* rest : {"aff", "able", "ab", "a", "b", "\xc3\x9f"}) {
+    tokens.emplace_back(rest);
+    types.push_back(1);
+  }
+  m.set("tokenizer.ggml.model", std::string("bert"));
+  m.set("tokenizer.ggml.cls_token_id", std::int64_t{2});
+  m.set("tokenizer.ggml.seperator_token_id", std::int64_t{3});
+  m.set("tokenizer.ggml.unknown_token_id", std::int64_t{1});
+  m.set("tokenizer.ggml.tokens", tokens);
+  m.set("tokenizer.ggml.token_type", types);
+  return m;
+}
+
+// Characters and bytes as in sentencepiece_vocabulary, but merges by rank; its <tag> is here, too.
+inline weights::Metadata ranked_vocabulary() {
+  weights::Metadata m = sentencepiece_vocabulary();
+  const std::string mark = "\xe2\x96\x81";
+  std::vector<std::string> merges;
+  for (const auto& [left, right] : {std::pair<std::string, std::string>{"h", "e"},
+                                    {"l", "l"},
+                                    {"he", "ll"},
+                                    {"hell", "o"},
+                                    {mark, "hello"},
+                                    {mark, mark},
+                                    {mark, "w"},
+                                    {"o", "r"},
+                                    {"l", "d"},
+                                    {"or", "ld"},
+                                    {"a", "a"},
+                                    {"aa", "aa"}})
+    merges.push_back(left + " " + right);
+  m.set("tokenizer.ggml.model", std::string("gemma4"));
+  m.set("tokenizer.ggml.merges", merges);
+  m.set("tokenizer.ggml.bos_token_id", std::int64_t{1});
   return m;
 }
 

@@ -15,9 +15,25 @@ constexpr const char* kTypes = "tokenizer.ggml.token_type";
 
 // Names that published chat models give to the token that ends a turn or a message; the first that exists is `eot`
 // where the file does not say.
-constexpr std::string_view kEndNames[] = {"<|eot_id|>", "<|im_end|>", "<|end|>",         "<end_of_turn>",
-                                          "<EOT>",      "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>"};
-constexpr std::size_t kTurnEndNames = 5;  // how many of them end a turn
+constexpr std::string_view kEndNames[] = {"<|eot_id|>",
+                                          "<|im_end|>",
+                                          "<|end|>",
+                                          "<end_of_turn>",
+                                          "<EOT>",
+                                          "<turn|>",
+                                          "[EOT]",
+                                          "<end_of_utterance>",
+                                          "<|eom_id|>",
+                                          "<|return|>",
+                                          "<|call|>",
+                                          "<|tool_response>",
+                                          "<|end_of_text|>",
+                                          "<|endoftext|>",
+                                          "[EOS]",
+                                          "[e~[",
+                                          "<\xef\xbd\x9c"
+                                          "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
+constexpr std::size_t kTurnEndNames = 8;  // how many of them end a turn
 
 std::string where(const weights::Metadata& metadata, std::string_view key) {
   return metadata.path().empty() ? std::string(key) : fmt::format("{}: {}", metadata.path(), key);
@@ -52,6 +68,7 @@ Vocabulary::Vocabulary(const weights::Metadata& metadata, const VocabularyRules&
   read_types(metadata, rules);
   read_tokens(metadata, rules);
   find_ends(metadata);
+  find_strippers(metadata, rules);
 }
 
 void Vocabulary::read_ids(const weights::Metadata& metadata, const VocabularyRules& rules) {
@@ -65,8 +82,8 @@ void Vocabulary::read_ids(const weights::Metadata& metadata, const VocabularyRul
     throw Error(Code::kBadInput, fmt::format("is {}, expected an id below {}, the number of tokens", *id, size()),
                 where(metadata, key));
   };
-  ids_ = {.bos = read("bos", rules.ids.bos),
-          .eos = read("eos", rules.ids.eos),
+  ids_ = {.bos = read("bos", rules.encoder ? read("cls", rules.ids.bos) : rules.ids.bos),
+          .eos = read("eos", rules.encoder ? read("seperator", rules.ids.eos) : rules.ids.eos),
           .eot = read("eot", rules.ids.eot),
           .unknown = read("unknown", rules.ids.unknown)};
   if (const auto eom = read("eom", -1); eom >= 0) ends_.push_back(eom);
@@ -126,17 +143,27 @@ void Vocabulary::read_tokens(const weights::Metadata& metadata, const Vocabulary
   for (std::int32_t id = 0; id < size(); ++id) specials += is_special(id) ? 1 : 0;
   specials_.reserve(specials);
   words_.reserve(tokens.size() - specials);
-  for (std::int32_t id = 0; id < size(); ++id) {
-    if (piece(id).empty()) continue;
-    if (is_special(id)) specials_.insert(id, *this);
-    if (type(id) == TokenType::kNormal || type(id) == TokenType::kUndefined) words_.insert(id, *this);
+  // Some byte-level vocabularies have characters as they are among their tokens, besides those that merges make of
+  // bytes: these come first.
+  const auto is_raw = [&](std::int32_t id) {
+    const std::string& token = tokens[static_cast<std::size_t>(id)];
+    return piece(id) == token && std::any_of(token.begin(), token.end(), [](char c) { return (c & 0x80) != 0; });
+  };
+  for (const bool raw : {false, true}) {
+    for (std::int32_t id = 0; id < size(); ++id) {
+      if (piece(id).empty() || is_raw(id) != raw) continue;
+      if (is_special(id)) specials_.insert(id, *this);
+      if (type(id) == TokenType::kNormal || type(id) == TokenType::kUndefined) words_.insert(id, *this);
+    }
   }
 }
 
 void Vocabulary::find_ends(const weights::Metadata& metadata) {
+  // In the Harmony format <|end|> ends a message, and the answer goes on.
+  const bool harmony = find_special("<|return|>") >= 0 && find_special("<|call|>") >= 0;
   for (std::size_t i = 0; i < std::size(kEndNames); ++i) {
     const auto id = find_special(kEndNames[i]);
-    if (id < 0) continue;
+    if (id < 0 || (harmony && kEndNames[i] == "<|end|>")) continue;
     ends_.push_back(id);
     if (ids_.eot < 0 && i < kTurnEndNames && !metadata.has("tokenizer.ggml.eot_token_id")) ids_.eot = id;
   }
@@ -144,6 +171,19 @@ void Vocabulary::find_ends(const weights::Metadata& metadata) {
   if (ids_.eot >= 0) ends_.push_back(ids_.eot);
   std::sort(ends_.begin(), ends_.end());
   ends_.erase(std::unique(ends_.begin(), ends_.end()), ends_.end());
+}
+
+// Files do not say it; the original's added tokens do.
+void Vocabulary::find_strippers(const weights::Metadata& metadata, const VocabularyRules& rules) {
+  if (!rules.byte_names || metadata.get_string("general.architecture") != "phi3") return;
+  for (std::int32_t id = 0; id < size(); ++id) {
+    if (is_special(id) && piece(id) != "<unk>" && piece(id) != "<s>" && piece(id) != "<|endoftext|>")
+      strippers_.push_back(id);
+  }
+}
+
+bool Vocabulary::strips_behind(std::int32_t id) const {
+  return std::binary_search(strippers_.begin(), strippers_.end(), id);
 }
 
 bool Vocabulary::is_special(std::int32_t id) const {

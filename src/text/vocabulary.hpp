@@ -36,6 +36,8 @@ struct VocabularyRules {
   std::string (*bytes)(std::string_view text) = nullptr;
   // Whether "<0x41>" is the byte 0x41 in files that give no token types.
   bool byte_names = false;
+  // Whether texts stand between the classification and the separator token (cls_token_id, seperator_token_id).
+  bool encoder = false;
   SpecialIds ids;  // for files that do not say
 };
 
@@ -64,9 +66,12 @@ class Vocabulary {
   bool is_special(std::int32_t id) const;
   bool is_eog(std::int32_t id) const;
   const SpecialIds& ids() const { return ids_; }
+  // Whether white space behind the token belongs to it (in Phi-3's SentencePiece vocabularies).
+  bool strips_behind(std::int32_t id) const;
   std::vector<std::int32_t> of_type(std::initializer_list<TokenType> types) const;  // in increasing order
 
-  // The normal token with these bytes, or -1. Where several tokens have the same bytes the first one counts.
+  // The normal token with these bytes, or -1. Where several tokens have the same bytes the first one
+  // counts, and before it one that the file writes otherwise.
   std::int32_t find_word(std::string_view bytes) const { return words_.find(bytes, *this); }
   // The control, unknown or user-defined token with this name, or -1.
   std::int32_t find_special(std::string_view name) const { return specials_.find(name, *this); }
@@ -77,11 +82,13 @@ class Vocabulary {
   void read_types(const weights::Metadata& metadata, const VocabularyRules& rules);
   void read_ids(const weights::Metadata& metadata, const VocabularyRules& rules);
   void find_ends(const weights::Metadata& metadata);
+  void find_strippers(const weights::Metadata& metadata, const VocabularyRules& rules);
 
-  std::string bytes_;                 // all pieces, one behind the other
-  std::vector<std::uint32_t> begin_;  // (size() + 1)
-  std::vector<TokenType> types_;      // (size())
-  std::vector<std::int32_t> ends_;    // end-of-generation ids, sorted
+  std::string bytes_;                    // all pieces, one behind the other
+  std::vector<std::uint32_t> begin_;     // (size() + 1)
+  std::vector<TokenType> types_;         // (size())
+  std::vector<std::int32_t> ends_;       // end-of-generation ids, sorted
+  std::vector<std::int32_t> strippers_;  // sorted
   SpecialIds ids_;
   PieceIndex words_;
   PieceIndex specials_;

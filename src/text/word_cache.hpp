@@ -1,12 +1,17 @@
-// Remembers, during one call of encode, which ids a piece of the text became: most words of a long text are repeats.
+// What encoders share during one call of Tokenizer::encode. It remembers which ids a piece of the text became: most
+// words of a long text are repeats.
 #pragma once
 
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <deque>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "text/merge.hpp"
 #include "text/tables.hpp"
 
 namespace kvasir::text {
@@ -42,6 +47,18 @@ class WordCache {
 
   std::vector<std::int32_t>& out_;
   std::vector<Slot> slots_;
+};
+
+struct EncodeScratch {
+  // For texts of `text_size` bytes together, whose ids are appended to `out`.
+  EncodeScratch(std::size_t text_size, std::vector<std::int32_t>& out) : cache(text_size, out) {}
+
+  // Texts that encoders make of what they are given live as long as the cache refers to them.
+  std::string_view keep(std::string text) { return kept.emplace_back(std::move(text)); }
+
+  WordCache cache;
+  Merger merger;
+  std::deque<std::string> kept;
 };
 
 }  // namespace kvasir::text

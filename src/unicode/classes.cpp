@@ -26,8 +26,14 @@ const CharClasses& CharClasses::get() {
 
 CharClasses::CharClasses() {
   std::vector<CharClass> all(0x110000, CharClass::kOther);
+  fill(all, kAccentRanges, CharClass::kAccent);
+  fill(all, kMarkRanges, CharClass::kMark);
+  fill(all, kSymbolRanges, CharClass::kSymbol);
   fill(all, kLetterRanges, CharClass::kLetter);
+  fill(all, kUpperRanges, CharClass::kUpper);
+  fill(all, kLowerRanges, CharClass::kLower);
   fill(all, kNumberRanges, CharClass::kNumber);
+  fill(all, kDigitRanges, CharClass::kDigit);
   fill(all, kPunctuationRanges, CharClass::kPunctuation);
   fill(all, kSpaceRanges, CharClass::kSpace);
   std::copy_n(all.begin(), ascii_.size(), ascii_.begin());

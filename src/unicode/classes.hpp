@@ -7,9 +7,29 @@
 
 namespace kvasir::unicode {
 
-// \p{L}, \p{N}, \p{P} and \s (the White_Space property); kOther is everything else, ill-formed bytes included. The
-// classes are disjoint: no White_Space character has one of the three general categories.
-enum class CharClass : std::uint8_t { kOther, kLetter, kNumber, kPunctuation, kSpace };
+// The general categories C (kOther: control characters, unassigned codes, ill-formed bytes), Mn (kAccent), Mc and Me
+// (kMark), S, P, Nl and No (kNumber), Nd (kDigit), the White_Space property, and letters: Lu and Lt, Ll, those without
+// case (Lm, Lo). White_Space comes first: it takes all of Z and a few control characters.
+enum class CharClass : std::uint8_t {
+  kOther,
+  kAccent,
+  kMark,
+  kSymbol,
+  kPunctuation,
+  kNumber,
+  kDigit,
+  kSpace,
+  kUpper,
+  kLower,
+  kLetter,
+};
+
+// \p{L}
+constexpr bool is_letter(CharClass c) { return c >= CharClass::kUpper; }
+// \p{N}
+constexpr bool is_number(CharClass c) { return c == CharClass::kNumber || c == CharClass::kDigit; }
+// \p{M}
+constexpr bool is_mark(CharClass c) { return c == CharClass::kAccent || c == CharClass::kMark; }
 
 // First and last code point, both included.
 struct CodeRange {

@@ -63,14 +63,18 @@ TEST(Utf8, ReplacesMaximalSubparts) {
 }
 
 TEST(CharClasses, KnownCharacters) {
-  EXPECT_EQ(char_class('a'), CharClass::kLetter);
+  EXPECT_EQ(char_class('a'), CharClass::kLower);
+  EXPECT_EQ(char_class('Z'), CharClass::kUpper);
+  EXPECT_EQ(char_class(0x1c5), CharClass::kUpper);  // title case
   EXPECT_EQ(char_class(0x4e2d), CharClass::kLetter);
   EXPECT_EQ(char_class(0x10ffff), CharClass::kOther);
-  EXPECT_EQ(char_class('7'), CharClass::kNumber);
+  EXPECT_EQ(char_class('7'), CharClass::kDigit);
   EXPECT_EQ(char_class(0xbd), CharClass::kNumber);  // one half
   EXPECT_EQ(char_class('_'), CharClass::kPunctuation);
-  EXPECT_EQ(char_class('$'), CharClass::kOther);
-  EXPECT_EQ(char_class(0x301), CharClass::kOther);  // a combining mark
+  EXPECT_EQ(char_class('$'), CharClass::kSymbol);
+  EXPECT_EQ(char_class(0x301), CharClass::kAccent);  // a combining mark
+  EXPECT_EQ(char_class(0x903), CharClass::kMark);    // a spacing mark
+  EXPECT_TRUE(is_mark(CharClass::kMark) && is_mark(CharClass::kAccent) && !is_mark(CharClass::kLower));
   EXPECT_EQ(char_class(0x85), CharClass::kSpace);
   EXPECT_EQ(char_class(0x3000), CharClass::kSpace);
   EXPECT_EQ(char_class(0x200b), CharClass::kOther);  // zero width space is no white space

@@ -154,21 +154,6 @@ TEST(Gguf, RefusesAFolderThatIsNoModel) {
   }
 }
 
-TEST(Gguf, RefusesAPartOfAModel) {
-  const fs::path path = temporary("part.gguf");
-  GgufHeader h;
-  h.set<std::uint16_t>("split.count", 3);
-  const Bytes file = whole(h);
-  write_file(path.string(), file);
-  try {
-    open_model_file(path.string());
-    ADD_FAILURE();
-  } catch (const Error& e) {
-    EXPECT_NE(e.message().find("one of 3 parts"), std::string::npos) << e.what();
-  }
-  fs::remove(path);
-}
-
 TEST(Gguf, HeaderFaults) {
   const Bytes good = whole(small_header());
   Bytes file = good;

@@ -69,6 +69,7 @@ class ModelFile {
   virtual const Metadata& metadata() const = 0;
   virtual std::span<const TensorInfo> tensors() const = 0;  // in file order
   virtual const TensorInfo* find(std::string_view name) const = 0;
+  virtual std::span<const MappedFile> files() const { return {}; }  // what it was read from
   // The bytes of `tensor` were copied elsewhere and may leave resident memory.
   virtual void drop(std::span<const std::byte> bytes) const = 0;
 };
@@ -82,6 +83,7 @@ class MappedModel final : public ModelFile {
   const Metadata& metadata() const override { return metadata_; }
   std::span<const TensorInfo> tensors() const override { return tensors_; }
   const TensorInfo* find(std::string_view name) const override;
+  std::span<const MappedFile> files() const override { return files_; }
   void drop(std::span<const std::byte> bytes) const override;
 
  private:

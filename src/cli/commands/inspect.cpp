@@ -1,7 +1,6 @@
 // kvasir inspect MODEL: what a model file holds.
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 
@@ -13,6 +12,7 @@
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
 #include "model/spec_fields.hpp"
+#include "model/unused.hpp"
 #include "run/engine.hpp"
 #include "weights/model_file.hpp"
 
@@ -197,6 +197,30 @@ Json layers_json(const weights::ModelFile& model, const Options&) {
   }
 }
 
+// Tensors that are read by nothing, where that changes nothing.
+std::vector<model::UnusedTensor> unused(const weights::ModelFile& model) {
+  std::vector<model::UnusedTensor> list;
+  try {
+    list = model::unused_tensors(model::read_spec(model), model);
+  } catch (const Error&) {  // print_layers says it
+  }
+  std::erase_if(list, [](const model::UnusedTensor& t) { return t.reason == nullptr; });
+  return list;
+}
+
+void print_unused(const weights::ModelFile& model, const Options&) {
+  const auto list = unused(model);
+  if (list.empty()) return;
+  fmt::print("not used ({})\n", list.size());
+  for (const auto& t : list) fmt::print("  {:<32} {}\n", printable(t.tensor->name), t.reason);
+}
+
+Json unused_json(const weights::ModelFile& model, const Options&) {
+  Json out = Json::array();
+  for (const auto& t : unused(model)) out.push_back({{"name", t.tensor->name}, {"reason", t.reason}});
+  return out;
+}
+
 // Nothing is loaded for the plan; a model that cannot be run says why instead.
 void print_plan(const weights::ModelFile& model, const Options& o) {
   try {
@@ -253,26 +277,26 @@ struct Section {
   void (*print)(const weights::ModelFile&, const Options&);
   Json (*json)(const weights::ModelFile&, const Options&);
 };
-constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json},
-                                 {"tensors", print_tensors, tensors_json},
-                                 {"totals", print_totals, totals_json},
-                                 {"layers", print_layers, layers_json},
-                                 {"plan", print_plan, plan_json}};
+constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json}, {"tensors", print_tensors, tensors_json},
+                                 {"totals", print_totals, totals_json},       {"layers", print_layers, layers_json},
+                                 {"unused", print_unused, unused_json},       {"plan", print_plan, plan_json}};
 
 int inspect(const Options& o) {
   const auto model = weights::open_model_file(o.path);
-  const std::uint64_t bytes = std::filesystem::file_size(o.path);
+  std::uint64_t bytes = 0;
+  for (const MappedFile& file : model->files()) bytes += file.bytes().size();
   // A model that cannot be run still shows what it holds; a cache that was asked for and cannot be is an error.
   const run::EngineOptions& e = o.engine;
   if (!e.kv.empty() || !e.k_codec.empty() || !e.v_codec.empty() || !e.kv_layers.empty())
     run::plan_engine(*model, e, 1, 1);
   if (o.json) {
-    Json report = {{"file", o.path}, {"bytes", bytes}};
+    Json report = {{"file", o.path}, {"bytes", bytes}, {"files", model->files().size()}};
     for (const Section& s : kSections) report[s.name] = s.json(*model, o);
     print_json_row(report);
     return kSuccess;
   }
-  fmt::print("{} ({})\n", o.path, human_bytes(bytes));
+  const std::size_t files = model->files().size();
+  fmt::print("{} ({}{})\n", o.path, human_bytes(bytes), files > 1 ? fmt::format(" in {} files", files) : "");
   for (const Section& s : kSections) s.print(*model, o);
   return kSuccess;
 }

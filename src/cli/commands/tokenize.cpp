@@ -1,4 +1,4 @@
-// kvasir tokenize -m MODEL [--file F] [--ids|--count] [--special] [--sections SEPARATOR] [--json]
+// kvasir tokenize -m MODEL [-p TEXT|-f FILE] [--ids|--count] [--special] [--sections SEPARATOR] [--json]
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -24,6 +24,7 @@ namespace {
 
 struct TokenizeOptions {
   std::string model;
+  std::string prompt;
   std::string file;
   bool ids = false;
   bool count = false;
@@ -37,7 +38,12 @@ const OptionTable<TokenizeOptions>& table() {
   static const OptionTable<O> t{
       "tokenize",
       {{"model", &O::model, {.help = "model file", .letter = 'm', .placeholder = "FILE", .required = true}},
-       {"file", &O::file, {.help = "text to tokenise; standard input when absent or -", .placeholder = "FILE"}},
+       {"prompt", &O::prompt, {.help = "the text to tokenise", .letter = 'p', .placeholder = "TEXT"}},
+       {"file",
+        &O::file,
+        {.help = "read the text from a file; standard input when neither is given, or -",
+         .letter = 'f',
+         .placeholder = "FILE"}},
        {"ids", &O::ids, {.help = "print only the ids, one line"}},
        {"count", &O::count, {.help = "print only how many tokens there are"}},
        {"special",
@@ -51,6 +57,8 @@ const OptionTable<TokenizeOptions>& table() {
 }
 
 void check(const TokenizeOptions& o) {
+  if (!o.prompt.empty() && !o.file.empty())
+    throw Error(Code::kBadInput, "expected one of -p TEXT and -f FILE, found both", "tokenize");
   if (o.ids && o.count) throw Error(Code::kBadInput, "expected one of --ids and --count, found both", "tokenize");
   if (o.sections.find('\n') != std::string::npos)
     throw Error(Code::kBadInput, "expected a separator of one line, found a line break in it", "--sections");
@@ -66,6 +74,11 @@ std::string read_standard_input() {
     if (n == 0) return text;
     text.append(buffer, static_cast<std::size_t>(n));
   }
+}
+
+std::string text_of(const TokenizeOptions& o) {
+  if (!o.prompt.empty()) return o.prompt;
+  return o.file.empty() || o.file == "-" ? read_standard_input() : read_text_file(o.file);
 }
 
 std::unique_ptr<text::Tokenizer> open_tokenizer(const std::string& path) {
@@ -113,7 +126,7 @@ void print_json(const TokenizeOptions& o, const std::vector<std::int32_t>& ids, 
 int tokenize(const TokenizeOptions& o) {
   check(o);
   const auto tokenizer = open_tokenizer(o.model);
-  const std::string text = o.file.empty() || o.file == "-" ? read_standard_input() : read_text_file(o.file);
+  const std::string text = text_of(o);
   const text::EncodeOptions encode{.add_bos = o.special && tokenizer->add_bos(),
                                    .add_eos = o.special && tokenizer->add_eos(),
                                    .parse_special = o.special};

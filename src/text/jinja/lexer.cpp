@@ -35,7 +35,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(std::uint32_t code) {
   if (code == '_') return true;
   const unicode::CharClass c = unicode::char_class(code);
-  return c == unicode::CharClass::kLetter || c == unicode::CharClass::kNumber;
+  return unicode::is_letter(c) || unicode::is_number(c);
 }
 
 class Lexer {

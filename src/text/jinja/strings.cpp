@@ -117,7 +117,7 @@ std::size_t line_break(std::string_view text, std::size_t i, std::size_t* size) 
   return text.npos;
 }
 
-bool alphabetic(std::uint32_t code) { return unicode::char_class(code) == unicode::CharClass::kLetter; }
+bool alphabetic(std::uint32_t code) { return unicode::is_letter(unicode::char_class(code)); }
 
 }  // namespace
 

@@ -215,7 +215,7 @@ Value filter_wordcount(Machine& m, const Value& v, Args& args) {
   for (std::size_t i = 0; i < text.view().size();) {
     const auto [code, size] = unicode::decode_char(text.view().substr(i));
     const unicode::CharClass c = unicode::char_class(code);
-    const bool word = code == '_' || c == unicode::CharClass::kLetter || c == unicode::CharClass::kNumber;
+    const bool word = code == '_' || unicode::is_letter(c) || unicode::is_number(c);
     words += word && !inside;
     inside = word;
     i += size;

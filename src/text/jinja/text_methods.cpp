@@ -245,15 +245,14 @@ Value all(Machine& m, const Value& self, Args& args) {
   return Value(!v.empty());
 }
 
-bool is_letter(std::uint32_t c) { return unicode::char_class(c) == unicode::CharClass::kLetter; }
+bool is_letter(std::uint32_t c) { return unicode::is_letter(unicode::char_class(c)); }
 // Decimal digits are told from other numbers only in ASCII and Latin-1.
 bool is_digit(std::uint32_t c) {
   return (c >= '0' && c <= '9') ||
-         (c > 0x2000 ? false
-                     : c > 0x7f && unicode::char_class(c) == unicode::CharClass::kNumber && (c < 0xbc || c > 0xbe));
+         (c > 0x2000 ? false : c > 0x7f && unicode::is_number(unicode::char_class(c)) && (c < 0xbc || c > 0xbe));
 }
 bool is_decimal(std::uint32_t c) { return is_digit(c) && c != 0xb2 && c != 0xb3 && c != 0xb9; }
-bool is_numeric(std::uint32_t c) { return unicode::char_class(c) == unicode::CharClass::kNumber; }
+bool is_numeric(std::uint32_t c) { return unicode::is_number(unicode::char_class(c)); }
 bool is_alnum(std::uint32_t c) { return is_letter(c) || is_numeric(c); }
 
 Value islower(Machine& m, const Value& self, Args& args) {

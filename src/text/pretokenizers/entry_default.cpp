@@ -4,27 +4,12 @@
 namespace kvasir::text::entries::pretokenizers {
 namespace {
 
-using Item = Scanner::Item;
-
 // [\p{P}$+<=>^~|]+
 std::size_t punctuation(const Scanner& s, std::size_t i) {
-  return s.skip(i, [](const Item& c) {
+  return s.skip(i, [](const Scanner::Item& c) {
     return c.kind == unicode::CharClass::kPunctuation || c.is('$') || c.is('+') || c.is('<') || c.is('=') ||
            c.is('>') || c.is('^') || c.is('~') || c.is('|');
   });
-}
-
-std::size_t numbers(const Scanner& s, std::size_t i) {
-  return s.skip(i, [](const Item& c) { return c.number(); });
-}
-
-// [0-9][0-9][0-9]
-std::size_t three_digits(const Scanner& s, std::size_t i) {
-  for (std::size_t k = 0; k < 3; ++k) {
-    const Item c = s.at(i + k);
-    if (c.size == 0 || c.code < '0' || c.code > '9') return i;
-  }
-  return i + 3;
 }
 
 void split(std::string_view text, Emit emit) {

@@ -2,7 +2,10 @@
 
 namespace kvasir::text::entries::pretokenizers {
 
-constexpr std::string_view kNames[] = {"gpt-2", "phi-2", "olmo", "mpt", "jais", "trillion", "mellum", "gigachat"};
+constexpr std::string_view kNames[] = {"gpt-2",       "phi-2",      "jais",       "trillion",   "mellum",
+                                       "gigachat",    "jina-es",    "jina-de",    "a.x-4.0",    "granite-docling",
+                                       "modern-bert", "exaone4",    "jina-v2-es", "jina-v2-de", "jina-v2-code",
+                                       "jina-v1-en",  "roberta-bpe"};
 extern const Pretokenizer gpt2;
 const Pretokenizer gpt2{.serves = kNames, .split = split_gpt2};
 

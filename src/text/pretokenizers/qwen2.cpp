@@ -1,13 +1,10 @@
-// Llama 3's pattern with single digits.
-#include "text/split.hpp"
+// Llama 3's pattern with single digits, on composed characters.
+#include "text/words.hpp"
 
 namespace kvasir::text::entries::pretokenizers {
 
-constexpr std::string_view kNames[] = {"qwen2", "deepseek-r1-qwen", "megrez", "kormo", "stablelm2"};
+constexpr std::string_view kNames[] = {"qwen2", "deepseek-r1-qwen", "megrez", "f2llmv2", "stablelm2", "hunyuan"};
 extern const Pretokenizer qwen2;
-const Pretokenizer qwen2{
-    .serves = kNames,
-    .split = [](std::string_view text, Emit emit) { split_llama3(text, 1, emit); },
-};
+const Pretokenizer qwen2{.serves = kNames, .split = split_words<Words{.digits = 1}>, .nfc = true};
 
 }  // namespace kvasir::text::entries::pretokenizers

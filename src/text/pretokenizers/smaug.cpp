@@ -1,13 +1,10 @@
 // Llama 3's pattern under vocabularies whose merges always decide.
-#include "text/split.hpp"
+#include "text/words.hpp"
 
 namespace kvasir::text::entries::pretokenizers {
 
-constexpr std::string_view kNames[] = {"smaug-bpe", "dbrx"};
+constexpr std::string_view kNames[] = {"smaug-bpe", "dbrx", "glm4", "chatglm-bpe"};
 extern const Pretokenizer smaug;
-const Pretokenizer smaug{
-    .serves = kNames,
-    .split = [](std::string_view text, Emit emit) { split_llama3(text, 3, emit); },
-};
+const Pretokenizer smaug{.serves = kNames, .split = split_words<Words{}>};
 
 }  // namespace kvasir::text::entries::pretokenizers

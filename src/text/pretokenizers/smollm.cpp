@@ -2,22 +2,9 @@
 #include "text/split.hpp"
 
 namespace kvasir::text::entries::pretokenizers {
-namespace {
 
-void split(std::string_view text, Emit emit) {
-  const auto one_number = [](const Scanner& s, std::size_t i) {
-    const auto c = s.at(i);
-    return c.number() ? i + c.size : i;
-  };
-  isolate(text, one_number, [&](std::string_view part) { split_gpt2(part, emit); });
-}
-
-constexpr std::string_view kNames[] = {"smollm",    "starcoder", "refact",    "command-r",
-                                       "codeshell", "exaone",    "minerva-7b"};
-
-}  // namespace
-
+constexpr std::string_view kNames[] = {"smollm", "starcoder", "refact", "codeshell", "exaone", "mellum2", "minerva-7b"};
 extern const Pretokenizer smollm;
-const Pretokenizer smollm{.serves = kNames, .split = split};
+const Pretokenizer smollm{.serves = kNames, .split = split_digits_gpt2};
 
 }  // namespace kvasir::text::entries::pretokenizers

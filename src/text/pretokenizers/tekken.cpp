@@ -1,0 +1,18 @@
+// Mistral's Tekken: words end in front of capitals, single digits, words that are tokens taken whole.
+#include "text/words.hpp"
+
+namespace kvasir::text::entries::pretokenizers {
+
+constexpr std::string_view kNames[] = {"tekken"};
+extern const Pretokenizer tekken;
+const Pretokenizer tekken{
+    .serves = kNames,
+    .split = split_words<Words{.contraction = Words::Contraction::kNone,
+                               .letters = Words::Letters::kCased,
+                               .digits = 1,
+                               .tail = Words::Tail::kNewlinesAndSlashes}>,
+    .whole_words = true,
+    .add_bos = true,
+};
+
+}  // namespace kvasir::text::entries::pretokenizers
