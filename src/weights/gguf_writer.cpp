@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -44,6 +45,41 @@ void append_string(std::vector<std::byte>& out, std::string_view text) {
   const auto* p = reinterpret_cast<const std::byte*>(text.data());
   out.insert(out.end(), p, p + text.size());
 }
+
+// Walks over what parse_gguf has checked.
+class Walk {
+ public:
+  explicit Walk(std::span<const std::byte> file) : p_(file.data()) {}
+
+  template <class T>
+  T number() {
+    T value;
+    std::memcpy(&value, p_, sizeof value);
+    p_ += sizeof value;
+    return value;
+  }
+  std::string_view text() {
+    const auto n = number<std::uint64_t>();
+    p_ += n;
+    return {reinterpret_cast<const char*>(p_ - n), n};
+  }
+  void value(GgufType type) {
+    if (type == GgufType::kString) {
+      text();
+    } else if (type == GgufType::kArray) {
+      const auto of = static_cast<GgufType>(number<std::uint32_t>());
+      const auto n = number<std::uint64_t>();
+      for (std::uint64_t i = 0; i < n; ++i) value(of);
+    } else {
+      constexpr int kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};  // by GgufType
+      p_ += kBytes[static_cast<int>(type)];
+    }
+  }
+  const std::byte* at() const { return p_; }
+
+ private:
+  const std::byte* p_;
+};
 
 std::uint64_t aligned(std::uint64_t n, std::uint64_t alignment) { return (n + alignment - 1) / alignment * alignment; }
 
@@ -100,6 +136,19 @@ void GgufHeader::set_strings(std::string_view name, std::span<const std::string>
   append(metadata_, static_cast<std::uint32_t>(GgufType::kString));
   append(metadata_, static_cast<std::uint64_t>(values.size()));
   for (const std::string& v : values) append_string(metadata_, v);
+}
+
+void GgufHeader::copy_metadata(std::span<const std::byte> file, std::span<const std::string_view> but) {
+  Walk walk(file.subspan(kGgufMagic.size() + 4 + 8));  // magic, version, number of tensors
+  const auto keys = walk.number<std::uint64_t>();
+  for (std::uint64_t i = 0; i < keys; ++i) {
+    const std::byte* const from = walk.at();
+    const std::string_view name = walk.text();
+    walk.value(static_cast<GgufType>(walk.number<std::uint32_t>()));
+    if (std::find(but.begin(), but.end(), name) != but.end()) continue;
+    ++keys_;
+    metadata_.insert(metadata_.end(), from, walk.at());
+  }
 }
 
 std::uint64_t GgufHeader::add_tensor(std::string_view name, std::string_view quant,

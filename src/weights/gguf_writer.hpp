@@ -28,6 +28,9 @@ class GgufHeader {
   void set_array(std::string_view key, std::span<const T> values);
   void set_strings(std::string_view key, std::span<const std::string> values);
 
+  // The keys of a GGUF file and their values, byte for byte, but for those named. REQUIRES: parse_gguf takes the file.
+  void copy_metadata(std::span<const std::byte> file, std::span<const std::string_view> but);
+
   // The next tensor in file order; shape is {columns, rows, …}. Throws Error(kUnsupported) naming the tensor for an
   // unknown type, Error(kBadInput) for a bad shape. Returns the bytes its data takes.
   std::uint64_t add_tensor(std::string_view name, std::string_view quant, std::span<const std::int64_t> shape);
