@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "model/factors.hpp"
 #include "model/hparams.hpp"
 #include "model/model.hpp"
 #include "model/spec_fields.hpp"
@@ -80,6 +83,11 @@ void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool e
     }
     if (info->columns() != t.columns || info->rows() != t.rows || (t.count > 1 && info->shape[2] != t.count))
       faults.add(t.name + " is " + shape_text(info->shape) + ", expected " + shape_text(t.shape()));
+    if (const weights::TensorInfo* factors = t.use == TensorSpec::Use::kMatrix ? factors_of(file, *info) : nullptr) {
+      if (factors->columns() * factors->rows() != t.count || factors->quant != "f32")
+        faults.add(factors->name + " is " + shape_text(factors->shape) + " of " + factors->quant + ", expected " +
+                   std::to_string(t.count) + " of f32");
+    }
     // What is packed and what is read row by row holds whole groups of elements.
     const int multiple = t.use == TensorSpec::Use::kMatrix ? format_of(*info, exact, true).k_multiple
                                                            : find(weights::quants(), info->quant)->block;
@@ -114,13 +122,13 @@ class Loader {
     std::byte* at = m_.arena_.data();
     for_each<Linear>(m_.spec_, [&](Linear& l) {
       l.bound.panels = at;
-      pack(l.bound, info(l.name), source(l), options_.exact || l.in_floats, at);
+      pack(l.bound, info(l.name), source(l), options_.exact || l.in_floats, 0, at);
       at += lines(l.bound.bytes());
     });
     for_each<Stack>(m_.spec_, [&](Stack& s) {
       s.bound.first.panels = at;
       for (std::int64_t i = 0; i < s.count; ++i) {
-        pack(s.bound.first, info(s.name), source(s, i), options_.exact, at);
+        pack(s.bound.first, info(s.name), source(s, i), options_.exact, i, at);
         at += s.bound.stride;
       }
     });
@@ -163,9 +171,11 @@ class Loader {
     return rows_in(info(s.name), s.count, i, s.cut, s.rows);
   }
 
-  // The rows `from` of tensor `t` as panels of `m` to `out`; in floats they are dequantised before.
+  // The rows `from` of tensor `t` as panels of `m` to `out`; in floats they are dequantised before. `i`: which of the
+  // tensor's matrices it is.
   void pack(const cpu::Matrix& m, const weights::TensorInfo& t, std::span<const std::byte> from, bool in_floats,
-            std::byte* out) {
+            std::int64_t i, std::byte* out) {
+    const std::optional<float> factor = factor_of(t, i);
     const std::int64_t k = m.k;
     const std::int64_t row_bytes = static_cast<std::int64_t>(from.size()) / m.rows;
     const weights::Quant& quant = *find(weights::quants(), t.quant);
@@ -174,19 +184,32 @@ class Loader {
       for (std::int64_t p = begin; p < end; ++p) {
         const std::byte* row[kernel::kPanelRows];
         for (int r = 0; r < kernel::kPanelRows; ++r) {
-          const std::int64_t i = p * kernel::kPanelRows + r;
-          row[r] = i < m.rows ? from.data() + i * row_bytes : nullptr;
+          const std::int64_t n = p * kernel::kPanelRows + r;
+          row[r] = n < m.rows ? from.data() + n * row_bytes : nullptr;
           if (!in_floats || !row[r]) continue;
           float* f = floats_.data() + (worker * kernel::kPanelRows + r) * k;
           quant.dequantise(row[r], f, k);
+          if (factor) kernel::ops().scale(f, *factor, k);
           row[r] = reinterpret_cast<const std::byte*>(f);
         }
         m.format->pack(row, k, out + p * m.panel_bytes);
+        if (factor && !in_floats) m.format->set_factor(out + p * m.panel_bytes, k, *factor);
       }
     });
     m_.file_->drop(from);  // the packed copy is the only one kept
     done_ += from.size();
     if (options_.progress) options_.progress(static_cast<std::int64_t>(done_), static_cast<std::int64_t>(total_));
+  }
+
+  std::optional<float> factor_of(const weights::TensorInfo& matrix, std::int64_t i) const {
+    const weights::TensorInfo* factors = factors_of(*m_.file_, matrix);
+    if (!factors) return std::nullopt;
+    float factor;
+    std::memcpy(&factor, factors->bytes.data() + 4 * i, 4);
+    if (!std::isfinite(factor))
+      throw Error(Code::kBadInput, factors->name + "[" + std::to_string(i) + "] is not a finite number",
+                  m_.file_->metadata().path());
+    return factor;
   }
 
   // Every tensor once, whole, and a row of ones for norms without weights.

@@ -1,6 +1,7 @@
 // The walk over a specification, its text, and what loading says of files that do not fit it.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -231,6 +232,46 @@ TEST(LoadFaults, APlanIsWhatLoadingTakes) {
     EXPECT_EQ(planned, packed);
     EXPECT_GE(model->weight_bytes(), planned);
     EXPECT_EQ(model->parameters(), 40 * 32 + 4 + 64 * 32 + 64 + 4 + 4 * 32 + 32 * 32 + 2 * 64 * 32 + 3 * 32);
+  }
+}
+
+// Every matrix of an NVFP4 tensor has a factor of its own, in a tensor beside it.
+TEST(Load, FactorsOfWholeMatrices) {
+  Team team(1);
+  for (const bool experts : {false, true}) {
+    const ModelSpec spec = experts ? expert_sample() : sample();
+    const std::string name = experts ? "blk.0.ffn_down_exps" : "blk.0.ffn_down";
+    const std::vector<float> factors = experts ? std::vector<float>{0.3f, 1.7f, -2.0f} : std::vector<float>{0.3f};
+    const auto count = static_cast<std::int64_t>(factors.size());
+    const auto file = [&](const std::vector<float>& of) {
+      auto made = std::make_unique<RandomFile>(spec, "q8_0");
+      std::vector<float> values(static_cast<std::size_t>(count * 32 * 64));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+      made->remove(name + ".weight");
+      made->add(name + ".weight", "nvfp4", {64, 32, count}, values);
+      if (!of.empty()) made->add(name + ".scale", "f32", {static_cast<std::int64_t>(of.size())}, of);
+      made->add(name + ".input_scale", "f32", {1}, {3.0f});
+      return made;
+    };
+    for (const bool exact : {false, true}) {
+      const auto row = [&](const Model& model, std::int64_t matrix, std::int64_t r) {
+        std::vector<float> values(64);
+        const Feed& feed = model.spec().layers[0].feed;
+        const cpu::Matrix m = experts ? std::get<Experts>(feed).down.bound[matrix] : std::get<Dense>(feed).down.bound;
+        m.unpack_row(r, values.data());
+        return values;
+      };
+      const auto plain = Model::load(spec, file(std::vector<float>(factors.size(), 1.0f)), team, {.exact = exact});
+      const auto model = Model::load(spec, file(factors), team, {.exact = exact});
+      for (std::int64_t i = 0; i < count; ++i)
+        for (std::int64_t r = 0; r < 32; ++r) {
+          auto want = row(*plain, i, r);
+          for (float& v : want) v *= factors[static_cast<std::size_t>(i)];
+          ASSERT_EQ(row(*model, i, r), want) << "matrix " << i << " row " << r;
+        }
+    }
+    EXPECT_THROW(Model::load(spec, file({1.0f, 2.0f}), team, {}), Error);
+    EXPECT_THROW(Model::load(spec, file(std::vector<float>(factors.size(), NAN)), team, {}), Error);
   }
 }
 

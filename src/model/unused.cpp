@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 
+#include "model/factors.hpp"
 #include "model/spec_fields.hpp"
 #include "weights/quant.hpp"
 
@@ -44,6 +45,7 @@ const char* reason_of(const weights::TensorInfo& t, int layers, int predicting) 
   for (const char* prefix : {"cls.", "dense_2.", "dense_3.", "pooler."})
     if (name.starts_with(prefix)) return "for classes or embeddings of texts";
   if (name.ends_with(".attn_rot_embd.weight")) return "frequencies of positions, which are computed";
+  if (name.ends_with(".input_scale")) return "what activations of 4 bits would be rounded with";
   if (name.ends_with(".bias") && all_are(t, 0.0f)) return "all zeros, which add nothing";
   if (name.starts_with("rope_freqs.") && all_are(t, 1.0f)) return "all ones, which divide nothing";
   return nullptr;
@@ -54,7 +56,11 @@ const char* reason_of(const weights::TensorInfo& t, int layers, int predicting) 
 std::vector<UnusedTensor> unused_tensors(const ModelSpec& spec, const weights::ModelFile& file) {
   std::set<std::string_view> known;
   const auto specified = tensors_of(spec);
-  for (const auto& t : specified) known.insert(t.name);
+  for (const auto& t : specified) {
+    known.insert(t.name);
+    const weights::TensorInfo* matrix = t.use == TensorSpec::Use::kMatrix ? file.find(t.name) : nullptr;
+    if (const weights::TensorInfo* factors = matrix ? factors_of(file, *matrix) : nullptr) known.insert(factors->name);
+  }
   const weights::Metadata& m = file.metadata();
   const std::string key = m.get_string("general.architecture").value_or("") + ".nextn_predict_layers";
   const auto predicting = static_cast<int>(m.get_int(key, 0, 4096).value_or(0));
