@@ -5,7 +5,7 @@
 # Debug builds and those with sanitizers stay as their type says.
 string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 set(KVASIR_HOT "/src/(kernel|kv|model|cpu|api)/")
-set(KVASIR_COLD "/src/(cli|serve|client|lab|text/jinja)/")
+set(KVASIR_COLD "/src/(cli|serve|client|lab|text/jinja|text/schema)/")
 
 if(NOT KVASIR_SANITIZE)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)

@@ -7,7 +7,8 @@ set(network_names admit api_client connection keys link load remote_target reque
 set(KVASIR_NETWORK_TESTS "/src/(serve/(keys|server_[a-z]+)|client/(link|load))_test\\.cpp$")
 set(KVASIR_NETWORK_FUZZERS "/src/serve/http_fuzz\\.cpp$")
 
-file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/client/*.cpp ${PROJECT_SOURCE_DIR}/src/serve/*.cpp)
+file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/client/*.cpp ${PROJECT_SOURCE_DIR}/src/serve/*.cpp
+     ${PROJECT_SOURCE_DIR}/src/serve/families/*.cpp)
 list(FILTER serve_sources EXCLUDE REGEX "(_test|_bench|_fuzz)\\.cpp$")
 list(JOIN network_names "|" network_pattern)
 set(network_sources ${serve_sources})
@@ -25,7 +26,8 @@ if(KVASIR_SERVER)
   endif()
 endif()
 
-add_library(kvasir_serve STATIC ${serve_sources} ${KVASIR_SERVE_ENTRIES} ${KVASIR_SERVE_REGISTRY})
+include(cmake/web.cmake)
+add_library(kvasir_serve STATIC ${serve_sources} ${KVASIR_WEB_SOURCE} ${KVASIR_SERVE_ENTRIES} ${KVASIR_SERVE_REGISTRY})
 target_link_libraries(kvasir_serve PUBLIC kvasir)
 if(KVASIR_NETWORK)
   target_sources(kvasir_serve PRIVATE ${network_sources})

@@ -46,8 +46,8 @@ tier redis REDIS libhiredis-dev 127.0.0.1:1 '127.0.0.1:1' 1
 model=$1/models/kvasir-books-4m.gguf
 printf '{"enum":["left","right"]}' >"$scratch/schema"
 expect 0 '^x *"\(left\|right\)"$' '' run -m "$model" -p x --seed 1 --json-schema "$scratch/schema" --no-figures
-printf '{"pattern":"x"}' >"$scratch/schema"
-expect 2 '' '/schema: pattern: is not supported$' run -m "$model" -p x --json-schema "$scratch/schema"
+printf '{"pattern":"(a)\\\\1"}' >"$scratch/schema"
+expect 2 '' '/schema: pattern: back references are not supported$' run -m "$model" -p x --json-schema "$scratch/schema"
 printf '{' >"$scratch/schema"
 expect 2 '' '/schema: is not JSON$' run -m "$model" -p x --json-schema "$scratch/schema"
 expect 1 '' '/none: cannot open' run -m "$model" -p x --json-schema "$scratch/none"

@@ -87,7 +87,7 @@ post /v1/completions '{"prompt":"The answer is","max_tokens":20,"seed":1,"respon
 expect 'an answer of a schema' '"text":" \{0,1\}\(\\"yes\\"\|\\"no\\"\|\[1\]\)"'
 expect 'ends by itself' '"finish_reason":"stop"'
 post /v1/chat/completions '{"messages":[{"role":"user","content":"a"}],"tools":[{"function":{"name":"f"}}],"tool_choice":"required"}'
-expect 'a template without calls' '"param":"tool_choice"'
+expect 'a template without calls' '"tool_calls":\[{"id":"call_[0-9a-f]*","type":"function","function":{"name":"f"'
 
 post /v1/completions '{"prompt":"a","max_tokens":"many"}'
 expect 'wrong type names the field' '"param":"max_tokens"'

@@ -1,13 +1,33 @@
 #include "cli/chat_format.hpp"
 
+#include <map>
+
+#include "base/error.hpp"
+
 namespace kvasir::cli {
 
 std::unique_ptr<serve::TemplateChat> open_chat(const std::string& from_model, const text::Tokenizer& tokenizer,
-                                               const std::string& path, const std::string& model) {
-  if (path.empty() && from_model.empty()) return nullptr;
+                                               const std::string& path, const std::string& model,
+                                               const std::vector<std::pair<std::string, std::string>>& named) {
+  std::string own = from_model;
+  if (own.empty() && !named.empty()) own = named.front().second;
+  if (path.empty() && own.empty()) return nullptr;
   const auto piece = [&](std::int32_t id) { return id >= 0 ? std::string(tokenizer.piece(id)) : std::string(); };
-  return std::make_unique<serve::TemplateChat>(text::ChatTemplate(text::chat_template_text(from_model, path, model),
-                                                                  piece(tokenizer.bos()), piece(tokenizer.eos())));
+  const std::string bos = piece(tokenizer.bos()), eos = piece(tokenizer.eos());
+  std::map<std::string, text::ChatTemplate, std::less<>> others;
+  if (path.empty())
+    for (const auto& [name, text] : named) {
+      try {
+        others.try_emplace(name, text, bos, eos);
+      } catch (const Error&) {
+      }
+    }
+  const std::string text = text::chat_template_text(own, path, model);
+  try {
+    return std::make_unique<serve::TemplateChat>(text::ChatTemplate(text, bos, eos), std::move(others));
+  } catch (const Error& e) {
+    throw Error(e.code(), e.what(), path.empty() ? model : path);
+  }
 }
 
 }  // namespace kvasir::cli

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "serve/template_chat.hpp"
 #include "text/tokenizer.hpp"
@@ -10,8 +12,10 @@
 namespace kvasir::cli {
 
 // By the template of the file `path` (--chat-template) or, when that is empty, `from_model`; null without either, so
-// that chats are refused and not the server. Throws what ChatTemplate and reading a file throw.
+// that chats are refused and not the server. `named`: further templates of the model, which are left out where they
+// cannot be read. Throws what ChatTemplate and reading a file throw, with the file's name.
 std::unique_ptr<serve::TemplateChat> open_chat(const std::string& from_model, const text::Tokenizer& tokenizer,
-                                               const std::string& path, const std::string& model);
+                                               const std::string& path, const std::string& model,
+                                               const std::vector<std::pair<std::string, std::string>>& named = {});
 
 }  // namespace kvasir::cli

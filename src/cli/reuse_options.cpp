@@ -1,5 +1,10 @@
 #include "cli/reuse_options.hpp"
 
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "store/library.hpp"
 #include "store/open.hpp"
 
 namespace kvasir::cli {
@@ -25,6 +30,16 @@ std::vector<std::unique_ptr<store::Tier>> open_tiers(const ReuseOptions& o) {
   if (!o.cache_dir.empty()) tiers.push_back(store::open_tier("lmdb:" + o.cache_dir + "?size=" + o.cache_size));
   for (const std::string& spec : o.tiers) tiers.push_back(store::open_tier(spec));
   return tiers;
+}
+
+void write_kept(store::Library& library) {
+  for (const auto& tier : library.tiers()) {
+    const store::Status written = tier->flush();
+    const store::Stats stats = tier->stats();
+    if (!written.ok()) fmt::print(stderr, "kvasir: {}: not all was kept: {}\n", tier->name(), written.why);
+    if (stats.dropped + stats.refused > 0)
+      fmt::print(stderr, "kvasir: {}: {} records were not kept\n", tier->name(), stats.dropped + stats.refused);
+  }
 }
 
 }  // namespace kvasir::cli

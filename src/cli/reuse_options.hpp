@@ -8,6 +8,10 @@
 #include "base/options.hpp"
 #include "store/tier.hpp"
 
+namespace kvasir::store {
+class Library;
+}
+
 namespace kvasir::cli {
 
 struct ReuseOptions {
@@ -20,5 +24,8 @@ const OptionTable<ReuseOptions>& reuse_table();
 
 // The fastest first. Throws Error as store::open_tier.
 std::vector<std::unique_ptr<store::Tier>> open_tiers(const ReuseOptions& options);
+
+// All that is kept is written; what could not be is said on standard error.
+void write_kept(store::Library& library);
 
 }  // namespace kvasir::cli

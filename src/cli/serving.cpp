@@ -50,8 +50,16 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
   const std::string name = s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;
   scheduler_.emplace(*engine_, s.scheduler, name, library_ ? &*library_ : nullptr);
-  chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model);
-  server_.emplace(s.server, *scheduler_, chat_.get(), std::move(log));
+  try {
+    chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model,
+                      scheduler_->card().named_templates);
+  } catch (const Error& e) {
+    if (!s.serve.chat_template.empty()) throw;
+    // The model is good for completions all the same.
+    chat_problem_ = std::string(e.what()) + " (--chat-template FILE gives another one)";
+    no_chat_ = serve::make_refusing_chat(chat_problem_);
+  }
+  server_.emplace(s.server, *scheduler_, chat_ ? chat_.get() : no_chat_.get(), std::move(log));
 }
 
 }  // namespace kvasir::cli

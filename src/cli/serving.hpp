@@ -39,6 +39,8 @@ class Serving {
   run::Engine& engine() { return *engine_; }
   const run::ModelCard& card() const { return scheduler_->card(); }
   bool chats() const { return chat_ != nullptr; }
+  // Why the model's own chat template cannot be used; empty when it can, or there is none.
+  const std::string& chat_problem() const { return chat_problem_; }
 
  private:
   // In the order in which they need each other.
@@ -46,6 +48,8 @@ class Serving {
   std::optional<store::Library> library_;
   std::optional<run::Scheduler> scheduler_;
   std::unique_ptr<serve::TemplateChat> chat_;
+  std::string chat_problem_;
+  std::unique_ptr<serve::ChatFormat> no_chat_;  // says so
   std::optional<serve::Server> server_;
 };
 

@@ -52,8 +52,11 @@ Answer::Answer(const Engine& engine, const Request& request)
       static_cast<std::size_t>(request.max_tokens < 0 ? room : std::min<std::int64_t>(request.max_tokens, room)));
   text_.reserve(kTextRoom);
   if (request.top_logprobs > 0) record_.best.reserve(static_cast<std::size_t>(request.top_logprobs));
-  if (tokenizer_) stream_.emplace(*tokenizer_, request.prompt.back());
-  if (request.grammar) constraint_.emplace(request.grammar, engine.token_order(), vocabulary(engine));
+  if (tokenizer_) stream_.emplace(*tokenizer_, request.prompt.back(), false, request.shown);
+  if (request.grammar) {
+    constraint_.emplace(request.grammar, engine.token_order(), vocabulary(engine));
+    for (const std::int32_t id : request.shown) constraint_->allow_control(id, tokenizer_->piece(id));
+  }
 }
 
 bool Answer::next(std::span<const float> row, std::int64_t cached) {
@@ -81,7 +84,8 @@ bool Answer::next(std::span<const float> row, std::int64_t cached) {
     constraint_->accept(tokenizer_->piece(id));
     if (constraint_->over()) return end(Finish::kEnd);
   }
-  if (cached >= context_) return end(Finish::kContext);
+  // The chosen token is one more, though nothing computes it.
+  if (cached + 1 >= context_) return end(Finish::kContext);
   if (request_.max_tokens >= 0 && size() >= request_.max_tokens) return end(Finish::kLength);
   return true;
 }

@@ -71,6 +71,12 @@ Constraint::Mask Constraint::allowed() {
     }
     if (path.size() == t.size + 1) allow(t.id);
   }
+  for (const auto& [id, name] : controls_) {
+    Matcher::State state = state_;
+    for (std::size_t i = 0; i < name.size() && state != Matcher::kDead; ++i)
+      state = matcher_.next(state, static_cast<std::uint8_t>(name[i]));
+    if (state != Matcher::kDead) allow(id);
+  }
   if (matcher_.accepts(state_))
     for (const std::int32_t id : order_->ends()) allow(id);
   return mask;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "text/grammar.hpp"
@@ -43,6 +44,8 @@ class Constraint {
   Constraint(std::shared_ptr<const text::Grammar> grammar, std::shared_ptr<const TokenOrder> order,
              std::int32_t vocabulary);
 
+  // A control token that is text where its name is allowed, though the order does not have it. Before the first mask.
+  void allow_control(std::int32_t id, std::string_view name) { controls_.emplace_back(id, name); }
   // Sets the logit of every token that must not come next to -inf. O(vocabulary) the first time in a state of the
   // grammar; after that O(vocabulary / 64) plus the number of forbidden tokens.
   void mask(std::span<float> logits);
@@ -60,6 +63,7 @@ class Constraint {
   std::shared_ptr<const TokenOrder> order_;
   text::Matcher matcher_;
   std::int32_t vocabulary_;
+  std::vector<std::pair<std::int32_t, std::string>> controls_;
   text::Matcher::State state_;
   std::unordered_map<text::Matcher::State, Mask> masks_;
 };

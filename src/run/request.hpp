@@ -20,6 +20,7 @@ struct Request {
   std::vector<std::string> stop;
   std::int32_t top_logprobs = -1;  // alternatives per token; -1: no log-probabilities at all
   bool ignore_eos = false;
+  std::vector<std::int32_t> shown;               // control tokens that are part of the answer's text
   std::shared_ptr<const text::Grammar> grammar;  // the answer is a text of it, as far as it gets; null: any text
 };
 

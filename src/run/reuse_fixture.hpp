@@ -96,6 +96,9 @@ class Server {
     scheduler_->submit(std::move(request), waiter);
     return waiter;
   }
+  RequestId submit_to(ServiceRequest request, std::shared_ptr<Listener> listener) {
+    return scheduler_->submit(std::move(request), std::move(listener));
+  }
   Reply warm(const std::vector<std::int32_t>& prompt, double seconds = 3600) {
     ServiceRequest r;
     r.request.prompt = prompt;

@@ -4,7 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/file.hpp"
@@ -210,6 +214,68 @@ TEST_P(Reuse, APromptIsStoredWhileItIsComputed) {
   const std::int64_t computed = cut.receipt.spans[0].end;
   EXPECT_LT(computed, static_cast<std::int64_t>(prompt.size()) / 2);
   EXPECT_EQ(server.ask(prompt, 1, true).outcome.receipt.reused_tokens, computed);
+}
+
+// Ends its request when half of the prompt is computed.
+class Leaver final : public Listener {
+ public:
+  explicit Leaver(std::function<void()> leave) : leave_(std::move(leave)) {}
+  void prefill(std::int64_t done, std::int64_t total) override {
+    if (!left_ && 2 * done >= total) left_ = true, leave_();
+  }
+  void pieces(std::span<const Piece>) override {}
+  void done(const Outcome& outcome) override {
+    const std::lock_guard lock(mutex_);
+    outcome_ = outcome;
+    changed_.notify_all();
+  }
+  Outcome wait() {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, kPatience, [&] { return outcome_.has_value(); }));
+    return *outcome_;
+  }
+
+ private:
+  std::function<void()> leave_;
+  bool left_ = false;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Outcome> outcome_;
+};
+
+// A client that leaves at half of a long prompt leaves what was computed: the retry computes the rest.
+TEST_P(Reuse, ARequestThatIsCancelledLeavesItsPages) {
+  Server server(GetParam(), {"ram:?size=256MiB"});
+  std::vector<std::int32_t> prompt = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  prompt.resize(2800);
+  std::atomic<RequestId> id = 0;
+  auto leaver = std::make_shared<Leaver>([&] { server.cancel(id); });
+  ServiceRequest r;
+  r.request.prompt = prompt;
+  r.request.max_tokens = 4;
+  id = server.submit_to(std::move(r), leaver);
+  EXPECT_EQ(leaver->wait().finish, Finish::kCancelled);
+  const Reply retry = server.ask(prompt, 4, true);
+  EXPECT_GE(retry.outcome.receipt.reused_tokens * 100, 45 * 2800);
+  expect_equal_bits(retry, server.ask(prompt, 4, false));
+}
+
+// Prompts part where one of them was told to: the second one has all that they share.
+TEST_P(Reuse, PartingsAreFoundByTheSecondRequest) {
+  Server server(GetParam(), {"ram:?size=256MiB"});
+  const std::vector<std::int32_t> text = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  for (const std::int64_t shared : {40, 100, 129, 200, 300, 613, 800, 1500}) {
+    std::vector<std::int32_t> first(text.begin() + shared, text.begin() + 2 * shared), second;
+    second = first;
+    first.insert(first.end(), {65, 66, 67, 68});
+    second.insert(second.end(), {97, 98, 99});
+    ServiceRequest r;
+    r.request.prompt = first;
+    r.request.max_tokens = 1;
+    r.partings = {shared};
+    server.submit(std::move(r))->wait();
+    EXPECT_EQ(server.ask(second, 1, true).outcome.receipt.reused_tokens, shared);
+  }
 }
 
 // The library's thread is still asking a slow tier when the scheduler that it would wake is gone.

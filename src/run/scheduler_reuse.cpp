@@ -78,8 +78,12 @@ void Scheduler::begin(Job& job) {
 // last one, which end with a token that ends texts.
 std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
   if (!library_ || !job.asked.reuse) return {};
-  if (!job.asked.checkpoints.empty()) return job.asked.checkpoints;
-  std::vector<std::int64_t> points;
+  std::vector<std::int64_t> points = job.asked.partings;
+  std::erase_if(points, [](std::int64_t at) { return at < kLeastShare; });
+  if (!job.asked.checkpoints.empty()) {
+    points.insert(points.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
+    return points;
+  }
   const text::Tokenizer* tokenizer = engine_.tokenizer();
   const auto ends = [&](std::int64_t i) {
     return tokenizer && tokenizer->is_eog(job.ids[static_cast<std::size_t>(i)]);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "run/request.hpp"
@@ -42,7 +43,8 @@ struct ServiceRequest {
   double pin_seconds = 86400;  // ... for so long
   // Ascending numbers of prompt tokens after which other prompts may part from this one: ends of messages.
   std::vector<std::int64_t> checkpoints;
-  double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none
+  std::vector<std::int64_t> partings;  // more of them, whatever `checkpoints` says
+  double timeout = 0;                  // seconds in the queue before the request fails with Code::kBusy; 0: none
 };
 
 // One generated token, or with token.id -1 the text that was still held back at the end. `text` is what this token
@@ -91,10 +93,15 @@ class Listener {
 struct ModelCard {
   std::string name;  // what /v1/models calls it
   std::string architecture;
-  std::int64_t context = 0;  // tokens of one sequence at most
+  std::int64_t context = 0;          // tokens of one sequence at most
+  std::int64_t trained_context = 0;  // that the model was made for; 0: the file does not say
   std::int32_t vocabulary = 0;
-  std::string chat_template;  // Jinja text of the file; empty when it has none
+  std::vector<std::pair<std::string, std::string>> named_templates;  // further ones: "tool_use" for chats with tools
+  std::string chat_template;                                         // Jinja text of the file; empty when it has none
   std::string k_codec, v_codec;
+  std::uint64_t parameters = 0, bytes = 0;  // of all tensors
+  std::string quantization;                 // the weight type that most of these bytes have
+  std::int32_t running = 0;                 // requests that are computed together at most
 };
 
 struct TierStats {

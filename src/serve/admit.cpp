@@ -25,7 +25,7 @@ Response preflight(const HttpRequest& request) {
 
 Response method_not_allowed(const HttpRequest& request) {
   std::string allowed = "OPTIONS";
-  for (const auto& entry : routes())
+  for (const auto& entry : all_routes())
     if (match_path(entry.value->path, request.path, nullptr)) allowed += ", " + std::string(entry.value->method);
   Response r = error_response({.status = 405,
                                .message = fmt::format("{} is not served with {}", request.path, request.method),
@@ -34,12 +34,19 @@ Response method_not_allowed(const HttpRequest& request) {
   return r;
 }
 
+// Clients of Anthropic's API send the key alone, in a header of its own.
+std::string authorization(const HttpRequest& request) {
+  const std::string_view key = request.header("x-api-key");
+  const std::string_view given = request.header("authorization");
+  return !given.empty() || key.empty() ? std::string(given) : "Bearer " + std::string(key);
+}
+
 Response unauthorized(bool given) {
-  Response r =
-      error_response({.status = 401,
-                      .message = given ? "the API key is wrong" : "an API key is needed: Authorization: Bearer KEY",
-                      .type = "authentication_error",
-                      .code = "invalid_api_key"});
+  Response r = error_response(
+      {.status = 401,
+       .message = given ? "the API key is wrong" : "an API key is needed: Authorization: Bearer KEY, or X-Api-Key: KEY",
+       .type = "authentication_error",
+       .code = "invalid_api_key"});
   r.headers.emplace_back("WWW-Authenticate", "Bearer");
   return r;
 }
@@ -53,10 +60,20 @@ Response unknown_encoding() {
   return r;
 }
 
-bool is_chunked(std::string_view encoding) {
-  constexpr std::string_view kChunked = "chunked";
-  return std::equal(encoding.begin(), encoding.end(), kChunked.begin(), kChunked.end(),
+bool same_word(std::string_view text, std::string_view lower) {
+  return std::equal(text.begin(), text.end(), lower.begin(), lower.end(),
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
+}
+
+// RFC 9110, section 15.5.16.
+Response encoded_content(std::string_view encoding) {
+  Response r = error_response(
+      {.status = 415,
+       .message = fmt::format("Content-Encoding: {} is not supported, send the body as it is", encoding.substr(0, 64)),
+       .param = "Content-Encoding",
+       .code = "unsupported_content_encoding"});
+  r.headers.emplace_back("Accept-Encoding", "identity");
+  return r;
 }
 
 }  // namespace
@@ -65,7 +82,7 @@ Admission admit(HttpRequest& request, bool target_ok, const KeyRing& keys, const
   if (!target_ok)
     return {nullptr, error_response({.message = "the request's target is not a path", .code = "bad_request"})};
   const std::string_view encoding = request.header("transfer-encoding");
-  if (!encoding.empty() && !is_chunked(encoding)) return {nullptr, unknown_encoding()};
+  if (!encoding.empty() && !same_word(encoding, "chunked")) return {nullptr, unknown_encoding()};
   const std::string_view host = request.header("host");
   if (loopback && !host.empty() && !host_allowed(host, context.options.allowed_hosts))
     return {nullptr, forbidden("this host name is not allowed here (see --allowed-host)", "host_not_allowed")};
@@ -80,10 +97,13 @@ Admission admit(HttpRequest& request, bool target_ok, const KeyRing& keys, const
   if (!match.method_allowed) return {match.entry, method_not_allowed(request)};
   const bool open = match.entry->value->open || (context.options.open_metrics && match.entry->name == "metrics");
   if (!keys.empty() && !open) {
-    const auto tenant = keys.tenant(request.header("authorization"));
-    if (!tenant) return {match.entry, unauthorized(!request.header("authorization").empty())};
+    const std::string key = authorization(request);
+    const auto tenant = keys.tenant(key);
+    if (!tenant) return {match.entry, unauthorized(!key.empty())};
     request.tenant = *tenant;
   }
+  const std::string_view content = request.header("content-encoding");
+  if (!content.empty() && !same_word(content, "identity")) return {match.entry, encoded_content(content)};
   if (context.draining.load() && !match.entry->value->open)
     return {match.entry, error_response({.status = 503,
                                          .message = "the server is shutting down",

@@ -10,7 +10,7 @@
 
 namespace kvasir::serve {
 
-inline constexpr int kDeepestJson = 64;
+inline constexpr int kDeepestJson = 256;
 
 // Throws ApiException(400) for what is no JSON text in UTF-8, nests deeper than kDeepestJson, or has objects with so
 // many keys that keeping their order would take long (it is quadratic: about 6000 keys in one object).

@@ -1,6 +1,7 @@
 // What the server asks of a chat template: messages to a prompt, and the model's answer back to content and tool calls.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "text/chat.hpp"
 #include "text/conversation.hpp"
 #include "text/grammar.hpp"
+#include "text/json_schema.hpp"
 #include "text/tokenizer.hpp"
 
 namespace kvasir::serve {
@@ -22,6 +24,7 @@ namespace kvasir::serve {
 struct ChatInput : text::Conversation {
   std::optional<std::string> must_call;  // the answer is a call: of the tool with this name, of any where it is empty
   bool one_call = false;                 // and no more than one
+  std::string template_name = {};        // of the model's chat templates the one with this name; empty: by the tools
 };
 
 struct ToolCallDelta {
@@ -42,7 +45,15 @@ class AnswerParser {
  public:
   virtual ~AnswerParser() = default;
   virtual ChatDelta feed(std::string_view text) = 0;
-  virtual ChatDelta finish() = 0;  // the end of the text: whatever was held back
+  // The end of the text: whatever was held back. `cut`: the model had not ended it.
+  virtual ChatDelta finish(bool cut) = 0;
+  virtual bool thinking() const { return false; }  // what was fed last is reasoning, or may be
+};
+
+// Where an answer begins.
+struct AnswerStart {
+  std::string_view prompt;   // its text; only read while the parser is made
+  bool constrained = false;  // the answer is a text of a grammar: it holds no reasoning
 };
 
 // Used by several threads at once.
@@ -59,12 +70,24 @@ class ChatFormat {
   virtual std::optional<text::Place> place(const ChatInput& /*input*/, std::size_t /*at*/) const {
     return std::nullopt;
   }
-  virtual std::unique_ptr<AnswerParser> parser(const ChatInput& input) const = 0;
+  virtual std::unique_ptr<AnswerParser> parser(const ChatInput& input, const AnswerStart& start) const = 0;
+  // The template's text where there is one.
+  virtual std::string_view source() const { return {}; }
+  virtual bool knows_tools() const { return false; }     // and how the model writes calls
+  virtual bool knows_thinking() const { return false; }  // and between which marks
   // What answers to input.must_call may be. Throws Error(kUnsupported) when this format cannot tell, Error(kBadInput)
   // for tools that are not there or whose parameters no grammar can be made of.
-  virtual std::shared_ptr<const text::Grammar> calls(const ChatInput& /*input*/) const {
+  // With `otherwise`, what is added by it may be the answer, too. What tools ask for and does not hold is said in
+  // `warnings`.
+  virtual std::shared_ptr<const text::Grammar> calls(
+      const ChatInput& /*input*/, const std::function<text::Grammar::Node(text::Grammar&)>& /*otherwise*/,
+      text::Warnings& /*warnings*/) const {
     throw Error(Code::kUnsupported, "calls cannot be forced with this chat template", "tool_choice");
   }
+  // Control tokens that are part of an answer's text: marks of calls and of reasoning.
+  virtual std::vector<std::string> marks(const ChatInput& /*input*/) const { return {}; }
+  // What of the conversation reaches the model in words alone.
+  virtual text::Warnings warnings(const ChatInput& /*input*/) const { return {}; }
 };
 
 }  // namespace kvasir::serve

@@ -15,7 +15,7 @@ class FakeParser : public AnswerParser {
     if (held_.find("<broken>") != std::string::npos) throw std::runtime_error("a parser's own error");
     return take(false);
   }
-  ChatDelta finish() override { return take(true); }
+  ChatDelta finish(bool) override { return take(true); }
 
  private:
   static constexpr std::string_view kBegin = "<call>", kEnd = "</call>";
@@ -63,7 +63,9 @@ class FakeChat : public ChatFormat {
     if (input.add_generation_prompt) text += "assistant: ";
     return text;
   }
-  std::unique_ptr<AnswerParser> parser(const ChatInput&) const override { return std::make_unique<FakeParser>(); }
+  std::unique_ptr<AnswerParser> parser(const ChatInput&, const AnswerStart&) const override {
+    return std::make_unique<FakeParser>();
+  }
 };
 
 }  // namespace kvasir::serve

@@ -178,9 +178,10 @@ bool eventually(F done, double seconds = 60) {
 
 class TestServer {
  public:
-  explicit TestServer(FakeOptions fake = {}, ServerOptions options = {}, bool signals = false)
+  explicit TestServer(FakeOptions fake = {}, ServerOptions options = {}, bool signals = false,
+                      const ChatFormat* format = nullptr)
       : service(std::move(fake)),
-        server(on_free_port(std::move(options)), service, &chat, [this](std::string_view line) {
+        server(on_free_port(std::move(options)), service, format ? format : &chat, [this](std::string_view line) {
           const std::lock_guard lock(mutex_);
           log_.emplace_back(line);
         }) {

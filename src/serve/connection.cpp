@@ -27,7 +27,8 @@ using boost::system::error_code;
 constexpr std::size_t kMostPipelined = 16 << 10;  // bytes of further requests that are read while one is answered
 constexpr std::size_t kReadSize = 4096;
 constexpr double kLingerSeconds = 1;
-constexpr double kCancelSeconds = 0.02;  // between attempts to end a read that is late
+constexpr std::uint64_t kSmallBody = 64 << 10;  // read to its end for an answer that does not depend on it
+constexpr double kCancelSeconds = 0.02;         // between attempts to end a read that is late
 constexpr int kMostCancels = 50;
 
 void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& exchange) {
@@ -236,13 +237,20 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     Admission admission =
         over_limit_ ? too_many_connections() : admit(request, target_ok, network_.keys, *context_, network_.loopback);
     route_ = admission.route;
-    if (admission.response) {
+    const std::string_view expect = request.header("expect");
+    if (admission.response && !parser_->is_done()) {
+      // A client keeps the connection for its next request, which the rest of this one must not stand in front of.
+      const auto length = parser_->content_length();
+      const bool small = length && *length <= kSmallBody && expect.empty() && !admission.response->close;
+      if (!small) admission.response->close = true;
+      if (small) early_ = std::move(admission.response);
+    }
+    if (admission.response && !early_) {
       open_exchange(std::move(request), admission.route);
       return exchange_->reply(std::move(*admission.response));
     }
     request_ = std::move(request);
     if (parser_->is_done()) return on_body({});
-    const std::string_view expect = request_.header("expect");
     if (!expect.empty() && !request_.http10) send("HTTP/1.1 100 Continue\r\n\r\n");
     enter(Phase::kBody, context_->options.body_timeout);
     http::async_read(stream_, buffer_, *parser_,
@@ -254,6 +262,10 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     if (ec && is_protocol_error(ec)) return refuse(std::move(request_), protocol_error(ec));
     if (ec) return close();
     unread_body_ = false;
+    if (const auto early = std::exchange(early_, std::nullopt)) {
+      open_exchange(std::move(request_), route_);
+      return exchange_->reply(*early);
+    }
     request_.body = std::move(parser_->get().body());
     open_exchange(std::move(request_), route_);
     asio::post(*network_.workers, [exchange = exchange_, route = route_] { run_route(*route, exchange); });
@@ -270,6 +282,7 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   // An answer to what could not be read: the rest of it is in the way, so the connection ends.
   void refuse(HttpRequest request, const ApiError& error) {
     unread_body_ = true;
+    early_.reset();
     late_ = false;
     request.keep_alive = false;
     open_exchange(std::move(request), nullptr);
@@ -360,6 +373,7 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   std::optional<RequestParser> parser_;
   HttpRequest request_;
   const Entry<Route>* route_ = nullptr;
+  std::optional<Response> early_;  // the answer, once the body is read
   std::shared_ptr<Exchange> exchange_;
 
   std::string pending_, writing_;  // what is sent next, and what is being sent from written_ on

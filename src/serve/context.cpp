@@ -41,6 +41,7 @@ Context::Context(ServerOptions server_options, run::Service& run_service, const 
       fingerprint(fmt::format("kvasir-{}-{}", service.card().k_codec, service.card().v_codec)),
       prefix_ids(options.prefix_key_file, service.card()),
       turns(options.answer_memory),
+      responses(options.response_memory),
       sink_(std::move(log_sink)),
       ids_((std::uint64_t{std::random_device{}()} << 32) ^ static_cast<std::uint64_t>(created)) {}
 

@@ -12,6 +12,7 @@
 #include "serve/metrics.hpp"
 #include "serve/options.hpp"
 #include "serve/prefix_id.hpp"
+#include "serve/response_memory.hpp"
 #include "serve/turn_memory.hpp"
 
 namespace kvasir::serve {
@@ -45,6 +46,7 @@ struct Context {
   const PrefixIds prefix_ids;
 
   TurnMemory turns;
+  ResponseMemory responses;
   Metrics metrics;
   InFlight in_flight;
   std::atomic<bool> draining{false};

@@ -16,6 +16,7 @@ struct EncodedPrompt {
   // Of a chat, with a memory: where its answer begins, and how many of the ids were remembered.
   std::optional<TurnPlace> place = std::nullopt;
   std::int64_t remembered = 0;
+  std::vector<std::int64_t> partings = {};  // numbers of tokens behind which other chats may go on differently
 };
 
 }  // namespace kvasir::serve

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
+#include "serve/route.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -68,6 +70,7 @@ void Exchange::send(std::string bytes) {
 void Exchange::reply(Response response) {
   post([self = shared_from_this(), r = std::move(response)]() mutable {
     if (self->state_ != State::kWaiting) return;
+    if (r.error) r.body = dump(error_shape(self->request_.path)(*r.error));
     const bool keep = self->keep_alive() && !r.close;
     std::string out = self->head(r.status, r.body.empty() ? std::string_view{} : std::string_view(r.content_type));
     for (const auto& [name, value] : r.headers) out += fmt::format("{}: {}\r\n", name, value);

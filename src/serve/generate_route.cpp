@@ -1,27 +1,73 @@
 #include "serve/generate_route.hpp"
 
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
 #include "serve/body.hpp"
+#include "serve/dialect.hpp"
 #include "serve/generation.hpp"
 #include "serve/prompt.hpp"
 
 namespace kvasir::serve {
 
-RequestLimits request_limits(const Context& context) {
+RequestLimits request_limits(Context& context, const HttpRequest& request) {
   const run::ModelCard& card = context.service.card();
   return {.vocabulary = card.vocabulary,
           .choices = context.options.max_choices,
-          .model = context.options.any_model ? std::string() : card.name};
+          .model = context.options.any_model ? std::string() : card.name,
+          .keep_billing_line = context.options.keep_billing_line,
+          .tenant = request.tenant,
+          .responses = &context.responses};
 }
 
-void generate(const std::shared_ptr<Exchange>& exchange, ParseRequest parse) {
-  Context& context = *exchange->context();
-  ApiRequest request = parse(parse_body(exchange->request().body), request_limits(context));
-  auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat,
-                                {.context = context.service.card().context, .most = context.options.max_prompt},
-                                &context.turns, exchange->request().tenant);
-  if (request.chat.must_call) request.service.request.grammar = context.chat->calls(request.chat);
-  exchange->name_prefix(context.prefix_ids.name(exchange->request(), request, prompts));
-  Generation::start(exchange, std::move(request), std::move(prompts));
+std::vector<EncodedPrompt> encode_request(Context& context, const ApiRequest& request, const std::string& tenant) {
+  return encode_prompts(request, context.service.tokenizer(), context.chat,
+                        {.context = context.service.card().context, .most = context.options.max_prompt}, &context.turns,
+                        tenant);
+}
+
+namespace {
+
+// What the answer may be and how its text is told apart, now that the chat template is known.
+void prepare_chat(Context& context, ApiRequest& request) {
+  const bool tools = request.chat.tools.is_array() && !request.chat.tools.empty();
+  run::Request& asked = request.service.request;
+  for (std::string& text : context.chat->warnings(request.chat)) request.warnings.push_back(std::move(text));
+  if (request.chat.must_call) {
+    if (request.format) request.warnings.emplace_back("response_format is not held: tool_choice asks for a call");
+    asked.grammar = context.chat->calls(request.chat, nullptr, request.warnings);
+  } else if (tools && request.format) {
+    asked.grammar = context.chat->calls(request.chat, request.format, request.warnings);
+  }
+  const text::Tokenizer& tokenizer = *context.service.tokenizer();
+  for (const std::string& mark : context.chat->marks(request.chat)) {
+    const std::int32_t id = tokenizer.find(mark);
+    if (id >= 0 && tokenizer.is_control(id)) asked.shown.push_back(id);
+  }
+}
+
+void warn_of_length(const Context& context, const std::vector<EncodedPrompt>& prompts, text::Warnings& warnings) {
+  const std::int64_t trained = context.service.card().trained_context;
+  for (const EncodedPrompt& p : prompts) {
+    if (trained <= 0 || static_cast<std::int64_t>(p.ids.size()) <= trained) continue;
+    warnings.push_back(fmt::format("the prompt has {} tokens, the model was trained for {}", p.ids.size(), trained));
+    return;
+  }
+}
+
+}  // namespace
+
+void answer_in_dialect(Context& context, const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& http = exchange->request();
+  const Dialect& dialect = *find_dialect(http.path);
+  ApiRequest request = dialect.parse(parse_body(http.body), request_limits(context, http));
+  if (!request.ready.is_null()) return exchange->reply(json_response(request.ready));
+  auto prompts = encode_request(context, request, http.tenant);
+  if (request.is_chat) prepare_chat(context, request);
+  warn_of_length(context, prompts, request.warnings);
+  exchange->name_prefix(context.prefix_ids.name(http, request, prompts));
+  Generation::start(exchange, dialect, std::move(request), std::move(prompts));
 }
 
 }  // namespace kvasir::serve

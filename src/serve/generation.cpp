@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "base/clock.hpp"
 #include "serve/failure.hpp"
@@ -65,16 +64,6 @@ class ChoiceListener : public run::Listener {
 
 namespace {
 
-Shape::Info shape_info(Context& context, const ApiRequest& request) {
-  const char* prefix = request.kind == Kind::kChat ? "chatcmpl-" : request.kind == Kind::kWarm ? "warm-" : "cmpl-";
-  return {.kind = request.kind,
-          .include_usage = request.stream && request.include_usage,
-          .id = context.next_id(prefix),
-          .model = context.service.card().name,
-          .fingerprint = context.fingerprint,
-          .created = std::time(nullptr)};
-}
-
 void append(ChatDelta& to, ChatDelta&& from) {
   to.content += from.content;
   to.reasoning += from.reasoning;
@@ -91,23 +80,29 @@ void append(ChatDelta& to, ChatDelta&& from) {
 
 }  // namespace
 
-Generation::Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request,
+Generation::Generation(const std::shared_ptr<Exchange>& exchange, const Dialect& dialect, ApiRequest request,
                        std::vector<EncodedPrompt> prompts)
     : context_(exchange->context()),
       exchange_(exchange),
       request_(std::move(request)),
       prompts_(std::move(prompts)),
-      shape_(shape_info(*context_, request_)),
+      writer_(dialect.writer({.context = *context_,
+                              .request = request_,
+                              .tenant = exchange->request().tenant,
+                              .prompt_tokens = static_cast<std::int64_t>(prompts_.front().ids.size())})),
       start_(steady_seconds()) {}
 
-void Generation::start(const std::shared_ptr<Exchange>& exchange, ApiRequest request,
+void Generation::start(const std::shared_ptr<Exchange>& exchange, const Dialect& dialect, ApiRequest request,
                        std::vector<EncodedPrompt> prompts) {
-  const std::shared_ptr<Generation> self(new Generation(exchange, std::move(request), std::move(prompts)));
+  const std::shared_ptr<Generation> self(new Generation(exchange, dialect, std::move(request), std::move(prompts)));
   const std::size_t n = static_cast<std::size_t>(self->request_.n);
   self->choices_.resize(self->prompts_.size() * n);
   for (std::size_t i = 0; i < self->choices_.size(); ++i) {
     Stream& stream = self->streams_.emplace_back(self->request_.kind, self->context_->service.tokenizer());
-    if (self->request_.kind == Kind::kChat) stream.parser = self->context_->chat->parser(self->request_.chat);
+    if (self->request_.kind == Kind::kChat) {
+      const bool constrained = self->request_.service.request.grammar != nullptr;
+      stream.parser = self->context_->chat->parser(self->request_.chat, {self->prompts_[i / n].text, constrained});
+    }
     if (self->request_.echo)
       self->choices_[i].text.content = echo_text(self->request_.prompts[i / n], self->context_->service.tokenizer());
   }
@@ -130,6 +125,7 @@ void Generation::submit() {
       for (int i = 0; i < n; ++i, ++index) {
         run::ServiceRequest r = request_.service;
         r.request.prompt = prompt.ids;
+        r.partings = prompt.partings;
         if (r.request.sampling.seed >= 0) r.request.sampling.seed = (r.request.sampling.seed + i) & INT64_MAX;
         r.tenant = exchange_->request().tenant;
         r.timeout = context_->options.queue_timeout;
@@ -236,9 +232,9 @@ void Generation::handle(Event& event) {
   if (request_.stream && !stream.begun) {
     stream.begun = true;
     open();
-    if (const Json first = shape_.first(event.choice); !first.is_null()) write(first);
+    write(writer_->begin(event.choice));
     Choice& choice = choices_[static_cast<std::size_t>(event.choice)];
-    if (!choice.text.empty()) write(shape_.delta(event.choice, choice.text, nullptr));  // the echo
+    if (!choice.text.empty()) write(writer_->delta(event.choice, choice.text, nullptr));  // the echo
   }
   if (event.what == What::kPieces) on_pieces(stream, event.choice, event);
 }
@@ -265,12 +261,14 @@ void Generation::on_pieces(Stream& stream, int index, Event& event) {
     delta.content = std::move(event.text);
   }
   Choice& choice = choices_[static_cast<std::size_t>(index)];
+  if (stream.parser && stream.parser->thinking()) choice.reasoning_tokens += static_cast<std::int64_t>(event.tokens);
   if (!request_.stream) return append(choice.text, std::move(delta));
   Json logprobs = stream.logprobs.take();
   if (delta.empty() && logprobs.is_null()) return;
   // That there are calls decides the finish reason.
-  for (const ToolCallDelta& call : delta.calls) choice.text.calls.push_back({.index = call.index});
-  write(shape_.delta(index, delta, std::move(logprobs)));
+  for (const ToolCallDelta& call : delta.calls)
+    if (!call.name.empty()) choice.text.calls.push_back({.index = call.index});
+  write(writer_->delta(index, delta, std::move(logprobs)));
 }
 
 void Generation::on_done(Stream& stream, int index, Event& event) {
@@ -307,7 +305,7 @@ void Generation::locate_miss(int index) {
 void Generation::finish_choice(Stream& stream, int index) {
   Choice& choice = choices_[static_cast<std::size_t>(index)];
   ChatDelta rest;
-  if (stream.parser) rest = stream.parser->finish();
+  if (stream.parser) rest = stream.parser->finish(choice.outcome.finish != run::Finish::kEnd);
   const bool calls = !choice.text.calls.empty() || !rest.calls.empty();
   choice.finish = finish_reason(choice.outcome.finish);
   if (calls && choice.finish == "stop") choice.finish = "tool_calls";
@@ -316,29 +314,15 @@ void Generation::finish_choice(Stream& stream, int index) {
     choice.logprobs = stream.logprobs.take();
     return;
   }
-  if (!rest.empty()) write(shape_.delta(index, rest, nullptr));
-  Json last = shape_.last(index, choice.finish);
-  if (done_ == choices_.size() && !request_.include_usage) last["kvasir"] = kvasir_json(choices_);
-  write(last);
+  if (!rest.empty()) write(writer_->delta(index, rest, nullptr));
+  write(writer_->end(index, choices_, done_ == choices_.size()));
 }
 
 void Generation::finish() {
   answered_ = true;
   measure();
-  const Json usage = usage_json(choices_, request_.n);
-  if (!request_.stream) {
-    Json whole = shape_.whole(choices_);
-    whole["usage"] = usage;
-    whole["kvasir"] = kvasir_json(choices_);
-    return exchange_->reply(json_response(whole));
-  }
-  if (request_.include_usage) {
-    Json chunk = shape_.usage_chunk();
-    chunk["usage"] = usage;
-    chunk["kvasir"] = kvasir_json(choices_);
-    write(chunk);
-  }
-  exchange_->write("data: [DONE]\n\n");
+  if (!request_.stream) return exchange_->reply(json_response(writer_->whole(choices_)));
+  write(writer_->finish(choices_));
   exchange_->end_stream();
 }
 
@@ -362,12 +346,13 @@ void Generation::measure() {
 
 void Generation::open() {
   if (exchange_->streaming()) return;
-  exchange_->begin_stream("text/event-stream; charset=utf-8");
+  exchange_->begin_stream(writer_->content_type());
   last_write_ = steady_seconds();
 }
 
-void Generation::write(const Json& chunk) {
-  exchange_->write("data: " + dump(chunk) + "\n\n");
+void Generation::write(std::string_view bytes) {
+  if (bytes.empty()) return;
+  exchange_->write(bytes);
   last_write_ = steady_seconds();
 }
 
@@ -376,8 +361,7 @@ void Generation::fail(const ApiError& error) {
   cancel();
   exchange_->note("error=" + log_value(error.message));
   if (!exchange_->streaming()) return exchange_->reply(error_response(error));
-  write(error_json(error));
-  exchange_->write("data: [DONE]\n\n");
+  write(writer_->error(error));
   exchange_->end_stream();
 }
 
@@ -394,9 +378,9 @@ void Generation::tick() {
   if (o.request_timeout > 0) wait = start_ + o.request_timeout - now;
   if (request_.stream && o.keepalive > 0) {
     if (now - last_write_ >= o.keepalive) {
-      // A comment, so that nothing on the way takes a long prefill for a dead connection.
+      // So that nothing on the way takes a long prefill for a dead connection.
       open();
-      exchange_->write(": keep-alive\n\n");
+      exchange_->write(writer_->keep_alive());
       last_write_ = now;
     }
     wait = std::min(wait, last_write_ + o.keepalive - now);

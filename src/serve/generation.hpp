@@ -7,20 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "serve/dialect.hpp"
 #include "serve/exchange.hpp"
 #include "serve/prompt.hpp"
 #include "serve/request.hpp"
-#include "serve/shape.hpp"
 
 namespace kvasir::serve {
 
 // The engine's thread only copies what it has into an inbox and posts one task; the connection's strand turns it into
-// JSON. Nothing in between waits: when the client reads too slowly and more than options.stream_buffer bytes stand in
-// the inbox and before the socket, the request is cancelled and the connection closed.
+// what the dialect writes. Nothing in between waits: when the client reads too slowly and more than
+// options.stream_buffer bytes stand in the inbox and before the socket, the request is cancelled and the connection
+// closed.
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
   // Submits every answer of `request`. Throws what Service::submit throws, and then nothing runs.
-  static void start(const std::shared_ptr<Exchange>& exchange, ApiRequest request, std::vector<EncodedPrompt> prompts);
+  static void start(const std::shared_ptr<Exchange>& exchange, const Dialect& dialect, ApiRequest request,
+                    std::vector<EncodedPrompt> prompts);
 
  private:
   friend class ChoiceListener;
@@ -36,7 +38,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
   struct Stream;  // of one answer
 
-  Generation(const std::shared_ptr<Exchange>& exchange, ApiRequest request, std::vector<EncodedPrompt> prompts);
+  Generation(const std::shared_ptr<Exchange>& exchange, const Dialect& dialect, ApiRequest request,
+             std::vector<EncodedPrompt> prompts);
 
   void submit();
   void take_back(const ApiError& error);  // not all answers could be submitted
@@ -51,19 +54,19 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void on_done(Stream& stream, int index, Event& event);
   void locate_miss(int index);
   void open();
-  void write(const Json& chunk);
+  void write(std::string_view bytes);
   void finish_choice(Stream& stream, int index);
   void finish();
   void fail(const ApiError& error);
   void measure();
-  void tick();  // keep-alive comments and the time limit
+  void tick();  // signs of life in silent streams and the time limit
   bool over_limit() const;
 
   const std::shared_ptr<Context> context_;
   const std::shared_ptr<Exchange> exchange_;
   const ApiRequest request_;
   const std::vector<EncodedPrompt> prompts_;
-  const Shape shape_;
+  const std::unique_ptr<AnswerWriter> writer_;
   const double start_;
 
   std::mutex mutex_;  // guards the next block

@@ -36,6 +36,8 @@ std::string_view reason(int status) {
       return "Content Too Large";
     case 429:
       return "Too Many Requests";
+    case 415:
+      return "Unsupported Media Type";
     case 431:
       return "Request Header Fields Too Large";
     case 500:
@@ -63,7 +65,7 @@ Json error_json(const ApiError& error) {
 }
 
 Response error_response(const ApiError& error) {
-  Response response{.status = error.status, .body = dump(error_json(error))};
+  Response response{.status = error.status, .body = dump(error_json(error)), .error = error};
   if (error.retry_after > 0) response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
   return response;
 }
@@ -102,6 +104,22 @@ int hex_digit(char c) {
 }
 
 }  // namespace
+
+std::optional<std::string> take_authority(std::string_view& target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; };
+    if (target.size() <= scheme.size() ||
+        !std::equal(scheme.begin(), scheme.end(), target.begin(), [&](char s, char t) { return same(t, s); }))
+      continue;
+    const std::string_view rest = target.substr(scheme.size());
+    const std::size_t end = std::min(rest.find_first_of("/?"), rest.size());
+    std::string authority(rest.substr(0, end));
+    if (authority.empty() || authority.find('@') != std::string::npos) return std::nullopt;
+    target = end < rest.size() && rest[end] == '/' ? rest.substr(end) : std::string_view("/");
+    return authority;
+  }
+  return std::nullopt;
+}
 
 bool split_target(std::string_view target, std::string& path, std::string& query) {
   if (target.empty() || target[0] != '/') return false;

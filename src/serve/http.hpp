@@ -1,6 +1,7 @@
 // Requests and responses as routes see them, without a network.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,14 +29,6 @@ struct HttpRequest {
   std::string_view header(std::string_view name) const;  // "" when absent
 };
 
-struct Response {
-  int status = 200;
-  std::string content_type = "application/json";
-  std::string body;
-  std::vector<std::pair<std::string, std::string>> headers = {};
-  bool close = false;
-};
-
 // A message for the client: HTTP status and OpenAI's error object.
 struct ApiError {
   int status = 400;
@@ -46,9 +39,19 @@ struct ApiError {
   int retry_after = 0;     // seconds; 0: no header
 };
 
+struct Response {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::string body;
+  std::vector<std::pair<std::string, std::string>> headers = {};
+  bool close = false;
+  std::optional<ApiError> error = {};  // what the body says: a dialect may say it in a form of its own
+};
+
 std::string_view reason(int status);
 std::string dump(const Json& json);  // ill-formed UTF-8 becomes U+FFFD
 Json error_json(const ApiError& error);
+using ErrorShape = Json (*)(const ApiError& error);  // null: error_json
 Response error_response(const ApiError& error);
 Response json_response(const Json& json);
 
@@ -64,6 +67,10 @@ class ApiException : public std::runtime_error {
  private:
   ApiError error_;
 };
+
+// Takes "http://AUTHORITY" from a target in absolute form (RFC 9112, section 3.2.2), so that a path is left. Nothing
+// for other targets.
+std::optional<std::string> take_authority(std::string_view& target);
 
 // Splits a request target into path and query and decodes the path. False: not an absolute path, a bad escape, or a
 // NUL.

@@ -5,6 +5,7 @@
 
 #include "serve/body.hpp"
 #include "serve/request.hpp"
+#include "serve/thinking.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -39,6 +40,17 @@ void check_calls(const Json& calls, const std::string& field) {
   }
 }
 
+// What the model thought, which clients send back under the name by which they know it.
+void read_reasoning(const Fields& fields, Json& message) {
+  constexpr const char* kNames[] = {"reasoning_content", "reasoning", "thinking"};
+  for (const char* name : kNames) message.erase(name);
+  for (const char* name : kNames)
+    if (const Json* value = fields.find(name); value && value->is_string()) {
+      message["reasoning_content"] = *value;
+      return;
+    }
+}
+
 Json one_message(const Json& message, const std::string& field) {
   const Fields fields(message, field + ".");
   const std::string* role = fields.string("role");
@@ -46,6 +58,7 @@ Json one_message(const Json& message, const std::string& field) {
   Json out = message;
   // The newer name of the same thing; templates know only the older one.
   if (*role == "developer") out["role"] = "system";
+  read_reasoning(fields, out);
   const Json* calls = fields.array("tool_calls");
   if (calls) check_calls(*calls, fields.path("tool_calls"));
   const Json* content = fields.find("content");
@@ -75,6 +88,34 @@ void check_tools(const Json& tools) {
   }
 }
 
+// {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": [...]}}: the model sees those
+// alone.
+void read_allowed(const Fields& choice, const Json& tools, ChatInput& chat) {
+  const Json* inner = choice.object("allowed_tools");
+  if (!inner) bad_field("tool_choice.allowed_tools", "is missing", "missing_required_parameter");
+  const Fields allowed(*inner, "tool_choice.allowed_tools.");
+  const std::string* mode = allowed.string("mode");
+  if (!mode || (*mode != "auto" && *mode != "required"))
+    bad_field("tool_choice.allowed_tools.mode", "expected 'auto' or 'required'", "invalid_value");
+  const Json* names = allowed.array("tools");
+  if (!names || names->empty())
+    bad_field("tool_choice.allowed_tools.tools", "expected at least one tool", "missing_required_parameter");
+  chat.tools = Json::array();
+  for (std::size_t i = 0; i < names->size(); ++i) {
+    const std::string field = fmt::format("tool_choice.allowed_tools.tools[{}]", i);
+    const Fields tool((*names)[i], field + ".");
+    const Json* function = tool.object("function");
+    const std::string* name = function ? Fields(*function, field + ".function.").string("name") : tool.string("name");
+    if (!name) bad_field(field + ".function.name", "is missing", "missing_required_parameter");
+    const auto it =
+        std::find_if(tools.begin(), tools.end(), [&](const Json& t) { return t["function"]["name"] == *name; });
+    if (it == tools.end())
+      bad_field(field + ".function.name", fmt::format("'{}' is none of the tools", *name), "invalid_value");
+    chat.tools.push_back(*it);
+  }
+  if (*mode == "required") chat.must_call.emplace();
+}
+
 // Whether the model gets to see the tools, and has to call one.
 void read_choice(const Fields& fields, const Json& tools, bool one_call, ChatInput& chat) {
   const Json* choice = fields.find("tool_choice");
@@ -82,6 +123,8 @@ void read_choice(const Fields& fields, const Json& tools, bool one_call, ChatInp
   chat.tools = tools;
   chat.one_call = one_call;
   if (!choice || *choice == "auto") return;
+  if (choice->is_object() && choice->contains("type") && (*choice)["type"] == "allowed_tools")
+    return read_allowed(Fields(*choice, "tool_choice."), tools, chat);
   chat.must_call.emplace();
   if (*choice == "required") return;
   if (!choice->is_object())
@@ -121,7 +164,10 @@ ChatInput parse_messages(const Json& body) {
   }
   for (const char* old : {"functions", "function_call"})
     if (fields.find(old)) unsupported(old, "is not supported, use 'tools'");
+  if (const std::string* name = fields.string("chat_template")) chat.template_name = *name;
   if (const Json* extra = fields.object("chat_template_kwargs")) chat.extra = *extra;
+  if (const std::string* effort = fields.string("reasoning_effort"))
+    ask_effort(chat.extra, *effort, "reasoning_effort");
   chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
   return chat;
 }

@@ -22,6 +22,7 @@ struct ServerOptions {
   std::vector<std::string> cors_origins;
   std::vector<std::string> allowed_hosts;  // besides loopback names; only asked when bound to loopback
   bool any_model = false;
+  bool keep_billing_line = false;  // see serve/families/billing_line.hpp
 
   std::int32_t max_connections = 4096;
   std::int64_t max_body = 8 << 20;
@@ -29,7 +30,8 @@ struct ServerOptions {
   std::int64_t max_prompt = 0;  // 0: what the context holds
   std::int32_t max_choices = 128;
   std::int64_t stream_buffer = 1 << 20;
-  std::int64_t answer_memory = 16 << 20;  // see serve/turn_memory.hpp; 0: none
+  std::int64_t answer_memory = 16 << 20;    // see serve/turn_memory.hpp; 0: none
+  std::int64_t response_memory = 16 << 20;  // see serve/response_memory.hpp; 0: none
 
   double header_timeout = 10;
   double body_timeout = 60;

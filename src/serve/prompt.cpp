@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "serve/turns.hpp"
 #include "text/prompt.hpp"
@@ -14,14 +15,25 @@ namespace {
   throw ApiException({.status = 501, .message = std::move(message), .code = "unsupported"});
 }
 
+// The first message that is not the first of all, and the last one: who shares a system message or a document has
+// another question behind it.
+std::vector<std::size_t> partings_of(const std::vector<std::size_t>& contents) {
+  std::vector<std::size_t> places;
+  if (contents.size() > 1) places.push_back(contents[1]);
+  if (contents.size() > 2) places.push_back(contents.back());
+  return places;
+}
+
 void check_length(std::size_t tokens, const PromptLimits& limits, const char* field) {
   const auto n = static_cast<std::int64_t>(tokens);
   if (n == 0) throw ApiException({.message = fmt::format("'{}': holds no token", field), .param = field});
-  if (n >= limits.context)
-    throw ApiException(
-        {.message = fmt::format("the maximum context length is {} tokens, '{}' has {}", limits.context, field, n),
-         .param = field,
-         .code = "context_length_exceeded"});
+  if (n >= limits.context)  // in the words that clients look for
+    throw ApiException({.message = fmt::format("This model's maximum context length is {} tokens. However, '{}' has {} "
+                                               "tokens{}. Please reduce its length.",
+                                               limits.context, field, n,
+                                               n == limits.context ? ", which leaves none for the answer" : ""),
+                        .param = field,
+                        .code = "context_length_exceeded"});
   if (limits.most > 0 && n > limits.most)
     throw ApiException(
         {.status = 413,
@@ -42,6 +54,28 @@ std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const
   return before - std::min(before, added);
 }
 
+namespace {
+
+// How many tokens stand in front of each of `places`, ascending bytes of the text. None where the ids do not spell it.
+std::vector<std::int64_t> tokens_before(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
+                                        std::span<const std::size_t> places) {
+  std::vector<std::size_t> ends;  // of the tokens, in bytes of what they spell
+  std::size_t spelled = 0;
+  std::int32_t previous = -1;
+  for (const std::int32_t id : prompt.ids) {
+    spelled += tokenizer.text_behind(std::exchange(previous, id), id, true).size();
+    ends.push_back(spelled);
+  }
+  if (spelled < prompt.text.size()) return {};
+  const std::size_t added = spelled - prompt.text.size();  // a BOS in front
+  std::vector<std::int64_t> counts;
+  for (const std::size_t place : places)
+    counts.push_back(std::upper_bound(ends.begin(), ends.end(), place + added) - ends.begin());
+  return counts;
+}
+
+}  // namespace
+
 std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
                                           const ChatFormat* chat, const PromptLimits& limits, TurnMemory* memory,
                                           std::string_view tenant) {
@@ -61,8 +95,10 @@ std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text:
     need_tokenizer();
     text::Prompt prompt = chat->prompt(request.chat, *tokenizer);
     const bool remembers = memory && memory->on();
+    const std::vector<std::size_t> contents = partings_of(prompt.contents);
     all.push_back(remembers ? encode_turns(std::move(prompt), *tokenizer, *memory, tenant)
                             : encode(std::move(prompt.text), prompt.plain));
+    all.back().partings = tokens_before(*tokenizer, all.back(), contents);
     check_length(all.back().ids.size(), limits, "messages");
   }
   for (const Prompt& prompt : request.prompts) {

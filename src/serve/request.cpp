@@ -4,9 +4,8 @@
 
 #include <charconv>
 
-#include "base/error.hpp"
+#include "serve/answer_format.hpp"
 #include "serve/body.hpp"
-#include "text/json_schema.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -56,7 +55,7 @@ void read_bias(const Fields& fields, std::int32_t vocabulary, std::map<std::int3
 // The OpenAI API's defaults: temperature 1 and every other stage off.
 run::SamplingOptions read_sampling(const Fields& fields, std::int32_t vocabulary) {
   run::SamplingOptions s;
-  s.temperature = static_cast<float>(fields.number("temperature", 0, 100).value_or(1));
+  s.temperature = static_cast<float>(fields.number("temperature", 0, 2).value_or(1));
   s.top_p = static_cast<float>(fields.number("top_p", 0, 1).value_or(1));
   s.min_p = static_cast<float>(fields.number("min_p", 0, 1).value_or(0));
   s.top_k = static_cast<std::int32_t>(fields.integer("top_k", -1, INT32_MAX).value_or(0));
@@ -65,7 +64,8 @@ run::SamplingOptions read_sampling(const Fields& fields, std::int32_t vocabulary
   s.frequency_penalty = static_cast<float>(fields.number("frequency_penalty", -2, 2).value_or(0));
   s.repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 0.01, 100).value_or(1));
   s.penalty_last_n = static_cast<std::int32_t>(fields.integer("penalty_last_n", -1, 1 << 20).value_or(-1));
-  s.seed = fields.integer("seed", -1, INT64_MAX).value_or(-1);
+  s.seed = fields.integer("seed", INT64_MIN, INT64_MAX).value_or(-1);
+  if (s.seed < -1) s.seed &= INT64_MAX;  // -1: a new one each time
   read_bias(fields, vocabulary, s.logit_bias);
   return s;
 }
@@ -80,31 +80,6 @@ void read_model(const Fields& fields, const RequestLimits& limits) {
        .code = "model_not_found"});
 }
 
-// What the answer has to be: null for any text.
-std::shared_ptr<const text::Grammar> read_format(const Fields& fields) {
-  const Json* value = fields.object("response_format");
-  if (!value) return nullptr;
-  const Fields format(*value, "response_format.");
-  const std::string* type = format.string("type");
-  if (!type) bad_field("response_format.type", "is missing", "missing_required_parameter");
-  if (*type == "text") return nullptr;
-  if (*type == "json_object") return text::grammar_of_objects();
-  if (*type != "json_schema")
-    bad_field("response_format.type", fmt::format("'{}', expected 'text', 'json_object' or 'json_schema'", *type),
-              "invalid_value");
-  const Json* named = format.object("json_schema");
-  if (!named) bad_field("response_format.json_schema", "is missing", "missing_required_parameter");
-  const Fields schema(*named, "response_format.json_schema.");
-  const bool strict = schema.boolean("strict").value_or(false);
-  const Json* content = schema.find("schema");
-  if (!content) bad_field(schema.path("schema"), "is missing", "missing_required_parameter");
-  try {
-    return text::grammar_of_schema(*content, strict ? text::Unknown::kRefuse : text::Unknown::kIgnore);
-  } catch (const Error& e) {
-    bad_field(schema.path("schema"), e.what(), "invalid_json_schema");
-  }
-}
-
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
   read_model(fields, limits);
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
@@ -116,7 +91,9 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   read_stops(fields, request.stop);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   out.service.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
-  request.grammar = read_format(fields);
+  AnswerFormat format = read_answer_format(fields, out.warnings);
+  out.format = std::move(format.add);
+  request.grammar = std::move(format.grammar);
 }
 
 std::int32_t read_max_tokens(const Fields& fields, std::int64_t low, std::int32_t otherwise) {

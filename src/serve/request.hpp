@@ -1,7 +1,10 @@
-// The bodies of /v1/chat/completions, /v1/completions and /v1/warm.
+// The one request that all dialects are read into, and the bodies of /v1/chat/completions, /v1/completions and
+// /v1/warm.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,8 @@
 #include "serve/http.hpp"
 
 namespace kvasir::serve {
+
+class ResponseMemory;  // serve/response_memory.hpp
 
 enum class Kind { kChat, kCompletion, kWarm };
 
@@ -30,13 +35,22 @@ struct ApiRequest {
   bool echo = false;
   bool logprobs = false;
   run::ServiceRequest service;  // all but the prompt, the tenant and the time-out
+  // Adds what the answer has to be to a grammar; null: any text. service.request.grammar is the same alone.
+  std::function<text::Grammar::Node(text::Grammar&)> format;
+  std::vector<std::string> warnings;  // what was asked for and does not hold: in the receipt
+  std::vector<std::string> notes;     // what was made of the body and the client should know: in the receipt
+  Json dialect;                       // what the dialect's writer needs of the body
+  Json ready;                         // not null: the answer already, nothing is generated
 };
 
 // What bounds a request besides the documented ranges.
 struct RequestLimits {
   std::int32_t vocabulary = 0;
   int choices = 128;
-  std::string model;  // the only one that may be named; "": any
+  std::string model;                    // the only one that may be named; "": any
+  bool keep_billing_line = false;       // see ServerOptions
+  std::string tenant;                   // whose request it is
+  ResponseMemory* responses = nullptr;  // what earlier requests stored; null: none
 };
 
 // Throw ApiException that names the field: missing, of the wrong type, out of range, or asking for what this server

@@ -1,7 +1,8 @@
 // Any bytes as the body of a request. What is accepted must keep to the documented ranges and its answer must be valid
 // JSON; what is refused must be refused with an error a client can read.
 //
-// Input: the first byte chooses the route (bits 0 and 1: chat, completion, warm, target and headers), the rest is the
+// Input: the first byte chooses the dialect (bits 2 and 3: OpenAI's older ones, messages, responses, Ollama's; of the
+// first bits 0 and 1: chat, completion, warm, target and headers; of the last bit 0: chat, generate), the rest is the
 // body.
 #include <cstdint>
 #include <cstdlib>
@@ -9,6 +10,9 @@
 
 #include "serve/body.hpp"
 #include "serve/chat_fixture.hpp"
+#include "serve/families/anthropic.hpp"
+#include "serve/families/ollama.hpp"
+#include "serve/families/responses.hpp"
 #include "serve/prompt.hpp"
 #include "serve/shape.hpp"
 #include "text/vocabularies_fixture.hpp"
@@ -41,16 +45,23 @@ void check_answer(const ApiRequest& r, const text::Tokenizer& tokenizer, const s
   choice.logprobs = logprobs.take();
   choice.text.content = tokenizer.decode(prompt);  // may be no UTF-8
   for (const Json& json : {shape.whole({&choice, 1}), shape.delta(0, choice.text, choice.logprobs),
-                           shape.last(0, "stop"), usage_json({&choice, 1}, 1), kvasir_json({&choice, 1})})
+                           shape.last(0, "stop"), usage_json({&choice, 1}, 1), kvasir_json({&choice, 1}, r)})
     require(Json::accept(dump(json)));
 }
 
 void fuzz_body(int choice, std::string_view bytes, const text::Tokenizer& tokenizer) {
   static const FakeChat chat;
   const RequestLimits limits{.vocabulary = tokenizer.size(), .choices = 8, .model = "m"};
-  const auto parse = choice == 0 ? parse_chat : choice == 1 ? parse_completion : parse_warm;
+  constexpr decltype(&parse_chat) kOlder[] = {parse_chat, parse_completion, parse_warm};
+  constexpr decltype(&parse_chat) kOllama[] = {parse_ollama_chat, parse_ollama_generate};
+  const int dialect = choice >> 2;
+  const auto parse = dialect == 0   ? kOlder[choice & 3]
+                     : dialect == 1 ? parse_anthropic
+                     : dialect == 2 ? parse_responses
+                                    : kOllama[choice & 1];
   try {
     const ApiRequest r = parse(parse_body(bytes), limits);
+    if (!r.ready.is_null()) return;
     check_request(r, tokenizer);
     const auto prompts = encode_prompts(r, &tokenizer, &chat, kPrompt);
     require(prompts.size() == (r.is_chat ? 1 : r.prompts.size()));
@@ -84,7 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const auto tokenizer = text::make_tokenizer(text::byte_level_vocabulary("gpt-2"));
   if (size == 0) return 0;
   const std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const int choice = data[0] & 3;
+  const int choice = data[0] & 15;
   if (choice == 3) {
     serve::fuzz_target(rest);
   } else {

@@ -1,6 +1,7 @@
 #include "serve/request_parser.hpp"
 
 #include <boost/beast/http/error.hpp>
+#include <optional>
 #include <utility>
 
 #include "serve/admit.hpp"
@@ -19,14 +20,18 @@ HttpRequest to_request(const RequestParser::value_type& message, Context& contex
                        bool& target_ok) {
   HttpRequest r;
   r.method = std::string(message.method_string());
-  const auto target = message.target();
-  target_ok = split_target({target.data(), target.size()}, r.path, r.query);
+  std::string_view target(message.target().data(), message.target().size());
+  const std::optional<std::string> authority = take_authority(target);
+  target_ok = split_target(target, r.path, r.query);
   for (const auto& field : message) {
     std::string name(field.name_string());
     for (char& c : name)
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+    // The target's authority stands for the header.
+    if (authority && name == "host") continue;
     r.headers.emplace_back(std::move(name), std::string(field.value()));
   }
+  if (authority) r.headers.emplace_back("host", *authority);
   r.keep_alive = message.keep_alive();
   r.http10 = message.version() < 11;
   r.peer = peer;

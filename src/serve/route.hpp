@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/registry.hpp"
+#include "serve/http.hpp"
 
 namespace kvasir::serve {
 
@@ -20,9 +21,14 @@ struct Route {
   // Answers through the exchange, now or later. Runs on a worker thread, so it may parse and tokenise, but it must not
   // wait. What it throws becomes an error response: Error and ApiException as they say, anything else 500.
   void (*handle)(Context& context, const std::shared_ptr<Exchange>& exchange);
+
+  ErrorShape error = nullptr;  // of the path's errors
 };
 
 std::span<const Entry<Route>> routes();
+
+// The same and the paths of the dialects (serve/dialect.hpp).
+std::span<const Entry<Route>> all_routes();
 
 struct RouteMatch {
   const Entry<Route>* entry = nullptr;  // null: nothing serves this path
@@ -30,5 +36,8 @@ struct RouteMatch {
 };
 // Exact paths go before those with braces.
 RouteMatch find_route(std::string_view method, std::string_view path, std::string* parameter);
+
+// How errors of requests to `path` look.
+ErrorShape error_shape(std::string_view path);
 
 }  // namespace kvasir::serve

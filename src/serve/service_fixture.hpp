@@ -24,6 +24,7 @@ struct FakeOptions {
   int most_running = 1 << 20;
   std::size_t start_at = 0;         // nothing starts before so many requests were submitted
   int tokens = 5;                   // of an answer without max_tokens, which then ends by itself
+  bool ends = false;                // the answer ends by itself after `tokens`, whatever max_tokens says
   std::vector<std::string> script;  // token i is script[i % size]; empty: "w0 ", "w1 ", ...
   std::string fail;                 // not empty: the request fails with this after its first token
   std::int64_t miss_token = -1;
@@ -44,7 +45,8 @@ class FakeService : public run::Service {
              .context = options_.context,
              .vocabulary = tokenizer_ ? tokenizer_->size() : 300,
              .k_codec = "f16",
-             .v_codec = "f16"};
+             .v_codec = "f16",
+             .running = 2};
     thread_ = std::thread([this] { loop(); });
   }
   ~FakeService() override {
@@ -194,7 +196,7 @@ class FakeService : public run::Service {
     const bool stopped = emit(job);
     if (stopped) return end(job, run::Finish::kStop);
     if (most > 0 && job.made >= most) return flush(job), end(job, run::Finish::kLength);
-    if (most < 0 && job.made >= options_.tokens) return flush(job), end(job, run::Finish::kEnd);
+    if ((most < 0 || options_.ends) && job.made >= options_.tokens) return flush(job), end(job, run::Finish::kEnd);
     return false;
   }
 

@@ -187,22 +187,32 @@ Json Shape::whole(std::span<const Choice> choices) const {
 }
 
 Json usage_json(std::span<const Choice> choices, int per_prompt) {
-  std::int64_t prompt = 0, cached = 0, completion = 0;
+  std::int64_t prompt = 0, cached = 0, completion = 0, reasoning = 0;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const run::Outcome& outcome = choices[i].outcome;
     completion += outcome.completion_tokens;
+    reasoning += choices[i].reasoning_tokens;
     if (i % static_cast<std::size_t>(per_prompt) != 0) continue;
     prompt += outcome.prompt_tokens;
     cached += outcome.receipt.reused_tokens;
   }
-  return {{"prompt_tokens", prompt},
-          {"completion_tokens", completion},
-          {"total_tokens", prompt + completion},
-          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+  Json usage{{"prompt_tokens", prompt},
+             {"completion_tokens", completion},
+             {"total_tokens", prompt + completion},
+             {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+  if (reasoning > 0) usage["completion_tokens_details"] = {{"reasoning_tokens", reasoning}};
+  return usage;
 }
 
-Json kvasir_json(std::span<const Choice> choices) {
+Json kvasir_json(std::span<const Choice> choices, const ApiRequest& request) {
   Json out = receipt_json(choices.front());
+  if (!request.notes.empty()) out["notes"] = request.notes;
+  if (!request.warnings.empty()) out["warnings"] = request.warnings;
+  if (request.service.pin && request.kind != Kind::kWarm) {
+    out["pinned"] = choices.front().pinned;
+    const std::string& error = choices.front().outcome.receipt.pin_error;
+    if (!error.empty()) out["pin_error"] = error;
+  }
   if (choices.size() == 1) return out;
   Json all = Json::array();
   for (const Choice& c : choices) all.push_back(receipt_json(c));

@@ -23,7 +23,8 @@ struct Choice {
   run::Outcome outcome;
   std::int64_t remembered_tokens = 0;  // of the prompt: see serve/turns.hpp
   Json miss_at;                        // locate_token's; null: not known
-  bool pinned = false;                 // warm: asked for and done
+  bool pinned = false;                 // asked for and done
+  std::int64_t reasoning_tokens = 0;   // of the answer: up to the mark that ends its thinking
 };
 
 // Log-probabilities of a run of tokens, in the shape of the kind of request.
@@ -72,7 +73,7 @@ class Shape {
 Json usage_json(std::span<const Choice> choices, int per_prompt);
 
 // Receipts. Of several answers the first one's fields stand on top and all of them in "choices".
-Json kvasir_json(std::span<const Choice> choices);
+Json kvasir_json(std::span<const Choice> choices, const ApiRequest& request);
 
 std::string_view finish_reason(run::Finish finish);  // "stop", "length"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <utility>
 
 #include "base/splitmix.hpp"
 #include "text/conversation.hpp"
@@ -20,53 +21,132 @@ std::string call_id() {
 
 class Parser final : public AnswerParser {
  public:
-  explicit Parser(const Entry<text::ToolForm>* form) : parser_(text::make_tool_parser(form)) {}
+  Parser(const Entry<text::ToolForm>* form, const Json* tools, text::ReasoningSplitter splitter)
+      : splitter_(std::move(splitter)), parser_(text::make_tool_parser(form, tools)) {}
 
   ChatDelta feed(std::string_view piece) override {
-    text::ToolOutput out;
-    parser_->push(piece, out);
-    return delta(std::move(out));
+    std::string reasoning, content;
+    splitter_.push(piece, reasoning, content);
+    parser_->push(content, out_);
+    return delta(std::move(reasoning));
   }
-  ChatDelta finish() override {
-    text::ToolOutput out;
-    parser_->finish(out);
-    return delta(std::move(out));
+  ChatDelta finish(bool cut) override {
+    std::string reasoning, content;
+    splitter_.finish(reasoning, content);
+    parser_->push(content, out_);
+    parser_->finish(out_, cut);
+    return delta(std::move(reasoning));
   }
+  bool thinking() const override { return splitter_.inside(); }
 
  private:
-  ChatDelta delta(text::ToolOutput out) {
+  // What is new: of calls only the last one grows.
+  ChatDelta delta(std::string reasoning) {
     ChatDelta d;
-    d.content = std::move(out.content);
-    for (text::ToolCall& call : out.calls)
-      d.calls.push_back(
-          {.index = calls_++, .id = call_id(), .name = std::move(call.name), .arguments = std::move(call.arguments)});
+    d.reasoning = std::move(reasoning) + std::exchange(out_.reasoning, {});
+    d.content = std::exchange(out_.content, {});
+    const auto add = [&](std::size_t i, std::size_t from) {
+      const text::ToolCall& call = out_.calls[i];
+      ToolCallDelta part{.index = static_cast<int>(i), .arguments = call.arguments.substr(from)};
+      if (i >= told_) {
+        part.id = call_id();
+        part.name = call.name;
+      }
+      if (i >= told_ || !part.arguments.empty()) d.calls.push_back(std::move(part));
+    };
+    if (told_ > 0) add(told_ - 1, told_bytes_);
+    const std::size_t before = told_;
+    for (std::size_t i = before; i < out_.calls.size(); ++i) add(i, 0);
+    told_ = out_.calls.size();
+    if (told_ > 0) told_bytes_ = out_.calls.back().arguments.size();
     return d;
   }
 
+  text::ReasoningSplitter splitter_;
   std::unique_ptr<text::ToolParser> parser_;
-  int calls_ = 0;
+  text::ToolOutput out_;
+  std::size_t told_ = 0;        // calls that the client knows
+  std::size_t told_bytes_ = 0;  // of the last one's arguments
 };
 
 }  // namespace
 
-std::string TemplateChat::render(const ChatInput& input) const { return template_.render(input); }
+const text::ChatTemplate& TemplateChat::of(const ChatInput& input) const {
+  if (!input.template_name.empty() && input.template_name != "default") {
+    if (const auto at = named_.find(input.template_name); at != named_.end()) return at->second;
+    std::string known = "'default'";
+    for (const auto& [name, chat] : named_) known += ", '" + name + "'";
+    throw Error(Code::kBadInput, "'" + input.template_name + "', expected a template of this model: " + known,
+                "chat_template");
+  }
+  const bool tools = input.tools.is_array() && !input.tools.empty();
+  const auto with_tools = named_.find(std::string_view("tool_use"));
+  return input.template_name.empty() && tools && with_tools != named_.end() ? with_tools->second : template_;
+}
+
+std::string TemplateChat::render(const ChatInput& input) const { return of(input).render(input); }
 
 text::Prompt TemplateChat::prompt(const ChatInput& input, const text::Tokenizer& tokenizer) const {
-  return template_.prompt(input, tokenizer.control_names());
+  return of(input).prompt(input, tokenizer.control_names());
 }
 
 std::optional<text::Place> TemplateChat::place(const ChatInput& input, std::size_t at) const {
-  return template_.place_at(input, at);
+  return of(input).place_at(input, at);
 }
 
 // Without tools in the request nothing that the model writes is a call.
-std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input) const {
+std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const AnswerStart& start) const {
   const bool tools = input.tools.is_array() && !input.tools.empty();
-  return std::make_unique<Parser>(tools ? template_.tool_form() : nullptr);
+  const Entry<text::ToolForm>* form = of(input).tool_form();
+  const text::ReasoningMarks* marks = start.constrained ? nullptr : of(input).reasoning();
+  const bool inside = marks && text::ends_in_reasoning(*marks, start.prompt);
+  return std::make_unique<Parser>(tools || form->value->always ? form : nullptr, tools ? &input.tools : nullptr,
+                                  text::ReasoningSplitter(marks, inside));
 }
 
-std::shared_ptr<const text::Grammar> TemplateChat::calls(const ChatInput& input) const {
-  return text::grammar_of_calls(template_.tool_form(), input.tools, input.must_call.value_or(""), !input.one_call);
+std::shared_ptr<const text::Grammar> TemplateChat::calls(
+    const ChatInput& input, const std::function<text::Grammar::Node(text::Grammar&)>& otherwise,
+    text::Warnings& warnings) const {
+  return text::grammar_of_calls(of(input).tool_form(), input.tools,
+                                {.name = input.must_call.value_or(""), .many = !input.one_call, .otherwise = otherwise},
+                                &warnings);
+}
+
+std::vector<std::string> TemplateChat::marks(const ChatInput& input) const {
+  std::vector<std::string> all;
+  const text::ToolForm& form = *of(input).tool_form()->value;
+  const bool tools = input.tools.is_array() && !input.tools.empty();
+  if (tools || form.always) all.assign(form.marks.begin(), form.marks.end());
+  if (const text::ReasoningMarks* marks = of(input).reasoning()) {
+    all.emplace_back(marks->open);
+    all.emplace_back(marks->close);
+  }
+  return all;
+}
+
+text::Warnings TemplateChat::warnings(const ChatInput& input) const { return of(input).warnings(input); }
+
+namespace {
+
+class RefusingChat final : public ChatFormat {
+ public:
+  explicit RefusingChat(std::string why) : why_(std::move(why)) {}
+  std::string render(const ChatInput&) const override {
+    throw ApiException({.status = 501, .message = why_, .code = "unsupported"});
+  }
+  std::unique_ptr<AnswerParser> parser(const ChatInput& input, const AnswerStart&) const override {
+    render(input);
+    return nullptr;
+  }
+
+ private:
+  const std::string why_;
+};
+
+}  // namespace
+
+std::unique_ptr<ChatFormat> make_refusing_chat(std::string why) {
+  return std::make_unique<RefusingChat>(std::move(why));
 }
 
 }  // namespace kvasir::serve

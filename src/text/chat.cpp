@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -82,11 +83,15 @@ Json altered(const Json& message) {
 ChatTemplate::ChatTemplate(std::string_view source, std::string bos, std::string eos, jinja::RenderOptions options)
     : template_(source),
       options_(std::move(options)),
+      source_(source),
       bos_(std::move(bos)),
       eos_(std::move(eos)),
-      tool_form_(find_tool_form(source)) {
+      tool_form_(find_tool_form(source)),
+      reasoning_(find_reasoning_marks(source)) {
+  if (!tool_form_) tool_form_ = generic_tool_form();
   probe_content();
   probe_arguments();
+  probe_tools();
 }
 
 // "" when the template refuses it.
@@ -95,7 +100,7 @@ std::string ChatTemplate::probe(const Json& messages, bool tools) const {
   if (tools) {
     c.tools = {{{"type", "function"},
                 {"function",
-                 {{"name", "probe"},
+                 {{"name", "kvasir_tool"},
                   {"description", "probe"},
                   {"parameters", {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}}}}}}};
   }
@@ -135,6 +140,62 @@ void ChatTemplate::probe_arguments() {
   arguments_as_objects_ = object_works || text.find(R"({"kvasir_key": 1})") == text.npos;
 }
 
+// What of tools the template shows, and whether it shows what the system says. What it refuses counts as shown, so that
+// the refusal is what clients hear, unless there is another way.
+void ChatTemplate::probe_tools() {
+  const Json user{{"role", "user"}, {"content", "kvasir-question"}};
+  const auto shows = [](const std::string& text, const char* what) { return text.find(what) != text.npos; };
+  const std::string plain = probe(Json::array({user}), false);
+  for (const char* name : {"tools", "xml_tools"}) {
+    tools_name_ = name;
+    const std::string with = probe(Json::array({user}), true);
+    if (plain.empty() || with.empty() || with != plain) break;
+    tools_name_.clear();
+  }
+  if (plain.empty()) return;
+  const auto call = [&](const char* name, const char* id) {
+    Json arguments = {{name, 1}};  // some templates show these alone
+    if (!arguments_as_objects_) arguments = arguments.dump();
+    return Json{{"id", id}, {"type", "function"}, {"function", {{"name", name}, {"arguments", arguments}}}};
+  };
+  const auto result = [](const char* id, const char* text) {
+    return Json{{"role", "tool"}, {"name", "kvasir_call"}, {"tool_call_id", id}, {"content", text}};
+  };
+  Json calls{{"role", "assistant"}, {"content", ""}, {"tool_calls", {call("kvasir_call", "probe0001")}}};
+  const std::string one = probe({user, calls, result("probe0001", "kvasir-result")}, true);
+  shows_calls_ = shows(one, "kvasir_call");
+  shows_results_ = shows(one, "kvasir-result");
+  if (shows_calls_) {
+    calls["tool_calls"].push_back(call("kvasir_other", "probe0002"));
+    const std::string two =
+        probe({user, calls, result("probe0001", "kvasir-result"), result("probe0002", "kvasir-second")}, true);
+    shows_several_ = shows(two, "kvasir_call") && shows(two, "kvasir_other");
+  }
+  const std::string system = probe({{{"role", "system"}, {"content", "kvasir-system"}}, user}, false);
+  takes_system_ = shows(system, "kvasir-system");
+  shows_system_ = system.empty() || takes_system_;
+}
+
+std::vector<std::string> ChatTemplate::warnings(const Conversation& c) const {
+  std::vector<std::string> all;
+  if (c.tools.is_array() && !c.tools.empty() && !shows_tools())
+    all.emplace_back("tools: the chat template has no place for them, they are described in front of the conversation");
+  if (!c.messages.is_array()) return all;
+  const auto any = [&](const char* role, const char* with) {
+    return std::any_of(c.messages.begin(), c.messages.end(), [&](const Json& m) {
+      return m.is_object() && m.contains("role") && m["role"] == role &&
+             (!with || (m.contains(with) && m[with].is_array() && !m[with].empty()));
+    });
+  };
+  if (!shows_calls_ && any("assistant", "tool_calls"))
+    all.emplace_back("messages: the chat template does not show tool calls, they stand in the assistant's text");
+  if (!shows_results_ && any("tool", nullptr))
+    all.emplace_back("messages: the chat template does not show results of tools, they stand in messages of the user");
+  if (!shows_system_ && any("system", nullptr))
+    all.emplace_back("messages: the chat template does not show system messages, they stand in front of the user's");
+  return all;
+}
+
 void ChatTemplate::adapt_content(Json& message, const std::string& where) const {
   Json& content = message["content"];
   if (content.is_null()) content = "";
@@ -167,6 +228,9 @@ void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
     if (!function.contains("name") || !function["name"].is_string()) refuse(at + ".name", "expected a string");
     Json& arguments = function["arguments"];
     if (arguments.is_null()) arguments = Json::object();
+    if (arguments.is_string() &&
+        arguments.get_ref<const std::string&>().find_first_not_of(kWhiteSpace) == std::string::npos)
+      arguments = Json::object();
     if (arguments.is_string() && arguments_as_objects_) {
       Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
       check_depth(parsed, at + ".arguments");
@@ -181,18 +245,185 @@ void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
   }
 }
 
-Json ChatTemplate::adapt(const Json& messages) const {
+struct ChatTemplate::Adapted {
+  Json messages = Json::array();
+  std::vector<int> origin;
+};
+
+// Other roles than the usual ones are as good as the template makes them.
+void ChatTemplate::check_role(const std::string& role, const std::string& where) const {
+  for (const char* known : {"system", "user", "assistant", "tool"})
+    if (role == known) return;
+  Conversation c;
+  c.messages = {{{"role", "user"}, {"content", "kvasir-question"}}, {{"role", role}, {"content", "kvasir-shown"}}};
+  try {
+    Json messages = c.messages;
+    for (Json& m : messages) adapt_content(m, where);
+    if (render_adapted(messages, c, false).find("kvasir-shown") != std::string::npos) return;
+  } catch (const Error&) {
+  }
+  refuse(where,
+         fmt::format("'{}', expected one of system, developer, user, assistant, tool: the chat template does not "
+                     "show other roles",
+                     role));
+}
+
+namespace {
+
+// Templates that show messages in order show each content behind the one before.
+std::vector<std::size_t> contents_of(const Json& messages, const std::string& prompt) {
+  std::vector<std::size_t> begins;
+  std::size_t from = 0;
+  for (const Json& m : messages) {
+    std::string text =
+        m["content"].is_string() ? m["content"].get<std::string>() : joined_parts(m["content"], "content");
+    const std::size_t first = text.find_first_not_of(kWhiteSpace);
+    if (first == text.npos) continue;
+    text = text.substr(first, text.find_last_not_of(kWhiteSpace) + 1 - first);
+    const std::size_t at = prompt.find(text, from);
+    if (at == prompt.npos) continue;
+    begins.push_back(at);
+    from = at + text.size();
+  }
+  return begins;
+}
+
+std::string text_of(const Json& message, const std::string& where) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return {};
+  if (content->is_array()) return joined_parts(*content, where + ".content");
+  if (!content->is_string()) refuse(where + ".content", "expected a string, an array of parts or null");
+  return content->get<std::string>();
+}
+
+bool has_calls(const Json& message) {
+  const auto calls = message.find("tool_calls");
+  return calls != message.end() && calls->is_array() && !calls->empty();
+}
+
+std::vector<ToolCall> calls_of(const Json& message, const std::string& where) {
+  std::vector<ToolCall> all;
+  for (std::size_t i = 0; i < message["tool_calls"].size(); ++i) {
+    const Json& call = message["tool_calls"][i];
+    const std::string at = fmt::format("{}.tool_calls[{}].function", where, i);
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+      refuse(at, "expected an object");
+    const Json& function = call["function"];
+    if (!function.contains("name") || !function["name"].is_string()) refuse(at + ".name", "expected a string");
+    const Json arguments = function.contains("arguments") ? function["arguments"] : Json();
+    all.push_back({function["name"].get<std::string>(), arguments.is_string() ? arguments.get<std::string>()
+                                                        : arguments.is_null() ? "{}"
+                                                                              : arguments.dump()});
+  }
+  return all;
+}
+
+}  // namespace
+
+// The message `i`, and those behind it that go with it.
+void ChatTemplate::adapt_message(const Json& messages, std::size_t& i, Adapted& out) const {
+  const std::string where = fmt::format("messages[{}]", i);
+  const auto at = static_cast<int>(i);
+  Json message = messages[i];
+  const std::string role = message["role"].get<std::string>();
+  if (role == "assistant" && has_calls(message)) {
+    if (!shows_calls_) {
+      const std::string text = text_of(message, where);
+      message["content"] = text + (text.empty() ? "" : "\n") + write_tool_calls(*tool_form_, calls_of(message, where));
+      message.erase("tool_calls");
+    } else if (!shows_several_ && message["tool_calls"].size() > 1) {
+      return split_calls(messages, i, out);
+    }
+  }
+  if (role == "tool" && !shows_results_) {
+    std::string text;
+    for (; i < messages.size() && messages[i]["role"] == "tool"; ++i)
+      text += (text.empty() ? "" : "\n") + std::string("<tool_response>\n") +
+              text_of(messages[i], fmt::format("messages[{}]", i)) + "\n</tool_response>";
+    --i;
+    message = {{"role", "user"}, {"content", std::move(text)}};
+  }
+  if (role == "system" && !shows_system_) {
+    message["role"] = "user";
+    if (i + 1 < messages.size() && messages[i + 1]["role"] == "user") {
+      const std::string next = text_of(messages[i + 1], fmt::format("messages[{}]", i + 1));
+      message["content"] = text_of(message, where) + "\n\n" + next;
+      ++i;
+    }
+  }
+  out.messages.push_back(std::move(message));
+  out.origin.push_back(at);
+}
+
+// A template that shows one call per message: each call's results follow it.
+void ChatTemplate::split_calls(const Json& messages, std::size_t& i, Adapted& out) const {
+  const std::size_t first = i;
+  std::size_t end = i + 1;
+  while (end < messages.size() && messages[end]["role"] == "tool") ++end;
+  std::vector<char> used(end - first);
+  const Json& calls = messages[first]["tool_calls"];
+  const auto add = [&](Json message, std::size_t from) {
+    out.messages.push_back(std::move(message));
+    out.origin.push_back(static_cast<int>(from));
+  };
+  for (std::size_t k = 0; k < calls.size(); ++k) {
+    Json one = messages[first];
+    one["tool_calls"] = Json::array({calls[k]});
+    if (k > 0) one["content"] = "";
+    add(std::move(one), first);
+    const Json id = calls[k].is_object() ? calls[k].value("id", Json()) : Json();
+    for (std::size_t j = first + 1; j < end; ++j) {
+      const Json of = messages[j].value("tool_call_id", Json());
+      const bool his = !of.is_null() && !id.is_null() ? of == id : j - first - 1 == k;
+      if (!his || std::exchange(used[j - first], 1)) continue;
+      add(messages[j], j);
+    }
+  }
+  for (std::size_t j = first + 1; j < end; ++j)
+    if (!used[j - first]) add(messages[j], j);
+  i = end - 1;
+}
+
+// Text in front of the conversation: in the system message, or else in the user's first one.
+void ChatTemplate::add_front(std::string text, Adapted& out) const {
+  Json& first = out.messages[0];
+  const std::string role = first["role"].get<std::string>();
+  if (role == "system" || (!takes_system_ && role == "user")) {
+    const std::string own = text_of(first, "messages[0]");
+    first["content"] = role == "system" ? own + (own.empty() ? "" : "\n\n") + text : text + "\n\n" + own;
+    return;
+  }
+  Json message{{"role", takes_system_ ? "system" : "user"}, {"content", std::move(text)}};
+  out.messages.insert(out.messages.begin(), std::move(message));
+  out.origin.insert(out.origin.begin(), -1);
+}
+
+ChatTemplate::Adapted ChatTemplate::adapt(const Conversation& c) const {
+  const Json& messages = c.messages;
   if (!messages.is_array() || messages.empty()) refuse("messages", "expected an array of at least one message");
-  Json out = messages;
-  for (std::size_t i = 0; i < out.size(); ++i) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("messages[{}]", i);
-    if (!out[i].is_object()) refuse(where, "expected an object");
-    const auto role = out[i].find("role");
-    if (role == out[i].end() || !role->is_string()) refuse(where + ".role", "expected a string");
-    adapt_content(out[i], where + ".content");
-    adapt_calls(out[i], where + ".tool_calls");
+    if (!messages[i].is_object()) refuse(where, "expected an object");
+    const auto role = messages[i].find("role");
+    if (role == messages[i].end() || !role->is_string()) refuse(where + ".role", "expected a string");
+    check_role(role->get<std::string>(), where + ".role");
+  }
+  Adapted out;
+  for (std::size_t i = 0; i < messages.size(); ++i) adapt_message(messages, i, out);
+  if (c.tools.is_array() && !c.tools.empty() && !shows_tools()) add_front(tool_instructions(*tool_form_, c.tools), out);
+  for (std::size_t i = 0; i < out.messages.size(); ++i) {
+    const std::string where = fmt::format("messages[{}]", std::max(out.origin[i], 0));
+    adapt_content(out.messages[i], where + ".content");
+    adapt_calls(out.messages[i], where + ".tool_calls");
   }
   return out;
+}
+
+// Which message of the conversation an adapted one is.
+int ChatTemplate::original(const Adapted& adapted, int message, const Conversation& c) const {
+  if (message < 0) return -1;
+  const auto i = static_cast<std::size_t>(message);
+  return i < adapted.origin.size() ? adapted.origin[i] : static_cast<int>(c.messages.size());
 }
 
 std::string ChatTemplate::render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const {
@@ -201,7 +432,8 @@ std::string ChatTemplate::render_adapted(const Json& messages, const Conversatio
   Json context = c.extra;
   context["messages"] = messages;
   // Templates ask whether tools are defined, or none, or empty: without tools they are not defined.
-  if (c.tools.is_array() && !c.tools.empty()) context["tools"] = c.tools;
+  if (c.tools.is_array() && !c.tools.empty() && !context.contains(tools_name_))
+    context[shows_tools() ? tools_name_ : "tools"] = c.tools;
   context["add_generation_prompt"] = generation_prompt;
   context["bos_token"] = bos_;
   context["eos_token"] = eos_;
@@ -210,7 +442,7 @@ std::string ChatTemplate::render_adapted(const Json& messages, const Conversatio
 
 std::string ChatTemplate::render(const Conversation& c) const {
   check_depth(c);
-  return render_messages(adapt(c.messages), c);
+  return render_messages(adapt(c).messages, c);
 }
 
 std::string ChatTemplate::render_messages(const Json& messages, const Conversation& c) const {
@@ -236,8 +468,9 @@ std::string ChatTemplate::render_messages(const Json& messages, const Conversati
 // speaks; where they do not the conversation does.
 Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) const {
   check_depth(c);
-  const Json messages = adapt(c.messages);
+  const Json messages = adapt(c).messages;
   Prompt out{render_messages(messages, c), {}};
+  out.contents = contents_of(messages, out.text);
   Json harmless = messages;
   Conversation other;
   other.tools = c.tools;
@@ -263,18 +496,20 @@ Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) 
 
 int ChatTemplate::message_at(const Conversation& c, std::size_t at) const {
   check_depth(c);
-  const Json messages = adapt(c.messages);
-  return locate(c, messages, render_adapted(messages, c, c.add_generation_prompt), at).message;
+  const Adapted adapted = adapt(c);
+  const std::string full = render_adapted(adapted.messages, c, c.add_generation_prompt);
+  return original(adapted, locate(c, adapted.messages, full, at).message, c);
 }
 
 Place ChatTemplate::place_at(const Conversation& c, std::size_t at) const {
   check_depth(c);
-  const Json messages = adapt(c.messages);
+  const Adapted adapted = adapt(c);
+  const Json& messages = adapted.messages;
   const std::string full = render_adapted(messages, c, c.add_generation_prompt);
   const Located found = locate(c, messages, full, at);
-  Place place{.message = found.message, .messages = static_cast<int>(messages.size())};
+  Place place{.message = original(adapted, found.message, c), .messages = static_cast<int>(c.messages.size())};
   if (place.message < 0 || place.message >= place.messages) return place;
-  const Json& message = messages[static_cast<std::size_t>(place.message)];
+  const Json& message = messages[static_cast<std::size_t>(found.message)];
   place.role = message["role"].get<std::string>();
   const std::string content =
       message["content"].is_string() ? message["content"].get<std::string>() : joined_parts(message["content"], "");

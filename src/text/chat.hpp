@@ -8,6 +8,7 @@
 
 #include "base/json.hpp"
 #include "text/jinja/jinja.hpp"
+#include "text/reasoning.hpp"
 #include "text/special.hpp"
 #include "text/tool_form.hpp"
 
@@ -20,6 +21,8 @@ struct Conversation;  // text/conversation.hpp
 struct Prompt {
   std::string text;
   std::vector<std::size_t> plain;  // ascending
+  // Where the contents of the messages begin that are shown as they are: other conversations part from this one there.
+  std::vector<std::size_t> contents = {};
 };
 
 // A byte of a prompt, in terms of the conversation.
@@ -60,15 +63,32 @@ class ChatTemplate {
   // With the byte of its content, where the template shows that as it is.
   Place place_at(const Conversation& c, std::size_t at) const;
 
-  // How the model writes tool calls; null: not known, all text is content.
+  // How the model writes tool calls: as the template does, or in the generic form.
   const Entry<ToolForm>* tool_form() const { return tool_form_; }
+  // Whether the template has a place for tools, and shows calls and results as they are. What it does not show is said
+  // in words: tools behind the system message, calls in the assistant's text, results in messages of the user.
+  bool shows_tools() const { return !tools_name_.empty(); }
+  bool shows_calls() const { return shows_calls_; }
+  bool shows_results() const { return shows_results_; }
+  // What of `c` reaches the model in words alone, for people.
+  std::vector<std::string> warnings(const Conversation& c) const;
+  // Between which marks the model thinks; null: not known.
+  const ReasoningMarks* reasoning() const { return reasoning_; }
+  const std::string& source() const { return source_; }
   const std::string& bos() const { return bos_; }
   const std::string& eos() const { return eos_; }
 
  private:
   enum class Content { kText, kParts, kEither };
 
-  Json adapt(const Json& messages) const;
+  // Messages as this template takes them, and which of the conversation's each one is (-1: none of them).
+  struct Adapted;
+  Adapted adapt(const Conversation& c) const;
+  void check_role(const std::string& role, const std::string& where) const;
+  void adapt_message(const Json& messages, std::size_t& i, Adapted& out) const;
+  void split_calls(const Json& messages, std::size_t& i, Adapted& out) const;
+  void add_front(std::string text, Adapted& out) const;
+  int original(const Adapted& adapted, int message, const Conversation& c) const;
   void adapt_content(Json& message, const std::string& where) const;
   void adapt_calls(Json& message, const std::string& where) const;
   struct Located {
@@ -81,14 +101,19 @@ class ChatTemplate {
   std::string probe(const Json& messages, bool tools) const;
   void probe_content();
   void probe_arguments();
+  void probe_tools();
 
   jinja::Template template_;
   jinja::RenderOptions options_;
-  std::string bos_, eos_;
+  std::string source_, bos_, eos_;
   const Entry<ToolForm>* tool_form_;
+  const ReasoningMarks* reasoning_;
   // How this template wants them, found by rendering small conversations.
   Content content_ = Content::kText;
   bool arguments_as_objects_ = true;
+  std::string tools_name_ = "tools";  // the variable that it shows tools of; empty: none
+  bool shows_calls_ = true, shows_results_ = true, shows_several_ = true, shows_system_ = true;
+  bool takes_system_ = true;  // and does not refuse it
 };
 
 // The template's text: the file `path` (--chat-template) if it is not empty, else what the model's file holds. Throws

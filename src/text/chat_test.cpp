@@ -76,7 +76,8 @@ TEST(Chat, Chatml) {
   EXPECT_EQ(t.render(conversation(
                 R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])", false)),
             "<|im_start|>user\na\nb<|im_end|>\n");
-  EXPECT_EQ(t.tool_form(), nullptr);
+  EXPECT_EQ(t.tool_form()->name, "generic");
+  EXPECT_FALSE(t.shows_tools());
 }
 
 TEST(Chat, StrictRoles) {

@@ -32,6 +32,8 @@ Grammar::Node Grammar::byte(std::initializer_list<std::pair<std::uint8_t, std::u
   return add(std::move(item));
 }
 
+Grammar::Node Grammar::byte(const std::bitset<256>& set) { return add({.kind = Kind::kByte, .set = set}); }
+
 Grammar::Node Grammar::sequence(std::vector<Node> parts) {
   return add({.kind = Kind::kSequence, .parts = std::move(parts)});
 }

@@ -28,9 +28,10 @@ class Grammar {
 
   Node text(std::string bytes);                                                    // exactly these
   Node byte(std::initializer_list<std::pair<std::uint8_t, std::uint8_t>> ranges);  // one of these
-  Node sequence(std::vector<Node> parts);                                          // one behind the other
-  Node choice(std::vector<Node> alternatives);                                     // any of them
-  Node repeat(Node part, std::int32_t least, std::int32_t most = kUnlimited);      // REQUIRES: part is not empty
+  Node byte(const std::bitset<256>& set);
+  Node sequence(std::vector<Node> parts);                                      // one behind the other
+  Node choice(std::vector<Node> alternatives);                                 // any of them
+  Node repeat(Node part, std::int32_t least, std::int32_t most = kUnlimited);  // REQUIRES: part is not empty
   Node optional(Node part) { return choice({part, text("")}); }
 
   // A node that is used before it is defined: what may contain itself.

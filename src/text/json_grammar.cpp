@@ -1,6 +1,8 @@
 #include "text/json_grammar.hpp"
 
 #include <algorithm>
+#include <bitset>
+#include <string_view>
 
 namespace kvasir::text {
 
@@ -56,19 +58,20 @@ JsonGrammar::Node JsonGrammar::list(Node item, std::int32_t least, std::int32_t 
   return least > 0 ? some : g_.optional(some);
 }
 
-JsonGrammar::Node JsonGrammar::map(Node value) {
-  const Node pair = g_.sequence({string(0, Grammar::kUnlimited), g_.text(":"), space(), value});
-  return g_.sequence({g_.text("{"), space(), list(pair, 0, Grammar::kUnlimited), space(), g_.text("}")});
+JsonGrammar::Node JsonGrammar::pair(Node key, Node value) { return g_.sequence({key, g_.text(":"), space(), value}); }
+
+JsonGrammar::Node JsonGrammar::map(Node pair, std::int32_t least, std::int32_t most) {
+  return g_.sequence({g_.text("{"), space(), list(pair, least, most), space(), g_.text("}")});
 }
 
 JsonGrammar::Node JsonGrammar::any_value() {
   if (any_ >= 0) return any_;
   any_ = g_.declare();
-  const Node object = map(any_);
+  const Node object = any_map(any_);
   const Node array = g_.sequence({g_.text("["), space(), list(any_, 0, Grammar::kUnlimited), space(), g_.text("]")});
   any_object_ = object;
-  g_.define(any_, g_.choice({object, array, string(0, Grammar::kUnlimited), number(true), g_.text("true"),
-                             g_.text("false"), g_.text("null")}));
+  g_.define(any_, g_.choice({object, array, string(0, Grammar::kUnlimited), number(), g_.text("true"), g_.text("false"),
+                             g_.text("null")}));
   return any_;
 }
 
@@ -77,65 +80,108 @@ JsonGrammar::Node JsonGrammar::any_object() {
   return any_object_;
 }
 
-// Numbers of as many digits as `low`, from it on: those that differ first in digit `at` or behind.
-JsonGrammar::Node JsonGrammar::from(const std::string& low, std::size_t at) {
-  if (at == low.size()) return g_.text("");
-  const auto left = static_cast<std::int32_t>(low.size() - at - 1);
-  std::vector<Node> nodes = {g_.sequence({g_.text(low.substr(at, 1)), from(low, at + 1)})};
-  if (low[at] < '9')
-    nodes.push_back(g_.sequence({g_.byte({{static_cast<std::uint8_t>(low[at] + 1), '9'}}), digits(left, left)}));
-  return g_.choice(std::move(nodes));
-}
-
-JsonGrammar::Node JsonGrammar::up_to(const std::string& high, std::size_t at) {
-  if (at == high.size()) return g_.text("");
-  const auto left = static_cast<std::int32_t>(high.size() - at - 1);
-  std::vector<Node> nodes = {g_.sequence({g_.text(high.substr(at, 1)), up_to(high, at + 1)})};
-  if (high[at] > '0')
-    nodes.push_back(g_.sequence({g_.byte({{'0', static_cast<std::uint8_t>(high[at] - 1)}}), digits(left, left)}));
-  return g_.choice(std::move(nodes));
-}
-
-// REQUIRES: as many digits in both, low <= high.
-JsonGrammar::Node JsonGrammar::between(const std::string& low, const std::string& high, std::size_t at) {
-  if (at == low.size()) return g_.text("");
-  if (low[at] == high[at]) return g_.sequence({g_.text(low.substr(at, 1)), between(low, high, at + 1)});
-  const auto left = static_cast<std::int32_t>(low.size() - at - 1);
-  std::vector<Node> nodes = {g_.sequence({g_.text(low.substr(at, 1)), from(low, at + 1)}),
-                             g_.sequence({g_.text(high.substr(at, 1)), up_to(high, at + 1)})};
-  if (high[at] - low[at] > 1)
-    nodes.push_back(
-        g_.sequence({g_.byte({{static_cast<std::uint8_t>(low[at] + 1), static_cast<std::uint8_t>(high[at] - 1)}}),
-                     digits(left, left)}));
-  return g_.choice(std::move(nodes));
-}
-
-// Without a sign and without leading zeros.
-JsonGrammar::Node JsonGrammar::natural(const std::string& low, const std::string& high) {
-  std::vector<Node> nodes;
-  for (std::size_t n = low.size(); n <= high.size(); ++n) {
-    const std::string least = n == 1 ? "0" : "1" + std::string(n - 1, '0');
-    nodes.push_back(between(n == low.size() ? low : least, n == high.size() ? high : std::string(n, '9'), 0));
-  }
-  return g_.choice(std::move(nodes));
-}
-
-JsonGrammar::Node JsonGrammar::integer(std::int64_t low, std::int64_t high) {
-  std::vector<Node> nodes;
-  if (high >= 0) nodes.push_back(natural(std::to_string(std::max<std::int64_t>(low, 0)), std::to_string(high)));
-  if (low < 0)
-    nodes.push_back(
-        g_.sequence({g_.text("-"), natural(std::to_string(std::max<std::int64_t>(-high, 1)), std::to_string(-low))}));
-  return g_.choice(std::move(nodes));
-}
-
-JsonGrammar::Node JsonGrammar::number(bool negative) {
+JsonGrammar::Node JsonGrammar::number() {
   const Node whole = g_.choice({g_.text("0"), g_.sequence({g_.byte({{'1', '9'}}), digits(0, 17)})});
   const Node sign = g_.optional(g_.byte({{'+', '+'}, {'-', '-'}}));
-  std::vector<Node> parts = {whole, g_.optional(g_.sequence({g_.text("."), digits(1, 16)})),
-                             g_.optional(g_.sequence({g_.byte({{'e', 'e'}, {'E', 'E'}}), sign, digits(1, 2)}))};
-  if (negative) parts.insert(parts.begin(), g_.optional(g_.text("-")));
-  return g_.sequence(std::move(parts));
+  return g_.sequence({g_.optional(g_.text("-")), whole, g_.optional(g_.sequence({g_.text("."), digits(1, 16)})),
+                      g_.optional(g_.sequence({g_.byte({{'e', 'e'}, {'E', 'E'}}), sign, digits(1, 2)}))});
+}
+
+JsonGrammar::Node JsonGrammar::integer() {
+  return g_.choice({g_.text("0"), g_.sequence({g_.optional(g_.text("-")), g_.byte({{'1', '9'}}), digits(0, 17)})});
+}
+
+JsonGrammar::Node JsonGrammar::string(const Automaton& of) { return g_.sequence({g_.text("\""), walk(of, true)}); }
+
+JsonGrammar::Node JsonGrammar::number(const Automaton& of) { return walk(of, false); }
+
+// A node per state: what may follow it, and in strings the closing quote.
+JsonGrammar::Node JsonGrammar::walk(const Automaton& of, bool in_string) {
+  const auto& states = of.states();
+  if (states.empty()) return g_.choice({});
+  std::vector<Node> nodes(states.size());
+  for (Node& n : nodes) n = g_.declare();
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    std::map<std::int32_t, std::vector<CharRange>> by_target;
+    for (const Automaton::Edge& e : states[i].edges) by_target[e.to].push_back({e.low, e.high});
+    std::vector<Node> ways;
+    if (states[i].accepts) ways.push_back(g_.text(in_string ? "\"" : ""));
+    for (const auto& [to, ranges] : by_target)
+      ways.push_back(g_.sequence({characters(ranges, in_string), nodes[static_cast<std::size_t>(to)]}));
+    g_.define(nodes[i], ways.size() == 1 ? ways[0] : g_.choice(std::move(ways)));
+  }
+  return nodes[0];
+}
+
+// One of these characters, as UTF-8 or, in strings, as the escape that JSON has for it.
+JsonGrammar::Node JsonGrammar::characters(const std::vector<CharRange>& ranges, bool in_string) {
+  std::vector<std::pair<char32_t, char32_t>> key;
+  for (const CharRange& r : ranges) key.emplace_back(r.low, r.high);
+  const auto known = classes_.find({in_string, key});
+  if (known != classes_.end()) return known->second;
+  std::vector<Node> ways;
+  std::bitset<256> ascii;
+  constexpr char kHex[] = "0123456789abcdef";
+  constexpr std::string_view kEscaped = "\b\f\n\r\t", kLetters = "bfnrt";
+  for (const CharRange& r : ranges) {
+    for (char32_t c = r.low; c <= std::min<char32_t>(r.high, 0x7f); ++c) {
+      if (!in_string || (c >= 0x20 && c != '"' && c != '\\')) {
+        ascii.set(c);
+        continue;
+      }
+      std::string escape = "\\";
+      if (const auto at = kEscaped.find(static_cast<char>(c)); at != kEscaped.npos) {
+        escape += kLetters[at];
+      } else if (c < 0x20) {
+        escape += std::string("u00") + kHex[c >> 4] + kHex[c & 15];
+      } else {
+        escape += static_cast<char>(c);
+      }
+      ways.push_back(g_.text(escape));
+    }
+    // Surrogates are no characters.
+    if (r.high >= 0x80) {
+      const char32_t low = std::max<char32_t>(r.low, 0x80);
+      if (low < 0xd800) utf8(low, std::min<char32_t>(r.high, 0xd7ff), ways);
+      if (r.high > 0xdfff) utf8(std::max<char32_t>(low, 0xe000), r.high, ways);
+    }
+  }
+  if (ascii.any()) ways.push_back(g_.byte(ascii));
+  const Node node = ways.size() == 1 ? ways[0] : g_.choice(std::move(ways));
+  classes_.emplace(std::pair{in_string, std::move(key)}, node);
+  return node;
+}
+
+// Sequences of ranges of bytes. REQUIRES: 0x80 <= low <= high, no surrogates in between.
+void JsonGrammar::utf8(char32_t low, char32_t high, std::vector<Node>& out) {
+  for (const char32_t most : {U'\x7ff', U'\xffff'})
+    if (low <= most && high > most) {
+      utf8(low, most, out);
+      return utf8(most + 1, high, out);
+    }
+  const int more = high <= 0x7ff ? 1 : high <= 0xffff ? 2 : 3;
+  // Cut so that below the first byte that differs all values are allowed.
+  for (int i = 1; i <= more; ++i) {
+    const char32_t mask = (char32_t{1} << (6 * i)) - 1;
+    if ((low & ~mask) == (high & ~mask)) continue;
+    if ((low & mask) != 0) {
+      utf8(low, low | mask, out);
+      return utf8((low | mask) + 1, high, out);
+    }
+    if ((high & mask) != mask) {
+      utf8(low, (high & ~mask) - 1, out);
+      return utf8(high & ~mask, high, out);
+    }
+  }
+  std::vector<Node> bytes;
+  for (int i = more; i >= 0; --i) {
+    const char32_t head = i < more ? 0x80 : more == 1 ? 0xc0 : more == 2 ? 0xe0 : 0xf0;
+    const auto byte = [&](char32_t c) {
+      return static_cast<std::uint8_t>(head | (i < more ? (c >> (6 * i)) & 0x3f : c >> (6 * i)));
+    };
+    bytes.push_back(g_.byte({{byte(low), byte(high)}}));
+  }
+  out.push_back(g_.sequence(std::move(bytes)));
 }
 
 }  // namespace kvasir::text

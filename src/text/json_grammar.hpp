@@ -5,9 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "text/grammar.hpp"
+#include "text/schema/automaton.hpp"
 
 namespace kvasir::text {
 
@@ -15,8 +19,6 @@ namespace kvasir::text {
 class JsonGrammar {
  public:
   using Node = Grammar::Node;
-  static constexpr std::int64_t kLargest = 999'999'999'999'999'999;  // 18 digits fit 64 bits
-
   explicit JsonGrammar(Grammar& grammar) : g_(grammar) {}
 
   Node space();  // between two parts of a text
@@ -25,22 +27,25 @@ class JsonGrammar {
   // Counts are of characters, not bytes; an escape, or a pair of escaped surrogates, is one. REQUIRES here and of
   // list: 0 <= least, and most is Grammar::kUnlimited or no less.
   Node string(std::int32_t least, std::int32_t most);
-  Node number(bool negative);  // false: none with a sign in front
-  // From low to high. REQUIRES: -kLargest <= low <= high <= kLargest.
-  Node integer(std::int64_t low, std::int64_t high);
+  Node string(const Automaton& of);  // those of the automaton, with escapes where JSON wants them
+  Node number();
+  Node integer();
+  Node number(const Automaton& of);                             // texts of numbers as they are
   Node list(Node item, std::int32_t least, std::int32_t most);  // items with commas between them, without brackets
-  Node map(Node value);                                         // an object with any keys
+  Node pair(Node key, Node value);                              // "key": value
+  Node map(Node pair, std::int32_t least = 0, std::int32_t most = Grammar::kUnlimited);  // an object of such
+  Node any_map(Node value) { return map(pair(string(0, Grammar::kUnlimited), value)); }
 
  private:
   Node character();
   Node digits(std::int32_t least, std::int32_t most);
-  Node natural(const std::string& low, const std::string& high);
-  Node from(const std::string& low, std::size_t at);
-  Node up_to(const std::string& high, std::size_t at);
-  Node between(const std::string& low, const std::string& high, std::size_t at);
+  Node walk(const Automaton& of, bool in_string);
+  Node characters(const std::vector<CharRange>& ranges, bool in_string);
+  void utf8(char32_t low, char32_t high, std::vector<Node>& out);
 
   Grammar& g_;
   Node any_ = -1, any_object_ = -1, space_ = -1, character_ = -1;
+  std::map<std::pair<bool, std::vector<std::pair<char32_t, char32_t>>>, Node> classes_;
 };
 
 }  // namespace kvasir::text

@@ -1,62 +1,30 @@
+// What holds at the same time: references followed, keywords beside each other joined, alternatives spread out.
 #include "text/json_schema.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
+#include "text/schema/check.hpp"
 
 namespace kvasir::text {
 namespace {
 
-constexpr std::int64_t kLargest = JsonGrammar::kLargest;
-constexpr std::int64_t kMostCount = 1'000'000;  // of items and characters
-constexpr int kDeepest = 256;                   // schemas within schemas, references followed
+constexpr int kDeepest = 256;      // values within values, references followed
+constexpr int kMostLeaves = 1024;  // combinations of alternatives of one value
 
-// Words that forbid something and are not built into grammars.
-constexpr std::array kUnknown = {"pattern",
-                                 "multipleOf",
-                                 "contains",
-                                 "minContains",
-                                 "maxContains",
-                                 "patternProperties",
-                                 "propertyNames",
-                                 "minProperties",
-                                 "maxProperties",
-                                 "dependentRequired",
-                                 "dependentSchemas",
-                                 "dependencies",
-                                 "if",
-                                 "then",
-                                 "else",
-                                 "not",
-                                 "unevaluatedItems",
-                                 "$dynamicRef",
-                                 "$recursiveRef"};
-// Words that say something about the value: next to $ref, anyOf, oneOf or allOf they would be both's business.
-constexpr std::array kOwn = {"type",
-                             "properties",
-                             "required",
-                             "additionalProperties",
-                             "items",
-                             "minimum",
-                             "maximum",
-                             "minItems",
-                             "maxItems",
-                             "prefixItems",
-                             "enum",
-                             "const",
-                             "minLength",
-                             "maxLength",
-                             "exclusiveMinimum",
-                             "anyOf",
-                             "oneOf",
-                             "allOf",
-                             "exclusiveMaximum",
-                             "$ref"};
+// Words about the value itself. A schema without any of them allows everything.
+constexpr std::array kTypeless = {"enum", "const", "format", "multipleOf", "divisibleBy"};
+constexpr std::array kOfObjects = {
+    "properties",        "required",      "additionalProperties", "unevaluatedProperties",
+    "patternProperties", "propertyNames", "minProperties",        "maxProperties"};
+constexpr std::array kOfArrays = {"items",    "prefixItems", "additionalItems", "unevaluatedItems",
+                                  "minItems", "maxItems",    "contains",        "uniqueItems"};
+constexpr std::array kOfStrings = {"minLength", "maxLength", "pattern"};
+constexpr std::array kOfNumbers = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) { throw Error(Code::kBadInput, why, path); }
 
@@ -64,293 +32,424 @@ std::string below(const std::string& path, std::string_view name) {
   return path.empty() ? std::string(name) : path + "." + std::string(name);
 }
 
-std::optional<std::int32_t> count(const Json& schema, const char* word, const std::string& path) {
-  const auto at = schema.find(word);
-  if (at == schema.end()) return {};
-  const bool whole = at->is_number() && at->get<double>() >= 0 &&
-                     at->get<double>() <= static_cast<double>(kMostCount) &&
-                     at->get<double>() == static_cast<double>(at->get<std::int64_t>());
-  if (!whole) refuse(below(path, word), "expected an integer from 0 to " + std::to_string(kMostCount));
-  return at->get<std::int32_t>();
-}
-
-// Cut to what has 18 digits, and one more on either side.
-std::int64_t whole_part(const Json& number) {
-  constexpr std::int64_t kBeyond = kLargest + 1;
-  if (number.is_number_unsigned())
-    return static_cast<std::int64_t>(std::min<std::uint64_t>(number.get<std::uint64_t>(), kBeyond));
-  if (number.is_number_integer()) return std::clamp(number.get<std::int64_t>(), -kBeyond, kBeyond);
-  return static_cast<std::int64_t>(
-      std::clamp(number.get<double>(), -static_cast<double>(kBeyond), static_cast<double>(kBeyond)));
-}
-
-bool is_type(const Json& value, const std::string& type) {
-  if (type == "null") return value.is_null();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "string") return value.is_string();
-  if (type == "object") return value.is_object();
-  if (type == "array") return value.is_array();
-  if (type == "number") return value.is_number();
-  return value.is_number_integer() ||
-         (value.is_number_float() && std::floor(value.get<double>()) == value.get<double>());
+template <std::size_t N>
+bool has_any(const Json& schema, const std::array<const char*, N>& words) {
+  return std::any_of(words.begin(), words.end(), [&](const char* w) { return schema.contains(w); });
 }
 
 }  // namespace
 
-void SchemaGrammar::unsupported(const Path& path, const std::string& why) const {
+SchemaGrammar::SchemaGrammar(Grammar& grammar, Unknown unknown, const Json& root, Warnings* warnings)
+    : g_(grammar),
+      json_(grammar),
+      strict_(unknown == Unknown::kRefuse),
+      root_(root),
+      document_(root),
+      warnings_(warnings) {}
+
+void SchemaGrammar::unsupported(const Path& path, const std::string& why) {
   if (strict_) refuse(path, why);
+  if (!warnings_) return;
+  std::string text = path + " is not held: " + why;
+  if (std::find(warnings_->begin(), warnings_->end(), text) == warnings_->end()) warnings_->push_back(std::move(text));
 }
 
-void SchemaGrammar::only(const Json& schema, const char* word, const Path& path) const {
-  for (const char* other : kOwn)
-    if (std::string_view(other) != word && schema.contains(other))
-      unsupported(below(path, other), "is not supported beside '" + std::string(word) + "'");
+SchemaGrammar::Node SchemaGrammar::value() { return node({{.schema = &root_}}); }
+
+SchemaGrammar::Node SchemaGrammar::object() {
+  return node({{.schema = &root_}, {.kind = Kind::kTypes, .types = kObjectBit}});
 }
 
-SchemaGrammar::Node SchemaGrammar::schema(const Json& schema) {
-  root_ = &schema;
-  return reference("#", "");
-}
-
-// A schema that is referred to is made once, so that it may contain itself.
-SchemaGrammar::Node SchemaGrammar::reference(const std::string& target, const Path& path) {
-  if (const auto known = references_.find(target); known != references_.end()) return known->second;
-  const Json* to = nullptr;
-  if (target.starts_with("#")) {
-    try {
-      to = &root_->at(Json::json_pointer(target.substr(1)));
-    } catch (const Json::exception&) {
-    }
-  }
-  if (!to) refuse(path, "'" + target + "' is not in this schema");
-  const Node node = g_.declare();
-  references_.emplace(target, node);
-  g_.define(node, value(*to, target == "#" ? path : target));
-  return node;
-}
-
-SchemaGrammar::Node SchemaGrammar::value(const Json& schema, const Path& path) {
-  if (schema.is_boolean()) {
-    if (schema.get<bool>()) return json_.any_value();
-    return g_.choice({});
-  }
-  if (!schema.is_object()) refuse(path.empty() ? "schema" : path, "expected an object or a boolean");
+// What is asked for again is made once, so that a schema may contain itself.
+SchemaGrammar::Node SchemaGrammar::node(const Items& asked) {
+  std::vector<ItemKey> key;
+  for (const Item& i : asked) key.emplace_back(i.kind, i.schema, i.name, i.types);
+  if (const auto known = nodes_.find(key); known != nodes_.end()) return known->second;
+  const Path path = asked.empty() ? Path() : asked[0].path;
   if (depth_ >= kDeepest) refuse(path, "nests deeper than " + std::to_string(kDeepest) + " schemas");
+  const Node node = g_.declare();
+  nodes_.emplace(std::move(key), node);
   ++depth_;  // not taken back when something is refused: then nothing comes of the grammar
-  const Node node = keywords(schema, path);
+  Items items;
+  std::vector<Group> groups;
+  for (const Item& i : asked) gather(i, items, groups);
+  // Values that are listed are looked at one by one, and exactly.
+  const bool listed = std::any_of(items.begin(), items.end(), [&](const Item& i) {
+    return i.kind == Kind::kHolds && i.schema->is_object() && (word(i, "const") || word(i, "enum"));
+  });
+  const int leaves = std::exchange(leaves_, 0);
+  g_.define(node, listed ? constants(items) : expand(std::move(items), std::move(groups), path));
+  leaves_ = leaves;
   --depth_;
   return node;
 }
 
-SchemaGrammar::Node SchemaGrammar::keywords(const Json& schema, const Path& path) {
-  for (const char* word : kUnknown)
-    if (schema.contains(word)) unsupported(below(path, word), "is not supported");
-  if (const auto ref = schema.find("$ref"); ref != schema.end()) {
-    only(schema, "$ref", path);
-    if (!ref->is_string()) refuse(below(path, "$ref"), "expected a string");
-    return reference(ref->get<std::string>(), below(path, "$ref"));
+const Json* SchemaGrammar::word(const Item& item, const char* name) const {
+  if (item.kind != Kind::kHolds || !item.schema->is_object()) return nullptr;
+  const auto at = item.schema->find(name);
+  return at == item.schema->end() ? nullptr : &*at;
+}
+
+// Adds the item and whatever holds because of it. Alternatives become groups.
+void SchemaGrammar::gather(const Item& item, Items& items, std::vector<Group>& groups) {
+  if (item.kind == Kind::kNot) return gather_not(item, items, groups);
+  if (item.kind == Kind::kHolds) {
+    const Json& schema = *item.schema;
+    if (schema.is_boolean() && schema.get<bool>()) return;
+    if (!schema.is_boolean() && !schema.is_object())
+      refuse(item.path.empty() ? "schema" : item.path, "expected an object or a boolean");
+    if (item.link && item.link->depth >= kDeepest)
+      refuse(item.path, "nests deeper than " + std::to_string(kDeepest) + " schemas");
+    for (const Link* l = item.link.get(); l; l = l->before.get())
+      if (l->schema == item.schema)
+        refuse(item.path.empty() ? "schema" : item.path, "refers to itself before anything else");
   }
-  for (const char* word : {"anyOf", "oneOf", "allOf"}) {
-    const auto all = schema.find(word);
-    if (all == schema.end()) continue;
-    only(schema, word, path);
-    if (!all->is_array() || all->empty()) refuse(below(path, word), "expected an array that is not empty");
-    if (std::string_view(word) == "allOf" && all->size() > 1) {
-      unsupported(below(path, word), "is supported for one schema");
-      return json_.any_value();
+  for (const Item& i : items)
+    if (i.kind == item.kind && i.schema == item.schema && i.name == item.name && i.types == item.types) return;
+  items.push_back(item);
+  if (item.kind == Kind::kHolds && item.schema->is_object()) gather_words(item, items, groups);
+}
+
+void SchemaGrammar::gather_words(const Item& item, Items& items, std::vector<Group>& groups) {
+  const auto link = std::make_shared<const Link>(Link{item.schema, item.link, item.link ? item.link->depth + 1 : 1});
+  for (const char* name : {"$ref", "$dynamicRef", "$recursiveRef"}) {
+    const Json* ref = word(item, name);
+    if (!ref) continue;
+    const Path path = below(item.path, name);
+    if (!ref->is_string()) refuse(path, "expected a string");
+    SchemaDocument::Target target;
+    try {
+      target = document_.find(*item.schema, ref->get<std::string>());
+    } catch (const Error& e) {
+      refuse(path, e.message());
     }
-    return alternatives(*all, below(path, word));
+    gather({.schema = target.schema, .path = target.path == "#" ? path : target.path, .link = link}, items, groups);
   }
-  if (const auto one = schema.find("const"); one != schema.end())
-    return constants(schema, Json::array({*one}), below(path, "const"));
-  if (const auto some = schema.find("enum"); some != schema.end()) {
-    if (!some->is_array() || some->empty()) refuse(below(path, "enum"), "expected an array that is not empty");
-    return constants(schema, *some, below(path, "enum"));
+  for (const char* name : {"allOf", "anyOf", "oneOf"}) {
+    const Json* all = word(item, name);
+    if (!all) continue;
+    const Path path = below(item.path, name);
+    if (!all->is_array() || all->empty()) refuse(path, "expected an array that is not empty");
+    Group group;
+    for (std::size_t i = 0; i < all->size(); ++i) {
+      Item one{.schema = &(*all)[i], .path = path + "[" + std::to_string(i) + "]", .link = link};
+      if (std::string_view(name) == "allOf") {
+        gather(one, items, groups);
+      } else {
+        group.push_back({std::move(one)});
+      }
+    }
+    if (!group.empty()) groups.push_back(std::move(group));
   }
-  const auto type = schema.find("type");
-  const auto has = [&](std::initializer_list<const char*> words) {
-    return std::any_of(words.begin(), words.end(), [&](const char* w) { return schema.contains(w); });
+  if (const Json* no = word(item, "not"))
+    gather({.kind = Kind::kNot, .schema = no, .path = below(item.path, "not"), .link = link}, items, groups);
+  gather_branches(item, groups);
+  gather_dependencies(item, groups);
+}
+
+void SchemaGrammar::gather_branches(const Item& item, std::vector<Group>& groups) {
+  const Json *test = word(item, "if"), *then = word(item, "then"), *otherwise = word(item, "else");
+  if (!test || (!then && !otherwise)) return;
+  const Path path = below(item.path, "if");
+  const Item no{.kind = Kind::kNot, .schema = test, .path = path};
+  Group opposites;
+  if (!test->is_boolean() && !test->is_object()) refuse(path, "expected an object or a boolean");
+  if (!opposite(no, opposites)) return;  // say_unheld
+  Items yes{{.schema = test, .path = path}}, other{no};
+  if (then) yes.push_back({.schema = then, .path = below(item.path, "then")});
+  if (otherwise) other.push_back({.schema = otherwise, .path = below(item.path, "else")});
+  groups.push_back({std::move(yes), std::move(other)});
+}
+
+void SchemaGrammar::gather_dependencies(const Item& item, std::vector<Group>& groups) {
+  for (const char* name : {"dependentRequired", "dependentSchemas", "dependencies"}) {
+    const Json* all = word(item, name);
+    if (!all) continue;
+    const Path path = below(item.path, name);
+    if (!all->is_object()) refuse(path, "expected an object");
+    for (const auto& [key, what] : all->items()) {
+      const Path at = below(path, key);
+      const auto& k = item.schema->at(name).find(key).key();
+      Items there{{.kind = Kind::kPresent, .name = &k, .path = at}};
+      if (what.is_array()) {
+        for (const Json& n : what) {
+          if (!n.is_string()) refuse(at, "expected strings");
+          there.push_back({.kind = Kind::kPresent, .name = n.get_ptr<const std::string*>(), .path = at});
+        }
+      } else {
+        there.push_back({.schema = &what, .path = at});
+      }
+      groups.push_back({{{.kind = Kind::kAbsent, .name = &k, .path = at}}, std::move(there)});
+    }
+  }
+}
+
+void SchemaGrammar::gather_not(const Item& item, Items& items, std::vector<Group>& groups) {
+  const Json& schema = *item.schema;
+  if (schema.is_boolean() && !schema.get<bool>()) return;
+  if (!schema.is_boolean() && !schema.is_object()) refuse(item.path, "expected an object or a boolean");
+  for (const Item& i : items)
+    if (i.kind == Kind::kNot && i.schema == item.schema) return;
+  items.push_back(item);  // for values that are listed, and patterns
+  Group group;
+  if (opposite(item, group)) groups.push_back(std::move(group));  // otherwise: say_unheld
+}
+
+// What of the item is not held by a grammar of values that are not listed.
+void SchemaGrammar::say_unheld(const Item& item) {
+  constexpr const char* kNoOpposite = "its opposite cannot be said";
+  Group group;
+  if (item.kind == Kind::kNot && !opposite(item, group)) unsupported(item.path, kNoOpposite);
+  const Json* test = word(item, "if");
+  if (test && (word(item, "then") || word(item, "else")) && !opposite({.kind = Kind::kNot, .schema = test}, group))
+    unsupported(below(item.path, "if"), kNoOpposite);
+  const Json* one = word(item, "oneOf");
+  if (!one || !one->is_array()) return;
+  for (std::size_t i = 0; i < one->size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (!exclusive((*one)[j], (*one)[i]))
+        return unsupported(below(item.path, "oneOf"),
+                           "two of its alternatives may hold at the same time, it is read as anyOf");
+}
+
+// The alternatives in which `item`, a kNot, holds. False: they cannot be said.
+bool SchemaGrammar::opposite(const Item& item, Group& group) const {
+  const Json& schema = *item.schema;
+  if (schema.is_boolean()) {
+    if (!schema.get<bool>()) group.push_back({});
+    return true;  // of `true` no alternative is left
+  }
+  constexpr std::array kSilent = {"title", "description", "$comment", "default", "examples", "deprecated", "format"};
+  for (const auto& [name, what] : schema.items()) {
+    const Path path = below(item.path, name);
+    const auto add_not = [&](const Json& s) {
+      group.push_back({{.kind = Kind::kNot, .schema = &s, .path = path, .link = item.link}});
+    };
+    if (name == "type") {
+      unsigned types = 0;
+      try {
+        types = kAllBits & ~types_of(what);
+      } catch (const Error&) {
+        return false;
+      }
+      group.push_back({{.kind = Kind::kTypes, .types = types, .path = path}});
+    } else if (name == "required") {
+      if (!what.is_array()) return false;
+      for (const Json& n : what) {
+        if (!n.is_string()) return false;
+        group.push_back({{.kind = Kind::kTypes, .types = kObjectBit, .path = path},
+                         {.kind = Kind::kAbsent, .name = n.get_ptr<const std::string*>(), .path = path}});
+      }
+    } else if (name == "properties") {
+      if (!what.is_object()) return false;
+      for (auto p = what.begin(); p != what.end(); ++p) {
+        const Item there{.kind = Kind::kPresent, .name = &p.key(), .path = path};
+        const Item no{.kind = Kind::kPropertyNot, .schema = &p.value(), .name = &p.key(), .path = below(path, p.key())};
+        Group inside;
+        if (!opposite({.kind = Kind::kNot, .schema = &p.value(), .path = no.path}, inside)) return false;
+        group.push_back({{.kind = Kind::kTypes, .types = kObjectBit, .path = path}, there, no});
+      }
+    } else if (name == "pattern") {
+      group.push_back({{.kind = Kind::kTypes, .types = kStringBit, .path = path}});  // strings() asks the item itself
+    } else if (name == "const" || name == "enum") {
+      const Json list = name == "enum" ? what : Json::array({what});
+      if (!list.is_array()) return false;
+      for (const Json& v : list)
+        if (!v.is_string() && !v.is_boolean() && !v.is_null()) return false;
+      group.push_back({});  // leaf() and strings() ask the item itself
+    } else if (name == "anyOf") {
+      Items all;
+      for (const Json& s : what) all.push_back({.kind = Kind::kNot, .schema = &s, .path = path, .link = item.link});
+      group.push_back(std::move(all));
+    } else if (name == "allOf") {
+      for (const Json& s : what) add_not(s);
+    } else if (name == "not") {
+      group.push_back({{.schema = &what, .path = path, .link = item.link}});
+    } else if (std::find(kSilent.begin(), kSilent.end(), name) == kSilent.end()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Whether no value is of both, as far as that is plain to see.
+bool SchemaGrammar::exclusive(const Json& a, const Json& b, int depth) const {
+  if (depth > 8) return false;
+  if (a == Json(false) || b == Json(false)) return true;
+  if (!a.is_object() || !b.is_object()) return false;
+  const auto follow = [&](const Json& s) -> const Json& {
+    const auto ref = s.find("$ref");
+    if (ref == s.end() || !ref->is_string()) return s;
+    try {
+      return *document_.find(s, ref->get<std::string>()).schema;
+    } catch (const Error&) {
+      return s;
+    }
   };
-  if (type == schema.end()) {
-    if (has({"properties", "required", "additionalProperties"})) return object(schema, path);
-    if (has({"items", "prefixItems", "minItems", "maxItems"})) return array(schema, path);
-    if (has({"minLength", "maxLength"})) return string(schema, path);
-    if (has({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})) return number(schema, path);
-    return json_.any_value();
+  const Json &x = follow(a), &y = follow(b);
+  if (&x != &a || &y != &b) return exclusive(x, y, depth + 1);
+  const auto values = [](const Json& s) {
+    Json list = Json::array();
+    if (s.contains("const"))
+      list.push_back(s["const"]);
+    else if (s.contains("enum") && s["enum"].is_array())
+      list = s["enum"];
+    return list;
+  };
+  const Json of_x = values(x), of_y = values(y);
+  const auto none_of = [&](const Json& list, const Json& schema) {
+    return !list.empty() &&
+           std::none_of(list.begin(), list.end(), [&](const Json& v) { return conforms_to(v, schema, document_); });
+  };
+  if (none_of(of_x, y) || none_of(of_y, x)) return true;
+  const auto types = [](const Json& s) {
+    try {
+      return s.contains("type") ? types_of(s["type"]) : static_cast<unsigned>(kAllBits);
+    } catch (const Error&) {
+      return static_cast<unsigned>(kAllBits);
+    }
+  };
+  const unsigned tx = types(x), ty = types(y);
+  if ((tx & ty) == 0) return true;
+  if ((tx & ty) != kObjectBit) return false;
+  const auto requires_it = [](const Json& s, const std::string& name) {
+    const auto list = s.find("required");
+    return list != s.end() && list->is_array() && std::find(list->begin(), list->end(), Json(name)) != list->end();
+  };
+  const auto tells = [&](const Json& p, const Json& q) {
+    const auto list = p.find("required");
+    if (list == p.end() || !list->is_array()) return false;
+    for (const Json& n : *list) {
+      if (!n.is_string()) continue;
+      const auto& name = n.get_ref<const std::string&>();
+      const auto props = q.find("properties");
+      const bool named = props != q.end() && props->is_object() && props->contains(name);
+      // The other one forbids it, or gives it other values.
+      if (!named && q.contains("additionalProperties") && q["additionalProperties"] == Json(false)) return true;
+      if (named && p.contains("properties") && p["properties"].contains(name) && requires_it(q, name) &&
+          exclusive(p["properties"][name], (*props)[name], depth + 1))
+        return true;
+    }
+    return false;
+  };
+  return tells(x, y) || tells(y, x);
+}
+
+// One grammar per way through the groups.
+SchemaGrammar::Node SchemaGrammar::expand(Items items, std::vector<Group> groups, const Path& path) {
+  if (groups.empty()) {
+    // What is beyond is left out: a part of what the schema allows.
+    return ++leaves_ > kMostLeaves ? g_.choice({}) : leaf(items, path);
   }
-  if (type->is_string()) return of_type(schema, type->get<std::string>(), path);
-  if (!type->is_array() || type->empty()) refuse(below(path, "type"), "expected a string or strings");
+  const Group group = std::move(groups.back());
+  groups.pop_back();
   std::vector<Node> nodes;
-  for (const Json& t : *type) {
-    if (!t.is_string()) refuse(below(path, "type"), "expected a string or strings");
-    nodes.push_back(of_type(schema, t.get<std::string>(), path));
+  for (const Items& alternative : group) {
+    Items with = items;
+    std::vector<Group> more = groups;
+    for (const Item& i : alternative) gather(i, with, more);
+    nodes.push_back(expand(std::move(with), std::move(more), path));
   }
-  return g_.choice(std::move(nodes));
+  return nodes.size() == 1 ? nodes[0] : g_.choice(std::move(nodes));
 }
 
-SchemaGrammar::Node SchemaGrammar::of_type(const Json& schema, const std::string& type, const Path& path) {
-  if (type == "object") return object(schema, path);
-  if (type == "array") return array(schema, path);
-  if (type == "string") return string(schema, path);
-  if (type == "integer") return integer(schema, path);
-  if (type == "number") return number(schema, path);
-  if (type == "boolean") return g_.choice({g_.text("true"), g_.text("false")});
-  if (type == "null") return g_.text("null");
-  refuse(below(path, "type"), "'" + type + "' is not a type of JSON");
+bool SchemaGrammar::fits(const Json& value, const Item& item) const {
+  switch (item.kind) {
+    case Kind::kHolds:
+      return conforms_to(value, *item.schema, document_);
+    case Kind::kNot:
+      return !conforms_to(value, *item.schema, document_);
+    case Kind::kTypes:
+      return (type_of(value) & item.types) != 0;
+    case Kind::kPresent:
+      return !value.is_object() || value.contains(*item.name);
+    case Kind::kAbsent:
+      return !value.is_object() || !value.contains(*item.name);
+    case Kind::kPropertyNot:
+      return !value.is_object() || !value.contains(*item.name) ||
+             !conforms_to(value.at(*item.name), *item.schema, document_);
+  }
+  return true;
 }
 
-SchemaGrammar::Node SchemaGrammar::alternatives(const Json& list, const Path& path) {
+// The values of the first list that all the others allow.
+std::vector<std::string> SchemaGrammar::constant_texts(const Items& items) const {
+  std::vector<std::string> texts;
+  for (const Item& item : items) {
+    const Json *one = word(item, "const"), *some = word(item, "enum");
+    if (!one && !some) continue;
+    if (!one && (!some->is_array() || some->empty()))
+      refuse(below(item.path, "enum"), "expected an array that is not empty");
+    types_of_items(items);  // refuses what is no type
+    const Json list = one ? Json::array({*one}) : *some;
+    for (const Json& v : list)
+      if (std::all_of(items.begin(), items.end(), [&](const Item& i) { return fits(v, i); })) texts.push_back(v.dump());
+    if (texts.empty() && items.size() == 1)
+      refuse(below(item.path, one ? "const" : "enum"), "has no value of the type that is asked for");
+    break;
+  }
+  return texts;
+}
+
+SchemaGrammar::Node SchemaGrammar::constants(const Items& items) {
   std::vector<Node> nodes;
-  for (std::size_t i = 0; i < list.size(); ++i) nodes.push_back(value(list[i], path + "[" + std::to_string(i) + "]"));
-  return g_.choice(std::move(nodes));
+  for (std::string& text : constant_texts(items)) nodes.push_back(g_.text(std::move(text)));
+  return nodes.size() == 1 ? nodes[0] : g_.choice(std::move(nodes));
 }
 
-SchemaGrammar::Node SchemaGrammar::constants(const Json& schema, const Json& list, const Path& path) {
-  const auto type = schema.find("type");
-  const auto fits = [&](const Json& v) {
-    if (type == schema.end()) return true;
-    if (type->is_string()) return is_type(v, type->get<std::string>());
-    return type->is_array() && std::any_of(type->begin(), type->end(), [&](const Json& t) {
-             return t.is_string() && is_type(v, t.get<std::string>());
-           });
-  };
+unsigned SchemaGrammar::types_of_items(const Items& items) const {
+  unsigned types = kAllBits;
+  bool said = false;
+  unsigned hinted = 0;
+  for (const Item& item : items) {
+    if (item.kind == Kind::kTypes) {
+      types &= item.types;
+      said = true;
+    }
+    if (item.kind == Kind::kPresent || item.kind == Kind::kPropertyNot) hinted |= kObjectBit;
+    if (item.kind != Kind::kHolds) continue;
+    if (const Json* type = word(item, "type")) {
+      try {
+        types &= types_of(*type);
+        said = true;
+      } catch (const Error& e) {
+        refuse(below(item.path, "type"), e.message());
+      }
+    }
+    if (!item.schema->is_object()) continue;
+    if (has_any(*item.schema, kOfObjects)) hinted |= kObjectBit;
+    if (has_any(*item.schema, kOfArrays)) hinted |= kArrayBit;
+    if (has_any(*item.schema, kOfStrings)) hinted |= kStringBit;
+    if (has_any(*item.schema, kOfNumbers)) hinted |= kIntegerBit | kFractionBit;
+  }
+  // Without a type the words tell what was meant; a part of what they allow.
+  return !said && hinted != 0 ? hinted : types;
+}
+
+// REQUIRES: no alternatives are left.
+SchemaGrammar::Node SchemaGrammar::leaf(const Items& items, const Path& path) {
+  bool listed = false, free = true;
+  for (const Item& item : items) {
+    if (item.kind == Kind::kHolds && item.schema->is_boolean()) return g_.choice({});
+    listed = listed || word(item, "const") || word(item, "enum");
+    free = free && item.kind == Kind::kHolds && !item.schema->contains("type") && !has_any(*item.schema, kTypeless) &&
+           !has_any(*item.schema, kOfObjects) && !has_any(*item.schema, kOfArrays) &&
+           !has_any(*item.schema, kOfStrings) && !has_any(*item.schema, kOfNumbers);
+  }
+  if (listed) return constants(items);
+  for (const Item& item : items) say_unheld(item);
+  if (free) return json_.any_value();
+  const unsigned types = types_of_items(items);
   std::vector<Node> nodes;
-  for (const Json& v : list)
-    if (fits(v)) nodes.push_back(g_.text(v.dump()));
-  if (nodes.empty()) refuse(path, "has no value of the type that is asked for");
-  return g_.choice(std::move(nodes));
-}
-
-// Properties in the schema's order. Whether a comma comes first depends on what was left out, so there are two nodes
-// for the properties from each one on.
-SchemaGrammar::Node SchemaGrammar::object(const Json& schema, const Path& path) {
-  const auto properties = schema.find("properties");
-  if (properties != schema.end() && !properties->is_object()) refuse(below(path, "properties"), "expected an object");
-  std::vector<std::string> required;
-  if (const auto list = schema.find("required"); list != schema.end()) {
-    if (!list->is_array()) refuse(below(path, "required"), "expected an array of strings");
-    for (const Json& name : *list) {
-      if (!name.is_string()) refuse(below(path, "required"), "expected an array of strings");
-      required.push_back(name.get<std::string>());
-    }
-  }
-  const auto more = schema.find("additionalProperties");
-  const bool closed = more != schema.end() && more->is_boolean() && !more->get<bool>();
-  const bool named = properties != schema.end() && !properties->empty();
-  if (!named && required.empty()) {
-    if (closed) return g_.sequence({g_.text("{"), json_.space(), g_.text("}")});
-    return more == schema.end() ? json_.any_object() : json_.map(value(*more, below(path, "additionalProperties")));
-  }
-  struct Member {
-    Node node;
-    bool required;
-  };
-  std::vector<Member> members;
-  const auto add = [&](const std::string& name, Node of, bool must) {
-    members.push_back({g_.sequence({g_.text(Json(name).dump() + ":"), json_.space(), of}), must});
-  };
-  const auto is_required = [&](const std::string& name) {
-    return std::find(required.begin(), required.end(), name) != required.end();
-  };
-  if (named)
-    for (const auto& [name, of] : properties->items())
-      add(name, value(of, below(below(path, "properties"), name)), is_required(name));
-  for (std::size_t i = 0; i < required.size(); ++i) {
-    if (named && properties->contains(required[i])) continue;
-    if (std::find(required.begin(), required.begin() + static_cast<std::ptrdiff_t>(i), required[i]) !=
-        required.begin() + static_cast<std::ptrdiff_t>(i))
-      continue;
-    if (closed) refuse(below(path, "required"), "'" + required[i] + "' is no property, and others are forbidden");
-    add(required[i], more == schema.end() ? json_.any_value() : value(*more, below(path, "additionalProperties")),
-        true);
-  }
-  Node first = g_.text(""), rest = first;  // of the members from one on: none was written before, or one was
-  for (std::size_t i = members.size(); i-- > 0;) {
-    const Member& m = members[i];
-    const Node here = g_.sequence({m.node, rest});
-    const Node behind = g_.sequence({g_.text(","), json_.space(), m.node, rest});
-    first = m.required ? here : g_.choice({here, first});
-    rest = m.required ? behind : g_.choice({behind, rest});
-  }
-  return g_.sequence({g_.text("{"), json_.space(), first, json_.space(), g_.text("}")});
-}
-
-SchemaGrammar::Node SchemaGrammar::array(const Json& schema, const Path& path) {
-  if (const auto unique = schema.find("uniqueItems"); unique != schema.end() && *unique != Json(false))
-    unsupported(below(path, "uniqueItems"), "is not supported");
-  const std::int32_t least = count(schema, "minItems", path).value_or(0);
-  const std::int32_t most = count(schema, "maxItems", path).value_or(Grammar::kUnlimited);
-  if (most != Grammar::kUnlimited && most < least) refuse(below(path, "maxItems"), "is less than minItems");
-  const auto items = schema.find("items"), front = schema.find("prefixItems");
-  const auto item = [&] { return items == schema.end() ? json_.any_value() : value(*items, below(path, "items")); };
-  Node content;
-  if (front == schema.end()) {
-    content = json_.list(item(), least, most);
-  } else {
-    if (!front->is_array() || front->empty()) refuse(below(path, "prefixItems"), "expected an array that is not empty");
-    std::vector<Node> parts;
-    const std::size_t fixed = most == Grammar::kUnlimited
-                                  ? front->size()
-                                  : std::min<std::size_t>(front->size(), static_cast<std::size_t>(most));
-    for (std::size_t i = 0; i < fixed; ++i) {
-      if (i > 0) parts.insert(parts.end(), {g_.text(","), json_.space()});
-      parts.push_back(value((*front)[i], below(path, "prefixItems") + "[" + std::to_string(i) + "]"));
-    }
-    const auto have = static_cast<std::int32_t>(fixed);
-    const std::int32_t further = most == Grammar::kUnlimited ? most : most - have;
-    const std::int32_t must = std::max(least - have, 0);
-    if (further != 0 && (items != schema.end() || must > 0))
-      parts.push_back(g_.repeat(g_.sequence({g_.text(","), json_.space(), item()}), must, further));
-    content = g_.sequence(std::move(parts));
-  }
-  return g_.sequence({g_.text("["), json_.space(), content, json_.space(), g_.text("]")});
-}
-
-SchemaGrammar::Node SchemaGrammar::string(const Json& schema, const Path& path) {
-  const std::int32_t least = count(schema, "minLength", path).value_or(0);
-  const std::int32_t most = count(schema, "maxLength", path).value_or(Grammar::kUnlimited);
-  if (most != Grammar::kUnlimited && most < least) refuse(below(path, "maxLength"), "is less than minLength");
-  return json_.string(least, most);
-}
-
-SchemaGrammar::Node SchemaGrammar::integer(const Json& schema, const Path& path) {
-  std::int64_t low = -kLargest, high = kLargest;
-  const auto bound = [&](const char* word, bool is_low, std::int64_t beyond) {
-    const auto at = schema.find(word);
-    if (at == schema.end()) return;
-    if (!at->is_number()) refuse(below(path, word), "expected a number");
-    const bool whole = at->is_number_integer();
-    std::int64_t n = whole_part(*at);
-    if (whole) {
-      n += is_low ? beyond : -beyond;
-    } else {
-      const double x = at->get<double>(), y = static_cast<double>(n);
-      if (x == y) n += is_low ? beyond : -beyond;
-      if (is_low && y < x) ++n;
-      if (!is_low && y > x) --n;
-    }
-    is_low ? low = std::max(low, n) : high = std::min(high, n);
-  };
-  bound("minimum", true, 0);
-  bound("exclusiveMinimum", true, 1);
-  bound("maximum", false, 0);
-  bound("exclusiveMaximum", false, 1);
-  if (low > high) refuse(path.empty() ? "schema" : path, "allows no integer of at most 18 digits");
-  return json_.integer(low, high);
-}
-
-SchemaGrammar::Node SchemaGrammar::number(const Json& schema, const Path& path) {
-  bool negative = true;
-  for (const char* word : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
-    const auto at = schema.find(word);
-    if (at == schema.end()) continue;
-    if (std::string_view(word) == "minimum" && at->is_number() && at->get<double>() == 0) {
-      negative = false;
-      continue;
-    }
-    unsupported(below(path, word), "is supported for integers alone, and as a minimum of 0");
-  }
-  return json_.number(negative);
+  if (types & kObjectBit) nodes.push_back(objects(items, path));
+  if (types & kArrayBit) nodes.push_back(arrays(items, path));
+  if (types & kStringBit) nodes.push_back(strings(items, path));
+  if (types & (kIntegerBit | kFractionBit)) nodes.push_back(numbers(items, types, path));
+  for (const auto& [bit, value] : {std::pair{kBooleanBit, Json(true)}, {kBooleanBit, Json(false)}, {kNullBit, Json()}})
+    if ((types & bit) &&
+        std::all_of(items.begin(), items.end(), [&](const Item& i) { return i.kind != Kind::kNot || fits(value, i); }))
+      nodes.push_back(g_.text(value.dump()));
+  return nodes.size() == 1 ? nodes[0] : g_.choice(std::move(nodes));
 }
 
 namespace {
@@ -363,15 +462,21 @@ std::shared_ptr<const Grammar> whole(std::shared_ptr<Grammar> g, Grammar::Node v
 
 }  // namespace
 
-std::shared_ptr<const Grammar> grammar_of_schema(const nlohmann::ordered_json& schema, Unknown unknown) {
+Grammar::Node add_schema(Grammar& grammar, const Json& schema, Unknown unknown, Warnings* warnings) {
+  return SchemaGrammar(grammar, unknown, schema, warnings).value();
+}
+
+Grammar::Node add_objects(Grammar& grammar) { return JsonGrammar(grammar).any_object(); }
+
+std::shared_ptr<const Grammar> grammar_of_schema(const Json& schema, Unknown unknown, Warnings* warnings) {
   auto grammar = std::make_shared<Grammar>();
-  const Grammar::Node value = SchemaGrammar(*grammar, unknown).schema(schema);
+  const Grammar::Node value = add_schema(*grammar, schema, unknown, warnings);
   return whole(std::move(grammar), value);
 }
 
 std::shared_ptr<const Grammar> grammar_of_objects() {
   auto grammar = std::make_shared<Grammar>();
-  const Grammar::Node value = JsonGrammar(*grammar).any_object();
+  const Grammar::Node value = add_objects(*grammar);
   return whole(std::move(grammar), value);
 }
 

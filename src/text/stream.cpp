@@ -1,5 +1,6 @@
 #include "text/stream.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "unicode/utf8.hpp"
@@ -7,7 +8,8 @@
 namespace kvasir::text {
 
 std::string TextStream::push(std::int32_t id) {
-  pending_ += tokenizer_.text_behind(previous_, id, show_control_);
+  pending_ += tokenizer_.text_behind(previous_, id,
+                                     show_control_ || std::find(shown_.begin(), shown_.end(), id) != shown_.end());
   previous_ = id;
   const std::size_t complete = pending_.size() - unicode::incomplete_tail(pending_);
   std::string text = unicode::to_valid_utf8(std::string_view(pending_).substr(0, complete));

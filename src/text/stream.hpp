@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "text/tokenizer.hpp"
 
@@ -15,8 +17,10 @@ class TextStream {
  public:
   // `previous` is the id in front of the first one that will be pushed (the prompt's last), -1 when there is none: it
   // decides whether a leading space was put there by encode. `tokenizer` must outlive this.
-  explicit TextStream(const Tokenizer& tokenizer, std::int32_t previous = -1, bool show_control = false)
-      : tokenizer_(tokenizer), previous_(previous), show_control_(show_control) {}
+  // Of control tokens those in `shown` are text, with `show_control` all.
+  explicit TextStream(const Tokenizer& tokenizer, std::int32_t previous = -1, bool show_control = false,
+                      std::vector<std::int32_t> shown = {})
+      : tokenizer_(tokenizer), previous_(previous), show_control_(show_control), shown_(std::move(shown)) {}
 
   // The text that became complete with `id`; often empty.
   std::string push(std::int32_t id);
@@ -31,6 +35,7 @@ class TextStream {
   const Tokenizer& tokenizer_;
   std::int32_t previous_;
   bool show_control_;
+  std::vector<std::int32_t> shown_;
   std::string pending_;  // the beginning of a character
 };
 

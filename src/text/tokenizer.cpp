@@ -114,6 +114,13 @@ std::string_view Tokenizer::text_behind(std::int32_t previous, std::int32_t id, 
   return bytes;
 }
 
+std::string Tokenizer::note() const {
+  const auto& ids = vocabulary_->retyped();
+  if (ids.empty()) return {};
+  return fmt::format("{} token{} such as {} are normal text in the file, they are taken as control tokens", ids.size(),
+                     ids.size() == 1 ? "" : "s", piece(ids[0]));
+}
+
 bool Tokenizer::is_control(std::int32_t id) const {
   const auto type = vocabulary_->type(id);
   return type == TokenType::kControl || type == TokenType::kUnknown;

@@ -106,6 +106,9 @@ class Tokenizer {
   // The names that text from outside must not spell: those of control and unknown tokens, and of tokens that end texts.
   const SpecialMatcher& control_names() const { return control_names_; }
 
+  // What people should know of the vocabulary: tokens whose type the file has wrong. Empty: nothing.
+  std::string note() const;
+
   // What the file wants in front of and behind a prompt.
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }

@@ -1,10 +1,9 @@
 // Any bytes as generated text, in every form of tool calls: the same output whatever the pieces, content that only
-// grows, calls whose arguments are JSON objects.
+// grows, calls that have names.
 //
 // Input: the first byte is the size of the pieces, the rest is the text.
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "text/tool_form.hpp"
@@ -31,13 +30,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(whole.content.compare(0, out.content.size(), out.content) == 0);
       require(out.calls.size() <= whole.calls.size());
     }
-    parser->finish(out);
+    parser->finish(out, false);
     require(out.content == whole.content && out.calls.size() == whole.calls.size());
     for (std::size_t i = 0; i < out.calls.size(); ++i) {
       require(out.calls[i].name == whole.calls[i].name && out.calls[i].arguments == whole.calls[i].arguments);
-      require(!out.calls[i].name.empty() && nlohmann::json::parse(out.calls[i].arguments).is_object());
+      require(!out.calls[i].name.empty());
     }
-    if (whole.calls.empty()) require(whole.content == text);
   }
   return 0;
 }

@@ -1,6 +1,7 @@
-// Answers that are tool calls and nothing else.
+// Answers that are tool calls and nothing else, or else something that is no call.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -10,11 +11,18 @@
 
 namespace kvasir::text {
 
-// Calls of `tools`, an array as the OpenAI API has it with names checked: of the one called `name` alone where that is
-// not empty, one or as many as the model makes (`many`). Arguments conform to the tool's `parameters` as far as
-// grammars can say that; entirely, or refused, where the tool is `strict`. Throws Error(kBadInput) that names the
-// field; Error(kUnsupported) when calls cannot be forced in this form.
-std::shared_ptr<const Grammar> grammar_of_calls(const Entry<ToolForm>* form, const Json& tools, const std::string& name,
-                                                bool many);
+struct CallRules {
+  std::string name;  // of the only tool that may be called; empty: any
+  bool many = true;  // more than one call
+  // Adds what the answer may be instead; null: it is a call.
+  std::function<Grammar::Node(Grammar&)> otherwise = nullptr;
+};
+
+// Calls of `tools`, an array as the OpenAI API has it with names checked. Arguments are objects and conform to the
+// tool's `parameters` as far as grammars can say that, with a warning for what they cannot; entirely, or refused, where
+// the tool is `strict`. Throws Error(kBadInput) that names the field; Error(kUnsupported) when calls cannot be forced
+// in this form.
+std::shared_ptr<const Grammar> grammar_of_calls(const Entry<ToolForm>* form, const Json& tools, const CallRules& rules,
+                                                Warnings* warnings = nullptr);
 
 }  // namespace kvasir::text

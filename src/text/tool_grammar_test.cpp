@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.hpp"
 #include "text/grammars_fixture.hpp"
@@ -10,13 +11,11 @@
 namespace kvasir::text {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 const Json kTools = Json::parse(R"([
   {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}},
                                                                   "required": ["a"]}}},
   {"type": "function", "function": {"name": "say \"g\""}},
-  {"type": "function", "function": {"name": "h", "parameters": {"properties": {"z": {"type": "string", "pattern": "x"}}}}}])");
+  {"type": "function", "function": {"name": "h", "parameters": {"properties": {"z": {"type": "string", "pattern": "(x)\\1"}}}}}])");
 
 const Entry<ToolForm>* form(std::string_view name) {
   for (const auto& entry : tool_forms())
@@ -26,7 +25,7 @@ const Entry<ToolForm>* form(std::string_view name) {
 
 std::string refusal(const Entry<ToolForm>* f, const Json& tools, const std::string& name) {
   try {
-    grammar_of_calls(f, tools, name, true);
+    grammar_of_calls(f, tools, {.name = name});
   } catch (const Error& e) {
     return e.what();
   }
@@ -34,7 +33,7 @@ std::string refusal(const Entry<ToolForm>* f, const Json& tools, const std::stri
 }
 
 TEST(ToolGrammar, Hermes) {
-  Matcher any(grammar_of_calls(form("hermes"), kTools, "", true));
+  Matcher any(grammar_of_calls(form("hermes"), kTools, {}));
   const std::string f = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>";
   const std::string g = "<tool_call>\n{\"name\": \"say \\\"g\\\"\", \"arguments\": {}}\n</tool_call>";
   EXPECT_TRUE(conforms(any, f));
@@ -44,37 +43,98 @@ TEST(ToolGrammar, Hermes) {
   EXPECT_FALSE(conforms(any, "Let me see. " + f));
   EXPECT_FALSE(conforms(any, "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"));
   EXPECT_FALSE(conforms(any, "<tool_call>\n{\"name\": \"x\", \"arguments\": {}}\n</tool_call>"));
-  Matcher one(grammar_of_calls(form("hermes"), kTools, "f", false));
+  Matcher one(grammar_of_calls(form("hermes"), kTools, {.name = "f", .many = false}));
   EXPECT_TRUE(conforms(one, f));
   EXPECT_FALSE(conforms(one, g));
   EXPECT_FALSE(conforms(one, f + "\n" + f));
 }
 
 TEST(ToolGrammar, Llama3) {
-  Matcher any(grammar_of_calls(form("llama3"), kTools, "", true));
+  Matcher any(grammar_of_calls(form("llama3"), kTools, {}));
   EXPECT_TRUE(conforms(any, R"({"name": "f", "parameters": {"a": 1}})"));
   EXPECT_TRUE(conforms(any, R"({"name": "f", "parameters": {"a": 1}}; {"name": "h", "parameters": {"z": "any"}})"));
   EXPECT_FALSE(conforms(any, R"({"name": "f", "arguments": {"a": 1}})"));
 }
 
-// What a grammar forces, the parser of the form finds.
+// Texts of the grammar, byte by byte; nothing for those that become long.
+std::optional<std::string> random_text(Matcher& m, std::uint64_t& seed) {
+  Matcher::State state = m.start();
+  std::string text;
+  while (!m.ends(state) && text.size() < 2000) {
+    if (m.accepts(state) && text.size() > 200) break;
+    const std::optional<std::uint8_t> byte = random_byte(m, state, seed);
+    if (!byte) return {};
+    state = m.next(state, *byte);
+    text += static_cast<char>(*byte);
+  }
+  return m.accepts(state) ? std::optional(text) : std::nullopt;
+}
+
+const Json kAnyTools = Json::parse(R"([
+  {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"s": {"type": "string",
+      "maxLength": 6}, "n": {"type": "integer"}, "e": {"enum": ["x", "y z"]}, "l": {"type": "array", "items": {"type": "boolean"},
+      "maxItems": 3}}, "required": ["s", "e"]}}},
+  {"type": "function", "function": {"name": "empty", "parameters": {}}},
+  {"type": "function", "function": {"name": "none"}},
+  {"type": "function", "function": {"name": "both", "parameters": {"allOf": [
+      {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]},
+      {"type": "object", "properties": {"b": {"type": "boolean"}}, "required": ["b"]}]}}},
+  {"type": "function", "function": {"name": "maybe", "parameters": {"type": ["object", "null"], "properties": {"k": {"const": 1}},
+      "required": ["k"]}}}])");
+
+// What a grammar forces, the parser of the form finds: calls, with arguments that are objects and conform.
 TEST(ToolGrammar, WhatIsForcedIsParsed) {
+  std::uint64_t seed = 11;
   for (const auto& entry : tool_forms()) {
-    const ToolWriting& w = entry.value->writing;
-    if (w.arguments.empty()) continue;
-    const std::string call = std::string(w.open) + "{\"name\": \"f\", \"" + std::string(w.arguments) +
-                             "\": {\"a\": 1}}" + std::string(w.close);
-    const std::string both = call + std::string(w.separator) + call;
-    Matcher m(grammar_of_calls(&entry, kTools, "", true));
-    EXPECT_TRUE(conforms(m, both)) << both;
-    const ToolOutput out = parse_tool_calls(&entry, both);
-    EXPECT_EQ(out.content, "");
-    ASSERT_EQ(out.calls.size(), 2u) << both;
-    for (const ToolCall& c : out.calls) {
-      EXPECT_EQ(c.name, "f");
-      EXPECT_EQ(Json::parse(c.arguments), Json::parse(R"({"a": 1})"));
+    ASSERT_NE(entry.value->call, nullptr) << entry.name;
+    int calls = 0;
+    for (const char* name : {"f", "empty", "none", "both", "maybe"}) {
+      Matcher m(grammar_of_calls(&entry, kAnyTools, {.name = name, .many = false}));
+      for (int i = 0; i < 12; ++i) {
+        const auto text = random_text(m, seed);
+        if (!text) continue;
+        const ToolOutput out = parse_tool_calls(&entry, *text, &kAnyTools);
+        ASSERT_EQ(out.calls.size(), 1u) << entry.name << ": " << *text;
+        EXPECT_EQ(out.calls[0].name, name) << entry.name << ": " << *text;
+        EXPECT_EQ(out.content, "") << entry.name << ": " << *text;
+        const Json arguments = Json::parse(out.calls[0].arguments, nullptr, false);
+        ASSERT_TRUE(arguments.is_object()) << entry.name << ": " << *text << "\n" << out.calls[0].arguments;
+        ++calls;
+        if (std::string_view(name) == "f") {
+          EXPECT_TRUE(arguments.contains("s") && arguments["s"].is_string()) << *text;
+          EXPECT_TRUE(arguments.contains("e") && (arguments["e"] == "x" || arguments["e"] == "y z")) << *text;
+          EXPECT_TRUE(!arguments.contains("n") || arguments["n"].is_number_integer()) << *text;
+        }
+        if (std::string_view(name) == "both") {
+          EXPECT_TRUE(arguments.value("a", Json()).is_boolean() && arguments.value("b", Json()).is_boolean()) << *text;
+        }
+        if (std::string_view(name) == "maybe") {
+          EXPECT_EQ(arguments.value("k", Json()), 1) << *text;
+        }
+      }
+    }
+    EXPECT_GE(calls, 30) << entry.name;
+    Matcher many(grammar_of_calls(&entry, kAnyTools, {}));
+    for (int i = 0; i < 10; ++i) {
+      const auto text = random_text(many, seed);
+      EXPECT_TRUE(!text || !parse_tool_calls(&entry, *text, &kAnyTools).calls.empty()) << entry.name << ": " << *text;
     }
   }
+}
+
+// Beside a format the answer is a call or of that format.
+TEST(ToolGrammar, OrSomethingElse) {
+  Matcher m(grammar_of_calls(form("hermes"), kTools, {.otherwise = [](Grammar& g) { return add_objects(g); }}));
+  EXPECT_TRUE(conforms(m, R"({"any": 1})"));
+  EXPECT_TRUE(conforms(m, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>"));
+  EXPECT_FALSE(conforms(m, "text"));
+}
+
+TEST(ToolGrammar, WarnsOfWhatDoesNotHold) {
+  Warnings warnings;
+  grammar_of_calls(form("hermes"), kTools, {}, &warnings);
+  EXPECT_EQ(warnings, (Warnings{"tools[2].function.parameters: properties.z.pattern is not held: back references are "
+                                "not supported"}));
 }
 
 TEST(ToolGrammar, WhatCannotBeForcedIsRefused) {
@@ -83,7 +143,7 @@ TEST(ToolGrammar, WhatCannotBeForcedIsRefused) {
   Json strict = kTools;
   strict[2]["function"]["strict"] = true;
   EXPECT_EQ(refusal(form("hermes"), strict, ""),
-            "tools[2].function.parameters: properties.z.pattern: is not supported");
+            "tools[2].function.parameters: properties.z.pattern: back references are not supported");
   EXPECT_EQ(refusal(form("hermes"), strict, "f"), "");
   strict[0]["function"]["parameters"] = 3;
   EXPECT_EQ(refusal(form("hermes"), strict, "f"),

@@ -35,6 +35,19 @@ constexpr std::string_view kEndNames[] = {"<|eot_id|>",
                                           "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
 constexpr std::size_t kTurnEndNames = 8;  // how many of them end a turn
 
+// "<|im_start|>", "<｜User｜>": names that text does not hold by chance.
+bool looks_like_control(std::string_view text) {
+  for (const auto& [open, close] : {std::pair<std::string_view, std::string_view>{"<|", "|>"}, {"<｜", "｜>"}}) {
+    if (text.size() <= open.size() + close.size() || !text.starts_with(open) || !text.ends_with(close)) continue;
+    const std::string_view name = text.substr(open.size(), text.size() - open.size() - close.size());
+    return std::all_of(name.begin(), name.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
+             static_cast<unsigned char>(c) >= 0x80;
+    });
+  }
+  return false;
+}
+
 std::string where(const weights::Metadata& metadata, std::string_view key) {
   return metadata.path().empty() ? std::string(key) : fmt::format("{}: {}", metadata.path(), key);
 }
@@ -102,6 +115,13 @@ void Vocabulary::read_types(const weights::Metadata& metadata, const VocabularyR
       }
       types_[i] = static_cast<TokenType>(t);
     }
+    // Some converters forget the type; as text the template's marks would not be what the model knows.
+    const auto& names = *metadata.get_strings(kTokens);
+    for (std::size_t i = 0; i < types_.size(); ++i)
+      if (types_[i] == TokenType::kNormal && looks_like_control(names[i])) {
+        types_[i] = TokenType::kControl;
+        retyped_.push_back(static_cast<std::int32_t>(i));
+      }
     return;
   }
   const auto& tokens = *metadata.get_strings(kTokens);
@@ -166,6 +186,12 @@ void Vocabulary::find_ends(const weights::Metadata& metadata) {
     if (id < 0 || (harmony && kEndNames[i] == "<|end|>")) continue;
     ends_.push_back(id);
     if (ids_.eot < 0 && i < kTurnEndNames && !metadata.has("tokenizer.ggml.eot_token_id")) ids_.eot = id;
+  }
+  // In the harmony format <|end|> ends a message and not the answer.
+  if (const auto done = find_special("<|return|>"), call = find_special("<|call|>"); done >= 0 && call >= 0) {
+    std::erase(ends_, find_special("<|end|>"));
+    if (ids_.eot == find_special("<|end|>")) ids_.eot = -1;
+    ends_.insert(ends_.end(), {done, call});
   }
   if (ids_.eos >= 0) ends_.push_back(ids_.eos);
   if (ids_.eot >= 0) ends_.push_back(ids_.eot);

@@ -68,6 +68,8 @@ class Vocabulary {
   const SpecialIds& ids() const { return ids_; }
   // Whether white space behind the token belongs to it (in Phi-3's SentencePiece vocabularies).
   bool strips_behind(std::int32_t id) const;
+  // Tokens that the file calls normal text and whose names are those of control tokens: they are taken as such.
+  const std::vector<std::int32_t>& retyped() const { return retyped_; }
   std::vector<std::int32_t> of_type(std::initializer_list<TokenType> types) const;  // in increasing order
 
   // The normal token with these bytes, or -1. Where several tokens have the same bytes the first one
@@ -87,6 +89,7 @@ class Vocabulary {
   std::string bytes_;                    // all pieces, one behind the other
   std::vector<std::uint32_t> begin_;     // (size() + 1)
   std::vector<TokenType> types_;         // (size())
+  std::vector<std::int32_t> retyped_;    // sorted
   std::vector<std::int32_t> ends_;       // end-of-generation ids, sorted
   std::vector<std::int32_t> strippers_;  // sorted
   SpecialIds ids_;

@@ -230,8 +230,8 @@ TEST(Gguf, TypesHaveTheNumbersOfGgml) {
     EXPECT_EQ(gguf_file_type(k.quant), k.file_type) << k.quant;
   }
   EXPECT_EQ(ggml_type_name(12), "Q4_K");
-  EXPECT_EQ(ggml_type_name(16), "IQ2_XXS");  // no entry, but a name
-  EXPECT_FALSE(find_block_type(16));
+  EXPECT_EQ(ggml_type_name(9), "Q8_1");  // no entry, but a name
+  EXPECT_FALSE(find_block_type(9));
   EXPECT_EQ(ggml_type_name(99), "");
   EXPECT_FALSE(find_block_type("a type of another format"));
   EXPECT_FALSE(gguf_file_type("a type of another format"));
@@ -249,14 +249,14 @@ TEST(Gguf, TensorFaultsAreReportedTogether) {
   EXPECT_NE(error_of(file).find("tensor 'a.weight' (1 of 4): rank 5; expected 1 to 4"), std::string::npos);
   file = whole(small_header());
   patch(file, behind(file, "a.weight") + 4, std::uint64_t{0});         // columns
-  patch(file, behind(file, "b.weight") + 4 + 24, std::uint32_t{19});   // type
+  patch(file, behind(file, "b.weight") + 4 + 24, std::uint32_t{9});    // type
   patch(file, behind(file, "c.weight") + 4, std::uint64_t{255});       // columns
   patch(file, behind(file, "d.weight") + 40, std::uint64_t{1} << 60);  // offset
   EXPECT_EQ(
       error_of(file),
       "4 faults:\n"
       "  tensor 'a.weight' (1 of 4): dimension 0 is 0; expected 1 to 2^63 - 1\n"
-      "  tensor 'b.weight' (2 of 4): weight type IQ1_S (19) is known but not supported; supported are " +
+      "  tensor 'b.weight' (2 of 4): weight type Q8_1 (9) is known but not supported; supported are " +
           block_type_names() +
           "\n"
           "  tensor 'c.weight' (3 of 4): rows of 255 elements; expected a multiple of the block of q4_k, 256\n"

@@ -229,17 +229,6 @@ run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokeniz
   return service;
 }
 
-// All that is kept is written; what could not be is said.
-void write_kept(store::Library& library) {
-  for (const auto& tier : library.tiers()) {
-    const store::Status written = tier->flush();
-    const store::Stats stats = tier->stats();
-    if (!written.ok()) fmt::print(stderr, "kvasir: {}: not all was kept: {}\n", tier->name(), written.why);
-    if (stats.dropped + stats.refused > 0)
-      fmt::print(stderr, "kvasir: {}: {} records were not kept\n", tier->name(), stats.dropped + stats.refused);
-  }
-}
-
 // Asks and shows the answer as it comes.
 run::Reply answer(run::Service& service, run::ServiceRequest request, const std::string& prompt, bool json,
                   const Interrupt& interrupt) {

@@ -26,6 +26,12 @@ int serve_command(const ServingOptions& s) {
   fmt::print(stderr, "{} ({}, KV {}): {}://{}:{}/v1, context {}{}\n", serving.card().name, serving.card().architecture,
              kv::codecs_text(serving.engine().codecs()), s.server.tls_cert.empty() ? "http" : "https", s.server.host,
              serving.server().port(), serving.engine().context(), serving.chats() ? "" : ", no chat template");
+  if (const run::ModelCard& card = serving.card(); card.trained_context > 0 && card.context > card.trained_context)
+    fmt::print(stderr, "the context is longer than the {} tokens that the model was trained for (see --ctx)\n",
+               card.trained_context);
+  if (const std::string note = serving.engine().tokenizer()->note(); !note.empty())
+    fmt::print(stderr, "vocabulary: {}\n", note);
+  if (!serving.chat_problem().empty()) fmt::print(stderr, "chats are refused: {}\n", serving.chat_problem());
   if (!serving.engine().kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", serving.engine().kv_note());
   std::fflush(stderr);
   serving.server().run(true);

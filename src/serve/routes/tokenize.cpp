@@ -28,7 +28,11 @@ std::vector<std::int32_t> ids_of(Context& context, const text::Tokenizer& tokeni
 }
 
 Json piece_json(const text::Tokenizer& tokenizer, std::int32_t id) {
-  return {{"id", id}, {"piece", unicode::to_valid_utf8(tokenizer.piece(id))}};
+  const std::string piece(tokenizer.piece(id));
+  if (unicode::to_valid_utf8(piece) == piece) return {{"id", id}, {"piece", piece}};
+  Json bytes = Json::array();  // as llama.cpp has it: a part of a character
+  for (const char c : piece) bytes.push_back(static_cast<unsigned char>(c));
+  return {{"id", id}, {"piece", std::move(bytes)}};
 }
 
 void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange) {

@@ -9,7 +9,8 @@ namespace kvasir::serve::entries::routes {
 namespace {
 
 void handle_unwarm(Context& context, const std::shared_ptr<Exchange>& exchange) {
-  const ApiRequest request = parse_warm(parse_body(exchange->request().body), request_limits(context));
+  const ApiRequest request =
+      parse_warm(parse_body(exchange->request().body), request_limits(context, exchange->request()));
   const std::string& tenant = exchange->request().tenant;
   const PromptLimits limits{.context = context.service.card().context, .most = context.options.max_prompt};
   const auto encode = [&](TurnMemory* memory) {

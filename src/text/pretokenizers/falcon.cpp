@@ -11,9 +11,8 @@ std::size_t punctuation(const Scanner& s, std::size_t i) {
 }
 
 void split(std::string_view text, Emit emit) {
-  isolate(text, punctuation, [&](std::string_view a) {
-    split_gpt2(a, [&](std::string_view b) { isolate(b, three_digits, emit); });
-  });
+  isolate(text, punctuation,
+          [&](std::string_view a) { split_gpt2(a, [&](std::string_view b) { isolate(b, three_digits, emit); }); });
 }
 
 constexpr std::string_view kNames[] = {"falcon"};

@@ -8,7 +8,7 @@ namespace {
 class Parser : public ToolParser {
  public:
   void push(std::string_view text, ToolOutput& out) override { out.content += text; }
-  void finish(ToolOutput&) override {}
+  void finish(ToolOutput&, bool) override {}
 };
 
 int match(std::string_view) { return 0; }  // above 0 for templates that ask for this form
@@ -16,6 +16,7 @@ int match(std::string_view) { return 0; }  // above 0 for templates that ask for
 }  // namespace
 
 extern const ToolForm skeleton;
-const ToolForm skeleton{.match = match, .make = [] { return std::unique_ptr<ToolParser>(std::make_unique<Parser>()); }};
+const ToolForm skeleton{.match = match,
+                        .make = [](const Json*) { return std::unique_ptr<ToolParser>(std::make_unique<Parser>()); }};
 
 }  // namespace kvasir::text::entries::tool_forms

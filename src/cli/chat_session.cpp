@@ -1,0 +1,105 @@
+#include "cli/chat_session.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "run/ask.hpp"
+#include "serve/request.hpp"
+#include "serve/turns.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+constexpr std::int64_t kAnswerMemory = 16 << 20;  // as a server has by default
+
+bool is(const Json& message, std::string_view role) { return message["role"] == role; }
+
+}  // namespace
+
+ChatSession::ChatSession(run::Service& service, const serve::ChatFormat& format, run::Request settings, Json variables)
+    : service_(service),
+      format_(format),
+      settings_(std::move(settings)),
+      variables_(std::move(variables)),
+      memory_(kAnswerMemory) {}
+
+void ChatSession::set_system(const std::string& text) {
+  if (!messages_.empty() && is(messages_.front(), "system")) messages_.erase(messages_.begin());
+  if (!text.empty()) messages_.insert(messages_.begin(), Json{{"role", "system"}, {"content", text}});
+}
+
+ChatAnswer ChatSession::ask(const std::string& text, const ChatEvents& events) {
+  const Json before = messages_;
+  messages_.push_back({{"role", "user"}, {"content", text}});
+  try {
+    ChatAnswer given = answer(events);
+    const bool nothing = given.content.empty() && given.reasoning.empty();
+    if (nothing && given.outcome.finish == run::Finish::kCancelled) messages_ = before;
+    return given;
+  } catch (...) {
+    messages_ = before;
+    throw;
+  }
+}
+
+ChatAnswer ChatSession::retry(const ChatEvents& events) {
+  const Json before = messages_;
+  while (!messages_.empty() && is(messages_.back(), "assistant")) messages_.erase(messages_.size() - 1);
+  if (messages_.empty() || !is(messages_.back(), "user")) {
+    messages_ = before;
+    throw Error(Code::kBadInput, "nothing was said that could be answered again");
+  }
+  try {
+    ++retries_;
+    return answer(events);
+  } catch (...) {
+    messages_ = before;
+    throw;
+  }
+}
+
+bool ChatSession::undo() {
+  std::size_t keep = messages_.size();
+  while (keep > 0 && !is(messages_[keep - 1], "user")) --keep;
+  if (keep == 0) return false;
+  while (messages_.size() >= keep) messages_.erase(messages_.size() - 1);
+  return true;
+}
+
+void ChatSession::load(const Json& json) { messages_ = serve::parse_messages(json).messages; }
+
+ChatAnswer ChatSession::answer(const ChatEvents& events) {
+  serve::ChatInput input;
+  input.messages = messages_;
+  input.extra = variables_;
+  const text::Tokenizer& tokenizer = *service_.tokenizer();
+  const serve::EncodedPrompt prompt = serve::encode_turns(format_.prompt(input, tokenizer), tokenizer, memory_, {});
+  run::ServiceRequest request;
+  request.request = settings_;
+  request.request.prompt = prompt.ids;
+  // A seed that was given would give the same answer again.
+  if (std::int64_t& seed = request.request.sampling.seed; seed >= 0) seed = (seed + retries_) & INT64_MAX;
+  const auto parser = format_.parser(input, {.prompt = prompt.text});
+  ChatAnswer given;
+  const auto show = [&](const serve::ChatDelta& delta) {
+    given.content += delta.content;
+    given.reasoning += delta.reasoning;
+    if (events.reasoning && !delta.reasoning.empty()) events.reasoning(delta.reasoning);
+    if (events.content && !delta.content.empty()) events.content(delta.content);
+  };
+  run::Reply reply = run::ask(service_, std::move(request),
+                              {.text = [&](std::string_view text) { show(parser->feed(text)); },
+                               .prefill = events.prefill,
+                               .cancelled = events.cancelled});
+  show(parser->finish(reply.outcome.finish != run::Finish::kEnd));
+  given.outcome = std::move(reply.outcome);
+  given.remembered_tokens = prompt.remembered;
+  if (given.content.empty() && given.reasoning.empty() && given.outcome.finish == run::Finish::kCancelled) return given;
+  serve::remember_turn(memory_, tokenizer, {}, prompt, reply.ids);
+  Json message{{"role", "assistant"}, {"content", given.content}};
+  if (!given.reasoning.empty()) message["reasoning_content"] = given.reasoning;
+  messages_.push_back(std::move(message));
+  return given;
+}
+
+}  // namespace kvasir::cli

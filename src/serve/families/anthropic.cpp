@@ -1,0 +1,276 @@
+#include "serve/families/anthropic.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "serve/families/billing_line.hpp"
+#include "serve/families/parts.hpp"
+#include "serve/thinking.hpp"
+#include "unicode/utf8.hpp"
+
+namespace kvasir::serve {
+namespace {
+
+constexpr double kShortPin = 300, kLongPin = 3600;  // seconds: the API's two lives of a cache entry
+
+class Translation {
+ public:
+  Translation(const Json& body, const RequestLimits& limits) : fields_(body), limits_(limits) {}
+
+  ApiRequest request() {
+    read_system();
+    read_messages();
+    read_tools();
+    read_sampling();
+    ApiRequest out = parse_chat(chat_, limits_);
+    if (continues_) {
+      out.chat.continue_last = true;
+      out.chat.add_generation_prompt = false;
+    }
+    out.service.pin = pin_seconds_ > 0;
+    if (out.service.pin) out.service.pin_seconds = pin_seconds_;
+    for (std::string& note : notes_) out.notes.push_back(std::move(note));
+    const std::string* model = fields_.string("model");
+    out.dialect = {{"model", model ? *model : limits_.model}};
+    return out;
+  }
+
+ private:
+  void note(std::string text) {
+    if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
+  }
+
+  void read_cache_control(const Fields& block) {
+    const Json* control = block.object("cache_control");
+    if (!control) return;
+    const std::string* ttl = Fields(*control, block.path("cache_control.")).string("ttl");
+    pin_seconds_ = std::max(pin_seconds_, ttl && *ttl == "1h" ? kLongPin : kShortPin);
+  }
+  void read_cache_controls(const Json* content, const std::string& field) {
+    if (!content || !content->is_array()) return;
+    for (std::size_t i = 0; i < content->size(); ++i)
+      read_cache_control(Fields((*content)[i], fmt::format("{}[{}].", field, i)));
+  }
+
+  void read_system() {
+    const Json* system = fields_.find("system");
+    if (!system) return;
+    read_cache_controls(system, "system");
+    std::string text = text_of_blocks(system, "system");
+    if (!limits_.keep_billing_line && settle_billing_line(text))
+      note("the changing digits of the billing line in the system prompt are read as zeros (see --keep-billing-line)");
+    if (!text.empty()) messages_.push_back(message_of("system", std::move(text)));
+  }
+
+  void read_messages() {
+    const Json* messages = fields_.array("messages");
+    if (!messages) bad_field("messages", "is missing", "missing_required_parameter");
+    if (messages->empty()) bad_field("messages", "is empty, expected at least one message", "invalid_value");
+    for (std::size_t i = 0; i < messages->size(); ++i) {
+      const std::string field = fmt::format("messages[{}]", i);
+      const Fields message((*messages)[i], field + ".");
+      const std::string& role = block_string(message, "role");
+      const Json* content = message.find("content");
+      if (!content) bad_field(message.path("content"), "is missing", "missing_required_parameter");
+      read_cache_control(message);
+      read_cache_controls(content, field + ".content");
+      if (role == "assistant") {
+        read_assistant(*content, field + ".content");
+      } else if (role == "user") {
+        read_user(*content, field + ".content");
+      } else if (role == "system" || role == "developer") {  // agents send some between turns: they stay there
+        messages_.push_back(message_of("system", text_of_blocks(content, field + ".content")));
+      } else {
+        bad_field(message.path("role"), fmt::format("'{}', expected 'user', 'assistant' or 'system'", role),
+                  "invalid_value");
+      }
+    }
+    const Json& last = messages_.back();
+    continues_ = last["role"] == "assistant" && !last.contains("tool_calls");
+  }
+
+  void read_user(const Json& content, const std::string& field) {
+    if (!content.is_array()) {
+      messages_.push_back(message_of("user", text_of_blocks(&content, field)));
+      return;
+    }
+    std::string text;
+    bool open = true;  // the text so far is to become a message, even when empty
+    const auto flush = [&] {
+      if (!text.empty()) messages_.push_back(message_of("user", std::exchange(text, {})));
+      open = false;
+    };
+    for (std::size_t i = 0; i < content.size(); ++i) {
+      const std::string at = fmt::format("{}[{}]", field, i);
+      const Fields block(content[i], at + ".");
+      const std::string& type = block_type(block);
+      if (type == "text") {
+        text += block_string(block, "text");
+      } else if (type == "document") {
+        text += document(block);
+      } else if (type == "tool_result") {
+        flush();
+        Json message = message_of("tool", text_of_blocks(block.find("content"), at + ".content"));
+        message["tool_call_id"] = block_string(block, "tool_use_id");
+        messages_.push_back(std::move(message));
+      } else {
+        unsupported(block.path("type"), fmt::format("'{}', this model reads only text and tool results", type));
+      }
+    }
+    if (open && text.empty()) messages_.push_back(message_of("user", ""));
+    flush();
+  }
+
+  static std::string document(const Fields& block) {
+    const Json* source = block.object("source");
+    if (!source) bad_field(block.path("source"), "is missing", "missing_required_parameter");
+    const Fields inner(*source, block.path("source."));
+    const std::string& type = block_type(inner);
+    if (type == "text") return block_string(inner, "data");
+    if (type == "content") return text_of_blocks(inner.find("content"), inner.path("content"));
+    unsupported(inner.path("type"), fmt::format("'{}', this model reads only text", type));
+  }
+
+  void read_assistant(const Json& content, const std::string& field) {
+    Json message = message_of("assistant", "");
+    std::string text, reasoning;
+    Json calls = Json::array();
+    if (!content.is_array()) text = text_of_blocks(&content, field);
+    for (std::size_t i = 0; content.is_array() && i < content.size(); ++i) {
+      const Fields block(content[i], fmt::format("{}[{}].", field, i));
+      const std::string& type = block_type(block);
+      if (type == "text") {
+        text += block_string(block, "text");
+      } else if (type == "thinking") {
+        reasoning += block_string(block, "thinking");
+      } else if (type == "tool_use") {
+        const Json* input = block.object("input");
+        const std::string &id = block_string(block, "id"), &name = block_string(block, "name");
+        calls.push_back(call_of(id, name, input ? *input : Json::object()));
+      } else {  // what the API's own servers did or hid; it has no text for this model
+        note(fmt::format("blocks of the type '{}' are left out", type));
+      }
+    }
+    if (!reasoning.empty()) message["reasoning_content"] = std::move(reasoning);
+    message["content"] = text.empty() && !calls.empty() ? Json(nullptr) : Json(std::move(text));
+    if (!calls.empty()) message["tool_calls"] = std::move(calls);
+    messages_.push_back(std::move(message));
+  }
+
+  void read_tools() {
+    chat_["messages"] = std::move(messages_);
+    Json tools = Json::array();
+    if (const Json* given = fields_.array("tools"))
+      for (std::size_t i = 0; i < given->size(); ++i) {
+        const Fields tool((*given)[i], fmt::format("tools[{}].", i));
+        read_cache_control(tool);
+        const std::string* type = tool.string("type");
+        if (type && *type != "custom") {
+          note(fmt::format("tools of the type '{}' are left out", *type));
+          continue;
+        }
+        Json function{{"name", block_string(tool, "name")}};
+        if (const std::string* description = tool.string("description")) function["description"] = *description;
+        if (const Json* schema = tool.object("input_schema")) function["parameters"] = *schema;
+        if (tool.boolean("strict").value_or(false)) function["strict"] = true;
+        tools.push_back({{"type", "function"}, {"function", std::move(function)}});
+      }
+    const bool any = !tools.empty();
+    if (any) chat_["tools"] = std::move(tools);
+    read_choice(any);
+  }
+
+  void read_choice(bool any_tool) {
+    const Json* choice = fields_.object("tool_choice");
+    if (!choice) return;
+    const Fields fields(*choice, "tool_choice.");
+    const std::string& type = block_type(fields);
+    if (fields.boolean("disable_parallel_tool_use").value_or(false)) chat_["parallel_tool_calls"] = false;
+    if (type == "tool") {
+      chat_["tool_choice"] = {{"type", "function"}, {"function", {{"name", block_string(fields, "name")}}}};
+    } else if (type == "any") {
+      chat_["tool_choice"] = "required";
+    } else if (type == "none") {
+      chat_["tool_choice"] = "none";
+    } else if (type != "auto") {
+      bad_field("tool_choice.type", fmt::format("'{}', expected auto, any, tool or none", type), "invalid_value");
+    } else if (any_tool) {
+      chat_["tool_choice"] = "auto";
+    }
+  }
+
+  void read_sampling() {
+    for (const char* name : {"model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse",
+                             "repetition_penalty", "chat_template_kwargs"})
+      if (const Json* value = fields_.find(name)) chat_[name] = *value;
+    if (const Json* stops = fields_.array("stop_sequences"); stops && !stops->empty()) chat_["stop"] = *stops;
+    Json& kwargs = chat_["chat_template_kwargs"];
+    if (kwargs.is_null()) kwargs = Json::object();
+    if (!kwargs.is_object()) return;  // refused by whoever reads the chat
+    if (const Json* thinking = fields_.object("thinking")) {
+      const std::string& type = block_type(Fields(*thinking, "thinking."));
+      if (type != "enabled" && type != "disabled" && type != "adaptive")
+        bad_field("thinking.type", fmt::format("'{}', expected enabled, adaptive or disabled", type), "invalid_value");
+      ask_thinking(kwargs, type != "disabled");
+    }
+    const Json* format = fields_.object("output_format");
+    if (const Json* config = fields_.object("output_config")) {
+      const Fields output(*config, "output_config.");
+      if (const std::string* effort = output.string("effort")) ask_effort(kwargs, *effort, "output_config.effort");
+      if (const Json* inner = output.object("format")) format = inner;
+    }
+    if (!format) return;
+    const Fields wanted(*format, "output_format.");
+    if (block_type(wanted) != "json_schema") bad_field("output_format.type", "expected 'json_schema'", "invalid_value");
+    const Json* schema = wanted.object("schema");
+    if (!schema) bad_field("output_format.schema", "is missing", "missing_required_parameter");
+    chat_["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "answer"}, {"schema", *schema}}}};
+  }
+
+  const Fields fields_;
+  const RequestLimits& limits_;
+  Json messages_ = Json::array();
+  Json chat_ = Json::object();
+  std::vector<std::string> notes_;
+  double pin_seconds_ = 0;
+  bool continues_ = false;
+};
+
+std::string_view type_of(const ApiError& error) {
+  switch (error.status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return error.status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
+}  // namespace
+
+ApiRequest parse_anthropic(const Json& body, const RequestLimits& limits) {
+  return Translation(body, limits).request();
+}
+
+Json anthropic_error(const ApiError& error) {
+  Json inner{{"type", type_of(error)}, {"message", unicode::to_valid_utf8(error.message)}};
+  if (!error.param.empty()) inner["param"] = error.param;
+  if (!error.code.empty()) inner["code"] = error.code;
+  return {{"type", "error"}, {"error", std::move(inner)}};
+}
+
+}  // namespace kvasir::serve

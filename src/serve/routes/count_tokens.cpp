@@ -1,0 +1,31 @@
+// How many tokens a request to /v1/messages would have: https://docs.anthropic.com/en/api/messages-count-tokens
+#include <nlohmann/json.hpp>
+
+#include "serve/body.hpp"
+#include "serve/families/anthropic.hpp"
+#include "serve/generate_route.hpp"
+#include "serve/prompt.hpp"
+#include "serve/route.hpp"
+
+namespace kvasir::serve::entries::routes {
+namespace {
+
+void handle_count(Context& context, const std::shared_ptr<Exchange>& exchange) {
+  const HttpRequest& http = exchange->request();
+  const ApiRequest request = parse_anthropic(parse_body(http.body), request_limits(context, http));
+  // A prompt that is too long is counted too.
+  const auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat, {.context = INT64_MAX},
+                                      &context.turns, http.tenant);
+  exchange->reply(json_response({{"input_tokens", prompts.front().ids.size()}}));
+}
+
+}  // namespace
+
+extern const Route count_tokens;
+const Route count_tokens{.method = "POST",
+                         .path = "/v1/messages/count_tokens",
+                         .open = false,
+                         .handle = handle_count,
+                         .error = anthropic_error};
+
+}  // namespace kvasir::serve::entries::routes

@@ -1,0 +1,17 @@
+// What clients ask of a model's thinking, as the variables that chat templates read. What the client says under
+// chat_template_kwargs itself is left alone.
+#pragma once
+
+#include <string>
+
+#include "base/json.hpp"
+
+namespace kvasir::serve {
+
+void ask_thinking(Json& kwargs, bool on);  // enable_thinking, thinking
+
+// "none" switches thinking off; "minimal", "low", "medium", "high", "xhigh" and "max" switch it on and are given to the
+// template as reasoning_effort. Throws ApiException(400) that names `field` for other words.
+void ask_effort(Json& kwargs, const std::string& effort, const std::string& field);
+
+}  // namespace kvasir::serve

@@ -1,0 +1,124 @@
+// Functionary 3.2: every part of an answer has a recipient. >>>all\nTEXT is content, >>>f\n{"a": 1} a call. The prompt
+// ends with the first ">>>".
+#include <nlohmann/json.hpp>
+
+#include "text/tool_json.hpp"
+
+namespace kvasir::text {
+namespace {
+
+constexpr std::string_view kOpen = ">>>", kAll = "all\n";
+constexpr std::size_t kLongestName = 256;
+
+int match(std::string_view t) { return has(t, ">>>all") || has(t, "'>>>' + ") || has(t, "'>>>'") ? 2 : 0; }
+
+class Parser final : public ToolParser {
+ public:
+  void push(std::string_view text, ToolOutput& out) override {
+    buffer_ += text;
+    while (step(false, false, out)) {
+    }
+  }
+  void finish(ToolOutput& out, bool cut) override {
+    while (step(true, cut, out)) {
+    }
+    writer_.finish(out);
+  }
+
+ private:
+  enum class State { kRecipient, kContent, kCall };
+
+  bool step(bool end, bool cut, ToolOutput& out) {
+    switch (state_) {
+      case State::kRecipient:
+        return recipient(end, cut, out);
+      case State::kContent:
+        return content(end, out);
+      case State::kCall:
+        return call(end, out);
+    }
+    return false;
+  }
+
+  bool recipient(bool end, bool cut, ToolOutput& out) {
+    const std::string_view text = buffer_;
+    const std::size_t line = text.find('\n');
+    if (line == text.npos && text.size() <= kLongestName && !end) return false;
+    std::string name(text.substr(0, line == text.npos ? 0 : line));
+    const bool named = !name.empty() && name.find_first_of(" {}<>\t") == name.npos;
+    if (named && name != "all") {
+      const std::size_t at = line + 1 + count_space(text.substr(line + 1));
+      if (at == text.size() && !end) return false;
+      if (at < text.size() && text[at] == '{') {
+        buffer_.erase(0, at);
+        scanner_.reset();
+        cleaner_ = {};
+        given_ = 0;
+        writer_.after_call();
+        out.calls.push_back({std::move(name), {}});
+        state_ = State::kCall;
+        return true;
+      }
+    }
+    if (line == text.npos && cut && !first_) return buffer_.clear(), false;
+    if (text.starts_with(kAll)) {
+      buffer_.erase(0, kAll.size());
+    } else if (!first_) {
+      writer_.write(kOpen, out);  // it was text
+    }
+    first_ = false;
+    state_ = State::kContent;
+    return true;
+  }
+
+  bool content(bool end, ToolOutput& out) {
+    const std::size_t at = buffer_.find(kOpen);
+    const std::size_t keep = end || at != buffer_.npos ? 0 : partial_tag(buffer_, kOpen);
+    const std::size_t size = at != buffer_.npos ? at : buffer_.size() - keep;
+    writer_.write(std::string_view(buffer_).substr(0, size), out);
+    buffer_.erase(0, size);
+    if (at == buffer_.npos && !buffer_.starts_with(kOpen)) return false;
+    if (!buffer_.starts_with(kOpen)) return false;
+    buffer_.erase(0, kOpen.size());
+    first_ = false;
+    state_ = State::kRecipient;
+    return true;
+  }
+
+  bool call(bool end, ToolOutput& out) {
+    const std::size_t size = scanner_.scan(buffer_);
+    const std::size_t to = size > 0 ? size : buffer_.size();
+    cleaner_.append(std::string_view(buffer_).substr(given_, to - given_), out.calls.back().arguments);
+    given_ = to;
+    if (size == 0) return end ? (buffer_.clear(), false) : false;
+    buffer_.erase(0, size);
+    first_ = false;
+    state_ = State::kContent;
+    return true;
+  }
+
+  std::string buffer_;
+  ContentWriter writer_;
+  ObjectScanner scanner_;
+  JsonCleaner cleaner_;
+  std::size_t given_ = 0;
+  State state_ = State::kRecipient;
+  bool first_ = true;
+};
+
+std::unique_ptr<ToolParser> make(const Json*) { return std::make_unique<Parser>(); }
+
+// The mark in front of the first one is in the prompt.
+Grammar::Node call(const CallParts& p) { return p.grammar.sequence({p.grammar.text(p.name + "\n"), p.arguments()}); }
+
+std::string write(const std::string& name, const Json& arguments) { return name + "\n" + arguments.dump(); }
+
+}  // namespace
+
+namespace entries::tool_forms {
+extern const ToolForm functionary_recipient;
+const ToolForm functionary_recipient{
+    .match = match, .make = make, .call = call, .separator = ">>>", .write = write, .always = true};
+}  // namespace entries::tool_forms
+
+}  // namespace kvasir::text

@@ -1,0 +1,39 @@
+// Models whose chat template shows no tools: they are told in words to write
+//   <tool_call>
+//   {"name": "f", "arguments": {"a": 1}}
+//   </tool_call>
+// and what else they write instead is read, too: the object alone, with the names that other models have for its parts.
+#include <nlohmann/json.hpp>
+
+#include "text/tool_json.hpp"
+
+namespace kvasir::text {
+namespace {
+
+std::unique_ptr<ToolParser> make(const Json* tools) {
+  return make_style_parser({.open = {"<tool_call>", "<|tool_call|>", "<function_call>"},
+                            .close = {"</tool_call>", "<|/tool_call|>", "</function_call>"},
+                            .at_start = true,
+                            .require_arguments = true},
+                           tools);
+}
+
+Grammar::Node call(const CallParts& p) {
+  Grammar& g = p.grammar;
+  return g.sequence({g.text("<tool_call>\n{\"name\": " + Json(p.name).dump() + ", \"arguments\": "), p.arguments(),
+                     g.text("}\n</tool_call>")});
+}
+
+std::string write(const std::string& name, const Json& arguments) {
+  return "<tool_call>\n{\"name\": " + Json(name).dump() + ", \"arguments\": " + arguments.dump() + "}\n</tool_call>";
+}
+
+}  // namespace
+
+namespace entries::tool_forms {
+extern const ToolForm generic;
+const ToolForm generic{
+    .match = [](std::string_view) { return 0; }, .make = make, .call = call, .separator = "\n", .write = write};
+}  // namespace entries::tool_forms
+
+}  // namespace kvasir::text

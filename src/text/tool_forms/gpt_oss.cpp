@@ -1,0 +1,173 @@
+// gpt-oss (harmony): an answer is a row of messages, each with a channel, a call's with a recipient:
+//   <|channel|>analysis<|message|>thinking<|end|><|start|>assistant<|channel|>final<|message|>text<|return|>
+//   <|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>
+//   to=functions.f<|channel|>commentary json<|message|>{"a": 1}<|call|>
+// The prompt ends with <|start|>assistant. Text without a channel is content.
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "text/tool_json.hpp"
+
+namespace kvasir::text {
+namespace {
+
+constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kEnd = "<|end|>", kStart = "<|start|>",
+                           kCall = "<|call|>", kReturn = "<|return|>", kConstrain = "<|constrain|>", kTo = "to=";
+constexpr std::size_t kLongestHeader = 512;
+
+int match(std::string_view t) { return has(t, kChannel) && has(t, kMessage) ? 4 : 0; }
+
+class Parser final : public ToolParser {
+ public:
+  void push(std::string_view text, ToolOutput& out) override {
+    buffer_ += text;
+    while (step(false, false, out)) {
+    }
+  }
+  void finish(ToolOutput& out, bool cut) override {
+    while (step(true, cut, out)) {
+    }
+    writer_.finish(out);
+  }
+
+ private:
+  enum class State { kHeader, kContent, kReasoning, kArguments };
+
+  bool step(bool end, bool cut, ToolOutput& out) {
+    return state_ == State::kHeader ? header(end, cut, out) : body(end, cut, out);
+  }
+
+  bool header(bool end, bool cut, ToolOutput& out) {
+    const std::string_view text = buffer_;
+    const std::size_t space = count_space(text);
+    const std::string_view rest = text.substr(space);
+    if (rest.empty()) {
+      if (end && first_) writer_.write(text, out);
+      if (end) buffer_.clear();
+      return false;
+    }
+    const bool marked = rest[0] == '<' || kTo.starts_with(rest.substr(0, kTo.size())) || !first_;
+    const std::size_t message = text.find(kMessage);
+    if (marked && message != text.npos && message <= kLongestHeader) {
+      enter(std::string(text.substr(0, message)), out);
+      buffer_.erase(0, message + kMessage.size());
+      return true;
+    }
+    const auto begins = [&](std::string_view mark) { return rest.starts_with(mark) || mark.starts_with(rest); };
+    const bool may_come = !first_ || begins(kChannel) || begins(kTo) || begins(kStart);
+    if (may_come && text.size() <= kLongestHeader) {
+      if (!end) return false;
+      // A header without a message says nothing.
+      if (cut || !first_) return buffer_.clear(), false;
+    }
+    first_ = false;
+    state_ = State::kContent;
+    return true;
+  }
+
+  void enter(const std::string& head, ToolOutput& out) {
+    first_ = false;
+    const std::size_t to = head.find(kTo);
+    std::string recipient;
+    if (to != head.npos) {
+      const std::size_t begin = to + kTo.size();
+      recipient = head.substr(begin, std::min(head.find_first_of(" <\n", begin), head.size()) - begin);
+      if (recipient.starts_with("functions.")) recipient.erase(0, 10);
+    }
+    const std::size_t channel = head.find(kChannel);
+    const bool thinks = channel != head.npos && head.compare(channel + kChannel.size(), 8, "analysis") == 0;
+    if (!recipient.empty()) {
+      state_ = State::kArguments;
+      writer_.after_call();
+      out.calls.push_back({std::move(recipient), {}});
+      cleaner_ = {};
+      space_.clear();
+    } else {
+      state_ = thinks ? State::kReasoning : State::kContent;
+    }
+  }
+
+  bool body(bool end, bool cut, ToolOutput& out) {
+    constexpr std::array kStops = {kEnd, kCall, kReturn, kStart, kChannel};
+    std::size_t at = std::string::npos, size = 0, keep = 0;
+    for (const std::string_view mark : kStops) {
+      const std::size_t found = buffer_.find(mark);
+      if (found < at) at = found, size = mark.size();
+      keep = std::max(keep, partial_tag(buffer_, mark));
+    }
+    const bool stops = at != std::string::npos;
+    const bool drop = end && cut && keep > (state_ == State::kArguments ? 0u : 1u);
+    const std::size_t until = stops ? at : buffer_.size() - (end && !drop ? 0 : keep);
+    give(std::string_view(buffer_).substr(0, until), out);
+    if (!stops) {
+      buffer_.erase(0, drop ? buffer_.size() : until);
+      if (end && state_ == State::kArguments && out.calls.back().arguments.empty() && !cut)
+        out.calls.back().arguments = "{}";
+      return false;
+    }
+    const bool again =
+        buffer_.compare(at, kChannel.size(), kChannel) == 0 || buffer_.compare(at, kStart.size(), kStart) == 0;
+    if (state_ == State::kArguments && out.calls.back().arguments.empty()) out.calls.back().arguments = "{}";
+    buffer_.erase(0, again ? at : at + size);
+    state_ = State::kHeader;
+    return true;
+  }
+
+  void give(std::string_view text, ToolOutput& out) {
+    if (text.empty()) return;
+    if (state_ == State::kContent) return writer_.write(text, out);
+    if (state_ == State::kReasoning) {
+      out.reasoning += text;
+      return;
+    }
+    // White space around the object is not part of it.
+    std::string& arguments = out.calls.back().arguments;
+    if (arguments.empty()) text.remove_prefix(count_space(text));
+    if (text.empty()) return;
+    const std::size_t last = text.find_last_not_of(" \t\r\n");
+    if (last == text.npos) {
+      space_ += text;
+      return;
+    }
+    cleaner_.append(space_, arguments);
+    cleaner_.append(text.substr(0, last + 1), arguments);
+    space_ = text.substr(last + 1);
+  }
+
+  std::string buffer_, space_;
+  ContentWriter writer_;
+  JsonCleaner cleaner_;
+  State state_ = State::kHeader;
+  bool first_ = true;
+};
+
+std::unique_ptr<ToolParser> make(const Json*) { return std::make_unique<Parser>(); }
+
+// The grammar ends where the model would end the message.
+Grammar::Node call(const CallParts& p) {
+  Grammar& g = p.grammar;
+  return g.sequence(
+      {g.text("<|channel|>commentary to=functions." + p.name + " <|constrain|>json<|message|>"), p.arguments()});
+}
+
+std::string write(const std::string& name, const Json& arguments) {
+  return "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>" + arguments.dump() + "<|call|>";
+}
+
+constexpr std::string_view kMarks[] = {kChannel, kMessage, kEnd, kStart, kCall, kReturn, kConstrain};
+
+}  // namespace
+
+namespace entries::tool_forms {
+extern const ToolForm gpt_oss;
+const ToolForm gpt_oss{.match = match,
+                       .make = make,
+                       .call = call,
+                       .separator = "<|call|><|start|>assistant",
+                       .write = write,
+                       .marks = kMarks,
+                       .always = true};
+}  // namespace entries::tool_forms
+
+}  // namespace kvasir::text

@@ -1,0 +1,40 @@
+// Granite 3: <|tool_call|>[{"name": "f", "arguments": {"a": 1}}], in some versions <tool_call> in front of the list.
+#include <nlohmann/json.hpp>
+
+#include "text/tool_json.hpp"
+
+namespace kvasir::text {
+namespace {
+
+constexpr std::string_view kMarks[] = {"<|tool_call|>"};
+
+int match(std::string_view t) { return has(t, kMarks[0]) ? 3 : 0; }
+
+std::unique_ptr<ToolParser> make(const Json* tools) {
+  return make_style_parser({.open = {kMarks[0], "<tool_call>"}, .close = {"</tool_call>"}}, tools);
+}
+
+Grammar::Node call(const CallParts& p) {
+  Grammar& g = p.grammar;
+  return g.sequence({g.text("{\"name\": " + Json(p.name).dump() + ", \"arguments\": "), p.arguments(), g.text("}")});
+}
+
+std::string write(const std::string& name, const Json& arguments) {
+  return "{\"name\": " + Json(name).dump() + ", \"arguments\": " + arguments.dump() + "}";
+}
+
+}  // namespace
+
+namespace entries::tool_forms {
+extern const ToolForm granite;
+const ToolForm granite{.match = match,
+                       .make = make,
+                       .call = call,
+                       .begin = "<|tool_call|>[",
+                       .separator = ", ",
+                       .end = "]",
+                       .write = write,
+                       .marks = kMarks};
+}  // namespace entries::tool_forms
+
+}  // namespace kvasir::text

@@ -1,0 +1,38 @@
+// Mistral before 2025: [TOOL_CALLS][{"name": "f", "arguments": {"a": 1}, "id": "abcdefghi"}]
+#include <nlohmann/json.hpp>
+
+#include "text/tool_json.hpp"
+
+namespace kvasir::text {
+namespace {
+
+constexpr std::string_view kMarks[] = {"[TOOL_CALLS]"};
+
+int match(std::string_view t) { return has(t, "[TOOL_CALLS]") && !has(t, "[ARGS]") ? 3 : 0; }
+
+std::unique_ptr<ToolParser> make(const Json* tools) { return make_style_parser({.open = {kMarks[0]}}, tools); }
+
+Grammar::Node call(const CallParts& p) {
+  Grammar& g = p.grammar;
+  return g.sequence({g.text("{\"name\": " + Json(p.name).dump() + ", \"arguments\": "), p.arguments(), g.text("}")});
+}
+
+std::string write(const std::string& name, const Json& arguments) {
+  return "{\"name\": " + Json(name).dump() + ", \"arguments\": " + arguments.dump() + "}";
+}
+
+}  // namespace
+
+namespace entries::tool_forms {
+extern const ToolForm mistral_list;
+const ToolForm mistral_list{.match = match,
+                            .make = make,
+                            .call = call,
+                            .begin = "[TOOL_CALLS][",
+                            .separator = ", ",
+                            .end = "]",
+                            .write = write,
+                            .marks = kMarks};
+}  // namespace entries::tool_forms
+
+}  // namespace kvasir::text

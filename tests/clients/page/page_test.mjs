@@ -1,0 +1,132 @@
+// The page at / in Chromium, by keyboard alone: a chat with two turns, an edited question, a stopped answer, the inspector.
+// usage: node page_test.mjs KVASIR MODEL SCRATCH-DIR CHROMIUM [SCREENSHOT]
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { chromium } from 'playwright-core';
+
+import { Server } from './server.mjs';
+
+const [browser_path, screenshot] = process.argv.slice(5);
+let server, browser, page;
+const asked = [], complaints = [];
+
+before(async () => {
+  server = await Server.start();
+  browser = await chromium.launch({ executablePath: browser_path, args: ['--no-sandbox'] });
+  page = await browser.newPage({ viewport: { width: 1280, height: 860 } });
+  page.on('request', (request) => asked.push(request.url()));
+  page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  await page.goto(server.url + '/');
+});
+after(async () => {
+  await browser?.close();
+  assert.deepEqual(await server.stop(), { code: 0, signal: null }, server.log);
+});
+
+const message = () => page.getByRole('textbox', { name: 'Message' });
+const answers = () => page.locator('article.assistant');
+async function ask(text) {
+  await message().focus();
+  await page.keyboard.type(text);
+  await page.keyboard.press('Enter');
+}
+async function answered(count) {
+  await page.waitForFunction((n) => document.querySelectorAll('article.assistant .figures').length >= n, count, { timeout: 60_000 });
+}
+// The keyboard's way to an element: Tab until it has the focus.
+async function tab_to(label) {
+  for (let i = 0; i < 80; ++i) {
+    await page.keyboard.press('Tab');
+    if (await page.evaluate((l) => (document.activeElement?.ariaLabel ?? document.activeElement?.textContent) === l, label)) return;
+  }
+  assert.fail(`no way to '${label}' by Tab`);
+}
+
+test('a chat of two turns, the second with reuse', async () => {
+  assert.match(await page.locator('.model').textContent(), /kvasir-books-4m · context 2048/);
+  await tab_to('Settings');
+  await page.keyboard.press('Enter');
+  await page.getByLabel('System prompt').fill('You tell long stories of the sea and of those who sail on it. '.repeat(8));
+  await page.getByLabel('Most tokens').fill('40');
+  await page.keyboard.press('Escape');
+  await ask('Begin with the storm.');
+  await answered(1);
+  await ask('And what did the captain say?');
+  await answered(2);
+  const figures = await page.locator('.figures').nth(1).textContent();
+  const [, reused, all] = figures.match(/reused (\d+) of (\d+) tokens/);
+  assert.ok(reused > 100 && reused > 0.8 * all, figures);
+});
+
+test('the inspector colours the prompt and says why no more was reused', async () => {
+  await page.getByLabel('what the cache did for this answer').last().focus();
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('.inspector .prompt span');
+  const text = await page.locator('.inspector .prompt').textContent();
+  assert.match(text, /You tell long stories of the sea/);
+  assert.match(text, /And what did the captain say\?/);
+  assert.ok((await page.locator('.inspector .legend').first().textContent()).includes('from memory'));
+  const memory = await page.locator('.inspector .prompt span').first().evaluate((e) => getComputedStyle(e).backgroundColor);
+  const computed = await page.locator('.inspector .prompt span').last().evaluate((e) => getComputedStyle(e).backgroundColor);
+  assert.notEqual(memory, computed);
+  await page.getByRole('button', { name: 'measure' }).last().focus();
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => /\d m?s$/.test(document.querySelector('table.ttft tr:last-child td:last-child').textContent));
+  if (screenshot) await page.screenshot({ path: screenshot });
+  await page.keyboard.press('Escape');
+});
+
+test('an edited question is a branch, and the first one stays', async () => {
+  const before = await answers().last().textContent();
+  await page.getByLabel('edit and ask again, in a branch of its own').last().focus();
+  await page.keyboard.press('Enter');
+  await page.getByLabel('the question, to be edited').fill('And what did the cook say?');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => document.body.textContent.includes('cook') && document.querySelectorAll('.figures').length === 2);
+  assert.match(await page.locator('article.user').last().textContent(), /2 of 2/);
+  await page.getByLabel('the branch before').first().focus();
+  await page.keyboard.press('Enter');
+  assert.equal(await answers().last().textContent(), before);
+});
+
+test('Escape stops an answer, which stays as far as it came', async () => {
+  await tab_to('Settings');
+  await page.keyboard.press('Enter');
+  await page.getByLabel('Most tokens').fill('0');
+  await page.keyboard.press('Escape');
+  const stats = await server.stats();
+  await ask('Tell of every wave.');
+  await page.waitForFunction(() => document.querySelectorAll('article.assistant .text')[2]?.textContent.length > 20);
+  await page.keyboard.press('Escape');
+  // The small model may have come to its end by itself.
+  await server.until((s) => s.queue.running === 0 && s.requests.cancelled + s.requests.accepted > stats.requests.cancelled + stats.requests.accepted);
+  assert.equal(await page.getByRole('button', { name: 'Send' }).count(), 1);
+});
+
+test('files are refused, Markdown cannot ask other servers', async () => {
+  const html = await page.evaluate(async () => {
+    const transfer = new DataTransfer();
+    transfer.items.add(new File(['x'], 'x.png', { type: 'image/png' }));
+    document.dispatchEvent(new ClipboardEvent('paste', { clipboardData: transfer, bubbles: true }));
+    return document.querySelector('.notice').textContent;
+  });
+  assert.match(html, /reads only text/);
+  const here = new URL(server.url).host;
+  assert.deepEqual(asked.filter((url) => !url.startsWith('data:') && new URL(url).host !== here), []);
+  assert.deepEqual(complaints, []);
+  const answer = await fetch(server.url + '/', { headers: { 'Accept-Encoding': 'gzip' } });
+  assert.match(answer.headers.get('content-security-policy'), /default-src 'none'/);
+  assert.equal(answer.headers.get('content-encoding'), 'gzip');
+});
+
+test('the whole page is small', async () => {
+  let total = 0;
+  for (const path of ['/', '/web/app.js', '/web/style.css']) {
+    const answer = await fetch(server.url + path, { headers: { 'Accept-Encoding': 'gzip' } });
+    total += Number(answer.headers.get('content-length'));
+  }
+  assert.ok(total > 1000 && total < 200 * 1024, `${total} bytes`);
+});

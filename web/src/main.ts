@@ -1,0 +1,284 @@
+// The page: a conversation on the left, settings or the cache inspector on the right.
+import { Api, ApiError, type Message, type Request, type Sampling } from './api.js';
+import { h } from './dom.js';
+import { figures, inspect } from './inspector.js';
+import { render } from './markdown.js';
+import { addCalls, type Node, Tree } from './tree.js';
+
+const api = new Api();
+let tree = new Tree();
+let running: AbortController | null = null;
+
+// --- settings -------------------------------------------------------------------------------------------------------
+
+const number = (value: number, step: number, min: number, max: number) =>
+  h('input', { type: 'number', value: String(value), step: String(step), min: String(min), max: String(max) });
+const system = h('textarea', { rows: 4, placeholder: 'none' });
+const tools = h('textarea', { rows: 4, placeholder: '[{"type": "function", "function": {"name": …}}]', spellcheck: false });
+const temperature = number(0.8, 0.1, 0, 5);
+const topP = number(0.95, 0.01, 0, 1);
+const topK = number(40, 1, 0, 1000);
+const minP = number(0.05, 0.01, 0, 1);
+const maxTokens = number(0, 1, 0, 1e6);
+const seed = h('input', { type: 'number', placeholder: 'random' });
+const thinking = h('input', { type: 'checkbox', checked: true });
+
+function sampling(): Sampling {
+  return {
+    temperature: temperature.valueAsNumber || 0, top_p: Number.isNaN(topP.valueAsNumber) ? 1 : topP.valueAsNumber,
+    top_k: topK.valueAsNumber || 0, min_p: minP.valueAsNumber || 0, max_tokens: maxTokens.valueAsNumber || 0,
+    seed: Number.isNaN(seed.valueAsNumber) ? null : seed.valueAsNumber,
+  };
+}
+
+function requestFor(node: Node): Request {
+  let list: unknown[] | null = null;
+  if (tools.value.trim()) {
+    const parsed: unknown = JSON.parse(tools.value);
+    if (!Array.isArray(parsed)) throw new Error('Tools: expected a JSON array of tools.');
+    list = parsed;
+  }
+  return { messages: tree.messages(node, system.value), tools: list, sampling: sampling(), thinking: thinking.checked };
+}
+
+const label = (text: string, field: HTMLElement, className = '') => h('label', { className }, text, field);
+const settings = h('div', { className: 'settings' },
+  h('h2', {}, 'Settings'),
+  label('System prompt', system, 'wide'), label('Temperature', temperature), label('Top p', topP), label('Top k (0: off)', topK),
+  label('Min p', minP), label('Most tokens (0: any)', maxTokens), label('Seed', seed), label('Thinking', thinking, 'check'),
+  label('Tools, as JSON', tools, 'wide'));
+
+// --- frame ----------------------------------------------------------------------------------------------------------
+
+const modelName = h('span', { className: 'model' });
+const side = h('aside', { hidden: true, id: 'side' });
+const chat = h('div', { className: 'chat', role: 'log' });
+const notice = h('div', { className: 'notice', role: 'alert' });
+const input = h('textarea', { rows: 1, placeholder: 'Message', ariaLabel: 'Message', autofocus: true });
+const send = h('button', { type: 'submit', className: 'primary', textContent: 'Send' });
+const settingsButton = h('button', { type: 'button', textContent: 'Settings', onclick: () => toggle(settings) });
+const newButton = h('button', { type: 'button', textContent: 'New chat' });
+const form = h('form', { className: 'ask' }, input, send);
+
+document.body.append(
+  h('header', {}, h('h1', {}, 'Kvasir'), modelName, newButton, settingsButton),
+  h('main', {}, chat, h('div', {}, notice, form)), side);
+
+function toggle(panel: HTMLElement): void {
+  const shown = !side.hidden && side.firstChild === panel;
+  side.hidden = shown;
+  if (!shown) side.replaceChildren(panel);
+}
+
+function say(text: string): void { notice.textContent = text; }
+
+function fail(error: unknown): void {
+  if (error instanceof ApiError && error.status === 401) return askForKey();
+  say(error instanceof Error ? error.message : String(error));
+}
+
+function askForKey(): void {
+  const key = h('input', { type: 'password', ariaLabel: 'API key', autocomplete: 'off' });
+  const ask = h('form', {}, 'This server wants an API key: ', key, ' ', h('button', { type: 'submit' }, 'Use it'));
+  ask.onsubmit = (event) => {
+    event.preventDefault();
+    api.key = key.value;
+    say('');
+    void start();
+  };
+  notice.replaceChildren(ask);
+  key.focus();
+}
+
+// --- the conversation -----------------------------------------------------------------------------------------------
+
+function buttons(node: Node): HTMLElement[] {
+  const list: HTMLElement[] = [];
+  const add = (text: string, title: string, act: () => void) =>
+    list.push(h('button', { type: 'button', className: 'small', textContent: text, title, ariaLabel: title, onclick: act }));
+  const siblings = node.parent!.children;
+  if (siblings.length > 1) {
+    add('‹', 'the branch before', () => { tree.choose(node, -1); draw(); });
+    list.push(h('span', {}, `${siblings.indexOf(node) + 1} of ${siblings.length}`));
+    add('›', 'the branch behind', () => { tree.choose(node, 1); draw(); });
+  }
+  if (running) return list;
+  if (node.message.role === 'user') add('edit', 'edit and ask again, in a branch of its own', () => edit(node));
+  if (node.message.role === 'assistant') add('again', 'another answer, in a branch of its own', () => void answer(node.parent!));
+  if (node.end) add('cache', 'what the cache did for this answer', () => void showInspector(node));
+  return list;
+}
+
+function drawMessage(node: Node): HTMLElement {
+  const m = node.message;
+  const text = h('div', { className: 'text' });
+  if (m.role === 'assistant') render(m.content, text);
+  else text.textContent = m.content;
+  const box = h('article', { className: `message ${m.role === 'tool' ? 'user' : m.role}` },
+    h('div', { className: 'who' }, { user: 'You', assistant: 'Model', tool: 'Result', system: 'System' }[m.role], ...buttons(node)));
+  if (m.reasoning_content) box.append(h('details', { open: !m.content }, h('summary', {}, 'Reasoning'), m.reasoning_content));
+  box.append(text);
+  for (const call of m.tool_calls ?? []) box.append(h('pre', {}, `${call.function.name}(${call.function.arguments})`));
+  if (m.tool_calls && !running && node.children.length === 0) box.append(resultForm(node));
+  if (node.error) box.append(h('div', { className: 'error' }, node.error));
+  if (node.end) box.append(h('div', { className: 'figures' }, figures(node.end)));
+  return box;
+}
+
+// Tools are not run here: whoever sits in front says what they gave.
+function resultForm(node: Node): HTMLElement {
+  const fields = node.message.tool_calls!.map((call) =>
+    ({ call, field: h('textarea', { rows: 2, ariaLabel: `result of ${call.function.name}`, placeholder: `result of ${call.function.name}` }) }));
+  const form = h('form', {}, ...fields.map((f) => f.field), h('button', { type: 'submit' }, 'Give results'));
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    let last = node;
+    for (const { call, field } of fields) last = tree.add(last, { role: 'tool', content: field.value, tool_call_id: call.id });
+    void answer(last);
+  };
+  return form;
+}
+
+let shown = new Map<Node, HTMLElement>();
+function draw(): void {
+  const path = tree.path();
+  shown = new Map(path.map((node) => [node, drawMessage(node)]));
+  const low = chat.scrollHeight - chat.scrollTop - chat.clientHeight < 80;
+  chat.replaceChildren(...(path.length ? shown.values() : [h('div', { className: 'empty' }, 'Say something. Nothing leaves this server.')]));
+  if (low) chat.scrollTop = chat.scrollHeight;
+  send.textContent = running ? 'Stop' : 'Send';
+}
+
+function edit(node: Node): void {
+  const field = h('textarea', { value: node.message.content, rows: 4, ariaLabel: 'the question, to be edited' });
+  const save = h('form', { className: 'ask' }, field, h('button', { type: 'submit', className: 'primary' }, 'Ask'),
+    h('button', { type: 'button', onclick: draw }, 'Cancel'));
+  save.onsubmit = (event) => {
+    event.preventDefault();
+    void answer(tree.add(node.parent!, { role: 'user', content: field.value }));
+  };
+  shown.get(node)!.replaceChildren(save);
+  field.focus();
+}
+
+async function answer(question: Node): Promise<void> {
+  let request: Request;
+  try {
+    request = requestFor(question);
+  } catch (error) {
+    draw();
+    return fail(error);
+  }
+  say('');
+  const message: Message = { role: 'assistant', content: '' };
+  const node = tree.add(question, message);
+  const control = (running = new AbortController());
+  draw();
+  let due = false;
+  const redraw = () => {
+    if (due) return;
+    due = true;
+    setTimeout(() => {
+      due = false;
+      const old = shown.get(node);
+      if (!old || running !== control) return;
+      const fresh = drawMessage(node);
+      const low = chat.scrollHeight - chat.scrollTop - chat.clientHeight < 80;
+      old.replaceWith(fresh);
+      shown.set(node, fresh);
+      if (low) chat.scrollTop = chat.scrollHeight;
+    }, 60);
+  };
+  try {
+    const end = await api.chat(request, control.signal, (delta) => {
+      message.content += delta.content;
+      if (delta.reasoning) message.reasoning_content = (message.reasoning_content ?? '') + delta.reasoning;
+      addCalls(message, delta.calls);
+      redraw();
+    });
+    if (end) node.end = end;
+  } catch (error) {
+    if (!control.signal.aborted) {
+      const empty = !message.content && !message.reasoning_content && !message.tool_calls;
+      if (empty) tree.remove(node);
+      else node.error = error instanceof Error ? error.message : String(error);
+      if (empty) fail(error);
+    }
+  }
+  running = null;
+  draw();
+}
+
+async function showInspector(node: Node): Promise<void> {
+  const panel = h('div', { className: 'inspector' });
+  side.hidden = false;
+  side.replaceChildren(panel);
+  const path = tree.path();
+  const turns = path.slice(0, path.indexOf(node) + 1).filter((n) => n.end);
+  try {
+    await inspect(api, node, requestFor, turns, panel);
+  } catch (error) {
+    fail(error);
+  }
+}
+
+// --- input ----------------------------------------------------------------------------------------------------------
+
+function fit(): void {
+  input.style.height = 'auto';
+  input.style.height = `${input.scrollHeight + 2}px`;
+}
+
+form.onsubmit = (event) => {
+  event.preventDefault();
+  if (running) return running.abort();
+  const text = input.value;
+  if (!text.trim()) return;
+  input.value = '';
+  fit();
+  void answer(tree.add(tree.last(), { role: 'user', content: text }));
+};
+input.oninput = fit;
+input.onkeydown = (event) => {
+  if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    if (!running) form.requestSubmit();
+  }
+};
+document.addEventListener('keydown', (event) => {
+  if (event.key !== 'Escape') return;
+  if (running) running.abort();
+  else side.hidden = true;
+});
+
+const refuseFiles = (data: DataTransfer | null, event: Event) => {
+  if (!data || data.files.length === 0) return;
+  event.preventDefault();
+  say('This model reads only text: images and files cannot be sent.');
+};
+document.addEventListener('paste', (event) => refuseFiles(event.clipboardData, event));
+document.addEventListener('drop', (event) => refuseFiles(event.dataTransfer, event));
+document.addEventListener('dragover', (event) => event.preventDefault());
+
+newButton.onclick = () => {
+  running?.abort();
+  tree = new Tree();
+  side.hidden = true;
+  say('');
+  draw();
+  input.focus();
+};
+
+async function start(): Promise<void> {
+  try {
+    const model = await api.model();
+    const { k_codec, v_codec } = model.kvasir;
+    modelName.textContent = `${model.id} · context ${model.max_model_len} · cache ${k_codec === v_codec ? k_codec : `${k_codec}/${v_codec}`}`;
+    if (!model.kvasir.chat) say('This model has no chat template: start the server with --chat-template FILE.');
+  } catch (error) {
+    fail(error);
+  }
+}
+
+draw();
+void start();
