@@ -39,6 +39,8 @@ expect 2 '' 'has [0-9]* tokens; one window of --ctx needs 64' ppl -m "$model" -f
 expect 2 '' 'expected a file that ends in .svg, .html or .png' ppl -m "$model" -f "$text" --kv f16 --plot x.gif
 expect 1 '' 'no-such-file' ppl -m "$model" -f no-such-file --kv f16
 
+# What 16 bits change is shown whether it was asked for or not.
+expect 0 '^f16 .*100.0 %$' '' ppl -m "$model" -f "$text" --kv rq2 --ctx 256 --tokens 512 --exact
 expect 0 '^f16 .*100.0 %$' '' ppl -m "$model" -f "$text" --kv f32,f16 --ctx 256 --tokens 512 --plot "$scratch/p.svg"
 has "$scratch/p.svg" '<circle '
 has "$scratch/p.svg" '>f16<'
@@ -66,8 +68,19 @@ expect 0 'practically never finds it by decoding' '' \
 expect 0 '"kv":"bf16","task":"passkey","group":"256","depth":100,.*"model_retrieves":\(true\|false\)' '' \
   recall -m "$model" --kv bf16 --ctx 256 --depths 100 --trials 1 --json
 expect 2 '' "^kvasir: --depths: is '0,,5', expected numbers from 0 to 100" recall -m "$model" --kv f16 --depths 0,,5
-expect 2 '' '^kvasir: --lengths: has 512, expected at most --ctx, 256' recall -m "$model" --kv f16 --ctx 256 --lengths 512
+expect 2 '' "^kvasir: --ctx: is 8192, expected at most the model's context, 4096" recall -m "$model" --kv f16 --lengths 8192
 expect 2 '' "line 2: not valid JSON" recall -m "$model" --kv f16 -f "$text"
+
+printf 'It was a dark and stormy night, and\n\nOnce upon a time\n' >"$scratch/prompts.txt"
+expect 0 '^prompt 2: Once upon a time$' '' answers "$scratch/prompts.txt" -m "$model" --kv f16,rq2 -n 6
+has "$scratch/out" '^  rq2  the same$'
+has "$scratch/out" '^f16  *2 of 2  *100.0 %  *100.0 %$'
+expect 0 '"kv":"rq2","prompt":"Once upon a time","answer":".*","ids":\[.*"equal":true,"first_difference":null' '' \
+  answers "$scratch/prompts.txt" -m "$model" --kv rq2 -n 6 --json
+expect 2 '' 'has no prompts, expected one per line' answers /dev/null -m "$model" --kv rq2
+expect 2 '' 'prompt 1 and its answer take [0-9]* tokens, --ctx gives 16' \
+  answers "$scratch/prompts.txt" -m "$model" --kv rq2 --ctx 16 -n 12
+expect 2 '' 'the model has no chat template' answers "$scratch/prompts.txt" -m "$model" --kv rq2 --chat
 
 # Ctrl-C ends a long run with status 1 and a message, and no half of a table.
 "$kvasir" eval ppl -m "$model" -f "$text" --kv f16,bf16 --ctx 16 --decode --json >"$scratch/out" 2>"$scratch/err" &

@@ -1,10 +1,12 @@
 // kvasir eval ppl: perplexity and divergence from an f32 cache, as a table, JSON and a picture.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "cli/eval.hpp"
@@ -66,6 +68,15 @@ struct Settings {
   lab::eval::SubjectOptions subject;
 };
 
+bool is_noise(const PplRow& row) { return row.kv == "f16" || row.kv == "exact"; }
+
+// The list with f16 in front, unless it is there.
+std::string with_noise(const std::string& list) {
+  for (const std::string& name : lab::eval::split_kv(list))
+    if (name == "f16" || name == "exact") return list;
+  return (list.find(';') != std::string::npos ? "f16;" : "f16,") + list;
+}
+
 std::vector<std::vector<std::string>> cells(const PplReport& report) {
   std::vector<std::vector<std::string>> t{
       {"kv", "ppl", "change", "+-", "KL mean", "KL 99 %", "top-1", "bits K", "bits V", "B/token", "of f16"}};
@@ -91,11 +102,33 @@ std::string coverage(const Settings& s, const PplReport& r) {
                      s.subject.sinks, 100 * r.sealed_share);
 }
 
+// What storing in 16 bits changes is noise: rounding of 8-bit activations that another last bit of a key sets off.
+void print_noise(const Settings& s, const PplReport& r) {
+  const PplRow& noise = *std::find_if(r.rows.begin(), r.rows.end(), is_noise);
+  const bool hidden = std::any_of(r.rows.begin(), r.rows.end(), [&](const PplRow& row) {
+    return &row != &noise && row.kl_mean < 10 * noise.kl_mean;
+  });
+  if (!hidden || s.subject.exact) return;
+  fmt::print("\n{}: {:.1e} of KL is what any last bit sets off in the rounding of 8-bit activations.\n", noise.kv,
+             noise.kl_mean);
+  fmt::print("--exact measures caches without it.\n");
+}
+
 void print_report(const Settings& s, const PplReport& r) {
   fmt::print("{}\n{}\nf32 keys and values: perplexity {:.3f}\n\n", material(s, r), coverage(s, r), r.baseline_ppl);
   print_table(cells(r));
   for (const PplRow& row : r.rows)
     if (!row.note.empty()) fmt::print("\n{}: {}\n", row.kv, row.note);
+  print_noise(s, r);
+}
+
+// A line per window, on stderr because the rows are those of all windows.
+void print_so_far(const PplReport& r, std::int64_t windows) {
+  std::string line = fmt::format("window {} of {}:", r.windows, windows);
+  for (const PplRow& row : r.rows)
+    line += fmt::format(" {} {:+.2f} % KL {:.1e}{}", row.kv, 100 * row.ppl_change(), row.kl_mean,
+                        &row == &r.rows.back() ? "" : ",");
+  fmt::print(stderr, "{}\n", line);
 }
 
 void print_json(const Settings& s, const PplReport& report) {
@@ -139,7 +172,8 @@ void plot(const Settings& s, const PplReport& r) {
   write_plot(p, cells(r), s.ppl.plot);
 }
 
-int run_ppl(const Settings& s) {
+int run_ppl(Settings& s) {
+  s.subject.kv = with_noise(s.subject.kv);
   if (!s.ppl.plot.empty()) lab::eval::check_plot_path(s.ppl.plot);
   Interrupt interrupt;
   const auto stop_if_asked = [&] {
@@ -156,10 +190,16 @@ int run_ppl(const Settings& s) {
     loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   });
   loading.finish();
-  const PplReport report = measure_ppl(subject, ids, windows, s.ppl.decode, [&](std::int64_t done, std::int64_t total) {
+  const auto progress = [&](std::int64_t done, std::int64_t total) {
     stop_if_asked();
     scoring.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
+  };
+  const double start = steady_seconds();
+  const auto so_far = [&](const PplReport& r) {
+    scoring.erase();
+    if (is_terminal(stderr) && steady_seconds() - start > 2) print_so_far(r, windows);
+  };
+  const PplReport report = measure_ppl(subject, ids, windows, s.ppl.decode, progress, so_far);
   scoring.finish();
   s.ppl.json ? print_json(s, report) : print_report(s, report);
   if (!s.ppl.plot.empty()) plot(s, report);

@@ -1,6 +1,7 @@
 // kvasir eval recall: retrieval from long prompts, and agreement with an f32 cache.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
@@ -36,7 +37,8 @@ const OptionTable<RecallOptions>& table() {
       "recall",
       {{"lengths",
         &O::lengths,
-        {.help = "prompts with a pass key, a list; empty is a half and all of the context, from 1024 on a quarter, too",
+        {.help = "prompts with a pass key, a list, the longest of which sets --ctx; empty is a half and all of the "
+                 "context, from 1024 on a quarter, too",
          .unit = "tokens",
          .placeholder = "LIST"}},
        {"depths", &O::depths, {.help = "where the key stands, per cent of the prompt, a list", .placeholder = "LIST"}},
@@ -164,7 +166,12 @@ void print_json(const Settings& s, const RecallReport& report) {
   }
 }
 
-int run_recall(const Settings& s) {
+int run_recall(Settings& s) {
+  if (!s.recall.lengths.empty()) {
+    const auto lengths = parse_list(s.recall.lengths, 1 << 24, "--lengths");
+    s.subject.ctx =
+        std::max(s.subject.ctx, static_cast<std::int32_t>(*std::max_element(lengths.begin(), lengths.end())));
+  }
   Interrupt interrupt;
   const auto stop_if_asked = [&] {
     if (interrupt.requested().load(std::memory_order_relaxed))

@@ -55,10 +55,17 @@ std::string human_seconds(double seconds) {
   return fmt::format("{} min {} s", whole / 60, whole % 60);
 }
 
-std::string progress_line(const std::string& label, std::uint64_t done, std::uint64_t total, int width) {
+std::string time_left(std::uint64_t done, std::uint64_t total, double seconds) {
+  if (seconds < 2 || done == 0 || done >= total) return "";
+  const double left = seconds * static_cast<double>(total - done) / static_cast<double>(done);
+  return ", " + human_seconds(std::max(1.0, std::round(left))) + " left";
+}
+
+std::string progress_line(const std::string& label, std::uint64_t done, std::uint64_t total, int width,
+                          const std::string& left) {
   done = std::min(done, total);
   const double part = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
-  const std::string percent = fmt::format("{:3} %", static_cast<int>(part * 100));
+  const std::string percent = fmt::format("{:3} %{}", static_cast<int>(part * 100), left);
   const int bar = width - static_cast<int>(label.size() + percent.size()) - 4;
   if (bar < 4) return percent.substr(0, static_cast<std::size_t>(std::max(width, 0)));
   const int filled = static_cast<int>(part * bar);
@@ -77,17 +84,22 @@ void ProgressBar::update(std::uint64_t done, std::uint64_t total) {
   if (!enabled_) return;
   const auto now = std::chrono::steady_clock::now();
   if (drawn_ && now - last_ < kRedraw) return;
+  if (!drawn_) first_ = now;
   last_ = now;
   drawn_ = true;
-  fmt::print(out_, "\r{}", progress_line(label_, done, total, columns(out_)));
+  const double seconds = std::chrono::duration<double>(now - first_).count();
+  fmt::print(out_, "\r\x1b[K{}", progress_line(label_, done, total, columns(out_), time_left(done, total, seconds)));
+  std::fflush(out_);
+}
+
+void ProgressBar::erase() {
+  if (!enabled_ || !drawn_) return;
+  fmt::print(out_, "\r\x1b[K");  // back to the first column, erase to the end
   std::fflush(out_);
 }
 
 void ProgressBar::finish() {
-  if (enabled_ && drawn_) {
-    fmt::print(out_, "\r\x1b[K");  // back to the first column, erase to the end
-    std::fflush(out_);
-  }
+  erase();
   enabled_ = false;
 }
 

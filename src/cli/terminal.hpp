@@ -15,8 +15,14 @@ std::string human_rate(double per_second, const char* what);  // ("tokens") "41.
 std::string human_bandwidth(double bytes_per_second);         // "34.1 GB/s" (powers of ten, as memory is sold)
 std::string human_seconds(double seconds);                    // "850 us", "12.3 ms", "4.21 s", "2 min 5 s"
 
-// "label [=====>     ]  42 %", at most `width` columns. A total of 0 counts as done.
-std::string progress_line(const std::string& label, std::uint64_t done, std::uint64_t total, int width);
+// "label [=====     ]  42 %, 12 s left", at most `width` columns; `left` is what stands behind the per cent. A total of
+// 0 counts as done.
+std::string progress_line(const std::string& label, std::uint64_t done, std::uint64_t total, int width,
+                          const std::string& left = "");
+
+// What is left of a work of which `done` of `total` took `seconds`: ", 12 s left", ", 3 min 20 s left"; empty during
+// the first two seconds, and while nothing is done.
+std::string time_left(std::uint64_t done, std::uint64_t total, double seconds);
 
 // A line on stderr that is redrawn at most 20 times a second and erased at the end. Prints nothing when `out` is no
 // terminal, so that logs and pipes stay clean.
@@ -29,6 +35,7 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void update(std::uint64_t done, std::uint64_t total);
+  void erase();   // until the next update, so that something else can be printed
   void finish();  // erases the line; further updates are ignored
 
  private:
@@ -36,7 +43,7 @@ class ProgressBar {
   std::FILE* out_;
   bool enabled_;
   bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_{};
+  std::chrono::steady_clock::time_point first_{}, last_{};
 };
 
 }  // namespace kvasir::cli

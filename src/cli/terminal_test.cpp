@@ -47,6 +47,16 @@ TEST(Terminal, ProgressLineFitsItsWidth) {
   EXPECT_NE(progress_line("load", 0, 0, 40).find("100 %"), std::string::npos);
 }
 
+TEST(Terminal, SaysWhatIsLeftAfterTwoSeconds) {
+  EXPECT_EQ(time_left(1, 2, 1.9), "");
+  EXPECT_EQ(time_left(0, 2, 60), "");
+  EXPECT_EQ(time_left(2, 2, 60), "");
+  EXPECT_EQ(time_left(1, 4, 4), ", 12 s left");
+  EXPECT_EQ(time_left(99, 100, 4), ", 1 s left");
+  EXPECT_EQ(time_left(10, 60, 40), ", 3 min 20 s left");
+  EXPECT_EQ(progress_line("load", 1, 2, 34, ", 12 s left"), "load [=====     ]  50 %, 12 s left");
+}
+
 TEST(Terminal, ProgressBarIsErasedAndSilentElsewhere) {
   std::FILE* f = std::tmpfile();
   ASSERT_NE(f, nullptr);
@@ -62,7 +72,7 @@ TEST(Terminal, ProgressBarIsErasedAndSilentElsewhere) {
     bar.update(1000, 1000);
   }
   const std::string text = contents(f);
-  EXPECT_EQ(text.find("\rload ["), 0u);
+  EXPECT_EQ(text.find("\r\x1b[Kload ["), 0u);
   EXPECT_NE(text.find(" 50 %"), std::string::npos);
   EXPECT_TRUE(text.ends_with("\r\x1b[K"));
   EXPECT_LT(text.size(), 1000u) << "redrawn too often";

@@ -56,20 +56,23 @@ std::vector<KvPair> capture(const CaptureOptions& o, const std::function<void()>
     pair_of[static_cast<std::size_t>(l)] = layers.size();
     const auto tokens = static_cast<int>(o.tokens);
     const kv::LayerShape& s = shape.at(l);
-    KvPair pair{{l, s.kv_heads, tokens, s.head_dim, {}}, {l, s.kv_heads, tokens, s.head_dim_v, {}}};
-    for (KvArray* a : {&pair.keys, &pair.values})
+    KvPair pair{{l, s.kv_heads, tokens, s.head_dim, {}},
+                {l, s.kv_heads, tokens, s.head_dim_v, {}},
+                {l, s.query_heads, tokens, s.head_dim, {}}};
+    for (KvArray* a : {&pair.keys, &pair.values, &pair.queries})
       a->data.resize(static_cast<std::size_t>(a->heads) * static_cast<std::size_t>(a->tokens) *
                      static_cast<std::size_t>(a->dim));
     layers.push_back(std::move(pair));
   }
   kv::Sequence* sequence = engine.cache().create();
   engine.forward().observe(
-      [&](int layer, std::span<const kv::Slice> slices, const float*, const float* k, const float* v) {
+      [&](int layer, std::span<const kv::Slice> slices, const float* q, const float* k, const float* v) {
         if (!k) return;
         const std::int64_t first = kv::Cache::length(*sequence);
         KvPair& pair = layers[pair_of[static_cast<std::size_t>(layer)]];
         copy_rows(k, slices[0].count, first, &pair.keys);
         copy_rows(v, slices[0].count, first, &pair.values);
+        copy_rows(q, slices[0].count, first, &pair.queries);
       });
   engine.feed(sequence, ids, 1, [&](std::int64_t) { return poll(), true; });
   return layers;
@@ -80,6 +83,7 @@ void save_capture(const std::string& prefix, const std::vector<KvPair>& layers) 
     const std::string stem = prefix + "_layer" + std::to_string(pair.keys.layer);
     write_kv_file(stem + "_keys.bin", pair.keys);
     write_kv_file(stem + "_values.bin", pair.values);
+    write_kv_file(stem + "_queries.bin", pair.queries);
   }
 }
 

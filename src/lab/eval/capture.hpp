@@ -1,4 +1,4 @@
-// Keys and values of a real model, as its cache gets them: rotated, normed, biased.
+// Keys, values and queries of a real model, as its cache gets them: rotated, normed, biased.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct CaptureOptions {
 // fewer tokens than asked for, or the model's context is shorter.
 std::vector<KvPair> capture(const CaptureOptions& options, const std::function<void()>& poll);
 
-// PREFIX_layerN_keys.bin and PREFIX_layerN_values.bin.
+// PREFIX_layerN_keys.bin, PREFIX_layerN_values.bin and PREFIX_layerN_queries.bin.
 void save_capture(const std::string& prefix, const std::vector<KvPair>& layers);
 
 }  // namespace kvasir::lab::eval

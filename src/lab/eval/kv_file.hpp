@@ -24,9 +24,10 @@ struct KvArray {
 KvArray read_kv_file(const std::string& path);
 void write_kv_file(const std::string& path, const KvArray& array);
 
-// Keys and values of one layer; values may be absent (no heads).
+// Keys and values of one layer; values may be absent (no heads). queries: of the layer's query heads, where they were
+// captured, too.
 struct KvPair {
-  KvArray keys, values;
+  KvArray keys, values, queries;
 };
 // "KEYS.bin" or "KEYS.bin,VALUES.bin". Throws also when the two do not belong together.
 KvPair read_kv_pair(const std::string& paths);

@@ -144,26 +144,11 @@ double sealed_share(const SubjectOptions& o) {
   return sealed / all;
 }
 
-}  // namespace
-
-PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, bool decode,
-                      const std::function<void(std::int64_t, std::int64_t)>& poll) {
-  const std::int64_t ctx = subject.context();
-  KVASIR_CHECK(windows >= 1 && windows * ctx <= static_cast<std::int64_t>(ids.size()));
-  const text::Tokenizer& tokenizer = subject.tokenizer();
+PplReport report_of(Subject& subject, std::span<Score> scores, std::int64_t windows) {
   PplReport report;
   report.windows = windows;
-  report.bos = wants_bos(tokenizer);
+  report.bos = wants_bos(subject.tokenizer());
   report.sealed_share = sealed_share(subject.options());
-  subject.choose_codecs(ids);
-  Evaluation evaluation(subject, windows, decode);
-  std::vector<std::int32_t> window(static_cast<std::size_t>(ctx));
-  for (std::int64_t w = 0; w < windows; ++w) {
-    std::copy_n(ids.begin() + w * ctx, ctx, window.begin());
-    if (report.bos) window[0] = tokenizer.bos();
-    evaluation.window(window, [&](std::int64_t p) { poll(w * ctx + p, windows * ctx); });
-  }
-  const std::span<Score> scores = evaluation.scores();
   report.scored = scores[0].nll.count();
   report.baseline_ppl = std::exp(scores[0].nll.mean());
   for (std::size_t i = 1; i < scores.size(); ++i) {
@@ -180,6 +165,25 @@ PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::
     report.rows.push_back(std::move(row));
   }
   return report;
+}
+
+}  // namespace
+
+PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, bool decode,
+                      const std::function<void(std::int64_t, std::int64_t)>& poll,
+                      const std::function<void(const PplReport&)>& so_far) {
+  const std::int64_t ctx = subject.context();
+  KVASIR_CHECK(windows >= 1 && windows * ctx <= static_cast<std::int64_t>(ids.size()));
+  subject.choose_codecs(ids);
+  Evaluation evaluation(subject, windows, decode);
+  std::vector<std::int32_t> window(static_cast<std::size_t>(ctx));
+  for (std::int64_t w = 0; w < windows; ++w) {
+    std::copy_n(ids.begin() + w * ctx, ctx, window.begin());
+    if (wants_bos(subject.tokenizer())) window[0] = subject.tokenizer().bos();
+    evaluation.window(window, [&](std::int64_t p) { poll(w * ctx + p, windows * ctx); });
+    if (so_far && w + 1 < windows) so_far(report_of(subject, evaluation.scores(), w + 1));
+  }
+  return report_of(subject, evaluation.scores(), windows);
 }
 
 }  // namespace kvasir::lab::eval

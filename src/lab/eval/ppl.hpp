@@ -48,8 +48,9 @@ std::int64_t count_windows(std::int64_t tokens, std::int64_t ctx, std::int64_t m
 
 // decode: the scored half is fed token by token as if it had been generated, so that the products on packed bytes are
 // measured, which prompts do not use. REQUIRES: subject is loaded, ids fill `windows` windows. poll(done, total) in
-// scored tokens may throw to stop.
+// scored tokens may throw to stop. so_far: called after every window but the last with the report of what is scored.
 PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, bool decode,
-                      const std::function<void(std::int64_t, std::int64_t)>& poll);
+                      const std::function<void(std::int64_t, std::int64_t)>& poll,
+                      const std::function<void(const PplReport&)>& so_far = {});
 
 }  // namespace kvasir::lab::eval

@@ -18,7 +18,8 @@ const OptionTable<SubjectOptions>& subject_table() {
       {{"model", &O::model, {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}},
        {"kv",
         &O::kv,
-        {.help = "what to compare with f32 keys and values: presets, codecs, KEYS/VALUES or auto, separated by commas",
+        {.help = "what to compare with f32 keys and values: presets, codecs, KEYS/VALUES or auto, separated by commas; "
+                 "NAME@LAYERS=NAME+LAYERS=NAME has exceptions by layer",
          .placeholder = "LIST",
          .required = true}},
        {"kv_noise",
@@ -82,6 +83,7 @@ Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(o
                     std::to_string(spec_.context),
                 "--ctx");
   tokenizer_ = text::make_tokenizer(file_->metadata());
+  chat_template_ = file_->metadata().get_string("tokenizer.chat_template").value_or("");
   if (needs.text && !tokenizer_)
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", options.model);
   if (tokenizer_ && tokenizer_->size() > spec_.vocab)
@@ -102,7 +104,11 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
   lane.options.max_tokens = options_.ctx;
   try {
     lane.undecided = codecs == run::kAuto;
-    const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs, "");
+    const std::size_t at = std::min(codecs.find('@'), codecs.size());
+    const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs.substr(0, at), "");
+    std::string exceptions = codecs.substr(std::min(at + 1, codecs.size()));
+    std::replace(exceptions.begin(), exceptions.end(), '+', ';');
+    lane.options.layers = kv::parse_layers(exceptions, "");
     lane.options.k_codec = pair.k;
     lane.options.v_codec = pair.v;
     lane.cost = cost_of(model::cache_shape(spec_), lane.options, team_->size());

@@ -22,7 +22,9 @@ struct SubjectOptions {
   std::int32_t threads = 0;  // 0: one per usable core
   std::int32_t ctx = 512;
   bool exact = false;
-  std::string kv;  // what to compare: names separated by commas, or by semicolons when a name holds a comma
+  // What to compare: names separated by commas, or by semicolons when a name holds a comma. A name may carry exceptions
+  // by layer: rq3@0=rq8+4-7=rq4/rq3.
+  std::string kv;
   std::int32_t window = 128;
   std::int32_t sinks = 4;
   float kv_noise = 0.2f;  // budget of "auto", nats
@@ -65,6 +67,7 @@ class Subject {
 
   const model::ModelSpec& spec() const { return spec_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const std::string& chat_template() const { return chat_template_; }  // of the model's file; empty: it has none
   std::int64_t context() const { return options_.ctx; }
   const SubjectOptions& options() const { return options_; }
   Team& team() { return *team_; }
@@ -95,6 +98,7 @@ class Subject {
   std::unique_ptr<weights::ModelFile> file_;  // until load
   model::ModelSpec spec_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
+  std::string chat_template_;
   std::unique_ptr<model::Model> model_;
   std::vector<Lane> lanes_;
 };
