@@ -32,7 +32,7 @@ class Chats : public testing::Test {
     std::vector<std::unique_ptr<store::Tier>> tiers;
     tiers.push_back(store::open_tier("ram:?size=64MiB"));
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
-    scheduler_.emplace(*engine_, run::SchedulerOptions{.running = 1, .waiting = 0}, "model", &*library_);
+    scheduler_.emplace(*engine_, run::SchedulerOptions{.running = 1, .waiting = 1}, "model", &*library_);
     format_.emplace(text::ChatTemplate(kTemplate, "", ""));
     run::Request settings;
     settings.max_tokens = 12;

@@ -319,7 +319,8 @@ int chat_command(Settings& s) {
   if (!tiers.empty())
     library.emplace(engine.cache(), store::fingerprint_of(run::describe_cache(engine)), std::move(tiers));
   {
-    run::Scheduler scheduler(engine, {.running = 1, .waiting = 0}, s.engine.model, library ? &*library : nullptr);
+    // One waits: an answer has ended for its listener a moment before it has for the scheduler.
+    run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, s.engine.model, library ? &*library : nullptr);
     const auto format =
         open_chat(scheduler.card().chat_template, *engine.tokenizer(), s.chat.chat_template, s.engine.model);
     if (!format)
