@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "run/ask.hpp"
+#include "serve/prompt.hpp"
 #include "serve/request.hpp"
 #include "serve/turns.hpp"
 
@@ -77,6 +78,7 @@ ChatAnswer ChatSession::answer(const ChatEvents& events) {
   run::ServiceRequest request;
   request.request = settings_;
   request.request.prompt = prompt.ids;
+  request.request.shown = serve::shown_tokens(format_, input, tokenizer);
   // A seed that was given would give the same answer again.
   if (std::int64_t& seed = request.request.sampling.seed; seed >= 0) seed = (seed + retries_) & INT64_MAX;
   const auto parser = format_.parser(input, {.prompt = prompt.text});

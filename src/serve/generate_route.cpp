@@ -40,11 +40,7 @@ void prepare_chat(Context& context, ApiRequest& request) {
   } else if (tools && request.format) {
     asked.grammar = context.chat->calls(request.chat, request.format, request.warnings);
   }
-  const text::Tokenizer& tokenizer = *context.service.tokenizer();
-  for (const std::string& mark : context.chat->marks(request.chat)) {
-    const std::int32_t id = tokenizer.find(mark);
-    if (id >= 0 && tokenizer.is_control(id)) asked.shown.push_back(id);
-  }
+  asked.shown = shown_tokens(*context.chat, request.chat, *context.service.tokenizer());
 }
 
 void warn_of_length(const Context& context, const std::vector<EncodedPrompt>& prompts, text::Warnings& warnings) {

@@ -109,6 +109,16 @@ std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text:
   return all;
 }
 
+std::vector<std::int32_t> shown_tokens(const ChatFormat& chat, const ChatInput& input,
+                                       const text::Tokenizer& tokenizer) {
+  std::vector<std::int32_t> shown;
+  for (const std::string& mark : chat.marks(input)) {
+    const std::int32_t id = tokenizer.find(mark);
+    if (id >= 0 && tokenizer.is_control(id)) shown.push_back(id);
+  }
+  return shown;
+}
+
 std::string echo_text(const Prompt& prompt, const text::Tokenizer* tokenizer) {
   if (!prompt.is_ids) return prompt.text;
   return tokenizer ? tokenizer->decode(prompt.ids) : std::string();

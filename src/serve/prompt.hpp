@@ -32,6 +32,10 @@ std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text:
 std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
                                          std::size_t index);
 
+// The control tokens that are part of the text of answers to `input`.
+std::vector<std::int32_t> shown_tokens(const ChatFormat& chat, const ChatInput& input,
+                                       const text::Tokenizer& tokenizer);
+
 // The bytes of a prompt as `echo` shows them.
 std::string echo_text(const Prompt& prompt, const text::Tokenizer* tokenizer);
 

@@ -21,8 +21,9 @@ std::string call_id() {
 
 class Parser final : public AnswerParser {
  public:
-  Parser(const Entry<text::ToolForm>* form, const Json* tools, text::ReasoningSplitter splitter)
-      : splitter_(std::move(splitter)), parser_(text::make_tool_parser(form, tools)) {}
+  // `calls_only`: the answer has to be a call, so what is left of one that is cut is no content.
+  Parser(const Entry<text::ToolForm>* form, const Json* tools, bool calls_only, text::ReasoningSplitter splitter)
+      : splitter_(std::move(splitter)), parser_(text::make_tool_parser(form, tools)), calls_only_(calls_only) {}
 
   ChatDelta feed(std::string_view piece) override {
     std::string reasoning, content;
@@ -35,6 +36,7 @@ class Parser final : public AnswerParser {
     splitter_.finish(reasoning, content);
     parser_->push(content, out_);
     parser_->finish(out_, cut);
+    if (cut && calls_only_) out_.content.clear();
     return delta(std::move(reasoning));
   }
   bool thinking() const override { return splitter_.inside(); }
@@ -65,6 +67,7 @@ class Parser final : public AnswerParser {
   text::ReasoningSplitter splitter_;
   std::unique_ptr<text::ToolParser> parser_;
   text::ToolOutput out_;
+  const bool calls_only_;
   std::size_t told_ = 0;        // calls that the client knows
   std::size_t told_bytes_ = 0;  // of the last one's arguments
 };
@@ -101,7 +104,7 @@ std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const
   const text::ReasoningMarks* marks = start.constrained ? nullptr : of(input).reasoning();
   const bool inside = marks && text::ends_in_reasoning(*marks, start.prompt);
   return std::make_unique<Parser>(tools || form->value->always ? form : nullptr, tools ? &input.tools : nullptr,
-                                  text::ReasoningSplitter(marks, inside));
+                                  input.must_call.has_value(), text::ReasoningSplitter(marks, inside));
 }
 
 std::shared_ptr<const text::Grammar> TemplateChat::calls(

@@ -279,6 +279,15 @@ TEST(ToolForm, CutCalls) {
   }
 }
 
+// Of other text that is cut a single character stays: it need not be a mark.
+TEST(ToolForm, CutText) {
+  ToolOutput out;
+  const auto parser = make_tool_parser(form("hermes"), &kTools);
+  parser->push("a <", out);
+  parser->finish(out, true);
+  EXPECT_EQ(out.content, "a <");
+}
+
 // What may be shown while the text is being made.
 TEST(ToolForm, HoldsBackWhatMayBecomeACall) {
   const auto shown = [](const char* name, std::string_view text) {

@@ -34,8 +34,10 @@ std::size_t partial_of(std::string_view text, const std::vector<std::string_view
   return most;
 }
 
-// What is left of a text that may end inside a mark.
-std::size_t left_of_cut(std::size_t size, std::size_t partial, bool cut) { return size - (cut ? partial : 0); }
+// What is left of a text that may end inside a mark: a single character is no mark yet.
+std::size_t left_of_cut(std::size_t size, std::size_t partial, bool cut) {
+  return size - (cut && partial > 1 ? partial : 0);
+}
 
 class StyleParser final : public ToolParser {
  public:
