@@ -306,6 +306,23 @@ Grammar::Node plain_arguments(const CallParts& parts, const PlainArguments& form
   return g.sequence(std::move(all));
 }
 
+namespace {
+
+std::string head_of(const ObjectCall& call, const std::string& name) {
+  return std::string(call.open) + "{\"name\": " + Json(name).dump() + ", \"" + std::string(call.arguments_key) + "\": ";
+}
+
+}  // namespace
+
+Grammar::Node ObjectCall::grammar(const CallParts& parts) const {
+  Grammar& g = parts.grammar;
+  return g.sequence({g.text(head_of(*this, parts.name)), parts.arguments(), g.text("}" + std::string(close))});
+}
+
+std::string ObjectCall::write(const std::string& name, const Json& arguments) const {
+  return head_of(*this, name) + arguments.dump() + "}" + std::string(close);
+}
+
 Grammar::Node listed_arguments(const CallParts& parts, const ListedArguments& form) {
   Grammar& g = parts.grammar;
   if (!parts.parameters) return g.text("");

@@ -134,6 +134,15 @@ class ArgumentsWriter {
   bool first_ = true, in_text_ = false;
 };
 
+// A call as one object: {"name": NAME, ARGUMENTS_KEY: {...}}, in a grammar and written; `open` and `close` stand around
+// it.
+struct ObjectCall {
+  std::string_view arguments_key = "arguments", open = "", close = "";
+
+  Grammar::Node grammar(const CallParts& parts) const;
+  std::string write(const std::string& name, const Json& arguments) const;
+};
+
 // The grammar of arguments that are not JSON: `before` NAME `behind` VALUE `end` for each, in the schema's order.
 // Strings are written as they are and do not hold `end`.
 struct PlainArguments {

@@ -3,8 +3,6 @@
 //   {"name": "f", "arguments": {"a": 1}}
 //   </tool_call>
 // and what else they write instead is read, too: the object alone, with the names that other models have for its parts.
-#include <nlohmann/json.hpp>
-
 #include "text/tool_json.hpp"
 
 namespace kvasir::text {
@@ -18,15 +16,9 @@ std::unique_ptr<ToolParser> make(const Json* tools) {
                            tools);
 }
 
-Grammar::Node call(const CallParts& p) {
-  Grammar& g = p.grammar;
-  return g.sequence({g.text("<tool_call>\n{\"name\": " + Json(p.name).dump() + ", \"arguments\": "), p.arguments(),
-                     g.text("}\n</tool_call>")});
-}
-
-std::string write(const std::string& name, const Json& arguments) {
-  return "<tool_call>\n{\"name\": " + Json(name).dump() + ", \"arguments\": " + arguments.dump() + "}\n</tool_call>";
-}
+constexpr ObjectCall kCall{.open = "<tool_call>\n", .close = "\n</tool_call>"};
+Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }
+std::string write(const std::string& name, const Json& arguments) { return kCall.write(name, arguments); }
 
 }  // namespace
 

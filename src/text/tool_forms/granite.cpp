@@ -1,6 +1,4 @@
 // Granite 3: <|tool_call|>[{"name": "f", "arguments": {"a": 1}}], in some versions <tool_call> in front of the list.
-#include <nlohmann/json.hpp>
-
 #include "text/tool_json.hpp"
 
 namespace kvasir::text {
@@ -14,14 +12,9 @@ std::unique_ptr<ToolParser> make(const Json* tools) {
   return make_style_parser({.open = {kMarks[0], "<tool_call>"}, .close = {"</tool_call>"}}, tools);
 }
 
-Grammar::Node call(const CallParts& p) {
-  Grammar& g = p.grammar;
-  return g.sequence({g.text("{\"name\": " + Json(p.name).dump() + ", \"arguments\": "), p.arguments(), g.text("}")});
-}
-
-std::string write(const std::string& name, const Json& arguments) {
-  return "{\"name\": " + Json(name).dump() + ", \"arguments\": " + arguments.dump() + "}";
-}
+constexpr ObjectCall kCall{};
+Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }
+std::string write(const std::string& name, const Json& arguments) { return kCall.write(name, arguments); }
 
 }  // namespace
 

@@ -1,8 +1,6 @@
 // Llama 3.1 and later: the text is a call and nothing else, with or without the tag, several separated by ';':
 //   <|python_tag|>{"name": "f", "parameters": {"a": 1}}
 // A tag may also follow content.
-#include <nlohmann/json.hpp>
-
 #include "text/tool_json.hpp"
 
 namespace kvasir::text {
@@ -18,14 +16,9 @@ std::unique_ptr<ToolParser> make(const Json* tools) {
   return make_style_parser({.open = {kMarks[0]}, .at_start = true, .require_arguments = true}, tools);
 }
 
-Grammar::Node call(const CallParts& p) {
-  Grammar& g = p.grammar;
-  return g.sequence({g.text("{\"name\": " + Json(p.name).dump() + ", \"parameters\": "), p.arguments(), g.text("}")});
-}
-
-std::string write(const std::string& name, const Json& arguments) {
-  return "{\"name\": " + Json(name).dump() + ", \"parameters\": " + arguments.dump() + "}";
-}
+constexpr ObjectCall kCall{.arguments_key = "parameters"};
+Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }
+std::string write(const std::string& name, const Json& arguments) { return kCall.write(name, arguments); }
 
 }  // namespace
 

@@ -1,6 +1,4 @@
 // Mistral before 2025: [TOOL_CALLS][{"name": "f", "arguments": {"a": 1}, "id": "abcdefghi"}]
-#include <nlohmann/json.hpp>
-
 #include "text/tool_json.hpp"
 
 namespace kvasir::text {
@@ -12,14 +10,9 @@ int match(std::string_view t) { return has(t, "[TOOL_CALLS]") && !has(t, "[ARGS]
 
 std::unique_ptr<ToolParser> make(const Json* tools) { return make_style_parser({.open = {kMarks[0]}}, tools); }
 
-Grammar::Node call(const CallParts& p) {
-  Grammar& g = p.grammar;
-  return g.sequence({g.text("{\"name\": " + Json(p.name).dump() + ", \"arguments\": "), p.arguments(), g.text("}")});
-}
-
-std::string write(const std::string& name, const Json& arguments) {
-  return "{\"name\": " + Json(name).dump() + ", \"arguments\": " + arguments.dump() + "}";
-}
+constexpr ObjectCall kCall{};
+Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }
+std::string write(const std::string& name, const Json& arguments) { return kCall.write(name, arguments); }
 
 }  // namespace
 
