@@ -14,7 +14,7 @@ double largest(const float* x, int n) { return static_cast<double>(*std::max_ele
 
 void route(const Routing& rule, const float* logits, const float* bias, std::int32_t* experts, float* weights) {
   const int n = rule.count;
-  const double top = largest(logits, n);
+  double top = largest(logits, n);
   const auto power = [&](int i) { return std::exp(static_cast<double>(logits[i]) - top); };
   const auto sigmoid = [&](int i) { return 1.0 / (1.0 + std::exp(-static_cast<double>(logits[i]))); };
   double sum = 1;
@@ -42,10 +42,16 @@ void route(const Routing& rule, const float* logits, const float* bias, std::int
   }
   std::sort(experts, experts + chosen);
 
+  // A bias may have left the greatest logit out.
+  const bool of_chosen = rule.gating == Gating::kSoftmaxOfChosen;
+  if (of_chosen) {
+    top = static_cast<double>(logits[experts[0]]);
+    for (int j = 1; j < chosen; ++j) top = std::max(top, static_cast<double>(logits[experts[j]]));
+  }
   double total = 0;
   for (int j = 0; j < chosen; ++j) total += gated(experts[j]);
-  const bool divided = rule.normalise || rule.gating == Gating::kSoftmaxOfChosen;
-  const double factor = static_cast<double>(rule.scale) / (divided ? std::max(total, kLeastSum) : 1.0);
+  const double divisor = of_chosen ? total : rule.normalise ? std::max(total, kLeastSum) : 1.0;
+  const double factor = static_cast<double>(rule.scale) / divisor;
   for (int j = 0; j < chosen; ++j) weights[j] = static_cast<float>(gated(experts[j]) * factor);
 }
 

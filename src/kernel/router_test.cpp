@@ -82,6 +82,13 @@ TEST(Router, ABiasChoosesAndDoesNotWeigh) {
   EXPECT_EQ(c.weights, (std::vector<float>{0.5f}));
 }
 
+// The greatest logit is far from those that a bias chooses.
+TEST(Router, WeightsOfTheChosenAddUp) {
+  const Choice c = route({4, 2, Gating::kSoftmaxOfChosen, false}, {60, 1, 1, 0}, {-100, 0, 0, 0});
+  EXPECT_EQ(c.experts, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(c.weights, (std::vector<float>{0.5f, 0.5f}));
+}
+
 TEST(Router, SumsNearZeroDoNotDivide) {
   const Choice c = route({3, 2, Gating::kSigmoid, true}, {-200, -200, -300});
   EXPECT_EQ(c.experts, (std::vector<std::int32_t>{0, 1}));

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "cpu/rows.hpp"
+
 namespace kvasir::model {
 namespace {
 
@@ -37,6 +39,9 @@ std::int64_t expert_width(const Hparams& h, std::int64_t fallback) {
 Experts experts(const Names& n, std::int64_t width, Activation activation, Bias bias) {
   const Hparams& h = n.h();
   const std::int64_t count = h.integer("expert_count", 1, kMostExperts), dim = h.dim();
+  if (dim > 2 * cpu::kPieceFloats)
+    h.unsupported("embedding_length",
+                  "is more than " + std::to_string(2 * cpu::kPieceFloats) + " in a model with experts");
   Experts e;
   e.routing.count = static_cast<int>(count);
   e.routing.used =

@@ -115,8 +115,8 @@ std::int64_t Hparams::window(int layer, int period, std::int64_t fallback) const
                   m_.path());
     return (*of_layers)[static_cast<std::size_t>(layer)] ? window : 0;
   }
-  if (pattern) period = static_cast<int>(integer(kPattern, 1, 4096));
-  return period == 1 || (layer + 1) % period != 0 ? window : 0;
+  if (pattern) period = static_cast<int>(integer(kPattern, 0, 4096));
+  return period == 0 || (layer + 1) % period != 0 ? window : 0;
 }
 
 float Hparams::eps(std::string_view key) const {

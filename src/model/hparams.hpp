@@ -45,7 +45,8 @@ class Hparams {
   int head_dim_v(int layer) const;
   int ffn(int layer) const { return in_layer("feed_forward_length", layer); }
   // Of layers with a window, else 0. Layers come in periods whose last one sees everything, unless
-  // attention.sliding_window_pattern is another period or says it of every layer. `fallback`: without
+  // attention.sliding_window_pattern is another period or says it of every layer. A period of 1 is of no layer with a
+  // window, of 0 of such layers only. `fallback`: without
   // attention.sliding_window.
   std::int64_t window(int layer, int period, std::int64_t fallback = 0) const;
   float rms_eps() const { return eps("attention.layer_norm_rms_epsilon"); }

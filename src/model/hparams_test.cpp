@@ -42,6 +42,18 @@ class FakeFile : public weights::ModelFile {
   weights::TensorInfo embd_;
 };
 
+TEST(Hparams, PeriodsOfWindows) {
+  FakeFile file;
+  file.set("attention.sliding_window", std::int64_t{64});
+  EXPECT_EQ(Hparams(file).window(0, 1), 0);
+  EXPECT_EQ(Hparams(file).window(0, 0), 64);
+  EXPECT_EQ(Hparams(file).window(0, 4), 64);
+  file.set("attention.sliding_window_pattern", std::int64_t{1});
+  EXPECT_EQ(Hparams(file).window(0, 4), 0);
+  file.set("attention.sliding_window_pattern", std::int64_t{0});
+  EXPECT_EQ(Hparams(file).window(0, 4), 64);
+}
+
 TEST(RopeScaling, NoneIsThePlainGeometricSeries) {
   const Rope c = read_spec(FakeFile()).ropes[0];
   ASSERT_EQ(c.frequencies.size(), 32u);

@@ -100,6 +100,26 @@ void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool e
   faults.report(file.metadata().path());
 }
 
+namespace {
+
+std::int64_t elements(const weights::TensorInfo& t) { return t.rows() * t.columns(); }
+
+// Where vectors lie as floats: every tensor once, whole, and behind `bytes` a row of ones for norms without weights.
+struct VectorPlaces {
+  std::map<std::string, std::int64_t> offset;
+  std::int64_t bytes = 0, ones = 0;
+};
+VectorPlaces place_vectors(const ModelSpec& spec, const weights::ModelFile& file) {
+  VectorPlaces p;
+  for_each<Vector>(spec, [&](const Vector& v) {
+    if (p.offset.emplace(v.name, p.bytes).second) p.bytes += lines(4 * elements(*file.find(v.name)));
+  });
+  for_each<Norm>(spec, [&](const Norm& n) { p.ones = std::max(p.ones, n.weight ? std::int64_t{0} : n.width); });
+  return p;
+}
+
+}  // namespace
+
 // Lays the arenas out, fills them and binds the specification to them.
 class Loader {
  public:
@@ -212,25 +232,18 @@ class Loader {
     return factor;
   }
 
-  // Every tensor once, whole, and a row of ones for norms without weights.
   void bind_vectors() {
-    std::map<std::string, std::int64_t> offset;
-    std::int64_t bytes = 0, ones = 0;
-    for_each<Vector>(m_.spec_, [&](const Vector& v) {
-      if (offset.emplace(v.name, bytes).second) bytes += lines(4 * elements(info(v.name)));
-    });
-    for_each<Norm>(m_.spec_, [&](const Norm& n) { ones = std::max(ones, n.weight ? 0 : n.width); });
+    const VectorPlaces places = place_vectors(m_.spec_, *m_.file_);
+    const std::int64_t bytes = places.bytes, ones = places.ones;
     m_.vectors_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes + lines(4 * ones)));
     const auto at = [&](std::int64_t from) { return reinterpret_cast<float*>(m_.vectors_.data() + from); };
     std::fill_n(at(bytes), ones, 1.0f);
-    for (const auto& [name, from] : offset) read(info(name), at(from));
-    for_each<Vector>(m_.spec_, [&](Vector& v) { v.bound = at(offset.at(v.name)) + v.cut.first; });
+    for (const auto& [name, from] : places.offset) read(info(name), at(from));
+    for_each<Vector>(m_.spec_, [&](Vector& v) { v.bound = at(places.offset.at(v.name)) + v.cut.first; });
     for_each<Norm>(m_.spec_, [&](Norm& n) {
       if (!n.weight) n.weight.bound = at(bytes);
     });
   }
-
-  static std::int64_t elements(const weights::TensorInfo& t) { return t.rows() * t.columns(); }
 
   void read(const weights::TensorInfo& t, float* out) const {
     const std::int64_t n = elements(t);  // rows are whole blocks, one behind the other
@@ -281,7 +294,8 @@ std::int64_t Model::planned_bytes(const ModelSpec& spec, const weights::ModelFil
   };
   for_each<Linear>(spec, [&](const Linear& l) { total += packed(l.name, l.rows, l.columns, exact || l.in_floats); });
   for_each<Stack>(spec, [&](const Stack& s) { total += s.count * packed(s.name, s.rows, s.columns, exact); });
-  return total;
+  const VectorPlaces vectors = place_vectors(spec, file);
+  return total + vectors.bytes + lines(4 * vectors.ones);
 }
 
 }  // namespace kvasir::model

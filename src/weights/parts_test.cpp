@@ -6,8 +6,10 @@
 #include <filesystem>
 
 #include "base/file.hpp"
+#include "base/team.hpp"
 #include "weights/gguf_fixture.hpp"
 #include "weights/model_file.hpp"
+#include "weights/requantise.hpp"
 
 namespace kvasir::weights {
 namespace {
@@ -97,6 +99,22 @@ TEST_F(Parts, AnyPartOpensTheWholeModel) {
     model->drop(model->find("c.weight")->bytes);
     EXPECT_EQ(model->find("c.weight")->bytes[0], std::byte{2});
   }
+}
+
+// The result of a conversion would lose the model, whichever part is named.
+TEST_F(Parts, NoPartIsReplacedByAConversion) {
+  Team team(1);
+  for (const auto& [in, out] : {std::pair{0, 0}, {0, 1}, {2, 1}}) {
+    std::string said;
+    try {
+      requantise(path(in), path(out), {&find_mix("Q8_0"), nullptr, true}, team, [](const auto&) {});
+    } catch (const Error& e) {
+      said = e.what();
+    }
+    EXPECT_NE(said.find("is a file that is read"), std::string::npos) << said;
+    EXPECT_NE(said.find(path(out)), std::string::npos) << said;
+  }
+  EXPECT_EQ(open_model_file(path(0))->tensors().size(), 4u);
 }
 
 TEST_F(Parts, AMissingPartIsNamed) {

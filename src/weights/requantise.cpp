@@ -120,10 +120,19 @@ class Converter {
   std::vector<float> floats_;  // (threads, 2, columns)
 };
 
-void check_paths(const std::string& in, const std::string& out) {
+// A result over any file of the model would lose it.
+void check_paths(const ModelFile& in, const std::string& out) {
   std::error_code none;
-  if (std::filesystem::equivalent(in, out, none)) throw Error(Code::kBadInput, "is the file that is read", out);
+  for (const MappedFile& f : in.files())
+    if (std::filesystem::equivalent(f.path(), out, none)) throw Error(Code::kBadInput, "is a file that is read", out);
   check_replaceable(out);
+}
+
+// "blk.0.attn_q.scale" of "blk.0.attn_q.weight": NVFP4 files have factors of whole matrices there.
+const TensorInfo* factors_of(const ModelFile& file, const TensorInfo& t) {
+  constexpr std::string_view kWeight = ".weight";
+  if (t.quant != "nvfp4" || !t.name.ends_with(kWeight)) return nullptr;
+  return file.find(t.name.substr(0, t.name.size() - kWeight.size()) + ".scale");
 }
 
 }  // namespace
@@ -139,6 +148,8 @@ std::vector<Change> plan_requantise(const ModelFile& file, const RequantiseOptio
     if (c.from != c.to && rounded(c.from) && !options.again)
       refuse(fmt::format("is {} already; rounding it once more to {} loses accuracy, expected F32, F16 or BF16", c.from,
                          c.to));
+    if (const TensorInfo* factors = c.from != c.to ? factors_of(file, t) : nullptr)
+      refuse("has factors in " + factors->name + ", which " + c.to + " has no place for; expected F32, F16 or BF16");
     if (!options.importance && plan.needs_importance(t, c.to))
       refuse(fmt::format("{} is too coarse without an importance matrix", c.to));
     if (options.importance) options.importance->of(t, 0, matrices_of(t));  // of the right size
@@ -149,8 +160,8 @@ std::vector<Change> plan_requantise(const ModelFile& file, const RequantiseOptio
 
 void requantise(const std::string& in, const std::string& out, const RequantiseOptions& options, Team& team,
                 FunctionRef<void(const Change&)> done) {
-  check_paths(in, out);
   const auto file = open_model_file(in);
+  check_paths(*file, out);
   std::vector<Change> changes = plan_requantise(*file, options);
   GgufHeader header;
   {

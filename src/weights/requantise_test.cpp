@@ -241,6 +241,27 @@ TEST_F(Requantise, RefusesAndLeavesNothing) {
   expect("", {});
 }
 
+// Weights without their factors would be wrong ones.
+TEST_F(Requantise, FactorsOfMatricesAreNotLost) {
+  GgufHeader h;
+  h.set_string("general.architecture", "llama");
+  h.set("llama.block_count", std::uint32_t{1});
+  h.set("llama.attention.head_count", std::uint32_t{4});
+  h.add_tensor("blk.0.attn_q.weight", "nvfp4", std::vector<std::int64_t>{256, 2});
+  h.add_tensor("blk.0.attn_q.scale", "f32", std::vector<std::int64_t>{1});
+  GgufWriter out(in_, h);
+  for (const std::size_t bytes : h.sizes()) out.write(std::vector<std::byte>(bytes));
+  out.finish();
+  std::string said;
+  try {
+    run("Q8_0", nullptr, 1, true);
+  } catch (const Error& e) {
+    said = e.what();
+  }
+  EXPECT_NE(said.find("blk.0.attn_q.weight: has factors in blk.0.attn_q.scale"), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(out_));
+}
+
 TEST_F(Requantise, BrokenImportanceIsNamed) {
   const auto message = [&](const std::string& bytes) -> std::string {
     const std::string path = write("imatrix.dat", bytes);
@@ -283,6 +304,9 @@ TEST_P(Fit, LosesLessThanTheRange) {
     quant.dequantise(by_range.data(), from_range.data(), n);
     quant.dequantise(by_fit.data(), from_fit.data(), n);
     EXPECT_LE(error_of(x, from_fit), error_of(x, from_range)) << entry.name;
+    if (entry.name == "q4_0" || entry.name == "q4_k" || entry.name == "q3_k") {
+      EXPECT_LT(error_of(x, from_fit), 0.99 * error_of(x, from_range)) << entry.name;
+    }
     std::printf("%-7s by range %.4f, fitted %.4f\n", std::string(entry.name).c_str(), error_of(x, from_range),
                 error_of(x, from_fit));
     // Zeros, tiny and equal numbers are no trap.

@@ -6,6 +6,7 @@ namespace kvasir::model::entries::archs {
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm", Bias::kNone));
   m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
+  h.integer("attention.sliding_window", 1, std::int64_t{1} << 40);  // without it no layer would have its kind
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kIfPresent);

@@ -5,6 +5,8 @@ namespace kvasir::model::entries::archs {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
+  if (h.has("rope.dimension_sections"))
+    h.unsupported("rope.dimension_sections", "is for images, which are not supported");
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.rms("attn_norm"),

@@ -6,6 +6,7 @@ namespace kvasir::model::entries::archs {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
+  h.integer("attention.sliding_window", 1, std::int64_t{1} << 40);  // without it no layer would have its kind
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kRequired, Bias::kRequired);

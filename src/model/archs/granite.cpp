@@ -8,15 +8,18 @@ static ModelSpec describe(const Hparams& h) {
   m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
   const double divisor = h.number_or("logit_scale", 1.0);
   m.head.scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 1.0f;
+  const bool rotated = h.flag_or("rope.scaling.finetuned", true);  // false: no positions
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
+    Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+    if (!rotated) a.rope = -1;
     m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                        .mixer = a,
                         .feed_norm = n.rms("ffn_norm"),
                         .feed = gated(n, Activation::kSilu, Bias::kIfPresent),
                         .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))});
   }
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  if (rotated) m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
   return m;
 }
 

@@ -7,7 +7,6 @@ namespace kvasir::model::entries::archs {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  const double factor = h.number_or("rope.scaling.factor", 1.0);
   const Temperature temperature{static_cast<float>(h.number_or("attention.temperature_scale", 0.0)), 0,
                                 h.integer_or("rope.scaling.original_context_length", 1, 1 << 30, h.context())};
   for (int l = 0; l < h.layers(); ++l) {
@@ -18,8 +17,11 @@ static ModelSpec describe(const Hparams& h) {
         {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
   }
   m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
-  const double all = h.number_or("rope.scaling.yarn_log_multiplier", 0.0);
-  m.ropes[0].magnitude /= static_cast<float>(1.0 + 0.1 * all * std::log(factor));
+  // Of YaRN, whose own magnitude is 1 + 0.1 ln(factor).
+  const double factor = h.number_or("rope.scaling.factor", 0.0);
+  if (h.text_or("rope.scaling.type", "linear") == "yarn" && factor > 0.0)
+    m.ropes[0].magnitude /=
+        static_cast<float>(1.0 + 0.1 * h.number_or("rope.scaling.yarn_log_multiplier", 0.0) * std::log(factor));
   return m;
 }
 

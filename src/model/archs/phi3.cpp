@@ -5,7 +5,7 @@ namespace kvasir::model::entries::archs {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  std::int64_t window = h.window(0, 1);
+  std::int64_t window = h.window(0, 0);
   if (window >= h.context()) window = 0;  // hides nothing that the model was trained for
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);

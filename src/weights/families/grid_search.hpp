@@ -1,6 +1,6 @@
 // Rounding to the grids of i-quants. Every sub-block tries a few scales and takes the vectors nearest to its elements;
-// the best scale is the one that least squares gives for the vectors found. No importance of columns: without a matrix
-// of importances files of other writers lose about as much (weights/quants_test.cpp has the figures).
+// the best scale is the one that least squares gives for the vectors found. Importance of columns is not asked for;
+// weights/quants_test.cpp has the loss.
 #pragma once
 
 #include "kernel/int_panels.hpp"
