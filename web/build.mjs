@@ -9,7 +9,7 @@ if (!out) throw new Error('usage: node build.mjs OUT-FOLDER');
 const most = 200 * 1024;
 mkdirSync(out, { recursive: true });
 const bundle = async (entry) =>
-  (await build({ entryPoints: [entry], bundle: true, minify: true, write: false, format: 'esm', target: 'es2022', legalComments: 'none' }))
+  (await build({ entryPoints: [entry], bundle: true, minify: true, write: false, format: 'esm', target: 'es2022', legalComments: 'eof' }))
     .outputFiles[0].contents;
 const files = {
   'index.html': readFileSync('index.html'),

@@ -32,6 +32,11 @@ void ChatSession::set_system(const std::string& text) {
 ChatAnswer ChatSession::ask(const std::string& text, const ChatEvents& events) {
   const Json before = messages_;
   messages_.push_back({{"role", "user"}, {"content", text}});
+  return answer_or(before, events);
+}
+
+// What was stopped before it had any text, or failed, leaves the conversation as it was.
+ChatAnswer ChatSession::answer_or(const Json& before, const ChatEvents& events) {
   try {
     ChatAnswer given = answer(events);
     const bool nothing = given.content.empty() && given.reasoning.empty();
@@ -50,13 +55,8 @@ ChatAnswer ChatSession::retry(const ChatEvents& events) {
     messages_ = before;
     throw Error(Code::kBadInput, "nothing was said that could be answered again");
   }
-  try {
-    ++retries_;
-    return answer(events);
-  } catch (...) {
-    messages_ = before;
-    throw;
-  }
+  ++retries_;
+  return answer_or(before, events);
 }
 
 bool ChatSession::undo() {

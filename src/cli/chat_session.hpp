@@ -48,6 +48,7 @@ class ChatSession {
 
  private:
   ChatAnswer answer(const ChatEvents& events);
+  ChatAnswer answer_or(const Json& before, const ChatEvents& events);
 
   run::Service& service_;
   const serve::ChatFormat& format_;

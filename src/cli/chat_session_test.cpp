@@ -106,6 +106,12 @@ TEST_F(Chats, AnAnswerThatIsStoppedStaysAsFarAsItCame) {
   if (none.content.empty()) {
     EXPECT_EQ(session_->messages().size(), 2u);
   }
+  const Json before = session_->messages();
+  const ChatAnswer again = session_->retry({.cancelled = [] { return true; }});
+  EXPECT_EQ(session_->messages().size(), before.size());
+  if (again.content.empty()) {
+    EXPECT_EQ(session_->messages(), before);
+  }
 }
 
 TEST_F(Chats, WhatDoesNotFitIsNotSaid) {

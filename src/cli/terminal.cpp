@@ -27,6 +27,19 @@ std::string three_digits(double v) { return v < 999.5 ? fmt::format("{:.3g}", v)
 
 bool is_terminal(std::FILE* stream) { return ::isatty(::fileno(stream)) == 1; }
 
+std::string printable(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (c == '\n' || c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f)) out += c;
+  return out;
+}
+
+void show_text(std::string_view text, std::FILE* out) {
+  const std::string shown = is_terminal(out) ? printable(text) : std::string(text);
+  std::fwrite(shown.data(), 1, shown.size(), out);
+  std::fflush(out);
+}
+
 std::string human_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

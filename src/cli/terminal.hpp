@@ -5,10 +5,16 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 namespace kvasir::cli {
 
 bool is_terminal(std::FILE* stream);
+
+// Text of a model, written at once. A terminal gets no control characters but line breaks and tabs: what a model writes
+// could move the cursor, or make the terminal answer.
+void show_text(std::string_view text, std::FILE* out = stdout);
+std::string printable(std::string_view text);  // without them
 
 std::string human_bytes(std::uint64_t bytes);                 // "512 B", "1.5 KiB", "12.3 GiB"
 std::string human_rate(double per_second, const char* what);  // ("tokens") "41.2 tokens/s", "1.24 k tokens/s"

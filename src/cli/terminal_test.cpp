@@ -114,5 +114,11 @@ TEST(JsonOutput, OneLineWhateverTheValues) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "{\"text\":\"a\\nb\xef\xbf\xbd\",\"nan\":null,\"n\":3}\n");
 }
 
+TEST(Terminal, ModelsCannotControlIt) {
+  EXPECT_EQ(printable("a\x1b]52;c;eA==\x07"
+                      "b\r\n\tc\x7f \xc3\xa9"),
+            "a]52;c;eA==b\n\tc \xc3\xa9");
+}
+
 }  // namespace
 }  // namespace kvasir::cli

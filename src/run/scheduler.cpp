@@ -32,7 +32,8 @@ TierStats tier_stats(const std::string& label, store::Tier& tier) {
           .foreign = s.foreign,
           .errors = s.errors,
           .dropped = s.dropped,
-          .refused = s.refused};
+          .refused = s.refused,
+          .queued = s.queue_records};
 }
 
 }  // namespace

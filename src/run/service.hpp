@@ -112,6 +112,7 @@ struct TierStats {
   std::uint64_t errors = 0;                // calls that failed
   std::uint64_t dropped = 0;               // records lost to a full queue or a call that failed
   std::uint64_t refused = 0;               // records that it had no room for
+  std::uint64_t queued = 0;                // records that wait to be written; until then nobody finds them
 };
 
 struct ServiceStats {

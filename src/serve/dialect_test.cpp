@@ -250,6 +250,26 @@ TEST(Dialects, OllamasDefaultsAndOptions) {
       nullptr);
 }
 
+TEST(Dialects, WhatDoesNotHoldIsWarnedOf) {
+  const auto warnings = [](const std::string& path, const Json& body) { return parse(path, body).warnings; };
+  const Json ask{{"model", "org/fake-model"}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
+  EXPECT_EQ(warnings("/api/chat", with(ask, {{"options", {{"num_ctx", 9}, {"seed", 1}}}})),
+            (std::vector<std::string>{"'options.num_ctx' does nothing: it is the server's to set"}));
+  EXPECT_TRUE(warnings("/api/chat", with(ask, {{"options", {{"num_predict", 9}, {"top_k", 1}}}})).empty());
+  EXPECT_EQ(warnings("/v1/messages",
+                     with(ask, {{"max_tokens", 9}, {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}))
+                .size(),
+            1u);
+  EXPECT_TRUE(warnings("/v1/responses", {{"input", "x"}, {"truncation", "disabled"}}).empty());
+  EXPECT_EQ(
+      warnings("/v1/responses", {{"input", "x"}, {"truncation", "auto"}, {"max_tool_calls", 1}, {"top_logprobs", 2}})
+          .size(),
+      3u);
+  const Json body{{"input", "x"}, {"store", true}};
+  EXPECT_EQ(warnings("/v1/responses", body).size(), 1u) << "no memory is given";
+  EXPECT_FALSE(parse("/v1/responses", body).dialect["store"].get<bool>());
+}
+
 TEST(Dialects, TimesAreWrittenAsRfc3339) { EXPECT_EQ(rfc3339(1764095400.25), "2025-11-25T18:30:00.250000Z"); }
 
 TEST(ResponseMemory, KeepsWhatFitsAndForgetsTheOldest) {
@@ -263,7 +283,7 @@ TEST(ResponseMemory, KeepsWhatFitsAndForgetsTheOldest) {
   EXPECT_FALSE(memory.find("t", "b"));
   EXPECT_TRUE(memory.find("t", "a") && memory.find("t", "c"));
   EXPECT_LE(memory.bytes(), 3000);
-  memory.put("t", "huge", {std::string(5000, 'x'), "", ""});
+  EXPECT_FALSE(memory.put("t", "huge", {std::string(5000, 'x'), "", ""}));
   EXPECT_TRUE(memory.find("t", "a"));
   EXPECT_TRUE(memory.erase("t", "a"));
   EXPECT_FALSE(memory.erase("t", "a"));

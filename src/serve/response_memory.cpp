@@ -11,15 +11,16 @@ std::int64_t ResponseMemory::Item::size() const {
                                    stored.input.size());
 }
 
-void ResponseMemory::put(const std::string& tenant, const std::string& id, Stored stored) {
+bool ResponseMemory::put(const std::string& tenant, const std::string& id, Stored stored) {
   Item item{key_of(tenant, id), std::move(stored)};
-  if (item.size() > budget_) return;
+  if (item.size() > budget_) return false;
   const std::lock_guard lock(mutex_);
   if (const auto old = places_.find(item.key); old != places_.end()) drop(old->second);
   bytes_ += item.size();
   items_.push_front(std::move(item));
   places_[items_.front().key] = items_.begin();
   while (bytes_ > budget_) drop(std::prev(items_.end()));
+  return true;
 }
 
 std::optional<ResponseMemory::Stored> ResponseMemory::find(const std::string& tenant, const std::string& id) {

@@ -23,7 +23,9 @@ class ResponseMemory {
 
   explicit ResponseMemory(std::int64_t budget) : budget_(budget) {}  // bytes; 0: nothing is kept
 
-  void put(const std::string& tenant, const std::string& id, Stored stored);
+  // Whether it is kept: not what is larger than the whole memory.
+  bool put(const std::string& tenant, const std::string& id, Stored stored);
+  bool on() const { return budget_ > 0; }
   // Nothing for ids that are unknown, gone or another tenant's.
   std::optional<Stored> find(const std::string& tenant, const std::string& id);
   bool erase(const std::string& tenant, const std::string& id);

@@ -35,6 +35,7 @@ TEST(Server, HealthStatsAndMetrics) {
   EXPECT_EQ(stats["requests"]["accepted"], 1);
   EXPECT_EQ(stats["tiers"][0]["evictions"], 6);
   EXPECT_EQ(stats["tiers"][0]["dropped"], 10);
+  EXPECT_EQ(stats["tiers"][0]["queued"], 11);
   EXPECT_EQ(stats["kv"]["budget"], 2000);
   const Reply metrics = s.ask("GET", "/metrics");
   EXPECT_EQ(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");

@@ -111,7 +111,8 @@ class FakeService : public run::Service {
                 .damaged = 7,
                 .foreign = 8,
                 .errors = 9,
-                .dropped = 10}};
+                .dropped = 10,
+                .queued = 11}};
     return s;
   }
 

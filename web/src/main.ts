@@ -15,7 +15,7 @@ const number = (value: number, step: number, min: number, max: number) =>
   h('input', { type: 'number', value: String(value), step: String(step), min: String(min), max: String(max) });
 const system = h('textarea', { rows: 4, placeholder: 'none' });
 const tools = h('textarea', { rows: 4, placeholder: '[{"type": "function", "function": {"name": …}}]', spellcheck: false });
-const temperature = number(0.8, 0.1, 0, 5);
+const temperature = number(0.8, 0.1, 0, 2);
 const topP = number(0.95, 0.01, 0, 1);
 const topK = number(40, 1, 0, 1000);
 const minP = number(0.05, 0.01, 0, 1);

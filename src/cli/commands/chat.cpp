@@ -191,10 +191,7 @@ class Terminal {
     fmt::print(stderr, "{}{}{}\n", colours_ ? "\x1b[2m" : "", text, colours_ ? "\x1b[0m" : "");
     std::fflush(stderr);
   }
-  static void show(std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  }
+  static void show(std::string_view text) { show_text(text); }
 
   void answer(const std::function<ChatAnswer(const ChatEvents&)>& ask) {
     const Interrupt interrupt;

@@ -233,7 +233,7 @@ run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokeniz
 run::Reply answer(run::Service& service, run::ServiceRequest request, const std::string& prompt, bool json,
                   const Interrupt& interrupt) {
   const auto show = [json](std::string_view piece) {
-    if (!json) std::fwrite(piece.data(), 1, piece.size(), stdout), std::fflush(stdout);
+    if (!json) show_text(piece);
   };
   ProgressBar bar("prompt");
   bool shown = false;

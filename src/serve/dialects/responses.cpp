@@ -183,7 +183,7 @@ class Writer final : public AnswerWriter {
     }
     if (answer["content"].is_null() && !answer.contains("tool_calls")) answer["content"] = "";
     messages.push_back(std::move(answer));
-    context_.responses.put(
+    response_["store"] = context_.responses.put(
         tenant_, response_["id"].get<std::string>(),
         {.messages = dump(messages), .response = dump(response_), .input = dump(request_.dialect["input"])});
   }

@@ -33,6 +33,7 @@ class Translation {
     out.service.pin = pin_seconds_ > 0;
     if (out.service.pin) out.service.pin_seconds = pin_seconds_;
     for (std::string& note : notes_) out.notes.push_back(std::move(note));
+    for (std::string& warning : warnings_) out.warnings.push_back(std::move(warning));
     const std::string* model = fields_.string("model");
     out.dialect = {{"model", model ? *model : limits_.model}};
     return out;
@@ -215,6 +216,8 @@ class Translation {
       if (type != "enabled" && type != "disabled" && type != "adaptive")
         bad_field("thinking.type", fmt::format("'{}', expected enabled, adaptive or disabled", type), "invalid_value");
       ask_thinking(kwargs, type != "disabled");
+      if (thinking->contains("budget_tokens"))
+        warnings_.push_back("'thinking.budget_tokens' does nothing: 'max_tokens' bounds the answer");
     }
     const Json* format = fields_.object("output_format");
     if (const Json* config = fields_.object("output_config")) {
@@ -234,7 +237,7 @@ class Translation {
   const RequestLimits& limits_;
   Json messages_ = Json::array();
   Json chat_ = Json::object();
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_, warnings_;
   double pin_seconds_ = 0;
   bool continues_ = false;
 };

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "serve/context.hpp"
 #include "serve/families/parts.hpp"
@@ -73,6 +74,7 @@ class Translation {
     return finished(parse_chat(chat_, limits_));
   }
   ApiRequest finished(ApiRequest out) const {
+    out.warnings.insert(out.warnings.end(), warnings_.begin(), warnings_.end());
     out.dialect = {{"model", model_}};
     return out;
   }
@@ -101,7 +103,9 @@ class Translation {
     const Json empty = Json::object();
     const Json* given = fields_.object("options");
     const Fields options(given ? *given : empty, "options.");
+    std::set<std::string> known{"num_predict"};
     const auto take = [&](const char* name, const char* as, Json otherwise) {
+      known.insert(name);
       const Json* value = options.find(name);
       if (value) {
         chat_[as] = *value;
@@ -122,6 +126,10 @@ class Translation {
     // Negative numbers: no limit.
     if (const auto most = options.integer("num_predict", INT32_MIN, INT32_MAX); most && *most > 0)
       chat_["max_tokens"] = *most;
+    if (given)
+      for (const auto& [name, value] : given->items())
+        if (!known.contains(name) && !value.is_null())
+          warnings_.push_back("'options." + name.substr(0, 64) + "' does nothing: it is the server's to set");
   }
 
   void read_format() {
@@ -200,6 +208,7 @@ class Translation {
   Json chat_ = Json::object(), messages_ = Json::array();
   std::multimap<std::string, std::string> unanswered_;  // calls: name, id; of one name in order
   int calls_ = 0;
+  std::vector<std::string> warnings_;
 };
 
 std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1e9)); }

@@ -43,6 +43,7 @@ class Translation {
     chat_["messages"] = std::move(messages);
     ApiRequest out = parse_chat(chat_, limits_);
     for (std::string& note : notes_) out.notes.push_back(std::move(note));
+    warn(out.warnings);
     out.dialect = dialect();
     return out;
   }
@@ -250,6 +251,18 @@ class Translation {
     chat_["response_format"] = {{"type", type}, {"json_schema", std::move(schema)}};
   }
 
+  // What is asked for and does not hold.
+  void warn(std::vector<std::string>& warnings) const {
+    if (const std::string* t = fields_.string("truncation"); t && *t != "disabled")
+      warnings.push_back("'truncation' does nothing: a conversation beyond the context is refused");
+    if (const Json* v = fields_.find("max_tool_calls"); v && !v->is_null())
+      warnings.push_back("'max_tool_calls' does nothing: the client makes all calls");
+    if (const auto n = fields_.integer("top_logprobs", 0, 20); n && *n > 0)
+      warnings.push_back("'top_logprobs' does nothing in this API, /v1/chat/completions has them");
+    if (fields_.boolean("store").value_or(false) && !limits_.responses)
+      warnings.push_back("'store' does nothing: this server keeps no responses (--response-memory)");
+  }
+
   Json dialect() {
     const bool store = fields_.boolean("store").value_or(true) && limits_.responses;
     Json response = Json::object();
@@ -271,7 +284,7 @@ class Translation {
     echo("tool_choice", "auto");
     echo("tools", Json::array());
     echo("top_p", 1.0);
-    echo("truncation", "disabled");
+    response["truncation"] = "disabled";
     echo("user", nullptr);
     Json out{{"response", std::move(response)}, {"store", store}, {"namespaces", std::move(namespaces_)}};
     const Json* include = fields_.array("include");

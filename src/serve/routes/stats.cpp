@@ -11,7 +11,7 @@ Json tier_json(const run::TierStats& t) {
   return {{"tier", t.tier},       {"bytes", t.bytes},     {"budget", t.budget},   {"records", t.records},
           {"hits", t.hits},       {"misses", t.misses},   {"inserts", t.inserts}, {"evictions", t.evictions},
           {"damaged", t.damaged}, {"foreign", t.foreign}, {"errors", t.errors},   {"dropped", t.dropped},
-          {"refused", t.refused}};
+          {"refused", t.refused}, {"queued", t.queued}};
 }
 
 Json stats_json(const Context& context) {

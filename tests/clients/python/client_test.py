@@ -287,6 +287,7 @@ class Agent(unittest.TestCase):
                 # What was there: the prompt before and its answer, whose last token was never computed.
                 self.assertGreaterEqual(cached, 0.99 * (before - 1), f"turn {turn}: {cached} of {before}")
             before = prompt + answered
+            SERVER.settle()
             call = {"id": f"call_{turn}", "type": "function",
                     "function": {"name": "read", "arguments": json.dumps({"place": "Rome"})}}
             messages.append({"role": "assistant", "content": text})
@@ -325,7 +326,7 @@ class Agent(unittest.TestCase):
         def ask(messages, turn):
             line = f"x-anthropic-billing-header: cc_version=2.1.177.{turn:03x}; cc_entrypoint=cli; cch={turn * 7919:05x};\n"
             answer = client.messages.create(
-                model=NAME, max_tokens=10, messages=[blocks(m) for m in messages],
+                model=NAME, max_tokens=10, messages=[blocks(m) for m in messages], extra_body={"seed": turn},
                 system=[{"type": "text", "text": line}, {"type": "text", "text": self.SYSTEM}],
                 tools=[{"name": t["function"]["name"], "description": t["function"]["description"],
                         "input_schema": t["function"]["parameters"]} for t in self.TOOLS])
@@ -349,7 +350,7 @@ class Agent(unittest.TestCase):
 
         def ask(messages, turn):
             answer = client.responses.create(
-                model=NAME, max_output_tokens=10, store=False, instructions="responses: " + self.SYSTEM,
+                model=NAME, max_output_tokens=10, store=False, extra_body={"seed": turn}, instructions="responses: " + self.SYSTEM,
                 input=[item for m in messages for item in items(m)],
                 tools=[{"type": "function", **t["function"]} for t in self.TOOLS])
             usage = answer.usage
@@ -370,7 +371,7 @@ class Agent(unittest.TestCase):
         def ask(messages, turn):
             # The package drops fields that it does not know.
             answer = SERVER.post("/api/chat", {
-                "model": NAME, "tools": self.TOOLS, "stream": False, "options": {"num_predict": 10},
+                "model": NAME, "tools": self.TOOLS, "stream": False, "options": {"num_predict": 10, "seed": turn},
                 "messages": [{"role": "system", "content": "ollama: " + self.SYSTEM}, *[said(m) for m in messages]]})
             return (answer["prompt_eval_count"], answer["prompt_eval_cached_count"], answer["eval_count"],
                     answer["message"]["content"])

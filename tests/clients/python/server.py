@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 import urllib.request
 
 # ChatML with tools as Hermes models have them, and thinking that begins in the prompt.
@@ -58,6 +59,14 @@ class Server:
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
+
+    def settle(self):
+        """Waits until what was computed is written: before that a request does not find it."""
+        end = time.monotonic() + 30
+        while any(tier["queued"] for tier in self.get("/v1/stats")["tiers"]):
+            if time.monotonic() > end:
+                raise RuntimeError("records wait to be written for 30 s")
+            time.sleep(0.01)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
