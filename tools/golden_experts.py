@@ -2,20 +2,19 @@
 import math
 import random
 
-from golden_models import SMALL, Model, Tensor, silu
+from golden_models import SMALL, Model, Tensor, silu, yarn
 
 
 class ExpertModel(Model):
     """experts: (count, used, width); shared: width of the shared expert, gated: behind a gate of its own; gating: "softmax"
     or "sigmoid", normalise: weights are divided by their sum; scale: of weights; choice_bias: added for the choice alone;
-    dense: layers without experts; residual: scale of what attention and feed forward give; divisor: of logits."""
+    dense: layers without experts; gain: of gate and up."""
 
     def __init__(self, arch, seed, experts, shared=0, gated=False, gating="softmax", normalise=True, scale=1.0,
-                 choice_bias=False, dense=(), residual=1.0, divisor=1.0, **rest):
+                 choice_bias=False, dense=(), gain=1.5, **rest):
         super().__init__(arch, seed, **rest)
         self.count, self.used, self.width = experts
-        self.gated, self.gating, self.normalise, self.scale, self.residual, self.divisor = (
-            gated, gating, normalise, scale, residual, divisor)
+        self.gated, self.gating, self.normalise, self.scale = gated, gating, normalise, scale
         self.dense, self.margin = dense, math.inf
         noise = random.Random(seed + 1000)
 
@@ -30,8 +29,8 @@ class ExpertModel(Model):
             for part in ("gate", "up", "down"):
                 del self.tensors[f"{block}{part}.weight"]
             matrix(block + "gate_inp", self.count, self.dim, 2, half=False)
-            matrix(block + "gate_exps", self.width, self.dim, 1.5, count=self.count)
-            matrix(block + "up_exps", self.width, self.dim, 1.5, count=self.count)
+            matrix(block + "gate_exps", self.width, self.dim, gain, count=self.count)
+            matrix(block + "up_exps", self.width, self.dim, gain, count=self.count)
             matrix(block + "down_exps", self.dim, self.width, 1.5, count=self.count)
             if choice_bias:
                 values = [noise.gauss(0, 0.1) for _ in range(self.count)]
@@ -50,10 +49,14 @@ class ExpertModel(Model):
         def multiply(part, v):
             t = self.tensors[f"{block}{part}{suffix}.weight"]
             rows = t.rows // t.count
-            return [math.fsum(map(float.__mul__, t.row(which * rows + i), v)) for i in range(rows)]
+            y = [math.fsum(map(float.__mul__, t.row(which * rows + i), v)) for i in range(rows)]
+            bias = self.tensors.get(f"{block}{part}{suffix}.bias")
+            return [a + b for a, b in zip(y, bias.row(which))] if bias else y
 
-        hidden = [silu(g) * u for g, u in zip(multiply("gate", x), multiply("up", x))]
-        return multiply("down", hidden)
+        return multiply("down", [self.hide(g, u) for g, u in zip(multiply("gate", x), multiply("up", x))])
+
+    def hide(self, gate, up):
+        return silu(gate) * up
 
     def choose(self, layer, x):
         """(expert, weight) of those that are used."""
@@ -81,15 +84,48 @@ class ExpertModel(Model):
             if block + "up_shexp.weight" in self.tensors:
                 part = 1 / (1 + math.exp(-self.multiply(block + "gate_inp_shexp.weight", x)[0])) if self.gated else 1.0
                 y = [a + part * b for a, b in zip(y, self.expert(block, "_shexp", 0, x))]
-        return [v * self.residual for v in y]
-
-    def attention(self, *arguments):
-        return [v * self.residual for v in super().attention(*arguments)]
+        return y
 
     def logits(self, tokens):
-        rows = [v / self.divisor for v in super().logits(tokens)]
+        rows = super().logits(tokens)
         assert self.margin > 5e-4, f"{self.arch}: close calls of the router ({self.margin}), take another seed"
         return rows
+
+
+class GptOss(ExpertModel):
+    """Biases everywhere, a sink per query head, the softmax of the chosen experts alone, a clamped gate."""
+
+    def __init__(self, arch, seed, **rest):
+        super().__init__(arch, seed, **rest)
+        noise = random.Random(seed + 2000)
+
+        def vectors(name, rows, columns):
+            self.tensors[name] = Tensor(rows, columns, [noise.gauss(0, 0.4) for _ in range(rows * columns)], False)
+
+        for layer in range(self.layers):
+            block = f"blk.{layer}."
+            vectors(block + "attn_output.bias", 1, self.dim)
+            vectors(block + "attn_sinks.weight", 1, self.heads)
+            vectors(block + "ffn_gate_inp.bias", 1, self.count)
+            for part, columns in (("gate", self.width), ("up", self.width), ("down", self.dim)):
+                vectors(f"{block}ffn_{part}_exps.bias", self.count, columns)
+
+    def weigh(self, layer, head, scores):
+        scores = scores + [self.tensors[f"blk.{layer}.attn_sinks.weight"].values[head]]  # which has no value
+        return super().weigh(layer, head, scores)
+
+    def hide(self, gate, up):
+        gate = min(gate, 7.0)
+        return gate / (1 + math.exp(-1.702 * gate)) * (min(max(up, -7.0), 7.0) + 1)
+
+
+def gpt_oss():
+    """Windows in layers 0 and 2, YaRN; experts so loud that the clamp cuts."""
+    change, magnitude = yarn(10000.0, 16, 8.0, 64)
+    return GptOss("gpt-oss", 72, experts=(5, 2, 32), layers=3, bias=True, windows={0: 12, 2: 12}, gain=4.0,
+                  before=("attn_norm", "post_attention_norm"), rope=lambda l: (10000.0, change, magnitude),
+                  keys={"attention.sliding_window": 12, "rope.scaling.type": "yarn", "rope.scaling.factor": 8.0,
+                        "rope.scaling.original_context_length": 64}, **ONE)
 
 
 ONE = {"heads": 2, "kv_heads": 1, "tied": True, **SMALL}
@@ -103,8 +139,6 @@ MODELS = {
                                    keys={"rope.dimension_count": 8, "leading_dense_block_count": 1,
                                          "expert_shared_count": 1, "expert_weights_scale": 1.5, "expert_weights_norm": True,
                                          "expert_gating_func": 2}, **ONE),
-}
-MORE = {
     "granitemoe": lambda: ExpertModel("granitemoe", 22, experts=(5, 2, 32), shared=16, adjacent=True, residual=0.5,
                                       divisor=4.0, embedding_scale=3.0,
                                       keys={"expert_shared_feed_forward_length": 16, "residual_scale": 0.5,
@@ -113,6 +147,9 @@ MORE = {
                                         choice_bias=True, dense=(0, 2),
                                         keys={"leading_dense_block_count": 1, "interleave_moe_layer_step": 2,
                                               "expert_shared_feed_forward_length": 32}, **ONE),
+    "qwen3moe": lambda: ExpertModel("qwen3moe", 70, experts=(6, 2, 32), head_norm=True, base=1000000.0, **ONE),
+    "mixtral": lambda: ExpertModel("llama", 71, experts=(5, 2, 32), base=1000000.0, **ONE),
+    "gpt-oss": gpt_oss,
     "hunyuan-moe": lambda: ExpertModel("hunyuan-moe", 64, experts=(5, 2, 32), shared=16, head_norm=True,
                                        norm_after_rope=True, keys={"expert_shared_feed_forward_length": 16}, **ONE),
 }

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Writes the golden models of tests/golden: one small random model per architecture, and its logits in double precision.
 
-usage: tools/golden_models.py FOLDER [--all]    --all: also those that tests/golden has no room for (KVASIR_GOLDEN=FOLDER
-                                                makes the test read them)
+usage: tools/golden_models.py FOLDER [NAME ...]    all models, or those that are named
 
 Needs nothing but Python. NAME.gguf has F16 matrices and F32 vectors; NAME.logits.f32 has the logits of every token of
 tokens.json, float32 (tokens, vocabulary), computed from the weights as they are rounded in the file.
@@ -51,7 +50,7 @@ class Model:
         "no_rope": (),           # layers without positions
         "norm_after_rope": False,
         "windows": {},           # of a layer: tokens that it sees
-        "layer_norm": False,     # in place of RMS norm, without bias
+        "layer_norm": False,     # in place of RMS norm
         "before": ("attn_norm", "ffn_norm"),   # norms of what attention and feed forward read; None: none
         "after": (None, None),                 # norms of what they give
         "gelu": False,           # in place of SiLU
@@ -59,7 +58,10 @@ class Model:
         "slopes": None,          # ALiBi, by head
         "clamp": None,           # most of q, k and v
         "temperature": None,     # (scale, length): queries times 1 + scale ln(1 + floor(position / length))
+        "scale": None,           # of scores, in place of 1 / sqrt(head_dim)
         "embedding_scale": 1.0,
+        "residual": 1.0,         # scale of what attention and feed forward give
+        "divisor": 1.0,          # of logits
     }
 
     def __init__(self, arch, seed, layers=2, heads=4, kv_heads=2, head_dim=32, base=10000.0, bias=False, head_norm=False,
@@ -125,6 +127,10 @@ class Model:
         return {"general.architecture": self.arch, "general.file_type": 1, "tokenizer.ggml.model": "no_vocab",
                 **{f"{self.arch}.{key}": value for key, value in {**own, **self.keys}.items()}}
 
+    def written(self):
+        """The tensors as the file has them."""
+        return self.tensors
+
     def gguf(self):
         def text(s):
             return struct.pack("<Q", len(s)) + s.encode()
@@ -136,11 +142,11 @@ class Model:
                 return struct.pack("<I?", 7, v)
             return struct.pack("<If", 6, v) if isinstance(v, float) else struct.pack("<II", 4, v)
 
-        metadata = self.metadata()
-        head = b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(metadata))
+        metadata, tensors = self.metadata(), self.written()
+        head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
         head += b"".join(text(key) + value(v) for key, v in metadata.items())
         data = b""
-        for name, t in self.tensors.items():
+        for name, t in tensors.items():
             shape = (t.columns, t.rows // t.count, t.count) if t.count > 1 else (t.columns, t.rows)
             if t.rows == 1 and not t.half:
                 shape = (t.columns,)
@@ -162,7 +168,9 @@ class Model:
         mean = math.fsum(x) / len(x) if self.rules["layer_norm"] else 0.0
         x = [v - mean for v in x]
         scale = 1 / math.sqrt(math.fsum(v * v for v in x) / len(x) + self.epsilon)
-        return [v * scale * w for v, w in zip(x, self.tensors[name].values)]
+        y = [v * scale * w for v, w in zip(x, self.tensors[name].values)]
+        bias = self.tensors.get(name.replace(".weight", ".bias"))
+        return [a + b for a, b in zip(y, bias.values)] if bias else y
 
     def rope_of(self, layer):
         """Frequencies and magnitude of a layer, or None."""
@@ -206,6 +214,11 @@ class Model:
             out.append(head)
         return out
 
+    def weigh(self, layer, head, scores):
+        """Weights of the keys, and what they are divided by."""
+        weights = [math.exp(s - max(scores)) for s in scores]
+        return weights, math.fsum(weights)
+
     def attention(self, layer, x, position, keys, values):
         block = f"blk.{layer}."
         q = self.heads_of(self.multiply(block + "attn_q.weight", x), block + "attn_q_norm.weight", layer, position)
@@ -218,14 +231,14 @@ class Model:
         if self.rules["temperature"]:
             scale, length = self.rules["temperature"]
             heat += scale * math.log(1 + position // length)
+        root = 1 / self.rules["scale"] if self.rules["scale"] else math.sqrt(self.head_dim)
         out = []
         for h, query in enumerate(q):
             kv = h * self.kv_heads // self.heads
-            scores = [heat * math.fsum(map(float.__mul__, query, k[kv])) / math.sqrt(self.head_dim) for k in keys[first:]]
+            scores = [heat * math.fsum(map(float.__mul__, query, k[kv])) / root for k in keys[first:]]
             if self.rules["slopes"]:
                 scores = [s - self.rules["slopes"][h] * (position - first - i) for i, s in enumerate(scores)]
-            weights = [math.exp(s - max(scores)) for s in scores]
-            total = math.fsum(weights)
+            weights, total = self.weigh(layer, h, scores)
             out += [math.fsum(w * v[kv][i] for w, v in zip(weights, values[first:])) / total for i in range(self.head_dim)]
         return self.multiply(block + "attn_output.weight", out)
 
@@ -239,20 +252,26 @@ class Model:
         hidden = [act(g) * u for g, u in zip(gate, up)] if self.rules["gate"] else [act(u) for u in up]
         return self.multiply(block + "ffn_down.weight", hidden)
 
+    def embed(self, token, position):
+        return [v * self.rules["embedding_scale"] for v in self.tensors["token_embd.weight"].row(token)]
+
+    def run_layer(self, layer, x, position, keys, values):
+        def add(x, y):
+            return [a + b * self.rules["residual"] for a, b in zip(x, y)]
+
+        name = [f"blk.{layer}.{n}.weight" for n in self.rules["before"] + self.rules["after"]]
+        x = add(x, self.norm(name[2], self.attention(layer, self.norm(name[0], x), position, keys, values)))
+        return add(x, self.norm(name[3], self.feed_forward(layer, self.norm(name[1], x))))
+
     def logits(self, tokens):
         output = "output.weight" if "output.weight" in self.tensors else "token_embd.weight"
         cache = [([], []) for _ in range(self.layers)]
-        before, after = self.rules["before"], self.rules["after"]
         rows = []
         for position, token in enumerate(tokens):
-            x = [v * self.rules["embedding_scale"] for v in self.tensors["token_embd.weight"].row(token)]
+            x = self.embed(token, position)
             for layer, (keys, values) in enumerate(cache):
-                name = [f"blk.{layer}.{n}.weight" for n in before + after]
-                y = self.norm(name[2], self.attention(layer, self.norm(name[0], x), position, keys, values))
-                x = [a + b for a, b in zip(x, y)]
-                y = self.norm(name[3], self.feed_forward(layer, self.norm(name[1], x)))
-                x = [a + b for a, b in zip(x, y)]
-            rows += self.multiply(output, self.norm("output_norm.weight", x))
+                x = self.run_layer(layer, x, position, keys, values)
+            rows += [v / self.rules["divisor"] for v in self.multiply(output, self.norm("output_norm.weight", x))]
         return rows
 
 
@@ -331,9 +350,6 @@ MODELS = {
     "hunyuan": lambda: Model("hunyuan-dense", 10, heads=2, kv_heads=1, head_norm=True, tied=True, norm_after_rope=True,
                              **SMALL),
     "mistral3": mistral3,
-}
-# Larger, or like another one: written when they are asked for.
-MORE = {
     "olmo3": olmo3,
     "glm4": lambda: Model("glm4", 11, heads=2, kv_heads=1, bias=True, adjacent=True, rotated=8, gate="fused",
                           after=("post_attention_norm", "post_ffw_norm"), keys={"rope.dimension_count": 8}, **SMALL),
@@ -347,20 +363,18 @@ MORE = {
 
 
 def main():
-    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--all"]):
+    import golden_experts, golden_families  # which build on this file
+    models = {**MODELS, **golden_experts.MODELS, **golden_families.MODELS}
+    if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(models):
         sys.exit(__doc__)
-    folder = sys.argv[1]
+    folder, names = sys.argv[1], sys.argv[2:] or models
     os.makedirs(folder, exist_ok=True)
     tokens = [random.Random(99 + i).randrange(VOCAB) for i in range(TOKENS)]
     with open(os.path.join(folder, "tokens.json"), "w") as f:
         json.dump({"tokens": tokens}, f)
         f.write("\n")
-    import golden_experts  # which builds on this file
-    models = {**MODELS, **golden_experts.MODELS}
-    if sys.argv[2:]:
-        models.update({**MORE, **golden_experts.MORE})
-    for name, make in models.items():
-        model = make()
+    for name in names:
+        model = models[name]()
         rows = model.logits(tokens)
         with open(os.path.join(folder, name + ".gguf"), "wb") as f:
             f.write(model.gguf())
