@@ -1,8 +1,11 @@
 // What a loaded model occupies: weights once, the cache as planned, and little else.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/rss.hpp"
 #include "model/synth.hpp"
@@ -91,6 +94,48 @@ INSTANTIATE_TEST_SUITE_P(All, Resident,
                          ::testing::Values(Case{"q8_0", true, 1.07}, Case{"f16", true, 1.01}, Case{"q4_0", false, 1.15},
                                            Case{"q4_k", true, 1.15}),
                          [](const auto& p) { return std::string(p.param.quant) + (p.param.tied ? "" : "_untied"); });
+
+// Gemma 3 at 32K: three layers of a window and one that sees everything. What the cache takes is what was planned, from
+// the first token on; what a step reads grows by the one layer alone; where the prompt was cut does not show.
+TEST(Windows, AreBoundedAt32K) {
+  constexpr std::int64_t kContext = 32768;
+  EngineOptions o;
+  o.model = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/gemma3.gguf";
+  o.threads = 2;
+  o.ctx = kContext;
+  o.chunk = 4096;
+  o.kv = "f16";
+  const std::uint64_t before = tensor::allocated_bytes(tensor::Tag::kCache);
+  Engine engine(o, {.sequences = 1});
+  kv::Cache& cache = engine.cache();
+  const kv::MemoryPlan plan = cache.memory();
+  const std::uint64_t taken = tensor::allocated_bytes(tensor::Tag::kCache) - before;
+  EXPECT_EQ(taken, plan.total() - plan.scratch_bytes);
+
+  constexpr std::size_t kTokenBytes = 2 * 16 * 2;  // of a layer: one head of 16, keys and values, two bytes each
+  EXPECT_EQ(plan.bytes_per_token, static_cast<double>(kTokenBytes));
+  EXPECT_LE(plan.local_bytes, 3 * kv::kPageTokens * kTokenBytes + 4096);  // the page before that of the window's tokens
+
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < kContext; ++i) ids.push_back(static_cast<std::int32_t>(i * 2654435761 >> 7 & 127));
+  const auto feed = [&](std::int64_t chunk) {
+    kv::Sequence* s = cache.create();
+    std::vector<float> last;
+    for (std::int64_t at = 0; at < kContext - 1; at += chunk) {
+      const std::int64_t n = std::min(chunk, kContext - 1 - at);
+      const auto row = engine.feed(s, std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)));
+      last.assign(row.begin(), row.end());
+      const auto whole = static_cast<std::size_t>(at + n) * kTokenBytes;
+      EXPECT_GE(cache.kv_bytes_read(*s), whole);
+      EXPECT_LE(cache.kv_bytes_read(*s), whole + 3 * 2 * kv::kPageTokens * kTokenBytes) << at + n;
+    }
+    EXPECT_EQ(tensor::allocated_bytes(tensor::Tag::kCache) - before, taken);
+    cache.check_integrity();
+    cache.release(s);
+    return last;
+  };
+  EXPECT_EQ(feed(4096), feed(1000));
+}
 
 }  // namespace
 }  // namespace kvasir::run
