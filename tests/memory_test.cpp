@@ -123,7 +123,8 @@ TEST(Windows, AreBoundedAt32K) {
     std::vector<float> last;
     for (std::int64_t at = 0; at < kContext - 1; at += chunk) {
       const std::int64_t n = std::min(chunk, kContext - 1 - at);
-      const auto row = engine.feed(s, std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)));
+      const auto row =
+          engine.feed(s, std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)));
       last.assign(row.begin(), row.end());
       const auto whole = static_cast<std::size_t>(at + n) * kTokenBytes;
       EXPECT_GE(cache.kv_bytes_read(*s), whole);

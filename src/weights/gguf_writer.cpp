@@ -91,7 +91,7 @@ GgufHeader::GgufHeader(std::uint64_t alignment) : alignment_(alignment) {
 }
 
 void GgufHeader::key(std::string_view key, GgufType type) {
-  ++keys_;
+  keys_.emplace(key);
   append_string(metadata_, key);
   append(metadata_, static_cast<std::uint32_t>(type));
 }
@@ -145,8 +145,7 @@ void GgufHeader::copy_metadata(std::span<const std::byte> file, std::span<const 
     const std::byte* const from = walk.at();
     const std::string_view name = walk.text();
     walk.value(static_cast<GgufType>(walk.number<std::uint32_t>()));
-    if (std::find(but.begin(), but.end(), name) != but.end()) continue;
-    ++keys_;
+    if (std::find(but.begin(), but.end(), name) != but.end() || !keys_.emplace(name).second) continue;
     metadata_.insert(metadata_.end(), from, walk.at());
   }
 }
@@ -181,7 +180,7 @@ std::vector<std::byte> GgufHeader::encode() const {
   for (const char c : kGgufMagic) out.push_back(static_cast<std::byte>(c));
   append(out, kGgufVersion);
   append(out, static_cast<std::uint64_t>(sizes_.size()));
-  append(out, keys_);
+  append(out, static_cast<std::uint64_t>(keys_.size()));
   out.insert(out.end(), metadata_.begin(), metadata_.end());
   out.insert(out.end(), tensors_.begin(), tensors_.end());
   out.resize(aligned(out.size(), alignment_));

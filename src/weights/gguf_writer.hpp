@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,7 +29,8 @@ class GgufHeader {
   void set_array(std::string_view key, std::span<const T> values);
   void set_strings(std::string_view key, std::span<const std::string> values);
 
-  // The keys of a GGUF file and their values, byte for byte, but for those named. REQUIRES: parse_gguf takes the file.
+  // The keys of a GGUF file and their values, byte for byte, but for those named and those that are here already.
+  // REQUIRES: parse_gguf takes the file.
   void copy_metadata(std::span<const std::byte> file, std::span<const std::string_view> but);
 
   // The next tensor in file order; shape is {columns, rows, …}. Throws Error(kUnsupported) naming the tensor for an
@@ -42,9 +44,9 @@ class GgufHeader {
   void key(std::string_view key, GgufType type);
 
   std::uint64_t alignment_;
-  std::uint64_t keys_ = 0;
   std::uint64_t end_ = 0;  // of the tensor data so far, aligned
   std::vector<std::uint64_t> sizes_;
+  std::set<std::string, std::less<>> keys_;
   std::vector<std::byte> metadata_;
   std::vector<std::byte> tensors_;
 };

@@ -16,7 +16,7 @@
 namespace kvasir::weights {
 namespace {
 
-constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;  // of a tensor's floats, at a time
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;  // of a tensor's floats, at a time
 
 bool rounded(std::string_view quant) { return quant != "f32" && quant != "f16" && quant != "bf16"; }
 
@@ -68,9 +68,11 @@ class Converter {
     for (std::int64_t m = 0; m < matrices; ++m) {
       const auto importance = options_.importance ? options_.importance->of(t, m, matrices) : std::span<const float>{};
       c.weighted = c.weighted || !importance.empty();
-      for (std::int64_t first = 0; first < rows; first += most)
+      for (std::int64_t first = 0; first < rows; first += most) {
+        if (options_.poll) options_.poll();
         total.add(
             piece(t, m * rows + first, std::min(most, rows - first), importance.empty() ? nullptr : importance.data()));
+      }
     }
     c.error = Sums::root(total.error, total.square);
     c.weighted_error = Sums::root(total.weighted_error, total.weighted_square);
@@ -164,11 +166,10 @@ void requantise(const std::string& in, const std::string& out, const RequantiseO
   check_paths(*file, out);
   std::vector<Change> changes = plan_requantise(*file, options);
   GgufHeader header;
-  {
-    const MappedFile bytes(file->metadata().path());
+  for (const MappedFile& part : file->files()) {
     const std::string_view replaced[] = {"general.file_type", "general.alignment",   "split.no",
                                          "split.count",       "split.tensors.count", "general.quantization_version"};
-    header.copy_metadata(bytes.bytes(), replaced);
+    header.copy_metadata(part.bytes(), replaced);
   }
   header.set("general.file_type", options.mix->file_type);
   header.set("general.quantization_version", std::uint32_t{2});

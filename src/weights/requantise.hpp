@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,14 +27,16 @@ struct RequantiseOptions {
   const Mix* mix = nullptr;
   const Importance* importance = nullptr;  // nullptr: all columns count alike
   bool again = false;                      // also weights that are quantised already, which are rounded twice then
+  std::function<void()> poll = {};         // called many times a second, between a tensor's pieces; may throw
 };
 
 // What becomes of every tensor, in file order, without errors and bytes. Throws Error(kBadInput) naming the tensor
 // where a type needs an importance matrix or the weights are quantised already.
 std::vector<Change> plan_requantise(const ModelFile& file, const RequantiseOptions& options);
 
-// Writes `out` from the GGUF file `in`; metadata stay as they are, byte for byte, but for the type of the file. `done`
-// is called after every tensor and may throw. `out` is written under another name until it is complete. Throws Error.
+// Writes `out` from the GGUF file `in`, or from the parts of the model of which `in` is one; metadata stay as they are,
+// byte for byte, but for the type of the file and what is said of parts. `done` is called after every tensor and may
+// throw. `out` is written under another name until it is complete. Throws Error.
 void requantise(const std::string& in, const std::string& out, const RequantiseOptions& options, Team& team,
                 FunctionRef<void(const Change&)> done);
 

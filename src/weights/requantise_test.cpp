@@ -163,6 +163,60 @@ TEST_F(Requantise, FloatsToFloatsAndWholeFiles) {
   EXPECT_EQ(read_text_file(out_), all);  // nothing to change
 }
 
+// The keys of all parts, each once, and nothing of parts.
+TEST_F(Requantise, PartsBecomeOneFile) {
+  const std::string parts[] = {folder_ + "/split-00001-of-00002.gguf", folder_ + "/split-00002-of-00002.gguf"};
+  const std::vector<float> x = some(kColumns * 2, 1);
+  for (int i = 0; i < 2; ++i) {
+    GgufHeader h;
+    h.set_string("general.architecture", "llama");
+    h.set("split.no", static_cast<std::uint16_t>(i));
+    h.set("split.count", std::uint16_t{2});
+    h.set("split.tensors.count", std::int32_t{2});
+    if (i == 0) h.set("first.key", std::uint64_t{3});
+    if (i == 1) h.set("later.key", std::uint64_t{7});
+    const std::int64_t shape[] = {kColumns, 2};
+    h.add_tensor(fmt::format("blk.{}.attn_q.weight", i), "f32", shape);
+    GgufWriter out(parts[i], h);
+    out.write(std::as_bytes(std::span(x)));
+    out.finish();
+  }
+  for (const std::string& part : parts) {
+    Team team(1);
+    requantise(part, out_, {&find_mix("Q8_0")}, team, [](const Change&) {});
+    const auto whole = open_model_file(out_);
+    EXPECT_EQ(whole->files().size(), 1u);
+    EXPECT_EQ(whole->tensors().size(), 2u);
+    EXPECT_EQ(whole->metadata().require_int("first.key", 0, 9), 3);
+    EXPECT_EQ(whole->metadata().require_int("later.key", 0, 9), 7);
+    EXPECT_EQ(whole->metadata().find("split.count"), nullptr);
+    EXPECT_EQ(whole->metadata().all().size(), 5u);  // with the type and the version of the file
+    fs::remove(out_);
+  }
+}
+
+// A stop within a tensor leaves nothing.
+TEST_F(Requantise, IsAskedBetweenPiecesOfATensor) {
+  GgufHeader h;
+  h.set_string("general.architecture", "llama");
+  const std::int64_t shape[] = {kColumns, 4096};
+  h.add_tensor("blk.0.attn_q.weight", "f32", shape);
+  {
+    const std::vector<float> x = some(kColumns * 4096, 1);
+    GgufWriter out(in_, h);
+    out.write(std::as_bytes(std::span(x)));
+    out.finish();
+  }
+  Team team(2);
+  int asked = 0;
+  const auto stop = [&] {
+    if (++asked == 3) throw Error(Code::kCancelled, "stopped", out_);
+  };
+  EXPECT_THROW(requantise(in_, out_, {&find_mix("Q8_0"), nullptr, false, stop}, team, [](const Change&) {}), Error);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+}
+
 // An importance matrix in both kinds of files: the error that counts becomes less.
 TEST_F(Requantise, ImportanceCounts) {
   std::vector<float> importance(3 * kColumns);

@@ -159,6 +159,11 @@ Json totals_json(const weights::ModelFile& model, const Options&) {
   return out;
 }
 
+// With the context of `kvasir run`: it decides which factors a LongRoPE has.
+model::ModelSpec spec_of(const weights::ModelFile& model, const Options& o) {
+  return model::read_spec(model, o.engine.ctx > 0 ? o.engine.ctx : run::kDefaultContext);
+}
+
 // Layers that are alike are one row.
 struct Run {
   int first, last;
@@ -176,9 +181,9 @@ std::vector<Run> runs_of(const model::ModelSpec& spec) {
   return runs;
 }
 
-void print_layers(const weights::ModelFile& model, const Options&) {
+void print_layers(const weights::ModelFile& model, const Options& o) {
   try {
-    const model::ModelSpec spec = model::read_spec(model);
+    const model::ModelSpec spec = spec_of(model, o);
     fmt::print("layers ({})\n", spec.layer_count());
     for (const Run& r : runs_of(spec)) fmt::print("  {:<10} {}\n", fmt::format("{}-{}", r.first, r.last), r.text);
   } catch (const Error& e) {
@@ -186,10 +191,10 @@ void print_layers(const weights::ModelFile& model, const Options&) {
   }
 }
 
-Json layers_json(const weights::ModelFile& model, const Options&) {
+Json layers_json(const weights::ModelFile& model, const Options& o) {
   try {
     Json out = Json::array();
-    for (const Run& r : runs_of(model::read_spec(model)))
+    for (const Run& r : runs_of(spec_of(model, o)))
       out.push_back({{"first", r.first}, {"last", r.last}, {"text", r.text}});
     return out;
   } catch (const Error& e) {
@@ -198,26 +203,26 @@ Json layers_json(const weights::ModelFile& model, const Options&) {
 }
 
 // Tensors that are read by nothing, where that changes nothing.
-std::vector<model::UnusedTensor> unused(const weights::ModelFile& model) {
+std::vector<model::UnusedTensor> unused(const weights::ModelFile& model, const Options& o) {
   std::vector<model::UnusedTensor> list;
   try {
-    list = model::unused_tensors(model::read_spec(model), model);
+    list = model::unused_tensors(spec_of(model, o), model);
   } catch (const Error&) {  // print_layers says it
   }
   std::erase_if(list, [](const model::UnusedTensor& t) { return t.reason == nullptr; });
   return list;
 }
 
-void print_unused(const weights::ModelFile& model, const Options&) {
-  const auto list = unused(model);
+void print_unused(const weights::ModelFile& model, const Options& o) {
+  const auto list = unused(model, o);
   if (list.empty()) return;
   fmt::print("not used ({})\n", list.size());
   for (const auto& t : list) fmt::print("  {:<32} {}\n", printable(t.tensor->name), t.reason);
 }
 
-Json unused_json(const weights::ModelFile& model, const Options&) {
+Json unused_json(const weights::ModelFile& model, const Options& o) {
   Json out = Json::array();
-  for (const auto& t : unused(model)) out.push_back({{"name", t.tensor->name}, {"reason", t.reason}});
+  for (const auto& t : unused(model, o)) out.push_back({{"name", t.tensor->name}, {"reason", t.reason}});
   return out;
 }
 

@@ -95,9 +95,12 @@ int quantize(const QuantizeOptions& o, const std::string& in, const std::string&
   if (!json) {
     fmt::print("{:<32} {:>7} {:>11} {:>10}{}\n", "tensor", "type", "bytes", "error", importance ? "   weighted" : "");
   }
-  weights::requantise(in, out, {&mix, importance ? &*importance : nullptr, o.again}, team, [&](const Change& c) {
+  const auto poll = [&] {
     if (interrupt.requested().load(std::memory_order_relaxed))
       throw Error(Code::kCancelled, "interrupted; nothing written", out);
+  };
+  weights::requantise(in, out, {&mix, importance ? &*importance : nullptr, o.again, poll}, team, [&](const Change& c) {
+    poll();
     total.add(c);
     if (json)
       rows.push_back(json_of(c));
