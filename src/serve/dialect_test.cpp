@@ -139,6 +139,67 @@ TEST(Dialects, WhatIsRefusedIsNamed) {
   EXPECT_EQ(refused("/api/chat", with(message("x"), {{"think", 3}})), "think");
 }
 
+// What was translated before it was checked goes by the client's names.
+TEST(Dialects, ErrorsNameTheClientsFields) {
+  const Json user{{"role", "user"}, {"content", "x"}};
+  const Json body{{"model", "org/fake-model"}, {"messages", {user}}};
+  EXPECT_EQ(refused("/v1/messages", with(body, {{"stop_sequences", {1}}})), "stop_sequences");
+  const Json tool{{"name", "f"}};
+  EXPECT_EQ(refused("/v1/messages", with(body, {{"tools", {{{"type", "web_search"}}, tool}},
+                                                {"tool_choice", {{"type", "tool"}, {"name", "g"}}}})),
+            "tool_choice.name");
+  EXPECT_EQ(refused("/v1/responses", {{"input", "x"}, {"max_output_tokens", 0}}), "max_output_tokens");
+  EXPECT_EQ(refused("/v1/responses", {{"input", "x"},
+                                      {"tools", {{{"type", "function"}, {"name", "f"}}}},
+                                      {"tool_choice", {{"type", "function"}, {"name", "g"}}}}),
+            "tool_choice.name");
+  EXPECT_EQ(refused("/v1/responses", {{"input", "x"}, {"text", {{"format", {{"type", "xml"}}}}}}), "text.format.type");
+  EXPECT_EQ(refused("/api/chat", with(body, {{"options", {{"temperature", "warm"}}}})), "options.temperature");
+  EXPECT_EQ(refused("/api/chat", with(body, {{"options", {{"repeat_penalty", -1}}}})), "options.repeat_penalty");
+  EXPECT_EQ(refused("/api/generate", {{"model", "org/fake-model"}, {"prompt", "x"}, {"options", {{"stop", 3}}}}),
+            "options.stop");
+}
+
+TEST(Dialects, PlacesOfMessagesAreTheClients) {
+  const auto name = [](const std::string& path, const Json& body, const char* field) {
+    return parse(path, body).names.client(field);
+  };
+  const Json user{{"role", "user"}, {"content", "x"}};
+  const Json call{{"type", "function_call"}, {"call_id", "c"}, {"name", "f"}, {"arguments", "{}"}};
+  const Json think{{"type", "reasoning"}, {"content", {{{"type", "reasoning_text"}, {"text", "t"}}}}};
+  const Json items{{"instructions", "i"}, {"input", {user, think, call, user}}};
+  EXPECT_EQ(name("/v1/responses", items, "messages[0].role"), "instructions");
+  EXPECT_EQ(name("/v1/responses", items, "messages[1].role"), "input[0].role");
+  EXPECT_EQ(name("/v1/responses", items, "messages[2].content"), "input[1].content");
+  EXPECT_EQ(name("/v1/responses", items, "messages[3].role"), "input[3].role");
+  EXPECT_EQ(name("/v1/responses", items, "messages"), "input");
+  const Json result{{"type", "tool_result"}, {"tool_use_id", "c"}, {"content", "y"}};
+  const Json blocks{{"model", "org/fake-model"},
+                    {"system", "s"},
+                    {"messages", {user, {{"role", "user"}, {"content", {result, {{"type", "text"}, {"text", "z"}}}}}}}};
+  EXPECT_EQ(name("/v1/messages", blocks, "messages[0]"), "system");
+  EXPECT_EQ(name("/v1/messages", blocks, "messages[1].role"), "messages[0].role");
+  EXPECT_EQ(name("/v1/messages", blocks, "messages[2]"), "messages[1].content[0]");
+  EXPECT_EQ(name("/v1/messages", blocks, "messages[3].role"), "messages[1].role");
+  const Json generate{{"model", "org/fake-model"}, {"system", "s"}, {"prompt", "p"}};
+  EXPECT_EQ(name("/api/generate", generate, "messages[0].content"), "system");
+  EXPECT_EQ(name("/api/generate", generate, "messages[1].content"), "prompt");
+  EXPECT_EQ(name("/v1/chat/completions", {{"messages", {user}}}, "messages[0].role"), "messages[0].role");
+
+  FieldNames names;
+  names.add("messages", "input");
+  names.add("messages[1]", "input[4]");
+  const auto words = [&](const char* param, const char* message) {
+    const ApiError error = names.in_client_words({.message = message, .param = param});
+    return error.param + "|" + error.message;
+  };
+  EXPECT_EQ(words("messages[1].role", "'messages[1].role': no"), "input[4].role|'input[4].role': no");
+  EXPECT_EQ(words("messages[1].role", "messages[1].role: no"), "input[4].role|input[4].role: no");
+  EXPECT_EQ(words("messages[12].role", "no"), "input[12].role|no");
+  EXPECT_EQ(words("messages", "However, 'messages' has 9"), "input|However, 'input' has 9");
+  EXPECT_EQ(words("messages_too", "'messages_too'"), "messages_too|'messages_too'");
+}
+
 TEST(Dialects, BillingLinesAreSettled) {
   const auto settled = [](std::string text) { return settle_billing_line(text) ? text : "none"; };
   EXPECT_EQ(settled("x-anthropic-billing-header: cc_version=2.1.100.7b4; cc_entrypoint=cli; cch=eb6c6;\nYou are"),

@@ -76,9 +76,11 @@ std::vector<std::int64_t> tokens_before(const text::Tokenizer& tokenizer, const 
 
 }  // namespace
 
-std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
-                                          const ChatFormat* chat, const PromptLimits& limits, TurnMemory* memory,
-                                          std::string_view tenant) {
+namespace {
+
+std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tokenizer* tokenizer,
+                                      const ChatFormat* chat, const PromptLimits& limits, TurnMemory* memory,
+                                      std::string_view tenant) {
   std::vector<EncodedPrompt> all;
   const auto encode = [&](std::string text, std::span<const std::size_t> plain = {}) {
     EncodedPrompt out{
@@ -107,6 +109,14 @@ std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text:
     check_length(all.back().ids.size(), limits, "prompt");
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<EncodedPrompt> encode_prompts(const ApiRequest& request, const text::Tokenizer* tokenizer,
+                                          const ChatFormat* chat, const PromptLimits& limits, TurnMemory* memory,
+                                          std::string_view tenant) {
+  return request.names.run([&] { return encode_all(request, tokenizer, chat, limits, memory, tenant); });
 }
 
 std::vector<std::int32_t> shown_tokens(const ChatFormat& chat, const ChatInput& input,

@@ -10,6 +10,7 @@
 
 #include "run/service.hpp"
 #include "serve/chat.hpp"
+#include "serve/field_names.hpp"
 #include "serve/http.hpp"
 
 namespace kvasir::serve {
@@ -39,6 +40,7 @@ struct ApiRequest {
   std::function<text::Grammar::Node(text::Grammar&)> format;
   std::vector<std::string> warnings;  // what was asked for and does not hold: in the receipt
   std::vector<std::string> notes;     // what was made of the body and the client should know: in the receipt
+  FieldNames names;                   // the client's, of what the dialect translated
   Json dialect;                       // what the dialect's writer needs of the body
   Json ready;                         // not null: the answer already, nothing is generated
 };

@@ -224,6 +224,12 @@ TEST(ServerFaults, Histories) {
       "400 messages[1].role: messages[1].role: 'function', expected one of system, developer, user, assistant, tool: "
       "the chat template does not show other roles");
   EXPECT_EQ(role("assistant"), "200");
+  const Reply responses = s.ask(
+      "/v1/responses", {{"instructions", "i"},
+                        {"input", {{{"role", "user"}, {"content", "hi"}}, {{"role", "function"}, {"content", "x"}}}}});
+  EXPECT_EQ(responses.status, 400) << responses.body;
+  EXPECT_EQ(responses.json()["error"]["param"], "input[1].role");
+  EXPECT_EQ(responses.json()["error"]["message"].get<std::string>().find("input[1].role: 'function'"), 0u);
   EXPECT_EQ(ModelServer(kPlain).refusal({{"messages", {{{"role", "narrator"}, {"content", "x"}}}}}), "200");
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -401,12 +402,13 @@ void ChatTemplate::add_front(std::string text, Adapted& out) const {
 ChatTemplate::Adapted ChatTemplate::adapt(const Conversation& c) const {
   const Json& messages = c.messages;
   if (!messages.is_array() || messages.empty()) refuse("messages", "expected an array of at least one message");
+  std::set<std::string, std::less<>> roles;  // checked
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("messages[{}]", i);
     if (!messages[i].is_object()) refuse(where, "expected an object");
     const auto role = messages[i].find("role");
     if (role == messages[i].end() || !role->is_string()) refuse(where + ".role", "expected a string");
-    check_role(role->get<std::string>(), where + ".role");
+    if (roles.insert(role->get<std::string>()).second) check_role(role->get<std::string>(), where + ".role");
   }
   Adapted out;
   for (std::size_t i = 0; i < messages.size(); ++i) adapt_message(messages, i, out);

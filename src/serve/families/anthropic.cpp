@@ -25,7 +25,8 @@ class Translation {
     read_messages();
     read_tools();
     read_sampling();
-    ApiRequest out = parse_chat(chat_, limits_);
+    ApiRequest out = names_.run([&] { return parse_chat(chat_, limits_); });
+    out.names = std::move(names_);
     if (continues_) {
       out.chat.continue_last = true;
       out.chat.add_generation_prompt = false;
@@ -42,6 +43,11 @@ class Translation {
  private:
   void note(std::string text) {
     if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
+  }
+
+  void push(Json message, const std::string& field) {
+    names_.add(fmt::format("messages[{}]", messages_.size()), field);
+    messages_.push_back(std::move(message));
   }
 
   void read_cache_control(const Fields& block) {
@@ -63,7 +69,7 @@ class Translation {
     std::string text = text_of_blocks(system, "system");
     if (!limits_.keep_billing_line && settle_billing_line(text))
       note("the changing digits of the billing line in the system prompt are read as zeros (see --keep-billing-line)");
-    if (!text.empty()) messages_.push_back(message_of("system", std::move(text)));
+    if (!text.empty()) push(message_of("system", std::move(text)), "system");
   }
 
   void read_messages() {
@@ -79,11 +85,11 @@ class Translation {
       read_cache_control(message);
       read_cache_controls(content, field + ".content");
       if (role == "assistant") {
-        read_assistant(*content, field + ".content");
+        read_assistant(*content, field);
       } else if (role == "user") {
-        read_user(*content, field + ".content");
+        read_user(*content, field);
       } else if (role == "system" || role == "developer") {  // agents send some between turns: they stay there
-        messages_.push_back(message_of("system", text_of_blocks(content, field + ".content")));
+        push(message_of("system", text_of_blocks(content, field + ".content")), field);
       } else {
         bad_field(message.path("role"), fmt::format("'{}', expected 'user', 'assistant' or 'system'", role),
                   "invalid_value");
@@ -93,15 +99,16 @@ class Translation {
     continues_ = last["role"] == "assistant" && !last.contains("tool_calls");
   }
 
-  void read_user(const Json& content, const std::string& field) {
+  void read_user(const Json& content, const std::string& message) {
+    const std::string field = message + ".content";
     if (!content.is_array()) {
-      messages_.push_back(message_of("user", text_of_blocks(&content, field)));
+      push(message_of("user", text_of_blocks(&content, field)), message);
       return;
     }
     std::string text;
     bool open = true;  // the text so far is to become a message, even when empty
     const auto flush = [&] {
-      if (!text.empty()) messages_.push_back(message_of("user", std::exchange(text, {})));
+      if (!text.empty()) push(message_of("user", std::exchange(text, {})), message);
       open = false;
     };
     for (std::size_t i = 0; i < content.size(); ++i) {
@@ -114,14 +121,14 @@ class Translation {
         text += document(block);
       } else if (type == "tool_result") {
         flush();
-        Json message = message_of("tool", text_of_blocks(block.find("content"), at + ".content"));
-        message["tool_call_id"] = block_string(block, "tool_use_id");
-        messages_.push_back(std::move(message));
+        Json result = message_of("tool", text_of_blocks(block.find("content"), at + ".content"));
+        result["tool_call_id"] = block_string(block, "tool_use_id");
+        push(std::move(result), at);
       } else {
         unsupported(block.path("type"), fmt::format("'{}', this model reads only text and tool results", type));
       }
     }
-    if (open && text.empty()) messages_.push_back(message_of("user", ""));
+    if (open && text.empty()) push(message_of("user", ""), message);
     flush();
   }
 
@@ -135,7 +142,8 @@ class Translation {
     unsupported(inner.path("type"), fmt::format("'{}', this model reads only text", type));
   }
 
-  void read_assistant(const Json& content, const std::string& field) {
+  void read_assistant(const Json& content, const std::string& at) {
+    const std::string field = at + ".content";
     Json message = message_of("assistant", "");
     std::string text, reasoning;
     Json calls = Json::array();
@@ -158,7 +166,7 @@ class Translation {
     if (!reasoning.empty()) message["reasoning_content"] = std::move(reasoning);
     message["content"] = text.empty() && !calls.empty() ? Json(nullptr) : Json(std::move(text));
     if (!calls.empty()) message["tool_calls"] = std::move(calls);
-    messages_.push_back(std::move(message));
+    push(std::move(message), at);
   }
 
   void read_tools() {
@@ -177,6 +185,10 @@ class Translation {
         if (const std::string* description = tool.string("description")) function["description"] = *description;
         if (const Json* schema = tool.object("input_schema")) function["parameters"] = *schema;
         if (tool.boolean("strict").value_or(false)) function["strict"] = true;
+        const std::string own = fmt::format("tools[{}]", tools.size());
+        names_.add(own, fmt::format("tools[{}]", i));
+        names_.add(own + ".function.name", fmt::format("tools[{}].name", i));
+        names_.add(own + ".function.parameters", fmt::format("tools[{}].input_schema", i));
         tools.push_back({{"type", "function"}, {"function", std::move(function)}});
       }
     const bool any = !tools.empty();
@@ -208,6 +220,10 @@ class Translation {
                              "repetition_penalty", "chat_template_kwargs"})
       if (const Json* value = fields_.find(name)) chat_[name] = *value;
     if (const Json* stops = fields_.array("stop_sequences"); stops && !stops->empty()) chat_["stop"] = *stops;
+    for (const auto& [own, given] : {std::pair{"stop", "stop_sequences"},
+                                     {"tool_choice.function.name", "tool_choice.name"},
+                                     {"response_format.json_schema.schema", "output_format.schema"}})
+      names_.add(own, given);
     Json& kwargs = chat_["chat_template_kwargs"];
     if (kwargs.is_null()) kwargs = Json::object();
     if (!kwargs.is_object()) return;  // refused by whoever reads the chat
@@ -237,6 +253,7 @@ class Translation {
   const RequestLimits& limits_;
   Json messages_ = Json::array();
   Json chat_ = Json::object();
+  FieldNames names_;
   std::vector<std::string> notes_, warnings_;
   double pin_seconds_ = 0;
   bool continues_ = false;

@@ -57,12 +57,16 @@ class Translation {
     if (fields_.boolean("raw").value_or(false)) {
       chat_["prompt"] = *prompt;
       if (!chat_.contains("max_tokens")) chat_["max_tokens"] = INT32_MAX;
-      ApiRequest out = parse_completion(chat_, limits_);
+      ApiRequest out = names_.run([&] { return parse_completion(chat_, limits_); });
       if (out.service.request.max_tokens == INT32_MAX) out.service.request.max_tokens = -1;
       return finished(std::move(out));
     }
-    if (const std::string* system = fields_.string("system"); system && !system->empty())
+    names_.add("messages", "prompt");
+    if (const std::string* system = fields_.string("system"); system && !system->empty()) {
+      names_.add("messages[0]", "system");
       messages_.push_back(message_of("system", *system));
+    }
+    names_.add(fmt::format("messages[{}]", messages_.size()), "prompt");
     messages_.push_back(message_of("user", *prompt));
     read_think();
     return as_chat();
@@ -71,9 +75,10 @@ class Translation {
  private:
   ApiRequest as_chat() {
     chat_["messages"] = std::move(messages_);
-    return finished(parse_chat(chat_, limits_));
+    return finished(names_.run([&] { return parse_chat(chat_, limits_); }));
   }
   ApiRequest finished(ApiRequest out) const {
+    out.names = names_;
     out.warnings.insert(out.warnings.end(), warnings_.begin(), warnings_.end());
     out.dialect = {{"model", model_}};
     return out;
@@ -106,6 +111,7 @@ class Translation {
     std::set<std::string> known{"num_predict"};
     const auto take = [&](const char* name, const char* as, Json otherwise) {
       known.insert(name);
+      names_.add(as, fmt::format("options.{}", name));
       const Json* value = options.find(name);
       if (value) {
         chat_[as] = *value;
@@ -133,6 +139,8 @@ class Translation {
   }
 
   void read_format() {
+    names_.add("response_format", "format");
+    names_.add("response_format.json_schema.schema", "format");
     const Json* format = fields_.find("format");
     if (!format || *format == "") return;
     if (*format == "json") {
@@ -208,6 +216,7 @@ class Translation {
   Json chat_ = Json::object(), messages_ = Json::array();
   std::multimap<std::string, std::string> unanswered_;  // calls: name, id; of one name in order
   int calls_ = 0;
+  FieldNames names_;
   std::vector<std::string> warnings_;
 };
 

@@ -38,10 +38,14 @@ class Translation {
     read_choice();
     read_sampling();
     Json messages = messages_;
-    if (const std::string* instructions = fields_.string("instructions"); instructions && !instructions->empty())
+    if (const std::string* instructions = fields_.string("instructions"); instructions && !instructions->empty()) {
       messages.insert(messages.begin(), message_of("system", *instructions));
+      places_.insert(places_.begin(), "instructions");
+    }
     chat_["messages"] = std::move(messages);
-    ApiRequest out = parse_chat(chat_, limits_);
+    const FieldNames names = field_names();
+    ApiRequest out = names.run([&] { return parse_chat(chat_, limits_); });
+    out.names = names;
     for (std::string& note : notes_) out.notes.push_back(std::move(note));
     warn(out.warnings);
     out.dialect = dialect();
@@ -63,13 +67,14 @@ class Translation {
           fmt::format("'{}' is not stored here (see --response-memory); send the whole conversation as 'input'", *id),
           "previous_response_not_found");
     messages_ = Json::parse(stored->messages);
+    places_.assign(messages_.size(), "previous_response_id");
   }
 
   void read_input() {
     const Json* input = fields_.find("input");
     if (!input) bad_field("input", "is missing", "missing_required_parameter");
     if (input->is_string()) {
-      messages_.push_back(message_of("user", input->get<std::string>()));
+      push(message_of("user", input->get<std::string>()), "input");
       input_.push_back({{"type", "message"},
                         {"role", "user"},
                         {"content", Json::array({{{"type", "input_text"}, {"text", *input}}})}});
@@ -87,7 +92,30 @@ class Translation {
     input_ = *input;
   }
 
+  void push(Json message, std::string field) {
+    messages_.push_back(std::move(message));
+    places_.push_back(std::move(field));
+  }
+
+  // What the fields of the chat are called here.
+  FieldNames field_names() const {
+    FieldNames names;
+    names.add("messages", "input");
+    for (std::size_t i = 0; i < places_.size(); ++i) names.add(fmt::format("messages[{}]", i), places_[i]);
+    for (std::size_t i = 0; i < tool_places_.size(); ++i) {
+      const std::string own = fmt::format("tools[{}]", i);
+      names.add(own, tool_places_[i]);
+      names.add(own + ".function", tool_places_[i]);
+    }
+    names.add("max_completion_tokens", "max_output_tokens");
+    names.add("tool_choice.function.name", "tool_choice.name");
+    names.add("response_format", "text.format");
+    names.add("response_format.json_schema", "text.format");
+    return names;
+  }
+
   void read_item(const Fields& item, const std::string& field) {
+    if (assistant_.empty()) assistant_at_ = field;
     const std::string* type = item.string("type");
     if (!type || *type == "message") return read_message(item, field);
     if (*type == "reasoning") {
@@ -103,7 +131,7 @@ class Translation {
       end_assistant();
       Json message = message_of("tool", text_of_blocks(item.find("output"), field + ".output"));
       message["tool_call_id"] = block_string(item, "call_id");
-      messages_.push_back(std::move(message));
+      push(std::move(message), field);
     } else if (*type == "item_reference") {
       unsupported(item.path("type"), "'item_reference': send the item itself, or previous_response_id");
     } else {
@@ -135,7 +163,7 @@ class Translation {
     const std::string text = text_of(*content, field + ".content");
     if (role != "assistant") {
       end_assistant();
-      messages_.push_back(message_of(role, text));
+      push(message_of(role, text), field);
       return;
     }
     if (assistant_.contains("content") || assistant_.contains("tool_calls")) end_assistant();
@@ -162,7 +190,7 @@ class Translation {
     if (assistant_.contains("reasoning_content") && assistant_["reasoning_content"].is_string())
       message["reasoning_content"] = assistant_["reasoning_content"];
     if (calls) message["tool_calls"] = assistant_["tool_calls"];
-    messages_.push_back(std::move(message));
+    push(std::move(message), assistant_at_);
     assistant_ = Json::object();
   }
 
@@ -188,6 +216,7 @@ class Translation {
     if (const std::string* description = tool.string("description")) function["description"] = *description;
     if (const Json* parameters = tool.object("parameters")) function["parameters"] = *parameters;
     if (tool.boolean("strict").value_or(false)) function["strict"] = true;
+    tool_places_.push_back(field);
     tools_.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
 
@@ -213,12 +242,17 @@ class Translation {
     const Json* allowed = choice.array("tools");
     if (!allowed) bad_field(choice.path("tools"), "is missing", "missing_required_parameter");
     Json kept = Json::array();
-    for (const Json& tool : tools_) {
+    std::vector<std::string> places;
+    for (std::size_t i = 0; i < tools_.size(); ++i) {
+      const Json& tool = tools_[i];
       const auto same = [&](const Json& a) {
         return a.is_object() && a.value("name", Json()) == tool["function"]["name"];
       };
-      if (std::any_of(allowed->begin(), allowed->end(), same)) kept.push_back(tool);
+      if (std::none_of(allowed->begin(), allowed->end(), same)) continue;
+      kept.push_back(tool);
+      places.push_back(tool_places_[i]);
     }
+    tool_places_ = std::move(places);
     chat_["tools"] = std::move(kept);
     const std::string* mode = choice.string("mode");
     chat_["tool_choice"] = mode ? *mode : "auto";
@@ -300,7 +334,9 @@ class Translation {
   const Fields fields_;
   const RequestLimits& limits_;
   Json messages_ = Json::array(), input_ = Json::array();
-  Json assistant_ = Json::object();  // the assistant's message that items are added to
+  Json assistant_ = Json::object();                // the assistant's message that items are added to
+  std::vector<std::string> places_, tool_places_;  // the client's names of the messages and tools
+  std::string assistant_at_;
   Json tools_ = Json::array(), namespaces_ = Json::object();
   Json chat_ = Json::object();
   std::vector<std::string> notes_;
