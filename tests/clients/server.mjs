@@ -1,6 +1,6 @@
 // Starts `kvasir serve` on a free port and stops it; what it logs is kept for failures.
 import { spawn } from 'node:child_process';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 const [kvasir, model, scratch] = process.argv.slice(2);
@@ -46,6 +46,11 @@ export class Server {
 
   async stats() {
     return await (await fetch(this.url + '/v1/stats')).json();
+  }
+
+  // Bytes of memory, where /proc says it.
+  resident() {
+    return 1024 * Number(readFileSync(`/proc/${this.process.pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+)/m)[1]);
   }
 
   // Waits until `holds(stats)`; no bound of time but one that only a server that hangs exceeds.

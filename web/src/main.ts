@@ -205,7 +205,7 @@ async function answer(question: Node): Promise<void> {
       if (empty) fail(error);
     }
   }
-  running = null;
+  if (running === control) running = null;  // a new chat may have begun another answer
   draw();
 }
 
