@@ -59,9 +59,10 @@ fi
 # --- Dockerfile -----------------------------------------------------------------------------------------------------
 
 # What is copied exists, and the build's packages are those of ./dev setup without the tests'.
-stage=$(sed '/^FROM debian:12-slim$/,$d' "$deploy/Dockerfile")
+stages=$(sed '/^FROM debian:12-slim$/,$d' "$deploy/Dockerfile")  # of the web page and of the program
+stage=$(printf '%s\n' "$stages" | sed -n '/ AS build$/,$p')
 final=$(sed -n '/^FROM debian:12-slim$/,$p' "$deploy/Dockerfile")
-copied=$(printf '%s\n' "$stage" | sed -n 's/^COPY \(.*\) [^ ]*$/\1/p')
+copied=$(printf '%s\n' "$stages" | sed -n '/--from=/d; s/^COPY \(.*\) [^ ]*$/\1/p')
 for path in $copied; do
   answer=$path
   [ -e "$source_dir/$path" ] || fail 'the Dockerfile copies what is not there'
