@@ -65,7 +65,7 @@ Add of_regex(const Json& value, const std::string& field) {
   if (!value.is_string()) bad_field(field, "expected a string, found " + shown(value), "invalid_type");
   try {
     const auto strings =
-        std::make_shared<const text::Automaton>(text::automaton_of_pattern("^(?:" + value.get<std::string>() + ")$"));
+        std::make_shared<const text::Automaton>(text::automaton_of_whole_pattern(value.get_ref<const std::string&>()));
     if (strings->empty()) bad_field(field, "matches no text", "invalid_value");
     return [strings](text::Grammar& g) { return text::JsonGrammar(g).number(*strings); };
   } catch (const Error& e) {

@@ -248,6 +248,8 @@ TEST(ServerFaults, Schemas) {
     EXPECT_TRUE(Json::parse(content(ask))["k"].is_boolean()) << ask.dump();
   EXPECT_EQ(content({{"guided_choice", {"yes"}}}), "yes");
   EXPECT_EQ(content({{"guided_regex", "(ab){2}"}}), "abab");
+  EXPECT_EQ(content({{"guided_regex", "^(?=a)[a-z]{1}$"}}), "a");
+  EXPECT_EQ(s.refusal({{"guided_regex", "a)|(b"}}).substr(0, 17), "400 guided_regex:");
   const auto of = [&](const char* schema, bool strict = false) {
     return Json{{"response_format",
                  {{"type", "json_schema"},

@@ -15,6 +15,11 @@ void check_size(std::size_t states) {
     throw Error(Code::kBadInput, "needs more than " + std::to_string(Automaton::kMostStates) + " states", "pattern");
 }
 
+void check_edges(std::size_t edges) {
+  if (edges > Automaton::kMostEdges)
+    throw Error(Code::kBadInput, "needs more than " + std::to_string(Automaton::kMostEdges) + " edges", "pattern");
+}
+
 // Edges that follow each other and lead to one state become one.
 void push_edge(std::vector<Automaton::Edge>& edges, Automaton::Edge edge) {
   if (!edges.empty() && edges.back().to == edge.to && edges.back().high + 1 == edge.low) {
@@ -30,6 +35,7 @@ Automaton::Automaton(std::vector<State> states) : states_(std::move(states)) {
   trim();
   merge_equal();
   check_size(states_.size());
+  check_edges(edges());
 }
 
 Automaton Automaton::anything() { return lengths(0, -1); }
@@ -127,18 +133,26 @@ Automaton Automaton::complement() const {
   return Automaton(std::move(states));
 }
 
-Automaton operator&(const Automaton& a, const Automaton& b) {
+std::size_t Automaton::edges() const {
+  std::size_t n = 0;
+  for (const State& s : states_) n += s.edges.size();
+  return n;
+}
+
+Automaton Automaton::both(const Automaton& a, const Automaton& b, std::uint64_t& steps) {
   if (a.empty() || b.empty()) return {};
   using Pair = std::pair<std::int32_t, std::int32_t>;
   std::map<Pair, std::int32_t> numbers{{{0, 0}, 0}};
   std::vector<Pair> pairs{{0, 0}};
-  std::vector<Automaton::State> states(1);
+  std::vector<State> states(1);
+  std::size_t made = 0;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    const Automaton::State& x = a.states_[static_cast<std::size_t>(pairs[i].first)];
-    const Automaton::State& y = b.states_[static_cast<std::size_t>(pairs[i].second)];
+    const State& x = a.states_[static_cast<std::size_t>(pairs[i].first)];
+    const State& y = b.states_[static_cast<std::size_t>(pairs[i].second)];
     states[i].accepts = x.accepts && y.accepts;
+    steps += 16 + x.edges.size() + y.edges.size();
     for (std::size_t j = 0, k = 0; j < x.edges.size() && k < y.edges.size();) {
-      const Automaton::Edge &e = x.edges[j], &f = y.edges[k];
+      const Edge &e = x.edges[j], &f = y.edges[k];
       const char32_t low = std::max(e.low, f.low), high = std::min(e.high, f.high);
       if (low <= high) {
         const Pair to{e.to, f.to};
@@ -152,6 +166,9 @@ Automaton operator&(const Automaton& a, const Automaton& b) {
       }
       e.high < f.high ? ++j : ++k;
     }
+    made += states[i].edges.size();
+    steps += 16 * states[i].edges.size();  // they are trimmed and merged too
+    check_edges(made / 2);
   }
   return Automaton(std::move(states));
 }
@@ -194,36 +211,122 @@ void Automaton::trim() {
   states_ = std::move(kept);
 }
 
-// States of which the same strings follow become one (Moore): classes are split until none has two kinds of states.
+namespace {
+
+// The states in classes: those of one class stand beside each other in `states`.
+struct Classes {
+  struct Class {
+    std::size_t begin, end;
+    bool waits;  // to split the others
+  };
+  std::vector<std::size_t> states, place;  // and where each state stands
+  std::vector<std::size_t> of;             // the class of each state
+  std::vector<Class> all;
+  std::vector<std::size_t> waiting;
+
+  explicit Classes(std::size_t n) : states(n), place(n), of(n), all{{0, n, false}} {
+    for (std::size_t i = 0; i < n; ++i) states[i] = place[i] = i;
+  }
+  std::size_t size(std::size_t c) const { return all[c].end - all[c].begin; }
+  void wait(std::size_t c) {
+    if (!std::exchange(all[c].waits, true)) waiting.push_back(c);
+  }
+  // Makes `some` of class c a class of their own. REQUIRES: not all of them.
+  std::size_t split(std::size_t c, const std::vector<std::size_t>& some) {
+    for (const std::size_t s : some) {
+      const std::size_t last = --all[c].end, other = states[last];
+      std::swap(states[place[s]], states[last]);
+      place[other] = place[s];
+      place[s] = last;
+      of[s] = all.size();
+    }
+    all.push_back({all[c].end, all[c].end + some.size(), false});
+    return all.size() - 1;
+  }
+};
+
+}  // namespace
+
+// States of which the same strings follow become one (Hopcroft): a class splits the others by the characters that lead
+// into it, and of the parts of a class that did so before, the largest need not do it again.
 void Automaton::merge_equal() {
   const std::size_t n = states_.size();
-  std::vector<std::int32_t> of(n);
-  for (std::size_t i = 0; i < n; ++i) of[i] = states_[i].accepts;
-  std::size_t classes = 0;
-  for (;;) {
-    using Signature = std::pair<std::int32_t, std::vector<std::pair<std::pair<char32_t, char32_t>, std::int32_t>>>;
-    std::map<Signature, std::int32_t> numbers;
-    std::vector<std::int32_t> next(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      std::vector<Edge> edges;
-      for (const Edge& e : states_[i].edges) push_edge(edges, {e.low, e.high, of[static_cast<std::size_t>(e.to)]});
-      Signature s{of[i], {}};
-      for (const Edge& e : edges) s.second.push_back({{e.low, e.high}, e.to});
-      next[i] = numbers.try_emplace(std::move(s), static_cast<std::int32_t>(numbers.size())).first->second;
-    }
-    of = std::move(next);
-    if (numbers.size() == classes) break;
-    classes = numbers.size();
-  }
-  if (classes == n) return;
-  std::vector<State> merged(classes);  // numbers follow the states' order, so the start stays the first
-  std::vector<char> done(classes);
+  struct Source {
+    std::size_t state;
+    char32_t low, high;
+  };
+  std::vector<std::vector<Source>> into(n);
+  std::vector<std::size_t> accepting;
   for (std::size_t i = 0; i < n; ++i) {
-    const auto c = static_cast<std::size_t>(of[i]);
-    if (std::exchange(done[c], 1)) continue;
-    merged[c].accepts = states_[i].accepts;
-    for (const Edge& e : states_[i].edges)
-      push_edge(merged[c].edges, {e.low, e.high, of[static_cast<std::size_t>(e.to)]});
+    for (const Edge& e : states_[i].edges) into[static_cast<std::size_t>(e.to)].push_back({i, e.low, e.high});
+    if (states_[i].accepts) accepting.push_back(i);
+  }
+  Classes classes(n);
+  if (!accepting.empty() && accepting.size() < n) classes.wait(classes.split(0, accepting));
+  if (n > 0) classes.wait(0);
+  using Ranges = std::vector<std::pair<char32_t, char32_t>>;
+  struct Mover {
+    std::size_t state;
+    Ranges by;
+  };
+  while (!classes.waiting.empty()) {
+    const std::size_t splitter = classes.waiting.back();
+    classes.waiting.pop_back();
+    classes.all[splitter].waits = false;
+    std::vector<Source> sources;
+    for (std::size_t k = classes.all[splitter].begin; k < classes.all[splitter].end; ++k) {
+      const auto& some = into[classes.states[k]];
+      sources.insert(sources.end(), some.begin(), some.end());
+    }
+    std::sort(sources.begin(), sources.end(),
+              [](const Source& a, const Source& b) { return a.state != b.state ? a.state < b.state : a.low < b.low; });
+    std::vector<Mover> movers;
+    for (const Source& s : sources) {
+      if (movers.empty() || movers.back().state != s.state) movers.push_back({s.state, {}});
+      Ranges& by = movers.back().by;
+      if (!by.empty() && by.back().second + 1 == s.low) {
+        by.back().second = s.high;
+      } else {
+        by.emplace_back(s.low, s.high);
+      }
+    }
+    std::sort(movers.begin(), movers.end(), [&](const Mover& a, const Mover& b) {
+      const std::size_t x = classes.of[a.state], y = classes.of[b.state];
+      return x != y ? x < y : a.by < b.by;
+    });
+    for (std::size_t i = 0; i < movers.size();) {
+      const std::size_t c = classes.of[movers[i].state];
+      const bool waits = classes.all[c].waits;
+      std::vector<std::size_t> parts{c};
+      while (i < movers.size() && classes.of[movers[i].state] == c) {
+        std::vector<std::size_t> alike;
+        std::size_t k = i;
+        for (; k < movers.size() && classes.of[movers[k].state] == c && movers[k].by == movers[i].by; ++k)
+          alike.push_back(movers[k].state);
+        i = k;
+        if (alike.size() < classes.size(c)) parts.push_back(classes.split(c, alike));
+      }
+      if (parts.size() == 1) continue;
+      const std::size_t largest = *std::max_element(
+          parts.begin(), parts.end(), [&](std::size_t a, std::size_t b) { return classes.size(a) < classes.size(b); });
+      for (const std::size_t part : parts)
+        if (waits || part != largest) classes.wait(part);
+    }
+  }
+  if (classes.all.size() == n) return;
+  // Numbers follow the states' order, so the start stays the first.
+  std::vector<std::int32_t> number(classes.all.size(), -1);
+  std::vector<std::size_t> first;
+  for (std::size_t i = 0; i < n; ++i)
+    if (std::int32_t& c = number[classes.of[i]]; c < 0) {
+      c = static_cast<std::int32_t>(first.size());
+      first.push_back(i);
+    }
+  std::vector<State> merged(first.size());
+  for (std::size_t c = 0; c < first.size(); ++c) {
+    merged[c].accepts = states_[first[c]].accepts;
+    for (const Edge& e : states_[first[c]].edges)
+      push_edge(merged[c].edges, {e.low, e.high, number[classes.of[static_cast<std::size_t>(e.to)]]});
   }
   states_ = std::move(merged);
 }

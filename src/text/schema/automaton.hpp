@@ -20,6 +20,7 @@ class Automaton {
  public:
   static constexpr char32_t kLastChar = 0x10ffff;
   static constexpr std::size_t kMostStates = 4096;
+  static constexpr std::size_t kMostEdges = std::size_t{1} << 21;
 
   struct Edge {
     char32_t low, high;
@@ -32,8 +33,8 @@ class Automaton {
   };
 
   Automaton() = default;  // no string at all
-  // `states`, the first one the start; trimmed to what leads to an end. Throws Error(kBadInput) above kMostStates, as
-  // everything here that makes one.
+  // `states`, the first one the start; trimmed to what leads to an end. Throws Error(kBadInput) above kMostStates or
+  // kMostEdges, as everything here that makes one.
   explicit Automaton(std::vector<State> states);
 
   static Automaton anything();
@@ -46,7 +47,13 @@ class Automaton {
   bool matches(std::string_view utf8) const;
 
   Automaton complement() const;
-  friend Automaton operator&(const Automaton& a, const Automaton& b);
+  friend Automaton operator&(const Automaton& a, const Automaton& b) {
+    std::uint64_t steps = 0;
+    return both(a, b, steps);
+  }
+  // a & b; adds to `steps` what that costs, in edges looked at, also when it throws.
+  static Automaton both(const Automaton& a, const Automaton& b, std::uint64_t& steps);
+  std::size_t edges() const;
 
  private:
   void trim();

@@ -175,16 +175,23 @@ Automaton multiples(const Decimal& of) {
 
 }  // namespace
 
-Automaton automaton_of_numbers(const NumberRules& rules) {
+Automaton automaton_of_numbers(const NumberRules& rules, std::uint64_t* steps) {
+  std::uint64_t own = 0;
+  std::uint64_t& spent = steps ? *steps : own;
+  spent += 4096;
   std::int32_t digits = kWholeDigits;
   if (rules.low && !rules.low->value.negative)
     digits = std::max(digits, static_cast<std::int32_t>(rules.low->value.whole.size()));
   if (rules.high && rules.high->value.negative)
     digits = std::max(digits, static_cast<std::int32_t>(rules.high->value.whole.size()));
   Automaton all = form(rules.whole, digits);
-  if (rules.low) all = all & bounded(*rules.low, true);
-  if (rules.high) all = all & bounded(*rules.high, false);
-  for (const Decimal& m : rules.multiples) all = all & multiples(m);
+  if (rules.low) all = Automaton::both(all, bounded(*rules.low, true), spent);
+  if (rules.high) all = Automaton::both(all, bounded(*rules.high, false), spent);
+  for (const Decimal& m : rules.multiples) {
+    const Automaton some = multiples(m);
+    spent += 16 * some.edges();
+    all = Automaton::both(all, some, spent);
+  }
   return all;
 }
 

@@ -1,6 +1,7 @@
 // Texts of numbers within bounds, and of multiples.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -23,7 +24,8 @@ struct NumberRules {
 };
 
 // Without exponents and without -0; at most 18 digits before the point, or as many as the bound next to zero has, and
-// at most 16 behind it. Throws Error(kUnsupported) for multiples that need too many states.
-Automaton automaton_of_numbers(const NumberRules& rules);
+// at most 16 behind it. Throws Error(kUnsupported) for multiples that need too many states. Adds to
+// `steps` what it costs, also when it throws.
+Automaton automaton_of_numbers(const NumberRules& rules, std::uint64_t* steps = nullptr);
 
 }  // namespace kvasir::text

@@ -16,6 +16,9 @@ namespace {
 constexpr std::int32_t kMostCount = 1000;
 constexpr std::size_t kMostNodes = 1 << 16;
 constexpr int kDeepest = 100;
+constexpr std::size_t kMostBytes = 4096;
+constexpr std::uint64_t kMostSteps = 16'000'000;  // edges and states looked at
+constexpr std::size_t kMostEntries = 2'000'000;   // of all sets of states
 
 [[noreturn]] void bad(const std::string& what) { throw Error(Code::kBadInput, what, "pattern"); }
 [[noreturn]] void unknown(const std::string& what) { throw Error(Code::kUnsupported, what, "pattern"); }
@@ -57,7 +60,7 @@ const Set kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
 Set property(std::string_view name) {
   if (const auto equals = name.find('='); equals != name.npos) name.remove_prefix(equals + 1);
   using unicode::CharClass;
-  const auto of = [](CharClass wanted) {
+  const auto find = [](CharClass wanted) {
     Set set;
     for (char32_t c = 0; c <= Automaton::kLastChar; ++c)
       if (unicode::char_class(c) == wanted) {
@@ -69,10 +72,12 @@ Set property(std::string_view name) {
       }
     return set;
   };
-  if (name == "L" || name == "Letter" || name == "Alphabetic") return of(CharClass::kLetter);
-  if (name == "N" || name == "Number") return of(CharClass::kNumber);
-  if (name == "P" || name == "Punctuation") return of(CharClass::kPunctuation);
-  if (name == "White_Space" || name == "Z" || name == "Zs" || name == "Separator") return of(CharClass::kSpace);
+  static const Set letters = find(CharClass::kLetter), numbers = find(CharClass::kNumber),
+                   punctuation = find(CharClass::kPunctuation), spaces = find(CharClass::kSpace);
+  if (name == "L" || name == "Letter" || name == "Alphabetic") return letters;
+  if (name == "N" || name == "Number") return numbers;
+  if (name == "P" || name == "Punctuation") return punctuation;
+  if (name == "White_Space" || name == "Z" || name == "Zs" || name == "Separator") return spaces;
   if (name == "Nd" || name == "Decimal_Number") return kDigits;
   if (name == "Lu" || name == "Uppercase_Letter" || name == "Uppercase")
     return {{'A', 'Z'}, {0xc0, 0xd6}, {0xd8, 0xde}};
@@ -402,7 +407,7 @@ class Parser {
 class Subsets {
  public:
   // The strings that hold `part` somewhere.
-  explicit Subsets(const Part& part) {
+  Subsets(const Part& part, std::uint64_t& steps) : steps_(steps) {
     add();
     nodes_[0].chars.push_back({0, Automaton::kLastChar, 0});
     const std::int32_t end = emit(part, 0);
@@ -415,10 +420,12 @@ class Subsets {
     std::vector<Automaton::State> states;
     std::map<Key, std::int32_t> numbers;
     std::vector<Key> keys;
+    std::size_t entries = 0;
     const auto number = [&](Key key) {
       const auto [at, added] = numbers.try_emplace(key, static_cast<std::int32_t>(keys.size()));
       if (added) {
-        if (keys.size() >= 4 * Automaton::kMostStates) unknown("needs too many states");
+        entries += key.size();
+        if (keys.size() >= 4 * Automaton::kMostStates || entries > kMostEntries) unknown("needs too many states");
         keys.push_back(std::move(key));
         states.emplace_back();
       }
@@ -440,12 +447,21 @@ class Subsets {
       }
       std::sort(cuts.begin(), cuts.end());
       cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+      spend(16 * moves.size());
+      std::vector<std::vector<std::int32_t>> to(cuts.size());  // from each cut to the next
+      for (const Automaton::Edge& e : moves) {
+        auto c = static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), e.low) - cuts.begin());
+        for (; c < cuts.size() && cuts[c] <= e.high; ++c) {
+          spend(1);
+          to[c].push_back(e.to * 2);
+        }
+      }
+      const std::vector<std::int32_t>* last = nullptr;  // classes of characters have many ranges that lead to the same
+      std::int32_t next = -1;
       for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
-        std::vector<std::int32_t> to;
-        for (const Automaton::Edge& e : moves)
-          if (e.low <= cuts[c] && cuts[c] <= e.high) to.push_back(e.to * 2);
-        if (to.empty()) continue;
-        const std::int32_t next = number(closure(std::move(to), false));
+        if (to[c].empty()) continue;
+        if (!last || *last != to[c]) next = number(closure(to[c], false));
+        last = &to[c];
         auto& edges = states[i].edges;
         if (!edges.empty() && edges.back().to == next && edges.back().high + 1 == cuts[c]) {
           edges.back().high = cuts[c + 1] - 1;
@@ -464,6 +480,9 @@ class Subsets {
     std::vector<Automaton::Edge> chars;
   };
 
+  void spend(std::uint64_t steps) {
+    if ((steps_ += steps) > kMostSteps) unknown("needs too many states");
+  }
   std::int32_t add() {
     if (nodes_.size() >= kMostNodes) unknown("needs too many states");
     nodes_.emplace_back();
@@ -473,6 +492,7 @@ class Subsets {
 
   // Behind `part` when it begins in `from`.
   std::int32_t emit(const Part& part, std::int32_t from) {
+    spend(1 + 8 * part.set.size());  // they take memory
     switch (part.kind) {
       case Part::Kind::kChars: {
         const std::int32_t to = add();
@@ -522,17 +542,18 @@ class Subsets {
     return to;
   }
 
-  Key closure(std::vector<std::int32_t> from, bool at_start) {
-    std::vector<char> seen(nodes_.size() * 2);
+  Key closure(const Key& from, bool at_start) {
+    seen_.resize(nodes_.size() * 2);
+    ++round_;
     Key key;
     const auto visit = [&](std::int32_t k) {
-      if (std::exchange(seen[static_cast<std::size_t>(k)], 1)) return;
-      key.push_back(k);
+      if (std::exchange(seen_[static_cast<std::size_t>(k)], round_) != round_) key.push_back(k);
     };
     for (const std::int32_t k : from) visit(k);
     for (std::size_t i = 0; i < key.size(); ++i) {
       const std::int32_t k = key[i], behind = k % 2;
       const Node& n = nodes_[static_cast<std::size_t>(k / 2)];
+      spend(2 + n.free.size() + n.begin.size() + n.end.size());
       for (const std::int32_t to : n.free) visit(to * 2 + behind);
       if (at_start)
         for (const std::int32_t to : n.begin) visit(to * 2 + behind);
@@ -544,26 +565,46 @@ class Subsets {
     return key;
   }
 
+  std::uint64_t& steps_;
   std::vector<Node> nodes_;
   std::int32_t final_ = 0;
+  std::vector<std::uint32_t> seen_;  // in which round
+  std::uint32_t round_ = 0;
 };
+
+Automaton automaton_of(std::string_view pattern, bool whole, std::uint64_t* steps) {
+  if (pattern.size() > kMostBytes) bad("is longer than " + std::to_string(kMostBytes) + " bytes");
+  std::uint64_t own = 0;
+  std::uint64_t& all_steps = steps ? *steps : own;
+  all_steps += 64 * pattern.size();
+  std::vector<Ahead> aheads;
+  Part part = Parser(pattern).parse(aheads);
+  if (whole) part = {.parts = {{.kind = Part::Kind::kBegin}, std::move(part), {.kind = Part::Kind::kEnd}}};
+  std::uint64_t spent = 0;
+  try {
+    Automaton all = Subsets(part, spent).run();
+    for (const Ahead& ahead : aheads) {
+      const Part begin{.kind = Part::Kind::kBegin};
+      const Automaton one = Subsets({.parts = {begin, ahead.part}}, spent).run();
+      all = Automaton::both(all, ahead.positive ? one : one.complement(), spent);
+      if (spent > kMostSteps) unknown("needs too many states");
+    }
+    all_steps += spent;
+    return all;
+  } catch (const Error& e) {
+    all_steps += spent;
+    throw Error(Code::kUnsupported, e.message(), "pattern");
+  }
+}
 
 }  // namespace
 
-Automaton automaton_of_pattern(std::string_view pattern) {
-  std::vector<Ahead> aheads;
-  const Part part = Parser(pattern).parse(aheads);
-  try {
-    Automaton all = Subsets(part).run();
-    for (const Ahead& ahead : aheads) {
-      const Part begin{.kind = Part::Kind::kBegin};
-      const Automaton one = Subsets({.parts = {begin, ahead.part}}).run();
-      all = all & (ahead.positive ? one : one.complement());
-    }
-    return all;
-  } catch (const Error& e) {
-    throw Error(Code::kUnsupported, e.message(), "pattern");
-  }
+Automaton automaton_of_pattern(std::string_view pattern, std::uint64_t* steps) {
+  return automaton_of(pattern, false, steps);
+}
+
+Automaton automaton_of_whole_pattern(std::string_view pattern, std::uint64_t* steps) {
+  return automaton_of(pattern, true, steps);
 }
 
 }  // namespace kvasir::text
