@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kDeepest = 256;      // values within values, references followed
 constexpr int kMostLeaves = 1024;  // combinations of alternatives of one value
+constexpr std::size_t kMostPath = 1024;
 
 // Words about the value itself. A schema without any of them allows everything.
 constexpr std::array kTypeless = {"enum", "const", "format", "multipleOf", "divisibleBy"};
@@ -29,6 +30,7 @@ constexpr std::array kOfNumbers = {"minimum", "maximum", "exclusiveMinimum", "ex
 [[noreturn]] void refuse(const std::string& path, const std::string& why) { throw Error(Code::kBadInput, why, path); }
 
 std::string below(const std::string& path, std::string_view name) {
+  if (path.size() + name.size() > kMostPath) return path.size() > kMostPath ? path : path + "...";
   return path.empty() ? std::string(name) : path + "." + std::string(name);
 }
 
@@ -39,12 +41,14 @@ bool has_any(const Json& schema, const std::array<const char*, N>& words) {
 
 }  // namespace
 
-SchemaGrammar::SchemaGrammar(Grammar& grammar, Unknown unknown, const Json& root, Warnings* warnings)
+SchemaGrammar::SchemaGrammar(Grammar& grammar, Unknown unknown, const Json& root, Warnings* warnings, Work* work)
     : g_(grammar),
       json_(grammar),
       strict_(unknown == Unknown::kRefuse),
       root_(root),
       document_(root),
+      work_(work ? *work : own_work_),
+      checks_(document_, work_),
       warnings_(warnings) {}
 
 void SchemaGrammar::unsupported(const Path& path, const std::string& why) {
@@ -92,6 +96,7 @@ const Json* SchemaGrammar::word(const Item& item, const char* name) const {
 
 // Adds the item and whatever holds because of it. Alternatives become groups.
 void SchemaGrammar::gather(const Item& item, Items& items, std::vector<Group>& groups) {
+  checks_.spend(64 + 4 * items.size() + 4 * static_cast<std::uint64_t>(item.link ? item.link->depth : 0));
   if (item.kind == Kind::kNot) return gather_not(item, items, groups);
   if (item.kind == Kind::kHolds) {
     const Json& schema = *item.schema;
@@ -117,12 +122,9 @@ void SchemaGrammar::gather_words(const Item& item, Items& items, std::vector<Gro
     if (!ref) continue;
     const Path path = below(item.path, name);
     if (!ref->is_string()) refuse(path, "expected a string");
-    SchemaDocument::Target target;
-    try {
-      target = document_.find(*item.schema, ref->get<std::string>());
-    } catch (const Error& e) {
-      refuse(path, e.message());
-    }
+    const auto& reference = ref->get_ref<const std::string&>();
+    const SchemaDocument::Target& target = document_.find(*item.schema, reference, work_);
+    if (!target.schema) refuse(path, "'" + SchemaDocument::shortened(reference) + "' is not in this schema");
     gather({.schema = target.schema, .path = target.path == "#" ? path : target.path, .link = link}, items, groups);
   }
   for (const char* name : {"allOf", "anyOf", "oneOf"}) {
@@ -131,6 +133,7 @@ void SchemaGrammar::gather_words(const Item& item, Items& items, std::vector<Gro
     const Path path = below(item.path, name);
     if (!all->is_array() || all->empty()) refuse(path, "expected an array that is not empty");
     Group group;
+    checks_.spend((64 + path.size()) * all->size());  // they take memory
     for (std::size_t i = 0; i < all->size(); ++i) {
       Item one{.schema = &(*all)[i], .path = path + "[" + std::to_string(i) + "]", .link = link};
       if (std::string_view(name) == "allOf") {
@@ -197,6 +200,7 @@ void SchemaGrammar::gather_not(const Item& item, Items& items, std::vector<Group
 
 // What of the item is not held by a grammar of values that are not listed.
 void SchemaGrammar::say_unheld(const Item& item) {
+  if (item.schema && !said_.emplace(item.kind, item.schema).second) return;
   constexpr const char* kNoOpposite = "its opposite cannot be said";
   Group group;
   if (item.kind == Kind::kNot && !opposite(item, group)) unsupported(item.path, kNoOpposite);
@@ -213,8 +217,9 @@ void SchemaGrammar::say_unheld(const Item& item) {
 }
 
 // The alternatives in which `item`, a kNot, holds. False: they cannot be said.
-bool SchemaGrammar::opposite(const Item& item, Group& group) const {
+bool SchemaGrammar::opposite(const Item& item, Group& group) {
   const Json& schema = *item.schema;
+  checks_.spend(64 * (1 + schema.size()));
   if (schema.is_boolean()) {
     if (!schema.get<bool>()) group.push_back({});
     return true;  // of `true` no alternative is left
@@ -235,6 +240,7 @@ bool SchemaGrammar::opposite(const Item& item, Group& group) const {
       group.push_back({{.kind = Kind::kTypes, .types = types, .path = path}});
     } else if (name == "required") {
       if (!what.is_array()) return false;
+      checks_.spend(64 * what.size());
       for (const Json& n : what) {
         if (!n.is_string()) return false;
         group.push_back({{.kind = Kind::kTypes, .types = kObjectBit, .path = path},
@@ -252,16 +258,18 @@ bool SchemaGrammar::opposite(const Item& item, Group& group) const {
     } else if (name == "pattern") {
       group.push_back({{.kind = Kind::kTypes, .types = kStringBit, .path = path}});  // strings() asks the item itself
     } else if (name == "const" || name == "enum") {
-      const Json list = name == "enum" ? what : Json::array({what});
-      if (!list.is_array()) return false;
-      for (const Json& v : list)
-        if (!v.is_string() && !v.is_boolean() && !v.is_null()) return false;
+      if (name == "enum" && !what.is_array()) return false;
+      const auto plain = [](const Json& v) { return v.is_string() || v.is_boolean() || v.is_null(); };
+      checks_.spend(what.size());
+      if (name == "enum" ? !std::all_of(what.begin(), what.end(), plain) : !plain(what)) return false;
       group.push_back({});  // leaf() and strings() ask the item itself
     } else if (name == "anyOf") {
       Items all;
+      checks_.spend(64 * what.size());
       for (const Json& s : what) all.push_back({.kind = Kind::kNot, .schema = &s, .path = path, .link = item.link});
       group.push_back(std::move(all));
     } else if (name == "allOf") {
+      checks_.spend(64 * what.size());
       for (const Json& s : what) add_not(s);
     } else if (name == "not") {
       group.push_back({{.schema = &what, .path = path, .link = item.link}});
@@ -273,35 +281,27 @@ bool SchemaGrammar::opposite(const Item& item, Group& group) const {
 }
 
 // Whether no value is of both, as far as that is plain to see.
-bool SchemaGrammar::exclusive(const Json& a, const Json& b, int depth) const {
+bool SchemaGrammar::exclusive(const Json& a, const Json& b, int depth) {
   if (depth > 8) return false;
+  checks_.spend(64 + 4 * (a.is_object() ? a.size() : 0) + 4 * (b.is_object() ? b.size() : 0));
   if (a == Json(false) || b == Json(false)) return true;
   if (!a.is_object() || !b.is_object()) return false;
   const auto follow = [&](const Json& s) -> const Json& {
     const auto ref = s.find("$ref");
     if (ref == s.end() || !ref->is_string()) return s;
-    try {
-      return *document_.find(s, ref->get<std::string>()).schema;
-    } catch (const Error&) {
-      return s;
-    }
+    const Json* to = checks_.find(s, ref->get_ref<const std::string&>());
+    return to ? *to : s;
   };
   const Json &x = follow(a), &y = follow(b);
   if (&x != &a || &y != &b) return exclusive(x, y, depth + 1);
-  const auto values = [](const Json& s) {
-    Json list = Json::array();
-    if (s.contains("const"))
-      list.push_back(s["const"]);
-    else if (s.contains("enum") && s["enum"].is_array())
-      list = s["enum"];
-    return list;
+  // Whether `p` lists its values, and none is of `q`.
+  const auto none_of = [&](const Json& p, const Json& q) {
+    if (const auto one = p.find("const"); one != p.end()) return !checks_.conforms(*one, q);
+    const auto some = p.find("enum");
+    return some != p.end() && some->is_array() && !some->empty() &&
+           std::none_of(some->begin(), some->end(), [&](const Json& v) { return checks_.conforms(v, q); });
   };
-  const Json of_x = values(x), of_y = values(y);
-  const auto none_of = [&](const Json& list, const Json& schema) {
-    return !list.empty() &&
-           std::none_of(list.begin(), list.end(), [&](const Json& v) { return conforms_to(v, schema, document_); });
-  };
-  if (none_of(of_x, y) || none_of(of_y, x)) return true;
+  if (none_of(x, y) || none_of(y, x)) return true;
   const auto types = [](const Json& s) {
     try {
       return s.contains("type") ? types_of(s["type"]) : static_cast<unsigned>(kAllBits);
@@ -312,9 +312,9 @@ bool SchemaGrammar::exclusive(const Json& a, const Json& b, int depth) const {
   const unsigned tx = types(x), ty = types(y);
   if ((tx & ty) == 0) return true;
   if ((tx & ty) != kObjectBit) return false;
-  const auto requires_it = [](const Json& s, const std::string& name) {
+  const auto requires_it = [&](const Json& s, const std::string& name) {
     const auto list = s.find("required");
-    return list != s.end() && list->is_array() && std::find(list->begin(), list->end(), Json(name)) != list->end();
+    return list != s.end() && list->is_array() && checks_.lists(*list, name);
   };
   const auto tells = [&](const Json& p, const Json& q) {
     const auto list = p.find("required");
@@ -323,6 +323,7 @@ bool SchemaGrammar::exclusive(const Json& a, const Json& b, int depth) const {
       if (!n.is_string()) continue;
       const auto& name = n.get_ref<const std::string&>();
       const auto props = q.find("properties");
+      checks_.spend(64 + 4 * (props != q.end() ? props->size() : 0) + 4 * q.size());
       const bool named = props != q.end() && props->is_object() && props->contains(name);
       // The other one forbids it, or gives it other values.
       if (!named && q.contains("additionalProperties") && q["additionalProperties"] == Json(false)) return true;
@@ -338,13 +339,23 @@ bool SchemaGrammar::exclusive(const Json& a, const Json& b, int depth) const {
 // One grammar per way through the groups.
 SchemaGrammar::Node SchemaGrammar::expand(Items items, std::vector<Group> groups, const Path& path) {
   if (groups.empty()) {
-    // What is beyond is left out: a part of what the schema allows.
-    return ++leaves_ > kMostLeaves ? g_.choice({}) : leaf(items, path);
+    ++leaves_;
+    return leaf(items, path);
   }
+  if (std::any_of(groups.begin(), groups.end(), [](const Group& g) { return g.empty(); })) return g_.choice({});
   const Group group = std::move(groups.back());
   groups.pop_back();
   std::vector<Node> nodes;
+  std::uint64_t copied = items.size();
+  for (const Group& g : groups)
+    for (const Items& alternative : g) copied += 1 + alternative.size();
   for (const Items& alternative : group) {
+    if (leaves_ >= kMostLeaves) {  // what is beyond is left out: a part of what the schema allows
+      unsupported(path.empty() ? "schema" : path,
+                  "more than " + std::to_string(kMostLeaves) + " combinations of its alternatives");
+      break;
+    }
+    checks_.spend(16 * copied);
     Items with = items;
     std::vector<Group> more = groups;
     for (const Item& i : alternative) gather(i, with, more);
@@ -353,12 +364,13 @@ SchemaGrammar::Node SchemaGrammar::expand(Items items, std::vector<Group> groups
   return nodes.size() == 1 ? nodes[0] : g_.choice(std::move(nodes));
 }
 
-bool SchemaGrammar::fits(const Json& value, const Item& item) const {
+bool SchemaGrammar::fits(const Json& value, const Item& item) {
+  checks_.spend(8 + (item.name && value.is_object() ? value.size() : 0));
   switch (item.kind) {
     case Kind::kHolds:
-      return conforms_to(value, *item.schema, document_);
+      return checks_.conforms(value, *item.schema);
     case Kind::kNot:
-      return !conforms_to(value, *item.schema, document_);
+      return !checks_.conforms(value, *item.schema);
     case Kind::kTypes:
       return (type_of(value) & item.types) != 0;
     case Kind::kPresent:
@@ -366,14 +378,13 @@ bool SchemaGrammar::fits(const Json& value, const Item& item) const {
     case Kind::kAbsent:
       return !value.is_object() || !value.contains(*item.name);
     case Kind::kPropertyNot:
-      return !value.is_object() || !value.contains(*item.name) ||
-             !conforms_to(value.at(*item.name), *item.schema, document_);
+      return !value.is_object() || !value.contains(*item.name) || !checks_.conforms(value.at(*item.name), *item.schema);
   }
   return true;
 }
 
 // The values of the first list that all the others allow.
-std::vector<std::string> SchemaGrammar::constant_texts(const Items& items) const {
+std::vector<std::string> SchemaGrammar::constant_texts(const Items& items) {
   std::vector<std::string> texts;
   for (const Item& item : items) {
     const Json *one = word(item, "const"), *some = word(item, "enum");
@@ -381,9 +392,16 @@ std::vector<std::string> SchemaGrammar::constant_texts(const Items& items) const
     if (!one && (!some->is_array() || some->empty()))
       refuse(below(item.path, "enum"), "expected an array that is not empty");
     types_of_items(items);  // refuses what is no type
-    const Json list = one ? Json::array({*one}) : *some;
-    for (const Json& v : list)
-      if (std::all_of(items.begin(), items.end(), [&](const Item& i) { return fits(v, i); })) texts.push_back(v.dump());
+    const auto add = [&](const Json& v) {
+      if (!std::all_of(items.begin(), items.end(), [&](const Item& i) { return fits(v, i); })) return;
+      texts.push_back(v.dump());
+      checks_.spend(64 + 4 * texts.back().size());
+    };
+    if (one) {
+      add(*one);
+    } else {
+      for (const Json& v : *some) add(v);
+    }
     if (texts.empty() && items.size() == 1)
       refuse(below(item.path, one ? "const" : "enum"), "has no value of the type that is asked for");
     break;
@@ -429,6 +447,7 @@ unsigned SchemaGrammar::types_of_items(const Items& items) const {
 // REQUIRES: no alternatives are left.
 SchemaGrammar::Node SchemaGrammar::leaf(const Items& items, const Path& path) {
   bool listed = false, free = true;
+  checks_.spend(256 * (1 + items.size()));
   for (const Item& item : items) {
     if (item.kind == Kind::kHolds && item.schema->is_boolean()) return g_.choice({});
     listed = listed || word(item, "const") || word(item, "enum");
@@ -445,10 +464,11 @@ SchemaGrammar::Node SchemaGrammar::leaf(const Items& items, const Path& path) {
   if (types & kArrayBit) nodes.push_back(arrays(items, path));
   if (types & kStringBit) nodes.push_back(strings(items, path));
   if (types & (kIntegerBit | kFractionBit)) nodes.push_back(numbers(items, types, path));
-  for (const auto& [bit, value] : {std::pair{kBooleanBit, Json(true)}, {kBooleanBit, Json(false)}, {kNullBit, Json()}})
-    if ((types & bit) &&
-        std::all_of(items.begin(), items.end(), [&](const Item& i) { return i.kind != Kind::kNot || fits(value, i); }))
-      nodes.push_back(g_.text(value.dump()));
+  const auto forbidden = [&](const Json& v) {
+    return std::any_of(items.begin(), items.end(), [&](const Item& i) { return i.kind == Kind::kNot && !fits(v, i); });
+  };
+  for (const Json& v : {Json(true), Json(false), Json()})
+    if ((types & type_of(v)) && !forbidden(v)) nodes.push_back(g_.text(v.dump()));
   return nodes.size() == 1 ? nodes[0] : g_.choice(std::move(nodes));
 }
 

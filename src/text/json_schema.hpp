@@ -18,7 +18,9 @@
 
 #include "base/json.hpp"
 #include "text/json_grammar.hpp"
+#include "text/schema/check.hpp"
 #include "text/schema/document.hpp"
+#include "text/schema/work.hpp"
 
 namespace kvasir::text {
 
@@ -46,13 +48,16 @@ struct SchemaProperty {
 // exclude each other, not and if/then/else as far as their opposite can be said, $ref by pointer, $id and $anchor,
 // minLength, maxLength, pattern, the common formats, minimum, maximum, their exclusive forms, multipleOf; true and
 // false as schemas. Other words are ignored, as the standard says. Throws Error(kBadInput) whose context is the path of
-// a keyword that contradicts itself or, unless those are ignored, would forbid something and cannot be held.
+// a keyword that contradicts itself or, unless those are ignored, would forbid something and cannot be held; and when
+// all that takes too much work.
 class SchemaGrammar {
  public:
   using Node = Grammar::Node;
 
-  // `grammar` and `root`, the document, must outlive this; so must `warnings`, which may be null.
-  SchemaGrammar(Grammar& grammar, Unknown unknown, const Json& root, Warnings* warnings = nullptr);
+  // `grammar` and `root`, the document, must outlive this; so must `warnings` and `work`, which may be null. `work` is
+  // for documents that come together.
+  SchemaGrammar(Grammar& grammar, Unknown unknown, const Json& root, Warnings* warnings = nullptr,
+                Work* work = nullptr);
 
   Node value();   // the texts of the document
   Node object();  // those of them that are objects
@@ -93,16 +98,16 @@ class SchemaGrammar {
   void gather(const Item& item, Items& items, std::vector<Group>& groups);
   void gather_words(const Item& item, Items& items, std::vector<Group>& groups);
   void gather_not(const Item& item, Items& items, std::vector<Group>& groups);
-  bool opposite(const Item& item, Group& group) const;
+  bool opposite(const Item& item, Group& group);
   void gather_branches(const Item& item, std::vector<Group>& groups);
   void say_unheld(const Item& item);
   void gather_dependencies(const Item& item, std::vector<Group>& groups);
-  bool exclusive(const Json& a, const Json& b, int depth = 0) const;
+  bool exclusive(const Json& a, const Json& b, int depth = 0);
   Node expand(Items items, std::vector<Group> groups, const Path& path);
   Node leaf(const Items& items, const Path& path);
   Node constants(const Items& items);
-  std::vector<std::string> constant_texts(const Items& items) const;
-  bool fits(const Json& value, const Item& item) const;
+  std::vector<std::string> constant_texts(const Items& items);
+  bool fits(const Json& value, const Item& item);
   unsigned types_of_items(const Items& items) const;
 
   // json_schema_values.cpp: one type.
@@ -115,7 +120,7 @@ class SchemaGrammar {
   Node members(const std::vector<Member>& all, std::int32_t least, std::int32_t most);
   Node maps(const Items& items, std::int32_t least, std::int32_t most);
   bool property(const Items& items, const std::string& name, Items& out);
-  bool evaluates(const Json& schema, const std::string& name, int depth) const;
+  bool evaluates(const Json& schema, const std::string& name, int depth);
   Node arrays(const Items& items, const Path& path);
   Node strings(const Items& items, const Path& path);
   std::optional<Automaton> string_rules(const Items& items, const Path& path, std::int32_t& least, std::int32_t& most);
@@ -131,11 +136,14 @@ class SchemaGrammar {
   const bool strict_;
   const Json& root_;
   const SchemaDocument document_;
+  Work own_work_;
+  Work& work_;
+  Checks checks_;
   Warnings* const warnings_;
   int depth_ = 0;
   int leaves_ = 0;  // of the value that is expanded
   std::map<std::vector<ItemKey>, Node> nodes_;
-  std::map<std::pair<std::string, std::string>, Automaton> patterns_;
+  std::set<std::pair<Kind, const Json*>> said_;  // of which say_unheld() has spoken
 };
 
 std::shared_ptr<const Grammar> grammar_of_schema(const Json& schema, Unknown unknown, Warnings* warnings = nullptr);

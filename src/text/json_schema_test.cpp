@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "text/grammars_fixture.hpp"
+#include "text/schema/pattern.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -322,6 +323,128 @@ TEST(JsonSchema, DeepAndLongOnesAreRefused) {
   Json wide = Json::object();
   for (int i = 0; i < 8000; ++i) wide["properties"]["p" + std::to_string(i)] = {{"type", "integer"}};
   EXPECT_EQ(refusal(wide.dump().c_str()), "grammar: needs more than 65536 parts");
+}
+
+Warnings warnings_of(const Json& schema) {
+  Warnings warnings;
+  grammar_of_schema(schema, Unknown::kIgnore, &warnings);
+  return warnings;
+}
+
+std::string refusal_of(const Json& schema) { return refusal(schema.dump().c_str()); }
+
+// Without the bounds these took minutes to years, or gigabytes.
+TEST(JsonSchema, ChecksOfValuesAreBounded) {
+  const char* const kTooMuch = "schema: takes too much work to check";
+  const char* branching = R"({"enum": [1], "not": {"$ref": "#/$defs/a"},
+      "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}})";
+  EXPECT_EQ(refusal(branching), kTooMuch);
+  EXPECT_THROW(warnings_of(Json::parse(branching)), Error);
+  EXPECT_EQ(refusal(R"({"type": "object", "required": ["x"], "unevaluatedProperties": false,
+      "if": {"$ref": "#/$defs/a"}, "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}})"),
+            kTooMuch);
+  Json list = Json::array();
+  for (int i = 0; i < 50000; ++i) list.push_back(i);
+  EXPECT_EQ(refusal_of({{"enum", Json::array({list})}, {"uniqueItems", true}}), kTooMuch);
+  for (const char* word : {"allOf", "anyOf"})
+    EXPECT_EQ(refusal_of({{word, std::vector<Json>(1 << 20, Json::object())}, {"type", "null"}}), kTooMuch);
+  // Long lists are not much work.
+  Json words = Json::array();
+  for (int i = 0; i < 20000; ++i) words.push_back("word " + std::to_string(i));
+  EXPECT_EQ(refusal_of({{"enum", words}}), "");
+}
+
+TEST(JsonSchema, AlternativesAreBounded) {
+  Json ways = Json::array();
+  for (int g = 0; g < 5; ++g) {
+    Json some = Json::array();
+    for (int i = 0; i < 20; ++i)
+      some.push_back({{"properties", {{"p" + std::to_string(20 * g + i), {{"type", "null"}}}}}});
+    ways.push_back({{"anyOf", some}});
+  }
+  EXPECT_EQ(refusal_of({{"properties", {{"x", {{"allOf", ways}}}}}}),
+            "properties.x: more than 1024 combinations of its alternatives");
+  EXPECT_EQ(warnings_of({{"properties", {{"x", {{"allOf", ways}}}}}}),
+            Warnings{"properties.x is not held: more than 1024 combinations of its alternatives"});
+  Json kinds = Json::array();
+  for (int i = 0; i < 300; ++i)
+    kinds.push_back(
+        {{"type", "object"}, {"properties", {{"kind", {{"const", i}}}}}, {"required", Json::array({"kind"})}});
+  const Json twice = {{"oneOf", kinds}, {"anyOf", Json::parse(R"([{"minProperties": 0}, {"minProperties": 1}])")}};
+  EXPECT_EQ(refusal_of(twice), "");
+}
+
+TEST(JsonSchema, PatternsAreBounded) {
+  const auto of = [](const std::string& pattern) { return Json{{"type", "string"}, {"pattern", pattern}}; };
+  const char* const kTooMany = "pattern: needs too many states";
+  EXPECT_EQ(refusal_of(of("^(?:(?:a?){1000}){30}$")), kTooMany);
+  EXPECT_EQ(refusal_of(of("^(?:(?:\\p{L}?){1000}){3}$")), kTooMany);
+  EXPECT_EQ(refusal_of(of("^(?:\\p{L}{1000}){60}$")), kTooMany);
+  EXPECT_EQ(refusal_of(of("^(?:(?:(?:){1000}){1000}){1000}$")), kTooMany);
+  EXPECT_EQ(refusal_of(of("^(a{1000}){16}$")), "pattern: needs more than 4096 states");
+  EXPECT_EQ(refusal_of(of(std::string(5000, 'a'))), "pattern: is longer than 4096 bytes");
+  std::string letters = "^[";
+  for (int i = 0; i < 800; ++i) letters += "\\p{L}";
+  EXPECT_EQ(refusal_of(of(letters + "]$")), "");
+  EXPECT_EQ(refusal_of(of("^(?:a|b)*a(?:a|b){11}$")), "");  // 4096 states
+  Matcher m(grammar_of_schema({{"type", "string"}, {"pattern", "^[a-z]*$"}, {"maxLength", 4000}}, Unknown::kRefuse));
+  EXPECT_TRUE(conforms(m, '"' + std::string(4000, 'a') + '"'));
+  EXPECT_FALSE(conforms(m, '"' + std::string(4001, 'a') + '"'));
+  // Each is allowed, all together are not.
+  Json many = Json::object();
+  for (int i = 0; i < 500; ++i)
+    many["properties"]["p" + std::to_string(i)] = of("^(?:(?:a?){300}){3}b{" + std::to_string(i) + "}$");
+  EXPECT_EQ(refusal_of(many), "schema: takes too much work to check");
+}
+
+// A pattern for the whole text is no text that is put between others.
+TEST(JsonSchema, WholePatterns) {
+  const Automaton of = automaton_of_whole_pattern("a|bc");
+  EXPECT_TRUE(of.matches("a") && of.matches("bc"));
+  EXPECT_FALSE(of.matches("ac") || of.matches("abc") || of.matches("xa") || of.matches(""));
+  EXPECT_TRUE(automaton_of_whole_pattern("^(?!ab)[a-c]{2}").matches("ba"));
+  EXPECT_FALSE(automaton_of_whole_pattern("^(?!ab)[a-c]{2}").matches("ab"));
+  for (const char* pattern : {"a)|(b", "a)", "(a", "a\\", "[a", "a)$|^(?:b"})
+    EXPECT_THROW(automaton_of_whole_pattern(pattern), Error) << pattern;
+}
+
+TEST(JsonSchema, NamesAreBounded) {
+  Json parts = Json::object();
+  for (int i = 0; i < 3000; ++i) parts["d" + std::to_string(i)] = Json::parse(R"({"a": {"b": {}}})");
+  Json schema = {{"$id", "urn:" + std::string(2000, 'x')}, {"$defs", parts}, {"type", "null"}};
+  EXPECT_EQ(refusal_of(schema), "");
+  schema["$id"] = std::string(1 << 20, 'x');
+  EXPECT_EQ(refusal_of(schema), "$id: is longer than 2048 bytes");
+  EXPECT_EQ(refusal_of({{"$anchor", std::string(1 << 20, 'x')}}), "$anchor: is longer than 2048 bytes");
+  const std::string key(1 << 20, 'k');
+  EXPECT_EQ(refusal_of({{"properties", {{key, {{"properties", parts}}}}}}), "");  // paths are shortened
+  const Json often = {{"properties", {{key, true}}}, {"anyOf", std::vector<Json>(600, {{"minProperties", 0}})}};
+  EXPECT_EQ(refusal_of(often), "schema: takes too much work to check");
+  // Each is short, and is long behind its base.
+  Json own = Json::array();
+  for (int i = 0; i < 4000; ++i) own.push_back({{"$id", std::to_string(i)}});
+  EXPECT_EQ(refusal_of({{"$id", "urn:/" + std::string(2000, 'x') + "/"}, {"$defs", {{"a", own}}}}),
+            "$id: names take more than 4 MiB together");
+  // Many references into an object of many keys.
+  Json defs = Json::object(), refs = Json::object();
+  for (int i = 0; i < 20000; ++i) {
+    defs["d" + std::to_string(i)] = true;
+    refs["p" + std::to_string(i)] = {{"$ref", "#/$defs/d" + std::to_string(i)}};
+  }
+  EXPECT_EQ(refusal_of({{"properties", refs}, {"$defs", defs}}), "schema: takes too much work to check");
+}
+
+TEST(JsonSchema, Pointers) {
+  const auto of = [](const char* ref) {
+    Json schema = Json::parse(R"({"$defs": {"a/b": {"type": "null"}, "~": {"type": "null"}, "": {"type": "null"},
+        "list": [{"type": "boolean"}, {"type": "null"}]}})");
+    schema["$ref"] = ref;
+    return refusal_of(schema);
+  };
+  for (const char* good : {"#/$defs/a~1b", "#/$defs/~0", "#/$defs/", "#/$defs/list/1"}) EXPECT_EQ(of(good), "") << good;
+  for (const char* bad : {"#/$defs/a/b", "#/$defs/~", "#/$defs/~2", "#/$defs/list/01", "#/$defs/list/2",
+                          "#/$defs/list/-", "#/$defs/list/", "#/$defs/list/0/type/x"})
+    EXPECT_EQ(of(bad), std::string("$ref: '") + bad + "' is not in this schema");
 }
 
 // Whatever is allowed step by step is JSON in the end, of the schema's shape.

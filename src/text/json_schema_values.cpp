@@ -19,10 +19,12 @@ namespace {
 constexpr std::int64_t kMostCount = 1'000'000;  // of items, characters and properties
 constexpr std::size_t kMostCounted = 64;        // properties and values whose number is bounded
 constexpr std::size_t kMostKeyPatterns = 4;
+constexpr std::size_t kMostPath = 1024;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) { throw Error(Code::kBadInput, why, path); }
 
 std::string below(const std::string& path, std::string_view name) {
+  if (path.size() + name.size() > kMostPath) return path.size() > kMostPath ? path : path + "...";
   return path.empty() ? std::string(name) : path + "." + std::string(name);
 }
 
@@ -60,18 +62,15 @@ struct Counts {
 }  // namespace
 
 const Automaton* SchemaGrammar::pattern(const std::string& word, const std::string& text, const Path& path) {
-  const auto known = patterns_.find({word, text});
-  if (known != patterns_.end()) return &known->second;
-  try {
-    return &patterns_.emplace(std::pair{word, text}, automaton_of_word(word, text)).first->second;
-  } catch (const Error& e) {
-    unsupported(path, e.message());
-    return nullptr;
-  }
+  const Checks::Pattern& of = checks_.pattern(word, text);
+  if (of.error.empty()) return &of.strings;
+  unsupported(path, of.error);
+  return nullptr;
 }
 
 // What `name` has to be: false where it may not be there.
 bool SchemaGrammar::property(const Items& items, const std::string& name, Items& out) {
+  checks_.spend(64 * items.size());
   for (const Item& item : items) {
     if (item.kind == Kind::kAbsent && *item.name == name) return false;
     if (item.kind == Kind::kPropertyNot && *item.name == name)
@@ -81,15 +80,18 @@ bool SchemaGrammar::property(const Items& items, const std::string& name, Items&
       return schema != Json(false);
     };
     bool known = false;
-    if (const Json* named = word(item, "properties"))
+    if (const Json* named = word(item, "properties")) {
+      checks_.spend(named->size() / 4);
       if (const auto at = named->find(name); at != named->end()) {
         known = true;
         if (!add(*at, below(below(item.path, "properties"), name))) return false;
       }
+    }
     if (const Json* patterns = word(item, "patternProperties"); patterns && patterns->is_object())
       for (const auto& [text, schema] : patterns->items()) {
         const Path path = below(below(item.path, "patternProperties"), text);
         const Automaton* of = pattern("pattern", text, path);
+        checks_.spend(8 * name.size());
         if (!of || !of->matches(name)) continue;
         known = true;
         if (!add(schema, path)) return false;
@@ -100,27 +102,30 @@ bool SchemaGrammar::property(const Items& items, const std::string& name, Items&
     }
     if (const Json* more = word(item, "unevaluatedProperties"); more && !known && !evaluates(*item.schema, name, 0))
       if (!add(*more, below(item.path, "unevaluatedProperties"))) return false;
-    if (const Json* names = word(item, "propertyNames"); names && !conforms_to(Json(name), *names, document_))
-      return false;
+    if (const Json* names = word(item, "propertyNames"); names && !checks_.conforms(Json(name), *names)) return false;
   }
   return true;
 }
 
 // Whether `schema` or what applies in its place says something about the property.
-bool SchemaGrammar::evaluates(const Json& schema, const std::string& name, int depth) const {
+bool SchemaGrammar::evaluates(const Json& schema, const std::string& name, int depth) {
+  checks_.spend(64);
   if (!schema.is_object() || depth > 32) return false;
+  checks_.spend(8 * schema.size());
   const auto find = [&](const char* word) -> const Json* {
     const auto at = schema.find(word);
     return at == schema.end() ? nullptr : &*at;
   };
-  if (const Json* named = find("properties"); named && named->is_object() && named->contains(name)) return true;
+  if (const Json* named = find("properties"); named && named->is_object()) {
+    checks_.spend(named->size());
+    if (named->contains(name)) return true;
+  }
   if (find("additionalProperties")) return true;
   if (const Json* patterns = find("patternProperties"); patterns && patterns->is_object())
     for (const auto& item : patterns->items()) {
-      try {
-        if (automaton_of_pattern(item.key()).matches(name)) return true;
-      } catch (const Error&) {
-      }
+      const Checks::Pattern& of = checks_.pattern("pattern", item.key());
+      checks_.spend(8 * name.size());
+      if (of.error.empty() && of.strings.matches(name)) return true;
     }
   for (const char* word : {"allOf", "anyOf", "oneOf"})
     if (const Json* all = find(word); all && all->is_array())
@@ -133,10 +138,8 @@ bool SchemaGrammar::evaluates(const Json& schema, const std::string& name, int d
       if (evaluates(s, name, depth + 1)) return true;
   for (const char* word : {"$ref", "$dynamicRef", "$recursiveRef"})
     if (const Json* ref = find(word); ref && ref->is_string()) {
-      try {
-        if (evaluates(*document_.find(schema, ref->get<std::string>()).schema, name, depth + 1)) return true;
-      } catch (const Error&) {
-      }
+      const Json* to = checks_.find(schema, ref->get_ref<const std::string&>());
+      if (to && evaluates(*to, name, depth + 1)) return true;
     }
   return false;
 }
@@ -191,6 +194,7 @@ SchemaGrammar::Node SchemaGrammar::objects(const Items& items, const Path& path)
         refuse(below(items[0].path, "required"), "'" + name + "' is no property, and others are forbidden");
       return g_.choice({});
     }
+    checks_.spend(64 + 4 * name.size());  // it is copied into the grammar
     all.push_back({name, g_.sequence({g_.text(Json(name).dump() + ":"), json_.space(), node(asked)}), must});
   }
   const auto size = static_cast<std::int32_t>(all.size());
@@ -247,7 +251,7 @@ SchemaGrammar::Node SchemaGrammar::maps(const Items& items, std::int32_t least, 
   };
   std::vector<KeyPattern> patterns;
   std::optional<Automaton> keys;  // all, without
-  const auto only = [&](const Automaton& more) { keys = keys ? *keys & more : more; };
+  const auto only = [&](const Automaton& more) { keys = keys ? checks_.both(*keys, more) : more; };
   if (least > 1) unsupported(below(items[0].path, "minProperties"), "names may be written twice");
   for (const Item& item : items) {
     if (item.kind == Kind::kAbsent) only(Automaton::literal(*item.name).complement());
@@ -277,7 +281,7 @@ SchemaGrammar::Node SchemaGrammar::maps(const Items& items, std::int32_t least, 
       if (!listed.is_array()) continue;
       Automaton none = Automaton::anything();  // of those that are listed
       for (const Json& v : listed)
-        if (v.is_string()) none = none & Automaton::literal(v.get<std::string>()).complement();
+        if (v.is_string()) none = checks_.both(none, Automaton::literal(v.get<std::string>()).complement());
       only(none.complement());
     }
   }
@@ -296,7 +300,7 @@ SchemaGrammar::Node SchemaGrammar::maps(const Items& items, std::int32_t least, 
     for (std::size_t i = 0; i < patterns.size(); ++i) {
       const bool yes = matched >> i & 1;
       const Automaton of = yes ? *patterns[i].keys : patterns[i].keys->complement();
-      here = here ? *here & of : of;
+      here = here ? checks_.both(*here, of) : of;
       if (!yes) continue;
       known.insert(patterns[i].item);
       asked.push_back({.schema = patterns[i].schema, .path = patterns[i].path});
@@ -423,7 +427,7 @@ std::optional<Automaton> SchemaGrammar::string_rules(const Items& items, const P
   std::optional<Automaton> all;
   const auto only = [&](const Automaton& more, const Path& where) {
     try {
-      all = all ? *all & more : more;
+      all = all ? checks_.both(*all, more) : more;
     } catch (const Error&) {
       unsupported(where, "needs too many states beside the others");
     }
@@ -459,7 +463,7 @@ std::optional<Automaton> SchemaGrammar::string_rules(const Items& items, const P
   if (lengths.none()) return Automaton();
   if (all && lengths.any()) {
     try {
-      all = *all & Automaton::lengths(lengths.least, lengths.most);
+      all = checks_.both(*all, Automaton::lengths(lengths.least, lengths.most));
     } catch (const Error&) {
       unsupported(below(path, "maxLength"), "needs too many states beside a pattern");
     }
@@ -508,7 +512,7 @@ std::vector<SchemaProperty> SchemaGrammar::properties(std::string_view end) {
       }
       const Automaton free = end.empty() ? Automaton::anything() : Automaton::without(end);
       try {
-        p.text = json_.number(rules ? *rules & free : free);
+        p.text = json_.number(rules ? checks_.both(*rules, free) : free);
       } catch (const Error&) {
         unsupported(below("properties", name), "needs too many states in this form of calls");
         p.text = json_.number(free);
@@ -556,9 +560,12 @@ SchemaGrammar::Node SchemaGrammar::numbers(const Items& items, unsigned types, c
   if (rules.low && rules.high && compare(rules.low->value, rules.high->value) > 0) return none();
   if (types & kIntegerBit && !rules.any()) return rules.whole ? json_.integer() : json_.number();
   Automaton all;
+  std::uint64_t steps = 0;
   try {
-    all = automaton_of_numbers(rules);
+    all = automaton_of_numbers(rules, &steps);
+    checks_.spend(steps);
   } catch (const Error& e) {
+    checks_.spend(steps);
     unsupported(multiple_path.empty() ? shown(path) : multiple_path, e.message());
     rules.multiples.clear();
     all = automaton_of_numbers(rules);

@@ -12,7 +12,7 @@ constexpr int kNumbered = 4;  // calls of one answer that have numbers of their 
 
 // One call of `tool`, the answer's call number `index`.
 Grammar::Node call_of(Grammar& g, const ToolForm& form, const Json& tool, const std::string& field, int index,
-                      Warnings* warnings) {
+                      Warnings* warnings, Work& work) {
   const Json& function = tool.at("function");
   const auto name = function.at("name").get<std::string>();
   const auto parameters = function.find("parameters");
@@ -22,7 +22,7 @@ Grammar::Node call_of(Grammar& g, const ToolForm& form, const Json& tool, const 
   Warnings own;
   try {
     if (parameters != function.end() && !parameters->is_null())
-      schema.emplace(g, enforced ? Unknown::kRefuse : Unknown::kIgnore, *parameters, &own);
+      schema.emplace(g, enforced ? Unknown::kRefuse : Unknown::kIgnore, *parameters, &own, &work);
     const Grammar::Node node = form.call({g, name, schema ? &*schema : nullptr, std::to_string(index)});
     if (warnings && index == 0)
       for (const std::string& text : own) warnings->push_back(field + ".function.parameters: " + text);
@@ -41,11 +41,12 @@ std::shared_ptr<const Grammar> grammar_of_calls(const Entry<ToolForm>* form, con
   const ToolForm& f = *form->value;
   auto grammar = std::make_shared<Grammar>();
   Grammar& g = *grammar;
+  Work work;  // of all tools
   const auto any = [&](int index) {
     std::vector<Grammar::Node> calls;
     for (std::size_t i = 0; i < tools.size(); ++i) {
       if (!rules.name.empty() && tools[i].at("function").at("name") != rules.name) continue;
-      calls.push_back(call_of(g, f, tools[i], "tools[" + std::to_string(i) + "]", index, warnings));
+      calls.push_back(call_of(g, f, tools[i], "tools[" + std::to_string(i) + "]", index, warnings, work));
     }
     if (calls.empty())
       throw Error(Code::kBadInput, "no tool is called '" + rules.name + "'", "tool_choice.function.name");

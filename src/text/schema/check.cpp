@@ -55,29 +55,77 @@ std::int64_t count_characters(const std::string& text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
-Automaton automaton_of_word(const std::string& word, const std::string& value) {
-  if (word == "pattern") return automaton_of_pattern(value);
-  const std::string_view pattern = pattern_of_format(value);
-  return pattern.empty() ? Automaton::anything() : automaton_of_pattern(pattern);
+const Checks::Pattern& Checks::pattern(const std::string& word, const std::string& value) {
+  spend(16 + value.size() / 16);
+  const auto known = patterns_.find({word, value});
+  if (known != patterns_.end()) return known->second;
+  Pattern made;
+  std::uint64_t steps = 0;
+  const std::string_view text = word == "pattern" ? std::string_view(value) : pattern_of_format(value);
+  try {
+    made.strings = word != "pattern" && text.empty() ? Automaton::anything() : automaton_of_pattern(text, &steps);
+  } catch (const Error& e) {
+    made.error = e.message();
+  }
+  spend(steps + 8 * made.strings.edges());  // those take memory
+  return patterns_.emplace(std::pair{word, value}, std::move(made)).first->second;
 }
 
-bool equal_values(const Json& a, const Json& b) {
+Automaton Checks::both(const Automaton& a, const Automaton& b) {
+  std::uint64_t steps = 0;
+  try {
+    Automaton made = Automaton::both(a, b, steps);
+    spend(steps);
+    return made;
+  } catch (const Error&) {
+    spend(steps);
+    throw;
+  }
+}
+
+const Json* Checks::find(const Json& from, const std::string& reference) {
+  return document_.find(from, reference, work_).schema;
+}
+
+bool Checks::equal(const Json& a, const Json& b) {
+  spend(4);
   if (a.is_number() && b.is_number()) return a == b;
-  if (a.is_array() && b.is_array()) return std::equal(a.begin(), a.end(), b.begin(), b.end(), equal_values);
+  if (a.is_string() && b.is_string()) {
+    spend(std::min(a.get_ref<const std::string&>().size(), b.get_ref<const std::string&>().size()) / 64);
+    return a == b;
+  }
+  if (a.is_array() && b.is_array())
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [&](const Json& x, const Json& y) { return equal(x, y); });
   if (!a.is_object() || !b.is_object()) return a == b;
   if (a.size() != b.size()) return false;
   return std::all_of(a.items().begin(), a.items().end(), [&](const auto& item) {
+    spend(8 + b.size());
     const auto at = b.find(item.key());
-    return at != b.end() && equal_values(item.value(), *at);
+    return at != b.end() && equal(item.value(), *at);
   });
+}
+
+bool Checks::lists(const Json& list, const Json& value) {
+  if (!value.is_string() || list.size() < 16)
+    return std::any_of(list.begin(), list.end(), [&](const Json& v) { return equal(v, value); });
+  auto& strings = strings_[&list];
+  if (strings.empty()) {
+    spend(64 * list.size());
+    for (const Json& v : list)
+      if (v.is_string()) strings.insert(v.get_ref<const std::string&>());
+  }
+  const auto& text = value.get_ref<const std::string&>();
+  spend(16 + text.size() / 16);
+  return strings.contains(text);
 }
 
 namespace {
 
 class Checker {
  public:
-  Checker(const Json& value, const Json& schema, const SchemaDocument& document, int depth)
-      : value_(value), schema_(schema), document_(document), depth_(depth) {}
+  Checker(const Json& value, const Json& schema, Checks& checks, int depth)
+      : value_(value), schema_(schema), checks_(checks), depth_(depth) {}
 
   bool run() const {
     return types() && constants() && applicators() && (!value_.is_number() || number()) &&
@@ -89,7 +137,12 @@ class Checker {
     const auto at = schema_.find(word);
     return at == schema_.end() ? nullptr : &*at;
   }
-  bool holds(const Json& value, const Json& schema) const { return conforms_to(value, schema, document_, depth_ + 1); }
+  bool holds(const Json& value, const Json& schema) const { return checks_.conforms(value, schema, depth_ + 1); }
+  // Objects look at all their keys for one.
+  bool has(const Json& object, const std::string& key) const {
+    checks_.spend(4 + object.size());
+    return object.contains(key);
+  }
   bool number_word(const char* word, double& out) const {
     const Json* n = find(word);
     if (!n || !n->is_number()) return false;
@@ -108,20 +161,17 @@ class Checker {
   }
 
   bool constants() const {
-    if (const Json* one = find("const"); one && !equal_values(*one, value_)) return false;
+    if (const Json* one = find("const"); one && !checks_.equal(*one, value_)) return false;
     const Json* some = find("enum");
-    return !some || !some->is_array() ||
-           std::any_of(some->begin(), some->end(), [&](const Json& v) { return equal_values(v, value_); });
+    return !some || !some->is_array() || checks_.lists(*some, value_);
   }
 
   bool applicators() const {
     for (const char* word : {"$ref", "$dynamicRef", "$recursiveRef"}) {
       const Json* ref = find(word);
       if (!ref || !ref->is_string()) continue;
-      try {
-        if (!holds(value_, *document_.find(schema_, ref->get<std::string>()).schema)) return false;
-      } catch (const Error&) {
-      }
+      const Json* to = checks_.find(schema_, ref->get_ref<const std::string&>());
+      if (to && !holds(value_, *to)) return false;
     }
     const auto fitting = [&](const Json& list) {
       return std::count_if(list.begin(), list.end(), [&](const Json& s) { return holds(value_, s); });
@@ -153,16 +203,16 @@ class Checker {
   bool string() const {
     const auto& text = value_.get_ref<const std::string&>();
     double n = 0;
+    checks_.spend(text.size());
     const auto size = static_cast<double>(count_characters(text));
     if (number_word("minLength", n) && size < n) return false;
     if (number_word("maxLength", n) && size > n) return false;
     for (const char* word : {"pattern", "format"}) {
       const Json* of = find(word);
       if (!of || !of->is_string()) continue;
-      try {
-        if (!automaton_of_word(word, of->get<std::string>()).matches(text)) return false;
-      } catch (const Error&) {
-      }
+      const Checks::Pattern& pattern = checks_.pattern(word, of->get_ref<const std::string&>());
+      checks_.spend(8 * text.size());
+      if (pattern.error.empty() && !pattern.strings.matches(text)) return false;
     }
     return true;
   }
@@ -188,7 +238,7 @@ class Checker {
     if (const Json* unique = find("uniqueItems"); unique && *unique == Json(true))
       for (std::size_t a = 0; a < value_.size(); ++a)
         for (std::size_t b = 0; b < a; ++b)
-          if (equal_values(value_[a], value_[b])) return false;
+          if (checks_.equal(value_[a], value_[b])) return false;
     if (const Json* contains = find("contains")) {
       const auto found = static_cast<double>(
           std::count_if(value_.begin(), value_.end(), [&](const Json& v) { return holds(v, *contains); }));
@@ -205,22 +255,20 @@ class Checker {
     if (number_word("maxProperties", n) && size > n) return false;
     if (const Json* required = find("required"); required && required->is_array())
       for (const Json& name : *required)
-        if (name.is_string() && !value_.contains(name.get<std::string>())) return false;
+        if (name.is_string() && !has(value_, name.get_ref<const std::string&>())) return false;
     const Json *properties = find("properties"), *patterns = find("patternProperties"),
                *more = find("additionalProperties"), *names = find("propertyNames");
     for (const auto& [key, value] : value_.items()) {
       bool known = false;
-      if (properties && properties->is_object() && properties->contains(key)) {
+      if (properties && properties->is_object() && has(*properties, key)) {
         known = true;
         if (!holds(value, properties->at(key))) return false;
       }
       if (patterns && patterns->is_object())
         for (const auto& [pattern, schema] : patterns->items()) {
-          try {
-            if (!automaton_of_pattern(pattern).matches(key)) continue;
-          } catch (const Error&) {
-            continue;
-          }
+          const Checks::Pattern& of = checks_.pattern("pattern", pattern);
+          checks_.spend(8 * key.size());
+          if (!of.error.empty() || !of.strings.matches(key)) continue;
           known = true;
           if (!holds(value, schema)) return false;
         }
@@ -231,10 +279,10 @@ class Checker {
       const Json* of = find(word);
       if (!of || !of->is_object()) continue;
       for (const auto& [key, what] : of->items()) {
-        if (!value_.contains(key)) continue;
+        if (!has(value_, key)) continue;
         if (what.is_array()) {
           for (const Json& name : what)
-            if (name.is_string() && !value_.contains(name.get<std::string>())) return false;
+            if (name.is_string() && !has(value_, name.get_ref<const std::string&>())) return false;
         } else if (!holds(value_, what)) {
           return false;
         }
@@ -245,16 +293,17 @@ class Checker {
 
   const Json& value_;
   const Json& schema_;
-  const SchemaDocument& document_;
+  Checks& checks_;
   const int depth_;
 };
 
 }  // namespace
 
-bool conforms_to(const Json& value, const Json& schema, const SchemaDocument& document, int depth) {
+bool Checks::conforms(const Json& value, const Json& schema, int depth) {
+  spend(64 + 8 * (schema.is_object() ? schema.size() : 0));
   if (schema.is_boolean()) return schema.get<bool>();
   if (!schema.is_object() || depth > kDeepest) return true;
-  return Checker(value, schema, document, depth).run();
+  return Checker(value, schema, *this, depth).run();
 }
 
 }  // namespace kvasir::text

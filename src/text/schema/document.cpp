@@ -1,5 +1,6 @@
 #include "text/schema/document.hpp"
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,9 @@ namespace kvasir::text {
 namespace {
 
 constexpr int kDeepest = 512;
+constexpr std::size_t kMostName = 2048;                   // bytes of $id and anchors
+constexpr std::size_t kMostNames = std::size_t{4} << 20;  // of all of them, resolved
+constexpr std::size_t kMostPath = 1024;                   // of what is shown
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -72,9 +76,13 @@ std::string resolved(const std::string& base, std::string_view reference) {
   return out;
 }
 
-std::string text_of(const Json& object, const char* key) {
+std::string name_of(const Json& object, const char* key) {
   const auto at = object.find(key);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
+  if (at == object.end() || !at->is_string()) return {};
+  const auto& name = at->get_ref<const std::string&>();
+  if (name.size() > kMostName)
+    throw Error(Code::kBadInput, "is longer than " + std::to_string(kMostName) + " bytes", key);
+  return name;
 }
 
 std::string escaped(const std::string& key) {
@@ -83,56 +91,124 @@ std::string escaped(const std::string& key) {
   return out;
 }
 
+// What an RFC 6901 pointer, "/a/0", leads to. Objects look at all their keys for one, so that is what it costs.
+const Json* pointed_at(const Json* json, std::string_view pointer, Work& work) {
+  while (!pointer.empty()) {
+    pointer.remove_prefix(1);
+    const std::string_view token = pointer.substr(0, pointer.find('/'));
+    pointer.remove_prefix(token.size());
+    std::string key;
+    for (std::size_t i = 0; i < token.size(); ++i) {
+      const bool escape = token[i] == '~';
+      if (escape && (++i == token.size() || (token[i] != '0' && token[i] != '1'))) return nullptr;
+      key += !escape ? token[i] : token[i] == '0' ? '~' : '/';
+    }
+    work.spend(16 + key.size() + json->size());
+    if (json->is_object()) {
+      const auto at = json->find(key);
+      if (at == json->end()) return nullptr;
+      json = &*at;
+    } else if (json->is_array()) {
+      std::size_t index = 0;
+      const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), index);
+      if (error != std::errc() || end != key.data() + key.size() || (key[0] == '0' && key.size() > 1)) return nullptr;
+      if (index >= json->size()) return nullptr;
+      json = &(*json)[index];
+    } else {
+      return nullptr;
+    }
+  }
+  return json;
+}
+
 }  // namespace
+
+std::string SchemaDocument::shortened(std::string path) {
+  if (path.size() <= kMostPath) return path;
+  path.resize(kMostPath);
+  while (!path.empty() && (static_cast<unsigned char>(path.back()) & 0xc0) == 0x80) path.pop_back();
+  if (!path.empty() && static_cast<unsigned char>(path.back()) >= 0xc0) path.pop_back();
+  return path + "...";
+}
+
+struct SchemaDocument::Place {
+  const Place* parent;
+  const std::string* key;  // null: the value at `index`
+  std::size_t index;
+
+  std::string pointer() const {
+    std::vector<const Place*> way;
+    for (const Place* p = this; p->parent; p = p->parent) way.push_back(p);
+    std::string out = "#";
+    for (auto p = way.rbegin(); p != way.rend() && out.size() <= kMostPath; ++p)
+      out += "/" + ((*p)->key ? escaped((*p)->key->substr(0, kMostPath + 1)) : std::to_string((*p)->index));
+    return shortened(std::move(out));
+  }
+};
 
 SchemaDocument::SchemaDocument(const Json& root) : root_(root) {
   by_uri_[""] = {&root_, "#"};
-  read(root, "", "#", 0);
+  read(root, std::make_shared<const std::string>(), {nullptr, nullptr, 0}, 0);
 }
 
-void SchemaDocument::read(const Json& json, const std::string& base, const std::string& pointer, int depth) {
+void SchemaDocument::name(std::string uri, const Json& json, const Place& place) {
+  if (by_uri_.contains(uri)) return;
+  Target target{&json, place.pointer()};
+  named_ += 64 + uri.size() + target.path.size();
+  if (named_ > kMostNames)
+    throw Error(Code::kBadInput, "names take more than " + std::to_string(kMostNames >> 20) + " MiB together", "$id");
+  by_uri_.emplace(std::move(uri), std::move(target));
+}
+
+void SchemaDocument::read(const Json& json, const Base& base, const Place& place, int depth) {
   if (depth > kDeepest) return;
-  std::string here = base;
   if (json.is_object()) {
-    std::string id = text_of(json, "$id");
-    if (id.empty()) id = text_of(json, "id");
+    Base here = base;
+    std::string id = name_of(json, "$id");
+    if (id.empty()) id = name_of(json, "id");
     if (id.starts_with('#')) {  // drafts 4 to 7 name places so
-      by_uri_.try_emplace(base + id, Target{&json, pointer});
+      name(*base + id, json, place);
     } else if (!id.empty()) {
-      here = resolved(base, id);
-      by_uri_.try_emplace(here, Target{&json, pointer});
+      here = std::make_shared<const std::string>(resolved(*base, id));
+      if (here->size() > kMostName)
+        throw Error(Code::kBadInput, "is longer than " + std::to_string(kMostName) + " bytes", "$id");
+      named_ += here->size();
+      name(*here, json, place);
     }
-    if (!here.empty()) bases_[&json] = here;
+    if (!here->empty()) bases_[&json] = here;
     for (const char* word : {"$anchor", "$dynamicAnchor"})
-      if (const std::string name = text_of(json, word); !name.empty())
-        by_uri_.try_emplace(here + "#" + name, Target{&json, pointer});
-    for (const auto& [key, value] : json.items()) {
-      if (!value.is_structured() || key == "const" || key == "enum" || key == "default" || key == "examples") continue;
-      read(value, here, pointer + "/" + escaped(key), depth + 1);
+      if (const std::string anchor = name_of(json, word); !anchor.empty()) name(*here + "#" + anchor, json, place);
+    for (auto at = json.begin(); at != json.end(); ++at) {
+      const std::string& key = at.key();
+      if (!at->is_structured() || key == "const" || key == "enum" || key == "default" || key == "examples") continue;
+      read(*at, here, {&place, &key, 0}, depth + 1);
     }
   } else if (json.is_array()) {
     for (std::size_t i = 0; i < json.size(); ++i)
-      if (json[i].is_structured()) read(json[i], here, pointer + "/" + std::to_string(i), depth + 1);
+      if (json[i].is_structured()) read(json[i], base, {&place, nullptr, i}, depth + 1);
   }
 }
 
-SchemaDocument::Target SchemaDocument::find(const Json& from, const std::string& reference) const {
+const SchemaDocument::Target& SchemaDocument::find(const Json& from, const std::string& reference, Work& work) const {
+  work.spend(64 + reference.size());
   const auto own = bases_.find(&from);
-  const std::string base = own == bases_.end() ? std::string() : own->second;
-  const std::string uri = resolved(base, reference);
+  const std::string* const base = own == bases_.end() ? nullptr : own->second.get();
+  const auto [at, added] = found_.try_emplace({base, reference});
+  Target& target = at->second;
+  if (!added) return target;
+  work.spend(1024 + 4 * reference.size());
+  const std::string uri = resolved(base ? *base : std::string(), reference);
   const std::size_t mark = reference.find('#');
   const std::string fragment = mark == reference.npos ? std::string() : decoded(reference.substr(mark + 1));
   if (!fragment.empty() && fragment[0] != '/') {
-    if (const auto named = by_uri_.find(uri + "#" + fragment); named != by_uri_.end()) return named->second;
+    if (const auto named = by_uri_.find(uri + "#" + fragment); named != by_uri_.end()) target = named->second;
   } else if (const auto resource = by_uri_.find(uri); resource != by_uri_.end()) {
-    if (fragment.empty()) return resource->second;
-    try {
-      return {&resource->second.schema->at(Json::json_pointer(fragment)),
-              resource->second.path + reference.substr(mark + 1)};
-    } catch (const Json::exception&) {
-    }
+    target = resource->second;
+    if (fragment.empty()) return target;
+    target.schema = pointed_at(target.schema, fragment, work);
+    target.path = shortened(target.path + reference.substr(mark + 1));
   }
-  throw Error(Code::kBadInput, "'" + reference + "' is not in this schema");
+  return target;
 }
 
 }  // namespace kvasir::text
