@@ -75,6 +75,9 @@ if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_ISA: unknown instru
   failed=1
 fi
 
+expect 2 '' 'not expected: --ctx-size 512 (--ctx-size is --ctx here)' run -m "$model" -p x --ctx-size 512
+expect 2 '' 'not expected: -ngl (-ngl: not needed' run -m "$model" -p x -ngl 99
+
 KVASIR_STREAMING=fast "$kvasir" run -m "$model" -p a -n 1 >"$scratch/out" 2>"$scratch/err"
 if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_STREAMING: unknown way of reading 'fast', expected interl"; then
   echo "FAILED: KVASIR_STREAMING=fast: $(cat "$scratch/err")"

@@ -77,6 +77,7 @@ TEST(Front, DefaultsComeFromTheStruct) {
 }
 
 TEST(Front, ValuesMayBeginWithADash) {
+  EXPECT_NE(run({"echo", "--stop", "-ngl"}).out.find(R"("stop":["-ngl"])"), std::string::npos);
   EXPECT_NE(run({"echo", "--stop=--x", "--stop", "-1"}).out.find(R"("stop":["--x","-1"])"), std::string::npos);
 }
 
@@ -94,6 +95,10 @@ TEST(Front, WrongOptionsExitWithTwoAndNameFlagAndRange) {
   expect({"echo", "-n", "x"}, "-n: expected an integer from 0 to 1000, found 'x'");
   expect({"echo", "-t", "nan"}, "--temperature: expected a number from 0 to 2");
   expect({"echo", "7", "-c", "99"}, "not expected: 7 -c 99 (-c is --ctx here)");
+  expect({"echo", "-ngl", "99"}, "not expected: -ngl (-ngl: not needed: all layers run on the processor)");
+  expect({"echo", "-np=4"}, "not expected: -np=4 (-np is --running here)");
+  expect({"echo", "--ctx-size", "4096", "--flash-attn"},
+         "not expected: --ctx-size 4096 --flash-attn (--ctx-size is --ctx here, --flash-attn: not needed");
   expect({"echo", "--codec", "f61"}, "--codec: expected one of f16, f32, found 'f61' (did you mean 'f16'?)");
   expect({"echo", "-n"}, "echo: ");
   expect({"echo", "--unknown"}, "--unknown");
