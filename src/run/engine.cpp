@@ -73,7 +73,10 @@ const OptionTable<EngineOptions>& engine_table() {
     auto rows = plan_rows();
     rows.insert(rows.begin(), {"model",
                                &EngineOptions::model,
-                               {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}});
+                               {.help = "model file (GGUF), or hf:OWNER/REPO[:QUANT] (see `kvasir pull`)",
+                                .letter = 'm',
+                                .placeholder = "FILE",
+                                .required = true}});
     return OptionTable<EngineOptions>{"engine", std::move(rows)};
   }();
   return table;

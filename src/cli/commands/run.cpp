@@ -16,6 +16,7 @@
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/reuse_options.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
@@ -256,6 +257,7 @@ run::Reply answer(run::Service& service, run::ServiceRequest request, const std:
 }
 
 int run_command(Settings& s) {
+  s.engine.model = local_model(s.engine.model);
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
   const auto grammar = read_schema(s.run.json_schema);

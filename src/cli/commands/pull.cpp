@@ -1,0 +1,31 @@
+// kvasir pull hf:OWNER/REPO[:QUANT]: downloads a model, for `-m hf:OWNER/REPO[:QUANT]`.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/command.hpp"
+#include "cli/flags.hpp"
+#include "cli/models.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+Action setup(Flags& flags) {
+  const auto name = std::make_shared<std::string>();
+  flags.value("MODEL", *name, "hf:OWNER/REPO, hf:OWNER/REPO:QUANT or hf:OWNER/REPO/FILE.gguf",
+              {.placeholder = "MODEL", .required = true});
+  return [name] {
+    fmt::print("{}\n", pull_with_bar(*name));
+    return kSuccess;
+  };
+}
+
+}  // namespace
+
+namespace entries::commands {
+extern const Command pull;
+const Command pull{"download a model by its name and print where it is", setup};
+}  // namespace entries::commands
+
+}  // namespace kvasir::cli
