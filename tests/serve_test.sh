@@ -173,6 +173,26 @@ if command -v openssl >/dev/null; then
     --ca-file "$scratch/cert.pem" --api-key-file "$scratch/keys"
 fi
 
+# Options from a file, prompts that are computed before the first request, codecs chosen by a built-in text.
+printf '%s\n' '{"prompt":"It was a dark and stormy night, and the wind blew over the hills and the houses by the sea","pin":false}' \
+  'The answer to all of these questions, as everybody in the town knew very well by then, was no.' >"$scratch/prompts"
+answer=$("$kvasir" serve -m "$model" --kv auto --warm "$scratch/prompts" --name warm --print-config) || fail 'print-config'
+expect 'print-config' '"kv": "auto"'
+printf '%s' "$answer" >"$scratch/config"
+start --config "$scratch/config"
+answer=$(cat "$scratch/log")
+expect 'auto in a server' 'KV cache: auto: .* [0-9][0-9][0-9] tokens of text'
+expect 'warmed' '^warmed: prompts 2, tokens [0-9]*, of them reused [0-9]*, in'
+post /v1/completions '{"prompt":"It was a dark and stormy night, and the wind blew over the hills and the houses by the sea","max_tokens":2}'
+expect 'a warmed prompt is reused' '"source":"ram"'
+answer=$(curl -sS "$url/v1/stats")
+expect 'the name of the file' '"model":"warm"'
+stop
+printf '{"prompt":7}\n' >"$scratch/bad"
+answer=$("$kvasir" serve -m "$model" --port 0 --ctx 512 --warm "$scratch/bad" 2>&1) && fail 'a bad prompt is accepted'
+expect 'a bad prompt' '/bad, line 1: prompt: '
+printf '{"engine":{"ctxx":7}}' >"$scratch/bad"
+
 refused() { # PATTERN OPTIONS...: an error of the options, status 2, before anything is loaded
   pattern=$1
   shift
@@ -181,8 +201,9 @@ refused() { # PATTERN OPTIONS...: an error of the options, status 2, before anyt
   [ $status -eq 2 ] || fail "serve $*: status $status, expected 2"
   expect "serve $*" "$pattern"
 }
-refused "'auto'" --kv auto
+refused 'needs a place' --warm "$scratch/prompts" --ram-cache 0
 refused 'nonsense' --tier nonsense:
+refused "/bad: engine: unknown option 'ctxx' (did you mean 'ctx'" --config "$scratch/bad"
 refused 'port' --port 70000
 
 answer=$("$kvasir" serve -m "$model" --port 0 --chat-template "$scratch/no-such-file" 2>&1) && fail 'a missing template is accepted'

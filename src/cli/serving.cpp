@@ -1,9 +1,9 @@
 #include "cli/serving.hpp"
 
 #include "base/error.hpp"
+#include "cli/auto_codecs.hpp"
 #include "cli/chat_format.hpp"
 #include "cli/terminal.hpp"
-#include "run/auto_kv.hpp"
 #include "run/fingerprint.hpp"
 #include "weights/parts.hpp"
 
@@ -17,6 +17,10 @@ const OptionTable<ServeOptions>& serve_table() {
        {"chat_template",
         &O::chat_template,
         {.help = "a Jinja chat template in place of the model's own", .placeholder = "FILE"}},
+       {"warm",
+        &O::warm,
+        {.help = "compute the prompts of this file before the first request: one per line, text or a body of /v1/warm",
+         .placeholder = "FILE"}},
        {"pool",
         &O::pool,
         {.help = "KV cache of all running requests together; 0 is twice --ctx",
@@ -28,11 +32,9 @@ const OptionTable<ServeOptions>& serve_table() {
 
 Serving::Serving(const ServingOptions& s, serve::LogSink log) {
   serve::require_network();
-  if (s.engine.kv == run::kAuto)
-    throw Error(Code::kBadInput,
-                "is 'auto', which chooses by the first prompt; expected codecs, so that stored pages fit every run",
-                "--kv");
   std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
+  if (!s.serve.warm.empty() && tiers.empty())
+    throw Error(Code::kBadInput, "needs a place for what it computes: --ram-cache, --cache-dir or --tier", "--warm");
   ProgressBar loading("loading");
   const std::int32_t ctx = s.engine.ctx > 0 ? s.engine.ctx : static_cast<std::int32_t>(run::kDefaultContext);
   engine_ = std::make_unique<run::Engine>(
@@ -46,6 +48,7 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
   loading.finish();
   if (!engine_->tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
+  choose_codecs(*engine_);
   if (!tiers.empty())
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
   const std::string name = s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;

@@ -18,6 +18,7 @@ namespace kvasir::cli {
 struct ServeOptions {
   std::string name;
   std::string chat_template;
+  std::string warm;
   std::int32_t pool = 0;
 };
 const OptionTable<ServeOptions>& serve_table();
@@ -38,6 +39,9 @@ class Serving {
   serve::Server& server() { return *server_; }
   run::Engine& engine() { return *engine_; }
   const run::ModelCard& card() const { return scheduler_->card(); }
+  run::Scheduler& scheduler() { return *scheduler_; }
+  const serve::ChatFormat* chat() const { return chat_.get(); }  // null: none
+  bool keeps() const { return library_.has_value(); }            // pages behind the end of their request
   bool chats() const { return chat_ != nullptr; }
   // Why the model's own chat template cannot be used; empty when it can, or there is none.
   const std::string& chat_problem() const { return chat_problem_; }

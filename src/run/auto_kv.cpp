@@ -69,13 +69,13 @@ kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const
       gains[l] *= ratio * ratio;
     }
     choice = kv::choose_codecs(shape, gains, budget);
-    choice.source = "from " + std::to_string(meter.tokens()) + " tokens of the first prompt";
+    choice.source = "from " + std::to_string(meter.tokens()) + " tokens of text";
     return choice;
   }
   choice.layers.assign(shape.layers.size(), {"f16", "f16"});
   choice.budget = budget;
-  choice.source = "tokens of the first prompt behind the sinks: " + std::to_string(meter.tokens()) +
-                  ", the choice needs " + std::to_string(kAutoLeastTokens);
+  choice.source = "tokens of text behind the sinks: " + std::to_string(meter.tokens()) + ", the choice needs " +
+                  std::to_string(kAutoLeastTokens);
   return choice;
 }
 

@@ -15,16 +15,17 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "cli/auto_codecs.hpp"
 #include "cli/chat_format.hpp"
 #include "cli/chat_session.hpp"
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/line_reader.hpp"
+#include "cli/models.hpp"
 #include "cli/reuse_options.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
-#include "run/auto_kv.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
@@ -302,8 +303,7 @@ class Terminal {
 
 int chat_command(Settings& s) {
   std::setlocale(LC_CTYPE, "");  // for the line editor; nothing else here asks for a locale
-  if (s.engine.kv == run::kAuto)
-    throw Error(Code::kBadInput, "is 'auto', which chooses by the first prompt; expected codecs", "--kv");
+  s.engine.model = local_model(s.engine.model);
   std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   ProgressBar loading("loading");
   run::Engine engine(s.engine, {.progress = [&](std::int64_t done, std::int64_t total) {
@@ -312,6 +312,7 @@ int chat_command(Settings& s) {
   loading.finish();
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
+  choose_codecs(engine);
   std::optional<store::Library> library;
   if (!tiers.empty())
     library.emplace(engine.cache(), store::fingerprint_of(run::describe_cache(engine)), std::move(tiers));

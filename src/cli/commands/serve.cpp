@@ -5,14 +5,42 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/clock.hpp"
 #include "base/descriptors.hpp"
 #include "cli/command.hpp"
+#include "cli/config.hpp"
 #include "cli/flags.hpp"
+#include "cli/models.hpp"
 #include "cli/serving.hpp"
+#include "cli/terminal.hpp"
+#include "client/hub.hpp"
 #include "kv/spec.hpp"
+#include "run/ask.hpp"
+#include "serve/prompt_file.hpp"
 
 namespace kvasir::cli {
 namespace {
+
+// Computes the prompts of --warm; the socket listens already, so clients wait and are not refused.
+void warm(Serving& serving, const std::string& file) {
+  std::vector<run::ServiceRequest> requests =
+      serve::read_prompt_file(file, serving.card(), *serving.engine().tokenizer(), serving.chat(), false);
+  ProgressBar bar("warming");
+  const double start = steady_seconds();
+  std::int64_t tokens = 0, reused = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    bar.update(i, requests.size());
+    const run::Outcome outcome = run::ask(serving.scheduler(), std::move(requests[i])).outcome;
+    tokens += outcome.prompt_tokens;
+    reused += outcome.receipt.reused_tokens;
+    if (outcome.receipt.pin_error.empty()) continue;
+    bar.erase();
+    fmt::print(stderr, "{}: prompt {} is not pinned: {}\n", file, i + 1, outcome.receipt.pin_error);
+  }
+  bar.finish();
+  fmt::print(stderr, "warmed: prompts {}, tokens {}, of them reused {}, in {}\n", requests.size(), tokens, reused,
+             human_seconds(steady_seconds() - start));
+}
 
 int serve_command(const ServingOptions& s) {
   constexpr int kOtherFiles = 64;  // model, tiers, log
@@ -33,19 +61,35 @@ int serve_command(const ServingOptions& s) {
     fmt::print(stderr, "vocabulary: {}\n", note);
   if (!serving.chat_problem().empty()) fmt::print(stderr, "chats are refused: {}\n", serving.chat_problem());
   if (!serving.engine().kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", serving.engine().kv_note());
+  if (!s.serve.warm.empty()) warm(serving, s.serve.warm);
   std::fflush(stderr);
   serving.server().run(true);
   return kSuccess;
 }
 
+struct Settings {
+  explicit Settings(Flags& flags) : config(flags) {
+    config.add(flags, run::engine_table(), serving.engine);
+    config.add(flags, run::scheduler_table(), serving.scheduler);
+    config.add(flags, serve_table(), serving.serve);
+    config.add(flags, reuse_table(), serving.reuse);
+    config.add(flags, serve::server_table(), serving.server);
+  }
+  ServingOptions serving;
+  Config config;
+};
+
 Action setup(Flags& flags) {
-  auto settings = std::make_shared<ServingOptions>();
-  add_options(flags, run::engine_table(), settings->engine);
-  add_options(flags, run::scheduler_table(), settings->scheduler);
-  add_options(flags, serve_table(), settings->serve);
-  add_options(flags, reuse_table(), settings->reuse);
-  add_options(flags, serve::server_table(), settings->server);
-  return [settings] { return serve_command(*settings); };
+  const auto settings = std::make_shared<Settings>(flags);
+  return [settings] {
+    if (!settings->config.resolve()) return kSuccess;
+    ServingOptions& options = settings->serving;
+    serve::require_network();  // before a model is downloaded
+    if (options.serve.name.empty() && client::is_hub_name(options.engine.model))
+      options.serve.name = options.engine.model;
+    options.engine.model = local_model(options.engine.model);
+    return serve_command(options);
+  };
 }
 
 }  // namespace

@@ -1,0 +1,73 @@
+// Options of several tables from a file: --config FILE reads them, --print-config writes them.
+//
+// The file is an object with one object per table, named as the table: {"engine": {"model": "m.gguf"}, "server":
+// {...}}. What the command line says wins over the file, also where it says a default. A list of the command line
+// replaces that of the file.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "cli/flags.hpp"
+
+namespace kvasir::cli {
+
+class Config {
+ public:
+  explicit Config(Flags& flags);  // adds the two flags; must outlive the parsing
+
+  // As add_options; `target` gets its values in resolve().
+  template <class T>
+  void add(Flags& flags, const OptionTable<T>& table, T& target) {
+    tables_.push_back({table.title(), [&table, &target](const nlohmann::json& json) { table.from_json(target, json); },
+                       [&table, &target] { return Json(table.to_json(target)); }});
+    for (std::size_t i = 0; i < table.specs().size(); ++i) {
+      const OptionSpec& spec = table.specs()[i];
+      const auto again = std::make_shared<bool>(false);
+      flags.option(spec, table.get(target, i), table.title(),
+                   [this, &table, &target, i, again](const std::string& text) {
+                     T check{};
+                     table.set_text(check, i, text);  // says at once what is wrong
+                     typed_.push_back([&table, &target, i, text, first = !std::exchange(*again, true)] {
+                       if (first && table.specs()[i].kind == OptionKind::kStrings)
+                         table.set(target, i, std::vector<std::string>{}, table.specs()[i].flag);
+                       table.set_text(target, i, text);
+                     });
+                   });
+      if (spec.required) {
+        flags.make_optional(spec.flag);
+        required_.push_back({spec.flag, table.title() + "." + spec.name,
+                             [&table, &target, i] { return std::get<std::string>(table.get(target, i)).empty(); }});
+      }
+    }
+  }
+
+  // After parsing: the file's values, then the command line's. False: they were to be printed, and were. Throws
+  // Error(kBadInput) that names file and key, and for what is required and stands in neither.
+  bool resolve();
+
+ private:
+  struct Table {
+    std::string title;
+    std::function<void(const nlohmann::json&)> read;
+    std::function<Json()> write;
+  };
+  struct Required {
+    std::string flag, key;
+    std::function<bool()> missing;
+  };
+
+  void read_file();
+
+  std::string file_;
+  bool print_ = false;
+  std::vector<Table> tables_;
+  std::vector<std::function<void()>> typed_;
+  std::vector<Required> required_;
+};
+
+}  // namespace kvasir::cli
