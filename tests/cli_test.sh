@@ -75,6 +75,17 @@ if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_ISA: unknown instru
   failed=1
 fi
 
+# Reuse is verified on prompts of a file; where nothing is reused, nothing is verified.
+printf '%s\n' 'It was a dark and stormy night, and the wind blew over the hills and over the houses by the sea, as always.' \
+  '{"prompt":"It was a dark and stormy night, and the wind blew over the hills and over the houses by the lake."}' >"$scratch/prompts"
+expect 0 '^PASS: answers to 2 prompts are the same with reuse, which took [1-9][0-9]* of [0-9]* tokens$' '' \
+  verify -m "$model" --prompts "$scratch/prompts" -n 4
+expect 0 '"pass":true,"prompts":2,' '' verify -m "$model" --prompts "$scratch/prompts" -n 4 --tolerance 0 --json
+printf '{"prompt":[5]}\n' >"$scratch/prompts"
+expect 1 '^FAIL: nothing was reused' '' verify -m "$model" --prompts "$scratch/prompts"
+printf '{"prompts":[5]}\n' >"$scratch/prompts"
+expect 2 '' '/prompts, line 1: prompt: ' verify -m "$model" --prompts "$scratch/prompts"
+expect 2 '' '^kvasir: --ram-cache: is 0' verify -m "$model" --prompts "$scratch/prompts" --ram-cache 0
 expect 2 '' 'not expected: --ctx-size 512 (--ctx-size is --ctx here)' run -m "$model" -p x --ctx-size 512
 expect 2 '' 'not expected: -ngl (-ngl: not needed' run -m "$model" -p x -ngl 99
 
