@@ -185,8 +185,10 @@ expect 'auto in a server' 'KV cache: auto: .* [0-9][0-9][0-9] tokens of text'
 expect 'warmed' '^warmed: prompts 2, tokens [0-9]*, of them reused [0-9]*, in'
 post /v1/completions '{"prompt":"It was a dark and stormy night, and the wind blew over the hills and the houses by the sea","max_tokens":2}'
 expect 'a warmed prompt is reused' '"source":"ram"'
+expect 'times of a request' '"ttft_ms":[0-9.]*,"total_ms":[0-9.]*'
 answer=$(curl -sS "$url/v1/stats")
 expect 'the name of the file' '"model":"warm"'
+expect 'times in stats' '"times":{"ttft_ms":{"count":1,"mean":[0-9.]*[1-9]'
 stop
 printf '{"prompt":7}\n' >"$scratch/bad"
 answer=$("$kvasir" serve -m "$model" --port 0 --ctx 512 --warm "$scratch/bad" 2>&1) && fail 'a bad prompt is accepted'

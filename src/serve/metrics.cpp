@@ -94,6 +94,20 @@ std::uint64_t Histogram::count() const {
   return all;
 }
 
+double Histogram::quantile(double q) const {
+  const double rank = q * static_cast<double>(count());
+  double below = 0;
+  for (std::size_t i = 0; i < kBounds.size(); ++i) {
+    const auto here = static_cast<double>(buckets_[i].load(std::memory_order_relaxed));
+    if (here > 0 && below + here >= rank) {
+      const double low = i > 0 ? kBounds[i - 1] : 0;
+      return low + (kBounds[i] - low) * (rank - below) / here;
+    }
+    below += here;
+  }
+  return rank > 0 ? kBounds.back() : 0;
+}
+
 void Histogram::write(std::string& out, std::string_view name, std::string_view help) const {
   head(out, name, "histogram", help);
   std::uint64_t below = 0;

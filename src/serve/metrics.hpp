@@ -24,6 +24,9 @@ class Histogram {
   void observe(double seconds, std::uint64_t times = 1);
   void write(std::string& out, std::string_view name, std::string_view help) const;
   std::uint64_t count() const;
+  double sum() const { return sum_.load(std::memory_order_relaxed); }
+  // The value below which a share `q` of the observations lies, interpolated between bounds; 0 without any.
+  double quantile(double q) const;
 
  private:
   std::array<std::atomic<std::uint64_t>, kBounds.size() + 1> buckets_{};

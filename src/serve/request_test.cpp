@@ -244,6 +244,7 @@ TEST(Routes, Conform) {
 
 TEST(Metrics, Histogram) {
   Histogram h;
+  EXPECT_EQ(h.quantile(0.5), 0);
   h.observe(0.0001);
   h.observe(0.002, 3);
   h.observe(5000);
@@ -254,6 +255,10 @@ TEST(Metrics, Histogram) {
   EXPECT_NE(text.find("x_bucket{le=\"1000\"} 4\n"), std::string::npos) << text;
   EXPECT_NE(text.find("x_bucket{le=\"+Inf\"} 5\n"), std::string::npos) << text;
   EXPECT_NE(text.find("x_count 5\n"), std::string::npos) << text;
+  EXPECT_DOUBLE_EQ(h.sum(), 5000.0061);
+  EXPECT_NEAR(h.quantile(0.5), 0.001 + 0.002 * (2.5 - 1) / 3, 1e-12);
+  EXPECT_EQ(h.quantile(0.1), 0.00005);
+  EXPECT_EQ(h.quantile(0.9), 1000);  // what is above all bounds is shown as the last one
 }
 
 }  // namespace

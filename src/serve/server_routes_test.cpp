@@ -37,6 +37,11 @@ TEST(Server, HealthStatsAndMetrics) {
   EXPECT_EQ(stats["tiers"][0]["dropped"], 10);
   EXPECT_EQ(stats["tiers"][0]["queued"], 11);
   EXPECT_EQ(stats["kv"]["budget"], 2000);
+  for (const char* times : {"ttft_ms", "total_ms"}) {
+    EXPECT_EQ(stats["times"][times]["count"], 1) << times;
+    EXPECT_GT(stats["times"][times]["mean"], 0) << times;
+    EXPECT_LE(stats["times"][times]["p50"], stats["times"][times]["p90"]) << times;
+  }
   const Reply metrics = s.ask("GET", "/metrics");
   EXPECT_EQ(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   for (const char* line :

@@ -52,6 +52,8 @@ Json receipt_json(const Choice& choice) {
            {"remembered_tokens", choice.remembered_tokens},
            {"loaded_bytes", r.loaded_bytes},
            {"load_seconds", r.load_seconds},
+           {"ttft_ms", 1e3 * (r.queue_seconds + r.prefill_seconds)},
+           {"total_ms", 1e3 * (r.queue_seconds + r.prefill_seconds + outcome.decode_seconds)},
            {"queue_seconds", r.queue_seconds},
            {"prefill_seconds", r.prefill_seconds},
            {"decode_seconds", outcome.decode_seconds},

@@ -14,6 +14,15 @@ Json tier_json(const run::TierStats& t) {
           {"refused", t.refused}, {"queued", t.queued}};
 }
 
+// In milliseconds; quantiles are as fine as the histogram's bounds.
+Json times_json(const Histogram& h) {
+  const std::uint64_t n = h.count();
+  return {{"count", n},
+          {"mean", n > 0 ? 1e3 * h.sum() / static_cast<double>(n) : 0},
+          {"p50", 1e3 * h.quantile(0.5)},
+          {"p90", 1e3 * h.quantile(0.9)}};
+}
+
 Json stats_json(const Context& context) {
   const run::ServiceStats s = context.service.stats();
   Json tiers = Json::array();
@@ -21,21 +30,24 @@ Json stats_json(const Context& context) {
   Json memory;
   if (const auto rss = find_process_rss())
     memory = {{"resident", rss->current}, {"anonymous", rss->anonymous}, {"peak", rss->peak}};
-  return {{"model", context.service.card().name},
-          {"uptime_seconds", steady_seconds() - context.start},
-          {"connections", context.connections.load()},
-          {"draining", context.draining.load()},
-          {"queue", {{"running", s.running}, {"waiting", s.waiting}}},
-          {"requests",
-           {{"accepted", s.requests},
-            {"rejected", s.rejected},
-            {"cancelled", s.cancelled},
-            {"failed", s.failed},
-            {"preempted", s.preempted}}},
-          {"tokens", {{"prompt", s.prompt_tokens}, {"reused", s.reused_tokens}, {"generated", s.generated_tokens}}},
-          {"memory", std::move(memory)},
-          {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
-          {"tiers", std::move(tiers)}};
+  return {
+      {"model", context.service.card().name},
+      {"uptime_seconds", steady_seconds() - context.start},
+      {"connections", context.connections.load()},
+      {"draining", context.draining.load()},
+      {"queue", {{"running", s.running}, {"waiting", s.waiting}}},
+      {"requests",
+       {{"accepted", s.requests},
+        {"rejected", s.rejected},
+        {"cancelled", s.cancelled},
+        {"failed", s.failed},
+        {"preempted", s.preempted}}},
+      {"tokens", {{"prompt", s.prompt_tokens}, {"reused", s.reused_tokens}, {"generated", s.generated_tokens}}},
+      {"times",
+       {{"ttft_ms", times_json(context.metrics.first_token)}, {"total_ms", times_json(context.metrics.request_time)}}},
+      {"memory", std::move(memory)},
+      {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
+      {"tiers", std::move(tiers)}};
 }
 
 }  // namespace
