@@ -102,9 +102,8 @@ struct Subject {
 };
 
 // "reference" is --exact: weights as floats and an f32 cache.
-const std::vector<std::string> kAllPresets{"exact", "safe",  "balanced", "small",
-                                           "kivi2", "kivi4", "turbo3",   "reference"};
-const std::vector<std::string> kTwoPresets{"exact", "balanced"};
+const std::vector<std::string> kAllPresets{"exact", "safe", "rq4", "rq3", "kivi2", "kivi4", "turbo3", "reference"};
+const std::vector<std::string> kTwoPresets{"exact", "rq4"};
 
 const std::vector<Subject>& subjects() {
   static const std::vector<Subject> list = {
@@ -146,8 +145,8 @@ struct Case {
 // The scalar set takes seconds for what the others do in a tenth of one, so it gets little.
 std::vector<Case> runs_of(const Subject& subject, simd::Isa isa) {
   const std::size_t all = prompt_of(subject);
-  if (isa == simd::Isa::kScalar && subject.whole) return {{"exact", 0, {all}}, {"balanced", 128, {all}}};
-  if (isa == simd::Isa::kScalar) return {{"balanced", 0, {all}}};
+  if (isa == simd::Isa::kScalar && subject.whole) return {{"exact", 0, {all}}, {"rq4", 128, {all}}};
+  if (isa == simd::Isa::kScalar) return {{"rq4", 0, {all}}};
   std::vector<Case> runs;
   for (const std::string& preset : subject.whole ? kAllPresets : kTwoPresets)
     for (const int window : subject.whole ? std::vector{0, 128} : std::vector{0})

@@ -6,7 +6,7 @@
 
 namespace kvasir::kv {
 
-Arena::Arena(Layout layout_in, int max_sequences)
+Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors)
     : layout(std::move(layout_in)),
       pool(layout.memory.pages, layout.extent_pages),
       pages(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.page_bytes + kReadSlack),
@@ -26,6 +26,9 @@ Arena::Arena(Layout layout_in, int max_sequences)
     const Head k = head_k(l, h);
     const Head v = head_v(l, h);
     if (layer.k->init_state) layer.k->init_state(const_cast<void*>(k.state), k.d, Side::kKeys, l, h);
+    const auto at = static_cast<std::size_t>(l);
+    if (layer.k->set_factors && at < key_factors.size() && !key_factors[at].empty())
+      layer.k->set_factors(const_cast<void*>(k.state), k.d, key_factors[at].data() + std::ptrdiff_t{h} * k.d);
     if (layer.v->init_state) layer.v->init_state(const_cast<void*>(v.state), v.d, Side::kValues, l, h);
   });
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/check.hpp"
@@ -39,7 +40,8 @@ struct Blocks {
 };
 
 struct Arena {
-  explicit Arena(Layout layout_in, int max_sequences);
+  // key_factors: as CacheOptions has them.
+  Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors = {});
 
   // A sealed page of a layer that owns its pages. REQUIRES: the sequence has it.
   Blocks sealed(int layer, int head, const Sequence& s, std::int64_t page) const {

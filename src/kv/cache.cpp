@@ -13,7 +13,7 @@ namespace kvasir::kv {
 
 struct Cache::Impl {
   Impl(Team& team, const CacheShape& shape, const CacheOptions& options)
-      : arena(make_layout(shape, options, team.size()), options.max_sequences),
+      : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors),
         attention(team, arena, options.max_sequences) {
     // One sequence can be as long as the pool allows: its page table never grows in a step.
     for (auto& s : arena.sequences) s->pages.reserve(static_cast<std::size_t>(arena.layout.memory.pages));

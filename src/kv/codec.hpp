@@ -93,6 +93,11 @@ struct Codec {
   std::size_t (*state_bytes)(int d) = nullptr;
   void (*init_state)(void* state, int d, Side side, int layer, int kv_head) = nullptr;
 
+  // Factors of a head's channels, (d), each positive: the state of keys turned x into R x; from now on keys are stored
+  // as R (x / factor) and queries turned to R (factor q), so that scores stay what they are. from_basis takes rows back
+  // to x. Null in codecs that know no factors.
+  void (*set_factors)(void* state, int d, const float* factors) = nullptr;
+
   CodecSide k;
   CodecSide v;
 

@@ -64,6 +64,10 @@ TEST(CodecCache, ChunksAndThreadsDoNotShow) {
     o.window = 0;
     o.sinks = 0;
     EXPECT_TRUE(run(o, tokens, 1, 1) == run(o, tokens, kTokens, 2)) << "no window, no sinks";
+    o.key_factors.resize(2);
+    for (int i = 0; i < 2 * 64; ++i) o.key_factors[1].push_back(0.25f + static_cast<float>(i % 32) / 8);
+    const Outcome divided = run(o, tokens, kTokens, 2);
+    for (const int chunk : {1, 129}) EXPECT_TRUE(run(o, tokens, chunk, 1) == divided) << "factors, chunk " << chunk;
   }
 }
 

@@ -55,6 +55,9 @@ struct CacheOptions {
   // Most tokens of one sequence in one step. Counts only where layers are shared: those that they read keep as much
   // longer what a step would overwrite.
   int step_tokens = 512;
+  // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that turn keys store k / factor and turn
+  // factor q (kv/codec.hpp, set_factors). Of layers that own keys.
+  std::vector<std::vector<float>> key_factors;
 };
 
 // Where the bytes of a cache go. Everything is reserved at construction and occupied when first written.

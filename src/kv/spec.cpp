@@ -64,6 +64,11 @@ CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string
 
 CodecPair parse_pair(std::string_view text, const std::string& context) {
   if (const Preset* preset = find(presets(), text)) return {preset->k, preset->v};
+  if (text.ends_with('%')) {
+    if (share_of(text) == 0)
+      bad("'" + std::string(text) + "' is no share of f16's bytes, expected 1% to 100%", context);
+    return {"rq4", "rq4"};
+  }
   const std::size_t slash = text.find('/');
   if (slash == std::string_view::npos) {
     const std::string_view name = text.substr(0, text.find(':'));
@@ -71,6 +76,17 @@ CodecPair parse_pair(std::string_view text, const std::string& context) {
     return {std::string(text), std::string(text)};
   }
   return {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
+}
+
+double share_of(std::string_view text) {
+  if (!text.ends_with('%')) {
+    const Preset* const preset = find(presets(), text);
+    return preset ? preset->share : 0;
+  }
+  double percent = 0;
+  const char* const stop = text.data() + text.size() - 1;
+  const auto [end, error] = std::from_chars(text.data(), stop, percent);
+  return error == std::errc() && end == stop && percent >= 1 && percent <= 100 ? percent / 100 : 0;
 }
 
 std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& context) {

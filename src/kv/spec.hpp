@@ -19,13 +19,18 @@ struct CodecSpec {
 // Throws Error(kBadInput) in `context` for an unknown codec or parameter, or when the codec refuses d, side or them.
 CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string& context);
 
-// Names for keys and values: a preset's, CODEC for both, or CODEC/CODEC, whose codecs are not looked up. Throws
-// Error(kBadInput) in `context` for one name that is neither a preset nor a codec.
+// Names for keys and values: a preset's, CODEC for both, or CODEC/CODEC, whose codecs are not looked up. Of presets
+// with a share, and of shares, the codecs of an average layer. Throws Error(kBadInput) in `context` for one name that
+// is none of these.
 struct CodecPair {
   std::string k;
   std::string v;
 };
 CodecPair parse_pair(std::string_view text, const std::string& context);
+
+// Of a preset that gives every layer codecs of its own, or of a text such as "25%": the share of f16's bytes that they
+// keep within (kv/share_policy.hpp). 0 for all others.
+double share_of(std::string_view text);
 
 // Exceptions by layer: "0=f16;2-5=rq4/rq3", layers from 0. Throws Error(kBadInput) in `context` when the text is none.
 std::vector<LayerCodecs> parse_layers(std::string_view text, const std::string& context);

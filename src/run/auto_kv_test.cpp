@@ -83,7 +83,9 @@ TEST(AutoKv, TooShortAPromptKeepsF16AndSaysSo) {
 
 TEST(AutoKv, DefaultIsBalanced) {
   Engine engine(options(""), {});
-  EXPECT_EQ(codecs_of(engine), "rq4");
+  EXPECT_EQ(codecs_of(engine), codecs_of(Engine(options("balanced"), {})));
+  EXPECT_EQ(codecs_of(engine).find("f16"), std::string::npos) << codecs_of(engine);
+  EXPECT_LE(engine.cache().bytes_per_token(), 0.30 * Engine(options("f16"), {}).cache().bytes_per_token());
   EXPECT_EQ(engine.kv_note(), "");
   EngineOptions exact = options("");
   exact.exact = true;

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "kv/share_policy.hpp"
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
 #include "model/spec_fields.hpp"
@@ -107,7 +108,8 @@ static std::int64_t longest(const EngineOptions& options) { return options.ctx >
 
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits) {
   const model::ModelSpec spec = model::read_spec(file, longest(options));
-  const kv::CacheOptions cache = cache_options(options, spec, sequences);
+  const model::KeyFacts facts = model::key_facts(spec, file, options.exact);
+  const kv::CacheOptions cache = cache_options(options, spec, facts, sequences);
   EnginePlan plan;
   plan.context = context_for(options, spec);
   plan.codecs = kv::layer_runs(cache, spec.layer_count());
@@ -133,7 +135,8 @@ std::int64_t context_for(const EngineOptions& options, const model::ModelSpec& s
   return options.ctx > 0 ? options.ctx : std::min(spec.context, kDefaultContext);
 }
 
-kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, int sequences) {
+kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, const model::KeyFacts& facts,
+                               int sequences) {
   if (!options.kv.empty() && (!options.k_codec.empty() || !options.v_codec.empty()))
     throw Error(Code::kBadInput, "expected either --kv or --k-codec and --v-codec, found both", "--kv");
   std::string note;
@@ -146,7 +149,11 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   kv::CacheOptions c;
   c.k_codec = options.k_codec.empty() ? both.k : options.k_codec;
   c.v_codec = options.v_codec.empty() ? both.v : options.v_codec;
-  c.layers = kv::parse_layers(options.kv_layers, "--kv-layers");
+  const bool one_side = !options.k_codec.empty() || !options.v_codec.empty();
+  if (const double share = kv::share_of(named); share > 0 && !one_side)
+    c.layers = kv::share_out(cache_shape(spec), facts.gains, share);
+  for (kv::LayerCodecs& e : kv::parse_layers(options.kv_layers, "--kv-layers")) c.layers.push_back(std::move(e));
+  c.key_factors = facts.factors;
   c.window = options.window;
   c.sinks = options.sinks;
   c.selector = options.select;
@@ -189,7 +196,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
                     std::to_string(spec.vocab) + " rows",
                 options.model);
   context_ = context_for(options, spec);
-  cache_options_ = cache_options(options, spec, needs.sequences);
+  cache_options_ = run::cache_options(options, spec, model::key_facts(spec, *file, options.exact), needs.sequences);
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
   check_memory(model::Model::planned_bytes(spec, *file, options.exact), options.model,

@@ -15,6 +15,7 @@
 #include "kv/cache.hpp"
 #include "model/cache_shape.hpp"
 #include "model/forward.hpp"
+#include "model/key_factors.hpp"
 #include "model/model.hpp"
 #include "run/constraint.hpp"
 #include "text/tokenizer.hpp"
@@ -78,6 +79,7 @@ class Engine {
   std::int64_t context() const { return context_; }
   // Codecs of all layers, in runs; and what the user should know about their choice, empty when there is nothing.
   const std::vector<kv::LayerCodecs>& codecs() const { return codecs_; }
+  const kv::CacheOptions& cache_options() const { return cache_options_; }
   const std::string& kv_note() const { return kv_note_; }
 
   // With "auto" codecs: chooses them by what the first prompt shows, and makes the cache anew. Does nothing when they
@@ -121,8 +123,9 @@ class Engine {
 // (see docs/kv.md), or "f16" for head sizes that it does not store; then *note says so.
 std::string default_kv(const model::ModelSpec& spec, std::string* note);
 
-// What a cache for `spec` is like under `options`: used by the engine and by `kvasir inspect`.
-kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, int sequences);
+// What a cache for `spec` is like under `options`: used by the engine and by `kvasir inspect`. facts: of its keys.
+kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, const model::KeyFacts& facts,
+                               int sequences);
 // Throws Error(kBadInput) for more tokens than the model has positions.
 std::int64_t context_for(const EngineOptions& options, const model::ModelSpec& spec);
 

@@ -11,7 +11,7 @@ namespace kvasir::run {
 namespace {
 
 // Of chunks and tails: goes up when the bytes of any page or tail come to mean something else.
-constexpr int kCacheFormat = 5;  // 5: the whole specification of the model is in the text
+constexpr int kCacheFormat = 6;  // 6: turned keys are divided by factors
 
 constexpr std::size_t kSamples = 16;
 constexpr std::size_t kSampleBytes = 4096;
@@ -33,6 +33,10 @@ std::string describe_cache(const Engine& engine) {
   const EngineOptions& o = engine.options();
   std::string text = fmt::format("kvasir cache {}\n", kCacheFormat) + model::to_text(engine.model().spec());
   text += fmt::format("kv {} window {} sinks {}\n", kv::codecs_text(engine.codecs()), o.window, o.sinks);
+  std::uint64_t factors = 0;
+  for (const std::vector<float>& layer : engine.cache_options().key_factors)
+    factors = hash_bytes(std::as_bytes(std::span(layer)), factors + 1);
+  text += fmt::format("key factors {:016x}\n", factors);
   text += fmt::format("select {} {}\n", o.select, o.select_budget);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
   for (const weights::TensorInfo& t : engine.model().file().tensors())

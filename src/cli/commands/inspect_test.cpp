@@ -104,18 +104,28 @@ TEST_F(Inspect, PlansTheCacheThatIsAskedFor) {
     return nlohmann::json::parse(r.out)["plan"];
   };
   const auto f16 = plan({"--kv", "exact"});
-  const auto small = plan({"--kv", "small"});
+  const auto small = plan({"--kv", "rq3"});
   EXPECT_EQ(f16["k_codec"], "f16");
   EXPECT_EQ(small["k_codec"], "rq3");
   EXPECT_LT(small["sealed_bytes"].get<double>(), 0.3 * f16["sealed_bytes"].get<double>());
   EXPECT_EQ(small["raw_bytes"], f16["raw_bytes"]);
   EXPECT_EQ(small["sink_bytes"], f16["sink_bytes"]);
-  EXPECT_EQ(plan({"--kv", "small", "--kv-layers", "0=f16"})["k_codec"], "f16 in layer 0, rq3 in layers 1-2");
+  EXPECT_EQ(plan({"--kv", "rq3", "--kv-layers", "0=f16"})["k_codec"], "f16 in layer 0, rq3 in layers 1-2");
   EXPECT_NE(plan({"--kv", "auto"})["note"].get<std::string>().find("auto"), std::string::npos);
-  EXPECT_EQ(plan({})["k_codec"], "rq4");
+  const auto share = [&](std::vector<std::string> options) {
+    return plan(std::move(options))["kv_bytes_per_token"].get<double>() / f16["kv_bytes_per_token"].get<double>();
+  };
+  EXPECT_EQ(plan({})["k_codec"], plan({"--kv", "balanced"})["k_codec"]);
+  EXPECT_LE(share({}), 0.30);
+  EXPECT_LE(share({"--kv", "small"}), 0.23);
+  EXPECT_LE(share({"--kv", "tiny"}), 0.16);
+  EXPECT_LE(share({"--kv", "40%"}), 0.40);
+  EXPECT_GT(share({"--kv", "40%"}), share({}));
+  EXPECT_EQ(plan({"--kv", "small", "--kv-layers", "0-2=rq8"})["k_codec"], "rq8");
   // Errors of the options are errors of the command.
   for (const auto& [option, value, expected] : {std::tuple{"--kv", "nonsense", "'nonsense'"},
                                                 {"--kv", "rq4:7", "it has no groups"},
+                                                {"--kv", "101%", "expected 1% to 100%"},
                                                 {"--k-codec", "f17", "f17"},
                                                 {"--v-codec", "qjl1", "made for the keys only"},
                                                 {"--kv-layers", "0-9=f16", "layer"},

@@ -3,6 +3,7 @@
 namespace kvasir::kv::entries::presets {
 
 extern const Preset balanced;
-const Preset balanced = {"4 bits, rotated", "rq4", "rq4"};
+const Preset balanced = {
+    .summary = "4 to 5 bits, rotated, shared out among the layers", .k = "rq5", .v = "rq4", .share = 0.30};
 
 }  // namespace kvasir::kv::entries::presets

@@ -3,6 +3,7 @@
 namespace kvasir::kv::entries::presets {
 
 extern const Preset small;
-const Preset small = {"3 bits, rotated", "rq3", "rq3"};
+const Preset small = {
+    .summary = "3 to 4 bits, rotated, shared out among the layers", .k = "rq4", .v = "rq3", .share = 0.23};
 
 }  // namespace kvasir::kv::entries::presets

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "kv/share_policy.hpp"
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
 #include "run/auto_kv.hpp"
@@ -91,6 +92,7 @@ Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(o
                 "the vocabulary has " + std::to_string(tokenizer_->size()) + " tokens, token_embd.weight only " +
                     std::to_string(spec_.vocab) + " rows",
                 options.model);
+  facts_ = model::key_facts(spec_, *file_, options.exact);
   add_lane("f32", "f32", needs);
   for (const std::string& name : names) add_lane(name, name, needs);
   check_memory();
@@ -108,10 +110,17 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
     const kv::CodecPair pair = kv::parse_pair(lane.undecided ? "f16" : codecs.substr(0, at), "");
     std::string exceptions = codecs.substr(std::min(at + 1, codecs.size()));
     std::replace(exceptions.begin(), exceptions.end(), '+', ';');
-    lane.options.layers = kv::parse_layers(exceptions, "");
+    const std::string usual = codecs.substr(0, at);
+    const kv::CacheShape shape = model::cache_shape(spec_);
+    if (const double share = kv::share_of(usual); share > 0) {
+      lane.options.layers = kv::share_out(shape, facts_.gains, share);
+      lane.note = kv::codecs_text(lane.options.layers);
+    }
+    for (kv::LayerCodecs& e : kv::parse_layers(exceptions, "")) lane.options.layers.push_back(std::move(e));
+    lane.options.key_factors = facts_.factors;
     lane.options.k_codec = pair.k;
     lane.options.v_codec = pair.v;
-    lane.cost = cost_of(model::cache_shape(spec_), lane.options, team_->size());
+    lane.cost = cost_of(shape, lane.options, team_->size());
   } catch (const Error& e) {
     throw Error(e.code(), "'" + name + "': " + e.message(), "--kv");
   }

@@ -12,6 +12,7 @@
 #include "base/team.hpp"
 #include "kv/cache.hpp"
 #include "model/forward.hpp"
+#include "model/key_factors.hpp"
 #include "model/model.hpp"
 #include "text/tokenizer.hpp"
 
@@ -49,7 +50,7 @@ struct Lane {
   kv::CacheOptions options;
   KvCost cost;
   bool undecided = false;  // "auto", until choose_codecs
-  std::string note;        // what "auto" chose
+  std::string note;        // what "auto" or a preset with a share chose
   std::unique_ptr<kv::Cache> cache;
   std::unique_ptr<model::Forward> forward;
 };
@@ -97,6 +98,7 @@ class Subject {
   std::unique_ptr<Team> team_;
   std::unique_ptr<weights::ModelFile> file_;  // until load
   model::ModelSpec spec_;
+  model::KeyFacts facts_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::string chat_template_;
   std::unique_ptr<model::Model> model_;

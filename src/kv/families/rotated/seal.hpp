@@ -43,6 +43,12 @@ KVASIR_INLINE F32 scale_of(F32 yy, F32 yl, F32 ll, bool unbiased) {
   return zero_if_less(bottom, set1(1e-30f), div(top, max(bottom, set1(1e-30f))));
 }
 
+// The state of a head: a rotation, then float factors[d] of its keys, then 1 / factors[d].
+inline float* factors_of(void* state, int d) {
+  return reinterpret_cast<float*>(static_cast<std::byte*>(state) + kernel::rotation_bytes(d));
+}
+inline const float* factors_of(const void* state, int d) { return factors_of(const_cast<void*>(state), d); }
+
 // Raw numbers that are not finite, and such as would overflow a sum of squares, at the edge of f16's range.
 KVASIR_INLINE F32 load_raw(const std::uint16_t* p) { return min(max(load_f16(p), set1(-65504.0f)), set1(65504.0f)); }
 
@@ -57,8 +63,11 @@ struct RotatedSeal {
     const auto* x = reinterpret_cast<const std::uint16_t*>(raw);
     float* y = scratch;
     auto* codes = reinterpret_cast<std::uint8_t*>(scratch + static_cast<std::ptrdiff_t>(kPageTokens) * d);
+    const float* const shares = factors_of(head.state, d) + d;
     for (int c = 0; c < d; ++c) {
-      for (int t = 0; t < kPageTokens; t += kLanes) store(y + c * kPageTokens + t, load_raw(x + c * kPageTokens + t));
+      const F32 share = set1(shares[c]);
+      for (int t = 0; t < kPageTokens; t += kLanes)
+        store(y + c * kPageTokens + t, mul(load_raw(x + c * kPageTokens + t), share));
       for (int t = 0; t < skip; ++t) y[c * kPageTokens + t] = 0;
     }
     kernel::KVASIR_TARGET::rotate_table.forward_columns(head.state, d, kPageTokens, y, kPageTokens);
@@ -180,10 +189,34 @@ struct Rotated {
     return "the head size must be a multiple of 16, at most 1024";
   }
   static std::size_t bytes(int d, const CodecParams&) { return RotatedPage<B>::bytes(d); }
-  static std::size_t state_bytes(int d) { return kernel::rotation_bytes(d); }
+  static std::size_t state_bytes(int d) {
+    return kernel::rotation_bytes(d) + 2 * static_cast<std::size_t>(d) * sizeof(float);
+  }
   static void init_state(void* state, int d, Side side, int layer, int kv_head) {
     integer_levels(B == 8 ? 5 : B);  // computed now, because sealing must not allocate
     kernel::make_rotation(state, d, kernel::rotation_seed(kRotationSeed, layer, kv_head, side == Side::kKeys ? 0 : 1));
+    float* const factors = factors_of(state, d);
+    for (int i = 0; i < 2 * d; ++i) factors[i] = 1.0f;
+  }
+  static void set_factors(void* state, int d, const float* factors) {
+    float* const to = factors_of(state, d);
+    for (int c = 0; c < d; ++c) {
+      to[c] = factors[c];
+      to[d + c] = 1.0f / factors[c];
+    }
+  }
+  static void scale(const Head& head, int rows, float* x, std::ptrdiff_t stride) {
+    const float* const factors = factors_of(head.state, head.d);
+    for (int r = 0; r < rows; ++r, x += stride)
+      for (int c = 0; c < head.d; c += kLanes) store(x + c, mul(load(x + c), load(factors + c)));
+  }
+  static void to_basis_k(const Head& head, int rows, float* x, std::ptrdiff_t stride) {
+    scale(head, rows, x, stride);
+    to_basis(head, rows, x, stride);
+  }
+  static void from_basis_k(const Head& head, int rows, float* x, std::ptrdiff_t stride) {
+    from_basis(head, rows, x, stride);
+    scale(head, rows, x, stride);
   }
   static void to_basis(const Head& head, int rows, float* x, std::ptrdiff_t stride) {
     kernel::KVASIR_TARGET::rotate_table.forward(head.state, head.d, rows, x, stride);
@@ -201,7 +234,8 @@ struct Rotated {
             .refuse = refuse,
             .state_bytes = state_bytes,
             .init_state = init_state,
-            .k = {bytes, Seal::seal_k, Products::unseal_k, to_basis, from_basis},
+            .set_factors = set_factors,
+            .k = {bytes, Seal::seal_k, Products::unseal_k, to_basis_k, from_basis_k},
             .v = {bytes, Seal::seal_v, Products::unseal_v, to_basis, from_basis},
             .dots = Products::dots,
             .accumulate = Products::accumulate,

@@ -1,0 +1,188 @@
+#include "model/key_factors.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <variant>
+
+#include "base/check.hpp"
+#include "kv/page.hpp"
+#include "model/factors.hpp"
+#include "model/model.hpp"
+#include "weights/quant.hpp"
+
+namespace kvasir::model {
+namespace {
+
+// Elements of a row that are looked at: enough for its length, whatever the width of the model.
+constexpr std::int64_t kSample = 512;
+// A head's factors stay within so many times of each other's geometric mean.
+constexpr double kMostFactor = 64;
+// Of E k^2 E q^2 as the weights of norms give it, what is left when the means of pages are taken off and channels of
+// large weights are the quieter ones: 1/5 in Gemma 3 270M.
+constexpr double kNormedShare = 0.2;
+constexpr double kLeastGain = 1;  // nats^2: a guess that is too low costs more than one that is too high
+
+const weights::Quant& quant_of(const weights::TensorInfo& t) {
+  const weights::Quant* quant = find(weights::quants(), t.quant);
+  KVASIR_CHECK(quant != nullptr);
+  return *quant;
+}
+
+// All of a tensor that holds a vector, as floats.
+std::vector<float> floats(const Vector& v, const weights::ModelFile& file) {
+  const weights::TensorInfo& t = *file.find(v.name);
+  std::vector<float> all(static_cast<std::size_t>(t.rows() * t.columns()));
+  quant_of(t).dequantise(t.bytes.data(), all.data(), t.rows() * t.columns());
+  return {all.begin() + v.cut.first, all.begin() + v.cut.first + v.rows * v.columns};
+}
+
+// |W_r x|^2 of every row r, on average over x with independent elements of the sizes `input`; empty: 1.
+std::vector<double> row_squares(const Linear& l, const std::vector<float>& input, const weights::ModelFile& file) {
+  const weights::TensorInfo& t = *file.find(l.name);
+  const weights::Quant& quant = quant_of(t);
+  double factor = 1;
+  if (const weights::TensorInfo* factors = factors_of(file, t)) {
+    float f;
+    std::memcpy(&f, factors->bytes.data(), sizeof f);
+    factor = f;
+  }
+  const std::int64_t columns = t.columns();
+  const std::int64_t unit =
+      columns % std::max<std::int64_t>(quant.block, 64) == 0 ? std::max<std::int64_t>(quant.block, 64) : columns;
+  const std::int64_t units = columns / unit;
+  const std::int64_t taken = std::min(units, std::max<std::int64_t>(kSample / unit, 1));
+  const std::size_t row_bytes = t.bytes.size() / static_cast<std::size_t>(t.rows());
+  const std::size_t unit_bytes = row_bytes / static_cast<std::size_t>(units);
+  std::vector<float> w(static_cast<std::size_t>(unit));
+  std::vector<double> squares(static_cast<std::size_t>(l.rows));
+  for (std::int64_t r = 0; r < l.rows; ++r) {
+    const std::byte* const row = t.bytes.data() + static_cast<std::size_t>(l.cut.first + r) * row_bytes;
+    double sum = 0;
+    for (std::int64_t i = 0; i < taken; ++i) {
+      const std::int64_t at = i * units / taken;
+      quant.dequantise(row + static_cast<std::size_t>(at) * unit_bytes, w.data(), unit);
+      for (std::int64_t c = 0; c < unit; ++c) {
+        const double x = w[static_cast<std::size_t>(c)] *
+                         (input.empty() ? 1.0 : static_cast<double>(input[static_cast<std::size_t>(at * unit + c)]));
+        sum += x * x;
+      }
+    }
+    squares[static_cast<std::size_t>(r)] =
+        sum * factor * factor * static_cast<double>(units) / static_cast<double>(taken);
+  }
+  return squares;
+}
+
+// Channel c's pair, and what is left of a number that turns with it when its mean over a page is taken off.
+struct Pairs {
+  std::vector<int> of;        // (d)
+  std::vector<double> turns;  // (d): 1 - |mean of exp(i angle t) over a page|^2
+};
+Pairs pairs_of(const ModelSpec& spec, const Attention& a) {
+  Pairs p;
+  p.turns.resize(static_cast<std::size_t>(a.d));
+  for (int c = 0; c < a.d; ++c) p.of.push_back(c);
+  if (a.rope < 0) return p;
+  const Rope& rope = spec.ropes[static_cast<std::size_t>(a.rope)];
+  const auto pairs = static_cast<int>(rope.frequencies.size());
+  for (int i = 0; i < pairs; ++i) {
+    const int first = rope.pairs == kernel::RopePairs::kAdjacent ? 2 * i : i;
+    const int second = rope.pairs == kernel::RopePairs::kAdjacent ? 2 * i + 1 : i + pairs;
+    const double angle = rope.frequencies[static_cast<std::size_t>(i)];
+    const double sine = std::sin(angle / 2);
+    const double mean = std::abs(sine) < 1e-9 ? 1 : std::sin(kv::kPageTokens * angle / 2) / (kv::kPageTokens * sine);
+    p.of[static_cast<std::size_t>(second)] = first;
+    p.turns[static_cast<std::size_t>(first)] = p.turns[static_cast<std::size_t>(second)] = 1 - mean * mean;
+  }
+  return p;
+}
+
+// E x^2 of the channels of keys or queries, (heads, d); empty: unknown.
+std::vector<double> squares_of(const LayerSpec& layer, const Attention& a, const Linear& l, const Norm& norm,
+                               const std::vector<double>& turns, const weights::ModelFile& file) {
+  std::vector<double> squares;
+  if (norm) {
+    if (!norm.weight || norm.kind != NormKind::kRms) return squares;
+    const std::vector<float> w = floats(norm.weight, file);
+    for (std::int64_t i = 0; i < l.rows; ++i)
+      squares.push_back(std::pow(static_cast<double>(w[static_cast<std::size_t>(i) % w.size()]), 2));
+    return squares;
+  }
+  // Without norms and biases every channel depends on how the input is correlated, which the file does not say.
+  if (!l.bias || !layer.norm || !layer.norm.weight) return squares;
+  squares = row_squares(l, floats(layer.norm.weight, file), file);
+  const std::vector<float> bias = floats(l.bias, file);
+  for (std::size_t i = 0; i < squares.size(); ++i)
+    squares[i] += static_cast<double>(bias[i]) * bias[i] * turns[i % static_cast<std::size_t>(a.d)];
+  return squares;
+}
+
+// Sums over the channels of each pair, at its first channel.
+std::vector<double> by_pair(const double* squares, const Pairs& pairs) {
+  std::vector<double> sums(pairs.of.size());
+  for (std::size_t c = 0; c < sums.size(); ++c) sums[static_cast<std::size_t>(pairs.of[c])] += squares[c];
+  return sums;
+}
+
+// s of a head's channels: its mean logarithm is 0, so that keys keep their size on the whole.
+std::vector<float> head_factors(const double* k, const double* q, const Pairs& pairs) {
+  const std::vector<double> keys = by_pair(k, pairs), queries = by_pair(q, pairs);
+  const double most = std::log(kMostFactor);
+  std::vector<double> logs(keys.size());
+  double mean = 0;
+  for (std::size_t c = 0; c < logs.size(); ++c) {
+    const auto pair = static_cast<std::size_t>(pairs.of[c]);
+    if (keys[pair] > 0 && queries[pair] > 0) logs[c] = std::log(keys[pair] / queries[pair]) / 4;
+    mean += logs[c] / static_cast<double>(logs.size());
+  }
+  std::vector<float> factors;
+  for (const double log : logs) factors.push_back(static_cast<float>(std::exp(std::clamp(log - mean, -most, most))));
+  return factors;
+}
+
+// Of one layer; nothing is added to `factors` where s is 1.
+double look_at(const ModelSpec& spec, const LayerSpec& layer, const weights::ModelFile& file,
+               std::vector<float>* factors) {
+  const auto& a = std::get<Attention>(layer.mixer);
+  if (!a.k) return kUnknownGain;
+  const auto d = static_cast<std::size_t>(a.d);
+  const auto group = static_cast<std::size_t>(a.heads / a.kv_heads);
+  const Pairs pairs = pairs_of(spec, a);
+  const std::vector<double> k = squares_of(layer, a, a.k, a.k_norm, pairs.turns, file);
+  // A query's bias moves scores as much as the rest of it does.
+  const std::vector<double> all = squares_of(layer, a, a.q, a.q_norm, std::vector<double>(d, 1.0), file);
+  if (k.empty() || all.empty()) return kUnknownGain;
+  const double share = a.k_norm ? kNormedShare : 1;
+  double gain = 0;
+  for (std::size_t h = 0; h < static_cast<std::size_t>(a.kv_heads); ++h) {
+    const double* const keys = &k[h * d];
+    std::vector<double> queries(d);
+    for (std::size_t i = 0; i < group * d; ++i) queries[i % d] += all[h * group * d + i] / static_cast<double>(group);
+    const std::vector<float> s = head_factors(keys, queries.data(), pairs);
+    double key = 0, query = 0;
+    for (std::size_t c = 0; c < d; ++c) {
+      const double square = static_cast<double>(s[c]) * s[c];
+      key += keys[c] / square;
+      query += queries[c] * square;
+    }
+    const double scale = a.scale;
+    gain += share * scale * scale * key * query / static_cast<double>(d) / a.kv_heads;
+    factors->insert(factors->end(), s.begin(), s.end());
+  }
+  return std::isfinite(gain) ? std::max(gain, kLeastGain) : kUnknownGain;
+}
+
+}  // namespace
+
+KeyFacts key_facts(const ModelSpec& spec, const weights::ModelFile& file, bool exact) {
+  check_tensors(spec, file, exact);
+  KeyFacts facts;
+  for (const LayerSpec& layer : spec.layers) {
+    facts.factors.emplace_back();
+    facts.gains.push_back(look_at(spec, layer, file, &facts.factors.back()));
+  }
+  return facts;
+}
+
+}  // namespace kvasir::model
