@@ -160,6 +160,10 @@ test('memory stays flat', { skip: !process.env.KVASIR_SOAK_SECONDS && 'only with
     const { usedSize } = await devtools.send('Runtime.getHeapUsage');
     return { page: usedSize, server: server.resident() };
   };
+  await tab_to('Settings');
+  await page.keyboard.press('Enter');
+  await page.getByLabel('Most tokens').fill('40');
+  await page.keyboard.press('Escape');
   let first, turns = 0;
   while (Date.now() - begin < length) {
     await page.getByRole('button', { name: 'New chat' }).click();
