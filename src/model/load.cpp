@@ -205,7 +205,7 @@ class Loader {
         const std::byte* row[kernel::kPanelRows];
         for (int r = 0; r < kernel::kPanelRows; ++r) {
           const std::int64_t n = p * kernel::kPanelRows + r;
-          row[r] = n < m.rows ? from.data() + n * row_bytes : nullptr;
+          row[r] = n < m.rows ? from.data() + t.row_in_file(n) * row_bytes : nullptr;
           if (!in_floats || !row[r]) continue;
           float* f = floats_.data() + (worker * kernel::kPanelRows + r) * k;
           quant.dequantise(row[r], f, k);

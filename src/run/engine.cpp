@@ -74,7 +74,7 @@ const OptionTable<EngineOptions>& engine_table() {
     auto rows = plan_rows();
     rows.insert(rows.begin(), {"model",
                                &EngineOptions::model,
-                               {.help = "model file (GGUF), or hf:OWNER/REPO[:QUANT] (see `kvasir pull`)",
+                               {.help = "GGUF file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT] (see `kvasir pull`)",
                                 .letter = 'm',
                                 .placeholder = "FILE",
                                 .required = true}});

@@ -138,6 +138,34 @@ void GgufHeader::set_strings(std::string_view name, std::span<const std::string>
   for (const std::string& v : values) append_string(metadata_, v);
 }
 
+void GgufHeader::set_value(std::string_view key, const Value& value) {
+  const auto put = [&](const auto& v) {
+    using T = std::decay_t<decltype(v)>;
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      std::in_range<std::uint32_t>(v) ? set(key, static_cast<std::uint32_t>(v)) : set(key, v);
+    } else if constexpr (std::is_same_v<T, double>) {
+      set(key, static_cast<float>(v));
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      set_string(key, v);
+    } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
+      const auto flags = std::make_unique<bool[]>(v.size());
+      std::copy(v.begin(), v.end(), flags.get());
+      set_array<bool>(key, std::span<const bool>(flags.get(), v.size()));
+    } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+      const bool small = std::all_of(v.begin(), v.end(), [](std::int64_t x) { return std::in_range<std::int32_t>(x); });
+      small ? set_array<std::int32_t>(key, std::vector<std::int32_t>(v.begin(), v.end()))
+            : set_array<std::int64_t>(key, v);
+    } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+      set_array<float>(key, std::vector<float>(v.begin(), v.end()));
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      set_strings(key, v);
+    } else {
+      set(key, v);
+    }
+  };
+  std::visit(put, value);
+}
+
 void GgufHeader::copy_metadata(std::span<const std::byte> file, std::span<const std::string_view> but) {
   Walk walk(file.subspan(kGgufMagic.size() + 4 + 8));  // magic, version, number of tensors
   const auto keys = walk.number<std::uint64_t>();
@@ -145,7 +173,8 @@ void GgufHeader::copy_metadata(std::span<const std::byte> file, std::span<const 
     const std::byte* const from = walk.at();
     const std::string_view name = walk.text();
     walk.value(static_cast<GgufType>(walk.number<std::uint32_t>()));
-    if (std::find(but.begin(), but.end(), name) != but.end() || !keys_.emplace(name).second) continue;
+    if (std::find(but.begin(), but.end(), name) != but.end() || keys_.contains(name)) continue;
+    keys_.emplace(name);
     metadata_.insert(metadata_.end(), from, walk.at());
   }
 }

@@ -28,6 +28,8 @@ class GgufHeader {
   template <class T>
   void set_array(std::string_view key, std::span<const T> values);
   void set_strings(std::string_view key, std::span<const std::string> values);
+  // A value as metadata of another format has it, in the types that engines expect: u32 where it fits, f32, i32 arrays.
+  void set_value(std::string_view key, const Value& value);
 
   // The keys of a GGUF file and their values, byte for byte, but for those named and those that are here already.
   // REQUIRES: parse_gguf takes the file.
@@ -46,7 +48,7 @@ class GgufHeader {
   std::uint64_t alignment_;
   std::uint64_t end_ = 0;  // of the tensor data so far, aligned
   std::vector<std::uint64_t> sizes_;
-  std::set<std::string, std::less<>> keys_;
+  std::multiset<std::string, std::less<>> keys_;
   std::vector<std::byte> metadata_;
   std::vector<std::byte> tensors_;
 };

@@ -64,8 +64,12 @@ bool Sight::starts_with(std::string_view magic) const {
 }
 bool Sight::holds(std::string_view name) const { return std::binary_search(names.begin(), names.end(), name); }
 
-MappedModel::MappedModel(std::vector<MappedFile> files, Metadata metadata, std::vector<TensorInfo> tensors)
-    : files_(std::move(files)), metadata_(std::move(metadata)), tensors_(std::move(tensors)) {
+MappedModel::MappedModel(std::vector<MappedFile> files, Metadata metadata, std::vector<TensorInfo> tensors,
+                         std::vector<std::vector<float>> floats)
+    : files_(std::move(files)),
+      floats_(std::move(floats)),
+      metadata_(std::move(metadata)),
+      tensors_(std::move(tensors)) {
   index_.reserve(tensors_.size());
   for (const TensorInfo& t : tensors_) index_.emplace(t.name, &t);
 }

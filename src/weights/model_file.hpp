@@ -56,10 +56,19 @@ struct TensorInfo {
   std::string quant;                              // stem of its entry in weights/quants: "q4_0", "f16", …
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};  // fastest dimension first, as GGUF stores it: {columns, rows, …}
   int rank = 0;
-  std::span<const std::byte> bytes;  // inside a mapped file
+  std::span<const std::byte> bytes;  // inside a mapped file, or floats beside it
+  // Heads whose rows lie here as two halves and are pairs in GGUF; 0: as in GGUF. See row_in_file.
+  std::int64_t half_heads = 0;
 
   std::int64_t columns() const { return shape[0]; }
   std::int64_t rows() const { return shape[1] * shape[2] * shape[3]; }
+
+  // Where row `row` lies in `bytes`: rows 2i and 2i + 1 of a head of d rows are the rows i and d/2 + i of the file's.
+  std::int64_t row_in_file(std::int64_t row) const {
+    if (half_heads == 0) return row;
+    const std::int64_t d = rows() / half_heads, in_head = row % d;
+    return row - in_head + in_head / 2 + in_head % 2 * (d / 2);
+  }
 };
 
 // An open model. Everything it returns stays valid while it lives.
@@ -77,8 +86,9 @@ class ModelFile {
 // A model in any number of mapped files.
 class MappedModel final : public ModelFile {
  public:
-  // REQUIRES: the tensors' bytes lie in `files`, their names differ.
-  MappedModel(std::vector<MappedFile> files, Metadata metadata, std::vector<TensorInfo> tensors);
+  // REQUIRES: the tensors' bytes lie in `files` or `floats`, their names differ.
+  MappedModel(std::vector<MappedFile> files, Metadata metadata, std::vector<TensorInfo> tensors,
+              std::vector<std::vector<float>> floats = {});
 
   const Metadata& metadata() const override { return metadata_; }
   std::span<const TensorInfo> tensors() const override { return tensors_; }
@@ -88,6 +98,7 @@ class MappedModel final : public ModelFile {
 
  private:
   std::vector<MappedFile> files_;
+  std::vector<std::vector<float>> floats_;  // what a format had to compute: norms, factors
   Metadata metadata_;
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string_view, const TensorInfo*> index_;  // keys view tensors_

@@ -57,7 +57,7 @@ class Converter {
       : out_(out), options_(options), team_(team) {}
 
   void convert(const TensorInfo& t, Change& c) {
-    if (c.from == c.to) return out_.write(t.bytes);
+    if (c.from == c.to) return copy(t);
     from_ = &entry(c.from);
     to_ = &entry(c.to);
     fitters_.clear();
@@ -79,6 +79,13 @@ class Converter {
   }
 
  private:
+  void copy(const TensorInfo& t) {
+    if (t.half_heads == 0) return out_.write(t.bytes);
+    const std::size_t row = t.bytes.size() / static_cast<std::size_t>(t.rows());
+    for (std::int64_t r = 0; r < t.rows(); ++r)
+      out_.write(t.bytes.subspan(static_cast<std::size_t>(t.row_in_file(r)) * row, row));
+  }
+
   // Rows [first, first + n).
   Sums piece(const TensorInfo& t, std::int64_t first, std::int64_t n, const float* importance) {
     const std::int64_t columns = t.columns();
@@ -91,7 +98,7 @@ class Converter {
     team_.parallel_for(n, 4, [&](std::int64_t begin, std::int64_t end, int worker) {
       float* const x = floats_.data() + worker * 2 * columns;
       for (std::int64_t r = begin; r < end; ++r) {
-        from_->dequantise(t.bytes.data() + (first + r) * read, x, columns);
+        from_->dequantise(t.bytes.data() + t.row_in_file(first + r) * read, x, columns);
         std::byte* const to = bytes_.data() + r * made;
         fitters_[static_cast<std::size_t>(worker)].round(x, importance, to, columns);
         to_->dequantise(to, x + columns, columns);
@@ -160,17 +167,31 @@ std::vector<Change> plan_requantise(const ModelFile& file, const RequantiseOptio
   return changes;
 }
 
+namespace {
+
+// Keys of a GGUF file keep their types; what another format says is written in the usual ones.
+void copy_metadata(const ModelFile& file, GgufHeader& header) {
+  constexpr std::string_view kReplaced[] = {"general.file_type", "general.alignment",   "split.no",
+                                            "split.count",       "split.tensors.count", "general.quantization_version"};
+  for (const MappedFile& part : file.files()) {
+    const auto head = part.bytes().first(std::min(part.bytes().size(), kGgufMagic.size()));
+    if (std::string_view(reinterpret_cast<const char*>(head.data()), head.size()) != kGgufMagic) {
+      for (const auto& [key, value] : file.metadata().all()) header.set_value(key, value);
+      return;
+    }
+    header.copy_metadata(part.bytes(), kReplaced);
+  }
+}
+
+}  // namespace
+
 void requantise(const std::string& in, const std::string& out, const RequantiseOptions& options, Team& team,
                 FunctionRef<void(const Change&)> done) {
   const auto file = open_model_file(in);
   check_paths(*file, out);
   std::vector<Change> changes = plan_requantise(*file, options);
   GgufHeader header;
-  for (const MappedFile& part : file->files()) {
-    const std::string_view replaced[] = {"general.file_type", "general.alignment",   "split.no",
-                                         "split.count",       "split.tensors.count", "general.quantization_version"};
-    header.copy_metadata(part.bytes(), replaced);
-  }
+  copy_metadata(*file, header);
   header.set("general.file_type", options.mix->file_type);
   header.set("general.quantization_version", std::uint32_t{2});
   for (std::size_t i = 0; i < changes.size(); ++i) {

@@ -34,7 +34,7 @@ struct RequantiseOptions {
 // where a type needs an importance matrix or the weights are quantised already.
 std::vector<Change> plan_requantise(const ModelFile& file, const RequantiseOptions& options);
 
-// Writes `out` from the GGUF file `in`, or from the parts of the model of which `in` is one; metadata stay as they are,
+// Writes `out` from the model `in` (a GGUF file, any of its parts, a folder); metadata of GGUF files stay as they are,
 // byte for byte, but for the type of the file and what is said of parts. `done` is called after every tensor and may
 // throw. `out` is written under another name until it is complete. Throws Error.
 void requantise(const std::string& in, const std::string& out, const RequantiseOptions& options, Team& team,

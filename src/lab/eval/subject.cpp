@@ -16,7 +16,12 @@ const OptionTable<SubjectOptions>& subject_table() {
   using O = SubjectOptions;
   static const OptionTable<O> table{
       "model and cache",
-      {{"model", &O::model, {.help = "model file (GGUF)", .letter = 'm', .placeholder = "FILE", .required = true}},
+      {{"model",
+        &O::model,
+        {.help = "GGUF file, or a folder as Hugging Face publishes models",
+         .letter = 'm',
+         .placeholder = "FILE",
+         .required = true}},
        {"kv",
         &O::kv,
         {.help = "what to compare with f32 keys and values: presets, codecs, KEYS/VALUES or auto, separated by commas; "

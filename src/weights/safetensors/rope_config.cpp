@@ -1,0 +1,154 @@
+#include "weights/safetensors/rope_config.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+
+namespace kvasir::weights {
+namespace {
+
+class RopeReader {
+ public:
+  RopeReader(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context, Metadata& out)
+      : config_(config), arch_(arch), head_(head), context_(context), out_(out) {}
+
+  void read(Configuration& configuration) {
+    const FolderJson* given = config_.object("rope_parameters");
+    const std::string name = given ? "rope_parameters" : "rope_scaling";
+    if (!given) given = config_.object("rope_scaling");
+    const FolderJson none = FolderJson::object();
+    const FolderJson* all = given ? given : &none;
+    std::string prefix = name + ".";
+    // By kind of layer.
+    if (const auto full = all->find("full_attention"); full != all->end() && full->is_object()) {
+      if (const auto local = all->find("sliding_attention"); local != all->end() && local->is_object())
+        read_local(ConfigFields(*local, config_.path(), name + ".sliding_attention."));
+      prefix += "full_attention.";
+      all = &*full;
+    } else if (const auto base = config_.number_if("rope_local_base_freq")) {
+      set("rope.freq_base_swa", *base);
+    }
+    const ConfigFields fields(*all, config_.path(), prefix);
+    base_ = fields.number_if("rope_theta").value_or(config_.number_if("rope_theta").value_or(10000.0));
+    if (!(base_ > 1.0)) config_.bad("rope_theta", fmt::format("is {}, expected more than 1", base_));
+    set("rope.freq_base", base_);
+    read_part(fields);
+    read_kind(fields, configuration);
+  }
+
+ private:
+  void set(std::string_view key, Value value) { out_.set(fmt::format("{}.{}", arch_, key), std::move(value)); }
+
+  void read_local(const ConfigFields& fields) {
+    if (const auto type = fields.text_if("rope_type"); type && *type != "default")
+      fields.unsupported("rope_type", fmt::format("is '{}', expected 'default'", *type));
+    set("rope.freq_base_swa", fields.number("rope_theta"));
+  }
+
+  // A part of each head may be left as it is.
+  void read_part(const ConfigFields& fields) {
+    auto share = fields.number_if("partial_rotary_factor");
+    if (!share) share = config_.number_if("partial_rotary_factor");
+    turned_ = static_cast<std::int64_t>(std::llround(share.value_or(1.0) * static_cast<double>(head_)));
+    if (turned_ < 2 || turned_ > head_ || turned_ % 2 != 0)
+      config_.bad("partial_rotary_factor",
+                  fmt::format("is {}, expected an even part of {}", share.value_or(1.0), head_));
+    set("rope.dimension_count", turned_);
+  }
+
+  std::int64_t original(const ConfigFields& fields) const {
+    auto n = fields.integer_if("original_max_position_embeddings", 1, std::int64_t{1} << 30);
+    if (!n) n = config_.integer_if("original_max_position_embeddings", 1, std::int64_t{1} << 30);
+    return n.value_or(context_);
+  }
+
+  void read_kind(const ConfigFields& fields, Configuration& configuration) {
+    auto type = fields.text_if("rope_type");
+    if (!type) type = fields.text_if("type");
+    const std::string kind = type.value_or("default");
+    if (kind == "default") return;
+    if (kind == "linear") {
+      set("rope.scaling.type", std::string("linear"));
+      set("rope.scaling.factor", fields.number("factor"));
+    } else if (kind == "yarn") {
+      read_yarn(fields);
+    } else if (kind == "llama3") {
+      configuration.extras.push_back({"rope_freqs.weight", llama3_factors(fields)});
+    } else if (kind == "longrope" || kind == "su") {
+      read_long(fields, configuration);
+    } else {
+      fields.unsupported(type == fields.text_if("rope_type") ? "rope_type" : "type",
+                         fmt::format("is '{}', expected default, linear, yarn, llama3 or longrope", kind));
+    }
+  }
+
+  void read_yarn(const ConfigFields& fields) {
+    const double factor = fields.number("factor");
+    set("rope.scaling.type", std::string("yarn"));
+    set("rope.scaling.factor", factor);
+    set("rope.scaling.original_context_length", original(fields));
+    set("rope.scaling.yarn_beta_fast", fields.number_if("beta_fast").value_or(32.0));
+    set("rope.scaling.yarn_beta_slow", fields.number_if("beta_slow").value_or(1.0));
+    if (fields.flag_if("truncate") == false) fields.unsupported("truncate", "is false, expected true");
+    for (const char* name : {"mscale", "mscale_all_dim"})
+      if (fields.number_if(name).value_or(0.0) != 0.0) fields.unsupported(name, "is not supported in this model type");
+    // Magnitudes are 1 + 0.1 ln(factor) unless the file says otherwise.
+    if (const auto magnitude = fields.number_if("attention_factor"))
+      set("rope.scaling.attn_factor", *magnitude / (1.0 + 0.1 * std::log(factor)));
+  }
+
+  // Low frequencies are divided by `factor`, high ones kept, with a ramp between: transformers'
+  // _compute_llama3_parameters.
+  std::vector<float> llama3_factors(const ConfigFields& fields) const {
+    const double factor = fields.number("factor"), low = fields.number("low_freq_factor"),
+                 high = fields.number("high_freq_factor"), length = static_cast<double>(original(fields));
+    if (!(factor > 0.0)) fields.bad("factor", "expected more than 0");
+    if (!(low > 0.0 && high > low)) fields.bad("high_freq_factor", "expected more than low_freq_factor and 0");
+    std::vector<float> out;
+    for (std::int64_t i = 0; i < turned_ / 2; ++i) {
+      const double wave = 2 * M_PI * std::pow(base_, 2.0 * static_cast<double>(i) / static_cast<double>(turned_));
+      double divisor = factor;
+      if (wave < length / high) {
+        divisor = 1.0;
+      } else if (wave <= length / low) {
+        const double smooth = (length / wave - low) / (high - low);
+        divisor = 1.0 / ((1.0 - smooth) / factor + smooth);
+      }
+      out.push_back(static_cast<float>(divisor));
+    }
+    return out;
+  }
+
+  void read_long(const ConfigFields& fields, Configuration& configuration) {
+    const auto length = static_cast<double>(original(fields));
+    set("rope.scaling.type", std::string("longrope"));
+    set("rope.scaling.original_context_length", original(fields));
+    for (const auto& [from, to] :
+         {std::pair{"short_factor", "rope_factors_short.weight"}, {"long_factor", "rope_factors_long.weight"}}) {
+      std::vector<float> factors = fields.floats(from);
+      if (std::cmp_not_equal(factors.size(), turned_ / 2))
+        fields.bad(from, fmt::format("has {} numbers, expected {}", factors.size(), turned_ / 2));
+      configuration.extras.push_back({to, std::move(factors)});
+    }
+    const double grown = static_cast<double>(context_) / length;
+    const double magnitude = grown > 1.0 ? std::sqrt(1.0 + std::log(grown) / std::log(length)) : 1.0;
+    set("rope.scaling.attn_factor", fields.number_if("attention_factor").value_or(magnitude));
+  }
+
+  const ConfigFields& config_;
+  const std::string_view arch_;
+  const std::int64_t head_, context_;
+  Metadata& out_;
+  double base_ = 0;
+  std::int64_t turned_ = 0;  // elements of a head
+};
+
+}  // namespace
+
+void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
+               Metadata& metadata, Configuration& out) {
+  RopeReader(config, arch, head, context, metadata).read(out);
+}
+
+}  // namespace kvasir::weights

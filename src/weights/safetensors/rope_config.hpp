@@ -1,0 +1,16 @@
+// Rotary positions as config.json has them: "rope_parameters", or of older files "rope_theta" and "rope_scaling".
+#pragma once
+
+#include <string_view>
+
+#include "weights/safetensors/config.hpp"
+#include "weights/safetensors/fields.hpp"
+
+namespace kvasir::weights {
+
+// Sets the keys under `arch` and adds factors to `out`. `head` is the size of a head, `context` the most positions that
+// the model was trained for. Throws Error as read_config does.
+void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
+               Metadata& metadata, Configuration& out);
+
+}  // namespace kvasir::weights

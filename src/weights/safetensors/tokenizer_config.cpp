@@ -1,0 +1,287 @@
+#include "weights/safetensors/tokenizer_config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "weights/safetensors/fields.hpp"
+#include "weights/safetensors/pretokenizer_name.hpp"
+
+namespace kvasir::weights {
+namespace {
+
+// tokenizer.ggml.token_type
+enum Type : std::int64_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+
+bool is_byte_name(std::string_view t) {
+  const auto hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); };
+  return t.size() == 6 && t.starts_with("<0x") && hex(t[3]) && hex(t[4]) && t[5] == '>';
+}
+
+class TokenizerReader {
+ public:
+  TokenizerReader(const TokenizerFiles& files, std::int64_t vocabulary, const std::string& folder, Metadata& out)
+      : files_(files), folder_(folder), path_(folder + "/tokenizer.json"), vocabulary_(vocabulary), out_(out) {}
+
+  void read() {
+    const ConfigFields all(files_.tokenizer, path_);
+    const FolderJson* model = all.object("model");
+    if (!model) all.bad("model", "is missing");
+    const ConfigFields fields(*model, path_, "model.");
+    if (const auto type = fields.text_if("type"); type && *type != "BPE")
+      fields.unsupported("type", fmt::format("is '{}', expected 'BPE'", *type));
+    read_vocabulary(fields);
+    read_added(all);
+    const bool characters = fields.flag_if("byte_fallback").value_or(false);
+    if (characters) {
+      read_characters(all, fields);
+    } else {
+      out_.set("tokenizer.ggml.model", std::string("gpt2"));
+      out_.set("tokenizer.ggml.pre", pretokenizer_name(files_.tokenizer, path_));
+      std::vector<std::string> merges;
+      each_merge(fields,
+                 [&](const std::string& left, const std::string& right) { merges.push_back(left + " " + right); });
+      out_.set("tokenizer.ggml.merges", std::move(merges));
+    }
+    read_special_ids();
+    read_beginning(all);
+    read_templates();
+    out_.set("tokenizer.ggml.tokens", std::move(tokens_));
+    out_.set("tokenizer.ggml.token_type", std::move(types_));
+  }
+
+ private:
+  std::string& token(std::int64_t id) { return tokens_[static_cast<std::size_t>(id)]; }
+
+  void read_vocabulary(const ConfigFields& model) {
+    const FolderJson* words = model.object("vocab");
+    if (!words) model.bad("vocab", "is missing");
+    tokens_.resize(static_cast<std::size_t>(vocabulary_));
+    types_.assign(static_cast<std::size_t>(vocabulary_), kUnused);
+    for (const auto& [text, id] : words->items()) put(model, text, id, kNormal);
+    for (std::size_t i = 0; i < tokens_.size(); ++i)
+      if (types_[i] == kUnused) tokens_[i] = fmt::format("[PAD{}]", i);
+  }
+
+  void put(const ConfigFields& at, const std::string& text, const FolderJson& id, Type type) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocabulary_))
+      at.bad(at.find("vocab") ? "vocab" : "id",
+             fmt::format("gives '{}' the id {}, expected one below {}, the rows of the embedding", text.substr(0, 80),
+                         id.dump().substr(0, 40), vocabulary_));
+    const auto i = id.get<std::size_t>();
+    if (types_[i] != kUnused && tokens_[i] != text)
+      at.bad(at.find("vocab") ? "vocab" : "id",
+             fmt::format("gives the id {} to '{}' and to '{}'", i, tokens_[i].substr(0, 80), text.substr(0, 80)));
+    tokens_[i] = text;
+    types_[i] = type;
+  }
+
+  void read_added(const ConfigFields& all) {
+    const FolderJson* added = all.array("added_tokens");
+    if (!added) return;
+    for (std::size_t i = 0; i < added->size(); ++i) {
+      if (!(*added)[i].is_object()) all.bad("added_tokens", "holds what is no object");
+      const ConfigFields one((*added)[i], path_, fmt::format("added_tokens[{}].", i));
+      const auto text = one.text_if("content");
+      const FolderJson* id = one.find("id");
+      if (!text || !id) one.bad("content", "or 'id' is missing");
+      put(one, *text, *id, one.flag_if("special").value_or(false) ? kControl : kUserDefined);
+      if (one.flag_if("special").value_or(false)) continue;
+      for (const char* name : {"lstrip", "rstrip", "single_word"})
+        if (one.flag_if(name).value_or(false)) one.unsupported(name, "is true, expected false");
+    }
+  }
+
+  template <class Each>
+  void each_merge(const ConfigFields& model, Each each) const {
+    const FolderJson* merges = model.array("merges");
+    if (!merges) model.bad("merges", "is missing");
+    for (std::size_t i = 0; i < merges->size(); ++i) {
+      const FolderJson& m = (*merges)[i];
+      if (m.is_array() && m.size() == 2 && m[0].is_string() && m[1].is_string()) {
+        each(m[0].get_ref<const std::string&>(), m[1].get_ref<const std::string&>());
+        continue;
+      }
+      const std::string text = m.is_string() ? m.get<std::string>() : "";
+      const std::size_t space = text.find(' ', 1);
+      if (space == text.npos) model.bad("merges", fmt::format("entry {} is no pair of tokens", i));
+      each(text.substr(0, space), text.substr(space + 1));
+    }
+  }
+
+  // SentencePiece's BPE: characters and byte tokens, "▁" for spaces. GGUF orders joins by the score of what comes out:
+  // minus the rank of the first merge that gives it.
+  void read_characters(const ConfigFields& all, const ConfigFields& model) {
+    out_.set("tokenizer.ggml.model", std::string("llama"));
+    std::unordered_map<std::string, double> rank;
+    double next = 0;
+    each_merge(model, [&](const std::string& left, const std::string& right) { rank.emplace(left + right, next++); });
+    std::vector<double> scores;
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (types_[i] == kNormal && is_byte_name(tokens_[i])) types_[i] = kByte;
+      const auto it = rank.find(tokens_[i]);
+      scores.push_back(types_[i] != kNormal ? 0.0 : it == rank.end() ? -1e9 : -it->second);
+    }
+    out_.set("tokenizer.ggml.scores", std::move(scores));
+    out_.set("tokenizer.ggml.add_space_prefix", adds_space(all));
+    if (const auto unknown = model.text_if("unk_token"))
+      if (const auto id = id_of(*unknown)) {
+        types_[static_cast<std::size_t>(*id)] = kUnknown;
+        out_.set("tokenizer.ggml.unknown_token_id", *id);
+      }
+  }
+
+  // Whether a space is put in front of texts, by a normalizer or a pre-tokenizer.
+  bool adds_space(const ConfigFields& all) const {
+    bool space = false;
+    const auto look = [&](const FolderJson& step, const auto& self) -> void {
+      const std::string type = step.is_object() ? step.value("type", "") : "";
+      if (type == "Sequence") {
+        for (const char* name : {"normalizers", "pretokenizers"})
+          if (const auto inner = step.find(name); inner != step.end() && inner->is_array())
+            for (const FolderJson& s : *inner) self(s, self);
+      } else if (type == "Prepend") {
+        space = step.value("prepend", "") == "\u2581";
+      } else if (type == "Metaspace") {
+        space = step.value("prepend_scheme", step.value("add_prefix_space", true) ? "always" : "never") != "never";
+        if (step.value("replacement", "\u2581") != "\u2581")
+          all.unsupported("pre_tokenizer", "replaces spaces by other signs than \u2581");
+      } else if (type == "Replace" || (type == "Split" && step.value("behavior", "") == "MergedWithPrevious")) {
+        // " " by "▁"; Gemma then splits at spaces, of which none are left.
+        const auto pattern = step.find("pattern");
+        if (pattern == step.end() || *pattern != FolderJson{{"String", " "}})
+          all.unsupported("normalizer", "replaces more than spaces");
+      } else {
+        all.unsupported(
+            "normalizer",
+            fmt::format("or 'pre_tokenizer' has a step of the type '{}', expected Prepend, Replace or Metaspace",
+                        type));
+      }
+    };
+    for (const char* name : {"normalizer", "pre_tokenizer"})
+      if (const FolderJson* step = all.find(name)) look(*step, look);
+    return space;
+  }
+
+  std::optional<std::int64_t> id_of(std::string_view text) const {
+    const auto it = std::find(tokens_.begin(), tokens_.end(), text);
+    if (it == tokens_.end()) return std::nullopt;
+    return it - tokens_.begin();
+  }
+
+  // A token in tokenizer_config.json: its text, or an object that has it.
+  std::optional<std::int64_t> named(const char* field) const {
+    if (!files_.config.is_object()) return std::nullopt;
+    const auto value = files_.config.find(field);
+    if (value == files_.config.end()) return std::nullopt;
+    if (value->is_string()) return id_of(value->get<std::string>());
+    if (value->is_object() && value->contains("content") && (*value)["content"].is_string())
+      return id_of((*value)["content"].get<std::string>());
+    return std::nullopt;
+  }
+
+  // Ids that a configuration gives under `field`, alone or in a list.
+  std::vector<std::int64_t> ids(const FolderJson& file, const char* name, const char* field) const {
+    if (!file.is_object()) return {};
+    const auto value = file.find(field);
+    if (value == file.end() || value->is_null()) return {};
+    const FolderJson list = value->is_array() ? *value : FolderJson::array({*value});
+    std::vector<std::int64_t> out;
+    for (const FolderJson& id : list) {
+      if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocabulary_))
+        throw Error(
+            Code::kBadInput,
+            fmt::format("'{}' holds {}, expected token ids below {}", field, id.dump().substr(0, 40), vocabulary_),
+            fmt::format("{}/{}", folder_, name));
+      out.push_back(id.get<std::int64_t>());
+    }
+    return out;
+  }
+
+  void read_special_ids() {
+    // What generates knows best where answers end.
+    std::vector<std::int64_t> ends = ids(files_.generation, "generation_config.json", "eos_token_id");
+    for (const std::int64_t id : ids(files_.model, "config.json", "eos_token_id"))
+      if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
+    const auto own = named("eos_token");
+    if (own) {  // first: it ends texts, the others messages
+      std::erase(ends, *own);
+      ends.insert(ends.begin(), *own);
+    }
+    const char* keys[] = {"eos", "eot", "eom"};
+    for (std::size_t i = 0; i < ends.size() && i < std::size(keys); ++i)
+      out_.set(fmt::format("tokenizer.ggml.{}_token_id", keys[i]), ends[i]);
+    auto bos = named("bos_token");
+    if (const auto given = ids(files_.model, "config.json", "bos_token_id"); !bos && !given.empty())
+      bos = given.front();
+    bos_ = bos;
+    if (bos) out_.set("tokenizer.ggml.bos_token_id", *bos);
+    if (const auto pad = named("pad_token")) out_.set("tokenizer.ggml.padding_token_id", *pad);
+  }
+
+  // Whether texts begin with the BOS: the post-processor adds it, or tokenizer_config.json says so.
+  void read_beginning(const ConfigFields& all) {
+    bool add = false;
+    const auto look = [&](const FolderJson& step, const auto& self) -> void {
+      const std::string type = step.is_object() ? step.value("type", "") : "";
+      if (type == "Sequence") {
+        if (const auto inner = step.find("processors"); inner != step.end() && inner->is_array())
+          for (const FolderJson& s : *inner) self(s, self);
+      } else if (type == "TemplateProcessing") {
+        const auto single = step.find("single");
+        if (single == step.end() || !single->is_array() || single->empty()) return;
+        const FolderJson& first = single->front();
+        if (!first.is_object() || !first.contains("SpecialToken") || !first["SpecialToken"].is_object()) return;
+        const auto id = id_of(first["SpecialToken"].value("id", ""));
+        add = id && id == bos_;
+      }
+    };
+    if (const FolderJson* step = all.find("post_processor")) look(*step, look);
+    if (files_.config.is_object())
+      if (const auto given = files_.config.find("add_bos_token"); given != files_.config.end() && given->is_boolean())
+        add = given->get<bool>();
+    out_.set("tokenizer.ggml.add_bos_token", add && bos_.has_value());
+  }
+
+  void read_templates() {
+    const auto set = [&](const std::string& name, const std::string& text) {
+      out_.set(name.empty() || name == "default" ? "tokenizer.chat_template" : "tokenizer.chat_template." + name, text);
+    };
+    if (files_.config.is_object()) {
+      const auto given = files_.config.find("chat_template");
+      if (given != files_.config.end() && given->is_string()) set("", given->get<std::string>());
+      if (given != files_.config.end() && given->is_array())
+        for (const FolderJson& one : *given)
+          if (one.is_object()) set(one.value("name", ""), one.value("template", ""));
+    }
+    if (!files_.chat_template.empty()) set("", files_.chat_template);
+  }
+
+  const TokenizerFiles& files_;
+  const std::string& folder_;
+  const std::string path_;
+  const std::int64_t vocabulary_;
+  Metadata& out_;
+  std::vector<std::string> tokens_;
+  std::vector<std::int64_t> types_;
+  std::optional<std::int64_t> bos_;
+};
+
+}  // namespace
+
+void read_tokenizer(const TokenizerFiles& files, std::int64_t vocabulary, const std::string& path, Metadata& metadata) {
+  try {
+    TokenizerReader(files, vocabulary, path, metadata).read();
+  } catch (const FolderJson::exception& e) {  // a field of another type than all such files have
+    throw Error(Code::kBadInput, fmt::format("has a field of an unexpected type: {}", e.what()),
+                path + "/tokenizer.json");
+  }
+}
+
+}  // namespace kvasir::weights
