@@ -33,7 +33,7 @@ async function ask(text) {
   await page.keyboard.press('Enter');
 }
 async function answered(count) {
-  await page.waitForFunction((n) => document.querySelectorAll('article.assistant .figures').length >= n, count, { timeout: 60_000 });
+  await page.waitForFunction((n) => document.querySelectorAll('article.assistant .figures').length >= n, count, { timeout: 300_000 });
 }
 // The keyboard's way to an element: Tab until it has the focus.
 async function tab_to(label) {
@@ -171,7 +171,10 @@ test('memory stays flat', { skip: !process.env.KVASIR_SOAK_SECONDS && 'only with
       await ask(`Turn ${turn}: what came then?`);
       await answered(turn);
     }
-    if (!first && Date.now() - begin > length / 4) first = await sizes();
+    if (!first && Date.now() - begin > length / 4) {
+      first = await sizes();
+      console.log(`# after ${turns} turns: page ${first.page} bytes, server ${first.server}`);
+    }
   }
   await page.getByRole('button', { name: 'New chat' }).click();
   const last = await sizes();
