@@ -72,12 +72,13 @@ const OptionTable<EngineOptions>& plan_table() {
 const OptionTable<EngineOptions>& engine_table() {
   static const OptionTable<EngineOptions> table = [] {
     auto rows = plan_rows();
-    rows.insert(rows.begin(), {"model",
-                               &EngineOptions::model,
-                               {.help = "GGUF file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT] (see `kvasir pull`)",
-                                .letter = 'm',
-                                .placeholder = "FILE",
-                                .required = true}});
+    rows.insert(rows.begin(),
+                {"model",
+                 &EngineOptions::model,
+                 {.help = "GGUF file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT] (see `kvasir pull`)",
+                  .letter = 'm',
+                  .placeholder = "FILE",
+                  .required = true}});
     return OptionTable<EngineOptions>{"engine", std::move(rows)};
   }();
   return table;
