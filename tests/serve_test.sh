@@ -188,7 +188,19 @@ expect 'a warmed prompt is reused' '"source":"ram"'
 expect 'times of a request' '"ttft_ms":[0-9.]*,"total_ms":[0-9.]*'
 answer=$(curl -sS "$url/v1/stats")
 expect 'the name of the file' '"model":"warm"'
-expect 'times in stats' '"times":{"ttft_ms":{"count":1,"mean":[0-9.]*[1-9]'
+long=$(awk 'BEGIN { for (i = 0; i < 60; ++i) printf "the sea and the wind " i " " }')
+post /v1/completions '{"prompt":"'"$long"'","max_tokens":2}'
+tokens=$(printf '%s' "$answer" | sed 's/.*"prompt_tokens":\([0-9]*\).*/\1/')
+pages=$(((tokens + 1) / 128))
+sealed=$((tokens / 128 - 1))  # the newest 128 tokens and their page are raw
+[ $sealed -gt 0 ] || fail "only $tokens tokens"
+expect 'pages of a request' '"pages":{"reused":0,"computed":'$pages',"sealed":'$sealed'}'
+post /v1/completions '{"prompt":"'"$long"'","max_tokens":2}'
+again=$(((tokens - 1) / 128))
+expect 'pages that were reused' '"pages":{"reused":'$again',"computed":'$((pages - again))',"sealed":'$sealed'}'
+answer=$(curl -sS "$url/v1/stats")
+expect 'pages of all' '"pages":{"reused":'$again',"computed":'$((2 * pages - again))',"sealed":'$((2 * sealed))'}'
+expect 'times in stats' '"times":{"ttft_ms":{"count":3,"mean":[0-9.]*[1-9]'
 stop
 printf '{"prompt":7}\n' >"$scratch/bad"
 answer=$("$kvasir" serve -m "$model" --port 0 --ctx 512 --warm "$scratch/bad" 2>&1) && fail 'a bad prompt is accepted'

@@ -98,6 +98,7 @@ class Scheduler final : public Service {
   void advance(Job& job, std::span<const float> row);
   static void say_rest(Job& job);
   void release(Job& job);
+  PageCounts count_pages(const Job& job) const;
   void finish(Job& job, Failure failure = Failure::kNone, std::string error = {});
   // scheduler.cpp again
   void sweep();

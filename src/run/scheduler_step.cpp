@@ -3,6 +3,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "kv/page.hpp"
 #include "run/scheduler_job.hpp"
 
 namespace kvasir::run {
@@ -171,6 +172,13 @@ void Scheduler::release(Job& job) {
   job.kept.search.reset();
 }
 
+PageCounts Scheduler::count_pages(const Job& job) const {
+  if (!job.sequence) return {};
+  const std::int64_t whole = job.cached() / kv::kPageTokens;
+  const std::int64_t reused = std::min(job.outcome.receipt.reused_tokens / kv::kPageTokens, whole);
+  return {.reused = reused, .computed = whole - reused, .sealed = engine_.cache().sealed_pages_at(job.cached())};
+}
+
 // Ends a job: with what its answer says, as cancelled when that is not over, or with an error.
 void Scheduler::finish(Job& job, Failure failure, std::string error) {
   if (job.over) return;
@@ -189,10 +197,12 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   Receipt& receipt = out.receipt;
   const std::int64_t computed = std::min(job.cached(), job.prompt);
   if (computed > receipt.reused_tokens) receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
+  receipt.pages = count_pages(job);
   offer(job, store::Library::Offering::kLast);
   release(job);
   {
     const std::lock_guard lock(mutex_);
+    stats_.pages += receipt.pages;
     stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
     stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
     stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);

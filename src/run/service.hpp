@@ -22,6 +22,17 @@ struct Span {
   std::string source;  // "computed", or the tier that held them: "live" (pages of a running request), "ram", "lmdb" ...
 };
 
+// Pages (kv::kPageTokens tokens each) of what a request had in the cache when it ended: prompt and answer.
+struct PageCounts {
+  std::int64_t reused = 0;    // whole pages whose tokens were not computed
+  std::int64_t computed = 0;  // the other whole pages
+  std::int64_t sealed = 0;    // of both: compressed; the newest are raw
+  PageCounts& operator+=(const PageCounts& more) {
+    reused += more.reused, computed += more.computed, sealed += more.sealed;
+    return *this;
+  }
+};
+
 struct Receipt {
   std::vector<Span> spans;  // in order; together the whole prompt
   std::int64_t reused_tokens = 0;
@@ -32,6 +43,7 @@ struct Receipt {
   std::string miss;              // why reuse ended where it did: one sentence; empty when nothing could be missed
   std::int64_t miss_token = -1;  // the token of the prompt from which on nothing known is equal; -1: none to name
   std::string pin_error;         // why the prompt is not pinned although that was asked for
+  PageCounts pages;
 };
 
 // A request and what a service needs besides.
@@ -123,6 +135,7 @@ struct ServiceStats {
   std::uint64_t requests = 0, rejected = 0, cancelled = 0, failed = 0;
   std::uint64_t preempted = 0;  // times that a request gave its pages back and was computed again
   std::vector<TierStats> tiers;
+  PageCounts pages;  // of all requests that ended
 };
 
 using RequestId = std::uint64_t;

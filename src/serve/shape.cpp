@@ -49,6 +49,7 @@ Json receipt_json(const Choice& choice) {
   Json out{{"spans", std::move(spans)},
            {"reused_tokens", r.reused_tokens},
            {"computed_tokens", outcome.prompt_tokens - r.reused_tokens},
+           {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
            {"remembered_tokens", choice.remembered_tokens},
            {"loaded_bytes", r.loaded_bytes},
            {"load_seconds", r.load_seconds},

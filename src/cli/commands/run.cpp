@@ -180,6 +180,7 @@ nlohmann::ordered_json receipt_json(const run::Outcome& o) {
   return {{"spans", spans},
           {"reused_tokens", r.reused_tokens},
           {"computed_tokens", o.prompt_tokens - r.reused_tokens},
+          {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
           {"loaded_bytes", r.loaded_bytes},
           {"load_seconds", r.load_seconds},
           {"miss", r.miss.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.miss)}};
