@@ -248,30 +248,46 @@ void Forward::add(const Rows& rows, const LayerSpec& layer, const Norm& post, co
   });
 }
 
+// Only the wanted rows go through the output matrix.
 std::span<const float> Forward::logits(std::span<const Input> inputs, int wanted) {
   const std::int64_t dim = spec_.dim;
-  int out = 0;  // only the wanted rows go through the output matrix
+  float* const gathered = s_.rows.whole(std::max(1, wanted)).y;
+  int out = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const int first = slices_[i].row + slices_[i].count - inputs[i].logits;
-    for (int r = 0; r < inputs[i].logits; ++r, ++out)
-      if (first + r != out) std::copy_n(s_.x + (first + r) * dim, dim, s_.x + out * dim);
+    for (int r = 0; r < inputs[i].logits; ++r, ++out) std::copy_n(s_.x + (first + r) * dim, dim, gathered + out * dim);
   }
+  return multiply_head(gathered, wanted);
+}
+
+std::span<const float> Forward::logits_of(int first, int count) {
+  KVASIR_CHECK(first >= 0 && count >= 1 && first + count <= rows_ && count <= max_logits_);
+  return multiply_head(s_.x + first * spec_.dim, count);
+}
+
+void Forward::state_of(int row, float* out) const {
+  KVASIR_CHECK(row >= 0 && row < rows_);
+  const float* const x = s_.x + row * spec_.dim;
+  spec_.head.norm ? apply(spec_.head.norm, x, out, spec_.dim) : void(std::copy_n(x, spec_.dim, out));
+}
+
+std::span<const float> Forward::multiply_head(const float* x, int count) {
   const Head& head = spec_.head;
-  if (wanted > 0) {
+  if (count > 0) {
     const Matrix* const users[] = {&head.output.bound};
     float* const outs[] = {s_.logits};
-    Rows rows = s_.rows.whole(wanted);
-    prepare(rows, users, s_.x, head.norm);
+    Rows rows = s_.rows.whole(count);
+    prepare(rows, users, x, head.norm);
     products_.multiply(rows, users, outs);
     const bool plain = !head.output.bias && head.scale == 1.0f && head.soft_cap == 0.0f;
-    for (int r = 0; r < wanted && !plain; ++r) {
+    for (int r = 0; r < count && !plain; ++r) {
       float* const row = s_.logits + r * spec_.vocab;
       if (head.output.bias) ops().add(row, head.output.bias.bound, spec_.vocab);
       if (head.scale != 1.0f) ops().scale(row, head.scale, spec_.vocab);
       if (head.soft_cap > 0.0f) ops().soft_cap(row, head.soft_cap, spec_.vocab);
     }
   }
-  return {s_.logits, static_cast<std::size_t>(wanted * spec_.vocab)};
+  return {s_.logits, static_cast<std::size_t>(count * spec_.vocab)};
 }
 
 void Forward::prepare(Rows& rows, std::span<const Matrix* const> users, const float* x, const Norm& norm) {

@@ -42,6 +42,12 @@ class Forward {
   // max_logits, ids are in range, no sequence grows beyond ModelSpec::most_positions.
   std::span<const float> step(std::span<const Input> inputs);
 
+  // Logits of `count` rows of the last step, from `first` on, over all of its inputs: (count, vocab), valid until the
+  // next call of this or of step(), whose rows they replace. REQUIRES: count in 1..max_logits.
+  std::span<const float> logits_of(int first, int count);
+  // What the head reads of a row of the last step: its state behind the last layer, normed. (dim)
+  void state_of(int row, float* out) const;
+
   // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention: queries
   // (rows, heads, d) and keys (rows, kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them. An
   // empty one ends it.
@@ -89,6 +95,7 @@ class Forward {
   float* gates(const Rows& rows) const { return s_.gate + rows.first * s_.gate_width; }
   void prepare(Rows& rows, std::span<const cpu::Matrix* const> users, const float* x, const Norm& norm);
   std::span<const float> logits(std::span<const Input> inputs, int wanted);
+  std::span<const float> multiply_head(const float* x, int rows);
 
   Team& team_;
   const ModelSpec& spec_;

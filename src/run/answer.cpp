@@ -27,6 +27,7 @@ void check_request(const Engine& engine, const Request& request) {
 
 namespace {
 
+constexpr std::size_t kMostBehind = 4;  // tokens that a character may be longer than a budget of thinking
 constexpr std::size_t kTextRoom = 256;  // bytes that one token releases: more than the longest piece, and what was held
 
 const Request& checked(const Engine& engine, const Request& request) {
@@ -53,6 +54,10 @@ Answer::Answer(const Engine& engine, const Request& request)
   text_.reserve(kTextRoom);
   if (request.top_logprobs > 0) record_.best.reserve(static_cast<std::size_t>(request.top_logprobs));
   if (tokenizer_) stream_.emplace(*tokenizer_, request.prompt.back(), false, request.shown);
+  if (request.thinking && tokenizer_) {
+    thinking_.emplace(request.thinking.marks, request.thinking.inside);
+    think({});
+  }
   if (request.grammar) {
     constraint_.emplace(request.grammar, engine.token_order(), vocabulary(engine));
     for (const std::int32_t id : request.shown) constraint_->allow_control(id, tokenizer_->piece(id));
@@ -64,9 +69,7 @@ bool Answer::next(std::span<const float> row, std::int64_t cached) {
   text_.clear();
   if (request_.max_tokens >= 0 && size() >= request_.max_tokens) return end(Finish::kLength);
   const double partition = request_.top_logprobs >= 0 ? log_partition(row) : 0;
-  std::copy(row.begin(), row.end(), logits_.begin());
-  if (constraint_) constraint_->mask(logits_);
-  const std::int32_t id = sampler_.sample(logits_).id;
+  const std::int32_t id = choose(row);
   if (id < 0) return end(Finish::kNothing);
   // A grammar lets the text end only where it may, and nothing can follow there that ignores the end.
   if (tokenizer_ && tokenizer_->is_eog(id) && (constraint_ || !request_.ignore_eos)) return end(Finish::kEnd);
@@ -79,15 +82,42 @@ bool Answer::next(std::span<const float> row, std::int64_t cached) {
     record_.best.resize(static_cast<std::size_t>(request_.top_logprobs));
     record_.best.resize(top_logprobs(row, partition, record_.best));
   }
-  if (stream_ && release(stream_->push(id))) return end(Finish::kStop);
+  if (stream_) {
+    const std::string piece = stream_->push(id);
+    if (thinking_) think(piece);
+    if (release(piece)) return end(Finish::kStop);
+  }
   if (constraint_) {
     constraint_->accept(tokenizer_->piece(id));
     if (constraint_->over()) return end(Finish::kEnd);
   }
   // The chosen token is one more, though nothing computes it.
-  if (cached + 1 >= context_) return end(Finish::kContext);
+  if (cached + 1 >= context_ && request_.keep < 0) return end(Finish::kContext);
   if (request_.max_tokens >= 0 && size() >= request_.max_tokens) return end(Finish::kLength);
   return true;
+}
+
+// The next token: what the budget of thinking says, or the sampler's choice; -1: no logit is a number.
+std::int32_t Answer::choose(std::span<const float> row) {
+  const std::vector<std::int32_t>& closing = request_.thinking.closing;
+  if (thinking_cut_ >= 0 && closed_ < closing.size()) return closing[closed_++];
+  std::copy(row.begin(), row.end(), logits_.begin());
+  if (constraint_) constraint_->mask(logits_);
+  return sampler_.sample(logits_).id;
+}
+
+// Counts a token of thinking by what it adds to the text. At the budget the end follows, behind a whole character.
+void Answer::think(std::string_view piece) {
+  if (thinking_cut_ >= 0) return;
+  const bool before = thinking_->inside();
+  thinking_->push(piece, thoughts_, said_);
+  thoughts_.clear();
+  said_.clear();
+  if (before) thought_ += size() > 0;
+  const std::int64_t most = request_.thinking.most;
+  if (!thinking_->inside() || thought_ < most) return;
+  if (stream_->pending() > 0 && thought_ < most + static_cast<std::int64_t>(kMostBehind)) return;
+  thinking_cut_ = thought_;
 }
 
 void Answer::stop(Finish finish) {

@@ -23,7 +23,8 @@ void check_request(const Engine& engine, const Request& request);
 
 class Answer {
  public:
-  // `request` must outlive this. Throws as check_request does.
+  // `request` must outlive this. Throws as check_request does. With Request::keep the context is no bound: before
+  // `cached` + 1 reaches it, whoever feeds the tokens makes room.
   Answer(const Engine& engine, const Request& request);
 
   // Chooses a token by `row`, the logits behind prompt and answer so far, which take `cached` tokens of the context.
@@ -43,12 +44,18 @@ class Answer {
   std::string_view text() const { return text_; }
   bool over() const { return over_; }
   Finish finish() const { return finish_; }
+  // Room for another context of tokens, whoever made room in the cache.
+  void make_room() { ids_.reserve(ids_.size() + static_cast<std::size_t>(context_)); }
+  // Tokens of thinking after which the budget ended it; -1: it did not.
+  std::int64_t thinking_cut() const { return thinking_cut_; }
   std::int64_t seed() const { return sampler_.seed(); }
 
  private:
   bool end(Finish finish);
   bool release(const std::string& piece);  // true: a stop string was hit
   void flush();
+  std::int32_t choose(std::span<const float> row);
+  void think(std::string_view piece);
 
   const Request& request_;
   const text::Tokenizer* tokenizer_;
@@ -63,6 +70,13 @@ class Answer {
   std::string text_;
   bool over_ = false;
   Finish finish_ = Finish::kLength;
+
+  // With a budget of thinking.
+  std::optional<text::ReasoningSplitter> thinking_;
+  std::int64_t thought_ = 0;  // tokens
+  std::size_t closed_ = 0;    // tokens of `closing` that were said
+  std::int64_t thinking_cut_ = -1;
+  std::string thoughts_, said_;  // what the splitter gives out
 };
 
 }  // namespace kvasir::run

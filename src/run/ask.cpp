@@ -17,7 +17,7 @@ class Asker final : public Listener {
  public:
   Asker(const Events& events, bool records) : events_(events), records_(records) {}
 
-  void prefill(std::int64_t done, std::int64_t total) override {
+  void prefill(std::int64_t done, std::int64_t total, std::int64_t) override {
     if (events_.prefill) events_.prefill(done, total);
   }
   void pieces(std::span<const Piece> pieces) override {

@@ -7,11 +7,23 @@
 #include <string_view>
 #include <vector>
 
+#include "model/pooling.hpp"
 #include "run/logprobs.hpp"
 #include "run/sampling_options.hpp"
 #include "text/grammar.hpp"
+#include "text/reasoning.hpp"
 
 namespace kvasir::run {
+
+// When the model has thought for `most` tokens and has not ended it, the tokens `closing` follow.
+struct ThinkingBudget {
+  std::int32_t most = -1;                       // -1: none
+  const text::ReasoningMarks* marks = nullptr;  // static; null: no thinking is known
+  bool inside = false;                          // the prompt ends within thinking
+  std::vector<std::int32_t> closing;            // hold the mark that ends it
+
+  explicit operator bool() const { return most >= 0 && marks && !closing.empty(); }
+};
 
 struct Request {
   std::vector<std::int32_t> prompt;  // at least one token
@@ -22,6 +34,14 @@ struct Request {
   bool ignore_eos = false;
   std::vector<std::int32_t> shown;               // control tokens that are part of the answer's text
   std::shared_ptr<const text::Grammar> grammar;  // the answer is a text of it, as far as it gets; null: any text
+  bool prompt_logprobs = false;                  // of the prompt's tokens, too; REQUIRES: top_logprobs >= 0
+  // Where the context is full, the older half of the tokens behind the first `keep` is left out and the rest is
+  // computed again, so that the answer goes on; -1: it ends.
+  std::int64_t keep = -1;
+  ThinkingBudget thinking;
+  // Not kNone: no answer but one vector of the prompt (Listener::pooled). Nothing but the prompt counts then.
+  model::Pooling pooling = model::Pooling::kNone;
+  std::int64_t second = -1;  // of encoders: where the prompt's second text begins; -1: it is one text
 };
 
 enum class Finish { kEnd, kStop, kLength, kContext, kCancelled, kNothing /* no logit was a number */ };

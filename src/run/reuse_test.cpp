@@ -220,7 +220,7 @@ TEST_P(Reuse, APromptIsStoredWhileItIsComputed) {
 class Leaver final : public Listener {
  public:
   explicit Leaver(std::function<void()> leave) : leave_(std::move(leave)) {}
-  void prefill(std::int64_t done, std::int64_t total) override {
+  void prefill(std::int64_t done, std::int64_t total, std::int64_t) override {
     if (!left_ && 2 * done >= total) left_ = true, leave_();
   }
   void pieces(std::span<const Piece>) override {}

@@ -63,7 +63,9 @@ class Scheduler final : public Service {
     std::vector<model::Input> inputs;
     std::vector<Job*> jobs;    // whose they are
     std::int64_t answers = 0;  // of them, the first ones; the others are prompts
+    bool scores = false;       // log-probabilities of prompts are wanted
     void add(Job& job, std::int64_t count);
+    void clear();
   };
 
   // All of these run on the engine's thread.
@@ -96,6 +98,8 @@ class Scheduler final : public Service {
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   bool preempt_for(const std::string& why);
   void advance(Job& job, std::span<const float> row);
+  void score(Job& job, int row, std::int64_t first, std::int64_t count);
+  void shift(Job& job);
   static void say_rest(Job& job);
   void release(Job& job);
   PageCounts count_pages(const Job& job) const;

@@ -22,6 +22,8 @@ struct Scheduler::Job {
   std::int64_t prompt = 0;        // tokens of it
   kv::Sequence* sequence = nullptr;
   Lead leader;
+  std::vector<TokenRecord> scores;  // of the last step, with Request::prompt_logprobs
+  std::int64_t scored = 0;          // tokens of the prompt whose log-probabilities were said
 
   // With a library.
   struct Kept {
@@ -43,6 +45,10 @@ struct Scheduler::Job {
   std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
   bool waits() const { return leader.job || kept.search; }
   bool runs() const { return !over && !waits(); }
+  // Log-probabilities of the prompt's tokens need its logits, so nothing of it is taken from elsewhere; nor is what a
+  // shift left, which nobody else has.
+  bool reuses() const { return asked.reuse && !asked.request.prompt_logprobs && outcome.shifts == 0; }
+  bool scores_prompt() const { return asked.request.prompt_logprobs && scored < prompt; }
   // The next step's one token is the one that was generated last.
   bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }
 };

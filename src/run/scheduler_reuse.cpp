@@ -36,8 +36,9 @@ std::vector<std::int64_t> waypoints(std::int64_t prompt, std::int64_t have) {
 
 // Asks what is known of the prompt; the answer may come later and wakes the engine's thread then.
 void Scheduler::search(Job& job) {
-  if (!library_ || !job.asked.reuse) return;
+  if (!library_ || !job.asked.reuse || job.outcome.shifts > 0) return;
   job.kept.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
+  if (!job.reuses()) return;
   job.kept.search = library_->search(job.asked.tenant, job.ids, store::within(kSearchTime), [this] {
     const std::lock_guard lock(mutex_);
     searched_ = true;
@@ -121,7 +122,7 @@ void Scheduler::explain_miss(Job& job, const store::Known& known) const {
   std::string& miss = job.outcome.receipt.miss;
   job.outcome.receipt.miss_token = -1;
   const std::int64_t have = job.cached();
-  if (have >= job.prompt - 1) return;
+  if (!job.reuses() || have >= job.prompt - 1) return;
   const auto token = [&](std::int64_t at) {
     const auto* t = engine_.tokenizer();
     return t ? " ('" + std::string(t->piece(job.ids[static_cast<std::size_t>(at)])) + "')" : std::string();
@@ -162,7 +163,7 @@ void Scheduler::offer_step(Job& job) {
 // The running job that has the longest beginning in common and can still give it.
 Scheduler::Lead Scheduler::find_leader(const Job& job) const {
   Lead best;
-  if (!job.asked.reuse) return best;
+  if (!job.reuses()) return best;
   const kv::Cache& cache = engine_.cache();
   for (const auto& r : running_) {
     if (r.get() == &job || r->over || r->kept.search || !r->asked.reuse || r->asked.tenant != job.asked.tenant)
@@ -220,8 +221,9 @@ void Scheduler::took_live(Job& job, std::int64_t tokens) {
 
 // The prompt is computed: later requests may have it.
 void Scheduler::offer_prompt(Job& job) {
+  if (job.kept.prompt_offered) return;
   if (job.asked.pin && !job.kept.chain) job.outcome.receipt.pin_error = "nothing of this request is kept";
-  if (job.kept.prompt_offered || !job.kept.chain) return;
+  if (!job.kept.chain) return;
   job.kept.prompt_offered = true;
   offer(job, store::Library::Offering::kTail);
   library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));

@@ -1,5 +1,6 @@
 // The scheduler's half that computes: which tokens a step takes, what comes of it, and how a job ends.
 #include <algorithm>
+#include <limits>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -23,17 +24,24 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
 
 void Scheduler::Plan::add(Job& job, std::int64_t count) {
   const std::int64_t from = job.cached();
-  const bool last = from + count == job.length();
+  const bool last = from + count == job.length() && !job.scores_prompt();
   const std::span<const std::int32_t> ids(job.ids);
   inputs.push_back({job.sequence, ids.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count)),
                     last ? 1 : 0, job.decodes()});
   jobs.push_back(&job);
+  scores = scores || job.scores_prompt();
+}
+
+void Scheduler::Plan::clear() {
+  inputs.clear();
+  jobs.clear();
+  answers = 0;
+  scores = false;
 }
 
 // The next token of every answer, then of every prompt its part of what is left of the step.
 void Scheduler::plan() {
-  plan_.inputs.clear();
-  plan_.jobs.clear();
+  plan_.clear();
   std::int64_t prompts = 0;
   for (const auto& job : running_) {
     if (!job->runs()) continue;
@@ -71,8 +79,10 @@ bool Scheduler::preempt_for(const std::string& why) {
   offer(*youngest, store::Library::Offering::kLast);
   release(*youngest);
   const auto at = std::find_if(running_.begin(), running_.end(), [&](auto& job) { return job.get() == youngest; });
-  youngest->outcome.receipt.spans.clear();
-  youngest->outcome.receipt.reused_tokens = 0;
+  if (youngest->outcome.shifts == 0) {  // else the receipt is about a prompt that was computed long ago
+    youngest->outcome.receipt.spans.clear();
+    youngest->outcome.receipt.reused_tokens = 0;
+  }
   {
     const std::lock_guard lock(mutex_);
     ++stats_.preempted;
@@ -123,6 +133,67 @@ void Scheduler::step() {
     offer_prompt(job);
     advance(job, rows.subspan(row++ * vocab, vocab));
   }
+  if (!plan_.scores) return;
+  int first = 0;  // of the input's rows
+  for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
+    const auto count = static_cast<std::int64_t>(plan_.inputs[i].tokens.size());
+    Job& job = *plan_.jobs[i];
+    if (!job.over && job.scores_prompt()) score(job, first, job.cached() - count, count);
+    first += static_cast<int>(count);
+  }
+}
+
+// Says the log-probabilities of the tokens behind the step's `count` rows from `row` on, those of the job's tokens from
+// `first` on. The row behind the whole prompt gives the answer's first token.
+void Scheduler::score(Job& job, int row, std::int64_t first, std::int64_t count) {
+  const auto vocab = static_cast<std::size_t>(card_.vocabulary);
+  const auto best = static_cast<std::size_t>(job.asked.request.top_logprobs);
+  job.scores.clear();
+  if (job.scored == 0) job.scores.push_back({job.ids[0], std::numeric_limits<float>::quiet_NaN(), {}});
+  std::span<const float> last;
+  for (std::int64_t done = 0; done < count;) {
+    const int n = static_cast<int>(std::min<std::int64_t>(engine_.forward().max_logits(), count - done));
+    const std::span<const float> rows = engine_.forward().logits_of(row + static_cast<int>(done), n);
+    for (int r = 0; r < n; ++r) {
+      const std::int64_t token = first + done + r + 1;
+      last = rows.subspan(static_cast<std::size_t>(r) * vocab, vocab);
+      if (token < job.scored || token >= job.prompt) continue;  // a preempted job has said it; or none follows
+      const double partition = log_partition(last);
+      const std::int32_t id = job.ids[static_cast<std::size_t>(token)];
+      TokenRecord& record = job.scores.emplace_back(TokenRecord{id, logprob_of(last, id, partition), {}});
+      record.best.resize(best);
+      record.best.resize(top_logprobs(last, partition, record.best));
+    }
+    done += n;
+  }
+  job.scored = std::max(job.scored, std::min(job.prompt, first + count + 1));
+  job.listener->scored(job.scores);
+  if (first + count < job.prompt) return;
+  offer_prompt(job);
+  advance(job, last);
+}
+
+// The context is full: the older half of what stands behind the tokens to keep goes, and the rest is a prompt that is
+// computed from its beginning. So what follows is what a request with these tokens would get. Nothing of it is kept:
+// nobody asks for such a text.
+void Scheduler::shift(Job& job) {
+  Outcome& out = job.outcome;
+  Receipt& receipt = out.receipt;
+  if (out.shifts == 0 && job.prompt > receipt.reused_tokens)
+    receipt.spans.push_back({receipt.reused_tokens, job.prompt, "computed"});
+  const std::int64_t keep = std::min(job.asked.request.keep, job.length() / 2);
+  const std::int64_t dropped = (job.length() - keep) / 2;
+  offer(job, store::Library::Offering::kLast);
+  leave_followers(job);
+  job.kept.chain.reset();
+  job.kept.checkpoints.clear();
+  engine_.cache().release(job.sequence);
+  job.sequence = engine_.cache().create();
+  job.ids.erase(job.ids.begin() + keep, job.ids.begin() + keep + dropped);
+  job.prompt = job.length();
+  job.answer->make_room();
+  ++out.shifts;
+  out.shifted_tokens += dropped;
 }
 
 // What the step that ended at `now` did for a job.
@@ -133,7 +204,7 @@ void Scheduler::account(Job& job, const model::Input& input, double now) {
     out.decode_bytes += static_cast<double>(engine_.forward().weight_bytes()) / static_cast<double>(plan_.answers) +
                         static_cast<double>(engine_.cache().kv_bytes_read(*job.sequence));
   } else if (job.at.first_token == 0) {
-    job.listener->prefill(job.cached(), job.prompt);
+    job.listener->prefill(job.cached(), job.prompt, job.outcome.receipt.reused_tokens);
     out.prompt_seconds = now - job.at.started;
   }
 }
@@ -153,7 +224,8 @@ void Scheduler::advance(Job& job, std::span<const float> row) {
   } else {
     say_rest(job);
   }
-  if (!more) finish(job);
+  if (!more) return finish(job);
+  if (job.cached() + 1 >= engine_.context()) shift(job);
 }
 
 // Text that was held back and that no token brought.
@@ -195,8 +267,10 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   out.completion_tokens = job.answer->size();
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
   Receipt& receipt = out.receipt;
-  const std::int64_t computed = std::min(job.cached(), job.prompt);
-  if (computed > receipt.reused_tokens) receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
+  out.thinking_tokens = job.answer->thinking_cut();
+  const std::int64_t computed = out.shifts > 0 ? out.prompt_tokens : std::min(job.cached(), job.prompt);
+  if (computed > receipt.reused_tokens && out.shifts == 0)
+    receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
   receipt.pages = count_pages(job);
   offer(job, store::Library::Offering::kLast);
   release(job);

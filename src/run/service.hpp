@@ -88,6 +88,9 @@ struct Outcome {
   std::int64_t decode_steps = 0;
   // Weights and cache that those steps read, counted; the weights of a step are shared evenly between its answers.
   double decode_bytes = 0;
+  std::int64_t shifts = 0;            // times that the context was full and old tokens were left out ...
+  std::int64_t shifted_tokens = 0;    // ... and how many of them
+  std::int64_t thinking_tokens = -1;  // after which the budget ended the thinking; -1: it did not
   Receipt receipt;
 };
 
@@ -96,9 +99,15 @@ struct Outcome {
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual void started() {}                                               // the request left the queue
-  virtual void prefill(std::int64_t /*done*/, std::int64_t /*total*/) {}  // tokens of the prompt, after every step
+  virtual void started() {}  // the request left the queue
+  // Tokens of the prompt, after every step; the first `reused` of them were not computed.
+  virtual void prefill(std::int64_t /*done*/, std::int64_t /*total*/, std::int64_t /*reused*/) {}
+  // With Request::prompt_logprobs: the prompt's next tokens. The log-probability of the first one of all is not a
+  // number.
+  virtual void scored(std::span<const TokenRecord> /*tokens*/) {}
   virtual void pieces(std::span<const Piece> pieces) = 0;
+  // With Request::pooling: the prompt's vector, or its scores.
+  virtual void pooled(std::span<const float> /*vector*/) {}
   virtual void done(const Outcome& outcome) = 0;
 };
 
@@ -111,9 +120,15 @@ struct ModelCard {
   std::vector<std::pair<std::string, std::string>> named_templates;  // further ones: "tool_use" for chats with tools
   std::string chat_template;                                         // Jinja text of the file; empty when it has none
   std::string k_codec, v_codec;
-  std::uint64_t parameters = 0, bytes = 0;  // of all tensors
-  std::string quantization;                 // the weight type that most of these bytes have
-  std::int32_t running = 0;                 // requests that are computed together at most
+  std::uint64_t parameters = 0, bytes = 0;         // of all tensors
+  std::string quantization;                        // the weight type that most of these bytes have
+  std::int32_t running = 0;                        // requests that are computed together at most
+  bool generates = true;                           // false: it reads texts and writes none
+  std::int32_t width = 0;                          // of the vectors that it makes of texts
+  model::Pooling pooling = model::Pooling::kNone;  // how it makes them when a request does not say
+  std::int32_t labels = 0;                         // scores of its head that ranks; 0: it has none
+  std::string rank_template;    // {query} and {document} in the words of a model that ranks; empty: a pair
+  bool two_separators = false;  // between the texts of a pair, not one
 };
 
 struct TierStats {

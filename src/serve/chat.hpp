@@ -15,6 +15,7 @@
 #include "text/conversation.hpp"
 #include "text/grammar.hpp"
 #include "text/json_schema.hpp"
+#include "text/reasoning.hpp"
 #include "text/tokenizer.hpp"
 
 namespace kvasir::serve {
@@ -84,6 +85,12 @@ class ChatFormat {
       text::Warnings& /*warnings*/) const {
     throw Error(Code::kUnsupported, "calls cannot be forced with this chat template", "tool_choice");
   }
+  // What ends a model's thinking, as the template writes it.
+  struct ThinkingEnd {
+    const text::ReasoningMarks* marks = nullptr;  // static; null: this format knows none
+    std::string text;                             // the closing mark and what stands around it
+  };
+  virtual ThinkingEnd thinking_end(const ChatInput& /*input*/) const { return {}; }
   // Control tokens that are part of an answer's text: marks of calls and of reasoning.
   virtual std::vector<std::string> marks(const ChatInput& /*input*/) const { return {}; }
   // What of the conversation reaches the model in words alone.

@@ -33,6 +33,8 @@ class AnswerWriter {
 
   virtual std::string_view content_type() const { return "text/event-stream; charset=utf-8"; }
   virtual std::string begin(int index) = 0;  // once for every answer, before its deltas
+  // While the prompt is computed, behind begin(): for streams that asked for it, and about once a second for all.
+  virtual std::string progress(int /*index*/, const Progress& /*progress*/) { return {}; }
   virtual std::string delta(int index, const ChatDelta& text, Json logprobs) = 0;
   // The answer's end; `all_done`: of all answers of the request.
   virtual std::string end(int index, std::span<const Choice> choices, bool all_done) = 0;

@@ -47,7 +47,8 @@ TEST(Dialects, EachHasItsPathAndItsConversation) {
     EXPECT_TRUE(paths.insert(d.path).second) << d.path;
     EXPECT_EQ(find_dialect(d.path), &d);
     EXPECT_EQ(find_route("POST", d.path, nullptr).entry->name, entry.name);
-    const bool of_texts = d.path == "/v1/completions" || d.path == "/v1/warm" || d.path == "/api/generate";
+    const bool of_texts = d.path == "/v1/completions" || d.path == "/v1/warm" || d.path == "/api/generate" ||
+                          d.path == "/completion" || d.path == "/infill";
     EXPECT_TRUE(of_texts || all.contains(std::string(d.path))) << entry.name;
     EXPECT_TRUE(Json::accept(dump(error_shape(d.path)({.message = "wrong", .param = "x"}))));
   }
@@ -133,7 +134,11 @@ TEST(Dialects, WhatIsRefusedIsNamed) {
   EXPECT_EQ(refused("/v1/responses", {{"input", {{{"type", "function_call"}, {"name", "f"}}}}}), "input[0].call_id");
   EXPECT_EQ(refused("/api/chat", {{"messages", Json::array()}}), "model");
   EXPECT_EQ(refused("/api/chat", {{"model", "another"}, {"messages", Json::array()}}), "model");
-  EXPECT_EQ(refused("/api/generate", {{"model", "org/fake-model"}, {"prompt", "x"}, {"suffix", "y"}}), "suffix");
+  EXPECT_EQ(refused("/infill", Json::object()), "input_prefix");
+  EXPECT_EQ(refused("/infill", {{"prompt", "x"}, {"input_extra", {{{"filename", "a"}}}}}), "input_extra[0].text");
+  EXPECT_EQ(refused("/completion", {{"n_predict", 3}}), "prompt");
+  EXPECT_EQ(refused("/completion", {{"prompt", "x"}, {"n_predict", -3}}), "n_predict");
+  EXPECT_EQ(refused("/v1/responses", {{"input", "x"}, {"truncation", "some"}}), "truncation");
   EXPECT_EQ(refused("/api/generate", {{"model", "org/fake-model"}, {"prompt", "x"}, {"images", {"aGk="}}}), "images");
   EXPECT_EQ(refused("/api/chat", with(message("x"), {{"format", 3}})), "format");
   EXPECT_EQ(refused("/api/chat", with(message("x"), {{"think", 3}})), "think");
@@ -311,21 +316,54 @@ TEST(Dialects, OllamasDefaultsAndOptions) {
       nullptr);
 }
 
+TEST(Dialects, BudgetsOfThinkingHaveOneMeaning) {
+  const Json ask{{"model", "org/fake-model"}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
+  const auto budget = [&](const std::string& path, const Json& more) {
+    return parse(path, path == "/v1/responses" ? with({{"input", "x"}}, more) : with(ask, more)).thinking_budget;
+  };
+  EXPECT_EQ(budget("/v1/chat/completions", Json::object()), -1);
+  EXPECT_EQ(budget("/v1/chat/completions", {{"thinking_budget", 0}}), 0);
+  EXPECT_EQ(budget("/v1/chat/completions", {{"reasoning", {{"max_tokens", 64}}}}), 64);
+  EXPECT_EQ(budget("/v1/chat/completions", {{"thinking", {{"type", "enabled"}, {"budget_tokens", 65}}}}), 65);
+  EXPECT_EQ(budget("/v1/responses", {{"reasoning", {{"max_tokens", 66}, {"effort", "low"}}}}), 66);
+  EXPECT_EQ(budget("/v1/messages", {{"max_tokens", 9}, {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}),
+            1024);
+  EXPECT_EQ(budget("/v1/messages", {{"max_tokens", 9}, {"thinking", {{"type", "adaptive"}}}}), -1);
+}
+
+TEST(Dialects, ThinkingEndsAsTheTemplateWritesIt) {
+  const ChatFormat::ThinkingEnd end = thinking_chat().thinking_end({});
+  ASSERT_NE(end.marks, nullptr);
+  EXPECT_EQ(end.text, "\n</think>\n\n");
+  EXPECT_EQ(TemplateChat(text::ChatTemplate("{{ messages[0].content }}", "", "")).thinking_end({}).marks, nullptr);
+}
+
+TEST(Dialects, NoLimitIsMinusOne) {
+  for (const auto& [path, name] : {std::pair{"/v1/completions", "max_tokens"},
+                                   {"/v1/completions", "n_predict"},
+                                   {"/completion", "n_predict"},
+                                   {"/infill", "n_predict"}}) {
+    EXPECT_EQ(parse(path, {{"prompt", "x"}, {name, -1}}).service.request.max_tokens, -1) << path << name;
+    EXPECT_EQ(parse(path, {{"prompt", "x"}, {name, 7}}).service.request.max_tokens, 7) << path << name;
+    EXPECT_THROW(parse(path, {{"prompt", "x"}, {name, -2}}), ApiException) << path << name;
+  }
+  const Json ask{{"messages", {{{"role", "user"}, {"content", "x"}}}}};
+  EXPECT_EQ(parse("/v1/chat/completions", with(ask, {{"max_tokens", -1}})).service.request.max_tokens, -1);
+  EXPECT_THROW(parse("/v1/chat/completions", with(ask, {{"max_tokens", 0}})), ApiException);
+  EXPECT_EQ(parse("/completion", {{"prompt", "x"}}).service.request.max_tokens, -1);
+}
+
 TEST(Dialects, WhatDoesNotHoldIsWarnedOf) {
   const auto warnings = [](const std::string& path, const Json& body) { return parse(path, body).warnings; };
   const Json ask{{"model", "org/fake-model"}, {"messages", {{{"role", "user"}, {"content", "x"}}}}};
   EXPECT_EQ(warnings("/api/chat", with(ask, {{"options", {{"num_ctx", 9}, {"seed", 1}}}})),
             (std::vector<std::string>{"'options.num_ctx' does nothing: it is the server's to set"}));
   EXPECT_TRUE(warnings("/api/chat", with(ask, {{"options", {{"num_predict", 9}, {"top_k", 1}}}})).empty());
-  EXPECT_EQ(warnings("/v1/messages",
-                     with(ask, {{"max_tokens", 9}, {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}}}))
-                .size(),
-            1u);
   EXPECT_TRUE(warnings("/v1/responses", {{"input", "x"}, {"truncation", "disabled"}}).empty());
   EXPECT_EQ(
       warnings("/v1/responses", {{"input", "x"}, {"truncation", "auto"}, {"max_tool_calls", 1}, {"top_logprobs", 2}})
           .size(),
-      3u);
+      2u);
   const Json body{{"input", "x"}, {"store", true}};
   EXPECT_EQ(warnings("/v1/responses", body).size(), 1u) << "no memory is given";
   EXPECT_FALSE(parse("/v1/responses", body).dialect["store"].get<bool>());

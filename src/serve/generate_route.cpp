@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "serve/body.hpp"
+#include "serve/context_shift.hpp"
 #include "serve/dialect.hpp"
 #include "serve/generation.hpp"
 #include "serve/prompt.hpp"
+#include "serve/thinking.hpp"
 
 namespace kvasir::serve {
 
@@ -30,7 +32,7 @@ std::vector<EncodedPrompt> encode_request(Context& context, const ApiRequest& re
 namespace {
 
 // What the answer may be and how its text is told apart, now that the chat template is known.
-void prepare_chat(Context& context, ApiRequest& request) {
+void prepare_chat(Context& context, const EncodedPrompt& prompt, ApiRequest& request) {
   const bool tools = request.chat.tools.is_array() && !request.chat.tools.empty();
   run::Request& asked = request.service.request;
   for (std::string& text : context.chat->warnings(request.chat)) request.warnings.push_back(std::move(text));
@@ -41,6 +43,7 @@ void prepare_chat(Context& context, ApiRequest& request) {
     asked.grammar = context.chat->calls(request.chat, request.format, request.warnings);
   }
   asked.shown = shown_tokens(*context.chat, request.chat, *context.service.tokenizer());
+  bound_thinking(*context.chat, *context.service.tokenizer(), prompt, request);
 }
 
 void warn_of_length(const Context& context, const std::vector<EncodedPrompt>& prompts, text::Warnings& warnings) {
@@ -59,8 +62,11 @@ void answer_in_dialect(Context& context, const std::shared_ptr<Exchange>& exchan
   const Dialect& dialect = *find_dialect(http.path);
   ApiRequest request = dialect.parse(parse_body(http.body), request_limits(context, http));
   if (!request.ready.is_null()) return exchange->reply(json_response(request.ready));
+  if (request.shift.on && request.is_chat && context.chat && context.service.tokenizer())
+    fit_chat(request, *context.chat, *context.service.tokenizer(), context.service.card().context);
   auto prompts = encode_request(context, request, http.tenant);
-  if (request.is_chat) prepare_chat(context, request);
+  for (const EncodedPrompt& p : prompts) request.shift.dropped_tokens += p.dropped;
+  if (request.is_chat) prepare_chat(context, prompts.front(), request);
   warn_of_length(context, prompts, request.warnings);
   exchange->name_prefix(context.prefix_ids.name(http, request, prompts));
   Generation::start(exchange, dialect, std::move(request), std::move(prompts));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "serve/failure.hpp"
@@ -17,8 +18,11 @@ struct Generation::Stream {
   LogprobWriter logprobs;
   std::unique_ptr<AnswerParser> parser;
   double last_token = 0;
+  double started_at = 0;
+  std::size_t scored = 0;  // tokens of the prompt whose log-probabilities came
   bool started = false;
-  bool begun = false;  // its first chunk was sent
+  bool echoed = false;  // or there is no echo
+  bool begun = false;   // its first chunk was sent
 };
 
 class ChoiceListener : public run::Listener {
@@ -30,6 +34,19 @@ class ChoiceListener : public run::Listener {
         remembers_(prompt.place && generation_->request_.service.reuse) {}
 
   void started() override { generation_->deliver({.choice = choice_, .time = steady_seconds()}); }
+
+  void prefill(std::int64_t done, std::int64_t total, std::int64_t reused) override {
+    if (!generation_->request_.stream) return;
+    generation_->deliver({.choice = choice_,
+                          .what = Generation::What::kProgress,
+                          .time = steady_seconds(),
+                          .progress = {.total = total, .reused = reused, .done = done}});
+  }
+
+  void scored(std::span<const run::TokenRecord> tokens) override {
+    generation_->deliver(
+        {.choice = choice_, .what = Generation::What::kScored, .records = {tokens.begin(), tokens.end()}});
+  }
 
   void pieces(std::span<const run::Piece> pieces) override {
     Generation::Event event{.choice = choice_, .what = Generation::What::kPieces, .time = steady_seconds()};
@@ -63,6 +80,8 @@ class ChoiceListener : public run::Listener {
 };
 
 namespace {
+
+constexpr double kProgressPeriod = 1;  // seconds: what a stream that did not ask for progress says of it
 
 void append(ChatDelta& to, ChatDelta&& from) {
   to.content += from.content;
@@ -125,6 +144,7 @@ void Generation::submit() {
       for (int i = 0; i < n; ++i, ++index) {
         run::ServiceRequest r = request_.service;
         r.request.prompt = prompt.ids;
+        r.request.keep = prompt.keep;
         r.partings = prompt.partings;
         if (r.request.sampling.seed >= 0) r.request.sampling.seed = (r.request.sampling.seed + i) & INT64_MAX;
         r.tenant = exchange_->request().tenant;
@@ -228,15 +248,43 @@ void Generation::drain() {
 void Generation::handle(Event& event) {
   Stream& stream = streams_[static_cast<std::size_t>(event.choice)];
   if (event.what == What::kDone) return on_done(stream, event.choice, event);
+  if (!stream.started) stream.started_at = event.time;
   stream.started = true;
   if (request_.stream && !stream.begun) {
     stream.begun = true;
     open();
     write(writer_->begin(event.choice));
-    Choice& choice = choices_[static_cast<std::size_t>(event.choice)];
-    if (!choice.text.empty()) write(writer_->delta(event.choice, choice.text, nullptr));  // the echo
+    if (!request_.service.request.prompt_logprobs) say_echo(stream, event.choice);
   }
+  if (event.what == What::kProgress) on_progress(stream, event.choice, event);
+  if (event.what == What::kScored) on_scored(stream, event.choice, event);
   if (event.what == What::kPieces) on_pieces(stream, event.choice, event);
+}
+
+// With the log-probabilities of the prompt, where they are wanted.
+void Generation::say_echo(Stream& stream, int index) {
+  if (!request_.stream || std::exchange(stream.echoed, true)) return;
+  const ChatDelta& echo = choices_[static_cast<std::size_t>(index)].text;
+  Json logprobs = stream.logprobs.take();
+  if (!echo.empty() || !logprobs.is_null()) write(writer_->delta(index, echo, std::move(logprobs)));
+}
+
+void Generation::on_progress(Stream& stream, int index, const Event& event) {
+  Progress progress = event.progress;
+  progress.seconds = event.time - stream.started_at;
+  const bool due = progress.done < progress.total && steady_seconds() - last_write_ >= kProgressPeriod;
+  if (request_.progress || due) write(writer_->progress(index, progress));
+}
+
+void Generation::on_scored(Stream& stream, int index, const Event& event) {
+  const auto i = static_cast<std::size_t>(index / request_.n);
+  const text::Tokenizer* tokenizer = context_->service.tokenizer();
+  for (const run::TokenRecord& r : event.records) {
+    const bool control = tokenizer && tokenizer->is_control(r.id);
+    const bool added = stream.scored == 0 && control && !prompts_[i].text.starts_with(tokenizer->piece(r.id));
+    stream.logprobs.add_prompt(r, !control || (!prompts_[i].text.empty() && !added));
+    ++stream.scored;
+  }
 }
 
 void Generation::count_tokens(Stream& stream, const Event& event) {
@@ -253,6 +301,7 @@ void Generation::count_tokens(Stream& stream, const Event& event) {
 
 void Generation::on_pieces(Stream& stream, int index, Event& event) {
   count_tokens(stream, event);
+  say_echo(stream, index);
   for (const run::TokenRecord& r : event.records) stream.logprobs.add(r);
   ChatDelta delta;
   if (stream.parser) {
@@ -283,6 +332,7 @@ void Generation::on_done(Stream& stream, int index, Event& event) {
     Event started{.choice = index};
     handle(started);
   }
+  say_echo(stream, index);
   ++done_;
   finish_choice(stream, index);
   if (done_ == choices_.size()) finish();

@@ -26,7 +26,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
  private:
   friend class ChoiceListener;
-  enum class What { kStarted, kPieces, kDone };
+  enum class What { kStarted, kProgress, kScored, kPieces, kDone };
   struct Event {
     int choice = 0;
     What what = What::kStarted;
@@ -34,6 +34,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::string text;
     std::uint64_t tokens = 0;
     std::vector<run::TokenRecord> records;  // only with log-probabilities
+    Progress progress;
     run::Outcome outcome;
   };
   struct Stream;  // of one answer
@@ -50,6 +51,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void drain();
   void handle(Event& event);
   void count_tokens(Stream& stream, const Event& event);
+  void on_progress(Stream& stream, int index, const Event& event);
+  void on_scored(Stream& stream, int index, const Event& event);
+  void say_echo(Stream& stream, int index);
   void on_pieces(Stream& stream, int index, Event& event);
   void on_done(Stream& stream, int index, Event& event);
   void locate_miss(int index);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "serve/context_shift.hpp"
+#include "serve/infill.hpp"
 #include "serve/turns.hpp"
 #include "text/prompt.hpp"
 
@@ -101,11 +103,15 @@ std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tok
     all.push_back(remembers ? encode_turns(std::move(prompt), *tokenizer, *memory, tenant)
                             : encode(std::move(prompt.text), prompt.plain));
     all.back().partings = tokens_before(*tokenizer, all.back(), contents);
+    if (request.shift.on) fit_prompt(request, all.back(), tokenizer, limits.context);
     check_length(all.back().ids.size(), limits, "messages");
   }
   for (const Prompt& prompt : request.prompts) {
     if (!prompt.is_ids) need_tokenizer();
-    all.push_back(prompt.is_ids ? EncodedPrompt{prompt.ids, {}} : encode(prompt.text));
+    all.push_back(prompt.is_ids ? EncodedPrompt{prompt.ids, {}}
+                  : prompt.gap  ? EncodedPrompt{encode_gap(*tokenizer, *prompt.gap), {}}
+                                : encode(prompt.text));
+    if (request.shift.on) fit_prompt(request, all.back(), tokenizer, limits.context);
     check_length(all.back().ids.size(), limits, "prompt");
   }
   return all;

@@ -80,6 +80,17 @@ void read_model(const Fields& fields, const RequestLimits& limits) {
        .code = "model_not_found"});
 }
 
+// `context_shift` is llama.cpp's word, `truncation` that of OpenAI's Responses.
+void read_shift(const Fields& fields, ContextShift& shift) {
+  shift.on = fields.boolean("context_shift").value_or(false);
+  if (const std::string* t = fields.string("truncation")) {
+    if (*t != "auto" && *t != "disabled")
+      bad_field(fields.path("truncation"), fmt::format("'{}', expected 'auto' or 'disabled'", *t), "invalid_value");
+    shift.on = shift.on || *t == "auto";
+  }
+  shift.keep = fields.integer("n_keep", -1, INT32_MAX).value_or(shift.keep);
+}
+
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
   read_model(fields, limits);
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
@@ -90,16 +101,37 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   request.sampling = read_sampling(fields, limits.vocabulary);
   read_stops(fields, request.stop);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  read_shift(fields, out.shift);
+  out.progress = fields.boolean("return_progress").value_or(false);
   out.service.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
   AnswerFormat format = read_answer_format(fields, out.warnings);
   out.format = std::move(format.add);
   request.grammar = std::move(format.grammar);
 }
 
+// -1: no limit but the context, as llama.cpp has it; `n_predict` is its name.
 std::int32_t read_max_tokens(const Fields& fields, std::int64_t low, std::int32_t otherwise) {
-  auto most = fields.integer("max_completion_tokens", low, INT32_MAX);
-  if (!most) most = fields.integer("max_tokens", low, INT32_MAX);
-  return static_cast<std::int32_t>(most.value_or(otherwise));
+  for (const char* name : {"max_completion_tokens", "max_tokens", "n_predict"}) {
+    const Json* value = fields.find(name);
+    if (!value) continue;
+    if (*value == Json(-1)) return -1;
+    return static_cast<std::int32_t>(*fields.integer(name, low, INT32_MAX));
+  }
+  return otherwise;
+}
+
+// How many tokens the model may think: OpenRouter's, Anthropic's and Qwen's names.
+std::int32_t read_budget(const Fields& fields) {
+  std::optional<std::int64_t> budget;
+  const auto read = [&](const Fields& of, const char* name) {
+    if (const auto n = of.integer(name, -1, INT32_MAX)) budget = n;
+  };
+  read(fields, "thinking_budget");
+  for (const auto& [object, name] : {std::pair{"thinking", "budget_tokens"}, {"reasoning", "max_tokens"}}) {
+    const Json* value = fields.find(object);
+    if (value && value->is_object()) read(Fields(*value, std::string(object) + "."), name);
+  }
+  return static_cast<std::int32_t>(budget.value_or(-1));
 }
 
 // A string, strings, ids or arrays of ids.
@@ -130,6 +162,10 @@ ApiRequest parse_chat(const Json& body, const RequestLimits& limits) {
   ApiRequest out{.kind = Kind::kChat, .is_chat = true};
   read_common(fields, limits, out);
   out.chat = parse_messages(body);
+  out.thinking_budget = read_budget(fields);
+  // Some templates tell the model.
+  if (out.thinking_budget >= 0 && !out.chat.extra.contains("thinking_budget"))
+    out.chat.extra["thinking_budget"] = out.thinking_budget;
   out.service.request.max_tokens = read_max_tokens(fields, 1, -1);
   out.logprobs = fields.boolean("logprobs").value_or(false);
   const auto best = fields.integer("top_logprobs", 0, kMostAlternatives);
@@ -156,9 +192,14 @@ ApiRequest parse_completion(const Json& body, const RequestLimits& limits) {
     out.logprobs = true;
     out.service.request.top_logprobs = static_cast<std::int32_t>(*best);
   }
-  if (out.echo && out.logprobs) unsupported("logprobs", "with 'echo': the prompt's own are not computed");
-  if (const std::string* suffix = fields.string("suffix"); suffix && !suffix->empty())
-    unsupported("suffix", "this server continues text and cannot fill gaps");
+  out.service.request.prompt_logprobs = out.echo && out.logprobs;
+  if (const std::string* suffix = fields.string("suffix"); suffix && !suffix->empty()) {
+    for (Prompt& p : out.prompts) {
+      if (p.is_ids) bad_field("suffix", "expected 'prompt' to be a text, found token ids", "invalid_value");
+      p.gap = Gap{.prefix = p.text, .suffix = *suffix, .files = {}};
+    }
+    if (out.service.request.prompt_logprobs) unsupported("logprobs", "with 'echo' and 'suffix'");
+  }
   if (const auto best_of = fields.integer("best_of", 1, limits.choices); best_of && *best_of != out.n)
     unsupported("best_of", "expected the same as 'n'");
   return out;

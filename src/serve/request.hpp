@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,27 @@ class ResponseMemory;  // serve/response_memory.hpp
 
 enum class Kind { kChat, kCompletion, kWarm };
 
+// Texts around a gap that the model fills (serve/infill.cpp).
+struct Gap {
+  struct File {
+    std::string name, text;
+  };
+  std::string prefix, suffix;
+  std::vector<File> files;  // other ones that it may look at
+};
+
 struct Prompt {
   bool is_ids = false;
   std::string text;
   std::vector<std::int32_t> ids;
+  std::optional<Gap> gap = {};  // instead of the text
+};
+
+// What to do where the context is full (serve/context_shift.cpp).
+struct ContextShift {
+  bool on = false;
+  std::int64_t keep = -2;  // tokens at the beginning that stay; -1: the whole prompt; -2: what the prompt suggests
+  std::int64_t dropped_messages = 0, dropped_tokens = 0;  // of the prompt, before anything was computed
 };
 
 struct ApiRequest {
@@ -35,7 +53,10 @@ struct ApiRequest {
   bool include_usage = false;
   bool echo = false;
   bool logprobs = false;
-  run::ServiceRequest service;  // all but the prompt, the tenant and the time-out
+  bool progress = false;  // of the prompt, in a stream
+  ContextShift shift;
+  std::int32_t thinking_budget = -1;  // tokens; -1: none
+  run::ServiceRequest service;        // all but the prompt, the tenant and the time-out
   // Adds what the answer has to be to a grammar; null: any text. service.request.grammar is the same alone.
   std::function<text::Grammar::Node(text::Grammar&)> format;
   std::vector<std::string> warnings;  // what was asked for and does not hold: in the receipt

@@ -69,8 +69,10 @@ TEST(Request, RangesAndCombinations) {
   EXPECT_EQ(chat(R"("max_tokens": 0)"), "max_tokens invalid_value");
   EXPECT_EQ(completion(R"("max_tokens": 0)"), "");
   EXPECT_EQ(completion(R"("logprobs": true)"), "logprobs invalid_type");
-  EXPECT_EQ(completion(R"("logprobs": 5, "echo": true)"), "logprobs unsupported_parameter");
-  EXPECT_EQ(completion(R"("suffix": "x")"), "suffix unsupported_parameter");
+  EXPECT_EQ(completion(R"("logprobs": 5, "echo": true, "suffix": "x")"), "logprobs unsupported_parameter");
+  EXPECT_EQ(completion(R"("max_tokens": -2)"), "max_tokens invalid_value");
+  EXPECT_EQ(completion(R"("n_keep": -3)"), "n_keep invalid_value");
+  EXPECT_EQ(completion(R"("truncation": 1)"), "truncation invalid_type");
   EXPECT_EQ(completion(R"("best_of": 2)"), "best_of unsupported_parameter");
   EXPECT_EQ(completion(R"("best_of": 2, "n": 2)"), "");
   EXPECT_EQ(refusal([] { parse_completion(parse_body(R"({"prompt": ["a", "b", "c"], "n": 3})"), kLimits); }),

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <limits>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -33,13 +34,23 @@ struct FakeOptions {
   std::int64_t reused = 0;
   std::int64_t context = 4096;
   bool tokenizer = true;
+  bool fills_gaps = false;   // its vocabulary has tokens for that
+  int prefill_steps = 0;     // parts in which prompts are computed ...
+  double prefill_delay = 0;  // ... and seconds of each
+  std::int64_t thinking_tokens = -1;
   std::function<void(std::size_t)> before_submit;  // gets how many requests were submitted; may wait
 };
 
 class FakeService : public run::Service {
  public:
   explicit FakeService(FakeOptions options = {}) : options_(std::move(options)) {
-    if (options_.tokenizer) tokenizer_ = text::make_tokenizer(text::byte_level_vocabulary("gpt-2"));
+    if (options_.tokenizer) {
+      weights::Metadata vocabulary = text::byte_level_vocabulary("gpt-2");
+      if (options_.fills_gaps)
+        for (const char* name : {"fim_pre", "fim_suf", "fim_mid", "fim_rep", "fim_sep"})
+          vocabulary.set(fmt::format("tokenizer.ggml.{}_token_id", name), std::int64_t{gap_id(name)});
+      tokenizer_ = text::make_tokenizer(vocabulary);
+    }
     card_ = {.name = "org/fake-model",
              .architecture = "fake",
              .context = options_.context,
@@ -53,6 +64,11 @@ class FakeService : public run::Service {
     ending_.store(true);
     wake_.notify_all();
     thread_.join();
+  }
+
+  // With fills_gaps: the token of that name, some byte's.
+  static std::int32_t gap_id(std::string_view name) {
+    return name == "fim_pre" ? 1 : name == "fim_suf" ? 2 : name == "fim_mid" ? 3 : name == "fim_rep" ? 4 : 5;
   }
 
   const run::ModelCard& card() const override { return card_; }
@@ -185,6 +201,7 @@ class FakeService : public run::Service {
     if (!job.started) {
       job.started = true;
       job.listener->started();
+      compute(job);
       job.due = now + options_.delay;
     }
     const int most = job.request.request.max_tokens;
@@ -199,6 +216,27 @@ class FakeService : public run::Service {
     if (most > 0 && job.made >= most) return flush(job), end(job, run::Finish::kLength);
     if ((most < 0 || options_.ends) && job.made >= options_.tokens) return flush(job), end(job, run::Finish::kEnd);
     return false;
+  }
+
+  // The prompt, and its log-probabilities where they are wanted: -0.25, -0.5 ...
+  void compute(Job& job) {
+    const run::Request& r = job.request.request;
+    const auto total = static_cast<std::int64_t>(r.prompt.size());
+    for (int i = 1; i <= options_.prefill_steps; ++i) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(options_.prefill_delay));
+      job.listener->prefill(options_.reused + (total - options_.reused) * i / options_.prefill_steps, total,
+                            options_.reused);
+    }
+    if (!r.prompt_logprobs) return;
+    std::vector<run::TokenRecord> tokens;
+    for (std::size_t i = 0; i < r.prompt.size(); ++i) {
+      const float p = i == 0 ? std::numeric_limits<float>::quiet_NaN() : -0.25f * static_cast<float>(i);
+      auto& token = tokens.emplace_back(run::TokenRecord{.id = r.prompt[i], .logprob = p, .best = {}});
+      for (int b = 0; i > 0 && b < r.top_logprobs; ++b) token.best.push_back({.id = 'a' + b, .logprob = -0.125f});
+    }
+    const auto half = static_cast<std::ptrdiff_t>(tokens.size() / 2);
+    job.listener->scored({tokens.begin(), tokens.begin() + half});
+    job.listener->scored({tokens.begin() + half, tokens.end()});
   }
 
   bool emit(Job& job) {
@@ -236,6 +274,7 @@ class FakeService : public run::Service {
     o.receipt.miss = "the prompt ended";
     o.receipt.miss_token = options_.miss_token;
     o.receipt.pin_error = options_.pin_error;
+    o.thinking_tokens = options_.thinking_tokens;
     if (finish == run::Finish::kCancelled && o.error.empty()) {
       const std::lock_guard lock(mutex_);
       ++cancelled_;

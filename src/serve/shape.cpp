@@ -62,10 +62,30 @@ Json receipt_json(const Choice& choice) {
            {"finish", run::name(outcome.finish)}};
   out["miss"] = r.miss.empty() ? Json(nullptr) : Json(r.miss);
   out["miss_at"] = choice.miss_at;
+  if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
   return out;
 }
 
+// What was left out for want of room: of the prompt beforehand, and of what there was when the context was full.
+Json shift_json(std::span<const Choice> choices, const ContextShift& shift) {
+  std::int64_t times = 0, tokens = shift.dropped_tokens;
+  for (const Choice& c : choices) {
+    times += c.outcome.shifts;
+    tokens += c.outcome.shifted_tokens;
+  }
+  return {{"dropped_messages", shift.dropped_messages}, {"dropped_tokens", tokens}, {"shifts", times}};
+}
+
 }  // namespace
+
+Json progress_json(const Progress& p) {
+  const auto ms = [](double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1000)); };
+  Json out{{"total", p.total}, {"cache", p.reused}, {"processed", p.done}, {"time_ms", ms(p.seconds)}};
+  const std::int64_t computed = p.done - p.reused;
+  if (computed > 0)
+    out["remaining_ms"] = ms(p.seconds / static_cast<double>(computed) * static_cast<double>(p.total - p.done));
+  return out;
+}
 
 std::string_view finish_reason(run::Finish finish) {
   return finish == run::Finish::kLength || finish == run::Finish::kContext ? "length" : "stop";
@@ -82,7 +102,7 @@ Json LogprobWriter::chat_item(std::int32_t id, float logprob) const {
   return {{"token", unicode::to_valid_utf8(bytes)}, {"logprob", logprob_json(logprob)}, {"bytes", std::move(numbers)}};
 }
 
-void LogprobWriter::add(const run::TokenRecord& token) {
+void LogprobWriter::add(const run::TokenRecord& token, bool in_text) {
   if (kind_ == Kind::kChat) {
     if (json_.is_null()) json_ = {{"content", Json::array()}, {"refusal", nullptr}};
     Json item = chat_item(token.id, token.logprob);
@@ -96,12 +116,12 @@ void LogprobWriter::add(const run::TokenRecord& token) {
   }
   const std::string text = unicode::to_valid_utf8(piece(token.id));
   json_["tokens"].push_back(text);
-  json_["token_logprobs"].push_back(logprob_json(token.logprob));
-  Json best = Json::object();
-  for (const auto& b : token.best) best[unicode::to_valid_utf8(piece(b.id))] = logprob_json(b.logprob);
+  json_["token_logprobs"].push_back(std::isnan(token.logprob) ? Json(nullptr) : logprob_json(token.logprob));
+  Json best = Json::object();  // of several tokens that look alike the most probable one, which comes first
+  for (const auto& b : token.best) best.emplace(unicode::to_valid_utf8(piece(b.id)), logprob_json(b.logprob));
   json_["top_logprobs"].push_back(token.best.empty() ? Json(nullptr) : std::move(best));
   json_["text_offset"].push_back(offset_);
-  offset_ += characters(text);
+  if (in_text) offset_ += characters(text);
 }
 
 Json LogprobWriter::take() {
@@ -162,6 +182,12 @@ Json Shape::last(int index, std::string_view finish) const {
   return chunk(std::move(choice));
 }
 
+Json Shape::progress(int index, const Progress& progress) const {
+  Json out = delta(index, {}, nullptr);
+  out["prompt_progress"] = progress_json(progress);
+  return out;
+}
+
 Json Shape::usage_chunk() const { return chunk(nullptr); }
 
 Json Shape::whole(std::span<const Choice> choices) const {
@@ -209,6 +235,7 @@ Json usage_json(std::span<const Choice> choices, int per_prompt) {
 
 Json kvasir_json(std::span<const Choice> choices, const ApiRequest& request) {
   Json out = receipt_json(choices.front());
+  if (request.shift.on) out["context_shift"] = shift_json(choices, request.shift);
   if (!request.notes.empty()) out["notes"] = request.notes;
   if (!request.warnings.empty()) out["warnings"] = request.warnings;
   if (request.service.pin && request.kind != Kind::kWarm) {

@@ -27,14 +27,25 @@ struct Choice {
   std::int64_t reasoning_tokens = 0;   // of the answer: up to the mark that ends its thinking
 };
 
+// How far a prompt is computed.
+struct Progress {
+  std::int64_t total = 0, reused = 0, done = 0;  // tokens; `done` with the reused ones
+  double seconds = 0;                            // since the request left the queue
+};
+// llama.cpp's form, and `remaining_ms`, an estimate by the speed so far.
+Json progress_json(const Progress& progress);
+
 // Log-probabilities of a run of tokens, in the shape of the kind of request.
 class LogprobWriter {
  public:
   LogprobWriter(Kind kind, const text::Tokenizer* tokenizer) : kind_(kind), tokenizer_(tokenizer) {}
-  void add(const run::TokenRecord& token);
+  void add(const run::TokenRecord& token) { add(token, true); }
+  // Of a completion's prompt. `in_text`: the echo shows the token. A log-probability that is no number becomes null.
+  void add_prompt(const run::TokenRecord& token, bool in_text) { add(token, in_text); }
   Json take();  // of the tokens added since the last call; null when there were none
 
  private:
+  void add(const run::TokenRecord& token, bool in_text);
   std::string piece(std::int32_t id) const;
   Json chat_item(std::int32_t id, float logprob) const;
 
@@ -58,6 +69,7 @@ class Shape {
   Json first(int index) const;  // chat: the role; null for completions, which have no such chunk
   Json delta(int index, const ChatDelta& text, Json logprobs) const;
   Json last(int index, std::string_view finish) const;
+  Json progress(int index, const Progress& progress) const;
   Json usage_chunk() const;  // no choices; the caller adds usage
 
   Json whole(std::span<const Choice> choices) const;

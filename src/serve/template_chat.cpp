@@ -127,6 +127,30 @@ std::vector<std::string> TemplateChat::marks(const ChatInput& input) const {
   return all;
 }
 
+// Asks the template: what it writes between what was thought and what was said.
+ChatFormat::ThinkingEnd TemplateChat::thinking_end(const ChatInput& input) const {
+  const text::ReasoningMarks* marks = of(input).reasoning();
+  if (!marks) return {};
+  constexpr std::string_view kThought = "KVASIRTHOUGHT", kSaid = "KVASIRSAID";
+  ChatInput example;
+  example.extra = input.extra;
+  example.add_generation_prompt = false;
+  example.messages = Json::array({{{"role", "user"}, {"content", "?"}},
+                                  {{"role", "assistant"}, {"reasoning_content", kThought}, {"content", kSaid}}});
+  ThinkingEnd end{marks, "\n" + std::string(marks->close) + "\n\n"};
+  try {
+    const std::string text = of(input).render(example);
+    const std::size_t thought = text.find(kThought);
+    const std::size_t from = thought == text.npos ? text.npos : thought + kThought.size();
+    const std::size_t said = from == text.npos ? text.npos : text.find(kSaid, from);
+    if (said == text.npos) return end;
+    const std::string between = text.substr(from, said - from);
+    if (between.find(marks->close) != between.npos) end.text = between;
+  } catch (const Error&) {  // a template that refuses the example
+  }
+  return end;
+}
+
 text::Warnings TemplateChat::warnings(const ChatInput& input) const { return of(input).warnings(input); }
 
 namespace {

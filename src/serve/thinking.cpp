@@ -31,4 +31,20 @@ void ask_effort(Json& kwargs, const std::string& effort, const std::string& fiel
   if (effort != "none") set_default(kwargs, "reasoning_effort", effort);
 }
 
+void bound_thinking(const ChatFormat& chat, const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
+                    ApiRequest& request) {
+  if (request.thinking_budget < 0 || request.service.request.grammar) return;  // answers of a grammar hold no thinking
+  const ChatFormat::ThinkingEnd end = chat.thinking_end(request.chat);
+  if (!end.marks) {
+    request.warnings.emplace_back(
+        "the budget of thinking does nothing: the chat template does not show where thinking ends");
+    return;
+  }
+  request.service.request.thinking = {
+      .most = request.thinking_budget,
+      .marks = end.marks,
+      .inside = text::ends_in_reasoning(*end.marks, prompt.text),
+      .closing = tokenizer.encode(end.text, {.parse_special = true, .behind_text = true})};
+}
+
 }  // namespace kvasir::serve

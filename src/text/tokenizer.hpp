@@ -102,6 +102,8 @@ class Tokenizer {
   std::int32_t eos() const { return vocabulary_->ids().eos; }
   std::int32_t eot() const { return vocabulary_->ids().eot; }
   std::int32_t unknown() const { return vocabulary_->ids().unknown; }
+  // Tokens that fill gaps in texts.
+  const GapIds& gap() const { return vocabulary_->gap(); }
 
   // The names that text from outside must not spell: those of control and unknown tokens, and of tokens that end texts.
   const SpecialMatcher& control_names() const { return control_names_; }

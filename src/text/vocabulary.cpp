@@ -35,6 +35,31 @@ constexpr std::string_view kEndNames[] = {"<|eot_id|>",
                                           "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"};
 constexpr std::size_t kTurnEndNames = 8;  // how many of them end a turn
 
+// Names that published models for code give to the tokens that fill gaps, where the file does not say which they are.
+struct GapNames {
+  const char* key;    // in the file
+  const char* older;  // and in files before it; null: none
+  std::int32_t GapIds::*id;
+  std::string_view names[5];
+};
+constexpr GapNames kGapNames[] = {
+    {"fim_pre",
+     "prefix",
+     &GapIds::prefix,
+     {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>"}},
+    {"fim_suf",
+     "suffix",
+     &GapIds::suffix,
+     {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>"}},
+    {"fim_mid",
+     "middle",
+     &GapIds::middle,
+     {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>"}},
+    {"fim_rep", nullptr, &GapIds::repository, {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<reponame>", "<REPO>"}},
+    {"fim_sep", nullptr, &GapIds::file, {"<|file_sep|>", "<file_sep>", {}, {}, {}}},
+    {"fim_pad", nullptr, &GapIds::pad, {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", {}}},
+};
+
 // "<|im_start|>", "<｜User｜>": names that text does not hold by chance.
 bool looks_like_control(std::string_view text) {
   for (const auto& [open, close] : {std::pair<std::string_view, std::string_view>{"<|", "|>"}, {"<｜", "｜>"}}) {
@@ -80,21 +105,25 @@ Vocabulary::Vocabulary(const weights::Metadata& metadata, const VocabularyRules&
   read_ids(metadata, rules);
   read_types(metadata, rules);
   read_tokens(metadata, rules);
+  find_gaps(metadata);
   find_ends(metadata);
   find_strippers(metadata, rules);
 }
 
+// The id under `name`; `otherwise` where the file does not say.
+std::int32_t Vocabulary::read_id(const weights::Metadata& metadata, const char* name, std::int32_t otherwise) const {
+  constexpr std::int64_t kNone = std::numeric_limits<std::uint32_t>::max();  // what writers put for "none"
+  const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+  const auto id = metadata.get_int(key, -1, kNone);
+  if (!id) return otherwise < size() ? otherwise : -1;
+  if (*id == -1 || *id == kNone) return -1;
+  if (*id < size()) return static_cast<std::int32_t>(*id);
+  throw Error(Code::kBadInput, fmt::format("is {}, expected an id below {}, the number of tokens", *id, size()),
+              where(metadata, key));
+}
+
 void Vocabulary::read_ids(const weights::Metadata& metadata, const VocabularyRules& rules) {
-  const auto read = [&](const char* name, std::int32_t otherwise) {
-    constexpr std::int64_t kNone = std::numeric_limits<std::uint32_t>::max();  // what writers put for "none"
-    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
-    const auto id = metadata.get_int(key, -1, kNone);
-    if (!id) return otherwise < size() ? otherwise : -1;
-    if (*id == -1 || *id == kNone) return -1;
-    if (*id < size()) return static_cast<std::int32_t>(*id);
-    throw Error(Code::kBadInput, fmt::format("is {}, expected an id below {}, the number of tokens", *id, size()),
-                where(metadata, key));
-  };
+  const auto read = [&](const char* name, std::int32_t otherwise) { return read_id(metadata, name, otherwise); };
   ids_ = {.bos = read("bos", rules.encoder ? read("cls", rules.ids.bos) : rules.ids.bos),
           .eos = read("eos", rules.encoder ? read("seperator", rules.ids.eos) : rules.ids.eos),
           .eot = read("eot", rules.ids.eot),
@@ -178,6 +207,16 @@ void Vocabulary::read_tokens(const weights::Metadata& metadata, const Vocabulary
   }
 }
 
+void Vocabulary::find_gaps(const weights::Metadata& metadata) {
+  for (const GapNames& token : kGapNames) {
+    std::int32_t& id = gap_.*token.id;
+    for (const std::string_view name : token.names)
+      if (id < 0 && !name.empty()) id = find_special(name);
+    if (token.older) id = read_id(metadata, token.older, id);
+    id = read_id(metadata, token.key, id);
+  }
+}
+
 void Vocabulary::find_ends(const weights::Metadata& metadata) {
   // In the Harmony format <|end|> ends a message, and the answer goes on.
   const bool harmony = find_special("<|return|>") >= 0 && find_special("<|call|>") >= 0;
@@ -193,6 +232,10 @@ void Vocabulary::find_ends(const weights::Metadata& metadata) {
     if (ids_.eot == find_special("<|end|>")) ids_.eot = -1;
     ends_.insert(ends_.end(), {done, call});
   }
+  // What fills a gap ends where the model begins another file.
+  if (gap_.known())
+    for (const std::int32_t id : {gap_.repository, gap_.file, gap_.pad})
+      if (id >= 0) ends_.push_back(id);
   if (ids_.eos >= 0) ends_.push_back(ids_.eos);
   if (ids_.eot >= 0) ends_.push_back(ids_.eot);
   std::sort(ends_.begin(), ends_.end());

@@ -30,6 +30,17 @@ struct SpecialIds {
   std::int32_t unknown = -1;
 };
 
+// Tokens of vocabularies that were made to fill gaps in texts (FIM, arXiv:2207.14255); -1: none.
+struct GapIds {
+  std::int32_t prefix = -1;                 // the text in front of the gap follows
+  std::int32_t suffix = -1;                 // the text behind it follows
+  std::int32_t middle = -1;                 // what fills it follows
+  std::int32_t repository = -1, file = -1;  // name of a repository, and of a file in it, before its text
+  std::int32_t pad = -1;
+
+  bool known() const { return prefix >= 0 && suffix >= 0 && middle >= 0; }
+};
+
 // How a kind of tokenizer writes its tokens down.
 struct VocabularyRules {
   // The bytes that a normal token written as `text` stands for.
@@ -66,6 +77,7 @@ class Vocabulary {
   bool is_special(std::int32_t id) const;
   bool is_eog(std::int32_t id) const;
   const SpecialIds& ids() const { return ids_; }
+  const GapIds& gap() const { return gap_; }
   // Whether white space behind the token belongs to it (in Phi-3's SentencePiece vocabularies).
   bool strips_behind(std::int32_t id) const;
   // Tokens that the file calls normal text and whose names are those of control tokens: they are taken as such.
@@ -82,7 +94,9 @@ class Vocabulary {
  private:
   void read_tokens(const weights::Metadata& metadata, const VocabularyRules& rules);
   void read_types(const weights::Metadata& metadata, const VocabularyRules& rules);
+  std::int32_t read_id(const weights::Metadata& metadata, const char* name, std::int32_t otherwise) const;
   void read_ids(const weights::Metadata& metadata, const VocabularyRules& rules);
+  void find_gaps(const weights::Metadata& metadata);
   void find_ends(const weights::Metadata& metadata);
   void find_strippers(const weights::Metadata& metadata, const VocabularyRules& rules);
 
@@ -93,6 +107,7 @@ class Vocabulary {
   std::vector<std::int32_t> ends_;       // end-of-generation ids, sorted
   std::vector<std::int32_t> strippers_;  // sorted
   SpecialIds ids_;
+  GapIds gap_;
   PieceIndex words_;
   PieceIndex specials_;
 };

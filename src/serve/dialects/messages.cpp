@@ -53,6 +53,9 @@ class Writer final : public AnswerWriter {
     return event("message_start", {{"message", head(Json::array(), usage_of(prompt_tokens_, 0, 0))}});
   }
 
+  std::string progress(int, const Progress& progress) override {
+    return event("ping", {{"kvasir", {{"prompt_progress", progress_json(progress)}}}});
+  }
   std::string delta(int, const ChatDelta& text, Json) override {
     std::string out;
     if (!text.reasoning.empty()) {

@@ -36,6 +36,10 @@ class Writer final : public AnswerWriter {
     return out += of_response("response.in_progress");
   }
 
+  std::string progress(int, const Progress& progress) override {
+    return event("response.in_progress",
+                 {{"response", response_}, {"kvasir", {{"prompt_progress", progress_json(progress)}}}});
+  }
   std::string delta(int, const ChatDelta& text, Json) override {
     std::string out;
     if (!text.reasoning.empty()) {

@@ -34,7 +34,6 @@ class Translation {
     out.service.pin = pin_seconds_ > 0;
     if (out.service.pin) out.service.pin_seconds = pin_seconds_;
     for (std::string& note : notes_) out.notes.push_back(std::move(note));
-    for (std::string& warning : warnings_) out.warnings.push_back(std::move(warning));
     const std::string* model = fields_.string("model");
     out.dialect = {{"model", model ? *model : limits_.model}};
     return out;
@@ -217,7 +216,7 @@ class Translation {
 
   void read_sampling() {
     for (const char* name : {"model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse",
-                             "repetition_penalty", "chat_template_kwargs"})
+                             "repetition_penalty", "chat_template_kwargs", "context_shift", "truncation", "n_keep"})
       if (const Json* value = fields_.find(name)) chat_[name] = *value;
     if (const Json* stops = fields_.array("stop_sequences"); stops && !stops->empty()) chat_["stop"] = *stops;
     for (const auto& [own, given] : {std::pair{"stop", "stop_sequences"},
@@ -232,8 +231,7 @@ class Translation {
       if (type != "enabled" && type != "disabled" && type != "adaptive")
         bad_field("thinking.type", fmt::format("'{}', expected enabled, adaptive or disabled", type), "invalid_value");
       ask_thinking(kwargs, type != "disabled");
-      if (thinking->contains("budget_tokens"))
-        warnings_.push_back("'thinking.budget_tokens' does nothing: 'max_tokens' bounds the answer");
+      if (type == "enabled") chat_["thinking"] = *thinking;  // its budget
     }
     const Json* format = fields_.object("output_format");
     if (const Json* config = fields_.object("output_config")) {
@@ -254,7 +252,7 @@ class Translation {
   Json messages_ = Json::array();
   Json chat_ = Json::object();
   FieldNames names_;
-  std::vector<std::string> notes_, warnings_;
+  std::vector<std::string> notes_;
   double pin_seconds_ = 0;
   bool continues_ = false;
 };

@@ -31,6 +31,8 @@ class Translation {
     chat_["stream"] = fields_.boolean("stream").value_or(true);
     if (const Json* images = fields_.array("images"); images && !images->empty())
       unsupported("images", "this model reads only text");
+    for (const char* name : {"context_shift", "shift"})
+      if (const Json* value = fields_.find(name)) chat_["context_shift"] = *value;
     read_options();
     read_format();
   }
@@ -46,20 +48,19 @@ class Translation {
   }
 
   ApiRequest generate() {
-    if (const std::string* suffix = fields_.string("suffix"); suffix && !suffix->empty())
-      unsupported("suffix", "this server continues text and cannot fill gaps");
     if (const std::string* given = fields_.string("template"); given && !given->empty())
       unsupported("template", "is not supported, start the server with --chat-template");
     if (const Json* context = fields_.array("context"); context && !context->empty())
       unsupported("context", "is not supported, use /api/chat");
     const std::string* prompt = fields_.string("prompt");
     if (!prompt || prompt->empty()) return loaded();
-    if (fields_.boolean("raw").value_or(false)) {
+    const std::string* suffix = fields_.string("suffix");
+    const bool gap = suffix && !suffix->empty();
+    if (gap || fields_.boolean("raw").value_or(false)) {
       chat_["prompt"] = *prompt;
-      if (!chat_.contains("max_tokens")) chat_["max_tokens"] = INT32_MAX;
-      ApiRequest out = names_.run([&] { return parse_completion(chat_, limits_); });
-      if (out.service.request.max_tokens == INT32_MAX) out.service.request.max_tokens = -1;
-      return finished(std::move(out));
+      if (gap) chat_["suffix"] = *suffix;
+      if (!chat_.contains("max_tokens")) chat_["max_tokens"] = -1;
+      return finished(names_.run([&] { return parse_completion(chat_, limits_); }));
     }
     names_.add("messages", "prompt");
     if (const std::string* system = fields_.string("system"); system && !system->empty()) {
@@ -129,6 +130,7 @@ class Translation {
     take("frequency_penalty", "frequency_penalty", nullptr);
     take("stop", "stop", nullptr);
     take("seed", "seed", nullptr);
+    take("num_keep", "n_keep", nullptr);
     // Negative numbers: no limit.
     if (const auto most = options.integer("num_predict", INT32_MIN, INT32_MAX); most && *most > 0)
       chat_["max_tokens"] = *most;

@@ -33,6 +33,9 @@ class Writer final : public AnswerWriter {
     const Json first = shape_.first(index);
     return first.is_null() ? std::string() : sse("", first);
   }
+  std::string progress(int index, const Progress& progress) override {
+    return request_.progress ? sse("", shape_.progress(index, progress)) : std::string();
+  }
   std::string delta(int index, const ChatDelta& text, Json logprobs) override {
     return sse("", shape_.delta(index, text, std::move(logprobs)));
   }

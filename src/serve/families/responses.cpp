@@ -259,12 +259,14 @@ class Translation {
   }
 
   void read_sampling() {
-    for (const char* name : {"model", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse", "stop",
-                             "parallel_tool_calls", "repetition_penalty", "chat_template_kwargs"})
+    for (const char* name :
+         {"model", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse", "stop", "parallel_tool_calls",
+          "repetition_penalty", "chat_template_kwargs", "truncation", "context_shift", "n_keep", "return_progress"})
       if (const Json* value = fields_.find(name)) chat_[name] = *value;
     if (const Json* most = fields_.find("max_output_tokens")) chat_["max_completion_tokens"] = *most;
     if (const Json* reasoning = fields_.object("reasoning")) {
       const Fields wanted(*reasoning, "reasoning.");
+      if (const Json* budget = wanted.find("max_tokens")) chat_["reasoning"] = {{"max_tokens", *budget}};
       Json& kwargs = chat_["chat_template_kwargs"];
       if (kwargs.is_null()) kwargs = Json::object();
       if (const std::string* effort = wanted.string("effort"); effort && kwargs.is_object())
@@ -287,8 +289,6 @@ class Translation {
 
   // What is asked for and does not hold.
   void warn(std::vector<std::string>& warnings) const {
-    if (const std::string* t = fields_.string("truncation"); t && *t != "disabled")
-      warnings.push_back("'truncation' does nothing: a conversation beyond the context is refused");
     if (const Json* v = fields_.find("max_tool_calls"); v && !v->is_null())
       warnings.push_back("'max_tool_calls' does nothing: the client makes all calls");
     if (const auto n = fields_.integer("top_logprobs", 0, 20); n && *n > 0)
@@ -318,7 +318,7 @@ class Translation {
     echo("tool_choice", "auto");
     echo("tools", Json::array());
     echo("top_p", 1.0);
-    response["truncation"] = "disabled";
+    echo("truncation", "disabled");
     echo("user", nullptr);
     Json out{{"response", std::move(response)}, {"store", store}, {"namespaces", std::move(namespaces_)}};
     const Json* include = fields_.array("include");
