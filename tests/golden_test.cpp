@@ -150,6 +150,10 @@ TEST(Golden, EveryArchitectureHasAModel) {
   for (const GoldenFile& file : golden_files())
     if (file.base.starts_with(kShipped))
       shipped.insert(weights::open_model_file(file.base + ".gguf")->metadata().require_string("general.architecture"));
+  for (const auto& entry : std::filesystem::directory_iterator(kShipped + "encoders"))  // run/encoder_test.cpp
+    if (entry.path().extension() == ".gguf")
+      shipped.insert(
+          weights::open_model_file(entry.path().string())->metadata().require_string("general.architecture"));
   for (const auto& arch : model::archs()) EXPECT_TRUE(shipped.contains(std::string(arch.name))) << arch.name;
 }
 

@@ -32,6 +32,24 @@ const OptionTable<ServeOptions>& serve_table() {
 
 Serving::Serving(const ServingOptions& s, serve::LogSink log) {
   serve::require_network();
+  run::is_encoder(s.engine.model) ? load_encoder(s) : load(s);
+  server_.emplace(s.server, *service_, chat_ ? chat_.get() : no_chat_.get(), std::move(log));
+}
+
+void Serving::load_encoder(const ServingOptions& s) {
+  ProgressBar loading("loading");
+  const std::string name = s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;
+  encoder_.emplace(s.engine, name, s.scheduler.waiting, [&](std::int64_t done, std::int64_t total) {
+    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+  service_ = &*encoder_;
+  loading.finish();
+  if (!encoder_->tokenizer())
+    throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
+  no_chat_ = serve::make_refusing_chat("this model reads texts and writes none: /v1/embeddings is for it");
+}
+
+void Serving::load(const ServingOptions& s) {
   std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   if (!s.serve.warm.empty() && tiers.empty())
     throw Error(Code::kBadInput, "needs a place for what it computes: --ram-cache, --cache-dir or --tier", "--warm");
@@ -53,6 +71,7 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
   const std::string name = s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;
   scheduler_.emplace(*engine_, s.scheduler, name, library_ ? &*library_ : nullptr);
+  service_ = &*scheduler_;
   try {
     chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model,
                       scheduler_->card().named_templates);
@@ -62,7 +81,6 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
     chat_problem_ = std::string(e.what()) + " (--chat-template FILE gives another one)";
     no_chat_ = serve::make_refusing_chat(chat_problem_);
   }
-  server_.emplace(s.server, *scheduler_, chat_ ? chat_.get() : no_chat_.get(), std::move(log));
 }
 
 }  // namespace kvasir::cli

@@ -156,4 +156,14 @@ ModelSpec around(const Hparams& h, const Norm& output_norm) {
   return m;
 }
 
+ModelSpec encoder(const Hparams& h) {
+  ModelSpec m{.arch = h.arch(), .dim = h.dim(), .vocab = h.vocab(), .context = h.context()};
+  m.causal = false;
+  m.embedding.tokens = {"token_embd.weight", h.vocab(), h.dim()};
+  if (h.has_tensor("token_types.weight"))
+    m.embedding.types = {"token_types.weight", h.rows_of("token_types.weight"), h.dim()};
+  m.embedding.norm = Names(h).layer_norm("token_embd_norm");
+  return m;
+}
+
 }  // namespace kvasir::model

@@ -61,5 +61,7 @@ std::vector<float> linear_slopes(int heads, double most);
 
 // A model without layers: token_embd; output_norm as given; output, or token_embd once more where the file has none.
 ModelSpec around(const Hparams& h, const Norm& output_norm);
+// The same for one that writes no texts: token_embd, token_types where the file has them, token_embd_norm.
+ModelSpec encoder(const Hparams& h);
 
 }  // namespace kvasir::model

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "kernel/bidirectional.hpp"
 #include "kernel/ops.hpp"
 
 namespace kvasir::model {
@@ -38,7 +39,7 @@ void clamp(float* x, float most, std::int64_t n) {
 
 std::span<const float> Forward::step(std::span<const Input> inputs) {
   const int wanted = take(inputs);
-  cache_.begin(slices_);
+  if (cache_) cache_->begin(slices_);
   embed(inputs);
   angles();
   const auto& layers = spec_.layers;
@@ -51,7 +52,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
       if (l + 1 < layers.size()) before(rows, layers[l + 1], attention_of(layers[l + 1]));
     });
   }
-  cache_.commit();
+  if (cache_) cache_->commit();
   weight_bytes_ = shared_bytes_ + experts_.take_bytes_read();
   return logits(inputs, wanted);
 }
@@ -61,7 +62,8 @@ void Forward::embed(std::span<const Input> inputs) {
   const std::int64_t dim = spec_.dim;
   std::size_t row = 0;
   for (const Input& in : inputs)
-    for (const std::int32_t id : in.tokens) {
+    for (std::size_t i = 0; i < in.tokens.size(); ++i) {
+      const std::int32_t id = in.tokens[i];
       KVASIR_CHECK(id >= 0 && id < spec_.vocab);
       float* const x = s_.x + static_cast<std::int64_t>(row) * dim;
       e.tokens.row(id, x);
@@ -71,6 +73,12 @@ void Forward::embed(std::span<const Input> inputs) {
         KVASIR_CHECK(positions_[row] < e.positions.rows);
         e.positions.row(positions_[row], learned);
         ops().add(x, learned, dim);
+      }
+      if (e.types) {
+        float* const type = s_.rows.whole(1).y;
+        const bool second = in.second >= 0 && static_cast<std::int64_t>(i) >= in.second;
+        e.types.row(second && e.types.rows > 1 ? 1 : 0, type);
+        ops().add(x, type, dim);
       }
       if (e.norm) apply(e.norm, x, x, dim);
       ++row;
@@ -139,8 +147,34 @@ void Forward::attend(int layer, const Attention& a) {
   const float* const k = a.k ? s_.k : nullptr;
   const float* const v = a.k ? s_.v : nullptr;
   if (observer_) observer_(layer, slices_, s_.q, k, v);
-  cache_.attend(layer, s_.q, k, v, s_.heads,
-                {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound});
+  if (!cache_) return attend_whole(a);
+  cache_->attend(layer, s_.q, k, v, s_.heads,
+                 {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound});
+}
+
+// Every row with all rows of its text, head by head.
+void Forward::attend_whole(const Attention& a) {
+  const auto texts = static_cast<std::int64_t>(slices_.size());
+  team_.parallel_for(texts * a.heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const kv::Slice& text = slices_[static_cast<std::size_t>(i / a.heads)];
+      const std::int64_t h = i % a.heads, kv = h * a.kv_heads / a.heads;
+      kernel::bidirectional().attend({.n = text.count,
+                                      .d = a.d,
+                                      .dv = a.dv,
+                                      .q = s_.q + text.row * a.q.rows + h * a.d,
+                                      .k = s_.k + text.row * a.k.rows + kv * a.d,
+                                      .v = s_.v + text.row * a.v.rows + kv * a.dv,
+                                      .q_stride = a.q.rows,
+                                      .k_stride = a.k.rows,
+                                      .v_stride = a.v.rows,
+                                      .scale = a.scale,
+                                      .soft_cap = a.soft_cap,
+                                      .out = s_.heads + text.row * a.o.columns + h * a.dv,
+                                      .out_stride = a.o.columns},
+                                     s_.whole + worker * s_.whole_stride);
+    }
+  });
 }
 
 // heads *= act(gate)
@@ -240,10 +274,11 @@ void Forward::add(const Rows& rows, const LayerSpec& layer, const Norm& post, co
     float* const y = rows.y + begin * dim;
     for (std::int64_t i = 0; i < n && (bias || post); i += dim) {
       if (bias) ops().add(y + i, bias.bound, dim);
-      if (post) apply(post, y + i, y + i, dim);
+      if (post && !layer.norm_of_sums) apply(post, y + i, y + i, dim);
     }
     if (layer.residual_scale != 1.0f) ops().scale(y, layer.residual_scale, n);
     ops().add(x, y, n);
+    for (std::int64_t i = 0; i < n && layer.norm_of_sums; i += dim) apply(post, x + i, x + i, dim);
     if (last && layer.output_scale) ops().scale(x, *layer.output_scale.bound, n);
   });
 }
@@ -271,8 +306,30 @@ void Forward::state_of(int row, float* out) const {
   spec_.head.norm ? apply(spec_.head.norm, x, out, spec_.dim) : void(std::copy_n(x, spec_.dim, out));
 }
 
+std::vector<float> Forward::rank(std::span<const float> state) {
+  const Rank& rank = spec_.rank;
+  KVASIR_CHECK(rank && static_cast<std::int64_t>(state.size()) == spec_.dim);
+  std::vector<float> x(state.begin(), state.end());
+  Rows rows = s_.rows.whole(1);
+  const auto multiply = [&](const Linear& l) {
+    std::vector<float> y(static_cast<std::size_t>(l.rows));
+    const Matrix* const users[] = {&l.bound};
+    float* const outs[] = {y.data()};
+    prepare(rows, users, x.data(), {});
+    products_.multiply(rows, users, outs);
+    if (l.bias) ops().add(y.data(), l.bias.bound, l.rows);
+    return y;
+  };
+  if (rank.dense) {
+    x = multiply(rank.dense);
+    for (float& v : x) v = std::tanh(v);
+  }
+  return multiply(rank.output);
+}
+
 std::span<const float> Forward::multiply_head(const float* x, int count) {
   const Head& head = spec_.head;
+  KVASIR_CHECK(count == 0 || head.output);
   if (count > 0) {
     const Matrix* const users[] = {&head.output.bound};
     float* const outs[] = {s_.logits};

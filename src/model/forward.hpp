@@ -23,6 +23,7 @@ struct Input {
   std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab)
   int logits = 1;                        // rows of logits wanted: those of the last `logits` tokens (0..tokens.size())
   bool decode = false;                   // the tokens were generated: see kv::Slice
+  std::int64_t second = -1;              // of encoders: the tokens from here on are of a second text; -1: there is one
 };
 
 class Forward {
@@ -30,6 +31,8 @@ class Forward {
   // Reserves scratch for steps of up to max_tokens tokens and max_logits rows of logits. The references must outlive
   // it.
   Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits);
+  // Of an encoder (ModelSpec::causal is false). Every input is a whole text, without a sequence, and wants no logits.
+  Forward(Team& team, const Model& model, int max_tokens);
 
   int max_tokens() const { return max_tokens_; }
   int max_logits() const { return max_logits_; }
@@ -47,6 +50,8 @@ class Forward {
   std::span<const float> logits_of(int first, int count);
   // What the head reads of a row of the last step: its state behind the last layer, normed. (dim)
   void state_of(int row, float* out) const;
+  // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
+  std::vector<float> rank(std::span<const float> state);
 
   // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention: queries
   // (rows, heads, d) and keys (rows, kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them. An
@@ -67,10 +72,13 @@ class Forward {
     float *x, *q, *k, *v, *gate, *heads, *cos, *sin;  // residual; of one layer; of every RoPE in turn
     std::int64_t gate_width;                          // of a row, the widest layer's
     float* logits;                                    // (max_logits, vocab)
+    float* whole;                                     // of encoders: (threads, whole_stride)
+    std::int64_t whole_stride;
     cpu::RowScratch rows;
     cpu::ExpertScratch experts;
   };
   static Scratch place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p);
+  Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits);
   using Rows = cpu::Rows;
   template <class F>
   void in_rows(const F& f) {
@@ -82,6 +90,7 @@ class Forward {
   std::int64_t angles_at(int rope) const;
   void before(Rows& rows, const LayerSpec& layer, const Attention& a);
   void attend(int layer, const Attention& a);
+  void attend_whole(const Attention& a);
   void after(Rows& rows, const LayerSpec& layer, const Attention& a);
   void feed(Rows& rows, const LayerSpec& layer, const Experts& e);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
@@ -99,7 +108,7 @@ class Forward {
 
   Team& team_;
   const ModelSpec& spec_;
-  kv::Cache& cache_;
+  kv::Cache* const cache_;  // null: an encoder
   int max_tokens_, max_logits_;
   tensor::Buffer memory_;
   Scratch s_{};

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.hpp"
+#include "kernel/bidirectional.hpp"
 #include "kernel/streaming.hpp"
 #include "model/forward.hpp"
 #include "model/spec_fields.hpp"
@@ -39,7 +40,13 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.heads = p.take<float>(n * heads);
   s.cos = p.take<float>(n * pairs);
   s.sin = p.take<float>(n * pairs);
-  s.logits = p.take<float>(std::max(1, max_logits) * spec.vocab);
+  s.logits = p.take<float>(spec.head.output ? std::max(1, max_logits) * spec.vocab : 0);
+  if (!spec.causal) {
+    int d = 0;
+    for_each<Attention>(spec, [&](const Attention& a) { d = std::max(d, a.d); });
+    s.whole_stride = kernel::whole_head_scratch(max_tokens, d);
+    s.whole = p.take<float>(threads * s.whole_stride);
+  }
   s.rows = cpu::RowScratch::place(widths, max_tokens, threads, p);
   s.experts = cpu::ExpertScratch::place(experts, max_tokens, p);
   return s;
@@ -65,6 +72,15 @@ static bool tiles_pay(const ModelSpec& spec) {
 }
 
 Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
+    : Forward(team, model, &cache, max_tokens, max_logits) {
+  KVASIR_CHECK(model.spec().causal);
+}
+
+Forward::Forward(Team& team, const Model& model, int max_tokens) : Forward(team, model, nullptr, max_tokens, 0) {
+  KVASIR_CHECK(!model.spec().causal);
+}
+
+Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits)
     : team_(team),
       spec_(model.spec()),
       cache_(cache),
@@ -96,7 +112,8 @@ int Forward::take(std::span<const Input> inputs) {
     const int count = static_cast<int>(in.tokens.size());
     KVASIR_CHECK(count >= 1 && in.logits >= 0 && in.logits <= count);
     slices_.push_back({in.sequence, rows_, count, in.decode});
-    const std::int64_t from = kv::Cache::length(*in.sequence);
+    KVASIR_CHECK((in.sequence != nullptr) == (cache_ != nullptr));
+    const std::int64_t from = in.sequence ? kv::Cache::length(*in.sequence) : 0;
     for (int i = 0; i < count; ++i) positions_.push_back(from + i);
     rows_ += count;
     wanted += in.logits;

@@ -4,6 +4,8 @@
 
 #include "base/error.hpp"
 #include "model/arch.hpp"
+#include "model/blocks.hpp"
+#include "model/spec_fields.hpp"
 
 namespace kvasir::model {
 namespace {
@@ -130,9 +132,32 @@ void Hparams::unsupported(std::string_view key, const std::string& text) const {
   throw Error(Code::kUnsupported, full(key) + " " + text, m_.path());
 }
 
+namespace {
+
+// What any architecture may be besides: an encoder, and a model that ranks (cls.weight, cls.output.weight).
+void read_pooling(const Hparams& h, ModelSpec& spec) {
+  spec.causal = h.flag_or("attention.causal", spec.causal);
+  spec.pooling = static_cast<Pooling>(h.integer_or("pooling_type", 0, 4, 0));
+  const Names names(h);
+  if (h.has_tensor("cls.weight") && h.has_tensor("cls.output.weight"))
+    spec.rank.dense = names.linear("cls", h.dim(), h.dim(), Bias::kIfPresent);
+  if (h.has_tensor("cls.output.weight"))
+    spec.rank.output = names.linear("cls.output", h.rows_of("cls.output.weight"), h.dim(), Bias::kIfPresent);
+  if (spec.causal) return;
+  spec.head.output = {};
+  for_each<Attention>(spec, [&](const Attention& a) {
+    if (a.window > 0 || !a.slopes.empty() || a.sinks || a.kv_of >= 0)
+      h.unsupported("attention.causal", "is false in a model with windows, linear biases, sinks or shared keys");
+  });
+}
+
+}  // namespace
+
 ModelSpec read_spec(const weights::ModelFile& file, std::int64_t tokens) {
   const Hparams h(file, tokens);
-  return h.entry().describe(h);
+  ModelSpec spec = h.entry().describe(h);
+  read_pooling(h, spec);
+  return spec;
 }
 
 }  // namespace kvasir::model

@@ -2,10 +2,11 @@
 // architecture is a function that writes one (model/arch.hpp); loading, memory plan, forward pass, benchmarks,
 // synthetic files and the store's fingerprint walk it (model/spec_fields.hpp).
 //
-//   x = embedding.norm(scale * tokens[id] + positions[p])
+//   x = embedding.norm(scale * tokens[id] + positions[p] + types[of the text])
 //   for every layer:
 //     m = post_mixer(mixer(norm(x)))
 //     sequential:  x += residual_scale * m;  x += residual_scale * post_feed(feed(feed_norm(x)))
+//     norm_of_sums: x = post_mixer(x + mixer(norm(x)));  x = post_feed(x + feed(feed_norm(x)))
 //     parallel:    x += residual_scale * m + residual_scale * post_feed(feed(feed_norm(x))), both of the same x
 //     x *= output_scale
 //   logits = soft_cap(head.scale * head.output(head.norm(x)))
@@ -21,6 +22,7 @@
 #include "cpu/matrix.hpp"
 #include "kernel/ops.hpp"
 #include "kernel/router.hpp"
+#include "model/pooling.hpp"
 
 namespace kvasir::model {
 
@@ -176,21 +178,31 @@ struct LayerSpec {
   Norm post_feed = {};
   float residual_scale = 1.0f;
   bool parallel = false;
-  Vector output_scale = {};  // one number
+  Vector output_scale = {};   // one number
+  bool norm_of_sums = false;  // the post norms are of x and what is added to it; REQUIRES: not parallel
 };
 
 struct Embedding {
   Table tokens;  // (vocab, dim)
   float scale = 1.0f;
   Table positions = {};  // (positions, dim): learned; there are no others then
+  Table types = {};      // (1 or 2, dim): one row for a text, one for a second text behind it
   Norm norm = {};
 };
 
 struct Head {
   Norm norm = {};
-  Linear output;  // (vocab, dim); tied: the tensor of the embedding
+  Linear output = {};  // (vocab, dim); tied: the tensor of the embedding. Absent: the model writes no texts
   float scale = 1.0f;
   float soft_cap = 0;  // 0: none
+};
+
+// Scores of a text: output(tanh(dense x)), or output(x), of one token's state x.
+struct Rank {
+  Linear dense = {};   // (dim, dim)
+  Linear output = {};  // (labels, dim)
+
+  explicit operator bool() const { return static_cast<bool>(output); }
 };
 
 struct ModelSpec {
@@ -202,6 +214,9 @@ struct ModelSpec {
   std::vector<Rope> ropes;
   std::vector<LayerSpec> layers;
   Head head;
+  bool causal = true;  // false: every token sees all of its text. Such a model has no cache and writes no texts
+  Pooling pooling = Pooling::kNone;  // what the file says of vectors of texts
+  Rank rank;
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   // Tokens that a sequence can have at most; 0: no bound.

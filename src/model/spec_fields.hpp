@@ -143,7 +143,7 @@ void each_field(S& s, F&& f) {
 }
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [norm, mixer, post_mixer, feed_norm, feed, post_feed, residual_scale, parallel, output_scale] = s;
+  auto& [norm, mixer, post_mixer, feed_norm, feed, post_feed, residual_scale, parallel, output_scale, norm_of_sums] = s;
   f("norm", norm);
   f("mixer", mixer);
   f("post_mixer", post_mixer);
@@ -153,13 +153,15 @@ void each_field(S& s, F&& f) {
   f("residual_scale", residual_scale);
   f("parallel", parallel);
   f("output_scale", output_scale);
+  f("norm_of_sums", norm_of_sums);
 }
 template <Part<Embedding> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [tokens, scale, positions, norm] = s;
+  auto& [tokens, scale, positions, types, norm] = s;
   f("tokens", tokens);
   f("scale", scale);
   f("positions", positions);
+  f("types", types);
   f("norm", norm);
 }
 template <Part<Head> S, class F>
@@ -170,9 +172,15 @@ void each_field(S& s, F&& f) {
   f("scale", scale);
   f("soft_cap", soft_cap);
 }
+template <Part<Rank> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [dense, output] = s;
+  f("dense", dense);
+  f("output", output);
+}
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [arch, dim, vocab, context, embedding, ropes, layers, head] = s;
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank] = s;
   f("arch", arch);
   f("dim", dim);
   f("vocab", vocab);
@@ -181,6 +189,9 @@ void each_field(S& s, F&& f) {
   f("ropes", ropes);
   f("layers", layers);
   f("head", head);
+  f("causal", causal);
+  f("pooling", pooling);
+  f("rank", rank);
 }
 
 template <class T>

@@ -30,6 +30,7 @@ class Asker final : public Listener {
       if (events_.text && !p.text.empty()) events_.text(p.text);
     }
   }
+  void pooled(std::span<const float> vector) override { reply_.vector.assign(vector.begin(), vector.end()); }
   void done(const Outcome& outcome) override {
     const std::lock_guard lock(mutex_);
     reply_.outcome = outcome;

@@ -15,6 +15,7 @@ struct Reply {
   std::vector<std::int32_t> ids;
   std::string text;                  // empty without a tokenizer
   std::vector<TokenRecord> records;  // one per token where log-probabilities were asked for
+  std::vector<float> vector;         // where Request::pooling asks for one
   Outcome outcome;
 };
 

@@ -190,6 +190,9 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   auto file = weights::open_model_file(options.model);
   // Everything that can be wrong is found before the long part, packing the weights.
   model::ModelSpec spec = model::read_spec(*file, longest(options));
+  if (!spec.causal)
+    throw Error(Code::kUnsupported, "reads texts and writes none: kvasir embed and kvasir serve know it",
+                options.model);
   tokenizer_ = text::make_tokenizer(file->metadata());
   if (tokenizer_ && tokenizer_->size() > spec.vocab)
     throw Error(Code::kBadInput,

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <map>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "kv/spec.hpp"
+#include "run/model_card.hpp"
+#include "run/pooling.hpp"
 #include "run/scheduler_job.hpp"
 
 namespace kvasir::run {
@@ -60,29 +61,11 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library)
     : engine_(engine), options_(options), library_(library) {
-  card_.name = std::move(name);
-  card_.architecture = engine.model().spec().arch;
+  card_ = card_of(engine.model(), std::move(name));
   card_.context = engine.context();
-  card_.trained_context = engine.model().spec().context;
-  card_.vocabulary = static_cast<std::int32_t>(engine.model().spec().vocab);
-  card_.chat_template = engine.model().file().metadata().get_string("tokenizer.chat_template").value_or("");
-  const weights::Metadata& metadata = engine.model().file().metadata();
-  if (const auto* names = metadata.get_strings("tokenizer.chat_templates"))
-    for (const std::string& n : *names)
-      if (auto text = metadata.get_string("tokenizer.chat_template." + n))
-        card_.named_templates.emplace_back(n, std::move(*text));
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
   card_.v_codec = kv::codecs_text(engine.codecs(), kv::Side::kValues);
   card_.running = options.running;
-  std::map<std::string, std::uint64_t> bytes_of;
-  for (const weights::TensorInfo& t : engine.model().file().tensors()) {
-    card_.parameters += static_cast<std::uint64_t>(t.columns() * t.rows());
-    card_.bytes += t.bytes.size();
-    bytes_of[t.quant] += t.bytes.size();
-  }
-  std::uint64_t most = 0;
-  for (const auto& [quant, bytes] : bytes_of)
-    if (bytes > most) most = bytes, card_.quantization = quant;
   plan_.inputs.reserve(static_cast<std::size_t>(options.running));
   plan_.jobs.reserve(static_cast<std::size_t>(options.running));
   publish();
@@ -102,6 +85,7 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   auto job = std::make_unique<Job>();
   job->asked = std::move(request);
   job->listener = std::move(listener);
+  if (job->pools()) check_pooled(engine_.model(), card_, job->asked.request);
   job->answer = std::make_unique<Answer>(engine_, job->asked.request);
   const std::vector<std::int32_t>& prompt = job->asked.request.prompt;
   job->ids.reserve(prompt.size() + job->answer->most());

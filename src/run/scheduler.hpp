@@ -63,7 +63,7 @@ class Scheduler final : public Service {
     std::vector<model::Input> inputs;
     std::vector<Job*> jobs;    // whose they are
     std::int64_t answers = 0;  // of them, the first ones; the others are prompts
-    bool scores = false;       // log-probabilities of prompts are wanted
+    bool reads_rows = false;   // log-probabilities or vectors of prompts are wanted
     void add(Job& job, std::int64_t count);
     void clear();
   };
@@ -98,6 +98,7 @@ class Scheduler final : public Service {
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   bool preempt_for(const std::string& why);
   void advance(Job& job, std::span<const float> row);
+  void pool(Job& job, int row, std::int64_t count);
   void score(Job& job, int row, std::int64_t first, std::int64_t count);
   void shift(Job& job);
   static void say_rest(Job& job);

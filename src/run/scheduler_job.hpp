@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "run/pooling.hpp"
 #include "run/scheduler.hpp"
 
 namespace kvasir::run {
@@ -22,6 +23,7 @@ struct Scheduler::Job {
   std::int64_t prompt = 0;        // tokens of it
   kv::Sequence* sequence = nullptr;
   Lead leader;
+  std::unique_ptr<Pooled> vector;   // with Request::pooling, once something of it is computed
   std::vector<TokenRecord> scores;  // of the last step, with Request::prompt_logprobs
   std::int64_t scored = 0;          // tokens of the prompt whose log-probabilities were said
 
@@ -47,7 +49,8 @@ struct Scheduler::Job {
   bool runs() const { return !over && !waits(); }
   // Log-probabilities of the prompt's tokens need its logits, so nothing of it is taken from elsewhere; nor is what a
   // shift left, which nobody else has.
-  bool reuses() const { return asked.reuse && !asked.request.prompt_logprobs && outcome.shifts == 0; }
+  bool reuses() const { return asked.reuse && !asked.request.prompt_logprobs && !pools() && outcome.shifts == 0; }
+  bool pools() const { return asked.request.pooling != model::Pooling::kNone; }
   bool scores_prompt() const { return asked.request.prompt_logprobs && scored < prompt; }
   // The next step's one token is the one that was generated last.
   bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }

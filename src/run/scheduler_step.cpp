@@ -24,19 +24,20 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
 
 void Scheduler::Plan::add(Job& job, std::int64_t count) {
   const std::int64_t from = job.cached();
-  const bool last = from + count == job.length() && !job.scores_prompt();
+  const bool reads = job.scores_prompt() || job.pools();
+  const bool last = from + count == job.length() && !reads;
   const std::span<const std::int32_t> ids(job.ids);
   inputs.push_back({job.sequence, ids.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count)),
                     last ? 1 : 0, job.decodes()});
   jobs.push_back(&job);
-  scores = scores || job.scores_prompt();
+  reads_rows = reads_rows || reads;
 }
 
 void Scheduler::Plan::clear() {
   inputs.clear();
   jobs.clear();
   answers = 0;
-  scores = false;
+  reads_rows = false;
 }
 
 // The next token of every answer, then of every prompt its part of what is left of the step.
@@ -133,14 +134,28 @@ void Scheduler::step() {
     offer_prompt(job);
     advance(job, rows.subspan(row++ * vocab, vocab));
   }
-  if (!plan_.scores) return;
+  if (!plan_.reads_rows) return;
   int first = 0;  // of the input's rows
   for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
     const auto count = static_cast<std::int64_t>(plan_.inputs[i].tokens.size());
     Job& job = *plan_.jobs[i];
+    if (!job.over && job.pools()) pool(job, first, count);
     if (!job.over && job.scores_prompt()) score(job, first, job.cached() - count, count);
     first += static_cast<int>(count);
   }
+}
+
+// The step's `count` rows from `row` on are the next ones of a text whose vector is wanted.
+void Scheduler::pool(Job& job, int row, std::int64_t count) {
+  const model::ModelSpec& spec = engine_.model().spec();
+  if (job.cached() == count) job.vector = std::make_unique<Pooled>(engine_.forward(), job.asked.request.pooling, spec);
+  job.vector->add(row, count);
+  if (job.cached() < job.prompt) return;
+  job.at.first_token = steady_seconds();
+  job.outcome.receipt.prefill_seconds = job.at.first_token - job.at.started;
+  job.listener->pooled(job.vector->take());
+  job.answer->stop(Finish::kEnd);
+  finish(job);
 }
 
 // Says the log-probabilities of the tokens behind the step's `count` rows from `row` on, those of the job's tokens from

@@ -6,6 +6,7 @@
 
 #include "serve/answer_format.hpp"
 #include "serve/body.hpp"
+#include "serve/texts.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -70,7 +71,9 @@ run::SamplingOptions read_sampling(const Fields& fields, std::int32_t vocabulary
   return s;
 }
 
-void read_model(const Fields& fields, const RequestLimits& limits) {
+}  // namespace
+
+void check_model(const Fields& fields, const RequestLimits& limits) {
   const std::string* model = fields.string("model");
   if (!model || limits.model.empty() || *model == limits.model) return;
   throw ApiException(
@@ -79,6 +82,8 @@ void read_model(const Fields& fields, const RequestLimits& limits) {
        .param = "model",
        .code = "model_not_found"});
 }
+
+namespace {
 
 // `context_shift` is llama.cpp's word, `truncation` that of OpenAI's Responses.
 void read_shift(const Fields& fields, ContextShift& shift) {
@@ -92,7 +97,7 @@ void read_shift(const Fields& fields, ContextShift& shift) {
 }
 
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
-  read_model(fields, limits);
+  check_model(fields, limits);
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
   out.stream = fields.boolean("stream").value_or(false);
   if (const Json* options = fields.object("stream_options"))
@@ -134,28 +139,27 @@ std::int32_t read_budget(const Fields& fields) {
   return static_cast<std::int32_t>(budget.value_or(-1));
 }
 
-// A string, strings, ids or arrays of ids.
-std::vector<Prompt> read_prompts(const Json& value, std::int32_t vocabulary) {
+}  // namespace
+
+std::vector<Prompt> read_texts(const Json& value, const std::string& field, std::int32_t vocabulary) {
   const auto of_text = [](const Json& text) { return Prompt{.text = text.get<std::string>()}; };
-  const auto of_ids = [&](const Json& ids, const std::string& field) {
-    return Prompt{.is_ids = true, .ids = read_ids(ids, field, vocabulary)};
+  const auto of_ids = [&](const Json& ids, const std::string& name) {
+    return Prompt{.is_ids = true, .ids = read_ids(ids, name, vocabulary)};
   };
   if (value.is_string()) return {of_text(value)};
   if (!value.is_array())
-    bad_field("prompt", "expected a string or an array of strings or token ids, found " + shown(value), "invalid_type");
-  if (value.empty()) bad_field("prompt", "is empty, expected at least one prompt", "invalid_value");
-  if (value[0].is_number()) return {of_ids(value, "prompt")};
+    bad_field(field, "expected a string or an array of strings or token ids, found " + shown(value), "invalid_type");
+  if (value.empty()) bad_field(field, "is empty, expected at least one text", "invalid_value");
+  if (value[0].is_number()) return {of_ids(value, field)};
   std::vector<Prompt> prompts;
   for (std::size_t i = 0; i < value.size(); ++i) {
-    const std::string name = fmt::format("prompt[{}]", i);
+    const std::string name = fmt::format("{}[{}]", field, i);
     if (value[i].type() != value[0].type() || !(value[i].is_string() || value[i].is_array()))
       bad_field(name, "expected only strings or only arrays of token ids, found " + shown(value[i]), "invalid_type");
     prompts.push_back(value[i].is_string() ? of_text(value[i]) : of_ids(value[i], name));
   }
   return prompts;
 }
-
-}  // namespace
 
 ApiRequest parse_chat(const Json& body, const RequestLimits& limits) {
   const Fields fields(body);
@@ -180,7 +184,7 @@ ApiRequest parse_completion(const Json& body, const RequestLimits& limits) {
   read_common(fields, limits, out);
   const Json* prompt = fields.find("prompt");
   if (!prompt) bad_field("prompt", "is missing", "missing_required_parameter");
-  out.prompts = read_prompts(*prompt, limits.vocabulary);
+  out.prompts = read_texts(*prompt, "prompt", limits.vocabulary);
   if (out.prompts.size() * static_cast<std::size_t>(out.n) > static_cast<std::size_t>(limits.choices))
     bad_field("n",
               fmt::format("{} prompts with {} answers each, expected at most {} answers", out.prompts.size(), out.n,
@@ -219,7 +223,7 @@ ApiRequest parse_warm(const Json& body, const RequestLimits& limits) {
   } else {
     const Json* prompt = fields.find("prompt");
     if (!prompt) bad_field("prompt", "is missing, as is 'messages'", "missing_required_parameter");
-    out.prompts = read_prompts(*prompt, limits.vocabulary);
+    out.prompts = read_texts(*prompt, "prompt", limits.vocabulary);
     if (out.prompts.size() != 1) bad_field("prompt", "expected one prompt", "invalid_value");
   }
   out.service.request.max_tokens = 0;

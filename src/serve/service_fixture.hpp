@@ -38,6 +38,7 @@ struct FakeOptions {
   int prefill_steps = 0;     // parts in which prompts are computed ...
   double prefill_delay = 0;  // ... and seconds of each
   std::int64_t thinking_tokens = -1;
+  std::int32_t labels = 0;                         // of a head that ranks: scores are the prompt's length, 0, 0 ...
   std::function<void(std::size_t)> before_submit;  // gets how many requests were submitted; may wait
 };
 
@@ -58,6 +59,9 @@ class FakeService : public run::Service {
              .k_codec = "f16",
              .v_codec = "f16",
              .running = 2};
+    card_.width = 4;
+    card_.pooling = model::Pooling::kMean;
+    card_.labels = options_.labels;
     thread_ = std::thread([this] { loop(); });
   }
   ~FakeService() override {
@@ -204,7 +208,12 @@ class FakeService : public run::Service {
       compute(job);
       job.due = now + options_.delay;
     }
-    const int most = job.request.request.max_tokens;
+    const run::Request& r = job.request.request;
+    if (r.pooling != model::Pooling::kNone) {
+      job.listener->pooled(vector_of(r));
+      return end(job, run::Finish::kEnd);
+    }
+    const int most = r.max_tokens;
     if (most == 0) return end(job, run::Finish::kLength);
     if (now < job.due) return false;
     job.due += options_.delay;
@@ -216,6 +225,17 @@ class FakeService : public run::Service {
     if (most > 0 && job.made >= most) return flush(job), end(job, run::Finish::kLength);
     if ((most < 0 || options_.ends) && job.made >= options_.tokens) return flush(job), end(job, run::Finish::kEnd);
     return false;
+  }
+
+  // Of four elements: how many tokens, the first and the last one, where the second text begins. Or the scores.
+  std::vector<float> vector_of(const run::Request& r) const {
+    const auto n = static_cast<float>(r.prompt.size());
+    if (r.pooling == model::Pooling::kRank) {
+      std::vector<float> scores(static_cast<std::size_t>(options_.labels));
+      scores.at(0) = n / 16;
+      return scores;
+    }
+    return {n, static_cast<float>(r.prompt.front()), static_cast<float>(r.prompt.back()), static_cast<float>(r.second)};
   }
 
   // The prompt, and its log-probabilities where they are wanted: -0.25, -0.5 ...

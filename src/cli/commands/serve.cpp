@@ -24,13 +24,13 @@ namespace {
 // Computes the prompts of --warm; the socket listens already, so clients wait and are not refused.
 void warm(Serving& serving, const std::string& file) {
   std::vector<run::ServiceRequest> requests =
-      serve::read_prompt_file(file, serving.card(), *serving.engine().tokenizer(), serving.chat(), false);
+      serve::read_prompt_file(file, serving.card(), serving.tokenizer(), serving.chat(), false);
   ProgressBar bar("warming");
   const double start = steady_seconds();
   std::int64_t tokens = 0, reused = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     bar.update(i, requests.size());
-    const run::Outcome outcome = run::ask(serving.scheduler(), std::move(requests[i])).outcome;
+    const run::Outcome outcome = run::ask(serving.service(), std::move(requests[i])).outcome;
     tokens += outcome.prompt_tokens;
     reused += outcome.receipt.reused_tokens;
     if (outcome.receipt.pin_error.empty()) continue;
@@ -51,16 +51,17 @@ int serve_command(const ServingOptions& s) {
     fmt::print(stderr, "{}\n", line);
     std::fflush(stderr);
   });
-  fmt::print(stderr, "{} ({}, KV {}): {}://{}:{}/v1, context {}{}\n", serving.card().name, serving.card().architecture,
-             kv::codecs_text(serving.engine().codecs()), s.server.tls_cert.empty() ? "http" : "https", s.server.host,
-             serving.server().port(), serving.engine().context(), serving.chats() ? "" : ", no chat template");
+  run::Engine* const engine = serving.engine();
+  fmt::print(stderr, "{} ({}, {}): {}://{}:{}/v1, context {}{}\n", serving.card().name, serving.card().architecture,
+             engine ? "KV " + kv::codecs_text(engine->codecs()) : "embeddings only",
+             s.server.tls_cert.empty() ? "http" : "https", s.server.host, serving.server().port(),
+             serving.card().context, serving.chats() || !engine ? "" : ", no chat template");
   if (const run::ModelCard& card = serving.card(); card.trained_context > 0 && card.context > card.trained_context)
     fmt::print(stderr, "the context is longer than the {} tokens that the model was trained for (see --ctx)\n",
                card.trained_context);
-  if (const std::string note = serving.engine().tokenizer()->note(); !note.empty())
-    fmt::print(stderr, "vocabulary: {}\n", note);
+  if (const std::string note = serving.tokenizer().note(); !note.empty()) fmt::print(stderr, "vocabulary: {}\n", note);
   if (!serving.chat_problem().empty()) fmt::print(stderr, "chats are refused: {}\n", serving.chat_problem());
-  if (!serving.engine().kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", serving.engine().kv_note());
+  if (engine && !engine->kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", engine->kv_note());
   if (!s.serve.warm.empty()) warm(serving, s.serve.warm);
   std::fflush(stderr);
   serving.server().run(true);

@@ -1,9 +1,6 @@
 // kvasir tokenize -m MODEL [-p TEXT|-f FILE] [--ids|--count] [--special] [--sections SEPARATOR] [--json]
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -16,6 +13,7 @@
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 #include "cli/sections.hpp"
+#include "cli/standard_input.hpp"
 #include "text/tokenizer.hpp"
 #include "weights/model_file.hpp"
 
@@ -62,18 +60,6 @@ void check(const TokenizeOptions& o) {
   if (o.ids && o.count) throw Error(Code::kBadInput, "expected one of --ids and --count, found both", "tokenize");
   if (o.sections.find('\n') != std::string::npos)
     throw Error(Code::kBadInput, "expected a separator of one line, found a line break in it", "--sections");
-}
-
-std::string read_standard_input() {
-  std::string text;
-  char buffer[1 << 16];
-  for (;;) {
-    const ssize_t n = ::read(STDIN_FILENO, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error(Code::kIo, std::string("cannot read: ") + std::strerror(errno), "standard input");
-    if (n == 0) return text;
-    text.append(buffer, static_cast<std::size_t>(n));
-  }
 }
 
 std::string text_of(const TokenizeOptions& o) {

@@ -87,7 +87,7 @@ class Translation {
 
   // A request without text loads the model, which is loaded.
   ApiRequest loaded() const {
-    chat_model();
+    check_ollama_model(fields_, limits_);
     ApiRequest out;
     out.ready = {{"model", model_}, {"created_at", rfc3339_now()}};
     if (fields_.find("messages")) {
@@ -98,11 +98,6 @@ class Translation {
     out.ready["done"] = true;
     out.ready["done_reason"] = "load";
     return out;
-  }
-  void chat_model() const {
-    const std::string name = without_tag(model_);
-    if (!limits_.model.empty() && name != limits_.model)
-      throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", model_), .param = "model"});
   }
 
   void read_options() {
@@ -330,6 +325,14 @@ std::unique_ptr<AnswerWriter> ollama_chat_writer(const AnswerInfo& info) {
 }
 std::unique_ptr<AnswerWriter> ollama_generate_writer(const AnswerInfo& info) {
   return std::make_unique<Writer>(info, false);
+}
+
+std::string check_ollama_model(const Fields& fields, const RequestLimits& limits) {
+  const std::string* model = fields.string("model");
+  if (!model) bad_field("model", "is missing", "missing_required_parameter");
+  if (!limits.model.empty() && without_tag(*model) != limits.model)
+    throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *model), .param = "model"});
+  return *model;
 }
 
 Json ollama_error(const ApiError& error) { return {{"error", unicode::to_valid_utf8(error.message)}}; }

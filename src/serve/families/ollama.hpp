@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "serve/body.hpp"
 #include "serve/dialect.hpp"
 
 namespace kvasir::serve {
@@ -16,6 +17,9 @@ std::unique_ptr<AnswerWriter> ollama_chat_writer(const AnswerInfo& info);
 std::unique_ptr<AnswerWriter> ollama_generate_writer(const AnswerInfo& info);
 
 Json ollama_error(const ApiError& error);
+
+// The name that the body gives, which has to be this server's model. Throws ApiException.
+std::string check_ollama_model(const Fields& fields, const RequestLimits& limits);
 
 // Models without a tag have this one.
 std::string without_tag(const std::string& model);

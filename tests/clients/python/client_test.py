@@ -132,6 +132,126 @@ class Chats(unittest.TestCase):
         self.assertGreater(tokens[0], tokens[1] + 5)
 
 
+    def test_progress_of_a_prompt(self):
+        client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="unused", max_retries=0)
+        stream = client.chat.completions.create(
+            model=NAME, messages=[{"role": "user", "content": LONG * 8}], max_tokens=2, stream=True,
+            extra_body={"return_progress": True, "reuse": False})
+        progress = [c.model_extra["prompt_progress"] for c in stream if "prompt_progress" in (c.model_extra or {})]
+        self.assertGreaterEqual(len(progress), 1)
+        self.assertEqual(progress[-1]["processed"], progress[-1]["total"])
+
+    def test_a_budget_of_thinking(self):
+        client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="unused", max_retries=0)
+        answer = client.chat.completions.create(model=NAME, messages=ASK, max_tokens=40, reasoning_effort="high",
+                                                extra_body={"thinking_budget": 5})
+        self.assertGreaterEqual(answer.usage.completion_tokens_details.reasoning_tokens, 5)
+        self.assertTrue(answer.choices[0].message.content)
+        self.assertLessEqual(answer.model_extra["kvasir"]["thinking_cut"], 9)
+
+    def test_a_conversation_beyond_the_context(self):
+        client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="unused", max_retries=0)
+        turns = [{"role": "system", "content": "Be brief."}]
+        for i in range(14):
+            turns += [{"role": "user", "content": f"{i}. " + LONG}, {"role": "assistant", "content": LONG}]
+        turns.append({"role": "user", "content": "And now?"})
+        with self.assertRaises(openai.BadRequestError) as caught:
+            client.chat.completions.create(model=NAME, messages=turns * 2, max_tokens=4)
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+        answer = client.chat.completions.create(model=NAME, messages=turns * 2, max_tokens=4,
+                                                extra_body={"truncation": "auto"})
+        self.assertGreater(answer.model_extra["kvasir"]["context_shift"]["dropped_messages"], 0)
+
+
+class Texts(unittest.TestCase):
+    """What evaluators ask: the requests of lm-eval's local-completions."""
+
+    def setUp(self):
+        self.client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="unused", max_retries=0)
+
+    def score(self, context, rest):
+        tokens = [SERVER.post("/tokenize", {"content": text})["tokens"] for text in (context, rest)]
+        answer = self.client.completions.create(model=NAME, prompt=[tokens[0] + tokens[1]], max_tokens=1, logprobs=1,
+                                                echo=True, temperature=0, seed=1234)
+        logprobs = answer.choices[0].logprobs
+        begin = len(tokens[0])
+        self.assertIsNone(logprobs.token_logprobs[0])
+        self.assertEqual(len(logprobs.token_logprobs), begin + len(tokens[1]) + 1)
+        greedy = all(own == max(top.values())
+                     for own, top in zip(logprobs.token_logprobs[begin:-1], logprobs.top_logprobs[begin:-1]))
+        return sum(logprobs.token_logprobs[begin:-1]), greedy
+
+    def test_loglikelihoods(self):
+        likely, _ = self.score("It was a dark and stormy night; the rain fell in", " torrents")
+        unlikely, greedy = self.score("It was a dark and stormy night; the rain fell in", " zebra seven")
+        self.assertGreater(likely, unlikely)
+        self.assertFalse(greedy)
+        # What the model itself says is greedy.
+        said = self.client.completions.create(model=NAME, prompt="Once upon a time", max_tokens=6, temperature=0)
+        logprob, greedy = self.score("Once upon a time", said.choices[0].text)
+        self.assertLess(logprob, 0)
+
+    def test_no_limit(self):
+        answer = self.client.completions.create(model=NAME, prompt="Once upon", max_tokens=-1, stop=[" the"])
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+
+
+class Vectors(unittest.TestCase):
+    """Of a model that writes, and of an encoder."""
+
+    @classmethod
+    def setUpClass(cls):
+        golden = os.path.join(os.path.dirname(MODEL), "..", "tests", "golden", "encoders", "bert.gguf")
+        cls.encoder = Server(KVASIR, golden, SCRATCH)
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.encoder.stop() == 0, cls.encoder.log
+
+    def test_openai(self):
+        for server, name, width in ((SERVER, NAME, None), (self.encoder, "bert", 32)):
+            client = openai.OpenAI(base_url=server.url + "/v1", api_key="unused", max_retries=0)
+            texts = ["the old man and the sea", "his dog", "the old man and the sea"]
+            # Without a format the package asks for base64.
+            answer = client.embeddings.create(model=name, input=texts)
+            plain = client.embeddings.create(model=name, input=texts, encoding_format="float")
+            self.assertEqual(len(answer.data), 3)
+            for a, b in zip(answer.data, plain.data):
+                self.assertEqual(a.embedding, b.embedding)
+                self.assertAlmostEqual(sum(x * x for x in a.embedding), 1, 5)
+            self.assertEqual(answer.data[0].embedding, answer.data[2].embedding)
+            self.assertNotEqual(answer.data[0].embedding, answer.data[1].embedding)
+            if width:
+                self.assertEqual(len(answer.data[0].embedding), width)
+            self.assertEqual(len(client.embeddings.create(model=name, input="sea", dimensions=8).data[0].embedding), 8)
+            self.assertGreater(answer.usage.prompt_tokens, 6)
+            with self.assertRaises(openai.BadRequestError):
+                client.embeddings.create(model=name, input=[])
+
+    def test_ollama(self):
+        for server, name in (SERVER, NAME), (self.encoder, "bert"):
+            client = ollama.Client(host=server.url)
+            answer = client.embed(model=name, input=["the sea", "the ship"])
+            self.assertEqual(len(answer.embeddings), 2)
+            self.assertGreater(answer.prompt_eval_count, 2)
+            self.assertTrue(client.embeddings(model=name, prompt="the sea").embedding)
+
+    def test_ranks(self):
+        body = {"model": "bert", "query": "what is deep ?", "documents": ["the sea", "his dog", "rain and storm"]}
+        answer = self.encoder.post("/v1/rerank", body)
+        scores = [r["relevance_score"] for r in answer["results"]]
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        self.assertEqual({r["index"] for r in answer["results"]}, {0, 1, 2})
+
+    def test_an_encoder_writes_nothing(self):
+        client = openai.OpenAI(base_url=self.encoder.url + "/v1", api_key="unused", max_retries=0)
+        with self.assertRaises(openai.APIStatusError) as caught:
+            client.chat.completions.create(model="bert", messages=ASK)
+        self.assertEqual(caught.exception.status_code, 501)
+        with self.assertRaises(openai.BadRequestError):
+            client.completions.create(model="bert", prompt="the sea")
+
+
 class Messages(unittest.TestCase):
     def setUp(self):
         self.client = anthropic.Anthropic(base_url=SERVER.url, api_key="unused", max_retries=0)

@@ -1,0 +1,152 @@
+// kvasir embed -m MODEL [-p TEXT|-f FILE] [--lines] [--pooling KIND] [--dimensions N] [--raw]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "cli/command.hpp"
+#include "cli/flags.hpp"
+#include "cli/json_output.hpp"
+#include "cli/models.hpp"
+#include "cli/standard_input.hpp"
+#include "run/ask.hpp"
+#include "run/encoder.hpp"
+#include "run/scheduler.hpp"
+#include "serve/embedding.hpp"
+
+namespace kvasir::cli {
+namespace {
+
+struct EmbedOptions {
+  std::string model;
+  std::string prompt;
+  std::string file;
+  bool lines = false;
+  std::string pooling;
+  std::int32_t dimensions = 0;
+  bool raw = false;
+  std::int32_t threads = 0;
+};
+
+const OptionTable<EmbedOptions>& table() {
+  using O = EmbedOptions;
+  static const OptionTable<O> t{
+      "embed",
+      {{"model", &O::model, {.help = "model file", .letter = 'm', .placeholder = "FILE", .required = true}},
+       {"prompt", &O::prompt, {.help = "the text", .letter = 'p', .placeholder = "TEXT"}},
+       {"file",
+        &O::file,
+        {.help = "read the text from a file; standard input when neither is given, or -",
+         .letter = 'f',
+         .placeholder = "FILE"}},
+       {"lines", &O::lines, {.help = "every line is a text of its own; empty ones are left out"}},
+       {"pooling",
+        &O::pooling,
+        {.help = "mean, cls (the first token) or last; default: what the model file says", .placeholder = "KIND"}},
+       {"dimensions", &O::dimensions, {.help = "only the first N elements; 0 is all", .low = 0, .high = 1 << 24}},
+       {"raw", &O::raw, {.help = "do not divide vectors by their length"}},
+       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}}}};
+  return t;
+}
+
+std::vector<std::string> texts_of(const EmbedOptions& o) {
+  if (!o.prompt.empty() && !o.file.empty())
+    throw Error(Code::kBadInput, "expected one of -p TEXT and -f FILE, found both", "embed");
+  const std::string all = !o.prompt.empty()                 ? o.prompt
+                          : o.file.empty() || o.file == "-" ? read_standard_input()
+                                                            : read_text_file(o.file);
+  if (!o.lines) return {all};
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < all.size();) {
+    const std::size_t end = std::min(all.find('\n', at), all.size());
+    std::string line = all.substr(at, end - at);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty()) lines.push_back(std::move(line));
+    at = end + 1;
+  }
+  if (lines.empty()) throw Error(Code::kBadInput, "holds no text, expected lines", o.file.empty() ? "-p" : o.file);
+  return lines;
+}
+
+model::Pooling pooling_of(const EmbedOptions& o, const run::ModelCard& card) {
+  if (o.pooling.empty()) return card.pooling;
+  for (const model::Pooling p : {model::Pooling::kMean, model::Pooling::kCls, model::Pooling::kLast})
+    if (o.pooling == model::name(p)) return p;
+  throw Error(Code::kBadInput, "'" + o.pooling + "', expected mean, cls or last", "--pooling");
+}
+
+// A model that reads, or one that also writes, with as much context as it was made for.
+struct Reader {
+  explicit Reader(const EmbedOptions& o) {
+    run::EngineOptions engine_options;
+    engine_options.model = o.model;
+    engine_options.threads = o.threads;
+    const std::string name = o.model;
+    if (run::is_encoder(o.model)) {
+      encoder = std::make_unique<run::Encoder>(engine_options, name, 1);
+      service = encoder.get();
+      return;
+    }
+    engine = std::make_unique<run::Engine>(engine_options, run::Engine::Needs{});
+    scheduler = std::make_unique<run::Scheduler>(*engine, run::SchedulerOptions{.running = 1}, name);
+    service = scheduler.get();
+  }
+  std::unique_ptr<run::Encoder> encoder;
+  std::unique_ptr<run::Engine> engine;
+  std::unique_ptr<run::Scheduler> scheduler;
+  run::Service* service = nullptr;
+};
+
+int embed(const EmbedOptions& o) {
+  const std::vector<std::string> texts = texts_of(o);
+  Reader reader(o);
+  run::Service& service = *reader.service;
+  const text::Tokenizer* tokenizer = service.tokenizer();
+  if (!tokenizer) throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", o.model);
+  const run::ModelCard& card = service.card();
+  if (o.dimensions > card.width)
+    throw Error(Code::kBadInput, fmt::format("{}, expected at most the model's {}", o.dimensions, card.width),
+                "--dimensions");
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  std::int64_t tokens = 0, width = 0;
+  run::ServiceRequest r;
+  r.request.pooling = pooling_of(o, card);
+  r.request.max_tokens = 0;
+  r.reuse = false;
+  for (const std::string& text : texts) {
+    r.request.prompt = tokenizer->encode(text, {.add_bos = tokenizer->add_bos(), .add_eos = tokenizer->add_eos()});
+    tokens += static_cast<std::int64_t>(r.request.prompt.size());
+    std::vector<float> vector = run::ask(service, r).vector;
+    serve::settle_vector(vector, o.dimensions, !o.raw);
+    width = static_cast<std::int64_t>(vector.size());
+    rows.push_back(vector);
+  }
+  nlohmann::ordered_json out{
+      {"model", o.model}, {"pooling", model::name(r.request.pooling)}, {"dimensions", width}, {"tokens", tokens}};
+  out["embeddings"] = std::move(rows);
+  print_json_row(out);
+  return kSuccess;
+}
+
+Action setup(Flags& flags) {
+  auto options = std::make_shared<EmbedOptions>();
+  add_options(flags, table(), *options);
+  return [options] {
+    options->model = local_model(options->model);
+    return cli::embed(*options);
+  };
+}
+
+}  // namespace
+
+namespace entries::commands {
+extern const Command embed;
+const Command embed{"print the vectors of texts as JSON", setup};
+}  // namespace entries::commands
+
+}  // namespace kvasir::cli

@@ -1,0 +1,35 @@
+// Attention without a mask and without a cache: every row of a text sees all of its rows.
+#pragma once
+
+#include <cstdint>
+
+#include "simd/isa.hpp"
+
+namespace kvasir::kernel {
+
+// One head of a text of n rows; row r of the keys is at k + r * k_stride, the others alike.
+struct WholeHead {
+  std::int64_t n;
+  int d, dv;
+  const float *q, *k, *v;
+  std::int64_t q_stride, k_stride, v_stride;
+  float scale;     // of products of queries and keys
+  float soft_cap;  // 0: none; scores become cap * tanh(score / cap)
+  float* out;      // (n, dv)
+  std::int64_t out_stride;
+};
+
+// Floats of scratch that attend() needs for a head of d channels and n rows.
+constexpr std::int64_t whole_head_scratch(std::int64_t n, int d) {
+  const std::int64_t pitch = (n + 15) / 16 * 16;
+  return pitch * (d + 1);
+}
+
+struct BidirectionalKernels {
+  // out = softmax(scale * q kᵀ) v, rows by row, in one fixed order.
+  void (*attend)(const WholeHead& head, float* scratch);
+};
+
+KVASIR_DECLARE_KERNELS(BidirectionalKernels, bidirectional)
+
+}  // namespace kvasir::kernel

@@ -1,0 +1,70 @@
+#include "kernel/bidirectional.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "simd/isa_fixture.hpp"
+
+namespace kvasir::kernel {
+namespace {
+
+// In double, for every instruction set and for lengths and sizes that are no multiples of a vector.
+TEST(Bidirectional, IsASoftmaxOverAllRows) {
+  std::mt19937 noise(7);
+  std::normal_distribution<float> normal;
+  for (const std::int64_t n : {1, 2, 15, 16, 17, 130})
+    for (const int d : {8, 24, 64})
+      for (const float cap : {0.0f, 2.0f}) {
+        const int dv = d + 8;
+        const std::int64_t q_stride = 2 * d + 3, k_stride = d + 1, v_stride = dv + 5, out_stride = dv + 2;
+        const auto random = [&](std::int64_t count) {
+          std::vector<float> x(static_cast<std::size_t>(count));
+          for (float& f : x) f = normal(noise);
+          return x;
+        };
+        const auto q = random(n * q_stride), k = random(n * k_stride), v = random(n * v_stride);
+        const auto at = [](const std::vector<float>& x, std::int64_t i) {
+          return static_cast<double>(x[static_cast<std::size_t>(i)]);
+        };
+        std::vector<double> want;
+        for (std::int64_t i = 0; i < n; ++i) {
+          std::vector<double> w;
+          double total = 0;
+          for (std::int64_t r = 0; r < n; ++r) {
+            double s = 0;
+            for (int c = 0; c < d; ++c) s += at(q, i * q_stride + c) * at(k, r * k_stride + c);
+            s *= 0.25;
+            if (cap > 0) s = static_cast<double>(cap) * std::tanh(s / static_cast<double>(cap));
+            w.push_back(std::exp(s));
+            total += w.back();
+          }
+          for (int c = 0; c < dv; ++c) {
+            double sum = 0;
+            for (std::int64_t r = 0; r < n; ++r) sum += w[static_cast<std::size_t>(r)] * at(v, r * v_stride + c);
+            want.push_back(sum / total);
+          }
+        }
+        std::vector<float> scratch(static_cast<std::size_t>(whole_head_scratch(n, d)), NAN), first;
+        for (const simd::Isa isa : simd::kIsas) {
+          if (!simd::supported(isa)) continue;
+          std::vector<float> out(static_cast<std::size_t>(n * out_stride), -1);
+          bidirectional_of(isa).attend({n, d, dv, q.data(), k.data(), v.data(), q_stride, k_stride, v_stride, 0.25f,
+                                        cap, out.data(), out_stride},
+                                       scratch.data());
+          for (std::int64_t i = 0; i < n; ++i) {
+            for (int c = 0; c < dv; ++c)
+              ASSERT_NEAR(at(out, i * out_stride + c), want[static_cast<std::size_t>(i * dv + c)], 2e-5)
+                  << simd::name(isa) << " n " << n << " d " << d << " row " << i;
+            EXPECT_EQ(out[static_cast<std::size_t>(i * out_stride + dv)], -1) << "beyond the row";
+          }
+          if (first.empty()) first = out;
+          EXPECT_EQ(out, first) << simd::name(isa);  // the same bits everywhere
+        }
+      }
+}
+
+}  // namespace
+}  // namespace kvasir::kernel

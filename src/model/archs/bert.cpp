@@ -1,0 +1,26 @@
+// BERT (arXiv:1810.04805) and its children (RoBERTa, XLM-R, MiniLM, BGE, E5): every token sees all of its text, learned
+// positions, norms of the sums.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = encoder(h);
+  m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+    a.rope = -1;
+    m.layers.push_back({.mixer = a,
+                        .post_mixer = n.layer_norm("attn_output_norm"),
+                        .feed = plain(n, Activation::kGeluErf, Bias::kIfPresent),
+                        .post_feed = n.layer_norm("layer_output_norm"),
+                        .norm_of_sums = true});
+  }
+  return m;
+}
+
+extern const Arch bert;
+const Arch bert = {"BERT (embeddings, ranking)", describe};
+
+}  // namespace kvasir::model::entries::archs

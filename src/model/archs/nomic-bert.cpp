@@ -1,0 +1,23 @@
+// Nomic Embed (arXiv:2402.01613): BERT with RoPE and gated feed forwards.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = encoder(h);
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                        .post_mixer = n.layer_norm("attn_output_norm"),
+                        .feed = gated(n, Activation::kSilu, Bias::kIfPresent),
+                        .post_feed = n.layer_norm("layer_output_norm"),
+                        .norm_of_sums = true});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch nomic_bert;
+const Arch nomic_bert = {"Nomic Embed (embeddings)", describe};
+
+}  // namespace kvasir::model::entries::archs

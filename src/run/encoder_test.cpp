@@ -1,0 +1,187 @@
+// Vectors of texts against the float64 reference (tools/golden_encoders.py): encoders, and a model that writes.
+#include "run/encoder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/options.hpp"
+#include "run/ask.hpp"
+#include "run/scheduler.hpp"
+
+namespace kvasir::run {
+namespace {
+
+using model::Pooling;
+
+const std::string kFolder = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";
+constexpr Pooling kVectors[] = {Pooling::kMean, Pooling::kCls, Pooling::kLast};
+
+struct Golden {
+  explicit Golden(const std::string& name) {
+    const auto json = parse_json(read_text_file(kFolder + "encoders/" + name + ".json"), name);
+    tokens = json["tokens"].get<std::vector<std::int32_t>>();
+    second = json["second"].get<std::int64_t>();
+    states = json["states"].get<std::vector<std::vector<double>>>();
+    if (json.contains("rank")) rank = json["rank"].get<std::vector<double>>();
+  }
+  std::vector<double> vector(Pooling pooling) const {
+    if (pooling == Pooling::kCls) return states.front();
+    if (pooling == Pooling::kLast) return states.back();
+    if (pooling == Pooling::kRank) return rank;
+    std::vector<double> mean(states[0].size());
+    for (const auto& s : states)
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += s[i] / static_cast<double>(states.size());
+    return mean;
+  }
+  std::vector<std::int32_t> tokens;
+  std::int64_t second;
+  std::vector<std::vector<double>> states;
+  std::vector<double> rank;
+};
+
+double error_of(const std::vector<float>& got, const std::vector<double>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - want[i], 2);
+    norm += want[i] * want[i];
+  }
+  return std::sqrt(error / norm);
+}
+
+EngineOptions options_of(const std::string& path, bool exact, std::int32_t chunk = 512) {
+  EngineOptions o;
+  o.model = path;
+  o.exact = exact;
+  o.threads = 2;
+  o.chunk = chunk;
+  return o;
+}
+
+ServiceRequest pooling(std::vector<std::int32_t> tokens, Pooling kind, std::int64_t second = -1) {
+  ServiceRequest r;
+  r.request.prompt = std::move(tokens);
+  r.request.max_tokens = 0;
+  r.request.pooling = kind;
+  r.request.second = second;
+  return r;
+}
+
+std::vector<float> vector_of(Service& service, const ServiceRequest& request) { return ask(service, request).vector; }
+
+TEST(Encoder, AgreesWithFloat64) {
+  for (const char* name : {"bert", "nomic-bert"}) {
+    const Golden golden(name);
+    for (const bool exact : {true, false}) {
+      Encoder encoder(options_of(kFolder + "encoders/" + name + ".gguf", exact), name, 8);
+      EXPECT_FALSE(encoder.card().generates);
+      EXPECT_EQ(encoder.card().width, 32);
+      for (const Pooling kind : kVectors) {
+        const double error =
+            error_of(vector_of(encoder, pooling(golden.tokens, kind, golden.second)), golden.vector(kind));
+        EXPECT_LE(error, exact ? 2e-4 : 0.05) << name << " " << model::name(kind);
+        std::printf("%-12s %-5s %s %.2e\n", name, std::string(model::name(kind)).c_str(), exact ? "exact" : "as used",
+                    error);
+      }
+      if (golden.rank.empty()) continue;
+      const auto rank = vector_of(encoder, pooling(golden.tokens, Pooling::kRank, golden.second));
+      EXPECT_LE(error_of(rank, golden.rank), exact ? 2e-4 : 0.1);
+      EXPECT_EQ(encoder.card().labels, 1);
+      // The second text is told from the first.
+      EXPECT_GT(error_of(vector_of(encoder, pooling(golden.tokens, Pooling::kCls)), golden.vector(Pooling::kCls)),
+                0.01);
+    }
+  }
+}
+
+class Vector final : public Listener {
+ public:
+  void pieces(std::span<const Piece>) override {}
+  void pooled(std::span<const float> v) override { vector.assign(v.begin(), v.end()); }
+  void done(const Outcome& o) override { outcome.set_value(o); }
+  std::vector<float> vector;
+  std::promise<Outcome> outcome;
+};
+
+TEST(Encoder, TextsBesideEachOtherAreAsAlone) {
+  const Golden golden("bert");
+  Encoder encoder(options_of(kFolder + "encoders/bert.gguf", false), "bert", 64);
+  std::vector<std::vector<std::int32_t>> texts;
+  for (std::size_t n = 1; n <= golden.tokens.size(); n += 3)
+    texts.emplace_back(golden.tokens.begin(), golden.tokens.begin() + static_cast<std::ptrdiff_t>(n));
+  std::vector<std::vector<float>> alone;
+  for (const auto& t : texts) alone.push_back(vector_of(encoder, pooling(t, Pooling::kMean)));
+  std::vector<std::shared_ptr<Vector>> all;
+  for (const auto& t : texts) encoder.submit(pooling(t, Pooling::kMean), all.emplace_back(std::make_shared<Vector>()));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Outcome out = all[i]->outcome.get_future().get();
+    EXPECT_EQ(out.finish, Finish::kEnd);
+    EXPECT_EQ(out.prompt_tokens, static_cast<std::int64_t>(texts[i].size()));
+    EXPECT_EQ(all[i]->vector, alone[i]) << i;
+  }
+  EXPECT_TRUE(encoder.drain(10));
+  EXPECT_THROW(encoder.submit(pooling({2, 3}, Pooling::kMean), std::make_shared<Vector>()), Error);
+}
+
+TEST(Encoder, RefusesWhatItCannotDo) {
+  const std::string path = kFolder + "encoders/nomic-bert.gguf";
+  Encoder encoder(options_of(path, false), "nomic", 8);
+  EXPECT_TRUE(is_encoder(path));
+  EXPECT_FALSE(is_encoder(kFolder + "qwen3.gguf"));
+  const auto refused = [&](const ServiceRequest& r) {
+    try {
+      encoder.submit(r, std::make_shared<Vector>());
+    } catch (const Error& e) {
+      return e.context();
+    }
+    return std::string("taken");
+  };
+  EXPECT_EQ(refused(pooling({2, 3}, Pooling::kNone)), "model");
+  EXPECT_EQ(refused(pooling({2, 3}, Pooling::kRank)), "model");
+  EXPECT_EQ(refused(pooling({}, Pooling::kMean)), "input");
+  EXPECT_EQ(refused(pooling({2, 99}, Pooling::kMean)), "input");
+  EXPECT_EQ(refused(pooling(std::vector<std::int32_t>(65, 5), Pooling::kMean)), "input");
+  EXPECT_THROW(Engine(options_of(path, false), {}), Error);
+  EXPECT_THROW(Encoder(options_of(kFolder + "qwen3.gguf", false), "x", 1), Error);
+}
+
+TEST(Embeddings, OfAModelThatWritesAgreeWithFloat64) {
+  const Golden golden("qwen3");
+  for (const bool exact : {true, false}) {
+    std::vector<std::vector<float>> first;
+    for (const std::int32_t chunk : {512, 7}) {
+      EngineOptions o = options_of(kFolder + "qwen3.gguf", exact, chunk);
+      o.kv = "f32";
+      Engine engine(o, Engine::Needs{.sequences = 3, .pool_tokens = 4096, .logits = 3});
+      Scheduler scheduler(engine, {.running = 3}, "test");
+      EXPECT_EQ(scheduler.card().pooling, Pooling::kLast);
+      std::vector<std::vector<float>> vectors;
+      for (const Pooling kind : kVectors) {
+        vectors.push_back(vector_of(scheduler, pooling(golden.tokens, kind)));
+        EXPECT_LE(error_of(vectors.back(), golden.vector(kind)), exact ? 2e-4 : 0.1) << model::name(kind);
+      }
+      if (first.empty()) first = vectors;
+      EXPECT_EQ(vectors, first) << "chunks of " << chunk;
+      // Beside an answer that grows.
+      ServiceRequest answer;
+      answer.request.prompt = {5, 6, 7};
+      answer.request.max_tokens = 200;
+      answer.request.ignore_eos = true;
+      const auto talk = std::make_shared<Vector>();
+      scheduler.submit(answer, talk);
+      EXPECT_EQ(vector_of(scheduler, pooling(golden.tokens, Pooling::kMean)), first[0]);
+      EXPECT_EQ(talk->outcome.get_future().get().completion_tokens, 200);
+      EXPECT_THROW(vector_of(scheduler, pooling({5}, Pooling::kRank)), Error);
+      EXPECT_TRUE(scheduler.drain(10));
+      EXPECT_EQ(scheduler.stats().kv_bytes, 0u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvasir::run

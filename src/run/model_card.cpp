@@ -1,0 +1,40 @@
+#include "run/model_card.hpp"
+
+#include <map>
+
+#include "run/pooling.hpp"
+
+namespace kvasir::run {
+
+ModelCard card_of(const model::Model& model, std::string name) {
+  const model::ModelSpec& spec = model.spec();
+  const weights::Metadata& metadata = model.file().metadata();
+  ModelCard card;
+  card.name = std::move(name);
+  card.architecture = spec.arch;
+  card.trained_context = spec.context;
+  card.vocabulary = static_cast<std::int32_t>(spec.vocab);
+  card.chat_template = metadata.get_string("tokenizer.chat_template").value_or("");
+  if (const auto* names = metadata.get_strings("tokenizer.chat_templates"))
+    for (const std::string& n : *names)
+      if (auto text = metadata.get_string("tokenizer.chat_template." + n))
+        card.named_templates.emplace_back(n, std::move(*text));
+  std::map<std::string, std::uint64_t> bytes_of;
+  for (const weights::TensorInfo& t : model.file().tensors()) {
+    card.parameters += static_cast<std::uint64_t>(t.columns() * t.rows());
+    card.bytes += t.bytes.size();
+    bytes_of[t.quant] += t.bytes.size();
+  }
+  std::uint64_t most = 0;
+  for (const auto& [quant, bytes] : bytes_of)
+    if (bytes > most) most = bytes, card.quantization = quant;
+  card.width = spec.dim;
+  card.pooling = default_pooling(spec);
+  card.labels = static_cast<std::int32_t>(spec.rank.output.rows);
+  card.rank_template = metadata.get_string("tokenizer.chat_template.rerank").value_or("");
+  // Texts of a pair: [CLS] a [SEP] b [SEP] of BERT, <s> a </s></s> b </s> of RoBERTa and XLM-R.
+  card.two_separators = !spec.causal && metadata.get_string("tokenizer.ggml.model") != "bert";
+  return card;
+}
+
+}  // namespace kvasir::run

@@ -1,0 +1,60 @@
+#include "run/pooling.hpp"
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+
+namespace kvasir::run {
+
+using model::Pooling;
+
+Pooled::Pooled(model::Forward& forward, Pooling pooling, const model::ModelSpec& spec)
+    : forward_(forward),
+      pooling_(pooling),
+      first_(pooling == Pooling::kCls || (pooling == Pooling::kRank && !spec.causal)),
+      state_(static_cast<std::size_t>(spec.dim)) {
+  if (pooling == Pooling::kMean) sum_.resize(state_.size());
+}
+
+void Pooled::add(int row, std::int64_t count) {
+  if (pooling_ == Pooling::kMean) {
+    for (std::int64_t r = 0; r < count; ++r) {
+      forward_.state_of(row + static_cast<int>(r), state_.data());
+      for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(state_[i]);
+    }
+  } else if (!first_) {
+    forward_.state_of(row + static_cast<int>(count) - 1, state_.data());
+  } else if (tokens_ == 0) {
+    forward_.state_of(row, state_.data());
+  }
+  tokens_ += count;
+}
+
+std::vector<float> Pooled::take() {
+  KVASIR_CHECK(tokens_ > 0);
+  if (pooling_ == Pooling::kRank) return forward_.rank(state_);
+  for (std::size_t i = 0; i < sum_.size(); ++i) state_[i] = static_cast<float>(sum_[i] / static_cast<double>(tokens_));
+  return std::move(state_);
+}
+
+Pooling default_pooling(const model::ModelSpec& spec) {
+  if (spec.pooling != Pooling::kNone && spec.pooling != Pooling::kRank) return spec.pooling;
+  return spec.causal ? Pooling::kLast : Pooling::kMean;
+}
+
+void check_pooled(const model::Model& model, const ModelCard& card, const Request& request) {
+  const auto tokens = static_cast<std::int64_t>(request.prompt.size());
+  if (tokens == 0) throw Error(Code::kBadInput, "is empty, expected at least one token", "input");
+  if (tokens > card.context)
+    throw Error(Code::kBadInput,
+                "has " + std::to_string(tokens) + " tokens, expected at most the context's " +
+                    std::to_string(card.context) + " (see --ctx)",
+                "input");
+  for (const std::int32_t id : request.prompt)
+    if (id < 0 || id >= model.spec().vocab)
+      throw Error(Code::kBadInput,
+                  "token " + std::to_string(id) + ", expected 0.." + std::to_string(model.spec().vocab - 1), "input");
+  if (request.pooling == Pooling::kRank && !model.spec().rank)
+    throw Error(Code::kUnsupported, "has no head that ranks (cls.output.weight)", "model");
+}
+
+}  // namespace kvasir::run

@@ -1,0 +1,11 @@
+// Ranks documents; the form of Jina's and Cohere's APIs, as llama.cpp's server has it.
+#include "serve/families/rerank.hpp"
+
+#include "serve/route.hpp"
+
+namespace kvasir::serve::entries::routes {
+
+extern const Route rerank;
+const Route rerank{.method = "POST", .path = "/v1/rerank", .open = false, .handle = answer_rerank};
+
+}  // namespace kvasir::serve::entries::routes
