@@ -44,7 +44,7 @@ Json stats_json(const Context& context) {
         {"preempted", s.preempted}}},
       {"tokens", {{"prompt", s.prompt_tokens}, {"reused", s.reused_tokens}, {"generated", s.generated_tokens}}},
       {"pages", {{"reused", s.pages.reused}, {"computed", s.pages.computed}, {"sealed", s.pages.sealed}}},
-          {"times",
+      {"times",
        {{"ttft_ms", times_json(context.metrics.first_token)}, {"total_ms", times_json(context.metrics.request_time)}}},
       {"memory", std::move(memory)},
       {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
