@@ -71,7 +71,7 @@ TEST_F(QuantizeCommand, RefusesInOneSentenceAndLeavesNothing) {
   expect({"--type", "Q4_0", "--importance", in_}, "no importance matrix");
   Result r = run({"quantize", in_, in_, "--type", "Q4_0"});
   EXPECT_EQ(r.status, 2);
-  EXPECT_NE(r.err.find("is the file that is read"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("is a file that is read"), std::string::npos) << r.err;
   r = run({"quantize", folder_, out_, "--type", "Q4_0"});
   EXPECT_EQ(r.status, 2);
   r = run({"quantize", in_, folder_ + "/none/out.gguf", "--type", "Q4_0"});
