@@ -29,7 +29,7 @@ if(probe_entries AND probe_isa_entries)
   kvasir_isa_sources(probe_kernel_objects PREFIX kvasir_probe_kernels src/kernel/activation.simd.cpp)
   set(probe_weights_registry ${KVASIR_REGISTRY_SOURCES})
   list(FILTER probe_weights_registry INCLUDE REGEX "/weights_(formats|quants)\\.cpp$")
-  set(probe_formats ${probe_entries} src/weights/formats/gguf.cpp)
+  set(probe_formats ${KVASIR_ENTRY_SOURCES})  # all: each is asked whether it recognises a folder
   list(FILTER probe_formats INCLUDE REGEX "/weights/formats/")
   add_executable(registry_weights EXCLUDE_FROM_ALL tests/registry_weights.cpp src/simd/isa.cpp src/base/file.cpp
                  src/base/descriptors.cpp src/kernel/streaming.cpp src/weights/model_file.cpp src/weights/metadata.cpp

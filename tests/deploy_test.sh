@@ -78,8 +78,25 @@ mkdir "$scratch/src"
 for path in $copied; do cp -r "$source_dir/$path" "$scratch/src/"; done
 run 'cmake --preset release, with what the Dockerfile copies' sh -c "cd '$scratch/src' && cmake --preset release"
 
+# Packages and all that dpkg says they need.
+with_needs() { # PACKAGE...
+  dpkg-query -W -f '${Package}|${Pre-Depends},${Depends}\n' | awk -F'|' -v wanted="$*" '
+    { package = $1; sub(/^[^|]*\|/, ""); gsub(/\([^)]*\)|:[a-z0-9]+/, ""); gsub(/[,|]/, " "); needs[package] = needs[package] " " $0 }
+    END {
+      count = split(wanted, queue, " ")
+      for (i = 1; i <= count; ++i) {
+        if (seen[queue[i]]++) continue
+        print queue[i]
+        n = split(needs[queue[i]], more, " ")
+        for (j = 1; j <= n; ++j) queue[++count] = more[j]
+      }
+    }'
+}
+
 # Libraries of the program are in the packages of the second stage. Only where this program was built on that Debian.
 if [ "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID")" = 'debian 12' ] && have dpkg-query dpkg; then
+  # shellcheck disable=SC2046  # a list of words
+  there=$(with_needs $(printf '%s\n' "$final" | sed -n '/--no-install-recommends/,/rm -rf/p' | sed '1d; $d; s/&&//' | words))
   for library in $(ldd "$kvasir" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p'); do
     package=$(dpkg-query -S "$(realpath "$library")" 2>/dev/null || dpkg-query -S "*/$(basename "$(realpath "$library")")" 2>/dev/null)
     # Packages of cross compilers bring libraries of the same name: that of this architecture counts.
@@ -88,7 +105,7 @@ if [ "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID")" = 'debian 12' 
     answer="$library ($package)"
     # Always there; cairo: only when built with it; sanitizers: the Dockerfile builds without.
     case $package in libc6* | libgcc-s1 | libcairo2 | libasan* | libubsan* | libtsan* | '') continue ;; esac
-    printf '%s\n' "$final" | grep -qw -- "$package" ||
+    printf '%s\n' "$there" | grep -qx -- "$package" ||
       ldd "$(ldd "$kvasir" | sed -n 's|.*libcairo.* => \(/[^ ]*\) .*|\1|p')" 2>/dev/null | grep -q "$(basename "$library")" ||
       fail 'a library of the program is in no package of the Dockerfile'
   done

@@ -239,6 +239,16 @@ test('completions: whole, streamed, echoed, with log-probabilities', async () =>
   assert.equal(two.choices[0].text, text, 'a neighbour changes nothing');
 });
 
+test('embeddings: vectors of length 1, the same alone and beside others', async () => {
+  const { data, usage } = await client.embeddings.create({ model, input: ['a storm', 'the sea'] });
+  assert.deepEqual(data.map((d) => d.index), [0, 1]);
+  assert.ok(usage.prompt_tokens >= 2);
+  for (const { embedding } of data) assert.ok(Math.abs(Math.hypot(...embedding) - 1) < 1e-4);
+  const alone = await client.embeddings.create({ model, input: 'the sea', encoding_format: 'float' });
+  const apart = Math.max(...alone.data[0].embedding.map((x, i) => Math.abs(x - data[1].embedding[i])));
+  assert.ok(apart < 1e-5, `${apart}`);
+});
+
 test('errors: the class, and the field that is wrong', async () => {
   const chat = (more) => client.chat.completions.create({ model, messages: ask, max_tokens: 1, ...more });
   await rejects(chat({ temperature: 'hot' }), OpenAI.BadRequestError, (e) => {
@@ -252,7 +262,7 @@ test('errors: the class, and the field that is wrong', async () => {
   await rejects(chat({ model: 'another' }), OpenAI.NotFoundError, (e) => assert.equal(e.code, 'model_not_found'));
   await rejects(chat({ stream: true, n: 0 }), OpenAI.BadRequestError, (e) => assert.equal(e.param, 'n'));
   await rejects(client.models.retrieve('another'), OpenAI.NotFoundError);
-  await rejects(client.embeddings.create({ model, input: 'x' }), OpenAI.NotFoundError);
+  await rejects(client.embeddings.create({ model: 'another', input: 'x' }), OpenAI.NotFoundError);
   const refused = connect({ url: 'http://127.0.0.1:1' }, 'unused');
   await rejects(refused.models.list(), OpenAI.APIConnectionError);
 });
