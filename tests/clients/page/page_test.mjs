@@ -151,14 +151,16 @@ test('Markdown becomes elements, and cannot run or ask anything', async () => {
   for (const text of complaints.splice(0)) assert.match(text, /Content Security Policy.*blocked/);
 });
 
-// KVASIR_SOAK_SECONDS: a long chat, after which page and server have to be about as large as after its first quarter.
+// KVASIR_SOAK_SECONDS: a long chat, after which page and server, but for what it keeps for reuse, have to be
+// about as large as after its first quarter.
 test('memory stays flat', { skip: !process.env.KVASIR_SOAK_SECONDS && 'only with KVASIR_SOAK_SECONDS' }, async () => {
   const begin = Date.now(), length = 1000 * Number(process.env.KVASIR_SOAK_SECONDS);
   const devtools = await page.context().newCDPSession(page);
   const sizes = async () => {
     await devtools.send('HeapProfiler.collectGarbage');
     const { usedSize } = await devtools.send('Runtime.getHeapUsage');
-    return { page: usedSize, server: server.resident() };
+    const kept = (await server.stats()).tiers.reduce((sum, tier) => sum + tier.bytes, 0);  // grows to its budget
+    return { page: usedSize, server: server.resident() - kept };
   };
   await tab_to('Settings');
   await page.keyboard.press('Enter');
@@ -180,7 +182,7 @@ test('memory stays flat', { skip: !process.env.KVASIR_SOAK_SECONDS && 'only with
   const last = await sizes();
   console.log(`# ${turns} turns; page ${first.page} then ${last.page} bytes, server ${first.server} then ${last.server}`);
   assert.ok(last.page < 1.5 * first.page + 4e6, 'the page grows');
-  assert.ok(last.server < 1.2 * first.server, 'the server grows');
+  assert.ok(last.server < 1.2 * first.server + 4e7, 'the server grows');
 });
 
 test('nothing was asked of other servers, nothing was complained about', async () => {
