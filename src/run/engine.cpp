@@ -34,7 +34,8 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
       {"kv",
        &O::kv,
-       {.help = "how the cache is stored: a preset, a codec, KEYS/VALUES, a share of the bytes of f16 such as 27%, or auto (see `kvasir registries`); default "
+       {.help = "how the cache is stored: a preset, a codec, KEYS/VALUES, a share of the bytes of f16 such as 27%, or "
+                "auto (see `kvasir registries`); default "
                 "balanced, f16 where heads are too small",
         .placeholder = "PRESET"}},
       {"k_codec", &O::k_codec, {.help = "codec of the keys alone", .placeholder = "CODEC"}},
