@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 namespace kvasir::lab {
 namespace {
@@ -33,22 +35,25 @@ TEST(Machine, FiguresArePlausible) {
   }
 }
 
-// A sample says what a measurement says, in the same units. A machine that does other work may slow either down a lot.
+// Samples say what a measurement says, as far as a machine that does other work allows: that may hit one of them.
 TEST(Machine, ProbeAgreesWithMeasurement) {
+  constexpr int kSamples = 5;
   Team team(2);
   const Machine m = measure_machine(team, {.quick = true});
   Probe probe(team);
-  for (int i = 0; i < 2; ++i) {
-    const Rates r = probe.sample();
-    EXPECT_GT(r.read_bytes, m.read_bytes.low / 100);
-    EXPECT_LT(r.read_bytes, m.read_bytes.high * 100);
-    EXPECT_GT(r.int8_ops, m.int8_ops.low / 100);
-    EXPECT_LT(r.int8_ops, m.int8_ops.high * 100);
-    EXPECT_GT(r.bf16_ops, m.bf16_ops.low / 100);
-    EXPECT_LT(r.bf16_ops, m.bf16_ops.high * 100);
-    EXPECT_GT(r.f32_ops, m.f32_ops.low / 100);
-    EXPECT_LT(r.f32_ops, m.f32_ops.high * 100);
-  }
+  std::vector<Rates> samples;
+  for (int i = 0; i < kSamples; ++i) samples.push_back(probe.sample());
+  const auto agrees = [&](double Rates::*rate, const Figure& measured) {
+    std::vector<double> rates;
+    for (const Rates& r : samples) rates.push_back(r.*rate);
+    std::sort(rates.begin(), rates.end());
+    EXPECT_GT(rates[kSamples / 2], measured.low / 8);
+    EXPECT_LT(rates[kSamples / 2], measured.high * 8);
+  };
+  agrees(&Rates::read_bytes, m.read_bytes);
+  agrees(&Rates::int8_ops, m.int8_ops);
+  agrees(&Rates::bf16_ops, m.bf16_ops);
+  agrees(&Rates::f32_ops, m.f32_ops);
 }
 
 // What can be said of a processor without knowing it: 8-bit work is not slower than f32 once there are vectors.
