@@ -32,8 +32,8 @@ async function ask(text) {
   await page.keyboard.type(text);
   await page.keyboard.press('Enter');
 }
-async function answered(count) {
-  await page.waitForFunction((n) => document.querySelectorAll('article.assistant .figures').length >= n, count, { timeout: 300_000 });
+async function answered(count, timeout = 60_000) {
+  await page.waitForFunction((n) => document.querySelectorAll('article.assistant .figures').length >= n, count, { timeout });
 }
 // The keyboard's way to an element: Tab until it has the focus.
 async function tab_to(label) {
@@ -171,7 +171,7 @@ test('memory stays flat', { skip: !process.env.KVASIR_SOAK_SECONDS && 'only with
     await page.getByRole('button', { name: 'New chat' }).click();
     for (let turn = 1; turn <= 8; ++turn, ++turns) {
       await ask(`Turn ${turn}: what came then?`);
-      await answered(turn);
+      await answered(turn, 300_000);
     }
     if (!first && Date.now() - begin > length / 4) {
       first = await sizes();
