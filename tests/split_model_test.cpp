@@ -175,8 +175,20 @@ TEST_F(Files, TensorsThatChangeNothingAreLeftOut) {
                                         {"blk.1.attn_rot_embd.weight", {32}, 7.0f},
                                         {"rope_freqs.weight", {32}, 1.0f},
                                         {"v.patch_embd.weight", {16, 16}, 0.3f},
-                                        {"dense_2.weight", {16, 16}, 0.3f}});
+                                        {"dense_2.weight", {16, 16}, 0.3f},
+                                        {"cls.weight", {16, 16}, 0.3f}});
   EXPECT_EQ(outcome_of(path).logits, plain.logits);
+}
+
+// The head of a model that ranks is read, so its shape matters.
+TEST_F(Files, AHeadForRanksIsChecked) {
+  const std::string path = changed({}, {{"cls.output.weight", {16, 16}, 0.3f}});
+  try {
+    outcome_of(path);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.message(), "cls.output.weight is 16x16, expected 16x256");
+  }
 }
 
 TEST_F(Files, TensorsThatChangeTheResultAreRefused) {
