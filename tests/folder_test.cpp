@@ -132,39 +132,55 @@ TEST(FolderModels, BecomeGgufFiles) {
   }
 }
 
-// Frequencies of Llama 3 and of LongRoPE, which GGUF has as tensors, are computed from config.json.
-TEST(FolderModels, FactorsOfRope) {
-  const auto factors = [](const char* file, const FolderStyle& style, const char* more, const char* tensor) {
-    const auto model = weights::open_model_file(kShipped + file + ".gguf");
-    PlainJson config = testing::folder_config(*model, style);
-    config.update(PlainJson::parse(more));
-    TemporaryPath folder("folder");
-    write_folder(folder.path, config, testing::folder_tensors(*model, style));
-    const auto made = weights::open_model_file(folder.path);
-    const auto values = [&](const weights::ModelFile& m) {
-      const weights::TensorInfo* t = m.find(tensor);
-      std::vector<float> x(t ? static_cast<std::size_t>(t->columns()) : 0);
-      if (t) std::memcpy(x.data(), t->bytes.data(), 4 * x.size());
-      return x;
-    };
-    return std::pair(values(*made), values(*model));
-  };
-  const auto [long_made, long_given] =
-      factors("phi3", {"phi3"},
-              R"({"original_max_position_embeddings": 256, "rope_scaling": {"type": "longrope",
-                  "short_factor": [1, 1, 1, 1, 1, 1, 1, 1], "long_factor": [1, 2, 3, 4, 5, 6, 7, 8]}})",
-              "rope_factors_long.weight");
-  EXPECT_EQ(long_made, (std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}));
-  EXPECT_EQ(long_given.size(), long_made.size());
-  const auto [made, given] = factors(
-      "llama3", {"llama", true},
-      R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-                  "original_max_position_embeddings": 8192}})",
-      "rope_freqs.weight");
+std::vector<float> floats_in(const weights::ModelFile& model, const char* tensor) {
+  const weights::TensorInfo* t = model.find(tensor);
+  std::vector<float> x(t ? static_cast<std::size_t>(t->columns()) : 0);
+  if (t) std::memcpy(x.data(), t->bytes.data(), 4 * x.size());
+  return x;
+}
+
+// LongRoPE, whose factors GGUF has as tensors and config.json as lists; Phi 3's matrices are fused.
+TEST(FolderModels, LongRopeHasTheSameBits) {
+  const FolderStyle style{"phi3"};
+  const std::string gguf = kShipped + "phi3.gguf";
+  const auto model = weights::open_model_file(gguf);
+  PlainJson config = testing::folder_config(*model, style);
+  config["original_max_position_embeddings"] = 256;
+  config["rope_scaling"] = {{"type", "longrope"},
+                            {"short_factor", floats_in(*model, "rope_factors_short.weight")},
+                            {"long_factor", floats_in(*model, "rope_factors_long.weight")}};
+  TemporaryPath folder("folder");
+  write_folder(folder.path, config, testing::folder_tensors(*model, style));
+  ASSERT_FALSE(floats_in(*model, "rope_factors_long.weight").empty());
+  for (const bool exact : {true, false}) {
+    const Outcome want = run(gguf, exact), got = run(folder.path, exact);
+    EXPECT_EQ(got.logits, want.logits) << exact;
+    EXPECT_EQ(got.cache, want.cache) << exact;
+  }
+}
+
+// Frequencies of Llama 3: those up to a quarter of the original context stay, those beyond it are divided by 8, and
+// between lies the ramp of transformers' _compute_llama3_parameters.
+TEST(FolderModels, FactorsOfLlama3) {
+  const FolderStyle style{"llama", true};
+  const auto model = weights::open_model_file(kShipped + "llama3.gguf");
+  PlainJson config = testing::folder_config(*model, style);
+  config["rope_scaling"] = {{"rope_type", "llama3"},
+                            {"factor", 8.0},
+                            {"low_freq_factor", 1.0},
+                            {"high_freq_factor", 4.0},
+                            {"original_max_position_embeddings", 8192}};
+  TemporaryPath folder("folder");
+  write_folder(folder.path, config, testing::folder_tensors(*model, style));
+  const std::vector<float> made = floats_in(*weights::open_model_file(folder.path), "rope_freqs.weight");
   ASSERT_EQ(made.size(), 32u);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const double wave = 2 * M_PI * std::pow(500000.0, static_cast<double>(i) / 32), turns = 8192 / wave;
+    const double share = std::min(1.0, std::max(0.0, (turns - 1.0) / 3.0));  // of the frequency that stays
+    EXPECT_NEAR(made[i], 1.0 / (share + (1.0 - share) / 8.0), 1e-5) << i;
+  }
   EXPECT_EQ(made.front(), 1.0f);
   EXPECT_EQ(made.back(), 8.0f);
-  EXPECT_TRUE(std::is_sorted(made.begin(), made.end()));
 }
 
 // What is said of a folder, and what of it.
