@@ -363,8 +363,8 @@ MODELS = {
 
 
 def main():
-    import golden_experts, golden_families  # which build on this file
-    models = {**MODELS, **golden_experts.MODELS, **golden_families.MODELS}
+    import golden_experts, golden_families, golden_latent  # which build on this file
+    models = {**MODELS, **golden_experts.MODELS, **golden_families.MODELS, **golden_latent.MODELS}
     if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(models):
         sys.exit(__doc__)
     folder, names = sys.argv[1], sys.argv[2:] or models

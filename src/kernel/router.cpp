@@ -1,7 +1,9 @@
 #include "kernel/router.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 
 namespace kvasir::kernel {
 namespace {
@@ -9,6 +11,32 @@ namespace {
 constexpr double kLeastSum = 1.0 / 16384;
 
 double largest(const float* x, int n) { return static_cast<double>(*std::max_element(x, x + n)); }
+
+// Which groups a row may choose from, as its score says.
+template <class Score>
+std::array<bool, kMostGroups> open_groups(const Routing& rule, const Score& score) {
+  std::array<bool, kMostGroups> open{};
+  double sums[kMostGroups];
+  const int size = rule.count / rule.groups;
+  for (int g = 0; g < rule.groups; ++g) {
+    double first = -std::numeric_limits<double>::infinity(), second = first;
+    for (int i = g * size; i < (g + 1) * size; ++i) {
+      const double s = score(i);
+      if (s > first)
+        second = first, first = s;
+      else if (s > second)
+        second = s;
+    }
+    sums[g] = rule.group_best == 1 ? first : first + second;
+  }
+  for (int used = 0; used < rule.groups_used; ++used) {
+    int best = -1;
+    for (int g = 0; g < rule.groups; ++g)
+      if (!open[static_cast<std::size_t>(g)] && (best < 0 || sums[g] > sums[best])) best = g;
+    open[static_cast<std::size_t>(best)] = true;
+  }
+  return open;
+}
 
 }  // namespace
 
@@ -18,13 +46,14 @@ void route(const Routing& rule, const float* logits, const float* bias, std::int
   const auto power = [&](int i) { return std::exp(static_cast<double>(logits[i]) - top); };
   const auto sigmoid = [&](int i) { return 1.0 / (1.0 + std::exp(-static_cast<double>(logits[i]))); };
   double sum = 1;
-  if (rule.gating == Gating::kSoftmax && (bias || !rule.normalise)) {
+  const bool in_groups = rule.groups > 1;
+  if (rule.gating == Gating::kSoftmax && (bias || in_groups || !rule.normalise)) {
     sum = 0;
     for (int i = 0; i < n; ++i) sum += power(i);
   }
   const auto gated = [&](int i) { return rule.gating == Gating::kSigmoid ? sigmoid(i) : power(i) / sum; };
   // Gating is monotone: without a bias the order of logits is that of scores.
-  const bool by_logits = !bias || rule.gating == Gating::kSoftmaxOfChosen;
+  const bool by_logits = (!bias && !in_groups) || rule.gating == Gating::kSoftmaxOfChosen;
   const auto score = [&](int i) {
     return (by_logits ? static_cast<double>(logits[i]) : gated(i)) + (bias ? static_cast<double>(bias[i]) : 0.0);
   };
@@ -32,7 +61,11 @@ void route(const Routing& rule, const float* logits, const float* bias, std::int
   // The best so far lie in front, best first. NaN is greater than nothing and is not put before others.
   double best[kMostUsed];
   int chosen = 0;
+  std::array<bool, kMostGroups> open{};
+  if (in_groups) open = open_groups(rule, score);
+  const int group_size = n / rule.groups;
   for (int i = 0; i < n; ++i) {
+    if (in_groups && !open[static_cast<std::size_t>(i / group_size)]) continue;
     const double s = score(i);
     if (chosen == rule.used && !(s > best[chosen - 1])) continue;
     int at = chosen < rule.used ? chosen++ : chosen - 1;

@@ -12,7 +12,8 @@ enum class Gating {
   kSoftmaxOfChosen,  // chosen by the logits; over the chosen ones
 };
 
-inline constexpr int kMostUsed = 64;  // experts of a row
+inline constexpr int kMostUsed = 64;    // experts of a row
+inline constexpr int kMostGroups = 64;  // of experts
 
 struct Routing {
   int count = 0;  // experts
@@ -20,6 +21,11 @@ struct Routing {
   Gating gating = Gating::kSoftmax;
   bool normalise = false;  // the weights of a row's experts are divided by their sum, or by 2^-14 if it is less
   float scale = 1.0f;      // of weights, last
+  // Experts lie in this many groups of one size; a row's are chosen from the `groups_used` groups of the greatest sum
+  // of their `group_best` greatest gating(logits) + bias. 1: all are in one.
+  int groups = 1;
+  int groups_used = 1;
+  int group_best = 1;  // 1 or 2
 };
 
 // Chooses for one row the `used` experts of the greatest gating(logits) + bias (of the greatest logits + bias where

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace kvasir::kernel {
@@ -68,6 +70,53 @@ TEST(Router, ChoosesTheGreatestAndGivesTheirWeights) {
           if (!normalise && gating != Gating::kSoftmaxOfChosen) sum = 1;
           for (std::size_t j = 0; j < order.size(); ++j)
             EXPECT_NEAR(static_cast<double>(c.weights[j]), 2.5 * p[static_cast<std::size_t>(order[j])] / sum, 1e-6);
+        }
+}
+
+// Of groups: those with the best expert, or the best two, and then the best experts in them.
+TEST(Router, OnlyOpenGroupsAreChosenFrom) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal(0, 2);
+  for (const Gating gating : {Gating::kSoftmax, Gating::kSigmoid})
+    for (const int best : {1, 2})
+      for (const auto& [count, groups, open, used] :
+           {std::array{8, 4, 1, 2}, {16, 4, 2, 3}, {160, 8, 3, 6}, {256, 8, 4, 8}, {12, 3, 3, 12}})
+        for (const bool normalise : {false, true}) {
+          std::vector<float> logits(static_cast<std::size_t>(count)), bias;
+          for (float& x : logits) x = normal(random);
+          for (int i = 0; i < count; ++i) bias.push_back(0.05f * normal(random));
+          const Routing rule{count, used, gating, normalise, 1.0f, groups, open, best};
+          const Choice c = route(rule, logits, bias);
+
+          const std::vector<double> p = gated(gating, logits);
+          const int size = count / groups;
+          std::vector<std::pair<double, int>> sums;
+          for (int g = 0; g < groups; ++g) {
+            std::vector<double> scores;
+            for (int i = g * size; i < (g + 1) * size; ++i)
+              scores.push_back(p[static_cast<std::size_t>(i)] + static_cast<double>(bias[static_cast<std::size_t>(i)]));
+            std::sort(scores.rbegin(), scores.rend());
+            sums.push_back({-std::accumulate(scores.begin(), scores.begin() + best, 0.0), g});
+          }
+          std::sort(sums.begin(), sums.end());
+          std::vector<std::pair<double, std::int32_t>> experts;
+          for (int k = 0; k < open; ++k)
+            for (int i = 0; i < size; ++i) {
+              const auto e = static_cast<std::size_t>(sums[static_cast<std::size_t>(k)].second * size + i);
+              experts.push_back({-(p[e] + static_cast<double>(bias[e])), static_cast<std::int32_t>(e)});
+            }
+          std::sort(experts.begin(), experts.end());
+          std::vector<std::int32_t> expected;
+          double sum = 0;
+          for (int k = 0; k < used; ++k) {
+            expected.push_back(experts[static_cast<std::size_t>(k)].second);
+            sum += p[static_cast<std::size_t>(expected.back())];
+          }
+          std::sort(expected.begin(), expected.end());
+          ASSERT_EQ(c.experts, expected) << count << " in " << groups;
+          for (std::size_t j = 0; j < expected.size(); ++j)
+            EXPECT_NEAR(static_cast<double>(c.weights[j]),
+                        p[static_cast<std::size_t>(expected[j])] / (normalise ? sum : 1.0), 1e-6);
         }
 }
 

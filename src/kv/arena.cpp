@@ -29,7 +29,7 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
     const auto at = static_cast<std::size_t>(l);
     if (layer.k->set_factors && at < key_factors.size() && !key_factors[at].empty())
       layer.k->set_factors(const_cast<void*>(k.state), k.d, key_factors[at].data() + std::ptrdiff_t{h} * k.d);
-    if (layer.v->init_state) layer.v->init_state(const_cast<void*>(v.state), v.d, Side::kValues, l, h);
+    if (layer.v->init_state && v.state) layer.v->init_state(const_cast<void*>(v.state), v.d, Side::kValues, l, h);
   });
 }
 
@@ -41,6 +41,7 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
   const LayerLayout& layer = layer_at(l);
   const Blocks from = raw(l, head, s, page);
   const Blocks to = sealed(l, head, s, page);
+  if (side == Side::kValues && layer.shape.latent) return;
   if (side == Side::kValues) return layer.v->v.seal(head_v(l, head), from.v, first_row(page), scratch, to.v);
   layer.k->k.seal(head_k(l, head), from.k, first_row(page), scratch, to.k);
   if (layer.summary_bytes == 0) return;
@@ -83,6 +84,7 @@ void Arena::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) co
 
 void Arena::append(int l, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const {
   const LayerLayout& layer = layer_at(l);
+  if (side == Side::kValues && layer.shape.latent) return;
   const auto write = [&](const Blocks& b, int capacity, int row, int count, const float* x) {
     if (side == Side::kKeys)
       layer.raw_k->write_k(b.k, capacity, row, count, x, rows.stride, layer.shape.head_dim);

@@ -154,7 +154,7 @@ void visit_page(const Arena& arena, const Sequence& s, std::int64_t page, F&& f)
     const std::int32_t slot = s.pages[static_cast<std::size_t>(page)];
     const Blocks b = arena.pooled(l, head, slot);
     f(b.k, l.sealed.k_bytes);
-    f(b.v, l.sealed.v_bytes);
+    if (l.sealed.v_bytes > 0) f(b.v, l.sealed.v_bytes);
     if (l.summary_bytes > 0) f(arena.summary(l, head, slot), l.summary_bytes);
   });
 }
@@ -176,7 +176,7 @@ void visit_rows(const Blocks& b, const BlockLayout& size, int capacity, const La
     for (std::size_t c = 0; c < static_cast<std::size_t>(shape.head_dim); ++c)
       f(b.k + (c * static_cast<std::size_t>(capacity) + first) * ek, rows * ek);
   }
-  f(b.v + first * dv * ev, rows * dv * ev);
+  if (ev > 0) f(b.v + first * dv * ev, rows * dv * ev);
 }
 
 // The same for everything of a sequence that is not in the pool, head by head: its sinks, its raw pages, and the sealed
@@ -197,7 +197,7 @@ void visit_tail(const Arena& arena, const Sequence& s, F&& f) {
     for (std::int64_t page = layer.first_kept(s.length); page < sealed; ++page) {
       const Blocks b = arena.sealed(i, head, s, page);
       f(b.k, layer.sealed.k_bytes);
-      f(b.v, layer.sealed.v_bytes);
+      if (layer.sealed.v_bytes > 0) f(b.v, layer.sealed.v_bytes);
     }
   });
 }

@@ -91,6 +91,7 @@ Rows Attention::load_rows(const Tensors& x, const Part& p, int head, int token, 
 // Rows of k or v from `row` of the batch on, of one head.
 TokenRows Attention::tokens_of(const Tensors& x, Side side, std::int64_t row, int head) const {
   const LayerShape& s = plan_.layer().shape;
+  if (side == Side::kValues && s.latent) return {};
   const std::int64_t d = side == Side::kKeys ? s.head_dim : s.head_dim_v;
   return {(side == Side::kKeys ? x.k : x.v) + (row * s.kv_heads + head) * d, s.kv_heads * d};
 }
@@ -229,7 +230,7 @@ void Attention::fold_group(const Segments& s, const Part& p, const Rows& rows, s
       for (int at = runs[run]; at < runs[run + 1]; ++at) pages[at].v.next = block(i++ + kFetchAhead);
     }
   }
-  kernel::attention().clear(rows.count, plan_.layer().shape.head_dim_v, into);
+  kernel::attention().clear(rows.count, plan_.layer().shape.sum_dim(), into);
   const std::span<const FoldPage> all(pages, static_cast<std::size_t>(count));
   fold.add(s.sealed, all.first(static_cast<std::size_t>(sealed)), true, into);
   fold.add(s.raw, all.subspan(static_cast<std::size_t>(sealed)), sealed == 0, into);
@@ -278,9 +279,9 @@ void Attention::finish_few(const Tensors& x, const Part& p, int head, int worker
   const Item item(plan_.layer(), arena_.layout.few_rows(), false, scratch(worker));
   const kernel::States& total = item.scratch.total;
   const int rows = p.tokens * shape.group();
-  kernels.clear(rows, shape.head_dim_v, total);
+  kernels.clear(rows, shape.sum_dim(), total);
   for (int i = arena_.layout.sinks > 0 ? 0 : 1; i <= p.items_per_head; ++i)
-    kernels.fold(rows, shape.head_dim_v, state(p, head, i), total);
+    kernels.fold(rows, shape.sum_dim(), state(p, head, i), total);
   add_sinks(x, head, rows, item.scratch);
   write_out(x, p, head, 0, p.tokens, total);
 }
@@ -312,12 +313,12 @@ void Attention::add_sinks(const Tensors& x, int head, int rows, const FoldScratc
   const int group = shape.group();
   const float* const sinks = x.scoring.sinks + static_cast<std::ptrdiff_t>(head) * group;
   const auto& kernels = kernel::attention();
-  kernels.clear(rows, shape.head_dim_v, scratch.run);
+  kernels.clear(rows, shape.sum_dim(), scratch.run);
   for (int r = 0; r < rows; ++r) {
     scratch.run.max[r] = sinks[r % group] * kernel::kLog2E;
     scratch.run.sum[r] = 1.0f;
   }
-  kernels.fold(rows, shape.head_dim_v, scratch.run, scratch.total);
+  kernels.fold(rows, shape.sum_dim(), scratch.run, scratch.total);
 }
 
 void Attention::write_out(const Tensors& x, const Part& p, int head, int token, int tokens,
@@ -325,13 +326,15 @@ void Attention::write_out(const Tensors& x, const Part& p, int head, int token, 
   const LayerShape& s = plan_.layer().shape;
   const int dv = s.head_dim_v;
   const int group = s.group();
-  const auto pitch = static_cast<std::size_t>(kernel::out_pitch(dv));
+  const auto pitch = static_cast<std::size_t>(kernel::out_pitch(s.sum_dim()));
   const std::int64_t out_row = static_cast<std::int64_t>(s.query_heads) * dv;
   for (int t = 0; t < tokens; ++t) {
-    const auto r = static_cast<std::size_t>(t * group);
-    kernel::attention().finish(group, dv, {total.max + r, total.sum + r, total.out + r * pitch},
-                               x.out + (p.row + token + t) * out_row + static_cast<std::int64_t>(head) * group * dv,
-                               dv);
+    float* const out = x.out + (p.row + token + t) * out_row + static_cast<std::int64_t>(head) * group * dv;
+    for (int i = 0; i < group; ++i) {  // one by one, because sums may be longer than what is wanted of them
+      const auto r = static_cast<std::size_t>(t * group + i);
+      kernel::attention().finish(1, dv, {total.max + r, total.sum + r, total.out + r * pitch},
+                                 out + static_cast<std::ptrdiff_t>(i) * dv, dv);
+    }
   }
 }
 

@@ -116,8 +116,12 @@ AutoChoice choose_codecs(const CacheShape& shape, std::span<const double> gains,
   for (std::size_t l = 0; l < gains.size(); ++l) {
     const LayerShape& s = shape.layers[l];
     AutoLayer layer;
-    choose(list(s.head_dim, Side::kKeys), gains[l], budget, &layer.k_codec, &layer.k_noise);
-    choose(list(s.head_dim_v, Side::kValues), 1, budget, &layer.v_codec, &layer.v_noise);
+    // Latent keys are values, too.
+    choose(list(s.head_dim, Side::kKeys), gains[l] + (s.latent ? 1 : 0), budget, &layer.k_codec, &layer.k_noise);
+    if (s.latent)
+      layer.v_codec = layer.k_codec;
+    else
+      choose(list(s.head_dim_v, Side::kValues), 1, budget, &layer.v_codec, &layer.v_noise);
     choice.layers.push_back(std::move(layer));
   }
   return choice;

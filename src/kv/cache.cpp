@@ -144,6 +144,7 @@ double Cache::packed_share(std::int64_t first, std::int64_t count, bool decode) 
     const auto side = [&](const Codec& codec, int d) {
       const double products = static_cast<double>(layer.shape.query_heads) * d;
       all += products * seen;
+      if (layer.shape.latent) return;
       if (codec.packed_prompts || (decode && !codec.lossless)) packed += products * sealed;
     };
     side(*layer.k, layer.shape.head_dim);

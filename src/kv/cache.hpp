@@ -75,7 +75,7 @@ class Cache {
   void begin(std::span<const Slice> slices);
   // Appends k, v of every slice to `layer` and writes softmax(score(q k^T)) v, causal and within the layer's window,
   // for every row of every slice. Layers may come in any order, each once per step, but shared ones after those that
-  // they read; theirs are no k and v. q and k are already rotated.
+  // they read; theirs are no k and v. Latent layers have no v. q and k are already rotated.
   //   q (n, query_heads, head_dim)  k (n, kv_heads, head_dim)  v (n, kv_heads, head_dim_v)
   //   out (n, query_heads, head_dim_v): rows outside all slices are left alone
   void attend(int layer, const float* q, const float* k, const float* v, float* out, const Scoring& scoring);

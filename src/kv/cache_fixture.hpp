@@ -44,6 +44,13 @@ inline Tokens random_tokens(const CacheShape& s, int n, std::uint64_t seed, floa
       t.k, [](const LayerShape& l) { return l.kv_heads * l.head_dim; }, 2, 1.5f);
   fill(
       t.v, [](const LayerShape& l) { return l.kv_heads * l.head_dim_v; }, 3, 1.0f);
+  for (int l = 0; l < s.count(); ++l) {  // values of latent layers are the first elements of their keys
+    const LayerShape& shape = s.at(l);
+    const auto layer = static_cast<std::size_t>(l);
+    for (int row = 0; shape.latent && row < n * shape.kv_heads; ++row)
+      std::copy_n(t.k[layer].begin() + row * shape.head_dim, shape.head_dim_v,
+                  t.v[layer].begin() + row * shape.head_dim_v);
+  }
   return t;
 }
 
@@ -90,7 +97,7 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
     }
     std::vector<float> out(static_cast<std::size_t>(n) * out_row, -7.0f);
     const bool own = shape.kv_of < 0;
-    cache.attend(l, q.data(), own ? k.data() : nullptr, own ? v.data() : nullptr, out.data(),
+    cache.attend(l, q.data(), own ? k.data() : nullptr, own && !shape.latent ? v.data() : nullptr, out.data(),
                  {default_scale(shape), soft_cap});
     std::size_t row = 0;
     for (std::size_t i = 0; i < feeds.size(); ++i) {

@@ -34,6 +34,14 @@ CacheShape mixed() {
   reads_local.kv_of = 4;
   s.layers.push_back(reads_full);
   s.layers.push_back(reads_local);
+  // Latent ones: of all tokens, of a window, with several KV heads, and a reader.
+  s.layers.push_back({.kv_heads = 1, .query_heads = 5, .head_dim = 48, .head_dim_v = 32, .latent = true});
+  s.layers.push_back(
+      {.kv_heads = 2, .query_heads = 2, .head_dim = 32, .head_dim_v = 32, .window = 200, .latent = true});
+  LayerShape reads_latent = s.layers[s.layers.size() - 2];
+  reads_latent.kv_of = s.count() - 2;
+  reads_latent.query_heads = 12;
+  s.layers.push_back(reads_latent);
   return s;
 }
 
@@ -151,6 +159,7 @@ TEST_F(Classes, EveryCodecComputesPromptsAloneAndInPieces) {
   for (const auto& entry : codecs()) {
     CacheShape s;
     s.layers = {{1, 2, 64, 64}, local(200, 1, 2, 64), local(64, 1, 2, 64)};
+    s.layers.push_back({.kv_heads = 1, .query_heads = 4, .head_dim = 64, .head_dim_v = 64, .latent = true});
     const int n = 600;
     const Tokens t = fixture::random_tokens(s, n, 14);
     Team team(1);

@@ -128,21 +128,44 @@ void Fold::add_tile(const Segment& segment, const FoldPage& page, const float* q
   }
 }
 
+// A tile of keys, (2, d, 64) by tokens, as one of values, (ceil(d / 64), 128, 64) by channels.
+static void keys_as_values(const float* keys, int d, float* values) {
+  for (int c = 0; c < d; c += kPanel)
+    for (int t = 0; t < kPageTokens; ++t) {
+      const float* const from = keys + (static_cast<std::ptrdiff_t>(t / kPanel) * d + c) * kPanel + t % kPanel;
+      float* const to = values + (static_cast<std::ptrdiff_t>(c / kPanel) * kPageTokens + t) * kPanel;
+      const int channels = std::min(kPanel, d - c);
+      for (int i = 0; i < channels; ++i) to[i] = from[i * kPanel];
+      std::fill(to + channels, to + std::min(kPanel, kernel::out_pitch(d) - c), 0.0f);
+    }
+}
+
+void Fold::add_latent(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into) {
+  const auto& kernels = kernel::attention();
+  limit(page);
+  segment.k->k.unseal(segment.head_k, page.k, s_.k_tile);
+  kernels.scores(q, rows_.count, size_.d, s_.k_tile, s_.ends, s_.weights);
+  weigh(page, 0);
+  keys_as_values(s_.k_tile, size_.d, s_.v_tile);
+  kernels.fold_tile(s_.weights, rows_.count, size_.dv, s_.v_tile, page.k.begin, s_.ends, s_.maxima, s_.sums, into);
+}
+
 void Fold::add(const Segment& segment, std::span<const FoldPage> pages, bool first, const kernel::States& into) {
   if (pages.empty()) return;
   const auto& kernels = kernel::attention();
-  const CodecSide& values = segment.v->v;
+  const CodecSide& values = size_.latent ? segment.k->k : segment.v->v;
+  const Head& head_v = size_.latent ? segment.head_k : segment.head_v;
   // What lies in another basis is merged by itself and turned back; into an empty state it goes directly.
   const bool apart = values.from_basis && !first;
   const kernel::States& to = apart ? s_.run : into;
   if (apart) kernels.clear(rows_.count, size_.dv, to);
   const float* q = queries(segment);
   if (size_.tiles) {
-    for (const FoldPage& page : pages) add_tile(segment, page, q, to);
+    for (const FoldPage& page : pages) size_.latent ? add_latent(segment, page, q, to) : add_tile(segment, page, q, to);
   } else {
     add_packed(segment, pages, q, to);
   }
-  if (values.from_basis) values.from_basis(segment.head_v, rows_.count, to.out, kernel::out_pitch(size_.dv));
+  if (values.from_basis) values.from_basis(head_v, rows_.count, to.out, kernel::out_pitch(size_.dv));
   if (apart) kernels.fold(rows_.count, size_.dv, to, into);
 }
 

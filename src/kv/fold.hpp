@@ -79,14 +79,16 @@ struct FoldSize {
   int rows = 0;
   int d = 0;
   int dv = 0;
-  int batch = 1;       // pages whose scores are held at once
-  bool tiles = false;  // pages become tiles of floats, unless their codec multiplies packed bytes by prompts, too
+  int batch = 1;        // pages whose scores are held at once
+  bool tiles = false;   // pages become tiles of floats, unless their codec multiplies packed bytes by prompts, too
+  bool latent = false;  // values are keys: a page becomes one tile, which serves both
 };
 
 // Of one item of attention's work: generated tokens and few rows take a group's pages at once, on the packed bytes;
-// prompts take many rows, page by page.
+// prompts take many rows, page by page. So do latent layers always: all query heads share a page there.
 inline FoldSize fold_size(const LayerLayout& l, int rows, bool prompt) {
-  return {rows, l.shape.head_dim, l.shape.head_dim_v, prompt ? 1 : kGroupPages, prompt};
+  const bool tiles = prompt || l.shape.latent;
+  return {rows, l.shape.head_dim, l.shape.sum_dim(), tiles ? 1 : kGroupPages, tiles, l.shape.latent};
 }
 
 struct FoldScratch {
@@ -129,6 +131,7 @@ class Fold {
   void add_distances(const FoldPage& page, float* scores, int stride) const;
   void add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q, const kernel::States& into);
   void add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
+  void add_latent(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
   void limit(const FoldPage& page) { rows_.limits(page.position, page.k.begin, page.k.end, s_.begins, s_.ends); }
 
   const Rows& rows_;

@@ -33,11 +33,14 @@ void check_layer(const CacheShape& s, int i) {
   check_range(l.window, 0, std::int64_t{1} << 40, "window of a layer");
   if (l.query_heads % l.kv_heads != 0)
     bad(std::to_string(l.query_heads) + " is no multiple of kv_heads = " + std::to_string(l.kv_heads), "query_heads");
+  if (l.latent && l.head_dim_v > l.head_dim)
+    bad(std::to_string(l.head_dim_v) + " is more than head_dim = " + std::to_string(l.head_dim) + " of a latent layer",
+        "head_dim_v");
   if (l.kv_of == -1) return;
   check_range(l.kv_of, 0, i - 1, "kv_of");
   const LayerShape& o = s.at(l.kv_of);
   if (o.kv_of != -1 || o.kv_heads != l.kv_heads || o.head_dim != l.head_dim || o.head_dim_v != l.head_dim_v ||
-      o.window != l.window)
+      o.window != l.window || o.latent != l.latent)
     bad("layer " + std::to_string(i) + " reads layer " + std::to_string(l.kv_of) +
             ", which is not a layer of its own with the same KV heads, head sizes and window",
         "kv_of");
@@ -102,9 +105,9 @@ void choose_codecs(const CacheOptions& o, int i, LayerLayout* layer) {
   const CodecSpec ks = parse_codec(*k, s.head_dim, Side::kKeys, layer_context("k_codec", exception ? i : -1));
   const CodecSpec vs = parse_codec(*v, s.head_dim_v, Side::kValues, layer_context("v_codec", exception ? i : -1));
   layer->k = ks.codec;
-  layer->v = vs.codec;
+  layer->v = s.latent ? ks.codec : vs.codec;
   layer->k_params = ks.params;
-  layer->v_params = vs.params;
+  layer->v_params = s.latent ? ks.params : vs.params;
 }
 
 // Rings of a local layer. From block b on, sealed pages in sight begin at most ceil((w - 1) / 128) before b, and end
@@ -128,9 +131,9 @@ void place_layer(Layout* l, LayerLayout* layer, std::size_t* state_bytes) {
   const auto cap = static_cast<std::size_t>(l->sink_capacity);
   const auto heads = static_cast<std::size_t>(s.kv_heads);
   const std::size_t ek = element_bytes(*layer->k);
-  const std::size_t ev = element_bytes(*layer->v);
+  const std::size_t ev = s.latent ? 0 : element_bytes(*layer->v);
   const std::size_t k_bytes = layer->k->k.bytes(s.head_dim, layer->k_params);
-  const std::size_t v_bytes = layer->v->v.bytes(s.head_dim_v, layer->v_params);
+  const std::size_t v_bytes = s.latent ? 0 : layer->v->v.bytes(s.head_dim_v, layer->v_params);
   const auto state = [](const Codec& c, int d) { return c.state_bytes ? round64(c.state_bytes(d)) : 0; };
   MemoryPlan& m = l->memory;
   if (layer->local()) {
@@ -145,7 +148,8 @@ void place_layer(Layout* l, LayerLayout* layer, std::size_t* state_bytes) {
   }
   layer->raw = place(&l->raw_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads, layer->raw_ring);
   layer->sinks = place(&l->sink_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
-  layer->state = place(state_bytes, state(*layer->k, s.head_dim), state(*layer->v, s.head_dim_v), s.kv_heads);
+  layer->state =
+      place(state_bytes, state(*layer->k, s.head_dim), s.latent ? 0 : state(*layer->v, s.head_dim_v), s.kv_heads);
 }
 
 void place_layers(Layout* l, const CacheOptions& options) {
@@ -165,7 +169,7 @@ void place_layers(Layout* l, const CacheOptions& options) {
     const LayerShape& s = layer.shape;
     if (!layer.local()) blocks += 2 * static_cast<std::size_t>(s.kv_heads);
     k_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim;
-    v_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim_v;
+    if (!s.latent) v_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim_v;
     k_bits += 8.0 * static_cast<double>(layer.sealed.k_bytes) * s.kv_heads;
     v_bits += 8.0 * static_cast<double>(layer.sealed.v_bytes) * s.kv_heads;
   }
@@ -181,7 +185,7 @@ void place_layers(Layout* l, const CacheOptions& options) {
   m.chunk_bytes = l->page_bytes + l->summary_bytes;
   m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
   m.k_bits = k_bits / k_elements;
-  m.v_bits = v_bits / v_elements;
+  m.v_bits = v_elements > 0 ? v_bits / v_elements : 0;
 }
 
 void describe_layers(Layout* l, const CacheOptions& options) {
@@ -193,7 +197,7 @@ void describe_layers(Layout* l, const CacheOptions& options) {
     layer.raw_k = raw_codec(*layer.k);
     layer.raw_v = raw_codec(*layer.v);
     for (const Codec* c : {layer.k, layer.v})
-      layer.one_arithmetic = layer.one_arithmetic && (c->lossless || c->packed_prompts);
+      layer.one_arithmetic = layer.one_arithmetic && (layer.shape.latent || c->lossless || c->packed_prompts);
     l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
     l->has_window = l->has_window || layer.local();
     l->layers.push_back(layer);
@@ -246,7 +250,7 @@ std::size_t Layout::state_floats_one() const {
   std::size_t most = 0;
   for (const LayerLayout& layer : layers)
     most =
-        std::max(most, 2 * round_up(rows) + rows * static_cast<std::size_t>(kernel::out_pitch(layer.shape.head_dim_v)));
+        std::max(most, 2 * round_up(rows) + rows * static_cast<std::size_t>(kernel::out_pitch(layer.shape.sum_dim())));
   return most;
 }
 

@@ -3,6 +3,7 @@
 // Layers of one window are a class. Class `full` (no window): sealed pages in a pool, for ever, found through one page
 // table per sequence. `local`: a ring of sealed pages per sequence; a page takes the slot of the one that has just gone
 // out of sight, which so is given back. `shared`: no blocks, its layout is that of the layer whose keys it reads.
+// `latent`, of either: blocks of keys alone, which are read as values, too; v is the keys' codec and v_bytes are 0.
 #pragma once
 
 #include <algorithm>

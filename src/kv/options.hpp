@@ -20,6 +20,10 @@ struct LayerShape {
   std::int64_t window = 0;
   // shared: reads keys and values of that earlier layer, whose head sizes, KV heads and window it has; -1: has its own.
   int kv_of = -1;
+  // latent: no values are kept or handed over. They are the first head_dim_v elements of the keys.
+  bool latent = false;
+  // Elements of a sum of values: of a latent layer of keys, of which the first head_dim_v are wanted.
+  int sum_dim() const { return latent ? head_dim : head_dim_v; }
   int group() const { return query_heads / kv_heads; }
 };
 

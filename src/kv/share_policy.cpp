@@ -80,8 +80,9 @@ std::vector<LayerCodecs> share_out(const CacheShape& shape, std::span<const doub
       if (s.kv_of >= 0 || (s.window > 0) != local) continue;
       for (const Side side : {Side::kKeys, Side::kValues}) {
         const int d = side == Side::kKeys ? s.head_dim : s.head_dim_v;
-        if (!rotates(d, side)) continue;
-        stores.push_back(store_of(l, s, side, side == Side::kKeys ? gains[static_cast<std::size_t>(l)] : 1));
+        if (!rotates(d, side) || (side == Side::kValues && s.latent)) continue;
+        const double gain = side == Side::kKeys ? gains[static_cast<std::size_t>(l)] : 1;
+        stores.push_back(store_of(l, s, side, s.latent ? gain + 1 : gain));  // latent keys are values, too
         left += share * 2 * kPageTokens * s.kv_heads * d - stores.back().bytes.front();
       }
     }
@@ -89,6 +90,7 @@ std::vector<LayerCodecs> share_out(const CacheShape& shape, std::span<const doub
     for (const Store& s : stores) {
       LayerCodecs& layer = all[static_cast<std::size_t>(s.layer)];
       (s.side == Side::kKeys ? layer.k_codec : layer.v_codec) = kWidths[s.width].codec;
+      if (shape.at(s.layer).latent) layer.v_codec = layer.k_codec;
     }
   }
   std::vector<LayerCodecs> runs;

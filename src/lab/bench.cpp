@@ -173,6 +173,9 @@ class Bench {
     model::for_each<model::Experts>(spec, [&](const model::Experts& e) {
       model::for_each<model::Stack>(e, [&](const model::Stack& s) { add(s.bound.first, columns * e.routing.used); });
     });
+    model::for_each<model::Latent>(spec, [&](const model::Latent& l) {
+      model::for_each<model::Stack>(l, [&](const model::Stack& s) { add(s.bound.first, columns * s.count); });
+    });
     add(spec.head.output.bound, outputs);
     double attention = 0;
     model::for_each<model::Attention>(spec, [&](const model::Attention& a) {

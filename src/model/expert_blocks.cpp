@@ -29,6 +29,24 @@ Stack part_of(const Stack& fused, std::int64_t first, std::int64_t rows) {
 
 }  // namespace
 
+// DeepSeek-V2 (arXiv:2405.04434, section 2.1.3) takes the groups with the best expert, V3 (arXiv:2412.19437, section
+// 2.1.2), whose choice has a bias, those with the best two.
+static void read_groups(const Names& n, Experts& e) {
+  const Hparams& h = n.h();
+  Routing& r = e.routing;
+  const std::int64_t groups = h.integer_or("expert_group_count", 0, kernel::kMostGroups, 0);
+  if (groups <= 1) return;
+  r.groups = static_cast<int>(groups);
+  r.groups_used = static_cast<int>(h.integer("expert_group_used_count", 1, groups));
+  r.group_best = e.choice_bias ? 2 : 1;
+  if (r.gating == Gating::kSoftmaxOfChosen)
+    h.unsupported("expert_gating_func", "is 3 (softmax of the chosen) with experts in groups");
+  if (r.count % r.groups != 0 || r.count / r.groups < r.group_best)
+    h.unsupported("expert_group_count", "does not divide expert_count into groups of one size, or of too few experts");
+  if (r.used > r.count / r.groups * r.groups_used)
+    h.unsupported("expert_used_count", "is more than the groups that are used have");
+}
+
 bool has_experts(const Hparams& h) { return h.integer_or("expert_count", 0, kMostExperts, 0) > 0; }
 
 std::int64_t expert_width(const Hparams& h, std::int64_t fallback) {
@@ -83,10 +101,9 @@ void read_gating(const Names& n, Gating gating, bool normalise, Experts& e) {
       h.unsupported("expert_gating_func", "is none of 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)");
   }
   e.routing.normalise = h.flag_or("expert_weights_norm", normalise);
-  if (h.integer_or("expert_group_count", 0, kMostExperts, 0) > 1)
-    h.unsupported("expert_group_count", "is above 1: experts in groups are not supported");
   const Vector bias = n.vector("exp_probs_b.bias", e.routing.count);
   if (h.has_tensor(bias.name)) e.choice_bias = bias;
+  read_groups(n, e);
 }
 
 Dense shared_expert(const Names& n, std::int64_t width, Activation activation) {

@@ -87,6 +87,7 @@ void Forward::embed(std::span<const Input> inputs) {
 
 // Queries, keys and values of a layer.
 void Forward::before(Rows& rows, const LayerSpec& layer, const Attention& a) {
+  if (a.latent) return before_latent(rows, layer, a);
   float* const q = s_.q + rows.first * a.q.rows;
   float* const k = s_.k + rows.first * a.k.rows;
   float* const v = s_.v + rows.first * a.v.rows;
@@ -143,9 +144,53 @@ void Forward::heat(float* q, const Attention& a, std::int64_t row) const {
   if (times > 0) ops().scale(q, static_cast<float>(factor), a.q.rows);
 }
 
+// What one KV head's attention reads of a latent layer. The whole team does it.
+void Forward::before_latent(Rows& rows, const LayerSpec& layer, const Attention& a) {
+  KVASIR_CHECK(rows.worker < 0);
+  const Latent& m = a.latent;
+  const Linear& first = m.down ? m.down : a.q;
+  const Matrix* const users[] = {&first.bound, &a.k.bound};
+  float* const outs[] = {m.down ? s_.low : s_.own, s_.k};
+  prepare(rows, users, s_.x, layer.norm);
+  products_.multiply(rows, users, outs);
+  if (m.down) {
+    const Matrix* const q[] = {&a.q.bound};
+    float* const own[] = {s_.own};
+    prepare(rows, q, s_.low, m.down_norm);
+    products_.multiply(rows, q, own);
+  }
+  const Rope& rope = spec_.ropes[static_cast<std::size_t>(a.rope)];
+  const auto pairs = static_cast<std::int64_t>(rope.frequencies.size());
+  const std::int64_t wide = m.plain + m.rotated;
+  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t at = angles_at(a.rope) + r * pairs;
+      float* const k = s_.k + r * a.k.rows;
+      apply(a.k_norm, k, k, m.rank);
+      ops().rope(k + m.rank, s_.cos + at, s_.sin + at, pairs, rope.pairs);
+      float* const q = s_.own + r * a.q.rows;
+      if (a.temperature) heat(q, a, r);
+      for (int h = 0; h < a.heads; ++h) {
+        float* const turned = q + h * wide + m.plain;
+        ops().rope(turned, s_.cos + at, s_.sin + at, pairs, rope.pairs);
+        std::copy_n(turned, m.rotated, s_.q + (r * a.heads + h) * a.d + m.rank);
+      }
+    }
+  });
+  head_products_.multiply(rows.count, a.heads, m.up_k.bound, {s_.own, a.q.rows, wide},
+                          {s_.q, std::int64_t{a.heads} * a.d, a.d});
+}
+
+// What the output matrix of a latent layer reads.
+void Forward::values_of_latent(const Rows& rows, const Attention& a) {
+  const Latent& m = a.latent;
+  head_products_.multiply(rows.count, a.heads, m.up_v.bound, {s_.heads, std::int64_t{a.heads} * a.dv, a.dv},
+                          {s_.values, a.o.columns, m.values});
+}
+
 void Forward::attend(int layer, const Attention& a) {
   const float* const k = a.k ? s_.k : nullptr;
-  const float* const v = a.k ? s_.v : nullptr;
+  const float* const v = a.v ? s_.v : nullptr;
   if (observer_) observer_(layer, slices_, s_.q, k, v);
   if (!cache_) return attend_whole(a);
   cache_->attend(layer, s_.q, k, v, s_.heads,
@@ -202,7 +247,8 @@ void Forward::after(Rows& rows, const LayerSpec& layer, const Attention& a) {
   const auto* const dense = std::get_if<Dense>(&layer.feed);
   if (layer.parallel) hide(rows, layer, *dense);  // the feed forward reads what the mixer has not been added to
   if (a.gate) gate_heads(rows, a);
-  prepare(rows, o, s_.heads + rows.first * a.o.columns, {});
+  if (a.latent) values_of_latent(rows, a);
+  prepare(rows, o, (a.latent ? s_.values : s_.heads) + rows.first * a.o.columns, {});
   products_.multiply(rows, o, y);
   add(rows, layer, layer.post_mixer, a.o.bias, false);
   if (!dense) {

@@ -9,6 +9,7 @@
 
 #include "base/team.hpp"
 #include "cpu/experts.hpp"
+#include "cpu/head_products.hpp"
 #include "cpu/products.hpp"
 #include "cpu/rows.hpp"
 #include "kv/cache.hpp"
@@ -71,11 +72,13 @@ class Forward {
   struct Scratch {
     float *x, *q, *k, *v, *gate, *heads, *cos, *sin;  // residual; of one layer; of every RoPE in turn
     std::int64_t gate_width;                          // of a row, the widest layer's
-    float* logits;                                    // (max_logits, vocab)
-    float* whole;                                     // of encoders: (threads, whole_stride)
+    float *low, *own, *values;  // of latent layers: Latent::down, queries before their keys' matrices, what `o` reads
+    float* logits;              // (max_logits, vocab)
+    float* whole;               // of encoders: (threads, whole_stride)
     std::int64_t whole_stride;
     cpu::RowScratch rows;
     cpu::ExpertScratch experts;
+    cpu::HeadScratch head_inputs;
   };
   static Scratch place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p);
   Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits);
@@ -89,6 +92,8 @@ class Forward {
   void angles();
   std::int64_t angles_at(int rope) const;
   void before(Rows& rows, const LayerSpec& layer, const Attention& a);
+  void before_latent(Rows& rows, const LayerSpec& layer, const Attention& a);
+  void values_of_latent(const Rows& rows, const Attention& a);
   void attend(int layer, const Attention& a);
   void attend_whole(const Attention& a);
   void after(Rows& rows, const LayerSpec& layer, const Attention& a);
@@ -114,6 +119,7 @@ class Forward {
   Scratch s_{};
   cpu::Products products_;
   cpu::ExpertProducts experts_;
+  cpu::HeadProducts head_products_;
   std::int64_t shared_bytes_ = 0;  // of weights that every step reads
   std::int64_t weight_bytes_ = 0;
   bool tiles_ = false;

@@ -12,6 +12,7 @@ namespace kvasir::model {
 
 Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p) {
   std::int64_t q = 0, k = 0, v = 0, gate = 0, heads = 0, pairs = 0;
+  std::int64_t low = 0, own = 0, values = 0, latent_heads = 0, head_width = 0;
   cpu::Widths widths{.dim = spec.dim, .input = spec.dim};
   for_each<Attention>(spec, [&](const Attention& a) {
     q = std::max(q, a.q.rows);
@@ -19,8 +20,17 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     v = std::max(v, a.v.rows);
     gate = std::max(gate, a.gate.rows);
     heads = std::max(heads, a.o.columns);
+    if (!a.latent) return;
+    q = std::max(q, std::int64_t{a.heads} * a.d);
+    heads = std::max(heads, std::int64_t{a.heads} * a.dv);
+    low = std::max(low, a.latent.down.rows);
+    own = std::max(own, a.q.rows);
+    values = std::max(values, a.o.columns);
+    latent_heads = std::max<std::int64_t>(latent_heads, a.heads);
+    head_width = std::max<std::int64_t>({head_width, a.latent.plain, a.latent.rank});
   });
-  widths.input = std::max(widths.input, heads);
+  widths.dim = std::max(widths.dim, low);  // what is normed
+  widths.input = std::max({widths.input, heads, low});
   for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });
   cpu::ExpertScratch::Widths experts{.dim = spec.dim};
   for_each<Experts>(spec, [&](const Experts& e) {
@@ -38,6 +48,9 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.gate = p.take<float>(n * gate);
   s.gate_width = gate;
   s.heads = p.take<float>(n * heads);
+  s.low = p.take<float>(n * low);
+  s.own = p.take<float>(n * own);
+  s.values = p.take<float>(n * values);
   s.cos = p.take<float>(n * pairs);
   s.sin = p.take<float>(n * pairs);
   s.logits = p.take<float>(spec.head.output ? std::max(1, max_logits) * spec.vocab : 0);
@@ -49,6 +62,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   }
   s.rows = cpu::RowScratch::place(widths, max_tokens, threads, p);
   s.experts = cpu::ExpertScratch::place(experts, max_tokens, p);
+  s.head_inputs = cpu::HeadScratch::place(latent_heads, head_width, max_tokens, p);
   return s;
 }
 
@@ -58,11 +72,12 @@ std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int
   return count.used();
 }
 
-// Rows of experts are gathered from the whole step.
+// Rows of experts are gathered from the whole step, and heads of latent layers multiplied by the whole team.
 static bool tiles_pay(const ModelSpec& spec) {
-  bool experts = false;
-  for_each<Experts>(spec, [&](const Experts&) { experts = true; });
-  if (experts) return false;
+  bool whole = false;
+  for_each<Experts>(spec, [&](const Experts&) { whole = true; });
+  for_each<Latent>(spec, [&](const Latent&) { whole = true; });
+  if (whole) return false;
   cpu::TileRule rule;
   for (const LayerSpec& layer : spec.layers) {
     rule.next_layer();
@@ -90,6 +105,7 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
               static_cast<std::size_t>(planned_scratch(model.spec(), max_tokens, max_logits, team.size()))),
       products_(team, s_.rows),
       experts_(team, s_.rows, s_.experts),
+      head_products_(team, s_.head_inputs),
       shared_bytes_(model.shared_bytes()),
       tiles_(tiles_pay(model.spec())) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);

@@ -146,8 +146,9 @@ void read_pooling(const Hparams& h, ModelSpec& spec) {
   if (spec.causal) return;
   spec.head.output = {};
   for_each<Attention>(spec, [&](const Attention& a) {
-    if (a.window > 0 || !a.slopes.empty() || a.sinks || a.kv_of >= 0)
-      h.unsupported("attention.causal", "is false in a model with windows, linear biases, sinks or shared keys");
+    if (a.window > 0 || !a.slopes.empty() || a.sinks || a.kv_of >= 0 || a.latent)
+      h.unsupported("attention.causal",
+                    "is false in a model with windows, linear biases, sinks, shared keys or latent layers");
   });
 }
 

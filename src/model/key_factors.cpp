@@ -145,7 +145,7 @@ std::vector<float> head_factors(const double* k, const double* q, const Pairs& p
 double look_at(const ModelSpec& spec, const LayerSpec& layer, const weights::ModelFile& file,
                std::vector<float>* factors) {
   const auto& a = std::get<Attention>(layer.mixer);
-  if (!a.k) return kUnknownGain;
+  if (!a.k || a.latent) return kUnknownGain;
   const auto d = static_cast<std::size_t>(a.d);
   const auto group = static_cast<std::size_t>(a.heads / a.kv_heads);
   const Pairs pairs = pairs_of(spec, a);

@@ -40,10 +40,11 @@ cpu::Matrix matrix_of(std::int64_t rows, std::int64_t columns, const kernel::Pan
   return {&format, nullptr, rows, columns, format.panel_bytes(columns)};
 }
 
-// Calls f for every stack of experts and with how many of it a token reads.
+// Calls f for every stack and, of experts, with how many of it a token reads; of others all are read: 0.
 template <class S, class F>
 void for_each_stack(S& spec, F&& f) {
   for_each<Experts>(spec, [&](auto& e) { for_each<Stack>(e, [&](auto& s) { f(s, e.routing.used); }); });
+  for_each<Latent>(spec, [&](auto& l) { for_each<Stack>(l, [&](auto& s) { f(s, 0); }); });
 }
 
 // Matrix `i` of a tensor that has `count` of them: its part of the tensor's bytes.
@@ -148,7 +149,10 @@ class Loader {
     for_each<Stack>(m_.spec_, [&](Stack& s) {
       s.bound.first.panels = at;
       for (std::int64_t i = 0; i < s.count; ++i) {
-        pack(s.bound.first, info(s.name), source(s, i), options_.exact, i, at);
+        if (s.transposed)
+          pack_transposed(s.bound.first, info(s.name), source(s, i), at);
+        else
+          pack(s.bound.first, info(s.name), source(s, i), options_.exact, i, at);
         at += s.bound.stride;
       }
     });
@@ -173,11 +177,12 @@ class Loader {
     });
     for_each_stack(m_.spec_, [&](Stack& s, int used) {
       const weights::TensorInfo& t = info(s.name);
-      s.bound.first = matrix_of(s.rows, s.columns, format_of(t, options_.exact, options_.bf16_products));
+      s.bound.first =
+          matrix_of(s.rows, s.columns, format_of(t, options_.exact || s.transposed, options_.bf16_products));
       s.bound.stride = lines(s.bound.first.bytes());
       bytes += s.count * s.bound.stride;
-      m_.expert_bytes_ += used * s.bound.first.bytes();
-      m_.matrix_weights_ += used * s.bound.first.weights();
+      (used > 0 ? m_.expert_bytes_ : m_.shared_bytes_) += (used > 0 ? used : s.count) * s.bound.first.bytes();
+      m_.matrix_weights_ += (used > 0 ? used : s.count) * s.bound.first.weights();
       count(t.quant, source(s, 0), s.count);
     });
     for (const auto& [name, n] : bytes_of)
@@ -188,7 +193,7 @@ class Loader {
   // The part of its tensor that a matrix is.
   std::span<const std::byte> source(const Linear& l) const { return rows_in(info(l.name), 1, 0, l.cut, l.rows); }
   std::span<const std::byte> source(const Stack& s, std::int64_t i) const {
-    return rows_in(info(s.name), s.count, i, s.cut, s.rows);
+    return rows_in(info(s.name), s.count, i, s.cut, s.transposed ? s.columns : s.rows);
   }
 
   // The rows `from` of tensor `t` as panels of `m` to `out`; in floats they are dequantised before. `i`: which of the
@@ -219,6 +224,28 @@ class Loader {
     m_.file_->drop(from);  // the packed copy is the only one kept
     done_ += from.size();
     if (options_.progress) options_.progress(static_cast<std::int64_t>(done_), static_cast<std::int64_t>(total_));
+  }
+
+  // The columns of m are rows of the tensor.
+  void pack_transposed(const cpu::Matrix& m, const weights::TensorInfo& t, std::span<const std::byte> from,
+                       std::byte* out) {
+    const weights::Quant& quant = *find(weights::quants(), t.quant);
+    const std::size_t row_bytes = from.size() / static_cast<std::size_t>(m.k);
+    std::vector<float> column(static_cast<std::size_t>(m.rows)), turned(static_cast<std::size_t>(m.weights()));
+    for (std::int64_t c = 0; c < m.k; ++c) {
+      quant.dequantise(from.data() + static_cast<std::size_t>(c) * row_bytes, column.data(), m.rows);
+      for (std::int64_t r = 0; r < m.rows; ++r)
+        turned[static_cast<std::size_t>(r * m.k + c)] = column[static_cast<std::size_t>(r)];
+    }
+    for (std::int64_t p = 0; p < m.panel_count(); ++p) {
+      const std::byte* row[kernel::kPanelRows];
+      for (int r = 0; r < kernel::kPanelRows; ++r) {
+        const std::int64_t n = p * kernel::kPanelRows + r;
+        row[r] = n < m.rows ? reinterpret_cast<const std::byte*>(turned.data() + n * m.k) : nullptr;
+      }
+      m.format->pack(row, m.k, out + p * m.panel_bytes);
+    }
+    done_ += from.size();
   }
 
   std::optional<float> factor_of(const weights::TensorInfo& matrix, std::int64_t i) const {
@@ -293,7 +320,8 @@ std::int64_t Model::planned_bytes(const ModelSpec& spec, const weights::ModelFil
     return lines(matrix_of(rows, columns, format_of(*file.find(name), in_floats, true)).bytes());
   };
   for_each<Linear>(spec, [&](const Linear& l) { total += packed(l.name, l.rows, l.columns, exact || l.in_floats); });
-  for_each<Stack>(spec, [&](const Stack& s) { total += s.count * packed(s.name, s.rows, s.columns, exact); });
+  for_each<Stack>(spec,
+                  [&](const Stack& s) { total += s.count * packed(s.name, s.rows, s.columns, exact || s.transposed); });
   const VectorPlaces vectors = place_vectors(spec, file);
   return total + vectors.bytes + lines(4 * vectors.ones);
 }

@@ -29,9 +29,11 @@ class Tensors {
       if constexpr (std::is_same_v<S, Table>) add(part.name, part.rows, part.columns, Use::kTable);
       if constexpr (std::is_same_v<S, Linear>)
         add(part.name, part.cut.of > 0 ? part.cut.of : part.rows, part.columns, Use::kMatrix, 1, part.in_floats);
-      if constexpr (std::is_same_v<S, Stack>)
-        add(part.name, part.count * (part.cut.of > 0 ? part.cut.of : part.rows), part.columns, Use::kMatrix,
-            part.count);
+      if constexpr (std::is_same_v<S, Stack>) {
+        const std::int64_t rows = part.transposed ? part.columns : part.rows;
+        add(part.name, part.count * (part.cut.of > 0 ? part.cut.of : rows), part.transposed ? part.rows : part.columns,
+            Use::kMatrix, part.flat ? 1 : part.count);
+      }
       if constexpr (std::is_same_v<S, Vector>)
         add(part.name, part.rows, part.cut.of > 0 ? part.cut.of : part.columns, Use::kVector);
       each_field(part, [&](const char*, const auto& member) { enter(member); });
@@ -108,14 +110,17 @@ const char* name_of(Activation activation) {
 }
 
 std::string summary_of(const Attention& a, const ModelSpec& spec) {
-  std::string text = fmt::format("attention of {} heads over {}, {} wide", a.heads, a.kv_heads, a.d);
-  if (a.dv != a.d) text += fmt::format(" (values {})", a.dv);
+  std::string text = a.latent ? fmt::format("latent attention of {} heads, {} wide, over rows of {} + {}", a.heads,
+                                            a.latent.plain + a.latent.rotated, a.latent.rank, a.latent.rotated)
+                              : fmt::format("attention of {} heads over {}, {} wide", a.heads, a.kv_heads, a.d);
+  if (const int values = a.latent ? a.latent.values : a.dv; a.latent || values != a.d)
+    text += fmt::format(" (values {})", values);
   if (a.q_norm)
     text += fmt::format(", {} of queries and keys{}", name_of(a.q_norm.kind), a.norm_after_rope ? " after RoPE" : "");
   if (a.rope < 0)
     text += a.slopes.empty() ? ", no RoPE" : ", linear biases by distance (ALiBi)";
   else if (const auto dims = 2 * spec.ropes[static_cast<std::size_t>(a.rope)].frequencies.size();
-           dims != static_cast<std::size_t>(a.d))
+           dims != static_cast<std::size_t>(a.d) && !a.latent)
     text += fmt::format(", RoPE on {}", dims);
   if (a.window > 0) text += fmt::format(", window {}", a.window);
   if (a.soft_cap > 0) text += fmt::format(", scores capped at {:g}", a.soft_cap);

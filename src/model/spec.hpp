@@ -79,8 +79,10 @@ struct Stack {
   std::string name;
   std::int64_t count = 0;
   std::int64_t rows = 0, columns = 0;
-  Cut cut = {};      // of the rows of each
-  Vector bias = {};  // (count, rows)
+  Cut cut = {};             // of the rows of each
+  Vector bias = {};         // (count, rows)
+  bool flat = false;        // the tensor has two dimensions: the rows of all matrices, one behind the other
+  bool transposed = false;  // the tensor has their columns as rows, which `cut` is of; they are turned as floats
   cpu::MatrixStack bound = {};
 
   explicit operator bool() const { return !name.empty(); }
@@ -119,6 +121,23 @@ struct Temperature {
   explicit operator bool() const { return scale != 0; }
 };
 
+// Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1) as attention of one KV head: a token has one
+// row [c | k] of `rank` elements that all heads share and of a part that RoPE turns. Heads are q_h = [n_h | r_h], and
+//   q_h k_h = (up_k_h n_h) c + r_h k        values = c        what goes to `o` is (up_v_h heads_h) of every head
+// so that no head's keys and values are ever made. Attention::q makes the heads q_h, k makes [c | k], v is absent.
+struct Latent {
+  int rank = 0;      // of c; Attention::dv. Its norm is Attention::k_norm
+  int plain = 0;     // elements of n_h
+  int rotated = 0;   // elements of r_h and k; Attention::d is rank + rotated
+  int values = 0;    // what a head gives to `o`
+  Linear down = {};  // q reads norm(down x) instead of x; absent: x
+  Norm down_norm = {};
+  Stack up_k = {};  // (heads, rank, plain)
+  Stack up_v = {};  // (heads, values, rank)
+
+  explicit operator bool() const { return rank > 0; }
+};
+
 struct Attention {
   int heads = 0;                  // H, of queries; a multiple of kv_heads
   int kv_heads = 0;               // KV
@@ -138,6 +157,7 @@ struct Attention {
   int kv_of = -1;                  // reads the keys and values of that earlier layer
   Linear gate = {};                // heads *= act(gate x), x as of q; one for each element or one for each head
   kernel::Activation gate_activation = kernel::Activation::kSigmoid;
+  Latent latent = {};
   Linear o;
 };
 

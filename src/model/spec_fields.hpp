@@ -51,7 +51,7 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Stack> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [name, count, rows, columns, cut, bias, bound] = s;
+  auto& [name, count, rows, columns, cut, bias, flat, transposed, bound] = s;
   static_cast<void>(bound);
   f("name", name);
   f("count", count);
@@ -59,6 +59,8 @@ void each_field(S& s, F&& f) {
   f("columns", columns);
   f("cut", cut);
   f("bias", bias);
+  f("flat", flat);
+  f("transposed", transposed);
 }
 template <Part<Norm> S, class F>
 void each_field(S& s, F&& f) {
@@ -84,10 +86,22 @@ void each_field(S& s, F&& f) {
   f("offset", offset);
   f("length", length);
 }
+template <Part<Latent> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [rank, plain, rotated, values, down, down_norm, up_k, up_v] = s;
+  f("rank", rank);
+  f("plain", plain);
+  f("rotated", rotated);
+  f("values", values);
+  f("down", down);
+  f("down_norm", down_norm);
+  f("up_k", up_k);
+  f("up_v", up_v);
+}
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
   auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, norm_after_rope, rope, temperature, scale, soft_cap,
-         slopes, sinks, window, kv_of, gate, gate_activation, o] = s;
+         slopes, sinks, window, kv_of, gate, gate_activation, latent, o] = s;
   f("heads", heads);
   f("kv_heads", kv_heads);
   f("d", d);
@@ -109,6 +123,7 @@ void each_field(S& s, F&& f) {
   f("kv_of", kv_of);
   f("gate", gate);
   f("gate_activation", gate_activation);
+  f("latent", latent);
   f("o", o);
 }
 template <Part<Dense> S, class F>
@@ -121,12 +136,15 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Routing> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [count, used, gating, normalise, scale] = s;
+  auto& [count, used, gating, normalise, scale, groups, groups_used, group_best] = s;
   f("count", count);
   f("used", used);
   f("gating", gating);
   f("normalise", normalise);
   f("scale", scale);
+  f("groups", groups);
+  f("groups_used", groups_used);
+  f("group_best", group_best);
 }
 template <Part<Experts> S, class F>
 void each_field(S& s, F&& f) {

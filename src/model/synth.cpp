@@ -87,8 +87,8 @@ std::vector<Number> numbers_of(const SynthShape& s) {
                              {"vocab_size", count(s.vocab)},
                              {"attention.head_count", count(s.heads)},
                              {"attention.head_count_kv", count(s.kv_heads)},
-                             {"attention.key_length", count(s.head_dim)},
-                             {"attention.value_length", count(s.head_dim)},
+                             {"attention.key_length", count(s.latent > 0 ? s.latent + s.rotated : s.head_dim)},
+                             {"attention.value_length", count(s.latent > 0 ? s.latent : s.head_dim)},
                              {"rope.dimension_count", count(s.rotated > 0 ? s.rotated : s.head_dim)},
                              {"attention.layer_norm_rms_epsilon", s.norm_epsilon},
                              {"rope.freq_base", s.rope_base}};
@@ -97,6 +97,13 @@ std::vector<Number> numbers_of(const SynthShape& s) {
     all.push_back({"expert_count", count(s.experts)});
     all.push_back({"expert_used_count", count(s.experts_used)});
     all.push_back({"expert_feed_forward_length", count(s.expert_ffn)});
+  }
+  if (s.experts_shared > 0) all.push_back({"expert_shared_count", count(s.experts_shared)});
+  if (s.dense_layers > 0) all.push_back({"leading_dense_block_count", count(s.dense_layers)});
+  if (s.latent > 0) {
+    all.push_back({"attention.kv_lora_rank", count(s.latent)});
+    all.push_back({"attention.key_length_mla", count(s.head_dim)});
+    all.push_back({"attention.value_length_mla", count(s.latent_values)});
   }
   if (s.yarn > 0) {
     all.push_back({"rope.scaling.type", "yarn"});
@@ -132,6 +139,7 @@ class Outline : public weights::ModelFile {
       add("rope_freqs.weight", s.head_dim / 2, 1);
       tensors_.back().bytes = std::as_bytes(std::span(factors_));
     }
+    for (int l = 0; l < s.layers && s.latent > 0; ++l) add(fmt::format("blk.{}.attn_k_b.weight", l), 0, 0);
     for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
       if (s.original_context == 0 || s.yarn > 0) continue;
       add(name, s.rotated / 2, 1);
@@ -148,7 +156,7 @@ class Outline : public weights::ModelFile {
   void drop(std::span<const std::byte>) const override {}
 
  private:
-  void add(const char* name, std::int64_t columns, std::int64_t rows) {
+  void add(const std::string& name, std::int64_t columns, std::int64_t rows) {
     tensors_.push_back({.name = name, .quant = "f32", .shape = {columns, rows, 1, 1}, .rank = 2});
   }
 

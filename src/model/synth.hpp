@@ -39,7 +39,11 @@ struct SynthShape {
   int experts = 0;           // 0: none
   int experts_used = 0;
   int expert_ffn = 0;
-  bool tied;  // the output matrix is the token embedding
+  int experts_shared = 0;  // expert_shared_count
+  int dense_layers = 0;    // the first ones have no experts
+  int latent = 0;          // attention.kv_lora_rank of latent attention, whose heads have head_dim elements; 0: none
+  int latent_values = 0;   // elements of a head's values there
+  bool tied;               // the output matrix is the token embedding
   bool add_bos;
   int bos;
   int eos;

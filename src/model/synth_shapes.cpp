@@ -17,6 +17,8 @@ const std::vector<SpecialToken> kQwenSpecial = {
     {151643, "<|endoftext|>"}, {151644, "<|im_start|>"}, {151645, "<|im_end|>"}};
 // Their own tokenizers are SentencePiece and gpt-4o; here all vocabularies are byte-level ones.
 const std::vector<SpecialToken> kGemmaSpecial = {{0, "<pad>"}, {1, "<eos>"}, {2, "<bos>"}, {3, "<unk>"}};
+const std::vector<SpecialToken> kDeepSeekSpecial = {{100000, "<｜begin▁of▁sentence｜>"},
+                                                    {100001, "<｜end▁of▁sentence｜>"}};
 const std::vector<SpecialToken> kPhiSpecial = {{199999, "<|endoftext|>"}, {200020, "<|end|>"}};
 
 // A byte as GPT-2's vocabulary writes it: printable Latin-1 stands for itself, the others for U+0100 and up, in order.
@@ -226,6 +228,34 @@ const std::vector<SynthShape>& synth_shapes() {
        .bos = 199998,
        .eos = 200002,
        .special = kGptOssSpecial},
+      // A dense layer of DeepSeek-V2-Lite and one of its 26 layers with experts.
+      {.name = "deepseek-v2-lite-2layers",
+       .arch = "deepseek2",
+       .pretokenizer = "llama-bpe",
+       .layers = 2,
+       .dim = 2048,
+       .ffn = 10944,
+       .heads = 16,
+       .kv_heads = 1,
+       .head_dim = 192,
+       .context = 163840,
+       .vocab = 102400,
+       .rope_base = 10000.f,
+       .norm_epsilon = 1e-6f,
+       .rope_factor = 0.f,
+       .rotated = 64,
+       .experts = 64,
+       .experts_used = 6,
+       .expert_ffn = 1408,
+       .experts_shared = 2,
+       .dense_layers = 1,
+       .latent = 512,
+       .latent_values = 128,
+       .tied = false,
+       .add_bos = false,
+       .bos = 100000,
+       .eos = 100001,
+       .special = kDeepSeekSpecial},
       // Every dimension is a multiple of 256, so that every weight type occurs without a fallback.
       {.name = "tiny",
        .arch = "llama",

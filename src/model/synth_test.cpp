@@ -55,6 +55,8 @@ TEST(Synth, ParametersAreThoseOfTheRealModels) {
             2u * (2 * 2880 * 4096 + 2 * 512 * 2880 + 4096 + 2 * 512 + 2880 + 64 + 32 * 2881 + 32 * 3 * 2880 * 2881 +
                   2 * 2880) +
                 2 * 201088 * 2880 + 2880);
+  EXPECT_EQ(synth_parameters(find_synth_shape("deepseek-v2-lite-2layers")),
+            15706484224u - 25 * (std::uint64_t{13767168} + 571080704));  // attention, and experts with their router
   EXPECT_THROW(find_synth_shape("gpt-5"), Error);
 }
 

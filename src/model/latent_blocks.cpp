@@ -1,0 +1,115 @@
+#include "model/latent_blocks.hpp"
+
+#include <cmath>
+
+#include "model/expert_blocks.hpp"
+#include "model/hparams.hpp"
+
+namespace kvasir::model {
+namespace {
+
+constexpr std::int64_t kMostWidth = 1 << 16;
+
+// Sizes of a head. Files that say key_length_mla give the cache's row as key_length.
+struct Sizes {
+  std::int64_t rank, rotated, plain, values;
+};
+
+Sizes sizes(const Hparams& h) {
+  Sizes s{};
+  s.rank = h.integer("attention.kv_lora_rank", 8, kMostWidth);
+  s.rotated = h.integer("rope.dimension_count", 2, kMostWidth);
+  const bool rows = h.has("attention.key_length_mla");
+  const char* const key = rows ? "attention.key_length_mla" : "attention.key_length";
+  const std::int64_t head = h.integer(key, 1, kMostWidth);
+  s.values = h.integer(rows ? "attention.value_length_mla" : "attention.value_length", 1, kMostWidth);
+  s.plain = head - s.rotated;
+  if (s.plain < 1) h.unsupported(key, "is no more than rope.dimension_count");
+  if ((s.rank + s.rotated) % 8 != 0 || s.rank % 8 != 0)
+    h.unsupported("attention.kv_lora_rank", "and its sum with rope.dimension_count are no multiples of 8");
+  return s;
+}
+
+Stack stack(const Names& n, std::string_view name, std::int64_t count, std::int64_t rows, std::int64_t columns) {
+  return {.name = n.vector(std::string(name) + ".weight", 0).name, .count = count, .rows = rows, .columns = columns};
+}
+
+// ln of what YaRN stretches the context by, where the file says how much scores grow with it. Then they do, by
+// (1 + multiplier ln)^2, and the rope's own magnitude is 1.
+double growth(const Hparams& h) {
+  const bool grows =
+      h.text_or("rope.scaling.type", "") == "yarn" && h.number_or("rope.scaling.yarn_log_multiplier", 0.0) != 0.0;
+  const double factor = h.number_or("rope.scaling.factor", 1.0);
+  return grows && factor > 0.0 ? std::log(factor) : 0.0;
+}
+
+Attention latent(const Names& n) {
+  const Hparams& h = n.h();
+  const Sizes s = sizes(h);
+  Attention a;
+  a.heads = h.heads(n.layer());
+  a.kv_heads = 1;
+  a.d = static_cast<int>(s.rank + s.rotated);
+  a.dv = static_cast<int>(s.rank);
+  Latent& m = a.latent;
+  m.rank = static_cast<int>(s.rank);
+  m.plain = static_cast<int>(s.plain);
+  m.rotated = static_cast<int>(s.rotated);
+  m.values = static_cast<int>(s.values);
+  const std::int64_t queries = a.heads * (s.plain + s.rotated);
+  if (n.has("attn_q_a")) {
+    const std::int64_t low = h.integer("attention.q_lora_rank", 1, kMostWidth);
+    m.down = n.linear("attn_q_a", low, h.dim());
+    m.down_norm = n.rms("attn_q_a_norm", low);
+    a.q = n.linear("attn_q_b", queries, low);
+  } else {
+    a.q = n.linear("attn_q", queries, h.dim());
+  }
+  a.k = n.linear("attn_kv_a_mqa", a.d, h.dim());
+  a.k_norm = n.rms("attn_kv_a_norm", s.rank);
+  if (n.has("attn_k_b")) {
+    m.up_k = stack(n, "attn_k_b", a.heads, s.rank, s.plain);
+    m.up_v = stack(n, "attn_v_b", a.heads, s.values, s.rank);
+  } else {
+    const std::int64_t both = s.plain + s.values;
+    m.up_k = stack(n, "attn_kv_b", a.heads, s.rank, s.plain);
+    m.up_k.cut = {0, both};
+    m.up_k.flat = m.up_k.transposed = true;
+    m.up_v = stack(n, "attn_kv_b", a.heads, s.values, s.rank);
+    m.up_v.cut = {s.plain, both};
+    m.up_v.flat = true;
+  }
+  a.o = n.linear("attn_output", h.dim(), a.heads * s.values);
+  if (const double grows = h.number_or("attention.temperature_scale", 0.0); grows != 0.0)
+    a.temperature = {static_cast<float>(grows), 0, h.integer("attention.temperature_length", 1, std::int64_t{1} << 30)};
+  const double by = 1.0 + h.number_or("rope.scaling.yarn_log_multiplier", 0.0) * growth(h);
+  a.scale = static_cast<float>(by * by / std::sqrt(static_cast<double>(s.plain + s.rotated)));
+  return a;
+}
+
+}  // namespace
+
+ModelSpec latent_model(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(sizes(h).rotated))};
+  m.ropes.front().magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
+  const std::int64_t dense = has_experts(h) ? h.integer_or("leading_dense_block_count", 0, h.layers(), 0) : h.layers();
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = latent(n), .feed_norm = n.rms("ffn_norm")};
+    if (l < dense) {
+      layer.feed = gated(n, Activation::kSilu);
+    } else {
+      const std::int64_t width = h.integer("expert_feed_forward_length", 1, 1 << 24);
+      Experts e = experts(n, width);
+      read_gating(n, Gating::kSoftmax, false, e);
+      const std::int64_t shared = h.integer_or("expert_shared_count", 0, 1 << 10, 0);
+      if (shared > 0) e.shared = shared_expert(n, shared * width);
+      layer.feed = e;
+    }
+    m.layers.push_back(layer);
+  }
+  return m;
+}
+
+}  // namespace kvasir::model
