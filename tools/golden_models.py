@@ -135,7 +135,10 @@ class Model:
         def text(s):
             return struct.pack("<Q", len(s)) + s.encode()
 
-        def value(v):  # types 8, 7, 6 and 4 of GGUF
+        def value(v):  # types 8, 9, 7, 6 and 4 of GGUF
+            if isinstance(v, list):
+                items = [value(x) for x in v]
+                return struct.pack("<I", 9) + items[0][:4] + struct.pack("<Q", len(v)) + b"".join(x[4:] for x in items)
             if isinstance(v, str):
                 return struct.pack("<I", 8) + text(v)
             if isinstance(v, bool):
@@ -363,8 +366,9 @@ MODELS = {
 
 
 def main():
-    import golden_experts, golden_families, golden_latent  # which build on this file
-    models = {**MODELS, **golden_experts.MODELS, **golden_families.MODELS, **golden_latent.MODELS}
+    import golden_experts, golden_families, golden_gemma4, golden_latent  # which build on this file
+    models = {**MODELS, **golden_experts.MODELS, **golden_families.MODELS,
+              **golden_gemma4.MODELS, **golden_latent.MODELS}
     if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(models):
         sys.exit(__doc__)
     folder, names = sys.argv[1], sys.argv[2:] or models

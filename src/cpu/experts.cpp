@@ -49,10 +49,14 @@ struct ExpertProducts::Pass {
   std::int64_t begin, columns;
 };
 
-void ExpertProducts::choose(Range rows, const kernel::Routing& rule, const float* choice_bias) const {
-  for (std::int64_t r = rows.begin; r < rows.end; ++r)
-    kernel::route(rule, scratch_.logits_ + r * rule.count, choice_bias, scratch_.chosen_ + r * rule.used,
-                  scratch_.weights_ + r * rule.used);
+void ExpertProducts::choose(Range rows, const kernel::Routing& rule, const float* choice_bias,
+                            const float* weight_scales) const {
+  for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+    std::int32_t* const chosen = scratch_.chosen_ + r * rule.used;
+    float* const weights = scratch_.weights_ + r * rule.used;
+    kernel::route(rule, scratch_.logits_ + r * rule.count, choice_bias, chosen, weights);
+    for (int i = 0; weight_scales && i < rule.used; ++i) weights[i] *= weight_scales[chosen[i]];
+  }
 }
 
 void ExpertProducts::add(const Rows& rows, const float* x, const ExpertStacks& e, const kernel::Routing& rule) {

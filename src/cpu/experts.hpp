@@ -54,8 +54,8 @@ class ExpertProducts {
   ExpertProducts(Team& team, const RowScratch& rows, const ExpertScratch& scratch)
       : team_(team), rows_(rows), scratch_(scratch) {}
 
-  // The experts of rows [begin, end), from the scratch's logits.
-  void choose(Range rows, const kernel::Routing& rule, const float* choice_bias) const;
+  // The experts of rows [begin, end), from the scratch's logits. weight_scales (experts) may be null.
+  void choose(Range rows, const kernel::Routing& rule, const float* choice_bias, const float* weight_scales) const;
 
   // rows.y += what the chosen experts give for x (rows.count, k of the experts). x of a single row is in rows.inputs as
   // well, in each form that experts want. REQUIRES: all rows of the step, chosen for, by the team.

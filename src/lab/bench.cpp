@@ -176,6 +176,7 @@ class Bench {
     model::for_each<model::Latent>(spec, [&](const model::Latent& l) {
       model::for_each<model::Stack>(l, [&](const model::Stack& s) { add(s.bound.first, columns * s.count); });
     });
+    model::for_each<model::Linear>(spec.embedding, [&](const model::Linear& l) { add(l.bound, columns); });
     add(spec.head.output.bound, outputs);
     double attention = 0;
     model::for_each<model::Attention>(spec, [&](const model::Attention& a) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "base/check.hpp"
 #include "kernel/bidirectional.hpp"
@@ -41,6 +42,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
   const int wanted = take(inputs);
   if (cache_) cache_->begin(slices_);
   embed(inputs);
+  if (spec_.embedding.layers) make_inputs(inputs);
   angles();
   const auto& layers = spec_.layers;
   in_rows([&](Rows& rows) { before(rows, layers[0], attention_of(layers[0])); });
@@ -48,7 +50,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
     attend(static_cast<int>(l), attention_of(layers[l]));
     // The end of a layer and the beginning of the next have no meeting of all rows between them.
     in_rows([&](Rows& rows) {
-      after(rows, layers[l], attention_of(layers[l]));
+      after(rows, l, attention_of(layers[l]));
       if (l + 1 < layers.size()) before(rows, layers[l + 1], attention_of(layers[l + 1]));
     });
   }
@@ -85,12 +87,40 @@ void Forward::embed(std::span<const Input> inputs) {
     }
 }
 
+// What the embedding has for every layer.
+void Forward::make_inputs(std::span<const Input> inputs) {
+  const LayerInputs& e = spec_.embedding.layers;
+  const Matrix* const users[] = {&e.projection.bound};
+  float* const outs[] = {s_.inputs};
+  Rows rows = s_.rows.whole(rows_);
+  prepare(rows, users, s_.x, {});
+  products_.multiply(rows, users, outs);
+  const float root = 1.0f / std::sqrt(static_cast<float>(spec_.dim));
+  const std::int64_t width = e.projection.rows;
+  std::vector<std::int32_t>& ids = ids_;
+  ids.clear();
+  for (const Input& in : inputs) ids.insert(ids.end(), in.tokens.begin(), in.tokens.end());
+  team_.parallel_for(rows_, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    float* const token = s_.token_inputs + worker * width;
+    for (std::int64_t r = begin; r < end; ++r) {
+      float* const row = s_.inputs + r * width;
+      ops().scale(row, root, width);
+      apply(e.norm, row, row, width);
+      e.tokens.row(ids[static_cast<std::size_t>(r)], token);
+      ops().scale(token, e.scale, width);
+      ops().add(row, token, width);
+      ops().scale(row, std::numbers::sqrt2_v<float> / 2, width);
+    }
+  });
+}
+
 // Queries, keys and values of a layer.
 void Forward::before(Rows& rows, const LayerSpec& layer, const Attention& a) {
   if (a.latent) return before_latent(rows, layer, a);
   float* const q = s_.q + rows.first * a.q.rows;
   float* const k = s_.k + rows.first * a.k.rows;
-  float* const v = s_.v + rows.first * a.v.rows;
+  const std::int64_t values = a.v_of_k ? a.k.rows : a.v.rows;
+  float* const v = s_.v + rows.first * values;
   const Matrix* users[4];
   float* outs[4];
   std::size_t count = 0;
@@ -110,8 +140,9 @@ void Forward::before(Rows& rows, const LayerSpec& layer, const Attention& a) {
       finish_heads(q + r * a.q.rows, a, a.q, a.q_norm, a.heads, rows.first + r);
       if (a.temperature) heat(q + r * a.q.rows, a, rows.first + r);
       if (!a.k) continue;
+      if (a.v_of_k) std::copy_n(k + r * values, values, v + r * values);
       finish_heads(k + r * a.k.rows, a, a.k, a.k_norm, a.kv_heads, rows.first + r);
-      finish_values(v + r * a.v.rows, a);
+      finish_values(v + r * values, a, values);
     }
   });
 }
@@ -131,9 +162,10 @@ void Forward::finish_heads(float* x, const Attention& a, const Linear& l, const 
   if (norm && a.norm_after_rope) apply(norm, x, x, l.rows);
 }
 
-void Forward::finish_values(float* v, const Attention& a) const {
-  if (a.v.bias) ops().add(v, a.v.bias.bound, a.v.rows);
-  clamp(v, a.clamp, a.v.rows);
+void Forward::finish_values(float* v, const Attention& a, std::int64_t width) const {
+  if (a.v.bias) ops().add(v, a.v.bias.bound, width);
+  clamp(v, a.clamp, width);
+  if (a.v_norm) apply(a.v_norm, v, v, width);
 }
 
 // The queries of one row, far from the beginning of a text.
@@ -190,7 +222,7 @@ void Forward::values_of_latent(const Rows& rows, const Attention& a) {
 
 void Forward::attend(int layer, const Attention& a) {
   const float* const k = a.k ? s_.k : nullptr;
-  const float* const v = a.v ? s_.v : nullptr;
+  const float* const v = a.v || a.v_of_k ? s_.v : nullptr;
   if (observer_) observer_(layer, slices_, s_.q, k, v);
   if (!cache_) return attend_whole(a);
   cache_->attend(layer, s_.q, k, v, s_.heads,
@@ -240,8 +272,9 @@ void Forward::gate_heads(const Rows& rows, const Attention& a) {
   });
 }
 
-// From what attention gives to the end of the layer.
-void Forward::after(Rows& rows, const LayerSpec& layer, const Attention& a) {
+// From what attention gives to the end of layer l.
+void Forward::after(Rows& rows, std::size_t l, const Attention& a) {
+  const LayerSpec& layer = spec_.layers[l];
   const Matrix* const o[] = {&a.o.bound};
   float* const y[] = {rows.y};
   const auto* const dense = std::get_if<Dense>(&layer.feed);
@@ -251,36 +284,84 @@ void Forward::after(Rows& rows, const LayerSpec& layer, const Attention& a) {
   prepare(rows, o, (a.latent ? s_.values : s_.heads) + rows.first * a.o.columns, {});
   products_.multiply(rows, o, y);
   add(rows, layer, layer.post_mixer, a.o.bias, false);
-  if (!dense) {
-    feed(rows, layer, std::get<Experts>(layer.feed));
-    return add(rows, layer, layer.post_feed, kNone, true);
+  if (const auto* const experts = std::get_if<Experts>(&layer.feed)) {
+    feed(rows, layer.feed_norm, *experts);
+  } else if (const auto* const both = std::get_if<DenseAndExperts>(&layer.feed)) {
+    feed(rows, layer, *both);
+  } else {
+    if (!layer.parallel) hide(rows, layer, *dense);
+    products_.multiply_hidden(rows, dense->down.bound, rows.y);
   }
-  if (!layer.parallel) hide(rows, layer, *dense);
-  products_.multiply_hidden(rows, dense->down.bound, rows.y);
-  add(rows, layer, layer.post_feed, dense->down.bias, true);
+  add(rows, layer, layer.post_feed, dense ? dense->down.bias : kNone, !layer.input);
+  if (layer.input) add_input(rows, l);
+}
+
+void Forward::add_input(Rows& rows, std::size_t l) {
+  const LayerSpec& layer = spec_.layers[l];
+  const LayerInput& in = layer.input;
+  const Matrix *const gate[] = {&in.gate.bound}, *const out[] = {&in.out.bound};
+  const std::int64_t width = in.gate.rows;
+  float* const hidden = gates(rows);
+  float *const hiddens[] = {hidden}, *const y[] = {rows.y};
+  prepare(rows, gate, s_.x + rows.first * spec_.dim, {});
+  products_.multiply(rows, gate, hiddens);
+  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      float* const h = hidden + r * width;
+      const float* const e = s_.inputs + (rows.first + r) * s_.input_width + static_cast<std::int64_t>(l) * width;
+      ops().gate[static_cast<std::size_t>(in.activation)](h, e, h, width);
+    }
+  });
+  prepare(rows, out, hidden, {});
+  products_.multiply(rows, out, y);
+  add(rows, layer, in.post, kNone, true);
+}
+
+// What a dense feed forward and experts give, each normed.
+void Forward::feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both) {
+  hide(rows, layer, both.dense);
+  products_.multiply_hidden(rows, both.dense.down.bound, s_.branch);
+  feed(rows, both.experts_norm, both.experts);
+  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      float *const y = rows.y + r * spec_.dim, *const dense = s_.branch + r * spec_.dim;
+      if (both.dense.down.bias) ops().add(dense, both.dense.down.bias.bound, spec_.dim);
+      if (both.dense_post) apply(both.dense_post, dense, dense, spec_.dim);
+      if (both.experts_post) apply(both.experts_post, y, y, spec_.dim);
+      ops().add(y, dense, spec_.dim);
+    }
+  });
 }
 
 // What the shared expert gives, and to it what the experts that the router chooses give.
-void Forward::feed(Rows& rows, const LayerSpec& layer, const Experts& e) {
+void Forward::feed(Rows& rows, const Norm& norm, const Experts& e) {
   const float* const x = s_.x + rows.first * spec_.dim;
-  const Matrix* users[] = {&e.router.bound, &e.up.bound.first, nullptr, nullptr, nullptr, nullptr};
-  std::size_t count = 2;
+  const Matrix* const routers[] = {&e.router.bound, &e.shared_gate.bound};
+  float* const outs[] = {s_.experts.logits(), s_.experts.shared_weights()};
+  if (e.router_norm) {  // the router reads rows of its own
+    prepare(rows, {routers, 1}, x, e.router_norm);
+    products_.multiply(rows, {routers, 1}, {outs, 1});
+  }
+  const Matrix* users[] = {&e.up.bound.first, nullptr, nullptr, nullptr, nullptr, nullptr};
+  std::size_t count = 1;
+  if (!e.router_norm) users[count++] = &e.router.bound;
   if (e.gate) users[count++] = &e.gate.bound.first;
   if (e.shared.up) users[count++] = &e.shared.up.bound;
   if (e.shared.gate) users[count++] = &e.shared.gate.bound;
   if (e.shared_gate) users[count++] = &e.shared_gate.bound;
-  prepare(rows, {users, count}, x, layer.feed_norm);
+  prepare(rows, {users, count}, x, norm);
 
-  const Matrix* const routers[] = {&e.router.bound, &e.shared_gate.bound};
-  float* const outs[] = {s_.experts.logits(), s_.experts.shared_weights()};
-  products_.multiply(rows, {routers, e.shared_gate ? 2u : 1u}, {outs, e.shared_gate ? 2u : 1u});
+  const std::size_t from = e.router_norm ? 1 : 0, to = e.shared_gate ? 2 : 1;
+  if (from < to) products_.multiply(rows, {routers + from, to - from}, {outs + from, to - from});
   if (e.shared.up) {
     make_hidden(rows, e.shared);
     products_.multiply_hidden(rows, e.shared.down.bound, rows.y);
   }
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      if (e.router.bias) ops().add(outs[0] + r * e.routing.count, e.router.bias.bound, e.routing.count);
+      float* const logits = outs[0] + r * e.routing.count;
+      if (e.router_scale != 1.0f) ops().scale(logits, e.router_scale, e.routing.count);
+      if (e.router.bias) ops().add(logits, e.router.bias.bound, e.routing.count);
       float* const y = rows.y + r * spec_.dim;
       if (!e.shared.up) {
         std::fill_n(y, spec_.dim, 0.0f);
@@ -289,9 +370,9 @@ void Forward::feed(Rows& rows, const LayerSpec& layer, const Experts& e) {
       if (e.shared.down.bias) ops().add(y, e.shared.down.bias.bound, spec_.dim);
       if (e.shared_gate) ops().scale(y, 1.0f / (1.0f + std::exp(-outs[1][r])), spec_.dim);
     }
-    experts_.choose({begin, end}, e.routing, e.choice_bias.bound);
+    experts_.choose({begin, end}, e.routing, e.choice_bias.bound, e.weight_scales.bound);
   });
-  experts_.add(rows, layer.feed_norm ? rows.normed : x,
+  experts_.add(rows, norm ? rows.normed : x,
                {e.activation, e.gate ? &e.gate.bound : nullptr, e.gate.bias.bound, e.up.bound, e.up.bias.bound,
                 e.down.bound, e.down.bias.bound},
                e.routing);

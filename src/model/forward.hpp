@@ -72,6 +72,10 @@ class Forward {
   struct Scratch {
     float *x, *q, *k, *v, *gate, *heads, *cos, *sin;  // residual; of one layer; of every RoPE in turn
     std::int64_t gate_width;                          // of a row, the widest layer's
+    float* inputs;                                    // of layers that have some: Embedding::layers, all layers'
+    std::int64_t input_width;                         // of a row
+    float* token_inputs;                              // (threads, input_width)
+    float* branch;                                    // what the dense part of DenseAndExperts gives
     float *low, *own, *values;  // of latent layers: Latent::down, queries before their keys' matrices, what `o` reads
     float* logits;              // (max_logits, vocab)
     float* whole;               // of encoders: (threads, whole_stride)
@@ -96,13 +100,16 @@ class Forward {
   void values_of_latent(const Rows& rows, const Attention& a);
   void attend(int layer, const Attention& a);
   void attend_whole(const Attention& a);
-  void after(Rows& rows, const LayerSpec& layer, const Attention& a);
-  void feed(Rows& rows, const LayerSpec& layer, const Experts& e);
+  void after(Rows& rows, std::size_t l, const Attention& a);
+  void feed(Rows& rows, const Norm& norm, const Experts& e);
+  void feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
+  void make_inputs(std::span<const Input> inputs);
+  void add_input(Rows& rows, std::size_t layer);
   void make_hidden(Rows& rows, const Dense& feed);
   void add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last);
   void finish_heads(float* x, const Attention& a, const Linear& l, const Norm& norm, int heads, std::int64_t row) const;
-  void finish_values(float* v, const Attention& a) const;
+  void finish_values(float* v, const Attention& a, std::int64_t width) const;
   void heat(float* q, const Attention& a, std::int64_t row) const;
   void gate_heads(const Rows& rows, const Attention& a);
   // Of these rows alone, however wide: while a tile makes the gates of a layer, another still uses those of the last.
@@ -125,6 +132,7 @@ class Forward {
   bool tiles_ = false;
   std::vector<kv::Slice> slices_;
   std::vector<std::int64_t> positions_;  // of every row of the step
+  std::vector<std::int32_t> ids_;        // of every row, where layers have inputs
   int rows_ = 0;
   Observer observer_;
 };

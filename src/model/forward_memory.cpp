@@ -12,12 +12,13 @@ namespace kvasir::model {
 
 Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p) {
   std::int64_t q = 0, k = 0, v = 0, gate = 0, heads = 0, pairs = 0;
+  std::int64_t inputs = spec.embedding.layers.projection.rows, branch = 0;
   std::int64_t low = 0, own = 0, values = 0, latent_heads = 0, head_width = 0;
   cpu::Widths widths{.dim = spec.dim, .input = spec.dim};
   for_each<Attention>(spec, [&](const Attention& a) {
     q = std::max(q, a.q.rows);
     k = std::max(k, a.k.rows);
-    v = std::max(v, a.v.rows);
+    v = std::max(v, a.v_of_k ? a.k.rows : a.v.rows);
     gate = std::max(gate, a.gate.rows);
     heads = std::max(heads, a.o.columns);
     if (!a.latent) return;
@@ -29,6 +30,8 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     latent_heads = std::max<std::int64_t>(latent_heads, a.heads);
     head_width = std::max<std::int64_t>({head_width, a.latent.plain, a.latent.rank});
   });
+  for_each<DenseAndExperts>(spec, [&](const DenseAndExperts&) { branch = spec.dim; });
+  for_each<LayerInput>(spec, [&](const LayerInput& i) { gate = std::max(gate, i.gate.rows); });
   widths.dim = std::max(widths.dim, low);  // what is normed
   widths.input = std::max({widths.input, heads, low});
   for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });
@@ -48,6 +51,10 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.gate = p.take<float>(n * gate);
   s.gate_width = gate;
   s.heads = p.take<float>(n * heads);
+  s.inputs = p.take<float>(n * inputs);
+  s.input_width = inputs;
+  s.token_inputs = p.take<float>(threads * inputs);
+  s.branch = p.take<float>(n * branch);
   s.low = p.take<float>(n * low);
   s.own = p.take<float>(n * own);
   s.values = p.take<float>(n * values);
@@ -116,6 +123,7 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
   s_ = place(spec_, max_tokens, max_logits, team.size(), p);
   positions_.reserve(static_cast<std::size_t>(max_tokens));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
+  ids_.reserve(static_cast<std::size_t>(max_tokens));
 }
 
 // The rows of a step; how many of them want logits.

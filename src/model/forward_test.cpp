@@ -281,6 +281,20 @@ const Option kClassOptions[] = {
        mixer(m.layers[2]).k_norm = {};
        mixer(m.layers[2]).kv_of = 0;
      }},
+    {"ValuesOfKeysAndNormed",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int i) {
+         Attention& a = mixer(l);
+         a.v_norm = norm(NormKind::kRms, in_layer(i, "attn_v_norm"), kHeadV);
+         if (i == 1) return;
+         a.v = {};
+         a.v_of_k = true;
+         a.k_norm = norm(NormKind::kRms, in_layer(i, "attn_k_norm"), kHead);
+         a.dv = kHead;
+         a.v_norm = {.kind = NormKind::kRms, .width = kHead, .eps = 1e-6f};
+         a.o.columns = std::int64_t{a.heads} * kHead;
+       });
+     }},
     {"LayersOfSeveralShapes",
      [](ModelSpec& m) {
        Attention& a = mixer(m.layers[1]);
@@ -325,6 +339,19 @@ const Option kExpertOptions[] = {
        with_experts(m, [](Experts& e, int) {
          e.routing.normalise = false;
          e.routing.scale = 2.5f;
+       });
+     }},
+    {"ExpertsBesideADenseFeed",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int i) {
+         const auto post = [&](const char* name) { return norm(NormKind::kRms, in_layer(i, name), kDim); };
+         DenseAndExperts both{.dense = feed(l), .experts = experts_of(i), .experts_norm = post("pre_ffw_norm_2")};
+         if (i > 0) both.dense_post = post("post_ffw_norm_1"), both.experts_post = post("post_ffw_norm_2");
+         if (i == 1) both.experts.router_norm = post("ffn_router_norm");
+         if (i == 2) shared(both.experts, i), biased(both.dense.down);
+         both.experts.router_scale = 0.5f;
+         both.experts.weight_scales = {in_layer(i, "ffn_down_exps.weights"), kExperts};
+         l.feed = both;
        });
      }},
     {"ExpertsBySigmoidAndBias",

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "model/arch.hpp"
 #include "model/blocks.hpp"
+#include "model/factors.hpp"
 #include "model/spec_fields.hpp"
 
 namespace kvasir::model {
@@ -146,13 +147,18 @@ void read_pooling(const Hparams& h, ModelSpec& spec) {
   if (spec.causal) return;
   spec.head.output = {};
   for_each<Attention>(spec, [&](const Attention& a) {
-    if (a.window > 0 || !a.slopes.empty() || a.sinks || a.kv_of >= 0 || a.latent)
+    if (a.window > 0 || !a.slopes.empty() || a.sinks || a.kv_of >= 0 || a.latent || a.v_of_k)
       h.unsupported("attention.causal",
                     "is false in a model with windows, linear biases, sinks, shared keys or latent layers");
   });
 }
 
 }  // namespace
+
+bool Hparams::scales_matrices(std::string_view name) const {
+  const weights::TensorInfo* const t = file_.find(name);
+  return t && factors_of(file_, *t) != nullptr;
+}
 
 ModelSpec read_spec(const weights::ModelFile& file, std::int64_t tokens) {
   const Hparams h(file, tokens);

@@ -60,6 +60,7 @@ class Hparams {
   Rope plain_rope(kernel::RopePairs pairs, int d, double base = 0) const;
 
   bool has_tensor(std::string_view name) const { return file_.find(name) != nullptr; }
+  bool scales_matrices(std::string_view name) const;  // NAME.scale is for the loader: model/factors.hpp
   std::int64_t rows_of(std::string_view name) const { return file_.find(name)->rows(); }  // REQUIRES: has_tensor
   [[noreturn]] void unsupported(std::string_view key, const std::string& text) const;
 

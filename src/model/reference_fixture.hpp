@@ -204,8 +204,9 @@ class Reference {
       if (a.gate) gates.push_back(product(a.gate, h));
       if (a.kv_of >= 0) continue;
       keys_[number].push_back(heads_of(a, a.k, a.k_norm, h, p));
-      values_[number].push_back(product(a.v, h));
+      values_[number].push_back(product(a.v_of_k ? a.k : a.v, h));
       clamp(values_[number][p], static_cast<double>(a.clamp));
+      values_[number][p] = norm(a.v_norm, values_[number][p]);
     }
     const std::size_t source = a.kv_of >= 0 ? static_cast<std::size_t>(a.kv_of) : number;
     for (std::size_t p = 0; p < x.size(); ++p) {
@@ -215,7 +216,11 @@ class Reference {
       Row sum = x[p];
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(l.residual_scale) * mixed[i];
       const Row h = norm(l.feed_norm, l.parallel ? x[p] : sum);
-      const Row fed = norm(l.post_feed, std::visit([&](const auto& f) { return feed(f, h); }, l.feed));
+      const auto* const both = std::get_if<DenseAndExperts>(&l.feed);
+      const auto* const experts = std::get_if<Experts>(&l.feed);
+      const Row fed = norm(l.post_feed, both      ? feed(*both, h, sum)
+                                        : experts ? feed(*experts, h, h)
+                                                  : feed(std::get<Dense>(l.feed), h));
       const double scale = l.output_scale ? element(l.output_scale, 0) : 1.0;
       for (std::size_t i = 0; i < sum.size(); ++i)
         x[p][i] = (sum[i] + static_cast<double>(l.residual_scale) * fed[i]) * scale;
@@ -289,8 +294,19 @@ class Reference {
     return out;
   }
 
-  Row feed(const Experts& e, const Row& h) const {
-    const Row logits = product(e.router, h), scores = gated(e.routing.gating, logits);
+  Row feed(const DenseAndExperts& both, const Row& h, const Row& x) const {
+    Row out = norm(both.dense_post, feed(both.dense, h));
+    const Row row = both.experts.router_norm ? norm(both.experts.router_norm, x) : norm(both.experts_norm, x);
+    const Row y = norm(both.experts_post, feed(both.experts, norm(both.experts_norm, x), row));
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += y[i];
+    return out;
+  }
+
+  // `row` is what the router reads.
+  Row feed(const Experts& e, const Row& h, const Row& row) const {
+    Row logits = product(e.router, row);
+    for (double& v : logits) v *= static_cast<double>(e.router_scale);
+    const Row scores = gated(e.routing.gating, logits);
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < scores.size(); ++i) order.push_back(i);
     const auto rank = [&](std::size_t i) {
@@ -310,10 +326,11 @@ class Reference {
     }
     for (const std::size_t i : order) {
       const auto n = static_cast<std::int64_t>(i);
+      const double scale = e.weight_scales ? element(e.weight_scales, n) : 1.0;
       const Row y =
           product(e.down, n, hidden(e.activation, e.gate ? product(e.gate, n, h) : Row{}, product(e.up, n, h)));
       for (std::size_t j = 0; j < y.size(); ++j)
-        out[j] += static_cast<double>(e.routing.scale) * scores[i] / sum * y[j];
+        out[j] += scale * static_cast<double>(e.routing.scale) * scores[i] / sum * y[j];
     }
     return out;
   }

@@ -144,6 +144,10 @@ std::string summary_of(const Experts& e, const ModelSpec& spec) {
   return text;
 }
 
+std::string summary_of(const DenseAndExperts& f, const ModelSpec& spec) {
+  return fmt::format("{}; and {}", summary_of(f.dense, spec), summary_of(f.experts, spec));
+}
+
 }  // namespace
 
 std::string summary_of(const LayerSpec& layer, const ModelSpec& spec) {
@@ -153,6 +157,7 @@ std::string summary_of(const LayerSpec& layer, const ModelSpec& spec) {
   text += layer.parallel ? "; beside it " : "; ";
   text += fmt::format("{}, {}", name_of(layer.feed_norm.kind), std::visit(of, layer.feed));
   if (layer.post_feed) text += fmt::format(", {}", name_of(layer.post_feed.kind));
+  if (layer.input) text += fmt::format("; an input of the layer, {} wide", layer.input.gate.rows);
   return text;
 }
 

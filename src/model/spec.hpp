@@ -8,6 +8,7 @@
 //     sequential:  x += residual_scale * m;  x += residual_scale * post_feed(feed(feed_norm(x)))
 //     norm_of_sums: x = post_mixer(x + mixer(norm(x)));  x = post_feed(x + feed(feed_norm(x)))
 //     parallel:    x += residual_scale * m + residual_scale * post_feed(feed(feed_norm(x))), both of the same x
+//     x += input(x)
 //     x *= output_scale
 //   logits = soft_cap(head.scale * head.output(head.norm(x)))
 //
@@ -146,6 +147,8 @@ struct Attention {
   Linear q, k, v;                 // k and v absent: kv_of
   float clamp = 0;                // 0: none; queries, keys and values are cut to -clamp .. clamp, after the bias
   Norm q_norm = {}, k_norm = {};  // after the bias, before RoPE
+  Norm v_norm = {};               // after the bias
+  bool v_of_k = false;            // v is absent: values are what k gives, before norm and RoPE
   bool norm_after_rope = false;
   int rope = 0;  // into ModelSpec::ropes; -1: none
   Temperature temperature = {};
@@ -177,8 +180,11 @@ using kernel::Routing;
 // shared(x), times sigmoid(shared_gate x) where there is one. Router and choice: kernel::route.
 struct Experts {
   Routing routing = {};
-  Linear router;            // (count, dim)
-  Vector choice_bias = {};  // (count): for the choice alone, not for the weights
+  Linear router;              // (count, dim)
+  Norm router_norm = {};      // of x, for the router, which else reads what the experts read
+  float router_scale = 1.0f;  // of logits
+  Vector choice_bias = {};    // (count): for the choice alone, not for the weights
+  Vector weight_scales = {};  // (count): of weights, last
   Activation activation = Activation::kSilu;
   Stack gate = {};  // absent: act(up x)
   Stack up, down;
@@ -186,8 +192,26 @@ struct Experts {
   Linear shared_gate = {};  // (1, dim)
 };
 
+// dense_post(dense(feed_norm(x))) + experts_post(experts(experts_norm(x)))
+struct DenseAndExperts {
+  Dense dense;
+  Norm dense_post = {};
+  Experts experts;
+  Norm experts_norm = {}, experts_post = {};
+};
+
+// x += post(out(act(gate x) * e)), e being this layer's part of what the embedding has for every layer.
+struct LayerInput {
+  Linear gate = {};  // (width, dim)
+  Activation activation = Activation::kGeluTanh;
+  Linear out = {};  // (dim, width)
+  Norm post = {};
+
+  explicit operator bool() const { return static_cast<bool>(gate); }
+};
+
 using Mixer = std::variant<Attention>;
-using Feed = std::variant<Dense, Experts>;
+using Feed = std::variant<Dense, Experts, DenseAndExperts>;
 
 struct LayerSpec {
   Norm norm = {};
@@ -196,10 +220,22 @@ struct LayerSpec {
   Norm feed_norm = {};
   Feed feed;
   Norm post_feed = {};
+  LayerInput input = {};  // behind the feed forward
   float residual_scale = 1.0f;
   bool parallel = false;
   Vector output_scale = {};   // one number
   bool norm_of_sums = false;  // the post norms are of x and what is added to it; REQUIRES: not parallel
+};
+
+// Rows for every layer, of each token: (table[id] * scale + norm(projection x / sqrt(dim))) / sqrt(2), where x is the
+// embedding's row and every `width` elements are normed by themselves.
+struct LayerInputs {
+  Table tokens = {};       // (vocab, layers * width)
+  Linear projection = {};  // (layers * width, dim)
+  Norm norm = {};
+  float scale = 1.0f;
+
+  explicit operator bool() const { return static_cast<bool>(tokens); }
 };
 
 struct Embedding {
@@ -208,6 +244,7 @@ struct Embedding {
   Table positions = {};  // (positions, dim): learned; there are no others then
   Table types = {};      // (1 or 2, dim): one row for a text, one for a second text behind it
   Norm norm = {};
+  LayerInputs layers = {};
 };
 
 struct Head {

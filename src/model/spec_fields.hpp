@@ -100,8 +100,8 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, norm_after_rope, rope, temperature, scale, soft_cap,
-         slopes, sinks, window, kv_of, gate, gate_activation, latent, o] = s;
+  auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, v_norm, v_of_k, norm_after_rope, rope, temperature,
+         scale, soft_cap, slopes, sinks, window, kv_of, gate, gate_activation, latent, o] = s;
   f("heads", heads);
   f("kv_heads", kv_heads);
   f("d", d);
@@ -112,6 +112,8 @@ void each_field(S& s, F&& f) {
   f("clamp", clamp);
   f("q_norm", q_norm);
   f("k_norm", k_norm);
+  f("v_norm", v_norm);
+  f("v_of_k", v_of_k);
   f("norm_after_rope", norm_after_rope);
   f("rope", rope);
   f("temperature", temperature);
@@ -148,10 +150,14 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Experts> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [routing, router, choice_bias, activation, gate, up, down, shared, shared_gate] = s;
+  auto& [routing, router, router_norm, router_scale, choice_bias, weight_scales, activation, gate, up, down, shared,
+         shared_gate] = s;
   f("routing", routing);
   f("router", router);
+  f("router_norm", router_norm);
+  f("router_scale", router_scale);
   f("choice_bias", choice_bias);
+  f("weight_scales", weight_scales);
   f("activation", activation);
   f("gate", gate);
   f("up", up);
@@ -159,15 +165,42 @@ void each_field(S& s, F&& f) {
   f("shared", shared);
   f("shared_gate", shared_gate);
 }
+template <Part<DenseAndExperts> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [dense, dense_post, experts, experts_norm, experts_post] = s;
+  f("dense", dense);
+  f("dense_post", dense_post);
+  f("experts", experts);
+  f("experts_norm", experts_norm);
+  f("experts_post", experts_post);
+}
+template <Part<LayerInput> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [gate, activation, out, post] = s;
+  f("gate", gate);
+  f("activation", activation);
+  f("out", out);
+  f("post", post);
+}
+template <Part<LayerInputs> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [tokens, projection, norm, scale] = s;
+  f("tokens", tokens);
+  f("projection", projection);
+  f("norm", norm);
+  f("scale", scale);
+}
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [norm, mixer, post_mixer, feed_norm, feed, post_feed, residual_scale, parallel, output_scale, norm_of_sums] = s;
+  auto& [norm, mixer, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel, output_scale,
+         norm_of_sums] = s;
   f("norm", norm);
   f("mixer", mixer);
   f("post_mixer", post_mixer);
   f("feed_norm", feed_norm);
   f("feed", feed);
   f("post_feed", post_feed);
+  f("input", input);
   f("residual_scale", residual_scale);
   f("parallel", parallel);
   f("output_scale", output_scale);
@@ -175,12 +208,13 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Embedding> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [tokens, scale, positions, types, norm] = s;
+  auto& [tokens, scale, positions, types, norm, layers] = s;
   f("tokens", tokens);
   f("scale", scale);
   f("positions", positions);
   f("types", types);
   f("norm", norm);
+  f("layers", layers);
 }
 template <Part<Head> S, class F>
 void each_field(S& s, F&& f) {

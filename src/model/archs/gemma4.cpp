@@ -1,0 +1,127 @@
+// Gemma 4: local and global layers with head sizes, KV heads and RoPE of their own, values that are normed and may be
+// the keys, layers that read another's keys and values, inputs of every layer from a table of their own, and experts
+// beside a dense feed forward.
+#include <cmath>
+
+#include "model/blocks.hpp"
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+namespace {
+
+constexpr auto kPairs = kernel::RopePairs::kSplitHalf;
+constexpr int kMostHead = 4096;
+
+Attention mixer(const Names& n, int owner) {
+  const Hparams& h = n.h();
+  const int l = n.layer();
+  Attention a;
+  a.window = h.window(l, 0);
+  const bool local = a.window > 0;
+  a.heads = h.heads(l);
+  a.kv_heads = h.kv_heads(l);
+  const auto size = [&](const std::string& key) {
+    const std::int64_t d = h.integer(local ? key + "_swa" : key, 8, kMostHead);
+    if (d % 8 != 0) h.unsupported(key, "is no multiple of 8");
+    return static_cast<int>(d);
+  };
+  a.d = size("attention.key_length");
+  a.dv = size("attention.value_length");
+  a.scale = 1.0f;
+  a.rope = local ? 1 : 0;
+  a.q = n.linear("attn_q", std::int64_t{a.heads} * a.d, h.dim());
+  a.q_norm = n.rms("attn_q_norm", a.d);
+  a.o = n.linear("attn_output", h.dim(), std::int64_t{a.heads} * a.dv);
+  a.kv_of = owner;
+  if (owner >= 0) return a;
+  a.k = n.linear("attn_k", std::int64_t{a.kv_heads} * a.d, h.dim());
+  a.k_norm = n.rms("attn_k_norm", a.d);
+  if (n.has("attn_v"))
+    a.v = n.linear("attn_v", std::int64_t{a.kv_heads} * a.dv, h.dim());
+  else
+    a.v_of_k = true;
+  if (a.v_of_k && a.d != a.dv) h.unsupported("attention.value_length", "is not key_length in a model without attn_v");
+  a.v_norm = {.kind = NormKind::kRms, .width = a.dv, .eps = h.rms_eps()};
+  return a;
+}
+
+// The last layer below `own` that has a window where layer l has one.
+int owner_of(const Hparams& h, int l, int own) {
+  if (l < own) return -1;
+  for (int i = own - 1; i >= 0; --i)
+    if ((h.window(i, 0) > 0) == (h.window(l, 0) > 0)) return i;
+  h.unsupported("attention.shared_kv_layers", "leaves a layer without one of its kind to read from");
+}
+
+Feed feed(const Names& n) {
+  const Hparams& h = n.h();
+  const Dense dense = gated(n, Activation::kGeluTanh);
+  if (!n.has("ffn_gate_inp")) return dense;
+  DenseAndExperts both{.dense = dense,
+                       .dense_post = n.rms("post_ffw_norm_1"),
+                       .experts = experts(n, expert_width(h, h.ffn(n.layer())), Activation::kGeluTanh),
+                       .experts_norm = n.rms("pre_ffw_norm_2"),
+                       .experts_post = n.rms("post_ffw_norm_2")};
+  Experts& e = both.experts;
+  e.router_norm = {.kind = NormKind::kRms, .width = h.dim(), .eps = h.rms_eps()};
+  e.router_norm.weight = n.vector("ffn_gate_inp.scale", h.dim());
+  e.router_scale = 1.0f / std::sqrt(static_cast<float>(h.dim()));
+  // Of weight types that have such factors themselves the loader has multiplied the matrices.
+  const Vector scales = n.vector("ffn_down_exps.scale", e.routing.count);
+  if (h.has_tensor(scales.name) && !h.scales_matrices(e.down.name)) e.weight_scales = scales;
+  return both;
+}
+
+// Inputs of all layers.
+LayerInputs inputs(const Hparams& h, std::int64_t width) {
+  const Names n(h);
+  const std::int64_t all = h.layers() * width;
+  return {.tokens = {"per_layer_token_embd.weight", h.vocab(), all},
+          .projection = n.linear("per_layer_model_proj", all, h.dim()),
+          .norm = n.rms("per_layer_proj_norm", width),
+          .scale = std::sqrt(static_cast<float>(width))};
+}
+
+Rope local_rope(const Hparams& h) {
+  Rope rope{kPairs, {}, 1.0f, {}};
+  const std::int64_t n = h.integer("rope.dimension_count_swa", 2, h.integer("attention.key_length_swa", 8, kMostHead));
+  const double base = h.number_or("rope.freq_base_swa", 10000.0);
+  for (std::int64_t i = 0; i < n / 2; ++i)
+    rope.frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(n)));
+  return rope;
+}
+
+ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  m.embedding.scale = std::sqrt(static_cast<float>(h.dim()));
+  m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 30.0));
+  const std::int64_t width = h.integer_or("embedding_length_per_layer_input", 0, 1 << 16, 0);
+  if (width > 0) m.embedding.layers = inputs(h, width);
+  if (!h.has("attention.sliding_window_pattern"))
+    h.unsupported("attention.sliding_window_pattern", "is missing: it says which layers have a window");
+  const int own = h.layers() - static_cast<int>(h.integer_or("attention.shared_kv_layers", 0, h.layers(), 0));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    LayerSpec layer{.norm = n.rms("attn_norm"),
+                    .mixer = mixer(n, owner_of(h, l, own)),
+                    .post_mixer = n.rms("post_attention_norm"),
+                    .feed_norm = n.rms("ffn_norm"),
+                    .feed = feed(n),
+                    .post_feed = n.rms("post_ffw_norm")};
+    if (width > 0)
+      layer.input = {.gate = n.linear("inp_gate", width, h.dim()),
+                     .out = n.linear("proj", h.dim(), width),
+                     .post = n.rms("post_norm")};
+    if (n.has("layer_output_scale")) layer.output_scale = n.vector("layer_output_scale.weight", 1);
+    m.layers.push_back(layer);
+  }
+  m.ropes = {h.rope(kPairs, static_cast<int>(h.integer("attention.key_length", 8, kMostHead))), local_rope(h)};
+  return m;
+}
+
+}  // namespace
+
+extern const Arch gemma4;
+const Arch gemma4 = {"Gemma 4 (text)", describe};
+
+}  // namespace kvasir::model::entries::archs
