@@ -119,6 +119,33 @@ class GptOss(ExpertModel):
         return gate / (1 + math.exp(-1.702 * gate)) * (min(max(up, -7.0), 7.0) + 1)
 
 
+class Llama4(ExpertModel):
+    """Of four layers three see chunks of 10 tokens, turn heads and norm them without weights; the fourth's queries grow. An
+    expert reads what its weight multiplies."""
+
+    def first_seen(self, layer, position):
+        return 0 if layer == 3 else position - position % 10
+
+    def heat(self, layer, position):
+        return 1 + 0.5 * math.log(1 + (position + 1) // 16) if layer == 3 else 1.0
+
+    def heads_of(self, x, norm, layer, position):
+        heads = super().heads_of(x, norm, layer, position)
+        if layer == 3:
+            return heads
+        size = lambda head: math.sqrt(math.fsum(v * v for v in head) / len(head) + self.epsilon)
+        return [[v / size(head) for v in head] for head in heads]
+
+    def choose(self, layer, x):
+        self.weights = dict(super().choose(layer, x))
+        return [(e, 1.0) for e in self.weights]
+
+    def expert(self, block, suffix, which, x):
+        if suffix == "_exps":
+            x = [v * self.weights[which] for v in x]
+        return super().expert(block, suffix, which, x)
+
+
 def gpt_oss():
     """Windows in layers 0 and 2, YaRN; experts so loud that the clamp cuts."""
     change, magnitude = yarn(10000.0, 16, 8.0, 64)
@@ -131,6 +158,13 @@ def gpt_oss():
 ONE = {"heads": 2, "kv_heads": 1, "tied": True, **SMALL}
 
 MODELS = {
+    "llama4": lambda: Llama4("llama4", 83, layers=4, experts=(5, 1, 32), shared=32, gating="sigmoid", normalise=False,
+                             dense=(0, 2), no_rope=(3,), adjacent=True,
+                             keys={"interleave_moe_layer_step": 2, "attention.sliding_window": 10,
+                                   "attention.temperature_scale": 0.5, "attention.temperature_length": 16}, **ONE),
+    "minimax-m2": lambda: ExpertModel("minimax-m2", 175, experts=(5, 2, 32), gating="sigmoid", choice_bias=True,
+                                      head_norm="whole", rotated=8,
+                                      keys={"rope.dimension_count": 8, "expert_gating_func": 2}, **{**ONE, "tied": False}),
     "qwen2moe": lambda: ExpertModel("qwen2moe", 28, experts=(5, 2, 32), shared=32, gated=True, normalise=False, bias=True,
                                     keys={"expert_shared_feed_forward_length": 32}, **ONE),
     "glm4moe": lambda: ExpertModel("glm4moe", 21, experts=(5, 2, 32), shared=32, gating="sigmoid", scale=1.5,

@@ -69,6 +69,34 @@ class Family(Model):
         return [cap * math.tanh(v / cap) for v in rows] if cap else rows
 
 
+class MuseGlimmer(Family):
+    """A gate for every element of attention's heads, and norms of eps 1e-8 behind attention and feed forward."""
+
+    def __init__(self, arch, seed, **rest):
+        super().__init__(arch, seed, **rest)
+        noise, rows = random.Random(seed + 6000), self.heads * self.head_dim
+        for layer in range(self.layers):
+            values = [noise.gauss(0, 2 / math.sqrt(self.dim)) for _ in range(rows * self.dim)]
+            self.tensors[f"blk.{layer}.attn_gate.weight"] = Tensor(rows, self.dim, values, True)
+
+    def mixed(self, layer, x, heads):
+        gate = self.multiply(f"blk.{layer}.attn_gate.weight", x)
+        return [v / (1 + math.exp(-g)) for v, g in zip(heads, gate)]
+
+    def norm(self, name, x):
+        kept = self.epsilon
+        if "post_" in name:
+            self.epsilon = 1e-8
+        y = super().norm(name, x)
+        self.epsilon = kept
+        return y
+
+    def embed(self, token, position):
+        x = super().embed(token, position)
+        scale = 1 / math.sqrt(math.fsum(v * v for v in x) / len(x) + self.epsilon)
+        return [v * scale for v in x]
+
+
 GPT = {"layer_norm": True, "gelu": True, "gate": None, "biases": "nof", "bias": True, **SMALL}
 SAME = ("attn_norm", "attn_norm")  # one norm for attention and feed forward
 POST = ("post_attention_norm", "post_ffw_norm")
@@ -101,7 +129,15 @@ def cohere2():
                   keys={"attention.sliding_window": 9, "logit_scale": 0.5}, **SMALL)
 
 
+def muse_glimmer():
+    """Three layers with a window, then one that sees everything and has no positions."""
+    return MuseGlimmer("muse-glimmer", 54, layers=4, heads=2, kv_heads=1, head_norm=True, adjacent=True, after=POST,
+                       windows={0: 9, 1: 9, 2: 9}, no_rope=(3,), divisor=2.0, caps=(None, 6.0),
+                       keys={"attention.sliding_window": 9, "logit_scale": 0.5, "final_logit_softcapping": 6.0}, **SMALL)
+
+
 MODELS = {
+    "muse-glimmer": muse_glimmer,
     "gemma": lambda: Family("gemma", 41, heads=2, kv_heads=1, tied=True, gelu=True,
                             embedding_scale=math.sqrt(SMALL["dim"]), **SMALL),
     "gemma2": gemma2,

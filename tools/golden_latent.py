@@ -81,10 +81,7 @@ class LatentModel(ExpertModel):
         parts = [self.rows_of_head(block, h) for h in range(self.heads)]
         keys.append([[dot(r, c) for r in k] + shared for k, _ in parts])
         values.append([[dot(r, c) for r in v] for _, v in parts])
-        heat, wide = 1.0, self.plain + self.turned
-        if self.rules["temperature"]:
-            scale, length = self.rules["temperature"]
-            heat += scale * math.log(1 + position // length)
+        heat, wide = self.heat(layer, position), self.plain + self.turned
         out = []
         for h in range(self.heads):
             plain, turned = q[h * wide:h * wide + self.plain], q[h * wide + self.plain:(h + 1) * wide]

@@ -222,18 +222,28 @@ class Model:
         weights = [math.exp(s - max(scores)) for s in scores]
         return weights, math.fsum(weights)
 
+    def first_seen(self, layer, position):
+        window = self.rules["windows"].get(layer)
+        return max(0, position + 1 - window) if window else 0
+
+    def heat(self, layer, position):
+        """What queries are multiplied by."""
+        if not self.rules["temperature"]:
+            return 1.0
+        scale, length = self.rules["temperature"]
+        return 1.0 + scale * math.log(1 + position // length)
+
+    def mixed(self, layer, x, heads):
+        """What the output matrix reads."""
+        return heads
+
     def attention(self, layer, x, position, keys, values):
         block = f"blk.{layer}."
         q = self.heads_of(self.multiply(block + "attn_q.weight", x), block + "attn_q_norm.weight", layer, position)
         keys.append(self.heads_of(self.multiply(block + "attn_k.weight", x), block + "attn_k_norm.weight", layer, position))
         v = self.cut(self.multiply(block + "attn_v.weight", x))
         values.append([v[i:i + self.head_dim] for i in range(0, len(v), self.head_dim)])
-        window = self.rules["windows"].get(layer)
-        first = max(0, position + 1 - window) if window else 0
-        heat = 1.0
-        if self.rules["temperature"]:
-            scale, length = self.rules["temperature"]
-            heat += scale * math.log(1 + position // length)
+        first, heat = self.first_seen(layer, position), self.heat(layer, position)
         root = 1 / self.rules["scale"] if self.rules["scale"] else math.sqrt(self.head_dim)
         out = []
         for h, query in enumerate(q):
@@ -243,7 +253,7 @@ class Model:
                 scores = [s - self.rules["slopes"][h] * (position - first - i) for i, s in enumerate(scores)]
             weights, total = self.weigh(layer, h, scores)
             out += [math.fsum(w * v[kv][i] for w, v in zip(weights, values[first:])) / total for i in range(self.head_dim)]
-        return self.multiply(block + "attn_output.weight", out)
+        return self.multiply(block + "attn_output.weight", self.mixed(layer, x, out))
 
     def feed_forward(self, layer, x):
         block, act = f"blk.{layer}.", gelu if self.rules["gelu"] else silu

@@ -76,7 +76,7 @@ void ExpertProducts::add(const Rows& rows, const float* x, const ExpertStacks& e
       pass.columns = end;
       ++pass.count;
     }
-    if (rows.count > 1) gather(rows, pass, x, e);
+    if (rows.count > 1 || e.weigh_inputs) gather(rows, pass, x, e);
     make_hidden(rows, pass, e);
     multiply(rows, pass, e);
   }
@@ -115,7 +115,7 @@ Rows ExpertProducts::part(const Rows& rows, const Pass& pass, int i, const Exper
   r.count = static_cast<int>(count);
   const std::int64_t k = e.up.first.k;
   for (const kernel::ActivationKind kind : kKinds)
-    if (rows.count > 1)
+    if (rows.count > 1 || e.weigh_inputs)
       r.inputs[index(kind)] = {kind, s.inputs_[index(kind)] + from * kernel::activation_bytes(kind, k), count, k};
   const kernel::ActivationKind kind = e.down.first.format->activation;
   r.hidden = {kind, s.hidden_ + from * kernel::activation_bytes(kind, e.down.first.k), count, e.down.first.k};
@@ -137,7 +137,10 @@ void ExpertProducts::gather(const Rows& rows, const Pass& pass, const float* x, 
       const std::int64_t stop = std::min<std::int64_t>(end - from, r.count);
       for (std::int64_t c = std::max<std::int64_t>(begin - from, 0); c < stop; c += most) {
         const std::int64_t n = std::min(most, stop - c);
-        for (std::int64_t j = 0; j < n; ++j) std::copy_n(x + list[c + j] * k, k, copies + j * k);
+        for (std::int64_t j = 0; j < n; ++j) {
+          std::copy_n(x + list[c + j] * k, k, copies + j * k);
+          if (e.weigh_inputs) kernel::ops().scale(copies + j * k, scratch_.row_weights_[pass.begin + from + c + j], k);
+        }
         for (const kernel::Activations& a : r.inputs)
           if (wanted[index(a.kind)]) kernel::activation().prepare(a, c, c + n, copies, k, {0, k});
       }
@@ -183,7 +186,7 @@ void ExpertProducts::multiply(const Rows& rows, const Pass& pass, const ExpertSt
     for (std::int64_t c = columns.begin; c < columns.end; ++c) {
       float* const sums = out + (c - columns.begin) * pitch;
       if (e.down_bias) ops.add(sums, e.down_bias + expert * m.rows + row, count);
-      ops.scale(sums, scratch_.row_weights_[first + c], count);
+      if (!e.weigh_inputs) ops.scale(sums, scratch_.row_weights_[first + c], count);
       ops.add(rows.y + scratch_.rows_[first + c] * m.rows + row, sums, count);
     }
   };

@@ -19,6 +19,7 @@ struct ExpertStacks {
   const float* up_bias;
   const MatrixStack& down;
   const float* down_bias;
+  bool weigh_inputs;  // weight_e multiplies x, and not what the expert gives
 };
 
 // The memory of one step's experts.

@@ -85,7 +85,7 @@ Rows Attention::load_rows(const Tensors& x, const Part& p, int head, int token, 
   for (int t = 0; t < tokens; ++t)
     kernel::attention().scale_rows(x.q + (p.row + token + t) * row_floats + static_cast<std::int64_t>(head) * group * d,
                                    d, group, d, x.scoring.scale, q + static_cast<std::int64_t>(t) * group * d);
-  return {q, tokens * group, group, p.position + token, s.window};
+  return {q, tokens * group, group, p.position + token, s.window, s.chunked};
 }
 
 // Rows of k or v from `row` of the batch on, of one head.

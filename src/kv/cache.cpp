@@ -136,7 +136,10 @@ double Cache::packed_share(std::int64_t first, std::int64_t count, bool decode) 
     double seen = 0;
     double sealed = 0;
     for (std::int64_t p = first; p < first + count; ++p) {
-      const std::int64_t begin = layer.local() ? std::max<std::int64_t>(0, p + 1 - layer.shape.window) : 0;
+      const std::int64_t w = layer.shape.window;
+      const std::int64_t begin = !layer.local()        ? 0
+                                 : layer.shape.chunked ? p - p % w
+                                                       : std::max<std::int64_t>(0, p + 1 - w);
       seen += static_cast<double>(p + 1 - begin);
       sealed += static_cast<double>(
           std::max<std::int64_t>(0, l.sealed_at(p) * kPageTokens - std::max<std::int64_t>(l.sinks, begin)));

@@ -151,7 +151,8 @@ inline double error_against_double(const CacheShape& shape, const Tokens& t, con
   std::vector<double> p(static_cast<std::size_t>(t.n));
   const int stride = t.n > 400 ? 37 : t.n > 100 ? 5 : 1;
   for (int i = 0; i < t.n; i += stride) {
-    const auto first = s.window > 0 ? static_cast<int>(std::max<std::int64_t>(0, i + 1 - s.window)) : 0;
+    const auto window = static_cast<int>(s.window);
+    const int first = window == 0 ? 0 : s.chunked ? i - i % window : std::max(0, i + 1 - window);
     for (int h = 0; h < s.query_heads; ++h) {
       double top = -1e300;
       for (int j = first; j <= i; ++j) {

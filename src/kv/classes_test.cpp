@@ -34,6 +34,11 @@ CacheShape mixed() {
   reads_local.kv_of = 4;
   s.layers.push_back(reads_full);
   s.layers.push_back(reads_local);
+  // Windows side by side, of whole pages and not.
+  for (const std::int64_t window : {100, 256}) {
+    s.layers.push_back(local(window));
+    s.layers.back().chunked = true;
+  }
   // Latent ones: of all tokens, of a window, with several KV heads, and a reader.
   s.layers.push_back({.kv_heads = 1, .query_heads = 5, .head_dim = 48, .head_dim_v = 32, .latent = true});
   s.layers.push_back(

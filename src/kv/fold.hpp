@@ -29,11 +29,12 @@ struct Rows {
   int group;
   std::int64_t first;       // position of row 0
   std::int64_t window = 0;  // a row sees that many last tokens; 0: all
+  bool chunked = false;     // a row sees from the last multiple of `window` on
 
   std::int64_t last() const { return first + (count - 1) / group; }
   // Tokens [begins[r], ends[r]) of those [begin, end) of a page whose token 0 stands at `position` are seen by row r.
   void limits(std::int64_t position, int begin, int end, int* begins, int* ends) const {
-    const bool all = first + 1 - position >= end && (window == 0 || last() + 1 - position - window <= begin);
+    const bool all = first + 1 - position >= end && (window == 0 || seen_from(last()) - position <= begin);
     if (all) {  // nearly every page of a long context; without a division for every row
       std::fill_n(begins, count, begin);
       std::fill_n(ends, count, end);
@@ -42,9 +43,14 @@ struct Rows {
     for (int r = 0; r < count; ++r) {
       const std::int64_t seen = first + r / group + 1 - position;
       ends[r] = static_cast<int>(std::clamp<std::int64_t>(seen, 0, end));
-      begins[r] = window > 0 ? static_cast<int>(std::clamp<std::int64_t>(seen - window, begin, kPageTokens)) : begin;
+      begins[r] = begin;
+      if (window > 0)
+        begins[r] =
+            static_cast<int>(std::clamp<std::int64_t>(seen_from(first + r / group) - position, begin, kPageTokens));
     }
   }
+  // First token that the query at position p sees. REQUIRES: window > 0
+  std::int64_t seen_from(std::int64_t p) const { return chunked ? p - p % window : p + 1 - window; }
 };
 
 // A run of tokens with one representation: how its blocks are read. Its pages are listed by whoever folds them.

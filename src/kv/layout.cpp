@@ -40,7 +40,7 @@ void check_layer(const CacheShape& s, int i) {
   check_range(l.kv_of, 0, i - 1, "kv_of");
   const LayerShape& o = s.at(l.kv_of);
   if (o.kv_of != -1 || o.kv_heads != l.kv_heads || o.head_dim != l.head_dim || o.head_dim_v != l.head_dim_v ||
-      o.window != l.window || o.latent != l.latent)
+      o.window != l.window || o.latent != l.latent || o.chunked != l.chunked)
     bad("layer " + std::to_string(i) + " reads layer " + std::to_string(l.kv_of) +
             ", which is not a layer of its own with the same KV heads, head sizes and window",
         "kv_of");

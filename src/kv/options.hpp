@@ -22,6 +22,9 @@ struct LayerShape {
   int kv_of = -1;
   // latent: no values are kept or handed over. They are the first head_dim_v elements of the keys.
   bool latent = false;
+  // Of local: a token sees from the last multiple of `window` on, so windows stand side by side. What is kept, and when
+  // it is given back, is as without.
+  bool chunked = false;
   // Elements of a sum of values: of a latent layer of keys, of which the first head_dim_v are wanted.
   int sum_dim() const { return latent ? head_dim : head_dim_v; }
   int group() const { return query_heads / kv_heads; }

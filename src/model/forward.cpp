@@ -374,7 +374,7 @@ void Forward::feed(Rows& rows, const Norm& norm, const Experts& e) {
   });
   experts_.add(rows, norm ? rows.normed : x,
                {e.activation, e.gate ? &e.gate.bound : nullptr, e.gate.bias.bound, e.up.bound, e.up.bias.bound,
-                e.down.bound, e.down.bias.bound},
+                e.down.bound, e.down.bias.bound, e.weigh_inputs},
                e.routing);
 }
 

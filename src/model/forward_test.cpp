@@ -251,6 +251,11 @@ const Option kOptions[] = {
 // What takes a cache with classes of layers.
 const Option kClassOptions[] = {
     {"LocalLayers", [](ModelSpec& m) { mixer(m.layers[0]).window = mixer(m.layers[2]).window = 5; }},
+    {"ChunkedLayers",
+     [](ModelSpec& m) {
+       mixer(m.layers[0]).window = mixer(m.layers[2]).window = 5;
+       mixer(m.layers[0]).chunked = mixer(m.layers[2]).chunked = true;
+     }},
     {"CappedScores", [](ModelSpec& m) { each(m, [](LayerSpec& l, int) { mixer(l).soft_cap = 0.5f; }); }},
     {"LinearBiases",
      [](ModelSpec& m) {
@@ -339,6 +344,16 @@ const Option kExpertOptions[] = {
        with_experts(m, [](Experts& e, int) {
          e.routing.normalise = false;
          e.routing.scale = 2.5f;
+       });
+     }},
+    {"ExpertsOfWeighedInputs",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int l) {
+         e.routing.gating = Gating::kSigmoid;
+         e.routing.normalise = false;
+         e.weigh_inputs = true;
+         if (l == 1) shared(e, l);
+         if (l == 2) biased(e.up), biased(e.down);
        });
      }},
     {"ExpertsBesideADenseFeed",

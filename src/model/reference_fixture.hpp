@@ -232,7 +232,8 @@ class Reference {
     Row out;
     const auto d = static_cast<std::size_t>(a.d), dv = static_cast<std::size_t>(a.dv);
     const auto window = static_cast<std::size_t>(a.window);
-    const std::size_t first = window > 0 && position + 1 > window ? position + 1 - window : 0;
+    std::size_t first = window > 0 && position + 1 > window ? position + 1 - window : 0;
+    if (a.chunked) first = position - position % window;
     for (std::size_t h = 0; h < static_cast<std::size_t>(a.heads); ++h) {
       const std::size_t kv = h * static_cast<std::size_t>(a.kv_heads) / static_cast<std::size_t>(a.heads);
       Row weights, sum(dv);
@@ -326,11 +327,13 @@ class Reference {
     }
     for (const std::size_t i : order) {
       const auto n = static_cast<std::int64_t>(i);
-      const double scale = e.weight_scales ? element(e.weight_scales, n) : 1.0;
+      const double weight = static_cast<double>(e.routing.scale) * scores[i] / sum *
+                            (e.weight_scales ? element(e.weight_scales, n) : 1.0);
+      Row x = h;
+      for (double& v : x) v *= e.weigh_inputs ? weight : 1.0;
       const Row y =
-          product(e.down, n, hidden(e.activation, e.gate ? product(e.gate, n, h) : Row{}, product(e.up, n, h)));
-      for (std::size_t j = 0; j < y.size(); ++j)
-        out[j] += scale * static_cast<double>(e.routing.scale) * scores[i] / sum * y[j];
+          product(e.down, n, hidden(e.activation, e.gate ? product(e.gate, n, x) : Row{}, product(e.up, n, x)));
+      for (std::size_t j = 0; j < y.size(); ++j) out[j] += (e.weigh_inputs ? 1.0 : weight) * y[j];
     }
     return out;
   }

@@ -122,7 +122,7 @@ std::string summary_of(const Attention& a, const ModelSpec& spec) {
   else if (const auto dims = 2 * spec.ropes[static_cast<std::size_t>(a.rope)].frequencies.size();
            dims != static_cast<std::size_t>(a.d) && !a.latent)
     text += fmt::format(", RoPE on {}", dims);
-  if (a.window > 0) text += fmt::format(", window {}", a.window);
+  if (a.window > 0) text += fmt::format(", {} {}", a.chunked ? "chunks of" : "window", a.window);
   if (a.soft_cap > 0) text += fmt::format(", scores capped at {:g}", a.soft_cap);
   if (a.temperature) text += fmt::format(", temperature from {} tokens on", a.temperature.length);
   if (a.sinks) text += ", a sink per head";

@@ -157,6 +157,7 @@ struct Attention {
   std::vector<float> slopes = {};  // (heads), ALiBi: score - slope * distance, after the cap; empty: none
   Vector sinks = {};               // (heads): one more score of every row, in the softmax, that has no value
   std::int64_t window = 0;         // a row sees that many last tokens, itself included; 0: all
+  bool chunked = false;            // windows stand side by side: a row sees from a multiple of `window` on
   int kv_of = -1;                  // reads the keys and values of that earlier layer
   Linear gate = {};                // heads *= act(gate x), x as of q; one for each element or one for each head
   kernel::Activation gate_activation = kernel::Activation::kSigmoid;
@@ -185,6 +186,7 @@ struct Experts {
   float router_scale = 1.0f;  // of logits
   Vector choice_bias = {};    // (count): for the choice alone, not for the weights
   Vector weight_scales = {};  // (count): of weights, last
+  bool weigh_inputs = false;  // weight_e multiplies what expert e reads, not what it gives
   Activation activation = Activation::kSilu;
   Stack gate = {};  // absent: act(up x)
   Stack up, down;

@@ -101,7 +101,7 @@ void each_field(S& s, F&& f) {
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
   auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, v_norm, v_of_k, norm_after_rope, rope, temperature,
-         scale, soft_cap, slopes, sinks, window, kv_of, gate, gate_activation, latent, o] = s;
+         scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, o] = s;
   f("heads", heads);
   f("kv_heads", kv_heads);
   f("d", d);
@@ -122,6 +122,7 @@ void each_field(S& s, F&& f) {
   f("slopes", slopes);
   f("sinks", sinks);
   f("window", window);
+  f("chunked", chunked);
   f("kv_of", kv_of);
   f("gate", gate);
   f("gate_activation", gate_activation);
@@ -150,14 +151,15 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Experts> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [routing, router, router_norm, router_scale, choice_bias, weight_scales, activation, gate, up, down, shared,
-         shared_gate] = s;
+  auto& [routing, router, router_norm, router_scale, choice_bias, weight_scales, weigh_inputs, activation, gate, up,
+         down, shared, shared_gate] = s;
   f("routing", routing);
   f("router", router);
   f("router_norm", router_norm);
   f("router_scale", router_scale);
   f("choice_bias", choice_bias);
   f("weight_scales", weight_scales);
+  f("weigh_inputs", weigh_inputs);
   f("activation", activation);
   f("gate", gate);
   f("up", up);

@@ -1,0 +1,57 @@
+// Llama 4: three layers whose windows stand side by side and have RoPE, then one that sees everything, without
+// positions and with queries that grow; layers with experts, which read what their weight multiplies, and a shared one.
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+namespace {
+
+constexpr std::int64_t kChunk = 8192;
+
+Attention mixer(const Names& n, bool norms) {
+  const Hparams& h = n.h();
+  Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+  if ((n.layer() + 1) % 4 == 0) {
+    a.rope = -1;
+    a.temperature = {static_cast<float>(h.number_or("attention.temperature_scale", 0.1)), 1,
+                     h.integer_or("attention.temperature_length", 1, std::int64_t{1} << 30, kChunk)};
+    return a;
+  }
+  a.window = h.integer_or("attention.sliding_window", 1, std::int64_t{1} << 30, kChunk);
+  a.chunked = true;
+  if (norms) {
+    a.q_norm = a.k_norm = {.kind = NormKind::kRms, .width = a.d, .eps = h.rms_eps()};
+    a.norm_after_rope = true;
+  }
+  return a;
+}
+
+ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  const std::int64_t step = h.integer_or("interleave_moe_layer_step", 1, 1 << 24, 1);
+  const bool norms = h.integer_or("expert_count", 0, 1 << 16, 0) != 128;  // Maverick has none
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = mixer(n, norms), .feed_norm = n.rms("ffn_norm")};
+    if (has_experts(h) && (l + 1) % step == 0) {
+      const std::int64_t width = expert_width(h, h.ffn(l));
+      Experts e = experts(n, width);
+      e.routing.gating = Gating::kSigmoid;
+      e.routing.normalise = false;
+      e.weigh_inputs = true;
+      e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, 1 << 24, width));
+      layer.feed = e;
+    } else {
+      layer.feed = gated(n, Activation::kSilu);
+    }
+    m.layers.push_back(layer);
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+}  // namespace
+
+extern const Arch llama4;
+const Arch llama4 = {"Llama 4 (text)", describe};
+
+}  // namespace kvasir::model::entries::archs
