@@ -218,7 +218,7 @@ TEST(FolderModels, WhatCannotBeComputedIsNamed) {
   says(config("num_hidden_layers", 3), "blk.2.attn_norm.weight is missing");
   says(config("rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}), "'rope_scaling.rope_type' is 'dynamic'");
   says(config("rope_scaling", {{"rope_type", "linear"}}), "'rope_scaling.factor' is missing");
-  says(config("quantization_config", {{"quant_method", "awq"}}), "'quantization_config' is not supported");
+  says(config("quantization_config", {{"quant_method", "awq"}}), "'quantization_config.bits' is missing, expected 4");
   says(config("intermediate_size", 40), "ffn_gate.weight is 96x64, expected 40x64");
   const auto tensors = [](const auto& change) {
     return refusal([&](const std::string&, PlainJson&, std::vector<FolderTensor>& t) { change(t); });

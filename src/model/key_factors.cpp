@@ -52,12 +52,12 @@ std::vector<double> row_squares(const Linear& l, const std::vector<float>& input
       columns % std::max<std::int64_t>(quant.block, 64) == 0 ? std::max<std::int64_t>(quant.block, 64) : columns;
   const std::int64_t units = columns / unit;
   const std::int64_t taken = std::min(units, std::max<std::int64_t>(kSample / unit, 1));
-  const std::size_t row_bytes = t.bytes.size() / static_cast<std::size_t>(t.rows());
-  const std::size_t unit_bytes = row_bytes / static_cast<std::size_t>(units);
+  const std::size_t unit_bytes = static_cast<std::size_t>(t.row_bytes() / units);
+  std::vector<std::byte> room;
   std::vector<float> w(static_cast<std::size_t>(unit));
   std::vector<double> squares(static_cast<std::size_t>(l.rows));
   for (std::int64_t r = 0; r < l.rows; ++r) {
-    const std::byte* const row = t.bytes.data() + static_cast<std::size_t>(l.cut.first + r) * row_bytes;
+    const std::byte* const row = t.row(l.cut.first + r, room);
     double sum = 0;
     for (std::int64_t i = 0; i < taken; ++i) {
       const std::int64_t at = i * units / taken;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -143,7 +144,11 @@ class Loader {
     std::byte* at = m_.arena_.data();
     for_each<Linear>(m_.spec_, [&](Linear& l) {
       l.bound.panels = at;
-      pack(l.bound, info(l.name), source(l), options_.exact || l.in_floats, 0, at);
+      const bool in_floats = options_.exact || l.in_floats;
+      if (info(l.name).source)
+        pack_made(l, info(l.name), in_floats, at);
+      else
+        pack(l.bound, info(l.name), source(l), in_floats, 0, at);
       at += lines(l.bound.bytes());
     });
     for_each<Stack>(m_.spec_, [&](Stack& s) {
@@ -162,8 +167,8 @@ class Loader {
   std::int64_t shape_matrices() {
     std::int64_t bytes = 0;
     std::map<std::string, std::int64_t> bytes_of;
-    const auto count = [&](const std::string& quant, std::span<const std::byte> from, std::int64_t times) {
-      const std::int64_t n = static_cast<std::int64_t>(from.size()) * times;
+    const auto count = [&](const std::string& quant, std::size_t one, std::int64_t times) {
+      const std::int64_t n = static_cast<std::int64_t>(one) * times;
       bytes_of[quant] += n;
       total_ += static_cast<std::size_t>(n);
     };
@@ -173,7 +178,7 @@ class Loader {
       bytes += lines(l.bound.bytes());
       m_.shared_bytes_ += l.bound.bytes();
       m_.matrix_weights_ += l.bound.weights();
-      count(t.quant, source(l), 1);
+      count(t.quant, source_bytes(l), 1);
     });
     for_each_stack(m_.spec_, [&](Stack& s, int used) {
       const weights::TensorInfo& t = info(s.name);
@@ -183,7 +188,7 @@ class Loader {
       bytes += s.count * s.bound.stride;
       (used > 0 ? m_.expert_bytes_ : m_.shared_bytes_) += (used > 0 ? used : s.count) * s.bound.first.bytes();
       m_.matrix_weights_ += (used > 0 ? used : s.count) * s.bound.first.weights();
-      count(t.quant, source(s, 0), s.count);
+      count(t.quant, source(s, 0).size(), s.count);
     });
     for (const auto& [name, n] : bytes_of)
       if (m_.quant_.empty() || n > bytes_of[m_.quant_]) m_.quant_ = name;
@@ -192,6 +197,9 @@ class Loader {
 
   // The part of its tensor that a matrix is.
   std::span<const std::byte> source(const Linear& l) const { return rows_in(info(l.name), 1, 0, l.cut, l.rows); }
+  std::size_t source_bytes(const Linear& l) const {
+    return static_cast<std::size_t>(info(l.name).row_bytes() * l.rows);
+  }
   std::span<const std::byte> source(const Stack& s, std::int64_t i) const {
     return rows_in(info(s.name), s.count, i, s.cut, s.transposed ? s.columns : s.rows);
   }
@@ -222,8 +230,47 @@ class Loader {
       }
     });
     m_.file_->drop(from);  // the packed copy is the only one kept
-    done_ += from.size();
+    count_done(from.size());
+  }
+
+  void count_done(std::size_t bytes) {
+    done_ += bytes;
     if (options_.progress) options_.progress(static_cast<std::int64_t>(done_), static_cast<std::int64_t>(total_));
+  }
+
+  // Of rows that the file has in another order. They are made for some panels at a time, so nothing is kept twice.
+  void pack_made(const Linear& l, const weights::TensorInfo& t, bool in_floats, std::byte* out) {
+    constexpr std::int64_t kPanels = 8, kRows = kPanels * kernel::kPanelRows;
+    const cpu::Matrix& m = l.bound;
+    const weights::Quant& quant = *find(weights::quants(), t.quant);
+    const std::int64_t row_bytes = t.row_bytes(), k = m.k;
+    std::vector<std::byte> made(static_cast<std::size_t>(team_.size() * kRows * row_bytes));
+    if (in_floats) floats_.resize(static_cast<std::size_t>(team_.size() * kernel::kPanelRows * k));
+    team_.parallel_for((m.panel_count() + kPanels - 1) / kPanels, 1,
+                       [&](std::int64_t begin, std::int64_t end, int worker) {
+                         std::byte* const rows = made.data() + worker * kRows * row_bytes;
+                         for (std::int64_t piece = begin; piece < end; ++piece) {
+                           const std::int64_t first = piece * kRows, count = std::min(kRows, m.rows - first);
+                           std::array<std::int64_t, kRows> which;
+                           for (std::int64_t r = 0; r < count; ++r)
+                             which[static_cast<std::size_t>(r)] = t.row_in_file(l.cut.first + first + r);
+                           t.source->read({which.data(), static_cast<std::size_t>(count)}, rows);
+                           for (std::int64_t p = 0; p * kernel::kPanelRows < count; ++p) {
+                             const std::byte* row[kernel::kPanelRows];
+                             for (std::int64_t r = 0; r < kernel::kPanelRows; ++r) {
+                               const std::int64_t n = p * kernel::kPanelRows + r;
+                               row[r] = n < count ? rows + n * row_bytes : nullptr;
+                               if (!in_floats || !row[r]) continue;
+                               float* const f = floats_.data() + (worker * kernel::kPanelRows + r) * k;
+                               quant.dequantise(row[r], f, k);
+                               row[r] = reinterpret_cast<const std::byte*>(f);
+                             }
+                             m.format->pack(row, k, out + (first / kernel::kPanelRows + p) * m.panel_bytes);
+                           }
+                         }
+                       });
+    m_.file_->drop(t.bytes);
+    count_done(source_bytes(l));
   }
 
   // The columns of m are rows of the tensor.
@@ -245,7 +292,7 @@ class Loader {
       }
       m.format->pack(row, m.k, out + p * m.panel_bytes);
     }
-    done_ += from.size();
+    count_done(from.size());
   }
 
   std::optional<float> factor_of(const weights::TensorInfo& matrix, std::int64_t i) const {

@@ -51,12 +51,23 @@ class Metadata {
   std::map<std::string, Value, std::less<>> values_;
 };
 
+// Rows that do not lie in their file as rows: made when they are asked for.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual std::int64_t row_bytes() const = 0;
+  // Rows `rows` of the file one behind the other, in the tensor's weight type. Rows that lie near each other are read
+  // together: ask for many. May be called by several threads.
+  virtual void read(std::span<const std::int64_t> rows, std::byte* out) const = 0;
+};
+
 struct TensorInfo {
   std::string name;
   std::string quant;                              // stem of its entry in weights/quants: "q4_0", "f16", …
   std::array<std::int64_t, 4> shape{1, 1, 1, 1};  // fastest dimension first, as GGUF stores it: {columns, rows, …}
   int rank = 0;
-  std::span<const std::byte> bytes;  // inside a mapped file, or floats beside it
+  std::span<const std::byte> bytes;         // inside a mapped file, or floats beside it
+  std::shared_ptr<const RowSource> source;  // then `bytes` is what it reads, and rows are only had from it
   // Heads whose rows lie here as two halves and are pairs in GGUF; 0: as in GGUF. See row_in_file.
   std::int64_t half_heads = 0;
 
@@ -68,6 +79,18 @@ struct TensorInfo {
     if (half_heads == 0) return row;
     const std::int64_t d = rows() / half_heads, in_head = row % d;
     return row - in_head + in_head / 2 + in_head % 2 * (d / 2);
+  }
+
+  std::int64_t row_bytes() const {
+    return source ? source->row_bytes() : static_cast<std::int64_t>(bytes.size()) / rows();
+  }
+  // One row, GGUF's order. `room` holds it where it has to be made.
+  const std::byte* row(std::int64_t row, std::vector<std::byte>& room) const {
+    const std::int64_t at = row_in_file(row);
+    if (!source) return bytes.data() + at * row_bytes();
+    room.resize(static_cast<std::size_t>(source->row_bytes()));
+    source->read({&at, 1}, room.data());
+    return room.data();
   }
 };
 

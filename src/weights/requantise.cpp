@@ -89,16 +89,16 @@ class Converter {
   // Rows [first, first + n).
   Sums piece(const TensorInfo& t, std::int64_t first, std::int64_t n, const float* importance) {
     const std::int64_t columns = t.columns();
-    const std::int64_t read = columns / from_->block * from_->block_bytes,
-                       made = columns / to_->block * to_->block_bytes;
+    const std::int64_t made = columns / to_->block * to_->block_bytes;
     bytes_.resize(static_cast<std::size_t>(n * made));
     sums_.assign(static_cast<std::size_t>(n), {});
     floats_.resize(static_cast<std::size_t>(team_.size() * 2 * columns));
     bool finite = true;
     team_.parallel_for(n, 4, [&](std::int64_t begin, std::int64_t end, int worker) {
+      std::vector<std::byte> room;
       float* const x = floats_.data() + worker * 2 * columns;
       for (std::int64_t r = begin; r < end; ++r) {
-        from_->dequantise(t.bytes.data() + t.row_in_file(first + r) * read, x, columns);
+        from_->dequantise(t.row(first + r, room), x, columns);
         std::byte* const to = bytes_.data() + r * made;
         fitters_[static_cast<std::size_t>(worker)].round(x, importance, to, columns);
         to_->dequantise(to, x + columns, columns);

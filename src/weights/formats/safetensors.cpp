@@ -15,6 +15,7 @@
 #include "weights/format.hpp"
 #include "weights/quant.hpp"
 #include "weights/safetensors/config.hpp"
+#include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/json_text.hpp"
 #include "weights/safetensors/shard.hpp"
 #include "weights/safetensors/tokenizer_config.hpp"
@@ -47,6 +48,7 @@ class Folder {
           Code::kBadInput,
           fmt::format("lacks tensor {}, which {} says is there", promised_.begin()->first.substr(0, 200), kIndex),
           in(promised_.begin()->second));
+    for (const auto& [stem, parts] : int4_parts_) add_int4(stem, parts);
     for (const Extra& e : configuration_.extras) add_floats(e.name, e.values);
     read_texts(config);
     return std::make_unique<MappedModel>(std::move(files_), std::move(metadata_), std::move(tensors_),
@@ -105,7 +107,29 @@ class Folder {
     }
   }
 
+  // A matrix of 4-bit codes, of which other files may hold parts.
+  void add_int4(const std::string& stem, const std::map<std::string, ShardTensor>& parts) {
+    TensorInfo info = int4_matrix(*configuration_.int4, parts, stem, path_);
+    info.name = gguf_name(*configuration_.family, stem + ".weight", path_);
+    if (info.name.empty() || (info.name == "output.weight" && configuration_.tied)) return;
+    if (info.name == "token_embd.weight")
+      throw Error(Code::kUnsupported, fmt::format("tensor {}: an embedding of 4-bit codes is not supported", stem),
+                  path_);
+    info.half_heads = heads_of(info.name);
+    if (info.half_heads > 0 && info.rows() % (2 * info.half_heads) != 0)
+      throw Error(Code::kBadInput,
+                  fmt::format("tensor {}: has {} outputs, expected a multiple of {}, twice the heads", stem,
+                              info.rows(), 2 * info.half_heads),
+                  path_);
+    add(std::move(info), path_);
+  }
+
   void add_tensor(const ShardTensor& t, const std::string& path) {
+    if (configuration_.int4)
+      if (const auto part = int4_part(t.name, configuration_.int4->method)) {
+        int4_parts_[part->stem][part->part] = t;
+        return;
+      }
     const std::string name = gguf_name(*configuration_.family, t.name, path);
     if (name.empty() || (name == "output.weight" && configuration_.tied)) return;
     const auto fail = [&](Code code, const std::string& why) {
@@ -202,6 +226,7 @@ class Folder {
   Configuration configuration_;
   bool indexed_ = false;
   std::map<std::string, std::string> promised_;  // tensors that the index puts into files, until they are met
+  std::map<std::string, std::map<std::string, ShardTensor>> int4_parts_;  // by stem
   std::set<std::string> names_;
   std::vector<MappedFile> files_;
   std::vector<TensorInfo> tensors_;

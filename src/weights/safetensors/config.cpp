@@ -43,8 +43,6 @@ class ConfigReader {
     read_rope(fields_, family_.arch, head, context, out_, c);
     read_scales(head);
     check_layers_without_positions();
-    if (fields_.find("quantization_config"))
-      fields_.unsupported("quantization_config", "is not supported, expected weights of 16 or 32 bits");
   }
 
  private:
@@ -138,6 +136,10 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   const FolderJson* inner = all.object("text_config");
   const ConfigFields fields = inner ? ConfigFields(*inner, path, "text_config.") : all;
   ConfigReader(fields, *out.family, metadata).read(out);
+  for (const ConfigFields* of : {&fields, &all}) {
+    const FolderJson* quantised = of->object("quantization_config");
+    if (quantised && !out.int4) out.int4 = read_int4_config(ConfigFields(*quantised, path, "quantization_config."));
+  }
   return out;
 }
 

@@ -1,11 +1,13 @@
 // config.json, as metadata with GGUF's keys.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weights/model_file.hpp"
 #include "weights/safetensors/family.hpp"
+#include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/json_text.hpp"
 
 namespace kvasir::weights {
@@ -21,6 +23,7 @@ struct Configuration {
   bool tied = false;  // the head is the embedding, whatever else the files hold
   std::int64_t heads = 0, kv_heads = 0, vocabulary = 0;
   std::vector<Extra> extras;
+  std::optional<Int4Config> int4;  // matrices may have codes of 4 bits
 };
 
 // Reads `config`, which stands at `path`, into `metadata`. Throws Error naming path, field and expectation:
