@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 #include "base/check.hpp"
@@ -157,22 +158,26 @@ GainMeter::GainMeter(const CacheShape& shape, float scale, int sinks)
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     Layer& layer = layers_[l];
     const LayerShape& s = shape.layers[l];
-    layer.query_squares.resize(static_cast<std::size_t>(s.query_heads));
+    const auto d = static_cast<std::size_t>(s.head_dim);
+    layer.query_squares.resize(static_cast<std::size_t>(s.query_heads) * d);
     layer.heads.resize(static_cast<std::size_t>(s.kv_heads));
-    for (Head& head : layer.heads) head.page.sum.resize(static_cast<std::size_t>(s.head_dim));
+    for (Head& head : layer.heads) {
+      head.page.sum.resize(d);
+      head.page.squares.resize(d);
+      head.deviations.resize(d);
+    }
   }
 }
 
 void GainMeter::close_page(Head& head) const {
   PageSums& p = head.page;
   if (p.count > 1) {
-    double mean_squares = 0;
-    for (const double s : p.sum) mean_squares += s * s;
-    head.deviations += p.squares - mean_squares / static_cast<double>(p.count);
+    for (std::size_t c = 0; c < p.sum.size(); ++c)
+      head.deviations[c] += p.squares[c] - p.sum[c] * p.sum[c] / static_cast<double>(p.count);
     head.degrees += p.count - 1;
   }
   std::fill(p.sum.begin(), p.sum.end(), 0);
-  p.squares = 0;
+  std::fill(p.squares.begin(), p.squares.end(), 0);
   p.count = 0;
 }
 
@@ -188,12 +193,14 @@ void GainMeter::add(int layer_index, std::int64_t first, int n, const float* q, 
     const float* query = q + static_cast<std::ptrdiff_t>(r) * shape.query_heads * d;
     const float* key = k + static_cast<std::ptrdiff_t>(r) * shape.kv_heads * d;
     if (position < sinks_) continue;
-    for (double& squares : layer.query_squares)
-      for (int c = 0; c < d; ++c, ++query) squares += static_cast<double>(*query) * *query;
+    for (double& squares : layer.query_squares) {
+      squares += static_cast<double>(*query) * *query;
+      ++query;
+    }
     for (Head& head : layer.heads) {
-      for (int c = 0; c < d; ++c, ++key) {
-        head.page.sum[static_cast<std::size_t>(c)] += *key;
-        head.page.squares += static_cast<double>(*key) * *key;
+      for (std::size_t c = 0; c < head.page.sum.size(); ++c, ++key) {
+        head.page.sum[c] += *key;
+        head.page.squares[c] += static_cast<double>(*key) * *key;
       }
       ++head.page.count;
     }
@@ -208,18 +215,39 @@ std::int64_t GainMeter::tokens() const {
   return least;
 }
 
+GainMeter::Squares GainMeter::squares(int layer_index) const {
+  const Layer& layer = layers_[static_cast<std::size_t>(layer_index)];
+  Squares of;
+  if (layer.tokens == 0) return of;
+  const LayerShape& s = shape_.at(layer_index);
+  const auto d = static_cast<std::size_t>(s.head_dim);
+  of.queries.resize(layer.heads.size() * d);
+  for (std::size_t i = 0; i < layer.query_squares.size(); ++i)
+    of.queries[i / d / static_cast<std::size_t>(s.group()) * d + i % d] +=
+        layer.query_squares[i] / static_cast<double>(layer.tokens) / s.group();
+  for (Head head : layer.heads) {
+    close_page(head);
+    for (const double deviations : head.deviations)
+      of.keys.push_back(deviations / static_cast<double>(std::max<std::int64_t>(head.degrees, 1)));
+  }
+  return of;
+}
+
 std::vector<double> GainMeter::gains() const {
+  const auto total = [](std::span<const double> x) { return std::accumulate(x.begin(), x.end(), 0.0); };
   std::vector<double> gains;
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
-    const auto group = static_cast<std::size_t>(shape_.layers[l].group());
+    const LayerShape& s = shape_.layers[l];
+    const auto d = static_cast<std::size_t>(s.head_dim);
     double worst = 0;
-    for (std::size_t h = 0; h < layer.query_squares.size(); ++h) {
-      Head head = layer.heads[h / group];
+    for (std::size_t h = 0; h < static_cast<std::size_t>(s.query_heads); ++h) {
+      Head head = layer.heads[h / static_cast<std::size_t>(s.group())];
       close_page(head);
-      const double key = head.deviations / static_cast<double>(std::max<std::int64_t>(head.degrees, 1));
-      const double query = layer.query_squares[h] / static_cast<double>(std::max<std::int64_t>(layer.tokens, 1));
-      worst = std::max(worst, scale_ * scale_ * query * key / shape_.layers[l].head_dim);
+      const double key = total(head.deviations) / static_cast<double>(std::max<std::int64_t>(head.degrees, 1));
+      const double query = total(std::span(layer.query_squares).subspan(h * d, d)) /
+                           static_cast<double>(std::max<std::int64_t>(layer.tokens, 1));
+      worst = std::max(worst, scale_ * scale_ * query * key / s.head_dim);
     }
     gains.push_back(worst);
   }

@@ -62,19 +62,26 @@ class GainMeter {
   std::int64_t tokens() const;  // that were counted, of the layer with the fewest
   std::vector<double> gains() const;
 
+  // By channel, (kv_heads, d): variance of the keys around the means of their pages, and E q^2 over the query heads
+  // that read them.
+  struct Squares {
+    std::vector<double> keys, queries;
+  };
+  // Of a layer with keys of its own; empty when no token was counted there.
+  Squares squares(int layer) const;
+
  private:
   struct PageSums {
-    std::vector<double> sum;  // (d)
-    double squares = 0;
+    std::vector<double> sum, squares;  // (d)
     std::int64_t count = 0;
   };
   struct Head {
-    PageSums page;          // of the page being filled
-    double deviations = 0;  // sum |k - mu|^2 of the pages before
+    PageSums page;                   // of the page being filled
+    std::vector<double> deviations;  // (d), sum (k - mu)^2 of the pages before
     std::int64_t degrees = 0;
   };
   struct Layer {
-    std::vector<double> query_squares;  // (query_heads)
+    std::vector<double> query_squares;  // (query_heads, d)
     std::vector<Head> heads;            // (kv_heads)
     std::int64_t tokens = 0;
   };

@@ -66,6 +66,29 @@ TEST(AutoPolicy, GainsAreTheMomentsOfQueriesAndKeys) {
   for (const double gain : meter.gains()) EXPECT_NEAR(gain / want, 1, 1e-9);
 }
 
+// One channel of the second head is larger, one query head of the two that read it too.
+TEST(AutoPolicy, SquaresAreByChannel) {
+  constexpr int kTokens = 260, kSinks = 4;
+  const int d = kShape.at(0).head_dim;
+  std::vector<float> q = gaussian(static_cast<std::size_t>(kTokens * 4 * d), 1);
+  std::vector<float> k = gaussian(static_cast<std::size_t>(kTokens * 2 * d), 2);
+  for (int t = 0; t < kTokens; ++t) {
+    k[static_cast<std::size_t>((t * 2 + 1) * d + 7)] = 5 * k[static_cast<std::size_t>((t * 2 + 1) * d + 7)] + 100;
+    q[static_cast<std::size_t>((t * 4 + 3) * d + 9)] *= 3;
+  }
+  GainMeter meter(kShape, 1, kSinks);
+  EXPECT_TRUE(meter.squares(0).keys.empty());
+  meter.add(0, 0, kTokens, q.data(), k.data());
+  const GainMeter::Squares s = meter.squares(0);
+  ASSERT_EQ(s.keys.size(), static_cast<std::size_t>(2 * d));
+  ASSERT_EQ(s.queries.size(), static_cast<std::size_t>(2 * d));
+  for (int i = 0; i < 2 * d; ++i) {
+    EXPECT_NEAR(s.keys[static_cast<std::size_t>(i)] / (i == d + 7 ? 25 : 1), 1, 0.4) << i;
+    EXPECT_NEAR(s.queries[static_cast<std::size_t>(i)] / (i == d + 9 ? 5 : 1), 1, 0.4) << i;
+  }
+  EXPECT_TRUE(meter.squares(1).keys.empty());
+}
+
 // What the formula predicts is what packed pages do to scores.
 TEST(AutoPolicy, PredictedNoiseIsTheNoiseOfScores) {
   for (const char* name : {"rq2", "rq4"}) {

@@ -14,6 +14,10 @@
 
 namespace kvasir::kv {
 
+// Below this share layers of which the model file says nothing are worth reading a text (run/calibration.hpp): at 2 to
+// 3 bits, what it shows is worth a sixth of the KL.
+inline constexpr double kReadsText = 0.20;
+
 // Codecs of all layers, in runs. Layers with a window and layers without one keep within `share` of the bytes of f16
 // each for themselves. Head sizes that cannot be rotated get f16. Does not depend on the instruction set.
 // REQUIRES: a gain per layer, 0 < share.

@@ -141,6 +141,26 @@ std::vector<float> head_factors(const double* k, const double* q, const Pairs& p
   return factors;
 }
 
+// Factors of one layer from squares by channel, (kv_heads, d); returns its gain.
+double balance(const Attention& a, const Pairs& pairs, const double* keys, const double* queries,
+               std::vector<float>* factors) {
+  const auto d = static_cast<std::size_t>(a.d);
+  double gain = 0;
+  for (std::size_t h = 0; h < static_cast<std::size_t>(a.kv_heads); ++h, keys += d, queries += d) {
+    const std::vector<float> s = head_factors(keys, queries, pairs);
+    double key = 0, query = 0;
+    for (std::size_t c = 0; c < d; ++c) {
+      const double square = static_cast<double>(s[c]) * s[c];
+      key += keys[c] / square;
+      query += queries[c] * square;
+    }
+    const double scale = a.scale;
+    gain += scale * scale * key * query / static_cast<double>(d) / a.kv_heads;
+    factors->insert(factors->end(), s.begin(), s.end());
+  }
+  return gain;
+}
+
 // Of one layer; nothing is added to `factors` where s is 1.
 double look_at(const ModelSpec& spec, const LayerSpec& layer, const weights::ModelFile& file,
                std::vector<float>* factors) {
@@ -153,23 +173,9 @@ double look_at(const ModelSpec& spec, const LayerSpec& layer, const weights::Mod
   // A query's bias moves scores as much as the rest of it does.
   const std::vector<double> all = squares_of(layer, a, a.q, a.q_norm, std::vector<double>(d, 1.0), file);
   if (k.empty() || all.empty()) return kUnknownGain;
-  const double share = a.k_norm ? kNormedShare : 1;
-  double gain = 0;
-  for (std::size_t h = 0; h < static_cast<std::size_t>(a.kv_heads); ++h) {
-    const double* const keys = &k[h * d];
-    std::vector<double> queries(d);
-    for (std::size_t i = 0; i < group * d; ++i) queries[i % d] += all[h * group * d + i] / static_cast<double>(group);
-    const std::vector<float> s = head_factors(keys, queries.data(), pairs);
-    double key = 0, query = 0;
-    for (std::size_t c = 0; c < d; ++c) {
-      const double square = static_cast<double>(s[c]) * s[c];
-      key += keys[c] / square;
-      query += queries[c] * square;
-    }
-    const double scale = a.scale;
-    gain += share * scale * scale * key * query / static_cast<double>(d) / a.kv_heads;
-    factors->insert(factors->end(), s.begin(), s.end());
-  }
+  std::vector<double> q(k.size());
+  for (std::size_t i = 0; i < all.size(); ++i) q[i / (group * d) * d + i % d] += all[i] / static_cast<double>(group);
+  const double gain = (a.k_norm ? kNormedShare : 1) * balance(a, pairs, k.data(), q.data(), factors);
   return std::isfinite(gain) ? std::max(gain, kLeastGain) : kUnknownGain;
 }
 
@@ -181,6 +187,22 @@ KeyFacts key_facts(const ModelSpec& spec, const weights::ModelFile& file, bool e
   for (const LayerSpec& layer : spec.layers) {
     facts.factors.emplace_back();
     facts.gains.push_back(look_at(spec, layer, file, &facts.factors.back()));
+  }
+  return facts;
+}
+
+KeyFacts key_facts(const ModelSpec& spec, const kv::GainMeter& meter, const KeyFacts& known) {
+  KeyFacts facts = known;
+  for (std::size_t l = 0; l < spec.layers.size(); ++l) {
+    const auto* a = std::get_if<Attention>(&spec.layers[l].mixer);
+    if (!a || !a->k || !known.factors[l].empty()) continue;
+    const kv::GainMeter::Squares squares = meter.squares(static_cast<int>(l));
+    if (squares.keys.empty()) continue;
+    std::vector<float> factors;
+    const double gain = balance(*a, pairs_of(spec, *a), squares.keys.data(), squares.queries.data(), &factors);
+    if (!std::isfinite(gain)) continue;
+    facts.factors[l] = std::move(factors);
+    facts.gains[l] = gain;
   }
   return facts;
 }

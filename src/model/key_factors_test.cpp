@@ -133,6 +133,34 @@ TEST(KeyFactors, TheGainIsTheNoiseOfAScore) {
   EXPECT_EQ(key_facts(spec, file, true).gains.at(0), 1);
 }
 
+// Keys of 16 in one pair beside 1, queries of 1: s = 2 there, and the noise is (62 + 2 16)^2 / 64 in place of
+// (62 + 2 256) 64 / 64.
+TEST(KeyFactors, ATextTellsThem) {
+  const ModelSpec spec = spec_of(false, false, kernel::RopePairs::kSplitHalf);
+  kv::CacheShape shape =
+      kv::CacheShape::uniform(1, {.kv_heads = 2, .query_heads = 4, .head_dim = kD, .head_dim_v = kD});
+  constexpr int kTokens = 256;
+  std::vector<float> q(kTokens * 4 * kD), k(kTokens * 2 * kD);
+  for (std::size_t i = 0; i < q.size(); ++i) q[i] = i / (4 * kD) % 2 ? 1.0f : -1.0f;
+  for (std::size_t i = 0; i < k.size(); ++i)
+    k[i] = (i / (2 * kD) % 2 ? 1.0f : -1.0f) * (i % kD == 5 || i % kD == 5 + kD / 2 ? 16.0f : 1.0f) + 3.0f;
+  kv::GainMeter meter(shape, 1, 0);
+  const KeyFacts known{.factors = {{}}, .gains = {kUnknownGain}};
+  const KeyFacts before = key_facts(spec, meter, known);
+  EXPECT_TRUE(before.factors.at(0).empty());
+  EXPECT_EQ(before.gains.at(0), kUnknownGain);
+  meter.add(0, 0, kTokens, q.data(), k.data());
+  const KeyFacts facts = key_facts(spec, meter, known);
+  const std::vector<float>& s = facts.factors.at(0);
+  ASSERT_EQ(s.size(), 2u * kD);
+  EXPECT_NEAR(s[5] / s[0], 4, 1e-3);  // sqrt(16)
+  EXPECT_EQ(s[5], s[5 + kD / 2]);
+  const KeyFacts kept = key_facts(spec, meter, {.factors = {std::vector<float>(2 * kD, 1.0f)}, .gains = {2}});
+  EXPECT_EQ(kept.factors.at(0)[5], 1);  // the file's word counts
+  EXPECT_EQ(kept.gains.at(0), 2);
+  EXPECT_NEAR(facts.gains.at(0) / (0.125 * 0.125 * (62 + 2 * 16) * (62 + 2 * 16) / kD), 1, 0.02);
+}
+
 TEST(KeyFactors, DoNotDependOnTheTypeOfTheWeights) {
   const ModelSpec spec = spec_of(true, false, kernel::RopePairs::kSplitHalf);
   const KeyFacts f32 = key_facts(spec, RandomFile(spec), true);

@@ -92,6 +92,26 @@ TEST(AutoKv, DefaultIsBalanced) {
   EXPECT_EQ(codecs_of(Engine(exact, {})), "f32");
 }
 
+// Presets of few bytes read the built-in text; what they choose does not depend on threads or chunks.
+TEST(AutoKv, TinyReadsAText) {
+  Engine engine(options("tiny"), {});
+  EXPECT_LE(engine.cache().bytes_per_token(), 0.16 * Engine(options("f16"), {}).cache().bytes_per_token());
+  const std::vector<std::vector<float>>& factors = engine.cache_options().key_factors;
+  ASSERT_EQ(factors.size(), 4u);
+  for (const std::vector<float>& layer : factors) EXPECT_EQ(layer.size(), 2u * 64);
+  EXPECT_EQ(codecs_of(Engine(options("16%"), {})), codecs_of(engine));
+  EngineOptions other = options("tiny");
+  other.threads = engine.options().threads == 1 ? 2 : 1;
+  other.chunk = 100;
+  other.ctx = 600;
+  Engine again(other, {});
+  EXPECT_EQ(codecs_of(again), codecs_of(engine));
+  EXPECT_EQ(again.cache_options().key_factors, factors);
+  // No text for those that keep more; this model's file says nothing of channels.
+  const Engine small(options("small"), {});
+  for (const std::vector<float>& layer : small.cache_options().key_factors) EXPECT_TRUE(layer.empty());
+}
+
 TEST(AutoKv, SmallHeadsStayRawByDefaultAndSaySo) {
   model::ModelSpec spec;
   spec.layers.push_back({.mixer = model::Attention{.d = 8, .dv = 8}});

@@ -10,6 +10,7 @@
 #include "model/hparams.hpp"
 #include "model/spec_fields.hpp"
 #include "run/auto_kv.hpp"
+#include "run/calibration.hpp"
 
 namespace kvasir::run {
 
@@ -108,6 +109,26 @@ static int default_threads(const EngineOptions& options) {
 // Tokens that a sequence may have, as far as it is known without the model.
 static std::int64_t longest(const EngineOptions& options) { return options.ctx > 0 ? options.ctx : kDefaultContext; }
 
+// What both sides are stored as where they are not named one by one; with "auto" until it chooses.
+static std::string named_kv(const EngineOptions& options, const model::ModelSpec& spec) {
+  std::string note;
+  if (options.kv == kAuto) return "f16";
+  if (!options.kv.empty()) return options.kv;
+  if (names_no_codec(options)) return default_kv(spec, &note);
+  return options.exact ? "f32" : "f16";
+}
+
+// Of f16's bytes, for layers that get codecs of their own; 0: they do not.
+static double share_of(const EngineOptions& options, const model::ModelSpec& spec) {
+  const bool one_side = !options.k_codec.empty() || !options.v_codec.empty();
+  return one_side ? 0 : kv::share_of(named_kv(options, spec));
+}
+
+static bool reads_text(const EngineOptions& options, const model::ModelSpec& spec) {
+  const double share = share_of(options, spec);
+  return share > 0 && share < kv::kReadsText;
+}
+
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits) {
   const model::ModelSpec spec = model::read_spec(file, longest(options));
   const model::KeyFacts facts = model::key_facts(spec, file, options.exact);
@@ -117,6 +138,8 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   plan.codecs = kv::layer_runs(cache, spec.layer_count());
   if (options.kv == kAuto)
     plan.note = "auto chooses when it runs, and takes this at most";
+  else if (reads_text(options, spec))
+    plan.note = "where the file says nothing of keys, a text that is read at the start shares these bytes out anew";
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
   plan.cache = kv::plan_memory(cache_shape(spec), cache, default_threads(options));
@@ -141,18 +164,11 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
                                int sequences) {
   if (!options.kv.empty() && (!options.k_codec.empty() || !options.v_codec.empty()))
     throw Error(Code::kBadInput, "expected either --kv or --k-codec and --v-codec, found both", "--kv");
-  std::string note;
-  const std::string named = options.kv == kAuto       ? "f16"
-                            : !options.kv.empty()     ? options.kv
-                            : names_no_codec(options) ? default_kv(spec, &note)
-                            : options.exact           ? "f32"
-                                                      : "f16";
-  const kv::CodecPair both = kv::parse_pair(named, "--kv");
+  const kv::CodecPair both = kv::parse_pair(named_kv(options, spec), "--kv");
   kv::CacheOptions c;
   c.k_codec = options.k_codec.empty() ? both.k : options.k_codec;
   c.v_codec = options.v_codec.empty() ? both.v : options.v_codec;
-  const bool one_side = !options.k_codec.empty() || !options.v_codec.empty();
-  if (const double share = kv::share_of(named); share > 0 && !one_side)
+  if (const double share = share_of(options, spec); share > 0)
     c.layers = kv::share_out(cache_shape(spec), facts.gains, share);
   for (kv::LayerCodecs& e : kv::parse_layers(options.kv_layers, "--kv-layers")) c.layers.push_back(std::move(e));
   c.key_factors = facts.factors;
@@ -201,13 +217,20 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
                     std::to_string(spec.vocab) + " rows",
                 options.model);
   context_ = context_for(options, spec);
-  cache_options_ = run::cache_options(options, spec, model::key_facts(spec, *file, options.exact), needs.sequences);
+  const model::KeyFacts facts = model::key_facts(spec, *file, options.exact);
+  cache_options_ = run::cache_options(options, spec, facts, needs.sequences);
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
   check_memory(model::Model::planned_bytes(spec, *file, options.exact), options.model,
                kv::plan_memory(cache_shape(spec), cache_options_, team_->size()), describe_host().memory_total);
   model_ = model::Model::load(std::move(spec), std::move(file), *team_,
                               {.exact = options.exact, .progress = needs.progress});
+  if (tokenizer_ && reads_text(options, model_->spec())) {
+    const std::int64_t tokens = cache_options_.max_tokens;
+    cache_options_ = run::cache_options(options, model_->spec(),
+                                        calibrate(*team_, *model_, *tokenizer_, options.sinks, facts), needs.sequences);
+    cache_options_.max_tokens = tokens;
+  }
   if (options.kv == kAuto) {
     if (const auto choice = auto_from_weights(*model_, options.kv_noise))
       adopt(*choice);

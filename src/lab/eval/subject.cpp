@@ -1,6 +1,7 @@
 #include "lab/eval/subject.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/host.hpp"
@@ -8,6 +9,7 @@
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
 #include "run/auto_kv.hpp"
+#include "run/calibration.hpp"
 #include "run/engine.hpp"
 
 namespace kvasir::lab::eval {
@@ -117,12 +119,9 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
     std::replace(exceptions.begin(), exceptions.end(), '+', ';');
     const std::string usual = codecs.substr(0, at);
     const kv::CacheShape shape = model::cache_shape(spec_);
-    if (const double share = kv::share_of(usual); share > 0) {
-      lane.options.layers = kv::share_out(shape, facts_.gains, share);
-      lane.note = kv::codecs_text(lane.options.layers);
-    }
-    for (kv::LayerCodecs& e : kv::parse_layers(exceptions, "")) lane.options.layers.push_back(std::move(e));
-    lane.options.key_factors = facts_.factors;
+    lane.share = kv::share_of(usual);
+    lane.exceptions = kv::parse_layers(exceptions, "");
+    adopt(lane, facts_);
     lane.options.k_codec = pair.k;
     lane.options.v_codec = pair.v;
     lane.cost = cost_of(shape, lane.options, team_->size());
@@ -132,6 +131,16 @@ void Subject::add_lane(const std::string& name, const std::string& codecs, const
   lane.options.max_tokens += needs.extra_tokens;
   lane.options.max_sequences = needs.sequences;
   lanes_.push_back(std::move(lane));
+}
+
+void Subject::adopt(Lane& lane, const model::KeyFacts& facts) const {
+  lane.options.key_factors = facts.factors;
+  lane.options.layers.clear();
+  if (lane.share > 0) {
+    lane.options.layers = kv::share_out(model::cache_shape(spec_), facts.gains, lane.share);
+    lane.note = kv::codecs_text(lane.options.layers);
+  }
+  lane.options.layers.insert(lane.options.layers.end(), lane.exceptions.begin(), lane.exceptions.end());
 }
 
 int Subject::logits_rows() const {
@@ -157,7 +166,15 @@ void Subject::check_memory() const {
 void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progress) {
   model_ = model::Model::load(spec_, std::move(file_), *team_,
                               {.exact = options_.exact, .bf16_products = false, .progress = progress});
-  for (Lane& lane : lanes_) make_cache(lane);
+  std::optional<model::KeyFacts> read;  // as an engine does
+  for (Lane& lane : lanes_) {
+    if (lane.share > 0 && lane.share < kv::kReadsText && tokenizer_) {
+      if (!read) read = run::calibrate(*team_, *model_, *tokenizer_, options_.sinks, facts_);
+      adopt(lane, *read);
+      lane.cost = cost_of(model::cache_shape(spec_), lane.options, team_->size());
+    }
+    make_cache(lane);
+  }
 }
 
 void Subject::make_cache(Lane& lane) {

@@ -50,7 +50,9 @@ struct Lane {
   kv::CacheOptions options;
   KvCost cost;
   bool undecided = false;  // "auto", until choose_codecs
-  std::string note;        // what "auto" or a preset with a share chose
+  double share = 0;        // of f16's bytes, shared out among the layers; 0: none
+  std::vector<kv::LayerCodecs> exceptions;
+  std::string note;  // what "auto" or a preset with a share chose
   std::unique_ptr<kv::Cache> cache;
   std::unique_ptr<model::Forward> forward;
 };
@@ -91,6 +93,7 @@ class Subject {
 
  private:
   void add_lane(const std::string& name, const std::string& codecs, const Needs& needs);
+  void adopt(Lane& lane, const model::KeyFacts& facts) const;  // factors, and the codecs of lanes with a share
   void check_memory() const;
   void make_cache(Lane& lane);
 
