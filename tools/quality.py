@@ -3,7 +3,7 @@
 
 usage: tools/quality.py KVASIR FOLDER TEXT [--kv LIST] [--ctx N] [--windows N] [--threads N] [--model PART] [--fast]
            [--llama PYTHON] [--transformers PYTHON] [--hf FOLDER]
-           [--recall FILES] [--records N] [--samples N] [--answers FILE] [--plot FOLDER]
+           [--recall FILES] [--records N] [--samples N] [--answers N] [--plot FOLDER] [--no-ppl]
 
 KVASIR is the binary, FOLDER has the models (*.gguf), TEXT is what they read. --kv: as `kvasir eval ppl` takes it, names
 separated by semicolons. --model: only files whose name contains PART. --fast: without --exact, with activations of 8
@@ -18,7 +18,8 @@ Other engines read the same tokens in the same windows, compared with their own 
 
 --recall   files of `kvasir eval recall`, separated by commas, their samples cut to --records and --samples: what the
            models find again
---answers  greedy answers to the prompts in FILE, one a line: `kvasir eval answers`
+--answers  how N pieces of TEXT go on, 64 tokens each by greedy choice: `kvasir eval answers`
+--no-ppl   only what the options before this name
 --plot     draws KL against bytes, FOLDER/MODEL.svg
 """
 import argparse
@@ -28,13 +29,17 @@ import subprocess
 import sys
 import tempfile
 
+PIECE = 2400  # bytes of a text that goes on
 PRESETS = "safe;balanced;small;tiny;kivi4;kivi2;quanto4;hqq4"
 HERE = pathlib.Path(__file__).resolve().parent
+UNSUPPORTED = 3  # exit status of a peer that has no such cache for this model
 
 
-def call(command):
+def call(command, may_refuse=False):
     run = subprocess.run([str(x) for x in command], capture_output=True, text=True)
-    if run.returncode:
+    if may_refuse and run.returncode == UNSUPPORTED:
+        print(run.stderr.strip(), file=sys.stderr)
+    elif run.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{run.stderr.strip()}")
     return run.stdout
 
@@ -73,7 +78,7 @@ def peers(o, model, bos):
         if o.llama:
             rows += rows_of(call([o.llama, HERE / "quality_llama.py", model, *common]))
         if o.transformers:
-            rows += rows_of(call([o.transformers, HERE / "quality_transformers.py", folder_of(o, model), *common]))
+            rows += rows_of(call([o.transformers, HERE / "quality_transformers.py", folder_of(o, model), *common], True))
     return [r for r in rows if r["windows"] == o.windows]
 
 
@@ -89,6 +94,17 @@ def show(rows, line):
         print(line(r), flush=True)
 
 
+def perplexity(o, model):
+    rows = measure(o, model)
+    first = rows[0]
+    print(f"\n**{model.name}**: {first['windows']} windows of {first['ctx']} tokens, {first['scored']} scored, "
+          f"{100 * first['sealed_share']:.0f} % of what they read sealed; f32 perplexity {first['ppl_f32']:.3f}\n")
+    print("| `--kv` | bytes per token | of f16 | KL | change of perplexity, % | top-1, % |\n|---|---|---|---|---|---|")
+    show(rows, row)
+    if o.llama or o.transformers:
+        show(peers(o, model, first["bos"]), row)
+
+
 def recall(o, model):
     print("\n| file | `--kv` | trials | exact, % | ranked first, % | greedy as f32, % | |\n|---|---|---|---|---|---|---|")
     for file in o.recall.split(","):
@@ -99,8 +115,17 @@ def recall(o, model):
 
 
 def answers(o, model):
+    """Continues pieces of the text: long enough that most of what the answer reads is sealed."""
+    text = pathlib.Path(o.text).read_bytes()
+    step = len(text) // o.answers
+    starts = [text.index(b" ", i * step) + 1 for i in range(o.answers)]
+    pieces = [text[i:text.rindex(b" ", i, i + PIECE)].decode(errors="ignore") for i in starts]
     print("\n| `--kv` | of f16 | equal answers | tokens as f32, % |\n|---|---|---|---|")
-    rows = rows_of(call([o.kvasir, "eval", "answers", o.answers, "--ctx", o.ctx, *options(o, model, o.kv)]))
+    with tempfile.TemporaryDirectory() as folder:
+        prompts = pathlib.Path(folder) / "prompts"
+        prompts.write_text("\n=====\n".join(pieces) + "\n")
+        rows = rows_of(call([o.kvasir, "eval", "answers", prompts, "--sections", "=====", "--ctx", o.ctx,
+                             *options(o, model, o.kv)]))
     show([r for r in rows if "prompts" in r],
          lambda r: f"| `{r['kv']}` | {100 * r['kv_bytes_per_token'] / r['f16_bytes_per_token']:.1f} % | {r['equal']} of {r['prompts']} "
          f"| {100 * r['same_tokens'] / max(r['tokens'], 1):.1f} |")
@@ -123,21 +148,18 @@ def main():
     p.add_argument("--recall", metavar="FILES")
     p.add_argument("--records", type=int, default=0)
     p.add_argument("--samples", type=int, default=0)
-    p.add_argument("--answers", metavar="FILE")
+    p.add_argument("--answers", type=int, default=0, metavar="N")
+    p.add_argument("--no-ppl", action="store_true")
     p.add_argument("--plot", metavar="FOLDER")
     o = p.parse_args()
     models = [m for m in sorted(pathlib.Path(o.folder).glob("*.gguf"), key=lambda m: m.stat().st_size) if o.model in m.name]
     if not models:
         sys.exit(f"{o.folder}: no *.gguf with '{o.model}' in its name")
     for model in models:
-        rows = measure(o, model)
-        first = rows[0]
-        print(f"\n**{model.name}**: {first['windows']} windows of {first['ctx']} tokens, {first['scored']} scored, "
-              f"{100 * first['sealed_share']:.0f} % of what they read sealed; f32 perplexity {first['ppl_f32']:.3f}\n")
-        print("| `--kv` | bytes per token | of f16 | KL | change of perplexity, % | top-1, % |\n|---|---|---|---|---|---|")
-        show(rows, row)
-        if o.llama or o.transformers:
-            show(peers(o, model, first["bos"]), row)
+        if not o.no_ppl:
+            perplexity(o, model)
+        else:
+            print(f"\n**{model.name}**")
         if o.recall:
             recall(o, model)
         if o.answers:

@@ -13,6 +13,8 @@ Windows, BOS and scored positions are those of `kvasir eval ppl`. The scored hal
 cache gives a piece back as it came and quantises when 128 have gathered, so that is what token by token reads.
 Bytes are those of a model in f16: the scale and the offset of a group take 2 bytes each.
 
+Models with windows are refused, as the caches refuse them: exit status 3.
+
 Needs torch, transformers, and optimum-quanto or hqq.
 """
 import argparse
@@ -106,6 +108,11 @@ def main():
     if len(ids) < o.ctx * o.windows:
         sys.exit(f"{o.ids}: has {len(ids)} tokens, expected {o.ctx * o.windows}")
     model = load(o.model)
+    kinds = set(getattr(model.config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        print(f"{o.model}: has layers of {', '.join(sorted(kinds))}; the quantised caches of transformers store none but full_attention",
+              file=sys.stderr)
+        sys.exit(3)
     scores = {name: Score() for name in names}
     for w in range(o.windows):
         window = torch.tensor(ids[w * o.ctx:(w + 1) * o.ctx])

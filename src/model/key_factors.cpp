@@ -191,15 +191,27 @@ KeyFacts key_facts(const ModelSpec& spec, const weights::ModelFile& file, bool e
   return facts;
 }
 
+// Latent layers have no factors: their values are a part of their keys.
+static bool unknown(const LayerSpec& layer, const std::vector<float>& factors) {
+  const auto* a = std::get_if<Attention>(&layer.mixer);
+  return a && a->k && !a->latent && factors.empty();
+}
+
+bool text_would_tell(const ModelSpec& spec, const KeyFacts& known) {
+  for (std::size_t l = 0; l < spec.layers.size(); ++l)
+    if (unknown(spec.layers[l], known.factors[l])) return true;
+  return false;
+}
+
 KeyFacts key_facts(const ModelSpec& spec, const kv::GainMeter& meter, const KeyFacts& known) {
   KeyFacts facts = known;
   for (std::size_t l = 0; l < spec.layers.size(); ++l) {
-    const auto* a = std::get_if<Attention>(&spec.layers[l].mixer);
-    if (!a || !a->k || !known.factors[l].empty()) continue;
+    if (!unknown(spec.layers[l], known.factors[l])) continue;
+    const auto& a = std::get<Attention>(spec.layers[l].mixer);
     const kv::GainMeter::Squares squares = meter.squares(static_cast<int>(l));
     if (squares.keys.empty()) continue;
     std::vector<float> factors;
-    const double gain = balance(*a, pairs_of(spec, *a), squares.keys.data(), squares.queries.data(), &factors);
+    const double gain = balance(a, pairs_of(spec, a), squares.keys.data(), squares.queries.data(), &factors);
     if (!std::isfinite(gain)) continue;
     facts.factors[l] = std::move(factors);
     facts.gains[l] = gain;

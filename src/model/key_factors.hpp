@@ -32,6 +32,9 @@ inline constexpr double kUnknownGain = 5;  // nats^2: what the models that were 
 // Reads a part of the matrices of queries and keys. Throws what check_tensors does.
 KeyFacts key_facts(const ModelSpec& spec, const weights::ModelFile& file, bool exact);
 
+// Whether the file says nothing of some layer.
+bool text_would_tell(const ModelSpec& spec, const KeyFacts& known);
+
 // `known`, and of layers of which the file says nothing what queries and keys of a text show that ran through the
 // model. What a file says is better than a text of some hundred tokens: Gemma 3 270M at 16 % of f16's bytes, KL 4.6e-2
 // and 6.5e-2.

@@ -158,6 +158,8 @@ TEST(KeyFactors, ATextTellsThem) {
   const KeyFacts kept = key_facts(spec, meter, {.factors = {std::vector<float>(2 * kD, 1.0f)}, .gains = {2}});
   EXPECT_EQ(kept.factors.at(0)[5], 1);  // the file's word counts
   EXPECT_EQ(kept.gains.at(0), 2);
+  EXPECT_TRUE(text_would_tell(spec, known));
+  EXPECT_FALSE(text_would_tell(spec, kept));
   EXPECT_NEAR(facts.gains.at(0) / (0.125 * 0.125 * (62 + 2 * 16) * (62 + 2 * 16) / kD), 1, 0.02);
 }
 

@@ -52,8 +52,7 @@ std::vector<std::int32_t> calibration_tokens(const text::Tokenizer& tokenizer, s
 
 model::KeyFacts calibrate(Team& team, const model::Model& model, const text::Tokenizer& tokenizer, int sinks,
                           const model::KeyFacts& known) {
-  if (std::none_of(known.factors.begin(), known.factors.end(), [](const auto& layer) { return layer.empty(); }))
-    return known;
+  if (!text_would_tell(model.spec(), known)) return known;
   const std::vector<std::int32_t> ids =
       calibration_tokens(tokenizer, std::min<std::int64_t>(kAutoTokens, model.spec().context));
   const auto tokens = static_cast<int>(ids.size());

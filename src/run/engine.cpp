@@ -138,7 +138,7 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   plan.codecs = kv::layer_runs(cache, spec.layer_count());
   if (options.kv == kAuto)
     plan.note = "auto chooses when it runs, and takes this at most";
-  else if (reads_text(options, spec))
+  else if (reads_text(options, spec) && text_would_tell(spec, facts))
     plan.note = "where the file says nothing of keys, a text that is read at the start shares these bytes out anew";
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
