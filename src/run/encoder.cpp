@@ -10,6 +10,7 @@
 #include "model/hparams.hpp"
 #include "run/model_card.hpp"
 #include "run/pooling.hpp"
+#include "weights/rounded_file.hpp"
 
 namespace kvasir::run {
 
@@ -21,6 +22,7 @@ Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t wa
   team_ =
       std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
   auto file = weights::open_model_file(options.model);
+  if (!options.weights.empty()) file = weights::rounded(std::move(file), options.weights);
   model::ModelSpec spec = model::read_spec(*file, options.ctx);
   if (spec.causal) throw Error(Code::kUnsupported, "is a model that writes texts, expected an encoder", options.model);
   tokenizer_ = text::make_tokenizer(file->metadata());

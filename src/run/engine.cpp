@@ -11,6 +11,7 @@
 #include "model/spec_fields.hpp"
 #include "run/auto_kv.hpp"
 #include "run/calibration.hpp"
+#include "weights/rounded_file.hpp"
 
 namespace kvasir::run {
 
@@ -32,6 +33,11 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
         .unit = "tokens",
         .low = 1,
         .high = 8192}},
+      {"weights",
+       &O::weights,
+       {.help = "rounds weights of 16 and 32 bits while they are loaded: q8_0, q4_0, q4_k or any mixture of "
+                "`kvasir quantize`; default none",
+        .placeholder = "TYPE"}},
       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
       {"kv",
        &O::kv,
@@ -205,6 +211,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   needs_.progress = {};  // the caller's, for loading
   team_ = std::make_unique<Team>(default_threads(options));
   auto file = weights::open_model_file(options.model);
+  if (!options.weights.empty()) file = weights::rounded(std::move(file), options.weights);
   // Everything that can be wrong is found before the long part, packing the weights.
   model::ModelSpec spec = model::read_spec(*file, longest(options));
   if (!spec.causal)

@@ -27,6 +27,7 @@ struct EngineOptions {
   std::int32_t threads = 0;  // 0: one per usable core
   std::int32_t ctx = 0;      // tokens of all sequences together; 0: the model's context, at most kDefaultContext
   std::int32_t chunk = 512;  // tokens of a prompt that go through the layers together
+  std::string weights;       // mixture that weights of 16 or 32 bits are rounded to; "": none
   bool exact = false;        // reference path: all matrices dequantised to floats, f32 cache unless one is named
   std::string kv;            // preset, CODEC, KCODEC/VCODEC or "auto"; "": default_kv, or f32 with exact
   std::string k_codec;       // of keys, when they differ

@@ -15,6 +15,7 @@
 #include "model/unused.hpp"
 #include "run/engine.hpp"
 #include "weights/model_file.hpp"
+#include "weights/rounded_file.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -94,7 +95,7 @@ struct Total {
   void add(const weights::TensorInfo& t) {
     ++tensors;
     parameters += static_cast<std::uint64_t>(t.columns() * t.rows());
-    bytes += t.bytes.size();
+    bytes += static_cast<std::uint64_t>(t.row_bytes() * t.rows());
   }
 };
 
@@ -115,7 +116,7 @@ void print_tensors(const weights::ModelFile& model, const Options&) {
   fmt::print("tensors ({})\n", model.tensors().size());
   for (const auto& t : model.tensors())
     fmt::print("  {:<32} {:<5} {:>20} {:>11}\n", printable(t.name), t.quant, shape_text(t),
-               human_bytes(t.bytes.size()));
+               human_bytes(static_cast<std::uint64_t>(t.row_bytes() * t.rows())));
 }
 
 Json tensors_json(const weights::ModelFile& model, const Options&) {
@@ -124,7 +125,7 @@ Json tensors_json(const weights::ModelFile& model, const Options&) {
     out.push_back({{"name", t.name},
                    {"type", t.quant},
                    {"shape", std::vector<std::int64_t>(t.shape.begin(), t.shape.begin() + t.rank)},
-                   {"bytes", t.bytes.size()}});
+                   {"bytes", static_cast<std::uint64_t>(t.row_bytes() * t.rows())}});
   return out;
 }
 
@@ -287,7 +288,8 @@ constexpr Section kSections[] = {{"metadata", print_metadata, metadata_json}, {"
                                  {"unused", print_unused, unused_json},       {"plan", print_plan, plan_json}};
 
 int inspect(const Options& o) {
-  const auto model = weights::open_model_file(o.path);
+  auto model = weights::open_model_file(o.path);
+  if (!o.engine.weights.empty()) model = weights::rounded(std::move(model), o.engine.weights);
   std::uint64_t bytes = 0;
   for (const MappedFile& file : model->files()) bytes += file.bytes().size();
   // A model that cannot be run still shows what it holds; a cache that was asked for and cannot be is an error.
