@@ -89,11 +89,11 @@ class Score:
         self.difference += (base[at] - this[at]).astype(float).tolist()
         self.same += int((base.argmax(-1) == this.argmax(-1)).sum())
 
-    def row(self, name, windows, ctx, numbers):
+    def row(self, model, name, windows, ctx, numbers):
         n = len(self.kl)
         mean = sum(self.difference) / n
         error = math.sqrt(sum((x - mean) ** 2 for x in self.difference) / (n - 1) / n)
-        return {"engine": "llama.cpp", "kv": name, "windows": windows, "ctx": ctx, "scored": n,
+        return {"engine": "llama.cpp", "model": model, "kv": name, "windows": windows, "ctx": ctx, "scored": n,
                 "ppl_f32": math.exp(sum(self.base) / n), "kl_mean": sum(self.kl) / n, "kl_p99": sorted(self.kl)[int(0.99 * n)],
                 "ppl_change": math.expm1(mean), "ppl_change_error": math.exp(mean) * error, "top1": self.same / n,
                 "kv_bytes_per_token": numbers * TYPES[name][1] / 8, "f16_bytes_per_token": numbers * 2}
@@ -143,7 +143,7 @@ def main():
                     scores[name].add(base, this, np.array(window[at + 1:at + 1 + len(piece)]))
             at += len(piece)
         for name in names:
-            print(json.dumps(scores[name].row(name, w + 1, o.ctx, numbers)), flush=True)
+            print(json.dumps(scores[name].row(pathlib.Path(o.model).name, name, w + 1, o.ctx, numbers)), flush=True)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Score:
         self.same += int((base.argmax(-1) == this.argmax(-1)).sum())
 
 
-def row(name, score, windows, ctx, model):
+def row(path, name, score, windows, ctx, model):
     n = len(score.kl)
     mean = sum(score.difference) / n
     error = math.sqrt(sum((x - mean) ** 2 for x in score.difference) / (n - 1) / n)
@@ -78,7 +78,7 @@ def row(name, score, windows, ctx, model):
     d = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     numbers = 2 * c.num_hidden_layers * c.num_key_value_heads * d
     bits = int(name[-1]) + 2 * 16 / GROUP
-    return {"engine": "transformers", "kv": name, "windows": windows, "ctx": ctx, "scored": n,
+    return {"engine": "transformers", "model": pathlib.Path(path).name, "kv": name, "windows": windows, "ctx": ctx, "scored": n,
             "ppl_f32": math.exp(sum(score.base) / n), "kl_mean": sum(score.kl) / n, "kl_p99": sorted(score.kl)[int(0.99 * n)],
             "ppl_change": math.expm1(mean), "ppl_change_error": math.exp(mean) * error, "top1": score.same / n,
             "kv_bytes_per_token": numbers * bits / 8, "f16_bytes_per_token": numbers * 2}
@@ -126,7 +126,7 @@ def main():
                 scores[name].add(base, next(caches[name]), targets)
             at += len(base)
         for name in names:
-            print(json.dumps(row(name, scores[name], w + 1, o.ctx, model)), flush=True)
+            print(json.dumps(row(o.model, name, scores[name], w + 1, o.ctx, model)), flush=True)
 
 
 if __name__ == "__main__":
