@@ -376,9 +376,9 @@ MODELS = {
 
 
 def main():
-    import golden_experts, golden_families, golden_gemma4, golden_latent  # which build on this file
+    import golden_experts, golden_families, golden_gemma4, golden_latent, golden_recurrent  # which build on this file
     models = {**MODELS, **golden_experts.MODELS, **golden_families.MODELS,
-              **golden_gemma4.MODELS, **golden_latent.MODELS}
+              **golden_gemma4.MODELS, **golden_latent.MODELS, **golden_recurrent.MODELS}
     if len(sys.argv) < 2 or not set(sys.argv[2:]) <= set(models):
         sys.exit(__doc__)
     folder, names = sys.argv[1], sys.argv[2:] or models

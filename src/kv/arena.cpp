@@ -14,6 +14,7 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
       locals(tensor::Tag::kCache, layout.memory.local_bytes),
       raws(tensor::Tag::kCache, layout.memory.raw_bytes),
       sink_buffer(tensor::Tag::kCache, layout.memory.sink_bytes),
+      recurrents(tensor::Tag::kCache, layout.memory.recurrent_bytes),
       states(tensor::Tag::kCache, layout.memory.state_bytes),
       selections(tensor::Tag::kScratch, static_cast<std::size_t>(max_sequences) * layout.selection_bytes) {
   for (int i = 0; i < max_sequences; ++i) {
@@ -72,6 +73,18 @@ void Arena::copy_own(const Sequence& from, const Sequence& to) const {
       copy(this->sealed(l, h, from, page), this->sealed(l, h, to, page), layer.sealed);
   });
   if (layout.selection_bytes > 0) std::memcpy(selection_states(to), selection_states(from), layout.selection_bytes);
+  for (const LayerLayout& layer : layout.layers) {
+    if (!layer.shape.recurrent) continue;
+    const auto copy_floats = [&](std::size_t begin, std::size_t count) {
+      std::copy_n(recurrent(from, begin), count, recurrent(to, begin));
+    };
+    const std::int64_t boundary = boundary_of(from.length);
+    const RecurrentLayout& r = layer.recurrent;
+    if (boundary > 0) copy_floats(r.columns, r.rows - r.columns);
+    copy_floats(r.rows, static_cast<std::size_t>(from.length - boundary) *
+                            static_cast<std::size_t>(layer.shape.recurrent.row()));
+    if (from.live) copy_floats(r.live, r.boundary_floats);
+  }
 }
 
 void Arena::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) const {

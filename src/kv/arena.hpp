@@ -24,6 +24,7 @@ class Sequence {
   bool used = false;
   std::int64_t length = 0;          // tokens of committed steps
   std::int64_t exact = kAllExact;   // tokens from here on were computed with a selection of pages
+  bool live = true;                 // the states of recurrent layers are there; else they follow from what is kept
   std::vector<std::int32_t> pages;  // pool slot of every sealed page, during a step also of those it will seal
 };
 
@@ -79,6 +80,11 @@ struct Arena {
   }
   void forget_selection(const Sequence& s) const;
 
+  // Of a recurrent layer, see RecurrentLayout.
+  float* recurrent(const Sequence& s, std::size_t at) const {
+    return recurrents.as<float>() + static_cast<std::size_t>(s.index) * layout.recurrent_floats + at;
+  }
+
   // What the codecs of sealed pages get to see of a head.
   Head head_k(int layer, int head) const {
     const LayerLayout& l = layer_at(layer);
@@ -121,6 +127,7 @@ struct Arena {
   tensor::Buffer locals;
   tensor::Buffer raws;
   tensor::Buffer sink_buffer;
+  tensor::Buffer recurrents;
   tensor::Buffer states;                             // of codecs
   tensor::Buffer selections;                         // states of the selector
   std::vector<std::unique_ptr<Sequence>> sequences;  // all that can exist; the handles never move
@@ -179,8 +186,28 @@ void visit_rows(const Blocks& b, const BlockLayout& size, int capacity, const La
   if (ev > 0) f(b.v + first * dv * ev, rows * dv * ev);
 }
 
+// The same for what is kept of recurrent layers: the states at the boundary, unless that is the beginning, and the raw
+// rows behind it.
+template <class F>
+void visit_states(const Arena& arena, const Sequence& s, F&& f) {
+  const std::int64_t boundary = boundary_of(s.length);
+  for (const LayerLayout& layer : arena.layout.layers) {
+    const RecurrentShape& shape = layer.shape.recurrent;
+    if (!shape) continue;
+    const auto bytes = [&](std::size_t at, std::size_t floats) {
+      if (floats > 0) f(reinterpret_cast<std::byte*>(arena.recurrent(s, at)), floats * sizeof(float));
+    };
+    if (boundary > 0) {
+      bytes(layer.recurrent.columns,
+            static_cast<std::size_t>(shape.taps - 1) * static_cast<std::size_t>(shape.channels));
+      bytes(layer.recurrent.boundary, layer.recurrent.boundary_floats);
+    }
+    bytes(layer.recurrent.rows, static_cast<std::size_t>(s.length - boundary) * static_cast<std::size_t>(shape.row()));
+  }
+}
+
 // The same for everything of a sequence that is not in the pool, head by head: its sinks, its raw pages, and the sealed
-// pages of layers with a window.
+// pages of layers with a window; then what recurrent layers keep.
 template <class F>
 void visit_tail(const Arena& arena, const Sequence& s, F&& f) {
   const Layout& l = arena.layout;
@@ -200,6 +227,7 @@ void visit_tail(const Arena& arena, const Sequence& s, F&& f) {
       if (layer.sealed.v_bytes > 0) f(b.v, layer.sealed.v_bytes);
     }
   });
+  visit_states(arena, s, f);
 }
 
 }  // namespace kvasir::kv

@@ -117,6 +117,10 @@ AutoChoice choose_codecs(const CacheShape& shape, std::span<const double> gains,
   for (std::size_t l = 0; l < gains.size(); ++l) {
     const LayerShape& s = shape.layers[l];
     AutoLayer layer;
+    if (!s.attends()) {
+      choice.layers.push_back({"f16", "f16"});  // of nothing
+      continue;
+    }
     // Latent keys are values, too.
     choose(list(s.head_dim, Side::kKeys), gains[l] + (s.latent ? 1 : 0), budget, &layer.k_codec, &layer.k_noise);
     if (s.latent)
@@ -209,10 +213,11 @@ void GainMeter::add(int layer_index, std::int64_t first, int n, const float* q, 
 }
 
 std::int64_t GainMeter::tokens() const {
-  std::int64_t least = layers_.empty() ? 0 : layers_.front().tokens;  // the first layer has keys of its own
+  std::int64_t least = -1;
   for (std::size_t l = 0; l < layers_.size(); ++l)
-    if (shape_.layers[l].kv_of < 0) least = std::min(least, layers_[l].tokens);
-  return least;
+    if (shape_.layers[l].attends() && shape_.layers[l].kv_of < 0)
+      least = least < 0 ? layers_[l].tokens : std::min(least, layers_[l].tokens);
+  return std::max<std::int64_t>(least, 0);
 }
 
 GainMeter::Squares GainMeter::squares(int layer_index) const {
@@ -239,6 +244,10 @@ std::vector<double> GainMeter::gains() const {
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     const LayerShape& s = shape_.layers[l];
+    if (!s.attends()) {
+      gains.push_back(1);
+      continue;
+    }
     const auto d = static_cast<std::size_t>(s.head_dim);
     double worst = 0;
     for (std::size_t h = 0; h < static_cast<std::size_t>(s.query_heads); ++h) {

@@ -8,17 +8,20 @@
 #include "base/error.hpp"
 #include "kv/arena.hpp"
 #include "kv/attend.hpp"
+#include "kv/recur.hpp"
 
 namespace kvasir::kv {
 
 struct Cache::Impl {
   Impl(Team& team, const CacheShape& shape, const CacheOptions& options)
       : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors),
-        attention(team, arena, options.max_sequences) {
+        attention(team, arena, options.max_sequences),
+        recurrence(team, arena) {
     // One sequence can be as long as the pool allows: its page table never grows in a step.
     for (auto& s : arena.sequences) s->pages.reserve(static_cast<std::size_t>(arena.layout.memory.pages));
     slices.reserve(static_cast<std::size_t>(options.max_sequences));
     attended.resize(shape.layers.size());
+    recurred.resize(shape.layers.size());
     memory = arena.layout.memory;
     shares = std::any_of(shape.layers.begin(), shape.layers.end(), [](const LayerShape& l) { return l.kv_of >= 0; });
     step_tokens = options.step_tokens;
@@ -40,9 +43,11 @@ struct Cache::Impl {
 
   Arena arena;
   Attention attention;
+  Recurrence recurrence;
   MemoryPlan memory;
   std::vector<Slice> slices;   // of the open step
   std::vector<char> attended;  // layers, in the open step
+  std::vector<char> recurred;
   bool open = false;
   bool shares;  // some layer reads another one's keys
   int step_tokens;
@@ -66,6 +71,7 @@ Sequence* Cache::create() {
     s->used = true;
     s->length = 0;
     s->exact = kAllExact;
+    s->live = true;
     impl_->arena.forget_selection(*s);
     return s.get();
   }
@@ -86,6 +92,7 @@ Sequence* Cache::fork(const Sequence& from) {
   Sequence* to = create();
   to->length = from.length;
   to->exact = from.exact;
+  to->live = from.live;
   for (const auto slot : from.pages) {
     impl_->arena.pool.share(slot);
     to->pages.push_back(slot);
@@ -100,6 +107,7 @@ bool Cache::can_truncate(const Sequence& s, std::int64_t n) const {
   const Layout& l = impl_->arena.layout;
   for (const LayerLayout& layer : l.layers)
     if (n > 0 && layer.first_kept(n) < layer.first_kept(s.length)) return false;
+  if (l.recurs && n > 0 && boundary_of(n) < boundary_of(s.length)) return false;
   return keep >= impl_->sealed_pages(s.length) || last < keep || l.lossless;
 }
 
@@ -115,7 +123,8 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
   if (!can_truncate(*s, n))
     throw Error(Code::kUnsupported,
                 "a sequence of " + std::to_string(s->length) + " tokens cannot be cut to " + std::to_string(n) +
-                    ": what must be raw again exists only compressed, or a layer with a window has given it back",
+                    ": what must be raw again exists only compressed, a layer with a window has given it back, or a "
+                    "recurrent layer has gone on",
                 "truncate");
   visit_heads(arena.layout, [&](int l, int h) {
     const LayerLayout& layer = arena.layer_at(l);
@@ -123,7 +132,10 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
       arena.unseal_raw(l, h, *s, page);
   });
   impl_->drop_pages(s, keep);
-  if (n < s->length) arena.forget_selection(*s);
+  if (n < s->length) {
+    arena.forget_selection(*s);
+    s->live = n == 0;
+  }
   if (n <= s->exact) s->exact = kAllExact;
   s->length = n;
 }
@@ -133,6 +145,7 @@ double Cache::packed_share(std::int64_t first, std::int64_t count, bool decode) 
   double all = 0;
   double packed = 0;
   for (const LayerLayout& layer : l.layers) {
+    if (!layer.attends()) continue;
     double seen = 0;
     double sealed = 0;
     for (std::int64_t p = first; p < first + count; ++p) {
@@ -186,6 +199,7 @@ std::size_t Cache::tail_bytes(std::int64_t n) const {
 bool Cache::keeps_tail(std::int64_t length, std::int64_t n) const {
   for (const LayerLayout& layer : impl_->arena.layout.layers)
     if (layer.first_kept(n) < layer.first_kept(length)) return false;
+  if (impl_->arena.layout.recurs && boundary_of(n) < boundary_of(length)) return false;
   return n <= length && impl_->sealed_pages(n) == impl_->sealed_pages(length);
 }
 
@@ -218,6 +232,7 @@ Sequence* Cache::restore(std::int64_t n, std::span<const std::byte> tail) {
                 "KV cache");
   Sequence* s = create();
   s->length = n;
+  s->live = false;
   arena.grow(s, pages);
   const std::byte* from = tail.data();
   visit_tail(arena, *s, [&](std::byte* to, std::size_t size) {
@@ -252,10 +267,11 @@ void Cache::begin(std::span<const Slice> slices) {
                 "KV cache");
   m.attention.reserve(slices);
   for (const Slice& s : slices) m.attention.forget_selected(*s.sequence);
-  m.memory.scratch_bytes = m.attention.scratch_bytes();
+  m.memory.scratch_bytes = m.attention.scratch_bytes() + m.recurrence.scratch_bytes();
   for (const Slice& s : slices) m.arena.grow(s.sequence, m.sealed_pages(s.sequence->length + s.count));
   m.slices.assign(slices.begin(), slices.end());
   std::fill(m.attended.begin(), m.attended.end(), 0);
+  std::fill(m.recurred.begin(), m.recurred.end(), 0);
   m.open = true;
 }
 
@@ -264,15 +280,28 @@ void Cache::attend(int layer, const float* q, const float* k, const float* v, fl
   KVASIR_CHECK(m.open && layer >= 0 && layer < m.arena.layout.shape.count());
   char& attended = m.attended[static_cast<std::size_t>(layer)];
   const int owner = m.arena.layer_at(layer).owner;
-  KVASIR_CHECK(!attended && (owner == layer || m.attended[static_cast<std::size_t>(owner)]));
+  KVASIR_CHECK(!attended && m.arena.layer_at(layer).attends() &&
+               (owner == layer || m.attended[static_cast<std::size_t>(owner)]));
   attended = 1;
   m.attention.run(m.slices, {layer, q, k, v, out, scoring});
+}
+
+void Cache::recur(int layer, const Recurrent& recurrent, const float* x, const float* gates, float* out) {
+  Impl& m = *impl_;
+  KVASIR_CHECK(m.open && layer >= 0 && layer < m.arena.layout.shape.count());
+  char& recurred = m.recurred[static_cast<std::size_t>(layer)];
+  KVASIR_CHECK(!recurred && m.arena.layer_at(layer).shape.recurrent);
+  recurred = 1;
+  m.recurrence.run(m.slices, {layer, recurrent, x, gates, out});
 }
 
 void Cache::commit() {
   Impl& m = *impl_;
   KVASIR_CHECK(m.open);
-  for (const char a : m.attended) KVASIR_CHECK(a);
+  for (std::size_t l = 0; l < m.attended.size(); ++l) {
+    const LayerShape& shape = m.arena.layer_at(static_cast<int>(l)).shape;
+    KVASIR_CHECK((m.attended[l] || !shape.attends()) && (m.recurred[l] || !shape.recurrent));
+  }
   const bool selects = !m.arena.layout.selector->dense;
   for (const Slice& s : m.slices) {
     Sequence& sequence = *s.sequence;
@@ -280,6 +309,7 @@ void Cache::commit() {
     if (selects && s.decode && m.arena.layout.sealed_at(sequence.length + s.count - 1) > 0)
       sequence.exact = std::min(sequence.exact, sequence.length);
     sequence.length += s.count;
+    sequence.live = true;
   }
   m.open = false;
 }
@@ -293,6 +323,7 @@ void Cache::abort() {
     m.arena.forget_selection(*s.sequence);
     s.sequence->length = 0;
     s.sequence->exact = kAllExact;
+    s.sequence->live = true;
   }
 }
 
@@ -301,6 +332,10 @@ std::size_t Cache::kv_bytes_read(const Sequence& s) const {
   const std::int64_t sealed = impl_->sealed_pages(s.length);
   std::size_t bytes = impl_->attention.selected_bytes(s);
   for (const LayerLayout& layer : l.layers) {
+    if (const RecurrentShape& r = layer.shape.recurrent)
+      bytes += sizeof(float) * (layer.recurrent.boundary_floats +
+                                static_cast<std::size_t>(r.taps - 1) * static_cast<std::size_t>(r.channels));
+    if (!layer.attends()) continue;
     const std::int64_t first = layer.first_page(s.length - 1);
     const std::int64_t begin = layer.local() ? std::max<std::int64_t>(0, s.length - layer.shape.window) : 0;
     const std::int64_t raw = s.length - std::max(begin, sealed * kPageTokens);
@@ -310,6 +345,14 @@ std::size_t Cache::kv_bytes_read(const Sequence& s) const {
                (layer.sealed.k_bytes + layer.sealed.v_bytes);
     bytes += static_cast<std::size_t>(raw) * heads * ((layer.raw.k_bytes + layer.raw.v_bytes) / kPageTokens);
   }
+  return bytes;
+}
+
+std::size_t Cache::recurrent_bytes(std::int64_t n) const {
+  Sequence s;
+  s.length = n;
+  std::size_t bytes = 0;
+  visit_states(impl_->arena, s, [&](const std::byte*, std::size_t size) { bytes += size; });
   return bytes;
 }
 

@@ -2,7 +2,7 @@
 //
 // One step of a model:
 //   cache.begin(slices);                      // reserves everything the step needs, or throws and changes nothing
-//   for each layer: cache.attend(layer, q, k, v, out, scale);
+//   for each layer: cache.attend(layer, q, k, v, out, scale), cache.recur(layer, ...), whichever it has
 //   cache.commit();
 // Between begin and commit nothing allocates and nothing can fail.
 //
@@ -42,17 +42,17 @@ class Cache {
       const Sequence& sequence);  // same tokens; shares sealed pages, copies the raw ones. Throws Error(kMemory)
   static std::int64_t length(const Sequence& sequence);
   // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Not always
-  // possible: with a lossy codec, tokens that must become raw again may exist only sealed, and a layer with a window
-  // may have given back what the shorter sequence sees. Then it throws Error(kUnsupported) and nothing changes. 0, and
-  // whatever ends in the page of the last token, always work.
+  // possible: with a lossy codec, tokens that must become raw again may exist only sealed, a layer with a window may
+  // have given back what the shorter sequence sees, and a recurrent layer has no state from before its last page. Then
+  // it throws Error(kUnsupported) and nothing changes. 0, and whatever ends in the page of the last token, always work.
   void truncate(Sequence* sequence, std::int64_t n);
   bool can_truncate(const Sequence& sequence, std::int64_t n) const;
 
-  // A sequence as bytes, to be kept elsewhere: its sealed pages, and a tail, which is everything that is raw and the
-  // sealed pages that layers with a window still see. They mean something only to caches of the same shape, codecs,
-  // window and sinks, and restore it bit for bit.
-  // A page is memory().chunk_bytes in pieces that follow each other: by layer that keeps its pages and head, keys
-  // before values.
+  // A sequence as bytes, to be kept elsewhere: its sealed pages, and a tail, which is everything that is raw, the
+  // sealed pages that layers with a window still see, and the states of recurrent layers at the last page boundary.
+  // They mean something only to caches of the same shape, codecs, window and sinks, and restore it bit for bit. A page
+  // is memory().chunk_bytes in pieces that follow each other: by layer that keeps its pages and head, keys before
+  // values.
   std::vector<std::span<const std::byte>> sealed_page(const Sequence& sequence, std::int64_t page) const;
   std::size_t tail_bytes(std::int64_t n) const;  // of n tokens
   // The tail of the first n tokens, at most length, as if there were no more. REQUIRES: has_tail(sequence, n), and
@@ -79,7 +79,10 @@ class Cache {
   //   q (n, query_heads, head_dim)  k (n, kv_heads, head_dim)  v (n, kv_heads, head_dim_v)
   //   out (n, query_heads, head_dim_v): rows outside all slices are left alone
   void attend(int layer, const float* q, const float* k, const float* v, float* out, const Scoring& scoring);
-  // Ends the step: lengths advance. REQUIRES: every layer was attended.
+  // Takes every slice through the recurrence of `layer`, token after token. For every row, with the layer's shape R:
+  //   x (n, R.channels), not convolved yet   gates (n, 2, R.heads): decays, then strengths   out (n, R.outputs())
+  void recur(int layer, const Recurrent& recurrent, const float* x, const float* gates, float* out);
+  // Ends the step: lengths advance. REQUIRES: every layer was attended, or recurred.
   void commit();
   // Gives a step up halfway: its sequences become empty, everything else is as before.
   void abort();
@@ -91,6 +94,8 @@ class Cache {
   // chose pages for tokens that were generated. Only these may be offered to a store.
   static std::int64_t exact_tokens(const Sequence& sequence);
   std::size_t kv_bytes_read(const Sequence& sequence) const;  // by one decode step at its length, all layers
+  // Of the tail of n tokens: states of recurrent layers and raw rows behind them.
+  std::size_t recurrent_bytes(std::int64_t n) const;
   // Of the products that `count` queries from position `first` on have with all tokens they see: how many are computed
   // on packed bytes, in integers, 0 to 1; the others are computed in floats. `decode`: as in Slice.
   double packed_share(std::int64_t first, std::int64_t count, bool decode) const;

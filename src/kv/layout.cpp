@@ -24,8 +24,24 @@ void check_range(std::int64_t value, std::int64_t low, std::int64_t high, const 
     bad(std::to_string(value) + " is outside " + std::to_string(low) + ".." + std::to_string(high), option);
 }
 
+void check_recurrent(const RecurrentShape& r) {
+  check_range(r.channels, 1, 1 << 24, "channels of a recurrent layer");
+  check_range(r.taps, 1, kMostTaps, "taps of a recurrent layer");
+  check_range(r.heads, 0, 65536, "heads of a recurrent layer");
+  if (r.heads == 0) return;
+  check_range(r.key_heads, 1, r.heads, "key heads of a recurrent layer");
+  check_range(r.key_dim, 2, 4096, "key size of a recurrent layer");
+  check_range(r.value_dim, 1, 4096, "value size of a recurrent layer");
+  if (r.heads % r.key_heads != 0 || r.key_dim % 2 != 0)
+    bad("expected heads that key heads divide, and an even size of keys", "heads of a recurrent layer");
+  check_range(r.channels, std::int64_t{r.heads} * r.value_dim + 2 * std::int64_t{r.key_heads} * r.key_dim, 1 << 24,
+              "channels of a recurrent layer");
+}
+
 void check_layer(const CacheShape& s, int i) {
   const LayerShape& l = s.at(i);
+  if (l.recurrent) check_recurrent(l.recurrent);
+  if (!l.attends()) return;
   check_range(l.kv_heads, 1, 65536, "kv_heads");
   check_range(l.query_heads, 1, 65536, "query_heads");
   check_range(l.head_dim, 8, 4096, "head_dim");
@@ -88,6 +104,24 @@ std::size_t round64(std::size_t n) { return (n + 63) / 64 * 64; }
 
 std::string layer_context(const char* option, int layer) {
   return "cache option " + std::string(option) + (layer < 0 ? "" : " of layer " + std::to_string(layer));
+}
+
+void place_recurrent(Layout* l, LayerLayout* layer) {
+  const RecurrentShape& s = layer->shape.recurrent;
+  if (!s) return;
+  RecurrentLayout& r = layer->recurrent;
+  const auto states = static_cast<std::size_t>(s.heads) * static_cast<std::size_t>(s.key_dim * s.pitch());
+  const auto columns = static_cast<std::size_t>(s.taps - 1) * static_cast<std::size_t>(s.channels);
+  const auto take = [&](std::size_t floats) {
+    const std::size_t at = l->recurrent_floats;
+    l->recurrent_floats += (floats + 15) / 16 * 16;
+    return at;
+  };
+  r.boundary_floats = states;
+  r.columns = take(columns);
+  r.boundary = take(states);
+  r.rows = take(static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(s.row()));
+  r.live = take(states);
 }
 
 // Codecs of layer i: the last exception that names it, else those of all layers.
@@ -156,12 +190,13 @@ void place_layers(Layout* l, const CacheOptions& options) {
   const int extra = (options.step_tokens + kPageTokens - 1) / kPageTokens;
   double k_elements = 0, v_elements = 0, k_bits = 0, v_bits = 0;
   MemoryPlan& m = l->memory;
-  l->page_bytes = l->summary_bytes = l->local_bytes = l->raw_bytes = l->sink_bytes = 0;
+  l->page_bytes = l->summary_bytes = l->local_bytes = l->raw_bytes = l->sink_bytes = l->recurrent_floats = 0;
   m.k_chunk_bytes = m.v_chunk_bytes = m.state_bytes = 0;
   std::size_t blocks = 0;
   for (LayerLayout& layer : l->layers) {
     const auto index = static_cast<int>(&layer - l->layers.data());
-    if (layer.owner != index) continue;
+    place_recurrent(l, &layer);
+    if (layer.owner != index || !layer.attends()) continue;
     const bool read = std::any_of(l->layers.begin(), l->layers.end(),
                                   [&](const LayerLayout& other) { return other.owner == index && &other != &layer; });
     size_rings(*l, &layer, read ? extra : 0);
@@ -177,14 +212,16 @@ void place_layers(Layout* l, const CacheOptions& options) {
   for (LayerLayout& layer : l->layers) {
     const LayerShape shape = layer.shape;
     if (shape.kv_of < 0) continue;
+    const RecurrentLayout recurrent = layer.recurrent;
     layer = l->layers[static_cast<std::size_t>(shape.kv_of)];
     layer.shape = shape;
+    layer.recurrent = recurrent;
     layer.owner = shape.kv_of;
   }
   l->extent_pages = blocks > 0 ? extent_pages(l->page_bytes / blocks) : 1;
   m.chunk_bytes = l->page_bytes + l->summary_bytes;
   m.bytes_per_token = static_cast<double>(m.chunk_bytes) / kPageTokens;
-  m.k_bits = k_bits / k_elements;
+  m.k_bits = k_elements > 0 ? k_bits / k_elements : 0;
   m.v_bits = v_elements > 0 ? v_bits / v_elements : 0;
 }
 
@@ -192,7 +229,13 @@ void describe_layers(Layout* l, const CacheOptions& options) {
   for (int i = 0; i < l->shape.count(); ++i) {
     LayerLayout layer;
     layer.shape = l->shape.at(i);
-    layer.owner = layer.shape.kv_of < 0 ? i : layer.shape.kv_of;
+    layer.owner = layer.shape.kv_of < 0 || !layer.attends() ? i : layer.shape.kv_of;
+    l->recurs = l->recurs || layer.shape.recurrent;
+    if (!layer.attends()) {
+      l->layers.push_back(layer);
+      continue;
+    }
+    l->attends = true;
     choose_codecs(options, layer.owner, &layer);
     layer.raw_k = raw_codec(*layer.k);
     layer.raw_v = raw_codec(*layer.v);
@@ -222,7 +265,7 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   const auto sequences = static_cast<std::size_t>(options.max_sequences);
   l->selection_bytes = 0;
   for (LayerLayout& layer : l->layers) {
-    if (!l->selector->state_bytes || layer.local()) continue;
+    if (!l->selector->state_bytes || layer.local() || !layer.attends()) continue;
     layer.selection_offset = l->selection_bytes;
     layer.selection_bytes = round64(l->selector->state_bytes(m.pages));
     l->selection_bytes += static_cast<std::size_t>(layer.shape.kv_heads) * layer.selection_bytes;
@@ -231,8 +274,10 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   m.local_bytes = product({sequences, l->local_bytes}) + (l->local_bytes > 0 ? kReadSlack : 0);
   m.raw_bytes = product({sequences, l->raw_bytes}) + kReadSlack;
   m.sink_bytes = product({sequences, l->sink_bytes}) + kReadSlack;
+  m.recurrent_bytes = product({sequences, l->recurrent_floats, sizeof(float)});
   m.scratch_bytes =
-      sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats()) +
+      sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats() +
+                       product({static_cast<std::size_t>(threads), l->recurrent_worker_floats()}) + l->widest_row()) +
       product({sequences, l->selection_bytes}) + l->answer_bytes(options.max_sequences) +
       product({static_cast<std::size_t>(threads), l->question_bytes()});
 }
@@ -241,7 +286,8 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
 
 int Layout::few_rows() const {
   int rows = 8;
-  for (const LayerLayout& layer : layers) rows = std::max(rows, layer.group());
+  for (const LayerLayout& layer : layers)
+    if (layer.attends()) rows = std::max(rows, layer.group());
   return rows;
 }
 
@@ -249,8 +295,9 @@ std::size_t Layout::state_floats_one() const {
   const auto rows = static_cast<std::size_t>(few_rows());
   std::size_t most = 0;
   for (const LayerLayout& layer : layers)
-    most =
-        std::max(most, 2 * round_up(rows) + rows * static_cast<std::size_t>(kernel::out_pitch(layer.shape.sum_dim())));
+    if (layer.attends())
+      most = std::max(most,
+                      2 * round_up(rows) + rows * static_cast<std::size_t>(kernel::out_pitch(layer.shape.sum_dim())));
   return most;
 }
 
@@ -281,6 +328,7 @@ std::size_t Layout::state_floats() const {
 std::size_t Layout::worker_floats() const {
   std::size_t most = 0;
   for (const LayerLayout& layer : layers) {
+    if (!layer.attends()) continue;
     const LayerShape& s = layer.shape;
     for (const bool prompt : {false, true}) {
       FoldScratch scratch;
@@ -291,6 +339,23 @@ std::size_t Layout::worker_floats() const {
                      seal_floats(s.head_dim_v)});
   }
   return most + kFloatsPerLine;
+}
+
+// Queries, keys and values behind the convolution.
+std::size_t Layout::recurrent_worker_floats() const {
+  std::size_t most = 0;
+  for (const LayerLayout& layer : layers)
+    if (const RecurrentShape& s = layer.shape.recurrent)
+      most = std::max(most,
+                      static_cast<std::size_t>(kRecurrentTokens) * static_cast<std::size_t>(2 * s.key_dim + s.pitch()));
+  return (most + 15) / 16 * 16;
+}
+
+std::size_t Layout::widest_row() const {
+  std::size_t most = 0;
+  for (const LayerLayout& layer : layers)
+    most = std::max(most, static_cast<std::size_t>(layer.shape.recurrent.channels));
+  return most;
 }
 
 int extent_pages(std::size_t block_bytes) {

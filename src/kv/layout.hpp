@@ -4,6 +4,9 @@
 // table per sequence. `local`: a ring of sealed pages per sequence; a page takes the slot of the one that has just gone
 // out of sight, which so is given back. `shared`: no blocks, its layout is that of the layer whose keys it reads.
 // `latent`, of either: blocks of keys alone, which are read as values, too; v is the keys' codec and v_bytes are 0.
+// `recurrent`: no pages but a state, per sequence: as it was at the last page boundary, the raw rows of the tokens
+// behind that, and as it is now, which follows from these two. So what is kept depends on the number of tokens alone,
+// and a sequence can be cut within its last page.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +31,18 @@ struct BlockLayout {
   std::size_t v(int head) const { return k(head) + k_bytes; }
 };
 
+// Of one recurrent layer, in floats from the beginning of a sequence's part.
+struct RecurrentLayout {
+  std::size_t columns = 0;   // (taps - 1, channels): rows before the boundary
+  std::size_t boundary = 0;  // (heads, key_dim, pitch): states at the boundary
+  std::size_t rows = 0;      // (128, row): raw rows behind it
+  std::size_t live = 0;      // (heads, key_dim, pitch): states now
+  std::size_t boundary_floats = 0;
+};
+
 struct LayerLayout {
   LayerShape shape;
+  RecurrentLayout recurrent;
   int owner = 0;             // the layer whose keys and values it reads: itself unless it is shared
   const Codec* k = nullptr;  // of sealed pages
   const Codec* v = nullptr;
@@ -50,6 +63,7 @@ struct LayerLayout {
   bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
 
   bool local() const { return shape.window > 0; }
+  bool attends() const { return shape.attends(); }
   // Sealed at all: not where every visible token is raw.
   bool seals() const { return !local() || ring > 0; }
   int group() const { return shape.group(); }
@@ -78,24 +92,29 @@ struct Layout {
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
-  bool has_window = false;          // some layer is local
-  int extent_pages = 1;             // a power of two
-  std::size_t page_bytes = 0;       // of the pool: sealed keys and values of one page index, all full layers
-  std::size_t summary_bytes = 0;    // beside it
-  std::size_t local_bytes = 0;      // rings of one sequence
-  std::size_t raw_bytes = 0;        // raw pages of one sequence
-  std::size_t sink_bytes = 0;       // of one sequence
-  std::size_t selection_bytes = 0;  // the selector's states of one sequence
+  bool has_window = false;           // some layer is local
+  bool attends = false;              // some layer does; else nothing has pages
+  bool recurs = false;               // some layer does
+  int extent_pages = 1;              // a power of two
+  std::size_t page_bytes = 0;        // of the pool: sealed keys and values of one page index, all full layers
+  std::size_t summary_bytes = 0;     // beside it
+  std::size_t local_bytes = 0;       // rings of one sequence
+  std::size_t raw_bytes = 0;         // raw pages of one sequence
+  std::size_t sink_bytes = 0;        // of one sequence
+  std::size_t recurrent_floats = 0;  // of one sequence
+  std::size_t selection_bytes = 0;   // the selector's states of one sequence
   MemoryPlan memory;
 
   // Most query rows of a part that is split over groups of pages, of any layer.
   int few_rows() const;
   // Most groups of pages a sequence can have, one for the sinks included.
   std::int64_t max_states() const { return memory.tokens / (kPageTokens * kGroupPages) + raw_pages + 3; }
-  std::size_t state_floats_one() const;  // {max, sum, out} of few_rows() rows
-  std::size_t state_floats() const;      // of one sequence, for all heads and groups
-  std::size_t worker_floats() const;     // per thread
-  int most_heads() const;                // KV heads of a layer
+  std::size_t state_floats_one() const;         // {max, sum, out} of few_rows() rows
+  std::size_t state_floats() const;             // of one sequence, for all heads and groups
+  std::size_t worker_floats() const;            // per thread
+  std::size_t recurrent_worker_floats() const;  // per thread
+  std::size_t widest_row() const;               // of recurrent layers, in channels
+  int most_heads() const;                       // KV heads of a layer
   // Of selectors that are asked, else 0. Answers: pages of every sequence and head, then how many they are.
   std::size_t answer_bytes(int sequences) const;
   // Questions, per thread: pointers to the summaries of all pages, then the selector's own scratch.
@@ -104,6 +123,7 @@ struct Layout {
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.
   std::int64_t sealed_at(std::int64_t p) const {
+    if (!attends) return 0;
     const std::int64_t b = p / kPageTokens - (raw_pages - 1);
     return b > 0 ? b : 0;
   }
@@ -118,5 +138,10 @@ int extent_pages(std::size_t block_bytes);
 inline constexpr int kItemRows = 128;
 
 Layout make_layout(const CacheShape& shape, const CacheOptions& options, int threads);
+
+// The page boundary that a sequence of n tokens keeps the states of recurrent layers at: where its last page begins.
+inline std::int64_t boundary_of(std::int64_t n) { return n > 0 ? (n - 1) / kPageTokens * kPageTokens : 0; }
+// Tokens that a recurrent layer takes together, in a thread's scratch.
+inline constexpr int kRecurrentTokens = 32;
 
 }  // namespace kvasir::kv

@@ -9,7 +9,26 @@
 
 namespace kvasir::kv {
 
-// Attention of one layer as the cache sees it.
+inline constexpr int kMostTaps = 32;  // of a recurrence's convolution
+
+// A mixer whose past is a state: of every channel the last taps - 1 rows, which a convolution reads, and of every head
+// a matrix (key_dim, value_dim). A token's raw row is its channels, then a decay and a strength of every head. Keys,
+// queries and values of the heads are channels.
+struct RecurrentShape {
+  int channels = 0;  // 0: none
+  int taps = 0;
+  int heads = 0;      // of values; 0: a convolution alone
+  int key_heads = 0;  // divides heads
+  int key_dim = 0;    // even
+  int value_dim = 0;
+
+  explicit operator bool() const { return channels > 0; }
+  int row() const { return channels + 2 * heads; }
+  int outputs() const { return heads > 0 ? heads * value_dim : channels; }
+  int pitch() const { return (value_dim + 15) / 16 * 16; }  // of a state's rows
+};
+
+// The mixer of one layer as the cache sees it: attention, a recurrence, both or none.
 struct LayerShape {
   int kv_heads = 0;
   int query_heads = 0;  // a multiple of kv_heads
@@ -25,6 +44,9 @@ struct LayerShape {
   // Of local: a token sees from the last multiple of `window` on, so windows stand side by side. What is kept, and when
   // it is given back, is as without.
   bool chunked = false;
+  RecurrentShape recurrent = {};
+
+  bool attends() const { return kv_heads > 0; }
   // Elements of a sum of values: of a latent layer of keys, of which the first head_dim_v are wanted.
   int sum_dim() const { return latent ? head_dim : head_dim_v; }
   int group() const { return query_heads / kv_heads; }
@@ -78,13 +100,14 @@ struct MemoryPlan {
   std::size_t local_bytes = 0;  // sealed pages of layers with a window, of all sequences
   std::size_t raw_bytes = 0;    // windows of all sequences
   std::size_t sink_bytes = 0;
-  std::size_t state_bytes = 0;  // of codecs
+  std::size_t recurrent_bytes = 0;  // states of recurrent layers and raw rows of the page that fills, of all sequences
+  std::size_t state_bytes = 0;      // of codecs
   std::size_t scratch_bytes = 0;
   double bytes_per_token = 0;  // what each further token takes when it is sealed: layers that keep their pages
   double k_bits = 0;           // per element of a sealed page, everything included, mean over the layers
   double v_bits = 0;
   std::size_t total() const {
-    return sealed_bytes + local_bytes + raw_bytes + sink_bytes + state_bytes + scratch_bytes;
+    return sealed_bytes + local_bytes + raw_bytes + sink_bytes + recurrent_bytes + state_bytes + scratch_bytes;
   }
 };
 
@@ -113,6 +136,20 @@ struct Scoring {
   const float* slopes = nullptr;  // (query_heads), ALiBi: score - slope * distance, after the cap; null: none
   // (query_heads), one more score of every row, which counts in the sum of the weights and has no value; null: none
   const float* sinks = nullptr;
+};
+
+// What a recurrence computes with the channels of a token, which does not change from step to step.
+struct Recurrent {
+  const float* taps = nullptr;  // (taps, channels)
+  const float* bias = nullptr;  // (channels) or null
+  bool silu = true;             // of what the convolution gives
+  // Heads: first channels of queries, keys and values, which lie head by head.
+  std::int64_t q = 0, k = 0, v = 0;
+  bool tiled = false;           // head h has key head h mod key_heads, else h / (heads / key_heads)
+  bool delta = false;           // kernel/recurrence.hpp
+  float least_length = 0;       // > 0: queries and keys are divided by their lengths, at least that
+  float query_scale = 1;        // queries besides, when they are
+  const float* skip = nullptr;  // (heads): that much of the value is added to the answer; null: none
 };
 
 }  // namespace kvasir::kv

@@ -77,7 +77,7 @@ std::vector<LayerCodecs> share_out(const CacheShape& shape, std::span<const doub
     double left = 0;
     for (int l = 0; l < shape.count(); ++l) {
       const LayerShape& s = shape.at(l);
-      if (s.kv_of >= 0 || (s.window > 0) != local) continue;
+      if (!s.attends() || s.kv_of >= 0 || (s.window > 0) != local) continue;
       for (const Side side : {Side::kKeys, Side::kValues}) {
         const int d = side == Side::kKeys ? s.head_dim : s.head_dim_v;
         if (!rotates(d, side) || (side == Side::kValues && s.latent)) continue;

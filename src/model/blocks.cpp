@@ -41,7 +41,7 @@ Norm Names::layer_norm(std::string_view name, Bias bias) const {
 Linear part_of(const Linear& fused, std::int64_t first, std::int64_t rows) {
   Linear part = fused;
   part.rows = rows;
-  part.cut = {first, fused.rows};
+  part.cut = {.first = first, .of = fused.rows};
   if (part.bias) {
     part.bias.columns = rows;
     part.bias.cut = part.cut;

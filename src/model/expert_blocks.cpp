@@ -23,7 +23,7 @@ Stack stack(const Names& n, std::string_view name, std::int64_t count, std::int6
 Stack part_of(const Stack& fused, std::int64_t first, std::int64_t rows) {
   Stack part = fused;
   part.rows = rows;
-  part.cut = {first, fused.rows};
+  part.cut = {.first = first, .of = fused.rows};
   return part;
 }
 
@@ -104,6 +104,17 @@ void read_gating(const Names& n, Gating gating, bool normalise, Experts& e) {
   const Vector bias = n.vector("exp_probs_b.bias", e.routing.count);
   if (h.has_tensor(bias.name)) e.choice_bias = bias;
   read_groups(n, e);
+}
+
+Experts qwen_experts(const Names& n) {
+  const Hparams& h = n.h();
+  const std::int64_t width = h.integer("expert_feed_forward_length", 1, kMostWidth);
+  Experts e = experts(n, width);
+  if (!n.has("ffn_up_shexp")) return e;
+  e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, kMostWidth, width));
+  e.shared_gate = n.linear("ffn_gate_inp_shexp", 1, h.dim());
+  e.shared_gate.in_floats = true;
+  return e;
 }
 
 Dense shared_expert(const Names& n, std::int64_t width, Activation activation) {

@@ -23,4 +23,8 @@ std::int64_t expert_width(const Hparams& h, std::int64_t fallback);
 // ffn_{gate,up,down}_shexp.
 Dense shared_expert(const Names& n, std::int64_t width, Activation activation = Activation::kSilu);
 
+// Of the models of Qwen since Qwen3-Next: weights divided by their sum, and where the file has it a shared expert of
+// expert_shared_feed_forward_length whose part ffn_gate_inp_shexp decides.
+Experts qwen_experts(const Names& n);
+
 }  // namespace kvasir::model

@@ -8,6 +8,8 @@
 #include "base/check.hpp"
 #include "kernel/bidirectional.hpp"
 #include "kernel/ops.hpp"
+#include "model/apply_norm.hpp"
+#include "model/cache_shape.hpp"
 
 namespace kvasir::model {
 namespace {
@@ -16,20 +18,6 @@ using cpu::Matrix;
 using kernel::ops;
 
 const Vector kNone = {};
-
-const Attention& attention_of(const LayerSpec& layer) { return std::get<Attention>(layer.mixer); }
-
-// One row of x to out, part by part; in place allowed.
-void apply(const Norm& n, const float* x, float* out, std::int64_t width) {
-  const std::int64_t repeat = n.weight ? n.weight.rows * n.weight.columns : n.width;
-  for (std::int64_t i = 0; i < width; i += n.width) {
-    const float* const w = n.weight.bound + i % repeat;
-    if (n.kind == NormKind::kRms)
-      ops().rms_norm(x + i, w, out + i, n.width, n.eps);
-    else
-      ops().layer_norm(x + i, w, n.bias ? n.bias.bound + i % repeat : nullptr, out + i, n.width, n.eps);
-  }
-}
 
 // x to -most .. most, if there is a most.
 void clamp(float* x, float most, std::int64_t n) {
@@ -45,13 +33,13 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
   if (spec_.embedding.layers) make_inputs(inputs);
   angles();
   const auto& layers = spec_.layers;
-  in_rows([&](Rows& rows) { before(rows, layers[0], attention_of(layers[0])); });
+  in_rows([&](Rows& rows) { before(rows, layers[0]); });
   for (std::size_t l = 0; l < layers.size(); ++l) {
-    attend(static_cast<int>(l), attention_of(layers[l]));
+    mix(static_cast<int>(l));
     // The end of a layer and the beginning of the next have no meeting of all rows between them.
     in_rows([&](Rows& rows) {
-      after(rows, l, attention_of(layers[l]));
-      if (l + 1 < layers.size()) before(rows, layers[l + 1], attention_of(layers[l + 1]));
+      after(rows, l);
+      if (l + 1 < layers.size()) before(rows, layers[l + 1]);
     });
   }
   if (cache_) cache_->commit();
@@ -112,6 +100,11 @@ void Forward::make_inputs(std::span<const Input> inputs) {
       ops().scale(row, std::numbers::sqrt2_v<float> / 2, width);
     }
   });
+}
+
+void Forward::before(Rows& rows, const LayerSpec& layer) {
+  std::visit([&](const auto& mixer) { before(rows, layer, mixer); }, layer.mixer);
+  if (layer.beside) before(rows, layer, layer.beside);
 }
 
 // Queries, keys and values of a layer.
@@ -220,10 +213,28 @@ void Forward::values_of_latent(const Rows& rows, const Attention& a) {
                           {s_.values, a.o.columns, m.values});
 }
 
+// What rows have to do with each other.
+void Forward::mix(int layer) {
+  const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
+  const auto* const a = std::get_if<Attention>(&l.mixer);
+  const bool keys = a && a->k;
+  if (observer_)
+    observer_(layer, slices_, a ? s_.q : nullptr, keys ? s_.k : nullptr, a && (a->v || a->v_of_k) ? s_.v : nullptr);
+  if (a) attend(layer, *a);
+  if (const auto* c = std::get_if<ShortConv>(&l.mixer)) recur(layer, *c);
+  if (const auto* d = std::get_if<Delta>(&l.mixer)) recur(layer, *d);
+  if (const auto* m = std::get_if<Mamba2>(&l.mixer)) recur(layer, *m);
+  if (l.beside) recur(layer, l.beside);
+}
+
+template <class M>
+void Forward::recur(int layer, const M& mixer) {
+  cache_->recur(layer, recurrence_of(mixer), s_.channels, s_.steps, s_.states);
+}
+
 void Forward::attend(int layer, const Attention& a) {
   const float* const k = a.k ? s_.k : nullptr;
   const float* const v = a.v || a.v_of_k ? s_.v : nullptr;
-  if (observer_) observer_(layer, slices_, s_.q, k, v);
   if (!cache_) return attend_whole(a);
   cache_->attend(layer, s_.q, k, v, s_.heads,
                  {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound});
@@ -272,27 +283,45 @@ void Forward::gate_heads(const Rows& rows, const Attention& a) {
   });
 }
 
-// From what attention gives to the end of layer l.
-void Forward::after(Rows& rows, std::size_t l, const Attention& a) {
-  const LayerSpec& layer = spec_.layers[l];
-  const Matrix* const o[] = {&a.o.bound};
-  float* const y[] = {rows.y};
-  const auto* const dense = std::get_if<Dense>(&layer.feed);
-  if (layer.parallel) hide(rows, layer, *dense);  // the feed forward reads what the mixer has not been added to
+void Forward::multiply_answer(Rows& rows, const Linear& l, const float* x, float* y) {
+  const Matrix* const users[] = {&l.bound};
+  float* const outs[] = {y};
+  prepare(rows, users, x, {});
+  products_.multiply(rows, users, outs);
+}
+
+// What attention gives, gated, through the output matrix.
+const Linear& Forward::answer(Rows& rows, const Attention& a) {
   if (a.gate) gate_heads(rows, a);
   if (a.latent) values_of_latent(rows, a);
-  prepare(rows, o, (a.latent ? s_.values : s_.heads) + rows.first * a.o.columns, {});
-  products_.multiply(rows, o, y);
-  add(rows, layer, layer.post_mixer, a.o.bias, false);
+  multiply_answer(rows, a.o, (a.latent ? s_.values : s_.heads) + rows.first * a.o.columns, rows.y);
+  return a.o;
+}
+
+// From what the mixer gives to the end of layer l.
+void Forward::after(Rows& rows, std::size_t l) {
+  const LayerSpec& layer = spec_.layers[l];
+  const auto* const dense = std::get_if<Dense>(&layer.feed);
+  const bool feeds = !std::holds_alternative<NoFeed>(layer.feed);
+  if (layer.parallel) hide(rows, layer, *dense);  // the feed forward reads what the mixer has not been added to
+  std::visit(
+      [&](const auto& mixer) {
+        if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(mixer)>, NoMixer>) {
+          const Linear& o = answer(rows, mixer);
+          if (layer.beside) add_beside(rows, layer.beside);
+          add(rows, layer, layer.post_mixer, o.bias, !feeds && !layer.input);
+        }
+      },
+      layer.mixer);
   if (const auto* const experts = std::get_if<Experts>(&layer.feed)) {
     feed(rows, layer.feed_norm, *experts);
   } else if (const auto* const both = std::get_if<DenseAndExperts>(&layer.feed)) {
     feed(rows, layer, *both);
-  } else {
+  } else if (dense) {
     if (!layer.parallel) hide(rows, layer, *dense);
     products_.multiply_hidden(rows, dense->down.bound, rows.y);
   }
-  add(rows, layer, layer.post_feed, dense ? dense->down.bias : kNone, !layer.input);
+  if (feeds) add(rows, layer, layer.post_feed, dense ? dense->down.bias : kNone, !layer.input);
   if (layer.input) add_input(rows, l);
 }
 

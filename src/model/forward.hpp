@@ -55,8 +55,8 @@ class Forward {
   std::vector<float> rank(std::span<const float> state);
 
   // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention: queries
-  // (rows, heads, d) and keys (rows, kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them. An
-  // empty one ends it.
+  // (rows, heads, d) and keys (rows, kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them;
+  // null for layers without attention. An empty one ends it.
   using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*, const float*)>;
   void observe(Observer observer) { observer_ = std::move(observer); }
 
@@ -77,8 +77,12 @@ class Forward {
     float* token_inputs;                              // (threads, input_width)
     float* branch;                                    // what the dense part of DenseAndExperts gives
     float *low, *own, *values;  // of latent layers: Latent::down, queries before their keys' matrices, what `o` reads
-    float* logits;              // (max_logits, vocab)
-    float* whole;               // of encoders: (threads, whole_stride)
+    // Of recurrent layers: rows of the cache's recurrence and their gates, products that these are made of, what the
+    // answers are gated with, answers, and what a mixer beside another gives.
+    float *channels, *steps, *mixed, *z, *states, *beside;
+    std::int64_t z_width;  // of a row, the widest layer's
+    float* logits;         // (max_logits, vocab)
+    float* whole;          // of encoders: (threads, whole_stride)
     std::int64_t whole_stride;
     cpu::RowScratch rows;
     cpu::ExpertScratch experts;
@@ -95,12 +99,27 @@ class Forward {
   void embed(std::span<const Input> inputs);
   void angles();
   std::int64_t angles_at(int rope) const;
+  void before(Rows& rows, const LayerSpec& layer);
   void before(Rows& rows, const LayerSpec& layer, const Attention& a);
   void before_latent(Rows& rows, const LayerSpec& layer, const Attention& a);
   void values_of_latent(const Rows& rows, const Attention& a);
+  void before(Rows& rows, const LayerSpec& layer, const ShortConv& c);
+  void before(Rows& rows, const LayerSpec& layer, const Delta& d);
+  void before(Rows& rows, const LayerSpec& layer, const Mamba2& m);
+  void before(Rows&, const LayerSpec&, const NoMixer&) {}
+  static void part_heads(const Delta& d, const float* from, float* to, float* z);
+  void mix(int layer);
   void attend(int layer, const Attention& a);
+  template <class M>
+  void recur(int layer, const M& mixer);
   void attend_whole(const Attention& a);
-  void after(Rows& rows, std::size_t l, const Attention& a);
+  void after(Rows& rows, std::size_t layer);
+  const Linear& answer(Rows& rows, const Attention& a);
+  const Linear& answer(Rows& rows, const ShortConv& c);
+  const Linear& answer(Rows& rows, const Delta& d);
+  const Linear& answer(Rows& rows, const Mamba2& m);
+  void add_beside(Rows& rows, const Mamba2& m);
+  void multiply_answer(Rows& rows, const Linear& o, const float* x, float* y);
   void feed(Rows& rows, const Norm& norm, const Experts& e);
   void feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
@@ -114,6 +133,7 @@ class Forward {
   void gate_heads(const Rows& rows, const Attention& a);
   // Of these rows alone, however wide: while a tile makes the gates of a layer, another still uses those of the last.
   float* gates(const Rows& rows) const { return s_.gate + rows.first * s_.gate_width; }
+  float* z(const Rows& rows) const { return s_.z + rows.first * s_.z_width; }
   void prepare(Rows& rows, std::span<const cpu::Matrix* const> users, const float* x, const Norm& norm);
   std::span<const float> logits(std::span<const Input> inputs, int wanted);
   std::span<const float> multiply_head(const float* x, int rows);

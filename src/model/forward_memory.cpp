@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "kernel/bidirectional.hpp"
 #include "kernel/streaming.hpp"
+#include "model/cache_shape.hpp"
 #include "model/forward.hpp"
 #include "model/spec_fields.hpp"
 
@@ -33,7 +34,19 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   for_each<DenseAndExperts>(spec, [&](const DenseAndExperts&) { branch = spec.dim; });
   for_each<LayerInput>(spec, [&](const LayerInput& i) { gate = std::max(gate, i.gate.rows); });
   widths.dim = std::max(widths.dim, low);  // what is normed
-  widths.input = std::max({widths.input, heads, low});
+  std::int64_t channels = 0, steps = 0, mixed = 0, z = 0, states = 0, beside = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const kv::RecurrentShape shape = recurrent_shape(layer);
+    if (!shape) continue;
+    channels = std::max<std::int64_t>(channels, shape.channels);
+    steps = std::max<std::int64_t>(steps, 2 * shape.heads);
+    states = std::max<std::int64_t>(states, shape.outputs());
+    z = std::max<std::int64_t>(z, shape.outputs());
+    if (layer.beside) beside = spec.dim;
+    mixed = std::max<std::int64_t>(mixed, shape.heads > 0 ? 2 * shape.heads : shape.channels);
+    if (const auto* d = std::get_if<Delta>(&layer.mixer)) mixed = std::max(mixed, d->qkvz.rows + 2 * d->value_heads);
+  }
+  widths.input = std::max({widths.input, heads, low, states});
   for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });
   cpu::ExpertScratch::Widths experts{.dim = spec.dim};
   for_each<Experts>(spec, [&](const Experts& e) {
@@ -58,6 +71,13 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.low = p.take<float>(n * low);
   s.own = p.take<float>(n * own);
   s.values = p.take<float>(n * values);
+  s.channels = p.take<float>(n * channels);
+  s.steps = p.take<float>(n * steps);
+  s.mixed = p.take<float>(n * mixed);
+  s.z = p.take<float>(n * z);
+  s.z_width = z;
+  s.states = p.take<float>(n * states);
+  s.beside = p.take<float>(n * beside);
   s.cos = p.take<float>(n * pairs);
   s.sin = p.take<float>(n * pairs);
   s.logits = p.take<float>(spec.head.output ? std::max(1, max_logits) * spec.vocab : 0);

@@ -68,7 +68,7 @@ void biased(Linear& l) { l.bias = {l.name.substr(0, l.name.rfind('.')) + ".bias"
 Linear part(const Linear& whole, std::int64_t first, std::int64_t rows) {
   Linear l = whole;
   l.rows = rows;
-  l.cut = {first, whole.rows};
+  l.cut = {.first = first, .of = whole.rows};
   if (l.bias) l.bias = {whole.bias.name, rows, l.cut};
   return l;
 }
@@ -410,8 +410,8 @@ const Option kExpertOptions[] = {
      [](ModelSpec& m) {
        with_experts(m, [](Experts& e, int l) {
          e.gate = e.up = stack(in_layer(l, "ffn_gate_up_exps"), kWidth, kDim);
-         e.gate.cut = {0, 2 * kWidth};
-         e.up.cut = {kWidth, 2 * kWidth};
+         e.gate.cut = {.of = 2 * kWidth};
+         e.up.cut = {.first = kWidth, .of = 2 * kWidth};
        });
      }},
     {"ExpertsInSomeLayers",
@@ -427,10 +427,106 @@ const Option kExpertOptions[] = {
      }},
 };
 
+// Layers with a state.
+Convolution convolution(const std::string& name, std::int64_t channels, int taps, bool bias) {
+  Convolution c{.channels = channels, .taps = taps};
+  c.weight = {.name = name + ".weight", .columns = taps, .rows = channels, .transposed = true};
+  if (bias) c.bias = {name + ".bias", channels};
+  return c;
+}
+ShortConv short_conv(int l) {
+  return {.b = part(linear(in_layer(l, "in_proj"), 3 * kDim, kDim), 0, kDim),
+          .c = part(linear(in_layer(l, "in_proj"), 3 * kDim, kDim), kDim, kDim),
+          .u = part(linear(in_layer(l, "in_proj"), 3 * kDim, kDim), 2 * kDim, kDim),
+          .convolution = convolution(in_layer(l, "conv"), kDim, 3, false),
+          .o = linear(in_layer(l, "out_proj"), kDim, kDim)};
+}
+Delta delta(int l, bool tiled, bool fused) {
+  constexpr int kGroups = 2, kStates = 4, kD = 16, kDv = 24;
+  constexpr std::int64_t kChannels = 2 * kGroups * kD + kStates * kDv, kValues = kStates * kDv;
+  Delta d{.key_heads = kGroups, .value_heads = kStates, .d = kD, .dv = kDv, .tiled = tiled, .eps = 1e-6f};
+  if (fused) {
+    d.qkvz = linear(in_layer(l, "ssm_in"), kChannels + kValues, kDim);
+    d.ba = linear(in_layer(l, "ssm_ba"), 2 * kStates, kDim);
+  } else {
+    d.qkv = linear(in_layer(l, "attn_qkv"), kChannels, kDim);
+    d.z = linear(in_layer(l, "attn_gate"), kValues, kDim);
+    d.beta = linear(in_layer(l, "ssm_beta"), kStates, kDim);
+    d.alpha = linear(in_layer(l, "ssm_alpha"), kStates, kDim);
+  }
+  d.ba.in_floats = d.beta.in_floats = d.alpha.in_floats = true;
+  d.convolution = convolution(in_layer(l, "ssm_conv1d"), kChannels, 4, false);
+  d.dt = {in_layer(l, "ssm_dt.bias"), kStates};
+  d.decay = {in_layer(l, "ssm_a"), kStates};
+  d.norm = norm(NormKind::kRms, in_layer(l, "ssm_norm"), kDv);
+  d.o = linear(in_layer(l, "ssm_out"), kDim, kValues);
+  return d;
+}
+Mamba2 mamba2(int l, bool normed) {
+  constexpr int kGroups = 2, kStates = 4, kN = 16, kP = 24;
+  constexpr std::int64_t kValues = kStates * kP, kChannels = kValues + 2 * kGroups * kN;
+  const Linear all = linear(in_layer(l, "ssm_in"), kValues + kChannels + kStates, kDim);
+  Mamba2 m{.heads = kStates, .groups = kGroups, .head_dim = kP, .state = kN};
+  m.z = part(all, 0, kValues);
+  m.x = part(all, kValues, kChannels);
+  m.dt = part(all, kValues + kChannels, kStates);
+  m.dt.in_floats = true;
+  m.convolution = convolution(in_layer(l, "ssm_conv1d"), kChannels, 4, true);
+  m.bias = {in_layer(l, "ssm_dt.bias"), kStates};
+  m.decay = {.name = in_layer(l, "ssm_a"), .columns = 1, .rows = kStates};
+  m.skip = {.name = in_layer(l, "ssm_d"), .columns = 1, .rows = kStates};
+  if (normed) {
+    m.norm = norm(NormKind::kRms, in_layer(l, "ssm_norm"), kValues / kGroups);
+    m.norm.weight.rows = kGroups;
+  }
+  m.o = linear(in_layer(l, "ssm_out"), kDim, kValues);
+  return m;
+}
+
+const Option kStateOptions[] = {
+    {"ShortConvolutions", [](ModelSpec& m) { m.layers[0].mixer = short_conv(0), m.layers[2].mixer = short_conv(2); }},
+    {"GatedDelta",
+     [](ModelSpec& m) { m.layers[0].mixer = delta(0, true, false), m.layers[1].mixer = delta(1, false, false); }},
+    {"GatedDeltaByKeyHead", [](ModelSpec& m) { m.layers[1].mixer = delta(1, false, true); }},
+    {"Mamba2", [](ModelSpec& m) { m.layers[0].mixer = mamba2(0, true), m.layers[2].mixer = mamba2(2, false); }},
+    {"Mamba2BesideAttention",
+     [](ModelSpec& m) { m.layers[0].beside = mamba2(0, true), m.layers[2].beside = mamba2(2, false); }},
+    {"MixersAndFeedsAlone",
+     [](ModelSpec& m) {
+       m.layers[0].mixer = mamba2(0, true);
+       m.layers[0].feed = NoFeed{};
+       m.layers[1].mixer = NoMixer{};
+       m.layers[1].norm = {};
+       m.layers[2].feed = NoFeed{};
+       m.layers[2].residual_scale = 0.5f;
+     }},
+    {"NoAttention",
+     [](ModelSpec& m) {
+       m.layers[0].mixer = delta(0, true, false);
+       m.layers[1].mixer = short_conv(1);
+       m.layers[2].mixer = mamba2(2, true);
+       m.ropes = {};
+     }},
+    {"InterleavedQueriesAndGates",
+     [](ModelSpec& m) {
+       each(m, [](LayerSpec& l, int i) {
+         Attention& a = mixer(l);
+         a.dv = kHead;
+         a.v.rows = kKvHeads * kHead;
+         a.o.columns = kHeads * kHead;
+         a.q.cut = {.of = 2 * kHeads * kHead, .run = kHead, .step = 2 * kHead};
+         a.gate = a.q;
+         a.gate.cut.first = kHead;
+         static_cast<void>(i);
+       });
+     }},
+};
+
 std::vector<Option> options() {
   std::vector<Option> all(std::begin(kOptions), std::end(kOptions));
   all.insert(all.end(), std::begin(kClassOptions), std::end(kClassOptions));
   all.insert(all.end(), std::begin(kExpertOptions), std::end(kExpertOptions));
+  all.insert(all.end(), std::begin(kStateOptions), std::end(kStateOptions));
   return all;
 }
 

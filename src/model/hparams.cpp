@@ -55,24 +55,43 @@ std::string Hparams::text_or(std::string_view key, std::string_view fallback) co
   return m_.get_string(full(key)).value_or(std::string(fallback));
 }
 
-int Hparams::in_layer(std::string_view key, int layer, std::optional<int> fallback) const {
+int Hparams::in_layer(std::string_view key, int layer, std::optional<int> fallback, int least) const {
   const std::string name = full(key);
   const weights::Value* value = m_.find(name);
   if (value == nullptr && fallback) return *fallback;
   const auto* list = value ? std::get_if<std::vector<std::int64_t>>(value) : nullptr;
-  if (!list) return static_cast<int>(m_.require_int(name, 1, kMost));
+  if (!list) return static_cast<int>(m_.require_int(name, least, kMost));
   if (list->size() != static_cast<std::size_t>(blocks_))
     throw Error(Code::kBadInput,
                 name + " has " + std::to_string(list->size()) + " elements, expected one for each of " +
                     std::to_string(blocks_) + " layers",
                 m_.path());
   const std::int64_t x = (*list)[static_cast<std::size_t>(layer)];
-  if (x < 1 || x > kMost)
-    throw Error(
-        Code::kBadInput,
-        name + "[" + std::to_string(layer) + "] is " + std::to_string(x) + ", expected 1.." + std::to_string(kMost),
-        m_.path());
+  if (x < least || x > kMost)
+    throw Error(Code::kBadInput,
+                name + "[" + std::to_string(layer) + "] is " + std::to_string(x) + ", expected " +
+                    std::to_string(least) + ".." + std::to_string(kMost),
+                m_.path());
   return static_cast<int>(x);
+}
+
+bool Hparams::flag_in_layer(std::string_view key, int layer) const {
+  const std::string name = full(key);
+  const weights::Value* value = m_.find(name);
+  const auto* flags = value ? std::get_if<std::vector<bool>>(value) : nullptr;
+  const auto* numbers = value ? std::get_if<std::vector<std::int64_t>>(value) : nullptr;
+  const std::size_t size = flags ? flags->size() : numbers ? numbers->size() : 0;
+  if (size != static_cast<std::size_t>(blocks_))
+    throw Error(Code::kBadInput,
+                name + " has " + std::to_string(size) + " elements, expected one for each of " +
+                    std::to_string(blocks_) + " layers",
+                m_.path());
+  const auto at = static_cast<std::size_t>(layer);
+  return flags ? (*flags)[at] : (*numbers)[at] != 0;
+}
+
+bool Hparams::attends(int layer) const {
+  return in_layer("attention.head_count_kv", layer, 1, 0) > 0 && in_layer("attention.head_count", layer, 1, 0) > 0;
 }
 
 int Hparams::kv_heads(int layer) const {
@@ -146,6 +165,9 @@ void read_pooling(const Hparams& h, ModelSpec& spec) {
     spec.rank.output = names.linear("cls.output", h.rows_of("cls.output.weight"), h.dim(), Bias::kIfPresent);
   if (spec.causal) return;
   spec.head.output = {};
+  for (const LayerSpec& layer : spec.layers)
+    if (!std::holds_alternative<Attention>(layer.mixer) || layer.beside)
+      h.unsupported("attention.causal", "is false in a model whose layers are not all attention");
   for_each<Attention>(spec, [&](const Attention& a) {
     if (a.window > 0 || !a.slopes.empty() || a.sinks || a.kv_of >= 0 || a.latent || a.v_of_k)
       h.unsupported("attention.causal",

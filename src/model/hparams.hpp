@@ -37,10 +37,15 @@ class Hparams {
   bool flag_or(std::string_view key, bool fallback) const;
   std::string text_or(std::string_view key, std::string_view fallback) const;
   // One number for all layers, or an array with one for each. Without a fallback the key is required.
-  int in_layer(std::string_view key, int layer, std::optional<int> fallback = {}) const;
+  int in_layer(std::string_view key, int layer, std::optional<int> fallback = {}, int least = 1) const;
+
+  // Of a layer, from an array with an element for each.
+  bool flag_in_layer(std::string_view key, int layer) const;
 
   int heads(int layer) const { return in_layer("attention.head_count", layer); }
   int kv_heads(int layer) const;  // heads(layer) is a multiple of it
+  // How hybrids say which layers are attention: those whose numbers of heads are not 0.
+  bool attends(int layer) const;
   int head_dim(int layer) const;  // d, a multiple of 8
   int head_dim_v(int layer) const;
   int ffn(int layer) const { return in_layer("feed_forward_length", layer); }

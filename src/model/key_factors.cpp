@@ -57,7 +57,7 @@ std::vector<double> row_squares(const Linear& l, const std::vector<float>& input
   std::vector<float> w(static_cast<std::size_t>(unit));
   std::vector<double> squares(static_cast<std::size_t>(l.rows));
   for (std::int64_t r = 0; r < l.rows; ++r) {
-    const std::byte* const row = t.row(l.cut.first + r, room);
+    const std::byte* const row = t.row(l.cut.at(r), room);
     double sum = 0;
     for (std::int64_t i = 0; i < taken; ++i) {
       const std::int64_t at = i * units / taken;
@@ -164,8 +164,9 @@ double balance(const Attention& a, const Pairs& pairs, const double* keys, const
 // Of one layer; nothing is added to `factors` where s is 1.
 double look_at(const ModelSpec& spec, const LayerSpec& layer, const weights::ModelFile& file,
                std::vector<float>* factors) {
-  const auto& a = std::get<Attention>(layer.mixer);
-  if (!a.k || a.latent) return kUnknownGain;
+  const auto* const mixer = std::get_if<Attention>(&layer.mixer);
+  if (!mixer || !mixer->k || mixer->latent) return kUnknownGain;
+  const Attention& a = *mixer;
   const auto d = static_cast<std::size_t>(a.d);
   const auto group = static_cast<std::size_t>(a.heads / a.kv_heads);
   const Pairs pairs = pairs_of(spec, a);

@@ -53,7 +53,8 @@ std::span<const std::byte> rows_in(const weights::TensorInfo& t, std::int64_t co
                                    std::int64_t rows) {
   const std::int64_t first = i * (t.rows() / count) + cut.first;
   const std::size_t row = t.bytes.size() / static_cast<std::size_t>(t.rows());
-  return t.bytes.subspan(static_cast<std::size_t>(first) * row, static_cast<std::size_t>(rows) * row);
+  return t.bytes.subspan(static_cast<std::size_t>(first) * row,
+                         static_cast<std::size_t>(cut.at(rows - 1) - cut.first + 1) * row);
 }
 
 class Faults {
@@ -148,7 +149,7 @@ class Loader {
       if (info(l.name).source)
         pack_made(l, info(l.name), in_floats, at);
       else
-        pack(l.bound, info(l.name), source(l), in_floats, 0, at);
+        pack(l.bound, info(l.name), source(l), l.cut, in_floats, 0, at);
       at += lines(l.bound.bytes());
     });
     for_each<Stack>(m_.spec_, [&](Stack& s) {
@@ -157,7 +158,7 @@ class Loader {
         if (s.transposed)
           pack_transposed(s.bound.first, info(s.name), source(s, i), at);
         else
-          pack(s.bound.first, info(s.name), source(s, i), options_.exact, i, at);
+          pack(s.bound.first, info(s.name), source(s, i), s.cut, options_.exact, i, at);
         at += s.bound.stride;
       }
     });
@@ -206,11 +207,11 @@ class Loader {
 
   // The rows `from` of tensor `t` as panels of `m` to `out`; in floats they are dequantised before. `i`: which of the
   // tensor's matrices it is.
-  void pack(const cpu::Matrix& m, const weights::TensorInfo& t, std::span<const std::byte> from, bool in_floats,
-            std::int64_t i, std::byte* out) {
+  void pack(const cpu::Matrix& m, const weights::TensorInfo& t, std::span<const std::byte> from, const Cut& cut,
+            bool in_floats, std::int64_t i, std::byte* out) {
     const std::optional<float> factor = factor_of(t, i);
     const std::int64_t k = m.k;
-    const std::int64_t row_bytes = static_cast<std::int64_t>(from.size()) / m.rows;
+    const std::int64_t row_bytes = static_cast<std::int64_t>(t.bytes.size()) / t.rows();
     const weights::Quant& quant = *find(weights::quants(), t.quant);
     if (in_floats) floats_.resize(static_cast<std::size_t>(team_.size() * kernel::kPanelRows * k));
     team_.parallel_for(m.panel_count(), 8, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -218,7 +219,7 @@ class Loader {
         const std::byte* row[kernel::kPanelRows];
         for (int r = 0; r < kernel::kPanelRows; ++r) {
           const std::int64_t n = p * kernel::kPanelRows + r;
-          row[r] = n < m.rows ? from.data() + t.row_in_file(n) * row_bytes : nullptr;
+          row[r] = n < m.rows ? from.data() + t.row_in_file(cut.at(n) - cut.first) * row_bytes : nullptr;
           if (!in_floats || !row[r]) continue;
           float* f = floats_.data() + (worker * kernel::kPanelRows + r) * k;
           quant.dequantise(row[r], f, k);
@@ -230,7 +231,7 @@ class Loader {
       }
     });
     m_.file_->drop(from);  // the packed copy is the only one kept
-    count_done(from.size());
+    count_done(static_cast<std::size_t>(m.rows * row_bytes));
   }
 
   void count_done(std::size_t bytes) {
@@ -253,7 +254,7 @@ class Loader {
                            const std::int64_t first = piece * kRows, count = std::min(kRows, m.rows - first);
                            std::array<std::int64_t, kRows> which;
                            for (std::int64_t r = 0; r < count; ++r)
-                             which[static_cast<std::size_t>(r)] = t.row_in_file(l.cut.first + first + r);
+                             which[static_cast<std::size_t>(r)] = t.row_in_file(l.cut.at(first + r));
                            t.source->read({which.data(), static_cast<std::size_t>(count)}, rows);
                            for (std::int64_t p = 0; p * kernel::kPanelRows < count; ++p) {
                              const std::byte* row[kernel::kPanelRows];
@@ -313,6 +314,14 @@ class Loader {
     const auto at = [&](std::int64_t from) { return reinterpret_cast<float*>(m_.vectors_.data() + from); };
     std::fill_n(at(bytes), ones, 1.0f);
     for (const auto& [name, from] : places.offset) read(info(name), at(from));
+    for_each<Vector>(std::as_const(m_.spec_), [&](const Vector& v) {
+      if (!v.transposed) return;
+      float* const to = at(places.offset.at(v.name));
+      const std::vector<float> rows(to, to + v.rows * v.columns);
+      for (std::int64_t r = 0; r < v.rows; ++r)
+        for (std::int64_t c = 0; c < v.columns; ++c)
+          to[c * v.rows + r] = rows[static_cast<std::size_t>(r * v.columns + c)];
+    });
     for_each<Vector>(m_.spec_, [&](Vector& v) { v.bound = at(places.offset.at(v.name)) + v.cut.first; });
     for_each<Norm>(m_.spec_, [&](Norm& n) {
       if (!n.weight) n.weight.bound = at(bytes);

@@ -29,6 +29,8 @@ class RandomFile : public weights::ModelFile {
       const bool vector = t.use == TensorSpec::Use::kVector;
       const float size = t.use == TensorSpec::Use::kMatrix ? 1.0f / std::sqrt(static_cast<float>(t.columns)) : 0.5f;
       for (float& v : values) v = normal(random) * size + (vector && !t.name.ends_with(".bias") ? 1.0f : 0.0f);
+      if (t.name.ends_with("ssm_a"))  // states forget
+        for (float& v : values) v = -std::abs(v);
       add(t.name, vector ? "f32" : matrices, t.shape(), values);
     }
   }
@@ -160,14 +162,14 @@ class Reference {
   Row product(const Linear& l, const Row& x) const { return product(l.name, l.rows, l.cut, l.bias, 0, x); }
   // With matrix `i` of a stack.
   Row product(const Stack& s, std::int64_t i, const Row& x) const {
-    return product(s.name, s.rows, {i * (s.cut.of > 0 ? s.cut.of : s.rows) + s.cut.first, 0}, s.bias, i, x);
+    return product(s.name, s.rows, {.first = i * (s.cut.of > 0 ? s.cut.of : s.rows) + s.cut.first}, s.bias, i, x);
   }
   Row product(const std::string& name, std::int64_t rows, const Cut& cut, const Vector& b, std::int64_t bias_row,
               const Row& x) const {
     Row y;
     const Row bias = b ? tensor_row(b.name, bias_row) : Row{};
     for (std::int64_t r = 0; r < rows; ++r) {
-      const Row w = tensor_row(name, cut.first + r);
+      const Row w = tensor_row(name, cut.at(r));
       double sum = b ? bias[static_cast<std::size_t>(b.cut.first + r)] : 0;
       for (std::size_t i = 0; i < w.size(); ++i) sum += w[i] * x[i];
       y.push_back(sum);
@@ -193,12 +195,202 @@ class Reference {
       }
   }
 
+  // --- states -------------------------------------------------------------------------------------------------------
+
+  Row whole(const Vector& v) const {
+    Row all;
+    for (std::int64_t r = 0; r < v.rows && v; ++r)
+      for (const double x : tensor_row(v.name, r)) all.push_back(x);
+    return all;
+  }
+  static double silu(double v) { return v / (1 + std::exp(-v)); }
+  static double softplus(double v) { return std::log1p(std::exp(v)); }
+  static double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
+
+  // Of row p, with zeros before the first.
+  Row convolved(const Convolution& c, const std::vector<Row>& rows, std::size_t p) const {
+    const Row weight = whole(c.weight), bias = whole(c.bias);
+    const auto taps = static_cast<std::size_t>(c.taps);
+    Row out(rows[p].size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      if (c.bias) out[i] = bias[i];
+      for (std::size_t j = 0; j < taps && j <= p; ++j) out[i] += weight[i * taps + taps - 1 - j] * rows[p - j][i];
+    }
+    return out;
+  }
+  std::vector<Row> products(const Linear& l, const std::vector<Row>& x) const {
+    std::vector<Row> all;
+    for (const Row& row : x) all.push_back(product(l, row));
+    return all;
+  }
+  static Row times(Row a, const Row& b) {
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] *= b[i];
+    return a;
+  }
+  static Row part(const Row& x, std::size_t first, std::size_t n) {
+    return {x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(first + n)};
+  }
+
+  std::vector<Row> mix(const NoMixer&, std::size_t, const std::vector<Row>& h) const {
+    return std::vector<Row>(h.size(), Row(static_cast<std::size_t>(spec_.dim)));
+  }
+
+  std::vector<Row> mix(const ShortConv& c, std::size_t, const std::vector<Row>& h) const {
+    std::vector<Row> rows, out;
+    for (const Row& x : h) rows.push_back(times(product(c.b, x), product(c.u, x)));
+    for (std::size_t p = 0; p < h.size(); ++p)
+      out.push_back(product(c.o, times(product(c.c, h[p]), convolved(c.convolution, rows, p))));
+    return out;
+  }
+
+  // What a state (keys, values) answers, and what it becomes.
+  struct State {
+    std::size_t d, dv;
+    Row s = Row(d * dv);
+    Row take(const Row& q, const Row& k, const Row& v, double decay, double strength, bool delta) {
+      Row out(dv);
+      for (std::size_t c = 0; c < dv; ++c) {
+        double known = 0;
+        for (std::size_t i = 0; i < d; ++i) {
+          s[i * dv + c] *= decay;
+          known += s[i * dv + c] * k[i];
+        }
+        const double u = strength * (v[c] - (delta ? known : 0));
+        for (std::size_t i = 0; i < d; ++i) {
+          s[i * dv + c] += k[i] * u;
+          out[c] += s[i * dv + c] * q[i];
+        }
+      }
+      return out;
+    }
+  };
+  static Row unit(Row x, double least) {
+    double square = 0;
+    for (const double v : x) square += v * v;
+    for (double& v : x) v /= std::max(std::sqrt(square), least);
+    return x;
+  }
+
+  std::vector<Row> mix(const Delta& m, std::size_t, const std::vector<Row>& h) const {
+    const auto d = static_cast<std::size_t>(m.d), dv = static_cast<std::size_t>(m.dv);
+    const auto groups = static_cast<std::size_t>(m.key_heads), heads = static_cast<std::size_t>(m.value_heads);
+    const std::size_t r = heads / groups;
+    std::vector<Row> rows, gates, as, bs;
+    for (const Row& x : h) {
+      Row qkv, z, b, a;
+      if (m.qkvz) {
+        const Row all = product(m.qkvz, x);
+        qkv.resize(2 * groups * d + heads * dv);
+        for (std::size_t g = 0; g < groups; ++g) {
+          const std::size_t from = g * 2 * (d + r * dv);
+          for (std::size_t i = 0; i < d; ++i) {
+            qkv[g * d + i] = all[from + i];
+            qkv[(groups + g) * d + i] = all[from + d + i];
+          }
+          for (std::size_t i = 0; i < r * dv; ++i) {
+            qkv[2 * groups * d + g * r * dv + i] = all[from + 2 * d + i];
+            z.push_back(all[from + 2 * d + r * dv + i]);
+          }
+        }
+      } else {
+        qkv = product(m.qkv, x);
+        z = product(m.z, x);
+      }
+      if (m.ba) {
+        const Row all = product(m.ba, x);
+        for (std::size_t j = 0; j < heads; ++j) {
+          b.push_back(all[j / r * 2 * r + j % r]);
+          a.push_back(all[j / r * 2 * r + r + j % r]);
+        }
+      } else {
+        b = product(m.beta, x);
+        a = product(m.alpha, x);
+      }
+      rows.push_back(qkv);
+      gates.push_back(z);
+      as.push_back(a);
+      bs.push_back(b);
+    }
+    const Row dt = whole(m.dt), decay = whole(m.decay);
+    std::vector<State> states(heads, State{d, dv});
+    std::vector<Row> out;
+    for (std::size_t p = 0; p < h.size(); ++p) {
+      Row y = convolved(m.convolution, rows, p), all;
+      for (double& v : y) v = silu(v);
+      for (std::size_t j = 0; j < heads; ++j) {
+        const std::size_t g = m.tiled ? j % groups : j / r;
+        Row q = unit(part(y, g * d, d), static_cast<double>(m.eps));
+        for (double& v : q) v /= std::sqrt(static_cast<double>(d));
+        const Row k = unit(part(y, (groups + g) * d, d), static_cast<double>(m.eps));
+        const Row o =
+            norm(m.norm, states[j].take(q, k, part(y, 2 * groups * d + j * dv, dv),
+                                        std::exp(softplus(as[p][j] + dt[j]) * decay[j]), sigmoid(bs[p][j]), true));
+        for (std::size_t i = 0; i < dv; ++i) all.push_back(o[i] * silu(gates[p][j * dv + i]));
+      }
+      out.push_back(product(m.o, all));
+    }
+    return out;
+  }
+
+  std::vector<Row> mix(const Mamba2& m, std::size_t, const std::vector<Row>& h) const {
+    const auto n = static_cast<std::size_t>(m.state), width = static_cast<std::size_t>(m.head_dim);
+    const auto heads = static_cast<std::size_t>(m.heads), groups = static_cast<std::size_t>(m.groups);
+    const std::vector<Row> rows = products(m.x, h), z = products(m.z, h), dt = products(m.dt, h);
+    const Row bias = whole(m.bias), decay = whole(m.decay), skip = whole(m.skip);
+    std::vector<State> states(heads, State{n, width});
+    std::vector<Row> out;
+    for (std::size_t p = 0; p < h.size(); ++p) {
+      Row y = convolved(m.convolution, rows, p), all;
+      for (double& v : y) v = silu(v);
+      for (std::size_t j = 0; j < heads; ++j) {
+        const std::size_t g = j / (heads / groups);
+        const Row v = part(y, j * width, width), k = part(y, heads * width + g * n, n);
+        const Row q = part(y, heads * width + (groups + g) * n, n);
+        const double step = softplus(dt[p][j] + bias[j]);
+        const Row o = states[j].take(q, k, v, std::exp(step * decay[j]), step, false);
+        for (std::size_t i = 0; i < width; ++i) all.push_back((o[i] + skip[j] * v[i]) * silu(z[p][j * width + i]));
+      }
+      out.push_back(product(m.o, norm(m.norm, all)));
+    }
+    return out;
+  }
+
+  // --- layers -------------------------------------------------------------------------------------------------------
+
   void layer(std::size_t number, std::vector<Row>& x) {
     const LayerSpec& l = spec_.layers[number];
-    const auto& a = std::get<Attention>(l.mixer);
-    std::vector<Row> queries, gates;
+    std::vector<Row> normed;
+    for (const Row& row : x) normed.push_back(norm(l.norm, row));
+    std::vector<Row> mixed = std::visit([&](const auto& m) { return mix(m, number, normed); }, l.mixer);
+    if (l.beside) {
+      const std::vector<Row> more = mix(l.beside, number, normed);
+      for (std::size_t p = 0; p < x.size(); ++p)
+        for (std::size_t i = 0; i < x[p].size(); ++i) mixed[p][i] += more[p][i];
+    }
+    const double scale = l.output_scale ? element(l.output_scale, 0) : 1.0;
     for (std::size_t p = 0; p < x.size(); ++p) {
-      const Row h = norm(l.norm, x[p]);
+      if (!std::holds_alternative<NoMixer>(l.mixer)) mixed[p] = norm(l.post_mixer, mixed[p]);
+      Row sum = x[p];
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(l.residual_scale) * mixed[p][i];
+      const Row h = norm(l.feed_norm, l.parallel ? x[p] : sum);
+      const Row fed = std::visit(
+          [&](const auto& f) {
+            if constexpr (requires { feed(f, h, h); })
+              return feed(f, h, std::holds_alternative<Experts>(l.feed) ? h : sum);
+            else
+              return feed(f, h);
+          },
+          l.feed);
+      const Row more = std::holds_alternative<NoFeed>(l.feed) ? fed : norm(l.post_feed, fed);
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        x[p][i] = (sum[i] + static_cast<double>(l.residual_scale) * more[i]) * scale;
+    }
+  }
+
+  std::vector<Row> mix(const Attention& a, std::size_t number, const std::vector<Row>& x) {
+    std::vector<Row> queries, gates, out;
+    for (std::size_t p = 0; p < x.size(); ++p) {
+      const Row& h = x[p];
       queries.push_back(heads_of(a, a.q, a.q_norm, h, p));
       heat(queries[p], a.temperature, p);
       if (a.gate) gates.push_back(product(a.gate, h));
@@ -212,19 +404,9 @@ class Reference {
     for (std::size_t p = 0; p < x.size(); ++p) {
       Row heads = attend(a, queries[p], keys_[source], values_[source], p);
       if (a.gate) gate(a, gates[p], heads);
-      const Row mixed = norm(l.post_mixer, product(a.o, heads));
-      Row sum = x[p];
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(l.residual_scale) * mixed[i];
-      const Row h = norm(l.feed_norm, l.parallel ? x[p] : sum);
-      const auto* const both = std::get_if<DenseAndExperts>(&l.feed);
-      const auto* const experts = std::get_if<Experts>(&l.feed);
-      const Row fed = norm(l.post_feed, both      ? feed(*both, h, sum)
-                                        : experts ? feed(*experts, h, h)
-                                                  : feed(std::get<Dense>(l.feed), h));
-      const double scale = l.output_scale ? element(l.output_scale, 0) : 1.0;
-      for (std::size_t i = 0; i < sum.size(); ++i)
-        x[p][i] = (sum[i] + static_cast<double>(l.residual_scale) * fed[i]) * scale;
+      out.push_back(product(a.o, heads));
     }
+    return out;
   }
 
   Row attend(const Attention& a, const Row& q, const std::vector<Row>& keys, const std::vector<Row>& values,
@@ -281,6 +463,8 @@ class Reference {
                                  : activated(activation, gate[i]) * factor(activation, up[i]));
     return out;
   }
+
+  Row feed(const NoFeed&, const Row& h) const { return Row(h.size()); }
 
   Row feed(const Dense& f, const Row& h) const {
     return product(f.down, hidden(f.activation, f.gate ? product(f.gate, h) : Row{}, product(f.up, h)));

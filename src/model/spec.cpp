@@ -131,6 +131,23 @@ std::string summary_of(const Attention& a, const ModelSpec& spec) {
   return text;
 }
 
+std::string summary_of(const ShortConv& c, const ModelSpec&) {
+  return fmt::format("convolution of {} channels over {} tokens", c.convolution.channels, c.convolution.taps);
+}
+
+std::string summary_of(const Delta& d, const ModelSpec&) {
+  return fmt::format("gated DeltaNet of {} heads over {}, state {} x {}, convolution over {} tokens", d.value_heads,
+                     d.key_heads, d.d, d.dv, d.convolution.taps);
+}
+
+std::string summary_of(const Mamba2& m, const ModelSpec&) {
+  return fmt::format("Mamba-2 of {} heads in {} groups, state {} x {}, convolution over {} tokens", m.heads, m.groups,
+                     m.state, m.head_dim, m.convolution.taps);
+}
+
+std::string summary_of(const NoMixer&, const ModelSpec&) { return "no mixer"; }
+std::string summary_of(const NoFeed&, const ModelSpec&) { return "no feed forward"; }
+
 std::string summary_of(const Dense& f, const ModelSpec&) {
   return fmt::format("{}{} feed forward {} wide", f.gate ? "gated " : "", name_of(f.activation), f.down.columns);
 }
@@ -152,9 +169,13 @@ std::string summary_of(const DenseAndExperts& f, const ModelSpec& spec) {
 
 std::string summary_of(const LayerSpec& layer, const ModelSpec& spec) {
   const auto of = [&](const auto& x) { return summary_of(x, spec); };
-  std::string text = fmt::format("{}, {}", name_of(layer.norm.kind), std::visit(of, layer.mixer));
+  const bool mixes = !std::holds_alternative<NoMixer>(layer.mixer);
+  std::string text;
+  if (mixes) text = fmt::format("{}, {}", name_of(layer.norm.kind), std::visit(of, layer.mixer));
+  if (layer.beside) text += fmt::format(", beside it {}", of(layer.beside));
   if (layer.post_mixer) text += fmt::format(", {}", name_of(layer.post_mixer.kind));
-  text += layer.parallel ? "; beside it " : "; ";
+  if (std::holds_alternative<NoFeed>(layer.feed)) return text;
+  text += !mixes ? "" : layer.parallel ? "; beside it " : "; ";
   text += fmt::format("{}, {}", name_of(layer.feed_norm.kind), std::visit(of, layer.feed));
   if (layer.post_feed) text += fmt::format(", {}", name_of(layer.post_feed.kind));
   if (layer.input) text += fmt::format("; an input of the layer, {} wide", layer.input.gate.rows);

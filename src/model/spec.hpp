@@ -11,6 +11,8 @@
 //     x += input(x)
 //     x *= output_scale
 //   logits = soft_cap(head.scale * head.output(head.norm(x)))
+// A mixer is attention, or one that has a state in place of keys and values (ShortConv, Delta, Mamba2), or both beside
+// each other. A layer may have a mixer or a feed forward alone.
 //
 // Members called `bound` are filled by Model::load; everything else is the architecture's.
 #pragma once
@@ -31,6 +33,11 @@ namespace kvasir::model {
 struct Cut {
   std::int64_t first = 0;
   std::int64_t of = 0;  // 0: the tensor is no more than this part
+  // Of matrices that are not experts': the part comes in runs of that many rows, of which each begins `step` rows
+  // behind the one before. 0: in one.
+  std::int64_t run = 0, step = 0;
+
+  std::int64_t at(std::int64_t i) const { return first + (run > 0 ? i / run * step + i % run : i); }
 };
 
 // A row of floats: weights of a norm, a bias. Absent without a name.
@@ -38,7 +45,8 @@ struct Vector {
   std::string name;
   std::int64_t columns = 0;
   Cut cut = {};
-  std::int64_t rows = 1;  // more: that many rows behind each other, which are not cut
+  std::int64_t rows = 1;    // more: that many rows behind each other, which are not cut
+  bool transposed = false;  // bound as (columns, rows); REQUIRES: not cut, the tensor is bound in no other way
   const float* bound = nullptr;
 
   explicit operator bool() const { return !name.empty(); }
@@ -165,6 +173,61 @@ struct Attention {
   Linear o;
 };
 
+// Of every channel by itself: y_t = bias + sum over j < taps of weight[j] * x_(t - taps + 1 + j), with x = 0 before the
+// text.
+struct Convolution {
+  std::int64_t channels = 0;
+  int taps = 0;
+  Vector weight = {};  // (channels, taps), transposed
+  Vector bias = {};    // (channels)
+};
+
+// o((c x) * convolution((b x) * (u x))), as in LFM2. (channels) each.
+struct ShortConv {
+  Linear b, c, u;
+  Convolution convolution;
+  Linear o;
+};
+
+// Gated DeltaNet (arXiv:2412.06464). [q | k | v] = silu(convolution(qkv x)), q and k divided by their lengths, q by
+// sqrt(d). Every value head has a state S (d, dv) and in every token, with its a and b and a key head's q and k:
+//   S <- e^(decay softplus(a + dt)) S;  S <- S + k (sigmoid(b) (v - S^T k))^T;  y = norm(S^T q) * silu(z)
+struct Delta {
+  int key_heads = 0;
+  int value_heads = 0;  // a multiple of key_heads
+  int d = 0;            // of queries and keys
+  int dv = 0;
+  bool tiled = false;  // value head j has key head j mod key_heads, else j / (value_heads / key_heads)
+  float eps = 0;       // q and k are divided by no less
+  Linear qkv = {}, z = {};
+  Linear beta = {}, alpha = {};  // of b and a, (value_heads)
+  // In place of these, rows by key head with its value heads: [q | k | v ... | z ...] and [b ... | a ...].
+  Linear qkvz = {}, ba = {};
+  Convolution convolution;
+  Vector dt = {}, decay = {};  // (value_heads)
+  Norm norm;                   // of a head
+  Linear o;
+};
+
+// Mamba-2 (arXiv:2405.21060). [v | k | q] = silu(convolution(x of this struct)), heads of v, groups of k and q. Every
+// head has a state S (state, head_dim) and in every token, with its dt' = softplus(dt x + bias):
+//   S <- e^(decay dt') S + k (dt' v)^T;  y = S^T q + skip v;  then norm(y * silu(z x)), where there is a norm
+struct Mamba2 {
+  int heads = 0;
+  int groups = 0;  // divides heads: head h has group h / (heads / groups)
+  int head_dim = 0;
+  int state = 0;
+  Linear z = {}, x = {}, dt = {};
+  Convolution convolution;
+  Vector bias = {}, decay = {}, skip = {};  // (heads)
+  Norm norm = {};
+  Linear o = {};
+
+  explicit operator bool() const { return static_cast<bool>(x); }
+};
+
+struct NoMixer {};
+
 using kernel::Activation;
 
 // down(act(gate x) * (up x)), or down(act(up x)) without a gate.
@@ -212,12 +275,15 @@ struct LayerInput {
   explicit operator bool() const { return static_cast<bool>(gate); }
 };
 
-using Mixer = std::variant<Attention>;
-using Feed = std::variant<Dense, Experts, DenseAndExperts>;
+struct NoFeed {};
+
+using Mixer = std::variant<Attention, ShortConv, Delta, Mamba2, NoMixer>;
+using Feed = std::variant<Dense, Experts, DenseAndExperts, NoFeed>;
 
 struct LayerSpec {
   Norm norm = {};
   Mixer mixer;
+  Mamba2 beside = {};  // reads what the mixer reads; the sum of both goes on
   Norm post_mixer = {};
   Norm feed_norm = {};
   Feed feed;

@@ -17,18 +17,21 @@ concept Part = std::is_same_v<std::remove_const_t<T>, U>;
 
 template <Part<Cut> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [first, of] = s;
+  auto& [first, of, run, step] = s;
   f("first", first);
   f("of", of);
+  f("run", run);
+  f("step", step);
 }
 template <Part<Vector> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [name, columns, cut, rows, bound] = s;
+  auto& [name, columns, cut, rows, transposed, bound] = s;
   static_cast<void>(bound);
   f("name", name);
   f("columns", columns);
   f("cut", cut);
   f("rows", rows);
+  f("transposed", transposed);
 }
 template <Part<Table> S, class F>
 void each_field(S& s, F&& f) {
@@ -129,6 +132,65 @@ void each_field(S& s, F&& f) {
   f("latent", latent);
   f("o", o);
 }
+template <Part<Convolution> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [channels, taps, weight, bias] = s;
+  f("channels", channels);
+  f("taps", taps);
+  f("weight", weight);
+  f("bias", bias);
+}
+template <Part<ShortConv> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [b, c, u, convolution, o] = s;
+  f("b", b);
+  f("c", c);
+  f("u", u);
+  f("convolution", convolution);
+  f("o", o);
+}
+template <Part<Delta> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [key_heads, value_heads, d, dv, tiled, eps, qkv, z, beta, alpha, qkvz, ba, convolution, dt, decay, norm, o] = s;
+  f("key_heads", key_heads);
+  f("value_heads", value_heads);
+  f("d", d);
+  f("dv", dv);
+  f("tiled", tiled);
+  f("eps", eps);
+  f("qkv", qkv);
+  f("z", z);
+  f("beta", beta);
+  f("alpha", alpha);
+  f("qkvz", qkvz);
+  f("ba", ba);
+  f("convolution", convolution);
+  f("dt", dt);
+  f("decay", decay);
+  f("norm", norm);
+  f("o", o);
+}
+template <Part<Mamba2> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [heads, groups, head_dim, state, z, x, dt, convolution, bias, decay, skip, norm, o] = s;
+  f("heads", heads);
+  f("groups", groups);
+  f("head_dim", head_dim);
+  f("state", state);
+  f("z", z);
+  f("x", x);
+  f("dt", dt);
+  f("convolution", convolution);
+  f("bias", bias);
+  f("decay", decay);
+  f("skip", skip);
+  f("norm", norm);
+  f("o", o);
+}
+template <Part<NoMixer> S, class F>
+void each_field(S&, F&&) {}
+template <Part<NoFeed> S, class F>
+void each_field(S&, F&&) {}
 template <Part<Dense> S, class F>
 void each_field(S& s, F&& f) {
   auto& [activation, gate, up, down] = s;
@@ -194,10 +256,11 @@ void each_field(S& s, F&& f) {
 }
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [norm, mixer, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel, output_scale,
+  auto& [norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel, output_scale,
          norm_of_sums] = s;
   f("norm", norm);
   f("mixer", mixer);
+  f("beside", beside);
   f("post_mixer", post_mixer);
   f("feed_norm", feed_norm);
   f("feed", feed);

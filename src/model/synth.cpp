@@ -75,7 +75,7 @@ std::vector<float> rope_factors(const SynthShape& s) {
 // Numbers of the hyper-parameters, under "ARCH.".
 struct Number {
   const char* key;
-  std::variant<std::uint32_t, float, std::string_view> value;
+  std::variant<std::uint32_t, float, std::string_view, std::vector<std::int32_t>> value;
 };
 
 std::vector<Number> numbers_of(const SynthShape& s) {
@@ -105,6 +105,16 @@ std::vector<Number> numbers_of(const SynthShape& s) {
     all.push_back({"attention.key_length_mla", count(s.head_dim)});
     all.push_back({"attention.value_length_mla", count(s.latent_values)});
   }
+  if (s.delta_heads > 0) {
+    all.push_back({"ssm.conv_kernel", 4u});
+    all.push_back({"ssm.state_size", count(s.delta_dim)});
+    all.push_back({"ssm.group_count", count(s.delta_key_heads)});
+    all.push_back({"ssm.time_step_rank", count(s.delta_heads)});
+    all.push_back({"ssm.inner_size", count(s.delta_heads * s.delta_dim)});
+    all.push_back({"full_attention_interval", count(s.attention_interval)});
+    const int pairs = s.rotated / 2, third = pairs / 3;  // of images: no token of a text sees them
+    all.push_back({"rope.dimension_sections", std::vector<std::int32_t>{pairs - 2 * third, third, third, 0}});
+  }
   if (s.yarn > 0) {
     all.push_back({"rope.scaling.type", "yarn"});
     all.push_back({"rope.scaling.factor", s.yarn});
@@ -130,6 +140,8 @@ class Outline : public weights::ModelFile {
         metadata_.set(key, std::int64_t{*count});
       else if (const auto* number = std::get_if<float>(&n.value))
         metadata_.set(key, static_cast<double>(*number));
+      else if (const auto* list = std::get_if<std::vector<std::int32_t>>(&n.value))
+        metadata_.set(key, std::vector<std::int64_t>(list->begin(), list->end()));
       else
         metadata_.set(key, std::string(std::get<std::string_view>(n.value)));
     }
@@ -201,6 +213,8 @@ void set_metadata(weights::GgufHeader& h, const SynthShape& s, std::string_view 
       h.set_string(key, *text);
     else if (const auto* number = std::get_if<float>(&n.value))
       h.set(key, *number);
+    else if (const auto* list = std::get_if<std::vector<std::int32_t>>(&n.value))
+      h.set_array<std::int32_t>(key, *list);
     else
       h.set(key, std::get<std::uint32_t>(n.value));
   }
@@ -242,6 +256,10 @@ class Generator {
     if (t.name == "rope_freqs.weight") {
       const std::vector<float> factors = rope_factors(shape_);
       std::copy(factors.begin(), factors.end(), row);
+    } else if (t.name.ends_with("ssm_a")) {  // heads that remember for a few tokens, and for hundreds
+      for (std::int64_t i = 0; i < n; ++i) row[i] = -0.5f / static_cast<float>(1 + i * i % 97);
+    } else if (t.name.ends_with("conv1d.weight")) {
+      random_row(key, 0.5f, row, n);
     } else if (t.use == TensorSpec::Use::kVector) {
       std::fill(row, row + n, t.name.ends_with(".bias") ? 0.f : 1.f);
     } else {

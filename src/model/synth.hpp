@@ -43,7 +43,13 @@ struct SynthShape {
   int dense_layers = 0;    // the first ones have no experts
   int latent = 0;          // attention.kv_lora_rank of latent attention, whose heads have head_dim elements; 0: none
   int latent_values = 0;   // elements of a head's values there
-  bool tied;               // the output matrix is the token embedding
+  // Of gated DeltaNet layers: heads of keys and values, their size, and that every so many'th layer is attention; 0:
+  // none.
+  int delta_key_heads = 0;
+  int delta_heads = 0;
+  int delta_dim = 0;
+  int attention_interval = 0;
+  bool tied;  // the output matrix is the token embedding
   bool add_bos;
   int bos;
   int eos;

@@ -22,20 +22,25 @@ std::optional<kv::AutoChoice> auto_from_weights(const model::Model& model, doubl
   const model::ModelSpec& spec = model.spec();
   std::vector<double> gains;
   bool known = true;
-  model::for_each<model::Attention>(spec, [&](const model::Attention& a) {
+  for (const model::LayerSpec& layer : spec.layers) {
+    const auto* const mixer = std::get_if<model::Attention>(&layer.mixer);
+    if (!mixer) {
+      gains.push_back(1);  // of nothing
+      continue;
+    }
+    const model::Attention& a = *mixer;
     const auto by_head = [&](const model::Norm& n) {
       return n && n.weight && n.width == a.d && n.weight.columns == a.d && n.weight.rows == 1;
     };
     known = known && by_head(a.q_norm) && by_head(a.k_norm);
-    if (!known) return;
+    if (!known) return {};
     const double scale = a.scale;
     const double magnitude =
         a.rope < 0 || a.norm_after_rope ? 1.0 : spec.ropes[static_cast<std::size_t>(a.rope)].magnitude;
     const double query = magnitude * magnitude * sum_squares(a.q_norm.weight.bound, a.d);
     const double key = magnitude * magnitude * sum_squares(a.k_norm.weight.bound, a.d);
     gains.push_back(scale * scale * query * key / a.d);
-  });
-  if (!known) return {};
+  }
   const kv::CacheShape shape = cache_shape(spec);
   kv::AutoChoice choice = kv::choose_codecs(shape, gains, budget);
   choice.source = "from the weights of the norms of queries and keys";
@@ -46,7 +51,11 @@ kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const
                                 std::span<const std::int32_t> prompt, int sinks, double budget) {
   const auto look = static_cast<int>(std::min<std::size_t>(prompt.size(), kAutoTokens));
   const kv::CacheShape& shape = cache.shape();
-  const float scale = std::get<model::Attention>(spec.layers[0].mixer).scale;
+  const auto scale_of = [&](std::size_t layer) {
+    const auto* const a = std::get_if<model::Attention>(&spec.layers[layer].mixer);
+    return a ? a->scale : 1.0f;
+  };
+  const float scale = scale_of(0);
   kv::GainMeter meter(shape, scale, sinks);
   kv::Sequence* const sequence = cache.create();
   forward.observe([&](int layer, std::span<const kv::Slice> slices, const float* q, const float* k, const float*) {
@@ -65,7 +74,7 @@ kv::AutoChoice auto_from_prompt(model::Forward& forward, kv::Cache& cache, const
   if (meter.tokens() >= kAutoLeastTokens) {
     std::vector<double> gains = meter.gains();  // with the first layer's scale
     for (std::size_t l = 0; l < gains.size(); ++l) {
-      const double ratio = std::get<model::Attention>(spec.layers[l].mixer).scale / scale;
+      const double ratio = scale_of(l) / scale;
       gains[l] *= ratio * ratio;
     }
     choice = kv::choose_codecs(shape, gains, budget);

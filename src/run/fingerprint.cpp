@@ -11,7 +11,7 @@ namespace kvasir::run {
 namespace {
 
 // Of chunks and tails: goes up when the bytes of any page or tail come to mean something else.
-constexpr int kCacheFormat = 6;  // 6: turned keys are divided by factors
+constexpr int kCacheFormat = 7;  // 7: tails have states of recurrent layers
 
 constexpr std::size_t kSamples = 16;
 constexpr std::size_t kSampleBytes = 4096;

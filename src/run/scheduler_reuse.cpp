@@ -81,6 +81,8 @@ std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
   if (!library_ || !job.asked.reuse) return {};
   std::vector<std::int64_t> points = job.asked.partings;
   std::erase_if(points, [](std::int64_t at) { return at < kLeastShare; });
+  // The same prompt again takes all but its last token, which must not have a page of its own then.
+  if (job.prompt % kv::kPageTokens == 1 && job.prompt > 1) points.push_back(job.prompt - 1);
   if (!job.asked.checkpoints.empty()) {
     points.insert(points.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
     return points;
@@ -95,8 +97,6 @@ std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
   while (first < last && !ends(first)) ++first;
   if (last + 1 >= kLeastShare) points.push_back(last + 1);
   if (first < last && first + 1 >= kLeastShare) points.push_back(first + 1);
-  // The same prompt again takes all but its last token, which must not have a page of its own then.
-  if (job.prompt % kv::kPageTokens == 1 && job.prompt > 1) points.push_back(job.prompt - 1);
   return points;
 }
 

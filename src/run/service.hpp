@@ -42,7 +42,10 @@ struct Receipt {
   double prefill_seconds = 0;    // from then to the first token
   std::string miss;              // why reuse ended where it did: one sentence; empty when nothing could be missed
   std::int64_t miss_token = -1;  // the token of the prompt from which on nothing known is equal; -1: none to name
-  std::string pin_error;         // why the prompt is not pinned although that was asked for
+  // Of recurrent layers, when the request ended: states at the last page boundary and rows behind it, which the tail of
+  // its tokens has. 0: the model has no such layers.
+  std::uint64_t state_bytes = 0;
+  std::string pin_error;  // why the prompt is not pinned although that was asked for
   PageCounts pages;
 };
 

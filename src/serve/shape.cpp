@@ -52,6 +52,7 @@ Json receipt_json(const Choice& choice) {
            {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
            {"remembered_tokens", choice.remembered_tokens},
            {"loaded_bytes", r.loaded_bytes},
+           {"state_bytes", r.state_bytes},
            {"load_seconds", r.load_seconds},
            {"ttft_ms", 1e3 * (r.queue_seconds + r.prefill_seconds)},
            {"total_ms", 1e3 * (r.queue_seconds + r.prefill_seconds + outcome.decode_seconds)},

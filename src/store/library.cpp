@@ -83,6 +83,11 @@ void Chain::share(Chain& other, std::int64_t pages) {
 Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers)
     : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)), labels_(labels_of(tiers_)) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
+  // Without its tail a conversation has no place to restore from, and tails with states are large.
+  if (cache.recurrent_bytes(kPageTokens) > 0)
+    for (const auto& tier : tiers_)
+      tier->expect(std::max(cache.tail_bytes(kPageTokens), cache.tail_bytes(2 * kPageTokens)) + kEnvelopeBytes +
+                   8 * kPageTokens + kPayloadAlign);
   if (!immediate_)
     start_threads(
         threads_, kSearchers, "threads that search the tiers", [this](int) { run(); }, [this] { stop(); });
@@ -240,6 +245,7 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
   known->tokens = common;
   known->tail_tokens = tail_tokens;
   known->tail = std::move(tail);
+  known->tail_key = keys[c.key];
   known->chunks = std::move(chunks);
   if (parts.empty() || parts.back().tier != tail_tier)
     parts.push_back({sealed * kPageTokens, known->tokens, tail_tier});
@@ -310,6 +316,13 @@ kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t>
   for (std::size_t i = 0; i < known.chunks.size(); ++i)
     cache_.fill_page(*s, static_cast<std::int64_t>(i), known.chunks[i].record.payload);
   cache_.truncate(s, known.tokens);
+  // A shorter tail under its key would take the place of this one, which may be the end of another turn.
+  for (std::size_t t = 0; t < tiers_.size(); ++t)
+    if (known.parts.back().tier != static_cast<int>(t)) tiers_[t]->put(known.tail_key, known.tail.bytes);
+  const RecordView& tail = known.tail.record;
+  const std::int64_t raw = known.tail_tokens - static_cast<std::int64_t>(tail.n_tokens());
+  const auto both = std::min<std::int64_t>(known.tail_tokens, static_cast<std::int64_t>(ids.size()));
+  chain.has_tail(known.tail_key, raw + static_cast<std::int64_t>(tail.common_prefix(piece(ids, raw, both))));
   const std::span<const Key> keys = chain.extend(ids);
   const auto chunks = static_cast<std::int64_t>(known.chunks.size());
   for (std::size_t t = 0; t < tiers_.size(); ++t) {
@@ -373,15 +386,16 @@ void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const 
     for (const auto& tier : tiers_) tier->put(key, record);
   };
   const std::int64_t begin = page_of_last(n) * kPageTokens;
+  const Key key = key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n));
+  if (chain.has_tail_of(key, n)) return;
   std::vector<std::byte> bytes(cache_.tail_bytes(n));
   cache_.save_tail(sequence, n, bytes);
   const std::span<const std::byte> payload[] = {bytes};
-  put(key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n)),
-      make_record({.kind = Kind::kTail,
-                   .fingerprint = fingerprint_,
-                   .parent = chain.before(sealed),
-                   .cost = cost * static_cast<float>(n - sealed * kPageTokens)},
-                  piece(ids, sealed * kPageTokens, n), payload));
+  put(key, make_record({.kind = Kind::kTail,
+                        .fingerprint = fingerprint_,
+                        .parent = chain.before(sealed),
+                        .cost = cost * static_cast<float>(n - sealed * kPageTokens)},
+                       piece(ids, sealed * kPageTokens, n), payload));
 }
 
 }  // namespace kvasir::store

@@ -45,6 +45,10 @@ class Chain {
     if (tier >= given_.size()) given_.resize(tier + 1);
     return given_[tier];
   }
+  // The tiers have a tail under `key` that is as good as those of the first `tokens` tokens.
+  void has_tail(const Key& key, std::int64_t tokens) { tail_key_ = key, tail_tokens_ = tokens; }
+  bool has_tail_of(const Key& key, std::int64_t tokens) const { return tokens <= tail_tokens_ && key == tail_key_; }
+
   // The first `pages` chunks are those of `other`.
   void share(Chain& other, std::int64_t pages);
 
@@ -52,6 +56,8 @@ class Chain {
   Key root_;
   std::vector<Key> keys_;
   std::vector<std::int64_t> given_;
+  Key tail_key_;
+  std::int64_t tail_tokens_ = 0;
 };
 
 // Part of a restored sequence: tokens [begin, end) came from tier number `tier`.
@@ -65,6 +71,7 @@ struct Known {
   std::int64_t tokens = 0;       // that can be restored; 0: none
   std::int64_t tail_tokens = 0;  // of the tail, >= tokens
   Found tail;
+  Key tail_key;
   std::vector<Found> chunks;
   std::vector<Part> parts;
   std::uint64_t bytes = 0;
@@ -112,7 +119,7 @@ class Library {
                                  std::function<void()> done);
 
   // A sequence of known.tokens tokens. nullptr: it has no room. Tiers that lack chunks which another one had are given
-  // them.
+  // them, and the tail.
   kv::Sequence* restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain);
 
   // Gives every tier the chunks of `sequence` that are new to it, as far as the tier's queue has room. A long prompt is

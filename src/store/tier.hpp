@@ -80,6 +80,8 @@ class Tier {
   // Whether the queue has room for a record of so many bytes. Callers that could put a record later ask this first, so
   // that room is left for records that come only once. At the end they report what they never put to gave_up().
   bool has_room(std::uint64_t bytes) const { return writer_.has_room(bytes); }
+  // Records of that size will come: the queue holds a few at least. For those that nothing else replaces.
+  void expect(std::uint64_t bytes) { writer_.expect(bytes); }
   void gave_up(std::int64_t records) { counters_.dropped += static_cast<std::uint64_t>(records); }
 
   void touch(std::span<const Key> keys);  // they were used, though not read from here

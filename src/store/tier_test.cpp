@@ -181,6 +181,19 @@ TEST(Front, ASlowBackendHoldsNobodyUp) {
   EXPECT_EQ(tier->stats().late, 2u);
 }
 
+// Of records that nothing replaces a few are held, whatever the bound is.
+TEST(Front, AQueueHasRoomForWhatIsExpected) {
+  auto tier = tier_with({.delay = 500ms}, "&queue=4KiB");
+  tier->expect(2048);
+  int dropped = 0;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Chain c(seed, 1, 1000);
+    dropped += tier->put(c.keys[0], c.records[0]) == Tier::Taken::kDropped ? 1 : 0;
+  }
+  EXPECT_EQ(dropped, 13);  // seven of 1112 bytes fit into four times 2048
+  EXPECT_TRUE(tier->flush(within(10s)).ok());
+}
+
 TEST(Front, AFullQueueDropsAndCounts) {
   auto tier = tier_with({.delay = 500ms}, "&queue=4KiB");
   int dropped = 0;

@@ -52,7 +52,7 @@ Writer::Taken Writer::put(Offer offer) {
   const std::uint64_t size = offer.record.bytes.size();
   const std::lock_guard lock(mutex_);
   if (const auto it = waiting_.find(offer.key); it != waiting_.end() && it->second == mark) return Taken::kQueued;
-  if (stopping_ || (queued_bytes_ + size > options_.queue_bytes)) {
+  if (stopping_ || (queued_bytes_ + size > most_queued())) {
     ++counters_.dropped;
     return Taken::kDropped;
   }
@@ -66,10 +66,16 @@ Writer::Taken Writer::put(Offer offer) {
   return Taken::kQueued;
 }
 
+void Writer::expect(std::uint64_t bytes) {
+  constexpr std::uint64_t kFew = 4;
+  const std::lock_guard lock(mutex_);
+  least_ = std::max(least_, kFew * bytes);
+}
+
 bool Writer::has_room(std::uint64_t bytes) const {
   if (!options_.threaded) return true;
   const std::lock_guard lock(mutex_);
-  const std::uint64_t most = queued_bytes_ == 0 ? options_.queue_bytes : options_.queue_bytes / 2;
+  const std::uint64_t most = queued_bytes_ == 0 ? most_queued() : most_queued() / 2;
   return !stopping_ && queued_bytes_ + bytes <= most;
 }
 

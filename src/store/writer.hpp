@@ -1,6 +1,7 @@
 // A queue of records and the thread that writes them to a backend, in order and at a bounded rate.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -31,6 +32,9 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
+  // Records of that size will come: the queue holds a few at least, whatever its bound.
+  void expect(std::uint64_t bytes);
+
   enum class Taken { kStored, kQueued, kDropped, kRefused, kFailed };
   Taken put(Offer offer);
   // Whether there is room for a record of that size, for a caller that could also put it later. Half of the queue is
@@ -45,6 +49,7 @@ class Writer {
   std::uint64_t queued_records() const;
 
  private:
+  std::uint64_t most_queued() const { return std::max(options_.queue_bytes, least_); }  // REQUIRES: mutex_ is held
   struct Item {
     Offer offer;                                // of a put
     std::function<Status(Deadline)> operation;  // otherwise
@@ -69,6 +74,7 @@ class Writer {
   std::unordered_map<Key, std::vector<std::byte>> waiting_;
   std::uint64_t queued_bytes_ = 0;
   std::uint64_t queued_records_ = 0;
+  std::uint64_t least_ = 0;  // see expect
   std::size_t hints_ = 0;
   int callers_ = 0;  // that wait for the end of a call
   bool stopping_ = false;

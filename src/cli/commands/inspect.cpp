@@ -246,6 +246,9 @@ void print_plan(const weights::ModelFile& model, const Options& o) {
       row("local pages", bytes(c.local_bytes), "sealed, of layers with a window, whatever the context");
     row("raw windows", bytes(c.raw_bytes), fmt::format("the newest tokens, window {}", o.engine.window));
     row("sinks", bytes(c.sink_bytes), fmt::format("the first {} tokens", o.engine.sinks));
+    if (c.recurrent_bytes > 0)
+      row("states", bytes(c.recurrent_bytes),
+          "of recurrent layers, and rows of the page that fills, whatever the context");
     row("codec state", bytes(c.state_bytes), "");
     row("scratch", bytes(c.scratch_bytes) + p.scratch_bytes,
         fmt::format("for prompts {} tokens at a time", o.engine.chunk));
@@ -265,6 +268,7 @@ Json plan_json(const weights::ModelFile& model, const Options& o) {
             {"local_bytes", c.local_bytes},
             {"raw_bytes", c.raw_bytes},
             {"sink_bytes", c.sink_bytes},
+            {"recurrent_bytes", c.recurrent_bytes},
             {"state_bytes", c.state_bytes},
             {"scratch_bytes", static_cast<std::int64_t>(c.scratch_bytes) + p.scratch_bytes},
             {"total_bytes", p.total()},

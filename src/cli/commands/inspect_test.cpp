@@ -137,6 +137,22 @@ TEST_F(Inspect, PlansTheCacheThatIsAskedFor) {
   }
 }
 
+// Layers with a state: what they are, and what they take beside the pages of the others.
+TEST_F(Inspect, StatesAreShown) {
+  const std::string golden = KVASIR_SOURCE_DIR "/tests/golden/";
+  const Result r = run({"inspect", golden + "qwen35.gguf", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto report = nlohmann::json::parse(r.out);
+  EXPECT_NE(report["layers"].dump().find("gated DeltaNet of 4 heads over 2, state 16 x 16"), std::string::npos);
+  // Two layers: the boundary's state and rows before it, 128 rows, the state now; 128 channels and 8 gates.
+  EXPECT_EQ(report["plan"]["recurrent_bytes"], 2 * 4 * (2 * 4 * 16 * 16 + 3 * 128 + 128 * (128 + 8)));
+  EXPECT_GT(report["plan"]["kv_bytes_per_token"], 0);
+  const Result plain = run({"inspect", golden + "mamba2.gguf"});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_NE(plain.out.find("Mamba-2 of 4 heads in 2 groups"), std::string::npos) << plain.out;
+  EXPECT_NE(plain.out.find("states"), std::string::npos) << plain.out;
+}
+
 TEST_F(Inspect, BadFilesAndOptions) {
   EXPECT_EQ(run({"inspect", "/nonexistent.gguf"}).status, 1);
   Result r = run({"inspect", KVASIR_SOURCE_DIR "/CMakeLists.txt"});

@@ -148,6 +148,7 @@ void print_receipt(const run::Outcome& o) {
   fmt::print(stderr, "reused      {} of {} tokens{}", r.reused_tokens, o.prompt_tokens, sources);
   if (r.loaded_bytes > 0) fmt::print(stderr, "; {} in {}", human_bytes(r.loaded_bytes), human_seconds(r.load_seconds));
   fmt::print(stderr, "\n");
+  if (r.state_bytes > 0) fmt::print(stderr, "states      {}\n", human_bytes(r.state_bytes));
   if (!r.miss.empty()) fmt::print(stderr, "            {}\n", r.miss);
 }
 
@@ -182,6 +183,7 @@ nlohmann::ordered_json receipt_json(const run::Outcome& o) {
           {"computed_tokens", o.prompt_tokens - r.reused_tokens},
           {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
           {"loaded_bytes", r.loaded_bytes},
+          {"state_bytes", r.state_bytes},
           {"load_seconds", r.load_seconds},
           {"miss", r.miss.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.miss)}};
 }

@@ -52,7 +52,7 @@ std::vector<KvPair> capture(const CaptureOptions& o, const std::function<void()>
   std::vector<KvPair> layers;
   std::vector<std::size_t> pair_of(shape.layers.size());  // layers that read another one's have none
   for (int l = 0; l < shape.count(); ++l) {
-    if (shape.at(l).kv_of >= 0) continue;
+    if (shape.at(l).kv_of >= 0 || !shape.at(l).attends()) continue;
     pair_of[static_cast<std::size_t>(l)] = layers.size();
     const auto tokens = static_cast<int>(o.tokens);
     const kv::LayerShape& s = shape.at(l);

@@ -71,9 +71,9 @@ KvCost cost_of(const kv::CacheShape& shape, const kv::CacheOptions& options, int
   c.bits_v = plan.v_bits;
   c.bytes_per_token = plan.bytes_per_token;
   c.f16_bytes_per_token = kv::plan_memory(shape, f16, threads).bytes_per_token;
-  c.held_bytes_per_token =
-      static_cast<double>(plan.sealed_bytes + plan.local_bytes + plan.raw_bytes + plan.sink_bytes + plan.state_bytes) /
-      static_cast<double>(plan.tokens);
+  c.held_bytes_per_token = static_cast<double>(plan.sealed_bytes + plan.local_bytes + plan.raw_bytes + plan.sink_bytes +
+                                               plan.recurrent_bytes + plan.state_bytes) /
+                           static_cast<double>(plan.tokens);
   return c;
 }
 

@@ -1,0 +1,23 @@
+// Falcon-H1: attention and Mamba-2 side by side in every layer. The file's matrices hold its multipliers.
+#include "model/recurrent_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                        .beside = mamba2(n),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = gated(n, Activation::kSilu, Bias::kIfPresent)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch falcon_h1;
+const Arch falcon_h1 = {"Falcon-H1 (attention beside Mamba-2)", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,43 @@
+// Granite 4 with Mamba-2 in most layers: the scales of Granite; feed forwards or experts beside a shared one. Attention
+// has no positions unless rope.scaling.finetuned says so.
+#include "model/expert_blocks.hpp"
+#include "model/recurrent_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
+  const double divisor = h.number_or("logit_scale", 1.0);
+  m.head.scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 1.0f;
+  const bool rotated = h.flag_or("rope.scaling.finetuned", false);
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    LayerSpec layer{.norm = n.rms("attn_norm"),
+                    .feed_norm = n.rms("ffn_norm"),
+                    .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))};
+    if (h.attends(l)) {
+      Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+      if (!rotated) a.rope = -1;
+      if (rotated && m.ropes.empty()) m.ropes = {h.rope(kernel::RopePairs::kAdjacent, a.d)};
+      layer.mixer = a;
+    } else {
+      layer.mixer = mamba2(n);
+    }
+    if (has_experts(h)) {
+      Experts e = experts(n, expert_width(h, h.ffn(l)));
+      const std::int64_t shared = h.integer_or("expert_shared_feed_forward_length", 0, 1 << 24, 0);
+      if (shared > 0) e.shared = shared_expert(n, shared);
+      layer.feed = e;
+    } else {
+      layer.feed = gated(n, Activation::kSilu, Bias::kIfPresent);
+    }
+    m.layers.push_back(layer);
+  }
+  return m;
+}
+
+extern const Arch granitehybrid;
+const Arch granitehybrid = {"Granite 4 H (Mamba-2)", describe};
+
+}  // namespace kvasir::model::entries::archs

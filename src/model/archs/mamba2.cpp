@@ -1,0 +1,18 @@
+// Mamba-2: one mixer in every layer and no feed forward.
+#include "model/recurrent_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = model::mamba2(n), .feed = NoFeed{}});
+  }
+  return m;
+}
+
+extern const Arch mamba2;
+const Arch mamba2 = {"Mamba-2 and Codestral Mamba", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,29 @@
+// Nemotron-H and Nemotron Nano 2: every layer is Mamba-2, attention without positions, or a feed forward of squared
+// ReLU.
+#include "model/recurrent_blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    const Norm norm = n.rms("attn_norm");
+    if (h.in_layer("feed_forward_length", l, {}, 0) > 0) {
+      m.layers.push_back(
+          {.mixer = NoMixer{}, .feed_norm = norm, .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
+    } else if (h.attends(l)) {
+      Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+      a.rope = -1;
+      m.layers.push_back({.norm = norm, .mixer = a, .feed = NoFeed{}});
+    } else {
+      m.layers.push_back({.norm = norm, .mixer = mamba2(n), .feed = NoFeed{}});
+    }
+  }
+  return m;
+}
+
+extern const Arch nemotron_h;
+const Arch nemotron_h = {"Nemotron-H and Nemotron Nano 2 (Mamba-2)", describe};
+
+}  // namespace kvasir::model::entries::archs
