@@ -304,7 +304,7 @@ TEST(Int4Folders, ConfigurationsThatAreNotComputedAreNamed) {
   EXPECT_NE(with("group_size", 64).find("group"), std::string::npos);
   EXPECT_NE(with("group_size", 0).find("group_size"), std::string::npos);
   EXPECT_NE(with("version", "gemv").find("version"), std::string::npos);
-  EXPECT_NE(words_of({{"quant_method", "fp8"}}).find("quant_method"), std::string::npos);
+  EXPECT_NE(words_of({{"quant_method", "hqq"}}).find("quant_method"), std::string::npos);
   EXPECT_NE(words_of({{"bits", 4}}).find("quant_method"), std::string::npos);
 }
 

@@ -225,7 +225,7 @@ TEST(FolderModels, WhatCannotBeComputedIsNamed) {
   };
   says(tensors([](auto& t) { t[3].name = "model.layers.0.self_attn.w_proj.weight"; }),
        "F/model.safetensors: tensor model.layers.0.self_attn.w_proj.weight: is none of a llama model's");
-  says(tensors([](auto& t) { t[4].dtype = "I16"; }), "is I16, expected F32, F16 or BF16");
+  says(tensors([](auto& t) { t[4].dtype = "I16"; }), "is I16, expected F32, F16, BF16, F8_E4M3 or F8_E5M2");
   says(tensors([](auto& t) { t.push_back(t[4]), t.back().name = "language_model." + t[4].name.substr(6); }),
        "is there twice");
   says(refusal([](const std::string& path, PlainJson&, auto&) {

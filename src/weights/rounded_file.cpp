@@ -37,10 +37,12 @@ class RoundedRows final : public RowSource {
 
   void read(std::span<const std::int64_t> rows, std::byte* out) const override {
     const Quant& quant = *find(quants(), from_.quant);
-    const std::int64_t columns = from_.columns(), bytes = static_cast<std::int64_t>(from_.bytes.size()) / from_.rows();
+    const std::int64_t columns = from_.columns(), bytes = from_.row_bytes();
     std::vector<float> x(static_cast<std::size_t>(columns));
+    std::vector<std::byte> made(from_.source ? static_cast<std::size_t>(bytes) : 0);
     for (const std::int64_t row : rows) {
-      quant.dequantise(from_.bytes.data() + row * bytes, x.data(), columns);
+      if (from_.source) from_.source->read({&row, 1}, made.data());
+      quant.dequantise(from_.source ? made.data() : from_.bytes.data() + row * bytes, x.data(), columns);
       to_.quantise(x.data(), out, columns);
       out += row_bytes();
     }
@@ -57,7 +59,7 @@ class RoundedFile final : public ModelFile {
     const MixPlan plan(mix, *file_, false);
     for (const TensorInfo& t : file_->tensors()) {
       tensors_.push_back(t);
-      if (!is_float(t.quant) || t.rank != 2 || t.source || looked_up(t.name)) continue;
+      if (!is_float(t.quant) || t.rank != 2 || looked_up(t.name)) continue;
       const std::string type = plan.type_of(t);
       if (type == t.quant || type == "f32") continue;
       if (plan.needs_importance(t, type))

@@ -15,6 +15,7 @@
 #include "weights/format.hpp"
 #include "weights/quant.hpp"
 #include "weights/safetensors/config.hpp"
+#include "weights/safetensors/f8_rows.hpp"
 #include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/json_text.hpp"
 #include "weights/safetensors/shard.hpp"
@@ -49,6 +50,12 @@ class Folder {
           fmt::format("lacks tensor {}, which {} says is there", promised_.begin()->first.substr(0, 200), kIndex),
           in(promised_.begin()->second));
     for (const auto& [stem, parts] : int4_parts_) add_int4(stem, parts);
+    for (const ShardTensor& t : f8_) add_f8(t);
+    if (!f8_scales_.empty())
+      throw Error(Code::kBadInput,
+                  fmt::format("tensor {}: is a scale of no matrix of 8-bit floats",
+                              f8_scales_.begin()->second.name.substr(0, 200)),
+                  path_);
     for (const Extra& e : configuration_.extras) add_floats(e.name, e.values);
     read_texts(config);
     return std::make_unique<MappedModel>(std::move(files_), std::move(metadata_), std::move(tensors_),
@@ -109,11 +116,22 @@ class Folder {
 
   // A matrix of 4-bit codes, of which other files may hold parts.
   void add_int4(const std::string& stem, const std::map<std::string, ShardTensor>& parts) {
-    TensorInfo info = int4_matrix(*configuration_.int4, parts, stem, path_);
+    add_made(stem, int4_matrix(*configuration_.int4, parts, stem, path_));
+  }
+
+  // A matrix of 8-bit floats, whose scales another file may hold.
+  void add_f8(const ShardTensor& t) {
+    const std::string stem = t.name.ends_with(".weight") ? t.name.substr(0, t.name.size() - 7) : t.name;
+    const auto scale = f8_scales_.find(stem);
+    add_made(stem, f8_matrix(t, scale == f8_scales_.end() ? nullptr : &scale->second, configuration_.f8, path_));
+    if (scale != f8_scales_.end()) f8_scales_.erase(scale);
+  }
+
+  void add_made(const std::string& stem, TensorInfo info) {
     info.name = gguf_name(*configuration_.family, stem + ".weight", path_);
     if (info.name.empty() || (info.name == "output.weight" && configuration_.tied)) return;
     if (info.name == "token_embd.weight")
-      throw Error(Code::kUnsupported, fmt::format("tensor {}: an embedding of 4-bit codes is not supported", stem),
+      throw Error(Code::kUnsupported, fmt::format("tensor {}: an embedding of 4 or 8 bits is not supported", stem),
                   path_);
     info.half_heads = heads_of(info.name);
     if (info.half_heads > 0 && info.rows() % (2 * info.half_heads) != 0)
@@ -130,6 +148,12 @@ class Folder {
         int4_parts_[part->stem][part->part] = t;
         return;
       }
+    if (is_f8(t.dtype)) return f8_.push_back(t);
+    if (const auto stem = f8_scale(t.name)) {
+      f8_scales_[*stem] = t;
+      return;
+    }
+    if (t.name.ends_with(".input_scale")) return;  // what activations of 8 bits would be rounded with
     const std::string name = gguf_name(*configuration_.family, t.name, path);
     if (name.empty() || (name == "output.weight" && configuration_.tied)) return;
     const auto fail = [&](Code code, const std::string& why) {
@@ -137,7 +161,8 @@ class Folder {
     };
     const auto kind =
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.dtype == t.dtype; });
-    if (kind == std::end(kKinds)) fail(Code::kUnsupported, fmt::format("is {}, expected F32, F16 or BF16", t.dtype));
+    if (kind == std::end(kKinds))
+      fail(Code::kUnsupported, fmt::format("is {}, expected F32, F16, BF16, F8_E4M3 or F8_E5M2", t.dtype));
     if (t.shape.empty() || t.shape.size() > 2 || t.bytes.empty())
       fail(Code::kBadInput, fmt::format("has {} dimensions and {} bytes, expected a vector or a matrix", t.shape.size(),
                                         t.bytes.size()));
@@ -227,6 +252,8 @@ class Folder {
   bool indexed_ = false;
   std::map<std::string, std::string> promised_;  // tensors that the index puts into files, until they are met
   std::map<std::string, std::map<std::string, ShardTensor>> int4_parts_;  // by stem
+  std::vector<ShardTensor> f8_;
+  std::map<std::string, ShardTensor> f8_scales_;  // by stem
   std::set<std::string> names_;
   std::vector<MappedFile> files_;
   std::vector<TensorInfo> tensors_;

@@ -138,7 +138,12 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   ConfigReader(fields, *out.family, metadata).read(out);
   for (const ConfigFields* of : {&fields, &all}) {
     const FolderJson* quantised = of->object("quantization_config");
-    if (quantised && !out.int4) out.int4 = read_int4_config(ConfigFields(*quantised, path, "quantization_config."));
+    if (!quantised || out.int4) continue;
+    const ConfigFields config_of(*quantised, path, "quantization_config.");
+    if (const auto f8 = read_f8_config(config_of))
+      out.f8 = *f8;
+    else
+      out.int4 = read_int4_config(config_of);
   }
   return out;
 }

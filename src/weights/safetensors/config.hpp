@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "weights/model_file.hpp"
+#include "weights/safetensors/f8_rows.hpp"
 #include "weights/safetensors/family.hpp"
 #include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/json_text.hpp"
@@ -24,6 +25,7 @@ struct Configuration {
   std::int64_t heads = 0, kv_heads = 0, vocabulary = 0;
   std::vector<Extra> extras;
   std::optional<Int4Config> int4;  // matrices may have codes of 4 bits
+  F8Blocks f8;                     // of scales of 8-bit floats
 };
 
 // Reads `config`, which stands at `path`, into `metadata`. Throws Error naming path, field and expectation:
