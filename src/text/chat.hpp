@@ -74,6 +74,8 @@ class ChatTemplate {
   std::vector<std::string> warnings(const Conversation& c) const;
   // Between which marks the model thinks; null: not known.
   const ReasoningMarks* reasoning() const { return reasoning_; }
+  // Whether it is known where answers hold reasoning.
+  bool shows_thinking() const { return reasoning_ || !tool_form_->value->efforts.empty(); }
   const std::string& source() const { return source_; }
   const std::string& bos() const { return bos_; }
   const std::string& eos() const { return eos_; }
@@ -98,6 +100,7 @@ class ChatTemplate {
   Located locate(const Conversation& c, const Json& messages, const std::string& full, std::size_t at) const;
   std::string render_messages(const Json& messages, const Conversation& c) const;
   std::string render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const;
+  std::string effort(const Conversation& c) const;
   std::string probe(const Json& messages, bool tools) const;
   void probe_content();
   void probe_arguments();

@@ -63,6 +63,28 @@ TEST_F(RealTemplates, RenderAsJinja2Does) {
   EXPECT_GE(errors, 16);
 }
 
+// gpt-oss knows three words; what others ask for becomes the nearest one, and is said.
+TEST_F(RealTemplates, EffortOfReasoning) {
+  for (const Json& file : all_) {
+    if (file["name"] != "openai-gpt-oss-120b") continue;
+    const ChatTemplate chat(file["template"].get<std::string>(), "", "", options_);
+    EXPECT_TRUE(chat.shows_thinking());
+    const auto asked = [&](Json extra, const std::string& word, std::size_t warnings) {
+      Conversation c{.messages = Json::array({{{"role", "user"}, {"content", "hi"}}}), .extra = std::move(extra)};
+      EXPECT_NE(chat.render(c).find("Reasoning: " + word + "\n"), std::string::npos) << c.extra;
+      EXPECT_EQ(chat.warnings(c).size(), warnings) << c.extra;
+    };
+    asked(Json::object(), "medium", 0);
+    for (const char* word : {"low", "medium", "high"}) asked({{"reasoning_effort", word}}, word, 0);
+    asked({{"reasoning_effort", "minimal"}}, "low", 1);
+    asked({{"reasoning_effort", "max"}, {"enable_thinking", true}}, "high", 1);
+    asked({{"enable_thinking", false}}, "medium", 1);
+    asked({{"enable_thinking", true}}, "medium", 0);
+    return;
+  }
+  FAIL() << "there is no gpt-oss";
+}
+
 // Bringing messages into a template's form changes nothing where they have it, and JSON text of arguments gives what
 // objects give.
 TEST_F(RealTemplates, AdaptedConversations) {

@@ -67,6 +67,8 @@ struct ToolForm {
   // Control tokens that are part of the form: they are text in what the parser gets.
   std::span<const std::string_view> marks = {};
   bool always = false;  // answers without tools are in this form too
+  // Words of reasoning_effort that such models know, the least first, for forms that have a place for reasoning.
+  std::span<const std::string_view> efforts = {};
 };
 
 std::span<const Entry<ToolForm>> tool_forms();

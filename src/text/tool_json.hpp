@@ -73,6 +73,21 @@ class ContentWriter {
   bool after_call_ = false;
 };
 
+// A parser that takes what it can from the text, step by step.
+class StepParser : public ToolParser {
+ public:
+  void push(std::string_view text, ToolOutput& out) final;
+  void finish(ToolOutput& out, bool cut) final;
+
+ protected:
+  // Takes something from buffer_, or changes what it waits for. False: it waits for more text, or at the end (`end`;
+  // `cut` as in ToolParser::finish) there is nothing left to do.
+  virtual bool step(bool end, bool cut, ToolOutput& out) = 0;
+
+  std::string buffer_;
+  ContentWriter writer_;
+};
+
 // How a form writes calls whose arguments are JSON.
 struct CallStyle {
   std::vector<std::string_view> open;   // each begins a call, or a list of calls; the text in front is content
@@ -87,11 +102,7 @@ struct CallStyle {
 std::unique_ptr<ToolParser> make_style_parser(const CallStyle& style, const Json* tools);
 
 // Text in which marks stand around what is read in other ways than JSON.
-class MarkedParser : public ToolParser {
- public:
-  void push(std::string_view text, ToolOutput& out) final;
-  void finish(ToolOutput& out, bool cut) final;
-
+class MarkedParser : public StepParser {
  protected:
   explicit MarkedParser(std::vector<std::string_view> open) : open_(std::move(open)) {}
 
@@ -105,12 +116,10 @@ class MarkedParser : public ToolParser {
   virtual std::string_view closing() const = 0;  // the mark behind a call that is over, which may be missing
 
  private:
-  bool step(bool end, bool cut, ToolOutput& out);
+  bool step(bool end, bool cut, ToolOutput& out) final;
   bool content(bool end, bool cut, ToolOutput& out);
 
   std::vector<std::string_view> open_;
-  std::string buffer_;
-  ContentWriter writer_;
   std::string_view mark_;  // the last one
   int failures_ = 0;
   bool inside_ = false, called_ = false;

@@ -39,7 +39,7 @@ std::size_t left_of_cut(std::size_t size, std::size_t partial, bool cut) {
   return size - (cut && partial > 1 ? partial : 0);
 }
 
-class StyleParser final : public ToolParser {
+class StyleParser final : public StepParser {
  public:
   StyleParser(CallStyle style, const Json* tools)
       : style_(std::move(style)), tools_(tools), reader_(style_.require_arguments, style_.key_is_name) {
@@ -48,22 +48,10 @@ class StyleParser final : public ToolParser {
     if (style_.at_start) state_ = State::kCalls;
   }
 
-  void push(std::string_view text, ToolOutput& out) override {
-    buffer_ += text;
-    while (step(false, false, out)) {
-    }
-  }
-
-  void finish(ToolOutput& out, bool cut) override {
-    while (step(true, cut, out)) {
-    }
-    writer_.finish(out);
-  }
-
  private:
   enum class State { kContent, kCalls, kObject };
 
-  bool step(bool end, bool cut, ToolOutput& out) {
+  bool step(bool end, bool cut, ToolOutput& out) override {
     switch (state_) {
       case State::kContent:
         return content(end, cut, out);
@@ -260,8 +248,6 @@ class StyleParser final : public ToolParser {
   CallStyle style_;
   const Json* tools_;
   std::vector<std::string_view> marks_;
-  std::string buffer_;
-  ContentWriter writer_;
   ObjectCallReader reader_;
   ObjectScanner scanner_;
   JsonCleaner cleaner_;
@@ -282,13 +268,13 @@ std::unique_ptr<ToolParser> make_style_parser(const CallStyle& style, const Json
   return std::make_unique<StyleParser>(style, tools);
 }
 
-void MarkedParser::push(std::string_view text, ToolOutput& out) {
+void StepParser::push(std::string_view text, ToolOutput& out) {
   buffer_ += text;
   while (step(false, false, out)) {
   }
 }
 
-void MarkedParser::finish(ToolOutput& out, bool cut) {
+void StepParser::finish(ToolOutput& out, bool cut) {
   while (step(true, cut, out)) {
   }
   writer_.finish(out);

@@ -12,23 +12,10 @@ constexpr std::size_t kLongestName = 256;
 
 int match(std::string_view t) { return has(t, ">>>all") || has(t, "'>>>' + ") || has(t, "'>>>'") ? 2 : 0; }
 
-class Parser final : public ToolParser {
- public:
-  void push(std::string_view text, ToolOutput& out) override {
-    buffer_ += text;
-    while (step(false, false, out)) {
-    }
-  }
-  void finish(ToolOutput& out, bool cut) override {
-    while (step(true, cut, out)) {
-    }
-    writer_.finish(out);
-  }
-
- private:
+class Parser final : public StepParser {
   enum class State { kRecipient, kContent, kCall };
 
-  bool step(bool end, bool cut, ToolOutput& out) {
+  bool step(bool end, bool cut, ToolOutput& out) override {
     switch (state_) {
       case State::kRecipient:
         return recipient(end, cut, out);
@@ -97,8 +84,6 @@ class Parser final : public ToolParser {
     return true;
   }
 
-  std::string buffer_;
-  ContentWriter writer_;
   ObjectScanner scanner_;
   JsonCleaner cleaner_;
   std::size_t given_ = 0;

@@ -18,23 +18,10 @@ constexpr std::size_t kLongestHeader = 512;
 
 int match(std::string_view t) { return has(t, kChannel) && has(t, kMessage) ? 4 : 0; }
 
-class Parser final : public ToolParser {
- public:
-  void push(std::string_view text, ToolOutput& out) override {
-    buffer_ += text;
-    while (step(false, false, out)) {
-    }
-  }
-  void finish(ToolOutput& out, bool cut) override {
-    while (step(true, cut, out)) {
-    }
-    writer_.finish(out);
-  }
-
- private:
+class Parser final : public StepParser {
   enum class State { kHeader, kContent, kReasoning, kArguments };
 
-  bool step(bool end, bool cut, ToolOutput& out) {
+  bool step(bool end, bool cut, ToolOutput& out) override {
     return state_ == State::kHeader ? header(end, cut, out) : body(end, cut, out);
   }
 
@@ -135,8 +122,7 @@ class Parser final : public ToolParser {
     space_ = text.substr(last + 1);
   }
 
-  std::string buffer_, space_;
-  ContentWriter writer_;
+  std::string space_;
   JsonCleaner cleaner_;
   State state_ = State::kHeader;
   bool first_ = true;
@@ -155,6 +141,7 @@ std::string write(const std::string& name, const Json& arguments) {
   return "<|channel|>commentary to=functions." + name + " <|constrain|>json<|message|>" + arguments.dump() + "<|call|>";
 }
 
+constexpr std::string_view kEfforts[] = {"low", "medium", "high"};
 constexpr std::string_view kMarks[] = {kChannel, kMessage, kEnd, kStart, kCall, kReturn, kConstrain};
 
 }  // namespace
@@ -167,7 +154,8 @@ const ToolForm gpt_oss{.match = match,
                        .separator = "<|call|><|start|>assistant",
                        .write = write,
                        .marks = kMarks,
-                       .always = true};
+                       .always = true,
+                       .efforts = kEfforts};
 }  // namespace entries::tool_forms
 
 }  // namespace kvasir::text
