@@ -4,7 +4,7 @@
 # and, as regular expressions, the tests and fuzz targets that need it.
 option(KVASIR_SERVER "Build the HTTP server when Boost and OpenSSL are found" ON)
 set(network_names admit api_client connection keys link load remote_target request_parser server)
-set(KVASIR_NETWORK_TESTS "/src/(serve/(keys|server_[a-z]+)|client/(link|load))_test\\.cpp$")
+set(KVASIR_NETWORK_TESTS "/src/(serve/(keys|server_[a-z]+)|client/(link|load)|cli/serving)_test\\.cpp$")
 set(KVASIR_NETWORK_FUZZERS "/src/serve/http_fuzz\\.cpp$")
 
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/client/*.cpp ${PROJECT_SOURCE_DIR}/src/serve/*.cpp

@@ -326,7 +326,7 @@ TEST(Scheduler, StepsOfManyAnswersDoNotAllocate) {
 // With a library what is kept is copied, once per page: between two pages nothing is.
 TEST(Scheduler, StepsBetweenPagesDoNotAllocateWithALibrary) {
   Engine engine(options(2), {});
-  std::vector<std::unique_ptr<store::Tier>> tiers;
+  std::vector<std::shared_ptr<store::Tier>> tiers;
   tiers.push_back(store::open_tier("ram:?size=64MiB"));
   store::Library library(engine.cache(), store::fingerprint_of("test"), std::move(tiers));
   run::Scheduler scheduler(engine, {.running = 1}, "test", &library);

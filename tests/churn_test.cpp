@@ -70,7 +70,7 @@ class Churn : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
   void open() {
-    std::vector<std::unique_ptr<store::Tier>> tiers;
+    std::vector<std::shared_ptr<store::Tier>> tiers;
     tiers.push_back(store::open_tier("ram:?size=" + std::to_string(kRam)));
     tiers.push_back(store::open_tier(disk_spec() + "&queue=" + std::to_string(kQueue)));
     library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),

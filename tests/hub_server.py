@@ -3,7 +3,7 @@
 usage: hub_server.py FOLDER LOG
 FOLDER/OWNER/REPO/* are the repositories. Their files come from a second server, as from a CDN. Requests are logged with
 the Authorization header that came. Owners change what happens: "broken" ends the first connection of each file half-way,
-"whole" knows no ranges, "lying" names other hashes, "closed" wants the token "secret", "out" sends to a file of this
+"whole" knows no ranges, "paged" lists one file a page, "astray" names a next page elsewhere, "lying" names other hashes, "closed" wants the token "secret", "out" sends to a file of this
 machine.
 """
 import hashlib
@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import threading
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 folder, log_path = sys.argv[1:]
 broken = set()
@@ -56,6 +56,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     data = file.read()
                 digest = '0' * 64 if owner == 'lying' else hashlib.sha256(data).hexdigest()
                 files.append({'type': 'file', 'path': name, 'size': len(data), 'lfs': {'oid': digest, 'size': len(data)}})
+            if owner == 'paged':
+                at = int(dict(parse_qsl(urlsplit(self.path).query)).get('cursor', 0))
+                more = {}
+                if at + 1 < len(files):
+                    url = 'http://%s/api/models/%s/%s/tree/main?recursive=true&cursor=%d'
+                    more['Link'] = '<%s>; rel="next"' % (url % (self.headers['Host'], owner, repo, at + 1))
+                return self.send(200, json.dumps(files[at:at + 1]).encode(), **more)
+            if owner == 'astray':
+                return self.send(200, json.dumps(files[:1]).encode(), Link='<%s/x>; rel="next"' % cdn_url)
             return self.send(200, json.dumps(files).encode(), Content_Type='application/json')
         owner, repo, resolve, main, name = parts
         assert (resolve, main) == ('resolve', 'main')

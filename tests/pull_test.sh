@@ -40,7 +40,7 @@ ask 1 'no hub' pull hf:owner/repo
 expect 'no hub' '^kvasir: hf:owner/repo: .*127.0.0.1'
 
 # The books model under several owners, who behave differently; a large file for what takes time.
-for owner in good broken whole lying closed out; do
+for owner in good broken whole lying closed out paged astray; do
   mkdir -p "$scratch/hub/$owner/repo"
   cp "$source_dir/models/kvasir-books-4m.gguf" "$scratch/hub/$owner/repo/books-Q4_K_M.gguf"
 done
@@ -67,6 +67,15 @@ ask 2 'no such quant' pull hf:good/repo:Q5_K_M
 expect 'no such quant' 'hf:good/repo:Q5_K_M: is not there; there is F16, Q4_K_M, Q8_0'
 ask 2 'no such repository' pull hf:good/none
 expect 'no such repository' 'hf:good/none: is not there (404)'
+
+# A list in pages: the file is on the last one.
+for n in 1 2 3; do printf 'x' >"$scratch/hub/paged/repo/a$n-Q8_0.txt"; done
+ask 0 'pages' pull hf:paged/repo
+cmp -s "$scratch/models/paged/repo/books-Q4_K_M.gguf" "$source_dir/models/kvasir-books-4m.gguf" || fail 'pages: another file'
+answer=$(grep -c '^hub /api/models/paged' "$scratch/log")
+expect 'pages' '^4$'
+ask 2 'pages elsewhere' pull hf:astray/repo
+expect 'pages elsewhere' 'names a next page at another place'
 
 # It goes on where it ended.
 ask 0 'a connection that ends' pull hf:broken/repo
@@ -103,7 +112,17 @@ expect 'ls' '"name":"hf:good/repo:Q4_K_M","bytes":'"$size"',"whole":true'
 rm -r "$scratch/models/broken"
 ask 0 '-m hf:' run -m hf:broken/repo -p 'The sea' -n 2 --seed 1 --no-figures
 expect '-m hf:' 'hf:broken/repo is not here yet'
+# Whatever takes a model takes such a name.
+model=hf:broken/repo:q4_k_m
 HF_ENDPOINT=http://127.0.0.1:9
+printf 'The sea was calm.\n' >"$scratch/text"
+ask 0 'bench' bench -m $model --prefill 8 --decode 2 --runs 1
+ask 0 'eval answers' eval answers "$scratch/text" -m $model -n 2 --ctx 128 --kv f16
+ask 0 'inspect' inspect $model
+ask 0 'tokenize' tokenize -m $model --file "$scratch/text" --count
+ask 0 'logits' logits -m $model --tokens 1,2
+ask 0 'quantize' quantize $model "$scratch/q.gguf" --type q8_0
+ask 2 'a name that is none' tokenize -m hf:broken --file "$scratch/text"
 ask 0 'offline' run -m hf:broken/repo:q4_k_m -p 'The sea' -n 2 --seed 1 --no-figures
 expect 'offline' '^The sea'
 

@@ -171,7 +171,43 @@ if command -v openssl >/dev/null; then
   stop
   tls_load 0 '"completed":4,' -m "$model" --ctx 1024 --tls-cert "$scratch/cert.pem" --tls-key "$scratch/key.pem" \
     --ca-file "$scratch/cert.pem" --api-key-file "$scratch/keys"
+  # Keys and certificate from a file of options.
+  "$kvasir" serve --tls-cert "$scratch/cert.pem" --tls-key "$scratch/key.pem" --api-key-file "$scratch/keys" \
+    --open-metrics --max-body 4096 --print-config >"$scratch/config"
+  start --config "$scratch/config"
+  answer=$(curl -sS --cacert "$scratch/cert.pem" "$url/v1/models")
+  expect 'keys of the file' '"code":"invalid_api_key"'
+  answer=$(curl -sS --cacert "$scratch/cert.pem" "$url/v1/models" -H 'Authorization: Bearer secret')
+  expect 'keys of the file' '"object":"list"'
+  answer=$(curl -sS --cacert "$scratch/cert.pem" "$url/metrics") && expect 'open metrics of the file' '^kvasir_http'
+  answer=$(head -c 8000 /dev/zero | curl -sS --cacert "$scratch/cert.pem" "$url/v1/completions" -H 'Authorization: Bearer secret' --data-binary @-)
+  expect 'the longest body of the file' '"error"'
+  stop
 fi
+
+# Two models by name, one of them at a time in memory.
+"$kvasir" quantize "$model" "$scratch/small.gguf" --type q4_0 >/dev/null || fail 'quantize'
+start -m "small=$scratch/small.gguf" --ram-cache 0 --cache-dir "$scratch/two"
+big=$(sed -n 's/^  kvasir-books-4m: takes \([0-9.]*\) MiB.*/\1/p' "$scratch/log")
+[ -n "$big" ] || { answer=$(cat "$scratch/log"); fail 'what a model takes'; }
+stop
+start -m "small=$scratch/small.gguf" --ram-cache 0 --cache-dir "$scratch/two" --memory "$(echo "$big" | awk '{ print $1 + 1 }')MiB"
+two() { # MODEL: asks it
+  post /v1/completions '{"model":"'"$1"'","prompt":"It was a dark and stormy night, and the wind blew","max_tokens":2}'
+  expect "$1 answers" '"model":"'"$1"'"'
+}
+two small
+two kvasir-books-4m
+two small
+expect 'pages of a model that was unloaded' '"source":"lmdb"'
+answer=$(curl -sS "$url/v1/models") && expect 'both are listed' '"id":"kvasir-books-4m".*"loaded":false.*"id":"small".*"loaded":true'
+answer=$(curl -sS "$url/api/ps" | grep -o '"name":"[^"]*"' | tr '\n' ' ') && expect 'one is in memory' '^"name":"small:latest" $'
+post /v1/completions '{"model":"large","prompt":"x"}'
+expect 'no such model' "the model 'large' does not exist, this server has 'kvasir-books-4m', 'small'"
+answer=$(cat "$scratch/log") && expect 'said in the log' '^unloaded model=kvasir-books-4m'
+stop
+answer=$("$kvasir" serve -m "$model" -m "$model" --port 0 2>&1) && fail 'two models of one name'
+expect 'two models of one name' "two models are called 'kvasir-books-4m'"
 
 # Options from a file, prompts that are computed before the first request, codecs chosen by a built-in text.
 printf '%s\n' '{"prompt":"It was a dark and stormy night, and the wind blew over the hills and the houses by the sea","pin":false}' \

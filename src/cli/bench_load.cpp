@@ -8,10 +8,12 @@
 #include "base/descriptors.hpp"
 #include "base/error.hpp"
 #include "cli/bench.hpp"
+#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/numbers.hpp"
 #include "cli/serving.hpp"
 #include "cli/terminal.hpp"
@@ -159,18 +161,23 @@ int run_load(Settings s, const Flags& flags) {
 
 Action setup_bench_load(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(flags, remote_table(), settings->remote);
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, remote_table(), settings->remote);
   flags.value("--clients", settings->clients, "how many at once; a list is run one after the other: 1,8,64",
               {.placeholder = "LIST"});
   flags.flag("--json", settings->json, "one object per number of clients");
-  add_options(flags, client::load_table(), settings->load);
-  add_options(flags, run::engine_table(), settings->serving.engine);
-  add_options(flags, run::scheduler_table(), settings->serving.scheduler);
-  add_options(flags, serve_table(), settings->serving.serve);
-  add_options(flags, reuse_table(), settings->serving.reuse);
-  add_options(flags, serve::server_table(), settings->serving.server, {"api_key_file"});  // in remote_table
-  flags.make_optional("--model");
-  return [settings, &flags] { return run_load(*settings, flags); };
+  config->add(flags, client::load_table(), settings->load);
+  config->add(flags, run::engine_table(), settings->serving.engine);
+  config->add(flags, run::scheduler_table(), settings->serving.scheduler);
+  config->add(flags, serve_table(), settings->serving.serve, {"model", "memory"});
+  config->add(flags, reuse_table(), settings->serving.reuse);
+  config->add(flags, serve::server_table(), settings->serving.server, {"api_key_file"});  // in remote_table
+  config->make_optional("--model");
+  return [settings, config, &flags] {
+    if (!config->resolve()) return kSuccess;
+    settings->serving.engine.model = local_model(settings->serving.engine.model);
+    return run_load(*settings, flags);
+  };
 }
 
 }  // namespace kvasir::cli

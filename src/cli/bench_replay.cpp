@@ -6,10 +6,12 @@
 
 #include "base/error.hpp"
 #include "cli/bench.hpp"
+#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "client/load.hpp"
 #include "client/remote_target.hpp"
@@ -156,14 +158,19 @@ int run_replay(const Settings& s, const Flags& flags) {
 
 Action setup_bench_replay(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(flags, remote_table(), settings->remote);
-  add_options(flags, run::engine_table(), settings->engine);
-  add_options(flags, lab::replay_table(), settings->replay);
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, remote_table(), settings->remote);
+  config->add(flags, run::engine_table(), settings->engine);
+  config->add(flags, lab::replay_table(), settings->replay);
   flags.value("--plot", settings->plot, "draw the time to the first token by turn into a .svg, .html or .png",
               {.placeholder = "FILE"});
   flags.flag("--json", settings->json, "one object per turn");
-  flags.make_optional("--model");
-  return [settings, &flags] { return run_replay(*settings, flags); };
+  config->make_optional("--model");
+  return [settings, config, &flags] {
+    if (!config->resolve()) return kSuccess;
+    settings->engine.model = local_model(settings->engine.model);
+    return run_replay(*settings, flags);
+  };
 }
 
 }  // namespace kvasir::cli

@@ -9,6 +9,7 @@
 #include "cli/chat_format.hpp"
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "kv/page.hpp"
 #include "serve/prompt.hpp"
 #include "serve/request.hpp"
@@ -40,7 +41,7 @@ struct Side {
 class Explainer {
  public:
   explicit Explainer(const Settings& settings) : settings_(settings) {
-    const auto file = weights::open_model_file(settings.model);
+    const auto file = weights::open_model_file(local_model(settings.model));
     tokenizer_ = text::make_tokenizer(file->metadata());
     if (!tokenizer_)
       throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", settings.model);

@@ -29,7 +29,7 @@ class Chats : public testing::Test {
     o.ctx = 1024;
     o.threads = 2;
     engine_ = std::make_unique<run::Engine>(o, run::Engine::Needs{});
-    std::vector<std::unique_ptr<store::Tier>> tiers;
+    std::vector<std::shared_ptr<store::Tier>> tiers;
     tiers.push_back(store::open_tier("ram:?size=64MiB"));
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
     scheduler_.emplace(*engine_, run::SchedulerOptions{.running = 1, .waiting = 1}, "model", &*library_);

@@ -40,6 +40,7 @@ void Config::read_file() {
 bool Config::resolve() {
   if (!file_.empty()) read_file();
   for (const auto& set : typed_) set();
+  if (settle_) settle_();
   if (print_) {
     Json all = Json::object();
     for (const Table& t : tables_) all[t.title] = t.write();

@@ -5,7 +5,9 @@
 // replaces that of the file.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -20,13 +22,15 @@ class Config {
  public:
   explicit Config(Flags& flags);  // adds the two flags; must outlive the parsing
 
-  // As add_options; `target` gets its values in resolve().
+  // As add_options; `target` gets its values in resolve(). What stands in `without` has no flag here; a file may hold
+  // it all the same, as other commands know it.
   template <class T>
-  void add(Flags& flags, const OptionTable<T>& table, T& target) {
+  void add(Flags& flags, const OptionTable<T>& table, T& target, std::initializer_list<std::string_view> without = {}) {
     tables_.push_back({table.title(), [&table, &target](const nlohmann::json& json) { table.from_json(target, json); },
                        [&table, &target] { return Json(table.to_json(target)); }});
     for (std::size_t i = 0; i < table.specs().size(); ++i) {
       const OptionSpec& spec = table.specs()[i];
+      if (std::find(without.begin(), without.end(), spec.name) != without.end()) continue;
       const auto again = std::make_shared<bool>(false);
       flags.option(spec, table.get(target, i), table.title(),
                    [this, &table, &target, i, again](const std::string& text) {
@@ -45,6 +49,13 @@ class Config {
       }
     }
   }
+
+  void make_optional(const std::string& flag) {
+    std::erase_if(required_, [&](const Required& r) { return r.flag == flag; });
+  }
+
+  // Called in resolve() when all values are there, before they are printed or used.
+  void settle(std::function<void()> settle) { settle_ = std::move(settle); }
 
   // After parsing: the file's values, then the command line's. False: they were to be printed, and were. Throws
   // Error(kBadInput) that names file and key, and for what is required and stands in neither.
@@ -68,6 +79,7 @@ class Config {
   std::vector<Table> tables_;
   std::vector<std::function<void()>> typed_;
   std::vector<Required> required_;
+  std::function<void()> settle_;
 };
 
 }  // namespace kvasir::cli

@@ -113,5 +113,77 @@ TEST_F(ConfigFile, ErrorsNameFileAndKey) {
   EXPECT_EQ(run_captured({"serve", "-m", "a", "--config", path_ + ".none"}, kCommands).status, kFailure);
 }
 
+// The commands that have many options.
+TEST_F(ConfigFile, EveryCommandReadsWhatItPrints) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"serve"},         {"run"},         {"chat"},          {"bench"},          {"bench", "replay"},
+      {"bench", "load"}, {"eval", "ppl"}, {"eval", "codec"}, {"eval", "recall"}, {"eval", "answers", "prompts.txt"}};
+  for (const std::vector<std::string>& command : commands) {
+    const auto with = [&](std::initializer_list<std::string> more) {
+      std::vector<std::string> all = command;
+      all.insert(all.end(), more);
+      return run_captured(all);
+    };
+    const std::string name = command.back();
+    const Result first = with({"--print-config"});
+    ASSERT_EQ(first.status, kSuccess) << name << first.err;
+    auto all = nlohmann::json::parse(first.out);
+    ASSERT_TRUE(all.is_object() && !all.empty()) << name;
+    // Another value of some number of each table comes through.
+    int changed = 0;
+    for (auto& [title, table] : all.items())
+      for (auto& [key, value] : table.items())
+        if (value.is_number_integer() && value > 0 && value < 400) {
+          value = value.get<int>() + 1;
+          ++changed;
+          break;
+        }
+    EXPECT_GT(changed, 0) << name;
+    write(all.dump());
+    const Result again = with({"--config", path_, "--print-config"});
+    ASSERT_EQ(again.status, kSuccess) << name << again.err;
+    EXPECT_EQ(nlohmann::json::parse(again.out), all) << name;
+    const std::string title = all.begin().key();
+    const std::string key = all.begin().value().begin().key();
+    write(nlohmann::json{{title, {{key + "x", 1}}}}.dump());
+    const Result wrong = with({"--config", path_});
+    EXPECT_EQ(wrong.status, kBadUsage) << name;
+    EXPECT_NE(wrong.err.find(path_ + ": " + title + ": unknown option '" + key + "x' (did you mean '" + key + "'?)"),
+              std::string::npos)
+        << name << wrong.err;
+    write(nlohmann::json{{title + "x", nlohmann::json::object()}}.dump());
+    EXPECT_NE(with({"--config", path_}).err.find("unknown table '" + title + "x' (did you mean '" + title + "'?)"),
+              std::string::npos)
+        << name;
+  }
+}
+
+TEST_F(ConfigFile, ServeKnowsOneModelAndSeveral) {
+  const auto printed = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), "serve");
+    more.emplace_back("--print-config");
+    const Result r = run_captured(more);
+    EXPECT_EQ(r.status, kSuccess) << r.err;
+    return nlohmann::json::parse(r.status == kSuccess ? r.out : "{}");
+  };
+  nlohmann::json one = printed({"-m", "a=b.gguf"});
+  EXPECT_EQ(one["engine"]["model"], "b.gguf");
+  EXPECT_EQ(one["serve"]["name"], "a");
+  EXPECT_EQ(one["serve"]["model"], nlohmann::json::array());
+  write(R"({"engine": {"model": "a.gguf"}, "serve": {"name": "x"}})");
+  one = printed({"--config", path_, "-m", "c.gguf"});
+  EXPECT_EQ(one["engine"]["model"], "c.gguf");
+  EXPECT_EQ(one["serve"]["name"], "x");
+  write(R"({"serve": {"model": ["a=a.gguf", "b=b.gguf"], "memory": "8GiB"}})");
+  const nlohmann::json two = printed({"--config", path_});
+  EXPECT_EQ(two["serve"]["model"], (nlohmann::json{"a=a.gguf", "b=b.gguf"}));
+  EXPECT_EQ(two["engine"]["model"], "");
+  EXPECT_EQ(printed({"--config", path_, "-m", "c.gguf"})["engine"]["model"], "c.gguf");
+  const Result none = run_captured({"serve"});
+  EXPECT_NE(none.err.find("--model: is required, here or as engine.model or serve.model in --config"),
+            std::string::npos)
+      << none.err;
+}
+
 }  // namespace
 }  // namespace kvasir::cli

@@ -6,10 +6,12 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/sections.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/answers.hpp"
@@ -203,9 +205,14 @@ int run_answers(const Settings& s) {
 Action setup_eval_answers(Flags& flags) {
   auto settings = std::make_shared<Settings>();
   flags.value("FILE", settings->file, "prompts, one per line", {.required = true});
-  add_options(flags, lab::eval::subject_table(), settings->subject);
-  add_options(flags, table(), settings->answers);
-  return [settings] { return run_answers(*settings); };
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, lab::eval::subject_table(), settings->subject);
+  config->add(flags, table(), settings->answers);
+  return [settings, config] {
+    if (!config->resolve()) return kSuccess;
+    settings->subject.model = local_model(settings->subject.model);
+    return run_answers(*settings);
+  };
 }
 
 }  // namespace kvasir::cli

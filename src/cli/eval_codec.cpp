@@ -5,10 +5,12 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "kv/codec.hpp"
 #include "lab/eval/capture.hpp"
@@ -171,8 +173,13 @@ Action setup_eval_codec(Flags& flags) {
   auto settings = std::make_shared<Settings>();
   flags.values("--capture", settings->capture, 2, "run a model over a text and take its keys and values",
                {.placeholder = "MODEL TEXT", .group = "codec"});
-  add_options(flags, table(), settings->codec);
-  return [settings] { return run_codec(*settings); };
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, table(), settings->codec);
+  return [settings, config] {
+    if (!config->resolve()) return kSuccess;
+    if (!settings->capture.empty()) settings->capture[0] = local_model(settings->capture[0]);
+    return run_codec(*settings);
+  };
 }
 
 }  // namespace kvasir::cli

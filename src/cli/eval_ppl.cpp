@@ -9,10 +9,12 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/plot.hpp"
 #include "lab/eval/ppl.hpp"
@@ -210,9 +212,14 @@ int run_ppl(Settings& s) {
 
 Action setup_eval_ppl(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(flags, lab::eval::subject_table(), settings->subject);
-  add_options(flags, table(), settings->ppl);
-  return [settings] { return run_ppl(*settings); };
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, lab::eval::subject_table(), settings->subject);
+  config->add(flags, table(), settings->ppl);
+  return [settings, config] {
+    if (!config->resolve()) return kSuccess;
+    settings->subject.model = local_model(settings->subject.model);
+    return run_ppl(*settings);
+  };
 }
 
 }  // namespace kvasir::cli

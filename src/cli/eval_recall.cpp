@@ -6,10 +6,12 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "cli/config.hpp"
 #include "cli/eval.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/recall.hpp"
 
@@ -201,9 +203,14 @@ int run_recall(Settings& s) {
 
 Action setup_eval_recall(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(flags, lab::eval::subject_table(), settings->subject);
-  add_options(flags, table(), settings->recall);
-  return [settings] { return run_recall(*settings); };
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, lab::eval::subject_table(), settings->subject);
+  config->add(flags, table(), settings->recall);
+  return [settings, config] {
+    if (!config->resolve()) return kSuccess;
+    settings->subject.model = local_model(settings->subject.model);
+    return run_recall(*settings);
+  };
 }
 
 }  // namespace kvasir::cli

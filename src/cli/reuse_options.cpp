@@ -24,8 +24,8 @@ const OptionTable<ReuseOptions>& reuse_table() {
   return t;
 }
 
-std::vector<std::unique_ptr<store::Tier>> open_tiers(const ReuseOptions& o) {
-  std::vector<std::unique_ptr<store::Tier>> tiers;
+std::vector<std::shared_ptr<store::Tier>> open_tiers(const ReuseOptions& o) {
+  std::vector<std::shared_ptr<store::Tier>> tiers;
   if (o.ram_cache != "0") tiers.push_back(store::open_tier("ram:?size=" + o.ram_cache));
   if (!o.cache_dir.empty()) tiers.push_back(store::open_tier("lmdb:" + o.cache_dir + "?size=" + o.cache_size));
   for (const std::string& spec : o.tiers) tiers.push_back(store::open_tier(spec));

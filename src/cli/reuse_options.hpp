@@ -23,7 +23,7 @@ struct ReuseOptions {
 const OptionTable<ReuseOptions>& reuse_table();
 
 // The fastest first. Throws Error as store::open_tier.
-std::vector<std::unique_ptr<store::Tier>> open_tiers(const ReuseOptions& options);
+std::vector<std::shared_ptr<store::Tier>> open_tiers(const ReuseOptions& options);
 
 // All that is kept is written; what could not be is said on standard error.
 void write_kept(store::Library& library);

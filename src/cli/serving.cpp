@@ -1,11 +1,24 @@
 #include "cli/serving.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
 #include "base/error.hpp"
+#include "base/host.hpp"
 #include "cli/auto_codecs.hpp"
 #include "cli/chat_format.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
+#include "client/hub.hpp"
+#include "kv/spec.hpp"
+#include "model/hparams.hpp"
 #include "run/fingerprint.hpp"
+#include "run/model_card.hpp"
+#include "store/spec.hpp"
 #include "weights/parts.hpp"
+#include "weights/rounded_file.hpp"
 
 namespace kvasir::cli {
 
@@ -13,7 +26,18 @@ const OptionTable<ServeOptions>& serve_table() {
   using O = ServeOptions;
   static const OptionTable<O> t{
       "serve",
-      {{"name", &O::name, {.help = "what the model is called; default: the file's name", .placeholder = "NAME"}},
+      {{"model",
+        &O::models,
+        {.help = "GGUF file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT] (see `kvasir pull`); given more than "
+                 "once, requests name the one they mean, and it is loaded then",
+         .letter = 'm',
+         .placeholder = "[NAME=]FILE"}},
+       {"memory",
+        &O::memory,
+        {.help = "of several models: memory for those that are loaded and for --ram-cache, such as 16GiB; default what "
+                 "is free at the start",
+         .placeholder = "SIZE"}},
+       {"name", &O::name, {.help = "what the model is called; default: the file's name", .placeholder = "NAME"}},
        {"chat_template",
         &O::chat_template,
         {.help = "a Jinja chat template in place of the model's own", .placeholder = "FILE"}},
@@ -30,47 +54,72 @@ const OptionTable<ServeOptions>& serve_table() {
   return t;
 }
 
-Serving::Serving(const ServingOptions& s, serve::LogSink log) {
-  serve::require_network();
-  run::is_encoder(s.engine.model) ? load_encoder(s) : load(s);
-  server_.emplace(s.server, *service_, chat_ ? chat_.get() : no_chat_.get(), std::move(log));
+NamedModel parse_named_model(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  std::error_code none;
+  if (equals == std::string::npos || std::filesystem::exists(text, none)) return {"", text};
+  NamedModel m{text.substr(0, equals), text.substr(equals + 1)};
+  if (m.name.empty() || m.file.empty())
+    throw Error(Code::kBadInput, fmt::format("expected FILE or NAME=FILE, found '{}'", text), "--model");
+  return m;
 }
 
-void Serving::load_encoder(const ServingOptions& s) {
-  ProgressBar loading("loading");
-  const std::string name = s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;
-  encoder_.emplace(s.engine, name, s.scheduler.waiting, [&](std::int64_t done, std::int64_t total) {
-    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-  });
+void settle_models(ServingOptions& options) {
+  ServeOptions& s = options.serve;
+  if (s.models.empty()) return;
+  options.engine.model.clear();
+  if (s.models.size() == 1) {
+    const NamedModel m = parse_named_model(s.models.front());
+    if (!m.name.empty() && !s.name.empty() && m.name != s.name)
+      throw Error(Code::kBadInput, fmt::format("calls the model '{}', --model calls it '{}'", s.name, m.name),
+                  "--name");
+    if (!m.name.empty()) s.name = m.name;
+    options.engine.model = m.file;
+    s.models.clear();
+    return;
+  }
+  const auto refuse = [](bool given, const char* flag, const char* instead) {
+    if (given) throw Error(Code::kBadInput, fmt::format("is for a server of one model; {}", instead), flag);
+  };
+  refuse(!s.name.empty(), "--name", "of several each is named by -m NAME=FILE");
+  refuse(!s.chat_template.empty(), "--chat-template", "of several each has its own");
+  refuse(!s.warm.empty(), "--warm", "of several ask POST /v1/warm with the model's name");
+}
+
+LoadedModel::LoadedModel(const ServingOptions& s, std::vector<std::shared_ptr<store::Tier>> tiers,
+                         const Progress& progress) {
+  run::is_encoder(s.engine.model) ? load_encoder(s, progress) : load(s, std::move(tiers), progress);
+}
+
+static std::string name_of(const ServingOptions& s) {
+  return s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;
+}
+
+static std::int64_t pool_of(const ServingOptions& s) {
+  const std::int64_t ctx = s.engine.ctx > 0 ? s.engine.ctx : run::kDefaultContext;
+  return s.serve.pool > 0 ? s.serve.pool : 2 * ctx;
+}
+
+void LoadedModel::load_encoder(const ServingOptions& s, const Progress& progress) {
+  encoder_.emplace(s.engine, name_of(s), s.scheduler.waiting, progress);
   service_ = &*encoder_;
-  loading.finish();
   if (!encoder_->tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   no_chat_ = serve::make_refusing_chat("this model reads texts and writes none: /v1/embeddings is for it");
 }
 
-void Serving::load(const ServingOptions& s) {
-  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
-  if (!s.serve.warm.empty() && tiers.empty())
-    throw Error(Code::kBadInput, "needs a place for what it computes: --ram-cache, --cache-dir or --tier", "--warm");
-  ProgressBar loading("loading");
-  const std::int32_t ctx = s.engine.ctx > 0 ? s.engine.ctx : static_cast<std::int32_t>(run::kDefaultContext);
-  engine_ = std::make_unique<run::Engine>(
-      s.engine, run::Engine::Needs{.sequences = s.scheduler.running,
-                                   .pool_tokens = s.serve.pool > 0 ? s.serve.pool : 2 * static_cast<std::int64_t>(ctx),
-                                   .logits = s.scheduler.running,
-                                   .progress = [&](std::int64_t done, std::int64_t total) {
-                                     loading.update(static_cast<std::uint64_t>(done),
-                                                    static_cast<std::uint64_t>(total));
-                                   }});
-  loading.finish();
+void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<store::Tier>> tiers,
+                       const Progress& progress) {
+  engine_ = std::make_unique<run::Engine>(s.engine, run::Engine::Needs{.sequences = s.scheduler.running,
+                                                                       .pool_tokens = pool_of(s),
+                                                                       .logits = s.scheduler.running,
+                                                                       .progress = progress});
   if (!engine_->tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   choose_codecs(*engine_);
   if (!tiers.empty())
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
-  const std::string name = s.serve.name.empty() ? weights::model_name(s.engine.model) : s.serve.name;
-  scheduler_.emplace(*engine_, s.scheduler, name, library_ ? &*library_ : nullptr);
+  scheduler_.emplace(*engine_, s.scheduler, name_of(s), library_ ? &*library_ : nullptr);
   service_ = &*scheduler_;
   try {
     chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model,
@@ -81,6 +130,82 @@ void Serving::load(const ServingOptions& s) {
     chat_problem_ = std::string(e.what()) + " (--chat-template FILE gives another one)";
     no_chat_ = serve::make_refusing_chat(chat_problem_);
   }
+}
+
+Serving::Serving(const ServingOptions& s, serve::LogSink log) {
+  serve::require_network();
+  if (!s.serve.models.empty()) {
+    offer_all(s, std::move(log));
+    return;
+  }
+  std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
+  if (!s.serve.warm.empty() && tiers.empty())
+    throw Error(Code::kBadInput, "needs a place for what it computes: --ram-cache, --cache-dir or --tier", "--warm");
+  ProgressBar loading("loading");
+  only_.emplace(s, std::move(tiers), [&](std::int64_t done, std::int64_t total) {
+    loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+  });
+  loading.finish();
+  server_.emplace(s.server, only_->service(), only_->chat(), std::move(log));
+}
+
+namespace {
+
+// The card of a model that is not loaded, and what it takes when it is.
+serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr<store::Tier>>& tiers) {
+  auto file = weights::open_model_file(s.engine.model);
+  if (!s.engine.weights.empty()) file = weights::rounded(std::move(file), s.engine.weights);
+  const model::ModelSpec spec =
+      model::read_spec(*file, s.engine.ctx > 0 ? s.engine.ctx : static_cast<std::int64_t>(run::kDefaultContext));
+  serve::Offer offer{.card = run::card_of(spec, *file, name_of(s))};
+  if (spec.causal) {
+    const run::EnginePlan plan =
+        run::plan_engine(*file, s.engine, s.scheduler.running, s.scheduler.running, pool_of(s));
+    offer.bytes = plan.total();
+    offer.card.context = plan.context;
+    offer.card.running = s.scheduler.running;
+    offer.card.k_codec = kv::codecs_text(plan.codecs, kv::Side::kKeys);
+    offer.card.v_codec = kv::codecs_text(plan.codecs, kv::Side::kValues);
+  } else {
+    offer.bytes = run::Encoder::planned_bytes(s.engine, *file);
+    offer.card.context = run::context_for(s.engine, spec);
+    offer.card.running = 1;
+    offer.card.generates = false;
+  }
+  offer.load = [s, tiers] { return std::make_unique<LoadedModel>(s, tiers, nullptr); };
+  return offer;
+}
+
+}  // namespace
+
+void Serving::offer_all(const ServingOptions& s, serve::LogSink log) {
+  const std::uint64_t ram = s.reuse.ram_cache == "0" ? 0 : store::parse_bytes(s.reuse.ram_cache, "--ram-cache");
+  const std::uint64_t all =
+      s.serve.memory.empty() ? describe_host().memory_available : store::parse_bytes(s.serve.memory, "--memory");
+  if (all <= ram)
+    throw Error(Code::kBadInput,
+                fmt::format("is {}, and --ram-cache takes {} of it: nothing is left for models", human_bytes(all),
+                            human_bytes(ram)),
+                "--memory");
+  budget_ = static_cast<std::int64_t>(all - ram);
+  const std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
+  std::vector<serve::Offer> offers;
+  for (const std::string& text : s.serve.models) {
+    const NamedModel m = parse_named_model(text);
+    ServingOptions one = s;
+    one.serve.models.clear();
+    one.serve.name = m.name.empty() && client::is_hub_name(m.file) ? m.file : m.name;
+    one.engine.model = local_model(m.file);
+    serve::Offer offer = offer_of(one, tiers);
+    for (const Need& n : needs_)
+      if (n.name == offer.card.name)
+        throw Error(Code::kBadInput,
+                    fmt::format("two models are called '{}', expected different names (-m NAME=FILE)", n.name),
+                    "--model");
+    needs_.push_back({offer.card.name, offer.bytes});
+    offers.push_back(std::move(offer));
+  }
+  server_.emplace(s.server, std::move(offers), budget_, std::move(log));
 }
 
 }  // namespace kvasir::cli

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -20,6 +21,7 @@ namespace kvasir::client {
 namespace {
 
 constexpr std::size_t kLongestText = std::size_t{32} << 20;
+constexpr std::size_t kLongestLink = std::size_t{16} << 10;
 constexpr int kTries = 5;  // without a byte that came
 
 struct CurlEnd {
@@ -113,6 +115,19 @@ bool worth_another_try(CURLcode code, long status) {
 
 void pause(int tries) { std::this_thread::sleep_for(std::chrono::milliseconds(250) * (1 << tries)); }
 
+// Header lines of all answers on the way; the last one counts.
+std::size_t take_header(char* data, std::size_t, std::size_t n, void* to) {
+  auto& link = *static_cast<std::string*>(to);
+  const std::string_view line(data, n);
+  if (line.starts_with("HTTP/")) link.clear();
+  constexpr std::string_view kName = "link:";
+  const bool is_link = std::equal(kName.begin(), kName.end(), line.begin(), line.begin() + std::min(n, kName.size()),
+                                  [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + 32 : b); });
+  if (is_link && link.size() + n < kLongestLink)
+    link += (link.empty() ? "" : ",") + std::string(line.substr(kName.size()));
+  return n;
+}
+
 std::size_t take_text(char* data, std::size_t, std::size_t n, void* to) {
   auto& text = *static_cast<std::string*>(to);
   if (text.size() + n > kLongestText) return 0;
@@ -195,14 +210,16 @@ void check_space(const Download& d, std::uint64_t have) {
 
 }  // namespace
 
-std::string fetch_text(const std::string& url, const std::string& token, const std::string& what) {
+Page fetch_page(const std::string& url, const std::string& token, const std::string& what) {
   for (int tries = 0;; ++tries) {
     Transfer transfer(url, token);
-    std::string text;
+    Page page;
     transfer.set(CURLOPT_WRITEFUNCTION, &take_text);
-    transfer.set(CURLOPT_WRITEDATA, &text);
+    transfer.set(CURLOPT_WRITEDATA, &page.text);
+    transfer.set(CURLOPT_HEADERFUNCTION, &take_header);
+    transfer.set(CURLOPT_HEADERDATA, &page.link);
     const CURLcode code = transfer.run();
-    if (code == CURLE_OK) return text;
+    if (code == CURLE_OK) return page;
     if (tries + 1 >= kTries || code == CURLE_COULDNT_CONNECT || !worth_another_try(code, transfer.status()))
       transfer.fail(code, what);
     pause(tries);

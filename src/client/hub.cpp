@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestName = 96;
+constexpr int kMostPages = 1000;  // of a listing; Hugging Face shows up to 1000 files on one
 constexpr std::string_view kPart = ".part";
 
 // What is taken without a quant, in this order.
@@ -165,6 +166,24 @@ std::vector<HubFile> parse_listing(std::string_view json, const std::string& con
   return files;
 }
 
+std::string next_page(std::string_view link, const std::string& endpoint) {
+  while (!link.empty()) {
+    const std::size_t open = link.find('<');
+    const std::size_t close = open == link.npos ? open : link.find('>', open);
+    if (close == link.npos) return {};
+    const std::string_view target = link.substr(open + 1, close - open - 1);
+    link.remove_prefix(close + 1);
+    const std::string_view parameters = link.substr(0, link.find('<'));  // and a comma
+    if (parameters.find("rel=\"next\"") == parameters.npos && parameters.find("rel=next") == parameters.npos) continue;
+    const bool plain_url = std::all_of(target.begin(), target.end(), [](char c) { return c > ' ' && c < 0x7f; });
+    if (plain_url && target.starts_with(endpoint + "/")) return std::string(target);
+    if (plain_url && target.starts_with('/') && !target.starts_with("//")) return endpoint + std::string(target);
+    throw Error(Code::kBadInput, fmt::format("names a next page at another place, '{}'", target.substr(0, 200)),
+                endpoint);
+  }
+  return {};
+}
+
 std::string quant_of(std::string_view path) {
   const std::string stem = stem_of(path);
   // The last of the words that looks like one: letters and a digit behind a mark.
@@ -293,10 +312,23 @@ std::optional<std::string> find_model(const HubName& name, const std::string& fo
   }
 }
 
+// All pages of the listing.
+static std::vector<HubFile> list_files(const std::string& repository, const HubName& name, const HubOptions& o) {
+  std::string url = o.endpoint + "/api/models/" + escaped(repository) + "/tree/main?recursive=true";
+  std::vector<HubFile> all;
+  for (int pages = 0; !url.empty(); ++pages) {
+    if (pages == kMostPages) throw Error(Code::kBadInput, fmt::format("lists more than {} pages", pages), name.text());
+    const Page page = fetch_page(url, o.token, name.text());
+    const auto files = parse_listing(page.text, url);
+    all.insert(all.end(), files.begin(), files.end());
+    url = next_page(page.link, o.endpoint);
+  }
+  return all;
+}
+
 std::string pull_model(const HubName& name, const HubOptions& o, const PullProgress& progress) {
   const std::string repository = name.owner + "/" + name.repo;
-  const std::string listing = o.endpoint + "/api/models/" + escaped(repository) + "/tree/main?recursive=true";
-  const auto files = choose_files(parse_listing(fetch_text(listing, o.token, name.text()), listing), name);
+  const auto files = choose_files(list_files(repository, name, o), name);
   const std::string base = o.folder + "/" + repository;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const HubFile& f = files[i];

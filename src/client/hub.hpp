@@ -33,6 +33,10 @@ struct HubFile {
 // left out. Throws Error(kBadInput) with `context` for anything else than that.
 std::vector<HubFile> parse_listing(std::string_view json, const std::string& context);
 
+// The URL of the next page by a header Link (RFC 8288), "" for the last page. Only a place at `endpoint` is taken,
+// since it is given the token. Throws Error(kBadInput) with `endpoint` for others.
+std::string next_page(std::string_view link, const std::string& endpoint);
+
 // The files of the model, its parts in order. Without a quant the usual one: Q4_K_M, else the nearest in a list. Throws
 // Error(kBadInput) that says what there is.
 std::vector<HubFile> choose_files(std::span<const HubFile> all, const HubName& name);

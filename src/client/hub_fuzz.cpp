@@ -38,6 +38,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!e.message().empty());
   }
   try {
+    const std::string next = next_page(all, "https://hub");
+    require(next.empty() || next.starts_with("https://hub/"));
+  } catch (const kvasir::Error& e) {
+    require(!e.message().empty());
+  }
+  try {
     const auto files = parse_listing(end < size ? all.substr(end + 1) : std::string_view(), "list");
     for (const HubFile& f : files) require_plain(f.path);
     require(!choose_files(files, name).empty());

@@ -39,6 +39,19 @@ TEST(Hub, Names) {
   EXPECT_FALSE(is_hub_name("models/hf.gguf"));
 }
 
+TEST(Hub, NextPages) {
+  const std::string hub = "https://hub.example";
+  const auto next = [&](const char* link) { return next_page(link, hub); };
+  EXPECT_EQ(next("<https://hub.example/api/x?cursor=a%3D>; rel=\"next\""), hub + "/api/x?cursor=a%3D");
+  EXPECT_EQ(next("<https://hub.example/1>; rel=\"prev\", </2>; rel=next\r\n"), hub + "/2");
+  for (const char* none : {"", "<https://hub.example/1>; rel=\"last\"", "<x", "x>; rel=next"})
+    EXPECT_EQ(next(none), "");
+  // These would be given the token.
+  for (const char* other : {"<https://other/2>; rel=next", "<https://hub.example.org/2>; rel=next",
+                            "<//other/2>; rel=next", "<https://hub.example/a b>; rel=next"})
+    EXPECT_THROW(next(other), Error) << other;
+}
+
 TEST(Hub, Quants) {
   EXPECT_EQ(quant_of("Qwen3-8B-Q4_K_M.gguf"), "Q4_K_M");
   EXPECT_EQ(quant_of("qwen2.5-0.5b-instruct-q8_0.gguf"), "Q8_0");

@@ -10,7 +10,7 @@ namespace {
 
 }  // namespace
 
-std::string fetch_text(const std::string& url, const std::string&, const std::string&) { refuse(url); }
+Page fetch_page(const std::string& url, const std::string&, const std::string&) { refuse(url); }
 
 void download(const Download& d, const std::function<bool(std::uint64_t, std::uint64_t)>&) { refuse(d.url); }
 

@@ -61,7 +61,7 @@ class EngineTarget final : public ReplayTarget {
   void reopen() override {
     scheduler_.reset();
     library_.reset();
-    std::vector<std::unique_ptr<store::Tier>> tiers;
+    std::vector<std::shared_ptr<store::Tier>> tiers;
     for (const std::string& spec : options_.tiers) tiers.push_back(store::open_tier(spec));
     library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)),
                                                 std::move(tiers));

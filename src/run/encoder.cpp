@@ -16,11 +16,20 @@ namespace kvasir::run {
 
 bool is_encoder(const std::string& path) { return !model::read_spec(*weights::open_model_file(path)).causal; }
 
+static int threads_of(const EngineOptions& options) {
+  return options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512);
+}
+
+std::int64_t Encoder::planned_bytes(const EngineOptions& options, const weights::ModelFile& file) {
+  const model::ModelSpec spec = model::read_spec(file, options.ctx);
+  return model::Model::planned_bytes(spec, file, options.exact) +
+         model::Forward::planned_scratch(spec, static_cast<int>(context_for(options, spec)), 1, threads_of(options));
+}
+
 Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t waiting,
                  const std::function<void(std::int64_t, std::int64_t)>& progress)
     : waiting_(waiting) {
-  team_ =
-      std::make_unique<Team>(options.threads > 0 ? options.threads : std::clamp(describe_host().usable_cores, 1, 512));
+  team_ = std::make_unique<Team>(threads_of(options));
   auto file = weights::open_model_file(options.model);
   if (!options.weights.empty()) file = weights::rounded(std::move(file), options.weights);
   model::ModelSpec spec = model::read_spec(*file, options.ctx);
@@ -32,8 +41,7 @@ Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t wa
                     std::to_string(spec.vocab) + " rows",
                 options.model);
   const std::int64_t context = context_for(options, spec);
-  const std::int64_t bytes = model::Model::planned_bytes(spec, *file, options.exact) +
-                             model::Forward::planned_scratch(spec, static_cast<int>(context), 1, team_->size());
+  const std::int64_t bytes = planned_bytes(options, *file);
   if (const auto machine = describe_host().memory_total; machine > 0 && static_cast<std::uint64_t>(bytes) > machine)
     throw Error(Code::kMemory,
                 "weights and scratch of " + std::to_string(bytes / 1000000) + " MB do not fit into this machine's " +
@@ -41,7 +49,7 @@ Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t wa
                 options.model);
   model_ = model::Model::load(std::move(spec), std::move(file), *team_, {.exact = options.exact, .progress = progress});
   forward_ = std::make_unique<model::Forward>(*team_, *model_, static_cast<int>(context));
-  card_ = card_of(*model_, std::move(name));
+  card_ = card_of(model_->spec(), model_->file(), std::move(name));
   card_.context = context;
   card_.generates = false;
   card_.running = 1;

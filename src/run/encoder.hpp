@@ -21,6 +21,8 @@ class Encoder final : public Service {
   // Error: a bad file, one without a vocabulary, too little memory.
   Encoder(const EngineOptions& options, std::string name, std::int32_t waiting,
           const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+  // Memory that it takes, from the file's header alone.
+  static std::int64_t planned_bytes(const EngineOptions& options, const weights::ModelFile& file);
   ~Encoder() override;  // cancels what waits
 
   const ModelCard& card() const override { return card_; }

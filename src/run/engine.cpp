@@ -135,10 +135,12 @@ static bool reads_text(const EngineOptions& options, const model::ModelSpec& spe
   return share > 0 && share < kv::kReadsText;
 }
 
-EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits) {
+EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
+                       std::int64_t pool_tokens) {
   const model::ModelSpec spec = model::read_spec(file, longest(options));
   const model::KeyFacts facts = model::key_facts(spec, file, options.exact);
-  const kv::CacheOptions cache = cache_options(options, spec, facts, sequences);
+  kv::CacheOptions cache = cache_options(options, spec, facts, sequences);
+  if (pool_tokens > 0) cache.max_tokens = pool_tokens;
   EnginePlan plan;
   plan.context = context_for(options, spec);
   plan.codecs = kv::layer_runs(cache, spec.layer_count());

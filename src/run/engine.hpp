@@ -55,7 +55,8 @@ struct EnginePlan {
   std::string note;                     // on the choice of codecs; empty when there is nothing to say
   std::int64_t total() const { return weight_bytes + scratch_bytes + static_cast<std::int64_t>(cache.total()); }
 };
-EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits);
+EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
+                       std::int64_t pool_tokens = 0);  // see Engine::Needs
 
 class Engine {
  public:

@@ -6,9 +6,8 @@
 
 namespace kvasir::run {
 
-ModelCard card_of(const model::Model& model, std::string name) {
-  const model::ModelSpec& spec = model.spec();
-  const weights::Metadata& metadata = model.file().metadata();
+ModelCard card_of(const model::ModelSpec& spec, const weights::ModelFile& file, std::string name) {
+  const weights::Metadata& metadata = file.metadata();
   ModelCard card;
   card.name = std::move(name);
   card.architecture = spec.arch;
@@ -20,7 +19,7 @@ ModelCard card_of(const model::Model& model, std::string name) {
       if (auto text = metadata.get_string("tokenizer.chat_template." + n))
         card.named_templates.emplace_back(n, std::move(*text));
   std::map<std::string, std::uint64_t> bytes_of;
-  for (const weights::TensorInfo& t : model.file().tensors()) {
+  for (const weights::TensorInfo& t : file.tensors()) {
     card.parameters += static_cast<std::uint64_t>(t.columns() * t.rows());
     card.bytes += t.bytes.size();
     bytes_of[t.quant] += t.bytes.size();

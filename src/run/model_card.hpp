@@ -9,6 +9,6 @@
 namespace kvasir::run {
 
 // All but what the cache and the scheduler decide: context, codecs, requests at once.
-ModelCard card_of(const model::Model& model, std::string name);
+ModelCard card_of(const model::ModelSpec& spec, const weights::ModelFile& file, std::string name);
 
 }  // namespace kvasir::run

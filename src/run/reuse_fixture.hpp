@@ -71,7 +71,7 @@ class Server {
     o.kv = kv;
     o.threads = 2;
     engine_ = std::make_unique<Engine>(o, Engine::Needs{.sequences = 4, .pool_tokens = 8192, .logits = 4});
-    std::vector<std::unique_ptr<store::Tier>> opened;
+    std::vector<std::shared_ptr<store::Tier>> opened;
     for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));
     engine_->forward().observe([this](int layer, auto...) { steps_ += layer == 0; });
     library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),

@@ -61,7 +61,7 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library)
     : engine_(engine), options_(options), library_(library) {
-  card_ = card_of(engine.model(), std::move(name));
+  card_ = card_of(engine.model().spec(), engine.model().file(), std::move(name));
   card_.context = engine.context();
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
   card_.v_codec = kv::codecs_text(engine.codecs(), kv::Side::kValues);

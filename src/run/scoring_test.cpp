@@ -113,7 +113,7 @@ class ScoringTest : public ::testing::Test {
   void start(const char* kv, std::int32_t running = 3) {
     engine_ = std::make_unique<Engine>(options_of(kv),
                                        Engine::Needs{.sequences = running, .pool_tokens = 2048, .logits = running});
-    std::vector<std::unique_ptr<store::Tier>> tiers;
+    std::vector<std::shared_ptr<store::Tier>> tiers;
     tiers.push_back(store::open_tier("ram:?size=64MiB"));
     library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),
                                                 std::move(tiers));

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "serve/admit.hpp"
+#include "serve/choose_model.hpp"
 #include "serve/request_parser.hpp"
 #include "serve/route.hpp"
 
@@ -31,10 +32,12 @@ constexpr std::uint64_t kSmallBody = 64 << 10;  // read to its end for an answer
 constexpr double kCancelSeconds = 0.02;         // between attempts to end a read that is late
 constexpr int kMostCancels = 50;
 
-void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& exchange) {
+// Answers with what `run` throws.
+template <class F>
+void guarded(const std::shared_ptr<Exchange>& exchange, F run) {
   ApiError error{.status = 500, .message = "internal error", .type = "server_error"};
   try {
-    return route.value->handle(*exchange->context(), exchange);
+    return run();
   } catch (const ApiException& e) {
     error = e.error();
   } catch (const Error& e) {
@@ -46,6 +49,15 @@ void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& excha
     exchange->context()->log("error id=" + exchange->request().id + " what=" + log_value(e.what()));
   }
   exchange->reply(error_response(error));
+}
+
+void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& exchange, asio::thread_pool& workers) {
+  const auto run = [&route, exchange] {
+    guarded(exchange, [&] { route.value->handle(*exchange->context(), exchange); });
+  };
+  Roster* const roster = exchange->context()->shared->roster;
+  if (!roster || !route.value->needs_model) return run();
+  guarded(exchange, [&] { choose_model(*roster, exchange, [run, &workers] { asio::post(workers, run); }); });
 }
 
 template <class Stream>
@@ -268,7 +280,9 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     }
     request_.body = std::move(parser_->get().body());
     open_exchange(std::move(request_), route_);
-    asio::post(*network_.workers, [exchange = exchange_, route = route_] { run_route(*route, exchange); });
+    asio::post(*network_.workers, [exchange = exchange_, route = route_, workers = network_.workers] {
+      run_route(*route, exchange, *workers);
+    });
   }
 
   void open_exchange(HttpRequest request, const Entry<Route>* route) {

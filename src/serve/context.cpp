@@ -31,29 +31,39 @@ bool InFlight::wait_idle(double seconds) const {
   return idle_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return count_ == 0; });
 }
 
-Context::Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format,
-                 LogSink log_sink)
+Shared::Shared(ServerOptions server_options, LogSink log_sink)
     : options(std::move(server_options)),
-      service(run_service),
-      chat(chat_format),
       start(steady_seconds()),
       created(std::time(nullptr)),
-      fingerprint(fmt::format("kvasir-{}-{}", service.card().k_codec, service.card().v_codec)),
-      prefix_ids(options.prefix_key_file, service.card()),
-      turns(options.answer_memory),
       responses(options.response_memory),
       sink_(std::move(log_sink)),
       ids_((std::uint64_t{std::random_device{}()} << 32) ^ static_cast<std::uint64_t>(created)) {}
 
-void Context::log(std::string_view line) {
+void Shared::log(std::string_view line) {
   if (!sink_) return;
   const std::lock_guard lock(log_mutex_);
   sink_(line);
 }
 
-std::string Context::next_id(std::string_view prefix) {
+std::string Shared::next_id(std::string_view prefix) {
   std::uint64_t state = ids_.fetch_add(1);  // splitmix64 is a bijection: different states, different ids
   return fmt::format("{}{:016x}", prefix, splitmix64(state));
 }
+
+ModelMemory::ModelMemory(const ServerOptions& options, const run::ModelCard& card)
+    : prefix_ids(options.prefix_key_file, card), turns(options.answer_memory) {}
+
+Context::Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format,
+                 LogSink log_sink)
+    : Context(std::make_shared<Shared>(std::move(server_options), std::move(log_sink)), nullptr, run_service,
+              chat_format) {}
+
+Context::Context(std::shared_ptr<Shared> of_all, std::shared_ptr<ModelMemory> of_model, run::Service& run_service,
+                 const ChatFormat* chat_format)
+    : shared(std::move(of_all)),
+      memory(of_model ? std::move(of_model) : std::make_shared<ModelMemory>(shared->options, run_service.card())),
+      service(run_service),
+      chat(chat_format),
+      fingerprint(fmt::format("kvasir-{}-{}", service.card().k_codec, service.card().v_codec)) {}
 
 }  // namespace kvasir::serve

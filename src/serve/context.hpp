@@ -4,8 +4,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "run/service.hpp"
 #include "serve/log.hpp"
@@ -18,6 +20,7 @@
 namespace kvasir::serve {
 
 class ChatFormat;  // serve/chat.hpp
+class Roster;      // serve/roster.hpp
 
 // Requests that the service has not finished with: it may still call their listeners.
 class InFlight {
@@ -33,19 +36,15 @@ class InFlight {
   std::int64_t count_ = 0;
 };
 
-struct Context {
-  // `chat` may be null: then /v1/chat/completions answers 501. The references must outlive this. Throws as PrefixIds.
-  Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format, LogSink log_sink);
+// What all models of a server have in common.
+struct Shared {
+  Shared(ServerOptions server_options, LogSink log_sink);
 
   const ServerOptions options;
-  run::Service& service;
-  const ChatFormat* const chat;
-  const double start;             // steady_seconds
-  const std::int64_t created;     // Unix time
-  const std::string fingerprint;  // what computes the answers: version of the cache's arithmetic, from the model card
-  const PrefixIds prefix_ids;
+  const double start;          // steady_seconds
+  const std::int64_t created;  // Unix time
+  Roster* roster = nullptr;    // the models of a server that has several; null: there is one
 
-  TurnMemory turns;
   ResponseMemory responses;
   Metrics metrics;
   InFlight in_flight;
@@ -53,14 +52,53 @@ struct Context {
   std::atomic<std::int64_t> connections{0};
 
   void log(std::string_view line);
-
-  // "req-" and 16 hexadecimal digits that no other call of this process gets. Not secret.
   std::string next_id(std::string_view prefix);
 
  private:
   LogSink sink_;
   std::mutex log_mutex_;
   std::atomic<std::uint64_t> ids_;
+};
+
+// What is remembered of a model's requests, also while it is not loaded.
+struct ModelMemory {
+  // Throws as PrefixIds.
+  ModelMemory(const ServerOptions& options, const run::ModelCard& card);
+
+  const PrefixIds prefix_ids;
+  TurnMemory turns;
+};
+
+// What all requests to a model share. Of a server with several models: also what requests to none of them share; its
+// service then runs nothing (serve/roster.hpp).
+struct Context {
+  // Of the only model. `chat` may be null: then /v1/chat/completions answers 501. The references must outlive this.
+  // Throws as PrefixIds.
+  Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format, LogSink log_sink);
+  Context(std::shared_ptr<Shared> of_all, std::shared_ptr<ModelMemory> of_model, run::Service& run_service,
+          const ChatFormat* chat_format);
+
+  const std::shared_ptr<Shared> shared;
+  const std::shared_ptr<ModelMemory> memory;
+  run::Service& service;
+  const ChatFormat* const chat;
+  const std::string fingerprint;  // what computes the answers: version of the cache's arithmetic, from the model card
+
+  const ServerOptions& options = shared->options;
+  const double start = shared->start;
+  const std::int64_t created = shared->created;
+  const PrefixIds& prefix_ids = memory->prefix_ids;
+  TurnMemory& turns = memory->turns;
+  ResponseMemory& responses = shared->responses;
+  Metrics& metrics = shared->metrics;
+  InFlight& in_flight = shared->in_flight;
+  std::atomic<bool>& draining = shared->draining;
+  std::atomic<std::int64_t>& connections = shared->connections;
+
+  void log(std::string_view line) { shared->log(line); }
+
+  // "req-" and 16 hexadecimal digits that no other call of this process gets. Not secret.
+  std::string next_id(std::string_view prefix) { return shared->next_id(prefix); }
 };
 
 }  // namespace kvasir::serve

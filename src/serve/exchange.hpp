@@ -48,6 +48,8 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void abort();                               // the stream cannot be completed: closes the connection
   void on_close(std::function<void()> task);  // the client went away before the answer was complete
   void arm(double seconds, std::function<void()> on_expiry);
+  // The model's, once it is known which (serve/roster.hpp): before the route runs.
+  void adopt(std::shared_ptr<Context> context) { context_ = std::move(context); }
   void note(std::string fields) { note_ = std::move(fields); }  // for this request's line in the log
 
   void client_gone();  // by the connection
@@ -60,7 +62,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   void finish(int status, bool keep);
   void send(std::string bytes);
 
-  const std::shared_ptr<Context> context_;
+  std::shared_ptr<Context> context_;
   const std::weak_ptr<Wire> wire_;
   const HttpRequest request_;
   const std::string route_;  // its entry's name, for metrics

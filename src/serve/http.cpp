@@ -48,6 +48,8 @@ std::string_view reason(int status) {
       return "Service Unavailable";
     case 504:
       return "Gateway Timeout";
+    case 507:
+      return "Insufficient Storage";
     default:
       return "Status";
   }

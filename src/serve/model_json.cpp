@@ -2,8 +2,13 @@
 
 namespace kvasir::serve {
 
-Json model_json(const Context& context) {
-  const run::ModelCard& card = context.service.card();
+std::vector<Roster::Entry> known_models(const Context& context) {
+  if (const Roster* roster = context.shared->roster) return roster->list();
+  return {{.card = context.service.card(), .chats = context.chat != nullptr, .loaded = true}};
+}
+
+Json model_json(const Context& context, const Roster::Entry& model) {
+  const run::ModelCard& card = model.card;
   return {{"id", card.name},
           {"object", "model"},
           {"created", context.created},
@@ -14,7 +19,8 @@ Json model_json(const Context& context) {
             {"vocabulary", card.vocabulary},
             {"k_codec", card.k_codec},
             {"v_codec", card.v_codec},
-            {"chat", context.chat != nullptr}}}};
+            {"chat", model.chats},
+            {"loaded", model.loaded}}}};
 }
 
 }  // namespace kvasir::serve

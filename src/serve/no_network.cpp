@@ -2,6 +2,7 @@
 // connection says what is missing.
 #include "base/error.hpp"
 #include "serve/keys.hpp"
+#include "serve/roster.hpp"
 #include "serve/server.hpp"
 
 namespace kvasir::serve {
@@ -22,6 +23,7 @@ void require_network() { absent("serve"); }
 struct Server::Impl {};
 
 Server::Server(ServerOptions, run::Service&, const ChatFormat*, LogSink) { absent("serve"); }
+Server::Server(ServerOptions, std::vector<Offer>, std::int64_t, LogSink) { absent("serve"); }
 Server::~Server() = default;
 void Server::run(bool) {}
 void Server::stop() {}

@@ -15,7 +15,7 @@ std::span<const Entry<Route>> all_routes() {
       of_dialects.reserve(dialects().size());
       all.assign(routes().begin(), routes().end());
       for (const Entry<Dialect>& d : dialects()) {
-        of_dialects.push_back({"POST", d.value->path, false, answer_in_dialect, d.value->error});
+        of_dialects.push_back({"POST", d.value->path, false, answer_in_dialect, d.value->error, true});
         all.push_back({d.name, &of_dialects.back()});
       }
     }

@@ -23,6 +23,9 @@ struct Route {
   void (*handle)(Context& context, const std::shared_ptr<Exchange>& exchange);
 
   ErrorShape error = nullptr;  // of the path's errors
+  // Whether it needs a loaded model. Of a server with several it is the one that the body names as `model`; `context`
+  // is then that model's.
+  bool needs_model = false;
 };
 
 std::span<const Entry<Route>> routes();

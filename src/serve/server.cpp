@@ -18,6 +18,7 @@
 #include "base/error.hpp"
 #include "base/threads.hpp"
 #include "serve/connection.hpp"
+#include "serve/roster.hpp"
 
 namespace kvasir::serve {
 
@@ -46,11 +47,21 @@ std::unique_ptr<asio::ssl::context> make_tls(const ServerOptions& options) {
 void require_network() {}
 
 struct Server::Impl {
-  Impl(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log)
-      : context(std::make_shared<Context>(std::move(options), service, chat, std::move(log))),
+  explicit Impl(std::shared_ptr<Context> only)
+      : context(std::move(only)), acceptor(asio::make_strand(io)), signals(io), retry(acceptor.get_executor()) {
+    begin();
+  }
+  Impl(std::unique_ptr<Shared> of_all, std::vector<Offer> offers, std::int64_t budget)
+      : shared(std::move(of_all)),
+        roster(std::make_unique<Roster>(*shared, std::move(offers), budget)),
+        context(roster->lobby()),
         acceptor(asio::make_strand(io)),
         signals(io),
         retry(acceptor.get_executor()) {
+    begin();
+  }
+
+  void begin() {
     network.context = context;
     network.workers = &workers;
     if (!context->options.api_key_file.empty()) network.keys = KeyRing::load(context->options.api_key_file);
@@ -116,7 +127,7 @@ struct Server::Impl {
         threads, context->options.threads, "threads of the network", [this](int) { serve(); }, [this] { io.stop(); });
     asio::post(acceptor.get_executor(), [this] { accept(); });
     context->log(fmt::format("listening address={}://{}:{} model={}", network.tls ? "https" : "http",
-                             context->options.host, port, log_value(context->service.card().name)));
+                             context->options.host, port, log_value(names())));
     {
       std::unique_lock lock(mutex);
       changed.wait(lock, [&] { return stops > 0; });
@@ -126,6 +137,13 @@ struct Server::Impl {
     io.stop();
     join_all(threads);
     workers.join();
+  }
+
+  std::string names() const {
+    if (!roster) return context->service.card().name;
+    std::string all;
+    for (const Roster::Entry& e : roster->list()) all += (all.empty() ? "" : ",") + e.card.name;
+    return all;
   }
 
   // A handler may run out of memory: that ends its request at most, not the server.
@@ -195,7 +213,9 @@ struct Server::Impl {
     context->log(fmt::format("stopped complete={}", all_done));
   }
 
-  const std::shared_ptr<Context> context;
+  const std::unique_ptr<Shared> shared;    // with the roster:
+  const std::unique_ptr<Roster> roster;    // of several models; waits at its end for those who hold one
+  const std::shared_ptr<Context> context;  // of the only model, or the roster's
   asio::thread_pool workers{static_cast<std::size_t>(context->options.workers)};
   Network network;
   asio::io_context io;  // after `network`: connections die with it
@@ -211,7 +231,13 @@ struct Server::Impl {
 
 Server::Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log) {
   validate(options);
-  impl_ = std::make_unique<Impl>(std::move(options), service, chat, std::move(log));
+  impl_ = std::make_unique<Impl>(std::make_shared<Context>(std::move(options), service, chat, std::move(log)));
+}
+
+Server::Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogSink log) {
+  validate(options);
+  impl_ =
+      std::make_unique<Impl>(std::make_unique<Shared>(std::move(options), std::move(log)), std::move(offers), budget);
 }
 
 Server::~Server() = default;

@@ -1,8 +1,9 @@
-// An OpenAI-compatible HTTP server over one Service.
+// An HTTP server over one Service, or over several that are loaded on demand.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "run/service.hpp"
 #include "serve/log.hpp"
@@ -11,6 +12,7 @@
 namespace kvasir::serve {
 
 class ChatFormat;  // serve/chat.hpp
+struct Offer;      // serve/roster.hpp
 
 // Throws Error(kUnsupported) in builds without Boost or OpenSSL, so that it is known before a model is loaded.
 void require_network();
@@ -20,6 +22,8 @@ class Server {
   // Binds and listens, so that the port is known and what is wrong is thrown here: Error(kBadInput) for options, keys
   // and certificates, Error(kIo) for the address. `service` and `chat` (may be null: no chats) must outlive this.
   Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log = {});
+  // Of several models, which are loaded on demand within `budget` bytes (serve/roster.hpp). REQUIRES: offers.
+  Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogSink log = {});
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

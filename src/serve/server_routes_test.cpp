@@ -125,6 +125,15 @@ TEST(Server, TokenizeAndDetokenize) {
   EXPECT_EQ(s.post("/tokenize", {{"text", "a"}}).json()["error"]["param"], "content");
 }
 
+TEST(Server, TokenizerInfoIsWhatLmEvalAsksFor) {
+  TestServer s;
+  const Json info = s.ask("GET", "/tokenizer_info").json();
+  EXPECT_EQ(info["eos_token"], std::string(s.service.tokenizer()->piece(s.service.tokenizer()->eos())));
+  EXPECT_TRUE(info.contains("chat_template") && info.contains("bos_token"));
+  EXPECT_EQ(info["model_max_length"], 4096);
+  EXPECT_EQ(TestServer({.tokenizer = false}).ask("GET", "/tokenizer_info").status, 501);
+}
+
 TEST(Server, WithoutTokenizer) {
   TestServer s({.tokenizer = false});
   EXPECT_EQ(s.post("/v1/completions", {{"prompt", "abc"}}).status, 501);

@@ -25,7 +25,7 @@ class ModelServer {
     o.ctx = 2048;
     o.threads = 2;
     engine_ = std::make_unique<run::Engine>(o, run::Engine::Needs{.sequences = 2, .pool_tokens = 4096, .logits = 2});
-    std::vector<std::unique_ptr<store::Tier>> tiers;
+    std::vector<std::shared_ptr<store::Tier>> tiers;
     tiers.push_back(store::open_tier("ram:?size=64MiB"));
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
     scheduler_.emplace(*engine_, run::SchedulerOptions{.running = 2}, "model", &*library_);

@@ -20,6 +20,7 @@
 namespace kvasir::serve {
 
 struct FakeOptions {
+  std::string name = "org/fake-model";
   double delay = 0;           // seconds before each token
   int most_queued = 1 << 20;  // requests at once; more are refused
   int most_running = 1 << 20;
@@ -52,7 +53,7 @@ class FakeService : public run::Service {
           vocabulary.set(fmt::format("tokenizer.ggml.{}_token_id", name), std::int64_t{gap_id(name)});
       tokenizer_ = text::make_tokenizer(vocabulary);
     }
-    card_ = {.name = "org/fake-model",
+    card_ = {.name = options_.name,
              .architecture = "fake",
              .context = options_.context,
              .vocabulary = tokenizer_ ? tokenizer_->size() : 300,

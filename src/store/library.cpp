@@ -34,7 +34,7 @@ std::span<const std::int32_t> piece(std::span<const std::int32_t> ids, std::int6
   return ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
 }
 
-std::vector<std::string> labels_of(std::span<const std::unique_ptr<Tier>> tiers) {
+std::vector<std::string> labels_of(std::span<const std::shared_ptr<Tier>> tiers) {
   std::map<std::string, int> count;
   std::vector<std::string> labels;
   for (const auto& tier : tiers) {
@@ -80,7 +80,7 @@ void Chain::share(Chain& other, std::int64_t pages) {
   for (std::size_t t = 0; t < other.given_.size(); ++t) given(t) = std::max(given(t), std::min(other.given_[t], pages));
 }
 
-Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers)
+Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::shared_ptr<Tier>> tiers)
     : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)), labels_(labels_of(tiers_)) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
   // Without its tail a conversation has no place to restore from, and tails with states are large.

@@ -85,13 +85,13 @@ struct Known {
 
 class Library {
  public:
-  // Tiers: the fastest first. `cache` must outlive this; it is asked for sizes by the library's thread, and touched
-  // only in restore and offer.
-  Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::unique_ptr<Tier>> tiers);
+  // Tiers: the fastest first; other libraries may have the same ones. `cache` must outlive this; it is asked for sizes
+  // by the library's thread, and touched only in restore and offer.
+  Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::shared_ptr<Tier>> tiers);
   ~Library();
 
   const Fingerprint& fingerprint() const { return fingerprint_; }
-  std::span<const std::unique_ptr<Tier>> tiers() const { return tiers_; }
+  std::span<const std::shared_ptr<Tier>> tiers() const { return tiers_; }
   // What each tier is called in receipts and metrics: its kind, and behind the second of a kind -2, behind the third
   // -3.
   std::span<const std::string> labels() const { return labels_; }
@@ -165,7 +165,7 @@ class Library {
 
   kv::Cache& cache_;
   const Fingerprint fingerprint_;
-  const std::vector<std::unique_ptr<Tier>> tiers_;
+  const std::vector<std::shared_ptr<Tier>> tiers_;
   const std::vector<std::string> labels_;
   bool immediate_ = true;
 

@@ -59,7 +59,7 @@ class LibraryTest : public ::testing::TestWithParam<std::string> {
   // A library over `tiers`, each behind what `wrap` makes of it.
   void open(const std::vector<std::string>& tiers, const Wrap& wrap = {}, const char* fingerprint = "test") {
     library_.reset();
-    std::vector<std::unique_ptr<Tier>> opened;
+    std::vector<std::shared_ptr<Tier>> opened;
     for (const std::string& spec : tiers) opened.push_back(open_tier(spec, wrap));
     library_ = std::make_unique<Library>(*cache_, fingerprint_of(fingerprint), std::move(opened));
   }

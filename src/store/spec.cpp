@@ -81,6 +81,14 @@ std::chrono::nanoseconds parse_time(std::string_view text, const std::string& co
   return std::chrono::nanoseconds(static_cast<std::int64_t>(value));
 }
 
+std::uint64_t parse_bytes(std::string_view text, const std::string& context) {
+  const double value = measure(text, kSizes);
+  if (!(value >= 0 && value <= 0x1p60))
+    throw Error(Code::kBadInput, "expected a size (as 4096, 64KiB, 1.5GiB, 2GB), found '" + std::string(text) + "'",
+                context);
+  return static_cast<std::uint64_t>(value);
+}
+
 Spec::Spec(std::string_view text) {
   const std::size_t question = text.find('?');
   const std::string_view place = text.substr(0, question);

@@ -17,6 +17,9 @@ namespace kvasir::store {
 // A time with its unit, as above, up to ten years. Throws Error(kBadInput) that names `context`.
 std::chrono::nanoseconds parse_time(std::string_view text, const std::string& context);
 
+// A number of bytes, as above, up to 2^60. Throws Error(kBadInput) that names `context`.
+std::uint64_t parse_bytes(std::string_view text, const std::string& context);
+
 // Throws Error(kBadInput) that names the option. Every option is asked for once, by whom it concerns; finish() then
 // refuses those that nobody asked for.
 class Spec {

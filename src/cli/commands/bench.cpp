@@ -15,9 +15,11 @@
 #include "base/error.hpp"
 #include "cli/bench.hpp"
 #include "cli/command.hpp"
+#include "cli/config.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/numbers.hpp"
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
@@ -221,17 +223,18 @@ Action setup(Flags& flags) {
     run::EngineOptions engine;
   };
   auto settings = std::make_shared<Settings>();
-  add_options(flags, run::engine_table(), settings->engine, {"kv"});
-  add_options(flags, table(), settings->bench);
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, run::engine_table(), settings->engine, {"kv"});
+  config->add(flags, table(), settings->bench);
   Flags& replay = flags.command("replay", "conversations turn by turn, with reuse and without it");
   const Action play = setup_bench_replay(replay);
   Flags& load = flags.command("load", "many clients at once against a server");
   const Action press = setup_bench_load(load);
-  flags.make_optional("--model");  // a subcommand has its own
-  return [settings, &replay, play, &load, press] {
+  return [settings, config, &replay, play, &load, press] {
     if (replay.chosen()) return play();
     if (load.chosen()) return press();
-    if (settings->engine.model.empty()) throw Error(Code::kBadInput, "is required", "--model");
+    if (!config->resolve()) return kSuccess;
+    settings->engine.model = local_model(settings->engine.model);
     return cli::bench(settings->bench, settings->engine);
   };
 }

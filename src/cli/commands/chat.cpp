@@ -19,6 +19,7 @@
 #include "cli/chat_format.hpp"
 #include "cli/chat_session.hpp"
 #include "cli/command.hpp"
+#include "cli/config.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/line_reader.hpp"
@@ -304,7 +305,7 @@ class Terminal {
 int chat_command(Settings& s) {
   std::setlocale(LC_CTYPE, "");  // for the line editor; nothing else here asks for a locale
   s.engine.model = local_model(s.engine.model);
-  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
+  std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   ProgressBar loading("loading");
   run::Engine engine(s.engine, {.progress = [&](std::int64_t done, std::int64_t total) {
                        loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
@@ -332,11 +333,12 @@ int chat_command(Settings& s) {
 
 Action setup(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(flags, run::engine_table(), settings->engine);
-  add_options(flags, table(), settings->chat);
-  add_options(flags, run::sampling_table(), settings->sampling);
-  add_options(flags, reuse_table(), settings->reuse);
-  return [settings] { return chat_command(*settings); };
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, run::engine_table(), settings->engine);
+  config->add(flags, table(), settings->chat);
+  config->add(flags, run::sampling_table(), settings->sampling);
+  config->add(flags, reuse_table(), settings->reuse);
+  return [settings, config] { return config->resolve() ? chat_command(*settings) : kSuccess; };
 }
 
 }  // namespace

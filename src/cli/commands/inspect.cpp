@@ -8,6 +8,7 @@
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
@@ -314,11 +315,14 @@ int inspect(const Options& o) {
 
 Action setup(Flags& flags) {
   auto o = std::make_shared<Options>();
-  flags.value("MODEL", o->path, "model file", {.required = true});
+  flags.value("MODEL", o->path, "model file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT]", {.required = true});
   flags.flag("--full", o->full, "long arrays and texts in full");
   flags.flag("--json", o->json, "one JSON object");
   add_options(flags, run::plan_table(), o->engine);
-  return [o] { return inspect(*o); };
+  return [o] {
+    o->path = local_model(o->path);
+    return inspect(*o);
+  };
 }
 
 }  // namespace

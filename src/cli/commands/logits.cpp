@@ -10,6 +10,7 @@
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "run/engine.hpp"
 
@@ -122,7 +123,10 @@ Action setup(Flags& flags) {
   auto settings = std::make_shared<Settings>();
   add_options(flags, run::engine_table(), settings->engine);
   add_options(flags, table(), settings->logits);
-  return [settings] { return cli::logits(settings->logits, settings->engine); };
+  return [settings] {
+    settings->engine.model = local_model(settings->engine.model);
+    return cli::logits(settings->logits, settings->engine);
+  };
 }
 
 }  // namespace

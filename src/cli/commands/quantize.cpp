@@ -15,6 +15,7 @@
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "weights/requantise.hpp"
 
@@ -131,11 +132,11 @@ Action setup(Flags& flags) {
     bool json = false;
   };
   auto a = std::make_shared<Arguments>();
-  flags.value("IN", a->in, "model file to read", {.required = true});
+  flags.value("IN", a->in, "model file to read, or hf:OWNER/REPO[:QUANT]", {.required = true});
   flags.value("OUT", a->out, "GGUF file to write", {.required = true});
   add_options(flags, quantize_table(), a->options);
   flags.flag("--json", a->json, "the result as one JSON object");
-  return [a] { return quantize(a->options, a->in, a->out, a->json); };
+  return [a] { return quantize(a->options, local_model(a->in), a->out, a->json); };
 }
 
 }  // namespace

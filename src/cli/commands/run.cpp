@@ -13,6 +13,7 @@
 #include "base/file.hpp"
 #include "base/rss.hpp"
 #include "cli/command.hpp"
+#include "cli/config.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
@@ -264,7 +265,7 @@ int run_command(Settings& s) {
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
   const auto grammar = read_schema(s.run.json_schema);
-  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
+  std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
@@ -305,11 +306,12 @@ int run_command(Settings& s) {
 
 Action setup(Flags& flags) {
   auto settings = std::make_shared<Settings>();
-  add_options(flags, run::engine_table(), settings->engine);
-  add_options(flags, table(), settings->run);
-  add_options(flags, run::sampling_table(), settings->sampling);
-  add_options(flags, reuse_table(), settings->reuse, {"ram_cache"});
-  return [settings] { return run_command(*settings); };
+  const auto config = std::make_shared<Config>(flags);
+  config->add(flags, run::engine_table(), settings->engine);
+  config->add(flags, table(), settings->run);
+  config->add(flags, run::sampling_table(), settings->sampling);
+  config->add(flags, reuse_table(), settings->reuse, {"ram_cache"});
+  return [settings, config] { return config->resolve() ? run_command(*settings) : kSuccess; };
 }
 
 }  // namespace

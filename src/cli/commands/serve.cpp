@@ -22,15 +22,16 @@ namespace kvasir::cli {
 namespace {
 
 // Computes the prompts of --warm; the socket listens already, so clients wait and are not refused.
-void warm(Serving& serving, const std::string& file) {
+void warm(LoadedModel& model, const std::string& file) {
   std::vector<run::ServiceRequest> requests =
-      serve::read_prompt_file(file, serving.card(), serving.tokenizer(), serving.chat(), false);
+      serve::read_prompt_file(file, model.service().card(), *model.service().tokenizer(),
+                              model.template_chat() ? model.chat() : nullptr, false);
   ProgressBar bar("warming");
   const double start = steady_seconds();
   std::int64_t tokens = 0, reused = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     bar.update(i, requests.size());
-    const run::Outcome outcome = run::ask(serving.service(), std::move(requests[i])).outcome;
+    const run::Outcome outcome = run::ask(model.service(), std::move(requests[i])).outcome;
     tokens += outcome.prompt_tokens;
     reused += outcome.receipt.reused_tokens;
     if (outcome.receipt.pin_error.empty()) continue;
@@ -42,6 +43,29 @@ void warm(Serving& serving, const std::string& file) {
              human_seconds(steady_seconds() - start));
 }
 
+void describe(LoadedModel& model, const std::string& url) {
+  const run::ModelCard& card = model.service().card();
+  run::Engine* const engine = model.engine();
+  fmt::print(stderr, "{} ({}, {}): {}, context {}{}\n", card.name, card.architecture,
+             engine ? "KV " + kv::codecs_text(engine->codecs()) : "embeddings only", url, card.context,
+             model.template_chat() || !engine ? "" : ", no chat template");
+  if (card.trained_context > 0 && card.context > card.trained_context)
+    fmt::print(stderr, "the context is longer than the {} tokens that the model was trained for (see --ctx)\n",
+               card.trained_context);
+  if (const std::string note = model.service().tokenizer()->note(); !note.empty())
+    fmt::print(stderr, "vocabulary: {}\n", note);
+  if (!model.chat_problem().empty()) fmt::print(stderr, "chats are refused: {}\n", model.chat_problem());
+  if (engine && !engine->kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", engine->kv_note());
+}
+
+void describe(const Serving& several, const std::string& url) {
+  fmt::print(stderr, "{} models, loaded on demand: {}, memory for them {}\n", several.needs().size(), url,
+             human_bytes(static_cast<std::uint64_t>(several.budget())));
+  for (const Serving::Need& n : several.needs())
+    fmt::print(stderr, "  {}: takes {}{}\n", n.name, human_bytes(static_cast<std::uint64_t>(n.bytes)),
+               n.bytes > several.budget() ? ", more than there is: requests to it are refused" : "");
+}
+
 int serve_command(const ServingOptions& s) {
   constexpr int kOtherFiles = 64;  // model, tiers, log
   if (const std::int64_t files = raise_descriptor_limit(); files < s.server.max_connections + kOtherFiles)
@@ -51,18 +75,14 @@ int serve_command(const ServingOptions& s) {
     fmt::print(stderr, "{}\n", line);
     std::fflush(stderr);
   });
-  run::Engine* const engine = serving.engine();
-  fmt::print(stderr, "{} ({}, {}): {}://{}:{}/v1, context {}{}\n", serving.card().name, serving.card().architecture,
-             engine ? "KV " + kv::codecs_text(engine->codecs()) : "embeddings only",
-             s.server.tls_cert.empty() ? "http" : "https", s.server.host, serving.server().port(),
-             serving.card().context, serving.chats() || !engine ? "" : ", no chat template");
-  if (const run::ModelCard& card = serving.card(); card.trained_context > 0 && card.context > card.trained_context)
-    fmt::print(stderr, "the context is longer than the {} tokens that the model was trained for (see --ctx)\n",
-               card.trained_context);
-  if (const std::string note = serving.tokenizer().note(); !note.empty()) fmt::print(stderr, "vocabulary: {}\n", note);
-  if (!serving.chat_problem().empty()) fmt::print(stderr, "chats are refused: {}\n", serving.chat_problem());
-  if (engine && !engine->kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", engine->kv_note());
-  if (!s.serve.warm.empty()) warm(serving, s.serve.warm);
+  const std::string url = fmt::format("{}://{}:{}/v1", s.server.tls_cert.empty() ? "http" : "https", s.server.host,
+                                      serving.server().port());
+  if (LoadedModel* model = serving.only()) {
+    describe(*model, url);
+    if (!s.serve.warm.empty()) warm(*model, s.serve.warm);
+  } else {
+    describe(serving, url);
+  }
   std::fflush(stderr);
   serving.server().run(true);
   return kSuccess;
@@ -70,11 +90,12 @@ int serve_command(const ServingOptions& s) {
 
 struct Settings {
   explicit Settings(Flags& flags) : config(flags) {
-    config.add(flags, run::engine_table(), serving.engine);
+    config.add(flags, run::engine_table(), serving.engine, {"model"});
     config.add(flags, run::scheduler_table(), serving.scheduler);
     config.add(flags, serve_table(), serving.serve);
     config.add(flags, reuse_table(), serving.reuse);
     config.add(flags, serve::server_table(), serving.server);
+    config.settle([this] { settle_models(serving); });
   }
   ServingOptions serving;
   Config config;
@@ -85,6 +106,8 @@ Action setup(Flags& flags) {
   return [settings] {
     if (!settings->config.resolve()) return kSuccess;
     ServingOptions& options = settings->serving;
+    if (options.serve.models.empty() && options.engine.model.empty())
+      throw Error(Code::kBadInput, "is required, here or as engine.model or serve.model in --config", "--model");
     serve::require_network();  // before a model is downloaded
     if (options.serve.name.empty() && client::is_hub_name(options.engine.model))
       options.serve.name = options.engine.model;

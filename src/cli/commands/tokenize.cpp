@@ -12,6 +12,7 @@
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
+#include "cli/models.hpp"
 #include "cli/sections.hpp"
 #include "cli/standard_input.hpp"
 #include "text/tokenizer.hpp"
@@ -111,7 +112,7 @@ void print_json(const TokenizeOptions& o, const std::vector<std::int32_t>& ids, 
 
 int tokenize(const TokenizeOptions& o) {
   check(o);
-  const auto tokenizer = open_tokenizer(o.model);
+  const auto tokenizer = open_tokenizer(local_model(o.model));
   const std::string text = text_of(o);
   const text::EncodeOptions encode{.add_bos = o.special && tokenizer->add_bos(),
                                    .add_eos = o.special && tokenizer->add_eos(),

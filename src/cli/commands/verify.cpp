@@ -125,7 +125,7 @@ int report(const std::vector<VerifyRow>& rows, const VerifyOptions& options) {
 
 int verify_command(Settings& s) {
   s.engine.model = local_model(s.engine.model);
-  std::vector<std::unique_ptr<store::Tier>> tiers = open_tiers(s.reuse);
+  std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   if (tiers.empty())
     throw Error(Code::kBadInput, "is 0 and no other tier is named, so that nothing can be reused", "--ram-cache");
   ProgressBar loading("loading");

@@ -341,8 +341,7 @@ std::string without_tag(const std::string& model) {
   return model.ends_with(kTag) ? model.substr(0, model.size() - kTag.size()) : model;
 }
 
-Json ollama_details(const Context& context) {
-  const run::ModelCard& card = context.service.card();
+Json ollama_details(const run::ModelCard& card) {
   return {{"parent_model", ""},
           {"format", "gguf"},
           {"family", card.architecture},
@@ -351,15 +350,14 @@ Json ollama_details(const Context& context) {
           {"quantization_level", upper(card.quantization)}};
 }
 
-Json ollama_model(const Context& context) {
-  const run::ModelCard& card = context.service.card();
+Json ollama_model(const Context& context, const run::ModelCard& card) {
   const std::string name = card.name + std::string(kTag);
   return {{"name", name},
           {"model", name},
           {"modified_at", rfc3339(static_cast<double>(context.created))},
           {"size", card.bytes},
           {"digest", digest_of(card)},
-          {"details", ollama_details(context)}};
+          {"details", ollama_details(card)}};
 }
 
 std::string rfc3339(double unix_seconds) {

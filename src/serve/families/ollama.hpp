@@ -25,8 +25,8 @@ std::string check_ollama_model(const Fields& fields, const RequestLimits& limits
 std::string without_tag(const std::string& model);
 
 // How /api/tags, /api/show and /api/ps describe this server's model.
-Json ollama_model(const Context& context);
-Json ollama_details(const Context& context);
+Json ollama_model(const Context& context, const run::ModelCard& card);
+Json ollama_details(const run::ModelCard& card);
 
 // "2026-11-25T18:20:00.123456Z"
 std::string rfc3339(double unix_seconds);

@@ -21,6 +21,7 @@ void handle_apply(Context& context, const std::shared_ptr<Exchange>& exchange) {
 }  // namespace
 
 extern const Route apply_template;
-const Route apply_template{.method = "POST", .path = "/apply-template", .open = false, .handle = handle_apply};
+const Route apply_template{
+    .method = "POST", .path = "/apply-template", .open = false, .handle = handle_apply, .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

@@ -26,6 +26,7 @@ const Route count_tokens{.method = "POST",
                          .path = "/v1/messages/count_tokens",
                          .open = false,
                          .handle = handle_count,
-                         .error = anthropic_error};
+                         .error = anthropic_error,
+                         .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

@@ -21,6 +21,7 @@ void handle_detokenize(Context& context, const std::shared_ptr<Exchange>& exchan
 }  // namespace
 
 extern const Route detokenize;
-const Route detokenize{.method = "POST", .path = "/detokenize", .open = false, .handle = handle_detokenize};
+const Route detokenize{
+    .method = "POST", .path = "/detokenize", .open = false, .handle = handle_detokenize, .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

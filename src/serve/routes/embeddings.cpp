@@ -69,6 +69,7 @@ void handle_embeddings(Context& context, const std::shared_ptr<Exchange>& exchan
 }  // namespace
 
 extern const Route embeddings;
-const Route embeddings{.method = "POST", .path = "/v1/embeddings", .open = false, .handle = handle_embeddings};
+const Route embeddings{
+    .method = "POST", .path = "/v1/embeddings", .open = false, .handle = handle_embeddings, .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

@@ -13,12 +13,12 @@ const Route model{.method = "GET",
                   .open = false,
                   .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
                     const std::string& id = exchange->request().parameter;
-                    if (id != context.service.card().name)
-                      throw ApiException({.status = 404,
-                                          .message = fmt::format("the model '{}' does not exist", id),
-                                          .param = "model",
-                                          .code = "model_not_found"});
-                    exchange->reply(json_response(model_json(context)));
+                    for (const Roster::Entry& m : known_models(context))
+                      if (m.card.name == id) return exchange->reply(json_response(model_json(context, m)));
+                    throw ApiException({.status = 404,
+                                        .message = fmt::format("the model '{}' does not exist", id),
+                                        .param = "model",
+                                        .code = "model_not_found"});
                   }};
 
 }  // namespace kvasir::serve::entries::routes

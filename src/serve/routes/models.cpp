@@ -1,4 +1,4 @@
-// The models of this server: one.
+// The models of this server.
 #include "serve/exchange.hpp"
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
@@ -10,7 +10,9 @@ const Route models{.method = "GET",
                    .path = "/v1/models",
                    .open = false,
                    .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
-                     exchange->reply(json_response({{"object", "list"}, {"data", Json::array({model_json(context)})}}));
+                     Json data = Json::array();
+                     for (const Roster::Entry& m : known_models(context)) data.push_back(model_json(context, m));
+                     exchange->reply(json_response({{"object", "list"}, {"data", std::move(data)}}));
                    }};
 
 }  // namespace kvasir::serve::entries::routes

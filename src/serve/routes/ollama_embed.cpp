@@ -45,7 +45,11 @@ void handle_embed(Context& context, const std::shared_ptr<Exchange>& exchange) {
 }  // namespace
 
 extern const Route ollama_embed;
-const Route ollama_embed{
-    .method = "POST", .path = "/api/embed", .open = false, .handle = handle_embed, .error = ollama_error};
+const Route ollama_embed{.method = "POST",
+                         .path = "/api/embed",
+                         .open = false,
+                         .handle = handle_embed,
+                         .error = ollama_error,
+                         .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

@@ -29,7 +29,11 @@ void handle_embeddings(Context& context, const std::shared_ptr<Exchange>& exchan
 }  // namespace
 
 extern const Route ollama_embeddings;
-const Route ollama_embeddings{
-    .method = "POST", .path = "/api/embeddings", .open = false, .handle = handle_embeddings, .error = ollama_error};
+const Route ollama_embeddings{.method = "POST",
+                              .path = "/api/embeddings",
+                              .open = false,
+                              .handle = handle_embeddings,
+                              .error = ollama_error,
+                              .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

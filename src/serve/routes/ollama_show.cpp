@@ -7,15 +7,16 @@
 #include "serve/chat.hpp"
 #include "serve/exchange.hpp"
 #include "serve/families/ollama.hpp"
+#include "serve/roster.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::entries::routes {
 namespace {
 
-Json capabilities(const Context& context) {
+Json capabilities(const ChatFormat* chat) {
   Json all = Json::array({"completion"});
-  if (context.chat && context.chat->knows_tools()) all.push_back("tools");
-  if (context.chat && context.chat->knows_thinking()) all.push_back("thinking");
+  if (chat && chat->knows_tools()) all.push_back("tools");
+  if (chat && chat->knows_thinking()) all.push_back("thinking");
   return all;
 }
 
@@ -25,20 +26,25 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   const std::string* name = fields.string("model");
   if (!name) name = fields.string("name");
   if (!name) bad_field("model", "is missing", "missing_required_parameter");
-  const run::ModelCard& card = context.service.card();
+  // Of a model that is not loaded, what its file says.
+  const auto loaded = context.shared->roster ? context.shared->roster->peek(*name) : nullptr;
+  const ChatFormat* const chat = loaded ? loaded->chat : context.chat;
+  const run::ModelCard card = loaded                   ? loaded->service.card()
+                              : context.shared->roster ? context.shared->roster->entry(*name).card
+                                                       : context.service.card();
   if (!context.options.any_model && without_tag(*name) != card.name)
     throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *name), .param = "model"});
   const std::string& a = card.architecture;
   exchange->reply(json_response({{"modelfile", fmt::format("FROM {}\n", card.name)},
                                  {"parameters", ""},
-                                 {"template", context.chat ? std::string(context.chat->source()) : ""},
-                                 {"details", ollama_details(context)},
+                                 {"template", chat ? std::string(chat->source()) : card.chat_template},
+                                 {"details", ollama_details(card)},
                                  {"model_info",
                                   {{"general.architecture", a},
                                    {"general.parameter_count", card.parameters},
                                    {a + ".context_length", card.context},
                                    {a + ".vocab_size", card.vocabulary}}},
-                                 {"capabilities", capabilities(context)},
+                                 {"capabilities", capabilities(chat)},
                                  {"modified_at", rfc3339(static_cast<double>(context.created))}}));
 }
 

@@ -1,8 +1,9 @@
-// Ollama's list of models: one.
+// Ollama's list of models.
 #include <nlohmann/json.hpp>
 
 #include "serve/exchange.hpp"
 #include "serve/families/ollama.hpp"
+#include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::entries::routes {
@@ -13,7 +14,10 @@ const Route ollama_tags{.method = "GET",
                         .open = false,
                         .handle =
                             [](Context& context, const std::shared_ptr<Exchange>& exchange) {
-                              exchange->reply(json_response({{"models", Json::array({ollama_model(context)})}}));
+                              Json models = Json::array();
+                              for (const Roster::Entry& m : known_models(context))
+                                models.push_back(ollama_model(context, m.card));
+                              exchange->reply(json_response({{"models", std::move(models)}}));
                             },
                         .error = ollama_error};
 

@@ -2,31 +2,45 @@
 #include <nlohmann/json.hpp>
 
 #include "serve/chat.hpp"
+#include "serve/choose_model.hpp"
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::entries::routes {
 namespace {
 
-void handle_props(Context& context, const std::shared_ptr<Exchange>& exchange) {
-  const run::ModelCard& card = context.service.card();
+// Of a server with several models: of the one that the query names, or of the first. It is not loaded for this; what
+// only a loaded model knows is then empty.
+void handle_props(Context& home, const std::shared_ptr<Exchange>& exchange) {
+  Roster* const roster = home.shared->roster;
+  const std::string wanted = model_in_query(exchange->request().query);
+  const auto loaded = roster ? roster->peek(wanted) : nullptr;
+  Context& context = loaded ? *loaded : home;
+  const run::ModelCard card = roster ? roster->entry(wanted).card : context.service.card();
   const text::Tokenizer* tokenizer = context.service.tokenizer();
   const auto piece = [&](std::int32_t id) {
     return tokenizer && id >= 0 ? std::string(tokenizer->piece(id)) : std::string();
   };
-  exchange->reply(json_response(
-      {{"default_generation_settings",
-        {{"n_ctx", card.context},
-         {"params", {{"temperature", 1.0}, {"top_k", 0}, {"top_p", 1.0}, {"min_p", 0.0}, {"n_predict", -1}}}}},
-       {"total_slots", card.running},
-       {"model_alias", card.name},
-       {"model_path", card.name},
-       {"modalities", {{"vision", false}, {"audio", false}}},
-       {"chat_template", context.chat ? std::string(context.chat->source()) : ""},
-       {"bos_token", piece(tokenizer ? tokenizer->bos() : -1)},
-       {"eos_token", piece(tokenizer ? tokenizer->eos() : -1)},
-       {"build_info", context.fingerprint},
-       {"is_sleeping", false}}));
+  Json props = {{"default_generation_settings",
+                 {{"n_ctx", card.context},
+                  {"params", {{"temperature", 1.0}, {"top_k", 0}, {"top_p", 1.0}, {"min_p", 0.0}, {"n_predict", -1}}}}},
+                {"total_slots", card.running},
+                {"model_alias", card.name},
+                {"model_path", card.name},
+                {"modalities", {{"vision", false}, {"audio", false}}},
+                {"chat_template", context.chat ? std::string(context.chat->source())
+                                  : roster     ? card.chat_template
+                                               : ""},
+                {"bos_token", piece(tokenizer ? tokenizer->bos() : -1)},
+                {"eos_token", piece(tokenizer ? tokenizer->eos() : -1)},
+                {"build_info", context.fingerprint},
+                {"is_sleeping", roster && !loaded}};
+  if (roster) {
+    props["models"] = Json::array();
+    for (const Roster::Entry& m : roster->list())
+      props["models"].push_back({{"name", m.card.name}, {"loaded", m.loaded}, {"bytes", m.bytes}});
+  }
+  exchange->reply(json_response(props));
 }
 
 }  // namespace

@@ -6,6 +6,6 @@
 namespace kvasir::serve::entries::routes {
 
 extern const Route rerank;
-const Route rerank{.method = "POST", .path = "/v1/rerank", .open = false, .handle = answer_rerank};
+const Route rerank{.method = "POST", .path = "/v1/rerank", .open = false, .handle = answer_rerank, .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

@@ -5,6 +5,7 @@
 namespace kvasir::serve::entries::routes {
 
 extern const Route rerank_plain;
-const Route rerank_plain{.method = "POST", .path = "/rerank", .open = false, .handle = answer_rerank};
+const Route rerank_plain{
+    .method = "POST", .path = "/rerank", .open = false, .handle = answer_rerank, .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

@@ -3,17 +3,30 @@
 #include <nlohmann/json.hpp>
 
 #include "serve/exchange.hpp"
+#include "serve/roster.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::entries::routes {
 namespace {
 
-void handle_slots(Context& context, const std::shared_ptr<Exchange>& exchange) {
+void add_slots(Json& slots, const Context& context) {
   const run::ServiceStats stats = context.service.stats();
   const run::ModelCard& card = context.service.card();
+  for (std::int32_t i = 0; i < card.running; ++i) {
+    slots.push_back(
+        {{"id", slots.size()}, {"n_ctx", card.context}, {"speculative", false}, {"is_processing", i < stats.running}});
+    if (context.shared->roster) slots.back()["model"] = card.name;
+  }
+}
+
+void handle_slots(Context& context, const std::shared_ptr<Exchange>& exchange) {
   Json slots = Json::array();
-  for (std::int32_t i = 0; i < card.running; ++i)
-    slots.push_back({{"id", i}, {"n_ctx", card.context}, {"speculative", false}, {"is_processing", i < stats.running}});
+  if (Roster* const roster = context.shared->roster) {
+    for (const Roster::Entry& m : roster->list())
+      if (const auto loaded = roster->peek(m.card.name)) add_slots(slots, *loaded);
+  } else {
+    add_slots(slots, context);
+  }
   exchange->reply(json_response(slots));
 }
 

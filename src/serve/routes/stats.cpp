@@ -2,6 +2,7 @@
 #include "base/clock.hpp"
 #include "base/rss.hpp"
 #include "serve/exchange.hpp"
+#include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve::entries::routes {
@@ -30,8 +31,16 @@ Json stats_json(const Context& context) {
   Json memory;
   if (const auto rss = find_process_rss())
     memory = {{"resident", rss->current}, {"anonymous", rss->anonymous}, {"peak", rss->peak}};
+  Json models = Json::array();
+  for (const Roster::Entry& m : known_models(context)) {
+    models.push_back({{"name", m.card.name}, {"loaded", m.loaded}});
+    if (context.shared->roster)
+      models.back().update({{"bytes", m.bytes}, {"requests", m.requests}, {"loads", m.loads}});
+  }
+  if (const Roster* roster = context.shared->roster) memory["models_budget"] = roster->budget();
   return {
       {"model", context.service.card().name},
+      {"models", std::move(models)},
       {"uptime_seconds", steady_seconds() - context.start},
       {"connections", context.connections.load()},
       {"draining", context.draining.load()},

@@ -54,6 +54,7 @@ void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange
 }  // namespace
 
 extern const Route tokenize;
-const Route tokenize{.method = "POST", .path = "/tokenize", .open = false, .handle = handle_tokenize};
+const Route tokenize{
+    .method = "POST", .path = "/tokenize", .open = false, .handle = handle_tokenize, .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes

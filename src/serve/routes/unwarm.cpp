@@ -33,6 +33,6 @@ void handle_unwarm(Context& context, const std::shared_ptr<Exchange>& exchange) 
 }  // namespace
 
 extern const Route unwarm;
-const Route unwarm{.method = "DELETE", .path = "/v1/warm", .open = false, .handle = handle_unwarm};
+const Route unwarm{.method = "DELETE", .path = "/v1/warm", .open = false, .handle = handle_unwarm, .needs_model = true};
 
 }  // namespace kvasir::serve::entries::routes
