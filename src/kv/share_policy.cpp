@@ -93,6 +93,14 @@ std::vector<LayerCodecs> share_out(const CacheShape& shape, std::span<const doub
       if (shape.at(s.layer).latent) layer.v_codec = layer.k_codec;
     }
   }
+  // Layers without attention store nothing: they are called as the next one with it, so that runs are long.
+  for (int l = shape.count() - 2; l >= 0; --l) {
+    LayerCodecs& layer = all[static_cast<std::size_t>(l)];
+    const LayerCodecs& next = all[static_cast<std::size_t>(l) + 1];
+    if (shape.at(l).attends()) continue;
+    layer.k_codec = next.k_codec;
+    layer.v_codec = next.v_codec;
+  }
   std::vector<LayerCodecs> runs;
   for (LayerCodecs& layer : all) {
     const int owner = shape.at(layer.first).kv_of;
