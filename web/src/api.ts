@@ -27,6 +27,11 @@ export interface Sampling { temperature: number; top_p: number; top_k: number; m
 export interface Request { messages: Message[]; tools: unknown[] | null; sampling: Sampling; thinking: boolean; reuse?: boolean }
 export interface Delta { content: string; reasoning: string; calls: { index: number; id: string; name: string; arguments: string }[] }
 export interface End { finish: string; usage: Usage; receipt: Receipt }
+export interface Model {
+  id: string;
+  max_model_len: number;
+  kvasir: { k_codec: string; v_codec: string; chat: boolean; loaded: boolean };
+}
 export interface Tier { tier: string; bytes: number; budget: number; records: number; hits: number; misses: number }
 export interface Stats { tiers: Tier[]; kv: { bytes: number; budget: number } }
 
@@ -39,6 +44,8 @@ export class ApiError extends Error {
 const keyName = 'kvasir-key';
 
 export class Api {
+  chosen = '';  // of the server's models; '': it has one
+
   get key(): string { return sessionStorage.getItem(keyName) ?? ''; }
   set key(value: string) { sessionStorage.setItem(keyName, value); }
 
@@ -58,9 +65,7 @@ export class Api {
     throw new ApiError(answer.status, message);
   }
 
-  async model(): Promise<{ id: string; max_model_len: number; kvasir: { k_codec: string; v_codec: string; chat: boolean } }> {
-    return (await (await this.fetch('/v1/models')).json()).data[0];
-  }
+  async models(): Promise<Model[]> { return (await (await this.fetch('/v1/models')).json()).data; }
   async stats(): Promise<Stats> { return await (await this.fetch('/v1/stats')).json(); }
 
   // The prompt's tokens as text. Bytes of a character that is split over tokens come with the last of them.
@@ -75,6 +80,7 @@ export class Api {
     const { temperature, top_p, top_k, min_p, max_tokens, seed } = request.sampling;
     return {
       messages: request.messages, temperature, top_p, top_k, min_p,
+      ...(this.chosen ? { model: this.chosen } : {}),
       ...(request.tools ? { tools: request.tools } : {}),
       ...(max_tokens > 0 ? { max_tokens } : {}),
       ...(seed === null ? {} : { seed }),

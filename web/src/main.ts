@@ -1,5 +1,5 @@
 // The page: a conversation on the left, settings or the cache inspector on the right.
-import { Api, ApiError, type Message, type Request, type Sampling } from './api.js';
+import { Api, ApiError, type Message, type Model, type Request, type Sampling } from './api.js';
 import { h } from './dom.js';
 import { figures, inspect } from './inspector.js';
 import { render } from './markdown.js';
@@ -51,6 +51,7 @@ const settings = h('div', { className: 'settings' },
 // --- frame ----------------------------------------------------------------------------------------------------------
 
 const modelName = h('span', { className: 'model' });
+const modelChoice = h('select', { hidden: true, ariaLabel: 'Model' });
 const side = h('aside', { hidden: true, id: 'side' });
 const chat = h('div', { className: 'chat', role: 'log' });
 const notice = h('div', { className: 'notice', role: 'alert' });
@@ -61,7 +62,7 @@ const newButton = h('button', { type: 'button', textContent: 'New chat' });
 const form = h('form', { className: 'ask' }, input, send);
 
 document.body.append(
-  h('header', {}, h('h1', {}, 'Kvasir'), modelName, newButton, settingsButton),
+  h('header', {}, h('h1', {}, 'Kvasir'), modelChoice, modelName, newButton, settingsButton),
   h('main', {}, chat, h('div', {}, notice, form)), side);
 
 function toggle(panel: HTMLElement): void {
@@ -269,12 +270,30 @@ newButton.onclick = () => {
   input.focus();
 };
 
+// `several`: a choice beside it has the name already.
+function show(model: Model, several: boolean): void {
+  const { k_codec, v_codec, chat, loaded } = model.kvasir;
+  const facts = several ? [] : [model.id];
+  facts.push(`context ${model.max_model_len}`);
+  if (k_codec) facts.push(`cache ${k_codec === v_codec ? k_codec : `${k_codec}/${v_codec}`}`);
+  if (several && !loaded) facts.push('loaded when it is asked');
+  modelName.textContent = facts.join(' · ');
+  say(chat ? '' : 'This model has no chat template: start the server with --chat-template FILE.');
+}
+
 async function start(): Promise<void> {
   try {
-    const model = await api.model();
-    const { k_codec, v_codec } = model.kvasir;
-    modelName.textContent = `${model.id} · context ${model.max_model_len} · cache ${k_codec === v_codec ? k_codec : `${k_codec}/${v_codec}`}`;
-    if (!model.kvasir.chat) say('This model has no chat template: start the server with --chat-template FILE.');
+    const models = await api.models();
+    const several = models.length > 1;
+    modelChoice.hidden = !several;
+    modelChoice.replaceChildren(...models.map((m) => h('option', { value: m.id, textContent: m.id })));
+    const choose = () => {
+      const model = models[Math.max(0, modelChoice.selectedIndex)]!;
+      api.chosen = several ? model.id : '';
+      show(model, several);
+    };
+    modelChoice.onchange = choose;
+    choose();
   } catch (error) {
     fail(error);
   }

@@ -60,6 +60,36 @@ test('a chat of two turns, the second with reuse', async () => {
   assert.ok(reused > 100 && reused > 0.8 * all, figures);
 });
 
+test('a choice of model where the server has several', async () => {
+  const other = await browser.newPage();
+  const card = (id, loaded) =>
+    ({ id, max_model_len: 2048, kvasir: { k_codec: 'rq4', v_codec: 'rq3', chat: true, loaded } });
+  await other.route('**/v1/models', (route) => route.fulfill({ json: { data: [card('one', true), card('two', false)] } }));
+  const asks = [];
+  await other.route('**/v1/chat/completions', (route) => {
+    asks.push(route.request().postDataJSON().model);
+    return route.fulfill({ status: 500, json: { error: { message: 'enough' } } });
+  });
+  await other.goto(server.url + '/');
+  const choice = other.getByRole('combobox', { name: 'Model' });
+  await choice.waitFor();
+  assert.match(await other.locator('.model').textContent(), /context 2048 · cache rq4\/rq3$/);
+  const ask = async (text) => {
+    await other.getByRole('textbox', { name: 'Message' }).focus();
+    await other.keyboard.type(text);
+    await other.keyboard.press('Enter');
+    await other.getByRole('alert').filter({ hasText: 'enough' }).waitFor();
+  };
+  await ask('the first');
+  await choice.focus();
+  await other.keyboard.press('ArrowDown');
+  await other.waitForFunction(() => document.querySelector('.model').textContent.endsWith('loaded when it is asked'));
+  await ask('the second');
+  assert.deepEqual(asks, ['one', 'two']);
+  await other.close();
+  assert.equal(await page.getByRole('combobox', { name: 'Model' }).count(), 0);  // hidden: this server has one
+});
+
 test('the inspector colours the prompt and says why no more was reused', async () => {
   await page.getByLabel('what the cache did for this answer').last().focus();
   await page.keyboard.press('Enter');
