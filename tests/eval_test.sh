@@ -32,7 +32,7 @@ has() { # FILE PATTERN
 expect 0 'ppl .*perplexity' '' --help
 expect 0 'KEYS/VALUES' '' ppl --help
 expect 2 '' 'subcommand'
-expect 2 '' '--kv is required' ppl -m "$model" -f "$text"
+expect 2 '' '--kv: is required' ppl -m "$model" -f "$text"
 expect 2 '' "^kvasir: --kv: 'f17': unknown codec 'f17', expected one of: .*f16" ppl -m "$model" -f "$text" --kv f16,f17
 expect 2 '' '^kvasir: --ctx: is 5000, expected at most the model' ppl -m "$model" -f "$text" --kv f16 --ctx 5000
 expect 2 '' 'has [0-9]* tokens; one window of --ctx needs 64' ppl -m "$model" -f "$scratch/short.txt" --kv f16 --ctx 64

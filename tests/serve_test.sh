@@ -222,6 +222,7 @@ expect 'warmed' '^warmed: prompts 2, tokens [0-9]*, of them reused [0-9]*, in'
 post /v1/completions '{"prompt":"It was a dark and stormy night, and the wind blew over the hills and the houses by the sea","max_tokens":2}'
 expect 'a warmed prompt is reused' '"source":"ram"'
 expect 'times of a request' '"ttft_ms":[0-9.]*,"total_ms":[0-9.]*'
+expect 'codecs of a request' '"k_codec":"[a-z][^"]*","v_codec":"[a-z][^"]*"'
 answer=$(curl -sS "$url/v1/stats")
 expect 'the name of the file' '"model":"warm"'
 long=$(awk 'BEGIN { for (i = 0; i < 60; ++i) printf "the sea and the wind " i " " }')

@@ -287,6 +287,8 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   if (computed > receipt.reused_tokens && out.shifts == 0)
     receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
   receipt.pages = count_pages(job);
+  receipt.k_codec = card_.k_codec;
+  receipt.v_codec = card_.v_codec;
   if (job.sequence) receipt.state_bytes = engine_.cache().recurrent_bytes(job.cached());
   offer(job, store::Library::Offering::kLast);
   release(job);

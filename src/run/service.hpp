@@ -45,7 +45,8 @@ struct Receipt {
   // Of recurrent layers, when the request ended: states at the last page boundary and rows behind it, which the tail of
   // its tokens has. 0: the model has no such layers.
   std::uint64_t state_bytes = 0;
-  std::string pin_error;  // why the prompt is not pinned although that was asked for
+  std::string k_codec, v_codec;  // of the sealed pages, by layer where layers differ
+  std::string pin_error;         // why the prompt is not pinned although that was asked for
   PageCounts pages;
 };
 

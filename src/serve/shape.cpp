@@ -50,6 +50,8 @@ Json receipt_json(const Choice& choice) {
            {"reused_tokens", r.reused_tokens},
            {"computed_tokens", outcome.prompt_tokens - r.reused_tokens},
            {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
+           {"k_codec", r.k_codec},
+           {"v_codec", r.v_codec},
            {"remembered_tokens", choice.remembered_tokens},
            {"loaded_bytes", r.loaded_bytes},
            {"state_bytes", r.state_bytes},
