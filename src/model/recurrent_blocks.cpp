@@ -62,7 +62,7 @@ ShortConv short_conv(const Names& n) {
   return c;
 }
 
-Delta delta(const Names& n) {
+static Delta delta(const Names& n) {
   const Hparams& h = n.h();
   const Sizes s(h);
   const std::int64_t keys = s.groups * s.state, channels = 2 * keys + s.inner, dim = h.dim();
@@ -94,12 +94,13 @@ Delta delta(const Names& n) {
   return d;
 }
 
-bool is_delta(const Hparams& h, int layer) {
+// Whether layer l is one.
+static bool is_delta(const Hparams& h, int layer) {
   if (h.has("attention.recurrent_layers")) return h.flag_in_layer("attention.recurrent_layers", layer);
   return (layer + 1) % h.integer_or("full_attention_interval", 1, 4096, 4) != 0;
 }
 
-Attention gated_attention(const Names& n) {
+static Attention gated_attention(const Names& n) {
   Attention a = attention(n, Bias::kNone);
   const std::int64_t d = a.d;
   const Linear both = n.linear("attn_q", 2 * a.heads * d, n.h().dim());
@@ -113,6 +114,24 @@ Attention gated_attention(const Names& n) {
   a.gate = part(d);
   norm_heads(n, a);
   return a;
+}
+
+ModelSpec delta_model(const Hparams& h, bool tiled, Feed (*feed)(const Names& n)) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    LayerSpec layer{.norm = n.rms("attn_norm"), .feed_norm = n.rms("post_attention_norm"), .feed = feed(n)};
+    if (is_delta(h, l)) {
+      Delta d = delta(n);
+      d.tiled = tiled;
+      layer.mixer = d;
+    } else {
+      layer.mixer = gated_attention(n);
+    }
+    m.layers.push_back(layer);
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
 }
 
 Mamba2 mamba2(const Names& n) {
