@@ -5,10 +5,8 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "base/file.hpp"
-#include "base/options.hpp"
 #include "folder_fixture.hpp"
-#include "run/engine.hpp"
+#include "logits_fixture.hpp"
 #include "simd/half.hpp"
 #include "weights/safetensors/f8_rows.hpp"
 
@@ -17,23 +15,10 @@ namespace {
 
 using testing::FolderStyle;
 using testing::FolderTensor;
+using testing::kShipped;
+using testing::logits_of;
 using testing::PlainJson;
 using testing::TemporaryPath;
-
-const std::string kShipped = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";
-
-std::vector<float> run(const std::string& model, bool exact) {
-  EngineOptions o;
-  o.model = model;
-  o.exact = exact;
-  o.threads = 2;
-  o.ctx = 1024;
-  const auto ids =
-      parse_json(read_text_file(kShipped + "tokens.json"), "tokens.json")["tokens"].get<std::vector<std::int32_t>>();
-  Engine engine(o, {.sequences = 1, .logits = static_cast<int>(ids.size())});
-  const auto rows = engine.feed(engine.cache().create(), ids, static_cast<int>(ids.size()));
-  return {rows.begin(), rows.end()};
-}
 
 // By way of f16: E5M2 is its upper byte, E4M3 has the exponent's bias 8 lower.
 float by_half(int code, bool e5) {
@@ -121,12 +106,25 @@ TEST_P(F8Folders, SameBitsAsHalves) {
   PlainJson config = f.config;
   if (GetParam().scales != Scales::kNone) config["quantization_config"] = config_of(GetParam().scales);
   testing::write_folder(f8.path, config, f.f8, true);
-  for (const bool exact : {true, false}) EXPECT_EQ(run(f8.path, exact), run(halves.path, exact)) << exact;
+  for (const bool exact : {true, false}) EXPECT_EQ(logits_of(f8.path, exact), logits_of(halves.path, exact)) << exact;
 }
 INSTANTIATE_TEST_SUITE_P(All, F8Folders,
                          ::testing::Values(Case{false, Scales::kNone, false}, Case{true, Scales::kNone, false},
                                            Case{false, Scales::kMatrix, false}, Case{false, Scales::kOutputs, true},
                                            Case{false, Scales::kBlocks, false}, Case{true, Scales::kBlocks, true}));
+
+// Rounded further while they are loaded: what the same halves are rounded to.
+TEST(F8Folders, AreRoundedFurther) {
+  const Folders f = folders_of({false, Scales::kBlocks, false});
+  TemporaryPath halves("halves"), f8("f8");
+  testing::write_folder(halves.path, f.config, f.halves);
+  PlainJson config = f.config;
+  config["quantization_config"] = config_of(Scales::kBlocks);
+  testing::write_folder(f8.path, config, f.f8);
+  const std::vector<float> got = logits_of(f8.path, false, "q8_0");
+  EXPECT_EQ(got, logits_of(halves.path, false, "q8_0"));
+  EXPECT_NE(got, logits_of(halves.path, false));
+}
 
 TEST(F8Folders, EveryCodeIsItsValue) {
   for (const bool e5 : {false, true}) {

@@ -8,10 +8,8 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "base/file.hpp"
-#include "base/options.hpp"
 #include "folder_fixture.hpp"
-#include "run/engine.hpp"
+#include "logits_fixture.hpp"
 #include "simd/half.hpp"
 #include "simd/isa.hpp"
 #include "weights/quant.hpp"
@@ -21,23 +19,10 @@ namespace {
 
 using testing::FolderStyle;
 using testing::FolderTensor;
+using testing::kShipped;
+using testing::logits_of;
 using testing::PlainJson;
 using testing::TemporaryPath;
-
-const std::string kShipped = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";
-
-std::vector<float> run(const std::string& model, bool exact) {
-  EngineOptions o;
-  o.model = model;
-  o.exact = exact;
-  o.threads = 2;
-  o.ctx = 1024;
-  const auto ids =
-      parse_json(read_text_file(kShipped + "tokens.json"), "tokens.json")["tokens"].get<std::vector<std::int32_t>>();
-  Engine engine(o, {.sequences = 1, .logits = static_cast<int>(ids.size())});
-  const auto rows = engine.feed(engine.cache().create(), ids, static_cast<int>(ids.size()));
-  return {rows.begin(), rows.end()};
-}
 
 double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
   double error = 0, norm = 0;
@@ -223,12 +208,12 @@ TEST_P(Int4Folders, SameBitsAsFloats) {
     PlainJson config = f.config;
     config["quantization_config"] = config_of(c);
     testing::write_folder(packed.path, config, f.packed, true);
-    const std::vector<float> want = run(plain.path, true), exact = run(packed.path, true);
+    const std::vector<float> want = logits_of(plain.path, true), exact = logits_of(packed.path, true);
     if (c.method == Method::kGptqOrdered)
       EXPECT_LT(relative_error(exact, want), 3e-3);  // every weight is rounded to f16
     else
       EXPECT_EQ(exact, want);
-    EXPECT_LT(relative_error(run(packed.path, false), want), 0.1);
+    EXPECT_LT(relative_error(logits_of(packed.path, false), want), 0.1);
     const auto model = weights::open_model_file(packed.path);
     EXPECT_EQ(model->find("blk.0.ffn_down.weight")->quant, c.method == Method::kGptqOrdered ? "f16" : "int4_zero");
   }

@@ -2,12 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "base/file.hpp"
-#include "base/options.hpp"
 #include "folder_fixture.hpp"
+#include "logits_fixture.hpp"
 #include "model/hparams.hpp"
 #include "model/synth.hpp"
-#include "run/engine.hpp"
 #include "weights/mixes.hpp"
 #include "weights/quant.hpp"
 #include "weights/rounded_file.hpp"
@@ -15,23 +13,9 @@
 namespace kvasir::run {
 namespace {
 
+using testing::kShipped;
+using testing::logits_of;
 using testing::TemporaryPath;
-
-const std::string kShipped = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";
-
-std::vector<float> logits_of(const std::string& model, const std::string& weights, bool exact = false) {
-  EngineOptions o;
-  o.model = model;
-  o.weights = weights;
-  o.exact = exact;
-  o.threads = 2;
-  o.ctx = 0;  // what the model was made for
-  const auto ids =
-      parse_json(read_text_file(kShipped + "tokens.json"), "tokens.json")["tokens"].get<std::vector<std::int32_t>>();
-  Engine engine(o, {.sequences = 1, .logits = static_cast<int>(ids.size())});
-  const auto rows = engine.feed(engine.cache().create(), ids, static_cast<int>(ids.size()));
-  return {rows.begin(), rows.end()};
-}
 
 // The folder's matrices as floats that were rounded to the types of a mixture.
 std::vector<testing::FolderTensor> rounded_here(const weights::ModelFile& model, const testing::FolderStyle& style,
@@ -73,10 +57,10 @@ TEST(RoundedWeights, AreThoseThatTheirTypeRoundsTo) {
     TemporaryPath floats("floats");
     testing::write_folder(floats.path, config,
                           rounded_here(*model, style, std::string(type) == "q4_k" ? "Q4_K_M" : type));
-    const std::vector<float> want = logits_of(floats.path, "", true);
-    EXPECT_EQ(logits_of(file, type, true), want) << type;
-    EXPECT_EQ(logits_of(folder.path, type, true), want) << type;
-    EXPECT_EQ(logits_of(file, type), logits_of(folder.path, type)) << type;
+    const std::vector<float> want = logits_of(floats.path, true);
+    EXPECT_EQ(logits_of(file, true, type), want) << type;
+    EXPECT_EQ(logits_of(folder.path, true, type), want) << type;
+    EXPECT_EQ(logits_of(file, false, type), logits_of(folder.path, false, type)) << type;
   }
 }
 
@@ -98,7 +82,7 @@ TEST(RoundedWeights, OfEveryArchitecture) {
   for (const auto& entry : std::filesystem::directory_iterator(kShipped)) {
     if (entry.path().extension() != ".gguf") continue;
     SCOPED_TRACE(entry.path().filename());
-    const std::vector<float> got = logits_of(entry.path(), "q8_0"), want = logits_of(entry.path(), "");
+    const std::vector<float> got = logits_of(entry.path(), false, "q8_0"), want = logits_of(entry.path(), false);
     ASSERT_EQ(got.size(), want.size());
     double error = 0, norm = 0;
     for (std::size_t i = 0; i < got.size(); ++i) {
