@@ -44,7 +44,7 @@ if(KVASIR_NETWORK)
   target_sources(kvasir_serve PRIVATE ${network_sources})
   target_compile_definitions(kvasir_serve PUBLIC KVASIR_NETWORK)
   target_include_directories(kvasir_serve SYSTEM PRIVATE ${Boost_INCLUDE_DIRS})
-  target_link_libraries(kvasir_serve PRIVATE OpenSSL::SSL OpenSSL::Crypto)
+  target_link_libraries(kvasir_serve PUBLIC OpenSSL::SSL OpenSSL::Crypto)  # tests use it, too
   # No coroutines are used, and clang 14 cannot compile Asio's with the headers of GCC 12.
   set(network_definitions BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_CO_AWAIT BOOST_ERROR_CODE_HEADER_ONLY)
   if(KVASIR_SANITIZE MATCHES thread)
