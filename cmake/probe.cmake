@@ -20,7 +20,9 @@ if(KVASIR_BUILT)
   list(FILTER probe_archs INCLUDE REGEX "/model/archs/skeleton\\.cpp$")
   add_executable(arch_probe EXCLUDE_FROM_ALL tests/arch_probe.cpp ${probe_archs} ${PROJECT_BINARY_DIR}/registry/model_archs.cpp)
   target_include_directories(arch_probe PRIVATE src include)
-  target_link_libraries(arch_probe PRIVATE ${KVASIR_BUILT}/libkvasir.a $<TARGET_PROPERTY:kvasir,LINK_LIBRARIES>)
+  # This program's registry goes before that of a shared library, too.
+  file(GLOB built_library ${KVASIR_BUILT}/libkvasir.a ${KVASIR_BUILT}/libkvasir.so)
+  target_link_libraries(arch_probe PRIVATE ${built_library} $<TARGET_PROPERTY:kvasir,LINK_LIBRARIES>)
 endif()
 
 # registry_weights: the skeletons of a weight type and of a model format at work (tests/registry_weights.cpp), linked in the

@@ -43,7 +43,7 @@ cmake -S "$tree" -B "$scratch/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C
   { tail -n 60 "$scratch/log"; echo "FAILED: the tree with the skeletons does not build"; exit 1; }
 
 # The architecture among them also runs, beside a reference: it is linked with the library of the build that is tested.
-if [ -f "$build_dir/libkvasir.a" ]; then
+if [ -f "$build_dir/libkvasir.a" ] || [ -f "$build_dir/libkvasir.so" ]; then
   sanitize=$(sed -n 's/^KVASIR_SANITIZE:[A-Z]*=//p' "$build_dir/CMakeCache.txt")
   cmake -S "$tree" -B "$scratch/build" -DKVASIR_BUILT="$build_dir" -DKVASIR_SANITIZE="$sanitize" >"$scratch/log" 2>&1 &&
     cmake --build "$scratch/build" --target arch_probe >>"$scratch/log" 2>&1 ||

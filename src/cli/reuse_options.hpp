@@ -1,12 +1,7 @@
-// Where what was computed is kept beyond a request: options that `kvasir run` and `kvasir serve` share.
+// What the commands that keep what they compute share: store/reuse_options.hpp, and the end of such a command.
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "base/options.hpp"
-#include "store/tier.hpp"
+#include "store/reuse_options.hpp"
 
 namespace kvasir::store {
 class Library;
@@ -14,16 +9,9 @@ class Library;
 
 namespace kvasir::cli {
 
-struct ReuseOptions {
-  std::string ram_cache = "1GiB";
-  std::string cache_dir;
-  std::string cache_size = "10GiB";
-  std::vector<std::string> tiers;
-};
-const OptionTable<ReuseOptions>& reuse_table();
-
-// The fastest first. Throws Error as store::open_tier.
-std::vector<std::shared_ptr<store::Tier>> open_tiers(const ReuseOptions& options);
+using store::open_tiers;
+using store::reuse_table;
+using store::ReuseOptions;
 
 // All that is kept is written; what could not be is said on standard error.
 void write_kept(store::Library& library);

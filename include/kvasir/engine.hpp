@@ -1,0 +1,172 @@
+// A model that answers, and texts that grow with it, inside a program.
+//
+//   kvasir::Engine engine("model.gguf", {{"threads", 2}, {"cache_dir", "cache"}});
+//   kvasir::Session story(engine);
+//   story.append("Once upon a time");
+//   kvasir::Reply reply = story.generate({{"n_predict", 64}}, [](std::string_view text) { std::cout << text; return true; });
+//
+// What was computed once is not computed again: the engine keeps compressed pages of its KV cache by the tokens that
+// they hold, in memory, and with "cache_dir" on disk. A request begins behind the longest known beginning of its
+// tokens, and its answer has the same bits as without.
+//
+// What a caller can get wrong throws std::invalid_argument with a text that names the option, file or argument and what
+// was expected. Too little memory, files that cannot be read and what this build lacks throw std::runtime_error. An
+// engine may be used by any number of threads; one session by one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kvasir/options.hpp"
+
+namespace kvasir {
+
+// Where a request's tokens came from. Counted by what ran, not estimated.
+struct Receipt {
+  struct Span {
+    std::int64_t begin = 0, end = 0;  // tokens [begin, end) of the prompt
+    std::string source;               // "computed", "live" (a running request), "ram", "lmdb", ...
+  };
+  std::vector<Span> spans;  // in order; together the whole prompt
+  std::int64_t reused_tokens = 0;
+  std::uint64_t loaded_bytes = 0;  // of what was reused
+  double load_seconds = 0;
+  std::string miss;  // why no more was reused, one sentence; empty when nothing could be
+};
+
+struct TokenProbability {
+  std::int32_t id = 0;
+  float logprob = 0;  // natural logarithm, of the model's own distribution
+};
+
+struct Reply {
+  std::string text;               // UTF-8
+  std::vector<std::int32_t> ids;  // of the answer
+  std::string finish;             // "end", "stop", "length", "context", "cancelled", "nothing to choose"
+  std::int64_t prompt_tokens = 0;
+  std::int64_t seed = 0;           // that would give this answer again
+  double first_token_seconds = 0;  // from the call to the first token
+  double prompt_seconds = 0;       // in which the prompt was computed or restored
+  double generate_seconds = 0;     // from the first token to the last
+  Receipt receipt;
+  std::vector<TokenProbability> logprobs;  // one per token of the answer, with the option "logprobs"
+};
+
+// Called with the answer's text as it comes, in a thread of the engine; false ends the answer. What it throws ends the
+// answer too and is thrown again by the call that generates.
+using OnText = std::function<bool(std::string_view)>;
+// Called while the model is loaded, with bytes.
+using OnProgress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+struct ModelInfo {
+  std::string name, architecture;
+  std::int64_t context = 0;          // tokens of one request at most, prompt and answer
+  std::int64_t trained_context = 0;  // 0: the file does not say
+  std::int32_t vocabulary = 0;
+  std::uint64_t parameters = 0;
+  std::uint64_t weight_bytes = 0;
+  std::string k_codec, v_codec;  // of sealed pages, by layer where layers differ
+  double kv_bytes_per_token = 0;
+  bool chats = false;  // it has a chat template
+};
+
+// Since the engine was made.
+struct EngineStats {
+  std::uint64_t requests = 0;
+  std::uint64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;
+  std::uint64_t kv_bytes = 0, kv_budget = 0;  // of pages of running requests
+  struct Tier {
+    std::string name;
+    std::uint64_t bytes = 0, records = 0, hits = 0, misses = 0, errors = 0;
+  };
+  std::vector<Tier> tiers;  // where pages are kept beyond a request
+};
+
+class Engine {
+ public:
+  // model: a GGUF file, or a folder of Hugging Face. Options: of the engine, the scheduler and the cache, as of
+  // `kvasir serve` ("threads", "ctx", "kv", "running", "ram_cache", "cache_dir", "tier" ...). Defaults are theirs, but
+  // one request runs at a time ("running": 1) and 256 MiB of pages are kept in memory ("ram_cache").
+  explicit Engine(const std::string& model, const Options& options = {}, const OnProgress& progress = {});
+  ~Engine();
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+
+  const ModelInfo& info() const;
+  EngineStats stats() const;
+
+  // Options of a request: those of sampling ("temperature", "top_k", "top_p", "min_p", "seed", ...) and
+  //   n_predict    most tokens of the answer; -1 (default): until its end or that of the context
+  //   stop         a text that ends the answer; may be given more than once
+  //   logprobs     true: Reply::logprobs
+  //   logit_bias   "ID=NUMBER"; may be given more than once
+  //   json_schema  the text of a JSON Schema that the answer conforms to
+  //   ignore_eos   true: go on when the model ends its text
+  //   add_bos      false: without the model's BOS token in front
+  //   special      false: special tokens written in the prompt stay plain text
+  //   reuse        false: neither look for what is known nor keep what is computed
+  //   tenant       whose cache it is: tenants never meet
+  Reply generate(std::string_view prompt, const Options& options = {}, const OnText& on_text = {});
+  Reply generate(std::span<const std::int32_t> ids, const Options& options = {}, const OnText& on_text = {});
+  // messages: a JSON array as /v1/chat/completions takes it, [{"role": "user", "content": "Hi"}], put into the model's
+  // own chat template. With `tools` (a JSON array) these, too. The answer is as the model wrote it, with the marks of
+  // reasoning and of tool calls.
+  Reply chat(std::string_view messages, const Options& options = {}, const OnText& on_text = {},
+             std::string_view tools = {});
+  // The prompt that chat would ask.
+  std::string chat_prompt(std::string_view messages, std::string_view tools = {}) const;
+  // Computes a prompt and keeps it; the number of its tokens.
+  std::int64_t warm(std::string_view prompt, const Options& options = {});
+
+  std::vector<std::int32_t> tokenize(std::string_view text, bool add_bos = false, bool special = true) const;
+  std::string detokenize(std::span<const std::int32_t> ids) const;
+
+  // Writes everything that is kept to where it lasts ("cache_dir", "tier"). Throws std::runtime_error that says what
+  // could not be. The destructor does the same, silently.
+  void flush();
+
+  struct Impl;
+  Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// A text that grows: tokens that were appended or generated. It is only these ids; the pages behind them are the
+// engine's. So copies are cheap, and a copy is a fork: both go on from the same pages. What was cut off may be appended
+// again and is found again. The engine must outlive it.
+class Session {
+ public:
+  explicit Session(Engine& engine, std::string tenant = {});
+
+  // Text is encoded on its own: BOS in front of the first, where the model wants one. Special tokens are read as such.
+  void append(std::string_view text);
+  void append(std::span<const std::int32_t> ids);
+  // Goes on from what is there; the answer becomes part of it. Options as of Engine::generate. Throws
+  // std::invalid_argument for an empty session.
+  Reply generate(const Options& options = {}, const OnText& on_text = {});
+
+  std::span<const std::int32_t> ids() const { return ids_; }
+  std::int64_t size() const { return static_cast<std::int64_t>(ids_.size()); }
+  std::string text() const;
+  Session fork() const { return *this; }
+  void truncate(std::int64_t size);  // keeps the first tokens; throws std::invalid_argument for more than there are
+
+  // The ids, in a small file, written whole or not at all. The pages are where the engine keeps them: an engine with
+  // the same "cache_dir" goes on at once, another one computes them again. Loading throws std::invalid_argument for a
+  // file that is none, is damaged, or was written for a model with another vocabulary.
+  void save(const std::string& path) const;
+  static Session load(Engine& engine, const std::string& path);
+
+ private:
+  Engine* engine_;
+  std::string tenant_;
+  std::vector<std::int32_t> ids_;
+};
+
+}  // namespace kvasir

@@ -1,0 +1,109 @@
+// A request of the C++ API, and its reply.
+#include "run/ask.hpp"
+
+#include <atomic>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "api/host.hpp"
+#include "api/options.hpp"
+#include "base/error.hpp"
+#include "text/json_schema.hpp"
+
+namespace kvasir::api {
+namespace {
+
+const OptionTable<RequestOptions>& request_table() {
+  using O = RequestOptions;
+  static const OptionTable<O> t{
+      "request",
+      {{"n_predict",
+        &O::n_predict,
+        {.help = "most tokens to generate; -1 is until the end of the text or of the context",
+         .unit = "tokens",
+         .low = -1,
+         .high = 1 << 24}},
+       {"stop", &O::stop, {.help = "end before this text; may be given more than once"}},
+       {"logit_bias", &O::logit_bias, {.help = "ID=NUMBER is added to a token's logit; may be given more than once"}},
+       {"json_schema", &O::json_schema, {.help = "a JSON Schema that the answer conforms to"}},
+       {"tenant", &O::tenant, {.help = "whose cache it is"}},
+       {"logprobs", &O::logprobs, {.help = "log-probability of every token of the answer"}},
+       {"ignore_eos", &O::ignore_eos, {.help = "go on when the model ends its text"}},
+       {"add_bos", &O::add_bos, {.help = "put the model's BOS token in front of a text, where the model wants one"}},
+       {"special", &O::special, {.help = "special tokens written in a text are read as such"}},
+       {"reuse", &O::reuse, {.help = "look for what is known and keep what is computed"}}}};
+  return t;
+}
+
+std::shared_ptr<const text::Grammar> grammar_of(const std::string& schema) {
+  if (schema.empty()) return nullptr;
+  const auto json = nlohmann::ordered_json::parse(schema, nullptr, false);
+  if (json.is_discarded()) throw Error(Code::kBadInput, "is not JSON", "json_schema");
+  try {
+    return text::grammar_of_schema(json, text::Unknown::kRefuse);
+  } catch (const Error& e) {
+    throw Error(e.code(), e.what(), "json_schema");
+  }
+}
+
+Reply reply_of(const run::Reply& r) {
+  const run::Outcome& o = r.outcome;
+  Reply reply{.text = r.text,
+              .ids = r.ids,
+              .finish = std::string(run::name(o.finish)),
+              .prompt_tokens = o.prompt_tokens,
+              .seed = o.seed,
+              .first_token_seconds = o.receipt.queue_seconds + o.receipt.prefill_seconds,
+              .prompt_seconds = o.prompt_seconds,
+              .generate_seconds = o.decode_seconds,
+              .receipt = {.reused_tokens = o.receipt.reused_tokens,
+                          .loaded_bytes = o.receipt.loaded_bytes,
+                          .load_seconds = o.receipt.load_seconds,
+                          .miss = o.receipt.miss}};
+  for (const run::Span& s : o.receipt.spans) reply.receipt.spans.push_back({s.begin, s.end, s.source});
+  for (const run::TokenRecord& t : r.records) reply.logprobs.push_back({t.id, t.logprob});
+  return reply;
+}
+
+}  // namespace
+
+Ask::Ask(const Options& options) {
+  set_options(options, OptionTarget<RequestOptions>{request_table(), request},
+              OptionTarget<run::SamplingOptions>{run::sampling_table(), sampling});
+  for (const std::string& bias : request.logit_bias) run::add_logit_bias(sampling, bias);
+}
+
+Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text) {
+  run::ServiceRequest service;
+  service.tenant = ask.request.tenant;
+  service.reuse = ask.request.reuse;
+  run::Request& request = service.request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = ask.request.n_predict;
+  request.sampling = ask.sampling;
+  request.stop = ask.request.stop;
+  request.top_logprobs = ask.request.logprobs ? 0 : -1;
+  request.ignore_eos = ask.request.ignore_eos;
+  request.grammar = grammar_of(ask.request.json_schema);
+
+  std::atomic<bool> cancelled = false;
+  std::exception_ptr thrown;  // written before `cancelled` is, and read when the request is over
+  run::Events events;
+  if (on_text) {
+    events.text = [&](std::string_view text) {
+      if (cancelled) return;
+      try {
+        if (on_text(text)) return;
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      cancelled = true;
+    };
+    events.cancelled = [&] { return cancelled.load(); };
+  }
+  const run::Reply reply = run::ask(*impl.scheduler, std::move(service), events);
+  if (thrown) std::rethrow_exception(thrown);
+  return reply_of(reply);
+}
+
+}  // namespace kvasir::api

@@ -1,0 +1,67 @@
+#include "api/host.hpp"
+
+#include "api/options.hpp"
+#include "base/error.hpp"
+#include "kv/spec.hpp"
+#include "run/calibration.hpp"
+#include "run/fingerprint.hpp"
+#include "text/prompt.hpp"
+#include "weights/parts.hpp"
+
+namespace kvasir {
+
+Engine::Impl::Impl(const std::string& model, const Options& options, const OnProgress& progress) {
+  engine_options.model = model;
+  api::set_options(options, api::OptionTarget<run::EngineOptions>{run::engine_table(), engine_options},
+                   api::OptionTarget<run::SchedulerOptions>{run::scheduler_table(), scheduler_options},
+                   api::OptionTarget<store::ReuseOptions>{store::reuse_table(), reuse});
+  if (engine_options.model.empty()) throw Error(Code::kBadInput, "is empty, expected a GGUF file or a folder", "model");
+  auto tiers = store::open_tiers(reuse);
+  run::Engine::Needs needs{.sequences = scheduler_options.running, .logits = scheduler_options.running};
+  if (progress) needs.progress = progress;
+  engine = std::make_unique<run::Engine>(engine_options, needs);
+  if (!engine->tokenizer())
+    throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", engine_options.model);
+  // What "auto" chooses is always the same, so that what is stored fits every later start.
+  engine->choose_codecs(run::calibration_tokens(tokenizer(), engine->context()));
+  if (!tiers.empty())
+    library.emplace(engine->cache(), store::fingerprint_of(run::describe_cache(*engine)), std::move(tiers));
+  scheduler.emplace(*engine, scheduler_options, weights::model_name(engine_options.model),
+                    library ? &*library : nullptr);
+  const run::ModelCard& card = scheduler->card();
+  const auto piece = [&](std::int32_t id) { return id >= 0 ? std::string(tokenizer().piece(id)) : std::string(); };
+  if (card.chat_template.empty()) {
+    chat_problem = "the model has no chat template";
+  } else {
+    try {
+      chat_template.emplace(card.chat_template, piece(tokenizer().bos()), piece(tokenizer().eos()));
+    } catch (const Error& e) {
+      chat_problem = std::string("the model's chat template cannot be used: ") + e.what();
+    }
+  }
+  info = {.name = card.name,
+          .architecture = card.architecture,
+          .context = card.context,
+          .trained_context = card.trained_context,
+          .vocabulary = card.vocabulary,
+          .parameters = card.parameters,
+          .weight_bytes = card.bytes,
+          .k_codec = kv::codecs_text(engine->codecs(), kv::Side::kKeys),
+          .v_codec = kv::codecs_text(engine->codecs(), kv::Side::kValues),
+          .kv_bytes_per_token = engine->cache().bytes_per_token(),
+          .chats = chat_template.has_value()};
+}
+
+Engine::Impl::~Impl() = default;
+
+const text::ChatTemplate& Engine::Impl::chat() const {
+  if (!chat_template) throw Error(Code::kBadInput, chat_problem, engine_options.model);
+  return *chat_template;
+}
+
+std::vector<std::int32_t> Engine::Impl::encode(std::string_view text, bool bos, bool special, bool behind) const {
+  if (behind) return tokenizer().encode(text, {.parse_special = special, .behind_text = true});
+  return text::encode_prompt(tokenizer(), text, {.add_bos = bos && tokenizer().add_bos(), .parse_special = special});
+}
+
+}  // namespace kvasir

@@ -1,0 +1,66 @@
+// A loaded model with its cache, the places of its pages and its scheduler.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kvasir/engine.hpp"
+#include "run/engine.hpp"
+#include "run/scheduler.hpp"
+#include "store/library.hpp"
+#include "store/reuse_options.hpp"
+#include "text/chat.hpp"
+
+namespace kvasir {
+
+struct Engine::Impl {
+  // Throws Error.
+  Impl(const std::string& model, const Options& options, const OnProgress& progress);
+  ~Impl();
+
+  const text::Tokenizer& tokenizer() const { return *engine->tokenizer(); }
+  // Throws Error(kBadInput) when the model has none.
+  const text::ChatTemplate& chat() const;
+  std::vector<std::int32_t> encode(std::string_view text, bool bos, bool special, bool behind) const;
+
+  run::EngineOptions engine_options;
+  run::SchedulerOptions scheduler_options{.running = 1};
+  store::ReuseOptions reuse{.ram_cache = "256MiB"};
+  // In the order in which they need each other.
+  std::unique_ptr<run::Engine> engine;
+  std::optional<store::Library> library;
+  std::optional<run::Scheduler> scheduler;
+  std::optional<text::ChatTemplate> chat_template;
+  std::string chat_problem;  // why there is none
+  ModelInfo info;
+};
+
+namespace api {
+
+// What a request says besides its prompt.
+struct RequestOptions {
+  std::int32_t n_predict = -1;
+  std::vector<std::string> stop;
+  std::vector<std::string> logit_bias;
+  std::string json_schema;
+  std::string tenant;
+  bool logprobs = false;
+  bool ignore_eos = false;
+  bool add_bos = true;
+  bool special = true;
+  bool reuse = true;
+};
+
+// A request without its prompt, and how a prompt that is text becomes ids.
+struct Ask {
+  Ask(const Options& options);  // throws Error(kBadInput)
+  RequestOptions request;
+  run::SamplingOptions sampling;
+};
+
+Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text);
+
+}  // namespace api
+}  // namespace kvasir
