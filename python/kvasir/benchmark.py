@@ -1,0 +1,118 @@
+"""python -m kvasir.benchmark MODEL: a model of transformers with its own cache and with Kvasir's, side by side.
+
+Every row generates the same number of tokens greedily from the same prompt: tokens/s of generation, bytes of the cache
+(counted), and how many tokens agree with the first row, which is the model's own cache in float32.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m kvasir.benchmark", description=__doc__.split("\n")[0])
+    parser.add_argument("model", help="folder or name of a model of transformers")
+    parser.add_argument("--tokens", type=int, default=128, metavar="N", help="tokens to generate (%(default)s)")
+    parser.add_argument("--prompt-tokens", type=int, default=512, metavar="N", help="tokens of the prompt (%(default)s)")
+    parser.add_argument("--G", type=int, default=32, help="group size of kvasir.kivi's row of sizes (%(default)s)")
+    parser.add_argument("--R", type=int, default=128, help="newest tokens that stay raw (%(default)s)")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs, in turns; medians are shown (%(default)s)")
+    parser.add_argument("--quantized", action="store_true", help="also transformers' QuantizedCache (quanto, hqq), where installed")
+    o = parser.parse_args()
+
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+
+    from .hf import KvasirCache
+    from .kivi import KiviCache
+
+    tokenizer = AutoTokenizer.from_pretrained(o.model)
+    model = AutoModelForCausalLM.from_pretrained(o.model, dtype=torch.float32).eval()
+    text = "The history of computing is a history of memory. Numbers are kept, moved and forgotten, line by line. "
+    ids = tokenizer(text * (o.prompt_tokens // 8 + 1), return_tensors="pt").input_ids[:, : o.prompt_tokens]
+
+    def kvasir(**options):
+        return lambda: KvasirCache.from_model(model, **options)
+
+    def own():
+        model.set_attn_implementation("sdpa")
+        return DynamicCache(config=model.config)
+
+    def quantized(backend, bits):
+        def make():
+            from transformers import QuantizedCache
+
+            model.set_attn_implementation("sdpa")
+            axis = 0 if backend == "quanto" else 1
+            return QuantizedCache(backend, model.config, nbits=bits, axis_key=axis, axis_value=axis, residual_length=o.R)
+
+        return make
+
+    rows = [("DynamicCache, float32", own)]
+    rows += [(f"KvasirCache, {c}", kvasir(codecs=c, window=o.R)) for c in ("f16", "int8_token", "balanced", "kivi2")]
+    if o.quantized:
+        rows += [(f"QuantizedCache, {b} 4 bits", quantized(b, 4)) for b in ("quanto", "hqq")]
+
+    def run(make):
+        """Tokens, seconds per step of generation, bytes."""
+        cache, steps, out = make(), [], []
+        with torch.no_grad():
+            logits = model(ids, past_key_values=cache, use_cache=True).logits[0, -1]
+            for _ in range(o.tokens):
+                out.append(int(logits.argmax()))
+                start = time.perf_counter()
+                logits = model(torch.tensor([out[-1:]]), past_key_values=cache, use_cache=True).logits[0, -1]
+                steps.append(time.perf_counter() - start)
+        if isinstance(cache, KvasirCache):
+            size = cache.stats()["bytes"]
+        else:
+            size = 0
+            for layer in cache.layers:
+                for tensor in (layer.keys, layer.values, getattr(layer, "_quantized_keys", None), getattr(layer, "_quantized_values", None)):
+                    size += held(tensor)
+        return out, statistics.median(steps), size
+
+    def held(x) -> int:
+        """Bytes of a tensor, or of what a backend made of one."""
+        if x is None:
+            return 0
+        if isinstance(x, (tuple, list)):
+            return sum(held(y) for y in x)
+        if isinstance(x, dict):
+            return sum(held(y) for y in x.values())
+        inner = [getattr(x, n, None) for n in ("_data", "_scale", "_shift")]
+        if any(i is not None for i in inner):
+            return sum(held(i) for i in inner)
+        return x.numel() * x.element_size() if torch.is_tensor(x) else 0
+
+    results: dict[str, list] = {name: [] for name, _ in rows}
+    for _ in range(o.repeat):
+        for name, make in list(rows):
+            try:
+                results[name].append(run(make))
+            except (ImportError, ValueError, RuntimeError) as e:
+                print(f"{name}: left out: {e}")
+                rows = [r for r in rows if r[0] != name]
+    first, _, whole = results[rows[0][0]][0]
+    print(f"{o.model}: prompt {ids.shape[1]} tokens, {o.tokens} generated, {torch.get_num_threads()} threads, median of {o.repeat}")
+    print(f"{'cache':32} {'tokens/s':>9} {'MB':>8} {'of float32':>11} {'equal tokens':>13}")
+    for name, _ in rows:
+        out, _, size = results[name][0]
+        seconds = statistics.median(r[1] for r in results[name])
+        equal = next((i for i, (a, b) in enumerate(zip(first, out)) if a != b), len(out))
+        print(f"{name:32} {1 / seconds:9.1f} {size / 1e6:8.2f} {100 * size / whole:9.1f} % {equal:6d} of {len(out)}")
+
+    # Sizes of KIVI's own format on the same tokens.
+    model.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        past = model(ids, use_cache=True).past_key_values
+    kivi = KiviCache.from_model(model, group_size=o.G, residual_length=o.R)
+    kivi.add_tokens(past)
+    s = kivi.get_stats()
+    print(f"KIVI 2 bits, G {o.G}, R {o.R}, layer 0: {s['kivi_bytes']} bytes, {s['compression']:.2f}x of float32, {s['compression'] / 2:.2f}x of float16")
+
+
+if __name__ == "__main__":
+    main()

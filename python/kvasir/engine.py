@@ -1,0 +1,355 @@
+"""A model that answers, and texts that grow with it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import queue
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from . import _native as native
+
+
+@dataclass
+class Generation:
+    """An answer. Times are in milliseconds from the call."""
+
+    text: str
+    ids: list[int]
+    finish: str  # "end", "stop", "length", "context", "cancelled", "nothing to choose"
+    prompt_tokens: int
+    seed: int  # gives the same answer again
+    ttft_ms: float  # to the first token
+    total_ms: float  # to the last one
+    receipt: dict  # where each span of the prompt came from
+    logprobs: list[dict] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the answer."""
+        return len(self.ids)
+
+    @property
+    def kv_reuse_ratio(self) -> float:
+        """Share of the prompt's tokens that were not computed."""
+        return self.receipt["reused_tokens"] / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        seconds = (self.total_ms - self.ttft_ms) / 1e3
+        return (self.tokens - 1) / seconds if seconds > 0 else 0.0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _generation(reply: native.Handle) -> Generation:
+    try:
+        r = json.loads(native.lib.kvasir_reply_json(reply))
+    finally:
+        native.lib.kvasir_reply_free(reply)
+    first = 1e3 * r["first_token_seconds"]
+    return Generation(
+        r["text"], r["ids"], r["finish"], r["prompt_tokens"], r["seed"], first, first + 1e3 * r["generate_seconds"],
+        r["receipt"], r["logprobs"],
+    )
+
+
+class _Listener:
+    """Hands an answer's text to a function of Python; what it raises ends the answer and is raised by the call."""
+
+    def __init__(self, on_text: Callable[[str], object] | None):
+        self.error: BaseException | None = None
+
+        def listen(text, size, _):
+            try:
+                return 1 if on_text(ctypes.string_at(text, size).decode("utf-8", "replace")) is False else 0
+            except BaseException as e:
+                self.error = e
+                return 1
+
+        self.call = native.OnText(listen) if on_text else ctypes.cast(None, native.OnText)
+
+    def check(self) -> None:
+        if self.error:
+            raise self.error
+
+
+def _request(options: dict, max_new_tokens: int | None) -> ctypes.Array:
+    if max_new_tokens is not None:
+        if "n_predict" in options:
+            raise native.BadInput("max_new_tokens: n_predict is given too, expected one of them")
+        options = {**options, "n_predict": max_new_tokens}
+    if isinstance(options.get("json_schema"), dict):
+        options = {**options, "json_schema": json.dumps(options["json_schema"])}
+    return native.options(options)
+
+
+class _Bar:
+    """Progress of loading on a terminal."""
+
+    def __init__(self, wanted: bool | None):
+        wanted = sys.stderr.isatty() if wanted is None else wanted
+        self.shown = -1
+        self.call = native.OnProgress(self._show) if wanted else ctypes.cast(None, native.OnProgress)
+
+    def _show(self, done: int, total: int, _) -> None:
+        percent = 100 * done // total if total else 100
+        if percent != self.shown:
+            self.shown = percent
+            print(f"\rloading {percent:3d} %", end="\n" if percent == 100 else "", file=sys.stderr, flush=True)
+
+
+class _Asks:
+    """What Engine and Session share: one answer, its stream, and both for asyncio."""
+
+    def _ask(self, prompt, options, listener) -> Generation:
+        raise NotImplementedError
+
+    def _generate(self, prompt, max_new_tokens, on_text, options) -> Generation:
+        listener = _Listener(on_text)
+        reply = self._ask(prompt, _request(options, max_new_tokens), listener)
+        listener.check()
+        return reply
+
+    def _stream(self, prompt, max_new_tokens, options) -> Iterator[str]:
+        pieces: queue.SimpleQueue = queue.SimpleQueue()
+        left = threading.Event()
+
+        def hear(text: str) -> bool:
+            pieces.put(text)
+            return not left.is_set()
+
+        def run() -> None:
+            try:
+                pieces.put(self._generate(prompt, max_new_tokens, hear, options))
+            except BaseException as e:
+                pieces.put(e)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            while True:
+                piece = pieces.get()
+                if isinstance(piece, BaseException):
+                    raise piece
+                if isinstance(piece, Generation):
+                    return piece
+                yield piece
+        finally:
+            left.set()
+            thread.join()
+
+    async def _astream(self, stream: Iterator[str]) -> AsyncIterator[str]:
+        done = object()
+        try:
+            while (piece := await asyncio.to_thread(next, stream, done)) is not done:
+                yield piece
+        finally:
+            stream.close()
+
+
+class Engine(native.Owner, _Asks):
+    """A model with its cache. Any number of threads may use it; give `running` to answer several at once.
+
+    Options are those of ``kvasir serve``: threads, ctx, kv, running, ram_cache, cache_dir, tier, ...
+    """
+
+    _close = "engine_close"
+
+    def __init__(self, model, *, progress: bool | None = None, **options):
+        """model: a GGUF file or a folder of Hugging Face. progress: show the loading; None: on a terminal."""
+        handle, bar = native.Handle(), _Bar(progress)
+        native.call("engine_open", str(model).encode(), native.options(options), bar.call, None, ctypes.byref(handle))
+        super().__init__(handle)
+
+    @classmethod
+    def from_pretrained(cls, path, **options) -> Engine:
+        return cls(path, **options)
+
+    def info(self) -> dict:
+        text = native.Handle()
+        native.call("engine_info", self.handle, ctypes.byref(text))
+        return json.loads(native.take_text(text))
+
+    def stats(self) -> dict:
+        """Tokens computed and reused since the start, and what the tiers hold."""
+        text = native.Handle()
+        native.call("engine_stats", self.handle, ctypes.byref(text))
+        return json.loads(native.take_text(text))
+
+    def flush(self) -> None:
+        """Everything that is kept is written to where it lasts."""
+        native.call("engine_flush", self.handle)
+
+    # ---- answers
+
+    def _ask(self, prompt, options, listener) -> Generation:
+        reply = native.Handle()
+        if isinstance(prompt, _Messages):
+            native.call("chat", self.handle, prompt.messages, prompt.tools, options, listener.call, None, ctypes.byref(reply))
+        elif isinstance(prompt, str):
+            text = prompt.encode()
+            native.call("generate", self.handle, text, len(text), options, listener.call, None, ctypes.byref(reply))
+        else:
+            ids = native.ids_array(prompt)
+            native.call("generate_ids", self.handle, ids, len(ids), options, listener.call, None, ctypes.byref(reply))
+        return _generation(reply)
+
+    def generate(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, on_text=None, **options) -> Generation:
+        """Goes on from `prompt`, a text or token ids. on_text gets the text as it comes; False ends the answer.
+
+        Options are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
+        logit_bias, json_schema (a dict), ignore_eos, add_bos, special, reuse, tenant.
+        """
+        return self._generate(prompt, max_new_tokens, on_text, options)
+
+    def stream(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, **options) -> Iterator[str]:
+        """The answer's text as it comes. Closing the iterator ends the answer."""
+        return self._stream(prompt, max_new_tokens, options)
+
+    def chat(self, messages: list[dict], max_new_tokens: int | None = None, *, tools: list | None = None, on_text=None, **options) -> Generation:
+        """messages as OpenAI's API has them, put into the model's own chat template."""
+        return self._generate(_Messages(messages, tools), max_new_tokens, on_text, options)
+
+    def stream_chat(self, messages: list[dict], max_new_tokens: int | None = None, *, tools: list | None = None, **options) -> Iterator[str]:
+        return self._stream(_Messages(messages, tools), max_new_tokens, options)
+
+    def chat_prompt(self, messages: list[dict], tools: list | None = None) -> str:
+        """The text that chat() asks."""
+        m, text = _Messages(messages, tools), native.Handle()
+        native.call("chat_prompt", self.handle, m.messages, m.tools, ctypes.byref(text))
+        return native.take_text(text)
+
+    async def agenerate(self, prompt, max_new_tokens: int | None = None, **options) -> Generation:
+        return await asyncio.to_thread(self.generate, prompt, max_new_tokens, **options)
+
+    async def achat(self, messages: list[dict], max_new_tokens: int | None = None, **options) -> Generation:
+        return await asyncio.to_thread(self.chat, messages, max_new_tokens, **options)
+
+    def astream(self, prompt, max_new_tokens: int | None = None, **options) -> AsyncIterator[str]:
+        return self._astream(self.stream(prompt, max_new_tokens, **options))
+
+    # ---- the cache
+
+    def warm(self, prompt: str, **options) -> int:
+        """Computes a prompt and keeps it; returns its tokens."""
+        text, tokens = prompt.encode(), ctypes.c_int64()
+        native.call("warm", self.handle, text, len(text), native.options(options), ctypes.byref(tokens))
+        return tokens.value
+
+    def verify_correctness(self, prompt: str | Sequence[int], max_new_tokens: int = 32, **options) -> dict:
+        """Answers with and without reuse, compared bit for bit by ids and log-probabilities.
+
+        `reused_tokens` of 0 means that nothing was put to the test: the prompt is shorter than a page, or there is no
+        cache.
+        """
+        options = {"temperature": 0, **options, "logprobs": True}
+        cold = self.generate(prompt, max_new_tokens, **{**options, "reuse": False})
+        self.generate(prompt, max_new_tokens, **options)  # what it computes is kept
+        warm = self.generate(prompt, max_new_tokens, **options)
+        same = sum(1 for a, b in zip(cold.logprobs, warm.logprobs) if a == b)
+        return {
+            "equal": cold.ids == warm.ids and cold.logprobs == warm.logprobs,
+            "tokens": cold.tokens,
+            "equal_tokens": same,
+            "reused_tokens": warm.receipt["reused_tokens"],
+            "cold_ttft_ms": cold.ttft_ms,
+            "warm_ttft_ms": warm.ttft_ms,
+        }
+
+    def session(self, text: str = "", tenant: str = "") -> Session:
+        session = Session(self, tenant=tenant)
+        if text:
+            session.append(text)
+        return session
+
+    # ---- text and tokens
+
+    def tokenize(self, text: str, *, add_bos: bool = False, special: bool = True) -> list[int]:
+        data, ids, count = text.encode(), native.Handle(), ctypes.c_size_t()
+        native.call("tokenize", self.handle, data, len(data), add_bos, special, ctypes.byref(ids), ctypes.byref(count))
+        try:
+            return ctypes.cast(ids, native.Ids)[: count.value]
+        finally:
+            native.lib.kvasir_free(ids)
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        array, text, size = native.ids_array(ids), native.Handle(), ctypes.c_size_t()
+        native.call("detokenize", self.handle, array, len(array), ctypes.byref(text), ctypes.byref(size))
+        return native.take_text(text, size.value)
+
+
+class _Messages:
+    def __init__(self, messages, tools):
+        self.messages = json.dumps(messages).encode()
+        self.tools = json.dumps(tools).encode() if tools else None
+
+
+class Session(native.Owner, _Asks):
+    """A text that grows: what was appended and generated. Copies (fork) are cheap, the pages are the engine's."""
+
+    _close = "session_close"
+
+    def __init__(self, engine: Engine, *, tenant: str = "", _handle: native.Handle | None = None):
+        if _handle is None:
+            _handle = native.Handle()
+            native.call("session_open", engine.handle, tenant.encode(), ctypes.byref(_handle))
+        super().__init__(_handle)
+        self.engine = engine  # outlives this
+
+    @classmethod
+    def load(cls, engine: Engine, path) -> Session:
+        handle = native.Handle()
+        native.call("session_load", engine.handle, str(path).encode(), ctypes.byref(handle))
+        return cls(engine, _handle=handle)
+
+    def save(self, path) -> None:
+        native.call("session_save", self.handle, str(path).encode())
+
+    def fork(self) -> Session:
+        handle = native.Handle()
+        native.call("session_fork", self.handle, ctypes.byref(handle))
+        return Session(self.engine, _handle=handle)
+
+    def append(self, text: str | Sequence[int]) -> None:
+        if isinstance(text, str):
+            data = text.encode()
+            native.call("session_append", self.handle, data, len(data))
+        else:
+            ids = native.ids_array(text)
+            native.call("session_append_ids", self.handle, ids, len(ids))
+
+    def truncate(self, tokens: int) -> None:
+        native.call("session_truncate", self.handle, tokens)
+
+    def _ask(self, _, options, listener) -> Generation:
+        reply = native.Handle()
+        native.call("session_generate", self.handle, options, listener.call, None, ctypes.byref(reply))
+        return _generation(reply)
+
+    def generate(self, max_new_tokens: int | None = None, *, on_text=None, **options) -> Generation:
+        """Goes on from what is there; the answer becomes part of it."""
+        return self._generate(None, max_new_tokens, on_text, options)
+
+    def stream(self, max_new_tokens: int | None = None, **options) -> Iterator[str]:
+        return self._stream(None, max_new_tokens, options)
+
+    @property
+    def ids(self) -> list[int]:
+        count = ctypes.c_size_t()
+        ids = native.lib.kvasir_session_ids(self.handle, ctypes.byref(count))
+        return ids[: count.value] if count.value else []
+
+    @property
+    def text(self) -> str:
+        text, size = native.Handle(), ctypes.c_size_t()
+        native.call("session_text", self.handle, ctypes.byref(text), ctypes.byref(size))
+        return native.take_text(text, size.value)
+
+    def __len__(self) -> int:
+        return len(self.ids)

@@ -1,0 +1,211 @@
+"""KIVI's arrays and cache (Liu et al. 2024, arXiv 2402.02750), for code that was written for them.
+
+The quantiser: s = (max - min) / (2^bits - 1), code = round((x - min) / s), half to even; keys in groups of tokens within
+a channel, values in groups of channels within a token; scales and minima in float16, codes packed with the first one in
+the lowest bits. `kvasir.hf.KvasirCache(bits=2)` is what attends on such numbers; this is for export and comparison.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._native import BadInput, Error
+
+
+def _numpy(x) -> tuple[np.ndarray, object]:
+    """x as float32, and what turns results into x's own kind of array."""
+    if type(x).__module__.startswith("torch"):
+        import torch
+
+        return x.detach().to("cpu", torch.float32).numpy(), torch.from_numpy
+    return np.asarray(x, np.float32), lambda y: y
+
+
+def _quantize(x: np.ndarray, group: int, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups along the last axis n: codes (..., n * bits / 8) of bytes, s and minima (..., n / group) of float16."""
+    if bits not in (2, 4, 8):
+        raise BadInput(f"bits: {bits}, expected 2, 4 or 8")
+    if group < 4 or group % 4 or x.shape[-1] % group:
+        raise BadInput(f"group_size: {group}, expected a multiple of 4 that divides {x.shape[-1]}")
+    if not np.isfinite(x).all():
+        raise BadInput("x: holds a number that is not finite")
+    top = 2**bits - 1
+    g = x.reshape(*x.shape[:-1], -1, group)
+    low = g.min(-1).astype(np.float16)
+    scale = ((g.max(-1) - g.min(-1)) / top).astype(np.float16)
+    s, m = scale.astype(np.float32)[..., None], low.astype(np.float32)[..., None]
+    codes = np.where(s > 0, np.clip(np.rint((g - m) / np.where(s > 0, s, 1)), 0, top), 0).astype(np.uint8)
+    each = 8 // bits
+    codes = codes.reshape(*x.shape[:-1], -1, each)
+    packed = np.zeros(codes.shape[:-1], np.uint8)
+    for i in range(each):
+        packed |= codes[..., i] << (bits * i)
+    return packed, scale, low
+
+
+def _dequantize(packed: np.ndarray, scale: np.ndarray, low: np.ndarray, group: int, bits: int) -> np.ndarray:
+    each = 8 // bits
+    codes = np.stack([(packed >> (bits * i)) & (2**bits - 1) for i in range(each)], -1)
+    codes = codes.reshape(*packed.shape[:-1], -1, group).astype(np.float32)
+    if codes.shape[:-1] != scale.shape or scale.shape != low.shape:
+        raise BadInput(f"scales: have shape {scale.shape}, expected {codes.shape[:-1]}")
+    x = codes * scale.astype(np.float32)[..., None] + low.astype(np.float32)[..., None]
+    return x.reshape(*x.shape[:-2], -1)
+
+
+def quantize_keys(x, group_size: int = 32, bits: int = 2):
+    """x [B, H, S, D], S a multiple of group_size: codes [B, H, D, S * bits / 8], scales and minima [B, H, D, S / group]."""
+    x, back = _numpy(x)
+    if x.ndim != 4:
+        raise BadInput(f"x: has shape {x.shape}, expected [B, H, S, D]")
+    return tuple(back(y) for y in _quantize(np.ascontiguousarray(x.transpose(0, 1, 3, 2)), group_size, bits))
+
+
+def dequantize_keys(codes, scales, minima, group_size: int = 32, bits: int = 2):
+    """Back to [B, H, S, D]."""
+    back = _numpy(scales)[1]
+    x = _dequantize(np.asarray(codes), np.asarray(scales), np.asarray(minima), group_size, bits)
+    return back(np.ascontiguousarray(x.transpose(0, 1, 3, 2)))
+
+
+def quantize_values(x, group_size: int = 32, bits: int = 2):
+    """x [B, H, S, D], D a multiple of group_size: codes [B, H, S, D * bits / 8], scales and minima [B, H, S, D / group]."""
+    x, back = _numpy(x)
+    if x.ndim != 4:
+        raise BadInput(f"x: has shape {x.shape}, expected [B, H, S, D]")
+    return tuple(back(y) for y in _quantize(x, group_size, bits))
+
+
+def dequantize_values(codes, scales, minima, group_size: int = 32, bits: int = 2):
+    """Back to [B, H, S, D]."""
+    back = _numpy(scales)[1]
+    return back(_dequantize(np.asarray(codes), np.asarray(scales), np.asarray(minima), group_size, bits))
+
+
+class _KiviLayer:
+    """One layer: quantised groups of tokens, which never change, and raw tokens behind them."""
+
+    def __init__(self):
+        self.keys: list[tuple] = []  # of group_size tokens each
+        self.values: list[tuple] = []
+        self.raw_k = self.raw_v = None  # [B, H, r, D]
+        self.flushes = 0
+
+
+class KiviCache:
+    """A history of keys and values in KIVI's format: keys and values of tokens older than the residual are quantised.
+
+    Groups are appended and never quantised again. Sizes are those of the arrays that are held.
+    """
+
+    def __init__(self, layers: int, head_dim: int, *, group_size: int = 32, residual_length: int = 128, bits: int = 2):
+        if group_size < 4 or group_size % 4 or residual_length < group_size or head_dim % group_size:
+            raise BadInput(
+                f"group_size: {group_size}, expected a multiple of 4 from 4 to residual_length, {residual_length}, that "
+                f"divides head_dim, {head_dim}"
+            )
+        if layers < 1:
+            raise BadInput(f"layers: {layers}, expected at least 1")
+        self.group, self.residual, self.bits, self.head_dim = group_size, residual_length, bits, head_dim
+        self.count = layers
+        self.reset()
+
+    @classmethod
+    def from_model(cls, model, **options) -> KiviCache:
+        c = model.config.get_text_config(decoder=True) if hasattr(model.config, "get_text_config") else model.config
+
+        def value(*names):
+            for n in names:
+                if getattr(c, n, None):
+                    return getattr(c, n)
+            raise BadInput(f"config: has none of {', '.join(names)}")
+
+        head_dim = getattr(c, "head_dim", None) or value("hidden_size", "n_embd") // value("num_attention_heads", "n_head")
+        return cls(value("n_layer", "num_hidden_layers", "num_layers", "n_layers"), head_dim, **options)
+
+    def reset(self) -> None:
+        self._layers = [_KiviLayer() for _ in range(self.count)]
+
+    def _held(self, layer: _KiviLayer) -> int:
+        return len(layer.keys) * self.group + (0 if layer.raw_k is None else layer.raw_k.shape[2])
+
+    @property
+    def tokens(self) -> int:
+        return self._held(self._layers[0])
+
+    def add_tokens(self, past) -> int:
+        """Takes what is new in `past`, a Cache of transformers or (keys, values) per layer, each [B, H, T, D] with all
+        tokens so far. Returns how many are new; none is an error, and so is another batch."""
+        pairs = [(l.keys, l.values) for l in past.layers] if hasattr(past, "layers") else list(past)
+        if len(pairs) != self.count:
+            raise BadInput(f"past: has {len(pairs)} layers, expected {self.count}")
+        arrays = [(_numpy(k)[0], _numpy(v)[0]) for k, v in pairs]
+        for i, ((k, v), layer) in enumerate(zip(arrays, self._layers)):
+            if k.ndim != 4 or k.shape[-1] != self.head_dim or k.shape[:3] != v.shape[:3] or k.shape[2] != arrays[0][0].shape[2]:
+                raise BadInput(f"past, layer {i}: keys {k.shape} and values {v.shape}, expected [B, H, T, {self.head_dim}] of one length")
+            if layer.raw_k is not None and layer.raw_k.shape[:2] != k.shape[:2]:
+                raise BadInput(f"past, layer {i}: batch and heads {k.shape[:2]}, expected {layer.raw_k.shape[:2]}")
+        new = arrays[0][0].shape[2] - self.tokens
+        if new <= 0:
+            raise BadInput(f"past: has {arrays[0][0].shape[2]} tokens, expected more than the {self.tokens} that are held")
+        for (k, v), layer in zip(arrays, self._layers):
+            k, v = k[:, :, -new:], v[:, :, -new:]
+            layer.raw_k = k.copy() if layer.raw_k is None else np.concatenate([layer.raw_k, k], 2)
+            layer.raw_v = v.copy() if layer.raw_v is None else np.concatenate([layer.raw_v, v], 2)
+            self._flush(layer)
+        return new
+
+    def _flush(self, layer: _KiviLayer) -> None:
+        """Whole groups leave the residual as long as it is full."""
+        groups = (layer.raw_k.shape[2] - self.residual) // self.group + 1 if layer.raw_k.shape[2] >= self.residual else 0
+        for i in range(groups):
+            span = slice(i * self.group, (i + 1) * self.group)
+            layer.keys.append(quantize_keys(layer.raw_k[:, :, span], self.group, self.bits))
+            layer.values.append(quantize_values(layer.raw_v[:, :, span], self.group, self.bits))
+        if groups:
+            layer.raw_k = layer.raw_k[:, :, groups * self.group :].copy()
+            layer.raw_v = layer.raw_v[:, :, groups * self.group :].copy()
+            layer.flushes += groups
+
+    def get(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and values of a layer as floats, [B, H, T, D]."""
+        l = self._layers[layer]
+        if l.raw_k is None:
+            raise Error("the cache is empty")
+        keys = [dequantize_keys(*g, self.group, self.bits) for g in l.keys]
+        values = [dequantize_values(*g, self.group, self.bits) for g in l.values]
+        return np.concatenate([*keys, l.raw_k], 2), np.concatenate([*values, l.raw_v], 2)
+
+    def get_full_cache(self):
+        """A DynamicCache of transformers with everything as floats."""
+        import torch
+        from transformers import DynamicCache
+
+        cache = DynamicCache()
+        for i in range(self.count):
+            k, v = self.get(i)
+            cache.update(torch.from_numpy(k), torch.from_numpy(v), i)
+        return cache
+
+    def get_stats(self, layer: int = 0) -> dict:
+        l = self._layers[layer]
+        raw = 0 if l.raw_k is None else l.raw_k.shape[2]
+        held = sum(a.nbytes for group in (*l.keys, *l.values) for a in group)
+        held += 0 if l.raw_k is None else l.raw_k.nbytes + l.raw_v.nbytes
+        elements = 0 if l.raw_k is None else 2 * l.raw_k.shape[0] * l.raw_k.shape[1] * self.head_dim * self._held(l)
+        return {
+            "total_tokens": self._held(l), "quantized_tokens": len(l.keys) * self.group, "residual_tokens": raw,
+            "kivi_bytes": held, "fp16_bytes": 2 * elements, "fp32_bytes": 4 * elements,
+            "compression": 4 * elements / held if held else 1.0, "total_flushes": sum(x.flushes for x in self._layers),
+        }
+
+
+def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, *, bits: int = 2, residual_length: int = 128, **options) -> str:
+    """prompt and answer of a model of transformers, attending on 2-bit pages. Options are those of model.generate."""
+    from .hf import KvasirCache
+
+    inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
+    cache = KvasirCache.from_model(model, bits=bits, window=residual_length)
+    options = {"do_sample": False, "pad_token_id": tokenizer.eos_token_id, **options}
+    ids = model.generate(**inputs, past_key_values=cache, max_new_tokens=max_new_tokens, **options)
+    return tokenizer.decode(ids[0], skip_special_tokens=True)

@@ -1,0 +1,123 @@
+import asyncio
+import os
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import kvasir
+
+MODEL = Path(__file__).parents[2] / "models" / "kvasir-books-4m.gguf"
+GREEDY = {"temperature": 0, "ignore_eos": True}
+STORY = "It was a dark and stormy night, and the rain fell in torrents. "
+
+
+class EngineTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.engine = kvasir.Engine.from_pretrained(MODEL, threads=2, ctx=1024, running=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.engine.close()
+
+    def test_answers_stream_as_they_are_returned(self):
+        pieces = []
+        whole = self.engine.generate(STORY, 24, on_text=pieces.append, **GREEDY)
+        self.assertEqual("".join(pieces), whole.text)
+        self.assertEqual("".join(self.engine.stream(STORY, 24, **GREEDY)), whole.text)
+        self.assertEqual((whole.tokens, whole.finish), (24, "length"))
+        self.assertGreater(whole.total_ms, whole.ttft_ms)
+        ids = self.engine.tokenize(STORY, add_bos=True)
+        self.assertEqual(self.engine.generate(ids, 24, **GREEDY).ids, whole.ids)
+        self.assertEqual(self.engine.detokenize(self.engine.tokenize(STORY)), STORY)
+
+    def test_a_stream_that_is_left_ends_the_answer(self):
+        stream = self.engine.stream(STORY, 900, **GREEDY)
+        next(stream)
+        stream.close()
+        self.assertEqual(self.engine.generate(STORY, 2, **GREEDY).tokens, 2)
+
+    def test_reuse_gives_the_same_bits(self):
+        report = self.engine.verify_correctness(STORY * 20, 16, ignore_eos=True)
+        self.assertTrue(report["equal"], report)
+        self.assertEqual(report["equal_tokens"], 16)
+        self.assertGreater(report["reused_tokens"], 128)
+        self.assertGreater(self.engine.generate(STORY * 20, 1, **GREEDY).kv_reuse_ratio, 0.9)
+        self.assertGreater(self.engine.stats()["reused_tokens"], 0)
+
+    def test_sessions_fork_cut_and_last(self):
+        a = self.engine.session(STORY)
+        first = a.generate(8, **GREEDY)
+        b = a.fork()
+        b.truncate(len(a) - 8)
+        self.assertEqual(b.generate(8, **GREEDY).ids, first.ids)
+        self.assertEqual(b.ids, a.ids)
+        with tempfile.TemporaryDirectory() as folder:
+            a.save(Path(folder) / "a.json")
+            c = kvasir.Session.load(self.engine, Path(folder) / "a.json")
+            self.assertEqual(c.text, a.text)
+
+    def test_errors_are_exceptions_with_the_librarys_text(self):
+        with self.assertRaisesRegex(kvasir.BadInput, "foo: is no option here"):
+            self.engine.generate("x", 1, foo=1)
+        with self.assertRaisesRegex(ValueError, "top_p"):
+            self.engine.generate("x", 1, top_p=3)
+        with self.assertRaisesRegex(OSError, "none.gguf"):
+            kvasir.Engine("none.gguf")
+        with self.assertRaisesRegex(kvasir.BadInput, "chat template"):
+            self.engine.chat([{"role": "user", "content": "Hi"}])
+        with self.assertRaises(kvasir.BadInput):
+            self.engine.detokenize([1 << 40])
+        with self.assertRaises(KeyError):
+            self.engine.generate("x", 9, on_text=lambda text: {}["mine"], **GREEDY)
+        engine = kvasir.Engine(MODEL, threads=1, ctx=256)
+        engine.close()
+        engine.close()
+        with self.assertRaisesRegex(kvasir.Error, "closed"):
+            engine.info()
+
+    def test_threads_and_asyncio(self):
+        alone = [self.engine.generate(p, 12, **GREEDY).ids for p in ("A cat", "The sea")]
+        got = [None, None]
+
+        def run(i, p):
+            got[i] = self.engine.generate(p, 12, **GREEDY).ids
+
+        threads = [threading.Thread(target=run, args=x) for x in enumerate(("A cat", "The sea"))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(got, alone)
+
+        async def both():
+            pieces = [piece async for piece in self.engine.astream("A cat", 12, **GREEDY)]
+            return await asyncio.gather(*(self.engine.agenerate(p, 12, **GREEDY) for p in ("A cat", "The sea"))), pieces
+
+        answers, pieces = asyncio.run(both())
+        self.assertEqual([a.ids for a in answers], alone)
+        self.assertEqual("".join(pieces), answers[0].text)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
+    def test_a_forked_process_is_told(self):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.engine.generate("x", 1)
+            except kvasir.Error as e:
+                os._exit(0 if "fork" in str(e) else 2)
+            os._exit(1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+
+    def test_json_schema(self):
+        schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"], "additionalProperties": False}
+        import json
+
+        answer = self.engine.generate(STORY, 64, json_schema=schema, temperature=0)
+        if answer.finish == "end":
+            self.assertIn(json.loads(answer.text)["n"], range(1, 10))
+
+
+if __name__ == "__main__":
+    unittest.main()

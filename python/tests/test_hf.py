@@ -1,0 +1,154 @@
+"""KvasirCache with tiny random models of transformers; nothing is downloaded."""
+
+import copy
+import unittest
+
+try:
+    import torch
+    from transformers import DynamicCache, Gemma2Config, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config
+    from transformers import AutoModelForCausalLM
+
+    import kvasir
+    from kvasir import hf, kivi
+except ImportError as e:
+    raise unittest.SkipTest(f"SKIPPED: {e}")
+
+COMMON = dict(vocab_size=97, hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96,
+              max_position_embeddings=1024, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+CONFIGS = {
+    "llama": LlamaConfig(num_key_value_heads=2, **COMMON),
+    "qwen2": Qwen2Config(num_key_value_heads=2, **COMMON),
+    "mistral": MistralConfig(num_key_value_heads=2, sliding_window=64, **COMMON),
+    "gemma2": Gemma2Config(num_key_value_heads=2, head_dim=16, sliding_window=64, **COMMON),
+    "gpt2": GPT2Config(vocab_size=97, n_embd=64, n_layer=3, n_head=4, n_positions=1024, bos_token_id=1, eos_token_id=2),
+}
+
+
+def model_of(name):
+    torch.manual_seed(7)
+    return AutoModelForCausalLM.from_config(copy.deepcopy(CONFIGS[name])).eval()
+
+
+def ids_of(rows, n, seed=1):
+    return torch.randint(3, 97, (rows, n), generator=torch.Generator().manual_seed(seed))
+
+
+def generate(model, ids, cache, n=24, **more):
+    more = {"attention_mask": torch.ones_like(ids), "do_sample": False, "pad_token_id": 0, "min_new_tokens": n, **more}
+    return model.generate(ids, past_key_values=cache, max_new_tokens=n, **more)
+
+
+def own(model):
+    model.set_attn_implementation("eager" if model.config.model_type == "gemma2" else "sdpa")
+    return DynamicCache(config=model.config)
+
+
+class HfTest(unittest.TestCase):
+    def test_generates_what_the_models_own_cache_does(self):
+        for name in CONFIGS:
+            model, ids = model_of(name), ids_of(2, 300)
+            want = generate(model, ids, own(model))
+            cache = hf.KvasirCache.from_model(model, codecs="f32", threads=1)
+            self.assertTrue((generate(model, ids, cache) == want).all(), name)
+            self.assertEqual(cache.get_seq_length(), want.shape[1] - 1)
+
+    def test_logits_are_near(self):
+        model, ids = model_of("llama"), ids_of(1, 400)
+        model.set_attn_implementation("sdpa")
+        with torch.no_grad():
+            want = model(ids).logits[0, -1]
+            for codecs, most in (("f32", 1e-4), ("f16", 2e-3), ("int8_token", 0.05), ("balanced", 0.5)):
+                cache = hf.KvasirCache.from_model(model, codecs=codecs, window=0, sinks=0)
+                model(ids[:, :300], past_key_values=cache)
+                model(ids[:, 300:399], past_key_values=cache)
+                got = model(ids[:, 399:], past_key_values=cache).logits[0, -1]
+                self.assertLess(float((got - want).norm() / want.norm()), most, codecs)
+
+    def test_padding_on_the_left_changes_nothing(self):
+        model = model_of("llama")
+        rows = [ids_of(1, n, seed=n)[0] for n in (150, 80, 20)]
+        alone = [generate(model, r[None], hf.KvasirCache.from_model(model, codecs="balanced"))[0, len(r):] for r in rows]
+        padded = torch.zeros(3, 150, dtype=torch.long)
+        mask = torch.zeros(3, 150, dtype=torch.long)
+        for i, r in enumerate(rows):
+            padded[i, 150 - len(r):], mask[i, 150 - len(r):] = r, 1
+        together = generate(model, padded, hf.KvasirCache.from_model(model, codecs="balanced"), attention_mask=mask)
+        for i in range(3):
+            self.assertTrue((together[i, 150:] == alone[i]).all(), f"row {i}")
+
+    def test_beams_and_assistance(self):
+        for name in ("llama", "mistral"):
+            model, ids = model_of(name), ids_of(2, 200)
+            want = generate(model, ids, own(model), num_beams=3)
+            self.assertTrue((generate(model, ids, hf.KvasirCache.from_model(model, codecs="f32"), num_beams=3) == want).all())
+            one = ids_of(1, 40).repeat(1, 5)
+            want = generate(model, one, own(model))
+            got = generate(model, one, hf.KvasirCache.from_model(model, codecs="f32"), prompt_lookup_num_tokens=4)
+            self.assertTrue((got == want).all(), name)
+
+    def test_cutting_selecting_and_repeating(self):
+        model, ids = model_of("llama"), ids_of(3, 200)
+        with torch.no_grad():
+            cache = hf.KvasirCache.from_model(model, codecs="balanced")
+            model(ids, past_key_values=cache)
+            nxt = ids_of(3, 5, seed=9)
+            first = model(nxt, past_key_values=cache).logits
+            cache.crop(-5)
+            self.assertTrue((model(nxt, past_key_values=cache).logits == first).all())
+            cache.crop(-5)
+            cache.batch_select_indices(torch.tensor([2, 0]))
+            # Products of another batch size are rounded differently.
+            torch.testing.assert_close(model(nxt[[2, 0]], past_key_values=cache).logits, first[[2, 0]], rtol=1e-4, atol=1e-5)
+            cache.crop(-5)
+            cache.batch_repeat_interleave(3)
+            got = model(nxt[[2, 2, 2, 0, 0, 0]], past_key_values=cache).logits
+            torch.testing.assert_close(got, first[[2, 2, 2, 0, 0, 0]], rtol=1e-4, atol=1e-5)
+            cache.reset()
+            self.assertEqual(cache.get_seq_length(), 0)
+            model(ids, past_key_values=cache)
+            self.assertTrue((model(nxt, past_key_values=cache).logits == first).all())
+
+    def test_memory_is_lower(self):
+        model, ids = model_of("llama"), ids_of(1, 900)
+        sizes = {}
+        for bits in (16, 8, 4, 2):
+            cache = hf.KvasirCache.from_model(model, bits=bits)
+            with torch.no_grad():
+                model(ids, past_key_values=cache)
+            s = cache.stats()
+            sizes[bits] = s["bytes"]
+            self.assertEqual(s["tokens"], 900)
+        self.assertTrue(sizes[16] > sizes[8] > sizes[4] > sizes[2], sizes)
+
+    def test_what_does_not_work_is_said(self):
+        model, ids = model_of("llama"), ids_of(1, 8)
+        cache = hf.KvasirCache(model.config)
+        with self.assertRaisesRegex(kvasir.Unsupported, "set_attn_implementation"):
+            model(ids, past_key_values=cache)
+        cache = hf.KvasirCache.from_model(model)
+        with self.assertRaisesRegex(kvasir.Unsupported, "on the left"):
+            model(ids, past_key_values=cache, attention_mask=torch.tensor([[1, 1, 1, 1, 1, 1, 0, 0]]))
+        with self.assertRaises(kvasir.BadInput):
+            hf.KvasirCache(model.config, bits=3)
+        with self.assertRaisesRegex(kvasir.BadInput, "nonsense"):
+            model(ids, past_key_values=hf.KvasirCache.from_model(model, codecs="nonsense"))
+
+    def test_kivi_cache_follows_a_model(self):
+        model, ids = model_of("llama"), ids_of(2, 300)
+        cache = kivi.KiviCache.from_model(model, group_size=16, residual_length=64)
+        past = own(model)
+        with torch.no_grad():
+            model(ids[:, :200], past_key_values=past)
+            self.assertEqual(cache.add_tokens(past), 200)
+            with self.assertRaises(kvasir.BadInput):
+                cache.add_tokens(past)
+            model(ids[:, 200:], past_key_values=past)
+            self.assertEqual(cache.add_tokens(past), 100)
+        full = cache.get_full_cache()
+        self.assertEqual(full.get_seq_length(), 300)
+        k, want = full.layers[1].keys, past.layers[1].keys
+        self.assertGreater(float(torch.nn.functional.cosine_similarity(k.flatten(), want.flatten(), 0)), 0.85)
+
+
+if __name__ == "__main__":
+    unittest.main()
