@@ -13,6 +13,7 @@
 #include "model/model.hpp"
 #include "model/spec_fields.hpp"
 #include "model/unused.hpp"
+#include "weights/pieces.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::model {
@@ -147,7 +148,7 @@ class Loader {
       l.bound.panels = at;
       const bool in_floats = options_.exact || l.in_floats;
       if (info(l.name).source)
-        pack_made(l, info(l.name), in_floats, at);
+        pack_made(l.bound, info(l.name), l.cut, in_floats, 0, at);
       else
         pack(l.bound, info(l.name), source(l), l.cut, in_floats, 0, at);
       at += lines(l.bound.bytes());
@@ -155,12 +156,15 @@ class Loader {
     for_each<Stack>(m_.spec_, [&](Stack& s) {
       s.bound.first.panels = at;
       for (std::int64_t i = 0; i < s.count; ++i) {
-        if (s.transposed)
+        if (info(s.name).source)
+          pack_made(s.bound.first, info(s.name), s.cut, options_.exact, i * (info(s.name).rows() / s.count), at);
+        else if (s.transposed)
           pack_transposed(s.bound.first, info(s.name), source(s, i), at);
         else
           pack(s.bound.first, info(s.name), source(s, i), s.cut, options_.exact, i, at);
         at += s.bound.stride;
       }
+      for (const auto piece : weights::pieces_of(info(s.name))) m_.file_->drop(piece);
     });
   }
 
@@ -189,7 +193,7 @@ class Loader {
       bytes += s.count * s.bound.stride;
       (used > 0 ? m_.expert_bytes_ : m_.shared_bytes_) += (used > 0 ? used : s.count) * s.bound.first.bytes();
       m_.matrix_weights_ += (used > 0 ? used : s.count) * s.bound.first.weights();
-      count(t.quant, source(s, 0).size(), s.count);
+      count(t.quant, static_cast<std::size_t>(t.row_bytes() * (s.transposed ? s.columns : s.rows)), s.count);
     });
     for (const auto& [name, n] : bytes_of)
       if (m_.quant_.empty() || n > bytes_of[m_.quant_]) m_.quant_ = name;
@@ -239,10 +243,11 @@ class Loader {
     if (options_.progress) options_.progress(static_cast<std::int64_t>(done_), static_cast<std::int64_t>(total_));
   }
 
-  // Of rows that the file has in another order. They are made for some panels at a time, so nothing is kept twice.
-  void pack_made(const Linear& l, const weights::TensorInfo& t, bool in_floats, std::byte* out) {
+  // Of rows that do not lie in the file as rows, from `from` on. They are made for some panels at a time, so nothing is
+  // kept twice.
+  void pack_made(const cpu::Matrix& m, const weights::TensorInfo& t, const Cut& cut, bool in_floats, std::int64_t from,
+                 std::byte* out) {
     constexpr std::int64_t kPanels = 8, kRows = kPanels * kernel::kPanelRows;
-    const cpu::Matrix& m = l.bound;
     const weights::Quant& quant = *find(weights::quants(), t.quant);
     const std::int64_t row_bytes = t.row_bytes(), k = m.k;
     std::vector<std::byte> made(static_cast<std::size_t>(team_.size() * kRows * row_bytes));
@@ -254,7 +259,7 @@ class Loader {
                            const std::int64_t first = piece * kRows, count = std::min(kRows, m.rows - first);
                            std::array<std::int64_t, kRows> which;
                            for (std::int64_t r = 0; r < count; ++r)
-                             which[static_cast<std::size_t>(r)] = t.row_in_file(l.cut.at(first + r));
+                             which[static_cast<std::size_t>(r)] = t.row_in_file(from + cut.at(first + r));
                            t.source->read({which.data(), static_cast<std::size_t>(count)}, rows);
                            for (std::int64_t p = 0; p * kernel::kPanelRows < count; ++p) {
                              const std::byte* row[kernel::kPanelRows];
@@ -270,8 +275,9 @@ class Loader {
                            }
                          }
                        });
-    m_.file_->drop(t.bytes);
-    count_done(source_bytes(l));
+    if (t.shape[2] == 1)  // of one matrix, not of experts
+      for (const auto piece : weights::pieces_of(t)) m_.file_->drop(piece);
+    count_done(static_cast<std::size_t>(m.rows * row_bytes));
   }
 
   // The columns of m are rows of the tensor.

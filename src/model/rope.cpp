@@ -16,13 +16,15 @@ constexpr double kBase = 10000;
 // beta_slow and beta_fast times into the original context.
 struct Yarn {
   double base, factor, original, beta_fast, beta_slow;
+  bool whole;  // the ramp begins and ends at a pair
 
   void scale(Rope& rope, double n) const {
     const auto pair_with = [&](double turns) {
       return n * std::log(original / (turns * 2 * M_PI)) / (2 * std::log(base));
     };
-    const double low = std::max(0.0, std::floor(pair_with(beta_fast)));
-    const double high = std::min(n - 1, std::ceil(pair_with(beta_slow)));
+    const double first = pair_with(beta_fast), last = pair_with(beta_slow);
+    const double low = std::max(0.0, whole ? std::floor(first) : first);
+    const double high = std::min(n - 1, whole ? std::ceil(last) : last);
     for (std::size_t i = 0; i < rope.frequencies.size(); ++i) {
       const double ramp = (static_cast<double>(i) - low) / std::max(0.001, high - low);
       const double keep = 1.0 - std::clamp(ramp, 0.0, 1.0);
@@ -77,8 +79,12 @@ void Hparams::scale_rope(Rope& rope) const {
   } else if (type == "yarn") {
     const auto original =
         static_cast<double>(integer_or("rope.scaling.original_context_length", 1, kMostContext, context_));
-    Yarn{number_or("rope.freq_base", kBase), factor, original, number_or("rope.scaling.yarn_beta_fast", 32.0),
-         number_or("rope.scaling.yarn_beta_slow", 1.0)}
+    Yarn{number_or("rope.freq_base", kBase),
+         factor,
+         original,
+         number_or("rope.scaling.yarn_beta_fast", 32.0),
+         number_or("rope.scaling.yarn_beta_slow", 1.0),
+         flag_or("rope.scaling.yarn_truncate", true)}
         .scale(rope, 2.0 * static_cast<double>(rope.frequencies.size()));
   } else if (type != "none" && !(type == "longrope" && has_tensor("rope_factors_long.weight"))) {
     unsupported("rope.scaling.type", "is '" + type + "', expected none, linear or yarn, or longrope with its factors");

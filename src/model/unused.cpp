@@ -27,9 +27,9 @@ bool all_are(const weights::TensorInfo& t, float value) {
   const weights::Quant* quant = find(weights::quants(), t.quant);
   if (!quant || t.rows() > kMost || t.columns() > kMost / t.rows()) return false;
   std::vector<float> row(static_cast<std::size_t>(t.columns()));
-  const std::size_t row_bytes = t.bytes.size() / static_cast<std::size_t>(t.rows());
+  std::vector<std::byte> room;
   for (std::int64_t r = 0; r < t.rows(); ++r) {
-    quant->dequantise(t.bytes.data() + static_cast<std::size_t>(r) * row_bytes, row.data(), t.columns());
+    quant->dequantise(t.row(r, room), row.data(), t.columns());
     if (!std::all_of(row.begin(), row.end(), [&](float x) { return x == value; })) return false;
   }
   return true;

@@ -6,6 +6,7 @@
 #include "kv/spec.hpp"
 #include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
+#include "weights/pieces.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -39,9 +40,11 @@ std::string describe_cache(const Engine& engine) {
   text += fmt::format("key factors {:016x}\n", factors);
   text += fmt::format("select {} {}\n", o.select, o.select_budget);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
-  for (const weights::TensorInfo& t : engine.model().file().tensors())
-    text += fmt::format("{} {} {}x{}x{}x{} {:016x}\n", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3],
-                        sample_hash(t.bytes));
+  for (const weights::TensorInfo& t : engine.model().file().tensors()) {
+    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
+    for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", sample_hash(piece));
+    text += '\n';
+  }
   return text;
 }
 

@@ -21,8 +21,9 @@ ModelCard card_of(const model::ModelSpec& spec, const weights::ModelFile& file, 
   std::map<std::string, std::uint64_t> bytes_of;
   for (const weights::TensorInfo& t : file.tensors()) {
     card.parameters += static_cast<std::uint64_t>(t.columns() * t.rows());
-    card.bytes += t.bytes.size();
-    bytes_of[t.quant] += t.bytes.size();
+    const auto bytes = static_cast<std::uint64_t>(t.row_bytes() * t.rows());
+    card.bytes += bytes;
+    bytes_of[t.quant] += bytes;
   }
   std::uint64_t most = 0;
   for (const auto& [quant, bytes] : bytes_of)

@@ -31,7 +31,7 @@ void read_configuration(std::string_view text) {
   Metadata metadata("fuzz");
   const std::string path = "fuzz";
   const Configuration c = read_config(parse_folder_json(text, path), path, metadata);
-  if (!c.family || c.heads < 1 || !metadata.has("general.architecture")) std::abort();
+  if (c.family.arch.empty() || c.heads < 1 || !metadata.has("general.architecture")) std::abort();
 }
 
 void read_texts(std::string_view text) {

@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "weights/fit.hpp"
 #include "weights/gguf_writer.hpp"
+#include "weights/pieces.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::weights {
@@ -80,10 +81,9 @@ class Converter {
 
  private:
   void copy(const TensorInfo& t) {
-    if (t.half_heads == 0) return out_.write(t.bytes);
-    const std::size_t row = t.bytes.size() / static_cast<std::size_t>(t.rows());
+    if (t.half_heads == 0 && !t.source) return out_.write(t.bytes);
     for (std::int64_t r = 0; r < t.rows(); ++r)
-      out_.write(t.bytes.subspan(static_cast<std::size_t>(t.row_in_file(r)) * row, row));
+      out_.write(std::span(t.row(r, bytes_), static_cast<std::size_t>(t.row_bytes())));
   }
 
   // Rows [first, first + n).
@@ -204,7 +204,7 @@ void requantise(const std::string& in, const std::string& out, const RequantiseO
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const TensorInfo& t = file->tensors()[i];
     converter.convert(t, changes[i]);
-    file->drop(t.bytes);
+    for (const auto piece : pieces_of(t)) file->drop(piece);
     done(changes[i]);
   }
   writer.finish();

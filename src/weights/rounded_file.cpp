@@ -12,6 +12,7 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "weights/mixes.hpp"
+#include "weights/pieces.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::weights {
@@ -30,10 +31,11 @@ const Mix& mix_of(std::string_view name) {
   return find_mix(name);
 }
 
-class RoundedRows final : public RowSource {
+class RoundedRows final : public PiecedRows {
  public:
   RoundedRows(TensorInfo from, const Quant& to) : from_(std::move(from)), to_(to) {}
   std::int64_t row_bytes() const override { return from_.columns() / to_.block * to_.block_bytes; }
+  std::vector<std::span<const std::byte>> pieces() const override { return pieces_of(from_); }
 
   void read(std::span<const std::int64_t> rows, std::byte* out) const override {
     const Quant& quant = *find(quants(), from_.quant);
@@ -59,7 +61,7 @@ class RoundedFile final : public ModelFile {
     const MixPlan plan(mix, *file_, false);
     for (const TensorInfo& t : file_->tensors()) {
       tensors_.push_back(t);
-      if (!is_float(t.quant) || t.rank != 2 || looked_up(t.name)) continue;
+      if (!is_float(t.quant) || t.rank < 2 || looked_up(t.name)) continue;
       const std::string type = plan.type_of(t);
       if (type == t.quant || type == "f32") continue;
       if (plan.needs_importance(t, type))

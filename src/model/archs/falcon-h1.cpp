@@ -1,10 +1,13 @@
-// Falcon-H1: attention and Mamba-2 side by side in every layer. The file's matrices hold its multipliers.
+// Falcon-H1: attention and Mamba-2 side by side in every layer. The file's matrices hold its multipliers; a folder's
+// hold all but those of the embedding and of the logits.
 #include "model/recurrent_blocks.hpp"
 
 namespace kvasir::model::entries::archs {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
+  m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
+  m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.rms("attn_norm"),

@@ -9,7 +9,7 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     Experts e = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)));
-    e.routing.normalise = false;
+    e.routing.normalise = h.flag_or("expert_weights_norm", false);
     e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, 1 << 24, h.ffn(l)));
     e.shared_gate = n.linear("ffn_gate_inp_shexp", 1, h.dim());
     e.shared_gate.in_floats = true;

@@ -9,11 +9,9 @@ static ModelSpec describe(const Hparams& h) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kNone);
     norm_heads(n, a);
-    m.layers.push_back(
-        {.norm = n.rms("attn_norm"),
-         .mixer = a,
-         .feed_norm = n.rms("ffn_norm"),
-         .feed = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)))});
+    Experts e = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)));
+    e.routing.normalise = h.flag_or("expert_weights_norm", true);
+    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = e});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

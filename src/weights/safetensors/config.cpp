@@ -4,142 +4,168 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
+#include "weights/safetensors/config_reader.hpp"
 #include "weights/safetensors/fields.hpp"
 #include "weights/safetensors/rope_config.hpp"
 
 namespace kvasir::weights {
-namespace {
 
-constexpr std::int64_t kMost = 1 << 24;  // no width, head count or layer count comes near it
+void ConfigReader::set(std::string_view key, Value value) {
+  metadata.set(fmt::format("{}.{}", out.family.arch, key), std::move(value));
+}
 
-class ConfigReader {
- public:
-  ConfigReader(const ConfigFields& fields, const Family& family, Metadata& out)
-      : fields_(fields), family_(family), out_(out) {}
+std::optional<std::int64_t> ConfigReader::integer_of(std::initializer_list<const char*> names, std::int64_t low) const {
+  for (const char* name : names)
+    if (const auto n = fields.integer_if(name, low, kMost)) return n;
+  return std::nullopt;
+}
 
-  void read(Configuration& c) {
-    out_.set("general.architecture", std::string(family_.arch));
-    layers_ = fields_.integer("num_hidden_layers", 1, 4096);
-    const std::int64_t width = fields_.integer("hidden_size", 1, kMost);
-    c.heads = fields_.integer("num_attention_heads", 1, kMost);
-    c.kv_heads = fields_.integer_if("num_key_value_heads", 1, kMost).value_or(c.heads);
-    c.vocabulary = fields_.integer("vocab_size", 1, kMost);
-    c.tied = fields_.flag_if("tie_word_embeddings").value_or(family_.one_more);
-    const std::int64_t context = fields_.integer("max_position_embeddings", 1, std::int64_t{1} << 30);
-    const std::int64_t head =
-        fields_.integer_if("head_dim", 1, kMost).value_or(family_.one_more ? 256 : width / c.heads);
-    set("block_count", layers_);
-    set("embedding_length", width);
-    set("feed_forward_length", fields_.integer("intermediate_size", 1, kMost));
-    set("attention.head_count", c.heads);
-    set("attention.head_count_kv", c.kv_heads);
-    set("attention.key_length", head);
-    set("attention.value_length", head);
-    set("attention.layer_norm_rms_epsilon", fields_.number_if("rms_norm_eps").value_or(1e-6));
-    check_activation();
-    set("context_length", read_window(context));
-    read_rope(fields_, family_.arch, head, context, out_, c);
-    read_scales(head);
-    check_layers_without_positions();
+std::int64_t ConfigReader::need(std::initializer_list<const char*> names, std::int64_t low) const {
+  const auto n = integer_of(names, low);
+  if (!n) fields.bad(*names.begin(), "is missing");
+  return *n;
+}
+
+void ConfigReader::take_number(const char* from, const char* to) {
+  if (const auto x = fields.number_if(from)) set(to, *x);
+}
+
+void ConfigReader::expect(const char* name, const FolderJson& value) const {
+  const FolderJson* given = fields.find(name);
+  if (given && *given != value)
+    fields.unsupported(name, fmt::format("is {}, expected {}", given->dump().substr(0, 80), value.dump()));
+}
+
+void ConfigReader::read() {
+  metadata.set("general.architecture", std::string(out.family.arch));
+  out.vocabulary = fields.integer("vocab_size", 1, kMost);
+  out.tied = fields.flag_if("tie_word_embeddings").value_or(out.family.arch.starts_with("gemma"));
+  if (out.family.read_all) return out.family.read_all(*this);
+  read_usual();
+  if (out.family.read) out.family.read(*this);
+}
+
+void ConfigReader::read_usual() {
+  layers = fields.integer_if("num_hidden_layers", 1, 4096).value_or(0);
+  if (layers == 0 && (fields.find("layers_block_type") || fields.find("hybrid_override_pattern")))
+    layers = static_cast<std::int64_t>(layer_kinds(*this).size());
+  if (layers < 1 || layers > 4096) layers = fields.integer("num_hidden_layers", 1, 4096);
+  width = fields.integer("hidden_size", 1, kMost);
+  out.layers = layers;
+  out.heads = fields.integer("num_attention_heads", 1, kMost);
+  out.kv_heads = fields.integer_if("num_key_value_heads", 1, kMost).value_or(out.heads);
+  context = fields.integer("max_position_embeddings", 1, kMostContext);
+  const bool gemma = out.family.arch.starts_with("gemma");
+  head = fields.integer_if("head_dim", 1, kMost).value_or(gemma ? 256 : width / out.heads);
+  set("block_count", layers);
+  set("embedding_length", width);
+  set("feed_forward_length", fields.integer("intermediate_size", 1, kMost));
+  set("attention.head_count", out.heads);
+  set("attention.head_count_kv", out.kv_heads);
+  set("attention.key_length", head);
+  set("attention.value_length", head);
+  double eps = 1e-6;
+  for (const char* name : {"layer_norm_epsilon", "norm_eps", "rms_norm_eps"})
+    eps = fields.number_if(name).value_or(eps);
+  set("attention.layer_norm_rms_epsilon", eps);
+  check_activation();
+  set("context_length", read_window());
+  // Only a part of each head of latent attention is turned, which the sizes of such heads say.
+  const auto turned = out.family.read == read_latent ? fields.integer_if("qk_rope_head_dim", 2, kMost) : std::nullopt;
+  read_rope(fields, out.family.arch, turned.value_or(head), context, metadata, out);
+  read_scales();
+  check_layers_without_positions();
+}
+
+void ConfigReader::check_activation() const {
+  auto name = fields.text_if("hidden_activation");
+  if (!name) name = fields.text_if("hidden_act");
+  if (!name || *name == out.family.activation) return;
+  if (out.family.arch == "gemma" && *name == "gelu") return;  // published so; computed with tanh
+  fields.unsupported("hidden_act", fmt::format("is '{}', expected '{}'", *name, out.family.activation));
+}
+
+// Returns the context. A window is an architecture's, or the end of what is computed rightly.
+std::int64_t ConfigReader::read_window() {
+  const auto window = fields.integer_if("sliding_window", 0, kMostContext);
+  if (!window || *window == 0 || fields.flag_if("use_sliding_window") == false) return context;
+  if (out.family.post_norms || out.family.arch == "phi3") {
+    set("attention.sliding_window", *window);
+    read_layer_types();
+    return context;
   }
+  if (const FolderJson* types = fields.array("layer_types");
+      types && std::none_of(types->begin(), types->end(), [](const FolderJson& t) { return t == "sliding_attention"; }))
+    return context;
+  return std::min(context, *window);  // the architecture has none: up to there it hides nothing
+}
 
- private:
-  void set(std::string_view key, Value value) { out_.set(fmt::format("{}.{}", family_.arch, key), std::move(value)); }
-
-  void check_activation() const {
-    auto name = fields_.text_if("hidden_activation");
-    if (!name) name = fields_.text_if("hidden_act");
-    if (!name || *name == family_.activation) return;
-    if (family_.arch == "gemma" && *name == "gelu") return;  // published so; computed with tanh
-    fields_.unsupported("hidden_act", fmt::format("is '{}', expected '{}'", *name, family_.activation));
+// Which layers have the window; otherwise the architecture's own pattern.
+void ConfigReader::read_layer_types() {
+  const FolderJson* types = fields.array("layer_types");
+  if (!types) {
+    if (const auto period = fields.integer_if("sliding_window_pattern", 0, 4096))
+      set("attention.sliding_window_pattern", *period);
+    return;
   }
-
-  // Returns the context. A window is an architecture's, or the end of what is computed rightly.
-  std::int64_t read_window(std::int64_t context) {
-    const auto window = fields_.integer_if("sliding_window", 1, std::int64_t{1} << 30);
-    if (!window || fields_.flag_if("use_sliding_window") == false) return context;
-    if (family_.post_norms || family_.arch == "phi3") {
-      set("attention.sliding_window", *window);
-      read_layer_types();
-      return context;
-    }
-    if (const FolderJson* types = fields_.array("layer_types");
-        types &&
-        std::none_of(types->begin(), types->end(), [](const FolderJson& t) { return t == "sliding_attention"; }))
-      return context;
-    return std::min(context, *window);  // the architecture has none: up to there it hides nothing
+  if (std::cmp_not_equal(types->size(), layers))
+    fields.bad("layer_types", fmt::format("has {} entries, expected {}", types->size(), layers));
+  std::vector<bool> local;
+  for (const FolderJson& t : *types) {
+    if (t != "sliding_attention" && t != "full_attention")
+      fields.unsupported("layer_types",
+                         fmt::format("holds {}, expected sliding_attention or full_attention", t.dump()));
+    local.push_back(t == "sliding_attention");
   }
+  set("attention.sliding_window_pattern", std::move(local));
+}
 
-  // Which layers have the window; otherwise the architecture's own pattern.
-  void read_layer_types() {
-    const FolderJson* types = fields_.array("layer_types");
-    if (!types) {
-      if (const auto period = fields_.integer_if("sliding_window_pattern", 0, 4096))
-        set("attention.sliding_window_pattern", *period);
-      return;
-    }
-    if (std::cmp_not_equal(types->size(), layers_))
-      fields_.bad("layer_types", fmt::format("has {} entries, expected {}", types->size(), layers_));
-    std::vector<bool> local;
-    for (const FolderJson& t : *types) {
-      if (t != "sliding_attention" && t != "full_attention")
-        fields_.unsupported("layer_types",
-                            fmt::format("holds {}, expected sliding_attention or full_attention", t.dump()));
-      local.push_back(t == "sliding_attention");
-    }
-    set("attention.sliding_window_pattern", std::move(local));
+void ConfigReader::read_scales() {
+  // Gemma 3 has none, its predecessors have 30 and 50 where nothing is said.
+  take_number("final_logit_softcapping", "final_logit_softcapping");
+  take_number("attn_logit_softcapping", "attn_logit_softcapping");
+  if (const auto q = fields.number_if("query_pre_attn_scalar"); q && *q != static_cast<double>(head)) {
+    if (!(*q > 0.0)) fields.bad("query_pre_attn_scalar", "expected more than 0");
+    set("attention.scale", 1.0 / std::sqrt(*q));
   }
+  if (!out.family.arch.starts_with("granite")) return;
+  take_number("embedding_multiplier", "embedding_scale");
+  take_number("residual_multiplier", "residual_scale");
+  take_number("attention_multiplier", "attention.scale");
+  take_number("logits_scaling", "logit_scale");
+}
 
-  void read_scales(std::int64_t head) {
-    const auto take = [&](const char* from, const char* to) {
-      if (const auto x = fields_.number_if(from)) set(to, *x);
-    };
-    // Gemma 3 has none, its predecessors have 30 and 50 where nothing is said.
-    take("final_logit_softcapping", "final_logit_softcapping");
-    take("attn_logit_softcapping", "attn_logit_softcapping");
-    if (const auto q = fields_.number_if("query_pre_attn_scalar"); q && *q != static_cast<double>(head)) {
-      if (!(*q > 0.0)) fields_.bad("query_pre_attn_scalar", "expected more than 0");
-      set("attention.scale", 1.0 / std::sqrt(*q));
-    }
-    if (family_.arch != "granite") return;
-    take("embedding_multiplier", "embedding_scale");
-    take("residual_multiplier", "residual_scale");
-    take("attention_multiplier", "attention.scale");
-    take("logits_scaling", "logit_scale");
-  }
-
-  void check_layers_without_positions() const {
-    const FolderJson* turned = fields_.array("no_rope_layers");
-    if (!turned || family_.arch != "smollm3") return;
-    for (std::size_t l = 0; l < turned->size(); ++l)
-      if ((*turned)[l] != ((l + 1) % 4 == 0 ? 0 : 1))
-        fields_.unsupported("no_rope_layers", "is not the pattern of three layers with positions and one without");
-  }
-
-  const ConfigFields& fields_;
-  const Family& family_;
-  Metadata& out_;
-  std::int64_t layers_ = 0;
-};
-
-}  // namespace
+void ConfigReader::check_layers_without_positions() const {
+  const FolderJson* turned = fields.array("no_rope_layers");
+  if (!turned || (out.family.arch != "smollm3" && out.family.arch != "llama4")) return;
+  for (std::size_t l = 0; l < turned->size(); ++l)
+    if ((*turned)[l] != ((l + 1) % 4 == 0 ? 0 : 1))
+      fields.unsupported("no_rope_layers", "is not the pattern of three layers with positions and one without");
+}
 
 Configuration read_config(const FolderJson& config, const std::string& path, Metadata& metadata) {
   const ConfigFields all(config, path);
   const auto type = all.text_if("model_type");
   if (!type) all.bad("model_type", "is missing");
   Configuration out;
-  out.family = &family_of(*type, path);
+  out.family = family_of(*type, path);
   // A model with a tower for pictures has its language model's configuration inside.
   const FolderJson* inner = all.object("text_config");
   const ConfigFields fields = inner ? ConfigFields(*inner, path, "text_config.") : all;
-  ConfigReader(fields, *out.family, metadata).read(out);
+  ConfigReader reader(fields, metadata, out);
+  if (out.family.arch == "nemotron_h") {
+    const std::vector<std::string> kinds = layer_kinds(reader);
+    if (std::find(kinds.begin(), kinds.end(), "moe") != kinds.end()) out.family.arch = "nemotron_h_moe";
+  }
+  reader.read();
   for (const ConfigFields* of : {&fields, &all}) {
     const FolderJson* quantised = of->object("quantization_config");
     if (!quantised || out.int4) continue;
     const ConfigFields config_of(*quantised, path, "quantization_config.");
+    if (config_of.text_if("quant_method") == "mxfp4") continue;  // its tensors say it
     if (const auto f8 = read_f8_config(config_of))
       out.f8 = *f8;
     else

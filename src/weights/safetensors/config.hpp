@@ -1,8 +1,10 @@
 // config.json, as metadata with GGUF's keys.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "weights/model_file.hpp"
@@ -19,13 +21,33 @@ struct Extra {
   std::vector<float> values;
 };
 
+// Latent attention: what a head has of the matrix that makes keys and values.
+struct LatentHeads {
+  std::int64_t heads = 0, keys = 0, values = 0;
+};
+
+// Value heads that lie by their key heads here and one of each key head behind the other in GGUF.
+struct TiledHeads {
+  std::int64_t key_heads = 0, value_heads = 0, values = 0;  // heads, and elements of a value head
+  std::int64_t before = 0;  // rows before the values where they share a tensor with queries and keys
+};
+
+// Rows and what they are multiplied by, from the first on.
+using RowFactors = std::vector<std::pair<std::int64_t, float>>;
+
 struct Configuration {
-  const Family* family = nullptr;
+  Family family;
   bool tied = false;  // the head is the embedding, whatever else the files hold
   std::int64_t heads = 0, kv_heads = 0, vocabulary = 0;
+  std::int64_t experts = 0;
+  std::int64_t layers = 0, predicting = 0;  // layers behind the others that guess further tokens, which are left out
+  std::int64_t norm_groups = 1;             // of the norm behind Mamba-2
   std::vector<Extra> extras;
   std::optional<Int4Config> int4;  // matrices may have codes of 4 bits
   F8Blocks f8;                     // of scales of 8-bit floats
+  LatentHeads latent;
+  TiledHeads tiled;
+  std::map<std::string, RowFactors, std::less<>> factors;  // by name in a layer; rows behind: of the whole tensor
 };
 
 // Reads `config`, which stands at `path`, into `metadata`. Throws Error naming path, field and expectation:

@@ -1,10 +1,30 @@
 // What the folders of one model type have that GGUF does not: the names and places by which a translator of it differs.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 namespace kvasir::weights {
+
+class ConfigReader;
+
+// What becomes of a tensor besides its name.
+enum class Make {
+  kSame,
+  kDecay,      // -exp of it
+  kTurned,     // matrices (inputs, outputs)
+  kHalves,     // the first half of the rows belongs to "gate", which stands for the '*' of the name, the second to "up"
+  kTurns,      // rows by turns of "gate" and "up"; matrices (inputs, outputs), or MXFP4 (outputs, inputs)
+  kLatent,     // keys and values of a latent row, by head
+  kBehindTwo,  // without its first two rows
+};
+
+struct Rename {
+  std::string_view from, to;  // without ".weight" and ".bias", or whole. '*' in `from`: the number of an expert
+  Make make = Make::kSame;
+};
 
 struct Family {
   std::string_view model_type;  // of config.json
@@ -14,16 +34,29 @@ struct Family {
   bool pairs = false;
   // Norms multiply by 1 + weight here, by the weight in GGUF.
   bool one_more = false;
-  // "post_attention_layernorm" stands behind attention; otherwise in front of the feed forward.
+  // "post_attention_layernorm" is called post_attention_norm; otherwise it is the norm of the feed forward.
   bool post_norms = false;
   std::string_view activation = "silu";
+  std::span<const Rename> names = {};                // of layers, where they differ from the usual ones
+  void (*read)(ConfigReader& reader) = nullptr;      // what the configuration has besides; null: the usual alone
+  void (*read_all)(ConfigReader& reader) = nullptr;  // in place of the usual
 };
 
 // Throws Error(kUnsupported) naming `path` and the types that are known.
 const Family& family_of(std::string_view model_type, const std::string& path);
 
-// The name in GGUF of a tensor; empty: of no use to a language model (buffers, a vision tower). Throws
-// Error(kUnsupported) for a name that is neither.
-std::string gguf_name(const Family& family, std::string_view name, const std::string& path);
+// The names of Granite without experts, whose shared feed forward is the only one.
+std::span<const Rename> granite_without_experts();
+
+// Where a tensor goes.
+struct Place {
+  std::string name;          // in GGUF; empty: of no use to a language model (buffers, a vision tower)
+  std::int64_t expert = -1;  // whose matrix it is
+  int layer = -1;
+  Make make = Make::kSame;
+};
+
+// Throws Error(kUnsupported) for a name that is none of the family's.
+Place place_of(const Family& family, std::string_view name, const std::string& path);
 
 }  // namespace kvasir::weights

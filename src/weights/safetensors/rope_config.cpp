@@ -48,6 +48,7 @@ class RopeReader {
 
   // A part of each head may be left as it is.
   void read_part(const ConfigFields& fields) {
+    if (arch_ == "gemma4") return;
     auto share = fields.number_if("partial_rotary_factor");
     if (!share) share = config_.number_if("partial_rotary_factor");
     turned_ = static_cast<std::int64_t>(std::llround(share.value_or(1.0) * static_cast<double>(head_)));
@@ -78,6 +79,7 @@ class RopeReader {
     } else if (kind == "longrope" || kind == "su") {
       read_long(fields, configuration);
     } else {
+      if (kind == "proportional" && arch_ == "gemma4") return;  // its reader says which pairs are turned
       fields.unsupported(type == fields.text_if("rope_type") ? "rope_type" : "type",
                          fmt::format("is '{}', expected default, linear, yarn, llama3 or longrope", kind));
     }
@@ -90,12 +92,19 @@ class RopeReader {
     set("rope.scaling.original_context_length", original(fields));
     set("rope.scaling.yarn_beta_fast", fields.number_if("beta_fast").value_or(32.0));
     set("rope.scaling.yarn_beta_slow", fields.number_if("beta_slow").value_or(1.0));
-    if (fields.flag_if("truncate") == false) fields.unsupported("truncate", "is false, expected true");
-    for (const char* name : {"mscale", "mscale_all_dim"})
-      if (fields.number_if(name).value_or(0.0) != 0.0) fields.unsupported(name, "is not supported in this model type");
+    if (fields.flag_if("truncate") == false) set("rope.scaling.yarn_truncate", false);
+    const double growth = factor > 1.0 ? 0.1 * std::log(factor) : 0.0;
     // Magnitudes are 1 + 0.1 ln(factor) unless the file says otherwise.
-    if (const auto magnitude = fields.number_if("attention_factor"))
-      set("rope.scaling.attn_factor", *magnitude / (1.0 + 0.1 * std::log(factor)));
+    auto magnitude = fields.number_if("attention_factor");
+    const double part = fields.number_if("mscale").value_or(0.0),
+                 all = fields.number_if("mscale_all_dim").value_or(0.0);
+    if (part != 0.0 || all != 0.0) {
+      if (arch_ != "deepseek2") fields.unsupported("mscale", "is not supported in this model type");
+      if (all != 0.0) set("rope.scaling.yarn_log_multiplier", 0.1 * all);
+      if (!magnitude && part != 0.0 && all != 0.0) magnitude = (1.0 + part * growth) / (1.0 + all * growth);
+    }
+    // With a multiplier of scores a magnitude is by itself 1.
+    if (magnitude) set("rope.scaling.attn_factor", *magnitude / (all != 0.0 ? 1.0 : 1.0 + growth));
   }
 
   // Low frequencies are divided by `factor`, high ones kept, with a ramp between: transformers'

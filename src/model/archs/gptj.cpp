@@ -1,0 +1,24 @@
+// GPT-J: attention and feed forward side by side on one layer norm, no biases in attention, RoPE on adjacent pairs of a
+// part of heads. Only folders have it.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = attention(n, Bias::kNone),
+                        .feed_norm = n.layer_norm("attn_norm"),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
+                        .parallel = true});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+extern const Arch gptj;
+const Arch gptj = {"GPT-J", describe};
+
+}  // namespace kvasir::model::entries::archs

@@ -1,0 +1,184 @@
+// Models with experts, and those whose attention differs from layer to layer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "weights/safetensors/config_reader.hpp"
+
+namespace kvasir::weights {
+namespace {
+
+constexpr std::int64_t kSigmoid = 2;  // expert_gating_func
+
+bool scores_by_sigmoid(const ConfigReader& r) {
+  if (const auto given = r.fields.text_if("scoring_func")) {
+    if (*given != "softmax" && *given != "sigmoid")
+      r.fields.unsupported("scoring_func", fmt::format("is '{}', expected softmax or sigmoid", given->substr(0, 40)));
+    return *given == "sigmoid";
+  }
+  constexpr std::string_view kTypes[] = {"deepseek_v3", "glm4_moe",   "glm4_moe_lite", "kimi_k2",
+                                         "lfm2_moe",    "minimax_m2", "nemotron_h"};
+  return std::find(std::begin(kTypes), std::end(kTypes), r.out.family.model_type) != std::end(kTypes);
+}
+
+// Layers with experts follow those without.
+void read_dense_layers(ConfigReader& r) {
+  const auto dense = r.integer_of({"first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"}, 0);
+  const FolderJson* types = r.fields.array("mlp_layer_types");
+  if (!types) {
+    if (dense) r.set("leading_dense_block_count", *dense);
+    return;
+  }
+  const auto first = std::find(types->begin(), types->end(), "sparse");
+  if (std::any_of(first, types->end(), [](const FolderJson& t) { return t != "sparse"; }))
+    r.fields.unsupported("mlp_layer_types", "has a layer without experts behind one with them");
+  r.set("leading_dense_block_count", std::int64_t{first - types->begin()});
+}
+
+void read_groups(ConfigReader& r) {
+  const auto groups = r.integer_of({"n_group"}, 1);
+  if (!groups || *groups == 1 || r.fields.text_if("topk_method") == "greedy") return;
+  r.set("expert_group_count", *groups);
+  r.set("expert_group_used_count", r.need({"topk_group"}, 1));
+}
+
+}  // namespace
+
+void read_experts(ConfigReader& r) {
+  r.out.experts =
+      r.integer_of({"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}, 0).value_or(0);
+  if (r.out.experts == 0) return;
+  r.expect("decoder_sparse_step", 1);
+  r.expect("mlp_only_layers", FolderJson::array());
+  const std::int64_t width = r.need({"moe_intermediate_size", "intermediate_size"}, 1);
+  r.set("expert_count", r.out.experts);
+  r.set("expert_used_count", r.need({"num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"}, 1));
+  r.set("expert_feed_forward_length",
+        r.out.family.model_type == "hunyuan_v1_moe" ? r.need({"intermediate_size"}, 1) : width);
+  if (scores_by_sigmoid(r)) r.set("expert_gating_func", kSigmoid);
+  if (const auto norm = r.fields.flag_if("norm_topk_prob")) r.set("expert_weights_norm", *norm);
+  if (const auto scale = r.fields.number_if("routed_scaling_factor"); scale && *scale != 1.0)
+    r.set("expert_weights_scale", *scale);
+  read_dense_layers(r);
+  read_groups(r);
+  if (const auto n = r.integer_of({"n_shared_experts"}, 0)) r.set("expert_shared_count", *n);
+  if (const auto n = r.integer_of({"num_shared_expert"}, 0))
+    r.set("expert_shared_feed_forward_length", *n * r.need({"intermediate_size"}, 1));
+  if (const auto n = r.integer_of({"moe_num_shared_experts"}, 0))
+    r.set("expert_shared_feed_forward_length", *n * width);
+  if (const auto n = r.integer_of(
+          {"shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size"}, 0))
+    r.set("expert_shared_feed_forward_length", *n);
+  if (const auto turned = r.integer_of({"rotary_dim"}, 2)) r.set("rope.dimension_count", *turned);
+  r.out.predicting = r.integer_of({"num_nextn_predict_layers"}, 0).value_or(0);
+}
+
+void read_ernie(ConfigReader& r) {
+  read_experts(r);
+  const std::int64_t step = r.integer_of({"moe_layer_interval"}, 1).value_or(1);
+  r.set("interleave_moe_layer_step", step);
+  if (const auto last = r.fields.integer_if("moe_layer_end_index", -1, 4096);
+      last && *last >= 0 && *last < r.layers - 1)
+    r.fields.unsupported("moe_layer_end_index", fmt::format("is {}, expected the last layer, {}", *last, r.layers - 1));
+}
+
+void read_gpt_oss(ConfigReader& r) {
+  read_experts(r);
+  r.expect("swiglu_limit", 7.0);
+  r.expect("swiglu_alpha", 1.702);
+  if (!r.metadata.has("gpt-oss.attention.sliding_window")) r.fields.bad("sliding_window", "is missing");
+}
+
+void read_llama4(ConfigReader& r) {
+  read_experts(r);
+  if (const FolderJson* types = r.fields.array("layer_types"))
+    for (std::size_t l = 0; l < types->size(); ++l)
+      if ((*types)[l] != ((l + 1) % 4 == 0 ? "full_attention" : "chunked_attention"))
+        r.fields.unsupported("layer_types", "is not the pattern of three layers with chunks and one without");
+  r.set("attention.sliding_window", r.fields.integer("attention_chunk_size", 1, ConfigReader::kMostContext));
+  const bool grows = r.fields.flag_if("attn_temperature_tuning").value_or(true);
+  r.set("attention.temperature_scale", grows ? r.fields.number_if("attn_scale").value_or(0.1) : 0.0);
+  if (const auto n = r.fields.integer_if("floor_scale", 1, ConfigReader::kMostContext))
+    r.set("attention.temperature_length", *n);
+  r.expect("use_qk_norm", r.out.experts != 128);
+  r.set("interleave_moe_layer_step", r.need({"interleave_moe_layer_step"}, 1));
+  r.set("feed_forward_length", r.need({"intermediate_size_mlp"}, 1));
+  r.set("expert_feed_forward_length", r.need({"intermediate_size"}, 1));
+  r.set("expert_shared_feed_forward_length", r.need({"intermediate_size"}, 1));
+}
+
+// Layers with and without a window have sizes and RoPE of their own.
+void read_gemma4(ConfigReader& r) {
+  const FolderJson* types = r.fields.array("layer_types");
+  if (!types) r.fields.bad("layer_types", "is missing");
+  std::int64_t global = r.integer_of({"global_head_dim"}, 1).value_or(0);
+  std::int64_t kv = r.out.kv_heads;
+  if (r.fields.flag_if("attention_k_eq_v").value_or(false))
+    kv = r.integer_of({"num_global_key_value_heads"}, 1).value_or(kv);
+  std::vector<std::int64_t> kv_heads, ffn;
+  const std::int64_t shared = r.integer_of({"num_kv_shared_layers"}, 0).value_or(0);
+  const std::int64_t dense = r.need({"intermediate_size"}, 1);
+  const bool wide = r.fields.flag_if("use_double_wide_mlp").value_or(false);
+  const FolderJson* by_layer = r.fields.object("per_layer_config");
+  for (std::int64_t l = 0; l < r.layers; ++l) {
+    const bool full = (*types)[static_cast<std::size_t>(l)] == "full_attention";
+    kv_heads.push_back(full ? kv : r.out.kv_heads);
+    ffn.push_back(wide && l >= r.layers - shared ? 2 * dense : dense);
+    const auto own = by_layer ? by_layer->find(std::to_string(l)) : FolderJson::const_iterator();
+    if (!by_layer || own == by_layer->end() || !own->is_object()) continue;
+    const std::string prefix = fmt::format("per_layer_config.{}.", l);
+    const ConfigFields layer(*own, r.fields.path(), prefix);
+    if (const auto n = layer.integer_if("num_key_value_heads", 1, ConfigReader::kMost)) kv_heads.back() = *n;
+    if (const auto n = layer.integer_if("intermediate_size", 1, ConfigReader::kMost)) ffn.back() = *n;
+    if (const auto n = layer.integer_if("head_dim", 1, ConfigReader::kMost)) {
+      if (!full || (global != 0 && global != *n))
+        layer.unsupported("head_dim", "is not one size of all layers without a window");
+      global = *n;
+    }
+  }
+  if (global == 0) global = r.head;
+  r.set("attention.head_count_kv", kv_heads);
+  r.set("feed_forward_length", ffn);
+  for (const char* key : {"attention.key_length", "attention.value_length"}) {
+    r.set(key, global);
+    r.set(std::string(key) + "_swa", r.head);
+  }
+  r.set("attention.shared_kv_layers", shared);
+  if (!r.fields.find("final_logit_softcapping")) r.set("final_logit_softcapping", 0.0);
+  if (const auto n = r.integer_of({"hidden_size_per_layer_input"}, 0); n && *n > 0)
+    r.set("embedding_length_per_layer_input", *n);
+  r.set("rope.dimension_count", global);
+  r.set("rope.dimension_count_swa", r.head);
+  // Layers without a window turn the first pairs alone: the others' frequencies are divided by a huge number.
+  const FolderJson* rope = r.fields.object("rope_parameters");
+  if (rope && rope->contains("full_attention") && (*rope)["full_attention"].is_object()) {
+    const ConfigFields full((*rope)["full_attention"], r.fields.path(), "rope_parameters.full_attention.");
+    const double share = full.number_if("partial_rotary_factor").value_or(1.0);
+    if (!(share > 0.0 && share <= 1.0)) full.bad("partial_rotary_factor", "expected more than 0 and at most 1");
+    const auto turned = static_cast<std::int64_t>(share * static_cast<double>(global) / 2.0);
+    std::vector<float> factors;
+    for (std::int64_t i = 0; i < global / 2; ++i) factors.push_back(i < turned ? 1.0f : 1e30f);
+    r.out.extras.push_back({"rope_freqs.weight", std::move(factors)});
+  }
+  if (r.fields.flag_if("enable_moe_block").value_or(false)) read_experts(r);
+}
+
+// DeepSeek-V2 and those like it.
+void read_latent(ConfigReader& r) {
+  r.expect("rope_interleave", true);
+  r.expect("attention_bias", false);
+  LatentHeads& l = r.out.latent;
+  const std::int64_t rank = r.need({"kv_lora_rank"}, 1), turned = r.need({"qk_rope_head_dim"}, 2);
+  l = {r.out.heads, r.need({"qk_nope_head_dim"}, 1), r.need({"v_head_dim"}, 1)};
+  r.out.kv_heads = 1;
+  r.set("attention.kv_lora_rank", rank);
+  if (const auto low = r.integer_of({"q_lora_rank"}, 1)) r.set("attention.q_lora_rank", *low);
+  r.set("attention.head_count_kv", std::int64_t{1});
+  r.set("attention.key_length", rank + turned);
+  r.set("attention.value_length", rank);
+  r.set("attention.key_length_mla", l.keys + turned);
+  r.set("attention.value_length_mla", l.values);
+  read_experts(r);
+}
+
+}  // namespace kvasir::weights

@@ -1,0 +1,68 @@
+// What the readers of config.json share: its fields, and the metadata that they fill. A reader is a function for the
+// model types that have what it reads.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weights/safetensors/config.hpp"
+#include "weights/safetensors/fields.hpp"
+
+namespace kvasir::weights {
+
+class ConfigReader {
+ public:
+  static constexpr std::int64_t kMost = 1 << 24;  // no width, head count or layer count comes near it
+  static constexpr std::int64_t kMostContext = std::int64_t{1} << 30;
+
+  // All must outlive this.
+  ConfigReader(const ConfigFields& of, Metadata& into, Configuration& beside)
+      : fields(of), metadata(into), out(beside) {}
+
+  const ConfigFields& fields;
+  Metadata& metadata;
+  Configuration& out;
+  std::int64_t layers = 0, width = 0, head = 0, context = 0;
+
+  void read();  // the usual, and what the family has besides
+
+  // Under "ARCH.".
+  void set(std::string_view key, Value value);
+  // The first of `names` that is there.
+  std::optional<std::int64_t> integer_of(std::initializer_list<const char*> names, std::int64_t low) const;
+  std::int64_t need(std::initializer_list<const char*> names, std::int64_t low) const;  // throws naming the first
+  void take_number(const char* from, const char* to);                                   // if it is there
+  // A field that must have the value which it has in all such models. Throws Error(kUnsupported).
+  void expect(const char* name, const FolderJson& value) const;
+
+ private:
+  void read_usual();
+  void check_activation() const;
+  std::int64_t read_window();
+  void read_layer_types();
+  void read_scales();
+  void check_layers_without_positions() const;
+};
+
+// Kinds of layers by "layer_types" and what came before it: attention is "full_attention".
+std::vector<std::string> layer_kinds(const ConfigReader& reader);
+
+void read_experts(ConfigReader& r);
+void read_ernie(ConfigReader& r);
+void read_gpt_oss(ConfigReader& r);
+void read_llama4(ConfigReader& r);
+void read_gemma4(ConfigReader& r);
+void read_latent(ConfigReader& r);
+void read_delta(ConfigReader& r);
+void read_lfm2(ConfigReader& r);
+void read_falcon_h1(ConfigReader& r);
+void read_granite_hybrid(ConfigReader& r);
+void read_nemotron_h(ConfigReader& r);
+void read_mamba2(ConfigReader& r);
+void read_opt(ConfigReader& r);
+void read_gptj(ConfigReader& r);
+
+}  // namespace kvasir::weights

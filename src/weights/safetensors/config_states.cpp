@@ -1,0 +1,187 @@
+// Models whose layers have states in place of keys and values.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weights/safetensors/config_reader.hpp"
+
+namespace kvasir::weights {
+namespace {
+
+// KV heads by layer: 0 where it is no attention but one of `others`.
+std::vector<std::int64_t> attends(const ConfigReader& r, const std::vector<std::string>& kinds,
+                                  std::initializer_list<std::string_view> others) {
+  std::vector<std::int64_t> out;
+  for (const std::string& kind : kinds) {
+    if (kind != "full_attention" && std::find(others.begin(), others.end(), kind) == others.end()) {
+      std::string known = "full_attention";
+      for (const std::string_view o : others) known += fmt::format(", {}", o);
+      r.fields.unsupported("layer_types", fmt::format("holds '{}', expected one of {}", kind.substr(0, 40), known));
+    }
+    out.push_back(kind == "full_attention" ? r.out.kv_heads : 0);
+  }
+  return out;
+}
+
+// Mamba-2; models name its sizes differently.
+void read_mamba(ConfigReader& r) {
+  const std::int64_t heads = r.need({"mamba_n_heads", "mamba_num_heads", "num_heads"}, 1);
+  const std::int64_t size = r.need({"mamba_d_head", "mamba_head_dim", "head_dim"}, 1);
+  r.out.norm_groups = r.need({"mamba_n_groups", "n_groups"}, 1);
+  r.set("ssm.conv_kernel", r.need({"mamba_d_conv", "conv_kernel"}, 1));
+  r.set("ssm.group_count", r.out.norm_groups);
+  r.set("ssm.time_step_rank", heads);
+  r.set("ssm.state_size", r.need({"mamba_d_state", "ssm_state_size", "state_size"}, 1));
+  r.set("ssm.inner_size", heads * size);
+  if (const FolderJson* limits = r.fields.array("time_step_limit")) {
+    const bool none = limits->size() == 2 && (*limits)[0].is_number() && (*limits)[0].get<double>() == 0.0 &&
+                      (!(*limits)[1].is_number() || (*limits)[1].get<double>() > 1e30);
+    if (!none) r.fields.unsupported("time_step_limit", "cuts steps, expected 0 and infinity");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> layer_kinds(const ConfigReader& r) {
+  std::vector<std::string> kinds;
+  const FolderJson* types = r.fields.array("layers_block_type");
+  if (!types) types = r.fields.array("layer_types");
+  if (types) {
+    for (const FolderJson& t : *types) {
+      const std::string kind = t.is_string() ? t.get<std::string>() : "";
+      kinds.push_back(kind == "attention" ? "full_attention" : kind == "mamba" ? "linear_attention" : kind);
+    }
+  } else if (const auto pattern = r.fields.text_if("hybrid_override_pattern")) {
+    for (const char c : *pattern)
+      kinds.emplace_back(c == 'M'   ? "linear_attention"
+                         : c == '*' ? "full_attention"
+                         : c == '-' ? "mlp"
+                         : c == 'E' ? "moe"
+                                    : std::string(1, c));
+  } else if (const FolderJson* full = r.fields.array("full_attn_idxs")) {
+    kinds.assign(static_cast<std::size_t>(r.layers), "conv");
+    for (const FolderJson& i : *full) {
+      if (!i.is_number_unsigned() || i.get<std::uint64_t>() >= kinds.size())
+        r.fields.bad("full_attn_idxs",
+                     fmt::format("holds {}, expected layers below {}", i.dump().substr(0, 40), r.layers));
+      kinds[i.get<std::size_t>()] = "full_attention";
+    }
+  } else {
+    r.fields.bad("layer_types", "is missing");
+  }
+  if (r.layers > 0 && std::cmp_not_equal(kinds.size(), r.layers))
+    r.fields.bad("layer_types", fmt::format("has {} entries, expected {}", kinds.size(), r.layers));
+  return kinds;
+}
+
+// Qwen's gated DeltaNet.
+void read_delta(ConfigReader& r) {
+  const std::int64_t keys = r.need({"linear_num_key_heads"}, 1), heads = r.need({"linear_num_value_heads"}, 1);
+  const std::int64_t key = r.need({"linear_key_head_dim"}, 1), value = r.need({"linear_value_head_dim"}, 1);
+  if (heads % keys != 0)
+    r.fields.bad("linear_num_value_heads", fmt::format("is {}, expected a multiple of the key heads, {}", heads, keys));
+  r.set("ssm.conv_kernel", r.need({"linear_conv_kernel_dim"}, 1));
+  r.set("ssm.group_count", keys);
+  r.set("ssm.time_step_rank", heads);
+  r.set("ssm.state_size", key);
+  r.set("ssm.inner_size", heads * value);
+  if (r.out.family.arch != "qwen3next") r.out.tiled = {keys, heads, value, 2 * keys * key};
+  if (r.fields.find("layer_types")) {
+    std::vector<bool> recurrent;
+    for (const std::int64_t n : attends(r, layer_kinds(r), {"linear_attention"})) recurrent.push_back(n == 0);
+    r.set("attention.recurrent_layers", std::move(recurrent));
+  } else {
+    r.set("full_attention_interval", r.integer_of({"full_attention_interval"}, 1).value_or(4));
+  }
+  read_experts(r);
+}
+
+// LFM2's short convolutions.
+void read_lfm2(ConfigReader& r) {
+  r.expect("conv_bias", false);
+  r.set("shortconv.l_cache", r.need({"conv_L_cache"}, 1));
+  r.set("attention.head_count_kv", attends(r, layer_kinds(r), {"conv"}));
+  read_experts(r);
+  if (r.fields.flag_if("block_auto_adjust_ff_dim").value_or(false)) {
+    auto width = r.need({"block_ff_dim", "intermediate_size"}, 1) * 2 / 3;
+    if (const auto more = r.fields.number_if("block_ffn_dim_multiplier"))
+      width = static_cast<std::int64_t>(*more * static_cast<double>(width));
+    const std::int64_t whole = r.integer_of({"block_multiple_of"}, 1).value_or(256);
+    r.set("feed_forward_length", (width + whole - 1) / whole * whole);
+  }
+}
+
+void read_granite_hybrid(ConfigReader& r) {
+  const std::vector<std::string> kinds = layer_kinds(r);
+  r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention"}));
+  if (std::find(kinds.begin(), kinds.end(), "linear_attention") != kinds.end()) read_mamba(r);
+  r.set("rope.scaling.finetuned", r.fields.text_if("position_embedding_type") == "rope");
+  read_experts(r);
+  if (r.out.experts > 0) return;
+  r.out.family.names = granite_without_experts();
+  r.set("feed_forward_length", r.need({"shared_intermediate_size"}, 1));
+}
+
+void read_nemotron_h(ConfigReader& r) {
+  r.expect("mlp_hidden_act", "relu2");
+  const std::vector<std::string> kinds = layer_kinds(r);
+  const std::int64_t width = r.need({"intermediate_size"}, 1);
+  std::vector<std::int64_t> ffn;
+  for (const std::string& kind : kinds)
+    ffn.push_back(kind == "mlp" ? width : kind == "moe" ? r.need({"moe_intermediate_size"}, 1) : 0);
+  r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention", "mlp", "moe"}));
+  r.set("feed_forward_length", ffn);
+  if (r.fields.find("moe_latent_size"))
+    r.fields.unsupported("moe_latent_size", "is not null: experts of a narrower row");
+  if (r.out.family.arch == "nemotron_h_moe") read_experts(r);
+  read_mamba(r);
+}
+
+// Its many multipliers become part of the matrices, as in GGUF, but for those of the embedding and of the logits.
+void read_falcon_h1(ConfigReader& r) {
+  for (const char* name :
+       {"attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias", "mamba_norm_before_gate"})
+    r.expect(name, false);
+  read_mamba(r);
+  const auto of = [&](const char* name) { return static_cast<float>(r.fields.number_if(name).value_or(1.0)); };
+  const auto list = [&](const char* name, std::size_t n) {
+    if (!r.fields.find(name)) return std::vector<float>(n, 1.0f);
+    std::vector<float> x = r.fields.floats(name);
+    if (x.size() != n) r.fields.bad(name, fmt::format("has {} numbers, expected {}", x.size(), n));
+    return x;
+  };
+  const std::int64_t all = ConfigReader::kMost;
+  auto& f = r.out.factors;
+  const float in = of("attention_in_multiplier"), ssm = of("ssm_in_multiplier");
+  const std::vector<float> mlp = list("mlp_multipliers", 2), parts = list("ssm_multipliers", 5);
+  f["attn_q"] = f["attn_v"] = {{all, in}};
+  f["attn_k"] = {{all, in * of("key_multiplier")}};
+  f["attn_output"] = {{all, of("attention_out_multiplier")}};
+  f["ssm_out"] = {{all, of("ssm_out_multiplier")}};
+  f["ffn_gate"] = {{all, mlp[0]}};
+  f["ffn_down"] = {{all, mlp[1]}};
+  const std::int64_t heads = r.need({"mamba_n_heads"}, 1), inner = heads * r.need({"mamba_d_head"}, 1);
+  const std::int64_t state = r.out.norm_groups * r.need({"mamba_d_state"}, 1);
+  f["ssm_in"] = {{inner, ssm * parts[0]},
+                 {inner, ssm * parts[1]},
+                 {state, ssm * parts[2]},
+                 {state, ssm * parts[3]},
+                 {heads, ssm * parts[4]}};
+  if (const auto x = r.fields.number_if("embedding_multiplier")) r.set("embedding_scale", *x);
+  if (const auto x = r.fields.number_if("lm_head_multiplier")) r.set("logit_scale", *x);
+}
+
+void read_mamba2(ConfigReader& r) {
+  r.layers = r.out.layers = r.fields.integer("num_hidden_layers", 1, 4096);
+  r.out.heads = r.out.kv_heads = 1;  // none
+  r.set("block_count", r.layers);
+  r.set("embedding_length", r.fields.integer("hidden_size", 1, ConfigReader::kMost));
+  r.set("feed_forward_length", std::int64_t{0});
+  r.set("attention.head_count", std::int64_t{0});
+  r.set("attention.layer_norm_rms_epsilon", r.fields.number_if("layer_norm_epsilon").value_or(1e-5));
+  r.set("context_length", std::int64_t{1} << 20);  // as GGUF has it: nothing bounds it
+  read_mamba(r);
+}
+
+}  // namespace kvasir::weights

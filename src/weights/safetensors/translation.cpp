@@ -1,0 +1,408 @@
+#include "weights/safetensors/translation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "weights/quant.hpp"
+#include "weights/safetensors/f8_rows.hpp"
+#include "weights/safetensors/int4_rows.hpp"
+#include "weights/safetensors/made.hpp"
+
+namespace kvasir::weights {
+namespace {
+
+struct Kind {
+  std::string_view dtype, quant;
+};
+constexpr Kind kKinds[] = {{"F32", "f32"}, {"F16", "f16"}, {"BF16", "bf16"}};
+constexpr std::string_view kBlocks = "_blocks", kScales = "_scales", kWeight = ".weight";
+
+[[noreturn]] void fail(Code code, std::string_view tensor, const std::string& why, const std::string& path) {
+  throw Error(code, fmt::format("tensor {}: {}", tensor.substr(0, 200), why), path);
+}
+
+std::vector<std::int64_t> counted(std::int64_t first, std::int64_t n, std::int64_t step = 1) {
+  std::vector<std::int64_t> out(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) out[static_cast<std::size_t>(i)] = first + i * step;
+  return out;
+}
+
+std::string with(std::string name, std::string_view star) {
+  if (const std::size_t at = name.find('*'); at != name.npos) name.replace(at, 1, star);
+  return name;
+}
+
+// All elements, rows one behind the other.
+std::vector<float> all_floats(const TensorInfo& t) {
+  std::vector<float> x(static_cast<std::size_t>(t.columns() * t.rows()));
+  std::vector<std::byte> room;
+  const Quant& quant = *find(quants(), t.quant);
+  for (std::int64_t r = 0; r < t.rows(); ++r) quant.dequantise(t.row(r, room), x.data() + r * t.columns(), t.columns());
+  return x;
+}
+
+// Row or channel i of the values as GGUF has it is number tiled(i) here: heads of one key head lie together.
+std::int64_t tiled(const TiledHeads& h, std::int64_t i, std::int64_t size) {
+  const std::int64_t head = i / size, own = h.value_heads / h.key_heads;
+  return (head % h.key_heads * own + head / h.key_heads) * size + i % size;
+}
+
+}  // namespace
+
+void Translation::add(const ShardTensor& t, const std::string& path) {
+  if (configuration_.int4)
+    if (const auto part = int4_part(t.name, configuration_.int4->method)) {
+      int4_parts_[part->stem][part->part] = t;
+      return;
+    }
+  if (t.dtype == "U8" && t.name.ends_with(kBlocks)) {
+    mxfp4_[t.name.substr(0, t.name.size() - kBlocks.size())].first = t;
+    return;
+  }
+  if (t.dtype == "U8" && t.name.ends_with(kScales)) {
+    mxfp4_[t.name.substr(0, t.name.size() - kScales.size())].second = t;
+    return;
+  }
+  if (is_f8(t.dtype)) return f8_.push_back(t);
+  if (const auto stem = f8_scale(t.name)) {
+    f8_scales_[*stem] = t;
+    return;
+  }
+  if (t.name.ends_with(".input_scale")) return;  // what activations of 8 bits would be rounded with
+  if (unused(place_of(configuration_.family, t.name, path))) return;
+  const auto kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.dtype == t.dtype; });
+  if (kind == std::end(kKinds))
+    fail(Code::kUnsupported, t.name, fmt::format("is {}, expected F32, F16, BF16, F8_E4M3 or F8_E5M2", t.dtype), path);
+  if (t.shape.empty() || t.shape.size() > 3 || t.bytes.empty())
+    fail(Code::kBadInput, t.name,
+         fmt::format("has {} dimensions and {} bytes, expected a vector or matrices", t.shape.size(), t.bytes.size()),
+         path);
+  TensorInfo info;
+  info.quant = kind->quant;
+  info.rank = static_cast<int>(t.shape.size());
+  for (std::size_t d = 0; d < t.shape.size(); ++d) info.shape[d] = t.shape[t.shape.size() - 1 - d];
+  info.bytes = t.bytes;
+  put(t.name, std::move(info), path);
+}
+
+void Translation::finish() {
+  for (const auto& [stem, parts] : int4_parts_) add_int4(stem, parts);
+  for (const ShardTensor& t : f8_) add_f8(t);
+  if (!f8_scales_.empty())
+    fail(Code::kBadInput, f8_scales_.begin()->second.name, "is a scale of no matrix of 8-bit floats", folder_);
+  add_mxfp4();
+  stack_experts();
+  widen();
+  for (const Extra& e : configuration_.extras) add_floats(e.name, e.values);
+}
+
+void Translation::add_int4(const std::string& stem, const std::map<std::string, ShardTensor>& parts) {
+  put(stem + ".weight", int4_matrix(*configuration_.int4, parts, stem, folder_), folder_);
+}
+
+// Another file may hold its scales.
+void Translation::add_f8(const ShardTensor& t) {
+  const std::string stem = t.name.ends_with(kWeight) ? t.name.substr(0, t.name.size() - kWeight.size()) : t.name;
+  const auto scale = f8_scales_.find(stem);
+  put(stem + ".weight", f8_matrix(t, scale == f8_scales_.end() ? nullptr : &scale->second, configuration_.f8, folder_),
+      folder_);
+  if (scale != f8_scales_.end()) f8_scales_.erase(scale);
+}
+
+void Translation::add_mxfp4() {
+  for (const auto& [stem, parts] : mxfp4_) {
+    if (parts.first.name.empty()) fail(Code::kBadInput, stem + "_blocks", "is missing", folder_);
+    if (parts.second.name.empty()) fail(Code::kBadInput, stem + "_scales", "is missing", folder_);
+    Place place = place_of(configuration_.family, stem, folder_);
+    if (unused(place)) continue;
+    if (place.make == Make::kTurned) place.make = Make::kSame;  // the codes have outputs as rows
+    TensorInfo info = mxfp4_matrices(parts.first, parts.second, folder_);
+    info.name = stem;
+    place_matrix(place, std::move(info), folder_);
+  }
+}
+
+bool Translation::unused(const Place& place) const {
+  const Configuration& c = configuration_;
+  if (place.layer >= c.layers && place.layer < c.layers + c.predicting) return true;
+  return place.name.empty() || (c.tied && place.name == "output.weight");
+}
+
+// Shapes that only look like matrices: a convolution's (channels, 1, taps) and rows of one.
+void Translation::put(const std::string& name, TensorInfo info, const std::string& path) {
+  const Place place = place_of(configuration_.family, name, path);
+  if (unused(place)) return;
+  if (place.expert >= 0 && std::cmp_greater_equal(place.expert, configuration_.experts))
+    fail(Code::kBadInput, name, fmt::format("expected experts below {}", configuration_.experts), path);
+  info.name = name;
+  if (info.rank == 3 && info.shape[1] == 1 && !info.source) {
+    info.shape = {info.shape[0], info.shape[2], 1, 1};
+    info.rank = 2;
+    return add_floats(place.name, all_floats(by_heads(place, std::move(info), path)), info.shape[1]);
+  }
+  const bool vector = info.rank == 1 || (info.rank == 2 && info.rows() == 1 && place.name.ends_with(".bias"));
+  if (vector) return put_vector(place, info, path);
+  place_matrix(place, std::move(info), path);
+}
+
+void Translation::put_vector(const Place& place, const TensorInfo& info, const std::string& path) {
+  const Configuration& c = configuration_;
+  std::vector<float> x = all_floats(info);
+  const std::int64_t heads = pairs_of(place.name), n = info.columns();
+  if (heads > 0 && n % (2 * heads) != 0)
+    fail(Code::kBadInput, info.name,
+         fmt::format("has {} rows, expected a multiple of {}, twice the heads", n, 2 * heads), path);
+  if (heads > 0) {
+    TensorInfo rows;  // one element each
+    rows.shape = {1, n, 1, 1};
+    rows.half_heads = heads;
+    const std::vector<float> read = x;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = read[static_cast<std::size_t>(rows.row_in_file(static_cast<std::int64_t>(i)))];
+  }
+  const bool state_norm = place.name.ends_with("ssm_norm.weight");
+  if (c.family.one_more && place.name.ends_with("norm.weight") && !state_norm)
+    for (float& v : x) v += 1.0f;
+  if (place.make == Make::kDecay)
+    for (float& v : x) v = -std::exp(v);
+  if (c.tiled.value_heads > 0 && (place.name.ends_with("ssm_a") || place.name.ends_with("ssm_dt.bias"))) {
+    if (n != c.tiled.value_heads)
+      fail(Code::kBadInput, info.name, fmt::format("has {} numbers, expected {}", n, c.tiled.value_heads), path);
+    const std::vector<float> read = x;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      x[i] = read[static_cast<std::size_t>(tiled(c.tiled, static_cast<std::int64_t>(i), 1))];
+  }
+  if (state_norm && c.norm_groups > 1) {
+    if (n % c.norm_groups != 0)
+      fail(Code::kBadInput, info.name, fmt::format("has {} numbers, expected a multiple of {}", n, c.norm_groups),
+           path);
+    return add_floats(place.name, std::move(x), c.norm_groups);
+  }
+  add_floats(place.name, std::move(x));
+}
+
+void Translation::place_matrix(const Place& place, TensorInfo info, const std::string& path) {
+  const bool plain = find(quants(), info.quant)->block == 1 && !info.source;
+  if (place.name == "token_embd.weight" && !plain)
+    fail(Code::kUnsupported, info.name, "an embedding of 4 or 8 bits is not supported", path);
+  switch (place.make) {
+    case Make::kTurns:
+    case Make::kHalves:
+      return place_gate_and_up(place, std::move(info), path);
+    case Make::kLatent:
+      return place_latent(place, std::move(info), path);
+    case Make::kTurned:
+      info = turned(std::move(info));
+      break;
+    case Make::kBehindTwo: {
+      if (info.rows() < 3 || !plain) fail(Code::kBadInput, info.name, "expected more than two rows of floats", path);
+      info.bytes = info.bytes.subspan(static_cast<std::size_t>(2 * info.row_bytes()));
+      info.shape[1] -= 2;
+      break;
+    }
+    default:
+      break;
+  }
+  if (place.name.ends_with(".bias")) return add_floats(place.name, all_floats(info), info.rows());
+  if (place.name == "token_embd_in.weight" || place.name == "output_in.weight") {
+    (place.name == "output_in.weight" ? widen_out_ : widen_in_) = std::move(info);
+    return;
+  }
+  info = times_factors(place, by_heads(place, std::move(info), path), path);
+  const std::string file_name = info.name;
+  info.name = place.name;
+  if (place.expert >= 0) {
+    if (!experts_[place.name].emplace(place.expert, std::move(info)).second)
+      fail(Code::kBadInput, file_name, "is there twice", path);
+    return;
+  }
+  info.half_heads = pairs_of(place.name);
+  if (info.half_heads > 0 && info.rows() % (2 * info.half_heads) != 0)
+    fail(Code::kBadInput, file_name,
+         fmt::format("has {} rows, expected a multiple of {}, twice the heads", info.rows(), 2 * info.half_heads),
+         path);
+  push(std::move(info), path);
+}
+
+// Two matrices of one, whose rows come by turns (gpt-oss) or one behind the other.
+void Translation::place_gate_and_up(const Place& place, TensorInfo info, const std::string& path) {
+  const bool turns = place.make == Make::kTurns;
+  const std::string name = info.name;
+  if (place.name.ends_with(".bias")) {  // (experts, 2 * width)
+    const std::vector<float> x = all_floats(info);
+    const auto n = static_cast<std::size_t>(info.columns() / 2);
+    if (info.columns() % 2 != 0)
+      fail(Code::kBadInput, name, "has an odd number of elements, expected two by two", path);
+    for (const std::size_t part : {0, 1}) {
+      std::vector<float> out;
+      for (std::int64_t e = 0; e < info.rows(); ++e)
+        for (std::size_t i = 0; i < n; ++i) out.push_back(x[static_cast<std::size_t>(e) * 2 * n + 2 * i + part]);
+      add_floats(with(place.name, part ? "up" : "gate"), std::move(out), info.rows());
+    }
+    return;
+  }
+  if (turns && info.quant != "mxfp4") info = turned(std::move(info));
+  const std::int64_t each = info.shape[1], n = each / 2, count = info.shape[2];
+  if (each % 2 != 0) fail(Code::kBadInput, name, "has an odd number of outputs, expected two by two", path);
+  for (const std::int64_t part : {0, 1}) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t m = 0; m < count; ++m)
+      for (const std::int64_t r : counted(m * each + part * (turns ? 1 : n), n, turns ? 2 : 1)) rows.push_back(r);
+    TensorInfo made;
+    if (!turns && count == 1 && !info.source) {  // they lie together
+      made = info;
+      made.shape[1] = n;
+      made.bytes = info.bytes.subspan(static_cast<std::size_t>(part * n * info.row_bytes()),
+                                      static_cast<std::size_t>(n * info.row_bytes()));
+    } else {
+      made = picked(info, std::move(rows), count);
+      made.rank = info.rank;
+    }
+    made.name = with(place.name, part ? "up" : "gate");
+    push(std::move(made), path);
+  }
+}
+
+// (heads * (keys + values), rank) as keys (heads, rank, keys) and values (heads, values, rank).
+void Translation::place_latent(const Place& place, TensorInfo info, const std::string& path) {
+  const LatentHeads& l = configuration_.latent;
+  const std::int64_t each = l.keys + l.values;
+  if (l.heads < 1 || info.rank != 2 || info.rows() != l.heads * each)
+    fail(Code::kBadInput, info.name,
+         fmt::format("has {} rows, expected {} heads of {} and {}", info.rows(), l.heads, l.keys, l.values), path);
+  std::vector<std::int64_t> keys, values;
+  for (std::int64_t h = 0; h < l.heads; ++h) {
+    for (const std::int64_t r : counted(h * each, l.keys)) keys.push_back(r);
+    for (const std::int64_t r : counted(h * each + l.keys, l.values)) values.push_back(r);
+  }
+  const std::string stem = place.name.substr(0, place.name.size() - std::string_view("kv_b.weight").size());
+  TensorInfo k = turned(picked(info, std::move(keys), l.heads)), v = picked(info, std::move(values), l.heads);
+  k.name = stem + "k_b.weight";
+  v.name = stem + "v_b.weight";
+  k.rank = v.rank = 3;
+  push(std::move(k), path);
+  push(std::move(v), path);
+}
+
+void Translation::stack_experts() {
+  for (auto& [name, matrices] : experts_) {
+    std::vector<TensorInfo> all;
+    for (auto& [expert, info] : matrices) {
+      if (std::cmp_not_equal(expert, all.size()))
+        fail(Code::kBadInput, name, fmt::format("has no expert {}, expected {}", all.size(), configuration_.experts),
+             folder_);
+      if (!all.empty() && (info.shape != all.front().shape || info.quant != all.front().quant))
+        fail(Code::kBadInput, name, fmt::format("expert {} has another shape or type than the first", expert), folder_);
+      all.push_back(std::move(info));
+    }
+    if (std::cmp_not_equal(all.size(), configuration_.experts))
+      fail(Code::kBadInput, name, fmt::format("has {} experts, expected {}", all.size(), configuration_.experts),
+           folder_);
+    push(stacked(std::move(all)), folder_);
+  }
+}
+
+// An embedding of narrow rows, with a matrix behind it and one in front of the head, as an embedding and a head of
+// floats.
+void Translation::widen() {
+  if (widen_in_.name.empty() && widen_out_.name.empty()) return;
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo& t) { return t.name == "token_embd.weight"; });
+  if (widen_in_.name.empty() || widen_out_.name.empty() || found == tensors.end())
+    fail(Code::kBadInput, widen_in_.name.empty() ? "project_in.weight" : "project_out.weight",
+         "is missing, or the embedding is", folder_);
+  const TensorInfo narrow = *found, in = turned(widen_in_);
+  tensors.erase(found);
+  names_.erase(narrow.name);
+  for (const TensorInfo* by : {&in, static_cast<const TensorInfo*>(&widen_out_)}) {
+    const std::int64_t dim = by->columns(), n = narrow.columns();
+    if (by->rows() != n)
+      fail(Code::kBadInput, by->name, fmt::format("is of rows of {} elements, expected {}", by->rows(), n), folder_);
+    const std::vector<float> rows = all_floats(narrow), matrix = all_floats(*by);
+    std::vector<float> wide(static_cast<std::size_t>(narrow.rows() * dim));
+    for (std::int64_t v = 0; v < narrow.rows(); ++v)
+      for (std::int64_t k = 0; k < n; ++k) {
+        const float x = rows[static_cast<std::size_t>(v * n + k)];
+        const float* const from = matrix.data() + k * dim;
+        float* const to = wide.data() + v * dim;
+        for (std::int64_t d = 0; d < dim; ++d) to[d] += x * from[d];
+      }
+    add_floats(by == &in ? "token_embd.weight" : "output.weight", std::move(wide), narrow.rows());
+  }
+}
+
+// Value heads of gated DeltaNet in GGUF's order.
+TensorInfo Translation::by_heads(const Place& place, TensorInfo info, const std::string& path) const {
+  const TiledHeads& h = configuration_.tiled;
+  if (h.value_heads == 0 || place.layer < 0) return info;
+  const std::string_view name = std::string_view(place.name).substr(place.name.find('.', 4) + 1);
+  const auto expect = [&](std::int64_t got, std::int64_t want, const char* what) {
+    if (got != want) fail(Code::kBadInput, info.name, fmt::format("has {} {}, expected {}", got, what, want), path);
+  };
+  const std::int64_t inner = h.value_heads * h.values;
+  if (name == "ssm_out.weight") {
+    expect(info.columns(), inner, "columns");
+    std::vector<std::int64_t> heads;
+    for (std::int64_t i = 0; i < h.value_heads; ++i) heads.push_back(tiled(h, i, 1));
+    return with_columns(std::move(info), std::move(heads), h.values);
+  }
+  const bool one = name == "ssm_alpha.weight" || name == "ssm_beta.weight";
+  const bool shared = name == "attn_qkv.weight" || name == "ssm_conv1d.weight";
+  // In layers of attention attn_qkv does not occur and attn_gate is no name.
+  if (!one && !shared && name != "attn_gate.weight") return info;
+  const std::int64_t size = one ? 1 : h.values, before = shared ? h.before : 0;
+  expect(info.rows(), before + h.value_heads * size, "rows");
+  std::vector<std::int64_t> rows = counted(0, before);
+  for (std::int64_t i = 0; i < h.value_heads * size; ++i) rows.push_back(before + tiled(h, i, size));
+  return picked(std::move(info), std::move(rows));
+}
+
+TensorInfo Translation::times_factors(const Place& place, TensorInfo info, const std::string& path) const {
+  if (configuration_.factors.empty() || place.layer < 0 || !place.name.ends_with(kWeight)) return info;
+  const std::size_t dot = place.name.find('.', 4) + 1;
+  const auto it =
+      configuration_.factors.find(std::string_view(place.name).substr(dot, place.name.size() - kWeight.size() - dot));
+  if (it == configuration_.factors.end()) return info;
+  std::vector<float> by_row;
+  for (const auto& [rows, factor] : it->second)
+    by_row.insert(by_row.end(), static_cast<std::size_t>(std::min(rows, info.rows())), factor);
+  if (std::cmp_not_equal(by_row.size(), info.rows()))
+    fail(Code::kBadInput, info.name, fmt::format("has {} rows, expected {}", info.rows(), by_row.size()), path);
+  if (std::all_of(by_row.begin(), by_row.end(), [](float f) { return f == 1.0f; })) return info;
+  return multiplied(std::move(info), std::move(by_row));
+}
+
+// How many heads' rows have to change places.
+std::int64_t Translation::pairs_of(std::string_view name) const {
+  if (!configuration_.family.pairs) return 0;
+  for (const char* q : {".attn_q.weight", ".attn_q.bias"})
+    if (name.ends_with(q)) return configuration_.heads;
+  for (const char* k : {".attn_k.weight", ".attn_k.bias"})
+    if (name.ends_with(k)) return configuration_.kv_heads;
+  return 0;
+}
+
+void Translation::add_floats(const std::string& name, std::vector<float> values, std::int64_t rows) {
+  floats.push_back(std::move(values));
+  TensorInfo info;
+  info.name = name;
+  info.quant = "f32";
+  info.rank = rows > 1 ? 2 : 1;
+  info.shape = {static_cast<std::int64_t>(floats.back().size()) / rows, rows, 1, 1};
+  info.bytes = std::as_bytes(std::span(floats.back()));
+  push(std::move(info), folder_);
+}
+
+void Translation::push(TensorInfo info, const std::string& path) {
+  if (!names_.insert(info.name).second)
+    throw Error(Code::kBadInput, fmt::format("tensor {} is there twice", info.name), path);
+  tensors.push_back(std::move(info));
+}
+
+}  // namespace kvasir::weights

@@ -1,0 +1,62 @@
+// A folder's tensors, one by one, as GGUF has them. Matrices stay where they are: what lies otherwise there is made row
+// by row when it is asked for. Norms and other vectors, which are small, become floats.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "weights/model_file.hpp"
+#include "weights/safetensors/config.hpp"
+#include "weights/safetensors/shard.hpp"
+
+namespace kvasir::weights {
+
+class Translation {
+ public:
+  // Both must outlive it. `folder` names it in messages.
+  Translation(const Configuration& configuration, const std::string& folder)
+      : configuration_(configuration), folder_(folder) {}
+
+  // A tensor of the file `path`. Throws Error naming file, tensor and expectation.
+  void add(const ShardTensor& tensor, const std::string& path);
+  // Behind the last one: what is made of several.
+  void finish();
+
+  std::vector<TensorInfo> tensors;
+  std::vector<std::vector<float>> floats;
+
+ private:
+  void add_int4(const std::string& stem, const std::map<std::string, ShardTensor>& parts);
+  void add_f8(const ShardTensor& tensor);
+  void add_mxfp4();
+  // A matrix, or matrices, of whichever type.
+  void put(const std::string& name, TensorInfo info, const std::string& path);
+  void put_vector(const Place& place, const TensorInfo& info, const std::string& path);
+  void place_matrix(const Place& place, TensorInfo info, const std::string& path);
+  void place_gate_and_up(const Place& place, TensorInfo info, const std::string& path);
+  void place_latent(const Place& place, TensorInfo info, const std::string& path);
+  void stack_experts();
+  void widen();
+  TensorInfo by_heads(const Place& place, TensorInfo info, const std::string& path) const;
+  TensorInfo times_factors(const Place& place, TensorInfo info, const std::string& path) const;
+  std::int64_t pairs_of(std::string_view name) const;
+  void add_floats(const std::string& name, std::vector<float> values, std::int64_t rows = 1);
+  void push(TensorInfo info, const std::string& path);
+  bool unused(const Place& place) const;
+
+  const Configuration& configuration_;
+  const std::string& folder_;
+  std::map<std::string, std::map<std::string, ShardTensor>> int4_parts_;  // by stem
+  std::vector<ShardTensor> f8_;
+  std::map<std::string, ShardTensor> f8_scales_;                       // by stem
+  std::map<std::string, std::pair<ShardTensor, ShardTensor>> mxfp4_;   // blocks and scales, by stem
+  std::map<std::string, std::map<std::int64_t, TensorInfo>> experts_;  // by name in GGUF
+  TensorInfo widen_in_, widen_out_;  // OPT's narrow embedding: (dim, narrow) and (narrow, dim)
+  std::set<std::string> names_;
+};
+
+}  // namespace kvasir::weights

@@ -1,0 +1,166 @@
+// Folders of every model type: logits beside those of transformers in float32, and the bits of the GGUF file that
+// `kvasir quantize` makes of the folder.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+
+#include "base/error.hpp"
+#include "golden_folder_fixture.hpp"
+#include "run/engine.hpp"
+#include "weights/mixes.hpp"
+#include "weights/requantise.hpp"
+
+namespace kvasir::run {
+namespace {
+
+using testing::GoldenFolder;
+using testing::TemporaryPath;
+
+struct Outcome {
+  std::vector<float> logits;
+  std::uint64_t cache = 0;
+};
+
+Outcome run(const std::string& model, const std::vector<std::int32_t>& ids, bool exact) {
+  EngineOptions o;
+  o.model = model;
+  o.exact = exact;
+  o.threads = 2;
+  o.ctx = 0;
+  Engine engine(o, {.sequences = 1, .logits = static_cast<int>(ids.size())});
+  kv::Sequence* s = engine.cache().create();
+  const auto rows = engine.feed(s, ids, static_cast<int>(ids.size()));
+  return {{rows.begin(), rows.end()}, engine.cache().digest(*s)};
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
+    norm += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+class GoldenFolders : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenFolders, AgreesWithTransformers) {
+  const GoldenFolder golden = testing::golden_folder(GetParam());
+  TemporaryPath folder("golden-folder"), gguf("golden-folder.gguf");
+  testing::write_folder(folder.path, golden.config, golden.tensors);
+  const Outcome exact = run(folder.path, golden.ids, true), fast = run(folder.path, golden.ids, false);
+  const double error = relative_error(exact.logits, golden.logits), used = relative_error(fast.logits, golden.logits);
+  std::printf("%-24s exact %.2e, as used %.2e\n", GetParam().c_str(), error, used);
+  EXPECT_LE(error, 1e-3);
+  EXPECT_LE(used, 0.15);  // 8-bit activations: in models as small as these a close choice of experts may fall otherwise
+  // The same tensors in the same types; F32 where the folder's become floats.
+  const bool floats = GetParam() == "opt+behind";
+  Team team(2);
+  weights::requantise(folder.path, gguf.path, {.mix = &weights::find_mix(floats ? "F32" : "F16"), .again = true}, team,
+                      [](const weights::Change&) {});
+  const Outcome want = run(gguf.path, golden.ids, true);
+  EXPECT_EQ(exact.logits, want.logits);
+  EXPECT_EQ(exact.cache, want.cache);
+  if (floats || GetParam().ends_with("mxfp4")) return;  // the file's type holds its values, but is multiplied otherwise
+  const Outcome want_fast = run(gguf.path, golden.ids, false);
+  EXPECT_EQ(fast.logits, want_fast.logits);
+  EXPECT_EQ(fast.cache, want_fast.cache);
+}
+INSTANTIATE_TEST_SUITE_P(All, GoldenFolders, ::testing::ValuesIn(testing::golden_folders()), [](const auto& i) {
+  std::string name = i.param;
+  std::replace(name.begin(), name.end(), '+', '_');
+  return name;
+});
+
+// Published folders have the experts of a layer in one tensor, or in one for each.
+TEST(GoldenFolders, ExpertsMayShareTensors) {
+  const GoldenFolder golden = testing::golden_folder("qwen3_moe");
+  std::vector<testing::FolderTensor> together;
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::string stem = fmt::format("model.layers.{}.mlp.experts.", layer);
+    testing::FolderTensor both{stem + "gate_up_proj", "F16", {6, 64, 64}, {}},
+        down{stem + "down_proj", "F16", {6, 64, 32}, {}};
+    for (int e = 0; e < 6; ++e)
+      for (const char* part : {"gate_proj", "up_proj", "down_proj"})
+        for (const testing::FolderTensor& t : golden.tensors)
+          if (t.name == fmt::format("{}{}.{}.weight", stem, e, part)) (part[0] == 'd' ? down : both).bytes += t.bytes;
+    together.push_back(both);
+    together.push_back(down);
+  }
+  for (const testing::FolderTensor& t : golden.tensors)
+    if (t.name.find(".experts.") == t.name.npos) together.push_back(t);
+  TemporaryPath apart("golden-folder"), fused("golden-folder-fused");
+  testing::write_folder(apart.path, golden.config, golden.tensors);
+  testing::write_folder(fused.path, golden.config, together);
+  for (const bool exact : {true, false})
+    EXPECT_EQ(run(fused.path, golden.ids, exact).logits, run(apart.path, golden.ids, exact).logits) << exact;
+}
+
+// What is said of a folder of experts, and what of it.
+std::string refusal(const std::string& name, const std::function<void(GoldenFolder&)>& change) {
+  GoldenFolder golden = testing::golden_folder(name);
+  change(golden);
+  TemporaryPath folder("golden-folder");
+  testing::write_folder(folder.path, golden.config, golden.tensors);
+  try {
+    run(folder.path, golden.ids, true);
+  } catch (const Error& e) {
+    std::string what = e.what();
+    for (std::size_t at; (at = what.find(folder.path)) != what.npos;) what.replace(at, folder.path.size(), "F");
+    return what;
+  }
+  return "taken";
+}
+
+TEST(GoldenFolders, WhatIsWrongIsNamed) {
+  const auto says = [](const std::string& what, const char* words) {
+    EXPECT_NE(what.find(words), std::string::npos) << what;
+  };
+  const auto config = [](const char* name, const char* field, const testing::PlainJson& value) {
+    return refusal(name, [&](GoldenFolder& g) { g.config[field] = value; });
+  };
+  const auto tensor = [](const char* name, const char* part, const auto& change) {
+    return refusal(name, [&](GoldenFolder& g) {
+      for (std::size_t i = 0; i < g.tensors.size(); ++i)
+        if (g.tensors[i].name.find(part) != std::string::npos) return change(g, i);
+    });
+  };
+  const auto gone = [](GoldenFolder& g, std::size_t i) {
+    g.tensors.erase(g.tensors.begin() + static_cast<std::ptrdiff_t>(i));
+  };
+  says(tensor("qwen3_moe", "experts.3.up_proj", gone),
+       "F: tensor blk.0.ffn_up_exps.weight: has no expert 3, expected 6");
+  says(tensor("qwen3_moe", "experts.5.up_proj", gone), "has 5 experts, expected 6");
+  says(config("qwen3_moe", "num_local_experts", 5), "experts.5.down_proj.weight: expected experts below 5");
+  says(config("qwen3_moe", "mlp_only_layers", {0}), "'mlp_only_layers' is [0], expected []");
+  says(config("qwen3_moe", "num_experts_per_tok", nullptr), "'num_experts_per_tok' is missing");
+  says(tensor("gpt_oss+mxfp4", "gate_up_proj_scales", gone),
+       "F: tensor model.layers.0.mlp.experts.gate_up_proj_scales: is missing");
+  says(tensor("gpt_oss+mxfp4", "gate_up_proj_scales",
+              [](GoldenFolder& g, std::size_t i) {
+                g.tensors[i].shape = {4, 256, 1};
+              }),
+       "is no U8 with the shape of");
+  says(config("gpt_oss", "swiglu_limit", 6.0), "'swiglu_limit' is 6.0, expected 7.0");
+  says(config("deepseek_v3", "v_head_dim", 8), "kv_b_proj.weight: has 128 rows, expected 4 heads of 16 and 8");
+  says(config("deepseek_v3", "kv_lora_rank", nullptr), "'kv_lora_rank' is missing");
+  says(config("qwen3_5_text", "linear_num_value_heads", 5),
+       "'linear_num_value_heads' is 5, expected a multiple of the key heads, 2");
+  says(config("qwen3_5_text", "linear_num_value_heads", 2), "A_log: has 4 numbers, expected 2");
+  says(config("qwen3_5_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected 4");
+  says(config("lfm2", "layer_types", {"conv", "conv", "conv"}), "blk.1.shortconv.in_proj.weight is missing");
+  says(config("lfm2", "layer_types", {"conv", "conv", "sliding_attention"}),
+       "'layer_types' holds 'sliding_attention', expected one of full_attention, conv");
+  says(config("nemotron_h", "mlp_hidden_act", "relu"), "'mlp_hidden_act' is \"relu\", expected \"relu2\"");
+  says(config("mamba2", "time_step_limit", {0.0, 0.5}), "'time_step_limit' cuts steps");
+  says(config("falcon_h1", "mlp_multipliers", {1.0}), "'mlp_multipliers' has 1 numbers, expected 2");
+  says(config("falcon_h1", "mamba_d_state", 8), "in_proj.weight: has 328 rows, expected 296");
+  says(config("llama4_text", "no_rope_layers", {1, 1, 0, 1}), "'no_rope_layers' is not the pattern");
+  says(config("gemma4_text", "layer_types", nullptr), "'layer_types' is missing");
+}
+
+}  // namespace
+}  // namespace kvasir::run

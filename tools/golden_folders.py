@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""Golden folders: small models of every type that a folder may have, with the logits that transformers computes in float32.
+
+usage: golden_folders.py OUT [NAME ...]
+
+Writes OUT/NAME.json (config.json and the tensors, whose values are computed from their names) and OUT/NAME.logits.f32 of
+tests/golden/tokens.json. With FOLDERS in the environment the folders themselves are kept there: `kvasir quantize` makes of
+some the golden models of architectures that only folders have. A value is offset + 2^exponent u, u from -1 to 1 in steps of 2^-10 by a hash of the
+tensor's name and the element's number; tests/golden_folder_fixture.hpp makes the same. Needs torch and transformers 5.24.
+"""
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+USUAL = dict(vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=96, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+LATENT = dict(num_hidden_layers=3, num_key_value_heads=4, kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16,
+              num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1)
+DELTA = dict(num_hidden_layers=4, head_dim=16, linear_conv_kernel_dim=3, linear_key_head_dim=8, linear_value_head_dim=8,
+             linear_num_key_heads=2, linear_num_value_heads=4)
+DELTA_EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=32)
+ROPE = dict(rope_type="default", rope_theta=10000.0)
+SECTIONS = dict(**ROPE, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True)
+MAMBA = dict(mamba_n_heads=8, mamba_d_state=16, mamba_d_head=16, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=16)
+GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.3, logits_scaling=4.0)
+NEMOTRON = dict(head_dim=16, mamba_num_heads=8, mamba_head_dim=16, ssm_state_size=16, n_groups=2, conv_kernel=4, chunk_size=16,
+                expand=2, mlp_hidden_act="relu2", use_conv_bias=True)
+OPT = dict(vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=96, max_position_embeddings=128,
+           dropout=0.0, attention_dropout=0.0, bos_token_id=2, eos_token_id=2, pad_token_id=1)
+
+
+def usual(*parts, **more):
+    out = dict(USUAL)
+    for part in parts:
+        out.update(part)
+    return {**out, **more}
+
+
+def yarn(**more):
+    return dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, rope_theta=10000.0, **more)
+
+
+GPT_OSS = usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, intermediate_size=64, sliding_window=16,
+                layer_types=["sliding_attention", "full_attention"], max_position_embeddings=128,
+                rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))
+MODELS = {
+    "deepseek_v2": usual(LATENT, q_lora_rank=None, n_routed_experts=6, topk_method="greedy", routed_scaling_factor=1.0,
+                         norm_topk_prob=False, n_group=1, topk_group=1),
+    "deepseek_v3": usual(LATENT, q_lora_rank=48, n_routed_experts=8, routed_scaling_factor=2.5, norm_topk_prob=True, n_group=4,
+                         topk_group=2, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0), num_nextn_predict_layers=0),
+    "ernie4_5_moe": usual(head_dim=16, moe_num_experts=4, moe_k=2, moe_intermediate_size=32, moe_num_shared_experts=1,
+                          moe_layer_start_index=1, moe_layer_end_index=1, moe_layer_interval=1),
+    "falcon_h1": usual(MAMBA, head_dim=16, mamba_d_ssm=128, mamba_n_groups=2, mamba_rms_norm=True, mamba_norm_before_gate=False,
+                       key_multiplier=0.5, attention_in_multiplier=1.5, attention_out_multiplier=0.75, ssm_in_multiplier=1.25,
+                       ssm_out_multiplier=0.6, mlp_multipliers=[0.8, 0.7], ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9],
+                       embedding_multiplier=2.0, lm_head_multiplier=0.4),
+    "gemma4_text": usual(num_hidden_layers=4, head_dim=16, global_head_dim=32, num_kv_shared_layers=2,
+                         hidden_size_per_layer_input=16, vocab_size_per_layer_input=128, sliding_window=16,
+                         layer_types=["sliding_attention", "full_attention"] * 2, use_double_wide_mlp=True,
+                         final_logit_softcapping=30.0, enable_moe_block=False, attention_k_eq_v=False),
+    "gemma4_text+experts": usual(num_hidden_layers=4, head_dim=16, global_head_dim=32, num_global_key_value_heads=1,
+                                 num_kv_shared_layers=0, hidden_size_per_layer_input=0, sliding_window=16,
+                                 layer_types=["sliding_attention"] * 3 + ["full_attention"], use_double_wide_mlp=False,
+                                 final_logit_softcapping=30.0, enable_moe_block=True, num_experts=4, top_k_experts=2,
+                                 moe_intermediate_size=32, attention_k_eq_v=True),
+    "glm4_moe": usual(num_hidden_layers=3, head_dim=16, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
+                      moe_intermediate_size=32, first_k_dense_replace=1, routed_scaling_factor=1.5, norm_topk_prob=True, n_group=1,
+                      topk_group=1, use_qk_norm=True, attention_bias=True),
+    "glm4_moe_lite": usual(LATENT, q_lora_rank=48, n_routed_experts=8, routed_scaling_factor=1.8, norm_topk_prob=True, n_group=1,
+                           topk_group=1),
+    "gpt_oss": GPT_OSS,
+    "gpt_oss+mxfp4": GPT_OSS,
+    "gptj": dict(vocab_size=128, n_embd=64, n_layer=2, n_head=4, rotary_dim=8, n_positions=128, n_inner=None,
+                 tie_word_embeddings=False, bos_token_id=1, eos_token_id=2),
+    "granitemoe": usual(GRANITE, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32),
+    "granitemoehybrid": usual(GRANITE, MAMBA, num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32,
+                              shared_intermediate_size=64, layer_types=["mamba", "attention", "mamba"], mamba_n_groups=1,
+                              position_embedding_type="nope"),
+    "granitemoehybrid+dense": usual(GRANITE, MAMBA, num_hidden_layers=3, num_local_experts=0, num_experts_per_tok=0,
+                                    shared_intermediate_size=64, layer_types=["mamba", "attention", "mamba"], mamba_n_groups=1,
+                                    position_embedding_type="rope"),
+    "hunyuan_v1_moe": usual(head_dim=16, num_experts=4, moe_topk=2, num_shared_expert=1, moe_intermediate_size=32),
+    "lfm2": usual(num_hidden_layers=3, block_multiple_of=32, block_auto_adjust_ff_dim=True, block_ff_dim=96, conv_L_cache=3,
+                  full_attn_idxs=[1], layer_types=["conv", "full_attention", "conv"]),
+    "lfm2_moe": usual(num_hidden_layers=4, conv_L_cache=3, layer_types=["conv", "full_attention", "conv", "conv"],
+                      num_dense_layers=1, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                      use_expert_bias=True, routed_scaling_factor=1.0),
+    "llama4_text": usual(num_hidden_layers=4, head_dim=16, intermediate_size=32, intermediate_size_mlp=96, num_local_experts=4,
+                         num_experts_per_tok=1, interleave_moe_layer_step=2, attention_chunk_size=16, use_qk_norm=True,
+                         attn_temperature_tuning=True, floor_scale=16, attn_scale=0.1, no_rope_layers=[1, 1, 1, 0],
+                         layer_types=["chunked_attention"] * 3 + ["full_attention"]),
+    "mamba2": dict(vocab_size=128, hidden_size=64, num_hidden_layers=2, num_heads=8, head_dim=16, expand=2, state_size=16,
+                   n_groups=1, conv_kernel=4, chunk_size=16, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
+                   pad_token_id=None),
+    "minimax_m2": usual(head_dim=16, num_local_experts=6, num_experts_per_tok=2, intermediate_size=32, rotary_dim=8,
+                        partial_rotary_factor=0.5),
+    "mixtral": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
+    "nemotron_h": usual(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]),
+    "nemotron_h+experts": usual(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=6,
+                                num_experts_per_tok=2, moe_intermediate_size=32, moe_shared_expert_intermediate_size=48,
+                                n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.0),
+    "olmoe": usual(num_key_value_heads=4, num_experts=6, num_experts_per_tok=2, intermediate_size=32, norm_topk_prob=False),
+    "opt": dict(OPT, do_layer_norm_before=True, word_embed_proj_dim=64),
+    "opt+behind": dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=32),
+    "qwen2_moe": usual(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64,
+                       decoder_sparse_step=1, mlp_only_layers=[], use_sliding_window=False),
+    "qwen3_5_moe_text": usual(DELTA, DELTA_EXPERTS, rope_parameters=SECTIONS),
+    "qwen3_5_text": usual(DELTA, rope_parameters=SECTIONS),
+    "qwen3_moe": usual(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                       decoder_sparse_step=1, mlp_only_layers=[]),
+    "qwen3_next": usual(DELTA, DELTA_EXPERTS, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
+                        partial_rotary_factor=0.5),
+}
+
+
+def hashed(name, n):
+    """splitmix64 of the element's number and the name's FNV-1a hash."""
+    seed = 0xcbf29ce484222325
+    for byte in name.encode():
+        seed = (seed ^ byte) * 0x100000001b3 % 2**64
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (np.arange(n, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9e3779b97f4a7c15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xbf58476d1ce4e5b9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94d049bb133111eb)
+        return z ^ (z >> np.uint64(31))
+
+
+def values(name, shape, exponent, offset):
+    u = (hashed(name, math.prod(shape)) >> np.uint64(53)).astype(np.float32) / 1024 - 1
+    return (np.float32(offset) + u * np.float32(2.0**exponent)).astype(np.float16).reshape(shape)
+
+
+def rule(name, tensor):
+    """(exponent, offset) that keep states and scores alive."""
+    if "norm" in name or "ln_" in name or name.endswith(("layer_scalar", "router.scale", "per_expert_scale", ".D")):
+        return -2, float(np.round(np.mean(tensor)))
+    if name.endswith("A_log"):
+        return -1, 0.5
+    if name.endswith("dt_bias"):
+        return 0, -1.0
+    if tensor.ndim < 2 or "bias" in name or "sinks" in name:
+        return -2, 0.0
+    if "embed" in name or "wte" in name:
+        return 0, 0.0
+    return round(math.log2(2.0 / math.sqrt(tensor.shape[-1]))), 0.0
+
+
+LEVELS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=np.float32)
+
+
+def mxfp4(name, tensor):
+    """Blocks and scales in place of matrices (experts, inputs, outputs), and what they are."""
+    count, inputs, outputs = tensor.shape
+    blocks = (hashed(name + "_blocks", count * outputs * inputs // 2) >> np.uint64(56)).astype(np.uint8)
+    scales = (118 + (hashed(name + "_scales", count * outputs * inputs // 32) >> np.uint64(62))).astype(np.uint8)
+    codes = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(-1, 32)
+    x = (LEVELS[codes] * 2.0 ** (scales.astype(np.float32) - 127)[:, None]).reshape(count, outputs, inputs)
+    return (blocks.reshape(count, outputs, inputs // 32, 16), scales.reshape(count, outputs, inputs // 32),
+            np.ascontiguousarray(x.transpose(0, 2, 1)).astype(np.float16))
+
+
+def write(name, settings, ids, out):
+    config = AutoConfig.for_model(name.split("+")[0], **settings)
+    config._attn_implementation = "eager"
+    with tempfile.TemporaryDirectory() as folder:
+        AutoModelForCausalLM.from_config(config).half().save_pretrained(folder)
+        file = os.path.join(folder, "model.safetensors")
+        tensors, listed = load_file(file), []
+        for key in sorted(tensors):
+            tensor = tensors[key]
+            if "mxfp4" in name and key.endswith(("gate_up_proj", "down_proj")):
+                blocks, scales, tensors[key] = mxfp4(key, tensor)
+                listed += [[key + "_blocks", "U8", list(blocks.shape), 56, 0], [key + "_scales", "U8", list(scales.shape), 62, 118]]
+                continue
+            exponent, offset = rule(key, tensor)
+            tensors[key] = values(key, tensor.shape, exponent, offset)
+            listed.append([key, "F16", list(tensor.shape), exponent, offset])
+        save_file(tensors, file, {"format": "pt"})
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0].numpy()
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as written:
+            plain = json.load(written)
+        if os.environ.get("FOLDERS"):
+            shutil.copytree(folder, os.path.join(os.environ["FOLDERS"], name), dirs_exist_ok=True)
+    if "mxfp4" in name:
+        plain["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    logits.astype(np.float32).tofile(os.path.join(out, name + ".logits.f32"))
+    with open(os.path.join(out, name + ".json"), "w", encoding="utf-8") as text:
+        lines = ",\n".join(json.dumps(t, separators=(",", ":")) for t in listed)
+        text.write(f'{{"config": {json.dumps(plain)},\n"tensors": [\n{lines}\n]}}\n')
+    print(f"{name}: {len(listed)} tensors, logits spread {logits.std():.2f}")
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden", "tokens.json")
+    with open(beside, encoding="utf-8") as file:
+        ids = json.load(file)["tokens"]
+    os.makedirs(sys.argv[1], exist_ok=True)
+    for name, settings in MODELS.items():
+        if len(sys.argv) == 2 or name in sys.argv[2:]:
+            write(name, settings, ids, sys.argv[1])
+
+
+main()
