@@ -4,7 +4,8 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-if(CMAKE_POSITION_INDEPENDENT_CODE AND UNIX AND NOT KVASIR_FUZZ)
+# A library under a sanitizer needs a program under it.
+if(CMAKE_POSITION_INDEPENDENT_CODE AND UNIX AND NOT KVASIR_FUZZ AND NOT KVASIR_SANITIZE)
   add_library(kvasir_api SHARED $<TARGET_OBJECTS:kvasir> ${KVASIR_ISA_OBJECTS})
   get_target_property(libraries kvasir LINK_LIBRARIES)
   target_link_libraries(kvasir_api PRIVATE ${libraries})
