@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.hpp"
+#include "kv/borrow.hpp"
 #include "kv/layout.hpp"
 #include "kv/pool.hpp"
 #include "tensor/buffer.hpp"
@@ -22,10 +23,16 @@ class Sequence {
  public:
   int index = 0;  // of its raw pages, rings and sinks
   bool used = false;
-  std::int64_t length = 0;          // tokens of committed steps
-  std::int64_t exact = kAllExact;   // tokens from here on were computed with a selection of pages
-  bool live = true;                 // the states of recurrent layers are there; else they follow from what is kept
-  std::vector<std::int32_t> pages;  // pool slot of every sealed page, during a step also of those it will seal
+  std::int64_t length = 0;             // own tokens of committed steps: all of them, unless it borrows
+  std::int64_t exact = kAllExact;      // tokens from here on were computed with a selection of pages
+  bool live = true;                    // the states of recurrent layers are there; else they follow from what is kept
+  std::vector<std::int32_t> pages;     // pool slot of every sealed page, during a step also of those it will seal
+  std::unique_ptr<Borrowed> borrowed;  // null: nothing is
+
+  // Where own token i stands in the text.
+  std::int64_t place(std::int64_t i) const { return borrowed ? borrowed->places().of(i) : i; }
+  // Tokens of the text so far.
+  std::int64_t text_length() const { return borrowed && length > 0 ? place(length - 1) + 1 : length; }
 };
 
 // Rows of one head in a batch: row i at data + i * stride.
@@ -153,17 +160,21 @@ void visit_heads(const Layout& l, F&& f) {
 
 // f(pointer, bytes) for every block of a page of the pool, and its summaries.
 template <class F>
-void visit_page(const Arena& arena, const Sequence& s, std::int64_t page, F&& f) {
-  KVASIR_CHECK(page >= 0 && page < static_cast<std::int64_t>(s.pages.size()));
+void visit_slot(const Arena& arena, std::int32_t slot, F&& f) {
   visit_heads(arena.layout, [&](int i, int head) {
     const LayerLayout& l = arena.layer_at(i);
     if (l.local()) return;
-    const std::int32_t slot = s.pages[static_cast<std::size_t>(page)];
     const Blocks b = arena.pooled(l, head, slot);
     f(b.k, l.sealed.k_bytes);
     if (l.sealed.v_bytes > 0) f(b.v, l.sealed.v_bytes);
     if (l.summary_bytes > 0) f(arena.summary(l, head, slot), l.summary_bytes);
   });
+}
+
+template <class F>
+void visit_page(const Arena& arena, const Sequence& s, std::int64_t page, F&& f) {
+  KVASIR_CHECK(page >= 0 && page < static_cast<std::int64_t>(s.pages.size()));
+  visit_slot(arena, s.pages[static_cast<std::size_t>(page)], f);
 }
 
 // f(pointer, bytes) for every run of bytes that rows [begin, end) of a raw block or sink block consist of. K is

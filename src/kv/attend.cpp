@@ -85,7 +85,13 @@ Rows Attention::load_rows(const Tensors& x, const Part& p, int head, int token, 
   for (int t = 0; t < tokens; ++t)
     kernel::attention().scale_rows(x.q + (p.row + token + t) * row_floats + static_cast<std::int64_t>(head) * group * d,
                                    d, group, d, x.scoring.scale, q + static_cast<std::int64_t>(t) * group * d);
-  return {q, tokens * group, group, p.position + token, s.window, s.chunked};
+  return {q,
+          tokens * group,
+          group,
+          p.position + token,
+          s.window,
+          s.chunked,
+          p.sequence->borrowed ? &p.sequence->borrowed->places() : nullptr};
 }
 
 // Rows of k or v from `row` of the batch on, of one head.
@@ -97,6 +103,7 @@ TokenRows Attention::tokens_of(const Tensors& x, Side side, std::int64_t row, in
 }
 
 void Attention::run(std::span<const Slice> slices, const Tensors& x) {
+  make_angles(slices, x);
   plan_.start(x.layer, slices);
   const int heads = plan_.layer().shape.kv_heads;
   while (plan_.next()) {
@@ -136,6 +143,12 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
       }
     });
   }
+}
+
+// So that no item has to compute angles of the pages that sequences borrow.
+void Attention::make_angles(std::span<const Slice> slices, const Tensors& x) const {
+  for (const Slice& s : slices)
+    if (s.sequence->borrowed && x.scoring.turn) s.sequence->borrowed->make_angles(*x.scoring.turn);
 }
 
 // Entering a block seals the page that leaves the window, whose raw block the new page then takes.
@@ -236,6 +249,40 @@ void Attention::fold_group(const Segments& s, const Part& p, const Rows& rows, s
   fold.add(s.raw, all.subspan(static_cast<std::size_t>(sealed)), sealed == 0, into);
 }
 
+// Group `group` of the pages that the sequence borrows, which becomes the state `into`. Pages of one shift that follow
+// each other are taken together.
+void Attention::fold_borrowed(const Segments& s, const Tensors& x, const Rows& rows, std::int64_t group, Fold& fold,
+                              const kernel::States& into) const {
+  const Borrowed& b = *s.sequence.borrowed;
+  const LayerLayout& layer = arena_.layer_at(s.layer);
+  const std::int64_t last = rows.place(rows.last());
+  const auto n = static_cast<std::int64_t>(b.pages().size());
+  const std::int64_t end = std::min<std::int64_t>((group + 1) * kGroupPages, n);
+  kernel::attention().clear(rows.count, plan_.layer().shape.sum_dim(), into);
+  FoldPage pages[kGroupPages];
+  bool first = true;
+  for (std::int64_t i = group * kGroupPages; i < end;) {
+    const BorrowedPage& run = b.pages()[static_cast<std::size_t>(i)];
+    std::size_t count = 0;
+    for (; i < end && b.pages()[static_cast<std::size_t>(i)].shift == run.shift; ++i) {
+      const BorrowedPage& page = b.pages()[static_cast<std::size_t>(i)];
+      if (page.position + page.begin > last) continue;
+      const Blocks blocks = arena_.pooled(layer, s.head, page.slot);
+      pages[count++] = {{blocks.k, page.begin, page.end, kPageTokens},
+                        {blocks.v, page.begin, page.end, kPageTokens},
+                        page.position,
+                        page.hides ? page.hidden : nullptr,
+                        true};
+    }
+    if (count == 0) continue;
+    Segment segment = s.sealed;
+    segment.shift = x.scoring.turn ? b.shift(run) : 0;
+    segment.angles = x.scoring.turn ? b.angles(*x.scoring.turn, run) : nullptr;
+    fold.add(segment, {pages, count}, first, into);
+    first = false;
+  }
+}
+
 // Block `ahead` of what this worker will most likely read after a group: keys of the group behind, unless other workers
 // have that and take what comes then, too. A hint.
 const std::byte* Attention::after_group(const Part& p, int head, std::int64_t group, int ahead) const {
@@ -257,17 +304,21 @@ void Attention::attend_few(const Tensors& x, const Part& p, int head, int piece,
   const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
   // Tokens of this step lie in the last group or in the sinks, which the first group attends to. Both are this item's
   // own unless the step is past the sinks.
-  if (!p.seals && piece == p.items_per_head - 1 && plan_.layer().owner == x.layer)
+  if (!p.seals && !p.sequence->borrowed && piece == p.items_per_head - 1 && plan_.layer().owner == x.layer)
     for (const Side side : {Side::kKeys, Side::kValues})
       arena_.append(x.layer, head, side, *p.sequence, p.position, p.tokens, tokens_of(x, side, p.row, head));
   const Segments s = segments(p, head);
-  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, nullptr, slopes(x, head));
+  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, x.scoring.turn, slopes(x, head));
   if (piece == 0 && arena_.layout.sinks > 0) {
     const kernel::States to = state(p, head, 0);
     kernel::attention().clear(rows.count, item.size.dv, to);
     fold_sinks(s, rows, fold, to);
   }
-  fold_group(s, p, rows, p.first_group + piece, fold, state(p, head, piece + 1));
+  const int own = piece - p.borrowed_groups;
+  if (own < 0)
+    fold_borrowed(s, x, rows, piece, fold, state(p, head, piece + 1));
+  else
+    fold_group(s, p, rows, p.first_group + own, fold, state(p, head, piece + 1));
   if (pending_[static_cast<std::size_t>(p.counters + head)].fetch_sub(1, std::memory_order_acq_rel) == 1)
     finish_few(x, p, head, worker);
 }
@@ -292,12 +343,16 @@ void Attention::attend_many(const Tensors& x, const Part& p, int head, int piece
   const int tokens = std::min(p.tokens_per_item, p.tokens - token);
   const Rows rows = load_rows(x, p, head, token, tokens, item.scratch.q);
   const Segments s = segments(p, head);
-  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, nullptr, slopes(x, head));
+  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, x.scoring.turn, slopes(x, head));
   const auto& kernels = kernel::attention();
   const kernel::States& total = item.scratch.total;
   const kernel::States& group = item.scratch.group;
   kernels.clear(rows.count, item.size.dv, total);
   if (arena_.layout.sinks > 0) fold_sinks(s, rows, fold, total);
+  for (std::int64_t g = 0; g < p.borrowed_groups; ++g) {
+    fold_borrowed(s, x, rows, g, fold, group);
+    kernels.fold(rows.count, item.size.dv, group, total);
+  }
   for (std::int64_t g = s.list.begin / kGroupPages; g * kGroupPages < s.list.end; ++g) {
     fold_group(s, p, rows, g, fold, group);
     kernels.fold(rows.count, item.size.dv, group, total);

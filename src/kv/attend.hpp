@@ -55,12 +55,15 @@ class Attention {
   const float* slopes(const Tensors& x, int head) const {
     return x.scoring.slopes ? x.scoring.slopes + static_cast<std::ptrdiff_t>(head) * plan_.layer().group() : nullptr;
   }
+  void make_angles(std::span<const Slice> slices, const Tensors& x) const;
   Rows load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const;
   PageList list(const Part& part, int head) const;
   Segments segments(const Part& part, int head) const;
   void fold_sinks(const Segments& segments, const Rows& rows, Fold& fold, const kernel::States& into) const;
   void fold_group(const Segments& segments, const Part& part, const Rows& rows, std::int64_t group, Fold& fold,
                   const kernel::States& into) const;
+  void fold_borrowed(const Segments& segments, const Tensors& x, const Rows& rows, std::int64_t group, Fold& fold,
+                     const kernel::States& into) const;
   const std::byte* after_group(const Part& part, int head, std::int64_t group, int ahead) const;
   TokenRows tokens_of(const Tensors& x, Side side, std::int64_t row, int head) const;
   kernel::States state(const Part& part, int head, std::int64_t index) const;

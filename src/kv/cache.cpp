@@ -34,20 +34,36 @@ struct Cache::Impl {
     KVASIR_CHECK(s && s->index >= 0 && static_cast<std::size_t>(s->index) < arena.sequences.size() &&
                  arena.sequences[static_cast<std::size_t>(s->index)].get() == s && s->used);
   }
-  void drop_pages(Sequence* s, std::int64_t keep) {
+  void give_back_borrowed(Sequence* s) {
+    if (!s->borrowed) return;
+    for (const BorrowedPage& page : s->borrowed->pages()) arena.pool.drop(page.slot);
+    s->borrowed.reset();
+  }
+  void drop_own(Sequence* s, std::int64_t keep) {
     while (static_cast<std::int64_t>(s->pages.size()) > keep) {
       arena.pool.drop(s->pages.back());
       s->pages.pop_back();
     }
+  }
+  void drop_all(Sequence* s) {
+    drop_own(s, 0);
+    give_back_borrowed(s);
   }
 
   Arena arena;
   Attention attention;
   Recurrence recurrence;
   MemoryPlan memory;
-  std::vector<Slice> slices;   // of the open step
-  std::vector<char> attended;  // layers, in the open step
+  std::vector<std::int32_t> adopted;  // slots
+  std::vector<Slice> slices;          // of the open step
+  std::vector<char> attended;         // layers, in the open step
   std::vector<char> recurred;
+  // Whether partial states have room: of the groups of own tokens and of borrowed pages.
+  bool holds(std::int64_t own, const Borrowed& borrowed) const {
+    return own / kPageTokens + static_cast<std::int64_t>(borrowed.pages().size()) <=
+           memory.tokens / kPageTokens + kGroupPages;
+  }
+
   bool open = false;
   bool shares;  // some layer reads another one's keys
   int step_tokens;
@@ -59,7 +75,12 @@ Cache::~Cache() = default;
 
 const CacheShape& Cache::shape() const { return impl_->arena.layout.shape; }
 const MemoryPlan& Cache::memory() const { return impl_->memory; }
-std::int64_t Cache::length(const Sequence& sequence) { return sequence.length; }
+std::int64_t Cache::length(const Sequence& sequence) { return sequence.text_length(); }
+std::int64_t Cache::position(const Sequence& sequence, std::int64_t ahead) {
+  return sequence.place(sequence.length + ahead);
+}
+bool Cache::borrows(const Sequence& sequence) { return sequence.borrowed != nullptr; }
+std::int64_t Cache::sinks() const { return impl_->arena.layout.sinks; }
 std::int64_t Cache::free_pages() const { return impl_->arena.pool.free(); }
 std::int64_t Cache::sealed_tokens(const Sequence& s) const { return impl_->sealed_pages(s.length) * kPageTokens; }
 std::uint64_t Cache::digest(const Sequence& s) const { return kv::digest(impl_->arena, s); }
@@ -82,7 +103,7 @@ Sequence* Cache::create() {
 void Cache::release(Sequence* s) {
   KVASIR_CHECK(!impl_->open);
   impl_->check_handle(s);
-  impl_->drop_pages(s, 0);
+  impl_->drop_all(s);
   s->length = 0;
   s->used = false;
 }
@@ -98,10 +119,23 @@ Sequence* Cache::fork(const Sequence& from) {
     to->pages.push_back(slot);
   }
   impl_->arena.copy_own(from, *to);
+  if (from.borrowed) {
+    for (const BorrowedPage& page : from.borrowed->pages()) impl_->arena.pool.share(page.slot);
+    to->borrowed = std::make_unique<Borrowed>(*from.borrowed);
+  }
   return to;
 }
 
-bool Cache::can_truncate(const Sequence& s, std::int64_t n) const {
+// Own tokens among the first n of a text.
+static std::int64_t own_of(const Sequence& s, std::int64_t n) {
+  return s.borrowed && n > 0 ? n - (s.text_length() - s.length) : n;
+}
+
+bool Cache::can_truncate(const Sequence& s, std::int64_t text) const {
+  // What is cut within a text that is not the sequence's own would leave it without a fresh last token.
+  if (s.borrowed && text > 0 && (s.length < s.borrowed->places().end() || own_of(s, text) < s.borrowed->places().end()))
+    return text == s.text_length();
+  const std::int64_t n = own_of(s, text);
   const std::int64_t keep = impl_->sealed_pages(n);
   const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
   const Layout& l = impl_->arena.layout;
@@ -114,15 +148,18 @@ bool Cache::can_truncate(const Sequence& s, std::int64_t n) const {
 void Cache::truncate(Sequence* s, std::int64_t n) {
   KVASIR_CHECK(!impl_->open);
   impl_->check_handle(s);
-  KVASIR_CHECK(n >= 0 && n <= s->length);
+  KVASIR_CHECK(n >= 0 && n <= s->text_length());
   const Arena& arena = impl_->arena;
+  const std::int64_t text = n;
+  if (can_truncate(*s, text)) n = own_of(*s, text);
   const std::int64_t sealed = impl_->sealed_pages(s->length);
   const std::int64_t keep = impl_->sealed_pages(n);
   // Pages [keep, last] become raw; of them [sealed, last] still are.
   const std::int64_t last = n > 0 ? (n - 1) / kPageTokens : -1;
-  if (!can_truncate(*s, n))
+  if (!can_truncate(*s, text))
     throw Error(Code::kUnsupported,
-                "a sequence of " + std::to_string(s->length) + " tokens cannot be cut to " + std::to_string(n) +
+                "a sequence of " + std::to_string(s->text_length()) + " tokens cannot be cut to " +
+                    std::to_string(text) +
                     ": what must be raw again exists only compressed, a layer with a window has given it back, or a "
                     "recurrent layer has gone on",
                 "truncate");
@@ -131,7 +168,7 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
     for (auto page = std::max(keep, layer.first_kept(n)); layer.seals() && page < sealed && page <= last; ++page)
       arena.unseal_raw(l, h, *s, page);
   });
-  impl_->drop_pages(s, keep);
+  n == 0 ? impl_->drop_all(s) : impl_->drop_own(s, keep);
   if (n < s->length) {
     arena.forget_selection(*s);
     s->live = n == 0;
@@ -185,6 +222,87 @@ void Cache::fill_page(Sequence& s, std::int64_t page, std::span<const std::byte>
     std::memcpy(p, from.data(), n);
     from = from.subspan(n);
   });
+}
+
+std::int32_t Cache::adopt_page(std::span<const std::byte> from) {
+  Impl& m = *impl_;
+  KVASIR_CHECK(!m.open && from.size() == m.memory.chunk_bytes);
+  if (m.arena.pool.free() == 0)
+    throw Error(Code::kMemory, "none of " + std::to_string(m.arena.pool.total()) + " pages is free", "KV cache");
+  const std::int32_t slot = m.arena.pool.take(m.adopted.empty() ? -1 : m.adopted.back());
+  m.adopted.push_back(slot);
+  visit_slot(m.arena, slot, [&](std::byte* p, std::size_t n) {
+    std::memcpy(p, from.data(), n);
+    from = from.subspan(n);
+  });
+  return slot;
+}
+
+void Cache::drop_page(std::int32_t slot) {
+  auto& adopted = impl_->adopted;
+  const auto at = std::find(adopted.begin(), adopted.end(), slot);
+  KVASIR_CHECK(at != adopted.end());
+  adopted.erase(at);
+  impl_->arena.pool.drop(slot);
+}
+
+void Cache::borrow(Sequence* s, std::span<const BorrowedRun> runs, std::span<const std::int64_t> fresh) {
+  Impl& m = *impl_;
+  KVASIR_CHECK(!m.open && !s->borrowed && !fresh.empty());
+  m.check_handle(s);
+  const Layout& l = m.arena.layout;
+  if (l.has_window || l.recurs)
+    throw Error(Code::kUnsupported, "layers with a window or a state keep no pages that another sequence could read",
+                "borrowed pages");
+  for (const LayerShape& layer : l.shape.layers)
+    if (layer.latent) throw Error(Code::kUnsupported, "latent rows are not read at another place", "borrowed pages");
+  auto borrowed = std::make_unique<Borrowed>(s->length, runs, fresh);
+  if (fresh.back() + 1 > m.memory.tokens || !m.holds(borrowed->places().end(), *borrowed))
+    throw Error(Code::kMemory,
+                std::to_string(fresh.back() + 1) + " tokens, of which " + std::to_string(borrowed->pages().size()) +
+                    " pages are borrowed, exceed the capacity of " + std::to_string(m.memory.tokens),
+                "KV cache");
+  for (const BorrowedPage& page : borrowed->pages()) m.arena.pool.share(page.slot);
+  s->borrowed = std::move(borrowed);
+  s->exact = std::min(s->exact, s->length);
+}
+
+void Cache::unseal(std::span<const std::byte> page, int layer, int first, float* k, float* v) const {
+  const Arena& arena = impl_->arena;
+  const LayerLayout& l = arena.layer_at(layer);
+  KVASIR_CHECK(arena.owns(layer) && !l.local() && l.attends() && page.size() == impl_->memory.chunk_bytes);
+  // Pieces lie as visit_slot has them; readers touch a few bytes behind a block.
+  std::size_t at = 0;
+  for (int i = 0; i < layer; ++i) {
+    const LayerLayout& before = arena.layer_at(i);
+    if (before.owner == i && before.attends() && !before.local())
+      at += static_cast<std::size_t>(before.shape.kv_heads) *
+            (before.sealed.k_bytes + before.sealed.v_bytes + before.summary_bytes);
+  }
+  const LayerShape& s = l.shape;
+  std::vector<std::byte> block(std::max(l.sealed.k_bytes, l.sealed.v_bytes) + kReadSlack + 64);
+  std::byte* const aligned = block.data() + (64 - reinterpret_cast<std::uintptr_t>(block.data()) % 64) % 64;
+  std::vector<float> tile;
+  const auto side = [&](const CodecSide& codec, const Head& head, std::size_t bytes, bool keys, int h, float* out) {
+    std::memcpy(aligned, page.data() + at, bytes);
+    at += bytes;
+    const int d = head.d;
+    const int panels = (d + kPanel - 1) / kPanel;
+    tile.assign(static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(keys ? d : panels * kPanel), 0.0f);
+    codec.unseal(head, {aligned, first, kPageTokens, kPageTokens}, tile.data());
+    const std::ptrdiff_t stride = static_cast<std::ptrdiff_t>(s.kv_heads) * d;
+    for (int t = 0; t < kPageTokens; ++t)
+      for (int c = 0; c < d; ++c)
+        out[t * stride + std::ptrdiff_t{h} * d + c] =
+            keys ? tile[static_cast<std::size_t>(((t / kPanel) * d + c) * kPanel + t % kPanel)]
+                 : tile[static_cast<std::size_t>(((c / kPanel) * kPageTokens + t) * kPanel + c % kPanel)];
+    if (codec.from_basis) codec.from_basis(head, kPageTokens, out + std::ptrdiff_t{h} * d, stride);
+  };
+  for (int h = 0; h < s.kv_heads; ++h) {
+    side(l.k->k, arena.head_k(layer, h), l.sealed.k_bytes, true, h, k);
+    side(l.v->v, arena.head_v(layer, h), l.sealed.v_bytes, false, h, v);
+    at += l.summary_bytes;
+  }
 }
 
 std::size_t Cache::tail_bytes(std::int64_t n) const {
@@ -253,7 +371,8 @@ void Cache::begin(std::span<const Slice> slices) {
     KVASIR_CHECK(s.count >= 1 && s.row >= 0 && (!m.shares || s.count <= m.step_tokens));
     for (std::size_t j = 0; j < i; ++j) KVASIR_CHECK(slices[j].sequence != s.sequence);
     const std::int64_t length = s.sequence->length + s.count;
-    if (length > m.memory.tokens)
+    if (s.sequence->place(length - 1) >= m.memory.tokens ||
+        (s.sequence->borrowed && !m.holds(length, *s.sequence->borrowed)))
       throw Error(Code::kMemory,
                   "a sequence of " + std::to_string(length) + " tokens exceeds the capacity of " +
                       std::to_string(m.memory.tokens),
@@ -295,10 +414,11 @@ void Cache::recur(int layer, const Recurrent& recurrent, const float* x, const f
   m.recurrence.run(m.slices, {layer, recurrent, x, gates, out});
 }
 
-void Cache::commit() {
+void Cache::commit(int layers) {
   Impl& m = *impl_;
   KVASIR_CHECK(m.open);
-  for (std::size_t l = 0; l < m.attended.size(); ++l) {
+  const std::size_t whole = layers < 0 ? m.attended.size() : static_cast<std::size_t>(layers);
+  for (std::size_t l = 0; l < whole; ++l) {
     const LayerShape& shape = m.arena.layer_at(static_cast<int>(l)).shape;
     KVASIR_CHECK((m.attended[l] || !shape.attends()) && (m.recurred[l] || !shape.recurrent));
   }
@@ -308,6 +428,7 @@ void Cache::commit() {
     // What was computed with a selection of pages is not what the tokens alone say.
     if (selects && s.decode && m.arena.layout.sealed_at(sequence.length + s.count - 1) > 0)
       sequence.exact = std::min(sequence.exact, sequence.length);
+    if (layers >= 0) sequence.exact = std::min(sequence.exact, sequence.length);
     sequence.length += s.count;
     sequence.live = true;
   }
@@ -319,7 +440,7 @@ void Cache::abort() {
   KVASIR_CHECK(m.open);
   m.open = false;
   for (const Slice& s : m.slices) {
-    m.drop_pages(s.sequence, 0);
+    m.drop_all(s.sequence);
     m.arena.forget_selection(*s.sequence);
     s.sequence->length = 0;
     s.sequence->exact = kAllExact;
@@ -344,6 +465,7 @@ std::size_t Cache::kv_bytes_read(const Sequence& s) const {
       bytes += static_cast<std::size_t>(std::max<std::int64_t>(0, sealed - first)) * heads *
                (layer.sealed.k_bytes + layer.sealed.v_bytes);
     bytes += static_cast<std::size_t>(raw) * heads * ((layer.raw.k_bytes + layer.raw.v_bytes) / kPageTokens);
+    if (s.borrowed) bytes += s.borrowed->pages().size() * heads * (layer.sealed.k_bytes + layer.sealed.v_bytes);
   }
   return bytes;
 }
@@ -368,7 +490,10 @@ void Cache::check_integrity() const {
       KVASIR_CHECK(slot >= 0 && slot < arena.pool.total());
       ++expected[static_cast<std::size_t>(slot)];
     }
+    if (s->borrowed)
+      for (const BorrowedPage& page : s->borrowed->pages()) ++expected[static_cast<std::size_t>(page.slot)];
   }
+  for (const std::int32_t slot : impl_->adopted) ++expected[static_cast<std::size_t>(slot)];
   arena.pool.check(expected);
 }
 

@@ -34,6 +34,7 @@ class Cache {
   const CacheShape& shape() const;
   const MemoryPlan& memory() const;
   double bytes_per_token() const { return memory().bytes_per_token; }
+  std::int64_t sinks() const;  // first tokens of every sequence that are raw for good: sealed pages do not have them
 
   // Sequences. All of these are for between steps.
   Sequence* create();                // empty. Throws Error(kMemory) when max_sequences are in use
@@ -41,6 +42,9 @@ class Cache {
   Sequence* fork(
       const Sequence& sequence);  // same tokens; shares sealed pages, copies the raw ones. Throws Error(kMemory)
   static std::int64_t length(const Sequence& sequence);
+  // Position of the token that is `ahead` tokens behind the last one. Tokens follow each other, but for what lies in
+  // front of borrowed runs.
+  static std::int64_t position(const Sequence& sequence, std::int64_t ahead);
   // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Not always
   // possible: with a lossy codec, tokens that must become raw again may exist only sealed, a layer with a window may
   // have given back what the shorter sequence sees, and a recurrent layer has no state from before its last page. Then
@@ -70,6 +74,24 @@ class Cache {
   // Sealed pages of a sequence of n tokens.
   std::int64_t sealed_pages_at(std::int64_t n) const;
 
+  // Pages made elsewhere (architecture, section 2). A text is n tokens; the sequence has the first ones already.
+  //
+  // adopt_page: a page as sealed_page has it, as a slot of the pool for borrow; drop_page gives the slot back, though
+  // sequences that borrowed it keep it. Throws Error(kMemory).
+  std::int32_t adopt_page(std::span<const std::byte> from);
+  void drop_page(std::int32_t slot);
+  // From now on the next tokens of the sequence are those at the positions `fresh`, and then those behind the text; it
+  // reads the others of the text in `runs`. Tokens in runs that are fresh are hidden there. Exact no longer: see
+  // exact_tokens. Throws Error(kUnsupported) for layers with windows, states or latent rows, Error(kMemory) when the
+  // text exceeds the capacity; nothing has changed then. REQUIRES: `fresh` ascends to the end of the text and has every
+  // token behind the sequence's that is in no run; runs ascend and begin behind the sequence's tokens.
+  void borrow(Sequence* sequence, std::span<const BorrowedRun> runs, std::span<const std::int64_t> fresh);
+  static bool borrows(const Sequence& sequence);
+  // Keys and values of a layer in such a page, as its codec has them: k (128, kv_heads, head_dim), turned as they were
+  // when the page was made; v (128, kv_heads, head_dim_v). REQUIRES: the layer has pages of its own, rows `first` on
+  // are wanted.
+  void unseal(std::span<const std::byte> page, int layer, int first, float* k, float* v) const;
+
   // Opens a step; at most one slice per sequence. Throws Error(kMemory) when pages or the capacity do not suffice,
   // having changed nothing.
   void begin(std::span<const Slice> slices);
@@ -83,7 +105,8 @@ class Cache {
   //   x (n, R.channels), not convolved yet   gates (n, 2, R.heads): decays, then strengths   out (n, R.outputs())
   void recur(int layer, const Recurrent& recurrent, const float* x, const float* gates, float* out);
   // Ends the step: lengths advance. REQUIRES: every layer was attended, or recurred.
-  void commit();
+  // layers: only the first ones were, and the sequences are good for nothing but to be read that far, and released.
+  void commit(int layers = -1);
   // Gives a step up halfway: its sequences become empty, everything else is as before.
   void abort();
 

@@ -40,17 +40,20 @@ std::size_t FoldScratch::place(float* p, const FoldSize& size) {
 const float* Fold::queries(const Segment& segment) {
   const CodecSide& keys = segment.k->k;
   if (!keys.to_basis && segment.shift == 0) return rows_.q;
-  if (turned_for_ == &segment) return s_.turned;
-  turned_for_ = &segment;
+  if (turned_for_ == segment.k && turned_by_ == segment.shift) return s_.turned;
+  turned_for_ = segment.k;
+  turned_by_ = segment.shift;
   std::copy_n(rows_.q, static_cast<std::size_t>(rows_.count) * static_cast<std::size_t>(size_.d), s_.turned);
   if (segment.shift != 0) {
-    for (std::int64_t i = 0; i < turn_->pairs; ++i) {
+    const float* const cosines = segment.angles ? segment.angles : s_.cosines;
+    const float* const sines = segment.angles ? segment.angles + turn_->pairs : s_.sines;
+    for (std::int64_t i = 0; i < turn_->pairs && !segment.angles; ++i) {
       const double angle = -static_cast<double>(segment.shift) * turn_->frequencies[i];
       s_.cosines[i] = static_cast<float>(std::cos(angle));
       s_.sines[i] = static_cast<float>(std::sin(angle));
     }
     for (int r = 0; r < rows_.count; ++r)
-      kernel::ops().rope(s_.turned + static_cast<std::ptrdiff_t>(r) * size_.d, s_.cosines, s_.sines, turn_->pairs,
+      kernel::ops().rope(s_.turned + static_cast<std::ptrdiff_t>(r) * size_.d, cosines, sines, turn_->pairs,
                          turn_->layout);
   }
   if (keys.to_basis) keys.to_basis(segment.head_k, rows_.count, s_.turned, size_.d);

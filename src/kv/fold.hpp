@@ -13,8 +13,10 @@
 
 #include "kernel/attention.hpp"
 #include "kernel/ops.hpp"
+#include "kv/borrow.hpp"
 #include "kv/codec.hpp"
 #include "kv/layout.hpp"
+#include "kv/turn.hpp"
 
 namespace kvasir::kv {
 
@@ -30,8 +32,19 @@ struct Rows {
   std::int64_t first;       // position of row 0
   std::int64_t window = 0;  // a row sees that many last tokens; 0: all
   bool chunked = false;     // a row sees from the last multiple of `window` on
+  // Where the sequence's tokens stand in the text; null: where their numbers say. For borrowed pages.
+  const Places* places = nullptr;
 
   std::int64_t last() const { return first + (count - 1) / group; }
+  std::int64_t place(std::int64_t token) const { return places ? places->of(token) : token; }
+  // As limits, of a page that stands at `position` of the text. Without a window.
+  void limits_in_text(std::int64_t position, int begin, int end, int* begins, int* ends) const {
+    for (int r = 0; r < count; ++r) {
+      const std::int64_t seen = place(first + r / group) + 1 - position;
+      begins[r] = begin;
+      ends[r] = static_cast<int>(std::clamp<std::int64_t>(seen, 0, end));
+    }
+  }
   // Tokens [begins[r], ends[r]) of those [begin, end) of a page whose token 0 stands at `position` are seen by row r.
   void limits(std::int64_t position, int begin, int end, int* begins, int* ends) const {
     const bool all = first + 1 - position >= end && (window == 0 || seen_from(last()) - position <= begin);
@@ -62,6 +75,7 @@ struct Segment {
   // New position minus the position that its keys were turned for. Scores depend on relative positions only, so
   // queries are turned back by as much, once per run of pages.
   std::int64_t shift = 0;
+  const float* angles = nullptr;  // (2, pairs): cosines and sines of -shift; null: they are computed
 };
 
 // One page of a segment.
@@ -71,13 +85,7 @@ struct FoldPage {
   std::int64_t position;  // of token 0
   // Tokens that no row sees, because fresher rows stand for them: bit t % 64 of word t / 64. Null: none.
   const std::uint64_t* hidden = nullptr;
-};
-
-// How queries are turned: RoPE of the layer, for segments with a shift.
-struct Turn {
-  const double* frequencies = nullptr;  // (pairs), radians per position
-  std::int64_t pairs = 0;
-  kernel::RopePairs layout = kernel::RopePairs::kSplitHalf;
+  bool borrowed = false;  // `position` is one of the text, else a number of the sequence's own tokens
 };
 
 // What one fold needs room for.
@@ -138,7 +146,10 @@ class Fold {
   void add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q, const kernel::States& into);
   void add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
   void add_latent(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
-  void limit(const FoldPage& page) { rows_.limits(page.position, page.k.begin, page.k.end, s_.begins, s_.ends); }
+  void limit(const FoldPage& page) {
+    page.borrowed ? rows_.limits_in_text(page.position, page.k.begin, page.k.end, s_.begins, s_.ends)
+                  : rows_.limits(page.position, page.k.begin, page.k.end, s_.begins, s_.ends);
+  }
 
   const Rows& rows_;
   const FoldSize size_;
@@ -146,7 +157,8 @@ class Fold {
   const float soft_cap_;
   const Turn* const turn_;
   const float* const slopes_;
-  const Segment* turned_for_ = nullptr;
+  const Codec* turned_for_ = nullptr;  // what s_.turned has been made for
+  std::int64_t turned_by_ = 0;
 };
 
 }  // namespace kvasir::kv

@@ -116,6 +116,16 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
 
 class Sequence;  // a handle; owned by its cache
+struct Turn;     // kv/turn.hpp
+
+// Tokens [begin, end) of a text whose keys and values were computed elsewhere, from position `made_at` on, in pages
+// made_at / 128 ... of some other text. What they say of tokens before them is that text's.
+struct BorrowedRun {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t made_at = 0;
+  std::vector<std::int32_t> slots;  // of these pages, see Cache::adopt_page
+};
 
 // Rows [row, row + count) of the batch are the next `count` >= 1 tokens of `sequence`.
 //
@@ -136,6 +146,8 @@ struct Scoring {
   const float* slopes = nullptr;  // (query_heads), ALiBi: score - slope * distance, after the cap; null: none
   // (query_heads), one more score of every row, which counts in the sum of the weights and has no value; null: none
   const float* sinks = nullptr;
+  // RoPE of the layer; null: it has none. Borrowed pages need it. It stays as long as the cache.
+  const Turn* turn = nullptr;
 };
 
 // What a recurrence computes with the channels of a token, which does not change from step to step.

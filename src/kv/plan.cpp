@@ -36,12 +36,13 @@ bool Plan::next() {
     p.seals = !shared && layer_->seals() && p.position % kPageTokens == 0 && sealed > 0;
     p.few = layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
     p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
-    p.chosen = p.few && s.decode && !layer_->local() && !layout_.selector->dense && sealed > 0;
+    p.chosen = p.few && s.decode && !layer_->local() && !layout_.selector->dense && sealed > 0 && !s.sequence->borrowed;
+    p.borrowed_groups = s.sequence->borrowed ? static_cast<int>(s.sequence->borrowed->groups()) : 0;
     if (p.chosen) {
       p.selection = choices_;
       choices_ += static_cast<std::int64_t>(layer_->shape.kv_heads) * sealed;
     }
-    if (!shared && (!p.few || p.seals)) prepared_.push_back(static_cast<int>(parts_.size()));
+    if (!shared && (!p.few || p.seals || s.sequence->borrowed)) prepared_.push_back(static_cast<int>(parts_.size()));
     parts_.push_back(p);
   }
   return !parts_.empty();

@@ -43,6 +43,7 @@ struct Part {
   bool chosen;  // a selector was asked
   int items_per_head;
   std::int64_t first_item;  // of this part among all of the stage
+  int borrowed_groups;      // of kGroupPages borrowed pages; few: items that come before those of own pages
   // few:
   std::int64_t first_group;
   std::int64_t states;     // floats before its states
@@ -106,7 +107,7 @@ void Plan::share(Count&& count) {
         groups = std::max(groups, (pages.end - 1) / kGroupPages - pages.begin / kGroupPages + 1);
         p.first_group = pages.begin / kGroupPages;
       }
-      place_few(p, static_cast<int>(groups));
+      place_few(p, static_cast<int>(groups) + p.borrowed_groups);
     } else {
       place_many(p);
     }

@@ -47,6 +47,26 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
   return logits(inputs, wanted);
 }
 
+void Forward::look(std::span<const Input> inputs, int layer, const Observer& observer) {
+  KVASIR_CHECK(cache_ && layer >= 0 && layer < spec_.layer_count() && take(inputs) == 0);
+  cache_->begin(slices_);
+  embed(inputs);
+  if (spec_.embedding.layers) make_inputs(inputs);
+  angles();
+  const auto& layers = spec_.layers;
+  in_rows([&](Rows& rows) { before(rows, layers[0]); });
+  for (int l = 0; l < layer; ++l) {
+    mix(l);
+    in_rows([&](Rows& rows) {
+      after(rows, static_cast<std::size_t>(l));
+      before(rows, layers[static_cast<std::size_t>(l) + 1]);
+    });
+  }
+  observer(layer, slices_, s_.q, s_.k, s_.v);
+  cache_->commit(layer);
+  experts_.take_bytes_read();
+}
+
 void Forward::embed(std::span<const Input> inputs) {
   const Embedding& e = spec_.embedding;
   const std::int64_t dim = spec_.dim;
@@ -237,7 +257,8 @@ void Forward::attend(int layer, const Attention& a) {
   const float* const v = a.v || a.v_of_k ? s_.v : nullptr;
   if (!cache_) return attend_whole(a);
   cache_->attend(layer, s_.q, k, v, s_.heads,
-                 {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound});
+                 {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
+                  a.rope < 0 ? nullptr : &turns_[static_cast<std::size_t>(a.rope)]});
 }
 
 // Every row with all rows of its text, head by head.

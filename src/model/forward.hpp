@@ -13,6 +13,7 @@
 #include "cpu/products.hpp"
 #include "cpu/rows.hpp"
 #include "kv/cache.hpp"
+#include "kv/turn.hpp"
 #include "model/model.hpp"
 #include "tensor/buffer.hpp"
 
@@ -35,6 +36,10 @@ class Forward {
   // Of an encoder (ModelSpec::causal is false). Every input is a whole text, without a sequence, and wants no logits.
   Forward(Team& team, const Model& model, int max_tokens);
 
+  // Sees queries (rows, heads, d) and keys (rows, kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache
+  // gets them; null for layers without attention.
+  using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*, const float*)>;
+
   int max_tokens() const { return max_tokens_; }
   int max_logits() const { return max_logits_; }
   // Whether steps of many rows are computed in tiles of rows, each by one thread. Results do not depend on it.
@@ -46,6 +51,11 @@ class Forward {
   // max_logits, ids are in range, no sequence grows beyond ModelSpec::most_positions.
   std::span<const float> step(std::span<const Input> inputs);
 
+  // Takes the tokens through the first `layer` layers only, and shows `observer` what that layer gets: of `layer`
+  // alone. The sequences are good for nothing afterwards but further calls for the same layer, and to be released.
+  // REQUIRES as step, and that no input wants logits.
+  void look(std::span<const Input> inputs, int layer, const Observer& observer);
+
   // Logits of `count` rows of the last step, from `first` on, over all of its inputs: (count, vocab), valid until the
   // next call of this or of step(), whose rows they replace. REQUIRES: count in 1..max_logits.
   std::span<const float> logits_of(int first, int count);
@@ -54,10 +64,8 @@ class Forward {
   // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
   std::vector<float> rank(std::span<const float> state);
 
-  // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention: queries
-  // (rows, heads, d) and keys (rows, kv_heads, d), rotated, and values (rows, kv_heads, dv), as the cache gets them;
-  // null for layers without attention. An empty one ends it.
-  using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*, const float*)>;
+  // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention. An empty one
+  // ends it.
   void observe(Observer observer) { observer_ = std::move(observer); }
 
   // Packed bytes of weights that the last step read: of experts those that one of its tokens used.
@@ -150,6 +158,7 @@ class Forward {
   std::int64_t shared_bytes_ = 0;  // of weights that every step reads
   std::int64_t weight_bytes_ = 0;
   bool tiles_ = false;
+  std::vector<kv::Turn> turns_;  // of every RoPE
   std::vector<kv::Slice> slices_;
   std::vector<std::int64_t> positions_;  // of every row of the step
   std::vector<std::int32_t> ids_;        // of every row, where layers have inputs

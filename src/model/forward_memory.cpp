@@ -141,6 +141,8 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
   kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
   cpu::Placer p(memory_.data());
   s_ = place(spec_, max_tokens, max_logits, team.size(), p);
+  for (const Rope& r : spec_.ropes)
+    turns_.push_back({r.frequencies.data(), static_cast<std::int64_t>(r.frequencies.size()), r.pairs});
   positions_.reserve(static_cast<std::size_t>(max_tokens));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
   ids_.reserve(static_cast<std::size_t>(max_tokens));
@@ -157,8 +159,7 @@ int Forward::take(std::span<const Input> inputs) {
     KVASIR_CHECK(count >= 1 && in.logits >= 0 && in.logits <= count);
     slices_.push_back({in.sequence, rows_, count, in.decode});
     KVASIR_CHECK((in.sequence != nullptr) == (cache_ != nullptr));
-    const std::int64_t from = in.sequence ? kv::Cache::length(*in.sequence) : 0;
-    for (int i = 0; i < count; ++i) positions_.push_back(from + i);
+    for (int i = 0; i < count; ++i) positions_.push_back(in.sequence ? kv::Cache::position(*in.sequence, i) : i);
     rows_ += count;
     wanted += in.logits;
   }

@@ -1,0 +1,40 @@
+#include "model/relocation.hpp"
+
+#include <variant>
+
+namespace kvasir::model {
+namespace {
+
+// Frequencies are those of the whole run: files whose frequencies change with the length that is reached are read with
+// those of --ctx (rope.cpp), so they do not change under a page.
+const char* why_not(const LayerSpec& layer) {
+  if (layer.beside) return "has a state, which is one of all tokens before it";
+  if (std::holds_alternative<NoMixer>(layer.mixer)) return nullptr;
+  const auto* const a = std::get_if<Attention>(&layer.mixer);
+  if (!a) return "is recurrent: its state is one of all tokens before it";
+  if (a->latent) return "is latent: only a part of its rows has a position";
+  if (a->window > 0) return "has a window: it keeps no pages of tokens that are out of sight";
+  if (!a->slopes.empty()) return "has linear biases, which are distances within its own text";
+  if (a->norm_after_rope && a->k_norm) return "norms its keys after they were turned";
+  return nullptr;
+}
+
+}  // namespace
+
+std::string why_not_relocated(const ModelSpec& spec) {
+  if (!spec.causal) return "the model reads a text from both ends";
+  if (spec.embedding.positions) return "the model adds learned positions to its tokens";
+  for (std::size_t i = 0; i < spec.layers.size(); ++i)
+    if (const char* why = why_not(spec.layers[i])) return "layer " + std::to_string(i) + " " + why;
+  return {};
+}
+
+int check_layer(const ModelSpec& spec, int first) {
+  for (int i = first; i < spec.layer_count(); ++i) {
+    const auto* const a = std::get_if<Attention>(&spec.layers[static_cast<std::size_t>(i)].mixer);
+    if (a && a->k) return i;
+  }
+  return -1;
+}
+
+}  // namespace kvasir::model
