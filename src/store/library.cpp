@@ -348,7 +348,8 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
                     float cost) {
   const std::int64_t n = kv::Cache::length(sequence);
   KVASIR_CHECK(n <= static_cast<std::int64_t>(ids.size()));
-  if (n == 0 || tiers_.empty()) return;
+  // What reads pages of other texts is an approximation from there on, and its own pages are no pages of this text.
+  if (n == 0 || tiers_.empty() || kv::Cache::borrows(sequence)) return;
   const std::span<const Key> keys = chain.extend(ids);
   // What a lossy selector had a hand in is not what these tokens always give: it is kept by its sequence alone.
   const std::int64_t exact = kv::Cache::exact_tokens(sequence);

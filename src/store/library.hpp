@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "kv/cache.hpp"
+#include "store/segments.hpp"
 #include "store/tier.hpp"
 
 namespace kvasir::store {
@@ -81,6 +82,19 @@ struct Known {
   // The remembered prompt that begins most alike: how many tokens, and whether that is all of it.
   std::int64_t nearest = 0;
   bool nearest_ends = false;
+};
+
+// What is known of a prompt at other places: runs of tokens, and the stored pages that they lie in.
+struct Moved {
+  struct Run {
+    std::int64_t begin = 0, end = 0;  // tokens of the prompt
+    std::int64_t made_at = 0;         // position of the first one where it was computed
+    std::vector<std::size_t> pages;   // into `pages`: those from made_at / kPageTokens on
+  };
+  std::vector<Run> runs;  // ascending
+  std::vector<Found> pages;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
 };
 
 class Library {
@@ -142,6 +156,14 @@ class Library {
              Clock::duration ttl);
   // Ends the pin of exactly this prompt; what other pinned prompts need stays pinned. False: there is none.
   bool unpin(std::string_view tenant, std::span<const std::int32_t> ids);
+  // Makes the chunks of a text known by their content, so that find_moved finds them at any place. `borders`:
+  // ascending numbers of tokens at which texts begin and end. Any thread.
+  void remember_segments(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
+                         std::int64_t sealed_tokens, std::span<const std::int64_t> borders);
+  // Looks for tokens [from, to) of `ids` at any place of what is known, with the chunks that they lie in. Ids are
+  // compared with those of the chunks. In the caller's thread, until the deadline.
+  Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
+                   Deadline deadline);
   // Keeps a prompt, so that later searches that miss can say where they differ from it.
   void remember(std::string_view tenant, std::span<const std::int32_t> ids);
 
@@ -168,6 +190,7 @@ class Library {
   const std::vector<std::shared_ptr<Tier>> tiers_;
   const std::vector<std::string> labels_;
   bool immediate_ = true;
+  Segments segments_;
 
   struct Pin {
     std::vector<Key> keys;
