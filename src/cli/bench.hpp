@@ -14,6 +14,7 @@ namespace kvasir::cli {
 // Each registers its options on `flags` and returns what to run, as Command::setup does.
 Action setup_bench_replay(Flags& flags);
 Action setup_bench_load(Flags& flags);
+Action setup_bench_rag(Flags& flags);
 
 // A server that runs already, or (bench load without a URL) one of this process.
 struct RemoteOptions {

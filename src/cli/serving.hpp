@@ -34,7 +34,7 @@ struct ServingOptions {
   ServeOptions serve;
   ReuseOptions reuse;
   run::EngineOptions engine;
-  run::SchedulerOptions scheduler;
+  run::SchedulerOptions scheduler;  // its blend counts, which is a table of its own
   serve::ServerOptions server;
 };
 

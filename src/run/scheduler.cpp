@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "kv/spec.hpp"
+#include "model/relocation.hpp"
 #include "run/model_card.hpp"
 #include "run/pooling.hpp"
 #include "run/scheduler_job.hpp"
@@ -60,7 +61,10 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
 }
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library)
-    : engine_(engine), options_(options), library_(library) {
+    : engine_(engine),
+      options_(options),
+      no_blend_(model::why_not_relocated(engine.model().spec())),
+      library_(library) {
   card_ = card_of(engine.model().spec(), engine.model().file(), std::move(name));
   card_.context = engine.context();
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
@@ -85,6 +89,7 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   auto job = std::make_unique<Job>();
   job->asked = std::move(request);
   job->listener = std::move(listener);
+  if (blend_options(job->asked).reuse == "off") job->asked.reuse = false;
   if (job->pools()) check_pooled(engine_.model(), card_, job->asked.request);
   job->answer = std::make_unique<Answer>(engine_, job->asked.request);
   const std::vector<std::int32_t>& prompt = job->asked.request.prompt;

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "run/answer.hpp"
+#include "run/blend.hpp"
 #include "run/engine.hpp"
 #include "run/service.hpp"
 #include "store/library.hpp"
@@ -32,6 +33,7 @@ struct SchedulerOptions {
   std::int32_t running = 8;        // requests that are computed together
   std::int32_t waiting = 256;      // requests in the queue
   std::int32_t step_tokens = 256;  // tokens of one step while answers grow; the engine's chunk when none do
+  BlendOptions blend;              // a table of its own
 };
 const OptionTable<SchedulerOptions>& scheduler_table();
 
@@ -90,6 +92,10 @@ class Scheduler final : public Service {
   void start_followers(Job& leader);
   void leave_followers(Job& leader);
   static void took_live(Job& job, std::int64_t tokens);
+  // scheduler_blend.cpp
+  BlendOptions blend_options(const ServiceRequest& asked) const;
+  bool wants_blend(const Job& job) const;
+  void blend(Job& job);
   // scheduler_step.cpp
   void step();
   std::span<const float> compute();
@@ -111,6 +117,7 @@ class Scheduler final : public Service {
 
   Engine& engine_;
   const SchedulerOptions options_;
+  const std::string no_blend_;  // why nothing is relocated with this model; empty: it can be
   store::Library* const library_;
   double token_microseconds_ = 0;  // of prompts, a moving mean
   ModelCard card_;

@@ -35,6 +35,14 @@ struct Scheduler::Job {
     bool prompt_offered = false;
   } kept;
 
+  // With text that was relocated: what is computed of it, in order; its tokens do not follow each other.
+  struct Blended {
+    std::vector<std::int32_t> ids;
+    std::size_t done = 0;
+    bool on() const { return !ids.empty(); }
+    bool pending() const { return done < ids.size(); }
+  } blended;
+
   // Seconds; 0: not yet.
   struct Times {
     double submitted = 0, started = 0, first_token = 0;
@@ -53,7 +61,12 @@ struct Scheduler::Job {
   bool pools() const { return asked.request.pooling != model::Pooling::kNone; }
   bool scores_prompt() const { return asked.request.prompt_logprobs && scored < prompt; }
   // The next step's one token is the one that was generated last.
-  bool decodes() const { return sequence && length() > prompt && cached() == length() - 1; }
+  bool decodes() const { return sequence && !blended.pending() && length() > prompt && cached() == length() - 1; }
+  // Tokens that it computes next.
+  std::span<const std::int32_t> next() const {
+    return blended.pending() ? std::span(blended.ids).subspan(blended.done)
+                             : std::span(ids).subspan(static_cast<std::size_t>(cached()));
+  }
 };
 
 }  // namespace kvasir::run

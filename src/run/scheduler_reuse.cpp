@@ -52,13 +52,16 @@ void Scheduler::begin(Job& job) {
   if (job.kept.search) known = job.kept.search->take();
   job.kept.search.reset();
   std::vector<std::int64_t> points = checkpoints_of(job);
-  job.leader = find_leader(job);
+  const bool blends = wants_blend(job);
+  job.outcome.receipt.blend = {};
+  if (!blends) job.leader = find_leader(job);
   // It gets its fork when the leader is there.
   const bool follows = job.leader.job && job.leader.share >= known.tokens;
   if (!follows) {
     job.leader = {};
     if (known.tokens > 0) restore(job, known);
     if (!job.sequence) job.sequence = engine_.cache().create();
+    if (blends) blend(job);
   }
   if (!library_ || !job.asked.reuse) return;
   const std::int64_t have = follows ? job.leader.share : job.cached();
@@ -69,6 +72,7 @@ void Scheduler::begin(Job& job) {
     // Where this prompt parts from an earlier one a third may part too.
     if (known.nearest >= have + kLeastShare) points.push_back(known.nearest);
   }
+  if (job.blended.on()) return;  // what it computes is kept by itself alone
   std::erase_if(points, [&](std::int64_t at) { return at <= have || at >= job.prompt; });
   std::sort(points.begin(), points.end(), std::greater<>());
   points.erase(std::unique(points.begin(), points.end()), points.end());
@@ -166,7 +170,8 @@ Scheduler::Lead Scheduler::find_leader(const Job& job) const {
   if (!job.reuses()) return best;
   const kv::Cache& cache = engine_.cache();
   for (const auto& r : running_) {
-    if (r.get() == &job || r->over || r->kept.search || !r->asked.reuse || r->asked.tenant != job.asked.tenant)
+    if (r.get() == &job || r->over || r->kept.search || r->blended.on() || !r->asked.reuse ||
+        r->asked.tenant != job.asked.tenant)
       continue;
     const std::int64_t most = std::min(r->prompt, job.length() - 1);
     const auto differ = std::mismatch(job.ids.begin(), job.ids.begin() + most, r->ids.begin());
@@ -227,6 +232,11 @@ void Scheduler::offer_prompt(Job& job) {
   job.kept.prompt_offered = true;
   offer(job, store::Library::Offering::kTail);
   library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
+  std::vector<std::int64_t> borders = job.asked.partings;
+  borders.insert(borders.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
+  std::sort(borders.begin(), borders.end());
+  library_->remember_segments(*job.kept.chain, job.asked.tenant, job.ids,
+                              engine_.cache().sealed_pages_at(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
 

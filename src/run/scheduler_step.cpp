@@ -23,12 +23,10 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
 }
 
 void Scheduler::Plan::add(Job& job, std::int64_t count) {
-  const std::int64_t from = job.cached();
+  const std::span<const std::int32_t> ids = job.next();
   const bool reads = job.scores_prompt() || job.pools();
-  const bool last = from + count == job.length() && !reads;
-  const std::span<const std::int32_t> ids(job.ids);
-  inputs.push_back({job.sequence, ids.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count)),
-                    last ? 1 : 0, job.decodes()});
+  const bool last = count == static_cast<std::int64_t>(ids.size()) && !reads;
+  inputs.push_back({job.sequence, ids.first(static_cast<std::size_t>(count)), last ? 1 : 0, job.decodes()});
   jobs.push_back(&job);
   reads_rows = reads_rows || reads;
 }
@@ -56,7 +54,9 @@ void Scheduler::plan() {
   std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - plan_.answers);
   for (const auto& job : running_) {
     if (!job->runs() || job->decodes()) continue;
-    const std::int64_t count = stop_of(*job, budget / prompts) - job->cached();
+    const std::int64_t count = job->blended.pending()
+                                   ? std::min(budget / prompts, static_cast<std::int64_t>(job->next().size()))
+                                   : stop_of(*job, budget / prompts) - job->cached();
     plan_.add(*job, count);
     budget -= count;
     --prompts;
@@ -83,6 +83,7 @@ bool Scheduler::preempt_for(const std::string& why) {
   if (youngest->outcome.shifts == 0) {  // else the receipt is about a prompt that was computed long ago
     youngest->outcome.receipt.spans.clear();
     youngest->outcome.receipt.reused_tokens = 0;
+    youngest->outcome.receipt.blend = {};
   }
   {
     const std::lock_guard lock(mutex_);
@@ -194,7 +195,7 @@ void Scheduler::score(Job& job, int row, std::int64_t first, std::int64_t count)
 void Scheduler::shift(Job& job) {
   Outcome& out = job.outcome;
   Receipt& receipt = out.receipt;
-  if (out.shifts == 0 && job.prompt > receipt.reused_tokens)
+  if (out.shifts == 0 && !job.blended.on() && job.prompt > receipt.reused_tokens)
     receipt.spans.push_back({receipt.reused_tokens, job.prompt, "computed"});
   const std::int64_t keep = std::min(job.asked.request.keep, job.length() / 2);
   const std::int64_t dropped = (job.length() - keep) / 2;
@@ -202,6 +203,7 @@ void Scheduler::shift(Job& job) {
   leave_followers(job);
   job.kept.chain.reset();
   job.kept.checkpoints.clear();
+  job.blended = {};
   engine_.cache().release(job.sequence);
   job.sequence = engine_.cache().create();
   job.ids.erase(job.ids.begin() + keep, job.ids.begin() + keep + dropped);
@@ -214,6 +216,7 @@ void Scheduler::shift(Job& job) {
 // What the step that ended at `now` did for a job.
 void Scheduler::account(Job& job, const model::Input& input, double now) {
   Outcome& out = job.outcome;
+  if (job.blended.pending()) job.blended.done += input.tokens.size();
   if (input.decode) {
     ++out.decode_steps;
     out.decode_bytes += static_cast<double>(engine_.forward().weight_bytes()) / static_cast<double>(plan_.answers) +
@@ -254,6 +257,7 @@ void Scheduler::say_rest(Job& job) {
 void Scheduler::release(Job& job) {
   if (job.sequence) engine_.cache().release(job.sequence);
   job.sequence = nullptr;
+  job.blended = {};
   job.leader = {};
   if (job.kept.search) job.kept.search->abandon();  // its thread may outlive the scheduler
   job.kept.search.reset();
@@ -263,7 +267,15 @@ PageCounts Scheduler::count_pages(const Job& job) const {
   if (!job.sequence) return {};
   const std::int64_t whole = job.cached() / kv::kPageTokens;
   const std::int64_t reused = std::min(job.outcome.receipt.reused_tokens / kv::kPageTokens, whole);
-  return {.reused = reused, .computed = whole - reused, .sealed = engine_.cache().sealed_pages_at(job.cached())};
+  return {.reused = reused,
+          .computed = whole - reused,
+          .sealed = engine_.cache().sealed_tokens(*job.sequence) / kv::kPageTokens};
+}
+
+// A request that ends within its prompt had the first `tokens` of it only.
+static void cut_spans(Receipt& receipt, std::int64_t tokens) {
+  std::erase_if(receipt.spans, [&](const Span& s) { return s.begin >= tokens; });
+  if (!receipt.spans.empty()) receipt.spans.back().end = std::min(receipt.spans.back().end, tokens);
 }
 
 // Ends a job: with what its answer says, as cancelled when that is not over, or with an error.
@@ -284,7 +296,9 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   Receipt& receipt = out.receipt;
   out.thinking_tokens = job.answer->thinking_cut();
   const std::int64_t computed = out.shifts > 0 ? out.prompt_tokens : std::min(job.cached(), job.prompt);
-  if (computed > receipt.reused_tokens && out.shifts == 0)
+  if (job.blended.on())
+    cut_spans(receipt, computed);
+  else if (computed > receipt.reused_tokens && out.shifts == 0)
     receipt.spans.push_back({receipt.reused_tokens, computed, "computed"});
   receipt.pages = count_pages(job);
   receipt.k_codec = card_.k_codec;
@@ -297,6 +311,8 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
     stats_.pages += receipt.pages;
     stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
     stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
+    stats_.relocated_tokens += static_cast<std::uint64_t>(receipt.blend.relocated_tokens);
+    stats_.repaired_tokens += static_cast<std::uint64_t>(receipt.blend.repaired_tokens);
     stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);
     stats_.cancelled += out.finish == Finish::kCancelled && failure == Failure::kNone;
     stats_.failed += failure != Failure::kNone;

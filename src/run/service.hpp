@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,9 +34,22 @@ struct PageCounts {
   }
 };
 
+// What was made of text that is known at another place (run/blend.hpp).
+struct BlendReceipt {
+  bool asked = false;
+  std::string refused;  // why nothing was relocated; empty when something was
+  std::string strategy;
+  std::int64_t relocated_tokens = 0;  // read as they were computed elsewhere
+  std::int64_t repaired_tokens = 0;   // known, but computed again
+  double deviation = 0;               // mean of what moved, see run/blend.hpp; 0: not compared
+  double seconds = 0;                 // that finding, loading and comparing took
+  double saved_seconds = 0;           // estimate: computing what was not computed, less `seconds`
+};
+
 struct Receipt {
-  std::vector<Span> spans;  // in order; together the whole prompt
-  std::int64_t reused_tokens = 0;
+  // In order; together the whole prompt. Rows of a "relocated" span that were repaired are in BlendReceipt.
+  std::vector<Span> spans;
+  std::int64_t reused_tokens = 0;  // exactly; what was relocated is not among them
   std::uint64_t loaded_bytes = 0;
   double load_seconds = 0;
   double queue_seconds = 0;      // from submission to the first step that worked on it
@@ -48,13 +62,25 @@ struct Receipt {
   std::string k_codec, v_codec;  // of the sealed pages, by layer where layers differ
   std::string pin_error;         // why the prompt is not pinned although that was asked for
   PageCounts pages;
+  BlendReceipt blend;
+  // Tokens of a prompt that were computed, repaired ones included.
+  std::int64_t computed(std::int64_t prompt) const { return prompt - reused_tokens - blend.relocated_tokens; }
+};
+
+// What a request says of BlendOptions; the rest is as the server has it.
+struct BlendRequest {
+  std::string reuse;  // "exact" or "blend"; "off" is ServiceRequest::reuse
+  std::string strategy;
+  std::optional<float> ratio;
+  std::optional<std::int32_t> first_rows, check_layer;
 };
 
 // A request and what a service needs besides.
 struct ServiceRequest {
   Request request;
-  std::string tenant;          // caches of different tenants never meet; "": the tenant without a key
-  bool reuse = true;           // false: neither look up nor offer pages
+  std::string tenant;  // caches of different tenants never meet; "": the tenant without a key
+  bool reuse = true;   // false: neither look up nor offer pages
+  BlendRequest blend;
   bool pin = false;            // keep the prompt's pages from eviction (/v1/warm) ...
   double pin_seconds = 86400;  // ... for so long
   // Ascending numbers of prompt tokens after which other prompts may part from this one: ends of messages.
@@ -151,6 +177,7 @@ struct ServiceStats {
   std::int64_t waiting = 0;
   std::uint64_t kv_bytes = 0, kv_budget = 0;                                 // of the page pool
   std::uint64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;  // since the start
+  std::uint64_t relocated_tokens = 0, repaired_tokens = 0;                   // see BlendReceipt
   std::uint64_t requests = 0, rejected = 0, cancelled = 0, failed = 0;
   std::uint64_t preempted = 0;  // times that a request gave its pages back and was computed again
   std::vector<TierStats> tiers;

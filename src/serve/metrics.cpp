@@ -51,6 +51,10 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
   gauge(out, "kvasir_kv_budget_bytes", "Bytes of the page pool.", static_cast<double>(s.kv_budget));
   counter(out, "kvasir_engine_prompt_tokens_total", "Tokens of prompts.", s.prompt_tokens);
   counter(out, "kvasir_engine_reused_tokens_total", "Tokens of prompts that were not computed again.", s.reused_tokens);
+  counter(out, "kvasir_engine_relocated_tokens_total", "Tokens of prompts that were read at another place.",
+          s.relocated_tokens);
+  counter(out, "kvasir_engine_repaired_tokens_total", "Tokens known at another place that were computed again.",
+          s.repaired_tokens);
   counter(out, "kvasir_engine_generated_tokens_total", "Tokens generated.", s.generated_tokens);
   counter(out, "kvasir_engine_requests_total", "Requests accepted by the engine.", s.requests);
   counter(out, "kvasir_engine_rejected_total", "Requests that the engine refused.", s.rejected);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "serve/answer_format.hpp"
@@ -96,6 +97,35 @@ void read_shift(const Fields& fields, ContextShift& shift) {
   shift.keep = fields.integer("n_keep", -1, INT32_MAX).value_or(shift.keep);
 }
 
+std::string one_of(const Fields& fields, const char* name, std::initializer_list<std::string_view> words) {
+  const std::string* word = fields.string(name);
+  if (!word) return {};
+  if (std::find(words.begin(), words.end(), *word) == words.end()) {
+    std::string list;
+    for (const std::string_view w : words) list += (list.empty() ? "'" : ", '") + std::string(w) + "'";
+    bad_field(fields.path(name), fmt::format("'{}', expected {}", *word, list), "invalid_value");
+  }
+  return *word;
+}
+
+// `reuse` is true (as the server has it), false, or a word; `cache_prompt` is llama.cpp's.
+void read_reuse(const Fields& fields, run::ServiceRequest& out) {
+  const Json* reuse = fields.find("reuse");
+  if (reuse && reuse->is_string()) {
+    out.blend.reuse = one_of(fields, "reuse", {"off", "exact", "blend"});
+    out.reuse = out.blend.reuse != "off";
+  } else {
+    out.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
+  }
+  const Json* blend = fields.object("blend");
+  if (!blend) return;
+  const Fields how(*blend, "blend.");
+  if (const auto ratio = how.number("ratio", 0, 1)) out.blend.ratio = static_cast<float>(*ratio);
+  if (const auto rows = how.integer("first_rows", 0, 4096)) out.blend.first_rows = static_cast<std::int32_t>(*rows);
+  if (const auto layer = how.integer("check_layer", 1, 1024)) out.blend.check_layer = static_cast<std::int32_t>(*layer);
+  out.blend.strategy = one_of(how, "strategy", {"none", "first_rows", "blend"});
+}
+
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
   check_model(fields, limits);
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
@@ -108,7 +138,7 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   read_shift(fields, out.shift);
   out.progress = fields.boolean("return_progress").value_or(false);
-  out.service.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
+  read_reuse(fields, out.service);
   AnswerFormat format = read_answer_format(fields, out.warnings);
   out.format = std::move(format.add);
   request.grammar = std::move(format.grammar);

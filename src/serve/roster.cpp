@@ -19,6 +19,7 @@ constexpr double kNoDeadline = 1e18;
 
 void add_counters(run::ServiceStats& to, const run::ServiceStats& from) {
   to.prompt_tokens += from.prompt_tokens, to.reused_tokens += from.reused_tokens;
+  to.relocated_tokens += from.relocated_tokens, to.repaired_tokens += from.repaired_tokens;
   to.generated_tokens += from.generated_tokens;
   to.requests += from.requests, to.rejected += from.rejected, to.cancelled += from.cancelled;
   to.failed += from.failed, to.preempted += from.preempted;

@@ -41,6 +41,16 @@ Json message_json(const ChatDelta& text) {
   return message;
 }
 
+Json blend_json(const run::BlendReceipt& b) {
+  return {{"strategy", b.strategy},
+          {"relocated_tokens", b.relocated_tokens},
+          {"repaired_tokens", b.repaired_tokens},
+          {"deviation", b.deviation},
+          {"seconds", b.seconds},
+          {"saved_seconds", b.saved_seconds},
+          {"refused", b.refused.empty() ? Json(nullptr) : Json(b.refused)}};
+}
+
 Json receipt_json(const Choice& choice) {
   const run::Outcome& outcome = choice.outcome;
   const run::Receipt& r = outcome.receipt;
@@ -48,7 +58,7 @@ Json receipt_json(const Choice& choice) {
   for (const run::Span& s : r.spans) spans.push_back({{"begin", s.begin}, {"end", s.end}, {"source", s.source}});
   Json out{{"spans", std::move(spans)},
            {"reused_tokens", r.reused_tokens},
-           {"computed_tokens", outcome.prompt_tokens - r.reused_tokens},
+           {"computed_tokens", r.computed(outcome.prompt_tokens)},
            {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
            {"k_codec", r.k_codec},
            {"v_codec", r.v_codec},
@@ -65,6 +75,7 @@ Json receipt_json(const Choice& choice) {
            {"finish", run::name(outcome.finish)}};
   out["miss"] = r.miss.empty() ? Json(nullptr) : Json(r.miss);
   out["miss_at"] = choice.miss_at;
+  if (r.blend.asked) out["blend"] = blend_json(r.blend);
   if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
   return out;
 }

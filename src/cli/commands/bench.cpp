@@ -230,8 +230,11 @@ Action setup(Flags& flags) {
   const Action play = setup_bench_replay(replay);
   Flags& load = flags.command("load", "many clients at once against a server");
   const Action press = setup_bench_load(load);
-  return [settings, config, &replay, play, &load, press] {
+  Flags& rag = flags.command("rag", "prompts of known documents in another order, exactly and blended");
+  const Action retrieve = setup_bench_rag(rag);
+  return [settings, config, &replay, play, &load, press, &rag, retrieve] {
     if (replay.chosen()) return play();
+    if (rag.chosen()) return retrieve();
     if (load.chosen()) return press();
     if (!config->resolve()) return kSuccess;
     settings->engine.model = local_model(settings->engine.model);

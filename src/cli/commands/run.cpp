@@ -126,7 +126,7 @@ struct Figures {
 Figures figures(run::Engine& engine, const run::Reply& reply, double load, double choose) {
   const run::Outcome& o = reply.outcome;
   Figures f{.load = load, .choose = choose};
-  const auto computed = static_cast<double>(o.prompt_tokens - o.receipt.reused_tokens);
+  const auto computed = static_cast<double>(o.receipt.computed(o.prompt_tokens));
   f.prompt_seconds = choose + o.prompt_seconds;
   f.prompt_rate = per_second(computed, f.prompt_seconds - o.receipt.load_seconds);
   f.decode_rate = per_second(static_cast<double>(o.decode_steps), o.decode_seconds);
@@ -156,9 +156,10 @@ void print_receipt(const run::Outcome& o) {
 void print_figures(const run::Engine& engine, const run::Reply& g, const Figures& f, bool keeps) {
   const run::Outcome& o = g.outcome;
   fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
-  const std::int64_t reused = o.receipt.reused_tokens;
   fmt::print(stderr, "prompt      {} tokens{} in {}: {}\n", o.prompt_tokens,
-             reused > 0 ? fmt::format(", {} of them computed,", o.prompt_tokens - reused) : "",
+             o.receipt.computed(o.prompt_tokens) < o.prompt_tokens
+                 ? fmt::format(", {} of them computed,", o.receipt.computed(o.prompt_tokens))
+                 : "",
              human_seconds(f.prompt_seconds), human_rate(f.prompt_rate, "tokens"));
   if (keeps) print_receipt(o);
   fmt::print(stderr, "first token {}\n", human_seconds(f.ttft));
@@ -181,7 +182,7 @@ nlohmann::ordered_json receipt_json(const run::Outcome& o) {
   for (const run::Span& s : r.spans) spans.push_back({{"begin", s.begin}, {"end", s.end}, {"source", s.source}});
   return {{"spans", spans},
           {"reused_tokens", r.reused_tokens},
-          {"computed_tokens", o.prompt_tokens - r.reused_tokens},
+          {"computed_tokens", r.computed(o.prompt_tokens)},
           {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
           {"loaded_bytes", r.loaded_bytes},
           {"state_bytes", r.state_bytes},

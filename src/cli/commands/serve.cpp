@@ -92,6 +92,7 @@ struct Settings {
   explicit Settings(Flags& flags) : config(flags) {
     config.add(flags, run::engine_table(), serving.engine, {"model"});
     config.add(flags, run::scheduler_table(), serving.scheduler);
+    config.add(flags, run::blend_table(), serving.scheduler.blend);
     config.add(flags, serve_table(), serving.serve);
     config.add(flags, reuse_table(), serving.reuse);
     config.add(flags, serve::server_table(), serving.server);

@@ -41,6 +41,7 @@ Json translated(const Fields& fields, FieldNames& names) {
                            "grammar",
                            "cache_prompt",
                            "reuse",
+                           "blend",
                            "n_keep",
                            "context_shift",
                            "truncation",
@@ -106,7 +107,7 @@ class Writer final : public AnswerWriter {
     out["truncated"] = request_.shift.dropped_tokens + o.shifted_tokens > 0;
     out["stop_type"] = choice.finish == "length" ? "limit" : word ? "word" : "eos";
     out["stopping_word"] = word && stops.size() == 1 ? stops.front() : "";  // of several nobody tells which one it was
-    const std::int64_t computed = o.prompt_tokens - r.reused_tokens;
+    const std::int64_t computed = r.computed(o.prompt_tokens);
     out["timings"] = {{"cache_n", r.reused_tokens},
                       {"prompt_n", computed},
                       {"prompt_ms", r.prefill_seconds * 1000},

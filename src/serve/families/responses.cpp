@@ -259,9 +259,9 @@ class Translation {
   }
 
   void read_sampling() {
-    for (const char* name :
-         {"model", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse", "stop", "parallel_tool_calls",
-          "repetition_penalty", "chat_template_kwargs", "truncation", "context_shift", "n_keep", "return_progress"})
+    for (const char* name : {"model", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse", "blend",
+                             "stop", "parallel_tool_calls", "repetition_penalty", "chat_template_kwargs", "truncation",
+                             "context_shift", "n_keep", "return_progress"})
       if (const Json* value = fields_.find(name)) chat_[name] = *value;
     if (const Json* most = fields_.find("max_output_tokens")) chat_["max_completion_tokens"] = *most;
     if (const Json* reasoning = fields_.object("reasoning")) {

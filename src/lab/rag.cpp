@@ -1,0 +1,255 @@
+#include "lab/rag.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <sstream>
+#include <unordered_map>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "run/ask.hpp"
+#include "run/fingerprint.hpp"
+#include "run/scheduler.hpp"
+#include "store/open.hpp"
+#include "text/prompt.hpp"
+
+namespace kvasir::lab {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr std::int32_t kLikeliest = 1000;  // tokens of a distribution that are compared
+constexpr std::size_t kQuoted = 8;         // words of a question about a text that has none
+
+struct Document {
+  Ids ids;
+  std::string question, answer;
+};
+
+void append(Ids& to, const Ids& ids) { to.insert(to.end(), ids.begin(), ids.end()); }
+
+// Asks for the word behind some words of the text: nothing else says it.
+void ask_for_a_word(const std::string& text, std::mt19937& rng, Document* d) {
+  std::istringstream in(text);
+  std::vector<std::string> words;
+  for (std::string w; in >> w;) words.push_back(w);
+  if (words.size() < 4 * kQuoted) return;
+  const std::size_t at = words.size() / 4 + rng() % (words.size() / 4);
+  std::string quoted;
+  for (std::size_t i = at; i < at + kQuoted; ++i) quoted += (i > at ? " " : "") + words[i];
+  d->question = "Somewhere above the following is written, word by word:\n" + quoted;
+  d->answer = words[at + kQuoted];
+}
+
+Ids encode(const text::Tokenizer& tokenizer, const std::string& text) {
+  return text::encode_prompt(tokenizer, text, {.add_bos = false, .parse_special = false});
+}
+
+std::vector<Document> read_documents(const RagOptions& o, const text::Tokenizer& tokenizer, std::int64_t wanted) {
+  const std::string file = read_text_file(o.documents);
+  std::mt19937 rng(static_cast<unsigned>(o.seed));
+  std::vector<Document> documents;
+  const auto most = static_cast<std::size_t>(o.tokens);
+  const auto full = [&] { return static_cast<std::int64_t>(documents.size()) >= wanted; };
+  if (!file.empty() && file[0] == '{') {
+    std::istringstream in(file);
+    std::int64_t number = 0;
+    for (std::string line; !full() && std::getline(in, line);) {
+      ++number;
+      if (line.empty()) continue;
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (!row.is_object() || !row.contains("text") || !row["text"].is_string())
+        throw Error(Code::kBadInput,
+                    "line " + std::to_string(number) + ": expected a JSON object with \"text\", a string", o.documents);
+      const std::string text = row["text"];
+      Document d{encode(tokenizer, text), row.value("question", ""), row.value("answer", "")};
+      if (d.ids.size() > most) d.ids.resize(most);
+      if (d.question.empty()) ask_for_a_word(text, rng, &d);
+      documents.push_back(std::move(d));
+    }
+  } else {
+    // Pieces that begin and end at white space, long enough to be cut to the wanted number of tokens.
+    const std::size_t characters = most * 6;
+    for (std::size_t at = 0; !full() && at + characters < file.size(); at += characters) {
+      const std::size_t begin = file.find_first_of(" \n", at);
+      if (begin == std::string::npos || begin + characters > file.size()) break;
+      const std::string text = file.substr(begin + 1, characters);
+      Document d{encode(tokenizer, text), {}, {}};
+      if (d.ids.size() < most / 2) continue;
+      if (d.ids.size() > most) d.ids.resize(most);
+      ask_for_a_word(text, rng, &d);
+      documents.push_back(std::move(d));
+    }
+  }
+  if (static_cast<std::int64_t>(documents.size()) < o.k + 1)
+    throw Error(Code::kBadInput,
+                "has " + std::to_string(documents.size()) + " documents of " + std::to_string(o.tokens) +
+                    " tokens, expected more than --k, " + std::to_string(o.k),
+                o.documents);
+  return documents;
+}
+
+// KL(a || b) over the likeliest tokens of both, and all others as one: a lower bound of the whole, which it nears.
+double divergence(const run::TokenRecord& a, const run::TokenRecord& b) {
+  std::unordered_map<std::int32_t, double> there;
+  for (const auto& t : b.best) there[t.id] = static_cast<double>(t.logprob);
+  double kl = 0, rest_a = 1, rest_b = 1;
+  for (const auto& t : a.best) {
+    const auto other = there.find(t.id);
+    if (other == there.end()) continue;
+    const double p = std::exp(static_cast<double>(t.logprob));
+    kl += p * (static_cast<double>(t.logprob) - other->second);
+    rest_a -= p;
+    rest_b -= std::exp(other->second);
+  }
+  if (rest_a > 1e-9 && rest_b > 1e-9) kl += rest_a * std::log(rest_a / rest_b);
+  return std::max(kl, 0.0);
+}
+
+struct Way {
+  std::string name, reuse;
+  run::BlendRequest blend;
+};
+
+std::vector<Way> ways_of(const RagOptions& o) {
+  std::vector<Way> ways{
+      {"cold", "off", {}},
+      {"exact", "exact", {}},
+      {"naive", "blend", {.reuse = "blend", .strategy = "none", .ratio = {}, .first_rows = {}, .check_layer = {}}},
+      {"first rows",
+       "blend",
+       {.reuse = "blend", .strategy = "first_rows", .ratio = {}, .first_rows = {}, .check_layer = {}}}};
+  std::istringstream in(o.ratios);
+  for (std::string text; std::getline(in, text, ',');) {
+    char* end = nullptr;
+    const float ratio = std::strtof(text.c_str(), &end);
+    if (text.empty() || *end != '\0' || !(ratio >= 0 && ratio <= 1))
+      throw Error(Code::kBadInput, "'" + text + "' is no number from 0 to 1", "--ratios");
+    if (ratio > 0)
+      ways.push_back({"blend " + text,
+                      "blend",
+                      {.reuse = "blend", .strategy = "blend", .ratio = ratio, .first_rows = {}, .check_layer = {}}});
+  }
+  return ways;
+}
+
+}  // namespace
+
+const OptionTable<RagOptions>& rag_table() {
+  using O = RagOptions;
+  static const OptionTable<O> table{
+      "rag",
+      {{"documents",
+        &O::documents,
+        {.help = "a text, which is cut into documents, or JSON lines with \"text\" and, if there are, \"question\" and "
+                 "\"answer\"",
+         .placeholder = "FILE",
+         .required = true}},
+       {"k", &O::k, {.help = "documents of a prompt", .low = 1, .high = 1024}},
+       {"tokens", &O::tokens, {.help = "most of a document", .unit = "tokens", .low = 128, .high = 1 << 20}},
+       {"questions", &O::questions, {.help = "prompts in all", .low = 1, .high = 1 << 20}},
+       {"per_set",
+        &O::per_set,
+        {.help = "questions about the same documents, in an order of their own each", .low = 1, .high = 1024}},
+       {"order",
+        &O::order,
+        {.help = "what is different from the prompt that was computed before: the order of the documents, one word at "
+                 "the beginning, or another document in front",
+         .choices = {"shuffled", "edited", "inserted"}}},
+       {"ratios",
+        &O::ratios,
+        {.help = "shares of rows that are computed again, separated by commas", .placeholder = "LIST"}},
+       {"answer", &O::answer, {.help = "most of an answer", .unit = "tokens", .low = 1, .high = 4096}},
+       {"seed", &O::seed, {.help = "of the orders and questions", .low = 0}}}};
+  return table;
+}
+
+std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const run::BlendOptions& blend,
+                                const std::function<bool(std::int64_t, std::int64_t)>& poll) {
+  const text::Tokenizer& tokenizer = *engine.tokenizer();
+  const std::int64_t sets = (o.questions + o.per_set - 1) / o.per_set;
+  const std::vector<Document> documents = read_documents(o, tokenizer, sets * o.k + 1);
+  const std::vector<Way> ways = ways_of(o);
+  std::vector<RagRow> rows;
+  for (const Way& w : ways) rows.push_back({.name = w.name});
+  store::Library library(engine.cache(), store::fingerprint_of(run::describe_cache(engine)),
+                         {store::open_tier("ram:?size=4GiB")});
+  run::SchedulerOptions scheduling{.running = 1};
+  scheduling.blend = blend;
+  run::Scheduler scheduler(engine, scheduling, "rag", &library);
+  std::mt19937 rng(static_cast<unsigned>(o.seed));
+
+  const auto prompt = [&](const std::string& date, const std::vector<std::size_t>& order, const std::string& question) {
+    Ids ids = text::encode_prompt(tokenizer, "Today is " + date + ". Read the following texts and answer the question.",
+                                  {.add_bos = tokenizer.add_bos(), .parse_special = false});
+    const Ids between = encode(tokenizer, "\n\n-----\n\n");
+    for (const std::size_t d : order) {
+      append(ids, between);
+      append(ids, documents[d].ids);
+    }
+    append(ids, between);
+    append(ids, encode(tokenizer, question));
+    return ids;
+  };
+  const auto ask = [&](const Ids& ids, const Way& way, std::int32_t tokens, const std::string& tenant) {
+    run::ServiceRequest r;
+    r.request.prompt = ids;
+    r.request.max_tokens = tokens;
+    r.request.sampling.temperature = 0;
+    r.request.top_logprobs = kLikeliest;
+    r.reuse = way.reuse != "off";
+    r.blend = way.blend;
+    r.tenant = tenant;
+    return run::ask(scheduler, std::move(r));
+  };
+
+  for (std::int64_t q = 0; q < o.questions; ++q) {
+    const auto set = static_cast<std::size_t>(
+        q / o.per_set % std::max<std::int64_t>(1, static_cast<std::int64_t>(documents.size() - 1) / o.k));
+    std::vector<std::size_t> order(static_cast<std::size_t>(o.k));
+    std::iota(order.begin(), order.end(), set * static_cast<std::size_t>(o.k));
+    if (q % o.per_set == 0) {
+      // What was asked before. Exact requests have a store of their own, because they leave pages of every prompt.
+      const Ids before =
+          prompt("Monday", order, "Which of the texts is the longest one, and what is it about? Answer in one word:");
+      for (const char* tenant : {"blend", "exact"}) ask(before, ways[1], 1, tenant);
+    }
+    const Document& about = documents[order[rng() % order.size()]];
+    std::string date = "Monday";
+    if (o.order == "shuffled") std::shuffle(order.begin(), order.end(), rng);
+    if (o.order == "edited") date = q % 2 == 0 ? "Tuesday" : "Friday the 13th";
+    if (o.order == "inserted") order.insert(order.begin(), documents.size() - 1);
+    const Ids ids = prompt(date, order, about.question + (about.answer.empty() ? "\nAnswer:" : ""));
+    run::Reply cold;
+    for (std::size_t w = 0; w < ways.size(); ++w) {
+      if (!poll(q * static_cast<std::int64_t>(ways.size()) + static_cast<std::int64_t>(w),
+                std::int64_t{o.questions} * static_cast<std::int64_t>(ways.size())))
+        return rows;
+      const run::Reply reply = ask(ids, ways[w], o.answer, ways[w].reuse == "exact" ? "exact" : "blend");
+      const run::Receipt& receipt = reply.outcome.receipt;
+      RagRow& row = rows[w];
+      row.ttft.push_back(static_cast<float>(receipt.queue_seconds + receipt.prefill_seconds));
+      row.prompt_tokens += static_cast<std::int64_t>(ids.size());
+      row.reused += receipt.reused_tokens;
+      row.relocated += receipt.blend.relocated_tokens;
+      row.repaired += receipt.blend.repaired_tokens;
+      if (!receipt.blend.refused.empty()) row.refused = receipt.blend.refused;
+      if (w == 0) cold = reply;
+      if (!reply.records.empty() && !cold.records.empty()) {
+        row.kl.push_back(static_cast<float>(divergence(cold.records[0], reply.records[0])));
+        row.same_first += reply.ids[0] == cold.ids[0];
+      }
+      row.same_answer += reply.ids == cold.ids;
+      ++row.asked;
+      row.right += !about.answer.empty() && reply.text.find(about.answer) != std::string::npos;
+    }
+  }
+  return rows;
+}
+
+}  // namespace kvasir::lab

@@ -1,0 +1,258 @@
+#include "run/blend.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/check.hpp"
+#include "kernel/ops.hpp"
+#include "kv/page.hpp"
+
+namespace kvasir::run {
+
+using kv::kPageTokens;
+
+const OptionTable<BlendOptions>& blend_table() {
+  using O = BlendOptions;
+  static const OptionTable<O> table{
+      "blend",
+      {{"reuse",
+        &O::reuse,
+        {.help = "what requests that say nothing reuse: nothing, what begins alike (the answer is the same), or known "
+                 "text at any place (the answer is an approximation)",
+         .choices = {"off", "exact", "blend"}}},
+       {"blend_strategy",
+        &O::strategy,
+        {.help = "what is computed again of text that moved: nothing, the first rows of every piece, or besides them "
+                 "the rows that differ most",
+         .choices = {"none", "first_rows", "blend"}}},
+       {"blend_ratio",
+        &O::ratio,
+        {.help = "with blend: share of the rows that moved that is computed again; 1 computes all, exactly",
+         .low = 0,
+         .high = 1}},
+       {"blend_first_rows",
+        &O::first_rows,
+        {.help = "rows at the beginning of every piece that moved that are computed again",
+         .unit = "tokens",
+         .low = 0,
+         .high = 4096}},
+       {"blend_check_layer",
+        &O::check_layer,
+        {.help = "layer whose keys and values say how much a row differs", .low = 1, .high = 1024}}}};
+  return table;
+}
+
+BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options) {
+  KVASIR_CHECK(n > exact);
+  BlendPlan plan{.exact = exact};
+  std::int64_t at = exact;
+  const auto compute = [&](std::int64_t end) {
+    for (; at < end; ++at) plan.fresh.push_back(at);
+  };
+  for (store::Moved::Run run : moved.runs) {
+    KVASIR_CHECK(run.begin >= at);
+    run.end = std::min(run.end, n - 1);
+    // Forced rows are computed whether they are known or not, so a run that has no others is none.
+    if (run.end - run.begin < std::max<std::int64_t>(store::kLeastSegment, 2 * options.forced_rows())) continue;
+    run.pages.resize(static_cast<std::size_t>((run.made_at + run.end - run.begin - 1) / kPageTokens -
+                                              run.made_at / kPageTokens + 1));
+    compute(run.begin);
+    compute(run.begin + options.forced_rows());
+    plan.repaired += options.forced_rows();
+    plan.relocated += run.end - run.begin - options.forced_rows();
+    at = run.end;
+    plan.runs.push_back(std::move(run));
+  }
+  compute(n);
+  return plan;
+}
+
+double share_of_time(const BlendPlan& plan, std::int64_t n, std::int64_t looked, int check_layer, int layers) {
+  const double rows = static_cast<double>(plan.fresh.size()) +
+                      static_cast<double>(looked) * static_cast<double>(check_layer) / static_cast<double>(layers);
+  return rows / static_cast<double>(n - plan.exact);
+}
+
+namespace {
+
+// Compares rows with those of pages, which are unpacked one at a time.
+class Comparison {
+ public:
+  Comparison(Engine& engine, const store::Moved& moved, const BlendPlan& plan, int layer)
+      : engine_(engine), moved_(moved), plan_(plan), layer_(layer) {
+    const model::ModelSpec& spec = engine.model().spec();
+    attention_ = std::get_if<model::Attention>(&spec.layers[static_cast<std::size_t>(layer)].mixer);
+    KVASIR_CHECK(attention_ && attention_->k);
+    if (attention_->rope >= 0) rope_ = &spec.ropes[static_cast<std::size_t>(attention_->rope)];
+    k_row_ = static_cast<std::size_t>(attention_->kv_heads * attention_->d);
+    v_row_ = static_cast<std::size_t>(attention_->kv_heads * attention_->dv);
+    k_.resize(kPageTokens * k_row_);
+    v_.resize(kPageTokens * v_row_);
+    turned_.resize(k_row_);
+  }
+
+  // Rows of keys and values of the text's tokens from `position` on.
+  void see(std::int64_t position, int count, const float* k, const float* v) {
+    for (int i = 0; i < count; ++i, ++position) {
+      while (run_ < plan_.runs.size() && position >= plan_.runs[run_].end) ++run_;
+      if (run_ == plan_.runs.size()) return;
+      if (position < plan_.runs[run_].begin) continue;
+      compare(position, k + static_cast<std::size_t>(i) * k_row_, v + static_cast<std::size_t>(i) * v_row_);
+    }
+  }
+
+  std::vector<float> take() {
+    const auto n = static_cast<double>(std::max<std::size_t>(wrong_k_.size(), 1));
+    const double mean_k = std::max(size_k_ / n, 1e-30), mean_v = std::max(size_v_ / n, 1e-30);
+    std::vector<float> all;
+    for (std::size_t i = 0; i < wrong_k_.size(); ++i)
+      all.push_back(static_cast<float>(wrong_k_[i] / mean_k + wrong_v_[i] / mean_v));
+    return all;
+  }
+
+ private:
+  void compare(std::int64_t position, const float* k, const float* v) {
+    const store::Moved::Run& run = plan_.runs[run_];
+    const std::int64_t made_at = run.made_at + position - run.begin;
+    const auto page = run.pages[static_cast<std::size_t>(made_at / kPageTokens - run.made_at / kPageTokens)];
+    if (page != page_) {
+      // Sinks of the page's text are no rows of it.
+      engine_.cache().unseal(moved_.pages[page].record.payload, layer_, 0, k_.data(), v_.data());
+      page_ = page;
+    }
+    turn_back(k, run.begin - run.made_at);
+    const auto row = static_cast<std::size_t>(made_at % kPageTokens);
+    double size = 0;
+    wrong_k_.push_back(distance(turned_.data(), k_.data() + row * k_row_, k_row_, &size));
+    size_k_ += size;
+    wrong_v_.push_back(distance(v, v_.data() + row * v_row_, v_row_, &size));
+    size_v_ += size;
+  }
+
+  // The keys of a row as they were at the place where the page was made.
+  void turn_back(const float* k, std::int64_t shift) {
+    std::copy_n(k, k_row_, turned_.data());
+    if (!rope_ || shift == 0) return;
+    const auto pairs = static_cast<std::int64_t>(rope_->frequencies.size());
+    if (shift != shift_ || cos_.empty()) {
+      cos_.clear();
+      sin_.clear();
+      for (const double f : rope_->frequencies) {
+        cos_.push_back(static_cast<float>(std::cos(-static_cast<double>(shift) * f)));
+        sin_.push_back(static_cast<float>(std::sin(-static_cast<double>(shift) * f)));
+      }
+      shift_ = shift;
+    }
+    for (int h = 0; h < attention_->kv_heads; ++h)
+      kernel::ops().rope(turned_.data() + std::ptrdiff_t{h} * attention_->d, cos_.data(), sin_.data(), pairs,
+                         rope_->pairs);
+  }
+
+  static double distance(const float* a, const float* b, std::size_t n, double* size) {
+    double wrong = 0;
+    *size = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const double x = a[i];
+      wrong += (x - static_cast<double>(b[i])) * (x - static_cast<double>(b[i]));
+      *size += x * x;
+    }
+    return wrong;
+  }
+
+  Engine& engine_;
+  const store::Moved& moved_;
+  const BlendPlan& plan_;
+  const int layer_;
+  const model::Attention* attention_;
+  const model::Rope* rope_ = nullptr;
+  std::size_t k_row_, v_row_;
+  std::vector<float> k_, v_, turned_, cos_, sin_;
+  std::int64_t shift_ = 0;
+  std::size_t run_ = 0;
+  std::size_t page_ = static_cast<std::size_t>(-1);
+  std::vector<double> wrong_k_, wrong_v_;
+  double size_k_ = 0, size_v_ = 0;
+};
+
+}  // namespace
+
+std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
+                              const store::Moved& moved, const BlendPlan& plan, int layer) {
+  if (plan.runs.empty()) return {};
+  KVASIR_CHECK(kv::Cache::length(prefix) == plan.exact);
+  kv::Cache& cache = engine.cache();
+  kv::Sequence* const scout = cache.fork(prefix);
+  Comparison comparison(engine, moved, plan, layer);
+  const std::int64_t end = plan.runs.back().end;
+  const std::int64_t most = std::min<std::int64_t>(engine.options().chunk, engine.forward().max_tokens());
+  try {
+    for (std::int64_t at = plan.exact; at < end;) {
+      const std::int64_t count = std::min(most, end - at);
+      const model::Input input{.sequence = scout,
+                               .tokens = ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
+                               .logits = 0};
+      engine.forward().look({&input, 1}, layer, [&](int, auto, const float*, const float* k, const float* v) {
+        comparison.see(at, static_cast<int>(count), k, v);
+      });
+      at += count;
+    }
+  } catch (...) {
+    cache.release(scout);
+    throw;
+  }
+  cache.release(scout);
+  return comparison.take();
+}
+
+void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio) {
+  // Places of rows that are read as they are, with their positions.
+  std::vector<std::pair<std::size_t, std::int64_t>> rows;
+  std::size_t at = 0;
+  double sum = 0;
+  auto fresh = plan->fresh.begin();
+  for (const store::Moved::Run& run : plan->runs)
+    for (std::int64_t t = run.begin; t < run.end; ++t, ++at) {
+      sum += static_cast<double>(deviations[at]);
+      fresh = std::lower_bound(fresh, plan->fresh.end(), t);
+      if (fresh == plan->fresh.end() || *fresh != t) rows.emplace_back(at, t);
+    }
+  KVASIR_CHECK(at == deviations.size());
+  plan->deviation = at > 0 ? sum / static_cast<double>(at) : 0;
+  const double wanted = static_cast<double>(ratio) * static_cast<double>(at);
+  const std::size_t count = std::min(rows.size(), static_cast<std::size_t>(std::floor(wanted + 1e-6)));
+  const auto more = [&](const auto& a, const auto& b) {
+    return deviations[a.first] != deviations[b.first] ? deviations[a.first] > deviations[b.first] : a.second < b.second;
+  };
+  std::partial_sort(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(count), rows.end(), more);
+  for (std::size_t i = 0; i < count; ++i) plan->fresh.push_back(rows[i].second);
+  std::sort(plan->fresh.begin(), plan->fresh.end());
+  plan->repaired += static_cast<std::int64_t>(count);
+  plan->relocated -= static_cast<std::int64_t>(count);
+}
+
+void borrow(kv::Cache& cache, kv::Sequence* sequence, const store::Moved& moved, const BlendPlan& plan) {
+  std::map<std::size_t, std::int32_t> slots;
+  const auto drop = [&] {
+    for (const auto& [page, slot] : slots) cache.drop_page(slot);
+  };
+  try {
+    std::vector<kv::BorrowedRun> runs;
+    for (const store::Moved::Run& run : plan.runs) {
+      kv::BorrowedRun r{run.begin, run.end, run.made_at, {}};
+      for (const std::size_t page : run.pages) {
+        const auto known = slots.find(page);
+        if (known == slots.end()) slots[page] = cache.adopt_page(moved.pages[page].record.payload);
+        r.slots.push_back(slots[page]);
+      }
+      runs.push_back(std::move(r));
+    }
+    cache.borrow(sequence, runs, plan.fresh);
+  } catch (...) {
+    drop();
+    throw;
+  }
+  drop();
+}
+
+}  // namespace kvasir::run

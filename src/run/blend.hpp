@@ -1,0 +1,61 @@
+// Reuse of texts that stand at another place (architecture, section 2: borrowed pages). What is known of a prompt at
+// other places is read there by turned queries, and a part of its rows is computed again, so that they know the text
+// that stands before them now (CacheBlend: Yao et al. 2025, arXiv:2405.16444; first rows: Hu et al. 2024, EPIC,
+// arXiv:2410.15332). Everything behind the first such row is an approximation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/options.hpp"
+#include "run/engine.hpp"
+#include "store/library.hpp"
+
+namespace kvasir::run {
+
+struct BlendOptions {
+  std::string reuse = "exact";     // "off", "exact" or "blend": what requests that say nothing get
+  std::string strategy = "blend";  // "none", "first_rows", "blend"
+  float ratio = 0.15f;             // of relocated rows, those that differ most are computed again
+  std::int32_t first_rows = 16;    // of every relocated run, which are computed again
+  std::int32_t check_layer = 1;    // whose keys and values say how much rows differ
+
+  // As the strategy has them.
+  float repaired_ratio() const { return strategy == "blend" ? ratio : 0.0f; }
+  std::int32_t forced_rows() const { return strategy == "none" ? 0 : first_rows; }
+};
+const OptionTable<BlendOptions>& blend_table();
+
+// How a text of n tokens is made of which the first `exact` are there.
+struct BlendPlan {
+  std::vector<store::Moved::Run> runs;  // relocated
+  std::vector<std::int64_t> fresh;      // positions, ascending, that are computed: outside of runs, and repaired rows
+  std::int64_t exact = 0;
+  std::int64_t relocated = 0;  // rows of runs that are read as they are
+  std::int64_t repaired = 0;   // rows of runs that are computed
+  std::int64_t looked = 0;     // rows that went through the first layers to be compared
+  double deviation = 0;        // mean of relocated rows, see deviations(); 0: they were not compared
+};
+
+// Runs of `moved` behind the exact tokens that pay: the last token is computed, and so is what lies between them.
+// Without repair yet: only forced rows are.
+BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options);
+// Share of the time of computing [exact, n) that the plan takes, by rows and layers. looked: rows of the check.
+double share_of_time(const BlendPlan& plan, std::int64_t n, std::int64_t looked, int check_layer, int layers);
+
+// How much the keys and values of a layer differ from those of the pages, for every token of the plan's runs, in order:
+//   |k - k'|^2 / mean |k|^2 + |v - v'|^2 / mean |v|^2
+// k, v: computed behind the text that stands before them now, as far as that layer; k', v': the pages', turned. The
+// first `exact` tokens are those of `prefix`. Throws Error(kMemory) when cache or sequences have no room.
+std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
+                              const store::Moved& moved, const BlendPlan& plan, int layer);
+
+// Adds the rows with the largest deviations: `ratio` of those in runs that are not fresh yet, 1: all of them.
+void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio);
+
+// The sequence, of plan.exact tokens, gets the runs; what it computes next are plan.fresh. Throws Error(kMemory).
+void borrow(kv::Cache& cache, kv::Sequence* sequence, const store::Moved& moved, const BlendPlan& plan);
+
+}  // namespace kvasir::run

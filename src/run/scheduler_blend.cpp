@@ -1,0 +1,94 @@
+// The scheduler's half that relocates: text of a prompt that is known at another place.
+#include <algorithm>
+#include <chrono>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "model/relocation.hpp"
+#include "run/scheduler_job.hpp"
+
+namespace kvasir::run {
+namespace {
+
+constexpr auto kFindTime = std::chrono::milliseconds(500);
+// What saves less than this share of the time is computed exactly.
+constexpr double kLeastSaving = 0.2;
+
+void add_span(Receipt& receipt, std::int64_t begin, std::int64_t end, const char* source) {
+  if (end > begin) receipt.spans.push_back({begin, end, source});
+}
+
+}  // namespace
+
+BlendOptions Scheduler::blend_options(const ServiceRequest& asked) const {
+  BlendOptions o = options_.blend;
+  const BlendRequest& r = asked.blend;
+  if (!r.reuse.empty()) o.reuse = r.reuse;
+  if (!r.strategy.empty()) o.strategy = r.strategy;
+  o.ratio = r.ratio.value_or(o.ratio);
+  o.first_rows = r.first_rows.value_or(o.first_rows);
+  o.check_layer = r.check_layer.value_or(o.check_layer);
+  return o;
+}
+
+bool Scheduler::wants_blend(const Job& job) const {
+  return library_ && job.reuses() && blend_options(job.asked).reuse == "blend";
+}
+
+// The job's sequence has what is known exactly. From there on known text is read where it is, if that pays; else the
+// receipt says why not.
+void Scheduler::blend(Job& job) {
+  const double start = steady_seconds();
+  const BlendOptions o = blend_options(job.asked);
+  const model::ModelSpec& spec = engine_.model().spec();
+  Receipt& receipt = job.outcome.receipt;
+  BlendReceipt& b = receipt.blend;
+  b.asked = true;
+  b.strategy = o.strategy;
+  b.refused = no_blend_;
+  if (o.repaired_ratio() >= 1) b.refused = "every row would be computed again, so all are, exactly";
+  if (!b.refused.empty()) return;
+  const std::int64_t exact = job.cached(), n = job.length();
+  const store::Moved moved = library_->find_moved(job.asked.tenant, job.ids, exact, n - 1, store::within(kFindTime));
+  BlendPlan plan = plan_blend(exact, n, moved, o);
+  if (plan.runs.empty()) {
+    b.refused = "nothing behind the first " + std::to_string(exact) + " tokens is known at another place";
+    return;
+  }
+  const int layers = spec.layer_count();
+  const int layer = o.repaired_ratio() > 0 ? model::check_layer(spec, std::min(o.check_layer, layers - 1)) : -1;
+  const std::int64_t looked = layer >= 0 ? plan.runs.back().end - exact : 0;
+  const double known = static_cast<double>(plan.relocated + plan.repaired) / static_cast<double>(n - exact);
+  const double share = share_of_time(plan, n, looked, layer, layers) + (layer >= 0 ? o.ratio * known : 0);
+  if (share > 1 - kLeastSaving) {
+    b.refused = "it would save less than " + std::to_string(static_cast<int>(100 * kLeastSaving)) + " % of the time";
+    return;
+  }
+  try {
+    if (layer >= 0) add_repairs(&plan, deviations(engine_, *job.sequence, job.ids, moved, plan, layer), o.ratio);
+    borrow(engine_.cache(), job.sequence, moved, plan);
+  } catch (const Error& e) {
+    if (e.code() != Code::kMemory) throw;
+    b.refused = e.what();
+    return;
+  }
+  for (const std::int64_t at : plan.fresh) job.blended.ids.push_back(job.ids[static_cast<std::size_t>(at)]);
+  job.kept.chain.reset();  // from here on it is no text that a store could keep
+  std::int64_t at = exact;
+  for (const store::Moved::Run& run : plan.runs) {
+    if (run.begin >= job.prompt) break;  // a preempted job's answer
+    add_span(receipt, at, run.begin, "computed");
+    at = std::min(run.end, job.prompt);
+    add_span(receipt, run.begin, at, "relocated");
+  }
+  add_span(receipt, at, job.prompt, "computed");
+  b.relocated_tokens = plan.relocated;
+  b.repaired_tokens = plan.repaired;
+  b.deviation = plan.deviation;
+  b.seconds = steady_seconds() - start;
+  b.saved_seconds = 1e-6 * token_microseconds_ * static_cast<double>(plan.relocated) - b.seconds;
+  receipt.loaded_bytes += moved.bytes;
+  receipt.load_seconds += moved.seconds;
+}
+
+}  // namespace kvasir::run
