@@ -244,7 +244,7 @@ TEST(FolderModels, WhatCannotBeComputedIsNamed) {
          std::filesystem::create_directories(path);
          testing::write_bytes(path + "/tokenizer.json", "{\"model\": {\"type\": \"WordLevel\"}}");
        }),
-       "F/tokenizer.json: 'model.type' is 'WordLevel', expected 'BPE'");
+       "F/tokenizer.json: 'model.type' is 'WordLevel', expected BPE, Unigram or WordPiece");
 }
 
 TEST(Safetensors, DamageIsNamed) {

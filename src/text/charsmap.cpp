@@ -27,9 +27,9 @@ Charsmap::Charsmap(const std::vector<std::int64_t>& bytes, const std::string& co
   if (!units_.empty() && (texts_.empty() || texts_.back() != '\0')) fail("its last text does not end, expected a 0");
 }
 
-Charsmap::Match Charsmap::find(std::string_view text) const {
-  Match best;
-  if (units_.empty()) return best;
+template <class Visit>
+void Charsmap::walk(std::string_view text, Visit visit) const {
+  if (units_.empty()) return;
   std::uint32_t node = offset_of(units_[0]);
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto label = static_cast<unsigned char>(text[i]);
@@ -40,9 +40,26 @@ Charsmap::Match Charsmap::find(std::string_view text) const {
     if (node >= units_.size()) break;
     if ((unit & 0x100) == 0) continue;
     const std::uint32_t place = units_[node] & ~kValue;
-    if (place < texts_.size()) best = {i + 1, std::string_view(texts_.data() + place)};
+    if (place < texts_.size() && !visit(Match{i + 1, std::string_view(texts_.data() + place)})) break;
   }
+}
+
+Charsmap::Match Charsmap::find(std::string_view text) const {
+  Match best;
+  walk(text, [&](const Match& match) {
+    best = match;
+    return true;
+  });
   return best;
+}
+
+std::optional<std::string_view> Charsmap::first(std::string_view text) const {
+  std::optional<std::string_view> found;
+  walk(text, [&](const Match& match) {
+    found = match.text;
+    return false;
+  });
+  return found;
 }
 
 }  // namespace kvasir::text

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,8 +30,13 @@ class Charsmap {
 
   // The longest beginning of `text` that is replaced. Replacements live as long as this.
   Match find(std::string_view text) const;
+  // What the shortest beginning of `text` that is replaced becomes, which Hugging Face takes for the whole of it.
+  std::optional<std::string_view> first(std::string_view text) const;
 
  private:
+  template <class Visit>  // visit(match) says whether to go on
+  void walk(std::string_view text, Visit visit) const;
+
   std::vector<std::uint32_t> units_;
   std::string texts_;  // ends in 0
 };

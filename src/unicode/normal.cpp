@@ -25,6 +25,14 @@ struct ClassRange {
 
 #include "unicode/normal.inc"
 
+// What a character becomes in form KD, where that is more than its canonical decomposition.
+struct Compatible {
+  std::uint32_t code;
+  std::string_view text;
+};
+
+#include "unicode/compatible.inc"
+
 // Hangul syllables are made of jamo by arithmetic (the standard's section 3.12).
 constexpr std::uint32_t kSyllable = 0xac00, kLead = 0x1100, kVowel = 0x1161, kTrail = 0x11a7;
 constexpr std::uint32_t kLeads = 19, kVowels = 21, kTrails = 28, kSyllables = kLeads * kVowels * kTrails;
@@ -104,12 +112,22 @@ class Tables {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> pairs_;  // sorted
 };
 
+std::string_view compatible_of(std::uint32_t code) {
+  if (code < kCompatible[0].code) return {};
+  const auto* c = std::lower_bound(std::begin(kCompatible), std::end(kCompatible), code,
+                                   [](const Compatible& a, std::uint32_t x) { return a.code < x; });
+  return c != std::end(kCompatible) && c->code == code ? c->text : std::string_view();
+}
+
 // The decomposition of `text`, marks in canonical order. An ill-formed byte is kInvalidByte + the byte.
-std::vector<std::uint32_t> decomposed(std::string_view text) {
+std::vector<std::uint32_t> decomposed(std::string_view text, bool compatible = false) {
   std::vector<std::uint32_t> codes;
   for (std::size_t i = 0; i < text.size();) {
     const Char c = decode_char(text.substr(i));
-    Tables::decompose(c.code, codes);
+    const std::string_view plain = compatible ? compatible_of(c.code) : std::string_view();
+    if (plain.empty()) Tables::decompose(c.code, codes);
+    for (std::size_t j = 0; j < plain.size(); j += decode_char(plain.substr(j)).size)
+      codes.push_back(decode_char(plain.substr(j)).code);
     i += c.size;
   }
   for (auto i = codes.begin(); i != codes.end();) {
@@ -199,6 +217,22 @@ std::string nfd(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   append(out, decomposed(text));
+  return out;
+}
+
+std::string nfkd(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  append(out, decomposed(text, true));
+  return out;
+}
+
+std::string nfkc(std::string_view text) {
+  auto codes = decomposed(text, true);
+  compose(codes);
+  std::string out;
+  out.reserve(text.size());
+  append(out, codes);
   return out;
 }
 

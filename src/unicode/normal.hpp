@@ -16,4 +16,8 @@ std::string nfc(std::string_view text);
 // Normalisation form D: "é" becomes "e" and U+0301.
 std::string nfd(std::string_view text);
 
+// Normalisation forms KC and KD: also characters that only look otherwise, such as "ﬁ" and "①", become plain ones.
+std::string nfkc(std::string_view text);
+std::string nfkd(std::string_view text);
+
 }  // namespace kvasir::unicode

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "text/tokenizer.hpp"
 #include "weights/safetensors/config.hpp"
 #include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/shard.hpp"
@@ -40,6 +41,9 @@ void read_texts(std::string_view text) {
       .tokenizer = parse_folder_json(text, "fuzz"), .config = {}, .generation = {}, .model = {}, .chat_template = {}};
   read_tokenizer(files, 64, "fuzz", metadata);
   if (metadata.get_strings("tokenizer.ggml.tokens")->size() != 64) std::abort();
+  const auto tokenizer = text::make_tokenizer(metadata);
+  for (const std::int32_t id : tokenizer->encode("Ab\u0301 \u0930\u093f 12\r\n\xff\u2581"))
+    if (id < 0 || id >= 64) std::abort();
 }
 
 // The parts of one matrix of 4-bit codes, in each of the three ways.

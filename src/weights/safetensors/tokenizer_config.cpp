@@ -34,12 +34,18 @@ class TokenizerReader {
     const FolderJson* model = all.object("model");
     if (!model) all.bad("model", "is missing");
     const ConfigFields fields(*model, path_, "model.");
-    if (const auto type = fields.text_if("type"); type && *type != "BPE")
-      fields.unsupported("type", fmt::format("is '{}', expected 'BPE'", *type));
-    read_vocabulary(fields);
+    const std::string type = fields.text_if("type").value_or("BPE");
+    if (type != "BPE" && type != "Unigram" && type != "WordPiece")
+      fields.unsupported("type", fmt::format("is '{}', expected BPE, Unigram or WordPiece", type.substr(0, 80)));
+    if (type == "Unigram")
+      read_scored_vocabulary(fields);
+    else
+      read_vocabulary(fields);
     read_added(all);
     const bool characters = fields.flag_if("byte_fallback").value_or(false);
-    if (characters) {
+    if (type != "BPE") {
+      read_steps(all, fields, type == "Unigram");
+    } else if (characters) {
       read_characters(all, fields);
     } else {
       out_.set("tokenizer.ggml.model", std::string("gpt2"));
@@ -67,6 +73,63 @@ class TokenizerReader {
     for (const auto& [text, id] : words->items()) put(model, text, id, kNormal);
     for (std::size_t i = 0; i < tokens_.size(); ++i)
       if (types_[i] == kUnused) tokens_[i] = fmt::format("[PAD{}]", i);
+  }
+
+  // Pairs of a token and its score; their places are the ids.
+  void read_scored_vocabulary(const ConfigFields& model) {
+    const FolderJson* words = model.array("vocab");
+    if (!words) model.bad("vocab", "is missing");
+    if (std::cmp_greater(words->size(), vocabulary_))
+      model.bad("vocab", fmt::format("has {} tokens, expected at most {}, the rows of the embedding", words->size(),
+                                     vocabulary_));
+    tokens_.resize(static_cast<std::size_t>(vocabulary_));
+    types_.assign(static_cast<std::size_t>(vocabulary_), kUnused);
+    scores_.assign(static_cast<std::size_t>(vocabulary_), 0.0);
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (i >= words->size()) {
+        tokens_[i] = fmt::format("[PAD{}]", i);
+        continue;
+      }
+      const FolderJson& pair = (*words)[i];
+      if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_number())
+        model.bad("vocab", fmt::format("entry {} is {}, expected a token and its score", i, pair.dump().substr(0, 80)));
+      tokens_[i] = pair[0].get<std::string>();
+      scores_[i] = pair[1].get<double>();
+      types_[i] = kNormal;
+    }
+  }
+
+  // Unigram and WordPiece, whose steps are interpreted (text/steps.hpp).
+  void read_steps(const ConfigFields& all, const ConfigFields& model, bool unigram) {
+    out_.set("tokenizer.ggml.model", std::string(unigram ? "steps-unigram" : "steps-wordpiece"));
+    for (const char* name : {"normalizer", "pre_tokenizer"})
+      if (const FolderJson* step = all.object(name)) out_.set(fmt::format("tokenizer.kvasir.{}", name), step->dump());
+    if (unigram) {
+      const bool bytes = model.flag_if("byte_fallback").value_or(false);
+      out_.set("tokenizer.kvasir.byte_fallback", bytes);
+      for (std::size_t i = 0; bytes && i < tokens_.size(); ++i)
+        if (types_[i] == kNormal && is_byte_name(tokens_[i])) types_[i] = kByte;
+      out_.set("tokenizer.ggml.scores", scores_);
+      if (const auto id = model.integer_if("unk_id", 0, vocabulary_ - 1)) set_unknown(*id);
+      return;
+    }
+    if (const auto longest = model.integer_if("max_input_chars_per_word", 1, std::int64_t{1} << 30))
+      out_.set("tokenizer.kvasir.longest_word", *longest);
+    if (const auto id = id_of(model.text_if("unk_token").value_or("[UNK]"))) set_unknown(*id);
+    // Words begin with a space, and what goes on has no sign.
+    const std::string sign = model.text_if("continuing_subword_prefix").value_or("##");
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (types_[i] != kNormal) continue;
+      if (!sign.empty() && tokens_[i].starts_with(sign))
+        tokens_[i].erase(0, sign.size());
+      else
+        tokens_[i] = fmt::format(" {}", tokens_[i]);
+    }
+  }
+
+  void set_unknown(std::int64_t id) {
+    types_[static_cast<std::size_t>(id)] = kUnknown;
+    out_.set("tokenizer.ggml.unknown_token_id", id);
   }
 
   void put(const ConfigFields& at, const std::string& text, const FolderJson& id, Type type) {
@@ -131,10 +194,7 @@ class TokenizerReader {
     out_.set("tokenizer.ggml.scores", std::move(scores));
     out_.set("tokenizer.ggml.add_space_prefix", adds_space(all));
     if (const auto unknown = model.text_if("unk_token"))
-      if (const auto id = id_of(*unknown)) {
-        types_[static_cast<std::size_t>(*id)] = kUnknown;
-        out_.set("tokenizer.ggml.unknown_token_id", *id);
-      }
+      if (const auto id = id_of(*unknown)) set_unknown(*id);
   }
 
   // Whether a space is put in front of texts, by a normalizer or a pre-tokenizer.
@@ -217,6 +277,7 @@ class TokenizerReader {
     const char* keys[] = {"eos", "eot", "eom"};
     for (std::size_t i = 0; i < ends.size() && i < std::size(keys); ++i)
       out_.set(fmt::format("tokenizer.ggml.{}_token_id", keys[i]), ends[i]);
+    if (!ends.empty()) eos_ = ends.front();
     auto bos = named("bos_token");
     if (const auto given = ids(files_.model, "config.json", "bos_token_id"); !bos && !given.empty())
       bos = given.front();
@@ -225,9 +286,14 @@ class TokenizerReader {
     if (const auto pad = named("pad_token")) out_.set("tokenizer.ggml.padding_token_id", *pad);
   }
 
-  // Whether texts begin with the BOS: the post-processor adds it, or tokenizer_config.json says so.
+  // Whether texts begin with the BOS and end with the EOS: the post-processor adds them, or tokenizer_config.json says
+  // so of the former.
   void read_beginning(const ConfigFields& all) {
-    bool add = false;
+    bool add = false, end = false;
+    const auto special = [&](const FolderJson& part) -> std::optional<std::int64_t> {
+      if (!part.is_object() || !part.contains("SpecialToken") || !part["SpecialToken"].is_object()) return std::nullopt;
+      return id_of(part["SpecialToken"].value("id", ""));
+    };
     const auto look = [&](const FolderJson& step, const auto& self) -> void {
       const std::string type = step.is_object() ? step.value("type", "") : "";
       if (type == "Sequence") {
@@ -236,10 +302,9 @@ class TokenizerReader {
       } else if (type == "TemplateProcessing") {
         const auto single = step.find("single");
         if (single == step.end() || !single->is_array() || single->empty()) return;
-        const FolderJson& first = single->front();
-        if (!first.is_object() || !first.contains("SpecialToken") || !first["SpecialToken"].is_object()) return;
-        const auto id = id_of(first["SpecialToken"].value("id", ""));
-        add = id && id == bos_;
+        const auto first = special(single->front()), last = special(single->back());
+        add = first && first == bos_;
+        end = single->size() > 1 && last && last == eos_;
       }
     };
     if (const FolderJson* step = all.find("post_processor")) look(*step, look);
@@ -247,6 +312,7 @@ class TokenizerReader {
       if (const auto given = files_.config.find("add_bos_token"); given != files_.config.end() && given->is_boolean())
         add = given->get<bool>();
     out_.set("tokenizer.ggml.add_bos_token", add && bos_.has_value());
+    if (end) out_.set("tokenizer.ggml.add_eos_token", true);
   }
 
   void read_templates() {
@@ -270,7 +336,8 @@ class TokenizerReader {
   Metadata& out_;
   std::vector<std::string> tokens_;
   std::vector<std::int64_t> types_;
-  std::optional<std::int64_t> bos_;
+  std::vector<double> scores_;  // of Unigram
+  std::optional<std::int64_t> bos_, eos_;
 };
 
 }  // namespace
