@@ -13,6 +13,7 @@ Action setup_eval_ppl(Flags& flags);
 Action setup_eval_codec(Flags& flags);
 Action setup_eval_recall(Flags& flags);
 Action setup_eval_answers(Flags& flags);
+Action setup_eval_blend(Flags& flags);
 
 // Rows of cells on standard output in columns, the first aligned to the left; the first row is the head.
 void print_table(const std::vector<std::vector<std::string>>& table);

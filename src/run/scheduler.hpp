@@ -23,6 +23,7 @@
 
 #include "run/answer.hpp"
 #include "run/blend.hpp"
+#include "run/blend_gate.hpp"
 #include "run/engine.hpp"
 #include "run/service.hpp"
 #include "store/library.hpp"
@@ -95,6 +96,7 @@ class Scheduler final : public Service {
   // scheduler_blend.cpp
   BlendOptions blend_options(const ServiceRequest& asked) const;
   bool wants_blend(const Job& job) const;
+  std::string test_blend(const BlendOptions& wanted, float* ratio);
   void blend(Job& job);
   // scheduler_step.cpp
   void step();
@@ -117,7 +119,8 @@ class Scheduler final : public Service {
 
   Engine& engine_;
   const SchedulerOptions options_;
-  const std::string no_blend_;  // why nothing is relocated with this model; empty: it can be
+  const std::string no_blend_;                // why nothing is relocated with this model; empty: it can be
+  std::optional<BlendVerdict> blend_tested_;  // from the first request that asks for it
   store::Library* const library_;
   double token_microseconds_ = 0;  // of prompts, a moving mean
   ModelCard card_;

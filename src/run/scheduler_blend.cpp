@@ -35,11 +35,24 @@ bool Scheduler::wants_blend(const Job& job) const {
   return library_ && job.reuses() && blend_options(job.asked).reuse == "blend";
 }
 
+// Why the model must not blend; empty: it may, with the ratio at least as large as the self-test found necessary. What
+// is tested is the server's own ratio, once. The strategies without comparisons are for whoever measures them.
+std::string Scheduler::test_blend(const BlendOptions& wanted, float* ratio) {
+  if (!blend_tested_) {
+    BlendOptions o = options_.blend;
+    o.strategy = wanted.strategy;
+    blend_tested_ = run::test_blend(engine_, o);
+  }
+  if (blend_tested_->allowed && blend_tested_->ratio > options_.blend.ratio)
+    *ratio = std::max(*ratio, blend_tested_->ratio);
+  return blend_tested_->allowed ? std::string() : blend_tested_->why;
+}
+
 // The job's sequence has what is known exactly. From there on known text is read where it is, if that pays; else the
 // receipt says why not.
 void Scheduler::blend(Job& job) {
   const double start = steady_seconds();
-  const BlendOptions o = blend_options(job.asked);
+  BlendOptions o = blend_options(job.asked);
   const model::ModelSpec& spec = engine_.model().spec();
   Receipt& receipt = job.outcome.receipt;
   BlendReceipt& b = receipt.blend;
@@ -54,6 +67,14 @@ void Scheduler::blend(Job& job) {
   if (plan.runs.empty()) {
     b.refused = "nothing behind the first " + std::to_string(exact) + " tokens is known at another place";
     return;
+  }
+  if (o.strategy == "blend") {
+    try {
+      b.refused = test_blend(o, &o.ratio);
+    } catch (const Error& e) {
+      b.refused = e.what();
+    }
+    if (!b.refused.empty()) return;
   }
   const int layers = spec.layer_count();
   const int layer = o.repaired_ratio() > 0 ? model::check_layer(spec, std::min(o.check_layer, layers - 1)) : -1;

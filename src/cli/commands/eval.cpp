@@ -20,6 +20,8 @@ constexpr Part kParts[] = {
     {"codec", "signal-to-noise, score and output errors of codecs on captured keys and values", setup_eval_codec},
     {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
     {"answers", "greedy answers to a list of prompts beside those of an f32 cache", setup_eval_answers},
+    {"blend", "what text at another place costs in quality, over shares of rows that are computed again",
+     setup_eval_blend},
 };
 
 Action setup(Flags& flags) {

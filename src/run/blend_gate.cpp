@@ -1,0 +1,216 @@
+#include "run/blend_gate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "kv/page.hpp"
+#include "model/relocation.hpp"
+#include "run/calibration.hpp"
+#include "run/logprobs.hpp"
+
+namespace kvasir::run {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr std::size_t kHead = 8;       // tokens in front of the passages
+constexpr std::size_t kPassage = 150;  // of each of two
+constexpr std::size_t kTail = 64;      // behind them, which are compared
+
+// A sequence that goes when this does.
+struct Held {
+  kv::Cache& cache;
+  kv::Sequence* sequence;
+  Held(kv::Cache& c) : cache(c), sequence(c.create()) {}
+  ~Held() { cache.release(sequence); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+};
+
+class Trial {
+ public:
+  explicit Trial(Engine& engine) : engine_(engine), cache_(engine.cache()) {
+    const Ids text = calibration_tokens(*engine.tokenizer(), 1 << 20);
+    if (text.size() < kHead + 2 * kPassage + kTail)
+      throw Error(Code::kUnsupported, "the built-in text has too few tokens in this vocabulary", "blending");
+    const auto piece = [&](std::size_t begin, std::size_t n) {
+      return Ids(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                 text.begin() + static_cast<std::ptrdiff_t>(begin + n));
+    };
+    const Ids one = piece(kHead, kPassage), two = piece(kHead + kPassage, kPassage);
+    const Ids tail = piece(text.size() - kTail, kTail);
+    const auto add = [](Ids& to, const Ids& ids) { to.insert(to.end(), ids.begin(), ids.end()); };
+    // What was computed before: both passages, and so much behind them that their pages are sealed.
+    Ids before = piece(0, kHead);
+    add(before, one);
+    add(before, two);
+    const std::size_t whole = before.size() + 2 * kv::kPageTokens + static_cast<std::size_t>(engine.options().window);
+    while (before.size() < whole) add(before, one);
+    keep_pages(before);
+    ids_ = piece(kHead + 20, kHead / 2);
+    moved_.runs = {run(ids_.size(), kHead + kPassage), run(ids_.size() + kPassage, kHead)};
+    add(ids_, two);
+    add(ids_, one);
+    add(ids_, tail);
+    Held s(cache_);
+    full_ = rows(s.sequence, ids_);
+  }
+
+  // Mean squared error of keys and values of layer 0 after they were turned.
+  double turned() const {
+    const BlendPlan plan = plan_of({.reuse = "blend", .strategy = "none"});
+    Held none(cache_);
+    const int layer = model::check_layer(engine_.model().spec(), 0);
+    const std::vector<float> d = deviations(engine_, *none.sequence, ids_, moved_, plan, layer);
+    double sum = 0;
+    for (const float x : d) sum += static_cast<double>(x);
+    return sum / static_cast<double>(std::max<std::size_t>(d.size(), 1));
+  }
+
+  BlendTrial run_with(const std::string& name, const BlendOptions& o) const {
+    BlendPlan plan = plan_of(o);
+    Held s(cache_);
+    const model::ModelSpec& spec = engine_.model().spec();
+    if (const int layer = model::check_layer(spec, std::min(o.check_layer, spec.layer_count() - 1));
+        o.repaired_ratio() > 0 && layer >= 0)
+      add_repairs(&plan, deviations(engine_, *s.sequence, ids_, moved_, plan, layer), o.repaired_ratio());
+    borrow(cache_, s.sequence, moved_, plan);
+    Ids fresh;
+    for (const std::int64_t at : plan.fresh) fresh.push_back(ids_[static_cast<std::size_t>(at)]);
+    const std::vector<float> got = rows(s.sequence, fresh);
+    BlendTrial t{.name = name, .ratio = o.repaired_ratio()};
+    t.computed = static_cast<double>(plan.repaired) / static_cast<double>(2 * kPassage);
+    const auto vocab = static_cast<std::size_t>(spec.vocab);
+    for (std::size_t r = 0; r < kTail; ++r) compare(r * vocab, vocab, got, &t);
+    t.kl /= static_cast<double>(kTail);
+    t.same /= static_cast<double>(kTail);
+    return t;
+  }
+
+ private:
+  static store::Moved::Run run(std::size_t begin, std::size_t made_at) {
+    store::Moved::Run r{static_cast<std::int64_t>(begin),
+                        static_cast<std::int64_t>(begin + kPassage),
+                        static_cast<std::int64_t>(made_at),
+                        {}};
+    for (std::size_t i = made_at / kv::kPageTokens; i <= (made_at + kPassage - 1) / kv::kPageTokens; ++i)
+      r.pages.push_back(i);
+    return r;
+  }
+
+  void keep_pages(const Ids& before) {
+    Held s(cache_);
+    engine_.feed(s.sequence, before);
+    const std::int64_t pages =
+        std::min<std::int64_t>(cache_.sealed_tokens(*s.sequence) / kv::kPageTokens,
+                               static_cast<std::int64_t>((kHead + 2 * kPassage) / kv::kPageTokens + 1));
+    for (std::int64_t p = 0; p < pages; ++p) {
+      std::vector<std::byte>& page = bytes_.emplace_back();
+      for (const auto piece : cache_.sealed_page(*s.sequence, p)) page.insert(page.end(), piece.begin(), piece.end());
+    }
+    for (const auto& page : bytes_) {
+      store::Found f;
+      f.record.payload = page;
+      moved_.pages.push_back(std::move(f));
+    }
+  }
+
+  BlendPlan plan_of(const BlendOptions& o) const {
+    return plan_blend(0, static_cast<std::int64_t>(ids_.size()), moved_, o);
+  }
+
+  // Feeds the tokens; the logits of the last kTail of them, (kTail, vocab).
+  std::vector<float> rows(kv::Sequence* sequence, std::span<const std::int32_t> ids) const {
+    const std::size_t front = ids.size() - kTail;
+    if (front > 0) engine_.feed(sequence, ids.first(front));
+    std::vector<float> all;
+    model::Forward& forward = engine_.forward();
+    const std::size_t most =
+        static_cast<std::size_t>(std::min<std::int64_t>(forward.max_tokens(), static_cast<std::int64_t>(kTail)));
+    for (std::size_t at = front; at < ids.size();) {
+      const std::size_t n = std::min(most, ids.size() - at);
+      const model::Input input{.sequence = sequence, .tokens = ids.subspan(at, n), .logits = 0};
+      forward.step({&input, 1});
+      for (std::size_t done = 0; done < n;) {
+        const int some = std::min(forward.max_logits(), static_cast<int>(n - done));
+        const std::span<const float> logits = forward.logits_of(static_cast<int>(done), some);
+        all.insert(all.end(), logits.begin(), logits.end());
+        done += static_cast<std::size_t>(some);
+      }
+      at += n;
+    }
+    return all;
+  }
+
+  void compare(std::size_t at, std::size_t vocab, const std::vector<float>& got, BlendTrial* t) const {
+    const std::span<const float> p = std::span(full_).subspan(at, vocab), q = std::span(got).subspan(at, vocab);
+    const double p_sum = log_partition(p), q_sum = log_partition(q);
+    double kl = 0;
+    for (std::size_t i = 0; i < vocab; ++i) {
+      const double a = static_cast<double>(p[i]) - p_sum, b = static_cast<double>(q[i]) - q_sum;
+      if (a > -60) kl += std::exp(a) * (a - b);
+    }
+    t->kl += std::max(kl, 0.0);
+    const auto top = [](std::span<const float> x) { return std::max_element(x.begin(), x.end()) - x.begin(); };
+    t->same += top(p) == top(q) ? 1 : 0;
+  }
+
+  Engine& engine_;
+  kv::Cache& cache_;
+  std::vector<std::vector<std::byte>> bytes_;
+  store::Moved moved_;
+  Ids ids_;
+  std::vector<float> full_;
+};
+
+}  // namespace
+
+BlendVerdict test_blend(Engine& engine, const BlendOptions& options, std::vector<float> ratios) {
+  const double start = steady_seconds();
+  BlendVerdict v;
+  v.why = model::why_not_relocated(engine.model().spec());
+  if (!v.why.empty()) return v;
+  if (!engine.tokenizer()) {
+    v.why = "the model has no vocabulary to test it with";
+    return v;
+  }
+  const Trial trial(engine);
+  v.turned = trial.turned();
+  const bool table = !ratios.empty();
+  if (table) {
+    v.trials.push_back(trial.run_with("naive", {.reuse = "blend", .strategy = "none"}));
+    v.trials.push_back(
+        trial.run_with("first rows", {.reuse = "blend", .strategy = "first_rows", .first_rows = options.first_rows}));
+  }
+  for (const float r : {options.ratio, 0.3f, 0.5f})
+    if (r >= options.ratio) ratios.push_back(r);
+  std::sort(ratios.begin(), ratios.end());
+  ratios.erase(std::unique(ratios.begin(), ratios.end()), ratios.end());
+  for (const float r : ratios) {
+    BlendOptions o = options;
+    o.strategy = "blend";
+    o.ratio = r;
+    const BlendTrial& t = v.trials.emplace_back(trial.run_with(fmt::format("blend {:g}", r), o));
+    if (v.allowed || r < options.ratio || !(t.kl <= kMostBlendedKl)) continue;
+    v.allowed = true;
+    v.ratio = r;
+    v.kl = t.kl;
+    if (!table) break;
+  }
+  if (!(v.turned <= kMostTurned)) {
+    v.allowed = false;
+    v.why = fmt::format("the self-test failed: keys of layer 0 differ by {:.2f} at another place, expected at most {}",
+                        v.turned, kMostTurned);
+  } else if (!v.allowed) {
+    v.why = fmt::format("the self-test failed: {:.3f} nats with half of the rows computed again, expected at most {}",
+                        v.trials.back().kl, kMostBlendedKl);
+  }
+  v.seconds = steady_seconds() - start;
+  return v;
+}
+
+}  // namespace kvasir::run

@@ -1,0 +1,38 @@
+// Whether a model's texts may be relocated: a test with a built-in text, run when somebody first asks for it. Pages of
+// a text are read in another order; its keys must be those of the new place, and what the model says behind it must be
+// near to what it says when all is computed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "run/blend.hpp"
+
+namespace kvasir::run {
+
+// The built-in text computed in one way.
+struct BlendTrial {
+  std::string name;
+  float ratio = 0;
+  double computed = 0;  // share of the moved passages' rows that is computed
+  double kl = 0;        // mean over the rows behind the passages, against computing everything; nats
+  double same = 0;      // share of these rows whose likeliest token is the same
+};
+
+struct BlendVerdict {
+  bool allowed = false;
+  float ratio = 0;    // the least one that is good enough: of what was asked, 0.3 and 0.5
+  double kl = 0;      // at that ratio
+  double turned = 0;  // deviations() in layer 0, whose keys follow from token and position: the codec's error alone
+  std::string why;    // what is not allowed; empty when all is
+  double seconds = 0;
+  std::vector<BlendTrial> trials;
+};
+
+inline constexpr double kMostBlendedKl = 0.1;  // nats, of the built-in text
+inline constexpr double kMostTurned = 0.3;     // of keys and values stored in two bits; wrongly turned ones are above 1
+
+// Throws Error(kMemory) when sequences or pages do not suffice now. `ratios`: tried besides, for a table; then all are.
+BlendVerdict test_blend(Engine& engine, const BlendOptions& options, std::vector<float> ratios = {});
+
+}  // namespace kvasir::run
