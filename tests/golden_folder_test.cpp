@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "golden_folder_fixture.hpp"
+#include "model/hparams.hpp"
+#include "model/model.hpp"
 #include "run/engine.hpp"
 #include "weights/mixes.hpp"
 #include "weights/requantise.hpp"
@@ -160,6 +162,46 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("falcon_h1", "mamba_d_state", 8), "in_proj.weight: has 328 rows, expected 296");
   says(config("llama4_text", "no_rope_layers", {1, 1, 0, 1}), "'no_rope_layers' is not the pattern");
   says(config("gemma4_text", "layer_types", nullptr), "'layer_types' is missing");
+}
+
+// Every field of every configuration as something else: a model, or an Error that names the folder.
+TEST(GoldenFolders, ConfigurationsOfAnyKindAreReadOrRefused) {
+  const testing::PlainJson others[] = {nullptr,
+                                       -1,
+                                       0,
+                                       1,
+                                       3,
+                                       1 << 24,
+                                       1e300,
+                                       0.5,
+                                       true,
+                                       "x",
+                                       "full_attention",
+                                       testing::PlainJson::array(),
+                                       {1, "conv"},
+                                       testing::PlainJson::object()};
+  int taken = 0, refused = 0;
+  for (const std::string& name : testing::golden_folders()) {
+    const GoldenFolder golden = testing::golden_folder(name);
+    TemporaryPath folder("golden-folder");
+    testing::write_folder(folder.path, golden.config, golden.tensors);
+    for (const auto& [field, value] : golden.config.items())
+      for (const testing::PlainJson& other : others) {
+        testing::PlainJson config = golden.config;
+        config[field] = other;
+        testing::write_bytes(folder.path + "/config.json", config.dump());
+        try {
+          const auto file = weights::open_model_file(folder.path);
+          model::Model::planned_bytes(model::read_spec(*file), *file, true);
+          ++taken;
+        } catch (const Error& e) {
+          ++refused;
+          EXPECT_TRUE(e.context().starts_with(folder.path)) << name << " " << field << " " << other << ": " << e.what();
+        }
+      }
+  }
+  EXPECT_GT(taken, 0);
+  EXPECT_GT(refused, 0);
 }
 
 }  // namespace

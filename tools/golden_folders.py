@@ -53,10 +53,17 @@ GPT_OSS = usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, interme
                 layer_types=["sliding_attention", "full_attention"], max_position_embeddings=128,
                 rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))
 MODELS = {
+    "cohere": usual(use_qk_norm=False),
+    "cohere+norms": usual(use_qk_norm=True),
+    "cohere2": usual(num_hidden_layers=4, head_dim=16, sliding_window=16),
     "deepseek_v2": usual(LATENT, q_lora_rank=None, n_routed_experts=6, topk_method="greedy", routed_scaling_factor=1.0,
                          norm_topk_prob=False, n_group=1, topk_group=1),
     "deepseek_v3": usual(LATENT, q_lora_rank=48, n_routed_experts=8, routed_scaling_factor=2.5, norm_topk_prob=True, n_group=4,
                          topk_group=2, rope_parameters=yarn(mscale=1.0, mscale_all_dim=1.0), num_nextn_predict_layers=0),
+    "ernie4_5": usual(head_dim=16),
+    "exaone4": usual(num_hidden_layers=4, head_dim=16, sliding_window=16,
+                     layer_types=["sliding_attention"] * 3 + ["full_attention"]),
+    "exaone4+small": usual(head_dim=16, sliding_window=None, layer_types=["full_attention"] * 2),
     "ernie4_5_moe": usual(head_dim=16, moe_num_experts=4, moe_k=2, moe_intermediate_size=32, moe_num_shared_experts=1,
                           moe_layer_start_index=1, moe_layer_end_index=1, moe_layer_interval=1),
     "falcon_h1": usual(MAMBA, head_dim=16, mamba_d_ssm=128, mamba_n_groups=2, mamba_rms_norm=True, mamba_norm_before_gate=False,
@@ -72,6 +79,7 @@ MODELS = {
                                  layer_types=["sliding_attention"] * 3 + ["full_attention"], use_double_wide_mlp=False,
                                  final_logit_softcapping=30.0, enable_moe_block=True, num_experts=4, top_k_experts=2,
                                  moe_intermediate_size=32, attention_k_eq_v=True),
+    "glm4": usual(head_dim=16),
     "glm4_moe": usual(num_hidden_layers=3, head_dim=16, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
                       moe_intermediate_size=32, first_k_dense_replace=1, routed_scaling_factor=1.5, norm_topk_prob=True, n_group=1,
                       topk_group=1, use_qk_norm=True, attention_bias=True),
@@ -88,6 +96,8 @@ MODELS = {
     "granitemoehybrid+dense": usual(GRANITE, MAMBA, num_hidden_layers=3, num_local_experts=0, num_experts_per_tok=0,
                                     shared_intermediate_size=64, layer_types=["mamba", "attention", "mamba"], mamba_n_groups=1,
                                     position_embedding_type="rope"),
+    "hunyuan_v1_dense": usual(head_dim=16),
+    "hunyuan_v1_dense+alpha": usual(head_dim=16, rope_parameters=dict(rope_type="dynamic", alpha=1000.0, factor=1.0, rope_theta=10000.0)),
     "hunyuan_v1_moe": usual(head_dim=16, num_experts=4, moe_topk=2, num_shared_expert=1, moe_intermediate_size=32),
     "lfm2": usual(num_hidden_layers=3, block_multiple_of=32, block_auto_adjust_ff_dim=True, block_ff_dim=96, conv_L_cache=3,
                   full_attn_idxs=[1], layer_types=["conv", "full_attention", "conv"]),
@@ -111,6 +121,7 @@ MODELS = {
     "olmoe": usual(num_key_value_heads=4, num_experts=6, num_experts_per_tok=2, intermediate_size=32, norm_topk_prob=False),
     "opt": dict(OPT, do_layer_norm_before=True, word_embed_proj_dim=64),
     "opt+behind": dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=32),
+    "phi": usual(num_key_value_heads=4),
     "qwen2_moe": usual(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64,
                        decoder_sparse_step=1, mlp_only_layers=[], use_sliding_window=False),
     "qwen3_5_moe_text": usual(DELTA, DELTA_EXPERTS, rope_parameters=SECTIONS),
@@ -119,6 +130,9 @@ MODELS = {
                        decoder_sparse_step=1, mlp_only_layers=[]),
     "qwen3_next": usual(DELTA, DELTA_EXPERTS, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
                         partial_rotary_factor=0.5),
+    "seed_oss": usual(head_dim=16),
+    "stablelm": usual(use_qkv_bias=True, partial_rotary_factor=0.5),
+    "starcoder2": usual(sliding_window=None),
 }
 
 

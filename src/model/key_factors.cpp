@@ -16,6 +16,8 @@ namespace {
 
 // Elements of a row that are looked at: enough for its length, whatever the width of the model.
 constexpr std::int64_t kSample = 512;
+// Rows of a folder's matrix that are made together: those of 4-bit codes share words.
+constexpr std::int64_t kTogether = 128;
 // A head's factors stay within so many times of each other's geometric mean.
 constexpr double kMostFactor = 64;
 // Of E k^2 E q^2 as the weights of norms give it, what is left when the means of pages are taken off and channels of
@@ -53,11 +55,18 @@ std::vector<double> row_squares(const Linear& l, const std::vector<float>& input
   const std::int64_t units = columns / unit;
   const std::int64_t taken = std::min(units, std::max<std::int64_t>(kSample / unit, 1));
   const std::size_t unit_bytes = static_cast<std::size_t>(t.row_bytes() / units);
-  std::vector<std::byte> room;
+  std::vector<std::byte> room;  // rows that are made, some together
+  std::vector<std::int64_t> which;
   std::vector<float> w(static_cast<std::size_t>(unit));
   std::vector<double> squares(static_cast<std::size_t>(l.rows));
   for (std::int64_t r = 0; r < l.rows; ++r) {
-    const std::byte* const row = t.row(l.cut.at(r), room);
+    if (t.source && r % kTogether == 0) {
+      which.clear();
+      for (std::int64_t i = r; i < std::min(l.rows, r + kTogether); ++i) which.push_back(t.row_in_file(l.cut.at(i)));
+      room.resize(which.size() * static_cast<std::size_t>(t.row_bytes()));
+      t.source->read(which, room.data());
+    }
+    const std::byte* const row = t.source ? room.data() + r % kTogether * t.row_bytes() : t.row(l.cut.at(r), room);
     double sum = 0;
     for (std::int64_t i = 0; i < taken; ++i) {
       const std::int64_t at = i * units / taken;

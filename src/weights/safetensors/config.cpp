@@ -71,6 +71,7 @@ void ConfigReader::read_usual() {
   for (const char* name : {"layer_norm_epsilon", "norm_eps", "rms_norm_eps"})
     eps = fields.number_if(name).value_or(eps);
   set("attention.layer_norm_rms_epsilon", eps);
+  for (const char* name : {"layer_norm_eps", "norm_epsilon"}) take_number(name, "attention.layer_norm_epsilon");
   check_activation();
   set("context_length", read_window());
   // Only a part of each head of latent attention is turned, which the sizes of such heads say.
@@ -92,7 +93,7 @@ void ConfigReader::check_activation() const {
 std::int64_t ConfigReader::read_window() {
   const auto window = fields.integer_if("sliding_window", 0, kMostContext);
   if (!window || *window == 0 || fields.flag_if("use_sliding_window") == false) return context;
-  if (out.family.post_norms || out.family.arch == "phi3") {
+  if (out.family.post_norms || out.family.arch == "phi3" || out.family.arch == "cohere2") {
     set("attention.sliding_window", *window);
     read_layer_types();
     return context;

@@ -99,6 +99,8 @@ constexpr Rename kGemma4[] = {{"experts.gate_up_proj", "ffn_gate_up_exps.weight"
                               {"post_feedforward_layernorm_1", "post_ffw_norm_1"},
                               {"post_feedforward_layernorm_2", "post_ffw_norm_2"},
                               {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"}};
+constexpr Rename kGlm4[] = {{"post_self_attn_layernorm", "post_attention_norm"},
+                            {"post_mlp_layernorm", "post_ffw_norm"}};
 constexpr Rename kGptJ[] = {{"ln_1", "attn_norm"},           {"attn.q_proj", "attn_q"}, {"attn.k_proj", "attn_k"},
                             {"attn.v_proj", "attn_v"},       {"mlp.fc_in", "ffn_up"},   {"mlp.fc_out", "ffn_down"},
                             {"attn.out_proj", "attn_output"}};
@@ -162,6 +164,8 @@ constexpr Rename kMixer[] = {{"norm", "attn_norm"},
                              {"mixer.experts.*.down_proj", "ffn_down_exps"},
                              {"mixer.shared_experts.up_proj", "ffn_up_shexp"},
                              {"mixer.shared_experts.down_proj", "ffn_down_shexp"}};
+constexpr Rename kPhi[] = {{"self_attn.dense", "attn_output"}, {"mlp.fc1", "ffn_up"}, {"mlp.fc2", "ffn_down"}};
+constexpr Rename kStarcoder2[] = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
 constexpr Rename kOpt[] = {{"self_attn_layer_norm", "attn_norm"},
                            {"final_layer_norm", "ffn_norm"},
                            {"self_attn.out_proj", "attn_output"},
@@ -170,9 +174,13 @@ constexpr Rename kOpt[] = {{"self_attn_layer_norm", "attn_norm"},
 
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr Family kFamilies[] = {
+    {.model_type = "cohere", .arch = "command-r", .read = read_cohere},
+    {.model_type = "cohere2", .arch = "cohere2", .read = read_cohere},
     {.model_type = "deepseek_v2", .arch = "deepseek2", .read = read_latent},
     {.model_type = "deepseek_v3", .arch = "deepseek2", .read = read_latent},
+    {.model_type = "ernie4_5", .arch = "ernie4_5"},
     {.model_type = "ernie4_5_moe", .arch = "ernie4_5-moe", .read = read_ernie},
+    {.model_type = "exaone4", .arch = "exaone4", .post_norms = true},
     {.model_type = "falcon_h1", .arch = "falcon-h1", .names = kFalconH1, .read = read_falcon_h1},
     {.model_type = "gemma", .arch = "gemma", .one_more = true, .activation = kGelu},
     {.model_type = "gemma2", .arch = "gemma2", .one_more = true, .post_norms = true, .activation = kGelu},
@@ -190,6 +198,7 @@ constexpr Family kFamilies[] = {
      .activation = kGelu,
      .names = kGemma4,
      .read = read_gemma4},
+    {.model_type = "glm4", .arch = "glm4", .names = kGlm4},
     {.model_type = "glm4_moe", .arch = "glm4moe", .post_norms = true, .read = read_experts},
     {.model_type = "glm4_moe_lite", .arch = "deepseek2", .read = read_latent},
     {.model_type = "gpt_oss", .arch = "gpt-oss", .post_norms = true, .names = kGptOss, .read = read_gpt_oss},
@@ -202,6 +211,7 @@ constexpr Family kFamilies[] = {
      .names = kGranite,
      .read = read_granite_hybrid},
     {.model_type = "granitemoeshared", .arch = "granitemoe", .pairs = true, .names = kGranite, .read = read_experts},
+    {.model_type = "hunyuan_v1_dense", .arch = "hunyuan-dense", .names = kHunyuan},
     {.model_type = "hunyuan_v1_moe", .arch = "hunyuan-moe", .names = kHunyuan, .read = read_experts},
     {.model_type = "kimi_k2", .arch = "deepseek2", .read = read_latent},
     {.model_type = "lfm2", .arch = "lfm2", .names = kLfm2, .read = read_lfm2},
@@ -218,6 +228,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "olmo3", .arch = "olmo2", .post_norms = true},
     {.model_type = "olmoe", .arch = "olmoe", .read = read_experts},
     {.model_type = "opt", .arch = "opt", .names = kOpt, .read_all = read_opt},
+    {.model_type = "phi", .arch = "phi2", .activation = "gelu_new", .names = kPhi},
     {.model_type = "phi3", .arch = "phi3"},
     {.model_type = "qwen2", .arch = "qwen2"},
     {.model_type = "qwen2_moe", .arch = "qwen2moe", .read = read_experts},
@@ -228,7 +239,10 @@ constexpr Family kFamilies[] = {
     {.model_type = "qwen3_5_text", .arch = "qwen35", .one_more = true, .post_norms = true, .read = read_delta},
     {.model_type = "qwen3_moe", .arch = "qwen3moe", .read = read_experts},
     {.model_type = "qwen3_next", .arch = "qwen3next", .one_more = true, .post_norms = true, .read = read_delta},
+    {.model_type = "seed_oss", .arch = "seed_oss", .post_norms = true},
     {.model_type = "smollm3", .arch = "smollm3", .pairs = true},
+    {.model_type = "stablelm", .arch = "stablelm"},
+    {.model_type = "starcoder2", .arch = "starcoder2", .activation = kGelu, .names = kStarcoder2},
 };
 
 constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <string>
+#include <variant>
 
 namespace kvasir::weights {
 namespace {
@@ -38,7 +39,11 @@ class RopeReader {
   }
 
  private:
-  void set(std::string_view key, Value value) { out_.set(fmt::format("{}.{}", arch_, key), std::move(value)); }
+  // GGUF has numbers of 32 bits: angles are to be the same.
+  void set(std::string_view key, Value value) {
+    if (double* x = std::get_if<double>(&value)) *x = static_cast<double>(static_cast<float>(*x));
+    out_.set(fmt::format("{}.{}", arch_, key), std::move(value));
+  }
 
   void read_local(const ConfigFields& fields) {
     if (const auto type = fields.text_if("rope_type"); type && *type != "default")
@@ -69,6 +74,11 @@ class RopeReader {
     if (!type) type = fields.text_if("type");
     const std::string kind = type.value_or("default");
     if (kind == "default") return;
+    if (kind == "dynamic" && fields.find("alpha")) {  // Hunyuan: another base, from the first position on
+      const double alpha = fields.number("alpha"), d = static_cast<double>(turned_);
+      if (!(alpha > 0.0) || turned_ < 4) fields.bad("alpha", "expected more than 0");
+      return set("rope.freq_base", base_ * std::pow(alpha, d / (d - 2.0)));
+    }
     if (kind == "linear") {
       set("rope.scaling.type", std::string("linear"));
       set("rope.scaling.factor", fields.number("factor"));
