@@ -164,6 +164,29 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("gemma4_text", "layer_types", nullptr), "'layer_types' is missing");
 }
 
+// Older releases of transformers wrote what is no JSON.
+TEST(GoldenFolders, PythonsInfinityIsRead) {
+  const GoldenFolder golden = testing::golden_folder("mamba2");
+  TemporaryPath folder("golden-folder");
+  testing::write_folder(folder.path, golden.config, golden.tensors);
+  const auto with = [&](const std::string& limits, const std::string& name) {
+    testing::PlainJson config = golden.config;
+    config["time_step_limit"] = "HERE";
+    config["_name"] = name;
+    std::string text = config.dump();
+    text.replace(text.find("\"HERE\""), 6, limits);
+    testing::write_bytes(folder.path + "/config.json", text);
+    try {
+      return run(folder.path, golden.ids, true).logits;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("'time_step_limit' cuts steps"), std::string::npos) << e.what();
+      return std::vector<float>();
+    }
+  };
+  EXPECT_EQ(with("[0.0, Infinity]", "an \"Infinity\" of NaN"), with("[0.0, 1e300]", "x"));
+  EXPECT_EQ(with("[NaN, Infinity]", "x"), std::vector<float>());
+}
+
 // Every field of every configuration as something else: a model, or an Error that names the folder.
 TEST(GoldenFolders, ConfigurationsOfAnyKindAreReadOrRefused) {
   const testing::PlainJson others[] = {nullptr,

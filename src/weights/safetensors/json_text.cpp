@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -12,6 +15,28 @@ namespace kvasir::weights {
 namespace {
 
 constexpr int kDeepest = 64;
+
+// Python writes Infinity and NaN, which JSON has not (time_step_limit of Mamba-2's models): a number as large as
+// numbers get, and null. Texts stay as they are.
+std::string without_python_numbers(std::string_view text) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {{"Infinity", "1e308"}, {"NaN", "null"}};
+  std::string out;
+  bool inside = false;  // of a text
+  for (std::size_t i = 0; i < text.size();) {
+    const auto* word = inside ? std::end(kWords)
+                              : std::find_if(std::begin(kWords), std::end(kWords),
+                                             [&](const auto& w) { return text.substr(i).starts_with(w.first); });
+    if (word != std::end(kWords)) {
+      out += word->second;
+      i += word->first.size();
+      continue;
+    }
+    if (text[i] == '"') inside = !inside;
+    if (inside && text[i] == '\\' && i + 1 < text.size()) out += text[i++];
+    out += text[i++];
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -29,6 +54,8 @@ FolderJson parse_folder_json(std::string_view text, const std::string& path) {
                   path);
     return true;
   };
+  std::string plain;
+  if (text.find("Infinity") != text.npos || text.find("NaN") != text.npos) text = plain = without_python_numbers(text);
   try {
     FolderJson json = FolderJson::parse(text, check);
     if (!json.is_object()) throw Error(Code::kBadInput, "expected a JSON object", path);
