@@ -26,6 +26,7 @@ class Sequence {
   std::int64_t length = 0;             // own tokens of committed steps: all of them, unless it borrows
   std::int64_t exact = kAllExact;      // tokens from here on were computed with a selection of pages
   bool live = true;                    // the states of recurrent layers are there; else they follow from what is kept
+  std::int64_t marked = -1;            // tokens that the states before the last drafted step are of; -1: none are kept
   std::vector<std::int32_t> pages;     // pool slot of every sealed page, during a step also of those it will seal
   std::unique_ptr<Borrowed> borrowed;  // null: nothing is
 

@@ -83,6 +83,11 @@ bool Cache::borrows(const Sequence& sequence) { return sequence.borrowed != null
 std::int64_t Cache::sinks() const { return impl_->arena.layout.sinks; }
 std::int64_t Cache::free_pages() const { return impl_->arena.pool.free(); }
 std::int64_t Cache::sealed_tokens(const Sequence& s) const { return impl_->sealed_pages(s.length) * kPageTokens; }
+bool Cache::can_draft() const {
+  const Layout& l = impl_->arena.layout;
+  return (l.drafts || !l.recurs) && (l.selector->dense || !l.selector->state_bytes);
+}
+std::int64_t Cache::draft_room(const Sequence& s) { return s.borrowed ? 0 : kPageTokens - 1 - s.length % kPageTokens; }
 std::uint64_t Cache::digest(const Sequence& s) const { return kv::digest(impl_->arena, s); }
 
 Sequence* Cache::create() {
@@ -93,6 +98,7 @@ Sequence* Cache::create() {
     s->length = 0;
     s->exact = kAllExact;
     s->live = true;
+    s->marked = -1;
     impl_->arena.forget_selection(*s);
     return s.get();
   }
@@ -172,6 +178,7 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
   if (n < s->length) {
     arena.forget_selection(*s);
     s->live = n == 0;
+    if (n < s->marked) s->marked = -1;
   }
   if (n <= s->exact) s->exact = kAllExact;
   s->length = n;
@@ -429,6 +436,7 @@ void Cache::commit(int layers) {
     if (selects && s.decode && m.arena.layout.sealed_at(sequence.length + s.count - 1) > 0)
       sequence.exact = std::min(sequence.exact, sequence.length);
     if (layers >= 0) sequence.exact = std::min(sequence.exact, sequence.length);
+    if (m.arena.layout.drafts && s.decode && s.count > 1) sequence.marked = sequence.length;
     sequence.length += s.count;
     sequence.live = true;
   }
@@ -445,6 +453,7 @@ void Cache::abort() {
     s.sequence->length = 0;
     s.sequence->exact = kAllExact;
     s.sequence->live = true;
+    s.sequence->marked = -1;
   }
 }
 

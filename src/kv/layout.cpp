@@ -122,6 +122,7 @@ void place_recurrent(Layout* l, LayerLayout* layer) {
   r.boundary = take(states);
   r.rows = take(static_cast<std::size_t>(kPageTokens) * static_cast<std::size_t>(s.row()));
   r.live = take(states);
+  if (l->drafts) r.mark = take(states);
 }
 
 // Codecs of layer i: the last exception that names it, else those of all layers.
@@ -371,6 +372,7 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   if (!l.selector)
     bad("unknown selector '" + options.selector + "', expected one of: " + names(selectors()), "selector");
   l.budget = options.budget;
+  l.drafts = options.drafts;
   // A window beyond the capacity keeps everything raw: more blocks than that would never be used.
   const std::int64_t capacity = options.max_tokens > 0 ? options.max_tokens : options.window;
   const auto window = static_cast<int>(std::min<std::int64_t>(options.window, capacity));

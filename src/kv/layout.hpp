@@ -21,6 +21,9 @@
 
 namespace kvasir::kv {
 
+inline constexpr int kFewRows =
+    8;  // of a block of queries that is split over groups of pages, but for one token's rows
+
 // One kind of block of one layer: head h has K at offset + h * (k_bytes + v_bytes), V behind it. Where several pages
 // lie together (an extent of the pool, a ring), each of these is n times as long and holds the blocks of n pages.
 struct BlockLayout {
@@ -37,6 +40,7 @@ struct RecurrentLayout {
   std::size_t boundary = 0;  // (heads, key_dim, pitch): states at the boundary
   std::size_t rows = 0;      // (128, row): raw rows behind it
   std::size_t live = 0;      // (heads, key_dim, pitch): states now
+  std::size_t mark = 0;      // (heads, key_dim, pitch): states before the last drafted step; with Layout::drafts
   std::size_t boundary_floats = 0;
 };
 
@@ -68,7 +72,7 @@ struct LayerLayout {
   bool seals() const { return !local() || ring > 0; }
   int group() const { return shape.group(); }
   // Rows of one block of queries that are split over groups of pages: a few at most.
-  bool few(int tokens) const { return tokens == 1 || tokens * group() <= 8; }
+  bool few(int tokens) const { return tokens == 1 || tokens * group() <= kFewRows; }
   // First page that a query at position p or a later one may see.
   std::int64_t first_page(std::int64_t p) const {
     return local() ? std::max<std::int64_t>(0, p - shape.window + 1) / kPageTokens : 0;
@@ -95,6 +99,7 @@ struct Layout {
   bool has_window = false;           // some layer is local
   bool attends = false;              // some layer does; else nothing has pages
   bool recurs = false;               // some layer does
+  bool drafts = false;               // CacheOptions::drafts
   int extent_pages = 1;              // a power of two
   std::size_t page_bytes = 0;        // of the pool: sealed keys and values of one page index, all full layers
   std::size_t summary_bytes = 0;     // beside it

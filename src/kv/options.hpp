@@ -84,6 +84,9 @@ struct CacheOptions {
   // Most tokens of one sequence in one step. Counts only where layers are shared: those that they read keep as much
   // longer what a step would overwrite.
   int step_tokens = 512;
+  // Steps of generated tokens may be cut back to some of their tokens (drafts): states of recurrent layers are kept as
+  // they were before such a step, one more of each.
+  bool drafts = false;
   // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that turn keys store k / factor and turn
   // factor q (kv/codec.hpp, set_factors). Of layers that own keys.
   std::vector<std::vector<float>> key_factors;
@@ -129,9 +132,10 @@ struct BorrowedRun {
 
 // Rows [row, row + count) of the batch are the next `count` >= 1 tokens of `sequence`.
 //
-// decode: the tokens were generated, so few at a time, and use the codecs' products on packed bytes. Prompts use them
-// with codecs that have packed_prompts (kv/codec.hpp), else never, however short their chunks: what a prompt leaves
-// behind must not depend on its chunks (law 1). With lossless codecs both ways have the same bits.
+// decode: the tokens were generated, or drafted behind one that was: few at a time, each with the bits that it has
+// alone. They use the codecs' products on packed bytes. Prompts use them with codecs that have packed_prompts
+// (kv/codec.hpp), else never, however short their chunks: what a prompt leaves behind must not depend on its chunks
+// (law 1). With lossless codecs both ways have the same bits.
 struct Slice {
   Sequence* sequence = nullptr;
   int row = 0;

@@ -31,6 +31,7 @@ bool Plan::next() {
     p.block = p.position / kPageTokens;
     p.row = s.row + done_[i];
     p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
+    if (s.decode) p.tokens = std::min(p.tokens, drafted_together());
     done_[i] += p.tokens;
     const std::int64_t sealed = layout_.sealed_at(p.position);
     p.seals = !shared && layer_->seals() && p.position % kPageTokens == 0 && sealed > 0;
@@ -46,6 +47,14 @@ bool Plan::next() {
     parts_.push_back(p);
   }
   return !parts_.empty();
+}
+
+// Drafted tokens behind a generated one that are attended to in one stage. Each has the bits that it has alone: a
+// selector is asked for every token, and what many rows would compute in floats is done by few.
+int Plan::drafted_together() const {
+  if (!layout_.selector->dense && !layer_->local()) return 1;
+  if (layer_->one_arithmetic) return kPageTokens;
+  return std::max(1, kFewRows / layer_->group());
 }
 
 // count < 0: no selector chose.

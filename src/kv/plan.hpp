@@ -77,6 +77,7 @@ class Plan {
   std::int64_t choices() const { return choices_; }    // room of selections that the stage needs
 
  private:
+  int drafted_together() const;
   void place_few(Part& p, int groups);
   void place_many(Part& p);
   void share_out();

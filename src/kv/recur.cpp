@@ -34,6 +34,7 @@ struct Recurrence::Past {
   float* rows;
   float* states;  // at the boundary
   float* live;
+  float* mark;
 
   Past(const Arena& arena, const Slice& s, const Tensors& t, const float* nothing)
       : slice(s),
@@ -46,7 +47,13 @@ struct Recurrence::Past {
         columns(arena.recurrent(*s.sequence, layer.recurrent.columns)),
         rows(arena.recurrent(*s.sequence, layer.recurrent.rows)),
         states(arena.recurrent(*s.sequence, layer.recurrent.boundary)),
-        live(arena.recurrent(*s.sequence, layer.recurrent.live)) {}
+        live(arena.recurrent(*s.sequence, layer.recurrent.live)),
+        mark(arena.recurrent(*s.sequence, layer.recurrent.mark)) {}
+
+  // Where states go on from when they are not there: where the last drafted step began, if that was behind the
+  // boundary, whose rows are kept.
+  bool from_mark() const { return slice.sequence->marked >= std::max<std::int64_t>(boundary, 1); }
+  std::int64_t kept() const { return from_mark() ? slice.sequence->marked : boundary; }
 
   std::int64_t end() const { return begin + slice.count; }
   // Channels of the token at a position, which may be before the text.
@@ -94,13 +101,17 @@ void Recurrence::take(const Past& past, const Tensors& x, int head, int worker) 
   float* const scratch = workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_;
   const std::int64_t floats = std::int64_t{s.key_dim} * s.pitch();
   const bool live = past.slice.sequence->live;
-  if (past.begin == 0 || (!live && past.boundary == 0))
+  const std::int64_t kept = past.kept();
+  if (past.begin == 0 || (!live && kept == 0))
     std::fill_n(past.live + head * floats, floats, 0.0f);
   else if (!live)
-    std::copy_n(past.states + head * floats, floats, past.live + head * floats);
+    std::copy_n((past.from_mark() ? past.mark : past.states) + head * floats, floats, past.live + head * floats);
   if (!live) {
-    advance(past, x, head, {past.boundary, past.begin, past.rows + s.channels, s.row(), nullptr}, scratch);
+    const float* const gates = past.rows + (kept - past.boundary) * s.row() + s.channels;
+    advance(past, x, head, {kept, past.begin, gates, s.row(), nullptr}, scratch);
   }
+  if (arena_.layout.drafts && past.slice.decode && past.slice.count > 1)
+    std::copy_n(past.live + head * floats, floats, past.mark + head * floats);
   advance(past, x, head,
           {past.begin, past.end(), x.gates + std::int64_t{past.slice.row} * 2 * s.heads, 2 * s.heads,
            x.out + std::int64_t{past.slice.row} * s.outputs()},

@@ -63,6 +63,8 @@ struct Text {
   Sequence* sequence;
   std::uint64_t seed;
   int from, count;
+  bool decode = false;
+  int right = 1 << 20;  // the tokens behind these are others
 };
 
 // Rows of every layer that answers, by text: bits.
@@ -72,7 +74,8 @@ std::vector<float> rows(const std::vector<Text>& texts, std::uint64_t salt, int 
   std::vector<float> all;
   for (const Text& t : texts)
     for (int i = 0; i < t.count * width; ++i)
-      all.push_back(size * noise(t.seed * 31 + salt, static_cast<std::uint64_t>(t.from * width + i)));
+      all.push_back(size * noise((i / width < t.right ? t.seed : t.seed + 77) * 31 + salt,
+                                 static_cast<std::uint64_t>(t.from * width + i)));
   return all;
 }
 
@@ -81,7 +84,7 @@ Outputs step(Cache& cache, const std::vector<Text>& texts) {
   std::vector<Slice> slices;
   int n = 0;
   for (const Text& t : texts) {
-    slices.push_back({t.sequence, n, t.count, false});
+    slices.push_back({t.sequence, n, t.count, t.decode});
     n += t.count;
   }
   Outputs out(texts.size());
@@ -168,6 +171,62 @@ TEST(Recurrent, NeighboursDoNotShow) {
   Sequence* alone = other.create();
   EXPECT_EQ(step(other, {{alone, 3, 0, 300}})[0], together[1]);
   EXPECT_EQ(other.digest(*alone), cache.digest(*a));
+}
+
+// Layer by layer (n, width) to token by token.
+std::vector<std::vector<float>> by_token(const CacheShape& shape, const std::vector<float>& all, int n) {
+  std::vector<std::vector<float>> tokens(static_cast<std::size_t>(n));
+  std::size_t first = 0;
+  for (const LayerShape& l : shape.layers)
+    for (const int width : {l.attends() ? l.query_heads * l.head_dim_v : 0, l.recurrent ? l.recurrent.outputs() : 0})
+      for (auto& token : tokens) {
+        token.insert(token.end(), all.begin() + static_cast<std::ptrdiff_t>(first),
+                     all.begin() + static_cast<std::ptrdiff_t>(first) + width);
+        first += static_cast<std::size_t>(width);
+      }
+  return tokens;
+}
+
+// Drafted tokens of which some are wrong: states go on from where the step began, through pages, forks and two cuts.
+TEST(Recurrent, DraftedTokensHaveTheBitsOfSingleOnes) {
+  for (const CacheShape& shape : {mixed(), stateful()})
+    for (const bool keeps : {true, false}) {  // without, they go on from the last page boundary
+      constexpr int kPrompt = 100, kEnd = 420;
+      Team team(2);
+      CacheOptions o = options_for(1024, 3, "int4_token");
+      Cache single(team, shape, o);
+      o.drafts = keeps;
+      Cache drafted(team, shape, o);
+      EXPECT_EQ(drafted.can_draft(), keeps);
+      Sequence *a = single.create(), *b = drafted.create();
+      step(single, {{a, 3, 0, kPrompt}});
+      step(drafted, {{b, 3, 0, kPrompt}});
+      std::vector<std::vector<float>> alone;
+      std::vector<std::uint64_t> digests;
+      for (int p = kPrompt; p < kEnd; ++p) {
+        alone.push_back(step(single, {{a, 3, p, 1, true}})[0]);
+        digests.push_back(single.digest(*a));
+      }
+      int round = 0;
+      for (int p = kPrompt; p < kEnd; ++round) {
+        const int room = static_cast<int>(std::min<std::int64_t>(Cache::draft_room(*b), kEnd - p - 1));
+        const int count = 1 + std::min(room, round % 7), right = std::min(count, 1 + round * 5 % 9);
+        const auto rows = by_token(shape, step(drafted, {{b, 3, p, count, true, right}})[0], count);
+        if (round % 3 == 0 && right + 1 < count) drafted.truncate(b, p + right + 1);  // cut twice
+        drafted.truncate(b, p + right);
+        for (int i = 0; i < right; ++i)
+          ASSERT_EQ(rows[static_cast<std::size_t>(i)], alone[static_cast<std::size_t>(p - kPrompt + i)])
+              << p << ' ' << i;
+        p += right;
+        ASSERT_EQ(drafted.digest(*b), digests[static_cast<std::size_t>(p - kPrompt - 1)]) << p;
+        if (round % 4 == 1) {  // a fork takes its place
+          Sequence* fork = drafted.fork(*b);
+          drafted.release(b);
+          b = fork;
+        }
+        drafted.check_integrity();
+      }
+    }
 }
 
 // At every length around pages: a fork, a cut within the last page, and a restore in another cache go on as if nothing
