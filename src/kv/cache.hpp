@@ -52,8 +52,8 @@ class Cache {
   void truncate(Sequence* sequence, std::int64_t n);
   bool can_truncate(const Sequence& sequence, std::int64_t n) const;
   // The next step may take a generated token and at most so many drafted ones, and be cut back to any of them
-  // afterwards: those up to the end of the token's page. The states of recurrent layers go on from where the step began,
-  // if CacheOptions::drafts. 0 for a sequence that borrows.
+  // afterwards: those up to the end of the token's page. The states of recurrent layers go on from where the step
+  // began, if CacheOptions::drafts. 0 for a sequence that borrows.
   static std::int64_t draft_room(const Sequence& sequence);
   // Steps of drafted tokens have the bits of single ones and are cut back cheaply: not with a selector that remembers
   // what it chose.

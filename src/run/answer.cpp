@@ -106,6 +106,17 @@ std::int32_t Answer::choose(std::span<const float> row) {
   return sampler_.sample(logits_).id;
 }
 
+bool Answer::follow(Ahead& at, std::int32_t id) {
+  if (at.over || id < 0 || id >= static_cast<std::int32_t>(logits_.size())) return false;
+  if (tokenizer_ && tokenizer_->is_eog(id) && (constraint_ || !request_.ignore_eos)) {
+    at.over = true;
+    return !constraint_ || constraint_->may_end(at.state);
+  }
+  if (!constraint_) return true;
+  at.state = constraint_->after(at.state, tokenizer_->piece(id));
+  return at.state != text::Matcher::kDead;
+}
+
 // Counts a token of thinking by what it adds to the text. At the budget the end follows, behind a whole character.
 void Answer::think(std::string_view piece) {
   if (thinking_cut_ >= 0) return;

@@ -49,6 +49,21 @@ class Answer {
   // Tokens of thinking after which the budget ended it; -1: it did not.
   std::int64_t thinking_cut() const { return thinking_cut_; }
   std::int64_t seed() const { return sampler_.seed(); }
+  const SamplerChain& sampler() const { return sampler_; }
+  const SamplingOptions& sampling() const { return request_.sampling; }
+
+  // What a grammar, and the end of the text, let follow: for drafts. Valid until the next token.
+  struct Ahead {
+    Constraint::State state{};
+    bool over = false;
+  };
+  Ahead ahead() const { return {constraint_ ? constraint_->state() : Constraint::State{}, over_}; }
+  // Goes a token further. False: it cannot come there.
+  bool follow(Ahead& at, std::int32_t id);
+  // Sets the logits of tokens that cannot come there to -inf.
+  void mask(const Ahead& at, std::span<float> logits) {
+    if (constraint_) constraint_->mask_at(at.state, logits);
+  }
 
  private:
   bool end(Finish finish);

@@ -44,20 +44,19 @@ Constraint::Constraint(std::shared_ptr<const text::Grammar> grammar, std::shared
                        std::int32_t vocabulary)
     : order_(std::move(order)), matcher_(std::move(grammar)), vocabulary_(vocabulary), state_(matcher_.start()) {}
 
-Constraint::Mask Constraint::allowed() {
+Constraint::Mask Constraint::allowed(State at) {
   using text::Matcher;
   Mask mask((static_cast<std::size_t>(vocabulary_) + 63) / 64);
   const auto allow = [&](std::int32_t id) {
     if (id < vocabulary_) mask[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << id % 64;
   };
-  std::vector<Matcher::State> path = {
-      state_};  // after each byte of the token looked at last, as far as there are states
+  std::vector<Matcher::State> path = {at};  // after each byte of the token looked at last, as far as there are states
   const std::uint64_t before = matcher_.work();
   bool long_ones = true;
   for (const TokenOrder::Token& t : order_->tokens()) {
     long_ones = long_ones && matcher_.work() - before < kMostWork;
     if (!long_ones) {
-      if (t.size == 1 && matcher_.next(state_, static_cast<std::uint8_t>(order_->bytes()[t.begin])) != Matcher::kDead)
+      if (t.size == 1 && matcher_.next(at, static_cast<std::uint8_t>(order_->bytes()[t.begin])) != Matcher::kDead)
         allow(t.id);
       continue;
     }
@@ -72,22 +71,24 @@ Constraint::Mask Constraint::allowed() {
     if (path.size() == t.size + 1) allow(t.id);
   }
   for (const auto& [id, name] : controls_) {
-    Matcher::State state = state_;
+    Matcher::State state = at;
     for (std::size_t i = 0; i < name.size() && state != Matcher::kDead; ++i)
       state = matcher_.next(state, static_cast<std::uint8_t>(name[i]));
     if (state != Matcher::kDead) allow(id);
   }
-  if (matcher_.accepts(state_))
+  if (matcher_.accepts(at))
     for (const std::int32_t id : order_->ends()) allow(id);
   return mask;
 }
 
-void Constraint::mask(std::span<float> logits) {
+void Constraint::mask(std::span<float> logits) { mask_at(state_, logits); }
+
+void Constraint::mask_at(State state, std::span<float> logits) {
   KVASIR_CHECK(logits.size() == static_cast<std::size_t>(vocabulary_));
-  auto found = masks_.find(state_);
+  auto found = masks_.find(state);
   if (found == masks_.end()) {
     if (masks_.size() >= kMostMasks) masks_.clear();
-    found = masks_.emplace(state_, allowed()).first;
+    found = masks_.emplace(state, allowed(state)).first;
   }
   for (std::size_t i = 0; i < logits.size(); i += 64) {
     std::uint64_t forbidden = ~found->second[i / 64];
@@ -95,6 +96,12 @@ void Constraint::mask(std::span<float> logits) {
     for (; forbidden != 0; forbidden &= forbidden - 1)
       logits[i + static_cast<std::size_t>(std::countr_zero(forbidden))] = -std::numeric_limits<float>::infinity();
   }
+}
+
+Constraint::State Constraint::after(State state, std::string_view bytes) {
+  for (std::size_t i = 0; i < bytes.size() && state != text::Matcher::kDead; ++i)
+    state = matcher_.next(state, static_cast<std::uint8_t>(bytes[i]));
+  return state;
 }
 
 void Constraint::accept(std::string_view bytes) {

@@ -51,6 +51,12 @@ class Constraint {
   void mask(std::span<float> logits);
   // The chosen token adds `bytes` to the text. REQUIRES: the token was allowed.
   void accept(std::string_view bytes);
+  // For texts that may follow, without accepting them: places in the grammar, valid until the next accept().
+  using State = text::Matcher::State;
+  State state() const { return state_; }
+  void mask_at(State state, std::span<float> logits);
+  State after(State state, std::string_view bytes);  // Matcher::kDead: not allowed
+  bool may_end(State state) { return matcher_.accepts(state); }
   // The text is complete and nothing can follow.
   bool over() const { return matcher_.ends(state_); }
   // States of the grammar that are in memory. After accept() at most kMostStates.
@@ -58,7 +64,7 @@ class Constraint {
 
  private:
   using Mask = std::vector<std::uint64_t>;  // a bit per token
-  Mask allowed();
+  Mask allowed(State at);
 
   std::shared_ptr<const TokenOrder> order_;
   text::Matcher matcher_;

@@ -211,7 +211,8 @@ void check_memory(std::int64_t weight_bytes, const std::string& path, const kv::
 
 Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options), needs_(needs) {
   needs_.progress = {};  // the caller's, for loading
-  team_ = std::make_unique<Team>(default_threads(options));
+  if (!needs.team) own_team_ = std::make_unique<Team>(default_threads(options));
+  team_ = needs.team ? needs.team : own_team_.get();
   auto file = weights::open_model_file(options.model);
   if (!options.weights.empty()) file = weights::rounded(std::move(file), options.weights);
   // Everything that can be wrong is found before the long part, packing the weights.
@@ -228,6 +229,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   context_ = context_for(options, spec);
   const model::KeyFacts facts = model::key_facts(spec, *file, options.exact);
   cache_options_ = run::cache_options(options, spec, facts, needs.sequences);
+  cache_options_.drafts = needs.drafted > 0;
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
   check_memory(model::Model::planned_bytes(spec, *file, options.exact), options.model,
@@ -239,6 +241,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
     cache_options_ = run::cache_options(options, model_->spec(),
                                         calibrate(*team_, *model_, *tokenizer_, options.sinks, facts), needs.sequences);
     cache_options_.max_tokens = tokens;
+    cache_options_.drafts = needs.drafted > 0;
   }
   if (options.kv == kAuto) {
     if (const auto choice = auto_from_weights(*model_, options.kv_noise))
@@ -255,8 +258,8 @@ void Engine::make_cache() {
   codecs_ = kv::layer_runs(cache_options_, model_->spec().layer_count());
   cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->spec()), cache_options_);
   const int most = static_cast<int>(std::min<std::int64_t>(options_.chunk, context_));
-  forward_ =
-      std::make_unique<model::Forward>(*team_, *model_, *cache_, std::max(most, needs_.sequences), needs_.logits);
+  forward_ = std::make_unique<model::Forward>(
+      *team_, *model_, *cache_, std::max(most, needs_.sequences + needs_.drafted), needs_.logits + needs_.drafted);
 }
 
 void Engine::adopt(const kv::AutoChoice& choice) {

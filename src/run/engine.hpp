@@ -64,6 +64,8 @@ class Engine {
     int sequences = 1;
     std::int64_t pool_tokens = 0;                              // of all sequences together; 0: the context
     int logits = 1;                                            // rows of logits per step
+    int drafted = 0;                                           // of one step: rows of drafted tokens besides
+    Team* team = nullptr;                                      // that outlives the engine; null: one of its own
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
   };
 
@@ -72,6 +74,8 @@ class Engine {
 
   const EngineOptions& options() const { return options_; }
   Team& team() { return *team_; }
+  // Sequences that can be at once.
+  int sequences() const { return needs_.sequences; }
   const model::Model& model() const { return *model_; }
   kv::Cache& cache() { return *cache_; }
   model::Forward& forward() { return *forward_; }
@@ -106,7 +110,8 @@ class Engine {
   void adopt(const kv::AutoChoice& choice);
 
   EngineOptions options_;
-  std::unique_ptr<Team> team_;
+  std::unique_ptr<Team> own_team_;
+  Team* team_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   mutable std::once_flag ordered_;
   mutable std::shared_ptr<const TokenOrder> token_order_;

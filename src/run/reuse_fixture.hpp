@@ -64,19 +64,22 @@ class Waiter final : public Listener {
 class Server {
  public:
   Server(const std::string& kv, const std::vector<std::string>& tiers, const store::Wrap& wrap = {},
-         const std::string& model = kBooks) {
+         const std::string& model = kBooks, const DraftOptions& drafts = {}) {
     EngineOptions o;
     o.model = model;
     o.ctx = 3000;
     o.kv = kv;
     o.threads = 2;
-    engine_ = std::make_unique<Engine>(o, Engine::Needs{.sequences = 4, .pool_tokens = 8192, .logits = 4});
+    engine_ = std::make_unique<Engine>(
+        o, Engine::Needs{.sequences = 4, .pool_tokens = 8192, .logits = 4, .drafted = drafted_rows(drafts, 4)});
+    if (drafts.wanted()) drafting_ = std::make_unique<Drafting>(*engine_, drafts, 4);
     std::vector<std::shared_ptr<store::Tier>> opened;
     for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));
     engine_->forward().observe([this](int layer, auto...) { steps_ += layer == 0; });
     library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),
                                                 std::move(opened));
-    scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4}, "test", library_.get());
+    scheduler_ =
+        std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4}, "test", library_.get(), drafting_.get());
   }
   Reply ask(const std::vector<std::int32_t>& prompt, std::int32_t tokens, bool reuse, const std::string& tenant = "") {
     ServiceRequest r;
@@ -125,6 +128,7 @@ class Server {
   std::atomic<int> steps_{0};
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<store::Library> library_;
+  std::unique_ptr<Drafting> drafting_;
   std::unique_ptr<Scheduler> scheduler_;
 };
 

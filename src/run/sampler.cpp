@@ -58,6 +58,12 @@ void SamplerChain::accept_prompt(std::span<const std::int32_t> ids) {
   for (std::int32_t id : ids) accept(id);
 }
 
+void SamplerChain::follow(const SamplerChain& other) {
+  KVASIR_CHECK(vocab_ == other.vocab_);
+  rng_ = other.rng_;
+  if (options_.penalises()) history_ = other.history_;
+}
+
 Sampled SamplerChain::sample(std::span<float> logits) {
   KVASIR_CHECK(logits.size() == static_cast<std::size_t>(vocab_));
   survivors_ = {};

@@ -59,6 +59,10 @@ class SamplerChain {
   void accept(std::int32_t id);
   void accept_prompt(std::span<const std::int32_t> ids);
 
+  // Goes on as `other` would: with its next random numbers, and with the text that its penalties know. For drafts,
+  // which are drawn as the target draws, so that both often choose the same. REQUIRES: the same options and vocabulary.
+  void follow(const SamplerChain& other);
+
   // The seed in use: the option's, or the random one, with which the run can be repeated.
   std::int64_t seed() const { return seed_; }
 

@@ -60,11 +60,13 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
   return table;
 }
 
-Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library)
+Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library,
+                     Drafting* drafting)
     : engine_(engine),
       options_(options),
       no_blend_(model::why_not_relocated(engine.model().spec())),
-      library_(library) {
+      library_(library),
+      drafting_(drafting) {
   card_ = card_of(engine.model().spec(), engine.model().file(), std::move(name));
   card_.context = engine.context();
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
@@ -72,6 +74,7 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   card_.running = options.running;
   plan_.inputs.reserve(static_cast<std::size_t>(options.running));
   plan_.jobs.reserve(static_cast<std::size_t>(options.running));
+  drafted_.reserve(static_cast<std::size_t>(options.running));
   publish();
   thread_ = std::thread([this] { loop(); });
 }
@@ -91,6 +94,11 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   job->listener = std::move(listener);
   if (blend_options(job->asked).reuse == "off") job->asked.reuse = false;
   if (job->pools()) check_pooled(engine_.model(), card_, job->asked.request);
+  if (job->asked.drafters) {
+    if (!drafting_ && !job->asked.drafters->empty())
+      throw Error(Code::kBadInput, "names drafters, but there are none (see --draft)", "draft");
+    if (drafting_) drafting_->check_names(*job->asked.drafters);
+  }
   job->answer = std::make_unique<Answer>(engine_, job->asked.request);
   const std::vector<std::int32_t>& prompt = job->asked.request.prompt;
   job->ids.reserve(prompt.size() + job->answer->most());

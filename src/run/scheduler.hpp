@@ -24,6 +24,7 @@
 #include "run/answer.hpp"
 #include "run/blend.hpp"
 #include "run/blend_gate.hpp"
+#include "run/drafting.hpp"
 #include "run/engine.hpp"
 #include "run/service.hpp"
 #include "store/library.hpp"
@@ -41,8 +42,10 @@ const OptionTable<SchedulerOptions>& scheduler_table();
 class Scheduler final : public Service {
  public:
   // REQUIRES: the engine was made for options.running sequences and rows of logits, and has its codecs. It must outlive
-  // this and is used by nothing else; so must `library`, which may be null: nothing is kept beyond a request then.
-  Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library = nullptr);
+  // this and is used by nothing else; so must `library`, which may be null: nothing is kept beyond a request then. With
+  // `drafting`, made for options.running texts, steps compute guesses, too.
+  Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library = nullptr,
+            Drafting* drafting = nullptr);
   ~Scheduler() override;  // cancels what runs
 
   const ModelCard& card() const override { return card_; }
@@ -66,6 +69,7 @@ class Scheduler final : public Service {
     std::vector<model::Input> inputs;
     std::vector<Job*> jobs;    // whose they are
     std::int64_t answers = 0;  // of them, the first ones; the others are prompts
+    std::int64_t rows = 0;     // of answers: their tokens, and guesses behind them
     bool reads_rows = false;   // log-probabilities or vectors of prompts are wanted
     void add(Job& job, std::int64_t count);
     void clear();
@@ -100,12 +104,16 @@ class Scheduler final : public Service {
   void blend(Job& job);
   // scheduler_step.cpp
   void step();
-  std::span<const float> compute();
+  std::span<const float> compute(double& start);
   void plan();
   void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   bool preempt_for(const std::string& why);
+  void draft();
+  bool choose(Job& job, std::span<const float> row, std::int64_t cached);
   void advance(Job& job, std::span<const float> row);
+  void verify(Job& job, std::span<const float> rows, std::size_t drafted);
+  void go_on(Job& job, bool more);
   void pool(Job& job, int row, std::int64_t count);
   void score(Job& job, int row, std::int64_t first, std::int64_t count);
   void shift(Job& job);
@@ -122,10 +130,12 @@ class Scheduler final : public Service {
   const std::string no_blend_;                // why nothing is relocated with this model; empty: it can be
   std::optional<BlendVerdict> blend_tested_;  // from the first request that asks for it
   store::Library* const library_;
+  Drafting* const drafting_;
   double token_microseconds_ = 0;  // of prompts, a moving mean
   ModelCard card_;
-  std::vector<JobPtr> running_;  // in order of arrival
-  Plan plan_;                    // of the step; kept, so that a step allocates nothing
+  std::vector<JobPtr> running_;           // in order of arrival
+  Plan plan_;                             // of the step; kept, so that a step allocates nothing
+  std::vector<Drafting::Text*> drafted_;  // of the step
   std::deque<JobPtr> waiting_;
 
   // Between the threads.

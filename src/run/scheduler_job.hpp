@@ -27,6 +27,8 @@ struct Scheduler::Job {
   std::vector<TokenRecord> scores;  // of the last step, with Request::prompt_logprobs
   std::int64_t scored = 0;          // tokens of the prompt whose log-probabilities were said
 
+  std::unique_ptr<Drafting::Text> draft;  // with drafts, once its answer has begun
+
   // With a library.
   struct Kept {
     std::shared_ptr<store::Library::Search> search;  // not over, or its answer not looked at yet
@@ -67,6 +69,8 @@ struct Scheduler::Job {
     return blended.pending() ? std::span(blended.ids).subspan(blended.done)
                              : std::span(ids).subspan(static_cast<std::size_t>(cached()));
   }
+  // Guesses behind it that the next step computes.
+  int drafted() const { return draft && decodes() ? draft->drafted() : 0; }
 };
 
 }  // namespace kvasir::run

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "kv/page.hpp"
 #include "run/scheduler_job.hpp"
+#include "run/verify.hpp"
 
 namespace kvasir::run {
 
@@ -23,6 +24,11 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
 }
 
 void Scheduler::Plan::add(Job& job, std::int64_t count) {
+  if (const int drafted = job.drafted(); drafted > 0) {
+    inputs.push_back({job.sequence, job.draft->fed, drafted + 1, true});
+    jobs.push_back(&job);
+    return;
+  }
   const std::span<const std::int32_t> ids = job.next();
   const bool reads = job.scores_prompt() || job.pools();
   const bool last = count == static_cast<std::int64_t>(ids.size()) && !reads;
@@ -34,7 +40,7 @@ void Scheduler::Plan::add(Job& job, std::int64_t count) {
 void Scheduler::Plan::clear() {
   inputs.clear();
   jobs.clear();
-  answers = 0;
+  answers = rows = 0;
   reads_rows = false;
 }
 
@@ -44,14 +50,19 @@ void Scheduler::plan() {
   std::int64_t prompts = 0;
   for (const auto& job : running_) {
     if (!job->runs()) continue;
-    job->decodes() ? plan_.add(*job, 1) : void(++prompts);
+    if (!job->decodes()) {
+      ++prompts;
+      continue;
+    }
+    plan_.add(*job, 1);
+    plan_.rows += 1 + job->drafted();
   }
   plan_.answers = static_cast<std::int64_t>(plan_.jobs.size());
   if (prompts == 0) return;
   const std::int64_t wanted = plan_.answers > 0 ? options_.step_tokens : engine_.options().chunk;
   // However many answers grow, a quarter of the step is for prompts: with less they would come in token by token.
-  const std::int64_t share = std::max({prompts, wanted - plan_.answers, wanted / 4});
-  std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - plan_.answers);
+  const std::int64_t share = std::max({prompts, wanted - plan_.rows, wanted / 4});
+  std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - plan_.rows);
   for (const auto& job : running_) {
     if (!job->runs() || job->decodes()) continue;
     const std::int64_t count = job->blended.pending()
@@ -94,14 +105,36 @@ bool Scheduler::preempt_for(const std::string& why) {
   return true;
 }
 
-// Plans and runs one step: its logits. No inputs are left when nothing could be computed.
-std::span<const float> Scheduler::compute() {
+// Guesses what follows the answers that go on, as far as every guess may be cut off again: within the page of the
+// answer's token, the context and the answer's length.
+void Scheduler::draft() {
+  if (!drafting_) return;
+  drafted_.clear();
+  std::int64_t answers = 0;
+  for (const auto& job : running_) {
+    if (!job->runs() || !job->decodes()) continue;
+    ++answers;
+    if (!job->draft) continue;
+    const std::int64_t cached = job->cached(), most = job->asked.request.max_tokens;
+    std::int64_t room = std::min(kv::Cache::draft_room(*job->sequence), engine_.context() - cached - 2);
+    if (most >= 0) room = std::min(room, most - job->answer->size() - 1);
+    job->draft->ids = job->ids;
+    job->draft->most = static_cast<int>(std::clamp<std::int64_t>(room, 0, kMostDraft));
+    drafted_.push_back(job->draft.get());
+  }
+  if (!drafted_.empty()) drafting_->draft(drafted_, answers);
+}
+
+// Plans and runs one step: its logits. No inputs are left when nothing could be computed. start: of the model's part.
+std::span<const float> Scheduler::compute(double& start) {
+  begin_searched();
+  for (auto& job : running_)
+    if (!job->waits()) start_followers(*job);
+  draft();
   for (;;) {
-    begin_searched();
-    for (auto& job : running_)
-      if (!job->waits()) start_followers(*job);
     plan();
     if (plan_.inputs.empty()) return {};
+    start = steady_seconds();
     try {
       return engine_.forward().step(plan_.inputs);
     } catch (const Error& e) {
@@ -114,21 +147,31 @@ std::span<const float> Scheduler::compute() {
 }
 
 void Scheduler::step() {
-  const double start = steady_seconds();
-  const std::span<const float> rows = compute();
+  double start = 0;
+  const std::span<const float> rows = compute(start);
   if (plan_.inputs.empty()) return;
   std::size_t tokens = 0;
   for (const model::Input& input : plan_.inputs) tokens += input.tokens.size();
   const double now = steady_seconds();
-  if (tokens > plan_.jobs.size()) {  // prompts among them
+  const auto prompts = static_cast<std::int64_t>(plan_.jobs.size()) - plan_.answers;
+  if (static_cast<std::int64_t>(tokens) - plan_.rows > prompts) {  // more than a token of some
     const double mean = (now - start) * 1e6 / static_cast<double>(tokens);
     token_microseconds_ = token_microseconds_ > 0 ? 0.8 * token_microseconds_ + 0.2 * mean : mean;
   }
+  if (drafting_ && plan_.answers > 0 && static_cast<std::int64_t>(tokens) == plan_.rows)
+    drafting_->stepped(plan_.rows, now - start);
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);
   std::size_t row = 0;
   for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
     Job& job = *plan_.jobs[i];
     account(job, plan_.inputs[i], now);
+    if (const int drafted = job.draft && plan_.inputs[i].decode ? job.draft->drafted() : 0; drafted > 0) {
+      job.draft->figures.verify_seconds += now - start;
+      const auto count = static_cast<std::size_t>(drafted) + 1;
+      verify(job, rows.subspan(row * vocab, count * vocab), static_cast<std::size_t>(drafted));
+      row += count;
+      continue;
+    }
     start_followers(job);
     offer_step(job);
     if (plan_.inputs[i].logits == 0) continue;
@@ -227,10 +270,11 @@ void Scheduler::account(Job& job, const model::Input& input, double now) {
   }
 }
 
-void Scheduler::advance(Job& job, std::span<const float> row) {
+// The answer's next token, by its row of logits and so many tokens in the cache. False: the answer is over.
+bool Scheduler::choose(Job& job, std::span<const float> row, std::int64_t cached) {
   Answer& answer = *job.answer;
   const std::int64_t before = answer.size();
-  const bool more = answer.next(row, job.cached());
+  const bool more = answer.next(row, cached);
   if (job.at.first_token == 0) {
     job.at.first_token = steady_seconds();
     job.outcome.receipt.prefill_seconds = job.at.first_token - job.at.started;
@@ -242,6 +286,43 @@ void Scheduler::advance(Job& job, std::span<const float> row) {
   } else {
     say_rest(job);
   }
+  return more;
+}
+
+void Scheduler::advance(Job& job, std::span<const float> row) {
+  const bool begins = job.length() == job.prompt;
+  const std::int64_t before = job.length();
+  const bool more = choose(job, row, job.cached());
+  if (job.draft && !begins)
+    drafting_->verified(*job.draft, std::span(job.ids).subspan(static_cast<std::size_t>(before)));
+  if (drafting_ && more && !job.draft)
+    job.draft = drafting_->begin(job.asked.tenant, job.asked.reuse, job.asked.drafters ? &*job.asked.drafters : nullptr,
+                                 *job.answer, job.ids.capacity());
+  go_on(job, more);
+}
+
+// The rows of a step with guesses: each gives the token that its step alone would have given, as long as all guesses
+// before it were right. What was computed behind a wrong one is cut off.
+void Scheduler::verify(Job& job, std::span<const float> rows, std::size_t drafted) {
+  const auto vocab = static_cast<std::size_t>(card_.vocabulary);
+  const auto before = static_cast<std::size_t>(job.length());
+  const std::int64_t first = job.cached() - static_cast<std::int64_t>(drafted);  // tokens up to the answer's last one
+  bool more = true;
+  const std::size_t right = verify_guesses(std::span(job.draft->fed).subspan(1), [&](std::size_t i) {
+    more = choose(job, rows.subspan(i * vocab, vocab), first + static_cast<std::int64_t>(i));
+    return more ? job.ids.back() : -1;
+  });
+  const double start = steady_seconds();
+  if (right < drafted) engine_.cache().truncate(job.sequence, first + static_cast<std::int64_t>(right));
+  job.draft->figures.rollback_seconds += steady_seconds() - start;
+  job.outcome.decode_steps += static_cast<std::int64_t>(right);
+  drafting_->verified(*job.draft, std::span(job.ids).subspan(before));
+  start_followers(job);
+  offer_step(job);
+  go_on(job, more);
+}
+
+void Scheduler::go_on(Job& job, bool more) {
   if (!more) return finish(job);
   if (job.cached() + 1 >= engine_.context()) shift(job);
 }
@@ -305,6 +386,10 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   receipt.v_codec = card_.v_codec;
   if (job.sequence) receipt.state_bytes = engine_.cache().recurrent_bytes(job.cached());
   offer(job, store::Library::Offering::kLast);
+  if (job.draft) {
+    out.draft = job.draft->figures;
+    drafting_->end(std::move(job.draft), job.ids);
+  }
   release(job);
   {
     const std::lock_guard lock(mutex_);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "run/draft_figures.hpp"
 #include "run/request.hpp"
 #include "text/tokenizer.hpp"
 
@@ -86,7 +87,9 @@ struct ServiceRequest {
   // Ascending numbers of prompt tokens after which other prompts may part from this one: ends of messages.
   std::vector<std::int64_t> checkpoints;
   std::vector<std::int64_t> partings;  // more of them, whatever `checkpoints` says
-  double timeout = 0;                  // seconds in the queue before the request fails with Code::kBusy; 0: none
+  // Names of the drafters that may guess for this request, none for none; without a list all that the service has.
+  std::optional<std::vector<std::string>> drafters;
+  double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none
 };
 
 // One generated token, or with token.id -1 the text that was still held back at the end. `text` is what this token
@@ -113,13 +116,14 @@ struct Outcome {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t seed = 0;
-  double prompt_seconds = 0;  // from the first step that worked on it to the logits behind the prompt
-  double decode_seconds = 0;  // from the first token to the last
-  std::int64_t decode_steps = 0;
+  double prompt_seconds = 0;      // from the first step that worked on it to the logits behind the prompt
+  double decode_seconds = 0;      // from the first token to the last
+  std::int64_t decode_steps = 0;  // tokens behind the first one: with drafts several come of one step
   // Weights and cache that those steps read, counted; the weights of a step are shared evenly between its answers.
   double decode_bytes = 0;
   std::int64_t shifts = 0;            // times that the context was full and old tokens were left out ...
   std::int64_t shifted_tokens = 0;    // ... and how many of them
+  DraftFigures draft;                 // without drafts it has no sources
   std::int64_t thinking_tokens = -1;  // after which the budget ended the thinking; -1: it did not
   Receipt receipt;
 };

@@ -1,0 +1,274 @@
+// A second, smaller model with the same vocabulary (Leviathan et al. 2023; Chen et al. 2023). It draws as the request
+// does, with the random numbers that the request will draw with, so that both often draw the same. Its cache is its own
+// and stays when a request ends: the next turn of a conversation goes on there.
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <optional>
+
+#include "base/check.hpp"
+#include "base/clock.hpp"
+#include "base/error.hpp"
+#include "model/hparams.hpp"
+#include "run/drafter.hpp"
+#include "run/logprobs.hpp"
+#include "weights/model_file.hpp"
+
+namespace kvasir::run::entries::drafters {
+namespace {
+
+constexpr std::int64_t kLeastShare = 16;  // equal tokens for which an old sequence is taken over
+constexpr double kMemory = 0.95;
+
+// A sequence of the model's cache, and the tokens that it has.
+struct Line {
+  std::string tenant;
+  kv::Sequence* sequence = nullptr;
+  std::vector<std::int32_t> ids;
+};
+
+std::int64_t common(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
+  const auto n = static_cast<std::ptrdiff_t>(std::min(a.size(), b.size()));
+  return std::mismatch(a.begin(), a.begin() + n, b.begin()).first - a.begin();
+}
+
+class Text final : public DraftText {
+ public:
+  std::optional<Line> line;  // none: not begun, or there was no room
+  std::string tenant;
+  bool reuse = false;
+  bool hopeless = false;  // too long for the model, or a token that it does not have
+  SamplerChain chain;
+  Answer::Ahead ahead;
+  double chance = 0;
+  Text(const SamplingOptions& options, std::int32_t vocab) : chain(options, vocab) {}
+};
+
+// From 0 to 7, by the model's own probability.
+int sureness_of(double p) {
+  constexpr double kBounds[] = {0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 0.99};
+  int s = 0;
+  while (s < kSureness - 1 && p >= kBounds[s]) ++s;
+  return s;
+}
+
+class Model final : public Drafter {
+ public:
+  Model(Engine& target, int texts, const std::string& file);
+
+  std::unique_ptr<DraftText> begin(const std::string& tenant, bool reuse, const Answer& answer, std::size_t) override;
+  void draft(std::span<Round* const> rounds) override;
+  void end(std::unique_ptr<DraftText> text, std::span<const std::int32_t> ids) override;
+  double token_seconds() const override { return seconds_; }
+
+ private:
+  static EngineOptions options_for(const Engine& target, const std::string& file);
+  void place(Text& text, std::span<const std::int32_t> ids);
+  bool feed(const model::Input& input);
+  bool catch_up(Text& text, std::span<const std::int32_t> ids);
+  void drop_oldest();
+  void guess(Round& round, std::span<const float> row);
+
+  Engine& target_;
+  Engine engine_;
+  std::int32_t vocab_;    // ids below are the same in both
+  std::list<Line> idle_;  // the oldest first
+  std::vector<float> logits_;
+  double seconds_ = 0;  // of a step of one token, a moving mean
+  std::vector<Round*> growing_;
+  std::vector<model::Input> inputs_;
+  std::vector<std::int32_t> last_;
+};
+
+EngineOptions Model::options_for(const Engine& target, const std::string& file) {
+  EngineOptions o;
+  o.model = file;
+  o.threads = target.options().threads;
+  o.chunk = target.options().chunk;
+  o.kv = "f16";  // cut anywhere
+  const auto spec = model::read_spec(*weights::open_model_file(file), target.context());
+  const std::int64_t most = spec.most_positions();
+  o.ctx = static_cast<std::int32_t>(most > 0 ? std::min(most, target.context()) : target.context());
+  return o;
+}
+
+// Texts that run, and as many that ended and may go on.
+Model::Model(Engine& target, int texts, const std::string& file)
+    : target_(target),
+      engine_(options_for(target, file), {.sequences = 2 * texts,
+                                          .pool_tokens = std::max(target.cache().memory().tokens, target.context()),
+                                          .logits = texts,
+                                          .team = &target.team()}) {
+  const text::Tokenizer *own = engine_.tokenizer(), *theirs = target.tokenizer();
+  const auto bad = [&](const std::string& why) { throw Error(Code::kBadInput, why, "--draft model:" + file); };
+  if (!own != !theirs) bad("expected a vocabulary, as the model has one, or none, as it has none");
+  const std::int64_t vocab = target.model().spec().vocab;
+  vocab_ = static_cast<std::int32_t>(std::min(engine_.model().spec().vocab, vocab));
+  if (own) {
+    if (own->size() != theirs->size())
+      bad("has " + std::to_string(own->size()) + " tokens, expected the model's " + std::to_string(theirs->size()));
+    for (std::int32_t id = 0; id < own->size(); ++id)
+      if (own->piece(id) != theirs->piece(id))
+        bad("has '" + std::string(own->piece(id)) + "' as token " + std::to_string(id) + ", expected the model's '" +
+            std::string(theirs->piece(id)) + "'");
+  } else if (engine_.model().spec().vocab != vocab) {
+    bad("has " + std::to_string(engine_.model().spec().vocab) + " tokens, expected the model's " +
+        std::to_string(vocab));
+  }
+  logits_.resize(static_cast<std::size_t>(vocab));
+  growing_.reserve(static_cast<std::size_t>(texts));
+  inputs_.reserve(static_cast<std::size_t>(texts));
+  last_.reserve(static_cast<std::size_t>(texts));
+}
+
+std::unique_ptr<DraftText> Model::begin(const std::string& tenant, bool reuse, const Answer& answer, std::size_t) {
+  SamplingOptions options = answer.sampling();
+  options.seed = answer.seed();
+  auto text = std::make_unique<Text>(options, static_cast<std::int32_t>(target_.model().spec().vocab));
+  text->tenant = tenant;
+  text->reuse = reuse;
+  return text;
+}
+
+void Model::end(std::unique_ptr<DraftText> text, std::span<const std::int32_t>) {
+  Text& t = *static_cast<Text*>(text.get());
+  if (!t.line) return;
+  if (t.reuse) {
+    idle_.push_back(std::move(*t.line));
+    if (static_cast<int>(idle_.size()) > engine_.sequences() / 2) drop_oldest();
+  } else {
+    engine_.cache().release(t.line->sequence);
+  }
+}
+
+void Model::drop_oldest() {
+  engine_.cache().release(idle_.front().sequence);
+  idle_.pop_front();
+}
+
+// Gives the text the sequence that has most of it.
+void Model::place(Text& text, std::span<const std::int32_t> ids) {
+  auto best = idle_.end();
+  std::int64_t most = kLeastShare - 1;
+  for (auto it = idle_.begin(); text.reuse && it != idle_.end(); ++it) {
+    if (it->tenant != text.tenant) continue;
+    const std::int64_t equal = common(it->ids, ids);
+    if (equal <= most || !engine_.cache().can_truncate(*it->sequence, equal)) continue;
+    best = it, most = equal;
+  }
+  if (best != idle_.end()) {
+    text.line = std::move(*best);
+    idle_.erase(best);
+  } else {
+    text.line = Line{text.tenant, engine_.cache().create(), {}};
+  }
+  text.line->ids.reserve(static_cast<std::size_t>(engine_.context()));
+}
+
+// Feeds what the sequence has not, but for the last token. False: it has to wait, or there is no room.
+bool Model::catch_up(Text& text, std::span<const std::int32_t> ids) {
+  if (text.hopeless) return false;
+  if (static_cast<std::int64_t>(ids.size()) + kMostDraft >= engine_.context()) return !(text.hopeless = true);
+  if (!text.line) place(text, ids);
+  Line& line = *text.line;
+  kv::Cache& cache = engine_.cache();
+  std::int64_t have = std::min(common(line.ids, ids), static_cast<std::int64_t>(ids.size()) - 1);
+  if (have < cache.length(*line.sequence)) {
+    if (!cache.can_truncate(*line.sequence, have)) have = 0;
+    cache.truncate(line.sequence, have);
+  }
+  line.ids.resize(static_cast<std::size_t>(have));
+  const std::span<const std::int32_t> missing =
+      ids.subspan(static_cast<std::size_t>(have), ids.size() - 1 - static_cast<std::size_t>(have));
+  for (const std::int32_t id : missing)
+    if (id >= engine_.model().spec().vocab) return !(text.hopeless = true);
+  if (missing.empty()) return true;
+  // A chunk at a time, so that a long prompt does not hold up the texts beside it.
+  const auto now = missing.first(std::min(missing.size(), static_cast<std::size_t>(engine_.forward().max_tokens())));
+  if (!feed({line.sequence, now, 0})) return !(text.hopeless = true);
+  line.ids.insert(line.ids.end(), now.begin(), now.end());
+  return now.size() == missing.size();
+}
+
+// Old sequences go where there is no room. False: there is none all the same.
+bool Model::feed(const model::Input& input) {
+  for (;;) {
+    try {
+      engine_.forward().step({&input, 1});
+      return true;
+    } catch (const Error& e) {
+      if (e.code() != Code::kMemory) throw;
+      if (idle_.empty()) return false;
+      drop_oldest();
+    }
+  }
+}
+
+// The next guess by a row of logits, if it may follow.
+void Model::guess(Round& round, std::span<const float> row) {
+  Text& text = *static_cast<Text*>(round.text);
+  std::fill(logits_.begin(), logits_.end(), -std::numeric_limits<float>::infinity());
+  std::copy_n(row.begin(), vocab_, logits_.begin());
+  round.answer->mask(text.ahead, logits_);
+  const double partition = log_partition(row);
+  const Sampled drawn = text.chain.sample(logits_);
+  if (drawn.id < 0) return void(text.chance = 0);
+  text.chain.accept(drawn.id);
+  // How sure the model is says its own distribution, and beside it the one that was drawn from.
+  const int sureness = sureness_of(std::exp(
+      std::max(logprob_of(row, drawn.id, partition), text.chain.survivors().empty() ? -100.0f : drawn.logprob)));
+  round.guesses->push_back({drawn.id, sureness});
+  text.chance *= round.acceptance->chance(sureness);
+  if (!round.answer->follow(text.ahead, drawn.id) || text.ahead.over || drawn.id >= engine_.model().spec().vocab)
+    text.chance = 0;
+}
+
+void Model::draft(std::span<Round* const> rounds) {
+  growing_.clear();
+  for (Round* round : rounds) {
+    Text& text = *static_cast<Text*>(round->text);
+    if (!catch_up(text, round->ids)) continue;
+    text.chain.follow(round->answer->sampler());
+    text.ahead = round->answer->ahead();
+    text.chance = 1;
+    if (round->ids.back() < engine_.model().spec().vocab) growing_.push_back(round);
+  }
+  for (int n = 0; !growing_.empty(); ++n) {
+    inputs_.clear();
+    last_.clear();
+    for (Round* round : growing_) last_.push_back(n == 0 ? round->ids.back() : round->guesses->back().id);
+    for (std::size_t i = 0; i < growing_.size(); ++i)
+      inputs_.push_back({static_cast<Text*>(growing_[i]->text)->line->sequence, {&last_[i], 1}, 1, true});
+    const double start = steady_seconds();
+    std::span<const float> rows;
+    try {
+      rows = engine_.forward().step(inputs_);
+    } catch (const Error& e) {
+      if (e.code() != Code::kMemory) throw;
+      return;
+    }
+    const auto vocab = static_cast<std::size_t>(engine_.model().spec().vocab);
+    for (std::size_t i = 0; i < growing_.size(); ++i) {
+      static_cast<Text*>(growing_[i]->text)->line->ids.push_back(last_[i]);
+      guess(*growing_[i], rows.subspan(i * vocab, vocab));
+    }
+    const double now = steady_seconds() - start;
+    seconds_ = seconds_ > 0 ? kMemory * seconds_ + (1 - kMemory) * now : now;
+    std::erase_if(growing_, [&](const Round* round) {
+      const Text& text = *static_cast<const Text*>(round->text);
+      return n + 1 == round->most || text.chance <= 0 || text.chance * round->acceptance->mean(0.6) < round->worth;
+    });
+  }
+}
+
+std::unique_ptr<Drafter> make(Engine& engine, int texts, const std::string& parameters) {
+  if (parameters.empty()) throw Error(Code::kBadInput, "names no file, expected model:FILE", "--draft model");
+  return std::make_unique<Model>(engine, texts, parameters);
+}
+
+}  // namespace
+
+extern const DrafterKind model;
+const DrafterKind model = {"model:FILE: what a smaller model of the same vocabulary says", make};
+
+}  // namespace kvasir::run::entries::drafters

@@ -1,0 +1,268 @@
+// Answers with drafts are the answers without: of every drafter, class of layers and preset, with reuse, in a batch and
+// at every kind of end.
+#include "run/drafting.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "kv/page.hpp"
+#include "model/synth.hpp"
+#include "run/reuse_fixture.hpp"
+#include "text/json_schema.hpp"
+
+namespace kvasir::run {
+namespace {
+
+using namespace testing;
+
+DraftOptions drafts(std::vector<std::string> names, bool always = true, std::int32_t tokens = 6) {
+  return {.draft = std::move(names), .draft_tokens = tokens, .draft_always = always};
+}
+const std::vector<std::vector<std::string>> kDrafters = {
+    {"lookup"}, {"store"}, {"model:" + kBooks}, {"store", "lookup", "model:" + kBooks}};
+
+std::vector<std::int32_t> document(const text::Tokenizer& tokenizer, std::size_t from, std::size_t n) {
+  const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(from);
+  return {begin, begin + static_cast<std::ptrdiff_t>(n)};
+}
+
+ServiceRequest request(std::vector<std::int32_t> prompt, std::int32_t tokens, float temperature = 0,
+                       std::int64_t seed = 1) {
+  ServiceRequest r;
+  r.request.prompt = std::move(prompt);
+  r.request.max_tokens = tokens;
+  r.request.sampling.temperature = temperature;
+  r.request.sampling.seed = seed;
+  r.request.ignore_eos = true;
+  r.request.top_logprobs = 3;
+  r.reuse = true;
+  return r;
+}
+
+void expect_figures(const Reply& reply, const std::string& what) {
+  const DraftFigures& f = reply.outcome.draft;
+  EXPECT_EQ(f.tokens, reply.outcome.completion_tokens - 1) << what;
+  EXPECT_GE(f.steps + f.accepted, f.tokens) << what;
+  std::int64_t drafted = 0, accepted = 0, by_source = 0;
+  for (std::size_t i = 0; i < f.drafted_at.size(); ++i) {
+    drafted += f.drafted_at[i], accepted += f.accepted_at[i];
+    EXPECT_LE(f.accepted_at[i], f.drafted_at[i]) << what;
+  }
+  for (const auto& s : f.sources) by_source += s.accepted;
+  EXPECT_EQ(drafted, f.drafted) << what;
+  EXPECT_EQ(accepted, f.accepted) << what;
+  EXPECT_EQ(by_source, f.accepted) << what;
+}
+
+class Drafts : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Presets, Drafts, ::testing::Values("exact", "balanced", "kivi2"));
+
+// Greedy and drawn with penalties, over several pages.
+TEST_P(Drafts, AnswersAreThoseWithout) {
+  Server plain(GetParam(), {});
+  std::vector<ServiceRequest> requests;
+  for (const std::size_t n : {37, 300}) {
+    requests.push_back(request(document(plain.tokenizer(), 9 * n, n), 140));
+    requests.push_back(request(document(plain.tokenizer(), 7 * n, n), 60, 0.9f, 7));
+    requests.back().request.sampling.repetition_penalty = 1.1f;
+    requests.push_back(request(document(plain.tokenizer(), 5 * n, n), 60, 0.5f, 8));
+    requests.back().request.sampling.top_k = 3;
+  }
+  std::vector<Reply> wanted;
+  for (const ServiceRequest& r : requests) wanted.push_back(plain.submit(r)->wait());
+  for (const auto& names : kDrafters) {
+    Server server(GetParam(), {}, {}, kBooks, drafts(names));
+    const int rounds = names.back() == "store" ? 2 : 1;  // the second time it knows the answers
+    for (int round = 0; round < rounds; ++round)
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const Reply reply = server.submit(requests[i])->wait();
+        expect_equal_bits(wanted[i], reply);
+        expect_figures(reply, names.back());
+        if (round + 1 < rounds) continue;
+        EXPECT_GT(reply.outcome.draft.drafted, 0) << names.back();
+        if (rounds == 2) {
+          EXPECT_GT(reply.outcome.draft.tokens_per_step(), 4);
+        }
+      }
+  }
+}
+
+// The draft model is the model: every guess is right if its cache has no hole, however many were right before.
+TEST(DraftModel, OfTheSameWeightsIsAlwaysRight) {
+  Server server("exact", {}, {}, kBooks, drafts({"model:" + kBooks}));
+  for (const float temperature : {0.0f, 1.0f}) {
+    const Reply reply = server.submit(request(document(server.tokenizer(), 900, 200), 150, temperature))->wait();
+    EXPECT_EQ(reply.outcome.draft.accepted, reply.outcome.draft.drafted);
+    EXPECT_GT(reply.outcome.draft.tokens_per_step(), 4);
+  }
+}
+
+TEST(DraftModel, AVocabularyOfAnotherModelIsRefused) {
+  const std::string folder = ::testing::TempDir() + "kvasir-draft-other-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  Team team(2);
+  model::write_synthetic_model(folder + "/m.gguf", model::find_synth_shape("tiny"), "q8_0", 1, team, [](auto, auto) {});
+  try {
+    Server server("exact", {}, {}, kBooks, drafts({"model:" + folder + "/m.gguf"}));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("expected the model's"), std::string::npos) << e.what();
+  }
+  std::filesystem::remove_all(folder);
+}
+
+class DraftClasses : public ::testing::TestWithParam<const char*> {
+ protected:
+  DraftClasses() {
+    std::filesystem::create_directories(folder_);
+    Team team(2);
+    model::write_synthetic_model(model_, model::find_synth_shape(GetParam()), "q8_0", 1, team, [](auto, auto) {});
+  }
+  ~DraftClasses() override { std::filesystem::remove_all(folder_); }
+  const std::string folder_ = ::testing::TempDir() + "kvasir-drafts-" + std::to_string(getpid());
+  const std::string model_ = folder_ + "/model.gguf";
+  const std::string disk_ = "lmdb:" + folder_ + "/store?size=256MiB";
+};
+INSTANTIATE_TEST_SUITE_P(Classes, DraftClasses, ::testing::Values("tiny", "tiny-local", "tiny-states", "tiny-experts"));
+
+// A conversation with reuse, a second life of the server over the same disk, and everything without drafts.
+TEST_P(DraftClasses, ConversationsAndRestartsKeepEveryBit) {
+  Server plain("balanced", {}, {}, model_);
+  const auto all = turns(plain.tokenizer(), 6, 300);
+  std::vector<Reply> wanted;
+  std::vector<std::int32_t> prompt = document(plain.tokenizer(), 0, 200);
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const auto& turn : all) {
+    append(prompt, turn);
+    prompts.push_back(prompt);
+    wanted.push_back(plain.ask(prompt, 40, false));
+    append(prompt, wanted.back().ids());
+  }
+  const DraftOptions options = drafts({"lookup", "model:" + model_});
+  std::size_t i = 0;
+  std::int64_t drafted = 0;
+  for (int life = 0; life < 2; ++life) {
+    Server server("balanced", {disk_}, {}, model_, options);
+    for (std::size_t turn = 0; turn < 3; ++turn, ++i) {
+      const Reply reply = server.ask(prompts[i], 40, true);
+      expect_equal_bits(wanted[i], reply);
+      expect_figures(reply, GetParam());
+      drafted += reply.outcome.draft.drafted;
+      if (i > 0) {
+        EXPECT_GT(reply.outcome.receipt.reused_tokens, 0) << i;
+      }
+    }
+    server.flush();
+  }
+  EXPECT_GT(drafted, 0);
+}
+
+// Requests side by side, some that begin alike (forks), of several lengths.
+TEST_P(DraftClasses, ABatchIsAsAlone) {
+  Server plain("balanced", {}, {}, model_);
+  Server server("balanced", {}, {}, model_, drafts({"lookup", "model:" + model_}));
+  std::vector<ServiceRequest> requests;
+  for (std::size_t i = 0; i < 6; ++i) {
+    std::vector<std::int32_t> prompt = document(plain.tokenizer(), 0, 150);
+    append(prompt, document(plain.tokenizer(), 400 * i, 20 + 40 * i));
+    requests.push_back(request(std::move(prompt), 60 + static_cast<std::int32_t>(i) * 10, i % 2 ? 0.8f : 0.0f,
+                               static_cast<std::int64_t>(i)));
+  }
+  std::vector<std::shared_ptr<Waiter>> waiting;
+  for (const ServiceRequest& r : requests) waiting.push_back(server.submit(r));
+  for (std::size_t i = 0; i < requests.size(); ++i)
+    expect_equal_bits(plain.submit(requests[i])->wait(), waiting[i]->wait());
+}
+
+// An end inside the guesses: of tokens, by a stop string, by the model, by the context.
+TEST(DraftEnds, AreWhereTheyWereWithout) {
+  Server plain("balanced", {});
+  Server server("balanced", {}, {}, kBooks, drafts({"store", "lookup"}));
+  std::vector<ServiceRequest> requests;
+  for (const std::int32_t n : {1, 2, 3, 5, 9}) requests.push_back(request(document(plain.tokenizer(), 700, 60), n));
+  requests.push_back(request(document(plain.tokenizer(), 700, 60), 200));
+  const Reply whole = plain.submit(requests.back())->wait();
+  requests.back().request.stop = {std::string(plain.tokenizer().piece(whole.ids()[90]))};
+  requests.push_back(request(document(plain.tokenizer(), 700, 60), -1, 1.0f, 3));
+  requests.back().request.ignore_eos = false;
+  requests.push_back(request(document(plain.tokenizer(), 100, 2960), -1));  // the context has 3000
+  requests.push_back(request(document(plain.tokenizer(), 100, 2900), 160));
+  requests.back().request.keep = 16;  // goes on behind the context's end
+  for (int round = 0; round < 2; ++round)
+    for (const ServiceRequest& r : requests) {
+      const Reply wanted = plain.submit(r)->wait(), reply = server.submit(r)->wait();
+      expect_equal_bits(wanted, reply);
+      EXPECT_EQ(reply.outcome.finish, wanted.outcome.finish);
+      EXPECT_EQ(reply.outcome.completion_tokens, wanted.outcome.completion_tokens);
+      EXPECT_EQ(reply.outcome.shifts, wanted.outcome.shifts);
+    }
+}
+
+TEST(DraftEnds, GrammarsHoldForGuessesToo) {
+  const auto schema = nlohmann::ordered_json::parse(
+      R"({"type": "array", "minItems": 5, "maxItems": 9, "items": {"type": "object", "properties": {"name": {"enum": ["one", "two"]}, "n": {"type": "integer"}}, "required": ["name", "n"], "additionalProperties": false}})");
+  Server plain("balanced", {});
+  Server server("balanced", {}, {}, kBooks, drafts({"lookup", "model:" + kBooks}));
+  for (const float temperature : {0.0f, 1.0f}) {
+    ServiceRequest r = request(document(plain.tokenizer(), 300, 80), 200, temperature, 5);
+    r.request.grammar = text::grammar_of_schema(schema, text::Unknown::kRefuse);
+    const Reply reply = server.submit(r)->wait();
+    expect_equal_bits(plain.submit(r)->wait(), reply);
+    EXPECT_GT(reply.outcome.draft.accepted, 20);
+  }
+}
+
+TEST(DraftNames, ChooseForOneRequest) {
+  Server server("balanced", {}, {}, kBooks, drafts({"lookup", "store"}));
+  ServiceRequest r = request(document(server.tokenizer(), 300, 200), 60);
+  r.drafters.emplace();
+  EXPECT_TRUE(server.submit(r)->wait().outcome.draft.sources.empty());
+  r.drafters = {"store"};
+  ASSERT_EQ(server.submit(r)->wait().outcome.draft.sources.size(), 1u);
+  r.drafters = {"guess"};
+  EXPECT_THROW(server.submit(r), Error);
+  EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"guess"})), Error);
+  EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"lookup:3"})), Error);
+  EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"store:x"})), Error);
+  EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"model"})), Error);
+  EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"store", "store"})), Error);
+}
+
+// What other tenants wrote, and what was not to be reused, is never guessed.
+TEST(DraftNames, TenantsNeverMeet) {
+  Server server("balanced", {}, {}, kBooks, drafts({"store"}));
+  ServiceRequest r = request(document(server.tokenizer(), 300, 200), 60);
+  r.tenant = "a";
+  r.reuse = false;
+  server.submit(r)->wait();
+  r.reuse = true;
+  EXPECT_EQ(server.submit(r)->wait().outcome.draft.drafted, 0);
+  r.tenant = "b";
+  EXPECT_EQ(server.submit(r)->wait().outcome.draft.drafted, 0);
+  r.tenant = "a";
+  EXPECT_GT(server.submit(r)->wait().outcome.draft.accepted, 40);
+}
+
+// Where guesses are mostly wrong few are computed.
+TEST(DraftPace, UnlikelyGuessesAreNotComputed) {
+  Pace pace;
+  for (int i = 0; i < 50; ++i) pace.learn(1, 0.010), pace.learn(5, 0.014), pace.learn(9, 0.018);
+  EXPECT_NEAR(pace.row_seconds(), 0.001, 1e-4);
+  EXPECT_NEAR(pace.seconds(3), 0.012, 3e-4);
+  pace.learn(1, 10);  // something else held it up
+  EXPECT_NEAR(pace.seconds(3), 0.012, 1e-3);
+  Acceptance all({0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}), own(&all);
+  for (int i = 0; i < 40; ++i) own.learn(2, false), own.learn(3, true);
+  EXPECT_LT(own.chance(2), 0.1);
+  EXPECT_GT(own.chance(3), 0.9);
+  EXPECT_NEAR(own.chance(4), 0.5, 1e-9);
+}
+
+}  // namespace
+}  // namespace kvasir::run

@@ -1,0 +1,49 @@
+// Texts of earlier requests, to find what followed some tokens there. One tenant's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace kvasir::run {
+
+class TextMemory {
+ public:
+  static constexpr std::int64_t kGram = 4;  // tokens that have to be equal at least
+  static constexpr int kMostPlaces = 16;    // places that are compared
+  static constexpr std::int64_t kMostEqual = 64;
+
+  // Keeps at most about so many tokens, the newest.
+  explicit TextMemory(std::size_t tokens) : half_(tokens / 2) {}
+
+  // Adds a text, but for a beginning that an earlier text has, too.
+  void add(std::span<const std::int32_t> ids);
+
+  struct Found {
+    std::int64_t equal = 0;                  // tokens before; 0: nothing was found
+    std::span<const std::int32_t> followed;  // valid until the next add
+  };
+  // What followed the end of `ids` where the most tokens before were equal, at the latest of such places.
+  Found find(std::span<const std::int32_t> ids) const;
+
+  std::size_t tokens() const { return young_.tokens.size() + old_.tokens.size(); }
+
+ private:
+  static constexpr std::int32_t kEnd = -1;  // behind a text
+  struct Part {
+    std::vector<std::int32_t> tokens;
+    std::vector<std::int32_t> before;  // by place: the last one before it where the same kGram tokens end; -1: none
+    std::unordered_map<std::uint64_t, std::int32_t> last;
+    std::unordered_set<std::uint64_t> beginnings;  // hashes of what texts begin with, every kGrain tokens
+  };
+  static constexpr std::size_t kGrain = 64;
+  static void look(const Part& part, std::span<const std::int32_t> ids, Found* best);
+
+  std::size_t half_;
+  Part young_, old_;  // when the young part is full, it becomes the old one
+};
+
+}  // namespace kvasir::run
