@@ -37,4 +37,11 @@ std::string local_model(const std::string& model) {
   return pull_with_bar(model);
 }
 
+void settle_drafts(run::DraftOptions& options) {
+  constexpr std::string_view kModel = "model:";
+  for (std::string& spec : options.draft)
+    if (spec.starts_with(kModel))
+      spec.replace(kModel.size(), std::string::npos, local_model(spec.substr(kModel.size())));
+}
+
 }  // namespace kvasir::cli

@@ -108,18 +108,23 @@ void LoadedModel::load_encoder(const ServingOptions& s, const Progress& progress
   no_chat_ = serve::make_refusing_chat("this model reads texts and writes none: /v1/embeddings is for it");
 }
 
+static int drafted_rows(const ServingOptions& s) { return run::drafted_rows(s.drafts, s.scheduler.running); }
+
 void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<store::Tier>> tiers,
                        const Progress& progress) {
   engine_ = std::make_unique<run::Engine>(s.engine, run::Engine::Needs{.sequences = s.scheduler.running,
                                                                        .pool_tokens = pool_of(s),
                                                                        .logits = s.scheduler.running,
+                                                                       .drafted = drafted_rows(s),
                                                                        .progress = progress});
   if (!engine_->tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   choose_codecs(*engine_);
   if (!tiers.empty())
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
-  scheduler_.emplace(*engine_, s.scheduler, name_of(s), library_ ? &*library_ : nullptr);
+  if (s.drafts.wanted()) drafting_.emplace(*engine_, s.drafts, s.scheduler.running);
+  scheduler_.emplace(*engine_, s.scheduler, name_of(s), library_ ? &*library_ : nullptr,
+                     drafting_ ? &*drafting_ : nullptr);
   service_ = &*scheduler_;
   try {
     chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model,
@@ -160,7 +165,7 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
   serve::Offer offer{.card = run::card_of(spec, *file, name_of(s))};
   if (spec.causal) {
     const run::EnginePlan plan =
-        run::plan_engine(*file, s.engine, s.scheduler.running, s.scheduler.running, pool_of(s));
+        run::plan_engine(*file, s.engine, s.scheduler.running, s.scheduler.running + drafted_rows(s), pool_of(s));
     offer.bytes = plan.total();
     offer.card.context = plan.context;
     offer.card.running = s.scheduler.running;

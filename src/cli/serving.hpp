@@ -35,6 +35,7 @@ struct ServingOptions {
   ReuseOptions reuse;
   run::EngineOptions engine;
   run::SchedulerOptions scheduler;  // its blend counts, which is a table of its own
+  run::DraftOptions drafts;
   serve::ServerOptions server;
 };
 
@@ -69,6 +70,7 @@ class LoadedModel final : public serve::Resident {
   // In the order in which they need each other.
   std::unique_ptr<run::Engine> engine_;
   std::optional<store::Library> library_;
+  std::optional<run::Drafting> drafting_;
   std::optional<run::Scheduler> scheduler_;
   std::optional<run::Encoder> encoder_;  // instead of the three
   run::Service* service_ = nullptr;      // one of the two

@@ -126,6 +126,24 @@ void read_reuse(const Fields& fields, run::ServiceRequest& out) {
   out.blend.strategy = one_of(how, "strategy", {"none", "first_rows", "blend"});
 }
 
+// true: all that the server has; false: none; else names.
+std::optional<std::vector<std::string>> read_drafters(const Fields& fields) {
+  const Json* value = fields.find("draft");
+  if (!value || *value == Json(true)) return std::nullopt;
+  std::vector<std::string> names;
+  if (*value == Json(false)) return names;
+  const auto bad = [&] {
+    bad_field(fields.path("draft"), "is " + shown(*value) + ", expected true, false or an array of names of drafters",
+              "invalid_value");
+  };
+  if (!value->is_array()) bad();
+  for (const Json& name : *value) {
+    if (!name.is_string()) bad();
+    names.push_back(name);
+  }
+  return names;
+}
+
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
   check_model(fields, limits);
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
@@ -139,6 +157,7 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   read_shift(fields, out.shift);
   out.progress = fields.boolean("return_progress").value_or(false);
   read_reuse(fields, out.service);
+  out.service.drafters = read_drafters(fields);
   AnswerFormat format = read_answer_format(fields, out.warnings);
   out.format = std::move(format.add);
   request.grammar = std::move(format.grammar);

@@ -76,6 +76,7 @@ Json receipt_json(const Choice& choice) {
   out["miss"] = r.miss.empty() ? Json(nullptr) : Json(r.miss);
   out["miss_at"] = choice.miss_at;
   if (r.blend.asked) out["blend"] = blend_json(r.blend);
+  if (!outcome.draft.sources.empty()) out["draft"] = run::draft_json(outcome.draft);
   if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
   return out;
 }

@@ -69,6 +69,7 @@ struct Settings {
   ChatOptions chat;
   run::EngineOptions engine;
   run::SamplingOptions sampling;
+  run::DraftOptions drafts;
   ReuseOptions reuse{.ram_cache = "256MiB"};
 };
 
@@ -238,6 +239,7 @@ class Terminal {
                     o.receipt.reused_tokens, o.prompt_tokens,
                     human_seconds(o.receipt.queue_seconds + o.receipt.prefill_seconds), o.completion_tokens,
                     human_rate(rate, "tokens"), o.prompt_tokens + o.completion_tokens, engine_.context(), end));
+    if (!o.draft.sources.empty()) dim("drafts: " + run::draft_line(o.draft));
   }
 
   void set_system(const std::string& text) { session_.set_system(text); }
@@ -305,11 +307,13 @@ class Terminal {
 int chat_command(Settings& s) {
   std::setlocale(LC_CTYPE, "");  // for the line editor; nothing else here asks for a locale
   s.engine.model = local_model(s.engine.model);
+  settle_drafts(s.drafts);
   std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   ProgressBar loading("loading");
-  run::Engine engine(s.engine, {.progress = [&](std::int64_t done, std::int64_t total) {
-                       loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-                     }});
+  run::Engine engine(
+      s.engine, {.drafted = run::drafted_rows(s.drafts, 1), .progress = [&](std::int64_t done, std::int64_t total) {
+                   loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                 }});
   loading.finish();
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
@@ -319,7 +323,10 @@ int chat_command(Settings& s) {
     library.emplace(engine.cache(), store::fingerprint_of(run::describe_cache(engine)), std::move(tiers));
   {
     // One waits: an answer has ended for its listener a moment before it has for the scheduler.
-    run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, s.engine.model, library ? &*library : nullptr);
+    std::optional<run::Drafting> drafting;
+    if (s.drafts.wanted()) drafting.emplace(engine, s.drafts, 1);
+    run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, s.engine.model, library ? &*library : nullptr,
+                             drafting ? &*drafting : nullptr);
     const auto format =
         open_chat(scheduler.card().chat_template, *engine.tokenizer(), s.chat.chat_template, s.engine.model);
     if (!format)
@@ -337,6 +344,7 @@ Action setup(Flags& flags) {
   config->add(flags, run::engine_table(), settings->engine);
   config->add(flags, table(), settings->chat);
   config->add(flags, run::sampling_table(), settings->sampling);
+  config->add(flags, run::draft_table(), settings->drafts);
   config->add(flags, reuse_table(), settings->reuse);
   return [settings, config] { return config->resolve() ? chat_command(*settings) : kSuccess; };
 }

@@ -87,6 +87,7 @@ struct Settings {
   RunOptions run;
   run::EngineOptions engine;
   run::SamplingOptions sampling;
+  run::DraftOptions drafts;
   ReuseOptions reuse{.ram_cache = "0"};
 };
 
@@ -165,6 +166,7 @@ void print_figures(const run::Engine& engine, const run::Reply& g, const Figures
   fmt::print(stderr, "first token {}\n", human_seconds(f.ttft));
   fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(),
              human_seconds(o.decode_seconds), human_rate(f.decode_rate, "tokens"), name(o.finish), o.seed);
+  if (!o.draft.sources.empty()) fmt::print(stderr, "drafts      {}\n", run::draft_line(o.draft));
   fmt::print(stderr, "read        {} per token, {}: {}\n", human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)),
              human_bandwidth(f.bandwidth),
              f.from_memory() ? fmt::format("{:.0f} % of the {} measured now", 100 * f.bandwidth / f.machine_bandwidth,
@@ -217,6 +219,7 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
               {"kv_note", engine.kv_note()},
               {"resident_bytes", f.resident},
               {"receipt", receipt_json(o)}});
+  if (!o.draft.sources.empty()) row["draft"] = run::draft_json(o.draft);
   print_json_row(row);
 }
 
@@ -263,6 +266,7 @@ run::Reply answer(run::Service& service, run::ServiceRequest request, const std:
 
 int run_command(Settings& s) {
   s.engine.model = local_model(s.engine.model);
+  settle_drafts(s.drafts);
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
   const auto grammar = read_schema(s.run.json_schema);
@@ -270,11 +274,12 @@ int run_command(Settings& s) {
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
-  run::Engine engine(s.engine, {.progress = [&](std::int64_t done, std::int64_t total) {
-                       if (interrupt.requested().load(std::memory_order_relaxed))
-                         throw Error(Code::kCancelled, "stopped while loading", s.engine.model);
-                       loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-                     }});
+  run::Engine engine(
+      s.engine, {.drafted = run::drafted_rows(s.drafts, 1), .progress = [&](std::int64_t done, std::int64_t total) {
+                   if (interrupt.requested().load(std::memory_order_relaxed))
+                     throw Error(Code::kCancelled, "stopped while loading", s.engine.model);
+                   loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                 }});
   loading.finish();
   double load_seconds = steady_seconds() - start;
   if (!engine.tokenizer())
@@ -288,10 +293,13 @@ int run_command(Settings& s) {
   std::optional<store::Library> library;
   if (!tiers.empty())
     library.emplace(engine.cache(), store::fingerprint_of(run::describe_cache(engine)), std::move(tiers));
+  std::optional<run::Drafting> drafting;
+  if (s.drafts.wanted()) drafting.emplace(engine, s.drafts, 1);
   load_seconds += steady_seconds() - chosen;
   run::Reply reply;
   {
-    run::Scheduler scheduler(engine, {.running = 1, .waiting = 0}, s.engine.model, library ? &*library : nullptr);
+    run::Scheduler scheduler(engine, {.running = 1, .waiting = 0}, s.engine.model, library ? &*library : nullptr,
+                             drafting ? &*drafting : nullptr);
     reply = answer(scheduler, std::move(request), unicode::to_valid_utf8(text), s.run.json, interrupt);
   }
   if (library) write_kept(*library);
@@ -311,6 +319,7 @@ Action setup(Flags& flags) {
   config->add(flags, run::engine_table(), settings->engine);
   config->add(flags, table(), settings->run);
   config->add(flags, run::sampling_table(), settings->sampling);
+  config->add(flags, run::draft_table(), settings->drafts);
   config->add(flags, reuse_table(), settings->reuse, {"ram_cache"});
   return [settings, config] { return config->resolve() ? run_command(*settings) : kSuccess; };
 }

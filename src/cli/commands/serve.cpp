@@ -93,6 +93,7 @@ struct Settings {
     config.add(flags, run::engine_table(), serving.engine, {"model"});
     config.add(flags, run::scheduler_table(), serving.scheduler);
     config.add(flags, run::blend_table(), serving.scheduler.blend);
+    config.add(flags, run::draft_table(), serving.drafts);
     config.add(flags, serve_table(), serving.serve);
     config.add(flags, reuse_table(), serving.reuse);
     config.add(flags, serve::server_table(), serving.server);
@@ -113,6 +114,7 @@ Action setup(Flags& flags) {
     if (options.serve.name.empty() && client::is_hub_name(options.engine.model))
       options.serve.name = options.engine.model;
     options.engine.model = local_model(options.engine.model);
+    settle_drafts(options.drafts);
     return serve_command(options);
   };
 }

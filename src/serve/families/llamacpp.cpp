@@ -42,6 +42,7 @@ Json translated(const Fields& fields, FieldNames& names) {
                            "cache_prompt",
                            "reuse",
                            "blend",
+                           "draft",
                            "n_keep",
                            "context_shift",
                            "truncation",
