@@ -232,10 +232,13 @@ Action setup(Flags& flags) {
   const Action press = setup_bench_load(load);
   Flags& rag = flags.command("rag", "prompts of known documents in another order, exactly and blended");
   const Action retrieve = setup_bench_rag(rag);
-  return [settings, config, &replay, play, &load, press, &rag, retrieve] {
+  Flags& draft = flags.command("draft", "generation with guesses of further tokens and without");
+  const Action guess = setup_bench_draft(draft);
+  return [settings, config, &replay, play, &load, press, &rag, retrieve, &draft, guess] {
     if (replay.chosen()) return play();
     if (rag.chosen()) return retrieve();
     if (load.chosen()) return press();
+    if (draft.chosen()) return guess();
     if (!config->resolve()) return kSuccess;
     settings->engine.model = local_model(settings->engine.model);
     return cli::bench(settings->bench, settings->engine);
