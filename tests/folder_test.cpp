@@ -183,6 +183,22 @@ TEST(FolderModels, FactorsOfLlama3) {
   EXPECT_EQ(made.back(), 8.0f);
 }
 
+// The language model of one with a tower for pictures has a type, and names, of its own.
+TEST(FolderModels, TextModelsInsideOthers) {
+  const FolderStyle style{"mistral", true};
+  const auto model = weights::open_model_file(kShipped + "llama.gguf");
+  std::vector<FolderTensor> tensors = testing::folder_tensors(*model, style);
+  for (FolderTensor& t : tensors) t.name.insert(0, "language_model.");
+  tensors.push_back({"vision_tower.conv.weight", "F32", {1}, std::string(4, '\0')});
+  TemporaryPath folder("folder");
+  write_folder(folder.path,
+               {{"model_type", "mistral3"},
+                {"vision_config", {{"hidden_size", 8}}},
+                {"text_config", testing::folder_config(*model, style)}},
+               tensors);
+  EXPECT_EQ(run(folder.path, true).logits, run(kShipped + "llama.gguf", true).logits);
+}
+
 // What is said of a folder, and what of it.
 std::string refusal(
     const std::function<void(const std::string& path, PlainJson& config, std::vector<FolderTensor>&)>& change) {

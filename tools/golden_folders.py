@@ -113,6 +113,8 @@ MODELS = {
                    pad_token_id=None),
     "minimax_m2": usual(head_dim=16, num_local_experts=6, num_experts_per_tok=2, intermediate_size=32, rotary_dim=8,
                         partial_rotary_factor=0.5),
+    "ministral3": usual(head_dim=16, sliding_window=None, rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, mscale=1.0,
+                                                                                mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
     "mixtral": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
     "nemotron_h": usual(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]),
     "nemotron_h+experts": usual(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=6,

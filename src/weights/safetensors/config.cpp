@@ -147,15 +147,23 @@ void ConfigReader::check_layers_without_positions() const {
       fields.unsupported("no_rope_layers", "is not the pattern of three layers with positions and one without");
 }
 
+// Queries of Ministral 3 grow behind the context that it was trained for at first.
+void read_ministral(ConfigReader& r) {
+  if (const FolderJson* rope = r.fields.object("rope_parameters"))
+    if (const auto beta = ConfigFields(*rope, r.fields.path(), "rope_parameters.").number_if("llama_4_scaling_beta"))
+      r.set("attention.temperature_scale", *beta);
+}
+
 Configuration read_config(const FolderJson& config, const std::string& path, Metadata& metadata) {
   const ConfigFields all(config, path);
   const auto type = all.text_if("model_type");
   if (!type) all.bad("model_type", "is missing");
   Configuration out;
   out.family = family_of(*type, path);
-  // A model with a tower for pictures has its language model's configuration inside.
+  // A model with a tower for pictures has its language model's configuration inside, often with a type of its own.
   const FolderJson* inner = all.object("text_config");
   const ConfigFields fields = inner ? ConfigFields(*inner, path, "text_config.") : all;
+  if (const auto own = inner ? fields.text_if("model_type") : std::nullopt) out.family = family_of(*own, path);
   ConfigReader reader(fields, metadata, out);
   if (out.family.arch == "nemotron_h") {
     const std::vector<std::string> kinds = layer_kinds(reader);

@@ -65,5 +65,6 @@ void read_mamba2(ConfigReader& r);
 void read_opt(ConfigReader& r);
 void read_gptj(ConfigReader& r);
 void read_cohere(ConfigReader& r);
+void read_ministral(ConfigReader& r);
 
 }  // namespace kvasir::weights
