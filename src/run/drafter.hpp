@@ -6,6 +6,7 @@
 // too.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -58,6 +59,9 @@ class Drafter {
 struct DrafterKind {
   std::string_view help;
   std::unique_ptr<Drafter> (*make)(Engine& engine, int texts, const std::string& parameters);
+  // Chances of guesses by their sureness, until some were checked. Low ones cost nothing where guesses are free: those
+  // that are not computed are checked, too.
+  std::array<double, kSureness> priors = {0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.8, 0.9};
 };
 
 std::span<const Entry<DrafterKind>> drafters();

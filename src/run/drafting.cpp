@@ -14,9 +14,6 @@ constexpr int kMostRows = 64;
 constexpr double kTrial = 12;
 constexpr double kTrust = 0.6;  // that its guesses are right before that
 
-// A chance to begin with, by sureness.
-constexpr std::array<double, kSureness> kPriors = {0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9, 0.95};
-
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 
 }  // namespace
@@ -58,7 +55,7 @@ Drafting::Drafting(Engine& engine, const DraftOptions& options, int texts)
     for (const Known& k : known_)
       if (k.name == name) throw Error(Code::kBadInput, "names '" + name + "' twice", "--draft");
     const std::string parameters = name.size() < spec.size() ? spec.substr(name.size() + 1) : "";
-    known_.push_back({name, kind->make(engine, texts, parameters), std::make_unique<Acceptance>(kPriors)});
+    known_.push_back({name, kind->make(engine, texts, parameters), std::make_unique<Acceptance>(kind->priors)});
   }
   const auto n = static_cast<std::size_t>(texts);
   rounds_.reserve(n);

@@ -269,6 +269,7 @@ std::unique_ptr<Drafter> make(Engine& engine, int texts, const std::string& para
 }  // namespace
 
 extern const DrafterKind model;
-const DrafterKind model = {"model:FILE: what a smaller model of the same vocabulary says", make};
+const DrafterKind model = {
+    "model:FILE: what a smaller model of the same vocabulary says", make, {0.15, 0.3, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98}};
 
 }  // namespace kvasir::run::entries::drafters
