@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "kernel/ops.hpp"
 #include "kv/page.hpp"
+#include "model/relocation.hpp"
 
 namespace kvasir::run {
 
@@ -39,8 +40,17 @@ const OptionTable<BlendOptions>& blend_table() {
          .high = 4096}},
        {"blend_check_layer",
         &O::check_layer,
-        {.help = "layer whose keys and values say how much a row differs", .low = 1, .high = 1024}}}};
+        {.help = "layer whose keys and values say how much a row differs; 0 is a tenth of the layers",
+         .low = 0,
+         .high = 1024}}}};
   return table;
+}
+
+int checked_layer(const model::ModelSpec& spec, const BlendOptions& options) {
+  if (options.repaired_ratio() <= 0) return -1;
+  const int layers = spec.layer_count();
+  const int wanted = options.check_layer > 0 ? options.check_layer : std::max(1, layers / kCheckShare);
+  return model::check_layer(spec, std::min(wanted, layers - 1));
 }
 
 BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options) {

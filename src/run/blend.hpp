@@ -20,13 +20,18 @@ struct BlendOptions {
   std::string strategy = "blend";  // "none", "first_rows", "blend"
   float ratio = 0.15f;             // of relocated rows, those that differ most are computed again
   std::int32_t first_rows = 16;    // of every relocated run, which are computed again
-  std::int32_t check_layer = 1;    // whose keys and values say how much rows differ
+  std::int32_t check_layer = 0;    // whose keys and values say how much rows differ; 0: a tenth of the layers
 
   // As the strategy has them.
   float repaired_ratio() const { return strategy == "blend" ? ratio : 0.0f; }
   std::int32_t forced_rows() const { return strategy == "none" ? 0 : first_rows; }
 };
 const OptionTable<BlendOptions>& blend_table();
+
+// The deeper the check, the better rows are chosen, and the longer it takes: docs/results/blend.md.
+inline constexpr int kCheckShare = 10;  // one in so many layers
+// The layer that is compared: has keys of its own. -1: nothing is compared.
+int checked_layer(const model::ModelSpec& spec, const BlendOptions& options);
 
 // How a text of n tokens is made of which the first `exact` are there.
 struct BlendPlan {

@@ -75,8 +75,7 @@ class Trial {
     BlendPlan plan = plan_of(o);
     Held s(cache_);
     const model::ModelSpec& spec = engine_.model().spec();
-    if (const int layer = model::check_layer(spec, std::min(o.check_layer, spec.layer_count() - 1));
-        o.repaired_ratio() > 0 && layer >= 0)
+    if (const int layer = checked_layer(spec, o); layer >= 0)
       add_repairs(&plan, deviations(engine_, *s.sequence, ids_, moved_, plan, layer), o.repaired_ratio());
     borrow(cache_, s.sequence, moved_, plan);
     Ids fresh;

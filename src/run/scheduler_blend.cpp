@@ -4,7 +4,6 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "model/relocation.hpp"
 #include "run/scheduler_job.hpp"
 
 namespace kvasir::run {
@@ -77,7 +76,7 @@ void Scheduler::blend(Job& job) {
     if (!b.refused.empty()) return;
   }
   const int layers = spec.layer_count();
-  const int layer = o.repaired_ratio() > 0 ? model::check_layer(spec, std::min(o.check_layer, layers - 1)) : -1;
+  const int layer = checked_layer(spec, o);
   const std::int64_t looked = layer >= 0 ? plan.runs.back().end - exact : 0;
   const double known = static_cast<double>(plan.relocated + plan.repaired) / static_cast<double>(n - exact);
   const double share = share_of_time(plan, n, looked, layer, layers) + (layer >= 0 ? o.ratio * known : 0);

@@ -122,7 +122,7 @@ void read_reuse(const Fields& fields, run::ServiceRequest& out) {
   const Fields how(*blend, "blend.");
   if (const auto ratio = how.number("ratio", 0, 1)) out.blend.ratio = static_cast<float>(*ratio);
   if (const auto rows = how.integer("first_rows", 0, 4096)) out.blend.first_rows = static_cast<std::int32_t>(*rows);
-  if (const auto layer = how.integer("check_layer", 1, 1024)) out.blend.check_layer = static_cast<std::int32_t>(*layer);
+  if (const auto layer = how.integer("check_layer", 0, 1024)) out.blend.check_layer = static_cast<std::int32_t>(*layer);
   out.blend.strategy = one_of(how, "strategy", {"none", "first_rows", "blend"});
 }
 
