@@ -150,7 +150,7 @@ const OptionTable<RagOptions>& rag_table() {
                  "\"answer\"",
          .placeholder = "FILE",
          .required = true}},
-       {"k", &O::k, {.help = "documents of a prompt", .low = 1, .high = 1024}},
+       {"k", &O::k, {.help = "documents of a prompt", .alias = "--k", .low = 1, .high = 1024}},
        {"tokens", &O::tokens, {.help = "most of a document", .unit = "tokens", .low = 128, .high = 1 << 20}},
        {"questions", &O::questions, {.help = "prompts in all", .low = 1, .high = 1 << 20}},
        {"per_set",
