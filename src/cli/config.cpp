@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/nearest.hpp"
+#include "run/selection.hpp"
 
 namespace kvasir::cli {
 
@@ -23,6 +24,16 @@ void Config::read_file() {
   std::vector<std::string> titles;
   for (const Table& t : tables_) titles.push_back(t.title);
   for (const auto& [title, values] : all.items()) {
+    const auto engine =
+        std::find_if(tables_.begin(), tables_.end(), [](const Table& t) { return t.title == "engine"; });
+    if (title == "long_context" && engine != tables_.end()) {
+      try {
+        engine->read(run::ktransformers_options(values));
+      } catch (const Error& e) {
+        throw Error(e.code(), e.what(), file_);
+      }
+      continue;
+    }
     const auto table = std::find_if(tables_.begin(), tables_.end(), [&](const Table& t) { return t.title == title; });
     if (table == tables_.end())
       throw Error(Code::kBadInput,

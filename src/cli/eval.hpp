@@ -14,6 +14,7 @@ Action setup_eval_codec(Flags& flags);
 Action setup_eval_recall(Flags& flags);
 Action setup_eval_answers(Flags& flags);
 Action setup_eval_blend(Flags& flags);
+Action setup_eval_mass(Flags& flags);
 
 // Rows of cells on standard output in columns, the first aligned to the left; the first row is the head.
 void print_table(const std::vector<std::vector<std::string>>& table);

@@ -13,7 +13,10 @@
 #include "cli/json_output.hpp"
 #include "cli/models.hpp"
 #include "cli/terminal.hpp"
+#include "lab/eval/plot.hpp"
 #include "lab/eval/recall.hpp"
+#include "lab/eval/selection_trial.hpp"
+#include "lab/eval/tasks.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -22,6 +25,10 @@ using lab::eval::RecallReport;
 using lab::eval::RecallRow;
 
 struct RecallOptions {
+  std::string task = "passkey";
+  std::string select;
+  std::int32_t asked = 16;
+  std::string plot;
   std::string lengths;
   std::string depths = "0,25,50,75,100";
   std::int32_t trials = 4;
@@ -37,10 +44,31 @@ const OptionTable<RecallOptions>& table() {
   using O = RecallOptions;
   static const OptionTable<O> t{
       "recall",
-      {{"lengths",
+      {{"task",
+        &O::task,
+        {.help = "what is looked for: a pass key in repeated filler, one number in varied text, one of eight, one "
+                 "among nothing but numbers, a value of random pairs, how often something is seen",
+         .choices = lab::eval::task_names()}},
+       {"select",
+        &O::select,
+        {.help = "in place of choices of codecs, compares selectors with dense attention, a list: "
+                 "quest:budget=10%,sink_recent:budget=10% (see docs/long-context.md); the question and the answer go "
+                 "through them",
+         .placeholder = "LIST"}},
+       {"asked",
+        &O::asked,
+        {.help = "with --select: last tokens of the prompt that are computed as generated ones, the question",
+         .unit = "tokens",
+         .low = 1,
+         .high = 4096}},
+       {"plot",
+        &O::plot,
+        {.help = "with --select: draw what is ranked first over the length into a .svg, .html or .png",
+         .placeholder = "FILE"}},
+       {"lengths",
         &O::lengths,
-        {.help = "prompts with a pass key, a list, the longest of which sets --ctx; empty is a half and all of the "
-                 "context, from 1024 on a quarter, too",
+        {.help = "lengths of prompts, a list, the longest of which sets --ctx; empty is a half and all of the context, "
+                 "from 1024 on a quarter, too",
          .unit = "tokens",
          .placeholder = "LIST"}},
        {"depths", &O::depths, {.help = "where the key stands, per cent of the prompt, a list", .placeholder = "LIST"}},
@@ -94,7 +122,7 @@ lab::eval::FileProbes make_probes(const Settings& s, const lab::eval::Subject& s
   if (ctx >= 1024) lengths.insert(lengths.begin(), ctx / 4);
   if (!o.lengths.empty()) lengths = parse_list(o.lengths, 1 << 24, "--lengths");
   const auto depths = parse_list(o.depths, 100, "--depths");
-  return {.probes = passkey_probes(subject.tokenizer(), lengths, depths, o.trials, options)};
+  return {.probes = task_probes(subject.tokenizer(), o.task, lengths, depths, o.trials, options)};
 }
 
 std::string percent(std::int64_t n, std::int64_t of) {
@@ -129,7 +157,7 @@ void print_verdict(const RecallReport& r) {
 
 void print_report(const Settings& s, const RecallReport& r) {
   fmt::print("{}: {}\n\n", std::filesystem::path(s.subject.model).filename().string(),
-             s.recall.file.empty() ? "pass keys by length of the prompt"
+             s.recall.file.empty() ? s.recall.task + " by length of the prompt"
                                    : "retrieval from " + std::filesystem::path(s.recall.file).filename().string());
   std::vector<std::vector<std::string>> t{{"kv", s.recall.file.empty() ? "length" : "file", "tokens", "trials", "exact",
                                            "ranked first", "ln P", "greedy = f32", "choice = f32", "|ln P - f32|"}};
@@ -148,7 +176,8 @@ void print_report(const Settings& s, const RecallReport& r) {
 void print_json(const Settings& s, const RecallReport& report) {
   for (const RecallRow& r : report.rows) {
     const auto n = static_cast<double>(r.trials);
-    nlohmann::ordered_json row{{"kv", r.kv}, {"task", s.recall.file.empty() ? "passkey" : "file"}, {"group", r.group}};
+    nlohmann::ordered_json row{
+        {"kv", r.kv}, {"task", s.recall.file.empty() ? s.recall.task : "file"}, {"group", r.group}};
     if (r.depth >= 0) row["depth"] = r.depth;
     row.update({{"tokens", r.tokens},
                 {"trials", r.trials},
@@ -168,7 +197,100 @@ void print_json(const Settings& s, const RecallReport& report) {
   }
 }
 
+using lab::eval::SelectedReport;
+using lab::eval::SelectedRow;
+
+std::vector<SelectedRow> by_group(const std::vector<SelectedRow>& rows) {
+  std::vector<SelectedRow> groups;
+  for (const SelectedRow& r : rows) {
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const SelectedRow& g) {
+      return g.kv == r.kv && g.select == r.select && g.group == r.group;
+    });
+    if (same == groups.end())
+      groups.push_back(r);
+    else
+      *same += r;
+  }
+  return groups;
+}
+
+double ratio(double a, double b) { return b > 0 ? a / b : 1; }
+
+void print_selected(const Settings& s, const SelectedReport& r) {
+  std::vector<std::vector<std::string>> t{{"kv", "selector", "length", "tokens", "trials", "exact", "ranked first",
+                                           "ln P", "greedy = dense", "read", "mass"}};
+  for (const SelectedRow& g : by_group(r.rows))
+    t.push_back({g.kv, g.select, g.group, std::to_string(g.tokens), std::to_string(g.trials),
+                 percent(g.exact, g.trials), percent(g.first, g.trials),
+                 fmt::format("{:.3f}", g.logprob / static_cast<double>(g.trials)), percent(g.same, g.trials),
+                 fmt::format("{:.1f} %", 100 * ratio(g.read, g.seen)),
+                 g.measured > 0 ? fmt::format("{:.1f} %", 100 * g.mass / static_cast<double>(g.measured)) : ""});
+  const std::string title = fmt::format("{}: {}", std::filesystem::path(s.subject.model).filename().string(),
+                                        s.recall.file.empty() ? s.recall.task : s.recall.file);
+  fmt::print("{}, the last {} tokens of the prompt and the answer as generated tokens\n\n", title, s.recall.asked);
+  print_table(t);
+  fmt::print("\nWithout looking, a model ranks the right answer first in {:.1f} % of {} trials.\n", 100 * r.chance,
+             r.dense.trials);
+  if (r.has_skill())
+    fmt::print("With dense attention it does in {}: it has the skill, and fewer hits are a selector's loss.\n",
+               percent(r.dense.first, r.dense.trials));
+  else
+    fmt::print(
+        "With dense attention it does in {} (guessing does as well with probability {:.2f}): THE MODEL HAS NO "
+        "SUCH SKILL.\nIts hits say nothing about selectors; only agreement with dense attention does.\n",
+        percent(r.dense.first, r.dense.trials), r.guessing);
+  if (s.recall.plot.empty()) return;
+  lab::eval::Plot plot{.title = title,
+                       .subtitle = "the right answer has the highest probability",
+                       .note = "",
+                       .x_label = "tokens of the prompt",
+                       .y_label = "% of the trials",
+                       .points = {}};
+  for (const SelectedRow& g : by_group(r.rows)) {
+    const std::string label = g.kv + " " + g.select;
+    if (plot.lines.empty() || plot.lines.back().label != label) {
+      const auto at =
+          std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
+      if (at == plot.lines.end()) plot.lines.push_back({label, {}});
+    }
+    const auto line =
+        std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
+    line->points.push_back({static_cast<double>(g.tokens),
+                            std::max(0.1, 100 * static_cast<double>(g.first) / static_cast<double>(g.trials))});
+  }
+  write_plot(plot, t, s.recall.plot);
+}
+
+void print_selected_json(const Settings& s, const SelectedReport& report) {
+  for (const SelectedRow& r : report.rows) {
+    const auto n = static_cast<double>(r.trials);
+    nlohmann::ordered_json row{{"kv", r.kv},
+                               {"select", r.select},
+                               {"task", s.recall.file.empty() ? s.recall.task : "file"},
+                               {"group", r.group}};
+    if (r.depth >= 0) row["depth"] = r.depth;
+    row.update({{"tokens", r.tokens},
+                {"trials", r.trials},
+                {"exact", static_cast<double>(r.exact) / n},
+                {"ranked_first", static_cast<double>(r.first) / n},
+                {"chance", report.chance},
+                {"model_retrieves", report.has_skill()},
+                {"logprob", r.logprob / n},
+                {"same_greedy", static_cast<double>(r.same) / n},
+                {"read", ratio(r.read, r.seen)},
+                {"mass", r.measured > 0 ? nlohmann::ordered_json(r.mass / static_cast<double>(r.measured))
+                                        : nlohmann::ordered_json()},
+                {"asked", s.recall.asked},
+                {"ctx", s.subject.ctx},
+                {"model", std::filesystem::path(s.subject.model).filename().string()}});
+    print_json_row(row);
+  }
+}
+
 int run_recall(Settings& s) {
+  if (!s.recall.plot.empty()) lab::eval::check_plot_path(s.recall.plot);
+  const std::vector<std::string> selectors =
+      s.recall.select.empty() ? std::vector<std::string>{} : lab::eval::split_kv(s.recall.select);
   if (!s.recall.lengths.empty()) {
     const auto lengths = parse_list(s.recall.lengths, 1 << 24, "--lengths");
     s.subject.ctx =
@@ -179,7 +301,13 @@ int run_recall(Settings& s) {
     if (interrupt.requested().load(std::memory_order_relaxed))
       throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval recall");
   };
-  lab::eval::Subject subject(s.subject, {.sequences = 2, .extra_tokens = s.subject.ctx});
+  lab::eval::Subject::Needs needs{.sequences = 2, .extra_tokens = s.subject.ctx};
+  if (!selectors.empty()) {
+    needs = {.sequences = 3, .extra_tokens = s.subject.ctx, .baseline = false, .selectors = {}};
+    for (const auto& group : lab::eval::group_selectors(selectors))
+      needs.selectors.push_back(lab::eval::cache_selector(group));
+  }
+  lab::eval::Subject subject(s.subject, needs);
   const lab::eval::FileProbes probes = make_probes(s, subject);
   if (probes.too_long > 0)
     fmt::print(stderr, "kvasir: {}: left out {} of {} samples, which do not fit into --ctx {}\n", s.recall.file,
@@ -190,6 +318,16 @@ int run_recall(Settings& s) {
     loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   });
   loading.finish();
+  if (!selectors.empty()) {
+    const SelectedReport report =
+        measure_selected(subject, selectors, probes.probes, s.recall.asked, [&](std::int64_t done, std::int64_t total) {
+          stop_if_asked();
+          asking.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+        });
+    asking.finish();
+    s.recall.json ? print_selected_json(s, report) : print_selected(s, report);
+    return kSuccess;
+  }
   const RecallReport report = measure_recall(subject, probes.probes, [&](std::int64_t done, std::int64_t total) {
     stop_if_asked();
     asking.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));

@@ -20,6 +20,7 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
   for (int i = 0; i < max_sequences; ++i) {
     auto s = std::make_unique<Sequence>();
     s->index = i;
+    s->select = layout.select;
     sequences.push_back(std::move(s));
   }
   visit_heads(layout, [&](int l, int h) {
@@ -38,7 +39,14 @@ void Arena::forget_selection(const Sequence& s) const {
   if (layout.selection_bytes > 0) std::memset(selection_states(s), 0, layout.selection_bytes);
 }
 
-void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t page, float* scratch) const {
+void Arena::cut_selection(const Sequence& s, std::int64_t n) const {
+  if (layout.selection_bytes == 0) return;
+  for (const int i : layout.asked)
+    for (int h = 0; h < layer_at(i).shape.kv_heads; ++h) choice(s, layer_at(i), h).cut(n);
+}
+
+void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t page, const float* q,
+                 float* scratch) const {
   const LayerLayout& layer = layer_at(l);
   const Blocks from = raw(l, head, s, page);
   const Blocks to = sealed(l, head, s, page);
@@ -55,7 +63,14 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
     for (int c = 0; c < d; ++c)
       std::copy_n(tile + (static_cast<std::ptrdiff_t>(panel) * d + c) * kPanel, kPanel,
                   keys + static_cast<std::ptrdiff_t>(c) * kPageTokens + panel * kPanel);
-  layout.selector->summarise(d, keys, first_row(page), summary(layer, head, s.pages[static_cast<std::size_t>(page)]));
+  float* importance = nullptr;
+  float* rest = keys + static_cast<std::ptrdiff_t>(d) * kPageTokens;
+  if (layout.select.selector->weighs) {
+    importance = std::exchange(rest, rest + kPageTokens);
+    weigh_tokens(d, keys, first_row(page), q, layer.group(), importance);
+  }
+  summarise(layout.select, d, keys, first_row(page), importance, rest,
+            summary(layer, head, s.pages[static_cast<std::size_t>(page)]));
 }
 
 void Arena::copy_own(const Sequence& from, const Sequence& to) const {

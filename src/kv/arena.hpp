@@ -13,6 +13,7 @@
 #include "kv/borrow.hpp"
 #include "kv/layout.hpp"
 #include "kv/pool.hpp"
+#include "kv/question.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv {
@@ -25,6 +26,7 @@ class Sequence {
   bool used = false;
   std::int64_t length = 0;             // own tokens of committed steps: all of them, unless it borrows
   std::int64_t exact = kAllExact;      // tokens from here on were computed with a selection of pages
+  SelectSpec select;                   // the cache's own, unless the request has another one
   bool live = true;                    // the states of recurrent layers are there; else they follow from what is kept
   std::int64_t marked = -1;            // tokens that the states before the last drafted step are of; -1: none are kept
   std::vector<std::int32_t> pages;     // pool slot of every sealed page, during a step also of those it will seal
@@ -87,6 +89,12 @@ struct Arena {
     return selections.data() + static_cast<std::size_t>(s.index) * layout.selection_bytes;
   }
   void forget_selection(const Sequence& s) const;
+  // What queries from position n on chose is forgotten.
+  void cut_selection(const Sequence& s, std::int64_t n) const;
+  ChoiceState& choice(const Sequence& s, const LayerLayout& l, int head) const {
+    return *reinterpret_cast<ChoiceState*>(selection_states(s) + l.selection_offset +
+                                           static_cast<std::size_t>(head) * l.selection_bytes);
+  }
 
   // Of a recurrent layer, see RecurrentLayout.
   float* recurrent(const Sequence& s, std::size_t at) const {
@@ -106,8 +114,8 @@ struct Arena {
   bool owns(int layer) const { return layer_at(layer).owner == layer; }
 
   // Raw page -> its sealed block, for one layer, head and side; keys get their summary, too.
-  // scratch: seal_floats of the head size, for keys 128 head_dim more.
-  void seal(int layer, int head, Side side, const Sequence& s, std::int64_t page, float* scratch) const;
+  // scratch: Layout::worker_floats(). q: queries of the token whose coming seals the page, (group, head_dim), scaled.
+  void seal(int layer, int head, Side side, const Sequence& s, std::int64_t page, const float* q, float* scratch) const;
   // Everything that a sequence has besides its pages of the pool, into one of the same length.
   void copy_own(const Sequence& from, const Sequence& to) const;
   // And back (lossless codecs only), both sides.

@@ -3,20 +3,6 @@
 #include <algorithm>
 
 namespace kvasir::kv {
-namespace {
-
-// The scratch of one item: few rows and a group of pages, or many rows and a page at a time.
-struct Item {
-  FoldSize size;
-  FoldScratch scratch;
-  Item(const LayerLayout& l, int few_rows, bool many, float* at)
-      : size(fold_size(l, many ? kItemRows : few_rows, many)) {
-    scratch.place(at, size);
-  }
-};
-
-}  // namespace
-
 Attention::Attention(Team& team, const Arena& arena, int max_slices)
     : team_(team),
       arena_(arena),
@@ -26,10 +12,15 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
       states_(tensor::Tag::kScratch, arena.layout.state_floats() * sizeof(float)) {
   const Layout& l = arena.layout;
   selected_.resize(arena.sequences.size());
+  sparse_.resize(arena.sequences.size());
+  figures_.resize(arena.sequences.size());
+  for (SelectionFigures& f : figures_) f.layers.resize(l.asked.size());
   pending_ = std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(max_slices) *
                                                   static_cast<std::size_t>(l.most_heads()));
-  choice_room_ = static_cast<std::int64_t>(max_slices) * l.most_heads() * l.memory.pages;
   answers_ = tensor::Buffer(tensor::Tag::kScratch, l.answer_bytes(max_slices));
+  if (answers_.size() > 0)
+    to_ = place_answers(answers_.data(), l,
+                        static_cast<std::size_t>(max_slices) * static_cast<std::size_t>(l.most_heads()));
   questions_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * l.question_bytes());
 }
 
@@ -39,17 +30,7 @@ void Attention::reserve(std::span<const Slice> slices) {
   if (bytes > states_.size()) states_ = tensor::Buffer(tensor::Tag::kScratch, bytes);
 }
 
-// What a part's rows attend to in one head.
-struct Attention::Segments {
-  int layer;  // that owns the pages
-  int head;
-  const Sequence& sequence;
-  PageList list;
-  Segment raw;  // sinks, too
-  Segment sealed;
-};
-
-Attention::Segments Attention::segments(const Part& p, int head) const {
+Attention::Segments Attention::segments(const Part& p, int head, bool whole) const {
   const int owner = plan_.layer().owner;
   const LayerLayout& l = arena_.layer_at(owner);
   const Head raw_k{l.shape.head_dim, {}, nullptr};
@@ -57,15 +38,14 @@ Attention::Segments Attention::segments(const Part& p, int head) const {
   return {owner,
           head,
           *p.sequence,
-          list(p, head),
+          whole ? plan_.list(p, nullptr, -1) : list(p, head),
           {l.raw_k, l.raw_v, raw_k, raw_v},
           {l.k, l.v, arena_.head_k(owner, head), arena_.head_v(owner, head)}};
 }
 
 PageList Attention::list(const Part& p, int head) const {
   if (!p.chosen) return plan_.list(p, nullptr, -1);
-  const std::int64_t sealed = arena_.layout.sealed_at(p.position);
-  return plan_.list(p, answers_.as<std::int32_t>() + p.selection + head * sealed, chosen_counts(p)[head]);
+  return plan_.list(p, to_.runs_at(p.counters + head), chosen_count(p, head));
 }
 
 kernel::States Attention::state(const Part& p, int head, std::int64_t index) const {
@@ -116,15 +96,9 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
                                    parts[static_cast<std::size_t>(prepared[static_cast<std::size_t>(i / (2 * heads))])],
                                    static_cast<int>(i / 2 % heads), i % 2 == 0 ? Side::kKeys : Side::kValues, worker);
                        });
-    if (plan_.choices() > 0)
-      team_.parallel_for(static_cast<std::int64_t>(parts.size()) * heads, 1,
-                         [&](std::int64_t begin, std::int64_t end, int worker) {
-                           for (auto i = begin; i < end; ++i)
-                             if (const Part& p = parts[static_cast<std::size_t>(i / heads)]; p.chosen)
-                               select(x, p, static_cast<int>(i % heads), worker);
-                         });
-    count_selected();
-    plan_.share([&](const Part& p, int head) { return chosen_counts(p)[head]; });
+    if (plan_.asks()) select(x);
+    for (const Part& p : parts) count_selected(p);
+    plan_.share([&](const Part& p, int head) { return chosen_count(p, head); });
     for (const Part& p : parts)
       for (int h = 0; p.few && h < heads; ++h)
         pending_[static_cast<std::size_t>(p.counters + h)].store(p.items_per_head, std::memory_order_relaxed);
@@ -153,60 +127,40 @@ void Attention::make_angles(std::span<const Slice> slices, const Tensors& x) con
 
 // Entering a block seals the page that leaves the window, whose raw block the new page then takes.
 void Attention::prepare(const Tensors& x, const Part& p, int head, Side side, int worker) const {
-  if (p.seals) arena_.seal(x.layer, head, side, *p.sequence, arena_.layout.sealed_at(p.position) - 1, scratch(worker));
+  if (p.seals) {
+    float* const q = scratch(worker);
+    float* rest = q;
+    if (side == Side::kKeys && arena_.layout.select.selector->weighs) {
+      load_rows(x, p, head, 0, 1, q);
+      rest += query_floats(plan_.layer().shape);
+    }
+    arena_.seal(x.layer, head, side, *p.sequence, arena_.layout.sealed_at(p.position) - 1, q, rest);
+  }
   arena_.append(x.layer, head, side, *p.sequence, p.position, p.tokens, tokens_of(x, side, p.row, head));
 }
 
-void Attention::select(const Tensors& x, const Part& p, int head, int worker) const {
-  const Layout& l = arena_.layout;
-  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
-  const Item item(layer, l.few_rows(), false, scratch(worker));
-  const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
-  const auto pages = static_cast<std::int32_t>(l.sealed_at(p.position));
-  std::byte* const room = questions_.data() + static_cast<std::size_t>(worker) * l.question_bytes();
-  const std::byte** summaries = nullptr;
-  if (layer.summary_bytes > 0) {
-    summaries = reinterpret_cast<const std::byte**>(room);
-    for (std::int32_t i = 0; i < pages; ++i)
-      summaries[i] = arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(i)]);
-  }
-  std::byte* state = nullptr;
-  if (l.selector->state_bytes)
-    state = arena_.selection_states(*p.sequence) + plan_.layer().selection_offset +
-            static_cast<std::size_t>(head) * layer.selection_bytes;
-  std::int32_t* const to = answers_.as<std::int32_t>() + p.selection + static_cast<std::int64_t>(head) * pages;
-  std::byte* scratch = nullptr;
-  if (l.selector->scratch_bytes) scratch = room + l.pointer_bytes();
-  const Selection what{.layer = x.layer,
-                       .kv_head = head,
-                       .q = rows.q,
-                       .rows = rows.count,
-                       .d = layer.shape.head_dim,
-                       .position = rows.last(),
-                       .pages = pages,
-                       .budget = l.budget,
-                       .summaries = summaries,
-                       .scratch = scratch,
-                       .state = state};
-  chosen_counts(p)[head] = std::clamp(l.selector->select(what, to), 0, pages);
-}
-
-void Attention::count_selected() {
-  const LayerLayout& l = arena_.layer_at(plan_.layer().owner);
-  for (const Part& p : plan_.parts())
-    for (int h = 0; p.chosen && h < l.shape.kv_heads; ++h)
-      selected_[static_cast<std::size_t>(p.sequence->index)] +=
-          static_cast<std::size_t>(chosen_counts(p)[h]) * (l.sealed.k_bytes + l.sealed.v_bytes) +
-          static_cast<std::size_t>(arena_.layout.sealed_at(p.position)) * l.summary_bytes;
-}
-
 // Sinks are a segment of one short page.
-void Attention::fold_sinks(const Segments& s, const Rows& rows, Fold& fold, const kernel::States& into) const {
+FoldPage Attention::sink_page(const Segments& s, const Rows& rows) const {
   const Layout& l = arena_.layout;
   const Blocks b = arena_.sinks(s.layer, s.head, s.sequence);
   const int end = static_cast<int>(std::min<std::int64_t>(l.sinks, rows.last() + 1));
-  const FoldPage page{{b.k, 0, end, l.sink_capacity}, {b.v, 0, end, l.sink_capacity}, 0};
+  return {{b.k, 0, end, l.sink_capacity}, {b.v, 0, end, l.sink_capacity}, 0};
+}
+
+void Attention::fold_sinks(const Segments& s, const Rows& rows, Fold& fold, const kernel::States& into) const {
+  const FoldPage page = sink_page(s, rows);
   fold.add(s.raw, {&page, 1}, true, into);
+}
+
+FoldPage Attention::page_at(const Segments& s, const Rows& rows, std::int64_t place) const {
+  const std::int64_t index = s.list.page(place);
+  const Blocks b = place < s.list.sealed ? arena_.sealed(s.layer, s.head, s.sequence, index)
+                                         : arena_.raw(s.layer, s.head, s.sequence, index);
+  const int first = std::max(arena_.first_row(index), s.list.first_token(place));
+  const auto seen =
+      static_cast<int>(std::min<std::int64_t>(s.list.end_token(place), rows.last() + 1 - index * kPageTokens));
+  const int last = std::max(first, seen);
+  return {{b.k, first, last, kPageTokens}, {b.v, first, last, kPageTokens}, index * kPageTokens};
 }
 
 // Pages of group `group` of the list, which become the state `into`. With few rows blocks are fetched ahead, in the
@@ -219,15 +173,8 @@ void Attention::fold_group(const Segments& s, const Part& p, const Rows& rows, s
   int sealed = 0;
   int count = 0;
   for (std::int64_t place = begin; place < end; ++place, ++count) {
-    const std::int64_t index = s.list.page(place);
-    const bool is_sealed = place < s.list.sealed;
-    const Blocks b =
-        is_sealed ? arena_.sealed(s.layer, s.head, s.sequence, index) : arena_.raw(s.layer, s.head, s.sequence, index);
-    const int first = arena_.first_row(index);
-    const auto seen = static_cast<int>(std::min<std::int64_t>(kPageTokens, rows.last() + 1 - index * kPageTokens));
-    const int last = std::max(first, seen);
-    pages[count] = {{b.k, first, last, kPageTokens}, {b.v, first, last, kPageTokens}, index * kPageTokens};
-    sealed += is_sealed;
+    pages[count] = page_at(s, rows, place);
+    sealed += place < s.list.sealed;
   }
   if (p.few) {
     const int runs[] = {0, sealed, count};  // keys, then values of the sealed pages; then of the raw ones
@@ -302,12 +249,13 @@ const std::byte* Attention::after_group(const Part& p, int head, std::int64_t gr
 void Attention::attend_few(const Tensors& x, const Part& p, int head, int piece, int worker) const {
   const Item item(plan_.layer(), arena_.layout.few_rows(), false, scratch(worker));
   const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
-  // Tokens of this step lie in the last group or in the sinks, which the first group attends to. Both are this item's
-  // own unless the step is past the sinks.
-  if (!p.seals && !p.sequence->borrowed && piece == p.items_per_head - 1 && plan_.layer().owner == x.layer)
+  const Segments s = segments(p, head);
+  // Tokens of this step lie in the head's last group or in the sinks, which the first group attends to. Both are this
+  // item's own unless the step is past the sinks. Groups behind the last one are empty: heads may choose more or less.
+  if (!p.seals && !p.sequence->borrowed && p.first_group + piece == (s.list.end - 1) / kGroupPages &&
+      plan_.layer().owner == x.layer)
     for (const Side side : {Side::kKeys, Side::kValues})
       arena_.append(x.layer, head, side, *p.sequence, p.position, p.tokens, tokens_of(x, side, p.row, head));
-  const Segments s = segments(p, head);
   Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, x.scoring.turn, slopes(x, head));
   if (piece == 0 && arena_.layout.sinks > 0) {
     const kernel::States to = state(p, head, 0);

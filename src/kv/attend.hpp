@@ -15,6 +15,16 @@
 
 namespace kvasir::kv {
 
+// The scratch of one item: few rows and a group of pages, or many rows and a page at a time.
+struct Item {
+  FoldSize size;
+  FoldScratch scratch;
+  Item(const LayerLayout& l, int few_rows, bool many, float* at)
+      : size(fold_size(l, many ? kItemRows : few_rows, many)) {
+    scratch.place(at, size);
+  }
+};
+
 class Attention {
  public:
   Attention(Team& team, const Arena& arena, int max_slices);
@@ -27,7 +37,20 @@ class Attention {
 
   // Sealed bytes and summaries that a selector had this sequence's last step read.
   std::size_t selected_bytes(const Sequence& s) const { return selected_[static_cast<std::size_t>(s.index)]; }
-  void forget_selected(const Sequence& s) { selected_[static_cast<std::size_t>(s.index)] = 0; }
+  // The sequence's last step left pages out.
+  bool left_out(const Sequence& s) const { return sparse_[static_cast<std::size_t>(s.index)] != 0; }
+  void forget_selected(const Sequence& s) {
+    selected_[static_cast<std::size_t>(s.index)] = 0;
+    sparse_[static_cast<std::size_t>(s.index)] = 0;
+  }
+
+  double choosing_seconds() const { return choosing_seconds_; }
+  // Since the sequence was made.
+  const SelectionFigures& figures(const Sequence& s) const { return figures_[static_cast<std::size_t>(s.index)]; }
+  void set_figures(const Sequence& s, const SelectionFigures& to) { figures_[static_cast<std::size_t>(s.index)] = to; }
+  void reset_figures(const Sequence& s) {
+    for (SelectionFigures::Layer& l : figures_[static_cast<std::size_t>(s.index)].layers) l = {};
+  }
 
   struct Tensors {
     int layer;
@@ -40,11 +63,31 @@ class Attention {
   void run(std::span<const Slice> slices, const Tensors& x);
 
  private:
-  struct Segments;  // the list of one part and head
+  // What a part's rows attend to in one head.
+  struct Segments {
+    int layer;  // that owns the pages
+    int head;
+    const Sequence& sequence;
+    PageList list;
+    Segment raw;  // sinks, too
+    Segment sealed;
+  };
 
   void prepare(const Tensors& x, const Part& part, int head, Side side, int worker) const;
-  void select(const Tensors& x, const Part& part, int head, int worker) const;
-  void count_selected();
+  // attend_select.cpp
+  enum class Ask { kReuse, kPreselect, kChoose };
+  void select(const Tensors& x);
+  void choose(const Tensors& x);
+  Ask what_to_ask(const Part& part, int head) const;
+  void ask(const Tensors& x, const Part& part, int head, int worker) const;
+  void answer(const Part& part, int first_head, int heads, int worker) const;
+  void measure(const Tensors& x, const Part& part, int head, int worker, double* always) const;
+  void measure_choice(const Tensors& x, const Part& part, int head, int worker) const;
+  void count_selected(const Part& part);
+  double chosen_tokens(const Part& part) const;
+  void check_floor();
+  const LayerLayout& slot_layer(const Part& part) const;
+  Question question(int worker) const;
   void attend_few(const Tensors& x, const Part& part, int head, int group, int worker) const;
   void attend_many(const Tensors& x, const Part& part, int head, int piece, int worker) const;
   void finish_few(const Tensors& x, const Part& part, int head, int worker) const;
@@ -58,7 +101,10 @@ class Attention {
   void make_angles(std::span<const Slice> slices, const Tensors& x) const;
   Rows load_rows(const Tensors& x, const Part& part, int head, int token, int tokens, float* q) const;
   PageList list(const Part& part, int head) const;
-  Segments segments(const Part& part, int head) const;
+  // whole: all pages, whatever a selector chose
+  Segments segments(const Part& part, int head, bool whole = false) const;
+  FoldPage sink_page(const Segments& segments, const Rows& rows) const;
+  FoldPage page_at(const Segments& segments, const Rows& rows, std::int64_t place) const;
   void fold_sinks(const Segments& segments, const Rows& rows, Fold& fold, const kernel::States& into) const;
   void fold_group(const Segments& segments, const Part& part, const Rows& rows, std::int64_t group, Fold& fold,
                   const kernel::States& into) const;
@@ -68,9 +114,7 @@ class Attention {
   TokenRows tokens_of(const Tensors& x, Side side, std::int64_t row, int head) const;
   kernel::States state(const Part& part, int head, std::int64_t index) const;
   float* scratch(int worker) const { return workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_; }
-  int* chosen_counts(const Part& part) const {
-    return answers_.as<int>() + choice_room_ + static_cast<std::ptrdiff_t>(part.counters);
-  }
+  int chosen_count(const Part& part, int head) const { return to_.counts[part.counters + head]; }
 
   Team& team_;
   const Arena& arena_;
@@ -78,10 +122,13 @@ class Attention {
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;
-  tensor::Buffer answers_;    // of selectors, see Layout
+  tensor::Buffer answers_;    // of selectors
   tensor::Buffer questions_;  // to selectors, per thread
-  std::int64_t choice_room_ = 0;
-  std::vector<std::size_t> selected_;  // by sequence
+  Answers to_{};
+  double choosing_seconds_ = 0;
+  std::vector<std::size_t> selected_;      // by sequence
+  std::vector<char> sparse_;               // by sequence
+  std::vector<SelectionFigures> figures_;  // by sequence
   std::unique_ptr<std::atomic<int>[]> pending_;
 };
 

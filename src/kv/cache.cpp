@@ -99,7 +99,9 @@ Sequence* Cache::create() {
     s->exact = kAllExact;
     s->live = true;
     s->marked = -1;
+    s->select = impl_->arena.layout.select;
     impl_->arena.forget_selection(*s);
+    impl_->attention.reset_figures(*s);
     return s.get();
   }
   throw Error(Code::kMemory, "all " + std::to_string(impl_->arena.sequences.size()) + " sequences are in use",
@@ -120,6 +122,8 @@ Sequence* Cache::fork(const Sequence& from) {
   to->length = from.length;
   to->exact = from.exact;
   to->live = from.live;
+  to->select = from.select;
+  impl_->attention.set_figures(*to, impl_->attention.figures(from));
   for (const auto slot : from.pages) {
     impl_->arena.pool.share(slot);
     to->pages.push_back(slot);
@@ -176,7 +180,7 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
   });
   n == 0 ? impl_->drop_all(s) : impl_->drop_own(s, keep);
   if (n < s->length) {
-    arena.forget_selection(*s);
+    arena.cut_selection(*s, n);
     s->live = n == 0;
     if (n < s->marked) s->marked = -1;
   }
@@ -429,12 +433,10 @@ void Cache::commit(int layers) {
     const LayerShape& shape = m.arena.layer_at(static_cast<int>(l)).shape;
     KVASIR_CHECK((m.attended[l] || !shape.attends()) && (m.recurred[l] || !shape.recurrent));
   }
-  const bool selects = !m.arena.layout.selector->dense;
   for (const Slice& s : m.slices) {
     Sequence& sequence = *s.sequence;
     // What was computed with a selection of pages is not what the tokens alone say.
-    if (selects && s.decode && m.arena.layout.sealed_at(sequence.length + s.count - 1) > 0)
-      sequence.exact = std::min(sequence.exact, sequence.length);
+    if (m.attention.left_out(sequence)) sequence.exact = std::min(sequence.exact, sequence.length);
     if (layers >= 0) sequence.exact = std::min(sequence.exact, sequence.length);
     if (m.arena.layout.drafts && s.decode && s.count > 1) sequence.marked = sequence.length;
     sequence.length += s.count;
@@ -470,7 +472,7 @@ std::size_t Cache::kv_bytes_read(const Sequence& s) const {
     const std::int64_t begin = layer.local() ? std::max<std::int64_t>(0, s.length - layer.shape.window) : 0;
     const std::int64_t raw = s.length - std::max(begin, sealed * kPageTokens);
     const auto heads = static_cast<std::size_t>(layer.shape.kv_heads);
-    if (layer.local() || l.selector->dense)
+    if (layer.local() || s.select.dense())
       bytes += static_cast<std::size_t>(std::max<std::int64_t>(0, sealed - first)) * heads *
                (layer.sealed.k_bytes + layer.sealed.v_bytes);
     bytes += static_cast<std::size_t>(raw) * heads * ((layer.raw.k_bytes + layer.raw.v_bytes) / kPageTokens);
@@ -486,6 +488,25 @@ std::size_t Cache::recurrent_bytes(std::int64_t n) const {
   visit_states(impl_->arena, s, [&](const std::byte*, std::size_t size) { bytes += size; });
   return bytes;
 }
+
+void Cache::set_selection(Sequence* s, const std::string& text) {
+  KVASIR_CHECK(!impl_->open);
+  impl_->check_handle(s);
+  const SelectSpec& own = impl_->arena.layout.select;
+  const SelectSpec spec = text.empty() ? own : parse_select(text, "select");
+  if (const char* why = spec.refused_in(own))
+    throw Error(Code::kBadInput, "'" + text + "' does not suit a cache with '" + own.name + "': " + why, "select");
+  s->select = spec;
+}
+
+std::string Cache::selection(const Sequence& s) { return s.select.dense() ? std::string() : s.select.name; }
+
+const SelectionFigures& Cache::selection_figures(const Sequence& s) const {
+  impl_->check_handle(&s);
+  return impl_->attention.figures(s);
+}
+
+double Cache::choosing_seconds() const { return impl_->attention.choosing_seconds(); }
 
 std::int64_t Cache::exact_tokens(const Sequence& s) { return std::min(s.exact, s.length); }
 

@@ -120,6 +120,13 @@ class Cache {
   // Figures.
   std::int64_t free_pages() const;
   std::int64_t sealed_tokens(const Sequence& sequence) const;
+  // Which blocks the sequence's generated tokens read from now on, as kv/select_spec.hpp; empty: as CacheOptions say.
+  // Forks have it, too. Throws Error(kBadInput) when it cannot be read, or needs summaries or a memory of choices that
+  // this cache was not made with.
+  void set_selection(Sequence* sequence, const std::string& text);
+  static std::string selection(const Sequence& sequence);  // as it was written; empty: everything is read
+  const SelectionFigures& selection_figures(const Sequence& sequence) const;
+  double choosing_seconds() const;  // that steps have spent on choosing blocks, since the cache was made
   // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
   // chose pages for tokens that were generated. Only these may be offered to a store.
   static std::int64_t exact_tokens(const Sequence& sequence);

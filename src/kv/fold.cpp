@@ -86,23 +86,26 @@ void Fold::add_distances(const FoldPage& page, float* scores, int stride) const 
   }
 }
 
+void Fold::weigh_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q) {
+  const auto count = static_cast<int>(pages.size());
+  PageRef ks[kGroupPages];
+  for (int i = 0; i < count; ++i) ks[i] = pages[static_cast<std::size_t>(i)].k;
+  segment.k->dots(segment.head_k, ks, count, q, rows_.count, s_.weights, size_.batch * kPageTokens);
+  for (int i = 0; i < count; ++i) {
+    limit(pages[static_cast<std::size_t>(i)]);
+    weigh(pages[static_cast<std::size_t>(i)], i);
+  }
+}
+
 // By the codec's products on packed bytes.
 void Fold::add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q,
                       const kernel::States& into) {
   const int stride = size_.batch * kPageTokens;
   const int pitch = kernel::out_pitch(size_.dv);
   const auto count = static_cast<int>(pages.size());
-  PageRef ks[kGroupPages];
+  weigh_packed(segment, pages, q);
   PageRef vs[kGroupPages];
-  for (int i = 0; i < count; ++i) {
-    ks[i] = pages[static_cast<std::size_t>(i)].k;
-    vs[i] = pages[static_cast<std::size_t>(i)].v;
-  }
-  segment.k->dots(segment.head_k, ks, count, q, rows_.count, s_.weights, stride);
-  for (int i = 0; i < count; ++i) {
-    limit(pages[static_cast<std::size_t>(i)]);
-    weigh(pages[static_cast<std::size_t>(i)], i);
-  }
+  for (int i = 0; i < count; ++i) vs[i] = pages[static_cast<std::size_t>(i)].v;
   segment.v->accumulate(segment.head_v, vs, count, s_.weights, stride, rows_.count, s_.outs, pitch);
   for (int i = 0; i < count; ++i) {
     const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(i) * rows_.count;
@@ -151,6 +154,16 @@ void Fold::add_latent(const Segment& segment, const FoldPage& page, const float*
   weigh(page, 0);
   keys_as_values(s_.k_tile, size_.d, s_.v_tile);
   kernels.fold_tile(s_.weights, rows_.count, size_.dv, s_.v_tile, page.k.begin, s_.ends, s_.maxima, s_.sums, into);
+}
+
+void Fold::weigh(const Segment& segment, std::span<const FoldPage> pages) {
+  if (pages.empty()) return;
+  const float* const q = queries(segment);
+  if (!size_.tiles) return weigh_packed(segment, pages, q);
+  limit(pages.front());
+  segment.k->k.unseal(segment.head_k, pages.front().k, s_.k_tile);
+  kernel::attention().scores(q, rows_.count, size_.d, s_.k_tile, s_.ends, s_.weights);
+  weigh(pages.front(), 0);
 }
 
 void Fold::add(const Segment& segment, std::span<const FoldPage> pages, bool first, const kernel::States& into) {

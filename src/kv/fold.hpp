@@ -137,11 +137,16 @@ class Fold {
   // are taken together.
   void add(const Segment& segment, std::span<const FoldPage> pages, bool first, const kernel::States& into);
 
+  // Scores of at most size.batch pages alone, each as weights by its own maximum: scratch().weights (rows, batch, 128),
+  // maxima and sums (page, rows).
+  void weigh(const Segment& segment, std::span<const FoldPage> pages);
+
   const FoldScratch& scratch() const { return s_; }
 
  private:
   const float* queries(const Segment& segment);
   void weigh(const FoldPage& page, int index);
+  void weigh_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q);
   void add_distances(const FoldPage& page, float* scores, int stride) const;
   void add_packed(const Segment& segment, std::span<const FoldPage> pages, const float* q, const kernel::States& into);
   void add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);

@@ -8,7 +8,9 @@
 #include "base/error.hpp"
 #include "kernel/attention.hpp"
 #include "kv/fold.hpp"
+#include "kv/question.hpp"
 #include "kv/spec.hpp"
+#include "kv/summaries.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -69,7 +71,6 @@ void check(const CacheShape& s, const CacheOptions& o) {
   check_range(o.sinks, 0, kPageTokens, "sinks");
   check_range(o.max_sequences, 1, 1 << 16, "max_sequences");
   check_range(o.max_tokens, 0, std::int64_t{1} << 31, "max_tokens");
-  check_range(o.budget, 0, std::int64_t{1} << 31, "budget");
   check_range(o.step_tokens, 1, 1 << 24, "step_tokens");
   for (const LayerCodecs& e : o.layers)
     if (e.first < 0 || e.last < e.first || e.last >= s.count())
@@ -177,7 +178,7 @@ void place_layer(Layout* l, LayerLayout* layer, std::size_t* state_bytes) {
     layer->sealed = place(&l->page_bytes, k_bytes, v_bytes, s.kv_heads);
     m.k_chunk_bytes += heads * k_bytes;
     m.v_chunk_bytes += heads * v_bytes;
-    layer->summary_bytes = l->selector->summary_bytes ? round64(l->selector->summary_bytes(s.head_dim)) : 0;
+    layer->summary_bytes = round64(summary_bytes(l->select, s.head_dim));
     layer->summary_offset = l->summary_bytes;
     l->summary_bytes += heads * layer->summary_bytes;
   }
@@ -214,7 +215,9 @@ void place_layers(Layout* l, const CacheOptions& options) {
     const LayerShape shape = layer.shape;
     if (shape.kv_of < 0) continue;
     const RecurrentLayout recurrent = layer.recurrent;
+    const int asked = layer.asked;
     layer = l->layers[static_cast<std::size_t>(shape.kv_of)];
+    layer.asked = asked;
     layer.shape = shape;
     layer.recurrent = recurrent;
     layer.owner = shape.kv_of;
@@ -244,6 +247,10 @@ void describe_layers(Layout* l, const CacheOptions& options) {
       layer.one_arithmetic = layer.one_arithmetic && (layer.shape.latent || c->lossless || c->packed_prompts);
     l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
     l->has_window = l->has_window || layer.local();
+    if (!layer.local()) {
+      layer.asked = static_cast<int>(l->asked.size());
+      l->asked.push_back(i);
+    }
     l->layers.push_back(layer);
   }
 }
@@ -266,9 +273,9 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   const auto sequences = static_cast<std::size_t>(options.max_sequences);
   l->selection_bytes = 0;
   for (LayerLayout& layer : l->layers) {
-    if (!l->selector->state_bytes || layer.local() || !layer.attends()) continue;
+    if (layer.asked < 0 || !l->select.keeps_state()) continue;
     layer.selection_offset = l->selection_bytes;
-    layer.selection_bytes = round64(l->selector->state_bytes(m.pages));
+    layer.selection_bytes = round64(choice_bytes(l->most_blocks()));
     l->selection_bytes += static_cast<std::size_t>(layer.shape.kv_heads) * layer.selection_bytes;
   }
   m.sealed_bytes = product({static_cast<std::size_t>(m.pages), m.chunk_bytes}) + kReadSlack;
@@ -309,18 +316,12 @@ int Layout::most_heads() const {
 }
 
 std::size_t Layout::answer_bytes(int sequences) const {
-  if (selector->dense) return 0;
-  return product({static_cast<std::size_t>(sequences), static_cast<std::size_t>(most_heads()),
-                  static_cast<std::size_t>(memory.pages + 1), sizeof(std::int32_t)});
+  return select.dense() ? 0
+                        : product({static_cast<std::size_t>(sequences), static_cast<std::size_t>(most_heads()),
+                                   answer_room(*this)});
 }
 
-std::size_t Layout::pointer_bytes() const {
-  return selector->dense ? 0 : round64(static_cast<std::size_t>(memory.pages) * sizeof(void*));
-}
-
-std::size_t Layout::question_bytes() const {
-  return pointer_bytes() + (selector->scratch_bytes ? round64(selector->scratch_bytes(memory.pages)) : 0);
-}
+std::size_t Layout::question_bytes() const { return select.dense() ? 0 : Question::bytes(*this); }
 
 std::size_t Layout::state_floats() const {
   return product({static_cast<std::size_t>(most_heads()), static_cast<std::size_t>(max_states()), state_floats_one()});
@@ -336,7 +337,9 @@ std::size_t Layout::worker_floats() const {
       most = std::max(most, scratch.place(nullptr, fold_size(layer, prompt ? kItemRows : few_rows(), prompt)));
     }
     // Sealing, and a page of keys as floats for the selector's summary.
-    most = std::max({most, seal_floats(s.head_dim) + static_cast<std::size_t>(kPageTokens * s.head_dim),
+    most = std::max({most,
+                     query_floats(s) + seal_floats(s.head_dim) + static_cast<std::size_t>(kPageTokens * s.head_dim) +
+                         kPageTokens + (select.selector->width ? summary_floats(select, s.head_dim) : 0),
                      seal_floats(s.head_dim_v)});
   }
   return most + kFloatsPerLine;
@@ -368,10 +371,7 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   check(shape, options);
   Layout l;
   l.shape = shape;
-  l.selector = find(selectors(), options.selector);
-  if (!l.selector)
-    bad("unknown selector '" + options.selector + "', expected one of: " + names(selectors()), "selector");
-  l.budget = options.budget;
+  l.select = parse_select(options.selector, "cache option selector");
   l.drafts = options.drafts;
   // A window beyond the capacity keeps everything raw: more blocks than that would never be used.
   const std::int64_t capacity = options.max_tokens > 0 ? options.max_tokens : options.window;

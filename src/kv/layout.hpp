@@ -14,10 +14,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "kv/choice.hpp"
 #include "kv/codec.hpp"
 #include "kv/options.hpp"
 #include "kv/page.hpp"
-#include "kv/selector.hpp"
+#include "kv/select_spec.hpp"
 
 namespace kvasir::kv {
 
@@ -60,6 +61,7 @@ struct LayerLayout {
   BlockLayout raw;     // in the sequence's raw pages, sizes of one page
   BlockLayout sinks;
   BlockLayout state;
+  int asked = -1;                    // its place among the layers that a selector is asked about; -1: it is not
   std::size_t summary_bytes = 0;     // of a page of one head, for the selector
   std::size_t summary_offset = 0;    // of head 0, in units of one pool page
   std::size_t selection_bytes = 0;   // the selector's state of one head of a sequence
@@ -84,15 +86,20 @@ struct LayerLayout {
   }
 };
 
+// Floats of the queries of a token and KV head.
+inline std::size_t query_floats(const LayerShape& s) {
+  return (static_cast<std::size_t>(s.group()) * static_cast<std::size_t>(s.head_dim) + 15) / 16 * 16;
+}
+
 // Behind every buffer of blocks: readers may touch that many bytes after a block.
 inline constexpr std::size_t kReadSlack = 64;
 
 struct Layout {
   CacheShape shape;
   std::vector<LayerLayout> layers;
-  const Selector* selector = nullptr;
-  std::int64_t budget = 0;  // of the selector
-  int raw_pages = 0;        // ceil(window / 128) + 1
+  SelectSpec select;
+  std::vector<int> asked;  // layers that it is asked about
+  int raw_pages = 0;       // ceil(window / 128) + 1
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
@@ -112,19 +119,21 @@ struct Layout {
 
   // Most query rows of a part that is split over groups of pages, of any layer.
   int few_rows() const;
-  // Most groups of pages a sequence can have, one for the sinks included.
-  std::int64_t max_states() const { return memory.tokens / (kPageTokens * kGroupPages) + raw_pages + 3; }
+  // Most groups of pages a sequence can have, one for the sinks included; of runs of pages, where a selector chooses.
+  std::int64_t max_states() const {
+    const int runs = select.dense() ? 1 : runs_per_page(select.block);
+    return memory.tokens * runs / (kPageTokens * kGroupPages) + raw_pages + 3;
+  }
   std::size_t state_floats_one() const;         // {max, sum, out} of few_rows() rows
   std::size_t state_floats() const;             // of one sequence, for all heads and groups
   std::size_t worker_floats() const;            // per thread
   std::size_t recurrent_worker_floats() const;  // per thread
   std::size_t widest_row() const;               // of recurrent layers, in channels
   int most_heads() const;                       // KV heads of a layer
-  // Of selectors that are asked, else 0. Answers: pages of every sequence and head, then how many they are.
+  // Of selectors that are asked, else 0: kv/attend_select.cpp.
   std::size_t answer_bytes(int sequences) const;
-  // Questions, per thread: pointers to the summaries of all pages, then the selector's own scratch.
-  std::size_t pointer_bytes() const;
-  std::size_t question_bytes() const;
+  std::size_t question_bytes() const;  // per thread
+  std::int64_t most_blocks() const { return memory.pages * select.blocks_per_page(); }
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.
   std::int64_t sealed_at(std::int64_t p) const {

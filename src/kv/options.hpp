@@ -74,8 +74,7 @@ struct CacheOptions {
   std::string k_codec = "f16";  // as kv/spec.hpp: a name in kv::codecs() with its parameters
   std::string v_codec = "f16";
   std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
-  std::string selector = "all";     // name in kv::selectors()
-  std::int64_t budget = 0;          // tokens that a selector may choose per step, layer and KV head; 0: its own default
+  std::string selector = "all";     // as kv/select_spec.hpp: which blocks generated tokens read
   int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
   int sinks = 4;                    // 0..128: first tokens of every sequence, kept raw for good
   std::int64_t max_tokens = 0;  // capacity in tokens of all sequences together (a page shared by forks counts once), or
@@ -117,6 +116,37 @@ struct MemoryPlan {
 // Throws Error(kBadInput) naming the option that is wrong (unknown codec or selector, head size that a codec refuses,
 // negative window ...), Error(kMemory) when the budget does not hold the windows and one page.
 MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
+
+// What selectors did for a sequence. Per step and layer that was asked about: which tokens were read, and on measured
+// steps which share of the mass of dense attention they hold, mean over the heads.
+struct SelectionFigures {
+  struct Layer {
+    std::int64_t chosen = 0;    // steps that read a choice
+    std::int64_t dense = 0;     // steps that read everything because a choice held less than the floor
+    double read = 0;            // tokens, mean over the KV heads, summed over chosen steps
+    double seen = 0;            // that dense attention reads
+    std::int64_t measured = 0;  // steps
+    double mass = 0;            // summed over them
+    double least = 1;
+    double best = 0;    // what the best choices of as many blocks would have held, summed
+    double choice = 0;  // tokens of the measured choices, and what dense attention reads there, summed
+    double context = 0;
+
+    Layer& operator+=(const Layer& l) {
+      chosen += l.chosen, dense += l.dense, read += l.read, seen += l.seen;
+      measured += l.measured, mass += l.mass, best += l.best, choice += l.choice, context += l.context;
+      least = l.least < least ? l.least : least;
+      return *this;
+    }
+  };
+  std::vector<Layer> layers;  // that are asked about, in order
+
+  Layer total() const {
+    Layer t;
+    for (const Layer& l : layers) t += l;
+    return t;
+  }
+};
 
 class Sequence;  // a handle; owned by its cache
 struct Turn;     // kv/turn.hpp

@@ -20,7 +20,7 @@ void Plan::start(int layer, std::span<const Slice> slices) {
 bool Plan::next() {
   parts_.clear();
   prepared_.clear();
-  choices_ = 0;
+  asks_ = false;
   const bool shared = layout_.layers.data() + layer_->owner != layer_;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const Slice& s = slices_[i];
@@ -37,11 +37,14 @@ bool Plan::next() {
     p.seals = !shared && layer_->seals() && p.position % kPageTokens == 0 && sealed > 0;
     p.few = layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
     p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
-    p.chosen = p.few && s.decode && !layer_->local() && !layout_.selector->dense && sealed > 0 && !s.sequence->borrowed;
+    const SelectSpec& select = p.sequence->select;
+    p.chosen = p.few && s.decode && !select.dense() && layer_->asked >= select.dense_layers && sealed > 0 &&
+               !s.sequence->borrowed;
     p.borrowed_groups = s.sequence->borrowed ? static_cast<int>(s.sequence->borrowed->groups()) : 0;
     if (p.chosen) {
-      p.selection = choices_;
-      choices_ += static_cast<std::int64_t>(layer_->shape.kv_heads) * sealed;
+      p.cut = cut_blocks(select, p.position + p.tokens, sealed * kPageTokens);
+      p.chosen = !p.cut.dense;
+      asks_ = asks_ || p.chosen;
     }
     if (!shared && (!p.few || p.seals || s.sequence->borrowed)) prepared_.push_back(static_cast<int>(parts_.size()));
     parts_.push_back(p);
@@ -58,7 +61,7 @@ int Plan::drafted_together() const {
 }
 
 // count < 0: no selector chose.
-PageList Plan::list(const Part& p, const std::int32_t* chosen, int count) const {
+PageList Plan::list(const Part& p, const PageRun* chosen, int count) const {
   const std::int64_t sealed = layout_.sealed_at(p.position);
   if (count < 0) {
     const std::int64_t first = layer_->first_page(p.position);

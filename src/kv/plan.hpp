@@ -14,22 +14,27 @@
 #include <vector>
 
 #include "kv/arena.hpp"
+#include "kv/choice.hpp"
 
 namespace kvasir::kv {
 
 // The pages that the rows of a part see in one layer and KV head, in order. Sinks come before them and are not listed.
-// A page has a place in the list. Without a selector the place is the page's own index. A group is kGroupPages places.
+// A page has a place in the list. Without a selector the place is the page's own index; with one it is a run of a
+// page's tokens. A group is kGroupPages places.
 struct PageList {
   std::int64_t begin;  // places [begin, end)
   std::int64_t end;
-  std::int64_t sealed;                   // places [begin, sealed) are sealed, the others raw
-  const std::int32_t* chosen = nullptr;  // of the sealed places; null: the place is the page
-  std::int64_t first_raw = 0;            // page at place `sealed`, when chosen
+  std::int64_t sealed;              // places [begin, sealed) are sealed, the others raw
+  const PageRun* chosen = nullptr;  // of the sealed places; null: the place is the page
+  std::int64_t first_raw = 0;       // page at place `sealed`, when chosen
 
   std::int64_t page(std::int64_t place) const {
     if (!chosen) return place;
-    return place < sealed ? chosen[place] : first_raw + place - sealed;
+    return place < sealed ? chosen[place].page : first_raw + place - sealed;
   }
+  // Tokens of the page that stand at the place.
+  int first_token(std::int64_t place) const { return chosen && place < sealed ? 16 * chosen[place].begin : 0; }
+  int end_token(std::int64_t place) const { return chosen && place < sealed ? 16 * chosen[place].end : kPageTokens; }
 };
 
 struct Part {
@@ -40,15 +45,15 @@ struct Part {
   int tokens;
   bool seals;   // its first token enters a block, so a page is sealed
   bool few;     // cut by groups of pages, else by rows
-  bool chosen;  // a selector was asked
+  bool chosen;  // a selector is asked
+  BlockCut cut;
   int items_per_head;
   std::int64_t first_item;  // of this part among all of the stage
   int borrowed_groups;      // of kGroupPages borrowed pages; few: items that come before those of own pages
   // few:
   std::int64_t first_group;
-  std::int64_t states;     // floats before its states
-  int counters;            // before its counters, one per KV head
-  std::int64_t selection;  // pages before its choices
+  std::int64_t states;  // floats before its states
+  int counters;         // before its counters and answers, one per KV head
   // many:
   int tokens_per_item;
 };
@@ -65,7 +70,9 @@ class Plan {
   template <class Count>
   void share(Count&& count);
 
-  PageList list(const Part& part, const std::int32_t* chosen, int count) const;
+  PageList list(const Part& part, const PageRun* chosen, int count) const;
+  // In place of what a selector chose. Before share().
+  void read_all(const Part& part) { parts_[static_cast<std::size_t>(&part - parts_.data())].chosen = false; }
 
   const LayerLayout& layer() const { return *layer_; }
   std::span<const Part> parts() const { return parts_; }
@@ -74,7 +81,7 @@ class Plan {
   std::span<const int> prepared() const { return prepared_; }
   std::int64_t items() const { return items_; }
   std::int64_t first_piece() const { return first_; }  // items of a thread's first piece
-  std::int64_t choices() const { return choices_; }    // room of selections that the stage needs
+  bool asks() const { return asks_; }                  // a selector is asked about some part
 
  private:
   int drafted_together() const;
@@ -92,7 +99,7 @@ class Plan {
   std::int64_t items_ = 0;
   std::int64_t first_ = 1;
   std::int64_t states_ = 0;
-  std::int64_t choices_ = 0;
+  bool asks_ = false;
 };
 
 template <class Count>

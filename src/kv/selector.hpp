@@ -1,52 +1,51 @@
-// Contract of an entry in kv/selectors: which sealed pages a generated token attends to.
+// Contract of an entry in kv/selectors: what is written down about a block of keys, so that a generated token can tell
+// which blocks matter to it without reading them.
 //
-// A selector is asked once per step, layer and KV head, after the step's pages were sealed. It sees the query rows and
-// what it wrote down about every sealed page when that was sealed (its summary), and answers with pages. Sinks, raw
-// tokens and layers with a window are attended whole and not asked about; so are prompts. Attention over the chosen
-// pages is split over threads by their place in the list, so results do not depend on threads.
+// A block is 16, 32, 64 or 128 tokens of one layer and KV head within one sealed page. When the page is sealed, every
+// block gets a representative: some numbers that the entry computes from its keys. A query's score of a block is the
+// inner product of the representative with what the entry makes of the query. All else (budget, first and local blocks,
+// heads, reuse of choices, top-p) is the same for all entries: kv/choice.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "base/registry.hpp"
+#include "kv/page.hpp"
 
 namespace kvasir::kv {
 
-// One question.
-struct Selection {
-  int layer;
-  int kv_head;
-  const float* q;  // (rows, d), scaled by what scores are scaled by and by log2(e)
-  int rows;        // query heads of the KV head, times the tokens of the step (few)
+// The keys of a block.
+struct BlockKeys {
   int d;
-  std::int64_t position;              // of the last query
-  std::int32_t pages;                 // sealed pages are [0, pages), pages >= 1
-  std::int64_t budget;                // tokens that may be chosen, as the user said; 0: the selector's own default
-  const std::byte* const* summaries;  // (pages), each of summary_bytes; null when there are none
-  std::byte* scratch;                 // scratch_bytes, aligned to 64; null when there is none
-  std::byte* state;                   // of this sequence, layer and KV head; null when there is none
+  const float* keys;  // (d, 128), channel-major: the page's
+  int begin;          // tokens [begin, end) of the page are the block's, sinks aside; never empty
+  int end;
+  const float* importance;  // (128), of the page's tokens, see Selector::weighs; null: not asked for
+  int anchors;              // tokens that stand for a block, as the user said; at least 1
+
+  const float* channel(int c) const { return keys + static_cast<std::ptrdiff_t>(c) * kPageTokens; }
 };
 
 struct Selector {
   const char* summary;
-  bool dense = false;  // every page, always: never asked, and attention has the bits of no selection
+  // Every block that may be chosen is: no scores. Without preselection attention has the bits of no selection.
+  bool dense = false;
+  // "NAME:KEY=VALUE:...": the entry is another one with other defaults, and nothing below counts. Null: itself.
+  const char* preset = nullptr;
 
-  // Bytes kept beside every sealed page, per layer and KV head. They go with the page into stores. Null: none.
-  std::size_t (*summary_bytes)(int d) = nullptr;
-  // keys: (d, 128), channel-major; tokens [skip, 128) are the page's, the others are sinks and may hold anything.
-  void (*summarise)(int d, const float* keys, int skip, std::byte* to) = nullptr;
+  // Numbers of a representative. Null: there are none, no block scores, and only first and local blocks are read.
+  int (*width)(int d) = nullptr;
+  void (*represent)(const BlockKeys& block, float* to) = nullptr;  // (width)
+  // A query (d), in units where scores are exponents of 2, to what representatives are multiplied by (width). Null: it
+  // is the query itself.
+  void (*ask)(const float* q, int d, float* to) = nullptr;
 
-  // Bytes that `select` may use while it runs, in a cache of up to `pages` sealed pages. Null: none.
-  std::size_t (*scratch_bytes)(std::int64_t pages) = nullptr;
-
-  // Bytes that live with a sequence, per layer and KV head, in a cache of up to `pages` sealed pages: zero in a new
-  // sequence and after it was cut or restored, copied by a fork. Null: none.
-  std::size_t (*state_bytes)(std::int64_t pages) = nullptr;
-
-  // Writes the chosen pages in increasing order and returns how many, at most what.pages.
-  int (*select)(const Selection& what, std::int32_t* pages) = nullptr;
+  // Representatives are stored in f16, rounded to nearest; those of bounds are rounded up in their first half and down
+  // in their second, so that they stay bounds.
+  bool bounds = false;
+  // BlockKeys has the importance of tokens: the weight that the queries of the token whose coming seals the page give
+  // them, summed over the heads of the group, each head's largest being 1.
+  bool weighs = false;
 };
 
 std::span<const Entry<Selector>> selectors();

@@ -1,4 +1,4 @@
-// What a selector is asked and what becomes of its answer: every entry, and Quest's bounds.
+// Selectors in a cache: what becomes of a choice, whatever the threads, steps, forks, cuts and restarts; every entry.
 #include "kv/selector.hpp"
 
 #include <gtest/gtest.h>
@@ -6,8 +6,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/error.hpp"
 #include "kv/cache_fixture.hpp"
 #include "kv/page.hpp"
+#include "kv/select_spec.hpp"
+#include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -21,11 +24,10 @@ CacheShape shape() {
   return s;
 }
 
-CacheOptions options_for(int tokens, std::string_view selector, std::int64_t budget) {
+CacheOptions options_for(int tokens, const std::string& selector) {
   CacheOptions o;
   o.k_codec = o.v_codec = "rq4";
   o.selector = selector;
-  o.budget = budget;
   o.max_tokens = tokens;
   o.max_sequences = 4;
   return o;
@@ -49,38 +51,74 @@ void expect_same_bits(const Outputs& a, const Outputs& b, const std::string& wha
 }
 
 constexpr int kPrompt = 1500;
-constexpr int kAll = kPrompt + 150;  // the generated tokens enter two blocks
+constexpr int kAll = kPrompt + 60;  // the generated tokens enter a block
 
-Outputs run(std::string_view selector, std::int64_t budget, int threads) {
+Outputs run(const std::string& selector, int threads, int chunk = 500) {
   Team team(threads);
-  Cache cache(team, shape(), options_for(4 * kAll, selector, budget));
+  Cache cache(team, shape(), options_for(4 * kAll, selector));
   const Tokens t = fixture::random_tokens(shape(), kAll, 41);
   Sequence* s = cache.create();
-  fixture::feed(cache, s, t, 0, kPrompt, 500);
+  fixture::feed(cache, s, t, 0, kPrompt, chunk);
   return decode(cache, s, t, kPrompt, kAll);
 }
 
-TEST(Selector, ABudgetOfEverythingHasTheBitsOfAll) {
-  const Outputs dense = run("all", 0, 2);
-  for (const auto& entry : selectors()) expect_same_bits(run(entry.name, 1 << 20, 2), dense, std::string(entry.name));
+// Every entry with few tokens to read, and the parameters that have code of their own.
+std::vector<std::string> small_choices() {
+  std::vector<std::string> all;
+  for (const auto& e : selectors())
+    if (std::string(e.name) != "all")
+      all.push_back(std::string(e.name) + ":budget=512:local=128:meter=16:from=0:floor=0");
+  for (const char* more :
+       {"quest:budget=512:block=16", "quest:budget=30%:block=128:vote=best", "mean:budget=512:block=32:heads=shared",
+        "quest:budget=512:heads=shared:vote=best:local=64", "quest:budget=512:token_step=10",
+        "quest:budget=512:layer_step=2", "mean:budget=512:token_step=7:layer_step=2:heads=shared",
+        "quest:budget=512:dense_layers=1", "quest:budget=512:preselect=12:block=32",
+        "quest:budget=512:block=16:meter=8:floor=0.8", "dynamic:anchors=3:budget=512:block=32",
+        "spread:p=0.5:budget=1024:block=16", "max:budget=512:block=16:preselect=20:token_step=3:heads=shared"})
+    all.push_back(more);
+  return all;
 }
 
-TEST(Selector, ASmallBudgetChangesOnlyTheLayersThatAreAskedAbout) {
-  const Outputs dense = run("all", 0, 1);
-  for (const auto& entry : selectors()) {
-    if (entry.value->dense) continue;
-    const Outputs sparse = run(entry.name, 256, 1);
-    EXPECT_NE(sparse[0], dense[0]) << entry.name;
-    EXPECT_EQ(sparse[1], dense[1]) << entry.name;
+TEST(Selector, ABudgetOfEverythingHasTheBitsOfAll) {
+  const Outputs dense = run("all", 2);
+  for (const auto& entry : selectors())
+    expect_same_bits(run(std::string(entry.name) + ":budget=100000", 2), dense, std::string(entry.name));
+}
+
+// The list of a choice is that of everything when everything is chosen one by one.
+TEST(Selector, AllChosenBlocksHaveTheBitsOfAll) {
+  const Outputs dense = run("all", 1);
+  for (const char* spec : {"all:preselect=1000:budget=512:block=16", "quest:preselect=1000:budget=99%:block=16:p=1"}) {
+    Team team(2);
+    Cache cache(team, shape(), options_for(4 * kAll, spec));
+    const Tokens t = fixture::random_tokens(shape(), kAll, 41);
+    Sequence* s = cache.create();
+    fixture::feed(cache, s, t, 0, kPrompt, 500);
+    Outputs first = decode(cache, s, t, kPrompt, kPrompt + 1);
+    for (std::size_t l = 0; l < first.size(); ++l)
+      EXPECT_EQ(std::memcmp(first[l].data(), dense[l].data(), first[l].size() * sizeof(float)), 0) << spec;
+    EXPECT_EQ(Cache::exact_tokens(*s), kPrompt + 1) << spec;
   }
 }
 
-TEST(Selector, ThreadsAndNeighboursNeverShow) {
-  for (const auto& entry : selectors()) {
-    const Outputs one = run(entry.name, 384, 1);
-    expect_same_bits(run(entry.name, 384, 3), one, std::string(entry.name));
+TEST(Selector, ASmallBudgetChangesOnlyTheLayersThatAreAskedAbout) {
+  const Outputs dense = run("all", 1);
+  for (const std::string& spec : small_choices()) {
+    const Outputs sparse = run(spec, 1);
+    EXPECT_NE(sparse[2], dense[2]) << spec;
+    EXPECT_EQ(sparse[1], dense[1]) << spec;
+    if (spec.find("dense_layers=1") != std::string::npos) {
+      EXPECT_EQ(sparse[0], dense[0]) << spec;
+    }
+  }
+}
+
+TEST(Selector, ThreadsChunksAndNeighboursNeverShow) {
+  for (const std::string& spec : small_choices()) {
+    const Outputs one = run(spec, 1);
+    expect_same_bits(run(spec, 3, 37), one, spec);
     Team team(2);
-    Cache cache(team, shape(), options_for(4 * kAll, entry.name, 384));
+    Cache cache(team, shape(), options_for(4 * kAll, spec));
     const Tokens t = fixture::random_tokens(shape(), kAll, 41);
     const Tokens other = fixture::random_tokens(shape(), kAll, 42);
     Sequence* a = cache.create();
@@ -92,27 +130,50 @@ TEST(Selector, ThreadsAndNeighboursNeverShow) {
       const auto outs = fixture::step(cache, {{b, &other, i - 800, 1, true}, {a, &t, i, 1, true}});
       for (std::size_t l = 0; l < all.size(); ++l) all[l].insert(all[l].end(), outs[1][l].begin(), outs[1][l].end());
     }
-    expect_same_bits(all, one, std::string(entry.name) + " beside another");
+    expect_same_bits(all, one, spec + " beside another");
     cache.check_integrity();
+  }
+}
+
+// float32 kernels have the same bits everywhere; so have choices.
+TEST(Selector, InstructionSetsNeverShow) {
+  const Tokens t = fixture::random_tokens(shape(), 800, 49);
+  for (const char* spec : {"quest:budget=320:block=16", "spread:budget=320:block=32", "dynamic:budget=320:heads=shared",
+                           "mean:budget=320:preselect=6:block=32"}) {
+    Outputs first;
+    simd::on_every_isa([&] {
+      if (simd::active() == simd::Isa::kAvx512Bf16) return;
+      Team team(2);
+      CacheOptions o = options_for(3200, spec);
+      o.k_codec = o.v_codec = "f16";
+      Cache cache(team, shape(), o);
+      Sequence* s = cache.create();
+      fixture::feed(cache, s, t, 0, 700, 500);
+      const Outputs here = decode(cache, s, t, 700, 710);
+      if (first.empty()) first = here;
+      expect_same_bits(here, first, spec);
+    });
   }
 }
 
 // The prompt is exact, what a choice had a hand in is not; forks know it, cuts undo it.
 TEST(Selector, WhatWasChosenForIsMarked) {
   const Tokens t = fixture::random_tokens(shape(), kAll, 43);
-  for (const auto& entry : selectors()) {
+  for (const std::string& spec : small_choices()) {
     Team team(1);
-    Cache cache(team, shape(), options_for(4 * kAll, entry.name, 256));
+    Cache cache(team, shape(), options_for(4 * kAll, spec));
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
     EXPECT_EQ(Cache::exact_tokens(*s), kPrompt);
-    decode(cache, s, t, kPrompt, kPrompt + 3);
-    const std::int64_t exact = entry.value->dense ? kPrompt + 3 : kPrompt;
-    EXPECT_EQ(Cache::exact_tokens(*s), exact) << entry.name;
+    const Outputs first = decode(cache, s, t, kPrompt, kPrompt + 3);
+    EXPECT_LT(Cache::exact_tokens(*s), kPrompt + 3) << spec;
     Sequence* fork = cache.fork(*s);
-    EXPECT_EQ(Cache::exact_tokens(*fork), exact);
+    EXPECT_EQ(Cache::exact_tokens(*fork), Cache::exact_tokens(*s));
+    expect_same_bits(decode(cache, fork, t, kPrompt + 3, kPrompt + 8), decode(cache, s, t, kPrompt + 3, kPrompt + 8),
+                     spec + " forked");
     cache.truncate(fork, kPrompt);
-    decode(cache, fork, t, kPrompt, kPrompt + 1);
+    EXPECT_EQ(Cache::exact_tokens(*fork), kPrompt);
+    expect_same_bits(decode(cache, fork, t, kPrompt, kPrompt + 3), first, spec + " cut");
     cache.truncate(fork, kPrompt - 5);
     EXPECT_EQ(Cache::exact_tokens(*fork), kPrompt - 5);
   }
@@ -120,9 +181,9 @@ TEST(Selector, WhatWasChosenForIsMarked) {
 
 TEST(Selector, RestoredPagesBringTheirSummaries) {
   const Tokens t = fixture::random_tokens(shape(), kAll, 44);
-  for (const auto& entry : selectors()) {
+  for (const std::string& spec : small_choices()) {
     Team team(1);
-    Cache cache(team, shape(), options_for(4 * kAll, entry.name, 256));
+    Cache cache(team, shape(), options_for(4 * kAll, spec));
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
     std::vector<std::byte> tail(cache.tail_bytes(kPrompt));
@@ -135,7 +196,7 @@ TEST(Selector, RestoredPagesBringTheirSummaries) {
       cache.fill_page(*restored, i, page);
     }
     expect_same_bits(decode(cache, restored, t, kPrompt, kPrompt + 20), decode(cache, s, t, kPrompt, kPrompt + 20),
-                     std::string(entry.name));
+                     spec);
   }
 }
 
@@ -144,68 +205,179 @@ TEST(Selector, FewerBytesAreReadAndCounted) {
   std::size_t bytes[2];
   for (const bool sparse : {false, true}) {
     Team team(1);
-    Cache cache(team, shape(), options_for(4 * kAll, sparse ? "quest" : "all", 256));
+    Cache cache(team, shape(), options_for(4 * kAll, sparse ? "quest:budget=512:meter=1" : "all"));
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
     decode(cache, s, t, kPrompt, kPrompt + 1);
     bytes[sparse] = cache.kv_bytes_read(*s);
+    const SelectionFigures::Layer total = cache.selection_figures(*s).total();
+    if (!sparse) {
+      EXPECT_EQ(total.chosen, 0);
+      continue;
+    }
+    EXPECT_EQ(cache.selection_figures(*s).layers.size(), 2u);
+    EXPECT_EQ(total.chosen, 2);
+    EXPECT_EQ(total.measured, 2);
+    EXPECT_EQ(total.seen, 2 * (kPrompt + 1));
+    EXPECT_EQ(total.read, 2 * (512 + (kPrompt + 1) % 64));  // whole blocks and what follows the last one
+    EXPECT_GT(total.mass, 0.2);
+    EXPECT_LT(total.mass, 2.0);
   }
   EXPECT_LT(bytes[1], bytes[0] * 2 / 3);
   EXPECT_GT(bytes[1], bytes[0] / 10);
 }
 
-// A page that one query head wants above all is found with a budget of one page.
-TEST(Selector, QuestFindsTheNeedle) {
-  CacheShape s = CacheShape::uniform(1, {1, 2, 32, 32});
-  Tokens t = fixture::random_tokens(s, 1300, 46, 0.01f);
-  constexpr int kNeedle = 517;
-  for (int c = 0; c < 32; ++c) {
-    t.k[0][static_cast<std::size_t>(kNeedle * 32 + c)] = 6.0f;
-    t.q[0][static_cast<std::size_t>(1299 * 64 + 32 + c)] = 3.0f;  // of the second head
-    t.v[0][static_cast<std::size_t>(kNeedle * 32 + c)] = 50.0f;
-  }
+// The measured mass is that of softmax over all keys, in float64.
+TEST(Selector, MeasuredMassIsThatOfTheSoftmax) {
+  const CacheShape s = CacheShape::uniform(1, {1, 2, 32, 32});
+  constexpr int n = 900;
+  const Tokens t = fixture::random_tokens(s, n, 50, 3.0f);
   Team team(1);
-  CacheOptions o = options_for(2600, "quest", 1);
+  CacheOptions o = options_for(4 * n, "sink_recent:block=16:initial=64:local=64:budget=128:meter=1");
   o.k_codec = o.v_codec = "f16";
   Cache cache(team, s, o);
   Sequence* sequence = cache.create();
-  fixture::feed(cache, sequence, t, 0, 1299, 500);
-  const Outputs out = decode(cache, sequence, t, 1299, 1300);
-  for (int c = 0; c < 32; ++c) EXPECT_NEAR(out[0][static_cast<std::size_t>(32 + c)], 50.0f, 0.5f);
+  fixture::feed(cache, sequence, t, 0, n - 1, 500);
+  decode(cache, sequence, t, n - 1, n);
+  double expected = 0;
+  const std::int64_t raw = cache.sealed_tokens(*sequence);
+  for (int h = 0; h < 2; ++h) {
+    double all = 0, read = 0;
+    for (int i = 0; i < n; ++i) {
+      double score = 0;
+      for (int c = 0; c < 32; ++c)
+        score += double{t.q[0][static_cast<std::size_t>(((n - 1) * 2 + h) * 32 + c)]} *
+                 double{t.k[0][static_cast<std::size_t>(i * 32 + c)]} / std::sqrt(32.0);
+      all += std::exp(score);
+      if (i < 64 || i >= raw) read += std::exp(score);
+    }
+    expected += read / all / 2;
+  }
+  EXPECT_NEAR(cache.selection_figures(*sequence).total().mass, expected, 1e-3);
 }
 
-// The bound holds for keys of any sign, and leaves sinks out.
-TEST(Selector, QuestBoundsEveryScore) {
-  const Selector& quest = *find(selectors(), "quest");
-  constexpr int d = 24;
-  for (const float offset : {0.0f, -5.0f, 5.0f})
-    for (const int skip : {0, 4, 127}) {
-      std::vector<float> keys;
-      for (int i = 0; i < d * kPageTokens; ++i)
-        keys.push_back(fixture::noise(47, static_cast<std::uint64_t>(i)) + offset);
-      std::vector<std::byte> summary(quest.summary_bytes(d));
-      quest.summarise(d, keys.data(), skip, summary.data());
-      const auto* low = reinterpret_cast<const float*>(summary.data());
-      for (int trial = 0; trial < 20; ++trial) {
-        double bound = 0;
-        double most = -1e30;
-        std::vector<double> q;
-        for (int c = 0; c < d; ++c) {
-          q.push_back(fixture::noise(48, static_cast<std::uint64_t>(trial * d + c)));
-          bound += std::max(q.back() * low[c], q.back() * low[d + c]);
-        }
-        for (int token = skip; token < kPageTokens; ++token) {
-          double score = 0;
-          for (int c = 0; c < d; ++c)
-            score += q[static_cast<std::size_t>(c)] * keys[static_cast<std::size_t>(c * kPageTokens + token)];
-          most = std::max(most, score);
-        }
-        EXPECT_GE(bound, most - 1e-6);
-        if (skip == 127) {
-          EXPECT_NEAR(bound, most, 1e-6);
-        }
+TEST(Selector, BelowTheFloorEverythingIsRead) {
+  const Outputs dense = run("all", 1);
+  expect_same_bits(run("sink_recent:budget=256:meter=1:floor=1", 2), dense, "floor");
+  Team team(1);
+  Cache cache(team, shape(), options_for(4 * kAll, "sink_recent:budget=256:meter=1:floor=1"));
+  const Tokens t = fixture::random_tokens(shape(), kAll, 41);
+  Sequence* s = cache.create();
+  fixture::feed(cache, s, t, 0, kPrompt, 500);
+  decode(cache, s, t, kPrompt, kPrompt + 4);
+  EXPECT_EQ(cache.selection_figures(*s).total().dense, 8);
+  EXPECT_EQ(Cache::exact_tokens(*s), kPrompt + 4);
+}
+
+// A sequence may have its own choice where the summaries are the cache's.
+TEST(Selector, ASequenceMayChooseForItself) {
+  Team team(1);
+  Cache cache(team, shape(), options_for(4 * kAll, "quest:budget=512"));
+  const Tokens t = fixture::random_tokens(shape(), kAll, 41);
+  Sequence* s = cache.create();
+  fixture::feed(cache, s, t, 0, kPrompt, 500);
+  for (const std::string spec : {"all", "quest:budget=768", "sink_recent:budget=256"}) {
+    Sequence* fork = cache.fork(*s);
+    cache.set_selection(fork, spec);
+    const Outputs here = decode(cache, fork, t, kPrompt, kPrompt + 2);
+    const Outputs alone = run(spec, 1);
+    for (std::size_t l = 0; l < here.size(); ++l)
+      EXPECT_EQ(std::memcmp(here[l].data(), alone[l].data(), here[l].size() * sizeof(float)), 0) << spec;
+    cache.release(fork);
+  }
+  for (const char* spec : {"mean", "quest:block=16", "quest:token_step=4", "sink_recent:block=16", "nothing"})
+    EXPECT_THROW(cache.set_selection(s, spec), Error) << spec;
+}
+
+// A key that one query head wants above all is found wherever it stands, also in a generated block that has left the
+// window: all entries but those that do not look at keys.
+TEST(Selector, NeedlesAreFound) {
+  const CacheShape s = CacheShape::uniform(1, {1, 2, 32, 32});
+  constexpr int kTokens = 2600, kGenerated = 1800;
+  for (const int needle : {517, 1290, 2050})
+    for (const char* spec : {"quest:vote=best", "quest", "max", "spread:block=16", "mean:block=16",
+                             "fixed:block=16:anchors=16", "dynamic", "quest:block=128", "quest:heads=shared"}) {
+      Tokens t = fixture::random_tokens(s, kTokens, 46, 0.01f);
+      for (float& k : t.k[0]) k *= 0.1f;
+      for (int c = 0; c < 32; ++c) {
+        t.k[0][static_cast<std::size_t>(needle * 32 + c)] = 6.0f;
+        t.q[0][static_cast<std::size_t>((kTokens - 1) * 64 + 32 + c)] = 3.0f;  // of the second head
+        t.v[0][static_cast<std::size_t>(needle * 32 + c)] = 50.0f;
+        // The query that seals the needle's page looks at it, too.
+        const int seals = (needle / kPageTokens + 2) * kPageTokens;
+        t.q[0][static_cast<std::size_t>(seals * 64 + c)] = 3.0f;
       }
+      Team team(1);
+      CacheOptions o = options_for(2 * kTokens, std::string(spec) + ":budget=1");
+      o.k_codec = o.v_codec = "f16";
+      Cache cache(team, s, o);
+      Sequence* sequence = cache.create();
+      fixture::feed(cache, sequence, t, 0, kGenerated, 500);
+      decode(cache, sequence, t, kGenerated, kTokens - 1);
+      const Outputs out = decode(cache, sequence, t, kTokens - 1, kTokens);
+      for (int c = 0; c < 32; ++c)
+        ASSERT_NEAR(out[0][static_cast<std::size_t>(32 + c)], 50.0f, 0.5f) << spec << " at " << needle;
     }
+}
+
+// Preselection keeps what the first query looks at, and the younger blocks; pages stay as they were.
+TEST(Selector, PreselectionKeepsWhatTheFirstQueryLooksAt) {
+  const CacheShape s = CacheShape::uniform(1, {1, 1, 32, 32});
+  Tokens t = fixture::random_tokens(s, 1600, 51, 0.01f);
+  for (float& k : t.k[0]) k *= 0.1f;
+  const auto plant = [&](int token, float value, int channel) {
+    t.k[0][static_cast<std::size_t>(token * 32 + channel)] = 20.0f;
+    for (int c = 0; c < 32; ++c) t.v[0][static_cast<std::size_t>(token * 32 + c)] = value;
+  };
+  const auto look = [&](int token, int channel) { t.q[0][static_cast<std::size_t>(token * 32 + channel)] = 9.0f; };
+  plant(400, 30, 1);
+  plant(900, 70, 2);
+  look(1500, 1);  // the first generated token
+  look(1501, 2);
+  look(1502, 1);
+  Team team(1);
+  CacheOptions o = options_for(3200, "quest:budget=512:preselect=1:local=64");
+  o.k_codec = o.v_codec = "f16";
+  Cache cache(team, s, o);
+  Sequence* sequence = cache.create();
+  fixture::feed(cache, sequence, t, 0, 1500, 500);
+  const auto before = cache.digest(*sequence);
+  Sequence* copy = cache.fork(*sequence);
+  const Outputs out = decode(cache, sequence, t, 1500, 1503);
+  EXPECT_NEAR(out[0][0], 30, 0.5);
+  EXPECT_LT(std::abs(out[0][32]), 5);  // not kept
+  EXPECT_NEAR(out[0][64], 30, 0.5);
+  EXPECT_EQ(cache.digest(*copy), before);
+}
+
+// Shared lists are as good as the sum of the heads allows; separate ones serve heads that disagree.
+TEST(Selector, HeadsThatDisagreeChooseForThemselves) {
+  const CacheShape s = CacheShape::uniform(1, {2, 2, 32, 32});
+  Tokens t = fixture::random_tokens(s, 1000, 52, 0.01f);
+  for (float& k : t.k[0]) k *= 0.1f;
+  for (const int head : {0, 1}) {
+    const int needle = head == 0 ? 300 : 600;
+    for (int c = 0; c < 32; ++c) {
+      t.k[0][static_cast<std::size_t>((needle * 2 + head) * 32 + c)] = 6.0f;
+      t.v[0][static_cast<std::size_t>((needle * 2 + head) * 32 + c)] = 50.0f;
+      t.q[0][static_cast<std::size_t>((999 * 2 + head) * 32 + c)] = 3.0f;
+    }
+  }
+  const auto answer = [&](const std::string& spec) {
+    Team team(1);
+    CacheOptions o = options_for(2000, spec);
+    o.k_codec = o.v_codec = "f16";
+    Cache cache(team, s, o);
+    Sequence* sequence = cache.create();
+    fixture::feed(cache, sequence, t, 0, 999, 500);
+    const Outputs out = decode(cache, sequence, t, 999, 1000);
+    return std::pair{out[0][0], out[0][32]};
+  };
+  const auto [a, b] = answer("quest:budget=1");
+  EXPECT_NEAR(a, 50, 0.5);
+  EXPECT_NEAR(b, 50, 0.5);
+  const auto [c, d] = answer("quest:budget=1:heads=shared");
+  EXPECT_EQ((std::abs(c - 50) < 0.5) + (std::abs(d - 50) < 0.5), 1);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ class Bench {
   std::int64_t vocab() const { return e_.model().spec().vocab; }
 
   void run(BenchRow& row, const kv::Sequence* base, const std::function<bool()>& poll) {
-    std::vector<double> prefill, prefill_fractions, decode, bandwidth_fractions, floor_fractions;
+    std::vector<double> prefill, prefill_fractions, decode, bandwidth_fractions, floor_fractions, choosing;
     Probe probe(e_.team());
     std::vector<Rates> samples{probe.sample()};
     // Of the machine around the run that just ended.
@@ -87,6 +87,7 @@ class Bench {
         const auto [seconds, bytes] =
             once(base, row.batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
         decode.push_back(seconds);
+        choosing.push_back(chosen_ / seconds);
         row.bytes_per_token = bytes / o_.decode / static_cast<double>(row.batch);
         const Rates rates = around();
         const double step_bytes = row.bytes_per_token * static_cast<double>(row.batch);
@@ -101,6 +102,8 @@ class Bench {
     row.bandwidth = row.bytes_per_token * row.decode.tps;
     row.bandwidth_fraction = median(bandwidth_fractions);
     row.decode_floor_fraction = median(floor_fractions);
+    row.choosing_fraction = median(choosing);
+    row.read_fraction = read_;
     if (!prefill.empty()) {
       row.ttft = o_.prefill / row.prefill.tps;
       row.ops_per_token = prefill_work(row, row.machine).ops / o_.prefill;
@@ -111,6 +114,7 @@ class Bench {
   // Bytes of weights, keys and values read.
   double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
     double read = 0;
+    const double chosen = e_.cache().choosing_seconds();
     std::vector<std::int32_t> ids(sequences.size());
     std::vector<model::Input> inputs(sequences.size());
     for (int i = 0; i < o_.decode; ++i) {
@@ -122,6 +126,9 @@ class Bench {
       read += static_cast<double>(e_.forward().weight_bytes());
       for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().kv_bytes_read(*s));
     }
+    chosen_ = e_.cache().choosing_seconds() - chosen;
+    const kv::SelectionFigures::Layer f = e_.cache().selection_figures(*sequences.front()).total();
+    read_ = f.seen > 0 ? f.read / f.seen : 1;
     return read;
   }
 
@@ -203,6 +210,8 @@ class Bench {
 
   run::Engine& e_;
   const BenchOptions& o_;
+  double chosen_ = 0;  // seconds of the last decode run
+  double read_ = 1;
 };
 
 // A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.

@@ -45,6 +45,9 @@ struct BenchRow {
   double bandwidth_fraction = 0;
   // Decode: the least time of a step, by bytes over bandwidth or operations over the peaks, over the time it took.
   double decode_floor_fraction = 0;
+  // Decode with a selector: share of the time that choosing took, and the share of the tokens that was read.
+  double choosing_fraction = 0;
+  double read_fraction = 1;
   // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the
   // time they would take at the machine's peaks of the arithmetic they are computed in (integer dots for quantised
   // matrices, bf16 dots or f32 for others; f32 for attention, integer dots where it multiplies packed bytes) over the

@@ -4,6 +4,7 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "kv/select_spec.hpp"
 
 namespace kvasir::run {
 
@@ -21,6 +22,12 @@ void check_request(const Engine& engine, const Request& request) {
                     std::to_string(engine.context()) + " (see --ctx)",
                 "prompt");
   engine.check_ids(request.prompt);
+  if (!request.select.empty()) {
+    const kv::SelectSpec own = kv::parse_select(engine.cache_options().selector, "select");
+    if (const char* why = kv::parse_select(request.select, "select").refused_in(own))
+      throw Error(Code::kBadInput, "is '" + request.select + "', which does not suit --select " + own.name + ": " + why,
+                  "select");
+  }
   if (request.grammar && !engine.tokenizer())
     throw Error(Code::kUnsupported, "needs a model with a vocabulary, this one runs on ids", "grammar");
 }

@@ -11,6 +11,7 @@
 #include "model/spec_fields.hpp"
 #include "run/auto_kv.hpp"
 #include "run/calibration.hpp"
+#include "run/selection.hpp"
 #include "weights/rounded_file.hpp"
 
 namespace kvasir::run {
@@ -19,7 +20,7 @@ namespace {
 
 std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
   using O = EngineOptions;
-  return {
+  std::vector<OptionTable<EngineOptions>::Row> rows{
       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
       {"ctx",
        &O::ctx,
@@ -57,17 +58,9 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
         .low = 1e-6,
         .high = 100}},
       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
-      {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
-      {"select",
-       &O::select,
-       {.help = "which compressed pages a generated token attends to (see `kvasir registries`)",
-        .placeholder = "NAME"}},
-      {"select_budget",
-       &O::select_budget,
-       {.help = "with --select: most tokens it chooses per step, layer and KV head; 0 is its default",
-        .unit = "tokens",
-        .low = 0,
-        .high = 1 << 30}}};
+      {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}};
+  for (auto& row : selection_rows()) rows.push_back(std::move(row));
+  return rows;
 }
 
 }  // namespace
@@ -182,8 +175,7 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.key_factors = facts.factors;
   c.window = options.window;
   c.sinks = options.sinks;
-  c.selector = options.select;
-  c.budget = options.select_budget;
+  c.selector = selection_of(options);
   c.max_tokens = context_for(options, spec);
   c.step_tokens = static_cast<int>(std::min<std::int64_t>(options.chunk, c.max_tokens));
   c.max_sequences = sequences;

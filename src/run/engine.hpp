@@ -36,8 +36,21 @@ struct EngineOptions {
   float kv_noise = 0.2f;  // budget of "auto", nats
   std::int32_t window = 128;
   std::int32_t sinks = 4;
-  std::string select = "all";      // kv/selectors: which pages generated tokens attend to
-  std::int32_t select_budget = 0;  // tokens it may choose per step, layer and KV head; 0: its default
+  // Which blocks generated tokens read (kv/select_spec.hpp); beside it what overrides its parameters:
+  // run/selection.hpp.
+  std::string select = "all";
+  std::string budget;
+  std::int32_t select_block = 0;
+  std::int32_t select_local = -1;
+  std::int32_t select_initial = -1;
+  std::int32_t select_anchors = 0;
+  std::int32_t token_step = 0;
+  std::int32_t layer_step = 0;
+  std::int32_t dense_layers = -1;
+  std::string head_mode;
+  std::int32_t preselect = -1;
+  std::int32_t select_meter = -1;
+  float select_floor = 0;
 };
 
 inline constexpr std::int64_t kDefaultContext = 8192;

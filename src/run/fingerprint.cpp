@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.hpp"
+#include "kv/select_spec.hpp"
 #include "kv/spec.hpp"
 #include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
@@ -38,7 +39,10 @@ std::string describe_cache(const Engine& engine) {
   for (const std::vector<float>& layer : engine.cache_options().key_factors)
     factors = hash_bytes(std::as_bytes(std::span(layer)), factors + 1);
   text += fmt::format("key factors {:016x}\n", factors);
-  text += fmt::format("select {} {}\n", o.select, o.select_budget);
+  // What tokens read leaves no trace in what is stored; summaries lie beside the pages. Without any the line is that of
+  // caches before there were other selectors, which stay readable.
+  const std::string summaries = kv::parse_select(engine.cache_options().selector, "--select").summaries();
+  text += summaries == "none" ? "select all 0\n" : fmt::format("summaries {} f16\n", summaries);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
   for (const weights::TensorInfo& t : engine.model().file().tensors()) {
     text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);

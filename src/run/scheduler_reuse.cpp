@@ -62,6 +62,7 @@ void Scheduler::begin(Job& job) {
     if (known.tokens > 0) restore(job, known);
     if (!job.sequence) job.sequence = engine_.cache().create();
     if (blends) blend(job);
+    engine_.cache().set_selection(job.sequence, job.asked.request.select);
   }
   if (!library_ || !job.asked.reuse) return;
   const std::int64_t have = follows ? job.leader.share : job.cached();
@@ -197,6 +198,7 @@ void Scheduler::start_followers(Job& leader) {
     const std::int64_t share = job->leader.share;
     job->sequence = engine_.cache().fork(*leader.sequence);
     engine_.cache().truncate(job->sequence, share);
+    engine_.cache().set_selection(job->sequence, job->asked.request.select);
     if (job->kept.chain && leader.kept.chain) job->kept.chain->share(*leader.kept.chain, share / kv::kPageTokens);
     job->leader = {};
     took_live(*job, share);
@@ -215,6 +217,7 @@ void Scheduler::leave_followers(Job& leader) {
     } else {
       job->sequence = engine_.cache().create();
     }
+    engine_.cache().set_selection(job->sequence, job->asked.request.select);
   }
 }
 

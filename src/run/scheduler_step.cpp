@@ -249,6 +249,7 @@ void Scheduler::shift(Job& job) {
   job.blended = {};
   engine_.cache().release(job.sequence);
   job.sequence = engine_.cache().create();
+  engine_.cache().set_selection(job.sequence, job.asked.request.select);
   job.ids.erase(job.ids.begin() + keep, job.ids.begin() + keep + dropped);
   job.prompt = job.length();
   job.answer->make_room();
@@ -384,7 +385,11 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   receipt.pages = count_pages(job);
   receipt.k_codec = card_.k_codec;
   receipt.v_codec = card_.v_codec;
-  if (job.sequence) receipt.state_bytes = engine_.cache().recurrent_bytes(job.cached());
+  if (job.sequence) {
+    receipt.state_bytes = engine_.cache().recurrent_bytes(job.cached());
+    receipt.select = engine_.cache().selection(*job.sequence);
+    receipt.selection = engine_.cache().selection_figures(*job.sequence);
+  }
   offer(job, store::Library::Offering::kLast);
   if (job.draft) {
     out.draft = job.draft->figures;
@@ -394,6 +399,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   {
     const std::lock_guard lock(mutex_);
     stats_.pages += receipt.pages;
+    stats_.selection += receipt.selection.total();
     stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
     stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
     stats_.relocated_tokens += static_cast<std::uint64_t>(receipt.blend.relocated_tokens);

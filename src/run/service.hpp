@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kv/options.hpp"
 #include "run/draft_figures.hpp"
 #include "run/request.hpp"
 #include "text/tokenizer.hpp"
@@ -63,6 +64,8 @@ struct Receipt {
   std::string k_codec, v_codec;  // of the sealed pages, by layer where layers differ
   std::string pin_error;         // why the prompt is not pinned although that was asked for
   PageCounts pages;
+  std::string select;              // what chose the blocks that the answer's tokens read; empty: they read everything
+  kv::SelectionFigures selection;  // what it did
   BlendReceipt blend;
   // Tokens of a prompt that were computed, repaired ones included.
   std::int64_t computed(std::int64_t prompt) const { return prompt - reused_tokens - blend.relocated_tokens; }
@@ -186,6 +189,7 @@ struct ServiceStats {
   std::uint64_t preempted = 0;  // times that a request gave its pages back and was computed again
   std::vector<TierStats> tiers;
   PageCounts pages;  // of all requests that ended
+  kv::SelectionFigures::Layer selection;
 };
 
 using RequestId = std::uint64_t;

@@ -62,6 +62,21 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
   counter(out, "kvasir_engine_failed_total", "Requests that failed.", s.failed);
   counter(out, "kvasir_engine_preempted_total", "Times that a request gave its pages back and was computed again.",
           s.preempted);
+  const kv::SelectionFigures::Layer& choice = s.selection;
+  counter(out, "kvasir_select_chosen_total", "Steps and layers that read a choice of blocks.",
+          static_cast<std::uint64_t>(choice.chosen));
+  counter(out, "kvasir_select_dense_total", "Of these: read everything, because a choice held too little mass.",
+          static_cast<std::uint64_t>(choice.dense));
+  counter(out, "kvasir_select_read_tokens_total", "Tokens that they read.", static_cast<std::uint64_t>(choice.read));
+  counter(out, "kvasir_select_seen_tokens_total", "Tokens that dense attention would have read.",
+          static_cast<std::uint64_t>(choice.seen));
+  counter(out, "kvasir_select_measured_total", "Of these steps and layers: whose choice was measured.",
+          static_cast<std::uint64_t>(choice.measured));
+  if (choice.measured > 0) {
+    gauge(out, "kvasir_select_mass", "Share of the attention mass that measured choices held, mean.",
+          choice.mass / static_cast<double>(choice.measured));
+    gauge(out, "kvasir_select_least_mass", "The least of them.", choice.least);
+  }
   using T = run::TierStats;
   tier_family(out, s, "kvasir_tier_bytes", "gauge", "Bytes stored.", &T::bytes);
   tier_family(out, s, "kvasir_tier_budget_bytes", "gauge", "Bytes that may be stored.", &T::budget);

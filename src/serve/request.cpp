@@ -154,6 +154,7 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   request.sampling = read_sampling(fields, limits.vocabulary);
   read_stops(fields, request.stop);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
+  if (const std::string* select = fields.string("select")) request.select = *select;
   read_shift(fields, out.shift);
   out.progress = fields.boolean("return_progress").value_or(false);
   read_reuse(fields, out.service);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "run/selection.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
@@ -78,6 +79,7 @@ Json receipt_json(const Choice& choice) {
   if (r.blend.asked) out["blend"] = blend_json(r.blend);
   if (!outcome.draft.sources.empty()) out["draft"] = run::draft_json(outcome.draft);
   if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
+  if (!r.select.empty()) out["select"] = run::selection_json(r);
   return out;
 }
 

@@ -28,6 +28,7 @@
 #include "model/cache_shape.hpp"
 #include "model/hparams.hpp"
 #include "run/auto_kv.hpp"
+#include "run/selection.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::cli {
@@ -100,7 +101,11 @@ void print_row(const lab::BenchRow& r) {
   fmt::print("{:>7} {:>38} {:>5} {:>11.2f} +-{:>4.0f} % {:>12.1f} {:>9.2f} {:>7} {:>5.0f} %{}\n", r.depth, prefill,
              r.batch, r.decode.tps, 50 * r.decode.spread, r.bytes_per_token * 1e-6, r.bandwidth * 1e-9,
              r.bandwidth_fraction <= 1 ? fmt::format("{:.0f} %", 100 * r.bandwidth_fraction) : "cached",
-             100 * r.decode_floor_fraction, r.filled ? " filled" : "");
+             100 * r.decode_floor_fraction,
+             (r.filled ? std::string(" filled") : std::string()) +
+                 (r.read_fraction < 1 ? fmt::format(", {:.2f} % of the tokens read, choosing {:.1f} % of the time",
+                                                    100 * r.read_fraction, 100 * r.choosing_fraction)
+                                      : std::string()));
   std::fflush(stdout);
 }
 
@@ -123,6 +128,9 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
           {"bandwidth_fraction",
            r.bandwidth_fraction <= 1 ? nlohmann::ordered_json(r.bandwidth_fraction) : nlohmann::ordered_json()},
           {"decode_floor_fraction", r.decode_floor_fraction},
+          {"select", run::selection_of(e.options())},
+          {"read_fraction", r.read_fraction},
+          {"choosing_fraction", r.choosing_fraction},
           {"ops_per_token", r.ops_per_token},
           {"peak_fraction", r.peak_fraction},
           {"kv_bytes_per_token", r.kv_bytes_per_token},

@@ -1,4 +1,4 @@
-// kvasir eval ppl|codec|recall|answers: what a compressed cache costs in quality.
+// kvasir eval ppl|codec|recall|answers|mass: what a compressed cache, or a choice of what to read, costs in quality.
 #include "cli/eval.hpp"
 
 #include <memory>
@@ -19,6 +19,7 @@ constexpr Part kParts[] = {
     {"ppl", "perplexity of a text and divergence from an f32 cache, per choice of codecs", setup_eval_ppl},
     {"codec", "signal-to-noise, score and output errors of codecs on captured keys and values", setup_eval_codec},
     {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
+    {"mass", "attention mass that selectors hold, per budget and layer, of a model's own queries", setup_eval_mass},
     {"answers", "greedy answers to a list of prompts beside those of an f32 cache", setup_eval_answers},
     {"blend", "what text at another place costs in quality, over shares of rows that are computed again",
      setup_eval_blend},

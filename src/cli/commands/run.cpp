@@ -27,6 +27,7 @@
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
+#include "run/selection.hpp"
 #include "store/library.hpp"
 #include "text/json_schema.hpp"
 #include "text/prompt.hpp"
@@ -154,6 +155,20 @@ void print_receipt(const run::Outcome& o) {
   if (!r.miss.empty()) fmt::print(stderr, "            {}\n", r.miss);
 }
 
+void print_selection(const run::Receipt& r) {
+  const kv::SelectionFigures::Layer t = r.selection.total();
+  if (r.select.empty()) return;
+  if (t.chosen == 0) return fmt::print(stderr, "selection   {}: everything was read\n", r.select);
+  const auto steps = static_cast<double>(t.chosen);
+  fmt::print(stderr, "selection   {}: {:.0f} of {:.0f} tokens read per layer and head", r.select, t.read / steps,
+             t.seen / steps);
+  if (t.measured > 0)
+    fmt::print(stderr, "; measured {} times: {:.1f} % of the attention mass, at least {:.1f} %", t.measured,
+               100 * t.mass / static_cast<double>(t.measured), 100 * t.least);
+  if (t.dense > 0) fmt::print(stderr, "; {} times too little, so everything was read", t.dense);
+  fmt::print(stderr, "\n");
+}
+
 void print_figures(const run::Engine& engine, const run::Reply& g, const Figures& f, bool keeps) {
   const run::Outcome& o = g.outcome;
   fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
@@ -175,6 +190,7 @@ void print_figures(const run::Engine& engine, const run::Reply& g, const Figures
   fmt::print(stderr, "KV cache    {} per token ({})\n", human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)),
              kv::codecs_text(engine.codecs()));
   if (!engine.kv_note().empty()) fmt::print(stderr, "            {}\n", engine.kv_note());
+  print_selection(o.receipt);
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 
@@ -220,6 +236,7 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
               {"resident_bytes", f.resident},
               {"receipt", receipt_json(o)}});
   if (!o.draft.sources.empty()) row["draft"] = run::draft_json(o.draft);
+  if (!o.receipt.select.empty()) row["receipt"]["select"] = run::selection_json(o.receipt);
   print_json_row(row);
 }
 

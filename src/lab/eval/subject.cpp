@@ -100,17 +100,21 @@ Subject::Subject(const SubjectOptions& options, const Needs& needs) : options_(o
                     std::to_string(spec_.vocab) + " rows",
                 options.model);
   facts_ = model::key_facts(spec_, *file_, options.exact);
-  add_lane("f32", "f32", needs);
-  for (const std::string& name : names) add_lane(name, name, needs);
+  if (needs.baseline) add_lane("f32", "all", needs);
+  first_ = lanes_.size();
+  for (const std::string& name : names)
+    for (const std::string& selector : needs.selectors) add_lane(name, selector, needs);
   check_memory();
 }
 
-void Subject::add_lane(const std::string& name, const std::string& codecs, const Needs& needs) {
+void Subject::add_lane(const std::string& name, const std::string& selector, const Needs& needs) {
+  const std::string& codecs = name;
   Lane lane;
   lane.name = name;
   lane.options.window = options_.window;
   lane.options.sinks = options_.sinks;
   lane.options.max_tokens = options_.ctx;
+  lane.options.selector = selector;
   try {
     lane.undecided = codecs == run::kAuto;
     const std::size_t at = std::min(codecs.find('@'), codecs.size());

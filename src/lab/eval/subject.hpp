@@ -63,6 +63,10 @@ class Subject {
     int sequences = 1;
     std::int64_t extra_tokens = 0;  // room in the caches beside a full context
     bool text = true;               // the model must have a vocabulary
+    bool baseline = true;           // a lane of f32 keys and values in front
+    // Selectors (kv/select_spec.hpp): every choice of codecs has a lane for each. The lane's name is that of the
+    // codecs.
+    std::vector<std::string> selectors{"all"};
   };
   // Opens the model and checks everything that can be wrong before the weights are read: names of codecs, head sizes,
   // the context, memory. Throws Error.
@@ -84,7 +88,7 @@ class Subject {
   void choose_codecs(std::span<const std::int32_t> ids);
 
   Lane& baseline() { return lanes_.front(); }  // f32 keys and values
-  std::span<Lane> lanes() { return std::span(lanes_).subspan(1); }
+  std::span<Lane> lanes() { return std::span(lanes_).subspan(first_); }
   std::span<Lane> all() { return lanes_; }
 
   // Rows of logits that one step may return (the scratch for them stays below 32 MiB per cache), and its tokens.
@@ -92,7 +96,7 @@ class Subject {
   static constexpr int kChunk = 512;
 
  private:
-  void add_lane(const std::string& name, const std::string& codecs, const Needs& needs);
+  void add_lane(const std::string& name, const std::string& selector, const Needs& needs);
   void adopt(Lane& lane, const model::KeyFacts& facts) const;  // factors, and the codecs of lanes with a share
   void check_memory() const;
   void make_cache(Lane& lane);
@@ -106,6 +110,7 @@ class Subject {
   std::string chat_template_;
   std::unique_ptr<model::Model> model_;
   std::vector<Lane> lanes_;
+  std::size_t first_ = 0;  // lane behind the baseline
 };
 
 }  // namespace kvasir::lab::eval

@@ -1,11 +1,15 @@
-// A choice of the pages that a query attends to: copy to src/kv/selectors/NAME.cpp and rename `skeleton` to NAME.
+// How blocks of keys are represented for choosing: copy to src/kv/selectors/NAME.cpp and rename `skeleton` to NAME.
 // Contract: kv/selector.hpp.
 #include "kv/selector.hpp"
 
 namespace kvasir::kv::entries::selectors {
 
 extern const Selector skeleton;
-const Selector skeleton{.summary = "no sealed page: sinks and the raw tail only",
-                        .select = [](const Selection& /*what*/, std::int32_t* /*pages*/) { return 0; }};
+const Selector skeleton{.summary = "blocks by their first key",
+                        .width = [](int d) { return d; },
+                        .represent =
+                            [](const BlockKeys& block, float* to) {
+                              for (int c = 0; c < block.d; ++c) to[c] = block.channel(c)[block.begin];
+                            }};
 
 }  // namespace kvasir::kv::entries::selectors

@@ -1,0 +1,378 @@
+// Attention's half that chooses which blocks the rows of a part read.
+//
+// Asking gives every block a vote, head by head: from the summaries, or, where a prompt's blocks are preselected, from
+// the attention mass itself. Answering picks by the votes and writes the list of runs. With one choice for all heads
+// the votes of the heads are added in between. Votes and picks depend on the sequence alone, never on threads.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "base/clock.hpp"
+#include "kv/attend.hpp"
+
+namespace kvasir::kv {
+
+Question Attention::question(int worker) const {
+  Question q{};
+  q.place(questions_.data() + static_cast<std::size_t>(worker) * arena_.layout.question_bytes(), arena_.layout);
+  return q;
+}
+
+// The layer whose choice this layer shares: itself, or an earlier one.
+const LayerLayout& Attention::slot_layer(const Part& p) const {
+  const SelectSpec& spec = p.sequence->select;
+  const LayerLayout& here = plan_.layer();
+  const int slot = here.asked - (here.asked - spec.dense_layers) % spec.layer_step;
+  const LayerLayout& layer = arena_.layer_at(arena_.layout.asked[static_cast<std::size_t>(slot)]);
+  return layer.shape.kv_heads == here.shape.kv_heads ? layer : here;
+}
+
+Attention::Ask Attention::what_to_ask(const Part& p, int head) const {
+  const SelectSpec& spec = p.sequence->select;
+  if (!spec.keeps_state()) return Ask::kChoose;
+  if (spec.shared) head = 0;
+  const LayerLayout& slot = slot_layer(p);
+  const ChoiceState& kept = arena_.choice(*p.sequence, slot, head);
+  const std::int64_t position = p.position + p.tokens - 1;
+  if (kept.chosen_at > 0 && (kept.chosen_at - 1) / spec.token_step == position / spec.token_step &&
+      (slot.asked != plan_.layer().asked || spec.token_step > 1))
+    return Ask::kReuse;
+  if (spec.preselect != 0 && arena_.choice(*p.sequence, plan_.layer(), head).voted_at == 0) return Ask::kPreselect;
+  return Ask::kChoose;
+}
+
+void Attention::select(const Tensors& x) {
+  const double start = steady_seconds();
+  choose(x);
+  choosing_seconds_ += steady_seconds() - start;
+}
+
+void Attention::choose(const Tensors& x) {
+  const std::span<const Part> parts = plan_.parts();
+  const int heads = plan_.layer().shape.kv_heads;
+  const auto each_head = [&](auto&& f) {
+    team_.parallel_for(static_cast<std::int64_t>(parts.size()) * heads, 1,
+                       [&](std::int64_t begin, std::int64_t end, int worker) {
+                         for (auto i = begin; i < end; ++i)
+                           if (const Part& p = parts[static_cast<std::size_t>(i / heads)]; p.chosen)
+                             f(p, static_cast<int>(i % heads), worker);
+                       });
+  };
+  bool shared = false;
+  bool measured = false;
+  for (const Part& p : parts) {
+    if (!p.chosen) continue;
+    const SelectSpec& spec = p.sequence->select;
+    shared = shared || spec.shared;
+    measured = measured || spec.meter > 0;
+  }
+  each_head([&](const Part& p, int head, int worker) {
+    ask(x, p, head, worker);
+    if (!p.sequence->select.shared) answer(p, head, 1, worker);
+  });
+  if (shared)
+    team_.parallel_for(
+        static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+          for (auto i = begin; i < end; ++i)
+            if (const Part& p = parts[static_cast<std::size_t>(i)]; p.chosen && p.sequence->select.shared)
+              answer(p, 0, heads, worker);
+        });
+  if (!measured) {
+    for (const Part& p : parts)
+      if (p.chosen) std::fill_n(to_.masses + p.counters, heads, -1.0);
+    return;
+  }
+  each_head([&](const Part& p, int head, int worker) {
+    const int every = p.sequence->select.meter;
+    const bool now = every > 0 && (p.position + p.tokens - 1) % every == 0;
+    to_.masses[p.counters + head] = -1;
+    if (now) measure_choice(x, p, head, worker);
+  });
+  check_floor();
+}
+
+// Votes of one head. Those outside [initial, local) are not written.
+void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const {
+  const Layout& l = arena_.layout;
+  const SelectSpec& spec = p.sequence->select;
+  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
+  const Ask what = what_to_ask(p, head);
+  float* const votes = to_.votes_at(p.counters + head);
+  if (what == Ask::kReuse) return;
+  if (what == Ask::kPreselect) {
+    double always = 0;
+    measure(x, p, head, worker, &always);
+    const auto units = static_cast<std::size_t>(p.cut.sealed * (spec.block / mass_unit(l.select)));
+    const Question q = question(worker);
+    // Pooled by quarters of a block, of which the units are one or two.
+    const auto per_quarter = static_cast<std::size_t>(spec.block / 4 / mass_unit(l.select));
+    for (std::size_t i = 0; i < units / per_quarter; ++i) {
+      float sum = 0;
+      for (std::size_t j = 0; j < per_quarter; ++j) sum += q.units[i * per_quarter + j];
+      q.units[i] = sum;
+    }
+    return pool_units({q.units, units / per_quarter}, votes);
+  }
+  const Selector& selector = *spec.selector;
+  if (!selector.width) return std::fill(votes + p.cut.initial, votes + p.cut.local, 0.0f);
+  const Question q = question(worker);
+  const Item item(layer, l.few_rows(), false, scratch(worker));
+  const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
+  const int d = layer.shape.head_dim;
+  const int pitch = summary_pitch(selector, d);
+  for (int r = 0; r < rows.count; ++r) {
+    float* const to = q.asked + static_cast<std::ptrdiff_t>(r) * pitch;
+    std::fill_n(to, pitch, 0.0f);
+    const float* const from = rows.q + static_cast<std::ptrdiff_t>(r) * d;
+    selector.ask ? selector.ask(from, d, to) : void(std::copy_n(from, d, to));
+  }
+  // Whole pages around [initial, local).
+  const std::int64_t per_page = spec.blocks_per_page();
+  const std::int64_t first = p.cut.initial / per_page;
+  const std::int64_t last = std::min((p.cut.local + per_page - 1) / per_page, p.cut.sealed / per_page);
+  for (std::int64_t i = first; i < last; ++i)
+    q.summaries[i - first] = arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(i)]);
+  const std::int64_t stride = score_stride(l);
+  summaries().scores(q.summaries, last - first, static_cast<int>(per_page), pitch, q.asked, rows.count,
+                     q.scores + first * per_page, stride);
+  vote(spec.vote, q.scores, stride, rows.count, p.cut.initial, p.cut.local, votes);
+}
+
+// Runs of heads [first, first + heads), which have one choice.
+void Attention::answer(const Part& p, int first, int heads, int worker) const {
+  const SelectSpec& spec = p.sequence->select;
+  const BlockCut& cut = p.cut;
+  const Question q = question(worker);
+  const Ask what = what_to_ask(p, first);
+  const std::int64_t position = p.position + p.tokens - 1;
+  ChoiceState* const own = spec.keeps_state() ? &arena_.choice(*p.sequence, plan_.layer(), first) : nullptr;
+  std::uint8_t* const picked = q.picked;
+  std::fill_n(picked, cut.sealed, std::uint8_t{1});  // first and local blocks
+  if (what == Ask::kReuse) {
+    ChoiceState& kept = arena_.choice(*p.sequence, slot_layer(p), first);
+    // Nothing that could be seen vanishes before the next choice: what was local then stays.
+    const std::int64_t old = std::min(kept.local, cut.local);
+    if (old > cut.initial) std::copy(kept.picked() + cut.initial, kept.picked() + old, picked + cut.initial);
+  } else {
+    float* const votes = to_.votes_at(p.counters + first);
+    for (int h = 1; h < heads; ++h) {
+      const float* const other = to_.votes_at(p.counters + first + h);
+      if (spec.vote == Vote::kBest && what == Ask::kChoose)
+        for (std::int64_t i = cut.initial; i < cut.local; ++i) votes[i] = std::max(votes[i], other[i]);
+      else
+        for (std::int64_t i = cut.initial; i < cut.local; ++i) votes[i] += other[i];
+    }
+    if (what == Ask::kPreselect) {
+      // This step reads everything; the next one chooses among what it keeps.
+      std::uint8_t* const kept = own->kept(arena_.layout.most_blocks());
+      std::fill_n(kept, cut.sealed, std::uint8_t{1});
+      const std::int64_t count = spec.preselect > 0 ? spec.preselect : cut.chosen;
+      pick(votes, cut.initial, cut.local, count, 0, q.keys, kept);
+      own->voted_at = position + 1;
+      own->voted_to = cut.local;
+      own->chosen_at = 0;
+    } else {
+      const std::uint8_t* const kept = own && own->voted_at > 0 ? own->kept(arena_.layout.most_blocks()) : nullptr;
+      const auto readable = [&](std::int64_t i) { return !kept || i >= own->voted_to || kept[i]; };
+      if (spec.selector->dense) {
+        for (std::int64_t i = cut.initial; i < cut.local; ++i) picked[i] = readable(i);
+      } else {
+        if (kept)
+          for (std::int64_t i = cut.initial; i < cut.local; ++i)
+            if (!readable(i)) votes[i] = -std::numeric_limits<float>::infinity();
+        pick(votes, cut.initial, cut.local, cut.chosen, spec.p, q.keys, picked);
+        if (kept)
+          for (std::int64_t i = cut.initial; i < cut.local; ++i) picked[i] = picked[i] && readable(i);
+      }
+      if (own) {
+        std::copy_n(picked, cut.sealed, own->picked());
+        own->chosen_at = position + 1;
+        own->local = cut.local;
+      }
+    }
+  }
+  for (int h = first; h < first + heads; ++h)
+    to_.counts[p.counters + h] = runs_of(picked, cut.sealed, spec.block, to_.runs_at(p.counters + h));
+}
+
+// Shares of the mass of dense attention, mean over the rows: question(worker).units, by mass_unit tokens of the sealed
+// pages, and *always of what no selector leaves out, sinks and raw tokens.
+void Attention::measure(const Tensors& x, const Part& p, int head, int worker, double* always) const {
+  const Question q = question(worker);
+  const Item item(arena_.layer_at(plan_.layer().owner), arena_.layout.few_rows(), false, scratch(worker));
+  const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
+  const Segments s = segments(p, head, true);
+  Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, nullptr, slopes(x, head));
+  const int unit = mass_unit(arena_.layout.select);
+  const int units = kPageTokens / unit;
+  const auto pages = s.list.sealed;  // the list is of whole pages
+  const int stride = item.size.batch * kPageTokens;
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  double* const most = q.totals;  // (rows): of sealed pages
+  double* const kept = most + rows.count;
+  double* const kept_most = kept + rows.count;
+  std::fill_n(most, rows.count, kNone);
+  std::fill_n(kept_most, rows.count, kNone);
+  std::fill_n(kept, rows.count, 0.0);
+  const auto add_kept = [&](int r, double max, double sum) {
+    if (sum <= 0) return;
+    const double m = std::max(max, kept_most[r]);
+    kept[r] = kept[r] * std::exp2(kept_most[r] - m) + sum * std::exp2(max - m);
+    kept_most[r] = m;
+  };
+  const auto weigh = [&](const Segment& segment, std::span<const FoldPage> some, std::int64_t first, bool sealed) {
+    fold.weigh(segment, some);
+    for (std::size_t i = 0; i < some.size(); ++i)
+      for (int r = 0; r < rows.count; ++r) {
+        const auto at = i * static_cast<std::size_t>(rows.count) + static_cast<std::size_t>(r);
+        const float max = item.scratch.maxima[at];
+        if (!sealed) {
+          add_kept(r, static_cast<double>(max), static_cast<double>(item.scratch.sums[at]));
+          continue;
+        }
+        const std::int64_t page = r * pages + first + static_cast<std::int64_t>(i);
+        q.maxima[page] = max;
+        most[r] = std::max(most[r], static_cast<double>(max));
+        const float* const w = item.scratch.weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
+        for (int u = 0; u < units; ++u) {
+          float sum = 0;
+          for (int t = u * unit; t < (u + 1) * unit; ++t) sum += w[t];
+          q.sums[page * units + u] = sum;
+        }
+      }
+  };
+  if (arena_.layout.sinks > 0) {
+    const FoldPage page = sink_page(s, rows);
+    weigh(s.raw, {&page, 1}, 0, false);
+  }
+  FoldPage some[kGroupPages];
+  for (std::int64_t place = s.list.begin; place < s.list.end;) {
+    const bool sealed = place < s.list.sealed;
+    const std::int64_t end = std::min(place + item.size.batch, sealed ? s.list.sealed : s.list.end);
+    for (std::int64_t i = place; i < end; ++i) some[i - place] = page_at(s, rows, i);
+    weigh(sealed ? s.sealed : s.raw, {some, static_cast<std::size_t>(end - place)}, place, sealed);
+    place = end;
+  }
+  if (x.scoring.sinks)
+    for (int r = 0; r < rows.count; ++r) {
+      const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(head) * rows.group + r % rows.group;
+      add_kept(r, static_cast<double>(x.scoring.sinks[at] * kernel::kLog2E), 1.0);
+    }
+  std::fill_n(q.units, pages * units, 0.0f);
+  *always = 0;
+  for (int r = 0; r < rows.count; ++r) {
+    const double m = std::max(most[r], kept_most[r]);
+    const auto factor = [&](std::int64_t page) {
+      const double max = static_cast<double>(q.maxima[r * pages + page]);
+      return max == kNone ? 0.0 : std::exp2(max - m);
+    };
+    double all = kept[r] * std::exp2(kept_most[r] - m);
+    const double here = all;
+    for (std::int64_t page = 0; page < pages; ++page) {
+      const double f = factor(page);
+      for (int u = 0; u < units; ++u) all += f * static_cast<double>(q.sums[(r * pages + page) * units + u]);
+    }
+    const double share = 1 / (all * rows.count);
+    *always += here * share;
+    for (std::int64_t page = 0; page < pages; ++page) {
+      const double f = factor(page) * share;
+      for (int u = 0; u < units; ++u)
+        q.units[page * units + u] +=
+            static_cast<float>(f * static_cast<double>(q.sums[(r * pages + page) * units + u]));
+    }
+  }
+}
+
+// What the runs of a head hold, and what the best choice of as many blocks does.
+void Attention::measure_choice(const Tensors& x, const Part& p, int head, int worker) const {
+  double always = 0;
+  measure(x, p, head, worker, &always);
+  const Question q = question(worker);
+  const SelectSpec& spec = p.sequence->select;
+  const int units = spec.block / mass_unit(arena_.layout.select);
+  float* const blocks = q.scores;
+  for (std::int64_t i = 0; i < p.cut.sealed; ++i) {
+    float sum = 0;
+    for (int u = 0; u < units; ++u) sum += q.units[i * units + u];
+    blocks[i] = sum;
+  }
+  double held = always;
+  std::int64_t chosen = 0;
+  const PageRun* const runs = to_.runs_at(p.counters + head);
+  for (int r = 0; r < chosen_count(p, head); ++r) {
+    const std::int64_t page = std::int64_t{runs[r].page} * kPageTokens;
+    for (std::int64_t i = (page + 16 * runs[r].begin) / spec.block; i < (page + 16 * runs[r].end) / spec.block; ++i) {
+      held += static_cast<double>(blocks[i]);
+      chosen += i >= p.cut.initial && i < p.cut.local;
+    }
+  }
+  for (std::int64_t i = 0; i < p.cut.sealed; ++i)
+    if (i < p.cut.initial || i >= p.cut.local) always += static_cast<double>(blocks[i]);
+  float* const first = blocks + p.cut.initial;
+  std::nth_element(first, first + std::min(chosen, p.cut.local - p.cut.initial), blocks + p.cut.local,
+                   std::greater<>());
+  for (std::int64_t i = 0; i < chosen; ++i) always += static_cast<double>(first[i]);
+  to_.masses[p.counters + head] = std::min(held, 1.0);
+  to_.bests[p.counters + head] = std::min(always, 1.0);
+}
+
+// Where choices hold too little the part reads everything.
+void Attention::check_floor() {
+  const int heads = plan_.layer().shape.kv_heads;
+  for (const Part& p : plan_.parts()) {
+    if (!p.chosen || to_.masses[p.counters] < 0) continue;
+    double mass = 0, best = 0;
+    for (int h = 0; h < heads; ++h) {
+      mass += to_.masses[p.counters + h] / heads;
+      best += to_.bests[p.counters + h] / heads;
+    }
+    SelectionFigures::Layer& f =
+        figures_[static_cast<std::size_t>(p.sequence->index)].layers[static_cast<std::size_t>(plan_.layer().asked)];
+    ++f.measured;
+    f.mass += mass;
+    f.best += best;
+    f.choice += chosen_tokens(p);
+    f.context += static_cast<double>(p.position + p.tokens);
+    f.least = std::min(f.least, mass);
+    if (mass >= p.sequence->select.floor) continue;
+    ++f.dense;
+    plan_.read_all(p);
+  }
+}
+
+// Tokens that a choice reads, raw ones too, mean over the heads.
+double Attention::chosen_tokens(const Part& p) const {
+  const int heads = plan_.layer().shape.kv_heads;
+  std::int64_t tokens = 0;
+  for (int h = 0; h < heads; ++h)
+    for (int i = 0; i < chosen_count(p, h); ++i) tokens += to_.runs_at(p.counters + h)[i].tokens();
+  const std::int64_t raw = p.position + p.tokens - arena_.layout.sealed_at(p.position) * kPageTokens;
+  return static_cast<double>(tokens) / heads + static_cast<double>(raw);
+}
+
+void Attention::count_selected(const Part& p) {
+  if (p.sequence->select.dense() || plan_.layer().asked < 0) return;
+  const LayerLayout& l = arena_.layer_at(plan_.layer().owner);
+  const int heads = l.shape.kv_heads;
+  const std::int64_t sealed = arena_.layout.sealed_at(p.position);
+  std::size_t& bytes = selected_[static_cast<std::size_t>(p.sequence->index)];
+  const std::size_t page_bytes = l.sealed.k_bytes + l.sealed.v_bytes;
+  if (!p.chosen) {
+    if (p.few) bytes += static_cast<std::size_t>(sealed * heads) * page_bytes;
+    return;
+  }
+  const double read = chosen_tokens(p);
+  const double seen = static_cast<double>(p.position + p.tokens);
+  const double raw = seen - static_cast<double>(sealed * kPageTokens);
+  bytes += static_cast<std::size_t>((read - raw) * heads) * page_bytes / kPageTokens;
+  if (p.sequence->select.selector->width) bytes += static_cast<std::size_t>(sealed * heads) * l.summary_bytes;
+  SelectionFigures::Layer& f =
+      figures_[static_cast<std::size_t>(p.sequence->index)].layers[static_cast<std::size_t>(plan_.layer().asked)];
+  ++f.chosen;
+  f.read += read;
+  f.seen += seen;
+  if (read < seen) sparse_[static_cast<std::size_t>(p.sequence->index)] = 1;
+}
+
+}  // namespace kvasir::kv

@@ -1,0 +1,56 @@
+// Which blocks a generated token reads, from scores of blocks: counts, votes of heads, ties. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kv/select_spec.hpp"
+
+namespace kvasir::kv {
+
+// The blocks of a context of n tokens: [0, initial) and [local, blocks) are read, with the tokens behind the last whole
+// block; of [initial, local) the `chosen` best are.
+struct BlockCut {
+  std::int64_t blocks = 0;  // whole ones, raw or sealed
+  std::int64_t sealed = 0;  // of them
+  std::int64_t initial = 0;
+  std::int64_t local = 0;
+  std::int64_t chosen = 0;
+  bool dense = true;  // all are read
+
+  // Tokens that are read.
+  std::int64_t tokens(std::int64_t n, int block) const { return dense ? n : n - (local - initial - chosen) * block; }
+};
+// tokens: seen by the query, itself included. raw_from: the first token that is raw, a multiple of the block.
+BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t raw_from);
+
+// Scores (rows, stride) of blocks [begin, end) become one vote of each: votes[i], i in [begin, end). Scores are spent.
+// REQUIRES: stride a multiple of 128, rows aligned to 64 bytes, and room for `end` rounded up to 128.
+void vote(Vote how, float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end, float* votes);
+
+// picked[i] = 1 for the `count` best of [begin, end) and 0 for the others there. Of equal votes the later block's; a
+// vote that is no number is none (-infinity). With p > 0 only as many of these as have the share p of all votes of the
+// range, at least one. keys: room for end - begin.
+void pick(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t count, double p, std::uint64_t* keys,
+          std::uint8_t* picked);
+
+// Votes of a prompt's blocks, of importance by units of a quarter block: the units of a block and a unit on both sides
+// (SnapKV's pooling; Li et al. 2024, arXiv:2404.14469).
+void pool_units(std::span<const float> units, float* votes);  // votes: (units / 4)
+
+// A part of a page: tokens [16 begin, 16 end).
+struct PageRun {
+  std::int32_t page;
+  std::uint8_t begin;
+  std::uint8_t end;
+  int tokens() const { return 16 * (end - begin); }
+};
+inline constexpr int kRunUnits = kPageTokens / 16;
+
+// Runs of blocks [0, blocks) that are picked, page by page. Returns how many, at most blocks / 2 + pages.
+int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun* to);
+// Most runs of a page.
+constexpr int runs_per_page(int block) { return block == kPageTokens ? 1 : kPageTokens / block / 2; }
+
+}  // namespace kvasir::kv

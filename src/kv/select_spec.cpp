@@ -1,0 +1,153 @@
+#include "kv/select_spec.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "base/error.hpp"
+
+namespace kvasir::kv {
+namespace {
+
+[[noreturn]] void bad(const std::string& what, const std::string& context) {
+  throw Error(Code::kBadInput, what, context);
+}
+
+template <class T>
+T number(std::string_view key, std::string_view value, T low, T high, const std::string& context) {
+  T x{};
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
+  if (error != std::errc() || end != value.data() + value.size() || !(x >= low && x <= high))
+    bad(std::string(key) + " is '" + std::string(value) + "', expected a number from " + std::to_string(low) + " to " +
+            std::to_string(high),
+        context);
+  return x;
+}
+
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;
+
+void set_budget(SelectSpec* s, std::string_view value, const std::string& context) {
+  s->share = 0;
+  if (value.ends_with('%')) {
+    s->share = number("budget", value.substr(0, value.size() - 1), 1e-6, 100.0, context + ", in %") / 100;
+  } else {
+    s->budget = number<std::int64_t>("budget", value, 1, kMostTokens, context);
+  }
+}
+
+template <class T, std::size_t N>
+T one_of(std::string_view key, std::string_view value, const std::pair<std::string_view, T> (&choices)[N],
+         const std::string& context) {
+  std::string names;
+  for (const auto& [name, choice] : choices) {
+    if (value == name) return choice;
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  bad(std::string(key) + " is '" + std::string(value) + "', expected one of " + names, context);
+}
+
+void set(SelectSpec* s, std::string_view key, std::string_view value, const std::string& context) {
+  const auto integer = [&](auto* to, std::int64_t low, std::int64_t high) {
+    *to = static_cast<std::remove_pointer_t<decltype(to)>>(number<std::int64_t>(key, value, low, high, context));
+  };
+  if (key == "budget") {
+    set_budget(s, value, context);
+  } else if (key == "block") {
+    constexpr std::pair<std::string_view, int> kBlocks[] = {{"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}};
+    s->block = one_of(key, value, kBlocks, context);
+  } else if (key == "local") {
+    integer(&s->local, 0, kMostTokens);
+  } else if (key == "initial") {
+    integer(&s->initial, 0, kMostTokens);
+  } else if (key == "anchors") {
+    integer(&s->anchors, 1, 128);
+  } else if (key == "token_step") {
+    integer(&s->token_step, 1, 1 << 20);
+  } else if (key == "layer_step") {
+    integer(&s->layer_step, 1, 4096);
+  } else if (key == "dense_layers") {
+    integer(&s->dense_layers, 0, 4096);
+  } else if (key == "heads") {
+    constexpr std::pair<std::string_view, bool> kModes[] = {{"separate", false}, {"shared", true}};
+    s->shared = one_of(key, value, kModes, context);
+  } else if (key == "preselect") {
+    if (value == "budget")
+      s->preselect = -1;
+    else
+      integer(&s->preselect, 0, kMostTokens);
+  } else if (key == "vote") {
+    constexpr std::pair<std::string_view, Vote> kVotes[] = {
+        {"sum", Vote::kSum}, {"best", Vote::kBest}, {"mass", Vote::kMass}};
+    s->vote = one_of(key, value, kVotes, context);
+  } else if (key == "p") {
+    s->p = number(key, value, 0.0, 1.0, context);
+  } else if (key == "from") {
+    integer(&s->from, 0, kMostTokens);
+  } else if (key == "meter") {
+    integer(&s->meter, 0, 1 << 20);
+  } else if (key == "floor") {
+    s->floor = number(key, value, 0.0, 1.0, context);
+  } else {
+    bad("unknown parameter '" + std::string(key) +
+            "', expected one of: budget block local initial anchors token_step layer_step dense_layers heads preselect "
+            "vote p from meter floor",
+        context);
+  }
+}
+
+// Applies NAME and the parameters behind it, a preset's own before those of the text.
+void apply(SelectSpec* s, std::string_view text, const std::string& context) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string name(text.substr(0, colon));
+  const Selector* const found = find(selectors(), name);
+  if (!found) bad("unknown selector '" + name + "', expected one of: " + names(selectors()), context);
+  if (found->preset) {
+    apply(s, found->preset, context);
+  } else {
+    s->selector = found;
+    s->kind = name;
+  }
+  for (std::size_t at = colon; at < text.size();) {
+    const std::size_t end = std::min(text.find(':', at + 1), text.size());
+    const std::string_view item = text.substr(at + 1, end - at - 1);
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos || equals == 0)
+      bad("'" + std::string(item) + "' behind '" + name + "', expected KEY=VALUE", context);
+    set(s, item.substr(0, equals), item.substr(equals + 1), context);
+    at = end;
+  }
+}
+
+}  // namespace
+
+SelectSpec parse_select(std::string_view text, const std::string& context) {
+  SelectSpec s;
+  apply(&s, text, context);
+  s.name = text;
+  if (s.anchors > s.block)
+    bad("anchors are " + std::to_string(s.anchors) + ", expected at most the block's tokens, " +
+            std::to_string(s.block),
+        context);
+  return s;
+}
+
+std::int64_t SelectSpec::budget_of(std::int64_t n) const {
+  return share > 0 ? static_cast<std::int64_t>(std::ceil(share * static_cast<double>(n))) : budget;
+}
+
+std::string SelectSpec::summaries() const {
+  if (!selector->width) return "none";
+  return kind + " " + std::to_string(block) + (anchors > 1 ? " anchors " + std::to_string(anchors) : "");
+}
+
+const char* SelectSpec::refused_in(const SelectSpec& cache) const {
+  if (dense()) return nullptr;
+  if (cache.dense()) return "this cache was made without a selector";
+  if (selector->width && summaries() != cache.summaries()) return "pages have no summaries for this selector and block";
+  if (block > cache.block) return nullptr;
+  if (block < cache.block) return "its blocks are shorter than the cache's";
+  if (keeps_state() && !cache.keeps_state()) return "this cache keeps no choices from step to step";
+  return nullptr;
+}
+
+}  // namespace kvasir::kv

@@ -1,0 +1,10 @@
+// The first and the newest tokens alone, as StreamingLLM reads them (Xiao et al. 2023, arXiv:2309.17453). What other
+// selectors gain over it is what choosing is worth.
+#include "kv/selector.hpp"
+
+namespace kvasir::kv::entries::selectors {
+
+extern const Selector sink_recent;
+const Selector sink_recent = {.summary = "first and newest tokens alone (StreamingLLM)"};
+
+}  // namespace kvasir::kv::entries::selectors

@@ -1,0 +1,40 @@
+// Summaries of sealed pages: the representatives of a page's blocks, (blocks, pitch) in f16, pitch the entry's width
+// rounded up to 16 with zeros behind it. They lie beside the page and go with it into stores.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kv/select_spec.hpp"
+#include "simd/isa.hpp"
+
+namespace kvasir::kv {
+
+inline int summary_pitch(const Selector& s, int d) { return s.width ? (s.width(d) + 15) / 16 * 16 : 0; }
+inline std::size_t summary_bytes(const SelectSpec& s, int d) {
+  return 2 * static_cast<std::size_t>(summary_pitch(*s.selector, d)) * static_cast<std::size_t>(s.blocks_per_page());
+}
+// Floats of scratch that summarise uses.
+inline std::size_t summary_floats(const SelectSpec& s, int d) {
+  return static_cast<std::size_t>(summary_pitch(*s.selector, d));
+}
+
+// Of a page's keys (d, 128), channel-major; tokens below `skip` are sinks, and a block of sinks alone gets zeros.
+// importance: (128) or null.
+void summarise(const SelectSpec& spec, int d, const float* keys, int skip, const float* importance, float* scratch,
+               std::byte* to);
+
+// How much every token of a page of keys (d, 128) weighs for query rows (rows, d): the sum of 2^(score - the row's
+// largest). To importance (128), 0 below skip.
+void weigh_tokens(int d, const float* keys, int skip, const float* q, int rows, float* importance);
+
+struct SummaryKernels {
+  // scores[r * stride + b] = <q_r, representative b>, blocks page by page, `blocks` of each of `pages` pages. q: (rows,
+  // pitch). Every sum has one order, whatever the rows and blocks beside it.
+  void (*scores)(const std::byte* const* summaries, std::int64_t pages, int blocks, int pitch, const float* q, int rows,
+                 float* scores, std::ptrdiff_t stride);
+};
+
+KVASIR_DECLARE_KERNELS(SummaryKernels, summaries)
+
+}  // namespace kvasir::kv

@@ -1,0 +1,207 @@
+#include "lab/eval/selection_trial.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "base/error.hpp"
+#include "kv/select_spec.hpp"
+#include "lab/eval/statistics.hpp"
+
+namespace kvasir::lab::eval {
+
+std::vector<std::vector<std::string>> group_selectors(const std::vector<std::string>& specs) {
+  std::vector<std::vector<std::string>> groups;
+  std::vector<std::string> kinds;
+  const auto kind_of = [](const kv::SelectSpec& s) {
+    return s.summaries() + " " + std::to_string(s.block) + (s.keeps_state() ? " state" : "");
+  };
+  for (const std::string& text : specs) {
+    const kv::SelectSpec spec = kv::parse_select(text, "--select");
+    if (spec.dense()) continue;
+    const std::string kind = kind_of(spec);
+    const auto at = static_cast<std::size_t>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+    if (at == kinds.size()) {
+      kinds.push_back(kind);
+      groups.push_back({"all"});
+    }
+    groups[at].push_back(text);
+  }
+  if (groups.empty()) groups.push_back({"all"});
+  return groups;
+}
+
+std::string cache_selector(const std::vector<std::string>& group) { return group.back(); }
+
+SelectedRow& SelectedRow::operator+=(const SelectedRow& o) {
+  tokens = std::max(tokens, o.tokens);
+  trials += o.trials, exact += o.exact, first += o.first, same += o.same;
+  logprob += o.logprob, read += o.read, seen += o.seen, mass += o.mass, measured += o.measured;
+  return *this;
+}
+
+namespace {
+
+class Reader {
+ public:
+  Reader(Subject& subject, Lane& lane) : s_(subject), lane_(lane) {}
+
+  // A sequence of all of `ids`, dense.
+  kv::Sequence* read(std::span<const std::int32_t> ids, const std::function<void()>& poll) {
+    kv::Sequence* sequence = lane_.cache->create();
+    for (std::size_t i = 0; i < ids.size(); i += Subject::kChunk) {
+      poll();
+      const model::Input input{sequence, ids.subspan(i, std::min<std::size_t>(Subject::kChunk, ids.size() - i)), 0};
+      lane_.forward->step({&input, 1});
+    }
+    return sequence;
+  }
+
+  // Generated tokens one by one: logits behind the last.
+  std::vector<float> decode(kv::Sequence* sequence, std::span<const std::int32_t> ids) {
+    std::vector<float> next;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const model::Input input{sequence, ids.subspan(i, 1), i + 1 == ids.size() ? 1 : 0, true};
+      const std::span<const float> row = lane_.forward->step({&input, 1});
+      if (i + 1 == ids.size()) next.assign(row.begin(), row.end());
+    }
+    return next;
+  }
+
+  // ln P(ids | what the sequence holds, whose next logits are `next`), in a fork.
+  double score(const kv::Sequence& sequence, std::vector<float> next, std::span<const std::int32_t> ids) {
+    kv::Sequence* fork = lane_.cache->fork(sequence);
+    double sum = 0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      sum += static_cast<double>(next[static_cast<std::size_t>(ids[i])]) - log_sum_exp(next);
+      if (i + 1 < ids.size()) next = decode(fork, ids.subspan(i, 1));
+    }
+    lane_.cache->release(fork);
+    if (!std::isfinite(sum)) throw Error(Code::kUnsupported, "the model's output is not a number", lane_.name);
+    return sum;
+  }
+
+  std::vector<std::int32_t> greedy(kv::Sequence* sequence, std::vector<float> next, std::size_t count) {
+    std::vector<std::int32_t> ids;
+    for (;;) {
+      const auto id = static_cast<std::int32_t>(argmax(next));
+      ids.push_back(id);
+      if (s_.tokenizer().is_eog(id) || ids.size() >= count) return ids;
+      next = decode(sequence, {&id, 1});
+    }
+  }
+
+ private:
+  Subject& s_;
+  Lane& lane_;
+};
+
+SelectedRow* row_for(std::vector<SelectedRow>* rows, const std::string& kv, const std::string& select,
+                     const Probe& probe) {
+  for (SelectedRow& r : *rows)
+    if (r.kv == kv && r.select == select && r.group == probe.group && r.depth == probe.depth) return &r;
+  rows->push_back({.kv = kv, .select = select, .group = probe.group, .depth = probe.depth});
+  return &rows->back();
+}
+
+}  // namespace
+
+SelectedReport measure_selected(Subject& subject, const std::vector<std::string>& specs, std::span<const Probe> probes,
+                                std::int64_t asked, const std::function<void(std::int64_t, std::int64_t)>& poll) {
+  KVASIR_CHECK(!probes.empty() && asked >= 1);
+  const auto groups = group_selectors(specs);
+  SelectedReport report;
+  const auto total = static_cast<std::int64_t>(probes.size());
+  for (std::int64_t i = 0; i < total; ++i) {
+    const Probe& probe = probes[static_cast<std::size_t>(i)];
+    report.chance += 1 / static_cast<double>(probe.candidates.size()) / static_cast<double>(total);
+    std::size_t l = 0;
+    for (Lane& lane : subject.lanes()) {
+      const std::size_t g = l++ % groups.size();
+      kv::Cache& cache = *lane.cache;
+      Reader reader(subject, lane);
+      const std::span<const std::int32_t> prompt = probe.prompt;
+      const std::size_t question = std::min(static_cast<std::size_t>(asked), prompt.size() - 1);
+      kv::Sequence* base = reader.read(prompt.first(prompt.size() - question), [&] { poll(i, total); });
+      std::vector<std::int32_t> dense;
+      for (const std::string& spec : groups[g]) {
+        kv::Sequence* sequence = cache.fork(*base);
+        cache.set_selection(sequence, spec);
+        const std::vector<float> next = reader.decode(sequence, prompt.last(question));
+        SelectedRow one{.tokens = static_cast<std::int64_t>(prompt.size()), .trials = 1};
+        double best = 0;
+        std::size_t choice = 0;
+        for (std::size_t c = 0; c < probe.candidates.size(); ++c) {
+          poll(i, total);
+          const double score = reader.score(*sequence, next, probe.candidates[c]);
+          if (c == 0) one.logprob = score;
+          if (c == 0 || score > best) best = score, choice = c;
+        }
+        const auto greedy = reader.greedy(sequence, next, probe.candidates.front().size());
+        if (spec == "all") dense = greedy;
+        one.exact = subject.tokenizer().decode(greedy).find(probe.answer) <= 1;  // perhaps behind one space
+        one.first = choice == 0;
+        one.same = greedy == dense;
+        const kv::SelectionFigures::Layer f = cache.selection_figures(*sequence).total();
+        one.read = f.read, one.seen = f.seen, one.mass = f.mass, one.measured = f.measured;
+        cache.release(sequence);
+        if (spec == "all" && g > 0) continue;  // the same again
+        *row_for(&report.rows, lane.name, spec, probe) += one;
+        if (spec == "all") report.dense += one;
+      }
+      cache.release(base);
+    }
+  }
+  report.guessing = binomial_tail(report.dense.trials, report.dense.first, report.chance);
+  return report;
+}
+
+double MassRow::mean_from(std::size_t layer) const {
+  if (layer >= mass.size()) layer = 0;
+  double sum = 0;
+  for (std::size_t i = layer; i < mass.size(); ++i) sum += mass[i];
+  return sum / static_cast<double>(mass.size() - layer);
+}
+
+std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::string>& specs,
+                                  std::span<const std::int32_t> ids, std::int64_t queries,
+                                  const std::function<void(std::int64_t, std::int64_t)>& poll) {
+  KVASIR_CHECK(queries >= 1 && queries < static_cast<std::int64_t>(ids.size()));
+  const auto groups = group_selectors(specs);
+  const auto text = ids.first(ids.size() - static_cast<std::size_t>(queries));
+  const auto total = static_cast<std::int64_t>(subject.lanes().size());
+  std::vector<MassRow> rows;
+  std::int64_t l = 0;
+  for (Lane& lane : subject.lanes()) {
+    const auto& group = groups[static_cast<std::size_t>(l) % groups.size()];
+    Reader reader(subject, lane);
+    kv::Cache& cache = *lane.cache;
+    kv::Sequence* base = reader.read(text, [&] { poll(l, total); });
+    for (const std::string& spec : group) {
+      if (spec == "all") continue;
+      kv::Sequence* sequence = cache.fork(*base);
+      // Below a floor of everything, a measured step reads everything: the queries are those of dense attention.
+      cache.set_selection(sequence, spec + ":meter=1:floor=1");
+      for (std::int64_t i = 0; i < queries; ++i) {
+        poll(l, total);
+        reader.decode(sequence, ids.subspan(text.size() + static_cast<std::size_t>(i), 1));
+      }
+      MassRow row{.kv = lane.name, .select = spec};
+      const kv::SelectionFigures& figures = cache.selection_figures(*sequence);
+      for (const kv::SelectionFigures::Layer& layer : figures.layers) {
+        const auto n = static_cast<double>(std::max<std::int64_t>(layer.measured, 1));
+        row.mass.push_back(layer.measured > 0 ? layer.mass / n : 1);
+        row.best.push_back(layer.measured > 0 ? layer.best / n : 1);
+      }
+      const kv::SelectionFigures::Layer t = figures.total();
+      row.read = t.context > 0 ? t.choice / t.context : 1;
+      rows.push_back(std::move(row));
+      cache.release(sequence);
+    }
+    cache.release(base);
+    ++l;
+  }
+  return rows;
+}
+
+}  // namespace kvasir::lab::eval

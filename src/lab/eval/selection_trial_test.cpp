@@ -1,0 +1,89 @@
+#include "lab/eval/selection_trial.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "lab/eval/eval_fixture.hpp"
+#include "lab/eval/tasks.hpp"
+
+namespace kvasir::lab::eval {
+namespace {
+
+const std::vector<std::string> kSpecs{"quest:budget=1000", "quest:budget=192:block=16:local=16",
+                                      "sink_recent:budget=128", "quest:budget=1000:block=16"};
+
+Subject subject_for(const std::vector<std::string>& specs, const char* kv) {
+  Subject::Needs needs{.sequences = 3, .extra_tokens = 512, .baseline = false, .selectors = {}};
+  for (const auto& group : group_selectors(specs)) needs.selectors.push_back(cache_selector(group));
+  SubjectOptions options = fixture::options(kv, 512);
+  options.window = 0;
+  return Subject(options, needs);
+}
+
+TEST(SelectionTrial, SpecsAreGroupedByWhatTheirCachesHold) {
+  const auto groups =
+      group_selectors({"quest", "all", "mean", "quest:budget=1%", "quest:block=16", "quest:token_step=2"});
+  ASSERT_EQ(groups.size(), 4u);
+  EXPECT_EQ(groups[0], (std::vector<std::string>{"all", "quest", "quest:budget=1%"}));
+  EXPECT_EQ(groups[1].back(), "mean");
+  EXPECT_EQ(group_selectors({"all"}), (std::vector<std::vector<std::string>>{{"all"}}));
+  EXPECT_THROW(group_selectors({"nothing"}), Error);
+}
+
+TEST(SelectionTrial, WholeBudgetsAnswerAsDenseAttention) {
+  Subject subject = subject_for(kSpecs, "f16");
+  const auto probes =
+      task_probes(subject.tokenizer(), "needle", {480}, {20, 80}, 1, {.ctx = 512, .seed = 5, .distractors = 3});
+  subject.load({});
+  const SelectedReport report = measure_selected(subject, kSpecs, probes, 8, [](std::int64_t, std::int64_t) {});
+  EXPECT_DOUBLE_EQ(report.chance, 0.25);
+  EXPECT_EQ(report.dense.trials, 2);
+  ASSERT_EQ(report.rows.size(), 10u);  // dense and four specs at two depths
+  double dense = 0;
+  for (const SelectedRow& r : report.rows) {
+    EXPECT_EQ(r.trials, 1);
+    if (r.depth != 20) continue;
+    if (r.select == "all") dense = r.logprob;
+    if (r.select.find("budget=1000") != std::string::npos) {
+      EXPECT_EQ(r.logprob, dense) << r.select;
+      EXPECT_EQ(r.same, 1) << r.select;
+      EXPECT_EQ(r.seen, 0) << r.select;
+    } else if (r.select != "all") {
+      EXPECT_NE(r.logprob, dense) << r.select;
+      EXPECT_LT(r.read, 0.6 * r.seen) << r.select;
+    }
+  }
+  for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
+}
+
+// Of choices with as many tokens none holds more than the best; and the queries are those of dense attention, so that
+// a larger budget of the same kind never holds less.
+TEST(SelectionTrial, MassGrowsWithTheBudget) {
+  const std::vector<std::string> specs{"quest:block=16:local=16:budget=160", "quest:block=16:local=16:budget=320",
+                                       "sink_recent:block=16:initial=16:local=16:budget=32",
+                                       "quest:block=16:budget=1000"};
+  Subject subject = subject_for(specs, "f16");
+  std::string text;
+  for (int i = 0; i < 90; ++i) text += "The quick brown fox saw " + std::to_string(i * 37 % 100) + " dogs. ";
+  std::vector<std::int32_t> ids = subject.tokenizer().encode(text, {});
+  ASSERT_GE(ids.size(), 500u);
+  ids.resize(500);
+  subject.load({});
+  const auto rows = measure_mass(subject, specs, ids, 4, [](std::int64_t, std::int64_t) {});
+  ASSERT_EQ(rows.size(), 4u);
+  for (const MassRow& r : rows)
+    for (std::size_t l = 0; l < r.mass.size(); ++l) EXPECT_LE(r.mass[l], r.best[l] + 1e-6) << r.select << " " << l;
+  const auto of = [&](const std::string& spec) -> const MassRow& {
+    for (const MassRow& r : rows)
+      if (r.select == spec) return r;
+    throw Error(Code::kBadInput, "is not there", spec);
+  };
+  EXPECT_GT(of(specs[1]).mean_from(0), of(specs[0]).mean_from(0));
+  EXPECT_GT(of(specs[0]).mean_from(0), of(specs[2]).mean_from(0));
+  EXPECT_LT(of(specs[0]).read, 0.4);
+  EXPECT_EQ(of(specs[3]).mean_from(0), 1);
+}
+
+}  // namespace
+}  // namespace kvasir::lab::eval
