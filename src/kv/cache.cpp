@@ -85,7 +85,7 @@ std::int64_t Cache::free_pages() const { return impl_->arena.pool.free(); }
 std::int64_t Cache::sealed_tokens(const Sequence& s) const { return impl_->sealed_pages(s.length) * kPageTokens; }
 bool Cache::can_draft() const {
   const Layout& l = impl_->arena.layout;
-  return (l.drafts || !l.recurs) && (l.selector->dense || !l.selector->state_bytes);
+  return (l.drafts || !l.recurs) && (l.select.dense() || !l.select.keeps_state());
 }
 std::int64_t Cache::draft_room(const Sequence& s) { return s.borrowed ? 0 : kPageTokens - 1 - s.length % kPageTokens; }
 std::uint64_t Cache::digest(const Sequence& s) const { return kv::digest(impl_->arena, s); }

@@ -144,9 +144,8 @@ TEST(Drafted, WhateverTheWindowTheSinksAndTheThreads) {
 // A selector is asked for every token.
 TEST(Drafted, SelectorsChooseAsForSingleSteps) {
   CacheOptions o = options_for("rq4", "rq4");
-  o.selector = "quest";
+  o.selector = "quest:block=16:budget=128:local=16";
   o.window = 0;
-  o.budget = 128;
   expect_bits_of_single_steps({{{1, 2, 32, 32}, local(50)}}, o, 2);
 }
 
