@@ -34,7 +34,7 @@ MAMBA = dict(mamba_n_heads=8, mamba_d_state=16, mamba_d_head=16, mamba_d_conv=4,
 GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.3, logits_scaling=4.0)
 NEMOTRON = dict(head_dim=16, mamba_num_heads=8, mamba_head_dim=16, ssm_state_size=16, n_groups=2, conv_kernel=4, chunk_size=16,
                 expand=2, mlp_hidden_act="relu2", use_conv_bias=True)
-OPT = dict(vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=96, max_position_embeddings=128,
+OPT = dict(vocab_size=128, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=96, max_position_embeddings=704,
            dropout=0.0, attention_dropout=0.0, bos_token_id=2, eos_token_id=2, pad_token_id=1)
 
 

@@ -95,9 +95,12 @@ struct GeluTanh {
 struct GeluErf {
   KVASIR_INLINE F32 of(F32 x) { return mul(mul(set1(0.5f), x), add(set1(1.0f), erf(mul(set1(0.70710678f), x)))); }
 };
+struct Relu {
+  KVASIR_INLINE F32 of(F32 x) { return max(zero(), x); }  // NaN passes as the second operand
+};
 struct Relu2 {
   KVASIR_INLINE F32 of(F32 x) {
-    const F32 positive = max(zero(), x);  // NaN passes as the second operand
+    const F32 positive = Relu::of(x);
     return mul(positive, positive);
   }
 };
@@ -157,8 +160,9 @@ const OpKernels ops_table = {
     add_rows,
     scale_row,
     soft_cap,
-    {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>, gate<Sigmoid>, gate<ClampedSilu>},
-    {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>, activate<Sigmoid>, activate<ClampedSilu>},
+    {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>, gate<Sigmoid>, gate<ClampedSilu>, gate<Relu>},
+    {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>, activate<Sigmoid>, activate<ClampedSilu>,
+     activate<Relu>},
     rope};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

@@ -31,6 +31,8 @@ double exact(Activation activation, double x) {
       return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::kGeluErf:
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::kRelu:
+      return x > 0 ? x : 0;
     case Activation::kRelu2:
       return x > 0 ? x * x : 0;
     case Activation::kSigmoid:

@@ -112,6 +112,7 @@ const Option kOptions[] = {
      }},
     {"GeluTanh", [](ModelSpec& m) { each(m, [](LayerSpec& l, int) { feed(l).activation = Activation::kGeluTanh; }); }},
     {"GeluErf", [](ModelSpec& m) { each(m, [](LayerSpec& l, int) { feed(l).activation = Activation::kGeluErf; }); }},
+    {"Relu", [](ModelSpec& m) { each(m, [](LayerSpec& l, int) { feed(l).activation = Activation::kRelu; }); }},
     {"SquaredRelu", [](ModelSpec& m) { each(m, [](LayerSpec& l, int) { feed(l).activation = Activation::kRelu2; }); }},
     {"NoGate", [](ModelSpec& m) { each(m, [](LayerSpec& l, int) { feed(l).gate = {}; }); }},
     {"GeluWithoutGate",

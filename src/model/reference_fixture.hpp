@@ -443,6 +443,8 @@ class Reference {
         return v / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
       case Activation::kGeluErf:
         return v / 2 * (1 + std::erf(v / std::sqrt(2.0)));
+      case Activation::kRelu:
+        return v > 0 ? v : 0;
       case Activation::kRelu2:
         return v > 0 ? v * v : 0;
       case Activation::kSigmoid:

@@ -1,0 +1,34 @@
+// OPT: learned positions, layer norms before each part or (350M) behind it, biases, ReLU. Only folders have it.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::entries::archs {
+
+static Activation activation(const Hparams& h) {
+  const std::string name = h.text_or("activation", "relu");
+  if (name == "relu") return Activation::kRelu;
+  if (name == "gelu") return Activation::kGeluErf;
+  h.unsupported("activation", "is '" + name + "', expected relu or gelu");
+}
+
+static ModelSpec describe(const Hparams& h) {
+  const bool before = h.flag_or("norm_before", true);
+  ModelSpec m = around(h, before ? Names(h).layer_norm("output_norm", Bias::kIfPresent) : Norm{});
+  m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    const Norm first = n.layer_norm("attn_norm", Bias::kIfPresent), second = n.layer_norm("ffn_norm", Bias::kIfPresent);
+    Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+    a.rope = -1;
+    LayerSpec layer{.mixer = a, .feed = plain(n, activation(h), Bias::kIfPresent)};
+    (before ? layer.norm : layer.post_mixer) = first;
+    (before ? layer.feed_norm : layer.post_feed) = second;
+    layer.norm_of_sums = !before;
+    m.layers.push_back(layer);
+  }
+  return m;
+}
+
+extern const Arch opt;
+const Arch opt = {"OPT", describe};
+
+}  // namespace kvasir::model::entries::archs
