@@ -51,8 +51,9 @@ struct Blocks {
 };
 
 struct Arena {
-  // key_factors: as CacheOptions has them.
-  Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors = {});
+  // key_factors, key_metrics: as CacheOptions has them, and as it had them when the layout was made.
+  Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors = {},
+        std::span<const std::vector<float>> key_metrics = {});
 
   // A sealed page of a layer that owns its pages. REQUIRES: the sequence has it.
   Blocks sealed(int layer, int head, const Sequence& s, std::int64_t page) const {
@@ -104,7 +105,9 @@ struct Arena {
   // What the codecs of sealed pages get to see of a head.
   Head head_k(int layer, int head) const {
     const LayerLayout& l = layer_at(layer);
-    return {l.shape.head_dim, l.k_params, l.state.k_bytes ? states.data() + l.state.k(head) : nullptr};
+    const std::byte* const state = l.state.k_bytes ? states.data() + l.state.k(head) : nullptr;
+    return {l.shape.head_dim, l.k_params, state,
+            l.feedback_offset ? reinterpret_cast<const float*>(state + l.feedback_offset) : nullptr};
   }
   Head head_v(int layer, int head) const {
     const LayerLayout& l = layer_at(layer);

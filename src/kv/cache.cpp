@@ -14,7 +14,8 @@ namespace kvasir::kv {
 
 struct Cache::Impl {
   Impl(Team& team, const CacheShape& shape, const CacheOptions& options)
-      : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors),
+      : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors,
+              options.key_metrics),
         attention(team, arena, options.max_sequences),
         recurrence(team, arena) {
     // One sequence can be as long as the pool allows: its page table never grows in a step.

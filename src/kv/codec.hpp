@@ -55,6 +55,9 @@ struct Head {
   int d;
   CodecParams params;
   const void* state;  // what init_state wrote; null when there is none
+  // Of keys: what kv/feedback.hpp makes of a metric in the codec's basis. Only seal reads it; null: errors are not fed
+  // back.
+  const float* feedback = nullptr;
 };
 
 // Floats of scratch that seal may use.
@@ -110,6 +113,9 @@ struct Codec {
   // are 0 in sealed pages, and are not read in others.
   void (*accumulate)(const Head& head, const PageRef* pages, int count, const float* weights, int stride, int g,
                      float* out, int pitch) = nullptr;
+
+  // Sealing keys reads Head::feedback.
+  bool feeds_back = false;
 
   // Prompts attend to sealed pages through dots and accumulate, as generated tokens do. REQUIRES: the bits of a row do
   // not depend on the rows beside it.

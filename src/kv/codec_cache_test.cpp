@@ -68,6 +68,11 @@ TEST(CodecCache, ChunksAndThreadsDoNotShow) {
     for (int i = 0; i < 2 * 64; ++i) o.key_factors[1].push_back(0.25f + static_cast<float>(i % 32) / 8);
     const Outcome divided = run(o, tokens, kTokens, 2);
     for (const int chunk : {1, 129}) EXPECT_TRUE(run(o, tokens, chunk, 1) == divided) << "factors, chunk " << chunk;
+    o.key_metrics.resize(2);  // as if queries had one direction in layer 1
+    for (int i = 0; i < 2 * 64 * 64; ++i) o.key_metrics[1].push_back(i % 65 == 0 ? 1.5f : 0.5f);
+    const Outcome fed_back = run(o, tokens, kTokens, 2);
+    for (const int chunk : {1, 129}) EXPECT_TRUE(run(o, tokens, chunk, 1) == fed_back) << "metric, chunk " << chunk;
+    EXPECT_EQ(fed_back.digest == divided.digest, !find(codecs(), o.k_codec)->feeds_back);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "kernel/attention.hpp"
+#include "kv/feedback.hpp"
 #include "kv/fold.hpp"
 #include "kv/question.hpp"
 #include "kv/spec.hpp"
@@ -103,6 +104,10 @@ BlockLayout place(std::size_t* size, std::size_t k_bytes, std::size_t v_bytes, i
 
 std::size_t round64(std::size_t n) { return (n + 63) / 64 * 64; }
 
+bool has_metric(const CacheOptions& o, std::size_t layer) {
+  return layer < o.key_metrics.size() && !o.key_metrics[layer].empty();
+}
+
 std::string layer_context(const char* option, int layer) {
   return "cache option " + std::string(option) + (layer < 0 ? "" : " of layer " + std::to_string(layer));
 }
@@ -160,7 +165,7 @@ void size_rings(const Layout& l, LayerLayout* layer, int extra) {
   layer->raw_ring += extra;
 }
 
-void place_layer(Layout* l, LayerLayout* layer, std::size_t* state_bytes) {
+void place_layer(Layout* l, LayerLayout* layer, const CacheOptions& options, std::size_t* state_bytes) {
   const LayerShape& s = layer->shape;
   const auto dk = static_cast<std::size_t>(s.head_dim);
   const auto dv = static_cast<std::size_t>(s.head_dim_v);
@@ -184,8 +189,13 @@ void place_layer(Layout* l, LayerLayout* layer, std::size_t* state_bytes) {
   }
   layer->raw = place(&l->raw_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads, layer->raw_ring);
   layer->sinks = place(&l->sink_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
-  layer->state =
-      place(state_bytes, state(*layer->k, s.head_dim), s.latent ? 0 : state(*layer->v, s.head_dim_v), s.kv_heads);
+  std::size_t k_state = state(*layer->k, s.head_dim);
+  if (const auto at = static_cast<std::size_t>(layer->owner);
+      layer->k->feeds_back && !s.latent && (options.plans_metrics || has_metric(options, at))) {
+    if (has_metric(options, at)) layer->feedback_offset = k_state;
+    k_state += round64(feedback_floats(s.head_dim) * sizeof(float));
+  }
+  layer->state = place(state_bytes, k_state, s.latent ? 0 : state(*layer->v, s.head_dim_v), s.kv_heads);
 }
 
 void place_layers(Layout* l, const CacheOptions& options) {
@@ -202,7 +212,7 @@ void place_layers(Layout* l, const CacheOptions& options) {
     const bool read = std::any_of(l->layers.begin(), l->layers.end(),
                                   [&](const LayerLayout& other) { return other.owner == index && &other != &layer; });
     size_rings(*l, &layer, read ? extra : 0);
-    place_layer(l, &layer, &m.state_bytes);
+    place_layer(l, &layer, options, &m.state_bytes);
     const LayerShape& s = layer.shape;
     if (!layer.local()) blocks += 2 * static_cast<std::size_t>(s.kv_heads);
     k_elements += static_cast<double>(kPageTokens) * s.kv_heads * s.head_dim;

@@ -62,6 +62,7 @@ struct LayerLayout {
   BlockLayout sinks;
   BlockLayout state;
   int asked = -1;                    // its place among the layers that a selector is asked about; -1: it is not
+  std::size_t feedback_offset = 0;   // of a head's feedback in its state of keys; 0: none
   std::size_t summary_bytes = 0;     // of a page of one head, for the selector
   std::size_t summary_offset = 0;    // of head 0, in units of one pool page
   std::size_t selection_bytes = 0;   // the selector's state of one head of a sequence

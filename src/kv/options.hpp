@@ -89,6 +89,10 @@ struct CacheOptions {
   // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that turn keys store k / factor and turn
   // factor q (kv/codec.hpp, set_factors). Of layers that own keys.
   std::vector<std::vector<float>> key_factors;
+  // E q q^T by layer, (kv_heads, head_dim, head_dim) each or empty: in this metric codecs that feed back round keys
+  // (kv/feedback.hpp).
+  std::vector<std::vector<float>> key_metrics;
+  bool plans_metrics = false;  // their room is kept in every layer, whether they are there yet or not
 };
 
 // Where the bytes of a cache go. Everything is reserved at construction and occupied when first written.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <variant>
 
 #include "base/check.hpp"
+#include "kv/feedback.hpp"
 #include "kv/page.hpp"
 #include "model/factors.hpp"
 #include "model/model.hpp"
@@ -134,15 +136,16 @@ std::vector<double> by_pair(const double* squares, const Pairs& pairs) {
   return sums;
 }
 
-// s of a head's channels: its mean logarithm is 0, so that keys keep their size on the whole.
-std::vector<float> head_factors(const double* k, const double* q, const Pairs& pairs) {
+// s of a head's channels, the `root` of keys / queries: its mean logarithm is 0, so that keys keep their size on the
+// whole.
+std::vector<float> head_factors(const double* k, const double* q, const Pairs& pairs, int root) {
   const std::vector<double> keys = by_pair(k, pairs), queries = by_pair(q, pairs);
   const double most = std::log(kMostFactor);
   std::vector<double> logs(keys.size());
   double mean = 0;
   for (std::size_t c = 0; c < logs.size(); ++c) {
     const auto pair = static_cast<std::size_t>(pairs.of[c]);
-    if (keys[pair] > 0 && queries[pair] > 0) logs[c] = std::log(keys[pair] / queries[pair]) / 4;
+    if (keys[pair] > 0 && queries[pair] > 0) logs[c] = std::log(keys[pair] / queries[pair]) / root;
     mean += logs[c] / static_cast<double>(logs.size());
   }
   std::vector<float> factors;
@@ -156,7 +159,7 @@ double balance(const Attention& a, const Pairs& pairs, const double* keys, const
   const auto d = static_cast<std::size_t>(a.d);
   double gain = 0;
   for (std::size_t h = 0; h < static_cast<std::size_t>(a.kv_heads); ++h, keys += d, queries += d) {
-    const std::vector<float> s = head_factors(keys, queries, pairs);
+    const std::vector<float> s = head_factors(keys, queries, pairs, 4);
     double key = 0, query = 0;
     for (std::size_t c = 0; c < d; ++c) {
       const double square = static_cast<double>(s[c]) * s[c];
@@ -201,30 +204,117 @@ KeyFacts key_facts(const ModelSpec& spec, const weights::ModelFile& file, bool e
   return facts;
 }
 
-// Latent layers have no factors: their values are a part of their keys.
-static bool unknown(const LayerSpec& layer, const std::vector<float>& factors) {
-  const auto* a = std::get_if<Attention>(&layer.mixer);
-  return a && a->k && !a->latent && factors.empty();
+bool has_key_factors(const ModelSpec& spec, int layer) {
+  const auto* a = std::get_if<Attention>(&spec.layers[static_cast<std::size_t>(layer)].mixer);
+  return a && a->k && !a->latent;
 }
 
-bool text_would_tell(const ModelSpec& spec, const KeyFacts& known) {
-  for (std::size_t l = 0; l < spec.layers.size(); ++l)
-    if (unknown(spec.layers[l], known.factors[l])) return true;
-  return false;
+namespace {
+
+// A pair of channels as a complex number, x + i y, that RoPE turns by `angle` per position. A channel that does not
+// turn is one of angle 0 without a second.
+struct Turning {
+  std::size_t x;
+  std::size_t y;  // x: none
+  double angle;
+};
+std::vector<Turning> turning_pairs(const ModelSpec& spec, const Attention& a) {
+  const std::vector<int> first = pairs_of(spec, a).of;
+  std::vector<Turning> list;
+  std::vector<std::size_t> at(first.size());
+  for (std::size_t c = 0; c < first.size(); ++c) {
+    if (static_cast<std::size_t>(first[c]) == c) {
+      at[c] = list.size();
+      list.push_back({c, c, 0});
+    } else {
+      list[at[static_cast<std::size_t>(first[c])]].y = c;
+    }
+  }
+  if (a.rope < 0) return list;
+  const Rope& rope = spec.ropes[static_cast<std::size_t>(a.rope)];
+  const auto step = static_cast<std::size_t>(rope.pairs == kernel::RopePairs::kAdjacent ? 2 : 1);
+  for (Turning& t : list)
+    if (t.x != t.y) t.angle = rope.frequencies[t.x / step];
+  return list;
 }
 
-KeyFacts key_facts(const ModelSpec& spec, const kv::GainMeter& meter, const KeyFacts& known) {
+// Mean of exp(i angle t) over t = 0 .. kTurns - 1.
+std::complex<double> mean_turn(double angle) {
+  const double sine = std::sin(angle / 2);
+  if (std::abs(sine) < 1e-9) return 1;
+  return std::polar(std::sin(kTurns * angle / 2) / (kTurns * sine), (kTurns - 1) * angle / 2);
+}
+
+}  // namespace
+
+void average_turns(const ModelSpec& spec, int layer, std::vector<float>* moments) {
+  const auto& a = std::get<Attention>(spec.layers[static_cast<std::size_t>(layer)].mixer);
+  const auto d = static_cast<std::size_t>(a.d);
+  const std::vector<Turning> pairs = turning_pairs(spec, a);
+  for (std::size_t head = 0; head + d * d <= moments->size(); head += d * d) {
+    float* const h = moments->data() + head;
+    for (const Turning& p : pairs)
+      for (const Turning& o : pairs) {
+        // Of p = x + i y and o = u + i v: E p o* turns by the difference of the angles, E p o by their sum.
+        const auto of = [&](std::size_t r, std::size_t c, bool there) {
+          return there ? static_cast<double>(h[r * d + c]) : 0.0;
+        };
+        const bool py = p.y != p.x, oy = o.y != o.x;
+        const double xu = of(p.x, o.x, true), yv = of(p.y, o.y, py && oy);
+        const double yu = of(p.y, o.x, py), xv = of(p.x, o.y, oy);
+        const std::complex<double> difference = std::complex<double>(xu + yv, yu - xv) * mean_turn(p.angle - o.angle);
+        const std::complex<double> sum = std::complex<double>(xu - yv, xv + yu) * mean_turn(p.angle + o.angle);
+        h[p.x * d + o.x] = static_cast<float>((difference.real() + sum.real()) / 2);
+        if (py && oy) h[p.y * d + o.y] = static_cast<float>((difference.real() - sum.real()) / 2);
+        if (py) h[p.y * d + o.x] = static_cast<float>((sum.imag() + difference.imag()) / 2);
+        if (oy) h[p.x * d + o.y] = static_cast<float>((sum.imag() - difference.imag()) / 2);
+      }
+  }
+}
+
+namespace {
+
+// Factors of one layer whose codecs feed errors back; returns its gain.
+double level_out(const Attention& a, const Pairs& pairs, const double* keys, const float* metric,
+                 std::vector<float>* factors) {
+  const auto d = static_cast<std::size_t>(a.d);
+  const std::vector<double> ones(d, 1);
+  std::vector<double> scaled(d * d);
+  double gain = 0;
+  for (std::size_t h = 0; h < static_cast<std::size_t>(a.kv_heads); ++h, keys += d, metric += d * d) {
+    const std::vector<float> s = head_factors(keys, ones.data(), pairs, 2);
+    double key = 0;
+    for (std::size_t c = 0; c < d; ++c) {
+      key += keys[c] / (static_cast<double>(s[c]) * s[c]);
+      for (std::size_t i = 0; i < d; ++i)
+        scaled[c * d + i] =
+            static_cast<double>(metric[c * d + i]) * static_cast<double>(s[c]) * static_cast<double>(s[i]);
+    }
+    const double scale = a.scale;
+    gain += scale * scale * key * kv::fed_back_noise(a.d, scaled.data()) / a.kv_heads;
+    factors->insert(factors->end(), s.begin(), s.end());
+  }
+  return gain;
+}
+
+}  // namespace
+
+KeyFacts key_facts(const ModelSpec& spec, const kv::GainMeter& meter, std::vector<std::vector<float>> moments,
+                   const KeyFacts& known) {
   KeyFacts facts = known;
-  for (std::size_t l = 0; l < spec.layers.size(); ++l) {
-    if (!unknown(spec.layers[l], known.factors[l])) continue;
-    const auto& a = std::get<Attention>(spec.layers[l].mixer);
-    const kv::GainMeter::Squares squares = meter.squares(static_cast<int>(l));
+  facts.metrics.resize(spec.layers.size());
+  for (int l = 0; l < spec.layer_count(); ++l) {
+    const auto at = static_cast<std::size_t>(l);
+    if (!has_key_factors(spec, l) || moments[at].empty()) continue;
+    const auto& a = std::get<Attention>(spec.layers[at].mixer);
+    const kv::GainMeter::Squares squares = meter.squares(l);
     if (squares.keys.empty()) continue;
     std::vector<float> factors;
-    const double gain = balance(a, pairs_of(spec, a), squares.keys.data(), squares.queries.data(), &factors);
+    const double gain = level_out(a, pairs_of(spec, a), squares.keys.data(), moments[at].data(), &factors);
     if (!std::isfinite(gain)) continue;
-    facts.factors[l] = std::move(factors);
-    facts.gains[l] = gain;
+    facts.factors[at] = std::move(factors);
+    facts.gains[at] = gain;
+    facts.metrics[at] = std::move(moments[at]);
   }
   return facts;
 }

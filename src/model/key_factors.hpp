@@ -7,7 +7,11 @@
 // with a few channels a hundred times the others (Qwen 2: biases) lose two to four bits of noise that way.
 //
 // E k^2 and E q^2 are known before any text is read where keys and queries are normed (the weights of the norms), and
-// nearly known where a bias rules (the rows of W and the bias). Elsewhere a text may tell; without one s is 1.
+// nearly known where a bias rules (the rows of W and the bias). Elsewhere s is 1.
+//
+// A text tells more: the queries' second moments, so that a codec may feed its rounding errors back (kv/feedback.hpp).
+// Then the noise grows with sum E k^2 / s^2 times the geometric mean of the eigenvalues of s H s, in which s does not
+// count; it is least where all channels of k / s are equally large, s^2 = E k^2.
 #pragma once
 
 #include <vector>
@@ -26,18 +30,29 @@ struct KeyFacts {
   // mean over the heads, at least 1. A guess within a factor of four: inputs count as independent. kUnknownGain where
   // the file says nothing.
   std::vector<double> gains;
+  // By layer: (kv_heads, d, d), E q q^T of the queries as positions up to kTurns have them, or empty: not known.
+  std::vector<std::vector<float>> metrics = {};
 };
 inline constexpr double kUnknownGain = 5;  // nats^2: what the models that were measured have on average
 
 // Reads a part of the matrices of queries and keys. Throws what check_tensors does.
 KeyFacts key_facts(const ModelSpec& spec, const weights::ModelFile& file, bool exact);
 
-// Whether the file says nothing of some layer.
-bool text_would_tell(const ModelSpec& spec, const KeyFacts& known);
+// Whether layer `l` has keys of its own that may have factors. Latent layers have none: their values are a part of
+// their keys.
+bool has_key_factors(const ModelSpec& spec, int layer);
 
-// `known`, and of layers of which the file says nothing what queries and keys of a text show that ran through the
-// model. What a file says is better than a text of some hundred tokens: Gemma 3 270M at 16 % of f16's bytes, KL 4.6e-2
-// and 6.5e-2.
-KeyFacts key_facts(const ModelSpec& spec, const kv::GainMeter& meter, const KeyFacts& known);
+// Positions that the queries of a text are turned to, so that what it shows of its first hundred tokens holds behind
+// long texts: more let slow pairs look as if they had no direction.
+inline constexpr int kTurns = 4096;
+
+// moments: (kv_heads, d, d) of one layer, E q q^T of queries behind RoPE (kv::query_moments). Turns them by 0 to
+// kTurns - 1 more positions and takes the mean, exactly.
+void average_turns(const ModelSpec& spec, int layer, std::vector<float>* moments);
+
+// `known`, and of the layers that ran through the model with a text what queries and keys show. moments: by layer, as
+// average_turns leaves them; empty where none were seen.
+KeyFacts key_facts(const ModelSpec& spec, const kv::GainMeter& meter, std::vector<std::vector<float>> moments,
+                   const KeyFacts& known);
 
 }  // namespace kvasir::model

@@ -133,8 +133,8 @@ TEST(KeyFactors, TheGainIsTheNoiseOfAScore) {
   EXPECT_EQ(key_facts(spec, file, true).gains.at(0), 1);
 }
 
-// Keys of 16 in one pair beside 1, queries of 1: s = 2 there, and the noise is (62 + 2 16)^2 / 64 in place of
-// (62 + 2 256) 64 / 64.
+// Keys of 16 in one pair beside 1: s = 16 there but for the mean logarithm, so that all are equally large. Queries of
+// 1, independent: what is left per channel is 1.1 of a 64th of that pair's 256 and of 62.
 TEST(KeyFactors, ATextTellsThem) {
   const ModelSpec spec = spec_of(false, false, kernel::RopePairs::kSplitHalf);
   kv::CacheShape shape =
@@ -146,21 +146,57 @@ TEST(KeyFactors, ATextTellsThem) {
     k[i] = (i / (2 * kD) % 2 ? 1.0f : -1.0f) * (i % kD == 5 || i % kD == 5 + kD / 2 ? 16.0f : 1.0f) + 3.0f;
   kv::GainMeter meter(shape, 1, 0);
   const KeyFacts known{.factors = {{}}, .gains = {kUnknownGain}};
-  const KeyFacts before = key_facts(spec, meter, known);
+  const KeyFacts before = key_facts(spec, meter, {{}}, known);
   EXPECT_TRUE(before.factors.at(0).empty());
   EXPECT_EQ(before.gains.at(0), kUnknownGain);
   meter.add(0, 0, kTokens, q.data(), k.data());
-  const KeyFacts facts = key_facts(spec, meter, known);
+  std::vector<float> moments(2 * kD * kD);
+  for (std::size_t c = 0; c < 2 * kD; ++c) moments[(c / kD * kD + c % kD) * kD + c % kD] = 1;
+  const KeyFacts facts = key_facts(spec, meter, {moments}, known);
   const std::vector<float>& s = facts.factors.at(0);
   ASSERT_EQ(s.size(), 2u * kD);
-  EXPECT_NEAR(s[5] / s[0], 4, 1e-3);  // sqrt(16)
+  EXPECT_NEAR(s[5] / s[0], 16, 1e-2);
   EXPECT_EQ(s[5], s[5 + kD / 2]);
-  const KeyFacts kept = key_facts(spec, meter, {.factors = {std::vector<float>(2 * kD, 1.0f)}, .gains = {2}});
-  EXPECT_EQ(kept.factors.at(0)[5], 1);  // the file's word counts
-  EXPECT_EQ(kept.gains.at(0), 2);
-  EXPECT_TRUE(text_would_tell(spec, known));
-  EXPECT_FALSE(text_would_tell(spec, kept));
-  EXPECT_NEAR(facts.gains.at(0) / (0.125 * 0.125 * (62 + 2 * 16) * (62 + 2 * 16) / kD), 1, 0.02);
+  EXPECT_EQ(facts.metrics.at(0), moments);
+  EXPECT_TRUE(has_key_factors(spec, 0));
+  // Keys are of 16^(1/32) after the factors; queries are 16^(31/32) in one pair and 16^(-1/32) elsewhere, to be damped.
+  const double small = std::pow(16.0, -2.0 / 32), large = std::pow(16.0, 62.0 / 32);
+  const double mean = (62 * small + 2 * large) / kD;
+  const double noise = std::exp((62 * std::log(small + 0.1 * mean) + 2 * std::log(large + 0.1 * mean)) / kD);
+  EXPECT_NEAR(facts.gains.at(0) / (0.125 * 0.125 * kD * std::pow(16.0, 2.0 / 32) * noise), 1, 0.02);
+}
+
+// Against queries that are turned one by one.
+TEST(KeyFactors, MomentsAreAveragedOverPositions) {
+  for (const auto layout : {kernel::RopePairs::kSplitHalf, kernel::RopePairs::kAdjacent}) {
+    ModelSpec spec = spec_of(false, false, layout);
+    spec.ropes[0].frequencies.resize(kD / 4);  // the second half of the channels is not turned
+    const std::size_t pairs = kD / 4;
+    std::vector<double> q(kD);
+    for (std::size_t c = 0; c < kD; ++c) q[c] = std::sin(3.0 * static_cast<double>(c)) + 0.2;
+    std::vector<float> moments(2 * kD * kD);
+    std::vector<double> want(kD * kD);
+    for (std::size_t i = 0; i < kD; ++i)
+      for (std::size_t j = 0; j < kD; ++j)
+        moments[i * kD + j] = moments[(kD + i) * kD + j] = static_cast<float>(q[i] * q[j]);
+    for (int turn = 0; turn < kTurns; ++turn) {
+      std::vector<double> r = q;
+      for (std::size_t i = 0; i < pairs; ++i) {
+        const std::size_t x = layout == kernel::RopePairs::kAdjacent ? 2 * i : i;
+        const std::size_t y = layout == kernel::RopePairs::kAdjacent ? x + 1 : i + pairs;
+        const double angle = turn * spec.ropes[0].frequencies[i];
+        r[x] = std::cos(angle) * q[x] - std::sin(angle) * q[y];
+        r[y] = std::sin(angle) * q[x] + std::cos(angle) * q[y];
+      }
+      for (std::size_t i = 0; i < kD; ++i)
+        for (std::size_t j = 0; j < kD; ++j) want[i * kD + j] += r[i] * r[j] / kTurns;
+    }
+    average_turns(spec, 0, &moments);
+    for (std::size_t i = 0; i < kD * kD; ++i) {
+      ASSERT_NEAR(moments[i], want[i], 1e-5) << i;
+      ASSERT_EQ(moments[i], moments[kD * kD + i]) << i;
+    }
+  }
 }
 
 TEST(KeyFactors, DoNotDependOnTheTypeOfTheWeights) {

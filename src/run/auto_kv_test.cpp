@@ -107,9 +107,15 @@ TEST(AutoKv, TinyReadsAText) {
   Engine again(other, {});
   EXPECT_EQ(codecs_of(again), codecs_of(engine));
   EXPECT_EQ(again.cache_options().key_factors, factors);
+  for (const std::vector<float>& layer : engine.cache_options().key_metrics) EXPECT_EQ(layer.size(), 2u * 64 * 64);
+  EXPECT_EQ(again.cache_options().key_metrics, engine.cache_options().key_metrics);
   // No text for those that keep more; this model's file says nothing of channels.
   const Engine small(options("small"), {});
   for (const std::vector<float>& layer : small.cache_options().key_factors) EXPECT_TRUE(layer.empty());
+  EXPECT_TRUE(small.cache_options().key_metrics.empty());
+  // What the text tells has its place in the plan before it is read.
+  const auto file = weights::open_model_file(kModel);
+  EXPECT_EQ(plan_engine(*file, engine.options(), 1, 1).cache.state_bytes, engine.cache().memory().state_bytes);
 }
 
 TEST(AutoKv, SmallHeadsStayRawByDefaultAndSaySo) {

@@ -6,6 +6,7 @@
 
 #include "kv/auto_policy.hpp"
 #include "kv/cache.hpp"
+#include "kv/feedback.hpp"
 #include "model/cache_shape.hpp"
 #include "model/forward.hpp"
 #include "run/auto_kv.hpp"
@@ -52,23 +53,31 @@ std::vector<std::int32_t> calibration_tokens(const text::Tokenizer& tokenizer, s
 
 model::KeyFacts calibrate(Team& team, const model::Model& model, const text::Tokenizer& tokenizer, int sinks,
                           const model::KeyFacts& known) {
-  if (!text_would_tell(model.spec(), known)) return known;
+  const model::ModelSpec& spec = model.spec();
+  bool tells = false;
+  for (int l = 0; l < spec.layer_count(); ++l) tells = tells || has_key_factors(spec, l);
+  if (!tells) return known;
   const std::vector<std::int32_t> ids =
-      calibration_tokens(tokenizer, std::min<std::int64_t>(kAutoTokens, model.spec().context));
+      calibration_tokens(tokenizer, std::min<std::int64_t>(kAutoTokens, spec.context));
   const auto tokens = static_cast<int>(ids.size());
   if (tokens < kAutoLeastTokens + sinks) return known;
-  const kv::CacheShape shape = cache_shape(model.spec());
+  const kv::CacheShape shape = cache_shape(spec);
   kv::Cache cache(team, shape, {.max_tokens = tokens, .step_tokens = tokens});
   model::Forward forward(team, model, cache, tokens, 1);
   kv::GainMeter meter(shape, 1, sinks);
+  std::vector<std::vector<float>> moments(spec.layers.size());
   forward.observe([&](int layer, std::span<const kv::Slice> slices, const float* q, const float* k, const float*) {
     meter.add(layer, 0, slices[0].count, q, k);
+    if (!k || !has_key_factors(spec, layer)) return;
+    std::vector<float>& of = moments[static_cast<std::size_t>(layer)];
+    of = kv::query_moments(shape.at(layer), slices[0].count, sinks, q);
+    average_turns(spec, layer, &of);
   });
   kv::Sequence* const sequence = cache.create();
   const model::Input input{sequence, ids, 0};
   forward.step({&input, 1});
   cache.release(sequence);
-  return model::key_facts(model.spec(), meter, known);
+  return model::key_facts(spec, meter, std::move(moments), known);
 }
 
 }  // namespace kvasir::run

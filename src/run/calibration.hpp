@@ -14,9 +14,9 @@ namespace kvasir::run {
 // The text, at most `most` tokens of it: always the same, so that what is stored fits every later start.
 std::vector<std::int32_t> calibration_tokens(const text::Tokenizer& tokenizer, std::int64_t most);
 
-// `known`, and of layers without factors what the text shows, which runs through the model with a cache of its own.
-// Nothing is run where `known` has factors of every layer, or the model's context does not hold kAutoLeastTokens of the
-// text. sinks: tokens left out in front. Does not depend on the number of threads.
+// `known`, and of layers that may have factors of keys what the text shows, which runs through the model with a cache
+// of its own. Nothing is run where no layer may, or the model's context does not hold kAutoLeastTokens of the text.
+// sinks: tokens left out in front. Does not depend on the number of threads.
 model::KeyFacts calibrate(Team& team, const model::Model& model, const text::Tokenizer& tokenizer, int sinks,
                           const model::KeyFacts& known);
 

@@ -139,8 +139,8 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   plan.codecs = kv::layer_runs(cache, spec.layer_count());
   if (options.kv == kAuto)
     plan.note = "auto chooses when it runs, and takes this at most";
-  else if (reads_text(options, spec) && text_would_tell(spec, facts))
-    plan.note = "where the file says nothing of keys, a text that is read at the start shares these bytes out anew";
+  else if (reads_text(options, spec))
+    plan.note = "a text that is read at the start shares these bytes out anew";
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
   plan.cache = kv::plan_memory(cache_shape(spec), cache, default_threads(options));
@@ -173,6 +173,8 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
     c.layers = kv::share_out(cache_shape(spec), facts.gains, share);
   for (kv::LayerCodecs& e : kv::parse_layers(options.kv_layers, "--kv-layers")) c.layers.push_back(std::move(e));
   c.key_factors = facts.factors;
+  c.key_metrics = facts.metrics;
+  c.plans_metrics = reads_text(options, spec);
   c.window = options.window;
   c.sinks = options.sinks;
   c.selector = selection_of(options);

@@ -39,6 +39,12 @@ std::string describe_cache(const Engine& engine) {
   for (const std::vector<float>& layer : engine.cache_options().key_factors)
     factors = hash_bytes(std::as_bytes(std::span(layer)), factors + 1);
   text += fmt::format("key factors {:016x}\n", factors);
+  if (!engine.cache_options().key_metrics.empty()) {
+    std::uint64_t metrics = 0;
+    for (const std::vector<float>& layer : engine.cache_options().key_metrics)
+      metrics = hash_bytes(std::as_bytes(std::span(layer)), metrics + 1);
+    text += fmt::format("key metrics {:016x}\n", metrics);
+  }
   // What tokens read leaves no trace in what is stored; summaries lie beside the pages. Without any the line is that of
   // caches before there were other selectors, which stay readable.
   const std::string summaries = kv::parse_select(engine.cache_options().selector, "--select").summaries();

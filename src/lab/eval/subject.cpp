@@ -139,6 +139,8 @@ void Subject::add_lane(const std::string& name, const std::string& selector, con
 
 void Subject::adopt(Lane& lane, const model::KeyFacts& facts) const {
   lane.options.key_factors = facts.factors;
+  lane.options.key_metrics = facts.metrics;
+  lane.options.plans_metrics = lane.share > 0 && lane.share < kv::kReadsText;
   lane.options.layers.clear();
   if (lane.share > 0) {
     lane.options.layers = kv::share_out(model::cache_shape(spec_), facts.gains, lane.share);

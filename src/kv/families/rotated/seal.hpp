@@ -4,6 +4,7 @@
 
 #include "kv/families/packed/pack.hpp"
 #include "kv/families/rotated/codec.hpp"
+#include "kv/feedback.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
@@ -81,10 +82,22 @@ struct RotatedSeal {
     alignas(64) float mean[kernel::kMaxRotated];
     for (int c = 0; c < d; c += kLanes) store(mean + c, decode_mean(means + c));
     auto* scales = reinterpret_cast<std::uint16_t*>(page);
-    for (int t = 0; t < kPageTokens; t += kLanes) {
-      const F32 g = encode_columns(y + t, mean, d, head.params.unbiased, codes + t);
+    const auto put_scale = [&](int t, F32 g) {
       store_f16(scales + t, skip > t ? select_first(skip - t < kLanes ? skip - t : kLanes, zero(), g) : g);
+    };
+    bool fed_back = false;
+    if constexpr (B < 8) {
+      fed_back = head.feedback != nullptr;
+      // Behind y and the codes: 2 d kWide of the 96 d floats that are left.
+      float* const room = scratch + static_cast<std::ptrdiff_t>(kPageTokens + kPageTokens / 4) * d;
+      for (int t = 0; fed_back && t < kPageTokens; t += kWide) {
+        F32 g[kVectors];
+        encode_columns_fed_back(y + t, mean, head, room, codes + t, g);
+        for (int i = 0; i < kVectors; ++i) put_scale(t + i * kLanes, g[i]);
+      }
     }
+    for (int t = 0; !fed_back && t < kPageTokens; t += kLanes)
+      put_scale(t, encode_columns(y + t, mean, d, head.params.unbiased, codes + t));
     for (int c = 0; c < d; ++c) __builtin_memset(codes + c * kPageTokens, 0, static_cast<std::size_t>(skip));
     pack(codes, kPageTokens, kPageTokens, d, page + 2 * kPageTokens + d);
   }
@@ -110,6 +123,73 @@ struct RotatedSeal {
       store_low_bytes(codes + c * kPageTokens, to_i32(n.code));
     }
     return scale_of(yy, yl, ll, unbiased);
+  }
+
+  // kVectors times 16 tokens by kv/feedback.hpp, in units of each token's root mean square. The scale g is the one that
+  // is best in the metric: of least squares, <k, k^> / <k^, k^>, or with `unbiased` <k, k>/<k, k^>, for which the
+  // scores of the queries have slope 1. z = V^T k, channel by channel. room: 2 d kWide floats.
+  static constexpr int kVectors = 2;
+  static constexpr int kWide = kVectors * kLanes;
+  KVASIR_INLINE void encode_columns_fed_back(const float* y, const float* mean, const Head& head, float* room,
+                                             std::uint8_t* codes, F32* g) {
+    const int d = head.d;
+    const IntegerLevels* table = levels();
+    const float unit = 2 * table->boundaries[0] / (table->magnitudes[0] + table->magnitudes[1]);  // of integer levels
+    float* const rows = room;                                                                     // k, (d, kWide)
+    float* const errors = room + static_cast<std::ptrdiff_t>(d) * kWide;
+    F32 inverse[kVectors];
+    KVASIR_UNROLL(2)
+    for (int i = 0; i < kVectors; ++i) {
+      F32 squares = zero();
+      for (int c = 0; c < d; ++c) {
+        const F32 v = sub(load(y + c * kPageTokens + i * kLanes), set1(mean[c]));
+        squares = fma(v, v, squares);
+      }
+      inverse[i] = inverse_size(squares, zero(), d);
+      for (int c = 0; c < d; ++c) {
+        const F32 v = sub(load(y + c * kPageTokens + i * kLanes), set1(mean[c]));
+        store(rows + c * kWide + i * kLanes, mul(v, inverse[i]));
+      }
+    }
+    F32 kk[kVectors], kl[kVectors], ll[kVectors];
+    KVASIR_UNROLL(2)
+    for (int i = 0; i < kVectors; ++i) kk[i] = kl[i] = ll[i] = zero();
+    const float* carried = head.feedback + d;  // C of channel c
+    for (int c = 0; c < d; carried += c, ++c) {
+      F32 before[kVectors], owed[kVectors];  // sum C k, sum C e
+      KVASIR_UNROLL(2)
+      for (int i = 0; i < kVectors; ++i) before[i] = owed[i] = zero();
+      for (int b = 0; b < c; ++b) {
+        const F32 share = set1(carried[b]);
+        KVASIR_UNROLL(2)
+        for (int i = 0; i < kVectors; ++i) {
+          before[i] = fma(share, load(rows + b * kWide + i * kLanes), before[i]);
+          owed[i] = fma(share, load(errors + b * kWide + i * kLanes), owed[i]);
+        }
+      }
+      const F32 weight = set1(head.feedback[c]);
+      KVASIR_UNROLL(2)
+      for (int i = 0; i < kVectors; ++i) {
+        const F32 own = load(rows + c * kWide + i * kLanes);
+        const F32 want = add(own, owed[i]);
+        const Nearest<B> n = Nearest<B>::of(table, want, set1(1.0f));
+        const F32 level = mul(n.level, set1(unit));
+        store(errors + c * kWide + i * kLanes, sub(own, level));
+        store_low_bytes(codes + c * kPageTokens + i * kLanes, to_i32(n.code));
+        const F32 zk = add(own, before[i]);
+        const F32 zl = sub(zk, sub(want, level));
+        const F32 weighted = mul(weight, zk);
+        kk[i] = fma(weighted, zk, kk[i]);
+        kl[i] = fma(weighted, zl, kl[i]);
+        ll[i] = fma(mul(weight, zl), zl, ll[i]);
+      }
+    }
+    // A key that the queries hardly see has a scale of its own size, not one of its noise.
+    KVASIR_UNROLL(2)
+    for (int i = 0; i < kVectors; ++i) {
+      const F32 best = scale_of(kk[i], kl[i], ll[i], head.params.unbiased);
+      g[i] = div(mul(min(max(best, set1(0.5f)), set1(2.0f)), set1(unit)), inverse[i]);
+    }
   }
 
   KVASIR_INLINE const IntegerLevels* levels() {
@@ -239,6 +319,7 @@ struct Rotated {
             .v = {bytes, Seal::seal_v, Products::unseal_v, to_basis, from_basis},
             .dots = Products::dots,
             .accumulate = Products::accumulate,
+            .feeds_back = B < 8,
             .packed_prompts = true};
   }
 };
