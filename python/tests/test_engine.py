@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import tempfile
 import threading
@@ -112,11 +113,9 @@ class EngineTest(unittest.TestCase):
 
     def test_json_schema(self):
         schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"], "additionalProperties": False}
-        import json
-
         answer = self.engine.generate(STORY, 64, json_schema=schema, temperature=0)
-        if answer.finish == "end":
-            self.assertIn(json.loads(answer.text)["n"], range(1, 10))
+        self.assertEqual(answer.finish, "end")
+        self.assertIn(json.loads(answer.text)["n"], range(1, 10))
 
 
 if __name__ == "__main__":
