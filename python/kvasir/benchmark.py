@@ -1,7 +1,8 @@
 """python -m kvasir.benchmark MODEL: a model of transformers with its own cache and with Kvasir's, side by side.
 
-Every row generates the same number of tokens greedily from the same prompt: tokens/s of generation, bytes of the cache
-(counted), and how many tokens agree with the first row, which is the model's own cache in float32.
+Every row generates the same number of tokens from the same prompt: tokens/s of generation, bytes of the cache
+(counted), and how many tokens agree with the first row, which is the model's own cache in float32. With --forced every
+row is fed the first row's tokens, so that distributions can be compared: KL is what is lost per token, in nats.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ def main() -> None:
     parser.add_argument("--G", type=int, default=32, help="group size of kvasir.kivi's row of sizes (%(default)s)")
     parser.add_argument("--R", type=int, default=128, help="newest tokens that stay raw (%(default)s)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs, in turns; medians are shown (%(default)s)")
+    parser.add_argument("--text", metavar="FILE", help="begin of the prompt (a sentence, repeated)")
+    parser.add_argument("--forced", action="store_true", help="feed every row the first row's tokens, and show the KL")
     parser.add_argument("--quantized", action="store_true", help="also transformers' QuantizedCache (quanto, hqq), where installed")
     o = parser.parse_args()
 
@@ -31,7 +34,8 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(o.model)
     model = AutoModelForCausalLM.from_pretrained(o.model, dtype=torch.float32).eval()
     text = "The history of computing is a history of memory. Numbers are kept, moved and forgotten, line by line. "
-    ids = tokenizer(text * (o.prompt_tokens // 8 + 1), return_tensors="pt").input_ids[:, : o.prompt_tokens]
+    text = open(o.text, encoding="utf-8").read(16 * o.prompt_tokens) if o.text else text * (o.prompt_tokens // 8 + 1)
+    ids = tokenizer(text, return_tensors="pt").input_ids[:, : o.prompt_tokens]
 
     def kvasir(**options):
         return lambda: KvasirCache.from_model(model, **options)
@@ -55,15 +59,26 @@ def main() -> None:
     if o.quantized:
         rows += [(f"QuantizedCache, {b} 4 bits", quantized(b, 4)) for b in ("quanto", "hqq")]
 
+    base: list = []  # the first row's distributions, and its tokens
+    base_tokens: list = []
+
     def run(make):
-        """Tokens, seconds per step of generation, bytes."""
-        cache, steps, out = make(), [], []
+        """Tokens, seconds per step of generation, bytes, mean KL."""
+        cache, steps, out, loss = make(), [], [], []
+        first = o.forced and len(base) < o.tokens
         with torch.no_grad():
-            logits = model(ids, past_key_values=cache, use_cache=True).logits[0, -1]
-            for _ in range(o.tokens):
+            logits = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
+            for i in range(o.tokens):
                 out.append(int(logits.argmax()))
+                if first:
+                    base.append(logits.float().log_softmax(-1))
+                    base_tokens.append(out[-1])
+                elif o.forced:
+                    p = base[i]
+                    loss.append(float((p.exp() * (p - logits.float().log_softmax(-1))).sum()))
                 start = time.perf_counter()
-                logits = model(torch.tensor([out[-1:]]), past_key_values=cache, use_cache=True).logits[0, -1]
+                token = base_tokens[i] if o.forced else out[-1]
+                logits = model(torch.tensor([[token]]), past_key_values=cache, use_cache=True).logits[0, -1]
                 steps.append(time.perf_counter() - start)
         if isinstance(cache, KvasirCache):
             size = cache.stats()["bytes"]
@@ -72,7 +87,7 @@ def main() -> None:
             for layer in cache.layers:
                 for tensor in (layer.keys, layer.values, getattr(layer, "_quantized_keys", None), getattr(layer, "_quantized_values", None)):
                     size += held(tensor)
-        return out, statistics.median(steps), size
+        return out, statistics.median(steps), size, statistics.fmean(loss) if loss else 0.0
 
     def held(x) -> int:
         """Bytes of a tensor, or of what a backend made of one."""
@@ -95,14 +110,17 @@ def main() -> None:
             except (ImportError, ValueError, RuntimeError) as e:
                 print(f"{name}: left out: {e}")
                 rows = [r for r in rows if r[0] != name]
-    first, _, whole = results[rows[0][0]][0]
+    first, _, whole, _ = results[rows[0][0]][0]
     print(f"{o.model}: prompt {ids.shape[1]} tokens, {o.tokens} generated, {torch.get_num_threads()} threads, median of {o.repeat}")
-    print(f"{'cache':32} {'tokens/s':>9} {'MB':>8} {'of float32':>11} {'equal tokens':>13}")
+    print(f"{'cache':32} {'tokens/s':>9} {'MB':>8} {'of float32':>11} {'equal tokens':>13}" + (f"{'KL':>10}" if o.forced else ""))
     for name, _ in rows:
-        out, _, size = results[name][0]
+        out, _, size, loss = results[name][0]
         seconds = statistics.median(r[1] for r in results[name])
-        equal = next((i for i, (a, b) in enumerate(zip(first, out)) if a != b), len(out))
-        print(f"{name:32} {1 / seconds:9.1f} {size / 1e6:8.2f} {100 * size / whole:9.1f} % {equal:6d} of {len(out)}")
+        # Behind the first token that differs answers are different texts, unless tokens are forced.
+        until = next((i for i, (a, b) in enumerate(zip(first, out)) if a != b), len(out))
+        equal = sum(a == b for a, b in zip(first, out)) if o.forced else until
+        shown = f"{loss:10.1e}" if o.forced else ""
+        print(f"{name:32} {1 / seconds:9.1f} {size / 1e6:8.2f} {100 * size / whole:9.1f} % {equal:6d} of {len(out)}{shown}")
 
     # Sizes of KIVI's own format on the same tokens.
     model.set_attn_implementation("sdpa")

@@ -1,3 +1,4 @@
+import sys
 import unittest
 
 import kvasir
@@ -77,6 +78,40 @@ class CacheTest(unittest.TestCase):
                 want = softmax_attend(q[b], pk.numpy()[b], pv.numpy()[b], 1 / 8)
                 self.assertLess(np.linalg.norm(out[b] - want) / np.linalg.norm(want), 2e-2, codec)
         self.assertLess(Packed(k, "rq4").nbytes, k.nbytes / 3)
+
+
+def resident() -> int:
+    """Bytes of this process that are no file's, as the system counts them."""
+    with open("/proc/self/status") as f:
+        return next(1024 * int(line.split()[1]) for line in f if line.startswith("RssAnon:"))
+
+
+class MemoryTest(unittest.TestCase):
+    @unittest.skipUnless(sys.platform == "linux", "no /proc here")
+    def test_memory_grows_by_what_is_counted(self):
+        layer, step = Layer(32, 32, 64), 512
+        x = np.random.default_rng(2).standard_normal((step, 32, 64)).astype(np.float32)
+
+        def grown(codecs):
+            """Bytes that 5120 tokens add to the process, behind 1024 that bring scratch memory with them; and as counted."""
+            with KvCache([layer], codecs=codecs, max_tokens=6144, step_tokens=step, threads=2) as cache:
+                s = cache.create()
+                for n in range(0, 6144, step):
+                    if n == 1024:
+                        before = resident()
+                    cache.begin([(s, step, False)])
+                    cache.attend(0, x, x, x)
+                    cache.commit()
+                return resident() - before, 5120 * cache.stats()["bytes_per_token"]
+
+        sizes = {}
+        for codecs in ("f16", "balanced", "kivi2"):
+            sizes[codecs], counted = grown(codecs)
+            # The system gives memory by pieces of 2 MiB.
+            self.assertLess(sizes[codecs], 1.05 * counted + (6 << 20), codecs)
+        self.assertGreater(sizes["f16"], 36 << 20)
+        self.assertLess(sizes["balanced"], 0.5 * sizes["f16"])
+        self.assertLess(sizes["kivi2"], 0.4 * sizes["f16"])
 
 
 class KiviTest(unittest.TestCase):

@@ -3,12 +3,13 @@ import json
 import os
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
 import kvasir
 
-MODEL = Path(__file__).parents[2] / "models" / "kvasir-books-4m.gguf"
+MODEL = os.environ.get("KVASIR_MODEL") or Path(__file__).parents[2] / "models" / "kvasir-books-4m.gguf"
 GREEDY = {"temperature": 0, "ignore_eos": True}
 STORY = "It was a dark and stormy night, and the rain fell in torrents. "
 
@@ -110,6 +111,62 @@ class EngineTest(unittest.TestCase):
                 os._exit(0 if "fork" in str(e) else 2)
             os._exit(1)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
+    def test_a_forked_process_opens_an_engine_of_its_own(self):
+        # While a thread of this process generates, so that locks are held at the fork.
+        want = self.engine.generate("The sea", 12, **GREEDY).ids
+        running = threading.Thread(target=self.engine.generate, args=(STORY, 200), kwargs=GREEDY)
+        running.start()
+        children = []
+        for _ in range(3):
+            pid = os.fork()
+            if pid == 0:
+                status = 1
+                try:
+                    with kvasir.Engine(MODEL, threads=1, ctx=256) as engine:
+                        status = 0 if engine.generate("The sea", 12, **GREEDY).ids == want else 3
+                finally:
+                    os._exit(status)
+            children.append(pid)
+        running.join()
+        for pid in children:
+            deadline = time.monotonic() + 120
+            while not (done := os.waitpid(pid, os.WNOHANG))[0]:
+                if time.monotonic() > deadline:
+                    os.kill(pid, 9)
+                    os.waitpid(pid, 0)
+                    self.fail("the forked process hangs")
+                time.sleep(0.05)
+            self.assertEqual(os.waitstatus_to_exitcode(done[1]), 0)
+        self.assertEqual(self.engine.generate("The sea", 12, **GREEDY).ids, want)
+
+    def test_threads_may_open_and_close_engines(self):
+        want = self.engine.generate("A cat", 8, **GREEDY).ids
+        wrong = []
+
+        def run(i):
+            try:
+                for _ in range(3):
+                    with kvasir.Engine(MODEL, threads=1, ctx=256) as engine:
+                        if engine.generate("A cat", 8, **GREEDY).ids != want:
+                            wrong.append(i)
+                        try:
+                            engine.generate("x", 1, top_p=3)
+                            wrong.append("no exception")
+                        except ValueError as e:
+                            # The text of an error belongs to the thread that made it.
+                            if "top_p" not in str(e):
+                                wrong.append(str(e))
+            except BaseException as e:
+                wrong.append(e)
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqual(wrong, [])
 
     def test_json_schema(self):
         schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"], "additionalProperties": False}
