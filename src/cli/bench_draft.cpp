@@ -97,6 +97,27 @@ std::vector<std::int32_t> answer(run::Engine& engine, Way& way, run::ServiceRequ
   return reply.ids;
 }
 
+std::vector<std::string> split(const std::string& names) {
+  std::vector<std::string> list;
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const std::size_t end = std::min(names.find('+', begin), names.size());
+    list.push_back(names.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return list;
+}
+
+// `names` with files that stand for drafters without their folders.
+std::string shown(const std::string& names) {
+  std::string text;
+  for (const std::string& name : split(names)) {
+    if (!text.empty()) text += '+';
+    const std::size_t colon = name.find(':'), slash = name.find_last_of('/');
+    text += slash == std::string::npos ? name : name.substr(0, colon + 1) + name.substr(slash + 1);
+  }
+  return text;
+}
+
 void show(const std::string& file, const Way& way, const Way& plain, bool json) {
   const double rate = static_cast<double>(way.tokens) / way.seconds;
   const double ratio = rate / (static_cast<double>(plain.tokens) / plain.seconds);
@@ -108,19 +129,9 @@ void show(const std::string& file, const Way& way, const Way& plain, bool json) 
     return print_json_row(row);
   }
   const double accepted = f.drafted > 0 ? 100 * static_cast<double>(f.accepted) / static_cast<double>(f.drafted) : 0;
-  fmt::print("{:24.24}  {:24.24}  {:>6}  {:>8.2f}  {:>6.2f}  {:>8.2f}  {:>5.0f} %  {:>9}\n", file, way.name, way.tokens,
-             rate, ratio, way.drafting ? f.tokens_per_step() : 1.0, accepted,
+  fmt::print("{:24.24}  {:24}  {:>6}  {:>8.2f}  {:>6.2f}  {:>8.2f}  {:>5.0f} %  {:>9}\n", file, shown(way.name),
+             way.tokens, rate, ratio, way.drafting ? f.tokens_per_step() : 1.0, accepted,
              way.different == 0 ? "equal" : "DIFFERENT");
-}
-
-std::vector<std::string> split(const std::string& names) {
-  std::vector<std::string> list;
-  for (std::size_t begin = 0; begin <= names.size();) {
-    const std::size_t end = std::min(names.find('+', begin), names.size());
-    list.push_back(names.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return list;
 }
 
 int bench_draft(Settings& s) {
@@ -150,15 +161,18 @@ int bench_draft(Settings& s) {
     card = scheduler.card();
     chat = open_chat(card.chat_template, *engine.tokenizer(), "", s.engine.model);
   }
+  std::vector<std::vector<run::ServiceRequest>> prompts;  // of every file, read before anything is printed
+  for (const std::string& file : s.bench.file)
+    prompts.push_back(serve::read_prompt_file(file, card, *engine.tokenizer(), chat.get(), true));
   if (!s.bench.json)
     fmt::print("{:24}  {:24}  {:>6}  {:>8}  {:>6}  {:>8}  {:>7}  {:>9}\n", "prompts", "drafters", "tokens", "tokens/s",
                "ratio", "per step", "right", "answers");
   Interrupt interrupt;
   const auto stopped = [&] { return interrupt.requested().load(std::memory_order_relaxed); };
-  for (const std::string& file : s.bench.file) {
+  for (std::size_t at = 0; at < prompts.size(); ++at) {
     for (Way& way : ways) way.clear();
     for (int run = 0; run < s.bench.runs && !stopped(); ++run)
-      for (run::ServiceRequest& r : serve::read_prompt_file(file, card, *engine.tokenizer(), chat.get(), true)) {
+      for (run::ServiceRequest& r : prompts[at]) {
         r.request.max_tokens = s.bench.n;
         r.request.sampling.temperature = 0;
         std::vector<std::int32_t> wanted;
@@ -171,6 +185,7 @@ int bench_draft(Settings& s) {
             way.different += ids != wanted;
         }
       }
+    const std::string& file = s.bench.file[at];
     const std::string stem = file.substr(file.find_last_of('/') + 1);
     for (const Way& way : ways) show(stem, way, ways[0], s.bench.json);
   }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -60,11 +61,14 @@ class Waiter final : public Listener {
   bool done_ = false;
 };
 
-// An engine with a scheduler and a library over `tiers`.
+// An engine with a scheduler and a library over `tiers`. `described`: what describe_cache says, as another build says
+// it.
 class Server {
  public:
-  Server(const std::string& kv, const std::vector<std::string>& tiers, const store::Wrap& wrap = {},
-         const std::string& model = kBooks, const DraftOptions& drafts = {}) {
+  Server(
+      const std::string& kv, const std::vector<std::string>& tiers, const store::Wrap& wrap = {},
+      const std::string& model = kBooks, const DraftOptions& drafts = {},
+      const std::function<std::string(std::string)>& described = [](std::string text) { return text; }) {
     EngineOptions o;
     o.model = model;
     o.ctx = 3000;
@@ -76,8 +80,8 @@ class Server {
     std::vector<std::shared_ptr<store::Tier>> opened;
     for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));
     engine_->forward().observe([this](int layer, auto...) { steps_ += layer == 0; });
-    library_ = std::make_unique<store::Library>(engine_->cache(), store::fingerprint_of(describe_cache(*engine_)),
-                                                std::move(opened));
+    library_ = std::make_unique<store::Library>(
+        engine_->cache(), store::fingerprint_of(described(describe_cache(*engine_))), std::move(opened));
     scheduler_ =
         std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4}, "test", library_.get(), drafting_.get());
   }
