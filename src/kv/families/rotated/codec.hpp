@@ -71,9 +71,19 @@ struct RotatedProducts {
   using Kept = LeftRows<B, typename Levels::Map, G, kKeptForm<B, typename Levels::Map>>;
   static constexpr int kMaxDim = kernel::kMaxRotated;
 
+  // Runs of 16 tokens around those that are asked for.
+  KVASIR_INLINE int first_of(const PageRef& page) { return page.begin / kLanes * kLanes; }
+  KVASIR_INLINE int last_of(const PageRef& page) { return (page.end + kLanes - 1) / kLanes * kLanes; }
+
   KVASIR_INLINE const std::byte* next_of(const PageRef& page) { return page.next ? page.next : page.block; }
-  KVASIR_INLINE void prefetch_header(const std::byte* page, int d) {
-    for (int i = 0; i < 2 * kPageTokens + d; i += 64) fetch_ahead(page + i);
+  // What is asked of the block that is fetched while page p is read: behind the last keys come the values of the same
+  // pages. Behind the last values it is a guess.
+  KVASIR_INLINE const PageRef& fetched(const PageRef* pages, int p, int count) {
+    return pages[(p + kFetchAhead) % count];
+  }
+  KVASIR_INLINE void prefetch_header(const std::byte* page, const PageRef& asked, int d) {
+    for (int i = 2 * asked.begin; i < 2 * asked.end; i += 64) fetch_ahead(page + i);
+    for (int i = 0; i < d; i += 64) fetch_ahead(page + 2 * kPageTokens + i);
   }
   KVASIR_INLINE void decode_means(const Page& page, int d, float* to) {
     for (int c = 0; c < d; c += kLanes) store(to + c, decode_mean(page.means + c));
@@ -111,14 +121,15 @@ struct RotatedProducts {
   };
 
   template <int G>
-  static void page_dots(const PageRef& page, int d, const Levels& levels, const float* q, const Kept<G>& left,
-                        const Int8Row* rows, float* scores, int stride) {
+  static void page_dots(const PageRef& page, const PageRef& after, int d, const Levels& levels, const float* q,
+                        const Kept<G>& left, const Int8Row* rows, float* scores, int stride) {
     const Page p = Page::at(page.block, d);
-    const std::byte* next = Page::at(next_of(page), d).codes;
-    prefetch_header(next_of(page), d);
-    const auto end = ScoreEnd<G>::of(p, d, levels, q, rows);
     const std::ptrdiff_t panel_bytes = static_cast<std::ptrdiff_t>(packed_panel_bytes(B, d));
-    for (int t = 0; t < kPageTokens; t += kLanes) {
+    const std::byte* next =
+        Page::at(next_of(page), d).codes + (first_of(after) - first_of(page)) / kLanes * panel_bytes;
+    prefetch_header(next_of(page), after, d);
+    const auto end = ScoreEnd<G>::of(p, d, levels, q, rows);
+    for (int t = first_of(page); t < page.end; t += kLanes) {
       I32 acc[G];
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) acc[g] = dots_start<B, typename Levels::Map>(rows[g].sum);
@@ -143,7 +154,7 @@ struct RotatedProducts {
       with_rows(n, [&]<int G>() {
         const auto left = Kept<G>::of(x, d, d);
         for (int p = 0; p < count; ++p)
-          page_dots<G>(pages[p], d, levels, qs, left, rows,
+          page_dots<G>(pages[p], fetched(pages, p, count), d, levels, qs, left, rows,
                        scores + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens, stride);
       });
     }
@@ -162,27 +173,33 @@ struct RotatedProducts {
     }
   };
 
-  template <int G>
-  static void page_sums(const PageRef& page, int d, const Levels& levels, const float* weights, int stride, float* out,
-                        int pitch) {
+  // W: 128, or 64 where all tokens that are asked for lie in one half of the page. Weights of others are 0, so both
+  // give the same bits.
+  template <int G, int W>
+  static void page_sums(const PageRef& page, const PageRef& after, int d, const Levels& levels, const float* weights,
+                        int stride, float* out, int pitch) {
     const Page p = Page::at(page.block, d);
-    const std::byte* next = Page::at(next_of(page), d).codes;
-    prefetch_header(next_of(page), d);
-    alignas(64) std::int8_t x[G * kPageTokens];
+    const int half = page.begin / W * W;
+    const std::ptrdiff_t unit_bytes = packed_unit_bytes(B);
+    const std::byte* codes = p.codes + half / kPackedUnit * unit_bytes;
+    const std::byte* next =
+        Page::at(next_of(page), d).codes + (half + first_of(after) - first_of(page)) / kPackedUnit * unit_bytes;
+    prefetch_header(next_of(page), after, d);
+    alignas(64) std::int8_t x[G * W];
     Int8Row rows[G];
     float mass[G];
-    quantize_products<G, kPageTokens>(weights, stride, p.scales, x, rows, mass);
+    quantize_products<G, W>(weights + half, stride, p.scales + half, x, rows, mass);
     SumEnd end[G];
     KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g) end[g] = SumEnd::of(levels, rows[g], mass[g]);
-    const auto left = Left<G>::of(x, kPageTokens, kPageTokens);
+    const auto left = Left<G>::of(x, W, W);
     const std::ptrdiff_t panel_bytes = static_cast<std::ptrdiff_t>(packed_panel_bytes(B, kPageTokens));
     for (int c = 0; c < d; c += kLanes) {
       I32 acc[G];
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) acc[g] = dots_start<B, typename Levels::Map>(rows[g].sum);
       const std::ptrdiff_t at = c / kLanes * panel_bytes;
-      panel_dots<B>(p.codes + at, 0, kPageTokens, levels.map, left, next + at, acc);
+      panel_dots<B>(codes + at, first_of(page) - half, last_of(page) - half, levels.map, left, next + at, acc);
       const F32 mean = decode_mean(p.means + c);
       KVASIR_UNROLL(8)
       for (int g = 0; g < G; ++g) store(out + g * pitch + c, SumEnd::value(end[g], to_f32(acc[g]), mean));
@@ -197,7 +214,13 @@ struct RotatedProducts {
         const int n = rows_from(r, g);
         const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens;
         float* o = out + (static_cast<std::ptrdiff_t>(p) * g + r) * pitch;
-        with_rows(n, [&]<int G>() { page_sums<G>(pages[p], head.d, levels, w, stride, o, pitch); });
+        const PageRef& after = fetched(pages, p, count);
+        with_rows(n, [&]<int G>() {
+          if (pages[p].begin / (kPageTokens / 2) == (pages[p].end - 1) / (kPageTokens / 2))
+            page_sums<G, kPageTokens / 2>(pages[p], after, head.d, levels, w, stride, o, pitch);
+          else
+            page_sums<G, kPageTokens>(pages[p], after, head.d, levels, w, stride, o, pitch);
+        });
       }
     }
   }
