@@ -91,18 +91,45 @@ std::vector<Cache> caches_of(const std::string& cpu_folder, const std::set<int>&
   return caches;
 }
 
-// Control group version 2: what the container may use.
-void apply_limits(const std::string& folder, Host& host) {
-  const std::string limit = first_line(folder + "memory.max");
-  if (!limit.empty() && limit != "max") {
-    const std::uint64_t max = std::strtoull(limit.c_str(), nullptr, 10);
-    const std::uint64_t used = std::strtoull(first_line(folder + "memory.current").c_str(), nullptr, 10);
-    host.memory_total = std::min(host.memory_total, max);
-    host.memory_available = std::min(host.memory_available, max > used ? max - used : 0);
+// What the container may use, as one control group says it. Version 1 writes a number near 2^63 for no limit.
+void apply_memory_limit(const std::string& limit, const std::string& usage, Host& host) {
+  if (limit.empty() || limit == "max") return;
+  const std::uint64_t max = std::strtoull(limit.c_str(), nullptr, 10);
+  const std::uint64_t used = std::strtoull(usage.c_str(), nullptr, 10);
+  host.memory_total = std::min(host.memory_total, max);
+  host.memory_available = std::min(host.memory_available, max > used ? max - used : 0);
+}
+
+// Folders of a control group and those above it, below `mount`: the limits of all hold.
+std::vector<std::string> groups_of(const std::string& mount, std::string group) {
+  std::vector<std::string> folders{mount + "/"};
+  if (!group.starts_with('/')) return folders;
+  for (; group.size() > 1; group.erase(group.rfind('/'))) folders.push_back(mount + group + "/");
+  return folders;
+}
+
+// Control groups of this process: version 2 ("0::/a/b") and of version 1 the one of memory ("4:memory:/a/b").
+void apply_limits(const std::string& root, Host& host) {
+  std::string v2 = "/", v1 = "/";
+  std::ifstream in(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    if (controllers == ",,") v2 = line.substr(second + 1);
+    if (controllers.find(",memory,") != std::string::npos) v1 = line.substr(second + 1);
   }
-  std::istringstream cpu(first_line(folder + "cpu.max"));  // "200000 100000" or "max 100000"
-  double quota = 0, period = 0;
-  if (cpu >> quota >> period && period > 0) host.cpu_quota = quota / period;
+  const std::string mount = root + "/sys/fs/cgroup";
+  for (const std::string& folder : groups_of(mount, v2)) {
+    apply_memory_limit(first_line(folder + "memory.max"), first_line(folder + "memory.current"), host);
+    std::istringstream cpu(first_line(folder + "cpu.max"));  // "200000 100000" or "max 100000"
+    double quota = 0, period = 0;
+    if (cpu >> quota >> period && period > 0)
+      host.cpu_quota = host.cpu_quota > 0 ? std::min(host.cpu_quota, quota / period) : quota / period;
+  }
+  for (const std::string& folder : groups_of(mount + "/memory", v1))
+    apply_memory_limit(first_line(folder + "memory.limit_in_bytes"), first_line(folder + "memory.usage_in_bytes"),
+                       host);
 }
 
 }  // namespace
@@ -136,7 +163,7 @@ Host describe_host(const std::string& root) {
   host.caches = caches_of(cpus, online);
   host.memory_total = meminfo(root + "/proc/meminfo", "MemTotal");
   host.memory_available = meminfo(root + "/proc/meminfo", "MemAvailable");
-  apply_limits(root + "/sys/fs/cgroup/", host);
+  apply_limits(root, host);
   return host;
 }
 

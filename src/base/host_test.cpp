@@ -76,6 +76,29 @@ TEST(Host, ReadsWhatTheSystemSays) {
   EXPECT_EQ(host.cpu_quota, 1.5);
 }
 
+// The limits of the process's own group, of those above it and of both versions hold together.
+TEST(Host, LimitsOfControlGroups) {
+  FakeRoot root;
+  root.put("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 600 kB\n");
+  root.put("proc/self/cgroup", "4:memory:/old/one\n1:name=systemd:/x\n0::/a/b\n");
+  EXPECT_EQ(describe_host(root.path()).memory_total, 1000u * 1024);
+  root.put("sys/fs/cgroup/a/memory.max", "900000\n");
+  root.put("sys/fs/cgroup/a/b/memory.max", "max\n");
+  EXPECT_EQ(describe_host(root.path()).memory_total, 900000u);
+  root.put("sys/fs/cgroup/a/b/memory.max", "800000\n");
+  root.put("sys/fs/cgroup/a/b/memory.current", "300000\n");
+  EXPECT_EQ(describe_host(root.path()).memory_total, 800000u);
+  EXPECT_EQ(describe_host(root.path()).memory_available, 500000u);
+  root.put("sys/fs/cgroup/memory/old/one/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(describe_host(root.path()).memory_total, 800000u);
+  root.put("sys/fs/cgroup/memory/old/memory.limit_in_bytes", "700000\n");
+  root.put("sys/fs/cgroup/memory/old/memory.usage_in_bytes", "690000\n");
+  EXPECT_EQ(describe_host(root.path()).memory_total, 700000u);
+  EXPECT_EQ(describe_host(root.path()).memory_available, 10000u);
+  root.put("proc/self/cgroup", "odd\n0:\n0::odd\n");
+  EXPECT_EQ(describe_host(root.path()).memory_total, 1000u * 1024);
+}
+
 TEST(Host, MissingAndOddFilesDoNotFail) {
   FakeRoot root;
   Host host = describe_host(root.path());

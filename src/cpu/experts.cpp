@@ -59,22 +59,40 @@ void ExpertProducts::choose(Range rows, const kernel::Routing& rule, const float
   }
 }
 
+std::span<const std::int32_t> ExpertProducts::guess(Range rows, const kernel::Routing& rule,
+                                                    const float* choice_bias) const {
+  choose(rows, rule, choice_bias, nullptr);
+  std::int32_t* const list = scratch_.chosen_ + rows.begin * rule.used;
+  std::int32_t* const end = scratch_.chosen_ + rows.end * rule.used;
+  std::sort(list, end);
+  return {list, std::unique(list, end)};
+}
+
 void ExpertProducts::add(const Rows& rows, const float* x, const ExpertStacks& e, const kernel::Routing& rule) {
   KVASIR_CHECK(rows.worker < 0);
   const int active = sort(rows.count, rule);
   const std::int64_t bytes = e.up.first.bytes() + e.down.first.bytes() + (e.gate ? e.gate->first.bytes() : 0);
   bytes_read_ += active * bytes;
   const ExpertScratch& s = scratch_;
+  // Of experts that do not all fit, half are read while the others are computed.
+  const int room = e.source ? e.source->room() : active;
+  const int together = active <= room ? active : std::max(1, room / 2);
   for (Pass pass{0, 0, 0, 0}; pass.first < active; pass.first += pass.count) {
     pass.count = 0;
     pass.columns = 0;
     pass.begin = s.begin_[s.active_[pass.first]];
-    while (pass.first + pass.count < active) {
+    while (pass.first + pass.count < active && pass.count < together) {
       const std::int32_t expert = s.active_[pass.first + pass.count];
       const std::int64_t end = s.begin_[expert + 1] - pass.begin;
       if (end > s.most_columns_) break;
       pass.columns = end;
       ++pass.count;
+    }
+    if (e.source) {
+      const std::span<const std::int32_t> list(s.active_ + pass.first, static_cast<std::size_t>(active - pass.first));
+      e.source->need(list.first(static_cast<std::size_t>(pass.count)));
+      const auto next = list.subspan(static_cast<std::size_t>(pass.count));
+      e.source->expect(next.first(std::min(next.size(), static_cast<std::size_t>(together))));
     }
     if (rows.count > 1 || e.weigh_inputs) gather(rows, pass, x, e);
     make_hidden(rows, pass, e);

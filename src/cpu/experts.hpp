@@ -4,11 +4,25 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "cpu/products.hpp"
 #include "kernel/router.hpp"
 
 namespace kvasir::cpu {
+
+// Where the weights of one layer's experts come from, if they are not all in memory.
+class ExpertSource {
+ public:
+  virtual ~ExpertSource() = default;
+  // Experts that can be in memory at once.
+  virtual int room() const = 0;
+  // These experts' matrices are in memory and bound from here to the next call. Waits for them. Throws Error(kIo).
+  // REQUIRES: at most room() of them.
+  virtual void need(std::span<const std::int32_t> experts) = 0;
+  // These will probably be needed soon.
+  virtual void expect(std::span<const std::int32_t> experts) = 0;
+};
 
 // One layer's: weight_e * (down_e(act(gate_e x + gate_bias_e) * (up_e x + up_bias_e)) + down_bias_e), summed.
 struct ExpertStacks {
@@ -20,6 +34,7 @@ struct ExpertStacks {
   const MatrixStack& down;
   const float* down_bias;
   bool weigh_inputs;  // weight_e multiplies x, and not what the expert gives
+  ExpertSource* source = nullptr;
 };
 
 // The memory of one step's experts.
@@ -57,6 +72,10 @@ class ExpertProducts {
 
   // The experts of rows [begin, end), from the scratch's logits. weight_scales (experts) may be null.
   void choose(Range rows, const kernel::Routing& rule, const float* choice_bias, const float* weight_scales) const;
+
+  // The experts that rows [begin, end) would choose by other logits (rows, experts): distinct ones, ascending, in
+  // memory that the next choose() overwrites.
+  std::span<const std::int32_t> guess(Range rows, const kernel::Routing& rule, const float* choice_bias) const;
 
   // rows.y += what the chosen experts give for x (rows.count, k of the experts). x of a single row is in rows.inputs as
   // well, in each form that experts want. REQUIRES: all rows of the step, chosen for, by the team.

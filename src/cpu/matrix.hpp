@@ -1,4 +1,4 @@
-// Packed matrices: views of their panels, which lie in the model's weight arena.
+// Packed matrices: views of their panels, which lie in the model's weight arena or where a layer source has put them.
 #pragma once
 
 #include <cstddef>
@@ -25,14 +25,16 @@ struct Matrix {
   }
 };
 
-// Matrices of one shape and format, `stride` bytes from one to the next.
+// Matrices of one shape and format, `stride` bytes from one to the next, or `offset` bytes behind places[i] each.
 struct MatrixStack {
   Matrix first;
   std::int64_t stride = 0;
+  const std::byte* const* places = nullptr;  // null: by `stride`
+  std::int64_t offset = 0;
 
   Matrix operator[](std::int64_t i) const {
     Matrix m = first;
-    m.panels += i * stride;
+    m.panels = places ? places[i] + offset : first.panels + i * stride;
     return m;
   }
 };

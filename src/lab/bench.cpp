@@ -84,9 +84,13 @@ class Bench {
         prefill_fractions.push_back(prefill_work(row, around()).seconds / seconds);
       }
       if (o_.decode > 0) {
+        const weights::StreamFigures before = e_.model().layers().figures();
         const auto [seconds, bytes] =
             once(base, row.batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
         decode.push_back(seconds);
+        row.streamed += e_.model().layers().figures() - before;
+        row.streamed_seconds += seconds;
+        row.streamed_steps += o_.decode;
         choosing.push_back(chosen_ / seconds);
         row.bytes_per_token = bytes / o_.decode / static_cast<double>(row.batch);
         const Rates rates = around();

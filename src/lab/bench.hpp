@@ -48,6 +48,10 @@ struct BenchRow {
   // Decode with a selector: share of the time that choosing took, and the share of the tokens that was read.
   double choosing_fraction = 0;
   double read_fraction = 1;
+  // Decode with weights that are streamed: of all runs, and their seconds and steps.
+  weights::StreamFigures streamed;
+  double streamed_seconds = 0;
+  std::int64_t streamed_steps = 0;
   // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the
   // time they would take at the machine's peaks of the arithmetic they are computed in (integer dots for quantised
   // matrices, bf16 dots or f32 for others; f32 for attention, integer dots where it multiplies packed bytes) over the

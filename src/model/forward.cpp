@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "base/check.hpp"
+#include "base/error.hpp"
 #include "kernel/bidirectional.hpp"
 #include "kernel/ops.hpp"
 #include "model/apply_norm.hpp"
@@ -26,22 +27,41 @@ void clamp(float* x, float most, std::int64_t n) {
 
 }  // namespace
 
+// Takes the rows through the first layers, and into what the layer behind them begins with unless it `ends` there. If a
+// disk does not give the weights, the step is given up.
+void Forward::pass(std::span<const Input> inputs, int layers, bool ends) {
+  if (cache_) cache_->begin(slices_);
+  try {
+    embed(inputs);
+    if (spec_.embedding.layers) make_inputs(inputs);
+    angles();
+    const auto begin = [&](Rows& rows, int l) {
+      weights_.enter(l, BundleKind::kMixer);
+      before(rows, spec_.layers[static_cast<std::size_t>(l)]);
+    };
+    in_rows([&](Rows& rows) { begin(rows, 0); });
+    for (int l = 0; l < layers; ++l) {
+      mix(l);
+      // The end of a layer and the beginning of the next have no meeting of all rows between them.
+      in_rows([&](Rows& rows) {
+        weights_.enter(l, BundleKind::kFeed);
+        after(rows, static_cast<std::size_t>(l));
+        weights_.leave(l);
+        if (l + 1 < layers || !ends) begin(rows, l + 1);
+      });
+    }
+    if (!ends) weights_.leave(layers);
+  } catch (const Error&) {
+    weights_.leave_all();
+    experts_.take_bytes_read();
+    if (cache_) cache_->abort();
+    throw;
+  }
+}
+
 std::span<const float> Forward::step(std::span<const Input> inputs) {
   const int wanted = take(inputs);
-  if (cache_) cache_->begin(slices_);
-  embed(inputs);
-  if (spec_.embedding.layers) make_inputs(inputs);
-  angles();
-  const auto& layers = spec_.layers;
-  in_rows([&](Rows& rows) { before(rows, layers[0]); });
-  for (std::size_t l = 0; l < layers.size(); ++l) {
-    mix(static_cast<int>(l));
-    // The end of a layer and the beginning of the next have no meeting of all rows between them.
-    in_rows([&](Rows& rows) {
-      after(rows, l);
-      if (l + 1 < layers.size()) before(rows, layers[l + 1]);
-    });
-  }
+  pass(inputs, spec_.layer_count(), true);
   if (cache_) cache_->commit();
   weight_bytes_ = shared_bytes_ + experts_.take_bytes_read();
   return logits(inputs, wanted);
@@ -49,19 +69,7 @@ std::span<const float> Forward::step(std::span<const Input> inputs) {
 
 void Forward::look(std::span<const Input> inputs, int layer, const Observer& observer) {
   KVASIR_CHECK(cache_ && layer >= 0 && layer < spec_.layer_count() && take(inputs) == 0);
-  cache_->begin(slices_);
-  embed(inputs);
-  if (spec_.embedding.layers) make_inputs(inputs);
-  angles();
-  const auto& layers = spec_.layers;
-  in_rows([&](Rows& rows) { before(rows, layers[0]); });
-  for (int l = 0; l < layer; ++l) {
-    mix(l);
-    in_rows([&](Rows& rows) {
-      after(rows, static_cast<std::size_t>(l));
-      before(rows, layers[static_cast<std::size_t>(l) + 1]);
-    });
-  }
+  pass(inputs, layer, false);
   observer(layer, slices_, s_.q, s_.k, s_.v);
   cache_->commit(layer);
   experts_.take_bytes_read();
@@ -335,9 +343,9 @@ void Forward::after(Rows& rows, std::size_t l) {
       },
       layer.mixer);
   if (const auto* const experts = std::get_if<Experts>(&layer.feed)) {
-    feed(rows, layer.feed_norm, *experts);
+    feed(rows, layer.feed_norm, *experts, l);
   } else if (const auto* const both = std::get_if<DenseAndExperts>(&layer.feed)) {
-    feed(rows, layer, *both);
+    feed(rows, layer, *both, l);
   } else if (dense) {
     if (!layer.parallel) hide(rows, layer, *dense);
     products_.multiply_hidden(rows, dense->down.bound, rows.y);
@@ -368,10 +376,10 @@ void Forward::add_input(Rows& rows, std::size_t l) {
 }
 
 // What a dense feed forward and experts give, each normed.
-void Forward::feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both) {
+void Forward::feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both, std::size_t l) {
   hide(rows, layer, both.dense);
   products_.multiply_hidden(rows, both.dense.down.bound, s_.branch);
-  feed(rows, both.experts_norm, both.experts);
+  feed(rows, both.experts_norm, both.experts, l);
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       float *const y = rows.y + r * spec_.dim, *const dense = s_.branch + r * spec_.dim;
@@ -383,8 +391,25 @@ void Forward::feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& bo
   });
 }
 
+// Guesses which experts layer l will choose: its router reads what the layer before it does. Only to read them early.
+void Forward::expect(Rows& rows, std::size_t l) {
+  constexpr int kMostRows = 8;  // more rows use most experts anyway
+  if (l >= spec_.layers.size() || rows.count > kMostRows) return;
+  cpu::ExpertSource* const source = weights_.experts(static_cast<int>(l));
+  const auto* const e = std::get_if<Experts>(&spec_.layers[l].feed);
+  if (!source || !e || !weights_.bound(static_cast<int>(l), BundleKind::kFeed)) return;
+  const Matrix* const routers[] = {&e->router.bound};
+  float* const outs[] = {s_.experts.logits()};
+  prepare(rows, routers, s_.x + rows.first * spec_.dim, e->router_norm ? e->router_norm : spec_.layers[l].feed_norm);
+  products_.multiply(rows, routers, outs);
+  for (int r = 0; r < rows.count && e->router.bias; ++r)
+    ops().add(outs[0] + r * e->routing.count, e->router.bias.bound, e->routing.count);
+  source->expect(experts_.guess({0, rows.count}, e->routing, e->choice_bias.bound));
+}
+
 // What the shared expert gives, and to it what the experts that the router chooses give.
-void Forward::feed(Rows& rows, const Norm& norm, const Experts& e) {
+void Forward::feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t l) {
+  expect(rows, l + 1);
   const float* const x = s_.x + rows.first * spec_.dim;
   const Matrix* const routers[] = {&e.router.bound, &e.shared_gate.bound};
   float* const outs[] = {s_.experts.logits(), s_.experts.shared_weights()};
@@ -424,7 +449,7 @@ void Forward::feed(Rows& rows, const Norm& norm, const Experts& e) {
   });
   experts_.add(rows, norm ? rows.normed : x,
                {e.activation, e.gate ? &e.gate.bound : nullptr, e.gate.bias.bound, e.up.bound, e.up.bias.bound,
-                e.down.bound, e.down.bias.bound, e.weigh_inputs},
+                e.down.bound, e.down.bias.bound, e.weigh_inputs, weights_.experts(static_cast<int>(l))},
                e.routing);
 }
 

@@ -46,13 +46,16 @@ class Forward {
   bool in_tiles() const { return tiles_; }
 
   // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next
-  // step. Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Does not allocate once
-  // every number of inputs has been seen. REQUIRES: the token counts sum to 1..max_tokens, the logits to at most
-  // max_logits, ids are in range, no sequence grows beyond ModelSpec::most_positions.
+  // step. Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Throws Error(kIo) when
+  // a disk does not give the weights that are streamed; the inputs' sequences are empty then, and the next step may
+  // succeed. Does not allocate once every number of inputs has been seen. REQUIRES: the token counts sum
+  // to 1..max_tokens, the logits to at most max_logits, ids are in range, no sequence grows beyond
+  // ModelSpec::most_positions.
   std::span<const float> step(std::span<const Input> inputs);
 
   // Takes the tokens through the first `layer` layers only, and shows `observer` what that layer gets: of `layer`
   // alone. The sequences are good for nothing afterwards but further calls for the same layer, and to be released.
+  // Throws as step.
   // REQUIRES as step, and that no input wants logits.
   void look(std::span<const Input> inputs, int layer, const Observer& observer);
 
@@ -104,6 +107,7 @@ class Forward {
     cpu::in_rows(team_, s_.rows, rows_, tiles_, f);
   }
   int take(std::span<const Input> inputs);
+  void pass(std::span<const Input> inputs, int layers, bool ends);
   void embed(std::span<const Input> inputs);
   void angles();
   std::int64_t angles_at(int rope) const;
@@ -128,8 +132,9 @@ class Forward {
   const Linear& answer(Rows& rows, const Mamba2& m);
   void add_beside(Rows& rows, const Mamba2& m);
   void multiply_answer(Rows& rows, const Linear& o, const float* x, float* y);
-  void feed(Rows& rows, const Norm& norm, const Experts& e);
-  void feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both);
+  void feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t layer);
+  void feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both, std::size_t l);
+  void expect(Rows& rows, std::size_t layer);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
   void make_inputs(std::span<const Input> inputs);
   void add_input(Rows& rows, std::size_t layer);
@@ -148,6 +153,7 @@ class Forward {
 
   Team& team_;
   const ModelSpec& spec_;
+  LayerWeights& weights_;
   kv::Cache* const cache_;  // null: an encoder
   int max_tokens_, max_logits_;
   tensor::Buffer memory_;

@@ -125,6 +125,7 @@ Forward::Forward(Team& team, const Model& model, int max_tokens) : Forward(team,
 Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits)
     : team_(team),
       spec_(model.spec()),
+      weights_(model.layers()),
       cache_(cache),
       max_tokens_(max_tokens),
       max_logits_(max_logits),
@@ -134,7 +135,7 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
       experts_(team, s_.rows, s_.experts),
       head_products_(team, s_.head_inputs),
       shared_bytes_(model.shared_bytes()),
-      tiles_(tiles_pay(model.spec())) {
+      tiles_(!model.layers().streams() && tiles_pay(model.spec())) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
   for (const LayerSpec& layer : spec_.layers)
     KVASIR_CHECK(!layer.parallel || std::holds_alternative<Dense>(layer.feed));

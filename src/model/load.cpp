@@ -2,15 +2,18 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "model/bundles.hpp"
 #include "model/factors.hpp"
 #include "model/hparams.hpp"
 #include "model/model.hpp"
+#include "model/packed_name.hpp"
 #include "model/spec_fields.hpp"
 #include "model/unused.hpp"
 #include "weights/pieces.hpp"
@@ -27,8 +30,6 @@ std::string shape_text(std::span<const std::int64_t> columns_first) {
   for (std::size_t d = rank; d-- > 0;) text += std::to_string(columns_first[d]) + (d > 0 ? "x" : "");
   return text;
 }
-
-std::int64_t lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 const kernel::PanelFormat& format_of(const weights::TensorInfo& t, bool exact, bool bf16_products) {
   if (exact) return kernel::dense_panels().f32;
@@ -116,10 +117,31 @@ struct VectorPlaces {
 VectorPlaces place_vectors(const ModelSpec& spec, const weights::ModelFile& file) {
   VectorPlaces p;
   for_each<Vector>(spec, [&](const Vector& v) {
-    if (p.offset.emplace(v.name, p.bytes).second) p.bytes += lines(4 * elements(*file.find(v.name)));
+    if (p.offset.emplace(v.name, p.bytes).second) p.bytes += whole_lines(4 * elements(*file.find(v.name)));
   });
   for_each<Norm>(spec, [&](const Norm& n) { p.ones = std::max(p.ones, n.weight ? std::int64_t{0} : n.width); });
   return p;
+}
+
+// Gives every matrix its shape and format.
+void shape(ModelSpec& spec, const weights::ModelFile& file, bool exact, bool bf16_products) {
+  for_each<Linear>(spec, [&](Linear& l) {
+    l.bound = matrix_of(l.rows, l.columns, format_of(*file.find(l.name), exact || l.in_floats, bf16_products));
+  });
+  for_each<Stack>(spec, [&](Stack& s) {
+    s.bound = {};
+    s.bound.first = matrix_of(s.rows, s.columns, format_of(*file.find(s.name), exact || s.transposed, bf16_products));
+  });
+}
+
+std::int64_t bytes_of_vectors(const ModelSpec& spec, const weights::ModelFile& file) {
+  const VectorPlaces vectors = place_vectors(spec, file);
+  return vectors.bytes + whole_lines(4 * vectors.ones);
+}
+
+Residency plan_of(const std::vector<Bundle>& bundles, const ModelSpec& spec, const weights::ModelFile& file,
+                  const ResidencyOptions& options) {
+  return plan_residency(bundles, bytes_of_vectors(spec, file), options, spec.layer_count());
 }
 
 }  // namespace
@@ -141,63 +163,120 @@ class Loader {
   const weights::TensorInfo& info(const std::string& name) const { return *m_.file_->find(name); }
 
   void bind_matrices() {
-    const std::int64_t bytes = shape_matrices();
+    shape(m_.spec_, *m_.file_, options_.exact, options_.bf16_products);
+    count_matrices();
+    std::vector<Bundle> bundles = bundles_of(m_.spec_);
+    m_.residency_ = plan_of(bundles, m_.spec_, *m_.file_, options_.residency);
+    if (m_.residency_.needs_file()) return bind_packed(std::move(bundles));
+    std::int64_t bytes = 0;
+    for (const Bundle& b : bundles) bytes += b.count() * b.part_bytes();
     m_.arena_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes));
     std::byte* at = m_.arena_.data();
-    for_each<Linear>(m_.spec_, [&](Linear& l) {
-      l.bound.panels = at;
-      const bool in_floats = options_.exact || l.in_floats;
-      if (info(l.name).source)
-        pack_made(l.bound, info(l.name), l.cut, in_floats, 0, at);
-      else
-        pack(l.bound, info(l.name), source(l), l.cut, in_floats, 0, at);
-      at += lines(l.bound.bytes());
-    });
-    for_each<Stack>(m_.spec_, [&](Stack& s) {
-      s.bound.first.panels = at;
-      for (std::int64_t i = 0; i < s.count; ++i) {
-        if (info(s.name).source)
-          pack_made(s.bound.first, info(s.name), s.cut, options_.exact, i * (info(s.name).rows() / s.count), at);
-        else if (s.transposed)
-          pack_transposed(s.bound.first, info(s.name), source(s, i), at);
-        else
-          pack(s.bound.first, info(s.name), source(s, i), s.cut, options_.exact, i, at);
-        at += s.bound.stride;
-      }
-      for (const auto piece : weights::pieces_of(info(s.name))) m_.file_->drop(piece);
-    });
+    for (const Bundle& b : bundles) {
+      b.bind(at, b.part_bytes());
+      for (std::int64_t i = 0; i < b.count(); ++i, at += b.part_bytes()) pack_part(b, i, at);
+    }
   }
 
-  // Gives every matrix its shape and format and counts; returns the bytes of all.
-  std::int64_t shape_matrices() {
-    std::int64_t bytes = 0;
+  // Bundles in a file beside the model, which is made if it is not there; those that stay in memory are read now.
+  void bind_packed(std::vector<Bundle> bundles) {
+    const PackedName name =
+        packed_name(m_.spec_, *m_.file_, options_.exact, options_.bf16_products, options_.residency.file);
+    std::vector<std::int64_t> bytes;
+    std::vector<int> first;
+    std::vector<std::pair<std::size_t, std::int64_t>> parts;  // of every block: bundle, part
+    for (std::size_t b = 0; b < bundles.size(); ++b) {
+      first.push_back(static_cast<int>(bytes.size()));
+      for (std::int64_t i = 0; i < bundles[b].count(); ++i) {
+        bytes.push_back(bundles[b].part_bytes());
+        parts.push_back({b, i});
+      }
+    }
+    std::error_code none;
+    if (!std::filesystem::exists(name.path, none))
+      weights::write_packed_file(name.path, name.fingerprint, bytes, [&](int block, std::span<std::byte> to) {
+        const auto& [b, i] = parts[static_cast<std::size_t>(block)];
+        pack_part(bundles[b], i, to.data());
+      });
+    auto file = std::make_unique<weights::PackedFile>(name.path, name.fingerprint, bytes);
+    if (m_.residency_.mapped_bytes > 0) return bind_mapped(*file, bundles, first);
+
+    const auto open = [&] {
+      auto reads = weights::open_reads(name.path);
+      return options_.wrap_reads ? options_.wrap_reads(std::move(reads)) : std::move(reads);
+    };
+    const auto reads = open();
+    m_.paged_ = weights::PageBuffer(tensor::Tag::kWeights, m_.residency_.resident_bytes);
+    std::byte* at = m_.paged_.data();
+    for (std::size_t b = 0; b < bundles.size(); ++b) {
+      if (m_.residency_.places[b] != Place::kResident) continue;
+      const std::int64_t stride = weights::padded(bundles[b].part_bytes());
+      bundles[b].bind(at, stride);
+      for (std::int64_t i = 0; i < bundles[b].count(); ++i, at += stride)
+        weights::read_block(*file, *reads, first[b] + static_cast<int>(i), at);
+    }
+    m_.layers_ = LayerWeights(std::move(file), std::move(bundles), m_.residency_, first, open);
+  }
+
+  void bind_mapped(const weights::PackedFile& file, const std::vector<Bundle>& bundles, const std::vector<int>& first) {
+    m_.mapped_ = std::make_unique<MappedFile>(file.path());
+    weights::check_blocks(file, m_.mapped_->bytes());
+    for (std::size_t b = 0; b < bundles.size(); ++b)
+      bundles[b].bind(m_.mapped_->bytes().data() + file.layout().at[static_cast<std::size_t>(first[b])],
+                      weights::padded(bundles[b].part_bytes()));
+  }
+
+  // Part i of a bundle (Bundle::count) to `out`.
+  void pack_part(const Bundle& b, std::int64_t i, std::byte* out) {
+    for (const Linear* l : b.linears) {
+      const bool in_floats = options_.exact || l->in_floats;
+      if (info(l->name).source)
+        pack_made(l->bound, info(l->name), l->cut, in_floats, 0, out);
+      else
+        pack(l->bound, info(l->name), source(*l), l->cut, in_floats, 0, out);
+      out += whole_lines(l->bound.bytes());
+    }
+    const bool experts = b.kind == BundleKind::kExperts;
+    for (const Stack* s : b.stacks) {
+      for (std::int64_t m = experts ? i : 0; m < (experts ? i + 1 : s->count); ++m) {
+        pack_matrix(*s, m, out);
+        out += whole_lines(s->bound.first.bytes());
+      }
+      if (!experts || i + 1 == s->count)
+        for (const auto piece : weights::pieces_of(info(s->name))) m_.file_->drop(piece);
+    }
+  }
+
+  void pack_matrix(const Stack& s, std::int64_t i, std::byte* out) {
+    if (info(s.name).source)
+      pack_made(s.bound.first, info(s.name), s.cut, options_.exact, i * (info(s.name).rows() / s.count), out);
+    else if (s.transposed)
+      pack_transposed(s.bound.first, info(s.name), source(s, i), out);
+    else
+      pack(s.bound.first, info(s.name), source(s, i), s.cut, options_.exact, i, out);
+  }
+
+  // Of matrices that have their shapes.
+  void count_matrices() {
     std::map<std::string, std::int64_t> bytes_of;
     const auto count = [&](const std::string& quant, std::size_t one, std::int64_t times) {
       const std::int64_t n = static_cast<std::int64_t>(one) * times;
       bytes_of[quant] += n;
       total_ += static_cast<std::size_t>(n);
     };
-    for_each<Linear>(m_.spec_, [&](Linear& l) {
-      const weights::TensorInfo& t = info(l.name);
-      l.bound = matrix_of(l.rows, l.columns, format_of(t, options_.exact || l.in_floats, options_.bf16_products));
-      bytes += lines(l.bound.bytes());
+    for_each<Linear>(m_.spec_, [&](const Linear& l) {
       m_.shared_bytes_ += l.bound.bytes();
       m_.matrix_weights_ += l.bound.weights();
-      count(t.quant, source_bytes(l), 1);
+      count(info(l.name).quant, source_bytes(l), 1);
     });
-    for_each_stack(m_.spec_, [&](Stack& s, int used) {
+    for_each_stack(m_.spec_, [&](const Stack& s, int used) {
       const weights::TensorInfo& t = info(s.name);
-      s.bound.first =
-          matrix_of(s.rows, s.columns, format_of(t, options_.exact || s.transposed, options_.bf16_products));
-      s.bound.stride = lines(s.bound.first.bytes());
-      bytes += s.count * s.bound.stride;
       (used > 0 ? m_.expert_bytes_ : m_.shared_bytes_) += (used > 0 ? used : s.count) * s.bound.first.bytes();
       m_.matrix_weights_ += (used > 0 ? used : s.count) * s.bound.first.weights();
       count(t.quant, static_cast<std::size_t>(t.row_bytes() * (s.transposed ? s.columns : s.rows)), s.count);
     });
     for (const auto& [name, n] : bytes_of)
       if (m_.quant_.empty() || n > bytes_of[m_.quant_]) m_.quant_ = name;
-    return bytes;
   }
 
   // The part of its tensor that a matrix is.
@@ -316,7 +395,7 @@ class Loader {
   void bind_vectors() {
     const VectorPlaces places = place_vectors(m_.spec_, *m_.file_);
     const std::int64_t bytes = places.bytes, ones = places.ones;
-    m_.vectors_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes + lines(4 * ones)));
+    m_.vectors_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes + whole_lines(4 * ones)));
     const auto at = [&](std::int64_t from) { return reinterpret_cast<float*>(m_.vectors_.data() + from); };
     std::fill_n(at(bytes), ones, 1.0f);
     for (const auto& [name, from] : places.offset) read(info(name), at(from));
@@ -377,15 +456,19 @@ std::unique_ptr<Model> Model::load(ModelSpec spec, std::unique_ptr<weights::Mode
 
 std::int64_t Model::planned_bytes(const ModelSpec& spec, const weights::ModelFile& file, bool exact) {
   check_tensors(spec, file, exact);
-  std::int64_t total = 0;
-  const auto packed = [&](const std::string& name, std::int64_t rows, std::int64_t columns, bool in_floats) {
-    return lines(matrix_of(rows, columns, format_of(*file.find(name), in_floats, true)).bytes());
-  };
-  for_each<Linear>(spec, [&](const Linear& l) { total += packed(l.name, l.rows, l.columns, exact || l.in_floats); });
-  for_each<Stack>(spec,
-                  [&](const Stack& s) { total += s.count * packed(s.name, s.rows, s.columns, exact || s.transposed); });
-  const VectorPlaces vectors = place_vectors(spec, file);
-  return total + vectors.bytes + lines(4 * vectors.ones);
+  ModelSpec shaped = spec;
+  shape(shaped, file, exact, true);
+  std::int64_t total = bytes_of_vectors(spec, file);
+  for (const Bundle& b : bundles_of(shaped)) total += b.count() * b.part_bytes();
+  return total;
+}
+
+Residency Model::plan(const ModelSpec& spec, const weights::ModelFile& file, bool exact,
+                      const ResidencyOptions& options) {
+  check_tensors(spec, file, exact);
+  ModelSpec shaped = spec;
+  shape(shaped, file, exact, true);
+  return plan_of(bundles_of(shaped), spec, file, options);
 }
 
 }  // namespace kvasir::model

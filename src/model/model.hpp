@@ -7,6 +7,8 @@
 #include <string>
 
 #include "base/team.hpp"
+#include "model/layer_weights.hpp"
+#include "model/residency.hpp"
 #include "model/spec.hpp"
 #include "tensor/buffer.hpp"
 #include "weights/model_file.hpp"
@@ -18,6 +20,9 @@ struct LoadOptions {
   // Whether F16 and BF16 weights are multiplied as bf16 where that is faster (simd::Isa::kAvx512Bf16). Measurements of
   // small differences do without: roundings that differ by chance look like differences.
   bool bf16_products = true;
+  ResidencyOptions residency;  // where packed weights are kept; `memory` is of all that load allocates
+  // What stands between streamed weights and their reads: faults, in tests.
+  std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;
   // Called from the loading thread with bytes done and bytes in all.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
@@ -31,13 +36,23 @@ class Model {
   static std::unique_ptr<Model> load(ModelSpec spec, std::unique_ptr<weights::ModelFile> file, Team& team,
                                      const LoadOptions& options);
 
-  // Bytes of packed matrices that `load` would allocate. Throws what check_tensors does.
+  // Bytes of packed matrices and of vectors that `load` would allocate with everything in memory. Throws what
+  // check_tensors does.
   static std::int64_t planned_bytes(const ModelSpec& spec, const weights::ModelFile& file, bool exact);
+  // What `load` would do with these options. Throws what check_tensors and plan_residency do.
+  static Residency plan(const ModelSpec& spec, const weights::ModelFile& file, bool exact,
+                        const ResidencyOptions& options);
 
   const ModelSpec& spec() const { return spec_; }
   const weights::ModelFile& file() const { return *file_; }
 
-  std::int64_t weight_bytes() const { return static_cast<std::int64_t>(arena_.size() + vectors_.size()); }
+  // In this process's memory.
+  std::int64_t weight_bytes() const {
+    return static_cast<std::int64_t>(arena_.size() + vectors_.size()) + paged_.size() + layers_.buffer_bytes();
+  }
+  const Residency& residency() const { return residency_; }
+  // For the one pass at a time that there may be where weights are streamed.
+  LayerWeights& layers() const { return layers_; }
   std::int64_t parameters() const { return parameters_; }
   // Name of the type that holds most of the matrices' bytes in the file.
   const std::string& quant() const { return quant_; }
@@ -52,7 +67,11 @@ class Model {
   friend class Loader;
   ModelSpec spec_;
   std::unique_ptr<weights::ModelFile> file_;
-  tensor::Buffer arena_;    // all matrices
+  tensor::Buffer arena_;       // all matrices, or
+  weights::PageBuffer paged_;  // those that stay in memory
+  Residency residency_;
+  std::unique_ptr<MappedFile> mapped_;  // packed matrices, or null
+  mutable LayerWeights layers_;
   tensor::Buffer vectors_;  // norms and biases as floats
   std::int64_t parameters_ = 0;
   std::int64_t shared_bytes_ = 0;

@@ -67,6 +67,8 @@ Code code_of(Failure failure) {
       return Code::kMemory;
     case Failure::kQueueTimeout:
       return Code::kBusy;
+    case Failure::kWeights:
+      return Code::kIo;
     case Failure::kNone:
     case Failure::kEngine:
       break;

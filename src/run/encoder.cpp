@@ -41,13 +41,17 @@ Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t wa
                     std::to_string(spec.vocab) + " rows",
                 options.model);
   const std::int64_t context = context_for(options, spec);
-  const std::int64_t bytes = planned_bytes(options, *file);
+  const std::int64_t scratch = model::Forward::planned_scratch(spec, static_cast<int>(context), 1, threads_of(options));
+  const model::ResidencyOptions where =
+      residency_options(options, scratch, model::Model::planned_bytes(spec, *file, options.exact));
+  const std::int64_t bytes = model::Model::plan(spec, *file, options.exact, where).memory() + scratch;
   if (const auto machine = describe_host().memory_total; machine > 0 && static_cast<std::uint64_t>(bytes) > machine)
     throw Error(Code::kMemory,
                 "weights and scratch of " + std::to_string(bytes / 1000000) + " MB do not fit into this machine's " +
-                    std::to_string(machine / 1000000) + " MB (see --ctx)",
+                    std::to_string(machine / 1000000) + " MB (see --ctx, --weights-memory)",
                 options.model);
-  model_ = model::Model::load(std::move(spec), std::move(file), *team_, {.exact = options.exact, .progress = progress});
+  model_ = model::Model::load(std::move(spec), std::move(file), *team_,
+                              {.exact = options.exact, .residency = where, .progress = progress});
   forward_ = std::make_unique<model::Forward>(*team_, *model_, static_cast<int>(context));
   card_ = card_of(model_->spec(), model_->file(), std::move(name));
   card_.context = context;

@@ -12,6 +12,7 @@
 #include "run/auto_kv.hpp"
 #include "run/calibration.hpp"
 #include "run/selection.hpp"
+#include "store/spec.hpp"
 #include "weights/rounded_file.hpp"
 
 namespace kvasir::run {
@@ -39,6 +40,29 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
        {.help = "rounds weights of 16 and 32 bits while they are loaded: q8_0, q4_0, q4_k or any mixture of "
                 "`kvasir quantize`; default none",
         .placeholder = "TYPE"}},
+      {"weights_memory",
+       &O::weights_memory,
+       {.help = "most memory for weights, such as 2GiB; the layers that do not fit are read from a packed file beside "
+                "the model while the others are computed; default: what fits",
+        .placeholder = "SIZE"}},
+      {"weights_mode",
+       &O::weights_mode,
+       {.help = "which layers stay in memory: full_resident, mapped (a packed file that processes share), "
+                "partial_resident, ffn_only_stream or full_stream; auto: as many as fit",
+        .choices = {"auto", "full_resident", "mapped", "partial_resident", "ffn_only_stream", "full_stream"},
+        .placeholder = "MODE"}},
+      {"keep_first",
+       &O::keep_first,
+       {.help = "first layers that stay in memory when others are read; -1: 4 with partial_resident, else 0",
+        .unit = "layers",
+        .low = -1,
+        .high = 1 << 16}},
+      {"keep_last",
+       &O::keep_last,
+       {.help = "last layers that stay in memory, likewise", .unit = "layers", .low = -1, .high = 1 << 16}},
+      {"weights_file",
+       &O::weights_file,
+       {.help = "the packed file; it is made if it is not there; default: beside the model", .placeholder = "FILE"}},
       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
       {"kv",
        &O::kv,
@@ -144,11 +168,31 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
   plan.cache = kv::plan_memory(cache_shape(spec), cache, default_threads(options));
-  plan.weight_bytes = model::Model::planned_bytes(spec, file, options.exact);
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
   plan.scratch_bytes =
       model::Forward::planned_scratch(spec, std::max(most, sequences), logits, default_threads(options));
+  const std::int64_t others = static_cast<std::int64_t>(plan.cache.total()) + plan.scratch_bytes;
+  const std::int64_t all = model::Model::planned_bytes(spec, file, options.exact);
+  plan.residency = model::Model::plan(spec, file, options.exact, residency_options(options, others, all));
+  plan.weight_bytes = plan.residency.memory();
   return plan;
+}
+
+model::ResidencyOptions residency_options(const EngineOptions& options, std::int64_t others, std::int64_t weights) {
+  model::ResidencyOptions r{.mode = options.weights_mode,
+                            .keep_first = options.keep_first,
+                            .keep_last = options.keep_last,
+                            .file = options.weights_file};
+  if (!options.weights_memory.empty()) {
+    r.memory = static_cast<std::int64_t>(store::parse_bytes(options.weights_memory, "--weights-memory"));
+    return r;
+  }
+  const auto machine = static_cast<std::int64_t>(describe_host().memory_total);
+  if (r.mode != "auto" || machine == 0 || weights + others <= machine) return r;
+  // The rest is for the program itself and what the system keeps for it.
+  constexpr std::int64_t kProgram = std::int64_t{64} << 20;
+  r.memory = std::max<std::int64_t>(1, machine - machine / 20 - kProgram - others);
+  return r;
 }
 
 std::int64_t context_for(const EngineOptions& options, const model::ModelSpec& spec) {
@@ -188,16 +232,18 @@ namespace {
 
 // Memory is reserved lazily, so the system does not refuse what it cannot give but kills the process that uses it: what
 // cannot fit is refused here, before anything is reserved.
-void check_memory(std::int64_t weight_bytes, const std::string& path, const kv::MemoryPlan& plan,
-                  std::uint64_t machine) {
+void check_memory(const model::Residency& residency, const std::string& path, const kv::MemoryPlan& plan,
+                  std::int64_t scratch_bytes, std::uint64_t machine) {
   if (machine == 0) return;  // the system does not say
-  const auto weights = static_cast<std::uint64_t>(weight_bytes);
-  if (plan.total() <= machine && weights <= machine - plan.total()) return;
+  const auto weights = static_cast<std::uint64_t>(residency.memory());
+  const std::uint64_t others = plan.total() + static_cast<std::uint64_t>(scratch_bytes);
+  if (others <= machine && weights <= machine - others) return;
   const auto mb = [](std::uint64_t bytes) { return std::to_string(bytes / 1000000) + " MB"; };
   throw Error(Code::kMemory,
-              "weights of " + mb(weights) + " and a KV cache of " + mb(plan.total()) + " for " +
-                  std::to_string(plan.tokens) + " tokens do not fit into this machine's " + mb(machine) +
-                  " (see --ctx)",
+              "weights of " + mb(weights) + ", a KV cache of " + mb(plan.total()) + " for " +
+                  std::to_string(plan.tokens) + " tokens and scratch of " +
+                  mb(static_cast<std::uint64_t>(scratch_bytes)) + " do not fit into this machine's " + mb(machine) +
+                  " (see --ctx, --weights-memory)",
               path);
 }
 
@@ -205,6 +251,7 @@ void check_memory(std::int64_t weight_bytes, const std::string& path, const kv::
 
 Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options), needs_(needs) {
   needs_.progress = {};  // the caller's, for loading
+  needs_.wrap_reads = {};
   if (!needs.team) own_team_ = std::make_unique<Team>(default_threads(options));
   team_ = needs.team ? needs.team : own_team_.get();
   auto file = weights::open_model_file(options.model);
@@ -226,10 +273,17 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   cache_options_.drafts = needs.drafted > 0;
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
-  check_memory(model::Model::planned_bytes(spec, *file, options.exact), options.model,
-               kv::plan_memory(cache_shape(spec), cache_options_, team_->size()), describe_host().memory_total);
-  model_ = model::Model::load(std::move(spec), std::move(file), *team_,
-                              {.exact = options.exact, .progress = needs.progress});
+  const kv::MemoryPlan cache_plan = kv::plan_memory(cache_shape(spec), cache_options_, team_->size());
+  const std::int64_t scratch =
+      model::Forward::planned_scratch(spec, step_rows(), needs.logits + needs.drafted, team_->size());
+  const model::ResidencyOptions where =
+      residency_options(options, static_cast<std::int64_t>(cache_plan.total()) + scratch,
+                        model::Model::planned_bytes(spec, *file, options.exact));
+  check_memory(model::Model::plan(spec, *file, options.exact, where), options.model, cache_plan, scratch,
+               describe_host().memory_total);
+  model_ = model::Model::load(
+      std::move(spec), std::move(file), *team_,
+      {.exact = options.exact, .residency = where, .wrap_reads = needs.wrap_reads, .progress = needs.progress});
   if (tokenizer_ && reads_text(options, model_->spec())) {
     const std::int64_t tokens = cache_options_.max_tokens;
     cache_options_ = run::cache_options(options, model_->spec(),
@@ -246,14 +300,17 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   make_cache();
 }
 
+int Engine::step_rows() const {
+  const int most = static_cast<int>(std::min<std::int64_t>(options_.chunk, context_));
+  return std::max(most, needs_.sequences + needs_.drafted);
+}
+
 void Engine::make_cache() {
   forward_.reset();
   cache_.reset();
   codecs_ = kv::layer_runs(cache_options_, model_->spec().layer_count());
   cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->spec()), cache_options_);
-  const int most = static_cast<int>(std::min<std::int64_t>(options_.chunk, context_));
-  forward_ = std::make_unique<model::Forward>(
-      *team_, *model_, *cache_, std::max(most, needs_.sequences + needs_.drafted), needs_.logits + needs_.drafted);
+  forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, step_rows(), needs_.logits + needs_.drafted);
 }
 
 void Engine::adopt(const kv::AutoChoice& choice) {

@@ -28,9 +28,15 @@ struct EngineOptions {
   std::int32_t ctx = 0;      // tokens of all sequences together; 0: the model's context, at most kDefaultContext
   std::int32_t chunk = 512;  // tokens of a prompt that go through the layers together
   std::string weights;       // mixture that weights of 16 or 32 bits are rounded to; "": none
-  bool exact = false;        // reference path: all matrices dequantised to floats, f32 cache unless one is named
-  std::string kv;            // preset, CODEC, KCODEC/VCODEC or "auto"; "": default_kv, or f32 with exact
-  std::string k_codec;       // of keys, when they differ
+  // Where packed weights are kept: model/residency.hpp.
+  std::string weights_memory;  // most bytes of them in memory, such as 2GiB; "": what fits
+  std::string weights_mode = "auto";
+  std::int32_t keep_first = -1;
+  std::int32_t keep_last = -1;
+  std::string weights_file;
+  bool exact = false;   // reference path: all matrices dequantised to floats, f32 cache unless one is named
+  std::string kv;       // preset, CODEC, KCODEC/VCODEC or "auto"; "": default_kv, or f32 with exact
+  std::string k_codec;  // of keys, when they differ
   std::string v_codec;
   std::string kv_layers;  // exceptions: "0=f16;2-5=rq4/rq3"
   float kv_noise = 0.2f;  // budget of "auto", nats
@@ -60,7 +66,8 @@ const OptionTable<EngineOptions>& plan_table();  // the same without the model, 
 
 // Memory that an engine with these options takes, from the file's header alone.
 struct EnginePlan {
-  std::int64_t weight_bytes = 0;   // packed
+  std::int64_t weight_bytes = 0;   // packed, in memory
+  model::Residency residency;      // of them
   std::int64_t scratch_bytes = 0;  // of the forward pass
   kv::MemoryPlan cache;
   std::int64_t context = 0;
@@ -80,6 +87,7 @@ class Engine {
     int drafted = 0;                                           // of one step: rows of drafted tokens besides
     Team* team = nullptr;                                      // that outlives the engine; null: one of its own
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
+    std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;  // see LoadOptions
   };
 
   // Loads the model and reserves the cache. Throws Error: unknown or impossible options, a bad file, too little memory.
@@ -120,6 +128,7 @@ class Engine {
 
  private:
   void make_cache();
+  int step_rows() const;  // of a step, at most
   void adopt(const kv::AutoChoice& choice);
 
   EngineOptions options_;
@@ -142,6 +151,10 @@ class Engine {
 // Codecs when none are named: "balanced", the strongest preset that changes what models say by less than 0.001 nats
 // (see docs/kv.md), or "f16" for head sizes that it does not store; then *note says so.
 std::string default_kv(const model::ModelSpec& spec, std::string* note);
+
+// Where weights are kept, if everything else takes `others` bytes and all weights would take `weights`. Throws
+// Error(kBadInput) for what is no size.
+model::ResidencyOptions residency_options(const EngineOptions& options, std::int64_t others, std::int64_t weights);
 
 // What a cache for `spec` is like under `options`: used by the engine and by `kvasir inspect`. facts: of its keys.
 kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, const model::KeyFacts& facts,

@@ -8,26 +8,13 @@
 #include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
 #include "weights/pieces.hpp"
+#include "weights/sample_hash.hpp"
 
 namespace kvasir::run {
 namespace {
 
 // Of chunks and tails: goes up when the bytes of any page or tail come to mean something else.
 constexpr int kCacheFormat = 7;  // 7: tails have states of recurrent layers
-
-constexpr std::size_t kSamples = 16;
-constexpr std::size_t kSampleBytes = 4096;
-
-std::uint64_t sample_hash(std::span<const std::byte> bytes) {
-  std::uint64_t hash = bytes.size();
-  const std::size_t room = bytes.size() > kSampleBytes ? bytes.size() - kSampleBytes : 0;
-  for (std::size_t i = 0; i < kSamples; ++i) {
-    const std::size_t at = room / (kSamples - 1) * i;
-    hash = hash_bytes(bytes.subspan(at, std::min(kSampleBytes, bytes.size() - at)), hash);
-    if (room == 0) break;
-  }
-  return hash;
-}
 
 }  // namespace
 
@@ -52,7 +39,7 @@ std::string describe_cache(const Engine& engine) {
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
   for (const weights::TensorInfo& t : engine.model().file().tensors()) {
     text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
-    for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", sample_hash(piece));
+    for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", weights::sample_hash(piece));
     text += '\n';
   }
   return text;

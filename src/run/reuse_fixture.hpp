@@ -68,14 +68,16 @@ class Server {
   Server(
       const std::string& kv, const std::vector<std::string>& tiers, const store::Wrap& wrap = {},
       const std::string& model = kBooks, const DraftOptions& drafts = {},
-      const std::function<std::string(std::string)>& described = [](std::string text) { return text; }) {
+      const std::function<std::string(std::string)>& described = [](std::string text) { return text; },
+      const std::function<void(EngineOptions&, Engine::Needs&)>& adjust = {}) {
     EngineOptions o;
     o.model = model;
     o.ctx = 3000;
     o.kv = kv;
     o.threads = 2;
-    engine_ = std::make_unique<Engine>(
-        o, Engine::Needs{.sequences = 4, .pool_tokens = 8192, .logits = 4, .drafted = drafted_rows(drafts, 4)});
+    Engine::Needs needs{.sequences = 4, .pool_tokens = 8192, .logits = 4, .drafted = drafted_rows(drafts, 4)};
+    if (adjust) adjust(o, needs);
+    engine_ = std::make_unique<Engine>(o, needs);
     if (drafts.wanted()) drafting_ = std::make_unique<Drafting>(*engine_, drafts, 4);
     std::vector<std::shared_ptr<store::Tier>> opened;
     for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));
@@ -127,6 +129,7 @@ class Server {
   int steps() const { return steps_; }  // of the model, so far
   ServiceStats stats() const { return scheduler_->stats(); }
   const text::Tokenizer& tokenizer() const { return *engine_->tokenizer(); }
+  const model::Model& model() const { return engine_->model(); }
 
  private:
   std::atomic<int> steps_{0};

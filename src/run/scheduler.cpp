@@ -41,7 +41,7 @@ TierStats tier_stats(const std::string& label, store::Tier& tier) {
 }  // namespace
 
 std::string_view name(Failure failure) {
-  constexpr std::string_view kNames[] = {"none", "queue_timeout", "no_room", "engine"};
+  constexpr std::string_view kNames[] = {"none", "queue_timeout", "no_room", "weights", "engine"};
   return kNames[static_cast<std::size_t>(failure)];
 }
 
@@ -235,6 +235,7 @@ bool Scheduler::admit(Job& job) {
   if (!running_.empty() && pages > cache.memory().pages) return false;
   if (job.at.started == 0) {
     job.at.started = steady_seconds();
+    job.weights_before = engine_.model().layers().figures();
     job.outcome.receipt.queue_seconds = job.at.started - job.at.submitted;
     job.listener->started();
   }
@@ -257,6 +258,8 @@ void Scheduler::publish() {
   queued_ = static_cast<std::int64_t>(waiting_.size() + inbox_.size());
   stats_.kv_bytes = static_cast<std::uint64_t>(plan.pages - engine_.cache().free_pages()) * plan.chunk_bytes;
   stats_.kv_budget = static_cast<std::uint64_t>(plan.total());
+  stats_.streams = engine_.model().layers().streams();
+  stats_.weights = engine_.model().layers().figures();
   if (running_.empty() && waiting_.empty() && inbox_.empty()) empty_.notify_all();
 }
 

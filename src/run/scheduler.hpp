@@ -109,6 +109,7 @@ class Scheduler final : public Service {
   void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   bool preempt_for(const std::string& why);
+  void lose_step(const std::string& why);
   void draft();
   bool choose(Job& job, std::span<const float> row, std::int64_t cached);
   void advance(Job& job, std::span<const float> row);

@@ -88,7 +88,7 @@ void Scheduler::blend(Job& job) {
     if (layer >= 0) add_repairs(&plan, deviations(engine_, *job.sequence, job.ids, moved, plan, layer), o.ratio);
     borrow(engine_.cache(), job.sequence, moved, plan);
   } catch (const Error& e) {
-    if (e.code() != Code::kMemory) throw;
+    if (e.code() != Code::kMemory && e.code() != Code::kIo) throw;  // kIo: weights that are streamed
     b.refused = e.what();
     return;
   }

@@ -138,12 +138,25 @@ std::span<const float> Scheduler::compute(double& start) {
     try {
       return engine_.forward().step(plan_.inputs);
     } catch (const Error& e) {
+      if (e.code() == Code::kIo) {
+        lose_step(e.what());
+        return {};
+      }
       if (e.code() != Code::kMemory) throw;
       if (preempt_for(e.what())) continue;
       plan_.inputs.clear();
       return {};
     }
   }
+}
+
+// A disk did not give the weights: the step was given up, and the sequences in it are empty. The next step may succeed.
+void Scheduler::lose_step(const std::string& why) {
+  for (Job* job : plan_.jobs) {
+    job->kept.chain.reset();  // it is ahead of the sequence
+    finish(*job, Failure::kWeights, why);
+  }
+  plan_.clear();
 }
 
 void Scheduler::step() {
@@ -374,6 +387,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   out.error = std::move(error);
   out.finish = job.answer->finish();
   out.completion_tokens = job.answer->size();
+  if (job.at.started > 0) out.weights = engine_.model().layers().figures() - job.weights_before;
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
   Receipt& receipt = out.receipt;
   out.thinking_tokens = job.answer->thinking_cut();

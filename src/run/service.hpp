@@ -15,6 +15,7 @@
 #include "run/draft_figures.hpp"
 #include "run/request.hpp"
 #include "text/tokenizer.hpp"
+#include "weights/stream_figures.hpp"
 
 namespace kvasir::run {
 
@@ -108,9 +109,10 @@ enum class Failure {
   kNone,
   kQueueTimeout,  // it waited longer than ServiceRequest::timeout
   kNoRoom,        // the KV cache cannot hold it even alone
+  kWeights,       // weights could not be read from the disk: the same may succeed later
   kEngine,        // the engine itself failed: whatever is asked next fails too
 };
-std::string_view name(Failure failure);  // "none", "queue_timeout", "no_room", "engine"
+std::string_view name(Failure failure);  // "none", "queue_timeout", "no_room", "weights", "engine"
 
 struct Outcome {
   Finish finish = Finish::kLength;
@@ -124,9 +126,11 @@ struct Outcome {
   std::int64_t decode_steps = 0;  // tokens behind the first one: with drafts several come of one step
   // Weights and cache that those steps read, counted; the weights of a step are shared evenly between its answers.
   double decode_bytes = 0;
-  std::int64_t shifts = 0;            // times that the context was full and old tokens were left out ...
-  std::int64_t shifted_tokens = 0;    // ... and how many of them
-  DraftFigures draft;                 // without drafts it has no sources
+  std::int64_t shifts = 0;          // times that the context was full and old tokens were left out ...
+  std::int64_t shifted_tokens = 0;  // ... and how many of them
+  DraftFigures draft;               // without drafts it has no sources
+  // From its start to its end, of all requests that ran; without streaming no blocks.
+  weights::StreamFigures weights;
   std::int64_t thinking_tokens = -1;  // after which the budget ended the thinking; -1: it did not
   Receipt receipt;
 };
@@ -190,6 +194,8 @@ struct ServiceStats {
   std::vector<TierStats> tiers;
   PageCounts pages;  // of all requests that ended
   kv::SelectionFigures::Layer selection;
+  bool streams = false;  // weights are read while they are used
+  weights::StreamFigures weights;
 };
 
 using RequestId = std::uint64_t;

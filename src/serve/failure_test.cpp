@@ -25,6 +25,7 @@ TEST(Failures, BecomeStatuses) {
                         {Failure::kNone, Finish::kNothing, 500, "generation_failed", false},
                         {Failure::kQueueTimeout, Finish::kCancelled, 503, "queue_timeout", true},
                         {Failure::kNoRoom, Finish::kContext, 503, "no_room", false},
+                        {Failure::kWeights, Finish::kCancelled, 503, "weights_unreadable", true},
                         {Failure::kEngine, Finish::kCancelled, 500, "generation_failed", false}};
   for (const Case& c : cases) {
     const auto error = failure_of({.finish = c.finish, .failure = c.failure, .error = "why"});

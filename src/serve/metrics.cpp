@@ -44,6 +44,25 @@ void tier_family(std::string& out, const run::ServiceStats& stats, std::string_v
     fmt::format_to(std::back_inserter(out), "{}{{tier=\"{}\"}} {}\n", name, label(tier.tier), tier.*member);
 }
 
+void seconds_counter(std::string& out, std::string_view name, std::string_view help, double seconds) {
+  head(out, name, "counter", help);
+  fmt::format_to(std::back_inserter(out), "{} {}\n", name, seconds);
+}
+
+void weights_text(std::string& out, const weights::StreamFigures& w) {
+  counter(out, "kvasir_weights_read_bytes_total", "Bytes of weights read from the packed file.", w.bytes_read);
+  counter(out, "kvasir_weights_blocks_total", "Blocks of weights that steps asked for.", w.blocks);
+  counter(out, "kvasir_weights_late_total", "Of these: had to be waited for.", w.late);
+  counter(out, "kvasir_weights_retries_total", "Reads that failed, ended early or gave damaged bytes.", w.retries);
+  counter(out, "kvasir_weights_experts_total", "Experts that steps used, of those that are not all in memory.",
+          w.experts);
+  counter(out, "kvasir_weights_experts_read_total", "Of these: were not in memory.", w.experts_read);
+  counter(out, "kvasir_weights_experts_ahead_total", "Experts that were read because they might be used.",
+          w.experts_ahead);
+  seconds_counter(out, "kvasir_weights_stall_seconds_total", "Time that steps waited for weights.", w.stall_seconds);
+  seconds_counter(out, "kvasir_weights_busy_seconds_total", "Time in which weights were being read.", w.busy_seconds);
+}
+
 void engine_text(std::string& out, const run::ServiceStats& s) {
   gauge(out, "kvasir_running_requests", "Requests being computed.", static_cast<double>(s.running));
   gauge(out, "kvasir_waiting_requests", "Requests in the queue.", static_cast<double>(s.waiting));
@@ -77,6 +96,7 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
           choice.mass / static_cast<double>(choice.measured));
     gauge(out, "kvasir_select_least_mass", "The least of them.", choice.least);
   }
+  if (s.streams) weights_text(out, s.weights);
   using T = run::TierStats;
   tier_family(out, s, "kvasir_tier_bytes", "gauge", "Bytes stored.", &T::bytes);
   tier_family(out, s, "kvasir_tier_budget_bytes", "gauge", "Bytes that may be stored.", &T::budget);

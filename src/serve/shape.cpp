@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "run/selection.hpp"
+#include "run/weights_figures.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
@@ -78,6 +79,7 @@ Json receipt_json(const Choice& choice) {
   out["miss_at"] = choice.miss_at;
   if (r.blend.asked) out["blend"] = blend_json(r.blend);
   if (!outcome.draft.sources.empty()) out["draft"] = run::draft_json(outcome.draft);
+  if (outcome.weights.any()) out["weights"] = run::weights_json(outcome.weights);
   if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
   if (!r.select.empty()) out["select"] = run::selection_json(r);
   return out;

@@ -13,6 +13,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/rss.hpp"
 #include "cli/bench.hpp"
 #include "cli/command.hpp"
 #include "cli/config.hpp"
@@ -29,6 +30,7 @@
 #include "model/hparams.hpp"
 #include "run/auto_kv.hpp"
 #include "run/selection.hpp"
+#include "run/weights_figures.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::cli {
@@ -106,46 +108,59 @@ void print_row(const lab::BenchRow& r) {
                  (r.read_fraction < 1 ? fmt::format(", {:.2f} % of the tokens read, choosing {:.1f} % of the time",
                                                     100 * r.read_fraction, 100 * r.choosing_fraction)
                                       : std::string()));
+  if (r.streamed.any())
+    fmt::print("        weights: {}; {:.2f} GB/s of the time, peak memory {}\n", run::weights_line(r.streamed),
+               static_cast<double>(r.streamed.bytes_read) * 1e-9 / r.streamed_seconds,
+               human_bytes(find_process_rss().value_or(Rss{}).peak));
   std::fflush(stdout);
 }
 
 nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, const lab::BenchRow& r) {
-  return {{"model", std::filesystem::path(e.options().model).filename().string()},
-          {"weights", e.model().quant()},
-          {"k_codec", kv::codecs_text(e.codecs(), kv::Side::kKeys)},
-          {"v_codec", kv::codecs_text(e.codecs(), kv::Side::kValues)},
-          {"threads", m.threads},
-          {"depth", r.depth},
-          {"batch", r.batch},
-          {"filled", r.filled},
-          {"prefill_tps", r.prefill.tps},
-          {"decode_tps", r.decode.tps},
-          {"prefill_spread", r.prefill.spread},
-          {"decode_spread", r.decode.spread},
-          {"bytes_per_token", r.bytes_per_token},
-          {"bandwidth_gbps", r.bandwidth * 1e-9},
-          // null: the processor's caches hold what is read
-          {"bandwidth_fraction",
-           r.bandwidth_fraction <= 1 ? nlohmann::ordered_json(r.bandwidth_fraction) : nlohmann::ordered_json()},
-          {"decode_floor_fraction", r.decode_floor_fraction},
-          {"select", run::selection_of(e.options())},
-          {"read_fraction", r.read_fraction},
-          {"choosing_fraction", r.choosing_fraction},
-          {"ops_per_token", r.ops_per_token},
-          {"peak_fraction", r.peak_fraction},
-          {"kv_bytes_per_token", r.kv_bytes_per_token},
-          {"ttft_ms", r.ttft * 1e3},
-          {"resident_bytes", r.resident_bytes},
-          {"machine_read_gbps", r.machine.read_bytes * 1e-9},
-          {"machine_int8_gops", r.machine.int8_ops * 1e-9},
-          {"machine_bf16_gops", r.machine.bf16_ops * 1e-9},
-          {"machine_f32_gops", r.machine.f32_ops * 1e-9},
-          {"machine_meeting_us", r.machine.meeting * 1e6},
-          {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)},
-          {"cpu", m.host.cpu},
-          {"isa", simd::label(m.isa)},
-          {"version", version()},
-          {"commit", commit()}};
+  nlohmann::ordered_json row{
+      {"model", std::filesystem::path(e.options().model).filename().string()},
+      {"weights", e.model().quant()},
+      {"k_codec", kv::codecs_text(e.codecs(), kv::Side::kKeys)},
+      {"v_codec", kv::codecs_text(e.codecs(), kv::Side::kValues)},
+      {"threads", m.threads},
+      {"depth", r.depth},
+      {"batch", r.batch},
+      {"filled", r.filled},
+      {"prefill_tps", r.prefill.tps},
+      {"decode_tps", r.decode.tps},
+      {"prefill_spread", r.prefill.spread},
+      {"decode_spread", r.decode.spread},
+      {"bytes_per_token", r.bytes_per_token},
+      {"bandwidth_gbps", r.bandwidth * 1e-9},
+      // null: the processor's caches hold what is read
+      {"bandwidth_fraction",
+       r.bandwidth_fraction <= 1 ? nlohmann::ordered_json(r.bandwidth_fraction) : nlohmann::ordered_json()},
+      {"decode_floor_fraction", r.decode_floor_fraction},
+      {"select", run::selection_of(e.options())},
+      {"read_fraction", r.read_fraction},
+      {"choosing_fraction", r.choosing_fraction},
+      {"ops_per_token", r.ops_per_token},
+      {"peak_fraction", r.peak_fraction},
+      {"kv_bytes_per_token", r.kv_bytes_per_token},
+      {"ttft_ms", r.ttft * 1e3},
+      {"resident_bytes", r.resident_bytes},
+      {"machine_read_gbps", r.machine.read_bytes * 1e-9},
+      {"machine_int8_gops", r.machine.int8_ops * 1e-9},
+      {"machine_bf16_gops", r.machine.bf16_ops * 1e-9},
+      {"machine_f32_gops", r.machine.f32_ops * 1e-9},
+      {"machine_meeting_us", r.machine.meeting * 1e6},
+      {"machine_cpu_share", std::min(m.read_bytes.cpu_share, m.int8_ops.cpu_share)},
+      {"cpu", m.host.cpu},
+      {"isa", simd::label(m.isa)},
+      {"version", version()},
+      {"commit", commit()}};
+  if (r.streamed.any()) {
+    row["streamed"] = run::weights_json(r.streamed);
+    row["streamed"]["seconds"] = r.streamed_seconds;
+    row["streamed"]["steps"] = r.streamed_steps;
+    row["streamed"]["reads"] = e.model().layers().reads_name();
+    row["streamed"]["peak_bytes"] = find_process_rss().value_or(Rss{}).peak;
+  }
+  return row;
 }
 
 void append(const std::string& path, const nlohmann::ordered_json& row) {

@@ -30,6 +30,7 @@
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
+#include "run/weights_figures.hpp"
 #include "serve/http.hpp"
 #include "serve/thinking.hpp"
 #include "store/library.hpp"
@@ -239,6 +240,7 @@ class Terminal {
                     o.receipt.reused_tokens, o.prompt_tokens,
                     human_seconds(o.receipt.queue_seconds + o.receipt.prefill_seconds), o.completion_tokens,
                     human_rate(rate, "tokens"), o.prompt_tokens + o.completion_tokens, engine_.context(), end));
+    if (o.weights.any()) dim("weights: " + run::weights_line(o.weights));
     if (!o.draft.sources.empty()) dim("drafts: " + run::draft_line(o.draft));
   }
 

@@ -239,7 +239,8 @@ void print_plan(const weights::ModelFile& model, const Options& o) {
     if (!p.note.empty()) fmt::print("  ({})\n", p.note);
     const auto bytes = [](std::size_t n) { return static_cast<std::int64_t>(n); };
     fmt::print("memory plan for a context of {} tokens\n", p.context);
-    row("weights", p.weight_bytes, "packed for this machine");
+    row("weights", p.weight_bytes,
+        p.residency.needs_file() ? "packed: " + p.residency.text() : "packed for this machine");
     row("sealed pages", bytes(c.sealed_bytes),
         fmt::format("{} pages of 128 tokens; {} per token ({})", c.pages,
                     human_bytes(static_cast<std::uint64_t>(c.bytes_per_token)), kv::codecs_text(p.codecs)));
@@ -265,6 +266,8 @@ Json plan_json(const weights::ModelFile& model, const Options& o) {
     const kv::MemoryPlan& c = p.cache;
     return {{"context", p.context},
             {"weight_bytes", p.weight_bytes},
+            {"streamed_bytes", p.residency.streamed_bytes},
+            {"mapped_bytes", p.residency.mapped_bytes},
             {"sealed_bytes", c.sealed_bytes},
             {"local_bytes", c.local_bytes},
             {"raw_bytes", c.raw_bytes},

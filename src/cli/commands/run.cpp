@@ -28,6 +28,7 @@
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "run/selection.hpp"
+#include "run/weights_figures.hpp"
 #include "store/library.hpp"
 #include "text/json_schema.hpp"
 #include "text/prompt.hpp"
@@ -182,6 +183,7 @@ void print_figures(const run::Engine& engine, const run::Reply& g, const Figures
   fmt::print(stderr, "generation  {} tokens in {}: {} (finish: {}, seed {})\n", g.ids.size(),
              human_seconds(o.decode_seconds), human_rate(f.decode_rate, "tokens"), name(o.finish), o.seed);
   if (!o.draft.sources.empty()) fmt::print(stderr, "drafts      {}\n", run::draft_line(o.draft));
+  if (o.weights.any()) fmt::print(stderr, "weights     {}\n", run::weights_line(o.weights));
   fmt::print(stderr, "read        {} per token, {}: {}\n", human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)),
              human_bandwidth(f.bandwidth),
              f.from_memory() ? fmt::format("{:.0f} % of the {} measured now", 100 * f.bandwidth / f.machine_bandwidth,
@@ -236,6 +238,7 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
               {"resident_bytes", f.resident},
               {"receipt", receipt_json(o)}});
   if (!o.draft.sources.empty()) row["draft"] = run::draft_json(o.draft);
+  if (o.weights.any()) row["weights"] = run::weights_json(o.weights);
   if (!o.receipt.select.empty()) row["receipt"]["select"] = run::selection_json(o.receipt);
   print_json_row(row);
 }

@@ -23,6 +23,7 @@ namespace {
 struct SynthOptions {
   std::string shape = "tiny";
   std::string quant = "q4_0";
+  std::int32_t layers = 0;  // 0: the shape's
   std::int64_t seed = 0;
   std::int32_t threads = 0;
 };
@@ -37,6 +38,9 @@ const OptionTable<SynthOptions>& synth_table() {
          {"quant",
           &SynthOptions::quant,
           {.help = "weight type of the matrices: " + names(weights::quants()), .placeholder = "TYPE"}},
+         {"layers",
+          &SynthOptions::layers,
+          {.help = "more or fewer layers than the shape has; 0 is the shape's own", .low = 0, .high = 1024}},
          {"seed", &SynthOptions::seed, {.help = "of the random weights; the same seed gives the same file", .low = 0}},
          {"threads", &SynthOptions::threads, {.help = "0 takes all processors", .low = 0, .high = 512}}}};
   }();
@@ -55,13 +59,14 @@ int synth(const SynthOptions& o, const std::string& path, bool json) {
   const Interrupt interrupt;
   ProgressBar bar("writing " + path);
   const std::string quant = lower(o.quant);
-  const auto result =
-      model::write_synthetic_model(path, model::find_synth_shape(o.shape), quant, static_cast<std::uint64_t>(o.seed),
-                                   team, [&](std::uint64_t done, std::uint64_t total) {
-                                     if (interrupt.requested().load(std::memory_order_relaxed))
-                                       throw Error(Code::kCancelled, "interrupted; nothing written", path);
-                                     bar.update(done, total);
-                                   });
+  model::SynthShape shape = model::find_synth_shape(o.shape);
+  if (o.layers > 0) shape.layers = o.layers;
+  const auto result = model::write_synthetic_model(
+      path, shape, quant, static_cast<std::uint64_t>(o.seed), team, [&](std::uint64_t done, std::uint64_t total) {
+        if (interrupt.requested().load(std::memory_order_relaxed))
+          throw Error(Code::kCancelled, "interrupted; nothing written", path);
+        bar.update(done, total);
+      });
   bar.finish();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (json) {

@@ -40,6 +40,11 @@ const OptionTable<SubjectOptions>& subject_table() {
        {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
        {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
        {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
+       {"weights_memory",
+        &O::weights_memory,
+        {.help = "most memory for weights, such as 2GiB; see `kvasir run --help`", .placeholder = "SIZE"}},
+       {"weights_mode", &O::weights_mode, {.help = "which layers stay in memory", .placeholder = "MODE"}},
+       {"weights_file", &O::weights_file, {.help = "the packed file", .placeholder = "FILE"}},
        {"exact", &O::exact, {.help = "weights as dequantised floats"}}}};
   return table;
 }
@@ -154,14 +159,19 @@ int Subject::logits_rows() const {
   return static_cast<int>(std::clamp<std::int64_t>(kMost / (4 * spec_.vocab), 1, kChunk));
 }
 
-void Subject::check_memory() const {
+void Subject::check_memory() {
   const std::uint64_t machine = describe_host().memory_total;
-  if (machine == 0) return;  // the system does not say
-  std::uint64_t total = static_cast<std::uint64_t>(model::Model::planned_bytes(spec_, *file_, options_.exact));
+  std::uint64_t total = 0;
   for (const Lane& lane : lanes_)
     total += kv::plan_memory(model::cache_shape(spec_), lane.options, team_->size()).total() +
              static_cast<std::uint64_t>(model::Forward::planned_scratch(spec_, kChunk, logits_rows(), team_->size()));
-  if (total <= machine) return;
+  const run::EngineOptions weights{.weights_memory = options_.weights_memory,
+                                   .weights_mode = options_.weights_mode,
+                                   .weights_file = options_.weights_file};
+  where_ = run::residency_options(weights, static_cast<std::int64_t>(total),
+                                  model::Model::planned_bytes(spec_, *file_, options_.exact));
+  total += static_cast<std::uint64_t>(model::Model::plan(spec_, *file_, options_.exact, where_).memory());
+  if (machine == 0 || total <= machine) return;  // 0: the system does not say
   throw Error(Code::kMemory,
               "the weights and " + std::to_string(lanes_.size()) + " caches of " + std::to_string(options_.ctx) +
                   " tokens take " + std::to_string(total / 1000000) + " MB, this machine has " +
@@ -170,8 +180,9 @@ void Subject::check_memory() const {
 }
 
 void Subject::load(const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  model_ = model::Model::load(spec_, std::move(file_), *team_,
-                              {.exact = options_.exact, .bf16_products = false, .progress = progress});
+  model_ =
+      model::Model::load(spec_, std::move(file_), *team_,
+                         {.exact = options_.exact, .bf16_products = false, .residency = where_, .progress = progress});
   std::optional<model::KeyFacts> read;  // as an engine does
   for (Lane& lane : lanes_) {
     if (lane.share > 0 && lane.share < kv::kReadsText && tokenizer_) {

@@ -29,6 +29,10 @@ struct SubjectOptions {
   std::int32_t window = 128;
   std::int32_t sinks = 4;
   float kv_noise = 0.2f;  // budget of "auto", nats
+  // As of an engine.
+  std::string weights_memory;
+  std::string weights_mode = "auto";
+  std::string weights_file;
 };
 const OptionTable<SubjectOptions>& subject_table();
 
@@ -98,7 +102,7 @@ class Subject {
  private:
   void add_lane(const std::string& name, const std::string& selector, const Needs& needs);
   void adopt(Lane& lane, const model::KeyFacts& facts) const;  // factors, and the codecs of lanes with a share
-  void check_memory() const;
+  void check_memory();
   void make_cache(Lane& lane);
 
   SubjectOptions options_;
@@ -109,6 +113,7 @@ class Subject {
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::string chat_template_;
   std::unique_ptr<model::Model> model_;
+  model::ResidencyOptions where_;
   std::vector<Lane> lanes_;
   std::size_t first_ = 0;  // lane behind the baseline
 };

@@ -1,6 +1,7 @@
 // For people: what runs and waits, tokens computed and reused, memory, and what each tier holds and did.
 #include "base/clock.hpp"
 #include "base/rss.hpp"
+#include "run/weights_figures.hpp"
 #include "serve/exchange.hpp"
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
@@ -38,7 +39,7 @@ Json stats_json(const Context& context) {
       models.back().update({{"bytes", m.bytes}, {"requests", m.requests}, {"loads", m.loads}});
   }
   if (const Roster* roster = context.shared->roster) memory["models_budget"] = roster->budget();
-  return {
+  Json out{
       {"model", context.service.card().name},
       {"models", std::move(models)},
       {"uptime_seconds", steady_seconds() - context.start},
@@ -63,6 +64,8 @@ Json stats_json(const Context& context) {
       {"memory", std::move(memory)},
       {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
       {"tiers", std::move(tiers)}};
+  if (s.streams) out["weights"] = run::weights_json(s.weights);
+  return out;
 }
 
 }  // namespace

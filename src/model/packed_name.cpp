@@ -1,0 +1,35 @@
+#include "model/packed_name.hpp"
+
+#include <fmt/format.h>
+
+#include "model/spec_fields.hpp"
+#include "simd/isa.hpp"
+#include "weights/pieces.hpp"
+#include "weights/sample_hash.hpp"
+
+namespace kvasir::model {
+namespace {
+
+// Goes up when packed bytes come to mean something else.
+constexpr int kPacking = 1;
+
+}  // namespace
+
+PackedName packed_name(const ModelSpec& spec, const weights::ModelFile& file, bool exact, bool bf16_products,
+                       const std::string& path) {
+  std::string text = fmt::format("kvasir packed weights {} {}{}{}\n", kPacking, simd::name(simd::active()),
+                                 exact ? " exact" : "", bf16_products ? "" : " without bf16 products");
+  text += to_text(spec);
+  for (const weights::TensorInfo& t : file.tensors()) {
+    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
+    for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", weights::sample_hash(piece));
+    text += '\n';
+  }
+  const weights::PackedFingerprint fingerprint = weights::packed_fingerprint(text);
+  if (!path.empty()) return {path, fingerprint};
+  std::string beside = file.metadata().path();
+  while (beside.size() > 1 && beside.back() == '/') beside.pop_back();
+  return {beside + ".packed-" + weights::hex_of(fingerprint).substr(0, 12), fingerprint};
+}
+
+}  // namespace kvasir::model
