@@ -1,8 +1,13 @@
 #include "base/host.hpp"
 
+#if defined(__APPLE__)
+#include <sys/sysctl.h>
+#else
 #include <sched.h>
+#endif
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -55,14 +60,76 @@ std::uint64_t meminfo(const std::string& path, const std::string& name) {
   return 0;
 }
 
-std::string cpu_name(const std::string& path) {
-  std::ifstream in(path);
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name"))
-      if (const std::size_t at = line.find(": "); at != std::string::npos) return line.substr(at + 2);
-  return "unknown";
+// ARM's kernels write numbers where others write a name: who made the core and which one it is.
+std::string arm_core(unsigned implementer, unsigned part) {
+  struct Core {
+    unsigned implementer, part;
+    const char* name;
+  };
+  constexpr Core kCores[] = {
+      {0x41, 0xd03, "Cortex-A53"},  {0x41, 0xd05, "Cortex-A55"},  {0x41, 0xd07, "Cortex-A57"},
+      {0x41, 0xd08, "Cortex-A72"},  {0x41, 0xd09, "Cortex-A73"},  {0x41, 0xd0a, "Cortex-A75"},
+      {0x41, 0xd0b, "Cortex-A76"},  {0x41, 0xd0c, "Neoverse N1"}, {0x41, 0xd0d, "Cortex-A77"},
+      {0x41, 0xd40, "Neoverse V1"}, {0x41, 0xd41, "Cortex-A78"},  {0x41, 0xd44, "Cortex-X1"},
+      {0x41, 0xd46, "Cortex-A510"}, {0x41, 0xd47, "Cortex-A710"}, {0x41, 0xd48, "Cortex-X2"},
+      {0x41, 0xd49, "Neoverse N2"}, {0x41, 0xd4d, "Cortex-A715"}, {0x41, 0xd4e, "Cortex-X3"},
+      {0x41, 0xd4f, "Neoverse V2"}, {0xc0, 0xac3, "Ampere-1"},
+  };
+  for (const Core& core : kCores)
+    if (core.implementer == implementer && core.part == part) return core.name;
+  char text[64];
+  std::snprintf(text, sizeof text, "ARM core 0x%03x of implementer 0x%02x", part, implementer);
+  return text;
 }
 
+// "Cortex-A55 + Cortex-A76" where cores differ, in the order of their numbers.
+std::string cpu_name(const std::string& path) {
+  std::ifstream in(path);
+  unsigned implementer = 0;
+  std::vector<std::string> cores;
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t at = line.find(": ");
+    if (at == std::string::npos) continue;
+    const std::string value = line.substr(at + 2);
+    if (line.starts_with("model name")) return value;
+    if (line.starts_with("CPU implementer"))
+      implementer = static_cast<unsigned>(std::strtoul(value.c_str(), nullptr, 16));
+    if (line.starts_with("CPU part")) {
+      std::string core = arm_core(implementer, static_cast<unsigned>(std::strtoul(value.c_str(), nullptr, 16)));
+      if (std::find(cores.begin(), cores.end(), core) == cores.end()) cores.push_back(std::move(core));
+    }
+  }
+  std::string name;
+  for (const std::string& core : cores) name.append(name.empty() ? "" : " + ").append(core);
+  return name.empty() ? "unknown" : name;
+}
+
+#if defined(__APPLE__)
+std::uint64_t system_number(const char* name) {
+  std::uint64_t value = 0;
+  std::size_t size = sizeof value;
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 ? value : 0;
+}
+
+// There are no files to read there.
+Host describe_mac() {
+  Host host;
+  char name[128] = "unknown";
+  std::size_t size = sizeof name;
+  sysctlbyname("machdep.cpu.brand_string", name, &size, nullptr, 0);
+  host.cpu = name;
+  host.logical_cpus = host.usable_cpus = static_cast<int>(system_number("hw.logicalcpu"));
+  host.usable_cores = static_cast<int>(system_number("hw.physicalcpu"));
+  if (const std::uint64_t bytes = system_number("hw.l1dcachesize"))
+    host.caches.push_back({1, "Data", bytes, host.usable_cores});
+  if (const std::uint64_t bytes = system_number("hw.l2cachesize")) host.caches.push_back({2, "Unified", bytes, 1});
+  host.memory_total = system_number("hw.memsize");
+  host.memory_available = host.memory_total / 4 * 3;  // what the system keeps for itself is not said
+  return host;
+}
+
+std::set<int> affinity() { return {}; }
+#else
 std::set<int> affinity() {
   std::set<int> cpus;
   cpu_set_t set;
@@ -72,6 +139,7 @@ std::set<int> affinity() {
     if (CPU_ISSET(c, &set)) cpus.insert(c);
   return cpus;
 }
+#endif
 
 std::vector<Cache> caches_of(const std::string& cpu_folder, const std::set<int>& online) {
   std::map<std::pair<int, std::string>, std::pair<std::uint64_t, std::set<std::string>>> found;
@@ -143,6 +211,9 @@ std::uint64_t Host::last_level_cache() const {
 }
 
 Host describe_host(const std::string& root) {
+#if defined(__APPLE__)
+  if (root.empty()) return describe_mac();
+#endif
   const std::string cpus = root + "/sys/devices/system/cpu/";
   Host host;
   host.cpu = cpu_name(root + "/proc/cpuinfo");

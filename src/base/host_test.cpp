@@ -99,6 +99,17 @@ TEST(Host, LimitsOfControlGroups) {
   EXPECT_EQ(describe_host(root.path()).memory_total, 1000u * 1024);
 }
 
+TEST(Host, CoresOfArmHaveNames) {
+  FakeRoot root;
+  const auto core = [](const char* part) {
+    return std::string("processor\t: 0\nCPU implementer\t: 0x41\nCPU variant\t: 0x1\nCPU part\t: ") + part + "\n\n";
+  };
+  root.put("proc/cpuinfo", core("0xd05") + core("0xd05") + core("0xd0b"));
+  EXPECT_EQ(describe_host(root.path()).cpu, "Cortex-A55 + Cortex-A76");
+  root.put("proc/cpuinfo", core("0xabc"));
+  EXPECT_EQ(describe_host(root.path()).cpu, "ARM core 0xabc of implementer 0x41");
+}
+
 TEST(Host, MissingAndOddFilesDoNotFail) {
   FakeRoot root;
   Host host = describe_host(root.path());

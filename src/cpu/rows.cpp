@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "simd/isa.hpp"
+#include "simd/bf16_products.hpp"
 
 namespace kvasir::cpu {
 namespace {
@@ -12,7 +12,7 @@ constexpr std::int64_t kWidestElement = 4;  // bytes of an element of prepared a
 }  // namespace
 
 bool kind_used(kernel::ActivationKind kind) {
-  return kind != kernel::ActivationKind::kBf16 || simd::active() == simd::Isa::kAvx512Bf16;
+  return kind != kernel::ActivationKind::kBf16 || simd::multiplies_bf16(simd::active());
 }
 
 RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Placer& p) {

@@ -1,6 +1,6 @@
 // Panels of f32, f16 and bf16 weights, (K, 16 rows) each. All have kernels that compute in float32; f16 and bf16 also
 // have kernels around the dot product of pairs of bf16, for processors on which it does twice the multiply-adds of
-// float32 (simd::Isa::kAvx512Bf16 says on which).
+// float32 (simd::preferred says on which).
 #include "kernel/activation_tile.hpp"
 #include "kernel/interleave.hpp"
 #include "kernel/matmul.hpp"

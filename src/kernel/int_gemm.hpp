@@ -12,6 +12,8 @@ struct IntGemm : IntSums<F> {
   using Sums::head_bytes, Sums::panel_bytes, Sums::chunk_blocks, Sums::kChunkBlocks, Sums::kSubs, Sums::kPlanes,
       Sums::kSigned, Sums::kHalves, Sums::kGroups, Sums::kSumStart, Sums::kZero;
   using typename Sums::Scale;
+  // Signed bytes are widened before they are multiplied (wide_block).
+  static constexpr bool kWide = kSigned && !KVASIR_SIGNED_DOTS;
 
   // P panels against a whole tile of columns: the codes of a 32-block are unpacked once into registers and stream past
   // the tile's activations; accumulators (P x 64 columns x 64 bytes) live in the L1 cache. With VNNI the codes of
@@ -44,7 +46,7 @@ struct IntGemm : IntSums<F> {
         if (first == 0)  // the same block of the panels that follow; for later columns a cache has them
           for (int p = 0; p < P; ++p)
             for (int v = 0; v < kPlanes; v += 64) fetch_ahead(planes + (P + p) * stride + v);
-        if constexpr (kSigned) {
+        if constexpr (kWide) {
           wide_block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc);
         } else if (whole && i == last) {
           block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc, Row<P, true>{out, args.ldo});
@@ -54,7 +56,7 @@ struct IntGemm : IntSums<F> {
       }
       head = planes;
     }
-    if (!kSigned && whole) return;
+    if (!kWide && whole) return;
     for (int c = 0; c < columns; ++c)
       for (int p = 0; p < P; ++p) Sums::store_rows(args, panel + p, first + c, load(acc[c][p]));
   }
@@ -78,7 +80,13 @@ struct IntGemm : IntSums<F> {
       load_scaled(planes + p * stride, w[p]);
       if constexpr (kScaling > 0) Sums::multiply_scale(scale[p], 1.0f / (1 << kScaling));
 #else
-      Sums::load_unsigned(planes + p * stride, w[p]);
+      if constexpr (kSigned)
+        Sums::load_signed(planes + p * stride, w[p]);
+      else
+        Sums::load_unsigned(planes + p * stride, w[p]);
+#if KVASIR_HAS_MMLA
+      Sums::pair_groups(w[p]);
+#endif
 #endif
     }
 #if KVASIR_HAS_VNNI
@@ -153,15 +161,15 @@ struct IntGemm : IntSums<F> {
     KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
     for (int p = 0; p < P; ++p) a[c][p] = load(acc[c][p]);
-    Sums::template product<P, C>(w, scale, x, i, a);
+    Sums::template product<P, C, KVASIR_HAS_MMLA>(w, scale, x, i, a);
     KVASIR_UNROLL(4)
     for (int c = 0; c < C; ++c) KVASIR_UNROLL(2)
     for (int p = 0; p < P; ++p) store(row.to(c, p), a[c][p]);
   }
 
-  // Signed weights, without VNNI. Bytes times bytes would take three multiplications per 32 products (moving the sign
-  // over, multiplying, widening); widened to 16 bits first they take two, whose sums are exact in 32 bits. Codes are
-  // widened once for all columns, activations once for P panels.
+  // Signed weights, without dot products of bytes. Bytes times bytes would take three multiplications per 32 products
+  // (moving the sign over, multiplying, widening); widened to 16 bits first they take two, whose sums are exact in 32
+  // bits. Codes are widened once for all columns, activations once for P panels.
   template <int P>
   KVASIR_INLINE void wide_block(const std::byte* head, const std::byte* planes, int s, std::int64_t stride,
                                 const Int8Tile& x, std::int64_t i, int columns, float (*acc)[P][16]) {

@@ -26,7 +26,7 @@ struct IntPanels : IntLayout<F> {
     }
     // Tile by tile, so that its activations stay in the L2 cache for all panels of the call. Two panels share registers
     // where there are many, or the widening of activations.
-    constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 || IntSums<F>::kSigned ? 2 : 1;
+    constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 || IntGemm<F>::kWide ? 2 : 1;
     for (std::int64_t first = 0; first < args.x->n; first += kTileColumns) {
       std::int64_t p = args.panel_begin;
       for (; p + kPanels <= args.panel_end; p += kPanels) IntGemm<F>::template gemm<kPanels>(args, p, first);

@@ -52,14 +52,16 @@ struct IntSums : IntLayout<F> {
   //   sum (u - kZero) q = sum (u - kMiddle) q + (kMiddle - kZero) sum q.
   using Table = LevelTable<F>;
   static constexpr int kZero = Table::kZero, kMaxCode = Table::kMax;
+  static constexpr int kLargest = kZero > kMaxCode - kZero ? kZero : kMaxCode - kZero;  // of signed weights
   static constexpr int kLaneTerms = 16 / kHalves;  // products of one scale that meet in one 16-bit lane
   static constexpr int kMiddle = kZero == 0 && kMaxCode * 127 * kLaneTerms > 32767 ? (kMaxCode + 1) / 2 : kZero;
   static constexpr int kMiddleBits = __builtin_ctz(kMiddle | 256);
   // A pair of products u * q fits 16 bits, and the sum over a scale of (u - kMiddle) * q does.
   static constexpr bool kFits16 = kMaxCode * 127 * 2 <= 32767 && kMiddle * 127 * kLaneTerms <= 32767 &&
                                   (kMaxCode - kMiddle) * 127 * kLaneTerms <= 32767;
-  // Where they do not (Q8_0, levels up to 127), without VNNI, products go through signed weights instead.
-  static constexpr bool kSigned = !KVASIR_HAS_VNNI && !kFits16;
+  // Where they do not (Q8_0, levels up to 127), without VNNI, products go through signed weights instead; and always
+  // where those cost least.
+  static constexpr bool kSigned = !KVASIR_HAS_VNNI && (KVASIR_SIGNED_DOTS || !kFits16);
 
   KVASIR_INLINE void load_unsigned(const std::byte* planes, Bytes (&w)[8]) {
     load_codes<F::kBits>(planes, w);
@@ -142,6 +144,20 @@ struct IntSums : IntLayout<F> {
   template <int P, int C>
   KVASIR_INLINE void sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
     const std::int8_t* q = x.q + 32 * i;
+#if KVASIR_LANE_SUMS
+    if constexpr (kSigned && kLargest * 127 * kGroups <= 32767) {
+      KVASIR_UNROLL(4)
+      for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) {
+        LaneSums sum = zero_lane_sums();
+        KVASIR_UNROLL(8)
+        for (int g = kGroups * h; g < kGroups * (h + 1); ++g)
+          add_products(sum, w[p][g], broadcast4(q + 32 * c + 4 * g));
+        t[c][p] = widened(sum);
+      }
+      return;
+    }
+#endif
     if constexpr (kSigned) {
       KVASIR_UNROLL(4)
       for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
@@ -200,15 +216,48 @@ struct IntSums : IntLayout<F> {
   }
 #endif
 
-  // acc[c][p] += product of one 32-block for P panels and C columns with signed q.
+#if KVASIR_HAS_MMLA
+  // The groups of a block as dot_columns takes them: rows 0 .. 7 of groups 2 j and 2 j + 1 in w[2 j], the others
+  // behind.
+  KVASIR_INLINE void pair_groups(Bytes (&w)[8]) {
+    KVASIR_UNROLL(4)
+    for (int g = 0; g < 8; g += 2) rows_of_eight(w[g], w[g + 1]);
+  }
+  // sums of signed weights from pair_groups, two columns at a time.
   template <int P, int C>
+  KVASIR_INLINE void paired_sums(const Bytes (*w)[8], const Int8Tile& x, std::int64_t i, int h, I32 (*t)[P]) {
+    KVASIR_UNROLL(4)
+    for (int c = 0; c < C; c += 2) {
+      const std::int8_t* const q = x.q + 32 * (i + c);
+      constexpr int kNext = C > 1 ? 32 : 0;  // one column: it is computed twice
+      TwoColumns sum[P];
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) sum[p] = {zero_i32(), zero_i32()};
+      KVASIR_UNROLL(4)
+      for (int g = kGroups * h; g < kGroups * (h + 1); g += 2) KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) dot_columns(sum[p], w[p][g], w[p][g + 1], q + 4 * g, q + kNext + 4 * g);
+      KVASIR_UNROLL(4)
+      for (int p = 0; p < P; ++p) {
+        t[c][p] = first_column(sum[p]);
+        if constexpr (C > 1) t[c + 1][p] = second_column(sum[p]);
+      }
+    }
+  }
+#endif
+
+  // acc[c][p] += product of one 32-block for P panels and C columns with signed q. kPaired: w comes from pair_groups,
+  // and C is even or 1.
+  template <int P, int C, bool kPaired = false>
   KVASIR_INLINE void product(const Bytes (*w)[8], const Scale* scale, const Int8Tile& x, std::int64_t i,
                              F32 (*acc)[P]) {
     F32 sum[C][P];
     KVASIR_UNROLL(2)
     for (int h = 0; h < kHalves; ++h) {
       I32 t[C][P];
-      sums<P, C>(w, x, i, h, t);
+#if KVASIR_HAS_MMLA
+      if constexpr (kPaired) paired_sums<P, C>(w, x, i, h, t);
+#endif
+      if constexpr (!kPaired) sums<P, C>(w, x, i, h, t);
       KVASIR_UNROLL(4)
       for (int c = 0; c < C; ++c) KVASIR_UNROLL(4)
       for (int p = 0; p < P; ++p)

@@ -18,7 +18,7 @@ inline constexpr int kGemvColumns = 4;   // up to here weights are streamed past
 
 // How activations are prepared for a weight format.
 //   kInt8  blocks of 32 with one f32 scale: q = round(x / d), d = max|x| / 127
-//   kBf16  rounded to bf16 (to nearest even), in pairs; an odd K is filled up with 0. With simd::Isa::kAvx512Bf16 only
+//   kBf16  rounded to bf16 (to nearest even), in pairs; an odd K is filled up with 0. With simd::multiplies_bf16 only
 //   kF32   as they are
 enum class ActivationKind { kInt8, kBf16, kF32 };
 inline constexpr int kActivationKinds = 3;

@@ -14,10 +14,10 @@ namespace kvasir::kernel {
 // all of them.
 struct PeakKernels {
   // Dot products of unsigned by signed bytes, summed in i32: vpdpbusd with VNNI; else vpmaddubsw + vpmaddwd + vpaddd;
-  // scalar: widening multiply and add.
+  // ARM: sdot, else smull twice + addp + sadalp; scalar: widening multiply and add.
   std::int64_t (*int8_dot)(std::int64_t rounds, float* sink);
-  // Dot products of bf16 pairs, summed in f32: vdpbf16ps; else one operand is widened to f32 each time, the other is
-  // f32 already, and two multiply-adds are done (what a kernel for bf16 weights has to do).
+  // Dot products of bf16 pairs, summed in f32: vdpbf16ps, bfdot; else one operand is widened to f32 each time, the
+  // other is f32 already, and two multiply-adds are done (what a kernel for bf16 weights has to do).
   std::int64_t (*bf16_dot)(std::int64_t rounds, float* sink);
   // f32 multiply-add: FMA; scalar: a multiplication and an addition.
   std::int64_t (*f32_fma)(std::int64_t rounds, float* sink);

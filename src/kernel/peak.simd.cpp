@@ -2,6 +2,8 @@
 
 #if defined(KVASIR_TARGET_scalar)
 #include <cstring>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #else
 #include "simd/x86.hpp"
 #endif
@@ -18,12 +20,19 @@ namespace {
 #endif
 #elif defined(KVASIR_TARGET_avx2)
 #define KVASIR_CHANGED(x) asm volatile("" : "+x"(x))
+#elif defined(__aarch64__)
+#define KVASIR_CHANGED(x) asm volatile("" : "+w"(x))
 #else
 #define KVASIR_CHANGED(x) asm volatile("" : KVASIR_WIDE_REGISTER(x))
 #endif
 
-// Latency 4 or 5 cycles times 2 per cycle needs 10 accumulators; 12 and two operands fit the 16 registers of AVX2.
+// Latency 4 or 5 cycles times 2 per cycle needs 10 accumulators; 12 and two operands fit the 16 registers of AVX2. ARM
+// has 32, and processors that do 4 per cycle.
+#if defined(__aarch64__)
+constexpr int kAccumulators = 20;
+#else
 constexpr int kAccumulators = 12;
+#endif
 constexpr int kSteps = 32;  // per round
 
 #if defined(KVASIR_TARGET_scalar)
@@ -33,7 +42,7 @@ std::int64_t int8_dot(std::int64_t rounds, float* sink) {
   std::uint8_t a = 2;
   std::int8_t b = -3;
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
       asm volatile("" : "+r"(a));
       asm volatile("" : "+r"(b));
@@ -50,7 +59,7 @@ std::int64_t int8_dot(std::int64_t rounds, float* sink) {
 std::int64_t f32_fma(std::int64_t rounds, float* sink) {
   float acc[kAccumulators] = {}, a = 0.5f, b = 0.25f;
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] += a * b;
@@ -66,7 +75,7 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   float acc[kAccumulators] = {}, b = 0.5f, c = 0.5f;
   std::uint32_t pair = 0x3F003E80;  // two bf16
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
       asm volatile("" : "+r"(pair));
       const std::uint32_t low = pair << 16, high = pair & 0xFFFF0000u;
@@ -123,6 +132,32 @@ inline I dot_u8_i8(I acc, I a, I b, I ones) {
 }
 inline void store_f(float* p, F x) { _mm256_storeu_ps(p, x); }
 inline void store_i(std::uint64_t* p, I x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
+#elif defined(__aarch64__)
+using F = float32x4_t;
+using I = int32x4_t;
+constexpr int kWidth = 16;  // bytes
+inline F set_f(float x) { return vdupq_n_f32(x); }
+inline I set_i(int x) { return vdupq_n_s32(x); }
+[[maybe_unused]] inline F as_f(I x) { return vreinterpretq_f32_s32(x); }
+[[maybe_unused]] inline F fma(F a, F b, F c) { return vfmaq_f32(c, a, b); }
+inline F add_f(F a, F b) { return vaddq_f32(a, b); }
+inline I add_i(I a, I b) {
+  return vreinterpretq_s32_s64(vaddq_s64(vreinterpretq_s64_s32(a), vreinterpretq_s64_s32(b)));
+}
+inline F to_f(I x) { return vcvtq_f32_s32(x); }
+[[maybe_unused]] inline I low_half(I x) { return vshlq_n_s32(x, 16); }
+[[maybe_unused]] inline I high_half(I x, I mask) { return vandq_s32(x, mask); }
+inline I load(const std::byte* p) { return vld1q_s32(reinterpret_cast<const std::int32_t*>(p)); }
+inline I dot_u8_i8(I acc, I a, I b, I) {
+  const int8x16_t x = vreinterpretq_s8_s32(a), y = vreinterpretq_s8_s32(b);
+#if defined(KVASIR_TARGET_neon)
+  return vpadalq_s16(acc, vpaddq_s16(vmull_s8(vget_low_s8(x), vget_low_s8(y)), vmull_high_s8(x, y)));
+#else
+  return vdotq_s32(acc, x, y);
+#endif
+}
+inline void store_f(float* p, F x) { vst1q_f32(p, x); }
+inline void store_i(std::uint64_t* p, I x) { vst1q_u64(p, vreinterpretq_u64_s32(x)); }
 #else
 using F = __m512;
 using I = __m512i;
@@ -161,13 +196,13 @@ void drain(const F* acc, float* sink) {
 std::int64_t int8_dot(std::int64_t rounds, float* sink) {
   I acc[kAccumulators];
   // All three loops unrolled and every sum changed in its place, or GCC 12 keeps sums in memory: 7 % slower.
-#pragma GCC unroll 12
+#pragma GCC unroll 20
   for (I& v : acc) v = set_i(0);
   I a = set_i(0x02020202);
   const I b = set_i(static_cast<int>(0xFDFDFDFDu));  // 2 times -3
   const I ones = set_i(0x00010001);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] = dot_u8_i8(acc[i], a, b, ones);
@@ -175,7 +210,7 @@ std::int64_t int8_dot(std::int64_t rounds, float* sink) {
     }
   }
   F out[kAccumulators];
-#pragma GCC unroll 12
+#pragma GCC unroll 20
   for (int i = 0; i < kAccumulators; ++i) out[i] = to_f(acc[i]);
   drain(out, sink);
   return rounds * kSteps * kAccumulators * kWidth * 2;
@@ -187,7 +222,7 @@ std::int64_t f32_fma(std::int64_t rounds, float* sink) {
   F a = set_f(0.5f);
   const F b = set_f(0.25f);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
       acc[i] = fma(a, b, acc[i]);
@@ -200,14 +235,18 @@ std::int64_t f32_fma(std::int64_t rounds, float* sink) {
 std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   F acc[kAccumulators];
   for (F& v : acc) v = set_f(0);
-#if defined(KVASIR_TARGET_avx512vnni)
+#if defined(KVASIR_TARGET_avx512vnni) || defined(KVASIR_TARGET_neoni8mm)
   I a = set_i(0x3F003E80);
   const I b = set_i(0x3F003F00);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(a);
+#if defined(__aarch64__)
+      acc[i] = vbfdotq_f32(acc[i], vreinterpretq_bf16_s32(a), vreinterpretq_bf16_s32(b));
+#else
       acc[i] = _mm512_dpbf16_ps(acc[i], (__m512bh)a, (__m512bh)b);
+#endif
     }
   }
 #else
@@ -215,7 +254,7 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   const I mask = set_i(static_cast<int>(0xFFFF0000u));
   const F b = set_f(0.5f);
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
-#pragma GCC unroll 12
+#pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
       KVASIR_CHANGED(pair);
       acc[i] = fma(as_f(low_half(pair)), b, acc[i]);
@@ -240,7 +279,7 @@ std::uint64_t read(const std::byte* data, std::size_t bytes) {
 #pragma GCC unroll 4
         for (std::size_t line = 0; line < 256; line += 64) __builtin_prefetch(p + ahead + line);
       }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (std::size_t i = 0; i < kLoads; ++i) acc[i] = add_i(acc[i], load(p + i * kWidth));
     }
   for (std::size_t i = 1; i < kLoads; ++i) acc[0] = add_i(acc[0], acc[i]);

@@ -10,6 +10,7 @@
 #include "kv/cache_fixture.hpp"
 #include "kv/page.hpp"
 #include "kv/select_spec.hpp"
+#include "simd/bf16_products.hpp"
 #include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {
@@ -142,7 +143,7 @@ TEST(Selector, InstructionSetsNeverShow) {
                            "mean:budget=320:preselect=6:block=32"}) {
     Outputs first;
     simd::on_every_isa([&] {
-      if (simd::active() == simd::Isa::kAvx512Bf16) return;
+      if (simd::multiplies_bf16(simd::active())) return;
       Team team(2);
       CacheOptions o = options_for(3200, spec);
       o.k_codec = o.v_codec = "f16";

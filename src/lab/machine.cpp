@@ -125,7 +125,9 @@ class Pages {
     data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED)
       throw Error(Code::kMemory, "the system refused " + std::to_string(bytes >> 20) + " MiB", "bandwidth measurement");
+#if defined(MADV_HUGEPAGE)
     madvise(data_, bytes, MADV_HUGEPAGE);  // a hint; without it page walks are part of the measure
+#endif
   }
   ~Pages() { munmap(data_, bytes_); }
   Pages(const Pages&) = delete;

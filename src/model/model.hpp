@@ -17,7 +17,7 @@ namespace kvasir::model {
 
 struct LoadOptions {
   bool exact = false;  // all matrices as dequantised floats: the reference path, 4 bytes per weight
-  // Whether F16 and BF16 weights are multiplied as bf16 where that is faster (simd::Isa::kAvx512Bf16). Measurements of
+  // Whether F16 and BF16 weights are multiplied as bf16 where that is faster (simd::multiplies_bf16). Measurements of
   // small differences do without: roundings that differ by chance look like differences.
   bool bf16_products = true;
   ResidencyOptions residency;  // where packed weights are kept; `memory` is of all that load allocates

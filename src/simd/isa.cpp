@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 #include <atomic>
@@ -9,6 +13,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "simd/bf16_products.hpp"
 
 namespace kvasir::simd {
 namespace {
@@ -26,6 +31,29 @@ bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+#elif defined(__aarch64__)
+// What the kernel says that programs may use.
+struct Features {
+  bool dot = false, i8mm = false, bf16 = false;
+};
+#if defined(__linux__)
+Features features() {
+  // By number: headers of older systems lack the names HWCAP_ASIMDDP, HWCAP2_I8MM and HWCAP2_BF16.
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  return {(first >> 20 & 1) != 0, (second >> 13 & 1) != 0, (second >> 14 & 1) != 0};
+}
+#elif defined(__APPLE__)
+bool says(const char* feature) {
+  int value = 0;
+  std::size_t size = sizeof value;
+  return sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+Features features() {
+  return {says("hw.optional.arm.FEAT_DotProd"), says("hw.optional.arm.FEAT_I8MM"), says("hw.optional.arm.FEAT_BF16")};
+}
+#else
+Features features() { return {}; }
+#endif
 #endif
 
 Isa choose() {
@@ -63,8 +91,9 @@ bool emulated([[maybe_unused]] Isa isa) {
 
 std::string label(Isa isa) { return std::string(name(isa)) + (emulated(isa) ? " (emulated)" : ""); }
 
-bool supported(Isa isa) {
 #if defined(__x86_64__)
+
+bool supported(Isa isa) {
   __builtin_cpu_init();  // also asks the operating system whether it saves the wide registers
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -84,18 +113,44 @@ bool supported(Isa isa) {
     case Isa::kAvx512Bf16:
       return avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
   }
-#endif
-  return isa == Isa::kScalar;
+  return false;
 }
 
+bool multiplies_bf16(Isa isa) { return isa == Isa::kAvx512Bf16; }
+
 bool preferred(Isa isa) {
-#if defined(__x86_64__)
   __builtin_cpu_init();
   return isa != Isa::kAvx512Bf16 || __builtin_cpu_is("amd");
-#else
-  return isa == Isa::kScalar;
-#endif
 }
+
+#elif defined(__aarch64__)
+
+bool supported(Isa isa) {
+  const Features has = features();
+  switch (isa) {
+    case Isa::kScalar:
+    case Isa::kNeon:
+      return true;
+    case Isa::kNeonDot:
+      return has.dot;
+    case Isa::kNeonI8mm:
+    case Isa::kNeonBf16:
+      return has.dot && has.i8mm && has.bf16;
+  }
+  return false;
+}
+
+bool multiplies_bf16(Isa isa) { return isa == Isa::kNeonBf16; }
+
+bool preferred(Isa isa) { return isa != Isa::kNeonBf16; }
+
+#else
+
+bool supported(Isa) { return true; }
+bool multiplies_bf16(Isa) { return false; }
+bool preferred(Isa) { return true; }
+
+#endif
 
 Isa active() {
   int i = g_active.load(std::memory_order_relaxed);

@@ -9,8 +9,8 @@
 
 namespace kvasir::simd {
 
-// In increasing order of preference. Every per-ISA table in the project is indexed by this enum. kAvx512Bf16 has the
-// instructions and kernels of kAvx512Vnni, and multiplies F16 and BF16 weights by the bf16 dot product.
+// In increasing order of preference. Every per-ISA table in the project is indexed by this enum. A set called k...Bf16
+// has the kernels of the one before it, and multiplies F16 and BF16 weights by the bf16 dot product.
 #define KVASIR_ISA_ENUMERATOR(isa, ...) isa,
 enum class Isa { KVASIR_ISAS(KVASIR_ISA_ENUMERATOR) };
 inline constexpr Isa kIsas[] = {
@@ -18,12 +18,12 @@ inline constexpr Isa kIsas[] = {
     KVASIR_ISAS(KVASIR_ISA_VALUE)};
 inline constexpr int kIsaCount = static_cast<int>(std::size(kIsas));
 
-std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni", "avx512bf16"
+std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni", ... or "neon", "neondot", ...
 std::string_view requirements(Isa isa);  // the CPU features it needs, for `kvasir info`
 bool supported(Isa isa);                 // by this machine (CPU and operating system), or emulated
 
-// Whether it is chosen by itself where it is supported: kAvx512Bf16 only where it is faster. AMD's processors (Zen 4
-// on) do twice the multiply-adds with bf16 that they do with float32, Intel's without AMX half of them.
+// Whether it is chosen by itself where it is supported: kAvx512Bf16 on AMD's processors, which (Zen 4 on) do twice the
+// multiply-adds with bf16 that they do with float32, Intel's without AMX half of them; kNeonBf16 not until measured.
 bool preferred(Isa isa);
 
 // Whether this build computes it with AVX2 (-DKVASIR_EMULATE_AVX512=ON): right, but its speed means nothing.

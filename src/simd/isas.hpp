@@ -6,11 +6,27 @@
 // In increasing order of preference:  X(enumerator, name, copy, shims, "what it needs of a processor", ...)
 //   copy   the set whose copy of the kernels it runs; a row that names itself has a copy of its own
 //   shims  simd/vec_SHIMS.hpp, which its copy is compiled with
+// A build has the rows of ANY and those of its own processors. "#define" and the word behind KVASIR_ISAS_ are read by
+// cmake/isa.cmake and tools/isas, too.
 // clang-format off
-#define KVASIR_ISAS(X, ...)                                                                        \
-  X(kScalar,     scalar,     scalar,     scalar, "none",                          __VA_ARGS__)     \
+#define KVASIR_ISAS_ANY(X, ...)                                                                    \
+  X(kScalar,     scalar,     scalar,     scalar, "none",                          __VA_ARGS__)
+#define KVASIR_ISAS_X86(X, ...)                                                                    \
   X(kAvx2,       avx2,       avx2,       avx2,   "AVX2 FMA F16C",                 __VA_ARGS__)     \
   X(kAvx512,     avx512,     avx512,     avx512, "AVX-512 F BW VL DQ",            __VA_ARGS__)     \
   X(kAvx512Vnni, avx512vnni, avx512vnni, avx512, "AVX-512 F BW VL DQ VNNI BF16",  __VA_ARGS__)     \
   X(kAvx512Bf16, avx512bf16, avx512vnni, avx512, "AVX-512 F BW VL DQ VNNI BF16",  __VA_ARGS__)
+#define KVASIR_ISAS_ARM(X, ...)                                                                    \
+  X(kNeon,       neon,       neon,       neon,   "Advanced SIMD",                 __VA_ARGS__)     \
+  X(kNeonDot,    neondot,    neondot,    neon,   "Advanced SIMD DotProd",         __VA_ARGS__)     \
+  X(kNeonI8mm,   neoni8mm,   neoni8mm,   neon,   "Advanced SIMD DotProd I8MM BF16", __VA_ARGS__)   \
+  X(kNeonBf16,   neonbf16,   neoni8mm,   neon,   "Advanced SIMD DotProd I8MM BF16", __VA_ARGS__)
 // clang-format on
+
+#if defined(__x86_64__)
+#define KVASIR_ISAS(X, ...) KVASIR_ISAS_ANY(X, __VA_ARGS__) KVASIR_ISAS_X86(X, __VA_ARGS__)
+#elif defined(__aarch64__)
+#define KVASIR_ISAS(X, ...) KVASIR_ISAS_ANY(X, __VA_ARGS__) KVASIR_ISAS_ARM(X, __VA_ARGS__)
+#else
+#define KVASIR_ISAS(X, ...) KVASIR_ISAS_ANY(X, __VA_ARGS__)
+#endif

@@ -111,3 +111,21 @@ KVASIR_INLINE F32 exp(F32 x) {
 KVASIR_INLINE F32 silu(F32 x) { return div(x, add(set1(1.0f), exp(sub(zero(), x)))); }
 
 }  // namespace kvasir::simd::KVASIR_TARGET
+
+// What the shims of a set say about it, 0 or 1; what few sets have is named by those alone:
+//   KVASIR_HAS_VNNI       dot_us is one instruction and takes any u
+//   KVASIR_STEPWISE_DOTS  byte products are added in 16 bits, then widened: each step may be left to the caller
+//   KVASIR_SIGNED_DOTS    dot_ss is the cheapest product of bytes
+//   KVASIR_LANE_SUMS      where signed products fit 16 bits, adding them up byte by byte is cheaper (add_products)
+//   KVASIR_HAS_MMLA       products of several rows with two columns are one instruction (dot_columns)
+//   KVASIR_HAS_BF16       dot products of pairs of bf16 are one instruction (dot_bf16)
+// and KVASIR_VECTOR_REGISTERS: how many vectors of 16 floats the registers hold.
+#if !defined(KVASIR_SIGNED_DOTS)
+#define KVASIR_SIGNED_DOTS 0
+#endif
+#if !defined(KVASIR_LANE_SUMS)
+#define KVASIR_LANE_SUMS 0
+#endif
+#if !defined(KVASIR_HAS_MMLA)
+#define KVASIR_HAS_MMLA 0
+#endif

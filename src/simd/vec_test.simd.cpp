@@ -48,6 +48,31 @@ KVASIR_INLINE I32 added_ints(const std::byte* in) {
   return reduce_adds(x);
 }
 
+// What few sets have, from operations that all have.
+[[maybe_unused]] KVASIR_INLINE I32 lane_sums(Bytes x, Bytes y, Bytes z) {
+#if KVASIR_LANE_SUMS
+  LaneSums sum = zero_lane_sums();
+  add_products(sum, x, y);
+  add_products(sum, z, y);
+  return widened(sum);
+#else
+  return dot_ss(dot_ss(zero_i32(), x, y), z, y);
+#endif
+}
+// 16 rows of 4 elements, the next 4 of them, and two columns of 8 elements: the products with one of the columns.
+[[maybe_unused]] KVASIR_INLINE I32 of_two_columns(const std::byte* in, int column) {
+  Bytes x = above_minimum(bytes(in, 0)), y = above_minimum(bytes(in, 1));
+  const auto* const q = reinterpret_cast<const std::int8_t*>(in + 128);
+#if KVASIR_HAS_MMLA
+  rows_of_eight(x, y);
+  TwoColumns sum = {zero_i32(), zero_i32()};
+  dot_columns(sum, x, y, q, q + 8);
+  return column == 0 ? first_column(sum) : second_column(sum);
+#else
+  return dot_ss(dot_ss(zero_i32(), broadcast4(q + 8 * column), x), broadcast4(q + 8 * column + 4), y);
+#endif
+}
+
 // Of KIND, COUNT vectors are read, the first four as x, y, z, w.
 #define KVASIR_OP(NAME, COUNT, IN, SOURCE, OUT, OUT_BYTES, EXPRESSION)                                \
   VecOp {                                                                                             \
@@ -187,6 +212,14 @@ const VecOp kOps[] = {
     KVASIR_BYTES(
         "dot_pairs twice", 4,
         add_pairs(shift_right32<1>(ints(in, 0)), dot_pairs(dot_pairs(zero_pairs(), below(y, 64), z), below(w, 64), z))),
+#if KVASIR_LANE_SUMS || defined(KVASIR_TARGET_scalar)
+    // Two products of at most 127 * 127 fit.
+    KVASIR_BYTES("lane sums", 3, lane_sums(above_minimum(x), above_minimum(y), above_minimum(z))),
+#endif
+#if KVASIR_HAS_MMLA || defined(KVASIR_TARGET_scalar)
+    KVASIR_MOVE("dot_columns first", 144, kAny, 64, kAny, put(out, of_two_columns(in, 0))),
+    KVASIR_MOVE("dot_columns second", 144, kAny, 64, kAny, put(out, of_two_columns(in, 1))),
+#endif
     KVASIR_BYTES("even_words", 1, even_words(x)),
     KVASIR_BYTES("odd_words", 1, odd_words(x)),
     KVASIR_BYTES("dot_words", 3, dot_words(shift_right32<1>(ints(in, 0)), even_words(y), odd_words(z))),

@@ -38,9 +38,12 @@ std::byte* map(std::size_t bytes) {
   const auto base = reinterpret_cast<std::uintptr_t>(p);
   const auto aligned = (base + kHuge - 1) / kHuge * kHuge;
   if (aligned > base) ::munmap(p, aligned - base);
-  const auto page_end = (aligned + bytes + 4095) / 4096 * 4096;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto page_end = (aligned + bytes + page - 1) / page * page;
   if (base + padded > page_end) ::munmap(reinterpret_cast<void*>(page_end), base + padded - page_end);
+#if defined(MADV_HUGEPAGE)
   ::madvise(reinterpret_cast<void*>(aligned), bytes, MADV_HUGEPAGE);
+#endif
   return reinterpret_cast<std::byte*>(aligned);
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/registry.hpp"
 #include "kernel/matmul.hpp"
+#include "simd/bf16_products.hpp"
 
 namespace kvasir::weights {
 
@@ -32,12 +33,10 @@ struct Quant {
   void (*quantise)(const float* row, std::byte* out, std::int64_t n);
 
   const kernel::PanelFormat* panel;  // packed layout and its kernels
-  // The same around the bf16 dot product; null for formats that have none. simd::Isa::kAvx512Bf16 uses it.
+  // The same around the bf16 dot product; null for formats that have none. Sets with simd::multiplies_bf16 use it.
   const kernel::PanelFormat* pairs = nullptr;
 
-  const kernel::PanelFormat& format() const {
-    return pairs && simd::active() == simd::Isa::kAvx512Bf16 ? *pairs : *panel;
-  }
+  const kernel::PanelFormat& format() const { return pairs && simd::multiplies_bf16(simd::active()) ? *pairs : *panel; }
 };
 
 // Every weight format, for the instruction set in use.

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "lab/eval/eval_fixture.hpp"
 #include "run/engine.hpp"
+#include "simd/bf16_products.hpp"
 #include "simd/every_isa.hpp"
 
 namespace kvasir::lab::eval {
@@ -22,7 +23,7 @@ TEST(Answers, TheBaselineSaysWhatTheEngineSays) {
   constexpr int kMost = 12;
   // A subject multiplies no weights as bf16, an engine does where that is faster.
   const simd::KeepIsa keep;
-  if (simd::active() == simd::Isa::kAvx512Bf16) simd::force(simd::Isa::kAvx512Vnni);
+  if (const auto isa = simd::active(); simd::multiplies_bf16(isa)) simd::force(simd::kIsas[static_cast<int>(isa) - 1]);
   Subject subject(fixture::options("f16,rq2", 600), {});
   const auto prompts = prompts_of(subject);
   subject.load({});
