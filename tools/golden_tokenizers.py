@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden ids of tokenizer.json files with Unigram and WordPiece, by Hugging Face's tokenizers 0.23.
+"""Golden ids of tokenizer.json files with Unigram, WordPiece and BPE, by Hugging Face's tokenizers 0.23.
 
 usage: golden_tokenizers.py OUT.json [FUZZED]
 
@@ -93,6 +93,16 @@ def precompiled():
     return {"type": "Precompiled", "precompiled_charsmap": charsmap(TABLE)}
 
 
+SUFFIX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+WORDS_OF = SUFFIX + r"|[^\r\n\p{{L}}\p{{N}}]?{word}|{digits}|{signs}|\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{{Lu}}\p{{Lt}}\p{{Lm}}\p{{Lo}}\p{{M}}]", r"[\p{{Ll}}\p{{Lm}}\p{{Lo}}\p{{M}}]"
+CASED = (r"[^\r\n\p{{L}}\p{{N}}]?" + UPPER + "*" + LOWER + r"+{behind}|[^\r\n\p{{L}}\p{{N}}]?" + UPPER + "+" + LOWER +
+         r"*{behind}|{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+HAN_OR_KANA, EAST = "[一-龥\u3040-ゟ゠-ヿ]+", "[一-龥ࠀ-一가-\ud7ff]+"
+SIGNS = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"""
+         r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
 def kinds():
     """(name, model, normalizer, pre-tokenizer); a normalizer that the package cannot make by name is JSON."""
     n, p = normalizers, pre_tokenizers
@@ -114,6 +124,36 @@ def kinds():
     yield "byte-level", "wordpiece", [], p.Sequence([p.ByteLevel(add_prefix_space=True), p.Punctuation("removed")])
     yield "delimiter", "wordpiece", [n.ByteLevel()], p.CharDelimiterSplit("e")
     yield "inverted", "wordpiece", [], p.Split(Regex(r"\p{N}{1,3}"), "removed", invert=True)
+    # BPE: of published families, and steps that none of those has.
+    level, last = p.ByteLevel, p.ByteLevel(add_prefix_space=False, use_regex=False)
+
+    def cut(*patterns):
+        return p.Sequence([p.Split(Regex(x), "isolated") for x in patterns] + [last])
+
+    yield "gpt-2", "bpe", [], level(add_prefix_space=False)
+    yield "prefix", "bpe", [], level(add_prefix_space=True)
+    yield "lowercase", "bpe", [n.NFKC(), n.Lowercase()], level(add_prefix_space=False)
+    yield "normalized", "bpe", [n.NFC(), n.Strip(), n.ByteLevel()], p.Split("Ġ", "merged_with_next")
+    yield "falcon", "bpe", [], p.Sequence([p.Punctuation("contiguous"), level(add_prefix_space=False), p.Digits(),
+                                           p.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+    yield "bloom", "bpe", [], cut(r" ?[^(\s|[.,!?…。，、।۔،])]+")
+    yield "deepseek-v3", "bpe", [], cut(r"\p{N}{1,3}", HAN_OR_KANA, SIGNS)
+    yield "deepseek-coder", "bpe", [], p.Sequence([p.Split(Regex(x), "isolated") for x in (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST)] +
+                                                  [p.Digits(individual_digits=True), last])
+    yield "qwen35", "bpe", [n.NFC()], cut(WORDS_OF.format(word=r"[\p{L}\p{M}]+", digits=r"\p{N}", signs=r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"))
+    yield "words-nfc", "bpe-whole", [n.NFC()], cut(WORDS_OF.format(word=r"\p{L}+", digits=r"\p{N}{1,3}", signs=r" ?[^\s\p{L}\p{N}]+[\r\n]*"))
+    yield "tekken", "bpe-whole", [], cut(CASED.format(behind="", digits=r"\p{N}"))
+    yield "tekken-apart", "bpe", [], cut(CASED.format(behind="", digits=r"\p{N}"))
+    yield "gpt-4o", "bpe", [], cut(CASED.format(behind=SUFFIX + "?", digits=r"\p{N}{1,3}"))
+    yield "gpt-4o-nfkc", "bpe", [n.NFKC()], cut(CASED.format(behind=SUFFIX + "?", digits=r"\p{N}{1,3}"))
+    yield "llama-2", "bpe-characters", [n.Prepend("\u2581"), n.Replace(" ", "\u2581")], None
+    yield "mistral", "bpe-characters", [], meta(prepend_scheme="first", split=False)
+    yield "metaspace", "bpe-characters", [], meta(prepend_scheme="always", split=False)
+    yield "metaspace-split", "bpe-characters", [n.NFC()], meta(prepend_scheme="always")
+    yield "characters", "bpe-characters", [n.NFKC(), n.Replace(Regex(" {2,}"), " ")], \
+        p.Sequence([meta(prepend_scheme="first", split=False), p.Digits(individual_digits=True), p.Punctuation()])
+    yield "unknown", "bpe-unknown", [n.Lowercase()], p.Whitespace()
+    yield "unknown-fused", "bpe-fused", [], p.WhitespaceSplit()
 
 
 def plain(step):
@@ -125,14 +165,20 @@ def plain(step):
 
 
 def make(model, steps, cut):
-    special = ["<unk>", "<s>", "</s>"] if model.startswith("unigram") else ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.Unigram() if model.startswith("unigram") else models.WordPiece(unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = cut
+    special = ["[UNK]", "[CLS]", "[SEP]", "[MASK]"] if model == "wordpiece" else ["<unk>", "<s>", "</s>"]
+    tokenizer = Tokenizer(models.Unigram() if model.startswith("unigram") else models.WordPiece(unk_token="[UNK]") if model == "wordpiece"
+                          else models.BPE())
+    if cut:
+        tokenizer.pre_tokenizer = cut
     written = json.loads(tokenizer.to_str())
     written["normalizer"] = {"type": "Sequence", "normalizers": [plain(s) for s in steps]} if steps else None
     tokenizer = Tokenizer.from_str(json.dumps(written))
     if model.startswith("unigram"):
         trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>", show_progress=False)
+    elif model.startswith("bpe"):
+        letters = pre_tokenizers.ByteLevel.alphabet() if model in ("bpe", "bpe-whole") else []
+        trainer = trainers.BpeTrainer(vocab_size=400 if letters else 300, special_tokens=special if not letters else [], show_progress=False,
+                                      initial_alphabet=sorted(letters), **({} if letters else {"limit_alphabet": 60}))
     else:
         trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special, show_progress=False)
     tokenizer.train_from_iterator(corpus(), trainer)
@@ -141,6 +187,12 @@ def make(model, steps, cut):
         for byte in range(256):
             written["model"]["vocab"].append([f"<0x{byte:02X}>", -20.0])
         written["model"]["byte_fallback"] = True
+    if model == "bpe-characters":
+        for byte in range(256):
+            written["model"]["vocab"][f"<0x{byte:02X}>"] = len(written["model"]["vocab"])
+    if model.startswith("bpe"):
+        written["model"] |= {"byte_fallback": model == "bpe-characters", "ignore_merges": model == "bpe-whole", "fuse_unk": model == "bpe-fused",
+                             "unk_token": None if model in ("bpe", "bpe-whole") else "<unk>"}
     return written
 
 

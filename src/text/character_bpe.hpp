@@ -66,6 +66,8 @@ class CharacterBpe final : public Encoder {
   struct Options {
     bool adds_space;  // in front of text at the start and behind special tokens
     bool add_bos;     // where the file does not say
+    // Of tokenizer.json's Metaspace: only where the text has none, and with `space_first` only at its very beginning.
+    bool space_where_none = false, space_first = false;
   };
 
   CharacterBpe(const Vocabulary& vocabulary, Joins joins, Options options)
@@ -76,7 +78,11 @@ class CharacterBpe final : public Encoder {
 
   // A literal U+2581 reads as a space, as SentencePiece has it.
   void encode(std::string_view text, std::vector<std::int32_t>& out, EncodeScratch& scratch) const override {
-    encode_spaced(scratch.keep((options_.adds_space ? " " : "") + marks_to_spaces(text)), out, scratch);
+    std::string spaced = marks_to_spaces(text);
+    const bool wanted =
+        (!options_.space_where_none || !spaced.starts_with(' ')) && (!options_.space_first || scratch.first);
+    if (options_.adds_space && wanted) spaced.insert(0, 1, ' ');
+    encode_spaced(scratch.keep(std::move(spaced)), out, scratch);
   }
   void encode_behind(std::string_view text, std::vector<std::int32_t>& out, EncodeScratch& scratch) const override {
     encode_spaced(scratch.keep(marks_to_spaces(text)), out, scratch);

@@ -83,19 +83,18 @@ void split_digits_gpt2(std::string_view text, Emit emit) {
   isolate(text, one_number, [&](std::string_view part) { split_gpt2(part, emit); });
 }
 
-void split_bloom(std::string_view text, Emit emit) {
-  const auto word = [](const Item& c) {
+std::size_t bloom_word(const Scanner& text, std::size_t position) {
+  const auto inside = [](const Item& c) {
     constexpr std::uint32_t kStops[] = {'(',    ')',    '|',    '.',    ',',   '!',   '?',
                                         0x2026, 0x3002, 0xff0c, 0x3001, 0x964, 0x6d4, 0x60c};
     return !c.space() && std::find(std::begin(kStops), std::end(kStops), c.code) == std::end(kStops);
   };
-  const auto match = [&](const Scanner& s, std::size_t i) {
-    const std::size_t begin = s.at(i).is(' ') ? i + 1 : i;
-    const std::size_t end = s.skip(begin, word);
-    return end > begin ? end : i;
-  };
-  isolate(text, match, emit);
+  const std::size_t begin = text.at(position).is(' ') ? position + 1 : position;
+  const std::size_t end = text.skip(begin, inside);
+  return end > begin ? end : position;
 }
+
+void split_bloom(std::string_view text, Emit emit) { isolate(text, bloom_word, emit); }
 
 std::size_t one_number(const Scanner& text, std::size_t position) {
   const Item c = text.at(position);

@@ -72,7 +72,9 @@ void split_gpt2(std::string_view text, Emit emit);
 // Every \p{N} alone, then split_gpt2 on what lies between.
 void split_digits_gpt2(std::string_view text, Emit emit);
 
-//  ?[^(\s|.,!?…。，、।۔،)]+ and what lies between.
+//  ?[^(\s|.,!?…。，、।۔،)]+, for isolate.
+std::size_t bloom_word(const Scanner& text, std::size_t position);
+// The same and what lies between.
 void split_bloom(std::string_view text, Emit emit);
 
 // Cuts the text by match after match; `match(scanner, position)` returns where the match at `position` ends, which is

@@ -7,13 +7,16 @@
 
 #include "base/error.hpp"
 #include "text/marks.hpp"
+#include "text/signs.hpp"
 #include "text/split.hpp"
 #include "text/words.hpp"
+#include "weights/safetensors/patterns.hpp"
 
 namespace kvasir::text {
 namespace {
 
 using Json = nlohmann::json;
+using namespace weights::patterns;
 
 // The matches of a scanner's pattern, one behind the other, and what lies between.
 template <class Match>
@@ -95,11 +98,19 @@ bool is_ascii_digit(const Scanner::Item& c) { return c.within('0', '9'); }
 bool is_number(const Scanner::Item& c) { return c.number(); }
 bool is_sign(const Scanner::Item& c) { return c.kind == unicode::CharClass::kPunctuation; }
 
-constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kWords3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kWords1 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// \s?[of]+
+template <class Is>
+auto spaced_run(Is is) {
+  return [is](const Scanner& s, std::size_t i) {
+    const Scanner::Item c = s.at(i);
+    const std::size_t begin = c.size > 0 && c.space() && !is(c) ? i + c.size : i;
+    const std::size_t end = s.skip(begin, is);
+    return end > begin ? end : i;
+  };
+}
+
+bool is_letter(const Scanner::Item& c) { return c.letter(); }
+bool is_east_asian(const Scanner::Item& c) { return c.within(0x800, 0x9fa5) || c.within(0xac00, 0xd7ff); }
 
 // An expression without a sign that means something.
 bool is_plain(std::string_view text) { return text.find_first_of("\\^$.|?*+()[]{}") == text.npos; }
@@ -132,6 +143,22 @@ StepPattern expression(const std::string& text, const std::string& context) {
   if (text == kGpt2) return gpt2_words();
   if (text == kWords3) return tiled(split_words<Words{.digits = 3}>);
   if (text == kWords1) return tiled(split_words<Words{.digits = 1}>);
+  if (text == kMarkedWords) return tiled(split_words<Words{.letters = Words::Letters::kMarked, .digits = 1}>);
+  if (text == kTekken)
+    return tiled(split_words<Words{.contraction = Words::Contraction::kNone,
+                                   .letters = Words::Letters::kCased,
+                                   .digits = 1,
+                                   .tail = Words::Tail::kNewlinesAndSlashes}>);
+  if (text == kGpt4o)
+    return tiled(split_words<Words{.contraction = Words::Contraction::kBehind,
+                                   .letters = Words::Letters::kCased,
+                                   .tail = Words::Tail::kNewlinesAndSlashes}>);
+  if (text == kHanOrKana) return scanned(han_or_kana);
+  if (text == kSigns) return scanned([](const Scanner& s, std::size_t i) { return signs_match(s, i); });
+  if (text == kSpacedWord) return scanned(spaced_run(is_letter));
+  if (text == kSpacedPunctuation) return scanned(spaced_run(is_sign));
+  if (text == kEastAsian) return scanned(run_of(is_east_asian));
+  if (text == kBloom) return scanned(bloom_word);
   throw Error(Code::kUnsupported, fmt::format("has the pattern '{}', which no scanner here knows", text.substr(0, 400)),
               context);
 }

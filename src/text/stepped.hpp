@@ -2,6 +2,8 @@
 // becomes tokens. tokenizer.kvasir.normalizer and tokenizer.kvasir.pre_tokenizer hold the steps as JSON.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -24,22 +26,22 @@ inline Steps read_steps(const weights::Metadata& m) {
                m.path() + "/tokenizer.json");
 }
 
+// Spelling of vocabularies whose words begin with a space.
+inline std::string behind_space(std::string_view piece) { return fmt::format(" {}", piece); }
+
 template <class Model>
 class Stepped final : public Encoder {
  public:
-  // `space`: a space in front of every piece; otherwise U+2581 in it becomes one.
+  // `spelling`: a piece as the vocabulary's tokens are spelled.
   template <class... Arguments>
-  Stepped(const weights::Metadata& m, const Vocabulary& vocabulary, bool space, Arguments&&... arguments)
-      : bos_(vocabulary.ids().bos),
-        steps_(read_steps(m)),
-        space_(space),
-        model_(vocabulary, std::forward<Arguments>(arguments)...) {}
+  Stepped(const weights::Metadata& m, const Vocabulary& vocabulary, std::string (*spelling)(std::string_view),
+          Arguments&&... arguments)
+      : steps_(read_steps(m)), spelling_(spelling), model_(vocabulary, std::forward<Arguments>(arguments)...) {}
 
-  bool adds_space() const override { return space_ || steps_.marks_first(); }
+  bool adds_space() const override { return spelling_ == behind_space || steps_.marks_first(); }
 
   void encode(std::string_view text, std::vector<std::int32_t>& out, EncodeScratch& scratch) const override {
-    // The beginning of a text, unless that spells the BOS.
-    encode(text, out.empty() || (out.size() == 1 && out.front() == bos_), out, scratch);
+    encode(text, scratch.first, out, scratch);
   }
   void encode_behind(std::string_view text, std::vector<std::int32_t>& out, EncodeScratch& scratch) const override {
     encode(text, false, out, scratch);
@@ -48,14 +50,18 @@ class Stepped final : public Encoder {
  private:
   void encode(std::string_view text, bool first, std::vector<std::int32_t>& out, EncodeScratch& scratch) const {
     for (const StepPiece& piece : steps_.pieces(text, first)) {
-      const std::string_view word = scratch.keep(space_ ? " " + piece.text : marks_to_spaces(piece.text));
-      scratch.cache.append(word, [&] { model_.encode(word, out); });
+      const std::string_view word = scratch.keep(spelling_(piece.text));
+      scratch.cache.append(word, [&] {
+        if constexpr (requires { model_.encode(word, scratch.merger, out); })
+          model_.encode(word, scratch.merger, out);
+        else
+          model_.encode(word, out);
+      });
     }
   }
 
-  const std::int32_t bos_;
   const Steps steps_;
-  const bool space_;
+  std::string (*const spelling_)(std::string_view);
   const Model model_;
 };
 

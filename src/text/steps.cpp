@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/base64.hpp"
 #include "base/error.hpp"
 #include "text/bert_text.hpp"
+#include "text/byte_level.hpp"
 #include "text/charsmap.hpp"
 #include "text/marks.hpp"
 #include "text/step_patterns.hpp"
@@ -159,20 +159,6 @@ std::string bert(std::string text, bool cleans, bool parts_ideographs, bool stri
   if (strips)
     out = kept(unicode::nfd(out), [](std::uint32_t c) { return unicode::char_class(c) != CharClass::kAccent; });
   return lowers ? lowered(out) : out;
-}
-
-// GPT-2's table of characters for bytes.
-std::string bytes_as_characters(std::string_view text) {
-  static const auto kTable = [] {
-    std::array<std::uint32_t, 256> table{};
-    std::uint32_t next = 0x100;
-    for (std::uint32_t b = 0; b < 256; ++b)
-      table[b] = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174 ? b : next++;
-    return table;
-  }();
-  std::string out;
-  for (const char c : text) unicode::append_utf8(out, kTable[static_cast<unsigned char>(c)]);
-  return out;
 }
 
 std::string replaced(std::string_view text, const StepPattern& pattern, const std::string& content) {

@@ -83,6 +83,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
     while (match.id >= 0 && covers(match, options.plain)) match = matcher.next(text, match.begin + 1);
     const std::size_t end = match.id >= 0 ? match.begin : text.size();
     const std::string_view part = text.substr(i, end - i);
+    scratch.first = i == 0 && !options.behind_text;
     if (!part.empty() && options.behind_text && i == 0)
       encoder_->encode_behind(part, ids, scratch);
     else if (!part.empty())

@@ -56,6 +56,7 @@ struct EncodeScratch {
   // Texts that encoders make of what they are given live as long as the cache refers to them.
   std::string_view keep(std::string text) { return kept.emplace_back(std::move(text)); }
 
+  bool first = true;  // what is encoded next stands at the very beginning of a text
   WordCache cache;
   Merger merger;
   std::deque<std::string> kept;

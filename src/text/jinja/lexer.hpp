@@ -1,6 +1,7 @@
 // Template text to tokens, with Jinja's whitespace control as Hugging Face sets it: trim_blocks and lstrip_blocks.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

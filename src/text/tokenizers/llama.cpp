@@ -24,10 +24,14 @@ const TokenizerKind llama{
     .serves = kNames,
     .rules = {.bytes = marks_to_spaces, .byte_names = true, .ids = {.bos = 1, .eos = 2, .unknown = 0}},
     .make = [](const weights::Metadata& metadata, const Vocabulary& vocabulary) -> std::unique_ptr<Encoder> {
+      const std::string scheme = metadata.get_string("tokenizer.kvasir.metaspace").value_or("");
       return std::make_unique<CharacterBpe<ByScore>>(
           vocabulary, ByScore{vocabulary, read_scores(metadata, vocabulary)},
           CharacterBpe<ByScore>::Options{
-              .adds_space = metadata.get_bool("tokenizer.ggml.add_space_prefix").value_or(true), .add_bos = true});
+              .adds_space = metadata.get_bool("tokenizer.ggml.add_space_prefix").value_or(true),
+              .add_bos = true,
+              .space_where_none = !scheme.empty(),
+              .space_first = scheme == "first"});
     },
 };
 

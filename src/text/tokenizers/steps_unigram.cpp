@@ -17,7 +17,7 @@ std::vector<double> scores_of(const weights::Metadata& m, const Vocabulary& voca
 }
 
 std::unique_ptr<Encoder> make(const weights::Metadata& m, const Vocabulary& vocabulary) {
-  return std::make_unique<Stepped<Unigram>>(m, vocabulary, false, scores_of(m, vocabulary),
+  return std::make_unique<Stepped<Unigram>>(m, vocabulary, marks_to_spaces, scores_of(m, vocabulary),
                                             m.get_bool("tokenizer.kvasir.byte_fallback").value_or(false));
 }
 

@@ -13,7 +13,7 @@ std::string as_written(std::string_view token) { return std::string(token); }
 std::unique_ptr<Encoder> make(const weights::Metadata& m, const Vocabulary& vocabulary) {
   const auto longest =
       m.get_int("tokenizer.kvasir.longest_word", 1, std::numeric_limits<std::int32_t>::max()).value_or(100);
-  return std::make_unique<Stepped<WordPiece>>(m, vocabulary, true, static_cast<std::size_t>(longest));
+  return std::make_unique<Stepped<WordPiece>>(m, vocabulary, behind_space, static_cast<std::size_t>(longest));
 }
 
 constexpr std::string_view kNames[] = {"steps-wordpiece"};

@@ -1,23 +1,16 @@
 #include "weights/safetensors/pretokenizer_name.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string_view>
 
-#include "base/error.hpp"
+#include "weights/safetensors/patterns.hpp"
 
 namespace kvasir::weights {
 namespace {
 
-constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kWords3 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kWords1 =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kTekken =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kGpt4o =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+using namespace patterns;
 
 // How a tokenizer cuts texts: its steps, whether texts are composed before and pieces that are tokens are left whole.
 struct Rule {
@@ -37,7 +30,10 @@ constexpr Rule kRules[] = {
     {kWords1, "bailingmoe"},
     {kTekken, "tekken", false, true},
     {kGpt4o, "gpt-4o"},
+    {kMarkedWords, "qwen35", true},
+    {kBloom, "bloom"},
 };
+constexpr std::string_view kDeepSeekV3[] = {kThreeNumbers, kHanOrKana, kSigns};
 
 std::string type_of(const FolderJson& step) {
   const auto type = step.is_object() ? step.find("type") : step.end();
@@ -58,7 +54,8 @@ std::string steps_of(const FolderJson& step) {
     }
     return all;
   }
-  if (type == "ByteLevel") return step.value("use_regex", true) ? std::string(kBytes) : "bytes";
+  if (type == "ByteLevel" && !step.value("add_prefix_space", false))
+    return step.value("use_regex", true) ? std::string(kBytes) : "bytes";
   if (type == "Digits" && step.value("individual_digits", false)) return "digits";
   if (type == "Split" && step.value("behavior", "") == "Isolated" && !step.value("invert", false)) {
     const auto pattern = step.find("pattern");
@@ -70,25 +67,17 @@ std::string steps_of(const FolderJson& step) {
 
 }  // namespace
 
-std::string pretokenizer_name(const FolderJson& tokenizer, const std::string& path) {
+std::optional<std::string> pretokenizer_name(const FolderJson& tokenizer) {
   const auto step = tokenizer.find("pre_tokenizer");
   const auto normalizer = tokenizer.find("normalizer");
   const std::string steps = step == tokenizer.end() || step->is_null() ? "none" : steps_of(*step);
-  bool nfc = false;
-  if (normalizer != tokenizer.end() && !normalizer->is_null()) {
-    if (type_of(*normalizer) != "NFC")
-      throw Error(Code::kUnsupported, fmt::format("'normalizer' is {}, expected NFC or none", type_of(*normalizer)),
-                  path);
-    nfc = true;
-  }
+  const bool normal = normalizer != tokenizer.end() && !normalizer->is_null();
+  if (normal && type_of(*normalizer) != "NFC") return std::nullopt;
   const bool whole = tokenizer["model"].value("ignore_merges", false);
   for (const Rule& r : kRules)
-    if (r.steps == steps && r.nfc == nfc && r.whole == whole) return std::string(r.pre);
-  throw Error(
-      Code::kUnsupported,
-      fmt::format("'pre_tokenizer' cuts texts by {} ({}composed, ignore_merges {}), which no pre-tokenizer here does",
-                  steps.substr(0, 400), nfc ? "" : "not ", whole),
-      path);
+    if (r.steps == steps && r.nfc == normal && r.whole == whole) return std::string(r.pre);
+  if (!normal && !whole && steps == fmt::format("{}", fmt::join(kDeepSeekV3, ", "))) return "deepseek-v3";
+  return std::nullopt;
 }
 
 }  // namespace kvasir::weights

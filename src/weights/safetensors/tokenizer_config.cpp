@@ -24,6 +24,12 @@ bool is_byte_name(std::string_view t) {
   return t.size() == 6 && t.starts_with("<0x") && hex(t[3]) && hex(t[4]) && t[5] == '>';
 }
 
+// What SentencePiece's BPE has in front of texts.
+struct Space {
+  bool added = false;
+  std::string metaspace;  // "always" or "first": added where none is, by a step called Metaspace
+};
+
 class TokenizerReader {
  public:
   TokenizerReader(const TokenizerFiles& files, std::int64_t vocabulary, const std::string& folder, Metadata& out)
@@ -42,19 +48,10 @@ class TokenizerReader {
     else
       read_vocabulary(fields);
     read_added(all);
-    const bool characters = fields.flag_if("byte_fallback").value_or(false);
-    if (type != "BPE") {
+    if (type == "BPE")
+      read_merged(all, fields);
+    else
       read_steps(all, fields, type == "Unigram");
-    } else if (characters) {
-      read_characters(all, fields);
-    } else {
-      out_.set("tokenizer.ggml.model", std::string("gpt2"));
-      out_.set("tokenizer.ggml.pre", pretokenizer_name(files_.tokenizer, path_));
-      std::vector<std::string> merges;
-      each_merge(fields,
-                 [&](const std::string& left, const std::string& right) { merges.push_back(left + " " + right); });
-      out_.set("tokenizer.ggml.merges", std::move(merges));
-    }
     read_special_ids();
     read_beginning(all);
     read_templates();
@@ -102,8 +99,7 @@ class TokenizerReader {
   // Unigram and WordPiece, whose steps are interpreted (text/steps.hpp).
   void read_steps(const ConfigFields& all, const ConfigFields& model, bool unigram) {
     out_.set("tokenizer.ggml.model", std::string(unigram ? "steps-unigram" : "steps-wordpiece"));
-    for (const char* name : {"normalizer", "pre_tokenizer"})
-      if (const FolderJson* step = all.object(name)) out_.set(fmt::format("tokenizer.kvasir.{}", name), step->dump());
+    set_steps(all);
     if (unigram) {
       const bool bytes = model.flag_if("byte_fallback").value_or(false);
       out_.set("tokenizer.kvasir.byte_fallback", bytes);
@@ -125,6 +121,11 @@ class TokenizerReader {
       else
         tokens_[i] = fmt::format(" {}", tokens_[i]);
     }
+  }
+
+  void set_steps(const ConfigFields& all) {
+    for (const char* name : {"normalizer", "pre_tokenizer"})
+      if (const FolderJson* step = all.object(name)) out_.set(fmt::format("tokenizer.kvasir.{}", name), step->dump());
   }
 
   void set_unknown(std::int64_t id) {
@@ -178,9 +179,59 @@ class TokenizerReader {
     }
   }
 
+  // BPE: in GGUF's words where steps and patterns are those of a tokenizer there, else with the steps as they stand.
+  void read_merged(const ConfigFields& all, const ConfigFields& model) {
+    for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"})
+      if (!model.text_if(name).value_or("").empty())
+        model.unsupported(name, "is not empty: tokens that say where in a word they stand are not supported in BPE");
+    const bool bytes = model.flag_if("byte_fallback").value_or(false);
+    const auto space = bytes ? space_in_front(all) : std::nullopt;
+    const auto pre = bytes ? std::nullopt : pretokenizer_name(files_.tokenizer);
+    if (space) {
+      read_characters(model, *space);
+    } else if (pre) {
+      out_.set("tokenizer.ggml.model", std::string("gpt2"));
+      out_.set("tokenizer.ggml.pre", *pre);
+      set_merges(model);
+    } else {
+      set_stepped(all, model, bytes);
+    }
+  }
+
+  void set_merges(const ConfigFields& model) {
+    std::vector<std::string> merges;
+    each_merge(model, [&](const std::string& left, const std::string& right) { merges.push_back(left + " " + right); });
+    out_.set("tokenizer.ggml.merges", std::move(merges));
+  }
+
+  void set_stepped(const ConfigFields& all, const ConfigFields& model, bool byte_fallback) {
+    const bool bytes =
+        has_step(all.find("normalizer"), "ByteLevel") || has_step(all.find("pre_tokenizer"), "ByteLevel");
+    out_.set("tokenizer.ggml.model", std::string(bytes ? "steps-bytes" : "steps-characters"));
+    set_steps(all);
+    set_merges(model);
+    out_.set("tokenizer.kvasir.byte_fallback", byte_fallback);
+    out_.set("tokenizer.kvasir.fuse_unknown", model.flag_if("fuse_unk").value_or(false));
+    out_.set("tokenizer.kvasir.whole_words", model.flag_if("ignore_merges").value_or(false));
+    for (std::size_t i = 0; byte_fallback && i < tokens_.size(); ++i)
+      if (types_[i] == kNormal && is_byte_name(tokens_[i])) types_[i] = kByte;
+    if (const auto unknown = model.text_if("unk_token"))
+      if (const auto id = id_of(*unknown)) set_unknown(*id);
+  }
+
+  static bool has_step(const FolderJson* step, std::string_view type) {
+    if (!step || !step->is_object()) return false;
+    if (step->value("type", "") == type) return true;
+    for (const char* name : {"normalizers", "pretokenizers"})
+      if (const auto inner = step->find(name); inner != step->end() && inner->is_array())
+        for (const FolderJson& s : *inner)
+          if (has_step(&s, type)) return true;
+    return false;
+  }
+
   // SentencePiece's BPE: characters and byte tokens, "▁" for spaces. GGUF orders joins by the score of what comes out:
   // minus the rank of the first merge that gives it.
-  void read_characters(const ConfigFields& all, const ConfigFields& model) {
+  void read_characters(const ConfigFields& model, const Space& space) {
     out_.set("tokenizer.ggml.model", std::string("llama"));
     std::unordered_map<std::string, double> rank;
     double next = 0;
@@ -192,14 +243,16 @@ class TokenizerReader {
       scores.push_back(types_[i] != kNormal ? 0.0 : it == rank.end() ? -1e9 : -it->second);
     }
     out_.set("tokenizer.ggml.scores", std::move(scores));
-    out_.set("tokenizer.ggml.add_space_prefix", adds_space(all));
+    out_.set("tokenizer.ggml.add_space_prefix", space.added);
+    if (!space.metaspace.empty()) out_.set("tokenizer.kvasir.metaspace", space.metaspace);
     if (const auto unknown = model.text_if("unk_token"))
       if (const auto id = id_of(*unknown)) set_unknown(*id);
   }
 
-  // Whether a space is put in front of texts, by a normalizer or a pre-tokenizer.
-  bool adds_space(const ConfigFields& all) const {
-    bool space = false;
+  // Whether a space is put in front of texts, by a normalizer or a pre-tokenizer; nothing: there are other steps, too.
+  static std::optional<Space> space_in_front(const ConfigFields& all) {
+    Space space;
+    bool others = false;
     const auto look = [&](const FolderJson& step, const auto& self) -> void {
       const std::string type = step.is_object() ? step.value("type", "") : "";
       if (type == "Sequence") {
@@ -207,26 +260,27 @@ class TokenizerReader {
           if (const auto inner = step.find(name); inner != step.end() && inner->is_array())
             for (const FolderJson& s : *inner) self(s, self);
       } else if (type == "Prepend") {
-        space = step.value("prepend", "") == "\u2581";
+        others = others || step.value("prepend", "") != "\u2581" || space.added;
+        space.added = true;
       } else if (type == "Metaspace") {
-        space = step.value("prepend_scheme", step.value("add_prefix_space", true) ? "always" : "never") != "never";
-        if (step.value("replacement", "\u2581") != "\u2581")
-          all.unsupported("pre_tokenizer", "replaces spaces by other signs than \u2581");
+        const auto scheme = step.value("prepend_scheme", step.value("add_prefix_space", true) ? "always" : "never");
+        const bool known = scheme == "always" || scheme == "first" || scheme == "never";
+        others = others || step.value("replacement", "\u2581") != "\u2581" || step.value("split", true) || !known ||
+                 space.added;
+        space.added = scheme != "never";
+        if (space.added) space.metaspace = scheme;
       } else if (type == "Replace" || (type == "Split" && step.value("behavior", "") == "MergedWithPrevious")) {
         // " " by "▁"; Gemma then splits at spaces, of which none are left.
         const auto pattern = step.find("pattern");
-        if (pattern == step.end() || *pattern != FolderJson{{"String", " "}})
-          all.unsupported("normalizer", "replaces more than spaces");
+        others = others || pattern == step.end() || *pattern != FolderJson{{"String", " "}} ||
+                 (type == "Replace" && step.value("content", "") != "\u2581");
       } else {
-        all.unsupported(
-            "normalizer",
-            fmt::format("or 'pre_tokenizer' has a step of the type '{}', expected Prepend, Replace or Metaspace",
-                        type));
+        others = true;
       }
     };
     for (const char* name : {"normalizer", "pre_tokenizer"})
       if (const FolderJson* step = all.find(name)) look(*step, look);
-    return space;
+    return others ? std::nullopt : std::optional(space);
   }
 
   std::optional<std::int64_t> id_of(std::string_view text) const {
