@@ -69,6 +69,38 @@ expect 2 '' "^kvasir: --kv: unknown codec 'rq9'" bench -m "$model" --prefill 8 -
 expect 2 '' "^kvasir: --kv: is 'f16,,rq4', expected names separated by commas" bench -m "$model" --kv f16,,rq4
 expect 2 '' "^kvasir: --kv: is 'auto'" bench -m "$model" --kv f16,auto
 
+# Rows that a file had before are drawn, too.
+expect 0 'tok/s' '' bench -m "$model" -t 2 --prefill 0 --decode 4 --runs 1 --depth 5 --out "$scratch/rows"
+expect 0 'tok/s' '' bench -m "$model" -t 2 --prefill 0 --decode 4 --runs 1 --depth 9 --kv f16 --out "$scratch/rows" \
+  --plot "$scratch/rate.html"
+if [ "$(grep -c '^<tr>' "$scratch/rate.html")" -lt 2 ] && [ "$(grep -o 'f16' "$scratch/rate.html" | wc -l)" -lt 1 ]; then
+  echo "FAILED: bench --plot: $(head -c 2000 "$scratch/rate.html")"
+  failed=1
+fi
+echo nonsense >"$scratch/norows"
+expect 2 '' '/norows: line 1 is no row' bench -m "$model" --out "$scratch/norows" --plot "$scratch/rate.svg"
+
+# Pages on a disk give the answer of pages in memory; so does what a store brings back.
+head -c 12000 "$1/DECISIONS.md" >"$scratch/long"
+for select in 'all' 'quest --budget 512' 'spread:tail=mean --budget 512 --select-block 16 --select-prompt 16'; do
+  for pages in '' "--kv-memory 8MiB --kv-disk $scratch" \
+    "--kv-memory 8MiB --kv-disk $scratch --cache-dir $scratch/store" \
+    "--kv-memory 8MiB --kv-disk $scratch --cache-dir $scratch/store"; do
+    # shellcheck disable=SC2086
+    "$kvasir" run -m "$model" -t 2 -f "$scratch/long" -n 16 --seed 3 --ctx 8192 --select $select $pages \
+      >"$scratch/out" 2>"$scratch/err" || echo "FAILED: run --select $select $pages: $(cat "$scratch/err")"
+    [ -n "$pages" ] || cp "$scratch/out" "$scratch/first"
+    if ! cmp -s "$scratch/out" "$scratch/first" || [ ! -s "$scratch/out" ] ||
+      { [ -n "$pages" ] && ! grep -q '^disk .* of pages read' "$scratch/err"; }; then
+      echo "FAILED: run --select $select $pages: $(cat "$scratch/out" "$scratch/err")"
+      failed=1
+    fi
+  done
+  rm -rf "$scratch/store"
+done
+expect 2 '' 'of memory for pages on a disk, expected at least' run -m "$model" -p x --kv-memory 1KiB
+expect 2 '' '/nowhere: is no folder' run -m "$model" -p x --kv-memory 8MiB --kv-disk /nowhere
+
 KVASIR_ISA=z80 "$kvasir" registries >"$scratch/out" 2>"$scratch/err"
 if [ $? -ne 1 ] || ! matches "$scratch/err" "^kvasir: KVASIR_ISA: unknown instruction set 'z80', expected scalar"; then
   echo "FAILED: KVASIR_ISA=z80: $(cat "$scratch/err")"

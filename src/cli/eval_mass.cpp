@@ -60,7 +60,7 @@ struct Settings {
 constexpr std::size_t kFirst = 2;  // of the layers that means are taken over: the first two look everywhere
 
 std::vector<std::vector<std::string>> cells(const std::vector<MassRow>& rows) {
-  std::vector<std::vector<std::string>> t{{"kv", "selector", "read", "mean", "best"}};
+  std::vector<std::vector<std::string>> t{{"kv", "selector", "read", "mean", "best", "KL", "same token"}};
   std::size_t layers = 0;
   for (const MassRow& r : rows) layers = std::max(layers, r.mass.size());
   for (std::size_t l = 0; l < layers; ++l) t[0].push_back(std::to_string(l));
@@ -68,7 +68,8 @@ std::vector<std::vector<std::string>> cells(const std::vector<MassRow>& rows) {
     MassRow best = r;
     best.mass = r.best;
     t.push_back({r.kv, r.select, fmt::format("{:.1f} %", 100 * r.read), fmt::format("{:.3f}", r.mean_from(kFirst)),
-                 fmt::format("{:.3f}", best.mean_from(kFirst))});
+                 fmt::format("{:.3f}", best.mean_from(kFirst)), fmt::format("{:.2e}", r.kl),
+                 fmt::format("{:.0f} %", 100 * r.same)});
     for (const double m : r.mass) t.back().push_back(fmt::format("{:.3f}", m));
   }
   return t;
@@ -80,7 +81,8 @@ void print_report(const Settings& s, const std::vector<MassRow>& rows) {
   fmt::print("{}, the last {} as queries\n", title, s.mass.queries);
   fmt::print(
       "share of dense attention's mass that is read; mean over the layers from {} on; best: the best choice of "
-      "as many blocks; then each layer\n\n",
+      "as many blocks; KL and the same most probable token: of what follows, beside dense attention; then each "
+      "layer\n\n",
       kFirst);
   const auto t = cells(rows);
   print_table(t);
@@ -110,6 +112,8 @@ void print_json(const Settings& s, const std::vector<MassRow>& rows) {
                                           {"mass", r.mean_from(kFirst)},
                                           {"mass_by_layer", r.mass},
                                           {"best_by_layer", r.best},
+                                          {"kl", r.kl},
+                                          {"same_token", r.same},
                                           {"queries", s.mass.queries},
                                           {"tokens", s.subject.ctx},
                                           {"file", std::filesystem::path(s.mass.file).filename().string()},
@@ -134,7 +138,7 @@ int run_mass(Settings& s) {
     if (interrupt.requested().load(std::memory_order_relaxed))
       throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval mass");
   };
-  lab::eval::Subject::Needs needs{.sequences = 2, .extra_tokens = s.subject.ctx, .baseline = false, .selectors = {}};
+  lab::eval::Subject::Needs needs{.sequences = 3, .extra_tokens = s.subject.ctx, .baseline = false, .selectors = {}};
   for (const auto& group : lab::eval::group_selectors(specs))
     needs.selectors.push_back(lab::eval::cache_selector(group));
   lab::eval::Subject subject(s.subject, needs);

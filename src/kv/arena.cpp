@@ -23,10 +23,12 @@ static void make_feedback(const Codec& codec, const Head& head, const float* met
 }
 
 Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors,
-             std::span<const std::vector<float>> key_metrics)
+             std::span<const std::vector<float>> key_metrics, const std::string& disk)
     : layout(std::move(layout_in)),
       pool(layout.memory.pages, layout.extent_pages),
-      pages(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.page_bytes + kReadSlack),
+      pages(tensor::Tag::kCache, layout.disk_memory > 0
+                                     ? 0
+                                     : static_cast<std::size_t>(layout.memory.pages) * layout.page_bytes + kReadSlack),
       summaries(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.summary_bytes),
       locals(tensor::Tag::kCache, layout.memory.local_bytes),
       raws(tensor::Tag::kCache, layout.memory.raw_bytes),
@@ -34,6 +36,10 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
       recurrents(tensor::Tag::kCache, layout.memory.recurrent_bytes),
       states(tensor::Tag::kCache, layout.memory.state_bytes),
       selections(tensor::Tag::kScratch, static_cast<std::size_t>(max_sequences) * layout.selection_bytes) {
+  if (layout.disk_memory > 0) {
+    hot = std::make_unique<HotPages>(layout, make_page_file(disk, layout.memory.disk_bytes));
+    staging = tensor::Buffer(tensor::Tag::kCache, layout.page_bytes + kReadSlack);
+  }
   for (int i = 0; i < max_sequences; ++i) {
     auto s = std::make_unique<Sequence>();
     s->index = i;
@@ -53,24 +59,55 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
   });
 }
 
+static std::int32_t slot(const Sequence& s, std::int64_t page) { return s.pages[static_cast<std::size_t>(page)]; }
+
 void Arena::forget_selection(const Sequence& s) const {
   if (layout.selection_bytes > 0) std::memset(selection_states(s), 0, layout.selection_bytes);
 }
 
 void Arena::cut_selection(const Sequence& s, std::int64_t n) const {
   if (layout.selection_bytes == 0) return;
-  for (const int i : layout.asked)
-    for (int h = 0; h < layer_at(i).shape.kv_heads; ++h) choice(s, layer_at(i), h).cut(n);
+  for (const int i : layout.asked) {
+    const LayerLayout& l = layer_at(i);
+    if (l.level_bytes > 0) levels(s, l).cut(n, layout.select.meter);
+    for (int h = 0; h < l.shape.kv_heads; ++h) {
+      if (l.selection_bytes > 0) choice(s, l, h).cut(n);
+      if (l.tail_bytes > 0) value_sum(s, l, h).cut(n, l.shape.sum_dim());
+    }
+  }
 }
 
 void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t page, const float* q,
                  float* scratch) const {
   const LayerLayout& layer = layer_at(l);
-  const Blocks from = raw(l, head, s, page);
-  const Blocks to = sealed(l, head, s, page);
   if (side == Side::kValues && layer.shape.latent) return;
-  if (side == Side::kValues) return layer.v->v.seal(head_v(l, head), from.v, first_row(page), scratch, to.v);
+  const Blocks from = raw(l, head, s, page);
+  Blocks to{};
+  const bool away = on_disk(layer);
+  if (away) {  // every byte of it is kept and compared, those that the codec leaves alone, too
+    to.k = to.v = reinterpret_cast<std::byte*>(scratch);
+    std::memset(to.k, 0, std::max(layer.sealed.k_bytes, layer.sealed.v_bytes));
+    scratch += layout.sealing_floats();
+  } else {
+    to = sealed(l, head, s, page);
+  }
+  const auto means = [&] {
+    return reinterpret_cast<std::uint16_t*>(summary(layer, head, slot(s, page)) + layer.means_offset);
+  };
+  if (side == Side::kValues) {
+    layer.v->v.seal(head_v(l, head), from.v, first_row(page), scratch, to.v);
+    if (away) hot->store(l, head, slot(s, page), side, {to.v, layer.sealed.v_bytes});
+    if (!layout.select.tail || layer.local()) return;
+    // A tile of values is panels of 64 channels.
+    const int dv = layer.shape.head_dim_v;
+    layer.raw_v->v.unseal({dv, {}, nullptr}, {from.v, 0, kPageTokens, kPageTokens}, scratch);
+    for (int c = 0; c < dv; c += kPanel)
+      average(layout.select, scratch + static_cast<std::ptrdiff_t>(c) * kPageTokens, std::min(kPanel, dv - c), kPanel,
+              1, first_row(page), means() + c, dv);
+    return;
+  }
   layer.k->k.seal(head_k(l, head), from.k, first_row(page), scratch, to.k);
+  if (away) hot->store(l, head, slot(s, page), side, {to.k, layer.sealed.k_bytes});
   if (layer.summary_bytes == 0) return;
   // A tile of keys is two panels of 64 tokens; a summary is made from (d, 128).
   const int d = layer.shape.head_dim;
@@ -87,8 +124,9 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
     importance = std::exchange(rest, rest + kPageTokens);
     weigh_tokens(d, keys, first_row(page), q, layer.group(), importance);
   }
-  summarise(layout.select, d, keys, first_row(page), importance, rest,
-            summary(layer, head, s.pages[static_cast<std::size_t>(page)]));
+  summarise(layout.select, d, keys, first_row(page), importance, rest, summary(layer, head, slot(s, page)));
+  if (layout.select.tail && layer.shape.latent)
+    average(layout.select, keys, d, 1, kPageTokens, first_row(page), means(), d);
 }
 
 void Arena::copy_own(const Sequence& from, const Sequence& to) const {
@@ -122,7 +160,9 @@ void Arena::copy_own(const Sequence& from, const Sequence& to) const {
 
 void Arena::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) const {
   const LayerLayout& layer = layer_at(l);
-  const Blocks from = sealed(l, head, s, page);
+  SealedPages pages_here(*this, l, head);
+  if (on_disk(layer)) pages_here.load({&s.pages[static_cast<std::size_t>(page)], 1});
+  const Blocks from = on_disk(layer) ? pages_here[0] : sealed(l, head, s, page);
   const Blocks to = raw(l, head, s, page);
   std::memcpy(to.k, from.k, layer.raw.k_bytes);
   std::memcpy(to.v, from.v, layer.raw.v_bytes);
@@ -170,9 +210,10 @@ std::uint64_t digest(const Arena& arena, const Sequence& s) {
     const LayerLayout& l = arena.layer_at(i);
     if (l.local()) return;
     for (std::int64_t page = 0; page < arena.layout.sealed_at(s.length - 1); ++page) {
-      const Blocks b = arena.sealed(i, head, s, page);
-      add(b.k, l.sealed.k_bytes);
-      add(b.v, l.sealed.v_bytes);
+      SealedPages here(arena, i, head);
+      here.load({&s.pages[static_cast<std::size_t>(page)], 1});
+      add(here[0].k, l.sealed.k_bytes);
+      add(here[0].v, l.sealed.v_bytes);
     }
   });
   return h;

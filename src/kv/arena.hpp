@@ -11,6 +11,7 @@
 
 #include "base/check.hpp"
 #include "kv/borrow.hpp"
+#include "kv/hot_pages.hpp"
 #include "kv/layout.hpp"
 #include "kv/pool.hpp"
 #include "kv/question.hpp"
@@ -51,11 +52,11 @@ struct Blocks {
 };
 
 struct Arena {
-  // key_factors, key_metrics: as CacheOptions has them, and as it had them when the layout was made.
+  // key_factors, key_metrics, disk: as CacheOptions has them, and as it had them when the layout was made.
   Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors = {},
-        std::span<const std::vector<float>> key_metrics = {});
+        std::span<const std::vector<float>> key_metrics = {}, const std::string& disk = {});
 
-  // A sealed page of a layer that owns its pages. REQUIRES: the sequence has it.
+  // A sealed page of a layer that owns its pages. REQUIRES: the sequence has it, and it is not on a disk (SealedPages).
   Blocks sealed(int layer, int head, const Sequence& s, std::int64_t page) const {
     const LayerLayout& l = layer_at(layer);
     if (!l.local()) return pooled(l, head, s.pages[static_cast<std::size_t>(page)]);
@@ -71,6 +72,13 @@ struct Arena {
     std::byte* const extent = pages.data() + static_cast<std::size_t>(first) * layout.page_bytes;
     return {extent + n * l.sealed.k(head) + i * l.sealed.k_bytes, extent + n * l.sealed.v(head) + i * l.sealed.v_bytes};
   }
+  // Where a page that goes to a disk, or comes from it, lies whole.
+  Blocks staged(const LayerLayout& l, int head) const {
+    return {staging.data() + l.sealed.k(head), staging.data() + l.sealed.v(head)};
+  }
+  // Sealed pages of this layer may be elsewhere.
+  bool on_disk(const LayerLayout& l) const { return hot && !l.local(); }
+
   // The raw block of page `page`; those of a sequence form a ring.
   Blocks raw(int layer, int head, const Sequence& s, std::int64_t page) const {
     const LayerLayout& l = layer_at(layer);
@@ -95,6 +103,15 @@ struct Arena {
   ChoiceState& choice(const Sequence& s, const LayerLayout& l, int head) const {
     return *reinterpret_cast<ChoiceState*>(selection_states(s) + l.selection_offset +
                                            static_cast<std::size_t>(head) * l.selection_bytes);
+  }
+
+  ValueSum& value_sum(const Sequence& s, const LayerLayout& l, int head) const {
+    return *reinterpret_cast<ValueSum*>(selection_states(s) + l.tail_offset +
+                                        static_cast<std::size_t>(head) * l.tail_bytes);
+  }
+
+  Levels& levels(const Sequence& s, const LayerLayout& l) const {
+    return *reinterpret_cast<Levels*>(selection_states(s) + l.level_offset);
   }
 
   // Of a recurrent layer, see RecurrentLayout.
@@ -149,6 +166,8 @@ struct Arena {
   tensor::Buffer recurrents;
   tensor::Buffer states;                             // of codecs
   tensor::Buffer selections;                         // states of the selector
+  std::unique_ptr<HotPages> hot;                     // null: all pages are in memory
+  tensor::Buffer staging;                            // of one page, with `hot`
   std::vector<std::unique_ptr<Sequence>> sequences;  // all that can exist; the handles never move
 
  private:
@@ -158,6 +177,40 @@ struct Arena {
     std::byte* const k = base + b.offset + static_cast<std::size_t>(head) * n * (b.k_bytes + b.v_bytes);
     return {k + i * b.k_bytes, k + n * b.k_bytes + i * b.v_bytes};
   }
+};
+
+// Pages of the pool of one layer that owns them and one KV head, in memory as long as this lives. At most kGroupPages.
+class SealedPages {
+ public:
+  SealedPages(const Arena& arena, int layer, int head) : arena_(arena), layer_(layer), head_(head) {}
+  SealedPages(const SealedPages&) = delete;
+  SealedPages& operator=(const SealedPages&) = delete;
+  ~SealedPages() {
+    if (arena_.hot && count_ > 0) arena_.hot->release(layer_, {frames_, count_});
+  }
+
+  // In place of those it had.
+  void load(std::span<const std::int32_t> slots) {
+    const LayerLayout& l = arena_.layer_at(layer_);
+    if (!arena_.hot) {
+      for (std::size_t i = 0; i < slots.size(); ++i) blocks_[i] = arena_.pooled(l, head_, slots[i]);
+      return;
+    }
+    if (count_ > 0) arena_.hot->release(layer_, {frames_, count_});
+    count_ = slots.size();
+    std::byte* units[kGroupPages];
+    arena_.hot->pin(layer_, head_, slots, frames_, units);
+    for (std::size_t i = 0; i < count_; ++i) blocks_[i] = {units[i], units[i] + l.sealed.k_bytes};
+  }
+  const Blocks& operator[](std::size_t i) const { return blocks_[i]; }
+
+ private:
+  const Arena& arena_;
+  int layer_;
+  int head_;
+  std::size_t count_ = 0;  // of frames
+  int frames_[kGroupPages];
+  Blocks blocks_[kGroupPages];
 };
 
 std::uint64_t digest(const Arena& arena, const Sequence& s);
@@ -170,13 +223,14 @@ void visit_heads(const Layout& l, F&& f) {
       for (int head = 0; head < l.shape.at(i).kv_heads; ++head) f(i, head);
 }
 
-// f(pointer, bytes) for every block of a page of the pool, and its summaries.
+// f(pointer, bytes) for every block of a page of the pool, and its summaries. Blocks of pages on a disk are those in
+// Arena::staging.
 template <class F>
 void visit_slot(const Arena& arena, std::int32_t slot, F&& f) {
   visit_heads(arena.layout, [&](int i, int head) {
     const LayerLayout& l = arena.layer_at(i);
     if (l.local()) return;
-    const Blocks b = arena.pooled(l, head, slot);
+    const Blocks b = arena.hot ? arena.staged(l, head) : arena.pooled(l, head, slot);
     f(b.k, l.sealed.k_bytes);
     if (l.sealed.v_bytes > 0) f(b.v, l.sealed.v_bytes);
     if (l.summary_bytes > 0) f(arena.summary(l, head, slot), l.summary_bytes);

@@ -14,7 +14,7 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
   selected_.resize(arena.sequences.size());
   sparse_.resize(arena.sequences.size());
   figures_.resize(arena.sequences.size());
-  for (SelectionFigures& f : figures_) f.layers.resize(l.asked.size());
+  for (SelectionFigures& f : figures_) f.layers.resize(l.asked.size()), f.prompts.resize(l.asked.size());
   pending_ = std::make_unique<std::atomic<int>[]>(static_cast<std::size_t>(max_slices) *
                                                   static_cast<std::size_t>(l.most_heads()));
   answers_ = tensor::Buffer(tensor::Tag::kScratch, l.answer_bytes(max_slices));
@@ -98,6 +98,7 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
                        });
     if (plan_.asks()) select(x);
     for (const Part& p : parts) count_selected(p);
+    if (plan_.asks() && arena_.on_disk(plan_.layer())) fetch_chosen();
     plan_.share([&](const Part& p, int head) { return chosen_count(p, head); });
     for (const Part& p : parts)
       for (int h = 0; p.few && h < heads; ++h)
@@ -117,6 +118,21 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
       }
     });
   }
+}
+
+// What choices read comes from the disk together, in as many reads at once as it takes.
+void Attention::fetch_chosen() {
+  wanted_.clear();
+  for (const Part& p : plan_.parts()) {
+    if (!p.chosen) continue;
+    for (int h = 0; h < plan_.layer().shape.kv_heads; ++h) {
+      const PageRun* const runs = to_.runs_at(p.counters + h);
+      for (int i = 0; i < chosen_count(p, h); ++i)
+        if (i == 0 || runs[i].page != runs[i - 1].page)
+          wanted_.push_back({h, p.sequence->pages[static_cast<std::size_t>(runs[i].page)]});
+    }
+  }
+  arena_.hot->fetch(plan_.layer().owner, wanted_);
 }
 
 // So that no item has to compute angles of the pages that sequences borrow.
@@ -152,10 +168,28 @@ void Attention::fold_sinks(const Segments& s, const Rows& rows, Fold& fold, cons
   fold.add(s.raw, {&page, 1}, true, into);
 }
 
-FoldPage Attention::page_at(const Segments& s, const Rows& rows, std::int64_t place) const {
+int Attention::load_pages(const Segments& s, const Rows& rows, std::int64_t begin, std::int64_t end, SealedPages* here,
+                          FoldPage* pages) const {
+  if (begin >= end) return 0;  // a group behind the head's last one
+  const std::int64_t sealed = std::clamp(s.list.sealed, begin, end);
+  const bool pooled = !arena_.layer_at(s.layer).local();
+  std::int32_t slots[kGroupPages];
+  for (std::int64_t place = begin; pooled && place < sealed; ++place)
+    slots[place - begin] = s.sequence.pages[static_cast<std::size_t>(s.list.page(place))];
+  if (pooled) here->load({slots, static_cast<std::size_t>(sealed - begin)});
+  for (std::int64_t place = begin; place < end; ++place) {
+    const auto i = static_cast<std::size_t>(place - begin);
+    const std::int64_t index = s.list.page(place);
+    pages[i] = page_at(s, rows, place,
+                       place >= sealed ? arena_.raw(s.layer, s.head, s.sequence, index)
+                       : pooled        ? (*here)[i]
+                                       : arena_.sealed(s.layer, s.head, s.sequence, index));
+  }
+  return static_cast<int>(sealed - begin);
+}
+
+FoldPage Attention::page_at(const Segments& s, const Rows& rows, std::int64_t place, const Blocks& b) const {
   const std::int64_t index = s.list.page(place);
-  const Blocks b = place < s.list.sealed ? arena_.sealed(s.layer, s.head, s.sequence, index)
-                                         : arena_.raw(s.layer, s.head, s.sequence, index);
   const int first = std::max(arena_.first_row(index), s.list.first_token(place));
   const auto seen =
       static_cast<int>(std::min<std::int64_t>(s.list.end_token(place), rows.last() + 1 - index * kPageTokens));
@@ -170,12 +204,9 @@ void Attention::fold_group(const Segments& s, const Part& p, const Rows& rows, s
   const std::int64_t begin = std::max(group * kGroupPages, s.list.begin);
   const std::int64_t end = std::min((group + 1) * kGroupPages, s.list.end);
   FoldPage pages[kGroupPages];
-  int sealed = 0;
-  int count = 0;
-  for (std::int64_t place = begin; place < end; ++place, ++count) {
-    pages[count] = page_at(s, rows, place);
-    sealed += place < s.list.sealed;
-  }
+  SealedPages here(arena_, s.layer, s.head);
+  const int sealed = load_pages(s, rows, begin, end, &here, pages);
+  const auto count = static_cast<int>(std::max<std::int64_t>(0, end - begin));
   if (p.few) {
     const int runs[] = {0, sealed, count};  // keys, then values of the sealed pages; then of the raw ones
     const auto block = [&](int i) -> const std::byte* {
@@ -201,12 +232,13 @@ void Attention::fold_group(const Segments& s, const Part& p, const Rows& rows, s
 void Attention::fold_borrowed(const Segments& s, const Tensors& x, const Rows& rows, std::int64_t group, Fold& fold,
                               const kernel::States& into) const {
   const Borrowed& b = *s.sequence.borrowed;
-  const LayerLayout& layer = arena_.layer_at(s.layer);
   const std::int64_t last = rows.place(rows.last());
   const auto n = static_cast<std::int64_t>(b.pages().size());
   const std::int64_t end = std::min<std::int64_t>((group + 1) * kGroupPages, n);
   kernel::attention().clear(rows.count, plan_.layer().shape.sum_dim(), into);
   FoldPage pages[kGroupPages];
+  std::int32_t slots[kGroupPages];
+  SealedPages here(arena_, s.layer, s.head);
   bool first = true;
   for (std::int64_t i = group * kGroupPages; i < end;) {
     const BorrowedPage& run = b.pages()[static_cast<std::size_t>(i)];
@@ -214,14 +246,16 @@ void Attention::fold_borrowed(const Segments& s, const Tensors& x, const Rows& r
     for (; i < end && b.pages()[static_cast<std::size_t>(i)].shift == run.shift; ++i) {
       const BorrowedPage& page = b.pages()[static_cast<std::size_t>(i)];
       if (page.position + page.begin > last) continue;
-      const Blocks blocks = arena_.pooled(layer, s.head, page.slot);
-      pages[count++] = {{blocks.k, page.begin, page.end, kPageTokens},
-                        {blocks.v, page.begin, page.end, kPageTokens},
+      slots[count] = page.slot;
+      pages[count++] = {{nullptr, page.begin, page.end, kPageTokens},
+                        {nullptr, page.begin, page.end, kPageTokens},
                         page.position,
                         page.hides ? page.hidden : nullptr,
                         true};
     }
     if (count == 0) continue;
+    here.load({slots, count});
+    for (std::size_t k = 0; k < count; ++k) pages[k].k.block = here[k].k, pages[k].v.block = here[k].v;
     Segment segment = s.sealed;
     segment.shift = x.scoring.turn ? b.shift(run) : 0;
     segment.angles = x.scoring.turn ? b.angles(*x.scoring.turn, run) : nullptr;
@@ -242,7 +276,7 @@ const std::byte* Attention::after_group(const Part& p, int head, std::int64_t gr
   if (next_head >= plan_.layer().shape.kv_heads) return nullptr;
   const PageList pages = list(p, next_head);
   const std::int64_t place = std::max((p.first_group + item % p.items_per_head) * kGroupPages, pages.begin) + ahead;
-  if (place >= pages.sealed) return nullptr;
+  if (place >= pages.sealed || arena_.on_disk(plan_.layer())) return nullptr;
   return arena_.sealed(plan_.layer().owner, next_head, *p.sequence, pages.page(place)).k;
 }
 
@@ -281,6 +315,7 @@ void Attention::finish_few(const Tensors& x, const Part& p, int head, int worker
   kernels.clear(rows, shape.sum_dim(), total);
   for (int i = arena_.layout.sinks > 0 ? 0 : 1; i <= p.items_per_head; ++i)
     kernels.fold(rows, shape.sum_dim(), state(p, head, i), total);
+  if (corrects(x, p)) add_unread(p, head, rows, item.scratch);
   add_sinks(x, head, rows, item.scratch);
   write_out(x, p, head, 0, p.tokens, total);
 }

@@ -37,11 +37,12 @@ class Attention {
 
   // Sealed bytes and summaries that a selector had this sequence's last step read.
   std::size_t selected_bytes(const Sequence& s) const { return selected_[static_cast<std::size_t>(s.index)]; }
-  // The sequence's last step left pages out.
-  bool left_out(const Sequence& s) const { return sparse_[static_cast<std::size_t>(s.index)] != 0; }
+  // The sequence's last step left pages out,
+  // From that position on; kAllExact: it did not.
+  std::int64_t left_out_from(const Sequence& s) const { return sparse_[static_cast<std::size_t>(s.index)]; }
   void forget_selected(const Sequence& s) {
     selected_[static_cast<std::size_t>(s.index)] = 0;
-    sparse_[static_cast<std::size_t>(s.index)] = 0;
+    sparse_[static_cast<std::size_t>(s.index)] = kAllExact;
   }
 
   double choosing_seconds() const { return choosing_seconds_; }
@@ -49,7 +50,8 @@ class Attention {
   const SelectionFigures& figures(const Sequence& s) const { return figures_[static_cast<std::size_t>(s.index)]; }
   void set_figures(const Sequence& s, const SelectionFigures& to) { figures_[static_cast<std::size_t>(s.index)] = to; }
   void reset_figures(const Sequence& s) {
-    for (SelectionFigures::Layer& l : figures_[static_cast<std::size_t>(s.index)].layers) l = {};
+    SelectionFigures& f = figures_[static_cast<std::size_t>(s.index)];
+    for (auto* layers : {&f.layers, &f.prompts}) std::fill(layers->begin(), layers->end(), SelectionFigures::Layer());
   }
 
   struct Tensors {
@@ -84,6 +86,23 @@ class Attention {
   void measure(const Tensors& x, const Part& part, int head, int worker, double* always) const;
   void measure_choice(const Tensors& x, const Part& part, int head, int worker) const;
   void count_selected(const Part& part);
+  SelectionFigures::Layer& figures_of(const Part& part);
+  // Tokens whose queries ask: of a prompt's the first.
+  static int asking(const Part& part) { return part.prompt ? 1 : part.tokens; }
+  static std::int64_t asking_at(const Part& part) { return part.position + asking(part) - 1; }
+  bool keeps_choice(const Part& part) const {
+    const SelectSpec& spec = part.sequence->select;
+    return part.prompt ? spec.keeps_choices() : spec.keeps_state();
+  }
+  double share_wanted(const Part& part) const;
+  void adapt(const Part& part, double mass);
+  int load_question(const Tensors& x, const Part& part, int head, int worker) const;
+  // attend_tail.cpp
+  bool corrects(const Tensors& x, const Part& part) const;
+  void estimate_all(const Part& part, int head, int rows, const Question& question) const;
+  void estimate_unread(const Tensors& x, const Part& part, int head, int worker) const;
+  std::int64_t average_unread(const Part& part, int head, double* rest) const;
+  void add_unread(const Part& part, int head, int rows, const FoldScratch& scratch) const;
   double chosen_tokens(const Part& part) const;
   void check_floor();
   const LayerLayout& slot_layer(const Part& part) const;
@@ -104,7 +123,12 @@ class Attention {
   // whole: all pages, whatever a selector chose
   Segments segments(const Part& part, int head, bool whole = false) const;
   FoldPage sink_page(const Segments& segments, const Rows& rows) const;
-  FoldPage page_at(const Segments& segments, const Rows& rows, std::int64_t place) const;
+  // Pages at places [begin, end) of a list, at most kGroupPages; returns how many of them are sealed. `here` holds
+  // these.
+  int load_pages(const Segments& segments, const Rows& rows, std::int64_t begin, std::int64_t end, SealedPages* here,
+                 FoldPage* pages) const;
+  FoldPage page_at(const Segments& segments, const Rows& rows, std::int64_t place, const Blocks& blocks) const;
+  void fetch_chosen();
   void fold_sinks(const Segments& segments, const Rows& rows, Fold& fold, const kernel::States& into) const;
   void fold_group(const Segments& segments, const Part& part, const Rows& rows, std::int64_t group, Fold& fold,
                   const kernel::States& into) const;
@@ -127,9 +151,10 @@ class Attention {
   Answers to_{};
   double choosing_seconds_ = 0;
   std::vector<std::size_t> selected_;      // by sequence
-  std::vector<char> sparse_;               // by sequence
+  std::vector<std::int64_t> sparse_;       // by sequence
   std::vector<SelectionFigures> figures_;  // by sequence
   std::unique_ptr<std::atomic<int>[]> pending_;
+  std::vector<HotPages::Unit> wanted_;
 };
 
 }  // namespace kvasir::kv

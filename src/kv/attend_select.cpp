@@ -23,6 +23,7 @@ Question Attention::question(int worker) const {
 const LayerLayout& Attention::slot_layer(const Part& p) const {
   const SelectSpec& spec = p.sequence->select;
   const LayerLayout& here = plan_.layer();
+  if (p.prompt) return here;  // a step takes a layer through all its positions before the next layer asks
   const int slot = here.asked - (here.asked - spec.dense_layers) % spec.layer_step;
   const LayerLayout& layer = arena_.layer_at(arena_.layout.asked[static_cast<std::size_t>(slot)]);
   return layer.shape.kv_heads == here.shape.kv_heads ? layer : here;
@@ -30,14 +31,15 @@ const LayerLayout& Attention::slot_layer(const Part& p) const {
 
 Attention::Ask Attention::what_to_ask(const Part& p, int head) const {
   const SelectSpec& spec = p.sequence->select;
-  if (!spec.keeps_state()) return Ask::kChoose;
+  if (!keeps_choice(p)) return Ask::kChoose;
   if (spec.shared) head = 0;
   const LayerLayout& slot = slot_layer(p);
   const ChoiceState& kept = arena_.choice(*p.sequence, slot, head);
-  const std::int64_t position = p.position + p.tokens - 1;
-  if (kept.chosen_at > 0 && (kept.chosen_at - 1) / spec.token_step == position / spec.token_step &&
-      (slot.asked != plan_.layer().asked || spec.token_step > 1))
+  const int step = p.prompt ? spec.prompt : spec.token_step;
+  if (kept.chosen_at > 0 && kept.prompt == (p.prompt ? step : 0) &&
+      (kept.chosen_at - 1) / step == asking_at(p) / step && (slot.asked != plan_.layer().asked || step > 1))
     return Ask::kReuse;
+  if (p.prompt) return Ask::kChoose;
   if (spec.preselect != 0 && arena_.choice(*p.sequence, plan_.layer(), head).voted_at == 0) return Ask::kPreselect;
   return Ask::kChoose;
 }
@@ -50,6 +52,9 @@ void Attention::select(const Tensors& x) {
 
 void Attention::choose(const Tensors& x) {
   const std::span<const Part> parts = plan_.parts();
+  for (const Part& p : parts)  // an earlier step measured that its positions need everything
+    if (p.chosen && p.prompt && keeps_choice(p) && arena_.choice(*p.sequence, plan_.layer(), 0).whole_at == p.first + 1)
+      plan_.read_all(p);
   const int heads = plan_.layer().shape.kv_heads;
   const auto each_head = [&](auto&& f) {
     team_.parallel_for(static_cast<std::int64_t>(parts.size()) * heads, 1,
@@ -65,7 +70,7 @@ void Attention::choose(const Tensors& x) {
     if (!p.chosen) continue;
     const SelectSpec& spec = p.sequence->select;
     shared = shared || spec.shared;
-    measured = measured || spec.meter > 0;
+    measured = measured || p.measured;
   }
   each_head([&](const Part& p, int head, int worker) {
     ask(x, p, head, worker);
@@ -78,16 +83,19 @@ void Attention::choose(const Tensors& x) {
             if (const Part& p = parts[static_cast<std::size_t>(i)]; p.chosen && p.sequence->select.shared)
               answer(p, 0, heads, worker);
         });
+  const bool corrected = std::any_of(parts.begin(), parts.end(), [&](const Part& p) { return corrects(x, p); });
+  if (corrected)
+    each_head([&](const Part& p, int head, int worker) {
+      if (corrects(x, p)) estimate_unread(x, p, head, worker);
+    });
   if (!measured) {
     for (const Part& p : parts)
       if (p.chosen) std::fill_n(to_.masses + p.counters, heads, -1.0);
     return;
   }
   each_head([&](const Part& p, int head, int worker) {
-    const int every = p.sequence->select.meter;
-    const bool now = every > 0 && (p.position + p.tokens - 1) % every == 0;
     to_.masses[p.counters + head] = -1;
-    if (now) measure_choice(x, p, head, worker);
+    if (p.measured) measure_choice(x, p, head, worker);
   });
   check_floor();
 }
@@ -117,16 +125,8 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
   const Selector& selector = *spec.selector;
   if (!selector.width) return std::fill(votes + p.cut.initial, votes + p.cut.local, 0.0f);
   const Question q = question(worker);
-  const Item item(layer, l.few_rows(), false, scratch(worker));
-  const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
-  const int d = layer.shape.head_dim;
-  const int pitch = summary_pitch(selector, d);
-  for (int r = 0; r < rows.count; ++r) {
-    float* const to = q.asked + static_cast<std::ptrdiff_t>(r) * pitch;
-    std::fill_n(to, pitch, 0.0f);
-    const float* const from = rows.q + static_cast<std::ptrdiff_t>(r) * d;
-    selector.ask ? selector.ask(from, d, to) : void(std::copy_n(from, d, to));
-  }
+  const int rows = load_question(x, p, head, worker);
+  const int pitch = summary_pitch(selector, layer.shape.head_dim);
   // Whole pages around [initial, local).
   const std::int64_t per_page = spec.blocks_per_page();
   const std::int64_t first = p.cut.initial / per_page;
@@ -134,9 +134,27 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
   for (std::int64_t i = first; i < last; ++i)
     q.summaries[i - first] = arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(i)]);
   const std::int64_t stride = score_stride(l);
-  summaries().scores(q.summaries, last - first, static_cast<int>(per_page), pitch, q.asked, rows.count,
+  summaries().scores(q.summaries, last - first, static_cast<int>(per_page), pitch, q.asked, rows,
                      q.scores + first * per_page, stride);
-  vote(spec.vote, q.scores, stride, rows.count, p.cut.initial, p.cut.local, votes);
+  if (corrects(x, p)) estimate_all(p, head, rows, q);
+  vote(spec.vote, q.scores, stride, rows, p.cut.initial, p.cut.local, votes);
+}
+
+// What the selector asks representatives with, (rows, pitch) in question(worker).asked. Returns the rows.
+int Attention::load_question(const Tensors& x, const Part& p, int head, int worker) const {
+  const Selector& selector = *p.sequence->select.selector;
+  const Question q = question(worker);
+  const Item item(plan_.layer(), arena_.layout.few_rows(), false, scratch(worker));
+  const Rows rows = load_rows(x, p, head, 0, asking(p), item.scratch.q);
+  const int d = plan_.layer().shape.head_dim;
+  const int pitch = summary_pitch(selector, d);
+  for (int r = 0; r < rows.count; ++r) {
+    float* const to = q.asked + static_cast<std::ptrdiff_t>(r) * pitch;
+    std::fill_n(to, pitch, 0.0f);
+    const float* const from = rows.q + static_cast<std::ptrdiff_t>(r) * d;
+    selector.ask ? selector.ask(from, d, to) : void(std::copy_n(from, d, to));
+  }
+  return rows.count;
 }
 
 // Runs of heads [first, first + heads), which have one choice.
@@ -145,8 +163,8 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
   const BlockCut& cut = p.cut;
   const Question q = question(worker);
   const Ask what = what_to_ask(p, first);
-  const std::int64_t position = p.position + p.tokens - 1;
-  ChoiceState* const own = spec.keeps_state() ? &arena_.choice(*p.sequence, plan_.layer(), first) : nullptr;
+  const std::int64_t position = asking_at(p);
+  ChoiceState* const own = keeps_choice(p) ? &arena_.choice(*p.sequence, plan_.layer(), first) : nullptr;
   std::uint8_t* const picked = q.picked;
   std::fill_n(picked, cut.sealed, std::uint8_t{1});  // first and local blocks
   if (what == Ask::kReuse) {
@@ -173,7 +191,8 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
       own->voted_to = cut.local;
       own->chosen_at = 0;
     } else {
-      const std::uint8_t* const kept = own && own->voted_at > 0 ? own->kept(arena_.layout.most_blocks()) : nullptr;
+      const std::uint8_t* const kept =
+          own && !p.prompt && own->voted_at > 0 ? own->kept(arena_.layout.most_blocks()) : nullptr;
       const auto readable = [&](std::int64_t i) { return !kept || i >= own->voted_to || kept[i]; };
       if (spec.selector->dense) {
         for (std::int64_t i = cut.initial; i < cut.local; ++i) picked[i] = readable(i);
@@ -181,7 +200,7 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
         if (kept)
           for (std::int64_t i = cut.initial; i < cut.local; ++i)
             if (!readable(i)) votes[i] = -std::numeric_limits<float>::infinity();
-        pick(votes, cut.initial, cut.local, cut.chosen, spec.p, q.keys, picked);
+        pick(votes, cut.initial, cut.local, cut.chosen, share_wanted(p), q.keys, picked);
         if (kept)
           for (std::int64_t i = cut.initial; i < cut.local; ++i) picked[i] = picked[i] && readable(i);
       }
@@ -189,6 +208,7 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
         std::copy_n(picked, cut.sealed, own->picked());
         own->chosen_at = position + 1;
         own->local = cut.local;
+        own->prompt = p.prompt ? spec.prompt : 0;
       }
     }
   }
@@ -201,7 +221,7 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
 void Attention::measure(const Tensors& x, const Part& p, int head, int worker, double* always) const {
   const Question q = question(worker);
   const Item item(arena_.layer_at(plan_.layer().owner), arena_.layout.few_rows(), false, scratch(worker));
-  const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
+  const Rows rows = load_rows(x, p, head, 0, asking(p), item.scratch.q);
   const Segments s = segments(p, head, true);
   Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, nullptr, slopes(x, head));
   const int unit = mass_unit(arena_.layout.select);
@@ -247,10 +267,11 @@ void Attention::measure(const Tensors& x, const Part& p, int head, int worker, d
     weigh(s.raw, {&page, 1}, 0, false);
   }
   FoldPage some[kGroupPages];
+  SealedPages loaded(arena_, s.layer, s.head);
   for (std::int64_t place = s.list.begin; place < s.list.end;) {
     const bool sealed = place < s.list.sealed;
     const std::int64_t end = std::min(place + item.size.batch, sealed ? s.list.sealed : s.list.end);
-    for (std::int64_t i = place; i < end; ++i) some[i - place] = page_at(s, rows, i);
+    load_pages(s, rows, place, end, &loaded, some);
     weigh(sealed ? s.sealed : s.raw, {some, static_cast<std::size_t>(end - place)}, place, sealed);
     place = end;
   }
@@ -327,27 +348,50 @@ void Attention::check_floor() {
       mass += to_.masses[p.counters + h] / heads;
       best += to_.bests[p.counters + h] / heads;
     }
-    SelectionFigures::Layer& f =
-        figures_[static_cast<std::size_t>(p.sequence->index)].layers[static_cast<std::size_t>(plan_.layer().asked)];
+    SelectionFigures::Layer& f = figures_of(p);
     ++f.measured;
     f.mass += mass;
     f.best += best;
     f.choice += chosen_tokens(p);
-    f.context += static_cast<double>(p.position + p.tokens);
+    f.context += static_cast<double>(asking_at(p) + 1);
     f.least = std::min(f.least, mass);
+    adapt(p, mass);
     if (mass >= p.sequence->select.floor) continue;
     ++f.dense;
+    if (p.prompt && keeps_choice(p))  // so do the positions that share the choice, in whatever step
+      for (int h = 0; h < heads; ++h) arena_.choice(*p.sequence, plan_.layer(), h).whole_at = p.first + 1;
     plan_.read_all(p);
   }
 }
 
-// Tokens that a choice reads, raw ones too, mean over the heads.
+// SelectSpec::p, or what became of it in this layer by what was measured before. Prompts have it as it is.
+double Attention::share_wanted(const Part& p) const {
+  const SelectSpec& spec = p.sequence->select;
+  if (!spec.adapts() || p.prompt) return spec.p;
+  const int level = arena_.levels(*p.sequence, plan_.layer()).now();
+  return level > 0 ? share_of(level) : spec.p;
+}
+
+void Attention::adapt(const Part& p, double mass) {
+  const SelectSpec& spec = p.sequence->select;
+  if (!spec.adapts() || p.prompt) return;
+  Levels& levels = arena_.levels(*p.sequence, plan_.layer());
+  const int level = levels.now() > 0 ? levels.now() : level_of(spec.p);
+  levels.set(asking_at(p) / spec.meter, next_level(level, mass, spec.aim));
+}
+
+SelectionFigures::Layer& Attention::figures_of(const Part& p) {
+  SelectionFigures& f = figures_[static_cast<std::size_t>(p.sequence->index)];
+  return (p.prompt ? f.prompts : f.layers)[static_cast<std::size_t>(plan_.layer().asked)];
+}
+
+// Tokens that the query that asks reads by its choice, raw ones too, mean over the heads.
 double Attention::chosen_tokens(const Part& p) const {
   const int heads = plan_.layer().shape.kv_heads;
   std::int64_t tokens = 0;
   for (int h = 0; h < heads; ++h)
     for (int i = 0; i < chosen_count(p, h); ++i) tokens += to_.runs_at(p.counters + h)[i].tokens();
-  const std::int64_t raw = p.position + p.tokens - arena_.layout.sealed_at(p.position) * kPageTokens;
+  const std::int64_t raw = asking_at(p) + 1 - arena_.layout.sealed_at(p.position) * kPageTokens;
   return static_cast<double>(tokens) / heads + static_cast<double>(raw);
 }
 
@@ -363,16 +407,23 @@ void Attention::count_selected(const Part& p) {
     return;
   }
   const double read = chosen_tokens(p);
-  const double seen = static_cast<double>(p.position + p.tokens);
+  const double seen = static_cast<double>(asking_at(p) + 1);
+  if (read < seen) {
+    std::int64_t& from = sparse_[static_cast<std::size_t>(p.sequence->index)];
+    from = std::min(from, p.position);
+  }
+  SelectionFigures::Layer& f = figures_of(p);
+  // The others of a prompt read one raw token more each.
+  const double more = p.prompt ? p.tokens - 1 : 0;
+  f.chosen += 1 + static_cast<std::int64_t>(more);
+  f.read += (1 + more) * (read + more / 2);
+  f.seen += (1 + more) * (seen + more / 2);
+  if (p.prompt) return;
   const double raw = seen - static_cast<double>(sealed * kPageTokens);
   bytes += static_cast<std::size_t>((read - raw) * heads) * page_bytes / kPageTokens;
-  if (p.sequence->select.selector->width) bytes += static_cast<std::size_t>(sealed * heads) * l.summary_bytes;
-  SelectionFigures::Layer& f =
-      figures_[static_cast<std::size_t>(p.sequence->index)].layers[static_cast<std::size_t>(plan_.layer().asked)];
-  ++f.chosen;
-  f.read += read;
-  f.seen += seen;
-  if (read < seen) sparse_[static_cast<std::size_t>(p.sequence->index)] = 1;
+  if (p.sequence->select.selector->width) bytes += static_cast<std::size_t>(sealed * heads) * l.means_offset;
+  if (p.sequence->select.tail)  // representatives again, and means
+    bytes += static_cast<std::size_t>((read - raw) * heads) * l.summary_bytes / kPageTokens;
 }
 
 }  // namespace kvasir::kv

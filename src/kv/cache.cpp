@@ -14,8 +14,8 @@ namespace kvasir::kv {
 
 struct Cache::Impl {
   Impl(Team& team, const CacheShape& shape, const CacheOptions& options)
-      : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors,
-              options.key_metrics),
+      : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors, options.key_metrics,
+              options.disk),
         attention(team, arena, options.max_sequences),
         recurrence(team, arena) {
     // One sequence can be as long as the pool allows: its page table never grows in a step.
@@ -34,6 +34,14 @@ struct Cache::Impl {
   void check_handle(const Sequence* s) const {
     KVASIR_CHECK(s && s->index >= 0 && static_cast<std::size_t>(s->index) < arena.sequences.size() &&
                  arena.sequences[static_cast<std::size_t>(s->index)].get() == s && s->used);
+  }
+  // A page of the pool from its pieces, see Cache::sealed_page. Throws Error(kIo).
+  void fill(std::int32_t slot, std::span<const std::byte> from) {
+    visit_slot(arena, slot, [&](std::byte* p, std::size_t n) {
+      std::memcpy(p, from.data(), n);
+      from = from.subspan(n);
+    });
+    if (arena.hot) arena.hot->store_page(slot, {arena.staging.data(), arena.layout.page_bytes});
   }
   void give_back_borrowed(Sequence* s) {
     if (!s->borrowed) return;
@@ -223,6 +231,9 @@ std::int64_t Cache::sealed_pages_at(std::int64_t n) const { return impl_->sealed
 std::vector<std::span<const std::byte>> Cache::sealed_page(const Sequence& s, std::int64_t page) const {
   impl_->check_handle(&s);
   std::vector<std::span<const std::byte>> pieces;
+  if (impl_->arena.hot)
+    impl_->arena.hot->load_page(s.pages.at(static_cast<std::size_t>(page)),
+                                {impl_->arena.staging.data(), impl_->arena.layout.page_bytes});
   visit_page(impl_->arena, s, page, [&](const std::byte* p, std::size_t n) { pieces.emplace_back(p, n); });
   return pieces;
 }
@@ -230,10 +241,7 @@ std::vector<std::span<const std::byte>> Cache::sealed_page(const Sequence& s, st
 void Cache::fill_page(Sequence& s, std::int64_t page, std::span<const std::byte> from) {
   impl_->check_handle(&s);
   KVASIR_CHECK(from.size() == impl_->memory.chunk_bytes);
-  visit_page(impl_->arena, s, page, [&](std::byte* p, std::size_t n) {
-    std::memcpy(p, from.data(), n);
-    from = from.subspan(n);
-  });
+  impl_->fill(s.pages.at(static_cast<std::size_t>(page)), from);
 }
 
 std::int32_t Cache::adopt_page(std::span<const std::byte> from) {
@@ -242,11 +250,13 @@ std::int32_t Cache::adopt_page(std::span<const std::byte> from) {
   if (m.arena.pool.free() == 0)
     throw Error(Code::kMemory, "none of " + std::to_string(m.arena.pool.total()) + " pages is free", "KV cache");
   const std::int32_t slot = m.arena.pool.take(m.adopted.empty() ? -1 : m.adopted.back());
+  try {
+    m.fill(slot, from);
+  } catch (...) {
+    m.arena.pool.drop(slot);
+    throw;
+  }
   m.adopted.push_back(slot);
-  visit_slot(m.arena, slot, [&](std::byte* p, std::size_t n) {
-    std::memcpy(p, from.data(), n);
-    from = from.subspan(n);
-  });
   return slot;
 }
 
@@ -415,6 +425,13 @@ void Cache::attend(int layer, const float* q, const float* k, const float* v, fl
                (owner == layer || m.attended[static_cast<std::size_t>(owner)]));
   attended = 1;
   m.attention.run(m.slices, {layer, q, k, v, out, scoring});
+  if (!m.arena.hot) return;
+  try {
+    m.arena.hot->check();
+  } catch (const Error&) {
+    abort();
+    throw;
+  }
 }
 
 void Cache::recur(int layer, const Recurrent& recurrent, const float* x, const float* gates, float* out) {
@@ -437,7 +454,7 @@ void Cache::commit(int layers) {
   for (const Slice& s : m.slices) {
     Sequence& sequence = *s.sequence;
     // What was computed with a selection of pages is not what the tokens alone say.
-    if (m.attention.left_out(sequence)) sequence.exact = std::min(sequence.exact, sequence.length);
+    sequence.exact = std::min(sequence.exact, m.attention.left_out_from(sequence));
     if (layers >= 0) sequence.exact = std::min(sequence.exact, sequence.length);
     if (m.arena.layout.drafts && s.decode && s.count > 1) sequence.marked = sequence.length;
     sequence.length += s.count;
@@ -448,7 +465,7 @@ void Cache::commit(int layers) {
 
 void Cache::abort() {
   Impl& m = *impl_;
-  KVASIR_CHECK(m.open);
+  if (!m.open) return;  // a disk that failed has given it up already
   m.open = false;
   for (const Slice& s : m.slices) {
     m.drop_all(s.sequence);
@@ -497,7 +514,19 @@ void Cache::set_selection(Sequence* s, const std::string& text) {
   const SelectSpec spec = text.empty() ? own : parse_select(text, "select");
   if (const char* why = spec.refused_in(own))
     throw Error(Code::kBadInput, "'" + text + "' does not suit a cache with '" + own.name + "': " + why, "select");
+  if (spec.name != s->select.name) impl_->arena.forget_selection(*s);  // choices that another one made
   s->select = spec;
+}
+
+std::int64_t Cache::exact_prompt(const std::string& text, std::int64_t n) const {
+  const Layout& l = impl_->arena.layout;
+  const SelectSpec spec = text.empty() ? l.select : parse_select(text, "select");
+  if (!spec.chooses_for_prompts() || spec.dense_layers >= static_cast<int>(l.asked.size())) return n;
+  for (std::int64_t p = 0; p < n; p += spec.prompt) {
+    const std::int64_t sealed = l.sealed_at(p);
+    if (sealed > 0 && !cut_blocks(spec, p + 1, sealed * kPageTokens).dense) return p;
+  }
+  return n;
 }
 
 std::string Cache::selection(const Sequence& s) { return s.select.dense() ? std::string() : s.select.name; }
@@ -506,6 +535,8 @@ const SelectionFigures& Cache::selection_figures(const Sequence& s) const {
   impl_->check_handle(&s);
   return impl_->attention.figures(s);
 }
+
+DiskFigures Cache::disk_figures() const { return impl_->arena.hot ? impl_->arena.hot->figures() : DiskFigures(); }
 
 double Cache::choosing_seconds() const { return impl_->attention.choosing_seconds(); }
 

@@ -4,11 +4,12 @@
 //   cache.begin(slices);                      // reserves everything the step needs, or throws and changes nothing
 //   for each layer: cache.attend(layer, q, k, v, out, scale), cache.recur(layer, ...), whichever it has
 //   cache.commit();
-// Between begin and commit nothing allocates and nothing can fail.
+// Between begin and commit nothing allocates and nothing can fail, but a disk that pages are on: then attend throws
+// Error(kIo), and the step has been given up as abort does.
 //
 // Law 1: what is sealed and what is raw, and every bit of `out`, depend only on the tokens of the sequence (and, with
-// lossy codecs, on which of them were generated), never on how they were split into steps, on the other slices of a
-// step, or on the number of threads.
+// lossy codecs and selectors, on which of them were generated), never on how they were split into steps, on the other
+// slices of a step, or on the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +64,7 @@ class Cache {
   // sealed pages that layers with a window still see, and the states of recurrent layers at the last page boundary.
   // They mean something only to caches of the same shape, codecs, window and sinks, and restore it bit for bit. A page
   // is memory().chunk_bytes in pieces that follow each other: by layer that keeps its pages and head, keys before
-  // values.
+  // values. Of a cache with pages on a disk they are good until the next call. Throws Error(kIo) where the disk fails.
   std::vector<std::span<const std::byte>> sealed_page(const Sequence& sequence, std::int64_t page) const;
   std::size_t tail_bytes(std::int64_t n) const;  // of n tokens
   // The tail of the first n tokens, at most length, as if there were no more. REQUIRES: has_tail(sequence, n), and
@@ -126,9 +127,13 @@ class Cache {
   void set_selection(Sequence* sequence, const std::string& text);
   static std::string selection(const Sequence& sequence);  // as it was written; empty: everything is read
   const SelectionFigures& selection_figures(const Sequence& sequence) const;
-  double choosing_seconds() const;  // that steps have spent on choosing blocks, since the cache was made
+  DiskFigures disk_figures() const;  // of pages on a disk
+  double choosing_seconds() const;   // that steps have spent on choosing blocks, since the cache was made
+  // First tokens of a prompt of n that a sequence with that selection (as of set_selection) computes as any other
+  // would: all, unless its prompts read choices.
+  std::int64_t exact_prompt(const std::string& text, std::int64_t n) const;
   // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
-  // chose pages for tokens that were generated. Only these may be offered to a store.
+  // chose pages for them. Only these may be offered to a store.
   static std::int64_t exact_tokens(const Sequence& sequence);
   std::size_t kv_bytes_read(const Sequence& sequence) const;  // by one decode step at its length, all layers
   // Of the tail of n tokens: states of recurrent layers and raw rows behind them.

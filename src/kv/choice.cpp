@@ -35,36 +35,72 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 float number_or_none(float x) { return x == x ? x : kNone; }
 
-// Shares of 2^score, row by row, added to the votes.
-void add_masses(float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end, float* votes) {
-  const auto& kernels = kernel::attention();
-  for (int r = 0; r < rows; ++r) {
-    float* const row = scores + r * stride;
-    float most = kNone;
-    for (std::int64_t i = begin; i < end; ++i) most = std::max(most, row[i] = number_or_none(row[i]));
-    if (most == kNone) continue;
-    // Piece by piece, each by its own maximum; then all by the largest.
-    double sum = 0;
-    const std::int64_t first = begin / kPageTokens * kPageTokens;
-    const auto limits = [&](std::int64_t at, int* from, int* to) {
-      *from = static_cast<int>(std::max<std::int64_t>(begin - at, 0));
-      *to = static_cast<int>(std::min<std::int64_t>(end - at, kPageTokens));
-    };
-    for (std::int64_t at = first; at < end; at += kPageTokens) {
-      int from, to;
-      limits(at, &from, &to);
-      float piece_most, piece_sum;
-      kernels.weigh(row + at, kPageTokens, 1, &from, &to, &piece_most, &piece_sum);
-      const float factor = std::exp2(piece_most - most);
-      sum += static_cast<double>(piece_sum) * factor;
-      for (int i = from; i < to; ++i) row[at + i] *= factor;
-    }
-    const auto share = static_cast<float>(1 / sum);
-    for (std::int64_t i = begin; i < end; ++i) votes[i] += row[i] * share;
-  }
+}  // namespace
+
+// Calls whole(at) for every piece of 128 in [begin, end), and part(from, to) for what is left on both sides. Loops of a
+// length that the compiler knows become vectors.
+template <class Whole, class Part>
+static void each_piece(std::int64_t begin, std::int64_t end, Whole&& whole, Part&& part) {
+  const std::int64_t first = std::min(end, (begin + kPageTokens - 1) / kPageTokens * kPageTokens);
+  const std::int64_t last = std::max(first, end / kPageTokens * kPageTokens);
+  part(begin, first);
+  for (std::int64_t at = first; at < last; at += kPageTokens) whole(at);
+  part(last, end);
 }
 
-}  // namespace
+// The largest of them; what is no number becomes none.
+static float largest_number(float* row, std::int64_t begin, std::int64_t end) {
+  constexpr int kLanes = 16;
+  float most[kLanes];
+  std::fill_n(most, kLanes, kNone);
+  each_piece(
+      begin, end,
+      [&](std::int64_t at) {
+        for (int j = 0; j < kPageTokens; j += kLanes)
+          for (int l = 0; l < kLanes; ++l) {
+            float& x = row[at + j + l];
+            x = number_or_none(x);
+            most[l] = most[l] < x ? x : most[l];
+          }
+      },
+      [&](std::int64_t from, std::int64_t to) {
+        for (std::int64_t i = from; i < to; ++i) most[0] = std::max(most[0], row[i] = number_or_none(row[i]));
+      });
+  return *std::max_element(most, most + kLanes);
+}
+
+PowerSum add_powers(float* row, std::int64_t begin, std::int64_t end) {
+  const float most = largest_number(row, begin, end);
+  if (most == kNone) return {kNone, 0};
+  // Piece by piece, each by its own maximum; then all by the largest.
+  double sum = 0;
+  for (std::int64_t at = begin / kPageTokens * kPageTokens; at < end; at += kPageTokens) {
+    const int from = static_cast<int>(std::max<std::int64_t>(begin - at, 0));
+    const int to = static_cast<int>(std::min<std::int64_t>(end - at, kPageTokens));
+    float piece_most, piece_sum;
+    kernel::attention().weigh(row + at, kPageTokens, 1, &from, &to, &piece_most, &piece_sum);
+    const float factor = std::exp2(piece_most - most);
+    sum += static_cast<double>(piece_sum) * factor;
+    for (int i = 0; i < kPageTokens; ++i) row[at + i] *= factor;  // 0 outside [begin, end)
+  }
+  return {most, sum};
+}
+
+// Shares of 2^score, row by row, added to the votes.
+static void add_masses(float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end,
+                       float* votes) {
+  for (int r = 0; r < rows; ++r) {
+    float* const row = scores + r * stride;
+    const PowerSum all = add_powers(row, begin, end);
+    if (all.sum == 0) continue;
+    const auto share = static_cast<float>(1 / all.sum);
+    const auto add = [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t i = from; i < to; ++i) votes[i] += row[i] * share;
+    };
+    each_piece(
+        begin, end, [&](std::int64_t at) { add(at, at + kPageTokens); }, add);
+  }
+}
 
 void vote(Vote how, float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end,
           float* votes) {
@@ -93,6 +129,23 @@ std::uint64_t key_of(float vote, std::int64_t i) {
 }
 std::int64_t block_of(std::uint64_t key) { return static_cast<std::int64_t>(key & 0xffffffffu); }
 
+// The `count` largest of n keys come first, 0 < count < n. Keys are counted by their highest bits, so only those that
+// share these bits with the last one to come are compared with each other: comparing all takes three times as long,
+// because which one is larger cannot be foreseen.
+void best_first(std::uint64_t* keys, std::int64_t n, std::int64_t count) {
+  constexpr int kBits = 11;
+  constexpr int kShift = 64 - kBits;
+  std::int32_t counts[1 << kBits] = {};
+  for (std::int64_t i = 0; i < n; ++i) ++counts[keys[i] >> kShift];
+  std::uint64_t bin = (1 << kBits) - 1;
+  std::int64_t above = 0;  // in higher bins
+  while (above + counts[bin] < count) above += counts[bin--];
+  // Those of higher bins to the front, then those of the bin.
+  std::uint64_t* const middle = std::partition(keys, keys + n, [&](std::uint64_t k) { return k >> kShift > bin; });
+  std::uint64_t* const end = std::partition(middle, keys + n, [&](std::uint64_t k) { return k >> kShift == bin; });
+  std::nth_element(middle, keys + count - 1, end, std::greater<>());
+}
+
 }  // namespace
 
 void pick(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t count, double p, std::uint64_t* keys,
@@ -103,7 +156,7 @@ void pick(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t
   count = std::min(count, n);
   if (count <= 0) return;
   for (std::int64_t i = 0; i < n; ++i) keys[i] = key_of(votes[begin + i], begin + i);
-  if (count < n) std::nth_element(keys, keys + count - 1, keys + n, std::greater<>());
+  if (count < n) best_first(keys, n, count);
   if (p > 0) {
     std::sort(keys, keys + count, std::greater<>());
     double all = 0;
@@ -115,6 +168,18 @@ void pick(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t
     count = enough;
   }
   for (std::int64_t i = 0; i < count; ++i) picked[block_of(keys[i])] = 1;
+}
+
+int level_of(double share) {
+  const double left = 1 - std::min(share, 1.0);
+  return left <= 0 ? 120 : std::clamp(static_cast<int>(std::lround(-8 * std::log2(left))), 1, 120);
+}
+
+double share_of(int level) { return 1 - std::exp2(-level / 8.0); }
+
+int next_level(int level, double mass, double aim) {
+  if (mass < aim) return std::min(level + 8, 120);
+  return 1 - mass < (1 - aim) / 2 ? std::max(level - 2, 1) : level;
 }
 
 void pool_units(std::span<const float> units, float* votes) {

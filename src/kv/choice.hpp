@@ -29,11 +29,26 @@ BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t ra
 // REQUIRES: stride a multiple of 128, rows aligned to 64 bytes, and room for `end` rounded up to 128.
 void vote(Vote how, float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end, float* votes);
 
+// The sum of 2^scores[i] over [begin, end) is 2^most * sum; sum is 0 and most -infinity where no score is a number.
+// scores[i] become 2^(scores[i] - most). REQUIRES: as of vote.
+struct PowerSum {
+  float most;
+  double sum;
+};
+PowerSum add_powers(float* scores, std::int64_t begin, std::int64_t end);
+
 // picked[i] = 1 for the `count` best of [begin, end) and 0 for the others there. Of equal votes the later block's; a
 // vote that is no number is none (-infinity). With p > 0 only as many of these as have the share p of all votes of the
 // range, at least one. keys: room for end - begin.
 void pick(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t count, double p, std::uint64_t* keys,
           std::uint8_t* picked);
+
+// Levels of a share that moves with what is measured: 1 - 2^(-level / 8), level 1 to 120; level 0 stands for none. The
+// next one where a choice by `level` held `mass` and `aim` is wanted: what is left out is halved at once when it is too
+// much, and grows slowly when it is less than half of what may be.
+int level_of(double share);
+double share_of(int level);
+int next_level(int level, double mass, double aim);
 
 // Votes of a prompt's blocks, of importance by units of a quarter block: the units of a block and a unit on both sides
 // (SnapKV's pooling; Li et al. 2024, arXiv:2404.14469).

@@ -42,6 +42,69 @@ TEST(Choice, BlocksAreCutAsInTheExample) {
   EXPECT_EQ(cut_blocks(spec_of("quest:block=16"), 1 << 20, (1 << 20) - 256).initial, 4);
 }
 
+// The best ones whatever the votes look like, beside a plain sort.
+TEST(Choice, TheBestArePickedOfAnyVotes) {
+  for (const int kind : {0, 1, 2, 3, 4})
+    for (const std::int64_t n : {2, 17, 300, 2048}) {
+      std::vector<float> votes;
+      for (std::int64_t i = 0; i < n; ++i) {
+        const float x = fixture::noise(97, static_cast<std::uint64_t>(i + 1000 * kind));
+        votes.push_back(kind == 0   ? x
+                        : kind == 1 ? std::exp2(60 * x)
+                        : kind == 2 ? std::round(3 * x)
+                        : kind == 3 ? (x > 0.9f ? std::numeric_limits<float>::quiet_NaN() : 1 + 1e-6f * x)
+                                    : -std::numeric_limits<float>::infinity());
+      }
+      std::vector<std::int64_t> order;
+      for (std::int64_t i = 3 % n; i < n; ++i) order.push_back(i);
+      const auto value = [&](std::int64_t i) {
+        const float x = votes[static_cast<std::size_t>(i)];
+        return x == x ? x : -std::numeric_limits<float>::infinity();
+      };
+      std::sort(order.begin(), order.end(),
+                [&](auto a, auto b) { return value(a) != value(b) ? value(a) > value(b) : a > b; });
+      for (const std::int64_t count : {std::int64_t{1}, n / 3, n - 4, n}) {
+        if (count < 1) continue;
+        std::vector<std::uint64_t> keys(static_cast<std::size_t>(n));
+        std::vector<std::uint8_t> picked(static_cast<std::size_t>(n));
+        pick(votes.data(), 3 % n, n, count, 0, keys.data(), picked.data());
+        for (std::size_t i = 0; i < order.size(); ++i)
+          EXPECT_EQ(picked[static_cast<std::size_t>(order[i])], static_cast<std::int64_t>(i) < count)
+              << "kind " << kind << ", " << count << " of " << n << ", rank " << i;
+      }
+    }
+}
+
+TEST(Choice, LevelsOfSharesMoveAndStay) {
+  for (const double share : {0.1, 0.5, 0.9, 0.97, 0.999})
+    EXPECT_NEAR(1 - share_of(level_of(share)), 1 - share, 0.05 * (1 - share));
+  EXPECT_EQ(level_of(1), 120);
+  EXPECT_EQ(level_of(0), 1);
+  EXPECT_NEAR(1 - share_of(next_level(40, 0.8, 0.9)), (1 - share_of(40)) / 2, 1e-12);
+  EXPECT_EQ(next_level(40, 0.92, 0.9), 40);
+  EXPECT_EQ(next_level(40, 0.96, 0.9), 38);
+  EXPECT_EQ(next_level(119, 0, 0.9), 120);
+  EXPECT_EQ(next_level(2, 1, 0.9), 1);
+  alignas(8) std::uint8_t bytes[sizeof(Levels) + 100] = {};
+  Levels& levels = *reinterpret_cast<Levels*>(bytes);
+  EXPECT_EQ(levels.now(), 0);
+  levels.set(3, 10);
+  levels.set(4, 11);
+  levels.set(9, 12);
+  EXPECT_EQ(levels.now(), 12);
+  levels.cut(9 * 8 + 1, 8);
+  EXPECT_EQ(levels.now(), 12);
+  levels.cut(9 * 8, 8);  // position 72 is gone
+  EXPECT_EQ(levels.now(), 11);
+  levels.set(20, 13);
+  levels.cut(33, 8);
+  EXPECT_EQ(levels.now(), 11);
+  levels.cut(32, 8);
+  EXPECT_EQ(levels.now(), 10);
+  levels.cut(0, 8);
+  EXPECT_EQ(levels.now(), 0);
+}
+
 // Section 4.1: blocks of 4 tokens, 2 channels; queries (1, 2) and (-1, 0.5).
 TEST(Choice, ScoresAreThoseOfTheExample) {
   const float keys[2][4][2] = {{{1, -2}, {3, 0}, {-1, 4}, {1, 2}}, {{-1, -1}, {-2, -3}, {-3, -1}, {-2, -3}}};

@@ -9,6 +9,7 @@
 #include "kernel/attention.hpp"
 #include "kv/feedback.hpp"
 #include "kv/fold.hpp"
+#include "kv/hot_pages.hpp"
 #include "kv/question.hpp"
 #include "kv/spec.hpp"
 #include "kv/summaries.hpp"
@@ -183,7 +184,8 @@ void place_layer(Layout* l, LayerLayout* layer, const CacheOptions& options, std
     layer->sealed = place(&l->page_bytes, k_bytes, v_bytes, s.kv_heads);
     m.k_chunk_bytes += heads * k_bytes;
     m.v_chunk_bytes += heads * v_bytes;
-    layer->summary_bytes = round64(summary_bytes(l->select, s.head_dim));
+    layer->means_offset = round64(summary_bytes(l->select, s.head_dim));
+    layer->summary_bytes = layer->means_offset + round64(mean_bytes(l->select, s.sum_dim()));
     layer->summary_offset = l->summary_bytes;
     l->summary_bytes += heads * layer->summary_bytes;
   }
@@ -283,12 +285,26 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   const auto sequences = static_cast<std::size_t>(options.max_sequences);
   l->selection_bytes = 0;
   for (LayerLayout& layer : l->layers) {
-    if (layer.asked < 0 || !l->select.keeps_state()) continue;
-    layer.selection_offset = l->selection_bytes;
-    layer.selection_bytes = round64(choice_bytes(l->most_blocks()));
-    l->selection_bytes += static_cast<std::size_t>(layer.shape.kv_heads) * layer.selection_bytes;
+    if (layer.asked < 0) continue;
+    const auto take = [&](std::size_t* offset, std::size_t* bytes, std::size_t one, int count) {
+      *offset = l->selection_bytes;
+      *bytes = round64(one);
+      l->selection_bytes += static_cast<std::size_t>(count) * *bytes;
+    };
+    const SelectSpec& select = l->select;
+    const int heads = layer.shape.kv_heads;
+    if (select.keeps_choices())
+      take(&layer.selection_offset, &layer.selection_bytes, choice_bytes(l->most_blocks()), heads);
+    if (select.tail) take(&layer.tail_offset, &layer.tail_bytes, value_sum_bytes(layer.shape.sum_dim()), heads);
+    if (select.adapts()) take(&layer.level_offset, &layer.level_bytes, level_bytes(m.tokens, select.meter), 1);
   }
-  m.sealed_bytes = product({static_cast<std::size_t>(m.pages), m.chunk_bytes}) + kReadSlack;
+  const auto pages = static_cast<std::size_t>(m.pages);
+  if (l->disk_memory > 0) {
+    m.disk_bytes = product({pages, l->page_bytes});
+    m.sealed_bytes = l->disk_memory + product({pages, l->summary_bytes + unit_index_bytes(*l)}) + l->page_bytes;
+  } else {
+    m.sealed_bytes = product({pages, m.chunk_bytes}) + kReadSlack;
+  }
   m.local_bytes = product({sequences, l->local_bytes}) + (l->local_bytes > 0 ? kReadSlack : 0);
   m.raw_bytes = product({sequences, l->raw_bytes}) + kReadSlack;
   m.sink_bytes = product({sequences, l->sink_bytes}) + kReadSlack;
@@ -319,6 +335,13 @@ std::size_t Layout::state_floats_one() const {
   return most;
 }
 
+int Layout::widest_sum() const {
+  int most = 0;
+  for (const LayerLayout& layer : layers)
+    if (layer.attends()) most = std::max(most, layer.shape.sum_dim());
+  return most;
+}
+
 int Layout::most_heads() const {
   int heads = 0;
   for (const LayerLayout& layer : layers) heads = std::max(heads, layer.shape.kv_heads);
@@ -346,13 +369,22 @@ std::size_t Layout::worker_floats() const {
       FoldScratch scratch;
       most = std::max(most, scratch.place(nullptr, fold_size(layer, prompt ? kItemRows : few_rows(), prompt)));
     }
-    // Sealing, and a page of keys as floats for the selector's summary.
+    // Sealing, and a page of keys, or of values, as floats for the selector's summary.
     most = std::max({most,
                      query_floats(s) + seal_floats(s.head_dim) + static_cast<std::size_t>(kPageTokens * s.head_dim) +
                          kPageTokens + (select.selector->width ? summary_floats(select, s.head_dim) : 0),
-                     seal_floats(s.head_dim_v)});
+                     seal_floats(s.head_dim_v),
+                     static_cast<std::size_t>(kPageTokens * ((s.head_dim_v + kPanel - 1) / kPanel * kPanel))});
   }
-  return most + kFloatsPerLine;
+  return most + sealing_floats() + kFloatsPerLine;
+}
+
+std::size_t Layout::sealing_floats() const {
+  if (disk_memory == 0) return 0;
+  std::size_t most = 0;
+  for (const LayerLayout& layer : layers)
+    if (layer.attends()) most = std::max({most, layer.sealed.k_bytes, layer.sealed.v_bytes});
+  return round_up((most + kReadSlack) / sizeof(float) + 1);
 }
 
 // Queries, keys and values behind the convolution.
@@ -390,6 +422,15 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   l.sinks = options.sinks;
   l.sink_capacity = (options.sinks + 15) / 16 * 16;
   describe_layers(&l, options);
+  if (!options.disk.empty()) {
+    place_layers(&l, options);
+    const std::size_t least = least_frame_bytes(l, threads);
+    if (options.disk_memory < least)
+      bad(std::to_string(options.disk_memory) + " bytes of memory for pages on a disk, expected at least " +
+              std::to_string(least) + " with " + std::to_string(threads) + " threads",
+          "disk_memory");
+    l.disk_memory = options.disk_memory;
+  }
   MemoryPlan& m = l.memory;
   if (options.max_tokens > 0) {
     m.tokens = options.max_tokens;

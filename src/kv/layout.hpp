@@ -64,9 +64,14 @@ struct LayerLayout {
   int asked = -1;                    // its place among the layers that a selector is asked about; -1: it is not
   std::size_t feedback_offset = 0;   // of a head's feedback in its state of keys; 0: none
   std::size_t summary_bytes = 0;     // of a page of one head, for the selector
+  std::size_t means_offset = 0;      // of the means of values in it, with SelectSpec::tail
   std::size_t summary_offset = 0;    // of head 0, in units of one pool page
   std::size_t selection_bytes = 0;   // the selector's state of one head of a sequence
   std::size_t selection_offset = 0;  // of head 0 among the states of a sequence
+  std::size_t tail_bytes = 0;        // what is kept of a sequence's values for one head, with SelectSpec::tail
+  std::size_t tail_offset = 0;       // of head 0 among the states of a sequence
+  std::size_t level_bytes = 0;       // of the levels of a sequence, with SelectSpec::adapts
+  std::size_t level_offset = 0;      // among the states of a sequence
   bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
 
   bool local() const { return shape.window > 0; }
@@ -116,6 +121,7 @@ struct Layout {
   std::size_t sink_bytes = 0;        // of one sequence
   std::size_t recurrent_floats = 0;  // of one sequence
   std::size_t selection_bytes = 0;   // the selector's states of one sequence
+  std::size_t disk_memory = 0;       // > 0: sealed pages of the pool are on a disk, and so many bytes of them in memory
   MemoryPlan memory;
 
   // Most query rows of a part that is split over groups of pages, of any layer.
@@ -125,12 +131,15 @@ struct Layout {
     const int runs = select.dense() ? 1 : runs_per_page(select.block);
     return memory.tokens * runs / (kPageTokens * kGroupPages) + raw_pages + 3;
   }
-  std::size_t state_floats_one() const;         // {max, sum, out} of few_rows() rows
-  std::size_t state_floats() const;             // of one sequence, for all heads and groups
-  std::size_t worker_floats() const;            // per thread
+  std::size_t state_floats_one() const;  // {max, sum, out} of few_rows() rows
+  std::size_t state_floats() const;      // of one sequence, for all heads and groups
+  std::size_t worker_floats() const;     // per thread
+  // Of that, where a page is sealed that goes to a disk.
+  std::size_t sealing_floats() const;
   std::size_t recurrent_worker_floats() const;  // per thread
   std::size_t widest_row() const;               // of recurrent layers, in channels
   int most_heads() const;                       // KV heads of a layer
+  int widest_sum() const;                       // elements of a sum of values, of any layer
   // Of selectors that are asked, else 0: kv/attend_select.cpp.
   std::size_t answer_bytes(int sequences) const;
   std::size_t question_bytes() const;  // per thread

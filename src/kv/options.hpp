@@ -80,6 +80,10 @@ struct CacheOptions {
   std::int64_t max_tokens = 0;  // capacity in tokens of all sequences together (a page shared by forks counts once), or
   std::size_t budget_bytes = 0;  // when max_tokens is 0: everything the cache may occupy, scratch included
   int max_sequences = 1;
+  // A folder for a file of sealed pages; then only disk_memory bytes of them are in memory, those that were read last.
+  // Summaries, windows and all else stay in memory. Empty: everything does.
+  std::string disk;
+  std::size_t disk_memory = 0;
   // Most tokens of one sequence in one step. Counts only where layers are shared: those that they read keep as much
   // longer what a step would overwrite.
   int step_tokens = 512;
@@ -102,9 +106,10 @@ struct MemoryPlan {
   std::size_t chunk_bytes = 0;    // both, and the selector's summaries
   std::int64_t pages = 0;         // chunks in the pool
   std::int64_t tokens = 0;        // capacity, as in CacheOptions::max_tokens
-  std::size_t sealed_bytes = 0;
-  std::size_t local_bytes = 0;  // sealed pages of layers with a window, of all sequences
-  std::size_t raw_bytes = 0;    // windows of all sequences
+  std::size_t sealed_bytes = 0;   // in memory
+  std::size_t disk_bytes = 0;     // of the page file; 0: there is none
+  std::size_t local_bytes = 0;    // sealed pages of layers with a window, of all sequences
+  std::size_t raw_bytes = 0;      // windows of all sequences
   std::size_t sink_bytes = 0;
   std::size_t recurrent_bytes = 0;  // states of recurrent layers and raw rows of the page that fills, of all sequences
   std::size_t state_bytes = 0;      // of codecs
@@ -121,8 +126,19 @@ struct MemoryPlan {
 // negative window ...), Error(kMemory) when the budget does not hold the windows and one page.
 MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
 
-// What selectors did for a sequence. Per step and layer that was asked about: which tokens were read, and on measured
-// steps which share of the mass of dense attention they hold, mean over the heads.
+// Of a cache whose sealed pages are on a disk, since it was made. A unit is a page of one layer and KV head.
+struct DiskFigures {
+  const char* how = "";  // it reads: "io_uring", "pread"; empty: nothing is on a disk
+  std::uint64_t reads = 0;
+  std::uint64_t read_bytes = 0;
+  std::uint64_t written_bytes = 0;
+  std::uint64_t hits = 0;    // units that were in memory when they were wanted
+  std::uint64_t misses = 0;  // that were not
+  double stall_seconds = 0;  // that threads have waited for reads, added up
+};
+
+// What selectors did for a sequence. Per generated token, or token of a prompt, and layer that was asked about: which
+// tokens were read, and of measured ones which share of the mass of dense attention they hold, mean over the heads.
 struct SelectionFigures {
   struct Layer {
     std::int64_t chosen = 0;    // steps that read a choice
@@ -143,11 +159,16 @@ struct SelectionFigures {
       return *this;
     }
   };
-  std::vector<Layer> layers;  // that are asked about, in order
+  std::vector<Layer> layers;   // that are asked about, in order; of generated tokens
+  std::vector<Layer> prompts;  // the same of prompts
 
-  Layer total() const {
+  Layer total() const { return total(layers); }
+  Layer prompt_total() const { return total(prompts); }
+
+ private:
+  static Layer total(const std::vector<Layer>& all) {
     Layer t;
-    for (const Layer& l : layers) t += l;
+    for (const Layer& l : all) t += l;
     return t;
   }
 };

@@ -32,24 +32,45 @@ bool Plan::next() {
     p.row = s.row + done_[i];
     p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
     if (s.decode) p.tokens = std::min(p.tokens, drafted_together());
-    done_[i] += p.tokens;
     const std::int64_t sealed = layout_.sealed_at(p.position);
+    const SelectSpec& select = p.sequence->select;
+    const bool asks = !select.dense() && layer_->asked >= select.dense_layers && sealed > 0 && !s.sequence->borrowed;
+    p.prompt = !s.decode && select.prompt > 0 && asks;
+    if (p.prompt) {
+      p.first = p.position / select.prompt * select.prompt;
+      p.cut = prompt_cut(select, p.position);
+      // What reads everything stays together.
+      std::int64_t end = p.first + select.prompt;
+      while (p.cut.dense && end < p.position + p.tokens && prompt_cut(select, end).dense) end += select.prompt;
+      p.tokens = static_cast<int>(std::min<std::int64_t>(p.tokens, end - p.position));
+    }
+    done_[i] += p.tokens;
     p.seals = !shared && layer_->seals() && p.position % kPageTokens == 0 && sealed > 0;
     p.few = layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
     p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
-    const SelectSpec& select = p.sequence->select;
-    p.chosen = p.few && s.decode && !select.dense() && layer_->asked >= select.dense_layers && sealed > 0 &&
-               !s.sequence->borrowed;
     p.borrowed_groups = s.sequence->borrowed ? static_cast<int>(s.sequence->borrowed->groups()) : 0;
-    if (p.chosen) {
-      p.cut = cut_blocks(select, p.position + p.tokens, sealed * kPageTokens);
-      p.chosen = !p.cut.dense;
-      asks_ = asks_ || p.chosen;
-    }
-    if (!shared && (!p.few || p.seals || s.sequence->borrowed)) prepared_.push_back(static_cast<int>(parts_.size()));
+    if (asks && s.decode && p.few) p.cut = cut_blocks(select, p.position + p.tokens, sealed * kPageTokens);
+    p.chosen = asks && (p.prompt || (s.decode && p.few)) && !p.cut.dense;
+    asks_ = asks_ || p.chosen;
+    p.measured = p.chosen && measured(p, select);
+    // Whoever measures, or preselects by what it measures, reads the key of the query's own token.
+    const bool measures = p.measured || (p.chosen && select.preselect != 0);
+    if (!shared && (!p.few || p.seals || measures || s.sequence->borrowed))
+      prepared_.push_back(static_cast<int>(parts_.size()));
     parts_.push_back(p);
   }
   return !parts_.empty();
+}
+
+bool Plan::measured(const Part& p, const SelectSpec& select) {
+  if (select.meter == 0) return false;
+  if (!p.prompt) return (p.position + p.tokens - 1) % select.meter == 0;
+  return p.position == p.first && p.first / select.prompt % std::max(1, select.meter / select.prompt) == 0;
+}
+
+// As of the first of the positions that share a choice, whichever is computed first.
+BlockCut Plan::prompt_cut(const SelectSpec& select, std::int64_t position) const {
+  return cut_blocks(select, position / select.prompt * select.prompt + 1, layout_.sealed_at(position) * kPageTokens);
 }
 
 // Drafted tokens behind a generated one that are attended to in one stage. Each has the bits that it has alone: a

@@ -43,9 +43,13 @@ struct Part {
   std::int64_t block;     // position / 128
   int row;                // in the batch
   int tokens;
-  bool seals;   // its first token enters a block, so a page is sealed
-  bool few;     // cut by groups of pages, else by rows
-  bool chosen;  // a selector is asked
+  bool seals;     // its first token enters a block, so a page is sealed
+  bool few;       // cut by groups of pages, else by rows
+  bool chosen;    // a selector is asked
+  bool measured;  // and the mass that its choice holds is measured: of a prompt for the query that chooses
+  bool prompt;    // for a prompt, whose positions [first, first + SelectSpec::prompt) read one choice; `first` is a
+                  // multiple of that, so it does not depend on steps. The first of them that is computed chooses.
+  std::int64_t first;
   BlockCut cut;
   int items_per_head;
   std::int64_t first_item;  // of this part among all of the stage
@@ -85,6 +89,8 @@ class Plan {
 
  private:
   int drafted_together() const;
+  static bool measured(const Part& p, const SelectSpec& select);
+  BlockCut prompt_cut(const SelectSpec& select, std::int64_t position) const;
   void place_few(Part& p, int groups);
   void place_many(Part& p);
   void share_out();

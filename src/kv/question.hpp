@@ -18,6 +18,9 @@ struct ChoiceState {
   std::int64_t local;      // BlockCut::local then
   std::int64_t voted_at;   // position + 1 of the query that preselected; 0: none
   std::int64_t voted_to;   // blocks from there on are younger
+  std::int64_t prompt;     // SelectSpec::prompt of a choice that a prompt made; 0: a generated token did
+  std::int64_t whole_at;   // position + 1 where a prompt's positions begin that read everything, see Part::first
+  std::int64_t unused[2];
   // Then bytes, one per block: picked; kept by the preselection.
   std::uint8_t* picked() { return reinterpret_cast<std::uint8_t*>(this + 1); }
   std::uint8_t* kept(std::int64_t most_blocks) { return picked() + most_blocks; }
@@ -26,10 +29,50 @@ struct ChoiceState {
   void cut(std::int64_t n) {
     if (chosen_at > n) chosen_at = 0;
     if (voted_at > n) chosen_at = voted_at = 0;
+    if (whole_at > n) whole_at = 0;
   }
 };
 inline std::size_t choice_bytes(std::int64_t most_blocks) {
   return sizeof(ChoiceState) + 2 * static_cast<std::size_t>(most_blocks);
+}
+
+// How much of the estimated mass a layer of a sequence chooses, where that follows what was measured. The level behind
+// the k-th measured position (k * SelectSpec::meter), for every k that was measured: so it can be cut anywhere. All
+// bytes 0: nothing was measured.
+struct Levels {
+  std::int64_t last;  // 1 + the newest k with a level; 0: none
+  // Then bytes, by k; 0: was not measured.
+  std::uint8_t* level() { return reinterpret_cast<std::uint8_t*>(this + 1); }
+  int now() { return last > 0 ? level()[last - 1] : 0; }
+  void set(std::int64_t k, int to) {
+    std::fill(level() + last, level() + k, std::uint8_t{0});
+    level()[k] = static_cast<std::uint8_t>(to);
+    last = k + 1;
+  }
+  // Forgets what queries from position n on measured.
+  void cut(std::int64_t n, int meter) {
+    while (last > 0 && ((last - 1) * meter >= n || level()[last - 1] == 0)) --last;
+  }
+};
+inline std::size_t level_bytes(std::int64_t tokens, int meter) {
+  return sizeof(Levels) + static_cast<std::size_t>(tokens / meter + 1);
+}
+
+// The values of a sequence's sealed pages in one layer and KV head, added up. It follows from the pages, so it is made
+// when it is first needed, and goes on from there. All bytes 0: of no page.
+struct ValueSum {
+  std::int64_t pages;
+  // Then doubles, one per channel.
+  double* sum() { return reinterpret_cast<double*>(this + 1); }
+
+  void cut(std::int64_t n, int channels) {
+    if (pages * kPageTokens <= n) return;
+    pages = 0;
+    std::fill_n(sum(), channels, 0.0);
+  }
+};
+inline std::size_t value_sum_bytes(int channels) {
+  return sizeof(ValueSum) + static_cast<std::size_t>(channels) * sizeof(double);
 }
 
 inline std::int64_t score_stride(const Layout& l) {
@@ -49,6 +92,8 @@ struct Question {
   float* maxima;                // (rows, sealed pages)
   float* sums;                  // (rows, units)
   double* totals;               // (3, rows)
+  float* spent;                 // (stride)
+  double* values;               // (channels of a sum of values)
 
   static std::size_t bytes(const Layout& l) { return Question().place(nullptr, l); }
   std::size_t place(std::byte* at, const Layout& l) {
@@ -74,6 +119,8 @@ struct Question {
     take(&maxima, rows * pages);
     take(&sums, rows * pages * per_page);
     take(&totals, 3 * rows);
+    take(&spent, l.select.tail ? static_cast<std::size_t>(score_stride(l)) : 0);
+    take(&values, l.select.tail ? static_cast<std::size_t>(l.widest_sum()) : 0);
     return size;
   }
 };
@@ -85,19 +132,30 @@ struct Answers {
   int* counts;     // of runs
   double* masses;  // share of the mass that the runs hold, with what is always read; below 0: not measured
   double* bests;   // of the best choice of as many blocks
+  // With SelectSpec::tail, per query row of a head: the blocks' estimated masses are 2^exponents * sums, first of all
+  // of [initial, local), then of those that are not read. Per head: the mean of the values that are not read.
+  float* exponents;  // (rows)
+  float* sums;       // (rows)
+  float* means;      // (channels)
   std::size_t room = 0;
   std::int64_t stride = 0;
+  std::int64_t rows = 0;
+  std::int64_t channels = 0;
 
   PageRun* runs_at(std::int64_t at) const { return runs + at * static_cast<std::int64_t>(room); }
   float* votes_at(std::int64_t at) const { return votes + at * stride; }
+  float* exponents_at(std::int64_t at) const { return exponents + at * rows; }
+  float* sums_at(std::int64_t at) const { return sums + at * rows; }
+  float* means_at(std::int64_t at) const { return means + at * channels; }
 };
 inline std::size_t run_room(const Layout& l) {
   return static_cast<std::size_t>(l.memory.pages) * static_cast<std::size_t>(runs_per_page(l.select.block));
 }
 // Bytes of one head of one slice.
 inline std::size_t answer_room(const Layout& l) {
-  return run_room(l) * sizeof(PageRun) + static_cast<std::size_t>(score_stride(l)) * sizeof(float) + sizeof(int) +
-         2 * sizeof(double);
+  const std::size_t tail = l.select.tail ? static_cast<std::size_t>(2 * l.few_rows() + l.widest_sum()) : 0;
+  return run_room(l) * sizeof(PageRun) + (static_cast<std::size_t>(score_stride(l)) + tail) * sizeof(float) +
+         sizeof(int) + 2 * sizeof(double);
 }
 inline Answers place_answers(std::byte* at, const Layout& l, std::size_t heads) {
   Answers a{};
@@ -110,6 +168,17 @@ inline Answers place_answers(std::byte* at, const Layout& l, std::size_t heads) 
   at += heads * a.room * sizeof(PageRun);
   a.votes = reinterpret_cast<float*>(at);
   at += heads * static_cast<std::size_t>(a.stride) * sizeof(float);
+  a.rows = l.few_rows();
+  a.channels = l.widest_sum();
+  if (l.select.tail) {
+    const auto take = [&](float** to, std::int64_t floats) {
+      *to = reinterpret_cast<float*>(at);
+      at += heads * static_cast<std::size_t>(floats) * sizeof(float);
+    };
+    take(&a.exponents, a.rows);
+    take(&a.sums, a.rows);
+    take(&a.means, a.channels);
+  }
   a.counts = reinterpret_cast<int*>(at);
   return a;
 }

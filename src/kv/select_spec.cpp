@@ -85,12 +85,21 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
     integer(&s->from, 0, kMostTokens);
   } else if (key == "meter") {
     integer(&s->meter, 0, 1 << 20);
+  } else if (key == "aim") {
+    s->aim = number(key, value, 0.0, 1.0, context);
   } else if (key == "floor") {
     s->floor = number(key, value, 0.0, 1.0, context);
+  } else if (key == "prompt") {
+    constexpr std::pair<std::string_view, int> kSteps[] = {{"0", 0},   {"1", 1},   {"8", 8},    {"16", 16},
+                                                           {"32", 32}, {"64", 64}, {"128", 128}};
+    s->prompt = one_of(key, value, kSteps, context);
+  } else if (key == "tail") {
+    constexpr std::pair<std::string_view, bool> kTails[] = {{"none", false}, {"mean", true}};
+    s->tail = one_of(key, value, kTails, context);
   } else {
     bad("unknown parameter '" + std::string(key) +
             "', expected one of: budget block local initial anchors token_step layer_step dense_layers heads preselect "
-            "vote p from meter floor",
+            "vote p from meter aim floor prompt tail",
         context);
   }
 }
@@ -128,6 +137,15 @@ SelectSpec parse_select(std::string_view text, const std::string& context) {
     bad("anchors are " + std::to_string(s.anchors) + ", expected at most the block's tokens, " +
             std::to_string(s.block),
         context);
+  if (s.aim > 0 && !s.adapts())
+    bad("aim is above 0 without a p or a meter, expected both: it moves p by what is measured", context);
+  if (s.tail && !s.selector->estimates)
+    bad("tail is 'mean' with '" + s.kind +
+            "', expected a selector whose scores estimate a block's mass: spread, mean, " +
+            "or topp and auto, which ask spread",
+        context);
+  if (s.tail && (s.token_step > 1 || s.layer_step > 1))
+    bad("tail is 'mean' with a token_step or layer_step above 1, expected a choice for every token and layer", context);
   return s;
 }
 
@@ -135,7 +153,9 @@ std::int64_t SelectSpec::budget_of(std::int64_t n) const {
   return share > 0 ? static_cast<std::int64_t>(std::ceil(share * static_cast<double>(n))) : budget;
 }
 
-std::string SelectSpec::summaries() const {
+std::string SelectSpec::summaries() const { return representatives() + (tail ? " with values" : ""); }
+
+std::string SelectSpec::representatives() const {
   if (!selector->width) return "none";
   return kind + " " + std::to_string(block) + (anchors > 1 ? " anchors " + std::to_string(anchors) : "");
 }
@@ -143,10 +163,14 @@ std::string SelectSpec::summaries() const {
 const char* SelectSpec::refused_in(const SelectSpec& cache) const {
   if (dense()) return nullptr;
   if (cache.dense()) return "this cache was made without a selector";
-  if (selector->width && summaries() != cache.summaries()) return "pages have no summaries for this selector and block";
+  if (selector->width && representatives() != cache.representatives())
+    return "pages have no summaries for this selector and block";
+  if (tail && !cache.tail) return "pages have no means of values for a tail";
   if (block > cache.block) return nullptr;
   if (block < cache.block) return "its blocks are shorter than the cache's";
-  if (keeps_state() && !cache.keeps_state()) return "this cache keeps no choices from step to step";
+  if ((keeps_state() && !cache.keeps_state()) || (prompt > 1 && !cache.keeps_choices()))
+    return "this cache keeps no choices from step to step";
+  if (adapts() && (!cache.adapts() || meter != cache.meter)) return "this cache keeps no measurements, or other ones";
   return nullptr;
 }
 

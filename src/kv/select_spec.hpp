@@ -36,22 +36,33 @@ struct SelectSpec {
   double p = 0;           // > 0: the fewest blocks with that share of the estimated mass, within the budget
   std::int64_t from = 0;  // shorter contexts are read whole
   int meter = 64;         // positions between measurements of the mass that a choice holds; 0: none
+  double aim = 0;         // > 0: measured mass that every layer's own p is moved towards, from `p` on
   double floor = 0;       // where that measured mass is less, the step reads everything
+  int prompt = 0;         // positions of a prompt that one choice serves, a divisor of 128; 0: prompts read everything
+  bool tail = false;      // what is not read counts as the mean of its values, with its estimated mass
 
   bool dense() const { return selector->dense && preselect == 0; }
+  // Generated tokens read what other positions or layers chose.
   bool keeps_state() const { return token_step > 1 || layer_step > 1 || preselect != 0; }
+  bool adapts() const { return aim > 0 && p > 0 && meter > 0; }
+  bool keeps_choices() const { return keeps_state() || prompt > 1; }
+  bool chooses_for_prompts() const { return prompt > 0 && !dense(); }
   int blocks_per_page() const { return kPageTokens / block; }
   // Tokens that are read of n, at least one block.
   std::int64_t budget_of(std::int64_t n) const;
-  // What is stored with pages: "none" or "quest 64". Pages of caches where it differs do not fit each other.
+  // What is stored with pages: "none", "quest 64" or "spread 64 with values". Pages of caches where it differs do not
+  // fit each other.
   std::string summaries() const;
   // Null when a sequence may have this in a cache that was made for `cache`, else why not.
   const char* refused_in(const SelectSpec& cache) const;
+
+ private:
+  std::string representatives() const;
 };
 
 // "NAME" or "NAME:KEY=VALUE:KEY=VALUE", keys: budget (TOKENS or N%), block, local, initial, anchors, token_step,
 // layer_step, dense_layers, heads (separate, shared), preselect (blocks, or budget), vote (sum, best, mass), p, from,
-// meter, floor. Throws Error(kBadInput) with `context`.
+// meter, aim, floor, prompt (positions), tail (none, mean). Throws Error(kBadInput) with `context`.
 SelectSpec parse_select(std::string_view text, const std::string& context);
 
 }  // namespace kvasir::kv

@@ -43,6 +43,9 @@ struct Selector {
   // Representatives are stored in f16, rounded to nearest; those of bounds are rounded up in their first half and down
   // in their second, so that they stay bounds.
   bool bounds = false;
+  // A block's score is an estimate of log2 of the mean of 2^score over its tokens, and no bound. So it can say what
+  // weight blocks have that are not read (kv/attend_tail.cpp).
+  bool estimates = false;
   // BlockKeys has the importance of tokens: the weight that the queries of the token whose coming seals the page give
   // them, summed over the heads of the group, each head's largest being 1.
   bool weighs = false;

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/error.hpp"
 #include "kv/cache_fixture.hpp"
+#include "kv/choice.hpp"
 #include "kv/page.hpp"
 #include "kv/select_spec.hpp"
 #include "simd/bf16_products.hpp"
@@ -75,7 +78,10 @@ std::vector<std::string> small_choices() {
         "quest:budget=512:layer_step=2", "mean:budget=512:token_step=7:layer_step=2:heads=shared",
         "quest:budget=512:dense_layers=1", "quest:budget=512:preselect=12:block=32",
         "quest:budget=512:block=16:meter=8:floor=0.8", "dynamic:anchors=3:budget=512:block=32",
-        "spread:p=0.5:budget=1024:block=16", "max:budget=512:block=16:preselect=20:token_step=3:heads=shared"})
+        "spread:p=0.5:budget=1024:block=16", "max:budget=512:block=16:preselect=20:token_step=3:heads=shared",
+        "spread:p=0.8:budget=1024:block=16:meter=4:aim=0.8", "spread:budget=512:tail=mean",
+        "mean:budget=512:block=16:heads=shared:tail=mean", "spread:budget=512:block=32:preselect=12:tail=mean",
+        "topp:budget=512:from=0:p=0.5:tail=mean"})
     all.push_back(more);
   return all;
 }
@@ -84,6 +90,7 @@ TEST(Selector, ABudgetOfEverythingHasTheBitsOfAll) {
   const Outputs dense = run("all", 2);
   for (const auto& entry : selectors())
     expect_same_bits(run(std::string(entry.name) + ":budget=100000", 2), dense, std::string(entry.name));
+  expect_same_bits(run("spread:budget=100000:tail=mean", 2), dense, "with a tail");
 }
 
 // The list of a choice is that of everything when everything is chosen one by one.
@@ -268,6 +275,150 @@ TEST(Selector, BelowTheFloorEverythingIsRead) {
   decode(cache, s, t, kPrompt, kPrompt + 4);
   EXPECT_EQ(cache.selection_figures(*s).total().dense, 8);
   EXPECT_EQ(Cache::exact_tokens(*s), kPrompt + 4);
+}
+
+// A layer's share moves until its choices hold what is wanted; in another sequence it begins anew.
+TEST(Selector, SharesFollowWhatIsMeasured) {
+  const CacheShape s = CacheShape::uniform(2, {2, 4, 32, 32});
+  const Tokens t = fixture::random_tokens(s, 1500, 57, 3.0f);
+  const auto mass_of = [&](const std::string& spec) {
+    Team team(2);
+    CacheOptions o = options_for(6000, spec);
+    Cache cache(team, s, o);
+    Sequence* sequence = cache.create();
+    fixture::feed(cache, sequence, t, 0, 1400, 500);
+    decode(cache, sequence, t, 1400, 1460);
+    const auto before = cache.selection_figures(*sequence).total();
+    decode(cache, sequence, t, 1460, 1500);
+    const auto after = cache.selection_figures(*sequence).total();
+    return std::pair{(after.mass - before.mass) / static_cast<double>(after.measured - before.measured),
+                     (after.read - before.read) / (after.seen - before.seen)};
+  };
+  const std::string spec = "spread:block=16:local=128:budget=90%:meter=2";
+  const auto [little, few] = mass_of(spec + ":p=0.3");
+  const auto [more, some] = mass_of(spec + ":p=0.3:aim=0.9");
+  const auto [much, many] = mass_of(spec + ":p=0.999:aim=0.7");
+  const auto [all, most] = mass_of(spec + ":p=0.999");
+  EXPECT_LT(little, 0.8);
+  EXPECT_GT(more, 0.87);
+  EXPECT_LT(more, 0.98);
+  EXPECT_LT(much, all - 0.02);
+  EXPECT_GT(much, 0.67);
+  EXPECT_LT(few, some);
+  EXPECT_LT(many, most);
+  EXPECT_THROW(parse_select("spread:aim=0.9", "test"), Error);
+  EXPECT_THROW(parse_select("spread:p=0.9:aim=0.9:meter=0", "test"), Error);
+}
+
+// In float64: read tokens with their scores, and the others as one, with the mean of their values and the mass that the
+// means of their blocks' keys promise.
+TEST(Selector, TheTailIsTheMeanOfWhatIsNotRead) {
+  const CacheShape s = CacheShape::uniform(1, {1, 2, 32, 32});
+  constexpr int n = 900, kBlock = 16, kD = 32;
+  const Tokens t = fixture::random_tokens(s, n, 53, 1.0f);
+  const std::string spec = "mean:block=16:initial=64:local=64:budget=320:meter=0";
+  std::vector<float> outs[2];
+  std::int64_t sealed = 0;
+  for (const bool tail : {false, true}) {
+    Team team(1);
+    CacheOptions o = options_for(4 * n, spec + (tail ? ":tail=mean" : ""));
+    o.k_codec = o.v_codec = "f16";
+    Cache cache(team, s, o);
+    Sequence* sequence = cache.create();
+    fixture::feed(cache, sequence, t, 0, n - 1, 500);
+    outs[tail] = decode(cache, sequence, t, n - 1, n)[0];
+    sealed = cache.sealed_tokens(*sequence);
+  }
+  const auto f16 = [](double x) {
+    return static_cast<double>(simd::f16_to_f32(simd::f32_to_f16(static_cast<float>(x))));
+  };
+  const auto key = [&](int i, int c) { return f16(t.k[0][static_cast<std::size_t>(i * kD + c)]); };
+  const auto value = [&](int i, int c) { return f16(t.v[0][static_cast<std::size_t>(i * kD + c)]); };
+  const auto query = [&](int h, int c) { return double{t.q[0][static_cast<std::size_t>(((n - 1) * 2 + h) * kD + c)]}; };
+  const BlockCut cut = cut_blocks(parse_select(spec, "test"), n, sealed);
+  ASSERT_FALSE(cut.dense);
+  // Scores of blocks, and the votes that choose: shares of the scores' powers, summed over the heads.
+  std::vector<double> score[2];
+  std::vector<std::pair<double, std::int64_t>> votes;
+  for (int h = 0; h < 2; ++h) {
+    double all = 0;
+    for (std::int64_t b = 0; b < cut.local; ++b) {
+      double sum = 0;
+      for (int c = 0; c < kD; ++c) {
+        double mean = 0;
+        for (int i = 0; i < kBlock; ++i) mean += key(static_cast<int>(b) * kBlock + i, c) / kBlock;
+        sum += query(h, c) * f16(mean) / std::sqrt(double{kD});
+      }
+      score[h].push_back(std::exp(sum));
+      if (b >= cut.initial) all += score[h].back();
+    }
+    for (std::int64_t b = cut.initial; b < cut.local; ++b) {
+      if (h == 0) votes.emplace_back(0.0, b);
+      votes[static_cast<std::size_t>(b - cut.initial)].first += score[h][static_cast<std::size_t>(b)] / all;
+    }
+  }
+  std::sort(votes.rbegin(), votes.rend());
+  std::vector<bool> read(static_cast<std::size_t>(cut.local), false);
+  for (std::int64_t b = 0; b < cut.initial; ++b) read[static_cast<std::size_t>(b)] = true;
+  for (std::int64_t i = 0; i < cut.chosen; ++i)
+    read[static_cast<std::size_t>(votes[static_cast<std::size_t>(i)].second)] = true;
+  double wrong[2] = {}, size = 0;
+  for (int h = 0; h < 2; ++h)
+    for (int c = 0; c < kD; ++c) {
+      double sum = 0, out = 0, mass = 0, mean = 0, unread = 0, dense_sum = 0, dense = 0;
+      for (int i = 0; i < n; ++i) {
+        double x = 0;
+        for (int k = 0; k < kD; ++k) x += query(h, k) * key(i, k) / std::sqrt(double{kD});
+        const double w = std::exp(x);
+        dense_sum += w, dense += w * value(i, c);
+        if (i / kBlock >= cut.local || read[static_cast<std::size_t>(i / kBlock)]) {
+          sum += w, out += w * value(i, c);
+        } else {
+          ++unread, mean += value(i, c);
+          if (i % kBlock == 0) mass += kBlock * score[h][static_cast<std::size_t>(i / kBlock)];
+        }
+      }
+      ASSERT_GT(unread, 300);
+      const auto at = static_cast<std::size_t>(h * kD + c);
+      EXPECT_NEAR(outs[1][at], (out + mass * mean / unread) / (sum + mass), 1e-3) << h << ' ' << c;
+      EXPECT_NEAR(outs[0][at], out / sum, 1e-3) << h << ' ' << c;
+      dense /= dense_sum;
+      size += dense * dense;
+      for (const int tail : {0, 1}) wrong[tail] += std::pow(static_cast<double>(outs[tail][at]) - dense, 2);
+    }
+  EXPECT_LT(wrong[1], wrong[0]);  // nearer to dense attention
+  EXPECT_GT(wrong[0], 1e-4 * size);
+}
+
+// What is kept of a sequence's values follows from its tokens, also when they were others before.
+TEST(Selector, ACutSequenceForgetsTheValuesThatWent) {
+  const CacheShape s = CacheShape::uniform(2, {2, 4, 32, 32});
+  const Tokens a = fixture::random_tokens(s, 1400, 54), b = fixture::random_tokens(s, 1400, 55);
+  CacheOptions o = options_for(5600, "spread:budget=256:block=16:tail=mean");
+  o.k_codec = o.v_codec = "f16";
+  Team team(2);
+  Cache cache(team, s, o);
+  Sequence* cut = cache.create();
+  fixture::feed(cache, cut, a, 0, 1300, 500);
+  decode(cache, cut, a, 1300, 1302);
+  cache.truncate(cut, 700);
+  fixture::feed(cache, cut, b, 700, 1350, 500);
+  Sequence* fresh = cache.create();
+  fixture::feed(cache, fresh, a, 0, 700, 500);
+  fixture::feed(cache, fresh, b, 700, 1350, 500);
+  expect_same_bits(decode(cache, cut, b, 1350, 1360), decode(cache, fresh, b, 1350, 1360), "cut");
+}
+
+TEST(Selector, ATailWantsScoresThatEstimate) {
+  for (const char* spec : {"quest:tail=mean", "sink_recent:tail=mean", "all:preselect=4:tail=mean", "max:tail=mean",
+                           "spread:tail=mean:token_step=2", "mean:tail=mean:layer_step=2", "spread:tail=more"})
+    EXPECT_THROW(parse_select(spec, "test"), Error) << spec;
+  Team team(1);
+  Cache plain(team, shape(), options_for(kAll, "spread")), tail(team, shape(), options_for(kAll, "spread:tail=mean"));
+  EXPECT_THROW(plain.set_selection(plain.create(), "spread:tail=mean"), Error);
+  tail.set_selection(tail.create(), "spread:budget=100");
+  EXPECT_GT(tail.memory().chunk_bytes, plain.memory().chunk_bytes);
+  EXPECT_NE(parse_select("spread:tail=mean", "test").summaries(), parse_select("spread", "test").summaries());
 }
 
 // A sequence may have its own choice where the summaries are the cache's.

@@ -43,6 +43,19 @@ void summarise(const SelectSpec& spec, int d, const float* keys, int skip, const
   }
 }
 
+void average(const SelectSpec& spec, const float* x, int channels, std::ptrdiff_t token, std::ptrdiff_t channel,
+             int skip, std::uint16_t* to, std::ptrdiff_t pitch) {
+  for (int first = 0; first < kPageTokens; first += spec.block, to += pitch) {
+    const int begin = std::max(first, skip);
+    const int end = first + spec.block;
+    for (int c = 0; c < channels; ++c) {
+      float sum = 0;
+      for (int t = begin; t < end; ++t) sum += x[t * token + c * channel];
+      to[c] = to_half(begin < end ? sum / static_cast<float>(end - begin) : 0.0f, 0);
+    }
+  }
+}
+
 void weigh_tokens(int d, const float* keys, int skip, const float* q, int rows, float* importance) {
   std::fill_n(importance, kPageTokens, 0.0f);
   float scores[kPageTokens];

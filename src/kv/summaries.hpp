@@ -1,5 +1,6 @@
 // Summaries of sealed pages: the representatives of a page's blocks, (blocks, pitch) in f16, pitch the entry's width
-// rounded up to 16 with zeros behind it. They lie beside the page and go with it into stores.
+// rounded up to 16 with zeros behind it; then, where the spec has a tail, the means of the blocks' values, (blocks, d
+// of values) in f16. They lie beside the page and go with it into stores.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,14 @@ inline std::size_t summary_floats(const SelectSpec& s, int d) {
 // importance: (128) or null.
 void summarise(const SelectSpec& spec, int d, const float* keys, int skip, const float* importance, float* scratch,
                std::byte* to);
+
+inline std::size_t mean_bytes(const SelectSpec& s, int d) {
+  return s.tail ? 2 * static_cast<std::size_t>(d) * static_cast<std::size_t>(s.blocks_per_page()) : 0;
+}
+// Means of `channels` channels of a page's rows by block: element c of token t at x[t * token + c * channel]. Tokens
+// below `skip` are left out; a block of these alone gets zeros. to[b * pitch + c], b < blocks of a page.
+void average(const SelectSpec& spec, const float* x, int channels, std::ptrdiff_t token, std::ptrdiff_t channel,
+             int skip, std::uint16_t* to, std::ptrdiff_t pitch);
 
 // How much every token of a page of keys (d, 128) weighs for query rows (rows, d): the sum of 2^(score - the row's
 // largest). To importance (128), 0 below skip.

@@ -1,5 +1,7 @@
 #include "lab/bench.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -108,6 +110,12 @@ class Bench {
     row.decode_floor_fraction = median(floor_fractions);
     row.choosing_fraction = median(choosing);
     row.read_fraction = read_;
+    if (o_.decode > 0 && disk_.hits + disk_.misses > 0) {
+      const double tokens = o_.decode * static_cast<double>(row.batch);
+      row.disk_bytes = static_cast<double>(disk_.read_bytes) / tokens;
+      row.disk_stall = disk_.stall_seconds / tokens;
+      row.disk_hits = static_cast<double>(disk_.hits) / static_cast<double>(disk_.hits + disk_.misses);
+    }
     if (!prefill.empty()) {
       row.ttft = o_.prefill / row.prefill.tps;
       row.ops_per_token = prefill_work(row, row.machine).ops / o_.prefill;
@@ -119,6 +127,7 @@ class Bench {
   double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
     double read = 0;
     const double chosen = e_.cache().choosing_seconds();
+    const kv::DiskFigures before = e_.cache().disk_figures();
     std::vector<std::int32_t> ids(sequences.size());
     std::vector<model::Input> inputs(sequences.size());
     for (int i = 0; i < o_.decode; ++i) {
@@ -131,6 +140,14 @@ class Bench {
       for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().kv_bytes_read(*s));
     }
     chosen_ = e_.cache().choosing_seconds() - chosen;
+    const kv::DiskFigures after = e_.cache().disk_figures();
+    disk_ = {.how = after.how,
+             .reads = after.reads - before.reads,
+             .read_bytes = after.read_bytes - before.read_bytes,
+             .written_bytes = after.written_bytes - before.written_bytes,
+             .hits = after.hits - before.hits,
+             .misses = after.misses - before.misses,
+             .stall_seconds = after.stall_seconds - before.stall_seconds};
     const kv::SelectionFigures::Layer f = e_.cache().selection_figures(*sequences.front()).total();
     read_ = f.seen > 0 ? f.read / f.seen : 1;
     return read;
@@ -216,6 +233,7 @@ class Bench {
   const BenchOptions& o_;
   double chosen_ = 0;  // seconds of the last decode run
   double read_ = 1;
+  kv::DiskFigures disk_;  // of the last decode run
 };
 
 // A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
@@ -234,6 +252,15 @@ kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t 
 }
 
 }  // namespace
+
+std::string disk_line(const kv::DiskFigures& d) {
+  const auto wanted = static_cast<double>(d.hits + d.misses);
+  return fmt::format(
+      "{:.1f} MB of pages read in {} reads ({}), {:.1f} MB written; {:.0f} % of what was wanted was in "
+      "memory; threads waited {:.2f} s",
+      static_cast<double>(d.read_bytes) * 1e-6, d.reads, d.how, static_cast<double>(d.written_bytes) * 1e-6,
+      wanted > 0 ? 100 * static_cast<double>(d.hits) / wanted : 100.0, d.stall_seconds);
+}
 
 std::int64_t fill_seed(std::int64_t raw_window, const kv::CacheShape& shape) {
   std::int64_t pages = (raw_window + kv::kPageTokens - 1) / kv::kPageTokens + 3;

@@ -52,6 +52,11 @@ struct BenchRow {
   weights::StreamFigures streamed;
   double streamed_seconds = 0;
   std::int64_t streamed_steps = 0;
+  // Decode with pages on a disk, per token: bytes read from it, seconds that threads waited for it; of the pages that
+  // were wanted the share that was in memory.
+  double disk_bytes = 0;
+  double disk_stall = 0;
+  double disk_hits = 1;
   // Prefill: operations per token (2 per multiply-add; matrices and attention, the output matrix once per run) and the
   // time they would take at the machine's peaks of the arithmetic they are computed in (integer dots for quantised
   // matrices, bf16 dots or f32 for others; f32 for attention, integer dots where it multiplies packed bytes) over the
@@ -62,6 +67,9 @@ struct BenchRow {
   double ttft = 0;                // seconds from the first token of a prefill run to its logits
   std::uint64_t resident_bytes = 0;
 };
+
+// What pages on a disk cost, in a sentence.
+std::string disk_line(const kv::DiskFigures& figures);
 
 // Fills a sequence to each depth in turn (ascending, with arbitrary tokens) and measures runs on forks of it, which are
 // thrown away. `engine` needs a sequence more than the largest batch, as many rows of logits as that, and a context of

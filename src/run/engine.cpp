@@ -82,7 +82,17 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
         .low = 1e-6,
         .high = 100}},
       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
-      {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}}};
+      {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
+      {"kv_memory",
+       &O::kv_memory,
+       {.help =
+            "memory for compressed pages, such as 4GiB, when they are to be in a file; empty: all are in memory (see "
+            "docs/long-context.md)",
+        .placeholder = "SIZE"}},
+      {"kv_disk",
+       &O::kv_disk,
+       {.help = "with --kv-memory: folder of that file, which has no name and vanishes with the process",
+        .placeholder = "FOLDER"}}};
   for (auto& row : selection_rows()) rows.push_back(std::move(row));
   return rows;
 }
@@ -222,6 +232,10 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.window = options.window;
   c.sinks = options.sinks;
   c.selector = selection_of(options);
+  if (!options.kv_memory.empty()) {
+    c.disk = options.kv_disk;
+    c.disk_memory = store::parse_bytes(options.kv_memory, "--kv-memory");
+  }
   c.max_tokens = context_for(options, spec);
   c.step_tokens = static_cast<int>(std::min<std::int64_t>(options.chunk, c.max_tokens));
   c.max_sequences = sequences;

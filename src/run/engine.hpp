@@ -42,6 +42,9 @@ struct EngineOptions {
   float kv_noise = 0.2f;  // budget of "auto", nats
   std::int32_t window = 128;
   std::int32_t sinks = 4;
+  std::string
+      kv_memory;  // "8GiB": sealed pages are in a file in kv_disk, and so much of them in memory; empty: all are
+  std::string kv_disk = "/var/tmp";
   // Which blocks generated tokens read (kv/select_spec.hpp); beside it what overrides its parameters:
   // run/selection.hpp.
   std::string select = "all";
@@ -55,6 +58,7 @@ struct EngineOptions {
   std::int32_t dense_layers = -1;
   std::string head_mode;
   std::int32_t preselect = -1;
+  std::int32_t select_prompt = -1;
   std::int32_t select_meter = -1;
   float select_floor = 0;
 };

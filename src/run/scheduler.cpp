@@ -260,6 +260,7 @@ void Scheduler::publish() {
   stats_.kv_budget = static_cast<std::uint64_t>(plan.total());
   stats_.streams = engine_.model().layers().streams();
   stats_.weights = engine_.model().layers().figures();
+  stats_.disk = engine_.cache().disk_figures();
   if (running_.empty() && waiting_.empty() && inbox_.empty()) empty_.notify_all();
 }
 

@@ -93,6 +93,8 @@ class Scheduler final : public Service {
   void offer_prompt(Job& job);
   void pin(Job& job);
   Lead find_leader(const Job& job) const;
+  // First tokens of its prompt that are computed as every request computes them.
+  std::int64_t exact_prompt(const Job& job) const;
   void begin_searched();
   void start_followers(Job& leader);
   void leave_followers(Job& leader);

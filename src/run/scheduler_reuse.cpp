@@ -39,11 +39,19 @@ void Scheduler::search(Job& job) {
   if (!library_ || !job.asked.reuse || job.outcome.shifts > 0) return;
   job.kept.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
   if (!job.reuses()) return;
-  job.kept.search = library_->search(job.asked.tenant, job.ids, store::within(kSearchTime), [this] {
-    const std::lock_guard lock(mutex_);
-    searched_ = true;
-    wake_.notify_all();
-  });
+  // Of a prompt that reads choices only what it would compute as any other does: an answer must not depend on what a
+  // store knew.
+  const auto exact = static_cast<std::size_t>(exact_prompt(job));
+  job.kept.search =
+      library_->search(job.asked.tenant, std::span(job.ids).first(exact), store::within(kSearchTime), [this] {
+        const std::lock_guard lock(mutex_);
+        searched_ = true;
+        wake_.notify_all();
+      });
+}
+
+std::int64_t Scheduler::exact_prompt(const Job& job) const {
+  return engine_.cache().exact_prompt(job.asked.request.select, static_cast<std::int64_t>(job.ids.size()));
 }
 
 // The job's search is over, or there is none: it starts with what is known.
@@ -160,7 +168,7 @@ void Scheduler::offer_step(Job& job) {
   offer(job, store::Library::Offering::kChunks);
   auto& points = job.kept.checkpoints;
   for (; !points.empty() && points.back() <= job.cached(); points.pop_back())
-    if (job.kept.chain)
+    if (job.kept.chain && points.back() <= kv::Cache::exact_tokens(*job.sequence))
       library_->offer_tail(*job.kept.chain, job.ids, *job.sequence, points.back(),
                            static_cast<float>(token_microseconds_));
 }
@@ -174,7 +182,7 @@ Scheduler::Lead Scheduler::find_leader(const Job& job) const {
     if (r.get() == &job || r->over || r->kept.search || r->blended.on() || !r->asked.reuse ||
         r->asked.tenant != job.asked.tenant)
       continue;
-    const std::int64_t most = std::min(r->prompt, job.length() - 1);
+    const std::int64_t most = std::min({r->prompt, job.length() - 1, exact_prompt(*r), exact_prompt(job)});
     const auto differ = std::mismatch(job.ids.begin(), job.ids.begin() + most, r->ids.begin());
     const std::int64_t common = differ.first - job.ids.begin();
     if (common < std::max(kLeastShare, best.share + 1)) continue;

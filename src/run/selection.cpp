@@ -66,6 +66,14 @@ std::vector<OptionTable<EngineOptions>::Row> selection_rows() {
                 "(SnapKV); 0 is all, -1 the selector's own",
         .low = -1,
         .high = 1 << 30}},
+      {"select_prompt",
+       &O::select_prompt,
+       {.help =
+            "with --select: prompts read choices too, one for so many positions: 1, 8, 16, 32, 64 or 128; 0 is none, "
+            "-1 the selector's own, none",
+        .unit = "positions",
+        .low = -1,
+        .high = 128}},
       {"select_meter",
        &O::select_meter,
        {.help = "with --select: every so many positions the attention mass that a choice holds is measured; 0 is "
@@ -94,6 +102,7 @@ std::string selection_of(const EngineOptions& o) {
   add(o.dense_layers >= 0, "dense_layers", o.dense_layers);
   add(!o.head_mode.empty(), "heads", o.head_mode);
   add(o.preselect >= 0, "preselect", o.preselect);
+  add(o.select_prompt >= 0, "prompt", o.select_prompt);
   add(o.select_meter >= 0, "meter", o.select_meter);
   add(o.select_floor > 0, "floor", o.select_floor);
   kv::parse_select(text, "--select");  // an error names what the user wrote
@@ -105,20 +114,23 @@ nlohmann::ordered_json selection_json(const Receipt& receipt) {
   const auto mass_of = [](const kv::SelectionFigures::Layer& l) {
     return l.measured > 0 ? Json(l.mass / static_cast<double>(l.measured)) : Json(nullptr);
   };
-  const kv::SelectionFigures::Layer t = receipt.selection.total();
   Json masses = Json::array();
   for (const kv::SelectionFigures::Layer& l : receipt.selection.layers) masses.push_back(mass_of(l));
-  return {{"name", receipt.select},
-          {"chosen", t.chosen},
-          {"dense", t.dense},
-          {"read_tokens", t.chosen > 0 ? t.read / static_cast<double>(t.chosen) : 0.0},
-          {"seen_tokens", t.chosen > 0 ? t.seen / static_cast<double>(t.chosen) : 0.0},
-          {"measured", t.measured},
-          {"mass", mass_of(t)},
-          {"least_mass", t.measured > 0 ? Json(t.least) : Json(nullptr)},
-          {"mass_by_layer", masses}};
+  const auto figures = [&](const kv::SelectionFigures::Layer& t) {
+    return Json{{"chosen", t.chosen},
+                {"dense", t.dense},
+                {"read_tokens", t.chosen > 0 ? t.read / static_cast<double>(t.chosen) : 0.0},
+                {"seen_tokens", t.chosen > 0 ? t.seen / static_cast<double>(t.chosen) : 0.0},
+                {"measured", t.measured},
+                {"mass", mass_of(t)},
+                {"least_mass", t.measured > 0 ? Json(t.least) : Json(nullptr)}};
+  };
+  Json json{{"name", receipt.select}};
+  json.update(figures(receipt.selection.total()));
+  json["mass_by_layer"] = masses;
+  if (const auto prompts = receipt.selection.prompt_total(); prompts.chosen > 0) json["prompt"] = figures(prompts);
+  return json;
 }
-
 namespace {
 
 constexpr const char* kContext = "long_context";

@@ -196,6 +196,7 @@ struct ServiceStats {
   kv::SelectionFigures::Layer selection;
   bool streams = false;  // weights are read while they are used
   weights::StreamFigures weights;
+  kv::DiskFigures disk;  // of pages on a disk
 };
 
 using RequestId = std::uint64_t;

@@ -97,6 +97,14 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
     gauge(out, "kvasir_select_least_mass", "The least of them.", choice.least);
   }
   if (s.streams) weights_text(out, s.weights);
+  if (*s.disk.how) {
+    counter(out, "kvasir_kv_disk_read_bytes_total", "Bytes of cache pages read from the page file.", s.disk.read_bytes);
+    counter(out, "kvasir_kv_disk_written_bytes_total", "Bytes of cache pages written to it.", s.disk.written_bytes);
+    counter(out, "kvasir_kv_disk_hits_total", "Pages of a layer and KV head that were in memory.", s.disk.hits);
+    counter(out, "kvasir_kv_disk_misses_total", "Pages of a layer and KV head that had to be read.", s.disk.misses);
+    gauge(out, "kvasir_kv_disk_stall_seconds", "Time that threads have waited for the page file, added up.",
+          s.disk.stall_seconds);
+  }
   using T = run::TierStats;
   tier_family(out, s, "kvasir_tier_bytes", "gauge", "Bytes stored.", &T::bytes);
   tier_family(out, s, "kvasir_tier_budget_bytes", "gauge", "Bytes that may be stored.", &T::budget);

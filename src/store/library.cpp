@@ -352,8 +352,9 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   if (n == 0 || tiers_.empty() || kv::Cache::borrows(sequence)) return;
   const std::span<const Key> keys = chain.extend(ids);
   // What a lossy selector had a hand in is not what these tokens always give: it is kept by its sequence alone.
+  // So is what such tokens sealed, because a page may remember the query that sealed it.
   const std::int64_t exact = kv::Cache::exact_tokens(sequence);
-  const std::int64_t sealed = std::min(cache_.sealed_pages_at(n), exact / kPageTokens);
+  const std::int64_t sealed = cache_.sealed_pages_at(exact);
   const std::uint64_t room = cache_.memory().chunk_bytes + 4 * kPageTokens + kEnvelopeBytes + kPayloadAlign;
   std::int64_t first = sealed;
   for (std::size_t t = 0; t < tiers_.size(); ++t) first = std::min(first, chain.given(t));

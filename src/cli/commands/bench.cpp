@@ -10,9 +10,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <sstream>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "base/rss.hpp"
 #include "cli/bench.hpp"
 #include "cli/command.hpp"
@@ -25,6 +27,7 @@
 #include "cli/terminal.hpp"
 #include "cli/version.hpp"
 #include "kv/spec.hpp"
+#include "lab/eval/plot.hpp"
 #include "lab/eval/subject.hpp"
 #include "model/cache_shape.hpp"
 #include "model/hparams.hpp"
@@ -45,6 +48,7 @@ struct BenchCliOptions {
   std::int32_t runs = 5;
   bool fill = false;
   std::string out;
+  std::string plot;
   bool json = false;
 };
 
@@ -72,6 +76,11 @@ const OptionTable<BenchCliOptions>& table() {
         &O::fill,
         {.help = "fill the cache with copies of a few computed pages: as fast to read, made in seconds at any depth"}},
        {"out", &O::out, {.help = "append the rows as JSON to this file, too", .placeholder = "FILE"}},
+       {"plot",
+        &O::plot,
+        {.help = "draw generated tokens per second over the depth into a .svg, .html or .png; with --out also those of "
+                 "the rows that the file had before",
+         .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per row"}}}};
   return t;
 }
@@ -107,7 +116,11 @@ void print_row(const lab::BenchRow& r) {
              (r.filled ? std::string(" filled") : std::string()) +
                  (r.read_fraction < 1 ? fmt::format(", {:.2f} % of the tokens read, choosing {:.1f} % of the time",
                                                     100 * r.read_fraction, 100 * r.choosing_fraction)
-                                      : std::string()));
+                                      : std::string()) +
+                 (r.disk_bytes > 0 ? fmt::format(", {:.1f} MB per token from disk ({:.0f} % of the pages in memory), "
+                                                 "{:.1f} ms waiting",
+                                                 r.disk_bytes * 1e-6, 100 * r.disk_hits, 1e3 * r.disk_stall)
+                                   : std::string()));
   if (r.streamed.any())
     fmt::print("        weights: {}; {:.2f} GB/s of the time, peak memory {}\n", run::weights_line(r.streamed),
                static_cast<double>(r.streamed.bytes_read) * 1e-9 / r.streamed_seconds,
@@ -138,6 +151,9 @@ nlohmann::ordered_json json_row(const run::Engine& e, const lab::Machine& m, con
       {"select", run::selection_of(e.options())},
       {"read_fraction", r.read_fraction},
       {"choosing_fraction", r.choosing_fraction},
+      {"disk_bytes_per_token", r.disk_bytes},
+      {"disk_stall_ms", r.disk_stall * 1e3},
+      {"disk_hits", r.disk_hits},
       {"ops_per_token", r.ops_per_token},
       {"peak_fraction", r.peak_fraction},
       {"kv_bytes_per_token", r.kv_bytes_per_token},
@@ -184,9 +200,54 @@ std::vector<run::EngineOptions> choices(const std::string& list, const run::Engi
   return all;
 }
 
+// Rows that an earlier run appended; none when there is no such file.
+std::vector<nlohmann::ordered_json> earlier_rows(const std::string& path) {
+  std::vector<nlohmann::ordered_json> rows;
+  if (path.empty() || !std::filesystem::exists(path)) return rows;
+  std::istringstream lines(read_text_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) continue;
+    auto row = nlohmann::ordered_json::parse(line, nullptr, false);
+    if (!row.is_object() || !row.contains("depth") || !row.contains("decode_tps"))
+      throw Error(Code::kBadInput, fmt::format("line {} is no row of kvasir bench", rows.size() + 1), path);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+// A line for every model, cache, selector, number of threads and batch.
+void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& path) {
+  lab::eval::Plot plot{.title = "Generated tokens per second over the depth of the cache",
+                       .subtitle = "median of the runs",
+                       .note = "",
+                       .x_label = "tokens in the cache",
+                       .y_label = "tokens per second",
+                       .points = {}};
+  std::vector<std::vector<std::string>> table{{"what", "depth", "tokens/s"}};
+  for (const auto& row : rows) {
+    const auto text = [&](const char* key) { return row.value(key, std::string()); };
+    const std::string kv =
+        text("k_codec") == text("v_codec") ? text("k_codec") : text("k_codec") + "/" + text("v_codec");
+    std::string label = text("model") + " " + kv;
+    if (const std::string select = text("select"); !select.empty() && select != "all") label += " " + select;
+    if (const auto batch = row.value("batch", std::int64_t{1}); batch > 1) label += fmt::format(" batch {}", batch);
+    if (row.value("disk_bytes_per_token", 0.0) > 0) label += " from disk";
+    const double rate = row.value("decode_tps", 0.0);
+    const auto depth = row.value("depth", std::int64_t{0});
+    if (rate <= 0) continue;
+    table.push_back({label, std::to_string(depth), fmt::format("{:.2f}", rate)});
+    auto line = std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
+    if (line == plot.lines.end()) line = plot.lines.insert(plot.lines.end(), {label, {}});
+    line->points.push_back({static_cast<double>(depth), rate});
+  }
+  for (auto& line : plot.lines)
+    std::stable_sort(line.points.begin(), line.points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
+  write_plot(plot, table, path);
+}
+
 void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
              const std::vector<std::int64_t>& depths, const std::vector<std::int64_t>& batches,
-             const std::function<bool()>& poll) {
+             const std::function<bool()>& poll, std::vector<nlohmann::ordered_json>* rows) {
   const std::int64_t widest = *std::max_element(batches.begin(), batches.end());
   ProgressBar loading("loading");
   const double start = steady_seconds();
@@ -206,6 +267,7 @@ void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
       [&](const lab::BenchRow& row) {
         const auto json = json_row(engine, machine, row);
         if (!o.out.empty()) append(o.out, json);
+        rows->push_back(json);
         o.json ? print_json_row(json) : print_row(row);
       },
       poll);
@@ -228,6 +290,9 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
     engine_options.ctx = static_cast<std::int32_t>(
         std::min<std::int64_t>(deepest + 2 * std::max(o.prefill, o.decode) + 512 + seed, 1 << 24));
   }
+  if (!o.plot.empty()) lab::eval::check_plot_path(o.plot);
+  std::vector<nlohmann::ordered_json> rows;
+  if (!o.plot.empty()) rows = earlier_rows(o.out);
   Interrupt interrupt;
   const auto go_on = [&] { return !interrupt.requested().load(std::memory_order_relaxed); };
   bool first = true;
@@ -235,8 +300,9 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
     if (!go_on()) break;
     if (!first && !o.json) fmt::print("\n");
     first = false;
-    measure(o, choice, depths, batches, go_on);
+    measure(o, choice, depths, batches, go_on, &rows);
   }
+  if (!o.plot.empty() && !rows.empty()) draw(rows, o.plot);
   return go_on() ? kSuccess : kFailure;
 }
 

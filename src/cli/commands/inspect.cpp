@@ -244,6 +244,7 @@ void print_plan(const weights::ModelFile& model, const Options& o) {
     row("sealed pages", bytes(c.sealed_bytes),
         fmt::format("{} pages of 128 tokens; {} per token ({})", c.pages,
                     human_bytes(static_cast<std::uint64_t>(c.bytes_per_token)), kv::codecs_text(p.codecs)));
+    if (c.disk_bytes > 0) row("pages on disk", bytes(c.disk_bytes), "in a file; of them in memory: the line above");
     if (c.local_bytes > 0)
       row("local pages", bytes(c.local_bytes), "sealed, of layers with a window, whatever the context");
     row("raw windows", bytes(c.raw_bytes), fmt::format("the newest tokens, window {}", o.engine.window));
@@ -269,6 +270,7 @@ Json plan_json(const weights::ModelFile& model, const Options& o) {
             {"streamed_bytes", p.residency.streamed_bytes},
             {"mapped_bytes", p.residency.mapped_bytes},
             {"sealed_bytes", c.sealed_bytes},
+            {"disk_bytes", c.disk_bytes},
             {"local_bytes", c.local_bytes},
             {"raw_bytes", c.raw_bytes},
             {"sink_bytes", c.sink_bytes},

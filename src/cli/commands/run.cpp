@@ -21,6 +21,7 @@
 #include "cli/reuse_options.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
+#include "lab/bench.hpp"
 #include "lab/machine.hpp"
 #include "run/answer.hpp"
 #include "run/ask.hpp"
@@ -156,12 +157,9 @@ void print_receipt(const run::Outcome& o) {
   if (!r.miss.empty()) fmt::print(stderr, "            {}\n", r.miss);
 }
 
-void print_selection(const run::Receipt& r) {
-  const kv::SelectionFigures::Layer t = r.selection.total();
-  if (r.select.empty()) return;
-  if (t.chosen == 0) return fmt::print(stderr, "selection   {}: everything was read\n", r.select);
+void print_choices(const char* label, const std::string& what, const kv::SelectionFigures::Layer& t) {
   const auto steps = static_cast<double>(t.chosen);
-  fmt::print(stderr, "selection   {}: {:.0f} of {:.0f} tokens read per layer and head", r.select, t.read / steps,
+  fmt::print(stderr, "{}{}{:.0f} of {:.0f} tokens read per layer and head", label, what, t.read / steps,
              t.seen / steps);
   if (t.measured > 0)
     fmt::print(stderr, "; measured {} times: {:.1f} % of the attention mass, at least {:.1f} %", t.measured,
@@ -170,7 +168,15 @@ void print_selection(const run::Receipt& r) {
   fmt::print(stderr, "\n");
 }
 
-void print_figures(const run::Engine& engine, const run::Reply& g, const Figures& f, bool keeps) {
+void print_selection(const run::Receipt& r) {
+  if (r.select.empty()) return;
+  const auto answer = r.selection.total(), prompt = r.selection.prompt_total();
+  if (answer.chosen + prompt.chosen == 0) return fmt::print(stderr, "selection   {}: everything was read\n", r.select);
+  if (prompt.chosen > 0) print_choices("selection   ", r.select + ", prompt: ", prompt);
+  if (answer.chosen > 0) print_choices("selection   ", r.select + ": ", answer);
+}
+
+void print_figures(run::Engine& engine, const run::Reply& g, const Figures& f, bool keeps) {
   const run::Outcome& o = g.outcome;
   fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
   fmt::print(stderr, "prompt      {} tokens{} in {}: {}\n", o.prompt_tokens,
@@ -193,6 +199,8 @@ void print_figures(const run::Engine& engine, const run::Reply& g, const Figures
              kv::codecs_text(engine.codecs()));
   if (!engine.kv_note().empty()) fmt::print(stderr, "            {}\n", engine.kv_note());
   print_selection(o.receipt);
+  if (const kv::DiskFigures disk = engine.cache().disk_figures(); *disk.how)
+    fmt::print(stderr, "disk        {}\n", lab::disk_line(disk));
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 

@@ -1,12 +1,14 @@
 // No number to choose: as few blocks as have 97 % of the estimated mass, from 8192 tokens on, at most a quarter of the
-// context. So every head of every layer has a budget of its own. Every 32 positions the true mass is measured, and
-// where a choice holds less than 90 % of it that step reads everything.
+// context. So every head of every layer has a budget of its own. Every 32 positions the true mass is measured. The
+// layer then chooses more or less of the estimated mass, until choices hold 95 % of the true one, and where a choice
+// holds less than 90 % that step reads everything.
 #include "kv/selector.hpp"
 
 namespace kvasir::kv::entries::selectors {
 
 extern const Selector entry_auto;
-const Selector entry_auto = {.summary = "top-p of 97 % for contexts from 8192 tokens on, measured, dense below 90 %",
-                             .preset = "spread:p=0.97:budget=25%:from=8192:meter=32:floor=0.9"};
+const Selector entry_auto = {
+    .summary = "top-p for contexts from 8192 tokens on, by layer as measured, dense below 90 %",
+    .preset = "spread:p=0.97:budget=25%:from=8192:meter=32:aim=0.95:floor=0.9"};
 
 }  // namespace kvasir::kv::entries::selectors

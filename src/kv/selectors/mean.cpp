@@ -15,7 +15,9 @@ void represent(const BlockKeys& block, float* to) {
 }  // namespace
 
 extern const Selector mean;
-const Selector mean = {
-    .summary = "blocks by the mean of their keys", .width = [](int d) { return d; }, .represent = represent};
+const Selector mean = {.summary = "blocks by the mean of their keys",
+                       .width = [](int d) { return d; },
+                       .represent = represent,
+                       .estimates = true};  // from below: the mean of 2^s is at least 2^(mean of s)
 
 }  // namespace kvasir::kv::entries::selectors

@@ -37,6 +37,7 @@ extern const Selector spread;
 const Selector spread = {.summary = "blocks by an estimate of their mass from means and variances of channels",
                          .width = [](int d) { return 2 * d; },
                          .represent = represent,
-                         .ask = ask};
+                         .ask = ask,
+                         .estimates = true};
 
 }  // namespace kvasir::kv::entries::selectors

@@ -14,7 +14,8 @@ std::vector<std::vector<std::string>> group_selectors(const std::vector<std::str
   std::vector<std::vector<std::string>> groups;
   std::vector<std::string> kinds;
   const auto kind_of = [](const kv::SelectSpec& s) {
-    return s.summaries() + " " + std::to_string(s.block) + (s.keeps_state() ? " state" : "");
+    return s.summaries() + " " + std::to_string(s.block) + (s.keeps_state() ? " state" : "") +
+           (s.prompt > 1 ? " prompts" : "");
   };
   for (const std::string& text : specs) {
     const kv::SelectSpec spec = kv::parse_select(text, "--select");
@@ -46,9 +47,10 @@ class Reader {
  public:
   Reader(Subject& subject, Lane& lane) : s_(subject), lane_(lane) {}
 
-  // A sequence of all of `ids`, dense.
-  kv::Sequence* read(std::span<const std::int32_t> ids, const std::function<void()>& poll) {
+  // A sequence of all of `ids`, as a prompt.
+  kv::Sequence* read(std::span<const std::int32_t> ids, const std::string& spec, const std::function<void()>& poll) {
     kv::Sequence* sequence = lane_.cache->create();
+    lane_.cache->set_selection(sequence, spec);
     for (std::size_t i = 0; i < ids.size(); i += Subject::kChunk) {
       poll();
       const model::Input input{sequence, ids.subspan(i, std::min<std::size_t>(Subject::kChunk, ids.size() - i)), 0};
@@ -122,10 +124,12 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
       Reader reader(subject, lane);
       const std::span<const std::int32_t> prompt = probe.prompt;
       const std::size_t question = std::min(static_cast<std::size_t>(asked), prompt.size() - 1);
-      kv::Sequence* base = reader.read(prompt.first(prompt.size() - question), [&] { poll(i, total); });
+      const auto before = prompt.first(prompt.size() - question);
+      kv::Sequence* base = reader.read(before, "all", [&] { poll(i, total); });
       std::vector<std::int32_t> dense;
       for (const std::string& spec : groups[g]) {
-        kv::Sequence* sequence = cache.fork(*base);
+        const bool anew = kv::parse_select(spec, "--select").chooses_for_prompts();
+        kv::Sequence* sequence = anew ? reader.read(before, spec, [&] { poll(i, total); }) : cache.fork(*base);
         cache.set_selection(sequence, spec);
         const std::vector<float> next = reader.decode(sequence, prompt.last(question));
         SelectedRow one{.tokens = static_cast<std::int64_t>(prompt.size()), .trials = 1};
@@ -176,17 +180,24 @@ std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::strin
     const auto& group = groups[static_cast<std::size_t>(l) % groups.size()];
     Reader reader(subject, lane);
     kv::Cache& cache = *lane.cache;
-    kv::Sequence* base = reader.read(text, [&] { poll(l, total); });
+    kv::Sequence* base = reader.read(text, "all", [&] { poll(l, total); });
     for (const std::string& spec : group) {
       if (spec == "all") continue;
       kv::Sequence* sequence = cache.fork(*base);
       // Below a floor of everything, a measured step reads everything: the queries are those of dense attention.
       cache.set_selection(sequence, spec + ":meter=1:floor=1");
+      MassRow row{.kv = lane.name, .select = spec};
       for (std::int64_t i = 0; i < queries; ++i) {
         poll(l, total);
-        reader.decode(sequence, ids.subspan(text.size() + static_cast<std::size_t>(i), 1));
+        const auto token = ids.subspan(text.size() + static_cast<std::size_t>(i), 1);
+        kv::Sequence* chosen = cache.fork(*sequence);
+        cache.set_selection(chosen, spec + ":meter=0:floor=0");
+        const std::vector<float> sparse = reader.decode(chosen, token);
+        cache.release(chosen);
+        const std::vector<float> dense = reader.decode(sequence, token);
+        row.kl += kl_divergence(dense, log_sum_exp(dense), sparse, log_sum_exp(sparse)) / static_cast<double>(queries);
+        row.same += argmax(dense) == argmax(sparse) ? 1 / static_cast<double>(queries) : 0;
       }
-      MassRow row{.kv = lane.name, .select = spec};
       const kv::SelectionFigures& figures = cache.selection_figures(*sequence);
       for (const kv::SelectionFigures::Layer& layer : figures.layers) {
         const auto n = static_cast<double>(std::max<std::int64_t>(layer.measured, 1));

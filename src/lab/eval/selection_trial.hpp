@@ -43,10 +43,10 @@ struct SelectedReport {
   bool has_skill() const { return guessing < 0.01; }
 };
 
-// Every prompt is computed once per cache, but for its last `asked` tokens, the question: these and the answer go
-// through every choice as generated tokens. So a choice has to find what the question asks for.
-// REQUIRES: the subject was made with 3 sequences, as many extra tokens as its context, and the caches of
-// group_selectors(specs) as its selectors.
+// Every prompt is computed once per cache, dense, and once more for every selector that chooses for prompts, but for
+// its last `asked` tokens, the question: these and the answer go through every choice as generated tokens. So a choice
+// has to find what the question asks for. REQUIRES: the subject was made with 3 sequences, as many extra tokens as its
+// context, and the caches of group_selectors(specs) as its selectors.
 SelectedReport measure_selected(Subject& subject, const std::vector<std::string>& specs, std::span<const Probe> probes,
                                 std::int64_t asked, const std::function<void(std::int64_t, std::int64_t)>& poll);
 
@@ -56,11 +56,14 @@ struct MassRow {
   std::vector<double> mass;                   // by layer that is asked about, mean over the queries
   std::vector<double> best;                   // what the best choice of as many blocks holds
   double read = 0;                            // share of the tokens
+  double kl = 0;                              // of the next token, from dense attention's distribution to the choice's
+  double same = 0;                            // share of queries whose most probable token is dense attention's
   double mean_from(std::size_t layer) const;  // of mass, over the layers from that one on
 };
 
 // Queries of `queries` tokens behind the first ids.size() - queries of a text, each choice measured while the model
-// goes on with dense attention. Needs of the subject as in measure_selected.
+// goes on with dense attention. Every token also goes once through the choice alone, behind a dense past: kl and same
+// compare what it says next. Needs of the subject as in measure_selected.
 std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::string>& specs,
                                   std::span<const std::int32_t> ids, std::int64_t queries,
                                   const std::function<void(std::int64_t, std::int64_t)>& poll);
