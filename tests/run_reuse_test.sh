@@ -53,6 +53,19 @@ expect 'a longer prompt' "^reused      $tokens of [0-9]* tokens: $tokens from lm
 expect 'a longer prompt' "^            nothing stored goes on like this one from token $tokens "
 tr -dc 'a-zA-Z0-9 .,' <"$1/DECISIONS.md" | head -c 5200 >"$scratch/prompt"
 
+# The same text behind another beginning, by a process that did not compute it.
+{ printf 'Another day, another beginning. '; head -c 5200 "$scratch/prompt"; } >"$scratch/moved" && mv "$scratch/moved" "$scratch/prompt"
+run "$scratch/runs"
+expect 'moved text, exactly' '"relocated_tokens":0'
+run "$scratch/other" --reuse blend
+expect 'moved text, another folder' '"relocated_tokens":0'
+{ printf 'A third one, again. '; tail -c 5200 "$scratch/prompt"; } >"$scratch/moved" && mv "$scratch/moved" "$scratch/prompt"
+run "$scratch/runs" --reuse blend
+expect 'moved text' '"not_blended":null'
+relocated=$(printf '%s' "$answer" | sed -n 's/.*"relocated_tokens":\([0-9]*\).*/\1/p')
+[ "$relocated" -gt 1000 ] || fail "moved text: $relocated tokens are relocated"
+tr -dc 'a-zA-Z0-9 .,' <"$1/DECISIONS.md" | head -c 5200 >"$scratch/prompt"
+
 # Codecs that the first prompt chooses are chosen again before anything is looked up.
 run "$scratch/auto" --kv auto
 chosen=$ids

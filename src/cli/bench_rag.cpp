@@ -48,18 +48,19 @@ std::string percent(std::int64_t part, std::int64_t all) {
 
 std::vector<std::vector<std::string>> cells(const std::vector<RagRow>& rows) {
   std::vector<std::vector<std::string>> table{{"", "prompts", "TTFT p50 s", "p90", "x", "reused", "relocated",
-                                               "repaired", "computed", "mean KL", "first token", "answers", "right"}};
+                                               "repaired", "computed", "looking ms", "mean KL", "first token",
+                                               "answers", "right"}};
   const double cold = rows.empty() || rows[0].ttft.empty() ? 0 : median(rows[0].ttft);
   for (const RagRow& r : rows) {
     if (r.ttft.empty()) continue;
     const double ttft = median(r.ttft);
     table.push_back({r.name, std::to_string(r.asked), fmt::format("{:.3f}", ttft),
-                     fmt::format("{:.3f}", percentile_of(r.ttft, 0.9)), fmt::format("{:.2f}", cold / ttft),
+                     fmt::format("{:.3f}", percentile_of(r.ttft, 0.9)), fmt::format("{:.3f}", cold / ttft),
                      percent(r.reused, r.prompt_tokens), percent(r.relocated, r.prompt_tokens),
                      percent(r.repaired, r.prompt_tokens),
                      percent(r.prompt_tokens - r.reused - r.relocated, r.prompt_tokens),
-                     fmt::format("{:.4f}", mean(r.kl)), percent(r.same_first, r.asked), percent(r.same_answer, r.asked),
-                     percent(r.right, r.asked)});
+                     fmt::format("{:.1f}", 1e3 * median(r.looking)), fmt::format("{:.4f}", mean(r.kl)),
+                     percent(r.same_first, r.asked), percent(r.same_answer, r.asked), percent(r.right, r.asked)});
   }
   return table;
 }
@@ -75,6 +76,7 @@ void print_json(const std::vector<RagRow>& rows) {
                     {"reused_tokens", r.reused},
                     {"relocated_tokens", r.relocated},
                     {"repaired_tokens", r.repaired},
+                    {"looking_p50_ms", 1e3 * median(r.looking)},
                     {"mean_kl", mean(r.kl)},
                     {"same_first_token", r.same_first},
                     {"same_answer", r.same_answer},

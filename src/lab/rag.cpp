@@ -159,8 +159,8 @@ const OptionTable<RagOptions>& rag_table() {
        {"order",
         &O::order,
         {.help = "what is different from the prompt that was computed before: the order of the documents, one word at "
-                 "the beginning, or another document in front",
-         .choices = {"shuffled", "edited", "inserted"}}},
+                 "the beginning, another document in front, or everything, which shows what looking costs",
+         .choices = {"shuffled", "edited", "inserted", "unrelated"}}},
        {"ratios",
         &O::ratios,
         {.help = "shares of rows that are computed again, separated by commas", .placeholder = "LIST"}},
@@ -172,7 +172,9 @@ const OptionTable<RagOptions>& rag_table() {
 std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const run::BlendOptions& blend,
                                 const std::function<bool(std::int64_t, std::int64_t)>& poll) {
   const text::Tokenizer& tokenizer = *engine.tokenizer();
-  const std::int64_t sets = (o.questions + o.per_set - 1) / o.per_set;
+  const bool unrelated = o.order == "unrelated";
+  const std::int64_t per_set = unrelated ? 1 : o.per_set;
+  const std::int64_t sets = (o.questions + per_set - 1) / per_set;
   const std::vector<Document> documents = read_documents(o, tokenizer, sets * o.k + 1);
   const std::vector<Way> ways = ways_of(o);
   std::vector<RagRow> rows;
@@ -210,10 +212,10 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
 
   for (std::int64_t q = 0; q < o.questions; ++q) {
     const auto set = static_cast<std::size_t>(
-        q / o.per_set % std::max<std::int64_t>(1, static_cast<std::int64_t>(documents.size() - 1) / o.k));
+        q / per_set % std::max<std::int64_t>(1, static_cast<std::int64_t>(documents.size() - 1) / o.k));
     std::vector<std::size_t> order(static_cast<std::size_t>(o.k));
     std::iota(order.begin(), order.end(), set * static_cast<std::size_t>(o.k));
-    if (q % o.per_set == 0) {
+    if (q % per_set == 0 && !unrelated) {
       // What was asked before. Exact requests have a store of their own, because they leave pages of every prompt.
       const Ids before =
           prompt("Monday", order, "Which of the texts is the longest one, and what is it about? Answer in one word:");
@@ -226,14 +228,21 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
     if (o.order == "inserted") order.insert(order.begin(), documents.size() - 1);
     const Ids ids = prompt(date, order, about.question + (about.answer.empty() ? "\nAnswer:" : ""));
     run::Reply cold;
-    for (std::size_t w = 0; w < ways.size(); ++w) {
-      if (!poll(q * static_cast<std::int64_t>(ways.size()) + static_cast<std::int64_t>(w),
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      // The cold one first, for comparisons; else in turn, so that a machine that slows down favours none.
+      const std::size_t w = i == 0 || !unrelated ? i : 1 + (i - 1 + static_cast<std::size_t>(q)) % (ways.size() - 1);
+      if (!poll(q * static_cast<std::int64_t>(ways.size()) + static_cast<std::int64_t>(i),
                 std::int64_t{o.questions} * static_cast<std::int64_t>(ways.size())))
         return rows;
-      const run::Reply reply = ask(ids, ways[w], o.answer, ways[w].reuse == "exact" ? "exact" : "blend");
+      // Of unrelated prompts no way shall find what another one left.
+      const run::Reply reply = ask(ids, ways[w], o.answer,
+                                   unrelated                  ? ways[w].name
+                                   : ways[w].reuse == "exact" ? "exact"
+                                                              : "blend");
       const run::Receipt& receipt = reply.outcome.receipt;
       RagRow& row = rows[w];
       row.ttft.push_back(static_cast<float>(receipt.queue_seconds + receipt.prefill_seconds));
+      row.looking.push_back(static_cast<float>(receipt.blend.seconds));
       row.prompt_tokens += static_cast<std::int64_t>(ids.size());
       row.reused += receipt.reused_tokens;
       row.relocated += receipt.blend.relocated_tokens;

@@ -19,7 +19,7 @@ struct RagOptions {
   std::int32_t tokens = 500;       // of a document
   std::int32_t questions = 8;      // in all
   std::int32_t per_set = 4;        // of them about the same documents
-  std::string order = "shuffled";  // "shuffled", "edited", "inserted"
+  std::string order = "shuffled";  // "shuffled", "edited", "inserted", "unrelated"
   std::string ratios = "0,0.05,0.15,0.3";
   std::int32_t answer = 16;  // tokens
   std::int64_t seed = 1;
@@ -29,7 +29,8 @@ const OptionTable<RagOptions>& rag_table();
 // One way to compute the prompts, over all questions.
 struct RagRow {
   std::string name;
-  std::vector<float> ttft;  // seconds, by question
+  std::vector<float> ttft;     // seconds, by question
+  std::vector<float> looking;  // seconds of it that went to find and compare known text, by question
   std::int64_t prompt_tokens = 0, reused = 0, relocated = 0, repaired = 0;
   // Against the cold ones: KL of the first token's distribution (its likeliest tokens, and the others as one), nats;
   // how many first tokens and answers are the same, and how many answers hold what was asked for.

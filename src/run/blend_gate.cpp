@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -167,6 +168,39 @@ class Trial {
 };
 
 }  // namespace
+
+namespace {
+
+constexpr int kTestVersion = 1;  // another one of the test, or of how rows are repaired, is tested again
+
+nlohmann::json asked_of(const BlendOptions& o) {
+  return {{"version", kTestVersion}, {"ratio", o.ratio}, {"first_rows", o.first_rows}, {"check_layer", o.check_layer}};
+}
+
+}  // namespace
+
+std::string to_note(const BlendVerdict& v, const BlendOptions& options) {
+  return nlohmann::json{{"asked", asked_of(options)}, {"allowed", v.allowed}, {"ratio", v.ratio}, {"kl", v.kl},
+                        {"turned", v.turned},         {"why", v.why}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<BlendVerdict> from_note(std::string_view note, const BlendOptions& options) {
+  const auto n = nlohmann::json::parse(note, nullptr, false);
+  if (!n.is_object() || n.value("asked", nlohmann::json()) != asked_of(options)) return std::nullopt;
+  try {
+    BlendVerdict v;
+    n.at("allowed").get_to(v.allowed);
+    n.at("ratio").get_to(v.ratio);
+    n.at("kl").get_to(v.kl);
+    n.at("turned").get_to(v.turned);
+    n.at("why").get_to(v.why);
+    if (!(v.ratio >= 0 && v.ratio <= 1) || v.allowed != v.why.empty()) return std::nullopt;
+    return v;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
 
 BlendVerdict test_blend(Engine& engine, const BlendOptions& options, std::vector<float> ratios) {
   const double start = steady_seconds();

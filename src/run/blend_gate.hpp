@@ -3,7 +3,9 @@
 // near to what it says when all is computed.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "run/blend.hpp"
@@ -31,6 +33,10 @@ struct BlendVerdict {
 
 inline constexpr double kMostBlendedKl = 0.1;  // nats, of the built-in text
 inline constexpr double kMostTurned = 0.3;     // of keys and values stored in two bits; wrongly turned ones are above 1
+
+// What a verdict without its trials is kept as, and back; nothing: not one of these options, or of another test.
+std::string to_note(const BlendVerdict& verdict, const BlendOptions& options);
+std::optional<BlendVerdict> from_note(std::string_view note, const BlendOptions& options);
 
 // Throws Error(kMemory) when sequences or pages do not suffice now. `ratios`: tried besides, for a table; then all are.
 BlendVerdict test_blend(Engine& engine, const BlendOptions& options, std::vector<float> ratios = {});

@@ -13,6 +13,7 @@
 
 #include "model/relocation.hpp"
 #include "model/synth.hpp"
+#include "run/blend_gate.hpp"
 #include "run/reuse_fixture.hpp"
 
 namespace kvasir::run {
@@ -314,6 +315,21 @@ TEST_P(BlendServer, ABlendedTextIsNotOfferedToTheExactStore) {
   EXPECT_LE(again.outcome.receipt.reused_tokens, reply.outcome.receipt.reused_tokens);
 }
 
+// One token in front of a known text is another one: its own rows, the first ones and a few others are computed.
+TEST_P(BlendServer, AChangedTokenInFrontCostsAFewRows) {
+  const Ids plain = first({0, 1, 2, 3});
+  server_.ask(plain, 1, true);
+  Ids edited = plain;
+  edited[1] = edited[1] == 77 ? 78 : 77;
+  const Reply reply = server_.submit(request(edited, "blend", 0.05f))->wait();
+  const BlendReceipt& b = reply.outcome.receipt.blend;
+  const auto n = static_cast<std::int64_t>(edited.size());
+  EXPECT_EQ(b.refused, "");
+  EXPECT_GT(b.relocated_tokens, n * 3 / 4);  // what lies in the window was never a page
+  EXPECT_LT(b.repaired_tokens, n / 10);
+  EXPECT_GT(b.seconds, 0.0);
+}
+
 TEST_P(BlendServer, RatioOneIsFullPrefill) {
   server_.ask(first({0, 1, 2, 3}), 1, true);
   const Ids shuffled = first({2, 1, 3, 0});
@@ -332,6 +348,127 @@ TEST_P(BlendServer, OtherTenantsAndNewTextsShareNothing) {
   const Reply fresh = server_.submit(request(document(server_.tokenizer(), 9000, 700), "blend", 0.15f, "a"))->wait();
   EXPECT_EQ(fresh.outcome.receipt.blend.relocated_tokens, 0);
   expect_equal_bits(fresh, server_.ask(document(server_.tokenizer(), 9000, 700), 6, false));
+}
+
+// Servers one behind the other on one folder.
+class BlendRestart : public ::testing::Test {
+ protected:
+  BlendRestart() { std::filesystem::remove_all(folder_); }
+  ~BlendRestart() override { std::filesystem::remove_all(folder_); }
+  std::unique_ptr<Server> server(const char* size = "1GiB", const store::Wrap& wrap = {}) const {
+    return std::make_unique<Server>("balanced", std::vector<std::string>{"lmdb:" + folder_ + "?size=" + size}, wrap);
+  }
+  static Ids text(const text::Tokenizer& tokenizer, std::vector<std::size_t> order) {
+    Ids ids = document(tokenizer, 5000, 50);
+    for (const std::size_t d : order) append(ids, document(tokenizer, 400 * d));
+    append(ids, document(tokenizer, 6000 + 31 * order[0], 20));
+    return ids;
+  }
+  const std::string folder_ = ::testing::TempDir() + "blend-restart-" + std::to_string(::getpid());
+};
+
+TEST_F(BlendRestart, StoredTextsAndTheVerdictAreFound) {
+  Reply before;
+  {
+    const auto s = server();
+    s->ask(text(s->tokenizer(), {0, 1, 2, 3}), 1, true);
+    s->flush();
+    before = s->submit(request(text(s->tokenizer(), {2, 0, 3, 1}), "blend"))->wait();
+    EXPECT_GT(before.outcome.receipt.blend.relocated_tokens, 900);
+    s->flush();
+  }
+  const auto s = server();
+  const Ids shuffled = text(s->tokenizer(), {2, 0, 3, 1});
+  const Reply want = s->ask(shuffled, 6, false);
+  const int steps = s->steps();
+  const Reply after = s->submit(request(shuffled, "blend"))->wait();
+  EXPECT_EQ(after.outcome.receipt.blend.refused, "");
+  EXPECT_EQ(after.outcome.receipt.blend.relocated_tokens, before.outcome.receipt.blend.relocated_tokens);
+  EXPECT_EQ(after.outcome.receipt.blend.repaired_tokens, before.outcome.receipt.blend.repaired_tokens);
+  expect_equal_bits(after, before);
+  EXPECT_LT(s->steps() - steps, 40);  // no self-test, which computes some texts
+  // Exact requests beside it, and of the tenant that knows nothing, keep their bits.
+  expect_equal_bits(s->submit(request(shuffled, "exact"))->wait(), want);
+  const Reply other = s->submit(request(shuffled, "blend", 0.15f, "b"))->wait();
+  EXPECT_EQ(other.outcome.receipt.blend.relocated_tokens, 0);
+  expect_equal_bits(other, want);
+}
+
+TEST_F(BlendRestart, EvictedPagesAreNotFoundAndNothingIsWrong) {
+  Ids shuffled;
+  std::int64_t most = 0;
+  {
+    const auto s = server("8MiB");  // room for a part of what follows
+    for (std::size_t i = 0; i < 6; ++i) s->ask(text(s->tokenizer(), {i, i + 1, i + 2, i + 3}), 1, true);
+    s->flush();
+    shuffled = text(s->tokenizer(), {2, 0, 3, 1});
+    most = static_cast<std::int64_t>(shuffled.size());
+  }
+  const auto s = server("8MiB");
+  const Reply want = s->ask(shuffled, 6, false);
+  const Reply reply = s->submit(request(shuffled, "blend"))->wait();
+  EXPECT_LT(reply.outcome.receipt.blend.relocated_tokens, most);
+  if (reply.outcome.receipt.blend.relocated_tokens == 0) expect_equal_bits(reply, want);
+  expect_equal_bits(s->submit(request(shuffled, "exact"))->wait(), want);
+}
+
+TEST_F(BlendRestart, DamagedRecordsAreNotRead) {
+  {
+    const auto s = server();
+    s->ask(text(s->tokenizer(), {0, 1, 2, 3}), 1, true);
+    s->flush();
+  }
+  // Every chunk says other tokens than it was made of, or has other bytes.
+  for (const bool of_tokens : {true, false}) {
+    {
+      const auto disk = store::open_backend("lmdb:" + folder_ + "?size=1GiB");
+      std::vector<store::Key> keys;
+      ASSERT_TRUE(
+          disk->list([&](const store::Listed& l) { return keys.push_back(l.key), true; }, store::within(kPatience))
+              .ok());
+      for (const store::Key& key : keys) {
+        store::Answer answer;
+        ASSERT_TRUE(disk->get({&key, 1}, store::within(kPatience), {&answer, 1}).ok());
+        const store::Parsed parsed = store::parse_record(answer.bytes.bytes, store::Check::kHead);
+        if (!parsed || parsed.record.head.kind != store::Kind::kChunk) continue;
+        store::SharedBytes changed = store::copy_bytes(answer.bytes.bytes);
+        auto* const bytes = const_cast<std::byte*>(changed.bytes.data());
+        bytes[of_tokens ? store::kEnvelopeBytes : changed.bytes.size() - 1] ^= std::byte{1};
+        const store::Offer offer{key, changed, parsed.record.head};
+        store::PutOutcome outcome;  // a record with the same checksum is not written again, so it goes first
+        ASSERT_TRUE(disk->erase({&key, 1}, store::within(kPatience)).ok());
+        ASSERT_TRUE(disk->put({&offer, 1}, store::within(kPatience), {&outcome, 1}).ok());
+        EXPECT_EQ(outcome, store::PutOutcome::kStored);
+      }
+    }
+    const auto s = server();
+    const Ids shuffled = text(s->tokenizer(), {2, 0, 3, 1});
+    const Reply want = s->ask(shuffled, 6, false);
+    const Reply reply = s->submit(request(shuffled, "blend"))->wait();
+    EXPECT_EQ(reply.outcome.receipt.blend.relocated_tokens, 0);
+    expect_equal_bits(reply, want);
+  }
+}
+
+TEST(BlendVerdicts, NotesThatAreNotOfTheseOptionsAreNoVerdict) {
+  BlendVerdict v;
+  v.allowed = true;
+  v.ratio = 0.3f;
+  v.kl = 0.05;
+  const BlendOptions o;
+  const std::string note = to_note(v, o);
+  const auto back = from_note(note, o);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->ratio, v.ratio);
+  EXPECT_EQ(back->kl, v.kl);
+  BlendOptions other = o;
+  other.ratio = 0.2f;
+  EXPECT_FALSE(from_note(note, other));
+  for (std::size_t i = 0; i < note.size(); ++i) from_note(note.substr(0, i), o);  // no crash
+  EXPECT_FALSE(from_note(note.substr(0, note.size() - 1), o));
+  EXPECT_FALSE(from_note("[]", o));
+  v.why = "both allowed and not";
+  EXPECT_FALSE(from_note(to_note(v, o), o));
 }
 
 TEST(Blend, LayersThatDoNotAllowItAreNamed) {

@@ -104,6 +104,7 @@ class Scheduler final : public Service {
   bool wants_blend(const Job& job) const;
   std::string test_blend(const BlendOptions& wanted, float* ratio);
   void blend(Job& job);
+  void relocate(Job& job);
   // scheduler_step.cpp
   void step();
   std::span<const float> compute(double& start);

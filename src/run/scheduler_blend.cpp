@@ -40,7 +40,14 @@ std::string Scheduler::test_blend(const BlendOptions& wanted, float* ratio) {
   if (!blend_tested_) {
     BlendOptions o = options_.blend;
     o.strategy = wanted.strategy;
-    blend_tested_ = run::test_blend(engine_, o);
+    constexpr const char* kNote = "blend";
+    if (const auto kept = library_->note(kNote, store::within(kFindTime)))
+      blend_tested_ = from_note({reinterpret_cast<const char*>(kept->data()), kept->size()}, o);
+    if (!blend_tested_) {
+      blend_tested_ = run::test_blend(engine_, o);
+      const std::string note = to_note(*blend_tested_, o);
+      library_->keep_note(kNote, std::as_bytes(std::span(note)));
+    }
   }
   if (blend_tested_->allowed && blend_tested_->ratio > options_.blend.ratio)
     *ratio = std::max(*ratio, blend_tested_->ratio);
@@ -51,6 +58,14 @@ std::string Scheduler::test_blend(const BlendOptions& wanted, float* ratio) {
 // receipt says why not.
 void Scheduler::blend(Job& job) {
   const double start = steady_seconds();
+  BlendReceipt& b = job.outcome.receipt.blend;
+  relocate(job);
+  b.seconds = steady_seconds() - start;
+  if (b.refused.empty())
+    b.saved_seconds = 1e-6 * token_microseconds_ * static_cast<double>(b.relocated_tokens) - b.seconds;
+}
+
+void Scheduler::relocate(Job& job) {
   BlendOptions o = blend_options(job.asked);
   const model::ModelSpec& spec = engine_.model().spec();
   Receipt& receipt = job.outcome.receipt;
@@ -105,8 +120,6 @@ void Scheduler::blend(Job& job) {
   b.relocated_tokens = plan.relocated;
   b.repaired_tokens = plan.repaired;
   b.deviation = plan.deviation;
-  b.seconds = steady_seconds() - start;
-  b.saved_seconds = 1e-6 * token_microseconds_ * static_cast<double>(plan.relocated) - b.seconds;
   receipt.loaded_bytes += moved.bytes;
   receipt.load_seconds += moved.seconds;
 }

@@ -39,15 +39,16 @@ void Scheduler::search(Job& job) {
   if (!library_ || !job.asked.reuse || job.outcome.shifts > 0) return;
   job.kept.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
   if (!job.reuses()) return;
+  const auto done = [this] {
+    const std::lock_guard lock(mutex_);
+    searched_ = true;
+    wake_.notify_all();
+  };
   // Of a prompt that reads choices only what it would compute as any other does: an answer must not depend on what a
   // store knew.
   const auto exact = static_cast<std::size_t>(exact_prompt(job));
-  job.kept.search =
-      library_->search(job.asked.tenant, std::span(job.ids).first(exact), store::within(kSearchTime), [this] {
-        const std::lock_guard lock(mutex_);
-        searched_ = true;
-        wake_.notify_all();
-      });
+  job.kept.search = library_->search(job.asked.tenant, std::span(job.ids).first(exact), store::within(kSearchTime),
+                                     done, no_blend_.empty() && wants_blend(job));
 }
 
 std::int64_t Scheduler::exact_prompt(const Job& job) const {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/function_ref.hpp"
 #include "base/registry.hpp"
@@ -68,6 +69,14 @@ struct Listed {
   std::int64_t written = 0, used = 0;
 };
 
+// A chunk as a scan shows it.
+struct Seen {
+  Key key;
+  RecordHead head;
+  std::vector<std::int32_t> ids;
+  std::int64_t used = 0;  // as Listed has it
+};
+
 // As far as the backend knows; for a shared one this is what all its users did.
 struct Usage {
   std::uint64_t bytes = 0;   // that the budget counts: records and what it takes to find them
@@ -82,6 +91,8 @@ struct Traits {
   bool immediate = false;
   // Threads that may wait in get at once to some avail.
   int readers = 1;
+  // `scan` is worth calling.
+  bool scans = false;
   // To tools, too, reading a record is a use of it: they ask for ages (list_ages) before they read.
   bool looking_is_use = false;
 };
@@ -109,6 +120,9 @@ class Backend {
   virtual Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) = 0;
   // The same, but no use of any record: bytes and uses may be left out for that.
   virtual Status list_ages(FunctionRef<bool(const Listed&)> each, Deadline deadline) { return list(each, deadline); }
+  // Calls `each` with every readable chunk until it returns false, and reads no payloads: no use of any record. Not ok
+  // when the backend cannot do that, or the deadline has passed: then not all were shown.
+  virtual Status scan(FunctionRef<bool(const Seen&)> each, Deadline deadline);
   // Records that are pinned are not evicted before `until`. Keys that are absent are passed over; not ok when
   // the backend pins nothing, or no more than it has pinned already.
   virtual Status pin(std::span<const Key> keys, Clock::time_point until);
@@ -118,6 +132,9 @@ class Backend {
   virtual Status sync(Deadline deadline) = 0;
 };
 
+inline Status Backend::scan(FunctionRef<bool(const Seen&)> /*each*/, Deadline /*deadline*/) {
+  return {"this tier cannot be scanned"};
+}
 inline Status Backend::pin(std::span<const Key> /*keys*/, Clock::time_point /*until*/) {
   return {"this tier cannot pin records"};
 }

@@ -30,6 +30,7 @@ class Decorator : public Backend {
   Status list_ages(FunctionRef<bool(const Listed&)> each, Deadline deadline) override {
     return inner_->list_ages(each, deadline);
   }
+  Status scan(FunctionRef<bool(const Seen&)> each, Deadline deadline) override { return inner_->scan(each, deadline); }
   Status pin(std::span<const Key> keys, Clock::time_point until) override { return inner_->pin(keys, until); }
   Status unpin(std::span<const Key> keys) override { return inner_->unpin(keys); }
   Usage usage() override { return inner_->usage(); }

@@ -123,11 +123,12 @@ void Library::Search::abandon() {
 }
 
 std::shared_ptr<Library::Search> Library::search(std::string_view tenant, std::span<const std::int32_t> ids,
-                                                 Deadline deadline, std::function<void()> done) {
+                                                 Deadline deadline, std::function<void()> done, bool elsewhere) {
   auto search = std::make_shared<Search>();
   search->tenant_ = tenant;
   search->ids_.assign(ids.begin(), ids.end());
   search->deadline_ = deadline;
+  search->elsewhere_ = elsewhere;
   if (immediate_) {
     search->known_ = find(*search);
     search->ready_ = true;
@@ -154,6 +155,7 @@ void Library::run() {
     Known known;
     try {
       known = find(*search);
+      if (search->elsewhere_) learn(search->tenant_);
     } catch (const std::exception&) {
       // Out of memory: then nothing is known, and the prompt is computed.
     }

@@ -20,10 +20,13 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include "kv/cache.hpp"
@@ -124,13 +127,15 @@ class Library {
     std::string tenant_;
     std::vector<std::int32_t> ids_;
     Deadline deadline_;
+    bool elsewhere_ = false;
     mutable std::mutex mutex_;
     std::function<void()> done_;  // called with the mutex held, so that it cannot outlive whom it calls
     bool ready_ = false;
     Known known_;
   };
+  // elsewhere: find_moved will be asked, too, and shall find what earlier processes stored.
   std::shared_ptr<Search> search(std::string_view tenant, std::span<const std::int32_t> ids, Deadline deadline,
-                                 std::function<void()> done);
+                                 std::function<void()> done, bool elsewhere = false);
 
   // A sequence of known.tokens tokens. nullptr: it has no room. Tiers that lack chunks which another one had are given
   // them, and the tail.
@@ -161,9 +166,13 @@ class Library {
   void remember_segments(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
                          std::int64_t sealed_tokens, std::span<const std::int64_t> borders);
   // Looks for tokens [from, to) of `ids` at any place of what is known, with the chunks that they lie in. Ids are
-  // compared with those of the chunks. In the caller's thread, until the deadline.
+  // compared with those of the chunks. In the caller's thread, until the deadline. What was stored before this library
+  // began is read from tiers that can be scanned (Backend::scan), when the first tenant asks.
   Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
                    Deadline deadline);
+  // A few bytes about the model, kept in the tiers under its fingerprint. Nothing: there are none, or no tier answered.
+  std::optional<std::vector<std::byte>> note(std::string_view name, Deadline deadline);
+  void keep_note(std::string_view name, std::span<const std::byte> bytes);
   // Keeps a prompt, so that later searches that miss can say where they differ from it.
   void remember(std::string_view tenant, std::span<const std::int32_t> ids);
 
@@ -175,6 +184,8 @@ class Library {
   };
   void run();
   void stop();
+  void learn(const std::string& tenant);
+  void scan_stored();
   Known find(const Search& search);
   void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
@@ -191,6 +202,17 @@ class Library {
   const std::vector<std::string> labels_;
   bool immediate_ = true;
   Segments segments_;
+
+  // What tiers had when the first search asked for texts at other places, as far as it was not learnt yet.
+  struct Stored {
+    Key key;
+    std::vector<std::int32_t> ids;
+    std::int64_t used = 0;
+  };
+  std::mutex stored_mutex_;  // of these three; held while tiers are scanned
+  bool scanned_ = false;
+  std::unordered_map<Key, std::vector<Stored>> stored_;  // by parent
+  std::set<std::string> learnt_;                         // tenants
 
   struct Pin {
     std::vector<Key> keys;

@@ -1,13 +1,98 @@
 // The library's half that finds texts at other places.
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "kv/page.hpp"
 #include "store/library.hpp"
+#include "store/tail.hpp"
 
 namespace kvasir::store {
 
 using kv::kPageTokens;
+
+namespace {
+
+constexpr std::size_t kMostChunks = (std::size_t{4} << 20) / kPageTokens;  // of stored texts that are learnt
+constexpr auto kScanTime = std::chrono::seconds(5);
+
+}  // namespace
+
+// Chunks name their parents and hold their ids, so the tiers are their own index, and what was evicted is not in it.
+// Those that were used last are kept. Nothing is believed: keys have to follow from parents and ids.
+void Library::scan_stored() {
+  struct Chunk {
+    Key parent;
+    Stored stored;
+  };
+  std::vector<Chunk> chunks;
+  const auto shorten = [&](std::size_t most) {
+    if (chunks.size() <= most) return;
+    std::nth_element(chunks.begin(), chunks.begin() + static_cast<std::ptrdiff_t>(most), chunks.end(),
+                     [](const Chunk& a, const Chunk& b) { return a.stored.used > b.stored.used; });
+    chunks.resize(most);
+  };
+  for (const auto& tier : tiers_) {
+    if (!tier->scans()) continue;
+    const auto see = [&](const Seen& s) {
+      if (s.head.fingerprint != fingerprint_ || s.ids.size() != static_cast<std::size_t>(kPageTokens) ||
+          chunk_key(s.head.parent, s.ids) != s.key)
+        return true;
+      chunks.push_back({s.head.parent, {s.key, s.ids, s.used}});
+      if (chunks.size() >= 2 * kMostChunks) shorten(kMostChunks);
+      return true;
+    };
+    tier->scan(see, within(kScanTime));  // what was not seen in time is computed as before
+  }
+  shorten(kMostChunks);
+  for (Chunk& c : chunks) {
+    std::vector<Stored>& beside = stored_[c.parent];
+    if (std::none_of(beside.begin(), beside.end(), [&](const Stored& s) { return s.key == c.stored.key; }))
+      beside.push_back(std::move(c.stored));
+  }
+}
+
+// The tenant's stored texts, from its root on to every last page.
+void Library::learn(const std::string& tenant) {
+  const std::lock_guard lock(stored_mutex_);
+  if (!std::exchange(scanned_, true)) scan_stored();
+  if (!learnt_.insert(tenant).second || stored_.empty()) return;
+  struct Node {
+    Stored stored;
+    std::ptrdiff_t parent;  // -1: the root
+    std::size_t pages;      // of the text that ends here
+  };
+  std::vector<Node> nodes;
+  const auto grow = [&](const Key& key, std::ptrdiff_t parent, std::size_t pages) {
+    const auto next = stored_.find(key);
+    if (next == stored_.end()) return false;
+    for (Stored& s : next->second) nodes.push_back({std::move(s), parent, pages + 1});
+    stored_.erase(next);  // no chunk has two parents
+    return true;
+  };
+  grow(root_key(fingerprint_, tenant), -1, 0);
+  std::vector<std::size_t> last;  // pages of texts
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (!grow(Key(nodes[i].stored.key), static_cast<std::ptrdiff_t>(i), nodes[i].pages)) last.push_back(i);
+  // The newest that there is room for, and the oldest of them first, so that it is the first to go.
+  std::sort(last.begin(), last.end(), [&](std::size_t a, std::size_t b) {
+    return nodes[a].stored.used != nodes[b].stored.used ? nodes[a].stored.used > nodes[b].stored.used : a < b;
+  });
+  std::size_t pages = 0, count = 0;
+  while (count < last.size() && (pages += nodes[last[count]].pages) <= kMostChunks) ++count;
+  for (std::size_t i = count; i-- > 0;) {
+    std::vector<const Stored*> way;
+    for (auto at = static_cast<std::ptrdiff_t>(last[i]); at >= 0; at = nodes[static_cast<std::size_t>(at)].parent)
+      way.push_back(&nodes[static_cast<std::size_t>(at)].stored);
+    std::vector<std::int32_t> ids;
+    std::vector<Key> keys;
+    for (auto s = way.rbegin(); s != way.rend(); ++s) {
+      ids.insert(ids.end(), (*s)->ids.begin(), (*s)->ids.end());
+      keys.push_back((*s)->key);
+    }
+    segments_.add(tenant, ids, keys);
+  }
+}
 
 void Library::remember_segments(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
                                 std::int64_t sealed_tokens, std::span<const std::int64_t> borders) {
@@ -21,6 +106,7 @@ Moved Library::find_moved(std::string_view tenant, std::span<const std::int32_t>
                           std::int64_t to, Deadline deadline) {
   const double start = steady_seconds();
   Moved moved;
+  learn(std::string(tenant));
   const std::int64_t sinks = cache_.sinks();
   const auto matches = segments_.find(tenant, ids, from, to, sinks);
   // Chunks that several runs lie in are read once.
@@ -80,6 +166,36 @@ Moved Library::find_moved(std::string_view tenant, std::span<const std::int32_t>
   moved.pages = std::move(found);
   moved.seconds = steady_seconds() - start;
   return moved;
+}
+
+// A note is a tail of one token that no prompt leads to: names of tenants have no zero byte in front.
+namespace {
+
+constexpr std::int32_t kNoteIds[] = {0};
+
+Key note_root(const Fingerprint& fingerprint, std::string_view name) {
+  return root_key(fingerprint, std::string(1, '\0') + "note " + std::string(name));
+}
+
+}  // namespace
+
+std::optional<std::vector<std::byte>> Library::note(std::string_view name, Deadline deadline) {
+  const Key root = note_root(fingerprint_, name), key = key_of_tail(root, kNoteIds);
+  for (const auto& tier : tiers_) {
+    const auto answers = tier->get({&key, 1}, {.fingerprint = fingerprint_, .deadline = deadline}).take(deadline);
+    const Found& f = answers.front();
+    if (f && f.record.head.kind == Kind::kTail && f.record.head.parent == root && f.record.tokens_are(kNoteIds))
+      return std::vector<std::byte>(f.record.payload.begin(), f.record.payload.end());
+  }
+  return std::nullopt;
+}
+
+void Library::keep_note(std::string_view name, std::span<const std::byte> bytes) {
+  const Key root = note_root(fingerprint_, name);
+  // Worth as much as the dearest records: it is small, and made in seconds.
+  const SharedBytes record = make_record(
+      {.kind = Kind::kTail, .fingerprint = fingerprint_, .parent = root, .cost = 1e7f}, kNoteIds, {&bytes, 1});
+  for (const auto& tier : tiers_) tier->put(key_of_tail(root, kNoteIds), record);
 }
 
 }  // namespace kvasir::store

@@ -34,6 +34,7 @@ Tier::Tier(std::unique_ptr<Backend> backend, TierOptions options)
     : options_(resolved(std::move(options), backend->traits())),
       backend_(std::move(backend)),
       immediate_(backend_->traits().immediate),
+      scans_(backend_->traits().scans),
       writer_(*backend_, options_.writer, counters_),
       reader_(*backend_, options_.reader, counters_, [this](std::vector<Key> keys) {
         // So that the next put of the record is not taken for one that is there.
@@ -90,6 +91,8 @@ Status Tier::clear(Deadline deadline) {
 Status Tier::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
   return guarded(counters_, [&] { return backend_->list(each, deadline); });
 }
+
+Status Tier::scan(FunctionRef<bool(const Seen&)> each, Deadline deadline) { return backend_->scan(each, deadline); }
 
 Status Tier::pin(std::span<const Key> keys, Clock::duration ttl) { return backend_->pin(keys, within(ttl)); }
 Status Tier::unpin(std::span<const Key> keys) { return backend_->unpin(keys); }

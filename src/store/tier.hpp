@@ -88,6 +88,8 @@ class Tier {
   Status erase(std::span<const Key> keys, Deadline deadline = within(std::chrono::seconds(10)));
   Status clear(Deadline deadline = within(std::chrono::minutes(10)));
   Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline = within(std::chrono::minutes(10)));
+  bool scans() const { return scans_; }
+  Status scan(FunctionRef<bool(const Seen&)> each, Deadline deadline);  // Backend::scan
   // Until `ttl` from now the records are not evicted. Where the backend pins nothing the Status says so.
   Status pin(std::span<const Key> keys, Clock::duration ttl);
   Status unpin(std::span<const Key> keys);
@@ -100,7 +102,7 @@ class Tier {
 
   const TierOptions options_;
   const std::unique_ptr<Backend> backend_;
-  const bool immediate_;
+  const bool immediate_, scans_;
   Counters counters_;
   Writer writer_;
   Reader reader_;

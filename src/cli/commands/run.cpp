@@ -25,6 +25,7 @@
 #include "lab/machine.hpp"
 #include "run/answer.hpp"
 #include "run/ask.hpp"
+#include "run/blend.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
@@ -92,6 +93,9 @@ struct Settings {
   run::SamplingOptions sampling;
   run::DraftOptions drafts;
   ReuseOptions reuse{.ram_cache = "0"};
+  run::BlendOptions blend;
+
+  bool blends() const { return blend.reuse == "blend"; }
 };
 
 std::string prompt_text(const RunOptions& o) {
@@ -153,6 +157,10 @@ void print_receipt(const run::Outcome& o) {
   fmt::print(stderr, "reused      {} of {} tokens{}", r.reused_tokens, o.prompt_tokens, sources);
   if (r.loaded_bytes > 0) fmt::print(stderr, "; {} in {}", human_bytes(r.loaded_bytes), human_seconds(r.load_seconds));
   fmt::print(stderr, "\n");
+  if (r.blend.asked && !r.blend.refused.empty()) fmt::print(stderr, "            not blended: {}\n", r.blend.refused);
+  if (r.blend.asked && r.blend.refused.empty())
+    fmt::print(stderr, "blended     {} tokens from other places, {} of such computed again; an approximation\n",
+               r.blend.relocated_tokens, r.blend.repaired_tokens);
   if (r.state_bytes > 0) fmt::print(stderr, "states      {}\n", human_bytes(r.state_bytes));
   if (!r.miss.empty()) fmt::print(stderr, "            {}\n", r.miss);
 }
@@ -215,6 +223,10 @@ nlohmann::ordered_json receipt_json(const run::Outcome& o) {
           {"loaded_bytes", r.loaded_bytes},
           {"state_bytes", r.state_bytes},
           {"load_seconds", r.load_seconds},
+          {"relocated_tokens", r.blend.relocated_tokens},
+          {"repaired_tokens", r.blend.repaired_tokens},
+          {"not_blended",
+           r.blend.refused.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.blend.refused)},
           {"miss", r.miss.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.miss)}};
 }
 
@@ -302,12 +314,16 @@ int run_command(Settings& s) {
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
-  run::Engine engine(
-      s.engine, {.drafted = run::drafted_rows(s.drafts, 1), .progress = [&](std::int64_t done, std::int64_t total) {
-                   if (interrupt.requested().load(std::memory_order_relaxed))
-                     throw Error(Code::kCancelled, "stopped while loading", s.engine.model);
-                   loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-                 }});
+  // Blending compares what it borrows with what a second sequence computes, and tests the model with a third.
+  const std::int64_t context = s.engine.ctx > 0 ? s.engine.ctx : run::kDefaultContext;
+  run::Engine engine(s.engine, {.sequences = s.blends() ? 3 : 1,
+                                .pool_tokens = s.blends() ? 3 * context : 0,
+                                .drafted = run::drafted_rows(s.drafts, 1),
+                                .progress = [&](std::int64_t done, std::int64_t total) {
+                                  if (interrupt.requested().load(std::memory_order_relaxed))
+                                    throw Error(Code::kCancelled, "stopped while loading", s.engine.model);
+                                  loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                                }});
   loading.finish();
   double load_seconds = steady_seconds() - start;
   if (!engine.tokenizer())
@@ -326,8 +342,8 @@ int run_command(Settings& s) {
   load_seconds += steady_seconds() - chosen;
   run::Reply reply;
   {
-    run::Scheduler scheduler(engine, {.running = 1, .waiting = 0}, s.engine.model, library ? &*library : nullptr,
-                             drafting ? &*drafting : nullptr);
+    run::Scheduler scheduler(engine, {.running = 1, .waiting = 0, .blend = s.blend}, s.engine.model,
+                             library ? &*library : nullptr, drafting ? &*drafting : nullptr);
     reply = answer(scheduler, std::move(request), unicode::to_valid_utf8(text), s.run.json, interrupt);
   }
   if (library) write_kept(*library);
@@ -349,6 +365,7 @@ Action setup(Flags& flags) {
   config->add(flags, run::sampling_table(), settings->sampling);
   config->add(flags, run::draft_table(), settings->drafts);
   config->add(flags, reuse_table(), settings->reuse, {"ram_cache"});
+  config->add(flags, run::blend_table(), settings->blend);
   return [settings, config] { return config->resolve() ? run_command(*settings) : kSuccess; };
 }
 

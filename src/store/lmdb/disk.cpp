@@ -233,41 +233,65 @@ Status Disk::clear(Deadline /*deadline*/) {
   return guarded([&] { write([](Ledger& ledger) { ledger.clear(); }); });
 }
 
-Status Disk::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
-  // In slices, each of a snapshot of its own: `each` may take its time, and may call this tier.
+// What `look(listed, record, out)` makes of every record for which it is true. In slices, each of a snapshot of its
+// own: `each` may take its time, and may call this tier.
+template <class Shown, class Look>
+Status Disk::walk(Look look, FunctionRef<bool(const Shown&)> each, Deadline deadline) {
   Key last;
   for (bool first = true, more = true; more; first = false) {
-    std::vector<Listed> slice;
+    std::vector<Shown> slice;
+    const Key from = last;
     const Status s = guarded([&] {
       const Database::Transaction t(database_, false);
       MDB_cursor* cursor = nullptr;
       check(::mdb_cursor_open(t.get(), t.tables().records, &cursor));
       const std::unique_ptr<MDB_cursor, void (*)(MDB_cursor*)> closing(cursor, ::mdb_cursor_close);
-      MDB_val key = value_of(last.bytes), value;
+      MDB_val key = value_of(from.bytes), value;
       int code = ::mdb_cursor_get(cursor, &key, &value, first ? MDB_FIRST : MDB_SET_RANGE);
-      for (; code == 0 && slice.size() < kListSlice; code = ::mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
+      std::size_t seen = 0;
+      for (; code == 0 && seen < kListSlice; code = ::mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
         Listed l{.bytes = value.mv_size};
         const auto bytes = bytes_of(key);
         if (bytes.size() != l.key.bytes.size()) throw Failure{MDB_CORRUPTED};
         std::copy(bytes.begin(), bytes.end(), l.key.bytes.begin());
-        if (!first && l.key == last) continue;
+        if (!first && l.key == from) continue;
+        last = l.key;
+        ++seen;
         if (const auto row = Ledger::read_row(t, l.key)) {
           l.uses = row->uses;
           l.written = row->written;
           l.used = row->used;
         }
-        slice.push_back(l);
+        if (Shown shown; look(l, bytes_of(value), &shown)) slice.push_back(std::move(shown));
       }
       if (code != MDB_NOTFOUND) check(code);
       more = code == 0;
     });
     if (!s.ok()) return s;
-    for (const Listed& l : slice)
-      if (!each(l)) return {};
-    if (!slice.empty()) last = slice.back().key;
+    for (const Shown& shown : slice)
+      if (!each(shown)) return {};
     if (more && Clock::now() >= deadline) return {"not all records were listed before the deadline"};
   }
   return {};
+}
+
+Status Disk::list(FunctionRef<bool(const Listed&)> each, Deadline deadline) {
+  const auto look = [](const Listed& l, std::span<const std::byte>, Listed* shown) {
+    *shown = l;
+    return true;
+  };
+  return walk<Listed>(look, each, deadline);
+}
+
+Status Disk::scan(FunctionRef<bool(const Seen&)> each, Deadline deadline) {
+  const auto look = [](const Listed& l, std::span<const std::byte> record, Seen* seen) {
+    const Parsed parsed = parse_record(record, Check::kHead);
+    if (!parsed || parsed.record.head.kind != Kind::kChunk) return false;
+    *seen = {l.key, parsed.record.head, std::vector<std::int32_t>(parsed.record.n_tokens()), l.used};
+    parsed.record.copy_tokens(seen->ids.data());
+    return true;
+  };
+  return walk<Seen>(look, each, deadline);
 }
 
 Usage Disk::usage() {

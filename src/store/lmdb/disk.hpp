@@ -23,7 +23,7 @@ class Disk : public Backend {
   Disk(const std::string& folder, std::uint64_t size, Database::Mode mode = Database::Mode::kServe);
   ~Disk() override;
 
-  Traits traits() const override { return {.immediate = false, .readers = 2}; }
+  Traits traits() const override { return {.immediate = false, .readers = 2, .scans = true}; }
   // Records of at least a page are not copied: the answers share a snapshot of the database.
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override;
   Status contains(std::span<const Key> keys, Deadline deadline, std::span<Outcome> outcomes) override;
@@ -32,6 +32,7 @@ class Disk : public Backend {
   Status touch(std::span<const Key> keys, Deadline deadline) override;
   Status clear(Deadline deadline) override;
   Status list(FunctionRef<bool(const Listed&)> each, Deadline deadline) override;
+  Status scan(FunctionRef<bool(const Seen&)> each, Deadline deadline) override;
   Usage usage() override;
   Status sync(Deadline deadline) override;
 
@@ -39,6 +40,8 @@ class Disk : public Backend {
   using Uses = std::unordered_map<Key, std::uint32_t>;
   template <class F>
   Status guarded(F&& work);
+  template <class Shown, class Look>
+  Status walk(Look look, FunctionRef<bool(const Shown&)> each, Deadline deadline);
   template <class F>
   void write(F&& work);  // one transaction, with the uses that were noted
   void put_batch(std::span<const Offer> offers, std::span<PutOutcome> outcomes);
