@@ -77,6 +77,10 @@ class ExpertProducts {
   // memory that the next choose() overwrites.
   std::span<const std::int32_t> guess(Range rows, const kernel::Routing& rule, const float* choice_bias) const;
 
+  std::span<const std::int32_t> chosen(std::int64_t row, const kernel::Routing& rule) const {
+    return {scratch_.chosen_ + row * rule.used, static_cast<std::size_t>(rule.used)};
+  }
+
   // rows.y += what the chosen experts give for x (rows.count, k of the experts). x of a single row is in rows.inputs as
   // well, in each form that experts want. REQUIRES: all rows of the step, chosen for, by the team.
   void add(const Rows& rows, const float* x, const ExpertStacks& e, const kernel::Routing& rule);

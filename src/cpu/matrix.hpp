@@ -13,6 +13,7 @@ struct Matrix {
   const std::byte* panels = nullptr;
   std::int64_t rows = 0, k = 0;
   std::int64_t panel_bytes = 0;
+  const std::int32_t* order = nullptr;  // (k): column j is multiplied by element order[j]; null: by element j
 
   std::int64_t panel_count() const { return (rows + kernel::kPanelRows - 1) / kernel::kPanelRows; }
   std::int64_t bytes() const { return panel_count() * panel_bytes; }

@@ -1,7 +1,9 @@
 #include "cpu/products.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/check.hpp"
 #include "base/host.hpp"
 #include "cpu/share.hpp"
 
@@ -16,7 +18,7 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
   const auto activation = static_cast<std::size_t>(h.activation);
   float* const g = u + kPieceFloats;
   const auto product = [&](const Matrix& m, const float* bias, float* to) {
-    const kernel::Activations x = columns_of(rows.inputs[index(m.format->activation)], columns.begin, columns.end);
+    const kernel::Activations x = columns_of(rows.input_of(m), columns.begin, columns.end);
     m.format->matmul(
         {m.panels + panels.begin * m.panel_bytes, m.k, m.rows - row, 0, panels.end - panels.begin, &x, to, pitch});
     for (std::int64_t c = 0; bias && c < columns.end - columns.begin; ++c) ops.add(to + c * pitch, bias + row, count);
@@ -31,6 +33,15 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
       ops.activate[activation](at, count);
   }
   kernel::activation().prepare(rows.hidden, columns.begin, columns.end, u, pitch, {row, row + count});
+}
+
+// Gives the order of `m` a place among those of the rows. Matrices that read the same have few.
+void want_order(Rows& rows, const Matrix& m) {
+  std::size_t i = 0;
+  while (i < rows.ordered.size() && rows.ordered[i].order && rows.ordered[i].order != m.order) ++i;
+  KVASIR_CHECK(std::cmp_less(i, rows.orders) && m.format->activation == rows.ordered[i].x.kind);
+  rows.ordered[i].order = m.order;
+  rows.ordered[i].x.k = m.k;
 }
 
 }  // namespace
@@ -75,9 +86,10 @@ void Products::row_wise(const Rows& rows, RowPieces f) const {
 void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const float* x, std::int64_t k,
                        RowNorm norm) const {
   bool wanted[kernel::kActivationKinds] = {};
-  for (const Matrix* m : users) wanted[index(m->format->activation)] = true;
+  for (OrderedInput& o : rows.ordered) o.order = nullptr;
+  for (const Matrix* m : users) m->order ? want_order(rows, *m) : void(wanted[index(m->format->activation)] = true);
   for (kernel::Activations& a : rows.inputs) a.k = k;
-  row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+  split(rows, rows.count, kRowGrain, kRowGrain, [&](std::int64_t begin, std::int64_t end, int worker) {
     const float* source = x + begin * k;
     if (norm) {
       for (std::int64_t r = begin; r < end; ++r) norm(x + r * k, rows.normed + r * k);
@@ -85,6 +97,12 @@ void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const f
     }
     for (const kernel::Activations& a : rows.inputs)
       if (wanted[index(a.kind)]) kernel::activation().prepare(a, begin, end, source, k, {0, k});
+    for (std::size_t i = 0; i < rows.ordered.size() && rows.ordered[i].order; ++i)
+      for (std::int64_t r = begin; r < end; ++r) {
+        float* const turned = scratch_.turned(worker);
+        for (std::int64_t j = 0; j < k; ++j) turned[j] = source[(r - begin) * k + rows.ordered[i].order[j]];
+        kernel::activation().prepare(rows.ordered[i].x, r, r + 1, turned, k, {0, k});
+      }
   });
 }
 
@@ -96,7 +114,7 @@ void Products::multiply(const Rows& rows, std::span<const Matrix* const> matrice
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Matrix& m = *matrices[i];
       const std::int64_t from = std::max(begin - offset, std::int64_t{0}), to = std::min(end - offset, m.panel_count());
-      const kernel::Activations& x = rows.inputs[index(m.format->activation)];
+      const kernel::Activations& x = rows.input_of(m);
       if (from < to) m.format->matmul({m.panels, m.k, m.rows, from, to, &x, outs[i], m.rows});
       offset += m.panel_count();
     }

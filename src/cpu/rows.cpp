@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.hpp"
 #include "simd/bf16_products.hpp"
 
 namespace kvasir::cpu {
@@ -27,6 +28,11 @@ RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Pl
     s.inputs_[index(kind)] =
         p.take<std::byte>(kind_used(kind) ? n * kernel::activation_bytes(kind, s.widths_.input) : 0);
   }
+  KVASIR_CHECK(widths.orders <= kMostOrders);
+  for (int i = 0; i < widths.orders; ++i)
+    s.ordered_[static_cast<std::size_t>(i)] =
+        p.take<std::byte>(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, s.widths_.input));
+  s.turned_ = p.take<float>(widths.orders > 0 ? threads * s.widths_.input : 0);
   s.hidden_ = p.take<std::byte>(kWidestElement * n * widths.hidden);
   return s;
 }
@@ -35,6 +41,7 @@ Rows RowScratch::whole(int rows) const {
   Rows r{0, rows, -1, normed_, y_, {}, {}};
   r.hidden = {kKinds[0], hidden_, rows, 0, rows};
   for (const kernel::ActivationKind kind : kKinds) r.inputs[index(kind)] = {kind, inputs_[index(kind)], rows, 0, rows};
+  set_orders(r, 0, rows);
   return r;
 }
 
@@ -46,7 +53,25 @@ Rows RowScratch::tile(std::int64_t first, int rows, int worker) const {
   for (const kernel::ActivationKind kind : kKinds)
     r.inputs[index(kind)] = {kind, inputs_[index(kind)] + skip * kernel::activation_bytes(kind, widths_.input), count,
                              0, rows};
+  set_orders(r, skip, rows);
   return r;
+}
+
+// Of rows of a step of `whole`, of which `skip` lie before these.
+void RowScratch::set_orders(Rows& r, std::int64_t skip, int whole) const {
+  constexpr auto kKind = kernel::ActivationKind::kInt8;
+  r.orders = widths_.orders;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(r.orders); ++i)
+    r.ordered[i] = {
+        nullptr, {kKind, ordered_[i] + skip * kernel::activation_bytes(kKind, widths_.input), r.count, 0, whole}};
+}
+
+const kernel::Activations& Rows::input_of(const Matrix& m) const {
+  if (!m.order) return inputs[index(m.format->activation)];
+  for (std::size_t i = 0; i < static_cast<std::size_t>(orders); ++i)
+    if (ordered[i].order == m.order) return ordered[i].x;
+  KVASIR_CHECK(false);
+  return hidden;
 }
 
 float* RowScratch::factors(int worker) const { return factors_ + 2 * worker * kPieceFloats; }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/team.hpp"
+#include "cpu/matrix.hpp"
 #include "kernel/matmul.hpp"
 
 namespace kvasir::cpu {
@@ -44,10 +45,18 @@ struct Widths {
   std::int64_t dim = 0;     // what a layer gives
   std::int64_t input = 0;   // what a matrix reads, hidden rows aside
   std::int64_t hidden = 0;  // of a feed forward
+  int orders = 0;           // of columns, among matrices that read the same; 0..kMostOrders
 };
+inline constexpr int kMostOrders = 4;
 
 // Rows [first, first + count) of a step and who computes them: the whole team, or one of its threads by itself. Scratch
 // is (count, ...).
+// Elements order[j] of rows, for the matrices with that order (cpu::Matrix).
+struct OrderedInput {
+  const std::int32_t* order;
+  kernel::Activations x;
+};
+
 struct Rows {
   std::int64_t first;
   int count;
@@ -56,6 +65,11 @@ struct Rows {
   float* y;       // (count, dim): what a mixer or a feed forward gives
   std::array<kernel::Activations, kernel::kActivationKinds> inputs;  // by kind: what the next products read
   kernel::Activations hidden;                                        // what the last product of a feed forward reads
+  int orders = 0;                                                    // of `ordered` that may be used
+  std::array<OrderedInput, kMostOrders> ordered = {};
+
+  // What `m` reads. REQUIRES: it was among the users that the rows were prepared for.
+  const kernel::Activations& input_of(const Matrix& m) const;
 };
 
 // The memory of Rows for steps of up to a number of rows.
@@ -68,13 +82,19 @@ class RowScratch {
   Rows tile(std::int64_t first, int rows, int worker) const;
   // (2, kPieceFloats) of a thread: factors of hidden elements.
   float* factors(int worker) const;
+  // (widest input) of a thread: a row in another order. REQUIRES: there are orders.
+  float* turned(int worker) const { return turned_ + worker * widths_.input; }
 
  private:
+  void set_orders(Rows& r, std::int64_t skip, int whole) const;
+
   Widths widths_;
   float* normed_ = nullptr;
   float* y_ = nullptr;
   float* factors_ = nullptr;
   std::array<std::byte*, kernel::kActivationKinds> inputs_{};
+  std::array<std::byte*, kMostOrders> ordered_{};  // of kInt8
+  float* turned_ = nullptr;
   std::byte* hidden_ = nullptr;  // of any kind
 };
 

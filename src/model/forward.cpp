@@ -445,12 +445,22 @@ void Forward::feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t l
       if (e.shared.down.bias) ops().add(y, e.shared.down.bias.bound, spec_.dim);
       if (e.shared_gate) ops().scale(y, 1.0f / (1.0f + std::exp(-outs[1][r])), spec_.dim);
     }
-    experts_.choose({begin, end}, e.routing, e.choice_bias.bound, e.weight_scales.bound);
+    choose(e, begin, end);
   });
   experts_.add(rows, norm ? rows.normed : x,
                {e.activation, e.gate ? &e.gate.bound : nullptr, e.gate.bias.bound, e.up.bound, e.up.bias.bound,
                 e.down.bound, e.down.bias.bound, e.weigh_inputs, weights_.experts(static_cast<int>(l))},
                e.routing);
+}
+
+void Forward::choose(const Experts& e, std::int64_t begin, std::int64_t end) {
+  if (!expert_hooks_.bias && !expert_hooks_.chosen)
+    return experts_.choose({begin, end}, e.routing, e.choice_bias.bound, e.weight_scales.bound);
+  for (std::int64_t r = begin; r < end; ++r) {
+    const float* const own = expert_hooks_.bias ? expert_hooks_.bias(e, r) : nullptr;
+    experts_.choose({r, r + 1}, e.routing, own ? own : e.choice_bias.bound, e.weight_scales.bound);
+    if (expert_hooks_.chosen) expert_hooks_.chosen(e, r, experts_.chosen(r, e.routing));
+  }
 }
 
 // The hidden rows of a feed forward.

@@ -71,6 +71,14 @@ class Forward {
   // ends it.
   void observe(Observer observer) { observer_ = std::move(observer); }
 
+  // For tests of what falls otherwise: `chosen(e, row)` is called for every row of a step and its experts of `e`, used of
+  // them in ascending order; `bias(e, row)`, if it gives any, is (experts) in place of Experts::choice_bias. Any thread.
+  struct ExpertHooks {
+    std::function<const float*(const Experts& e, std::int64_t row)> bias;
+    std::function<void(const Experts& e, std::int64_t row, std::span<const std::int32_t> experts)> chosen;
+  };
+  void hook_experts(ExpertHooks hooks) { expert_hooks_ = std::move(hooks); }
+
   // Packed bytes of weights that the last step read: of experts those that one of its tokens used.
   std::int64_t weight_bytes() const { return weight_bytes_; }
 
@@ -135,6 +143,7 @@ class Forward {
   void feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t layer);
   void feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both, std::size_t l);
   void expect(Rows& rows, std::size_t layer);
+  void choose(const Experts& e, std::int64_t begin, std::int64_t end);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
   void make_inputs(std::span<const Input> inputs);
   void add_input(Rows& rows, std::size_t layer);
@@ -170,6 +179,7 @@ class Forward {
   std::vector<std::int32_t> ids_;        // of every row, where layers have inputs
   int rows_ = 0;
   Observer observer_;
+  ExpertHooks expert_hooks_;
 };
 
 }  // namespace kvasir::model

@@ -15,7 +15,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   std::int64_t q = 0, k = 0, v = 0, gate = 0, heads = 0, pairs = 0;
   std::int64_t inputs = spec.embedding.layers.projection.rows, branch = 0;
   std::int64_t low = 0, own = 0, values = 0, latent_heads = 0, head_width = 0;
-  cpu::Widths widths{.dim = spec.dim, .input = spec.dim};
+  cpu::Widths widths{.dim = spec.dim, .input = spec.dim, .orders = spec.orders};
   for_each<Attention>(spec, [&](const Attention& a) {
     q = std::max(q, a.q.rows);
     k = std::max(k, a.k.rows);

@@ -6,6 +6,7 @@
 #include "model/arch.hpp"
 #include "model/blocks.hpp"
 #include "model/factors.hpp"
+#include "model/orders.hpp"
 #include "model/spec_fields.hpp"
 
 namespace kvasir::model {
@@ -186,6 +187,7 @@ ModelSpec read_spec(const weights::ModelFile& file, std::int64_t tokens) {
   const Hparams h(file, tokens);
   ModelSpec spec = h.entry().describe(h);
   read_pooling(h, spec);
+  spec.orders = orders_at_once(spec, file);
   return spec;
 }
 

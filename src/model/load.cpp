@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/check.hpp"
@@ -13,6 +14,7 @@
 #include "model/factors.hpp"
 #include "model/hparams.hpp"
 #include "model/model.hpp"
+#include "model/orders.hpp"
 #include "model/packed_name.hpp"
 #include "model/spec_fields.hpp"
 #include "model/unused.hpp"
@@ -42,6 +44,32 @@ const kernel::PanelFormat& format_of(const weights::TensorInfo& t, bool exact, b
 cpu::Matrix matrix_of(std::int64_t rows, std::int64_t columns, const kernel::PanelFormat& format) {
   return {&format, nullptr, rows, columns, format.panel_bytes(columns)};
 }
+
+// What rows of a matrix are read from: with columns in an order of their own, where it is multiplied so.
+weights::TensorInfo form_of(const weights::TensorInfo& t, bool in_floats) { return in_floats ? t : t.kept(); }
+
+// Which rows of a tensor a matrix has.
+struct RowsTaken {
+  Cut cut;
+  const std::int32_t* order = nullptr;  // of the matrix's rows
+
+  std::int64_t at(std::int64_t i) const { return cut.at(order ? order[i] : i); }
+};
+
+constexpr std::int64_t kMadePanels = 8, kMadeRows = kMadePanels * kernel::kPanelRows;  // made by a thread at a time
+
+// What packing takes beside the weights: rows that are made, and rows as floats.
+struct LoadScratch {
+  std::int64_t made = 0, floats = 0;  // bytes of all threads
+  std::int64_t inside = 0;            // of who makes rows, by himself
+
+  void add(const weights::TensorInfo& t, bool in_floats, int threads) {
+    if (in_floats) floats = std::max(floats, threads * kernel::kPanelRows * t.columns() * 4);
+    if (!t.source) return;
+    made = std::max(made, threads * kMadeRows * t.row_bytes());
+    inside = std::max(inside, threads * t.source->scratch(kMadeRows));
+  }
+};
 
 // Calls f for every stack and, of experts, with how many of it a token reads; of others all are read: 0.
 template <class S, class F>
@@ -126,7 +154,8 @@ VectorPlaces place_vectors(const ModelSpec& spec, const weights::ModelFile& file
 // Gives every matrix its shape and format.
 void shape(ModelSpec& spec, const weights::ModelFile& file, bool exact, bool bf16_products) {
   for_each<Linear>(spec, [&](Linear& l) {
-    l.bound = matrix_of(l.rows, l.columns, format_of(*file.find(l.name), exact || l.in_floats, bf16_products));
+    const bool in_floats = exact || l.in_floats;
+    l.bound = matrix_of(l.rows, l.columns, format_of(form_of(*file.find(l.name), in_floats), in_floats, bf16_products));
   });
   for_each<Stack>(spec, [&](Stack& s) {
     s.bound = {};
@@ -134,14 +163,29 @@ void shape(ModelSpec& spec, const weights::ModelFile& file, bool exact, bool bf1
   });
 }
 
+// With what else is always in memory: orders of columns.
 std::int64_t bytes_of_vectors(const ModelSpec& spec, const weights::ModelFile& file) {
   const VectorPlaces vectors = place_vectors(spec, file);
-  return vectors.bytes + whole_lines(4 * vectors.ones);
+  return vectors.bytes + whole_lines(4 * vectors.ones) + order_bytes(file);
 }
 
 Residency plan_of(const std::vector<Bundle>& bundles, const ModelSpec& spec, const weights::ModelFile& file,
                   const ResidencyOptions& options) {
   return plan_residency(bundles, bytes_of_vectors(spec, file), options, spec.layer_count());
+}
+
+LoadScratch load_scratch(const ModelSpec& spec, const weights::ModelFile& file, bool exact, int threads) {
+  LoadScratch s;
+  for_each<Linear>(spec, [&](const Linear& l) {
+    s.add(form_of(*file.find(l.name), exact || l.in_floats), exact || l.in_floats, threads);
+  });
+  for_each<Stack>(spec, [&](const Stack& stack) {
+    const weights::TensorInfo& t = *file.find(stack.name);
+    s.add(t, exact, threads);
+    if (stack.transposed && !t.source) s.floats = std::max(s.floats, 4 * stack.rows * (stack.columns + 1));
+  });
+  s.made = whole_lines(s.made);
+  return s;
 }
 
 }  // namespace
@@ -154,6 +198,13 @@ class Loader {
   void run() {
     check_tensors(m_.spec_, *m_.file_, options_.exact);
     for (const TensorSpec& t : tensors_of(m_.spec_)) m_.parameters_ += t.rows * t.columns;
+    m_.spec_.orders = orders_at_once(m_.spec_, *m_.file_);
+    m_.order_bytes_ = order_bytes(*m_.file_);
+    find_orders();
+    const LoadScratch scratch = load_scratch(m_.spec_, *m_.file_, options_.exact, team_.size());
+    scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(scratch.made + scratch.floats));
+    made_ = scratch_.data();
+    floats_ = reinterpret_cast<float*>(scratch_.data() + scratch.made);
     bind_matrices();
     bind_vectors();
     for_each<Table>(m_.spec_, [&](Table& t) { bind(t); });
@@ -162,8 +213,33 @@ class Loader {
  private:
   const weights::TensorInfo& info(const std::string& name) const { return *m_.file_->find(name); }
 
+  // Rows that make hidden elements come in the order of the columns that read them: no step has to turn those.
+  void find_orders() {
+    if (options_.exact) return;
+    for_each<Dense>(m_.spec_, [&](Dense& d) {
+      const std::int32_t* const order = canonical(order_of(d.down, *m_.file_));
+      if (!order) return;
+      met_.insert(&d.down);
+      row_order_[&d.up] = order;
+      if (d.gate) row_order_[&d.gate] = order;
+    });
+  }
+
+  // The same array for the same order.
+  const std::int32_t* canonical(const std::vector<std::int32_t>* order) {
+    if (!order) return nullptr;
+    const auto known = std::find_if(orders_.begin(), orders_.end(), [&](const auto* o) { return *o == *order; });
+    if (known != orders_.end()) return (*known)->data();
+    orders_.push_back(order);
+    return order->data();
+  }
+
   void bind_matrices() {
     shape(m_.spec_, *m_.file_, options_.exact, options_.bf16_products);
+    for_each<Linear>(m_.spec_, [&](Linear& l) {
+      const bool in_floats = options_.exact || l.in_floats;
+      if (!in_floats && !met_.contains(&l)) l.bound.order = canonical(order_of(l, *m_.file_));
+    });
     count_matrices();
     std::vector<Bundle> bundles = bundles_of(m_.spec_);
     m_.residency_ = plan_of(bundles, m_.spec_, *m_.file_, options_.residency);
@@ -230,10 +306,13 @@ class Loader {
   void pack_part(const Bundle& b, std::int64_t i, std::byte* out) {
     for (const Linear* l : b.linears) {
       const bool in_floats = options_.exact || l->in_floats;
-      if (info(l->name).source)
-        pack_made(l->bound, info(l->name), l->cut, in_floats, 0, out);
+      const weights::TensorInfo from = form_of(info(l->name), in_floats);
+      const auto turned = row_order_.find(l);
+      const RowsTaken part{l->cut, turned == row_order_.end() ? nullptr : turned->second};
+      if (from.source)
+        pack_made(l->bound, from, part, in_floats, 0, out);
       else
-        pack(l->bound, info(l->name), source(*l), l->cut, in_floats, 0, out);
+        pack(l->bound, from, source(*l), part, in_floats, 0, out);
       out += whole_lines(l->bound.bytes());
     }
     const bool experts = b.kind == BundleKind::kExperts;
@@ -249,11 +328,11 @@ class Loader {
 
   void pack_matrix(const Stack& s, std::int64_t i, std::byte* out) {
     if (info(s.name).source)
-      pack_made(s.bound.first, info(s.name), s.cut, options_.exact, i * (info(s.name).rows() / s.count), out);
+      pack_made(s.bound.first, info(s.name), RowsTaken{s.cut}, options_.exact, i * (info(s.name).rows() / s.count), out);
     else if (s.transposed)
       pack_transposed(s.bound.first, info(s.name), source(s, i), out);
     else
-      pack(s.bound.first, info(s.name), source(s, i), s.cut, options_.exact, i, out);
+      pack(s.bound.first, info(s.name), source(s, i), RowsTaken{s.cut}, options_.exact, i, out);
   }
 
   // Of matrices that have their shapes.
@@ -267,7 +346,8 @@ class Loader {
     for_each<Linear>(m_.spec_, [&](const Linear& l) {
       m_.shared_bytes_ += l.bound.bytes();
       m_.matrix_weights_ += l.bound.weights();
-      count(info(l.name).quant, source_bytes(l), 1);
+      const weights::TensorInfo t = form_of(info(l.name), options_.exact || l.in_floats);
+      count(t.quant, static_cast<std::size_t>(t.row_bytes() * l.rows), 1);
     });
     for_each_stack(m_.spec_, [&](const Stack& s, int used) {
       const weights::TensorInfo& t = info(s.name);
@@ -281,30 +361,26 @@ class Loader {
 
   // The part of its tensor that a matrix is.
   std::span<const std::byte> source(const Linear& l) const { return rows_in(info(l.name), 1, 0, l.cut, l.rows); }
-  std::size_t source_bytes(const Linear& l) const {
-    return static_cast<std::size_t>(info(l.name).row_bytes() * l.rows);
-  }
   std::span<const std::byte> source(const Stack& s, std::int64_t i) const {
     return rows_in(info(s.name), s.count, i, s.cut, s.transposed ? s.columns : s.rows);
   }
 
   // The rows `from` of tensor `t` as panels of `m` to `out`; in floats they are dequantised before. `i`: which of the
   // tensor's matrices it is.
-  void pack(const cpu::Matrix& m, const weights::TensorInfo& t, std::span<const std::byte> from, const Cut& cut,
+  void pack(const cpu::Matrix& m, const weights::TensorInfo& t, std::span<const std::byte> from, const RowsTaken& part,
             bool in_floats, std::int64_t i, std::byte* out) {
     const std::optional<float> factor = factor_of(t, i);
     const std::int64_t k = m.k;
     const std::int64_t row_bytes = static_cast<std::int64_t>(t.bytes.size()) / t.rows();
     const weights::Quant& quant = *find(weights::quants(), t.quant);
-    if (in_floats) floats_.resize(static_cast<std::size_t>(team_.size() * kernel::kPanelRows * k));
     team_.parallel_for(m.panel_count(), 8, [&](std::int64_t begin, std::int64_t end, int worker) {
       for (std::int64_t p = begin; p < end; ++p) {
         const std::byte* row[kernel::kPanelRows];
         for (int r = 0; r < kernel::kPanelRows; ++r) {
           const std::int64_t n = p * kernel::kPanelRows + r;
-          row[r] = n < m.rows ? from.data() + t.row_in_file(cut.at(n) - cut.first) * row_bytes : nullptr;
+          row[r] = n < m.rows ? from.data() + t.row_in_file(part.at(n) - part.cut.first) * row_bytes : nullptr;
           if (!in_floats || !row[r]) continue;
-          float* f = floats_.data() + (worker * kernel::kPanelRows + r) * k;
+          float* f = floats_ + (worker * kernel::kPanelRows + r) * k;
           quant.dequantise(row[r], f, k);
           if (factor) kernel::ops().scale(f, *factor, k);
           row[r] = reinterpret_cast<const std::byte*>(f);
@@ -324,21 +400,18 @@ class Loader {
 
   // Of rows that do not lie in the file as rows, from `from` on. They are made for some panels at a time, so nothing is
   // kept twice.
-  void pack_made(const cpu::Matrix& m, const weights::TensorInfo& t, const Cut& cut, bool in_floats, std::int64_t from,
+  void pack_made(const cpu::Matrix& m, const weights::TensorInfo& t, const RowsTaken& part, bool in_floats, std::int64_t from,
                  std::byte* out) {
-    constexpr std::int64_t kPanels = 8, kRows = kPanels * kernel::kPanelRows;
     const weights::Quant& quant = *find(weights::quants(), t.quant);
     const std::int64_t row_bytes = t.row_bytes(), k = m.k;
-    std::vector<std::byte> made(static_cast<std::size_t>(team_.size() * kRows * row_bytes));
-    if (in_floats) floats_.resize(static_cast<std::size_t>(team_.size() * kernel::kPanelRows * k));
-    team_.parallel_for((m.panel_count() + kPanels - 1) / kPanels, 1,
+    team_.parallel_for((m.panel_count() + kMadePanels - 1) / kMadePanels, 1,
                        [&](std::int64_t begin, std::int64_t end, int worker) {
-                         std::byte* const rows = made.data() + worker * kRows * row_bytes;
+                         std::byte* const rows = made_ + worker * kMadeRows * row_bytes;
                          for (std::int64_t piece = begin; piece < end; ++piece) {
-                           const std::int64_t first = piece * kRows, count = std::min(kRows, m.rows - first);
-                           std::array<std::int64_t, kRows> which;
+                           const std::int64_t first = piece * kMadeRows, count = std::min(kMadeRows, m.rows - first);
+                           std::array<std::int64_t, kMadeRows> which;
                            for (std::int64_t r = 0; r < count; ++r)
-                             which[static_cast<std::size_t>(r)] = t.row_in_file(from + cut.at(first + r));
+                             which[static_cast<std::size_t>(r)] = t.row_in_file(from + part.at(first + r));
                            t.source->read({which.data(), static_cast<std::size_t>(count)}, rows);
                            for (std::int64_t p = 0; p * kernel::kPanelRows < count; ++p) {
                              const std::byte* row[kernel::kPanelRows];
@@ -346,7 +419,7 @@ class Loader {
                                const std::int64_t n = p * kernel::kPanelRows + r;
                                row[r] = n < count ? rows + n * row_bytes : nullptr;
                                if (!in_floats || !row[r]) continue;
-                               float* const f = floats_.data() + (worker * kernel::kPanelRows + r) * k;
+                               float* const f = floats_ + (worker * kernel::kPanelRows + r) * k;
                                quant.dequantise(row[r], f, k);
                                row[r] = reinterpret_cast<const std::byte*>(f);
                              }
@@ -364,17 +437,16 @@ class Loader {
                        std::byte* out) {
     const weights::Quant& quant = *find(weights::quants(), t.quant);
     const std::size_t row_bytes = from.size() / static_cast<std::size_t>(m.k);
-    std::vector<float> column(static_cast<std::size_t>(m.rows)), turned(static_cast<std::size_t>(m.weights()));
+    float *const turned = floats_, *const column = floats_ + m.weights();
     for (std::int64_t c = 0; c < m.k; ++c) {
-      quant.dequantise(from.data() + static_cast<std::size_t>(c) * row_bytes, column.data(), m.rows);
-      for (std::int64_t r = 0; r < m.rows; ++r)
-        turned[static_cast<std::size_t>(r * m.k + c)] = column[static_cast<std::size_t>(r)];
+      quant.dequantise(from.data() + static_cast<std::size_t>(c) * row_bytes, column, m.rows);
+      for (std::int64_t r = 0; r < m.rows; ++r) turned[r * m.k + c] = column[r];
     }
     for (std::int64_t p = 0; p < m.panel_count(); ++p) {
       const std::byte* row[kernel::kPanelRows];
       for (int r = 0; r < kernel::kPanelRows; ++r) {
         const std::int64_t n = p * kernel::kPanelRows + r;
-        row[r] = n < m.rows ? reinterpret_cast<const std::byte*>(turned.data() + n * m.k) : nullptr;
+        row[r] = n < m.rows ? reinterpret_cast<const std::byte*>(turned + n * m.k) : nullptr;
       }
       m.format->pack(row, m.k, out + p * m.panel_bytes);
     }
@@ -408,6 +480,13 @@ class Loader {
           to[c * v.rows + r] = rows[static_cast<std::size_t>(r * v.columns + c)];
     });
     for_each<Vector>(m_.spec_, [&](Vector& v) { v.bound = at(places.offset.at(v.name)) + v.cut.first; });
+    for_each<Linear>(std::as_const(m_.spec_), [&](const Linear& l) {  // biases of rows that were turned
+      const auto turned = row_order_.find(&l);
+      if (turned == row_order_.end() || !l.bias) return;
+      float* const to = at(places.offset.at(l.bias.name)) + l.bias.cut.first;
+      const std::vector<float> rows(to, to + l.rows);
+      for (std::int64_t r = 0; r < l.rows; ++r) to[r] = rows[static_cast<std::size_t>(turned->second[r])];
+    });
     for_each<Norm>(m_.spec_, [&](Norm& n) {
       if (!n.weight) n.weight.bound = at(bytes);
     });
@@ -437,7 +516,12 @@ class Loader {
   Team& team_;
   const LoadOptions& options_;
   std::size_t total_ = 0, done_ = 0;  // bytes of matrices in the file
-  std::vector<float> floats_;         // (threads, kPanelRows, k): rows of matrices in floats
+  std::vector<const std::vector<std::int32_t>*> orders_;            // all different
+  std::map<const Linear*, const std::int32_t*> row_order_;          // of matrices whose rows are turned
+  std::set<const Linear*> met_;                                     // whose order is that of what they read
+  tensor::Buffer scratch_;
+  std::byte* made_ = nullptr;  // (threads, kMadeRows, bytes of a row): rows that do not lie in the file
+  float* floats_ = nullptr;    // (threads, kPanelRows, k): rows of matrices in floats
 };
 
 std::unique_ptr<Model> Model::load(std::unique_ptr<weights::ModelFile> file, Team& team, const LoadOptions& options) {
@@ -469,6 +553,12 @@ Residency Model::plan(const ModelSpec& spec, const weights::ModelFile& file, boo
   ModelSpec shaped = spec;
   shape(shaped, file, exact, true);
   return plan_of(bundles_of(shaped), spec, file, options);
+}
+
+std::int64_t Model::planned_load_scratch(const ModelSpec& spec, const weights::ModelFile& file, bool exact,
+                                         int threads) {
+  const LoadScratch s = load_scratch(spec, file, exact, threads);
+  return s.made + s.floats + s.inside;
 }
 
 }  // namespace kvasir::model

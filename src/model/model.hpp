@@ -43,12 +43,17 @@ class Model {
   static Residency plan(const ModelSpec& spec, const weights::ModelFile& file, bool exact,
                         const ResidencyOptions& options);
 
+  // Bytes that `load` takes besides, while it runs. REQUIRES: planned_bytes took both.
+  static std::int64_t planned_load_scratch(const ModelSpec& spec, const weights::ModelFile& file, bool exact,
+                                           int threads);
+
   const ModelSpec& spec() const { return spec_; }
   const weights::ModelFile& file() const { return *file_; }
 
   // In this process's memory.
   std::int64_t weight_bytes() const {
-    return static_cast<std::int64_t>(arena_.size() + vectors_.size()) + paged_.size() + layers_.buffer_bytes();
+    return static_cast<std::int64_t>(arena_.size() + vectors_.size()) + paged_.size() + layers_.buffer_bytes() +
+           order_bytes_;
   }
   const Residency& residency() const { return residency_; }
   // For the one pass at a time that there may be where weights are streamed.
@@ -73,6 +78,7 @@ class Model {
   std::unique_ptr<MappedFile> mapped_;  // packed matrices, or null
   mutable LayerWeights layers_;
   tensor::Buffer vectors_;  // norms and biases as floats
+  std::int64_t order_bytes_ = 0;  // of orders of columns, which the file keeps
   std::int64_t parameters_ = 0;
   std::int64_t shared_bytes_ = 0;
   std::int64_t expert_bytes_ = 0;    // that one token uses

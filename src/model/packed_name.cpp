@@ -21,7 +21,7 @@ PackedName packed_name(const ModelSpec& spec, const weights::ModelFile& file, bo
                                  exact ? " exact" : "", bf16_products ? "" : " without bf16 products");
   text += to_text(spec);
   for (const weights::TensorInfo& t : file.tensors()) {
-    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
+    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.kept().quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
     for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", weights::sample_hash(piece));
     text += '\n';
   }

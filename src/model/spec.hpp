@@ -342,6 +342,7 @@ struct ModelSpec {
   bool causal = true;  // false: every token sees all of its text. Such a model has no cache and writes no texts
   Pooling pooling = Pooling::kNone;  // what the file says of vectors of texts
   Rank rank;
+  int orders = 0;  // of columns, among matrices that read the same: the file's (model/orders.hpp). Changes no result
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   // Tokens that a sequence can have at most; 0: no bound.

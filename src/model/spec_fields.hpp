@@ -297,7 +297,8 @@ void each_field(S& s, F&& f) {
 }
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank] = s;
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, orders] = s;
+  static_cast<void>(orders);
   f("arch", arch);
   f("dim", dim);
   f("vocab", vocab);

@@ -22,8 +22,10 @@ static int threads_of(const EngineOptions& options) {
 
 std::int64_t Encoder::planned_bytes(const EngineOptions& options, const weights::ModelFile& file) {
   const model::ModelSpec spec = model::read_spec(file, options.ctx);
+  const int threads = threads_of(options);
   return model::Model::planned_bytes(spec, file, options.exact) +
-         model::Forward::planned_scratch(spec, static_cast<int>(context_for(options, spec)), 1, threads_of(options));
+         std::max(model::Model::planned_load_scratch(spec, file, options.exact, threads),
+                  model::Forward::planned_scratch(spec, static_cast<int>(context_for(options, spec)), 1, threads));
 }
 
 Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t waiting,

@@ -178,6 +178,7 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
   plan.cache = kv::plan_memory(cache_shape(spec), cache, default_threads(options));
+  plan.load_bytes = model::Model::planned_load_scratch(spec, file, options.exact, default_threads(options));
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
   plan.scratch_bytes =
       model::Forward::planned_scratch(spec, std::max(most, sequences), logits, default_threads(options));
@@ -247,10 +248,12 @@ namespace {
 // Memory is reserved lazily, so the system does not refuse what it cannot give but kills the process that uses it: what
 // cannot fit is refused here, before anything is reserved.
 void check_memory(const model::Residency& residency, const std::string& path, const kv::MemoryPlan& plan,
-                  std::int64_t scratch_bytes, std::uint64_t machine) {
+                  std::int64_t scratch_bytes, std::int64_t load_bytes, std::uint64_t machine) {
   if (machine == 0) return;  // the system does not say
   const auto weights = static_cast<std::uint64_t>(residency.memory());
-  const std::uint64_t others = plan.total() + static_cast<std::uint64_t>(scratch_bytes);
+  // Loading is over before there are cache and scratch.
+  const std::uint64_t others = std::max(plan.total() + static_cast<std::uint64_t>(scratch_bytes),
+                                        static_cast<std::uint64_t>(load_bytes));
   if (others <= machine && weights <= machine - others) return;
   const auto mb = [](std::uint64_t bytes) { return std::to_string(bytes / 1000000) + " MB"; };
   throw Error(Code::kMemory,
@@ -294,7 +297,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
       residency_options(options, static_cast<std::int64_t>(cache_plan.total()) + scratch,
                         model::Model::planned_bytes(spec, *file, options.exact));
   check_memory(model::Model::plan(spec, *file, options.exact, where), options.model, cache_plan, scratch,
-               describe_host().memory_total);
+               model::Model::planned_load_scratch(spec, *file, options.exact, team_->size()), describe_host().memory_total);
   model_ = model::Model::load(
       std::move(spec), std::move(file), *team_,
       {.exact = options.exact, .residency = where, .wrap_reads = needs.wrap_reads, .progress = needs.progress});

@@ -72,12 +72,16 @@ const OptionTable<EngineOptions>& plan_table();  // the same without the model, 
 struct EnginePlan {
   std::int64_t weight_bytes = 0;   // packed, in memory
   model::Residency residency;      // of them
+  std::int64_t load_bytes = 0;     // beside the weights while they are packed, before there is anything else
   std::int64_t scratch_bytes = 0;  // of the forward pass
   kv::MemoryPlan cache;
   std::int64_t context = 0;
   std::vector<kv::LayerCodecs> codecs;  // in runs of layers
   std::string note;                     // on the choice of codecs; empty when there is nothing to say
-  std::int64_t total() const { return weight_bytes + scratch_bytes + static_cast<std::int64_t>(cache.total()); }
+  // What there is at most at a time.
+  std::int64_t total() const {
+    return weight_bytes + std::max(load_bytes, scratch_bytes + static_cast<std::int64_t>(cache.total()));
+  }
 };
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
                        std::int64_t pool_tokens = 0);  // see Engine::Needs

@@ -38,7 +38,7 @@ std::string describe_cache(const Engine& engine) {
   text += summaries == "none" ? "select all 0\n" : fmt::format("summaries {} f16\n", summaries);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
   for (const weights::TensorInfo& t : engine.model().file().tensors()) {
-    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
+    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.kept().quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
     for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", weights::sample_hash(piece));
     text += '\n';
   }

@@ -59,6 +59,15 @@ class RowSource {
   // Rows `rows` of the file one behind the other, in the tensor's weight type. Rows that lie near each other are read
   // together: ask for many. May be called by several threads.
   virtual void read(std::span<const std::int64_t> rows, std::byte* out) const = 0;
+  // Bytes that a call for `rows` rows takes for itself, where they are more than some rows.
+  virtual std::int64_t scratch([[maybe_unused]] std::int64_t rows) const { return 0; }
+};
+
+// Rows with columns in an order of their own: column j belongs to element order[j] of what the matrix reads.
+struct OrderedRows {
+  std::string quant;
+  std::shared_ptr<const RowSource> source;
+  std::shared_ptr<const std::vector<std::int32_t>> order;  // a permutation of the columns
 };
 
 struct TensorInfo {
@@ -70,6 +79,8 @@ struct TensorInfo {
   std::shared_ptr<const RowSource> source;  // then `bytes` is what it reads, and rows are only had from it
   // Heads whose rows lie here as two halves and are pairs in GGUF; 0: as in GGUF. See row_in_file.
   std::int64_t half_heads = 0;
+  // The same rows in fewer bytes, for those who read columns in another order; `quant` and `source` have GGUF's.
+  std::shared_ptr<const OrderedRows> ordered;
 
   std::int64_t columns() const { return shape[0]; }
   std::int64_t rows() const { return shape[1] * shape[2] * shape[3]; }
@@ -83,6 +94,12 @@ struct TensorInfo {
 
   std::int64_t row_bytes() const {
     return source ? source->row_bytes() : static_cast<std::int64_t>(bytes.size()) / rows();
+  }
+  // This tensor in the fewest bytes, with columns as `ordered` has them.
+  TensorInfo kept() const {
+    TensorInfo t = *this;
+    if (ordered) t.quant = ordered->quant, t.source = ordered->source;
+    return t;
   }
   // One row, GGUF's order. `room` holds it where it has to be made.
   const std::byte* row(std::int64_t row, std::vector<std::byte>& room) const {

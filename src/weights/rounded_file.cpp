@@ -36,6 +36,10 @@ class RoundedRows final : public PiecedRows {
   RoundedRows(TensorInfo from, const Quant& to) : from_(std::move(from)), to_(to) {}
   std::int64_t row_bytes() const override { return from_.columns() / to_.block * to_.block_bytes; }
   std::vector<std::span<const std::byte>> pieces() const override { return pieces_of(from_); }
+  std::int64_t scratch(std::int64_t rows) const override {
+    const std::int64_t floats = 4 * from_.columns();
+    return from_.source ? rows * from_.row_bytes() + floats + from_.source->scratch(rows) : floats;
+  }
 
   void read(std::span<const std::int64_t> rows, std::byte* out) const override {
     const Quant& quant = *find(quants(), from_.quant);
@@ -63,7 +67,7 @@ class RoundedFile final : public ModelFile {
     const MixPlan plan(mix, *file_, false);
     for (const TensorInfo& t : file_->tensors()) {
       tensors_.push_back(t);
-      if (!is_float(t.quant) || t.rank < 2 || looked_up(t.name)) continue;
+      if (!is_float(t.quant) || t.ordered || t.rank < 2 || looked_up(t.name)) continue;
       const std::string type = plan.type_of(t);
       if (type == t.quant || type == "f32") continue;
       if (plan.needs_importance(t, type))

@@ -115,30 +115,34 @@ Json metadata_json(const weights::ModelFile& model, const Options& o) {
 
 void print_tensors(const weights::ModelFile& model, const Options&) {
   fmt::print("tensors ({})\n", model.tensors().size());
-  for (const auto& t : model.tensors())
+  for (const auto& tensor : model.tensors()) {
+    const weights::TensorInfo t = tensor.kept();
     fmt::print("  {:<32} {:<5} {:>20} {:>11}\n", printable(t.name), t.quant, shape_text(t),
                human_bytes(static_cast<std::uint64_t>(t.row_bytes() * t.rows())));
+  }
 }
 
 Json tensors_json(const weights::ModelFile& model, const Options&) {
   Json out = Json::array();
-  for (const auto& t : model.tensors())
+  for (const auto& tensor : model.tensors()) {
+    const weights::TensorInfo t = tensor.kept();
     out.push_back({{"name", t.name},
                    {"type", t.quant},
                    {"shape", std::vector<std::int64_t>(t.shape.begin(), t.shape.begin() + t.rank)},
                    {"bytes", static_cast<std::uint64_t>(t.row_bytes() * t.rows())}});
+  }
   return out;
 }
 
 std::map<std::string, Total> totals(const weights::ModelFile& model) {
   std::map<std::string, Total> by_type;
-  for (const auto& t : model.tensors()) by_type[t.quant].add(t);
+  for (const auto& t : model.tensors()) by_type[t.kept().quant].add(t.kept());
   return by_type;
 }
 
 void print_totals(const weights::ModelFile& model, const Options&) {
   Total all;
-  for (const auto& t : model.tensors()) all.add(t);
+  for (const auto& t : model.tensors()) all.add(t.kept());
   fmt::print("totals\n");
   const auto row = [](const std::string& name, const Total& t) {
     fmt::print("  {:<5} {:>5} tensors {:>16} parameters {:>11} {:>6.2f} bits each\n", name, t.tensors, t.parameters,
@@ -152,7 +156,7 @@ void print_totals(const weights::ModelFile& model, const Options&) {
 Json totals_json(const weights::ModelFile& model, const Options&) {
   Json out = Json::object();
   Total all;
-  for (const auto& t : model.tensors()) all.add(t);
+  for (const auto& t : model.tensors()) all.add(t.kept());
   const auto row = [](const Total& t) {
     return Json{{"tensors", t.tensors}, {"parameters", t.parameters}, {"bytes", t.bytes}};
   };
@@ -255,7 +259,8 @@ void print_plan(const weights::ModelFile& model, const Options& o) {
     row("codec state", bytes(c.state_bytes), "");
     row("scratch", bytes(c.scratch_bytes) + p.scratch_bytes,
         fmt::format("for prompts {} tokens at a time", o.engine.chunk));
-    row("all", p.total(), "");
+    row("loading", p.load_bytes, "beside the weights while they are packed, and then free");
+    row("all", p.total(), "the most at a time");
   } catch (const Error& e) {
     fmt::print("no memory plan: {}\n", e.message());
   }
@@ -277,6 +282,7 @@ Json plan_json(const weights::ModelFile& model, const Options& o) {
             {"recurrent_bytes", c.recurrent_bytes},
             {"state_bytes", c.state_bytes},
             {"scratch_bytes", static_cast<std::int64_t>(c.scratch_bytes) + p.scratch_bytes},
+            {"load_bytes", p.load_bytes},
             {"total_bytes", p.total()},
             {"kv_bytes_per_token", c.bytes_per_token},
             {"k_codec", kv::codecs_text(p.codecs, kv::Side::kKeys)},

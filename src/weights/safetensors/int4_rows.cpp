@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "simd/half.hpp"
+#include "weights/pieces.hpp"
 
 namespace kvasir::weights {
 namespace {
@@ -37,14 +38,29 @@ struct Place {
   int shift;
 };
 
+// Numbers of a part, of whichever float type.
+struct Numbers {
+  const std::byte* data = nullptr;
+  bool wide = false, brain = false;  // F32; BF16, else F16
+
+  float operator[](std::int64_t i) const {
+    float x;
+    std::uint16_t half;
+    if (wide) return std::memcpy(&x, data + 4 * i, 4), x;
+    std::memcpy(&half, data + 2 * i, 2);
+    return brain ? simd::bf16_to_f32(half) : simd::f16_to_f32(half);
+  }
+};
+
 struct Matrix {
   Int4Method method;
   std::int64_t in = 0, out = 0, groups = 0;
   const std::byte* codes = nullptr;
   const std::byte* zeros = nullptr;  // null: z is 8 everywhere
   bool zeros_less_one = false;
-  std::vector<float> scales;           // (groups, out)
-  std::vector<std::int32_t> group_of;  // (in); empty: in / groups inputs each, one group behind the other
+  Numbers scales;
+  const std::byte* group_of = nullptr;  // int32 (in); null: in / groups inputs each, one group behind the other
+  std::vector<std::span<const std::byte>> pieces;
 
   Place code(std::int64_t o, std::int64_t i) const {
     if (method == Int4Method::kAwq) return {i * (out / 8) + o / 8, 4 * kAwqNibble[o % 8]};
@@ -58,49 +74,63 @@ struct Matrix {
     const int z = nibble(zeros, {g * (out / 8) + o / 8, 4 * at});
     return zeros_less_one ? (z + 1) & 15 : z;
   }
-  float scale(std::int64_t o, std::int64_t g) const { return scales[static_cast<std::size_t>(g * out + o)]; }
+  float scale(std::int64_t o, std::int64_t g) const {
+    return scales[method == Int4Method::kCompressed ? o * groups + g : g * out + o];
+  }
+  std::int64_t group(std::int64_t i) const {
+    return group_of ? static_cast<std::int32_t>(word(group_of, i)) : i / (in / groups);
+  }
   int q(std::int64_t o, std::int64_t i) const { return nibble(codes, code(o, i)); }
   static int nibble(const std::byte* data, Place p) { return static_cast<int>(word(data, p.word) >> p.shift & 15); }
 };
 
 // Rows in blocks of int4_zero, block by block of all rows, so that words that rows share are read once from memory.
-class BlockRows final : public RowSource {
+// With an order input order[i] of the file is column i, and groups are runs of columns.
+class BlockRows final : public PiecedRows {
  public:
-  explicit BlockRows(Matrix m) : m_(std::move(m)) {}
+  BlockRows(Matrix m, std::shared_ptr<const std::vector<std::int32_t>> order)
+      : m_(std::move(m)), order_(std::move(order)) {}
   std::int64_t row_bytes() const override { return m_.in / kBlock * kBlockBytes; }
+  std::vector<std::span<const std::byte>> pieces() const override { return m_.pieces; }
 
   void read(std::span<const std::int64_t> rows, std::byte* out) const override {
-    const std::int64_t group = m_.in / m_.groups;
-    for (std::int64_t i = 0; i < m_.in; i += kBlock)
+    for (std::int64_t i = 0; i < m_.in; i += kBlock) {
+      std::array<std::int64_t, kBlock> input;
+      for (std::int64_t j = 0; j < kBlock; ++j)
+        input[static_cast<std::size_t>(j)] = order_ ? (*order_)[static_cast<std::size_t>(i + j)] : i + j;
+      const std::int64_t group = m_.group(input[0]);
       for (std::size_t r = 0; r < rows.size(); ++r) {
         std::byte* const block = out + static_cast<std::int64_t>(r) * row_bytes() + i / kBlock * kBlockBytes;
-        const std::uint16_t d = simd::f32_to_f16(m_.scale(rows[r], i / group));
+        const std::uint16_t d = simd::f32_to_f16(m_.scale(rows[r], group));
         std::memcpy(block, &d, 2);
-        block[2] = static_cast<std::byte>(m_.zero(rows[r], i / group));
+        block[2] = static_cast<std::byte>(m_.zero(rows[r], group));
         block[3] = std::byte{0};
-        for (std::int64_t j = 0; j < kBlock / 2; ++j)
-          block[4 + j] = static_cast<std::byte>(m_.q(rows[r], i + j) | m_.q(rows[r], i + j + kBlock / 2) << 4);
+        for (std::size_t j = 0; j < kBlock / 2; ++j)
+          block[4 + j] =
+              static_cast<std::byte>(m_.q(rows[r], input[j]) | m_.q(rows[r], input[j + kBlock / 2]) << 4);
       }
+    }
   }
 
  private:
   const Matrix m_;
+  const std::shared_ptr<const std::vector<std::int32_t>> order_;
 };
 
-// Rows of f16 numbers, of matrices whose groups are not runs of inputs.
-class HalfRows final : public RowSource {
+// Rows of floats in the file's order, of matrices whose groups are not runs of inputs. (q - z) s has at most 16 bits.
+class FloatRows final : public PiecedRows {
  public:
-  explicit HalfRows(Matrix m) : m_(std::move(m)) {}
-  std::int64_t row_bytes() const override { return 2 * m_.in; }
+  explicit FloatRows(Matrix m) : m_(std::move(m)) {}
+  std::int64_t row_bytes() const override { return 4 * m_.in; }
+  std::vector<std::span<const std::byte>> pieces() const override { return m_.pieces; }
 
   void read(std::span<const std::int64_t> rows, std::byte* out) const override {
     for (std::int64_t i = 0; i < m_.in; ++i) {
-      const std::int64_t g = m_.group_of[static_cast<std::size_t>(i)];
+      const std::int64_t g = m_.group(i);
       for (std::size_t r = 0; r < rows.size(); ++r) {
         const std::int64_t o = rows[r];
-        const auto x = static_cast<float>(m_.q(o, i) - m_.zero(o, g)) * m_.scale(o, g);
-        const std::uint16_t half = simd::f32_to_f16(x);
-        std::memcpy(out + static_cast<std::int64_t>(r) * row_bytes() + 2 * i, &half, 2);
+        const float x = static_cast<float>(m_.q(o, i) - m_.zero(o, g)) * simd::f16_to_f32(simd::f32_to_f16(m_.scale(o, g)));
+        std::memcpy(out + static_cast<std::int64_t>(r) * row_bytes() + 4 * i, &x, 4);
       }
     }
   }
@@ -125,18 +155,20 @@ class Reader {
     if (group % kBlock != 0 || m_.in % group != 0 || m_.groups != m_.in / group)
       fail(codes_->name, fmt::format("{} inputs in {} groups, expected groups of {} ('group_size'), a multiple of 32",
                                      m_.in, m_.groups, group));
-    read_order(group);
+    const auto order = read_order(group);
     TensorInfo t;
     t.rank = 2;
     t.shape = {m_.in, m_.out, 1, 1};
     t.bytes = codes_->bytes;
-    if (m_.group_of.empty()) {
+    if (!m_.group_of) {
       t.quant = "int4_zero";
-      t.source = std::make_shared<BlockRows>(std::move(m_));
-    } else {
-      t.quant = "f16";
-      t.source = std::make_shared<HalfRows>(std::move(m_));
+      t.source = std::make_shared<BlockRows>(std::move(m_), nullptr);
+      return t;
     }
+    if (order)
+      t.ordered = std::make_shared<OrderedRows>(OrderedRows{"int4_zero", std::make_shared<BlockRows>(m_, order), order});
+    t.quant = "f32";
+    t.source = std::make_shared<FloatRows>(std::move(m_));
     return t;
   }
 
@@ -176,11 +208,12 @@ class Reader {
       fail(codes_->name, fmt::format("is for {} inputs, {} outputs and {} groups, expected some, and outputs in eights",
                                      m_.in, m_.out, m_.groups));
     expect(scales, m_.groups, m_.out);
-    read_scales(scales, false);
+    read_scales(scales);
     const ShardTensor& zeros = words("qzeros");
     expect(zeros, m_.groups, m_.out / 8);
     m_.codes = codes_->bytes.data();
     m_.zeros = zeros.bytes.data();
+    m_.pieces = {codes_->bytes, scales.bytes, zeros.bytes};
     m_.zeros_less_one = config_.zeros_less_one;
   }
 
@@ -198,52 +231,52 @@ class Reader {
     m_.groups = scales.shape[1];
     if (m_.groups < 1) fail(scales.name, "has no groups");
     expect(scales, m_.out, m_.groups);
-    read_scales(scales, true);
+    read_scales(scales);
     m_.codes = codes_->bytes.data();
+    m_.pieces = {codes_->bytes, scales.bytes};
     if (!find("weight_zero_point")) return;
     const ShardTensor& zeros = words("weight_zero_point");
     expect(zeros, (m_.out + 7) / 8, m_.groups);
     m_.zeros = zeros.bytes.data();
+    m_.pieces.push_back(zeros.bytes);
   }
 
-  // As (groups, out); the file may have them the other way round.
-  void read_scales(const ShardTensor& t, bool turned) {
-    const std::int64_t n = m_.groups * m_.out;
-    m_.scales.resize(static_cast<std::size_t>(n));
-    for (std::int64_t i = 0; i < n; ++i) {
-      const float x = number(t, i);
+  void read_scales(const ShardTensor& t) {
+    if (t.dtype != "F16" && t.dtype != "BF16" && t.dtype != "F32")
+      fail(t.name, fmt::format("is {}, expected F16, BF16 or F32", t.dtype));
+    m_.scales = {t.bytes.data(), t.dtype == "F32", t.dtype == "BF16"};
+    for (std::int64_t i = 0; i < m_.groups * m_.out; ++i) {
+      const float x = m_.scales[i];
       // int4_zero has f16: bf16 has a range that it lacks, but no digits.
       const float half = simd::f16_to_f32(simd::f32_to_f16(x));
       if (!std::isfinite(x) || (half != x && std::abs(x) >= 0x1p-14f))
         fail(t.name, fmt::format("[{}] is {}, expected a number that f16 has", i, x));
-      const std::int64_t at = turned ? i % m_.groups * m_.out + i / m_.groups : i;
-      m_.scales[static_cast<std::size_t>(at)] = x;
     }
   }
-  float number(const ShardTensor& t, std::int64_t i) const {
-    std::uint16_t half;
-    float x;
-    if (t.dtype == "F32") return std::memcpy(&x, t.bytes.data() + 4 * i, 4), x;
-    std::memcpy(&half, t.bytes.data() + 2 * i, 2);
-    if (t.dtype == "F16") return simd::f16_to_f32(half);
-    if (t.dtype == "BF16") return simd::bf16_to_f32(half);
-    fail(t.name, fmt::format("is {}, expected F16, BF16 or F32", t.dtype));
-  }
 
-  // GPTQ's act-order, if it is no order at all.
-  void read_order(std::int64_t group) {
-    if (!find("g_idx")) return;
+  // GPTQ's act-order. Returns inputs by their groups, if that makes groups of `group`.
+  std::shared_ptr<const std::vector<std::int32_t>> read_order(std::int64_t group) {
+    if (!find("g_idx")) return nullptr;
     const ShardTensor& t = require("g_idx", 1);
     if (t.dtype != "I32" || t.shape[0] != m_.in)
       fail(t.name, fmt::format("is {} of {}, expected {} of I32", t.shape[0], t.dtype, m_.in));
+    std::vector<std::int32_t> next(static_cast<std::size_t>(m_.groups + 1));  // where a group's next input goes
     bool runs = true;
     for (std::int64_t i = 0; i < m_.in; ++i) {
       const auto g = static_cast<std::int32_t>(word(t.bytes.data(), i));
       if (g < 0 || g >= m_.groups) fail(t.name, fmt::format("[{}] is {}, expected 0..{}", i, g, m_.groups - 1));
       runs = runs && g == i / group;
-      m_.group_of.push_back(g);
+      ++next[static_cast<std::size_t>(g) + 1];
     }
-    if (runs) m_.group_of.clear();
+    if (runs) return nullptr;
+    m_.group_of = t.bytes.data();
+    m_.pieces.push_back(t.bytes);
+    if (std::any_of(next.begin() + 1, next.end(), [&](std::int32_t n) { return n != group; })) return nullptr;
+    for (std::size_t g = 1; g < next.size(); ++g) next[g] += next[g - 1];
+    std::vector<std::int32_t> order(static_cast<std::size_t>(m_.in));
+    for (std::int64_t i = 0; i < m_.in; ++i)
+      order[static_cast<std::size_t>(next[static_cast<std::size_t>(m_.group(i))]++)] = static_cast<std::int32_t>(i);
+    return std::make_shared<const std::vector<std::int32_t>>(std::move(order));
   }
 
   const Int4Config& config_;

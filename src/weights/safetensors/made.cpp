@@ -31,6 +31,9 @@ class OfOne : public PiecedRows {
   explicit OfOne(TensorInfo from) : from_(std::move(from)) {}
   std::int64_t row_bytes() const override { return from_.row_bytes(); }
   std::vector<std::span<const std::byte>> pieces() const override { return pieces_of(from_); }
+  std::int64_t scratch(std::int64_t rows) const override {  // most have a row of the other's beside it, as floats too
+    return from_.row_bytes() + 4 * from_.columns() + (from_.source ? from_.source->scratch(rows) : 0);
+  }
 
  protected:
   const TensorInfo from_;
@@ -45,6 +48,10 @@ class Stacked final : public PiecedRows {
     for (const TensorInfo& t : matrices_)
       for (const auto piece : pieces_of(t)) all.push_back(piece);
     return all;
+  }
+  std::int64_t scratch(std::int64_t rows) const override {
+    const auto& one = matrices_.front().source;
+    return one ? one->scratch(rows) : 0;
   }
   void read(std::span<const std::int64_t> rows, std::byte* out) const override {
     const std::int64_t each = matrices_.front().rows();
@@ -102,20 +109,24 @@ void write_floats(std::string_view quant, const float* x, std::byte* out, std::i
   find(quants(), quant)->quantise(x, out, n);
 }
 
-class AsF16 final : public OfOne {
+// Of a type of blocks.
+class AsPlain final : public OfOne {
  public:
-  using OfOne::OfOne;
-  std::int64_t row_bytes() const override { return 2 * from_.columns(); }
+  AsPlain(TensorInfo from, std::string_view quant) : OfOne(std::move(from)), quant_(quant) {}
+  std::int64_t row_bytes() const override { return find(quants(), quant_)->block_bytes * from_.columns(); }
   void read(std::span<const std::int64_t> rows, std::byte* out) const override {
     std::vector<std::byte> row(static_cast<std::size_t>(from_.row_bytes()));
     std::vector<float> x(static_cast<std::size_t>(from_.columns()));
     for (const std::int64_t r : rows) {
       read_rows(from_, {&r, 1}, row.data());
       find(quants(), from_.quant)->dequantise(row.data(), x.data(), from_.columns());
-      write_floats("f16", x.data(), out, from_.columns());
+      write_floats(quant_, x.data(), out, from_.columns());
       out += row_bytes();
     }
   }
+
+ private:
+  const std::string_view quant_;
 };
 
 class Turned final : public OfOne {
@@ -184,25 +195,29 @@ class Mxfp4 final : public PiecedRows {
   const std::int64_t groups_;
 };
 
+// With rows from elsewhere, in GGUF's order alone.
 TensorInfo with_source(TensorInfo like, std::shared_ptr<const RowSource> source) {
   like.source = std::move(source);
+  like.ordered.reset();
   return like;
 }
 
 TensorInfo as_plain(TensorInfo from) {
   if (is_plain(from)) return from;
-  TensorInfo made = with_source(from, std::make_shared<AsF16>(from));
-  made.quant = "f16";
+  const std::string_view quant = from.quant == "int4_zero" ? "f32" : "f16";  // f16 has too few digits for it
+  TensorInfo made = with_source(from, std::make_shared<AsPlain>(from, quant));
+  made.quant = quant;
   return made;
 }
 
 }  // namespace
 
 TensorInfo stacked(std::vector<TensorInfo> matrices) {
-  TensorInfo made = matrices.front();
-  made.shape[2] = static_cast<std::int64_t>(matrices.size());
+  const TensorInfo first = matrices.front();
+  const auto count = static_cast<std::int64_t>(matrices.size());
+  TensorInfo made = with_source(first, std::make_shared<Stacked>(std::move(matrices)));
+  made.shape[2] = count;
   made.rank = 3;
-  made.source = std::make_shared<Stacked>(std::move(matrices));
   return made;
 }
 
@@ -210,30 +225,30 @@ TensorInfo picked(TensorInfo from, std::vector<std::int64_t> rows, std::int64_t 
   TensorInfo made = from;
   made.shape = {from.columns(), static_cast<std::int64_t>(rows.size()) / count, count, 1};
   made.rank = count > 1 ? 3 : 2;
+  if (from.ordered && count == 1)
+    made.ordered = std::make_shared<OrderedRows>(OrderedRows{
+        from.ordered->quant, std::make_shared<Picked>(from.kept(), rows), from.ordered->order});
+  else
+    made.ordered.reset();
   made.source = std::make_shared<Picked>(std::move(from), std::move(rows));
   return made;
 }
 
 TensorInfo with_columns(TensorInfo from, std::vector<std::int64_t> columns, std::int64_t unit) {
   if (unit % find(quants(), from.quant)->block != 0) from = as_plain(std::move(from));
-  TensorInfo made = from;
-  made.source = std::make_shared<WithColumns>(std::move(from), std::move(columns));
-  return made;
+  return with_source(from, std::make_shared<WithColumns>(from, std::move(columns)));
 }
 
 TensorInfo turned(TensorInfo from) {
   from = as_plain(std::move(from));
-  TensorInfo made = from;
+  TensorInfo made = with_source(from, std::make_shared<Turned>(from));
   std::swap(made.shape[0], made.shape[1]);
-  made.source = std::make_shared<Turned>(std::move(from));
   return made;
 }
 
 TensorInfo multiplied(TensorInfo from, std::vector<float> by_row) {
   from = as_plain(std::move(from));
-  TensorInfo made = from;
-  made.source = std::make_shared<Multiplied>(std::move(from), std::move(by_row));
-  return made;
+  return with_source(from, std::make_shared<Multiplied>(from, std::move(by_row)));
 }
 
 TensorInfo mxfp4_matrices(const ShardTensor& blocks, const ShardTensor& scales, const std::string& path) {
