@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -12,6 +13,7 @@
 #include "folder_fixture.hpp"
 #include "golden_folder_fixture.hpp"
 #include "logits_fixture.hpp"
+#include "simd/bf16_products.hpp"
 #include "simd/half.hpp"
 #include "simd/isa.hpp"
 #include "tensor/buffer.hpp"
@@ -41,9 +43,20 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
 
 // kGptqOrdered: matrices that read the same have one order, as GPTQ makes them. kGptqShuffled: each has its own.
 // kGptqUneven: groups of different sizes.
-enum class Method { kAwq, kGptq, kGptqV2, kGptqOrdered, kGptqShuffled, kGptqUneven, kCompressed, kCompressedSymmetric };
+enum class Method {
+  kAwq,
+  kGptq,
+  kGptqV2,
+  kGptqOrdered,
+  kGptqShuffled,
+  kGptqUneven,
+  kCompressed,
+  kCompressedSymmetric,
+  kCompressedOrdered
+};
 constexpr bool in_order(Method m) {
-  return m != Method::kGptqOrdered && m != Method::kGptqShuffled && m != Method::kGptqUneven;
+  return m != Method::kGptqOrdered && m != Method::kGptqShuffled && m != Method::kGptqUneven &&
+         m != Method::kCompressedOrdered;
 }
 
 struct Case {
@@ -52,8 +65,15 @@ struct Case {
   bool bf16 = false;
 };
 std::string name_of(const Case& c) {
-  constexpr const char* kNames[] = {"Awq",           "Gptq",        "GptqV2",     "GptqOrdered",
-                                    "GptqShuffled", "GptqUneven", "Compressed", "CompressedSymmetric"};
+  constexpr const char* kNames[] = {"Awq",
+                                    "Gptq",
+                                    "GptqV2",
+                                    "GptqOrdered",
+                                    "GptqShuffled",
+                                    "GptqUneven",
+                                    "Compressed",
+                                    "CompressedSymmetric",
+                                    "CompressedOrdered"};
   return std::string(kNames[static_cast<int>(c.method)]) + std::to_string(c.group) + (c.bf16 ? "Bf16" : "");
 }
 void PrintTo(const Case& c, std::ostream* out) { *out << name_of(c); }
@@ -118,7 +138,7 @@ std::string numbers(const std::vector<float>& x, bool bf16) {
 std::vector<FolderTensor> parts_of(const std::string& stem, const Codes& x, const Case& c) {
   const std::string dtype = c.bf16 ? "BF16" : "F16";
   const auto q = [&](int o, int i) { return x.q[static_cast<std::size_t>(o * x.in + i)]; };
-  if (c.method == Method::kCompressed || c.method == Method::kCompressedSymmetric) {
+  if (c.method >= Method::kCompressed) {
     std::vector<float> scales;
     for (int o = 0; o < x.out; ++o)
       for (int g = 0; g < x.groups; ++g) scales.push_back(x.scale(g, o));
@@ -130,7 +150,12 @@ std::vector<FolderTensor> parts_of(const std::string& stem, const Codes& x, cons
          words(x.out * x.in / 8, [&](int w, int n) { return q(w / (x.in / 8), w % (x.in / 8) * 8 + n); })},
         {stem + ".weight_scale", dtype, {x.out, x.groups}, numbers(scales, c.bf16)},
         {stem + ".weight_shape", "I64", {2}, std::string(reinterpret_cast<const char*>(shape), sizeof shape)}};
-    if (c.method == Method::kCompressed)
+    if (c.method == Method::kCompressedOrdered) {
+      std::string order;
+      for (const std::int32_t g : x.group_of) order.append(reinterpret_cast<const char*>(&g), 4);
+      parts.push_back({stem + ".weight_g_idx", "I32", {x.in}, order});
+    }
+    if (c.method != Method::kCompressedSymmetric)
       parts.push_back(
           {stem + ".weight_zero_point", "I32", {x.out / 8, x.groups}, words(x.out / 8 * x.groups, [&](int w, int n) {
              return x.zero(w % x.groups, w / x.groups * 8 + n);
@@ -183,6 +208,7 @@ PlainJson config_of(const Case& c) {
   }
   PlainJson weights{{"num_bits", 4}, {"type", "int"}, {"strategy", group < 0 ? "channel" : "group"}};
   if (group > 0) weights["group_size"] = group;
+  if (c.method == Method::kCompressedOrdered) weights["actorder"] = "group";
   return {{"quant_method", "compressed-tensors"},
           {"format", "pack-quantized"},
           {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}}};
@@ -231,7 +257,7 @@ TEST_P(Int4Folders, SameBitsAsFloats) {
     const auto model = weights::open_model_file(packed.path);
     const weights::TensorInfo& down = *model->find("blk.0.ffn_down.weight");
     EXPECT_EQ(down.kept().quant, c.method == Method::kGptqUneven ? "f32" : "int4_zero");
-    EXPECT_EQ(down.ordered != nullptr, c.method == Method::kGptqOrdered || c.method == Method::kGptqShuffled);
+    EXPECT_EQ(down.ordered != nullptr, !in_order(c.method) && c.method != Method::kGptqUneven);
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, Int4Folders,
@@ -240,8 +266,8 @@ INSTANTIATE_TEST_SUITE_P(All, Int4Folders,
                                            Case{Method::kGptqOrdered, 32}, Case{Method::kGptqShuffled, 32},
                                            Case{Method::kGptqUneven, 32}, Case{Method::kCompressed, 32},
                                            Case{Method::kCompressedSymmetric, 32},
-                                           Case{Method::kCompressedSymmetric, 0}, Case{Method::kCompressed, 32, true},
-                                           Case{Method::kAwq, 32, true}),
+                                           Case{Method::kCompressedSymmetric, 0}, Case{Method::kCompressedOrdered, 32},
+                                           Case{Method::kCompressed, 32, true}, Case{Method::kAwq, 32, true}),
                          [](const auto& i) { return name_of(i.param); });
 
 struct Outcome {
@@ -325,7 +351,7 @@ TEST_P(OrderedFamilies, SameBitsAsFloatsHoweverTheyAreFed) {
     std::vector<float> scalar;
     for (int i = 0; i < simd::kIsaCount; ++i) {
       const auto isa = static_cast<simd::Isa>(i);
-      if (!simd::supported(isa) || isa == simd::Isa::kAvx512Bf16) continue;  // bf16 rounds what is not of codes
+      if (!simd::supported(isa) || simd::multiplies_bf16(isa)) continue;  // bf16 rounds what is not of codes
       simd::force(isa);
       const std::vector<float> logits = run_folder(packed.path, golden.ids, o).logits;
       if (scalar.empty()) scalar = logits;
@@ -357,6 +383,29 @@ TEST(Int4Folders, OrderedTilesHaveTheBitsOfOthers) {
   for (const int threads : {1, 2, 3}) {
     o.threads = threads;
     EXPECT_TRUE(run_folder(folder.path, ids, o) == want) << threads;
+  }
+}
+
+// Orders lie beside the packed file that layers are read from.
+TEST(Int4Folders, OrderedLayersAreStreamed) {
+  for (const char* const family : {"phi", "qwen3_5_text", "qwen2_moe"}) {
+    const testing::GoldenFolder golden = testing::golden_folder(family);
+    const Case c{Method::kGptqShuffled, 32};
+    const Folders f = ordered_folder(golden, c);
+    PlainJson config = f.config;
+    config["quantization_config"] = config_of(c);
+    TemporaryPath folder("packed"), layers("packed-layers");
+    testing::write_folder(folder.path, config, f.packed, true);
+    EngineOptions o;
+    o.ctx = 0;
+    o.threads = 2;
+    const Outcome want = run_folder(folder.path, golden.ids, o);
+    o.weights_file = layers.path;
+    for (const char* const mode : {"full_stream", "mapped", "full_stream"}) {  // made, and found
+      o.weights_mode = mode;
+      EXPECT_TRUE(run_folder(folder.path, golden.ids, o) == want) << family << ", " << mode;
+    }
+    ASSERT_GT(std::filesystem::file_size(layers.path), 0u);
   }
 }
 

@@ -18,7 +18,8 @@ constexpr std::int64_t kBlock = 32, kBlockBytes = 20;  // of int4_zero
 constexpr int kAwqNibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 constexpr std::string_view kAwqParts[] = {"qweight", "qzeros", "scales"};
 constexpr std::string_view kGptqParts[] = {"qweight", "qzeros", "scales", "g_idx"};
-constexpr std::string_view kCompressedParts[] = {"weight_packed", "weight_scale", "weight_zero_point", "weight_shape"};
+constexpr std::string_view kCompressedParts[] = {"weight_packed", "weight_scale", "weight_zero_point", "weight_shape",
+                                                 "weight_g_idx"};
 
 std::span<const std::string_view> parts_of(Int4Method method) {
   if (method == Int4Method::kAwq) return kAwqParts;
@@ -106,8 +107,7 @@ class BlockRows final : public PiecedRows {
         block[2] = static_cast<std::byte>(m_.zero(rows[r], group));
         block[3] = std::byte{0};
         for (std::size_t j = 0; j < kBlock / 2; ++j)
-          block[4 + j] =
-              static_cast<std::byte>(m_.q(rows[r], input[j]) | m_.q(rows[r], input[j + kBlock / 2]) << 4);
+          block[4 + j] = static_cast<std::byte>(m_.q(rows[r], input[j]) | m_.q(rows[r], input[j + kBlock / 2]) << 4);
       }
     }
   }
@@ -129,7 +129,8 @@ class FloatRows final : public PiecedRows {
       const std::int64_t g = m_.group(i);
       for (std::size_t r = 0; r < rows.size(); ++r) {
         const std::int64_t o = rows[r];
-        const float x = static_cast<float>(m_.q(o, i) - m_.zero(o, g)) * simd::f16_to_f32(simd::f32_to_f16(m_.scale(o, g)));
+        const float x =
+            static_cast<float>(m_.q(o, i) - m_.zero(o, g)) * simd::f16_to_f32(simd::f32_to_f16(m_.scale(o, g)));
         std::memcpy(out + static_cast<std::int64_t>(r) * row_bytes() + 4 * i, &x, 4);
       }
     }
@@ -166,7 +167,8 @@ class Reader {
       return t;
     }
     if (order)
-      t.ordered = std::make_shared<OrderedRows>(OrderedRows{"int4_zero", std::make_shared<BlockRows>(m_, order), order});
+      t.ordered =
+          std::make_shared<OrderedRows>(OrderedRows{"int4_zero", std::make_shared<BlockRows>(m_, order), order});
     t.quant = "f32";
     t.source = std::make_shared<FloatRows>(std::move(m_));
     return t;
@@ -254,10 +256,11 @@ class Reader {
     }
   }
 
-  // GPTQ's act-order. Returns inputs by their groups, if that makes groups of `group`.
+  // The order of activations, by which GPTQ quantised. Returns inputs by their groups, if that makes groups of `group`.
   std::shared_ptr<const std::vector<std::int32_t>> read_order(std::int64_t group) {
-    if (!find("g_idx")) return nullptr;
-    const ShardTensor& t = require("g_idx", 1);
+    const char* const part = config_.method == Int4Method::kCompressed ? "weight_g_idx" : "g_idx";
+    if (!find(part)) return nullptr;
+    const ShardTensor& t = require(part, 1);
     if (t.dtype != "I32" || t.shape[0] != m_.in)
       fail(t.name, fmt::format("is {} of {}, expected {} of I32", t.shape[0], t.dtype, m_.in));
     std::vector<std::int32_t> next(static_cast<std::size_t>(m_.groups + 1));  // where a group's next input goes
@@ -331,7 +334,9 @@ Int4Config read_int4_config(const ConfigFields& fields) {
     const ConfigFields of(*weights, fields.path(), "quantization_config.config_groups.weights.");
     bits(of, "num_bits");
     if (of.text_if("type") != "int") of.unsupported("type", "expected 'int'");
-    if (of.find("actorder")) of.unsupported("actorder", "is not supported in compressed-tensors");
+    const std::string order = of.text_if("actorder").value_or("");
+    if (!order.empty() && order != "group" && order != "weight" && order != "static" && order != "dynamic")
+      of.unsupported("actorder", fmt::format("is '{}', expected 'group' or 'weight'", order.substr(0, 40)));
     c.group = of.text_if("strategy") == "channel" ? 0 : group(of);
   } else {
     fields.unsupported("quant_method",

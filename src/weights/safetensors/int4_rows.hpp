@@ -5,8 +5,9 @@
 //                       unless checkpoint_format is gptq_v2; scales (groups, out); g_idx (in): the group of an input.
 //                       Source: AutoGPTQ (arXiv:2210.17323).
 //   compressed-tensors  weight_packed (out, in / 8) int32, nibble 4 (i % 8) of q + 8; weight_scale (out, groups);
-//                       weight_zero_point (out / 8, groups), nibble 4 (o % 8), of z + 8, if there is one.
-// Inputs of a group follow each other, but for GPTQ's act-order: there TensorInfo::ordered has them sorted by group, and
+//                       weight_zero_point (out / 8, groups), nibble 4 (o % 8), of z + 8, if there is one;
+//                       weight_g_idx (in) likewise, with actorder "group".
+// Inputs of a group follow each other, but for act-order: there TensorInfo::ordered has them sorted by group, and
 // who reads the file's order gets floats.
 #pragma once
 

@@ -226,8 +226,8 @@ TensorInfo picked(TensorInfo from, std::vector<std::int64_t> rows, std::int64_t 
   made.shape = {from.columns(), static_cast<std::int64_t>(rows.size()) / count, count, 1};
   made.rank = count > 1 ? 3 : 2;
   if (from.ordered && count == 1)
-    made.ordered = std::make_shared<OrderedRows>(OrderedRows{
-        from.ordered->quant, std::make_shared<Picked>(from.kept(), rows), from.ordered->order});
+    made.ordered = std::make_shared<OrderedRows>(
+        OrderedRows{from.ordered->quant, std::make_shared<Picked>(from.kept(), rows), from.ordered->order});
   else
     made.ordered.reset();
   made.source = std::make_shared<Picked>(std::move(from), std::move(rows));
