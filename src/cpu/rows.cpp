@@ -62,8 +62,8 @@ void RowScratch::set_orders(Rows& r, std::int64_t skip, int whole) const {
   constexpr auto kKind = kernel::ActivationKind::kInt8;
   r.orders = widths_.orders;
   for (std::size_t i = 0; i < static_cast<std::size_t>(r.orders); ++i)
-    r.ordered[i] = {
-        nullptr, {kKind, ordered_[i] + skip * kernel::activation_bytes(kKind, widths_.input), r.count, 0, whole}};
+    r.ordered[i] = {nullptr,
+                    {kKind, ordered_[i] + skip * kernel::activation_bytes(kKind, widths_.input), r.count, 0, whole}};
 }
 
 const kernel::Activations& Rows::input_of(const Matrix& m) const {

@@ -71,8 +71,8 @@ class Forward {
   // ends it.
   void observe(Observer observer) { observer_ = std::move(observer); }
 
-  // For tests of what falls otherwise: `chosen(e, row)` is called for every row of a step and its experts of `e`, used of
-  // them in ascending order; `bias(e, row)`, if it gives any, is (experts) in place of Experts::choice_bias. Any thread.
+  // For tests of what falls otherwise: `chosen(e, row)` is called for every row of a step with its experts of `e`, in
+  // ascending order; `bias(e, row)`, if it gives any, is (experts) in place of Experts::choice_bias. In any thread.
   struct ExpertHooks {
     std::function<const float*(const Experts& e, std::int64_t row)> bias;
     std::function<void(const Experts& e, std::int64_t row, std::span<const std::int32_t> experts)> chosen;

@@ -328,7 +328,8 @@ class Loader {
 
   void pack_matrix(const Stack& s, std::int64_t i, std::byte* out) {
     if (info(s.name).source)
-      pack_made(s.bound.first, info(s.name), RowsTaken{s.cut}, options_.exact, i * (info(s.name).rows() / s.count), out);
+      pack_made(s.bound.first, info(s.name), RowsTaken{s.cut}, options_.exact, i * (info(s.name).rows() / s.count),
+                out);
     else if (s.transposed)
       pack_transposed(s.bound.first, info(s.name), source(s, i), out);
     else
@@ -400,8 +401,8 @@ class Loader {
 
   // Of rows that do not lie in the file as rows, from `from` on. They are made for some panels at a time, so nothing is
   // kept twice.
-  void pack_made(const cpu::Matrix& m, const weights::TensorInfo& t, const RowsTaken& part, bool in_floats, std::int64_t from,
-                 std::byte* out) {
+  void pack_made(const cpu::Matrix& m, const weights::TensorInfo& t, const RowsTaken& part, bool in_floats,
+                 std::int64_t from, std::byte* out) {
     const weights::Quant& quant = *find(weights::quants(), t.quant);
     const std::int64_t row_bytes = t.row_bytes(), k = m.k;
     team_.parallel_for((m.panel_count() + kMadePanels - 1) / kMadePanels, 1,
@@ -515,10 +516,10 @@ class Loader {
   Model& m_;
   Team& team_;
   const LoadOptions& options_;
-  std::size_t total_ = 0, done_ = 0;  // bytes of matrices in the file
-  std::vector<const std::vector<std::int32_t>*> orders_;            // all different
-  std::map<const Linear*, const std::int32_t*> row_order_;          // of matrices whose rows are turned
-  std::set<const Linear*> met_;                                     // whose order is that of what they read
+  std::size_t total_ = 0, done_ = 0;                        // bytes of matrices in the file
+  std::vector<const std::vector<std::int32_t>*> orders_;    // all different
+  std::map<const Linear*, const std::int32_t*> row_order_;  // of matrices whose rows are turned
+  std::set<const Linear*> met_;                             // whose order is that of what they read
   tensor::Buffer scratch_;
   std::byte* made_ = nullptr;  // (threads, kMadeRows, bytes of a row): rows that do not lie in the file
   float* floats_ = nullptr;    // (threads, kPanelRows, k): rows of matrices in floats

@@ -77,7 +77,7 @@ class Model {
   Residency residency_;
   std::unique_ptr<MappedFile> mapped_;  // packed matrices, or null
   mutable LayerWeights layers_;
-  tensor::Buffer vectors_;  // norms and biases as floats
+  tensor::Buffer vectors_;        // norms and biases as floats
   std::int64_t order_bytes_ = 0;  // of orders of columns, which the file keeps
   std::int64_t parameters_ = 0;
   std::int64_t shared_bytes_ = 0;

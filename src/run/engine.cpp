@@ -252,8 +252,8 @@ void check_memory(const model::Residency& residency, const std::string& path, co
   if (machine == 0) return;  // the system does not say
   const auto weights = static_cast<std::uint64_t>(residency.memory());
   // Loading is over before there are cache and scratch.
-  const std::uint64_t others = std::max(plan.total() + static_cast<std::uint64_t>(scratch_bytes),
-                                        static_cast<std::uint64_t>(load_bytes));
+  const std::uint64_t others =
+      std::max(plan.total() + static_cast<std::uint64_t>(scratch_bytes), static_cast<std::uint64_t>(load_bytes));
   if (others <= machine && weights <= machine - others) return;
   const auto mb = [](std::uint64_t bytes) { return std::to_string(bytes / 1000000) + " MB"; };
   throw Error(Code::kMemory,
@@ -297,7 +297,8 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
       residency_options(options, static_cast<std::int64_t>(cache_plan.total()) + scratch,
                         model::Model::planned_bytes(spec, *file, options.exact));
   check_memory(model::Model::plan(spec, *file, options.exact, where), options.model, cache_plan, scratch,
-               model::Model::planned_load_scratch(spec, *file, options.exact, team_->size()), describe_host().memory_total);
+               model::Model::planned_load_scratch(spec, *file, options.exact, team_->size()),
+               describe_host().memory_total);
   model_ = model::Model::load(
       std::move(spec), std::move(file), *team_,
       {.exact = options.exact, .residency = where, .wrap_reads = needs.wrap_reads, .progress = needs.progress});

@@ -150,7 +150,8 @@ std::span<const float> Scheduler::compute(double& start) {
   }
 }
 
-// A disk did not give weights, or pages of the cache: the step was given up, and the sequences in it are empty. The next step may succeed.
+// A disk did not give weights, or pages of the cache: the step was given up, and the sequences in it are empty. The
+// next step may succeed.
 void Scheduler::lose_step(const std::string& why) {
   for (Job* job : plan_.jobs) {
     job->kept.chain.reset();  // it is ahead of the sequence
