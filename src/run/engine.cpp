@@ -202,7 +202,8 @@ model::ResidencyOptions residency_options(const EngineOptions& options, std::int
   if (r.mode != "auto" || machine == 0 || weights + others <= machine) return r;
   // The rest is for the program itself and what the system keeps for it.
   constexpr std::int64_t kProgram = std::int64_t{64} << 20;
-  r.memory = std::max<std::int64_t>(1, machine - machine / 20 - kProgram - others);
+  const std::int64_t left = machine - machine / 20 - kProgram - others;
+  if (left > 0) r.memory = left;  // else the others alone do not fit, and check_memory says so
   return r;
 }
 

@@ -113,8 +113,10 @@ void Ring::drop(Entry& e) {
   if (e.state == State::kReady) e.state = State::kFree;
 }
 
+// At both ends: behind a block that is held, a restart leaves free entries where the next read has to go.
 void Ring::pop() {
   while (!entries_.empty() && entries_.front().state == State::kFree) entries_.pop_front();
+  while (!entries_.empty() && entries_.back().state == State::kFree) entries_.pop_back();
 }
 
 }  // namespace kvasir::weights

@@ -155,6 +155,28 @@ TEST(Ring, AFailedReadIsReadAgain) {
   EXPECT_TRUE(ring.ready(0));
 }
 
+// A read fails while the block before it is held: what was read ahead behind the held one makes room, or nothing could
+// ever be read again.
+TEST(Ring, AFailedReadBehindAHeldBlockIsReadAgain) {
+  Ring ring({5, 5, 5, 5}, 20);
+  const auto first = ring.next(), second = ring.next(), third = ring.next(), fourth = ring.next();
+  ASSERT_TRUE(first && second && third && fourth);
+  ASSERT_FALSE(ring.next());
+  EXPECT_TRUE(ring.want(0));
+  ring.arrived(first->id, true);
+  EXPECT_EQ(ring.hold(0), 0);
+  ring.arrived(third->id, true);
+  ring.arrived(second->id, false);
+  ring.restart(1);
+  ring.arrived(fourth->id, true);  // no longer wanted
+  const auto again = ring.next();
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->block, 1);
+  EXPECT_GE(again->at, 5);
+  ring.arrived(again->id, true);
+  EXPECT_TRUE(ring.ready(1));
+}
+
 TEST(Ring, NeverHoldsABlockTwice) {
   Ring ring({5, 5}, 100);
   EXPECT_TRUE(ring.next());
