@@ -4,8 +4,7 @@
 
 #include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
-#include "weights/pieces.hpp"
-#include "weights/sample_hash.hpp"
+#include "weights/tensor_text.hpp"
 
 namespace kvasir::model {
 namespace {
@@ -20,11 +19,7 @@ PackedName packed_name(const ModelSpec& spec, const weights::ModelFile& file, bo
   std::string text = fmt::format("kvasir packed weights {} {}{}{}\n", kPacking, simd::name(simd::active()),
                                  exact ? " exact" : "", bf16_products ? "" : " without bf16 products");
   text += to_text(spec);
-  for (const weights::TensorInfo& t : file.tensors()) {
-    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.kept().quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
-    for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", weights::sample_hash(piece));
-    text += '\n';
-  }
+  text += weights::tensor_text(file);
   const weights::PackedFingerprint fingerprint = weights::packed_fingerprint(text);
   if (!path.empty()) return {path, fingerprint};
   std::string beside = file.metadata().path();

@@ -7,8 +7,7 @@
 #include "kv/spec.hpp"
 #include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
-#include "weights/pieces.hpp"
-#include "weights/sample_hash.hpp"
+#include "weights/tensor_text.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -37,11 +36,7 @@ std::string describe_cache(const Engine& engine) {
   const std::string summaries = kv::parse_select(engine.cache_options().selector, "--select").summaries();
   text += summaries == "none" ? "select all 0\n" : fmt::format("summaries {} f16\n", summaries);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
-  for (const weights::TensorInfo& t : engine.model().file().tensors()) {
-    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.kept().quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
-    for (const auto piece : weights::pieces_of(t)) text += fmt::format(" {:016x}", weights::sample_hash(piece));
-    text += '\n';
-  }
+  text += weights::tensor_text(engine.model().file());
   return text;
 }
 

@@ -1,5 +1,6 @@
-// A hash of some places of long bytes: says whether they are another model's, not whether somebody changed them.
-#pragma once
+#include "weights/tensor_text.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -7,10 +8,12 @@
 #include <span>
 
 #include "base/hash.hpp"
+#include "weights/pieces.hpp"
 
 namespace kvasir::weights {
+namespace {
 
-inline std::uint64_t sample_hash(std::span<const std::byte> bytes) {
+std::uint64_t sample_hash(std::span<const std::byte> bytes) {
   constexpr std::size_t kSamples = 16, kSampleBytes = 4096;
   std::uint64_t hash = bytes.size();
   const std::size_t room = bytes.size() > kSampleBytes ? bytes.size() - kSampleBytes : 0;
@@ -20,6 +23,18 @@ inline std::uint64_t sample_hash(std::span<const std::byte> bytes) {
     if (room == 0) break;
   }
   return hash;
+}
+
+}  // namespace
+
+std::string tensor_text(const ModelFile& file) {
+  std::string text;
+  for (const TensorInfo& t : file.tensors()) {
+    text += fmt::format("{} {} {}x{}x{}x{}", t.name, t.kept().quant, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
+    for (const auto piece : pieces_of(t)) text += fmt::format(" {:016x}", sample_hash(piece));
+    text += '\n';
+  }
+  return text;
 }
 
 }  // namespace kvasir::weights
