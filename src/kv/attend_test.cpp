@@ -4,16 +4,17 @@
 #include <cstring>
 #include <limits>
 
-#include "kv/cache_fixture.hpp"
+#include "kv/outputs_fixture.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir::kv {
 namespace {
 
 using fixture::error_against_double;
+using fixture::expect_same_bits;
 using fixture::Feed;
+using fixture::Outputs;
 using fixture::Tokens;
-using Outputs = std::vector<std::vector<float>>;
 
 std::vector<simd::Isa> isas() {
   std::vector<simd::Isa> all;
@@ -46,14 +47,6 @@ Outputs run(const CacheShape& s, const CacheOptions& o, const Tokens& t, int chu
   if (digest) *digest = cache.digest(*sequence);
   cache.check_integrity();
   return out;
-}
-
-void expect_same_bits(const Outputs& a, const Outputs& b, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (std::size_t l = 0; l < a.size(); ++l) {
-    ASSERT_EQ(a[l].size(), b[l].size()) << what;
-    ASSERT_EQ(std::memcmp(a[l].data(), b[l].data(), a[l].size() * sizeof(float)), 0) << what << ", layer " << l;
-  }
 }
 
 TEST_F(Attend, AgreesWithDouble) {

@@ -5,16 +5,17 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "kv/cache_fixture.hpp"
 #include "kv/layout.hpp"
+#include "kv/outputs_fixture.hpp"
 #include "simd/isa.hpp"
 
 namespace kvasir::kv {
 namespace {
 
 using fixture::error_against_double;
+using fixture::expect_same_bits;
+using fixture::Outputs;
 using fixture::Tokens;
-using Outputs = std::vector<std::vector<float>>;
 
 constexpr int kStep = 300;  // most tokens of a step
 
@@ -59,14 +60,6 @@ CacheOptions options_for(int tokens, const char* codec, int window = 128, int si
   o.max_sequences = sequences;
   o.step_tokens = kStep;
   return o;
-}
-
-void expect_same_bits(const Outputs& a, const Outputs& b, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (std::size_t l = 0; l < a.size(); ++l) {
-    ASSERT_EQ(a[l].size(), b[l].size()) << what;
-    ASSERT_EQ(std::memcmp(a[l].data(), b[l].data(), a[l].size() * sizeof(float)), 0) << what << ", layer " << l;
-  }
 }
 
 // Rows from `from` on.

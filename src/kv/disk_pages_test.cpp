@@ -7,15 +7,18 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "kv/cache_fixture.hpp"
+#include "kv/outputs_fixture.hpp"
 #include "kv/page.hpp"
 #include "kv/page_file_fixture.hpp"
 
 namespace kvasir::kv {
 namespace {
 
+using fixture::append;
+using fixture::decode;
+using fixture::expect_same_bits;
+using fixture::Outputs;
 using fixture::Tokens;
-using Outputs = std::vector<std::vector<float>>;
 
 constexpr int kPrompt = 1700;
 constexpr int kAll = kPrompt + 140;  // enters a block
@@ -62,28 +65,6 @@ class OnDisk : public testing::Test {
 
   std::string folder_;
 };
-
-Outputs decode(Cache& cache, Sequence* s, const Tokens& t, int from, int to) {
-  Outputs all(cache.shape().layers.size());
-  for (int i = from; i < to; ++i) {
-    const auto outs = fixture::step(cache, {{s, &t, i, 1, true}});
-    for (std::size_t l = 0; l < all.size(); ++l) all[l].insert(all[l].end(), outs[0][l].begin(), outs[0][l].end());
-  }
-  return all;
-}
-
-void append(Outputs* to, const Outputs& more) {
-  to->resize(more.size());
-  for (std::size_t l = 0; l < more.size(); ++l) (*to)[l].insert((*to)[l].end(), more[l].begin(), more[l].end());
-}
-
-void expect_same_bits(const Outputs& a, const Outputs& b, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (std::size_t l = 0; l < a.size(); ++l) {
-    ASSERT_EQ(a[l].size(), b[l].size()) << what;
-    ASSERT_EQ(std::memcmp(a[l].data(), b[l].data(), a[l].size() * sizeof(float)), 0) << what << ", layer " << l;
-  }
-}
 
 const std::vector<std::string> kSpecs{"all",
                                       "quest:budget=512",

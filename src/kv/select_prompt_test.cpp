@@ -4,15 +4,18 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "kv/cache_fixture.hpp"
+#include "kv/outputs_fixture.hpp"
 #include "kv/page.hpp"
 #include "kv/select_spec.hpp"
 
 namespace kvasir::kv {
 namespace {
 
+using fixture::append;
+using fixture::decode;
+using fixture::expect_same_bits;
+using fixture::Outputs;
 using fixture::Tokens;
-using Outputs = std::vector<std::vector<float>>;
 
 CacheShape shape() {
   CacheShape s = CacheShape::uniform(3, {2, 6, 32, 32});
@@ -43,28 +46,6 @@ const std::vector<std::string> kSpecs{"quest:budget=512:prompt=16",
                                       "dynamic:anchors=2:budget=512:prompt=8:dense_layers=1",
                                       "spread:budget=1024:p=0.6:block=32:prompt=16:tail=mean",
                                       "quest:budget=512:prompt=16:preselect=12"};
-
-Outputs decode(Cache& cache, Sequence* s, const Tokens& t, int from, int to) {
-  Outputs all(cache.shape().layers.size());
-  for (int i = from; i < to; ++i) {
-    const auto outs = fixture::step(cache, {{s, &t, i, 1, true}});
-    for (std::size_t l = 0; l < all.size(); ++l) all[l].insert(all[l].end(), outs[0][l].begin(), outs[0][l].end());
-  }
-  return all;
-}
-
-void append(Outputs* to, const Outputs& more) {
-  to->resize(more.size());
-  for (std::size_t l = 0; l < more.size(); ++l) (*to)[l].insert((*to)[l].end(), more[l].begin(), more[l].end());
-}
-
-void expect_same_bits(const Outputs& a, const Outputs& b, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  for (std::size_t l = 0; l < a.size(); ++l) {
-    ASSERT_EQ(a[l].size(), b[l].size()) << what;
-    ASSERT_EQ(std::memcmp(a[l].data(), b[l].data(), a[l].size() * sizeof(float)), 0) << what << ", layer " << l;
-  }
-}
 
 struct Ran {
   Outputs outs;  // of the prompt and some generated tokens

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "kv/cache_fixture.hpp"
 #include "kv/choice.hpp"
+#include "kv/outputs_fixture.hpp"
 #include "kv/page.hpp"
 #include "kv/select_spec.hpp"
 #include "simd/bf16_products.hpp"
@@ -19,8 +19,10 @@
 namespace kvasir::kv {
 namespace {
 
+using fixture::decode;
+using fixture::expect_same_bits;
+using fixture::Outputs;
 using fixture::Tokens;
-using Outputs = std::vector<std::vector<float>>;
 
 CacheShape shape() {
   CacheShape s = CacheShape::uniform(3, {2, 6, 32, 32});
@@ -35,23 +37,6 @@ CacheOptions options_for(int tokens, const std::string& selector) {
   o.max_tokens = tokens;
   o.max_sequences = 4;
   return o;
-}
-
-// Tokens [from, to) one by one, as generated ones.
-Outputs decode(Cache& cache, Sequence* s, const Tokens& t, int from, int to) {
-  Outputs all(cache.shape().layers.size());
-  for (int i = from; i < to; ++i) {
-    const auto outs = fixture::step(cache, {{s, &t, i, 1, true}});
-    for (std::size_t l = 0; l < all.size(); ++l) all[l].insert(all[l].end(), outs[0][l].begin(), outs[0][l].end());
-  }
-  return all;
-}
-
-void expect_same_bits(const Outputs& a, const Outputs& b, const std::string& what) {
-  for (std::size_t l = 0; l < a.size(); ++l) {
-    ASSERT_EQ(a[l].size(), b[l].size()) << what;
-    ASSERT_EQ(std::memcmp(a[l].data(), b[l].data(), a[l].size() * sizeof(float)), 0) << what << ", layer " << l;
-  }
 }
 
 constexpr int kPrompt = 1500;
