@@ -234,6 +234,8 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.window = options.window;
   c.sinks = options.sinks;
   c.selector = selection_of(options);
+  if (options.kv_memory.empty() && options.kv_disk != EngineOptions().kv_disk)
+    throw Error(Code::kBadInput, "needs --kv-memory, what pages may take in memory", "--kv-disk");
   if (!options.kv_memory.empty()) {
     c.disk = options.kv_disk;
     c.disk_memory = store::parse_bytes(options.kv_memory, "--kv-memory");
