@@ -159,11 +159,23 @@ std::vector<Cache> caches_of(const std::string& cpu_folder, const std::set<int>&
   return caches;
 }
 
+// One figure of a control group's memory.stat in bytes; 0 when it isn't there.
+std::uint64_t memory_stat(const std::string& path, const std::string& name) {
+  std::ifstream in(path);
+  std::string key;
+  for (std::uint64_t bytes = 0; in >> key >> bytes;)
+    if (key == name) return bytes;
+  return 0;
+}
+
 // What the container may use, as one control group says it. Version 1 writes a number near 2^63 for no limit.
-void apply_memory_limit(const std::string& limit, const std::string& usage, Host& host) {
+// dropped: bytes of the usage that the system gives back when they are wanted. Reading a large file fills a group
+// up to its limit with them, and MemAvailable of the whole machine counts them likewise.
+void apply_memory_limit(const std::string& limit, const std::string& usage, std::uint64_t dropped, Host& host) {
   if (limit.empty() || limit == "max") return;
   const std::uint64_t max = std::strtoull(limit.c_str(), nullptr, 10);
-  const std::uint64_t used = std::strtoull(usage.c_str(), nullptr, 10);
+  std::uint64_t used = std::strtoull(usage.c_str(), nullptr, 10);
+  used -= std::min(used, dropped);
   host.memory_total = std::min(host.memory_total, max);
   host.memory_available = std::min(host.memory_available, max > used ? max - used : 0);
 }
@@ -189,7 +201,8 @@ void apply_limits(const std::string& root, Host& host) {
   }
   const std::string mount = root + "/sys/fs/cgroup";
   for (const std::string& folder : groups_of(mount, v2)) {
-    apply_memory_limit(first_line(folder + "memory.max"), first_line(folder + "memory.current"), host);
+    apply_memory_limit(first_line(folder + "memory.max"), first_line(folder + "memory.current"),
+                       memory_stat(folder + "memory.stat", "inactive_file"), host);
     std::istringstream cpu(first_line(folder + "cpu.max"));  // "200000 100000" or "max 100000"
     double quota = 0, period = 0;
     if (cpu >> quota >> period && period > 0)
@@ -197,7 +210,7 @@ void apply_limits(const std::string& root, Host& host) {
   }
   for (const std::string& folder : groups_of(mount + "/memory", v1))
     apply_memory_limit(first_line(folder + "memory.limit_in_bytes"), first_line(folder + "memory.usage_in_bytes"),
-                       host);
+                       memory_stat(folder + "memory.stat", "total_inactive_file"), host);
 }
 
 }  // namespace

@@ -89,12 +89,19 @@ TEST(Host, LimitsOfControlGroups) {
   root.put("sys/fs/cgroup/a/b/memory.current", "300000\n");
   EXPECT_EQ(describe_host(root.path()).memory_total, 800000u);
   EXPECT_EQ(describe_host(root.path()).memory_available, 500000u);
+  root.put("sys/fs/cgroup/a/b/memory.stat",
+           "anon 200000\nactive_file 7\ninactive_file 50000\n");  // given back if wanted
+  EXPECT_EQ(describe_host(root.path()).memory_available, 550000u);
+  root.put("sys/fs/cgroup/a/b/memory.stat", "inactive_file 400000\n");  // read later than the usage, so it may be more
+  EXPECT_EQ(describe_host(root.path()).memory_available, 614400u);
   root.put("sys/fs/cgroup/memory/old/one/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(describe_host(root.path()).memory_total, 800000u);
   root.put("sys/fs/cgroup/memory/old/memory.limit_in_bytes", "700000\n");
   root.put("sys/fs/cgroup/memory/old/memory.usage_in_bytes", "690000\n");
   EXPECT_EQ(describe_host(root.path()).memory_total, 700000u);
   EXPECT_EQ(describe_host(root.path()).memory_available, 10000u);
+  root.put("sys/fs/cgroup/memory/old/memory.stat", "inactive_file 9\ntotal_inactive_file 20000\n");
+  EXPECT_EQ(describe_host(root.path()).memory_available, 30000u);
   root.put("proc/self/cgroup", "odd\n0:\n0::odd\n");
   EXPECT_EQ(describe_host(root.path()).memory_total, 1000u * 1024);
 }

@@ -123,11 +123,16 @@ double per_second(double count, double seconds) { return seconds > 0 ? count / s
 
 struct Figures {
   double load = 0, choose = 0;  // seconds before the request
-  double prompt_rate, prompt_seconds, decode_rate, ttft, bytes_per_token, bandwidth, machine_bandwidth;
+  double prompt_rate, prompt_seconds, decode_rate, ttft, bytes_per_token, bandwidth;
+  std::optional<double> machine_bandwidth;  // bytes/s; without, `unmeasured` says why
+  std::string unmeasured;
   double kv_bytes_per_token;
   std::uint64_t resident;
-  // More than memory gives comes from caches: no share of memory's bandwidth.
-  bool from_memory() const { return bandwidth <= machine_bandwidth; }
+  // Share of memory's bandwidth. None when that isn't known, or when more came than memory gives: from caches.
+  std::optional<double> share() const {
+    if (!machine_bandwidth || bandwidth > *machine_bandwidth) return std::nullopt;
+    return bandwidth / *machine_bandwidth;
+  }
 };
 
 // load, choose: seconds that loading and choosing codecs took.
@@ -142,7 +147,12 @@ Figures figures(run::Engine& engine, const run::Reply& reply, double load, doubl
   f.bytes_per_token = o.decode_steps > 0 ? o.decode_bytes / static_cast<double>(o.decode_steps) : 0;
   f.bandwidth = per_second(o.decode_bytes, o.decode_seconds);
   f.resident = process_rss().current;
-  f.machine_bandwidth = lab::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
+  try {
+    f.machine_bandwidth = lab::measure_machine(engine.team(), {.quick = true}).read_bytes.median;
+  } catch (const Error& error) {  // the answer is there: no memory left to measure with doesn't spoil it
+    if (error.code() != Code::kMemory) throw;
+    f.unmeasured = error.what();
+  }
   f.kv_bytes_per_token = engine.cache().bytes_per_token();
   return f;
 }
@@ -200,9 +210,10 @@ void print_figures(run::Engine& engine, const run::Reply& g, const Figures& f, b
   if (o.weights.any()) fmt::print(stderr, "weights     {}\n", run::weights_line(o.weights));
   fmt::print(stderr, "read        {} per token, {}: {}\n", human_bytes(static_cast<std::uint64_t>(f.bytes_per_token)),
              human_bandwidth(f.bandwidth),
-             f.from_memory() ? fmt::format("{:.0f} % of the {} measured now", 100 * f.bandwidth / f.machine_bandwidth,
-                                           human_bandwidth(f.machine_bandwidth))
-                             : "the processor's caches hold it, faster than memory");
+             f.share()             ? fmt::format("{:.0f} % of the {} measured now", 100 * *f.share(),
+                                                 human_bandwidth(*f.machine_bandwidth))
+             : f.machine_bandwidth ? "the processor's caches hold it, faster than memory"
+                                   : f.unmeasured);
   fmt::print(stderr, "KV cache    {} per token ({})\n", human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)),
              kv::codecs_text(engine.codecs()));
   if (!engine.kv_note().empty()) fmt::print(stderr, "            {}\n", engine.kv_note());
@@ -249,8 +260,7 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
               {"load_ms", f.load * 1e3},
               {"bytes_per_token", f.bytes_per_token},
               {"bandwidth_gbps", f.bandwidth * 1e-9},
-              {"bandwidth_fraction",
-               f.from_memory() ? nlohmann::ordered_json(f.bandwidth / f.machine_bandwidth) : nlohmann::ordered_json()},
+              {"bandwidth_fraction", f.share() ? nlohmann::ordered_json(*f.share()) : nlohmann::ordered_json()},
               {"kv_bytes_per_token", f.kv_bytes_per_token},
               {"k_codec", kv::codecs_text(engine.codecs(), kv::Side::kKeys)},
               {"v_codec", kv::codecs_text(engine.codecs(), kv::Side::kValues)},
