@@ -284,7 +284,9 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("falcon_h1", "mlp_multipliers", {1.0}), "'mlp_multipliers' has 1 numbers, expected 2");
   says(config("falcon_h1", "mamba_d_state", 8), "in_proj.weight: has 328 rows, expected 296");
   says(config("llama4_text", "no_rope_layers", {1, 1, 0, 1}), "'no_rope_layers' is not the pattern");
+  says(config("llama4_text", "layer_types", {"chunked_attention"}), "'layer_types' has 1 entries, expected ");
   says(config("gemma4_text", "layer_types", nullptr), "'layer_types' is missing");
+  says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
 }
 
 // Older releases of transformers wrote what is no JSON.

@@ -104,16 +104,21 @@ std::int64_t ConfigReader::read_window() {
   return std::min(context, *window);  // the architecture has none: up to there it hides nothing
 }
 
+const FolderJson* ConfigReader::by_layer(const char* name) const {
+  const FolderJson* list = fields.array(name);
+  if (list && std::cmp_not_equal(list->size(), layers))
+    fields.bad(name, fmt::format("has {} entries, expected {}", list->size(), layers));
+  return list;
+}
+
 // Which layers have the window; otherwise the architecture's own pattern.
 void ConfigReader::read_layer_types() {
-  const FolderJson* types = fields.array("layer_types");
+  const FolderJson* types = by_layer("layer_types");
   if (!types) {
     if (const auto period = fields.integer_if("sliding_window_pattern", 0, 4096))
       set("attention.sliding_window_pattern", *period);
     return;
   }
-  if (std::cmp_not_equal(types->size(), layers))
-    fields.bad("layer_types", fmt::format("has {} entries, expected {}", types->size(), layers));
   std::vector<bool> local;
   for (const FolderJson& t : *types) {
     if (t != "sliding_attention" && t != "full_attention")

@@ -24,7 +24,7 @@ bool scores_by_sigmoid(const ConfigReader& r) {
 // Layers with experts follow those without.
 void read_dense_layers(ConfigReader& r) {
   const auto dense = r.integer_of({"first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"}, 0);
-  const FolderJson* types = r.fields.array("mlp_layer_types");
+  const FolderJson* types = r.by_layer("mlp_layer_types");
   if (!types) {
     if (dense) r.set("leading_dense_block_count", *dense);
     return;
@@ -91,7 +91,7 @@ void read_gpt_oss(ConfigReader& r) {
 
 void read_llama4(ConfigReader& r) {
   read_experts(r);
-  if (const FolderJson* types = r.fields.array("layer_types"))
+  if (const FolderJson* types = r.by_layer("layer_types"))
     for (std::size_t l = 0; l < types->size(); ++l)
       if ((*types)[l] != ((l + 1) % 4 == 0 ? "full_attention" : "chunked_attention"))
         r.fields.unsupported("layer_types", "is not the pattern of three layers with chunks and one without");
@@ -109,7 +109,7 @@ void read_llama4(ConfigReader& r) {
 
 // Layers with and without a window have sizes and RoPE of their own.
 void read_gemma4(ConfigReader& r) {
-  const FolderJson* types = r.fields.array("layer_types");
+  const FolderJson* types = r.by_layer("layer_types");
   if (!types) r.fields.bad("layer_types", "is missing");
   std::int64_t global = r.integer_of({"global_head_dim"}, 1).value_or(0);
   std::int64_t kv = r.out.kv_heads;

@@ -35,6 +35,8 @@ class ConfigReader {
   std::optional<std::int64_t> integer_of(std::initializer_list<const char*> names, std::int64_t low) const;
   std::int64_t need(std::initializer_list<const char*> names, std::int64_t low) const;  // throws naming the first
   void take_number(const char* from, const char* to);                                   // if it is there
+  // An array with one entry for every layer; null where it isn't there. Throws Error where it has more or fewer.
+  const FolderJson* by_layer(const char* name) const;
   // A field that must have the value which it has in all such models. Throws Error(kUnsupported).
   void expect(const char* name, const FolderJson& value) const;
 
