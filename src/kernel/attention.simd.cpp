@@ -2,6 +2,7 @@
 
 #include <cfloat>
 
+#include "kernel/power_of_two.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
@@ -136,24 +137,6 @@ KVASIR_INLINE float hide_row(float* s, int begin, int end, int vectors) {
     }
   }
   return reduce_max(max(max(max(x[0], x[1]), max(x[2], x[3])), max(max(x[4], x[5]), max(x[6], x[7]))));
-}
-
-// 2^x for x <= 0 to within 1.7e-7 of its size, 0 below -126 and for -inf. NaN stays NaN. Adding 1.5 * 2^23 + 127 rounds
-// x to an integer n and leaves 127 + n where a shift makes 2^n of it; the polynomial is 2^f, |f| <= 1/2 (minimax of the
-// relative error, with 2^0 = 1).
-KVASIR_INLINE F32 weight_of(F32 x) {
-  const F32 low = set1(-126.0f);
-  const F32 bounded = max(low, x);
-  const F32 magic = set1(0x1.8p23f + 127.0f);
-  const F32 t = add(bounded, magic);
-  const F32 f = sub(bounded, sub(t, magic));
-  F32 p = set1(1.32647273e-3f);
-  p = fma(p, f, set1(9.67151299e-3f));
-  p = fma(p, f, set1(5.55073358e-2f));
-  p = fma(p, f, set1(2.40222424e-1f));
-  p = fma(p, f, set1(6.93147004e-1f));
-  p = fma(p, f, set1(1.0f));
-  return zero_if_less(x, low, mul(p, bits_to_f32(shift_left32<23>(f32_to_bits(t)))));
 }
 
 // tanh |x| = (1 - e) / (1 + e) with e = 2^(-2 log2(e) |x|): to within 2e-7, which is what scores of a cap need.

@@ -30,6 +30,7 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
                                      ? 0
                                      : static_cast<std::size_t>(layout.memory.pages) * layout.page_bytes + kReadSlack),
       summaries(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.summary_bytes),
+      outlines(tensor::Tag::kCache, static_cast<std::size_t>(layout.outline_tiles()) * layout.outline_bytes),
       locals(tensor::Tag::kCache, layout.memory.local_bytes),
       raws(tensor::Tag::kCache, layout.memory.raw_bytes),
       sink_buffer(tensor::Tag::kCache, layout.memory.sink_bytes),
@@ -125,8 +126,25 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
     weigh_tokens(d, keys, first_row(page), q, layer.group(), importance);
   }
   summarise(layout.select, d, keys, first_row(page), importance, rest, summary(layer, head, slot(s, page)));
+  draw_outline(l, head, s, page, rest);
   if (layout.select.tail && layer.shape.latent)
     average(layout.select, keys, d, 1, kPageTokens, first_row(page), means(), d);
+}
+
+void Arena::draw_outline(int l, int head, const Sequence& s, std::int64_t page, float* scratch) const {
+  const LayerLayout& layer = layer_at(l);
+  if (layer.outline_bytes == 0) return;
+  const Selector& selector = *layout.select.selector;
+  const int blocks = layout.select.blocks_per_page();
+  const int pitch = summary_pitch(selector, layer.shape.head_dim);
+  const FramePages base = frame_of(page);
+  const std::byte* from[FramePages::kMost];
+  for (int i = 0; i < base.count; ++i) from[i] = summary(layer, head, slot(s, base.from[i]));
+  const OutlineFrame frame{scratch, scratch + pitch};
+  kv::outlines().frame(from, base.count, blocks, selector.width(layer.shape.head_dim), pitch, frame);
+  const std::int32_t to = slot(s, page);
+  kv::outlines().draw(summary(layer, head, to), blocks, pitch, frame, outline_tile(layer, head, to),
+                      static_cast<int>(to % slots_per_tile(blocks)) * blocks);
 }
 
 void Arena::copy_own(const Sequence& from, const Sequence& to) const {

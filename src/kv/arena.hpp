@@ -13,6 +13,7 @@
 #include "kv/borrow.hpp"
 #include "kv/hot_pages.hpp"
 #include "kv/layout.hpp"
+#include "kv/outline.hpp"
 #include "kv/pool.hpp"
 #include "kv/question.hpp"
 #include "tensor/buffer.hpp"
@@ -94,6 +95,15 @@ struct Arena {
     return summaries.data() + total * (l.summary_offset + static_cast<std::size_t>(head) * l.summary_bytes) +
            static_cast<std::size_t>(slot) * l.summary_bytes;
   }
+  // Of outlines, the tile that has those of a pool page.
+  std::byte* outline_tile(const LayerLayout& l, int head, std::int32_t slot) const {
+    const auto tiles = static_cast<std::size_t>(layout.outline_tiles());
+    const auto i = static_cast<std::size_t>(slot / slots_per_tile(layout.select.blocks_per_page()));
+    return outlines.data() + tiles * (l.outline_offset + static_cast<std::size_t>(head) * l.outline_bytes) +
+           i * l.outline_bytes;
+  }
+  // Makes the outline of a page whose summary is there. scratch: summary_floats.
+  void draw_outline(int layer, int head, const Sequence& s, std::int64_t page, float* scratch) const;
   std::byte* selection_states(const Sequence& s) const {
     return selections.data() + static_cast<std::size_t>(s.index) * layout.selection_bytes;
   }
@@ -160,6 +170,7 @@ struct Arena {
   PagePool pool;
   tensor::Buffer pages;
   tensor::Buffer summaries;
+  tensor::Buffer outlines;
   tensor::Buffer locals;
   tensor::Buffer raws;
   tensor::Buffer sink_buffer;

@@ -82,6 +82,11 @@ class Attention {
   void choose(const Tensors& x);
   Ask what_to_ask(const Part& part, int head) const;
   void ask(const Tensors& x, const Part& part, int head, int worker) const;
+  void score(const Part& part, int head, const Question& question, int rows) const;
+  void score_outlines(const Part& part, int head, const Question& question, int rows) const;
+  void score_again(const Part& part, int head, const Question& question, int rows, float* votes) const;
+  // Blocks that are scored by what is stored after outlines were, at most; 0: all, and outlines are not asked.
+  std::int64_t scored_again(const Part& part) const;
   void answer(const Part& part, int first_head, int heads, int worker) const;
   void measure(const Tensors& x, const Part& part, int head, int worker, double* always) const;
   void measure_choice(const Tensors& x, const Part& part, int head, int worker) const;

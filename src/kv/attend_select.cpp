@@ -104,7 +104,6 @@ void Attention::choose(const Tensors& x) {
 void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const {
   const Layout& l = arena_.layout;
   const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
   const Ask what = what_to_ask(p, head);
   float* const votes = to_.votes_at(p.counters + head);
   if (what == Ask::kReuse) return;
@@ -126,18 +125,94 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
   if (!selector.width) return std::fill(votes + p.cut.initial, votes + p.cut.local, 0.0f);
   const Question q = question(worker);
   const int rows = load_question(x, p, head, worker);
-  const int pitch = summary_pitch(selector, layer.shape.head_dim);
-  // Whole pages around [initial, local).
+  const std::int64_t again = scored_again(p);
+  again > 0 ? score_outlines(p, head, q, rows) : score(p, head, q, rows);
+  vote(spec.vote, q.scores, score_stride(l), rows, p.cut.initial, p.cut.local, q.spent, q.counts, votes);
+  if (again > 0) score_again(p, head, q, rows, votes);
+  if (corrects(x, p)) estimate_all(p, head, rows, q);
+}
+
+// For every block that is to be chosen so many are scored again: among them is what representatives would choose
+// (outline_test).
+constexpr std::int64_t kAgain = 2;
+
+std::int64_t Attention::scored_again(const Part& p) const {
+  const std::int64_t some = kAgain * p.cut.chosen;
+  return some < p.cut.local - p.cut.initial ? some : 0;
+}
+
+// Scores of whole pages around [initial, local), by their representatives.
+void Attention::score(const Part& p, int head, const Question& q, int rows) const {
+  const SelectSpec& spec = p.sequence->select;
+  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
   const std::int64_t per_page = spec.blocks_per_page();
   const std::int64_t first = p.cut.initial / per_page;
   const std::int64_t last = std::min((p.cut.local + per_page - 1) / per_page, p.cut.sealed / per_page);
   for (std::int64_t i = first; i < last; ++i)
     q.summaries[i - first] = arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(i)]);
-  const std::int64_t stride = score_stride(l);
-  summaries().scores(q.summaries, last - first, static_cast<int>(per_page), pitch, q.asked, rows,
-                     q.scores + first * per_page, stride);
-  if (corrects(x, p)) estimate_all(p, head, rows, q);
-  vote(spec.vote, q.scores, stride, rows, p.cut.initial, p.cut.local, votes);
+  summaries().scores(q.summaries, last - first, static_cast<int>(per_page),
+                     summary_pitch(*spec.selector, layer.shape.head_dim), q.asked, rows, q.scores + first * per_page,
+                     score_stride(arena_.layout));
+}
+
+// The same by their outlines: run by run of pages in consecutive slots that share a frame.
+void Attention::score_outlines(const Part& p, int head, const Question& q, int rows) const {
+  const SelectSpec& spec = p.sequence->select;
+  const Selector& selector = *spec.selector;
+  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
+  const std::vector<std::int32_t>& slots = p.sequence->pages;
+  const int d = layer.shape.head_dim;
+  const int pitch = summary_pitch(selector, d);
+  const auto blocks = static_cast<int>(spec.blocks_per_page());
+  const std::int64_t stride = score_stride(arena_.layout);
+  const std::int64_t last = std::min((p.cut.local + blocks - 1) / blocks, p.cut.sealed / blocks);
+  const auto slot = [&](std::int64_t page) { return slots[static_cast<std::size_t>(page)]; };
+  for (std::int64_t page = p.cut.initial / blocks; page < last;) {
+    const FramePages pages = frame_of(page);
+    const std::int64_t end = std::min(last, pages.end);
+    const std::byte* from[FramePages::kMost];
+    for (int i = 0; i < pages.count; ++i) from[i] = arena_.summary(layer, head, slot(pages.from[i]));
+    outlines().frame(from, pages.count, blocks, selector.width(d), pitch, q.frame);
+    // The next frame's, which lie far apart.
+    if (const FramePages next = frame_of(pages.end); pages.end < last)
+      for (const std::int64_t i : next.from)
+        for (int line = 0; line < 2 * blocks * pitch; line += 64)
+          __builtin_prefetch(arena_.summary(layer, head, slot(i)) + line);
+    outlines().ask(q.asked, rows, pitch, q.frame, q.outlined);
+    while (page < end) {
+      const std::int64_t first = page;
+      do ++page;
+      while (page < end && slot(page) == slot(page - 1) + 1);
+      outlines().scores(arena_.outline_tile(layer, head, slot(first)),
+                        static_cast<int>(slot(first) % slots_per_tile(blocks)) * blocks, (page - first) * blocks, pitch,
+                        q.outlined, rows, q.scores + first * blocks, stride);
+    }
+  }
+}
+
+// The best blocks so far get the scores of their representatives, and votes by these.
+void Attention::score_again(const Part& p, int head, const Question& q, int rows, float* votes) const {
+  const SelectSpec& spec = p.sequence->select;
+  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
+  const int pitch = summary_pitch(*spec.selector, layer.shape.head_dim);
+  const std::int64_t stride = score_stride(arena_.layout);
+  const std::int64_t count = best(votes, p.cut.initial, p.cut.local, scored_again(p), q.spent, q.again);
+  for (std::int64_t first = 0; first < count; first += kPageTokens) {
+    const std::int64_t n = std::min<std::int64_t>(count - first, kPageTokens);
+    const std::int32_t* const some = q.again + first;
+    const std::byte* blocks[kPageTokens];
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t page = some[i] / spec.blocks_per_page();
+      blocks[i] = arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(page)]) +
+                  some[i] % spec.blocks_per_page() * pitch * 2;
+      for (int line = 0; line < 2 * pitch; line += 64) __builtin_prefetch(blocks[i] + line);  // they lie anywhere
+    }
+    summaries().scores(blocks, n, 1, pitch, q.asked, rows, q.fresh, kPageTokens);
+    for (int r = 0; r < rows; ++r)
+      for (std::int64_t i = 0; i < n; ++i) q.scores[r * stride + some[i]] = q.fresh[r * kPageTokens + i];
+    vote_again(spec.vote, q.fresh, kPageTokens, rows, n, q.counts, q.fresh_votes);
+    for (std::int64_t i = 0; i < n; ++i) votes[some[i]] = q.fresh_votes[i];
+  }
 }
 
 // What the selector asks representatives with, (rows, pitch) in question(worker).asked. Returns the rows.
@@ -421,7 +496,14 @@ void Attention::count_selected(const Part& p) {
   if (p.prompt) return;
   const double raw = seen - static_cast<double>(sealed * kPageTokens);
   bytes += static_cast<std::size_t>((read - raw) * heads) * page_bytes / kPageTokens;
-  if (p.sequence->select.selector->width) bytes += static_cast<std::size_t>(sealed * heads) * l.means_offset;
+  if (p.sequence->select.selector->width) {
+    const auto pitch = static_cast<std::size_t>(summary_pitch(*p.sequence->select.selector, l.shape.head_dim));
+    const std::int64_t again = scored_again(p);
+    bytes += again > 0
+                 ? static_cast<std::size_t>(heads) * (static_cast<std::size_t>(p.cut.sealed) * (pitch + sizeof(float)) +
+                                                      static_cast<std::size_t>(again) * 2 * pitch)
+                 : static_cast<std::size_t>(sealed * heads) * l.means_offset;
+  }
   if (p.sequence->select.tail)  // representatives again, and means
     bytes += static_cast<std::size_t>((read - raw) * heads) * l.summary_bytes / kPageTokens;
 }

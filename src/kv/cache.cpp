@@ -26,6 +26,10 @@ struct Cache::Impl {
     memory = arena.layout.memory;
     shares = std::any_of(shape.layers.begin(), shape.layers.end(), [](const LayerShape& l) { return l.kv_of >= 0; });
     step_tokens = options.step_tokens;
+    const Selector& selector = *arena.layout.select.selector;
+    for (const LayerLayout& l : arena.layout.layers)
+      if (selector.width && l.attends())
+        frame.resize(std::max(frame.size(), summary_floats(arena.layout.select, l.shape.head_dim)));
   }
 
   // Sealed pages of a sequence of n tokens.
@@ -67,6 +71,7 @@ struct Cache::Impl {
   std::vector<Slice> slices;          // of the open step
   std::vector<char> attended;         // layers, in the open step
   std::vector<char> recurred;
+  std::vector<float> frame;  // scratch of outlines
   // Whether partial states have room: of the groups of own tokens and of borrowed pages.
   bool holds(std::int64_t own, const Borrowed& borrowed) const {
     return own / kPageTokens + static_cast<std::int64_t>(borrowed.pages().size()) <=
@@ -242,6 +247,9 @@ void Cache::fill_page(Sequence& s, std::int64_t page, std::span<const std::byte>
   impl_->check_handle(&s);
   KVASIR_CHECK(from.size() == impl_->memory.chunk_bytes);
   impl_->fill(s.pages.at(static_cast<std::size_t>(page)), from);
+  const Arena& arena = impl_->arena;
+  if (arena.layout.outline_bytes > 0)
+    visit_heads(arena.layout, [&](int l, int h) { arena.draw_outline(l, h, s, page, impl_->frame.data()); });
 }
 
 std::int32_t Cache::adopt_page(std::span<const std::byte> from) {

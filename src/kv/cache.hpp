@@ -78,7 +78,8 @@ class Cache {
   // before it is used. Throws Error(kMemory) when sequences or pages do not suffice, Error(kBadInput) when the tail is
   // not tail_bytes(n) long; nothing has changed then.
   Sequence* restore(std::int64_t n, std::span<const std::byte> tail);
-  void fill_page(Sequence& sequence, std::int64_t page, std::span<const std::byte> from);  // memory().chunk_bytes
+  // from: memory().chunk_bytes. In ascending order: a page's outline depends on an earlier page.
+  void fill_page(Sequence& sequence, std::int64_t page, std::span<const std::byte> from);
   // Sealed pages of a sequence of n tokens.
   std::int64_t sealed_pages_at(std::int64_t n) const;
 

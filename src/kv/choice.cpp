@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 
 #include "base/check.hpp"
-#include "kernel/attention.hpp"
 
 namespace kvasir::kv {
 
@@ -37,137 +37,144 @@ float number_or_none(float x) { return x == x ? x : kNone; }
 
 }  // namespace
 
-// Calls whole(at) for every piece of 128 in [begin, end), and part(from, to) for what is left on both sides. Loops of a
-// length that the compiler knows become vectors.
-template <class Whole, class Part>
-static void each_piece(std::int64_t begin, std::int64_t end, Whole&& whole, Part&& part) {
-  const std::int64_t first = std::min(end, (begin + kPageTokens - 1) / kPageTokens * kPageTokens);
-  const std::int64_t last = std::max(first, end / kPageTokens * kPageTokens);
-  part(begin, first);
-  for (std::int64_t at = first; at < last; at += kPageTokens) whole(at);
-  part(last, end);
-}
-
-// The largest of them; what is no number becomes none.
-static float largest_number(float* row, std::int64_t begin, std::int64_t end) {
-  constexpr int kLanes = 16;
-  float most[kLanes];
-  std::fill_n(most, kLanes, kNone);
-  each_piece(
-      begin, end,
-      [&](std::int64_t at) {
-        for (int j = 0; j < kPageTokens; j += kLanes)
-          for (int l = 0; l < kLanes; ++l) {
-            float& x = row[at + j + l];
-            x = number_or_none(x);
-            most[l] = most[l] < x ? x : most[l];
-          }
-      },
-      [&](std::int64_t from, std::int64_t to) {
-        for (std::int64_t i = from; i < to; ++i) most[0] = std::max(most[0], row[i] = number_or_none(row[i]));
-      });
-  return *std::max_element(most, most + kLanes);
-}
-
-PowerSum add_powers(float* row, std::int64_t begin, std::int64_t end) {
-  const float most = largest_number(row, begin, end);
+PowerSum add_powers(float* scores, std::int64_t begin, std::int64_t end) {
+  const float most = choices().largest(scores + begin, end - begin);
   if (most == kNone) return {kNone, 0};
-  // Piece by piece, each by its own maximum; then all by the largest.
-  double sum = 0;
-  for (std::int64_t at = begin / kPageTokens * kPageTokens; at < end; at += kPageTokens) {
-    const int from = static_cast<int>(std::max<std::int64_t>(begin - at, 0));
-    const int to = static_cast<int>(std::min<std::int64_t>(end - at, kPageTokens));
-    float piece_most, piece_sum;
-    kernel::attention().weigh(row + at, kPageTokens, 1, &from, &to, &piece_most, &piece_sum);
-    const float factor = std::exp2(piece_most - most);
-    sum += static_cast<double>(piece_sum) * factor;
-    for (int i = 0; i < kPageTokens; ++i) row[at + i] *= factor;  // 0 outside [begin, end)
-  }
-  return {most, sum};
+  return {most, choices().powers(scores + begin, end - begin, most, scores + begin)};
 }
 
-// Shares of 2^score, row by row, added to the votes.
-static void add_masses(float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end,
-                       float* votes) {
+void vote(Vote how, const float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end,
+          float* powers, RowVote* counts, float* votes) {
+  std::fill(votes + begin, votes + end, how == Vote::kBest ? kNone : 0.0f);
+  const std::int64_t n = end - begin;
+  for (int r = 0; r < rows; ++r) {
+    const float* const row = scores + r * stride + begin;
+    RowVote& count = counts[r] = {how == Vote::kSum ? 0.0f : choices().largest(row, n), 1};
+    if (count.most == kNone) continue;
+    if (how == Vote::kMass) {
+      count.share = static_cast<float>(1 / choices().powers(row, n, count.most, powers));
+      choices().add_times(powers, n, count.share, votes + begin);
+    } else if (how == Vote::kSum) {
+      choices().add_times(row, n, 1, votes + begin);
+    } else {
+      for (std::int64_t i = 0; i < n; ++i)
+        votes[begin + i] = std::max(votes[begin + i], number_or_none(row[i]) - count.most);
+    }
+  }
+}
+
+void vote_again(Vote how, float* scores, std::ptrdiff_t stride, int rows, std::int64_t n, const RowVote* counts,
+                float* votes) {
+  std::fill_n(votes, n, how == Vote::kBest ? kNone : 0.0f);
   for (int r = 0; r < rows; ++r) {
     float* const row = scores + r * stride;
-    const PowerSum all = add_powers(row, begin, end);
-    if (all.sum == 0) continue;
-    const auto share = static_cast<float>(1 / all.sum);
-    const auto add = [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t i = from; i < to; ++i) votes[i] += row[i] * share;
-    };
-    each_piece(
-        begin, end, [&](std::int64_t at) { add(at, at + kPageTokens); }, add);
-  }
-}
-
-void vote(Vote how, float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end,
-          float* votes) {
-  std::fill(votes + begin, votes + end, how == Vote::kBest ? kNone : 0.0f);
-  if (how == Vote::kMass) return add_masses(scores, stride, rows, begin, end, votes);
-  for (int r = 0; r < rows; ++r) {
-    const float* const row = scores + r * stride;
-    if (how == Vote::kSum) {
-      for (std::int64_t i = begin; i < end; ++i) votes[i] += row[i];
+    const RowVote& count = counts[r];
+    if (count.most == kNone) continue;
+    if (how == Vote::kBest) {
+      for (std::int64_t i = 0; i < n; ++i) votes[i] = std::max(votes[i], number_or_none(row[i]) - count.most);
       continue;
     }
-    float most = kNone;
-    for (std::int64_t i = begin; i < end; ++i) most = std::max(most, number_or_none(row[i]));
-    if (most == kNone) continue;
-    for (std::int64_t i = begin; i < end; ++i) votes[i] = std::max(votes[i], number_or_none(row[i]) - most);
+    if (how == Vote::kMass) choices().powers(row, n, count.most, row);
+    choices().add_times(row, n, count.share, votes);
   }
 }
 
 namespace {
 
-// Larger for a better vote, then for a later block.
-std::uint64_t key_of(float vote, std::int64_t i) {
-  const auto bits = std::bit_cast<std::uint32_t>(number_or_none(vote) + 0.0f);
-  const std::uint32_t ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
-  return std::uint64_t{ordered} << 32 | static_cast<std::uint32_t>(i);
+// Floats by their bits: a larger number for a larger float.
+std::int32_t order_of(float x) {
+  const auto bits = std::bit_cast<std::int32_t>(x);
+  return bits < 0 ? bits ^ 0x7fffffff : bits;
 }
-std::int64_t block_of(std::uint64_t key) { return static_cast<std::int64_t>(key & 0xffffffffu); }
+float float_at(std::int32_t order) { return std::bit_cast<float>(order < 0 ? order ^ 0x7fffffff : order); }
 
-// The `count` largest of n keys come first, 0 < count < n. Keys are counted by their highest bits, so only those that
-// share these bits with the last one to come are compared with each other: comparing all takes three times as long,
-// because which one is larger cannot be foreseen.
-void best_first(std::uint64_t* keys, std::int64_t n, std::int64_t count) {
-  constexpr int kBits = 11;
-  constexpr int kShift = 64 - kBits;
-  std::int32_t counts[1 << kBits] = {};
-  for (std::int64_t i = 0; i < n; ++i) ++counts[keys[i] >> kShift];
-  std::uint64_t bin = (1 << kBits) - 1;
-  std::int64_t above = 0;  // in higher bins
-  while (above + counts[bin] < count) above += counts[bin--];
-  // Those of higher bins to the front, then those of the bin.
-  std::uint64_t* const middle = std::partition(keys, keys + n, [&](std::uint64_t k) { return k >> kShift > bin; });
-  std::uint64_t* const end = std::partition(middle, keys + n, [&](std::uint64_t k) { return k >> kShift == bin; });
-  std::nth_element(middle, keys + count - 1, end, std::greater<>());
+// The largest number that at least `count` of n are not below, or one that at most `spare` more are not below.
+float limit_of(const float* x, std::int64_t n, std::int64_t count, std::int64_t spare, float least) {
+  std::int64_t low = order_of(least), high = std::int64_t{order_of(choices().largest(x, n))} + 1;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const std::int64_t found = choices().count_from(x, n, float_at(static_cast<std::int32_t>(middle)));
+    if (found < count) {
+      high = middle;
+      continue;
+    }
+    low = middle;
+    if (found <= count + spare) break;
+  }
+  return float_at(static_cast<std::int32_t>(low));
 }
 
 }  // namespace
+
+// Few blocks can be among the best: those above a limit that the maxima of groups give, because at least `count` maxima
+// are. Nothing is sorted, and nothing is compared whose outcome cannot be foreseen.
+std::int64_t best(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t count, float* scratch,
+                  std::int32_t* to) {
+  const std::int64_t n = std::max<std::int64_t>(0, end - begin);
+  count = std::min(count, n);
+  if (count <= 0) return 0;
+  constexpr int kVector = 16;
+  constexpr std::int64_t kMostGroups = 2048;
+  int vectors = 4;
+  while (n > kMostGroups * vectors) vectors *= 2;
+  const std::int64_t piece = std::int64_t{vectors} * kVector;
+  const std::int64_t pieces = (n + piece - 1) / piece;
+  const float* const x = votes + begin;
+  std::int64_t found = 0;
+  const auto take = [&](std::int64_t i, float least) {
+    const float vote = number_or_none(x[i]);
+    scratch[found] = vote;
+    to[found] = static_cast<std::int32_t>(begin + i);
+    found += vote >= least;
+  };
+  if (count < n && pieces * kVector >= 2 * count) {
+    alignas(64) float groups[kMostGroups + kVector];
+    choices().maxima(x, n, vectors, groups);
+    const float least = limit_of(groups, pieces * kVector, count, count / 8, kNone);
+    for (std::int64_t p = 0; p < pieces; ++p)
+      for (int l = 0; l < kVector; ++l)
+        if (groups[p * kVector + l] >= least)
+          for (std::int64_t i = p * piece + l; i < std::min(n, (p + 1) * piece); i += kVector) take(i, least);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) take(i, kNone);
+  }
+  const float last = limit_of(scratch, found, count, 0, kNone);
+  std::int64_t above = 0, equal = 0;
+  for (std::int64_t i = 0; i < found; ++i) {
+    above += scratch[i] > last;
+    equal += scratch[i] == last;
+  }
+  const bool ties = equal > count - above;  // at the limit; then the later ones
+  std::int64_t kept = 0;
+  for (std::int64_t i = 0; i < found; ++i) {
+    to[kept] = to[i];
+    kept += ties ? scratch[i] > last : scratch[i] >= last;
+  }
+  for (std::int64_t i = n - 1; kept < count; --i)
+    if (number_or_none(x[i]) == last) to[kept++] = static_cast<std::int32_t>(begin + i);
+  return count;
+}
 
 void pick(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t count, double p, std::uint64_t* keys,
           std::uint8_t* picked) {
   if (end <= begin) return;
   std::fill(picked + begin, picked + end, std::uint8_t{0});
-  const std::int64_t n = end - begin;
-  count = std::min(count, n);
-  if (count <= 0) return;
-  for (std::int64_t i = 0; i < n; ++i) keys[i] = key_of(votes[begin + i], begin + i);
-  if (count < n) best_first(keys, n, count);
+  // The first half of the room is scratch, the second has the blocks.
+  auto* const blocks = reinterpret_cast<std::int32_t*>(keys) + (end - begin);
+  count = best(votes, begin, end, count, reinterpret_cast<float*>(keys), blocks);
   if (p > 0) {
-    std::sort(keys, keys + count, std::greater<>());
+    std::sort(blocks, blocks + count, [&](std::int32_t a, std::int32_t b) {
+      const float x = number_or_none(votes[a]), y = number_or_none(votes[b]);
+      return x != y ? x > y : a > b;
+    });
     double all = 0;
     for (std::int64_t i = begin; i < end; ++i) all += static_cast<double>(votes[i]);
     double sum = 0;
     std::int64_t enough = 0;
-    while (enough < count && (enough == 0 || sum < p * all))
-      sum += static_cast<double>(votes[block_of(keys[enough++])]);
+    while (enough < count && (enough == 0 || sum < p * all)) sum += static_cast<double>(votes[blocks[enough++]]);
     count = enough;
   }
-  for (std::int64_t i = 0; i < count; ++i) picked[block_of(keys[i])] = 1;
+  for (std::int64_t i = 0; i < count; ++i) picked[blocks[i]] = 1;
 }
 
 int level_of(double share) {
@@ -198,7 +205,11 @@ int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun*
   const int units = block / 16;
   int count = 0;
   for (std::int64_t i = 0; i < blocks; ++i) {
-    if (!picked[i]) continue;
+    if (!picked[i]) {  // most are not: eight at a time
+      std::uint64_t eight;
+      while (i + 8 < blocks && (std::memcpy(&eight, picked + i, 8), eight == 0)) i += 8;
+      if (!picked[i]) continue;
+    }
     const auto place = static_cast<int>(i % per_page);
     if (place > 0 && picked[i - 1]) {
       to[count - 1].end = static_cast<std::uint8_t>((place + 1) * units);

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kv/select_spec.hpp"
+#include "simd/isa.hpp"
 
 namespace kvasir::kv {
 
@@ -25,23 +26,51 @@ struct BlockCut {
 // tokens: seen by the query, itself included. raw_from: the first token that is raw, a multiple of the block.
 BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t raw_from);
 
-// Scores (rows, stride) of blocks [begin, end) become one vote of each: votes[i], i in [begin, end). Scores are spent.
-// REQUIRES: stride a multiple of 128, rows aligned to 64 bytes, and room for `end` rounded up to 128.
-void vote(Vote how, float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end, float* votes);
+// How the scores of a query row count, see Vote: their largest, and what shares of 2^(score - most) are times.
+struct RowVote {
+  float most;
+  float share;
+};
+// Scores (rows, stride) of blocks [begin, end) become one vote of each: votes[i], i in [begin, end). Row r counts as
+// counts[r] says afterwards. powers: room for `end`.
+void vote(Vote how, const float* scores, std::ptrdiff_t stride, int rows, std::int64_t begin, std::int64_t end,
+          float* powers, RowVote* counts, float* votes);
+// The votes of blocks [0, n) whose scores are known better now, by what the rows counted before. Scores are spent.
+void vote_again(Vote how, float* scores, std::ptrdiff_t stride, int rows, std::int64_t n, const RowVote* counts,
+                float* votes);
 
 // The sum of 2^scores[i] over [begin, end) is 2^most * sum; sum is 0 and most -infinity where no score is a number.
-// scores[i] become 2^(scores[i] - most). REQUIRES: as of vote.
+// scores[i] become 2^(scores[i] - most).
 struct PowerSum {
   float most;
   double sum;
 };
 PowerSum add_powers(float* scores, std::int64_t begin, std::int64_t end);
 
-// picked[i] = 1 for the `count` best of [begin, end) and 0 for the others there. Of equal votes the later block's; a
-// vote that is no number is none (-infinity). With p > 0 only as many of these as have the share p of all votes of the
-// range, at least one. keys: room for end - begin.
+// The `count` best of [begin, end), all of them if there are fewer, in no order; returns how many. Of equal votes
+// the later block's; a vote that is no number is none (-infinity). scratch: room for end - begin floats.
+std::int64_t best(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t count, float* scratch,
+                  std::int32_t* to);
+// picked[i] = 1 for the `count` best of [begin, end) and 0 for the others there. With p > 0 only as many of these as
+// have the share p of all votes of the range, at least one. keys: room for end - begin.
 void pick(const float* votes, std::int64_t begin, std::int64_t end, std::int64_t count, double p, std::uint64_t* keys,
           std::uint8_t* picked);
+
+// Numbers that are no numbers count as -infinity.
+struct ChoiceKernels {
+  float (*largest)(const float* x, std::int64_t n);
+  // to[i] = 2^(x[i] - most); returns their sum. An x above most + 126
+  // counts as that. to may be x.
+  double (*powers)(const float* x, std::int64_t n, float most, float* to);
+  void (*add_times)(const float* x, std::int64_t n, float factor, float* to);  // to[i] += factor * x[i]
+  // Of every `vectors` vectors of x the largest, lane by lane: 16 numbers for 16 * vectors, the last ones for what is
+  // left.
+  void (*maxima)(const float* x, std::int64_t n, int vectors, float* to);
+  // How many are not less. REQUIRES: n < 2^24
+  std::int64_t (*count_from)(const float* x, std::int64_t n, float least);
+};
+
+KVASIR_DECLARE_KERNELS(ChoiceKernels, choices)
 
 // Levels of a share that moves with what is measured: 1 - 2^(-level / 8), level 1 to 120; level 0 stands for none. The
 // next one where a choice by `level` held `mass` and `aim` is wanted: what is left out is halved at once when it is too

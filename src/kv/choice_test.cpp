@@ -45,7 +45,7 @@ TEST(Choice, BlocksAreCutAsInTheExample) {
 // The best ones whatever the votes look like, beside a plain sort.
 TEST(Choice, TheBestArePickedOfAnyVotes) {
   for (const int kind : {0, 1, 2, 3, 4})
-    for (const std::int64_t n : {2, 17, 300, 2048}) {
+    for (const std::int64_t n : {2, 17, 300, 2048, 9000, 140000}) {
       std::vector<float> votes;
       for (std::int64_t i = 0; i < n; ++i) {
         const float x = fixture::noise(97, static_cast<std::uint64_t>(i + 1000 * kind));
@@ -63,7 +63,7 @@ TEST(Choice, TheBestArePickedOfAnyVotes) {
       };
       std::sort(order.begin(), order.end(),
                 [&](auto a, auto b) { return value(a) != value(b) ? value(a) > value(b) : a > b; });
-      for (const std::int64_t count : {std::int64_t{1}, n / 3, n - 4, n}) {
+      for (const std::int64_t count : {std::int64_t{1}, std::int64_t{40}, n / 3, n - 4, n}) {
         if (count < 1) continue;
         std::vector<std::uint64_t> keys(static_cast<std::size_t>(n));
         std::vector<std::uint8_t> picked(static_cast<std::size_t>(n));
@@ -199,7 +199,8 @@ TEST(Choice, TheBestArePickedAndTiesGoToTheLater) {
 
 TEST(Choice, VotesOfHeads) {
   constexpr int n = 300, stride = 384;
-  std::vector<float> scores(2 * stride), votes(n);
+  std::vector<float> scores(2 * stride), votes(n), powers(n);
+  RowVote counts[2];
   const auto fill = [&] {
     for (int r = 0; r < 2; ++r)
       for (int i = 0; i < n; ++i)
@@ -208,13 +209,13 @@ TEST(Choice, VotesOfHeads) {
   };
   fill();
   const std::vector<float> before = scores;
-  vote(Vote::kSum, scores.data(), stride, 2, 3, 290, votes.data());
+  vote(Vote::kSum, scores.data(), stride, 2, 3, 290, powers.data(), counts, votes.data());
   EXPECT_EQ(votes[77], before[77] + before[stride + 77]);
   fill();
-  vote(Vote::kBest, scores.data(), stride, 2, 3, 290, votes.data());
+  vote(Vote::kBest, scores.data(), stride, 2, 3, 290, powers.data(), counts, votes.data());
   EXPECT_EQ(*std::max_element(votes.begin() + 3, votes.begin() + 290), 0.0f);
   fill();
-  vote(Vote::kMass, scores.data(), stride, 2, 3, 290, votes.data());
+  vote(Vote::kMass, scores.data(), stride, 2, 3, 290, powers.data(), counts, votes.data());
   double sum = 0;
   for (int i = 3; i < 290; ++i) {
     double expected = 0;

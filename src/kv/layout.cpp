@@ -10,6 +10,7 @@
 #include "kv/feedback.hpp"
 #include "kv/fold.hpp"
 #include "kv/hot_pages.hpp"
+#include "kv/outline.hpp"
 #include "kv/question.hpp"
 #include "kv/spec.hpp"
 #include "kv/summaries.hpp"
@@ -188,6 +189,11 @@ void place_layer(Layout* l, LayerLayout* layer, const CacheOptions& options, std
     layer->summary_bytes = layer->means_offset + round64(mean_bytes(l->select, s.sum_dim()));
     layer->summary_offset = l->summary_bytes;
     l->summary_bytes += heads * layer->summary_bytes;
+    if (const int pitch = summary_pitch(*l->select.selector, s.head_dim); pitch > 0) {
+      layer->outline_bytes = outline_tile_bytes(pitch);
+      layer->outline_offset = l->outline_bytes;
+      l->outline_bytes += heads * layer->outline_bytes;
+    }
   }
   layer->raw = place(&l->raw_bytes, kPageTokens * dk * ek, kPageTokens * dv * ev, s.kv_heads, layer->raw_ring);
   layer->sinks = place(&l->sink_bytes, cap * dk * ek, cap * dv * ev, s.kv_heads);
@@ -204,7 +210,8 @@ void place_layers(Layout* l, const CacheOptions& options) {
   const int extra = (options.step_tokens + kPageTokens - 1) / kPageTokens;
   double k_elements = 0, v_elements = 0, k_bits = 0, v_bits = 0;
   MemoryPlan& m = l->memory;
-  l->page_bytes = l->summary_bytes = l->local_bytes = l->raw_bytes = l->sink_bytes = l->recurrent_floats = 0;
+  l->page_bytes = l->summary_bytes = l->outline_bytes = l->local_bytes = l->raw_bytes = l->sink_bytes =
+      l->recurrent_floats = 0;
   m.k_chunk_bytes = m.v_chunk_bytes = m.state_bytes = 0;
   std::size_t blocks = 0;
   for (LayerLayout& layer : l->layers) {
@@ -305,6 +312,7 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
   } else {
     m.sealed_bytes = product({pages, m.chunk_bytes}) + kReadSlack;
   }
+  m.sealed_bytes += product({static_cast<std::size_t>(l->outline_tiles()), l->outline_bytes});
   m.local_bytes = product({sequences, l->local_bytes}) + (l->local_bytes > 0 ? kReadSlack : 0);
   m.raw_bytes = product({sequences, l->raw_bytes}) + kReadSlack;
   m.sink_bytes = product({sequences, l->sink_bytes}) + kReadSlack;
@@ -355,6 +363,11 @@ std::size_t Layout::answer_bytes(int sequences) const {
 }
 
 std::size_t Layout::question_bytes() const { return select.dense() ? 0 : Question::bytes(*this); }
+
+std::int64_t Layout::outline_tiles() const {
+  const std::int64_t slots = slots_per_tile(select.blocks_per_page());
+  return (memory.pages + slots - 1) / slots;
+}
 
 std::size_t Layout::state_floats() const {
   return product({static_cast<std::size_t>(most_heads()), static_cast<std::size_t>(max_states()), state_floats_one()});

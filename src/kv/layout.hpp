@@ -66,6 +66,8 @@ struct LayerLayout {
   std::size_t summary_bytes = 0;     // of a page of one head, for the selector
   std::size_t means_offset = 0;      // of the means of values in it, with SelectSpec::tail
   std::size_t summary_offset = 0;    // of head 0, in units of one pool page
+  std::size_t outline_bytes = 0;     // of a tile of one head's outlines, see kv/outline.hpp; 0: there are none
+  std::size_t outline_offset = 0;    // of head 0, in units of one tile
   std::size_t selection_bytes = 0;   // the selector's state of one head of a sequence
   std::size_t selection_offset = 0;  // of head 0 among the states of a sequence
   std::size_t tail_bytes = 0;        // what is kept of a sequence's values for one head, with SelectSpec::tail
@@ -116,6 +118,7 @@ struct Layout {
   int extent_pages = 1;              // a power of two
   std::size_t page_bytes = 0;        // of the pool: sealed keys and values of one page index, all full layers
   std::size_t summary_bytes = 0;     // beside it
+  std::size_t outline_bytes = 0;     // of one tile of outlines of every head, beside slots_per_tile of them
   std::size_t local_bytes = 0;       // rings of one sequence
   std::size_t raw_bytes = 0;         // raw pages of one sequence
   std::size_t sink_bytes = 0;        // of one sequence
@@ -143,6 +146,7 @@ struct Layout {
   // Of selectors that are asked, else 0: kv/attend_select.cpp.
   std::size_t answer_bytes(int sequences) const;
   std::size_t question_bytes() const;  // per thread
+  std::int64_t outline_tiles() const;  // of a head
   std::int64_t most_blocks() const { return memory.pages * select.blocks_per_page(); }
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.

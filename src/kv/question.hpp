@@ -8,6 +8,7 @@
 
 #include "kv/choice.hpp"
 #include "kv/layout.hpp"
+#include "kv/outline.hpp"
 #include "kv/summaries.hpp"
 
 namespace kvasir::kv {
@@ -93,7 +94,13 @@ struct Question {
   float* sums;                  // (rows, units)
   double* totals;               // (3, rows)
   float* spent;                 // (stride)
-  double* values;               // (channels of a sum of values)
+  RowVote* counts;              // (rows)
+  OutlineFrame frame;
+  OutlineRows outlined;  // queries in it
+  std::int32_t* again;   // (blocks): those that are scored again
+  float* fresh;          // (rows, 128): their scores
+  float* fresh_votes;    // (128)
+  double* values;        // (channels of a sum of values)
 
   static std::size_t bytes(const Layout& l) { return Question().place(nullptr, l); }
   std::size_t place(std::byte* at, const Layout& l) {
@@ -119,7 +126,17 @@ struct Question {
     take(&maxima, rows * pages);
     take(&sums, rows * pages * per_page);
     take(&totals, 3 * rows);
-    take(&spent, l.select.tail ? static_cast<std::size_t>(score_stride(l)) : 0);
+    take(&spent, static_cast<std::size_t>(score_stride(l)));
+    take(&counts, rows);
+    take(&frame.center, pitch);
+    take(&frame.reach, pitch);
+    take(&outlined.codes, rows * pitch);
+    take(&outlined.factor, rows);
+    take(&outlined.base, rows);
+    take(&outlined.start, rows);
+    take(&again, blocks);
+    take(&fresh, rows * kPageTokens);
+    take(&fresh_votes, kPageTokens);
     take(&values, l.select.tail ? static_cast<std::size_t>(l.widest_sum()) : 0);
     return size;
   }

@@ -66,7 +66,11 @@ std::vector<std::string> small_choices() {
         "spread:p=0.5:budget=1024:block=16", "max:budget=512:block=16:preselect=20:token_step=3:heads=shared",
         "spread:p=0.8:budget=1024:block=16:meter=4:aim=0.8", "spread:budget=512:tail=mean",
         "mean:budget=512:block=16:heads=shared:tail=mean", "spread:budget=512:block=32:preselect=12:tail=mean",
-        "topp:budget=512:from=0:p=0.5:tail=mean"})
+        "topp:budget=512:from=0:p=0.5:tail=mean",
+        // few of many blocks: outlines are asked first
+        "quest:budget=320:block=16:local=32:initial=16", "mean:budget=192:block=16:local=32:initial=16:heads=shared",
+        "spread:budget=320:block=16:local=32:initial=16:tail=mean",
+        "quest:budget=320:block=16:local=32:initial=16:vote=best:token_step=5"})
     all.push_back(more);
   return all;
 }

@@ -15,9 +15,9 @@ inline int summary_pitch(const Selector& s, int d) { return s.width ? (s.width(d
 inline std::size_t summary_bytes(const SelectSpec& s, int d) {
   return 2 * static_cast<std::size_t>(summary_pitch(*s.selector, d)) * static_cast<std::size_t>(s.blocks_per_page());
 }
-// Floats of scratch that summarise uses.
+// Floats of scratch that summarise uses, and the frame of an outline.
 inline std::size_t summary_floats(const SelectSpec& s, int d) {
-  return static_cast<std::size_t>(summary_pitch(*s.selector, d));
+  return 2 * static_cast<std::size_t>(summary_pitch(*s.selector, d));
 }
 
 // Of a page's keys (d, 128), channel-major; tokens below `skip` are sinks, and a block of sinks alone gets zeros.
