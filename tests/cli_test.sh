@@ -98,7 +98,8 @@ for select in 'all' 'quest --budget 512' 'spread:tail=mean --budget 512 --select
   done
   rm -rf "$scratch/store"
 done
-expect 2 '' 'of memory for pages on a disk, expected at least' run -m "$model" -p x --kv-memory 1KiB
+expect 2 '' '--select: ' run -m "$model" -p x --select nonsense
+expect 2 '' '--kv-memory: .*of memory for pages on a disk, expected at least' run -m "$model" -p x --kv-memory 1KiB
 expect 2 '' '--kv-disk: needs --kv-memory' run -m "$model" -p x --kv-disk "$scratch"
 expect 2 '' '/nowhere: is no folder' run -m "$model" -p x --kv-memory 8MiB --kv-disk /nowhere
 

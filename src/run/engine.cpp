@@ -162,6 +162,16 @@ static bool reads_text(const EngineOptions& options, const model::ModelSpec& spe
   return share > 0 && share < kv::kReadsText;
 }
 
+// What is wrong with an option of the cache is said by the flag that the user wrote.
+static kv::MemoryPlan planned_cache(const kv::CacheShape& shape, const kv::CacheOptions& options, int threads) {
+  try {
+    return kv::plan_memory(shape, options, threads);
+  } catch (const Error& e) {
+    if (e.context() != "cache option disk_memory") throw;
+    throw Error(e.code(), e.message(), "--kv-memory");
+  }
+}
+
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
                        std::int64_t pool_tokens) {
   const model::ModelSpec spec = model::read_spec(file, longest(options));
@@ -177,7 +187,7 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
     plan.note = "a text that is read at the start shares these bytes out anew";
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
-  plan.cache = kv::plan_memory(cache_shape(spec), cache, default_threads(options));
+  plan.cache = planned_cache(cache_shape(spec), cache, default_threads(options));
   plan.load_bytes = model::Model::planned_load_scratch(spec, file, options.exact, default_threads(options));
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
   plan.scratch_bytes =
@@ -293,7 +303,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   cache_options_.drafts = needs.drafted > 0;
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
-  const kv::MemoryPlan cache_plan = kv::plan_memory(cache_shape(spec), cache_options_, team_->size());
+  const kv::MemoryPlan cache_plan = planned_cache(cache_shape(spec), cache_options_, team_->size());
   const std::int64_t scratch =
       model::Forward::planned_scratch(spec, step_rows(), needs.logits + needs.drafted, team_->size());
   const model::ResidencyOptions where =
