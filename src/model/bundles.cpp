@@ -8,7 +8,9 @@ namespace {
 
 template <class S>
 void take(S& part, Bundle& bundle) {
-  for_each<Linear>(part, [&](Linear& l) { bundle.linears.push_back(&l); });
+  for_each<Linear>(part, [&](Linear& l) {
+    if (!l.lent) bundle.linears.push_back(&l);
+  });
 }
 
 }  // namespace

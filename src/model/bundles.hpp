@@ -29,7 +29,7 @@ struct Bundle {
   void bind(const std::byte* const* places) const;
 };
 
-// Bundles in the order of their use, those of no layer last. They point into `spec`.
+// Bundles in the order of their use, those of no layer last, without what is lent. They point into `spec`.
 std::vector<Bundle> bundles_of(ModelSpec& spec);
 
 constexpr std::int64_t whole_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }

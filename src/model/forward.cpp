@@ -34,6 +34,7 @@ void Forward::pass(std::span<const Input> inputs, int layers, bool ends) {
   try {
     embed(inputs);
     if (spec_.embedding.layers) make_inputs(inputs);
+    if (spec_.embedding.join) join(inputs);
     angles();
     const auto begin = [&](Rows& rows, int l) {
       weights_.enter(l, BundleKind::kMixer);
@@ -101,6 +102,30 @@ void Forward::embed(std::span<const Input> inputs) {
       if (e.norm) apply(e.norm, x, x, dim);
       ++row;
     }
+}
+
+// Rows of tokens and the states that come with them become one.
+void Forward::join(std::span<const Input> inputs) {
+  const Join& j = spec_.embedding.join;
+  const std::int64_t dim = spec_.dim;
+  std::int64_t first = 0;
+  for (const Input& in : inputs) {
+    KVASIR_CHECK(in.states);
+    const auto count = static_cast<std::int64_t>(in.tokens.size());
+    team_.parallel_for(count, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        float* const row = s_.joined + (first + i) * 2 * dim;
+        apply(j.norm, s_.x + (first + i) * dim, row, dim);
+        apply(j.state_norm, in.states + i * dim, row + dim, dim);
+      }
+    });
+    first += count;
+  }
+  const Matrix* const users[] = {&j.both.bound};
+  float* const outs[] = {s_.x};
+  Rows rows = s_.rows.whole(rows_);
+  prepare(rows, users, s_.joined, {});
+  products_.multiply(rows, users, outs);
 }
 
 // What the embedding has for every layer.

@@ -25,6 +25,7 @@ struct Input {
   std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab)
   int logits = 1;                        // rows of logits wanted: those of the last `logits` tokens (0..tokens.size())
   bool decode = false;                   // the tokens were generated: see kv::Slice
+  const float* states = nullptr;         // with Embedding::join: (tokens, dim), what is read with them
   std::int64_t second = -1;              // of encoders: the tokens from here on are of a second text; -1: there is one
 };
 
@@ -94,6 +95,7 @@ class Forward {
     float* inputs;                                    // of layers that have some: Embedding::layers, all layers'
     std::int64_t input_width;                         // of a row
     float* token_inputs;                              // (threads, input_width)
+    float* joined;                                    // (max_tokens, 2 dim), with Embedding::join
     float* branch;                                    // what the dense part of DenseAndExperts gives
     float *low, *own, *values;  // of latent layers: Latent::down, queries before their keys' matrices, what `o` reads
     // Of recurrent layers: rows of the cache's recurrence and their gates, products that these are made of, what the
@@ -117,6 +119,7 @@ class Forward {
   int take(std::span<const Input> inputs);
   void pass(std::span<const Input> inputs, int layers, bool ends);
   void embed(std::span<const Input> inputs);
+  void join(std::span<const Input> inputs);
   void angles();
   std::int64_t angles_at(int rope) const;
   void before(Rows& rows, const LayerSpec& layer);

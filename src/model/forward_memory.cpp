@@ -46,7 +46,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     mixed = std::max<std::int64_t>(mixed, shape.heads > 0 ? 2 * shape.heads : shape.channels);
     if (const auto* d = std::get_if<Delta>(&layer.mixer)) mixed = std::max(mixed, d->qkvz.rows + 2 * d->value_heads);
   }
-  widths.input = std::max({widths.input, heads, low, states});
+  widths.input = std::max({widths.input, heads, low, states, spec.embedding.join.both.columns});
   for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });
   cpu::ExpertScratch::Widths experts{.dim = spec.dim};
   for_each<Experts>(spec, [&](const Experts& e) {
@@ -67,6 +67,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.inputs = p.take<float>(n * inputs);
   s.input_width = inputs;
   s.token_inputs = p.take<float>(threads * inputs);
+  s.joined = p.take<float>(n * spec.embedding.join.both.columns);
   s.branch = p.take<float>(n * branch);
   s.low = p.take<float>(n * low);
   s.own = p.take<float>(n * own);

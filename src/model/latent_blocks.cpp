@@ -89,26 +89,27 @@ Attention latent(const Names& n) {
 
 }  // namespace
 
+LayerSpec latent_layer(const Hparams& h, int l) {
+  const Names n(h, l);
+  LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = latent(n), .feed_norm = n.rms("ffn_norm")};
+  if (!has_experts(h) || l < h.integer_or("leading_dense_block_count", 0, h.layers(), 0)) {
+    layer.feed = gated(n, Activation::kSilu);
+    return layer;
+  }
+  const std::int64_t width = h.integer("expert_feed_forward_length", 1, 1 << 24);
+  Experts e = experts(n, width);
+  read_gating(n, Gating::kSoftmax, false, e);
+  const std::int64_t shared = h.integer_or("expert_shared_count", 0, 1 << 10, 0);
+  if (shared > 0) e.shared = shared_expert(n, shared * width);
+  layer.feed = e;
+  return layer;
+}
+
 ModelSpec latent_model(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(sizes(h).rotated))};
   m.ropes.front().magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
-  const std::int64_t dense = has_experts(h) ? h.integer_or("leading_dense_block_count", 0, h.layers(), 0) : h.layers();
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = latent(n), .feed_norm = n.rms("ffn_norm")};
-    if (l < dense) {
-      layer.feed = gated(n, Activation::kSilu);
-    } else {
-      const std::int64_t width = h.integer("expert_feed_forward_length", 1, 1 << 24);
-      Experts e = experts(n, width);
-      read_gating(n, Gating::kSoftmax, false, e);
-      const std::int64_t shared = h.integer_or("expert_shared_count", 0, 1 << 10, 0);
-      if (shared > 0) e.shared = shared_expert(n, shared * width);
-      layer.feed = e;
-    }
-    m.layers.push_back(layer);
-  }
+  for (int l = 0; l < h.layers(); ++l) m.layers.push_back(latent_layer(h, l));
   return m;
 }
 

@@ -129,7 +129,7 @@ void check_tensors(const ModelSpec& spec, const weights::ModelFile& file, bool e
                  std::to_string(multiple));
   }
   for (const UnusedTensor& t : unused_tensors(spec, file))
-    if (!t.reason) faults.add(t.tensor->name + " is not a tensor of " + spec.arch);
+    if (!t.reason && !spec.embedding.join) faults.add(t.tensor->name + " is not a tensor of " + spec.arch);
   faults.report(file.metadata().path());
 }
 
@@ -240,6 +240,9 @@ class Loader {
       const bool in_floats = options_.exact || l.in_floats;
       if (!in_floats && !met_.contains(&l)) l.bound.order = canonical(order_of(l, *m_.file_));
     });
+    for_each<Linear>(m_.spec_, [&](Linear& l) {
+      if (l.lent) l.bound = lent(l);
+    });
     count_matrices();
     std::vector<Bundle> bundles = bundles_of(m_.spec_);
     m_.residency_ = plan_of(bundles, m_.spec_, *m_.file_, options_.residency);
@@ -252,6 +255,16 @@ class Loader {
       b.bind(at, b.part_bytes());
       for (std::int64_t i = 0; i < b.count(); ++i, at += b.part_bytes()) pack_part(b, i, at);
     }
+  }
+
+  cpu::Matrix lent(const Linear& l) const {
+    KVASIR_CHECK(options_.lender);
+    cpu::Matrix matrix;
+    for_each<Linear>(options_.lender->spec(), [&](const Linear& theirs) {
+      if (theirs.name == l.name && theirs.cut.of == 0) matrix = theirs.bound;
+    });
+    KVASIR_CHECK(matrix.panels && matrix.rows == l.rows && matrix.k == l.columns);
+    return matrix;
   }
 
   // Bundles in a file beside the model, which is made if it is not there; those that stay in memory are read now.

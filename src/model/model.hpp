@@ -20,7 +20,8 @@ struct LoadOptions {
   // Whether F16 and BF16 weights are multiplied as bf16 where that is faster (simd::multiplies_bf16). Measurements of
   // small differences do without: roundings that differ by chance look like differences.
   bool bf16_products = true;
-  ResidencyOptions residency;  // where packed weights are kept; `memory` is of all that load allocates
+  const class Model* lender = nullptr;  // whose matrices Linear::lent is of; it outlives the model
+  ResidencyOptions residency;           // where packed weights are kept; `memory` is of all that load allocates
   // What stands between streamed weights and their reads: faults, in tests.
   std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;
   // Called from the loading thread with bytes done and bytes in all.

@@ -116,20 +116,22 @@ static Attention gated_attention(const Names& n) {
   return a;
 }
 
+LayerSpec delta_layer(const Hparams& h, int l, bool tiled, Feed (*feed)(const Names& n)) {
+  const Names n(h, l);
+  LayerSpec layer{.norm = n.rms("attn_norm"), .feed_norm = n.rms("post_attention_norm"), .feed = feed(n)};
+  if (l >= h.layers() || !is_delta(h, l)) {  // those that guess further tokens are attention
+    layer.mixer = gated_attention(n);
+    return layer;
+  }
+  Delta d = delta(n);
+  d.tiled = tiled;
+  layer.mixer = d;
+  return layer;
+}
+
 ModelSpec delta_model(const Hparams& h, bool tiled, Feed (*feed)(const Names& n)) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    LayerSpec layer{.norm = n.rms("attn_norm"), .feed_norm = n.rms("post_attention_norm"), .feed = feed(n)};
-    if (is_delta(h, l)) {
-      Delta d = delta(n);
-      d.tiled = tiled;
-      layer.mixer = d;
-    } else {
-      layer.mixer = gated_attention(n);
-    }
-    m.layers.push_back(layer);
-  }
+  for (int l = 0; l < h.layers(); ++l) m.layers.push_back(delta_layer(h, l, tiled, feed));
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;
 }

@@ -71,10 +71,17 @@ class Reference {
  public:
   Reference(const ModelSpec& spec, const weights::ModelFile& file) : spec_(spec), file_(file) {}
 
-  // Logits of every token of one sequence.
-  std::vector<Row> logits(const std::vector<std::int32_t>& ids) {
+  // Logits of every token of one sequence. states: with Embedding::join.
+  std::vector<Row> logits(const std::vector<std::int32_t>& ids, const std::vector<Row>& states = {}) {
     std::vector<Row> x;
     for (std::size_t p = 0; p < ids.size(); ++p) x.push_back(embed(ids[p], p));
+    if (const Join& join = spec_.embedding.join)
+      for (std::size_t p = 0; p < ids.size(); ++p) {
+        Row both = norm(join.norm, x[p]);
+        const Row state = norm(join.state_norm, states.at(p));
+        both.insert(both.end(), state.begin(), state.end());
+        x[p] = product(join.both, both);
+      }
     keys_.assign(spec_.layers.size(), {});
     values_.assign(spec_.layers.size(), {});
     for (std::size_t l = 0; l < spec_.layers.size(); ++l) layer(l, x);

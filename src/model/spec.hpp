@@ -78,6 +78,7 @@ struct Linear {
   Cut cut = {};  // of rows
   Vector bias = {};
   bool in_floats = false;  // multiplied in floats whatever type the file has
+  bool lent = false;       // bound to the matrix of that name of a model that is in memory already
   cpu::Matrix bound = {};
 
   explicit operator bool() const { return !name.empty(); }
@@ -306,6 +307,15 @@ struct LayerInputs {
   explicit operator bool() const { return static_cast<bool>(tokens); }
 };
 
+// Of a block that guesses further tokens (model/guesser.hpp): a row is both([norm(x) | state_norm(s)]), where x is the
+// embedding's row and s is given with the token.
+struct Join {
+  Norm norm = {}, state_norm = {};
+  Linear both = {};  // (dim, 2 dim)
+
+  explicit operator bool() const { return static_cast<bool>(both); }
+};
+
 struct Embedding {
   Table tokens;  // (vocab, dim)
   float scale = 1.0f;
@@ -313,6 +323,7 @@ struct Embedding {
   Table types = {};      // (1 or 2, dim): one row for a text, one for a second text behind it
   Norm norm = {};
   LayerInputs layers = {};
+  Join join = {};
 };
 
 struct Head {

@@ -43,8 +43,8 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Linear> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [name, rows, columns, cut, bias, in_floats, bound] = s;
-  static_cast<void>(bound);
+  auto& [name, rows, columns, cut, bias, in_floats, lent, bound] = s;
+  static_cast<void>(lent), static_cast<void>(bound);
   f("name", name);
   f("rows", rows);
   f("columns", columns);
@@ -271,15 +271,23 @@ void each_field(S& s, F&& f) {
   f("output_scale", output_scale);
   f("norm_of_sums", norm_of_sums);
 }
+template <Part<Join> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [norm, state_norm, both] = s;
+  f("norm", norm);
+  f("state_norm", state_norm);
+  f("both", both);
+}
 template <Part<Embedding> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [tokens, scale, positions, types, norm, layers] = s;
+  auto& [tokens, scale, positions, types, norm, layers, join] = s;
   f("tokens", tokens);
   f("scale", scale);
   f("positions", positions);
   f("types", types);
   f("norm", norm);
   f("layers", layers);
+  if (join) f("join", join);  // the text of models without one is what it was before there were any
 }
 template <Part<Head> S, class F>
 void each_field(S& s, F&& f) {

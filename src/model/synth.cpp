@@ -12,6 +12,7 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/registry.hpp"
+#include "model/guesser.hpp"
 #include "model/hparams.hpp"
 #include "model/spec_fields.hpp"
 #include "weights/gguf_writer.hpp"
@@ -80,7 +81,7 @@ struct Number {
 
 std::vector<Number> numbers_of(const SynthShape& s) {
   const auto count = [](int n) { return static_cast<std::uint32_t>(n); };
-  std::vector<Number> all = {{"block_count", count(s.layers)},
+  std::vector<Number> all = {{"block_count", count(s.layers + s.guessing)},
                              {"context_length", count(s.context)},
                              {"embedding_length", count(s.dim)},
                              {"feed_forward_length", count(s.ffn)},
@@ -92,6 +93,14 @@ std::vector<Number> numbers_of(const SynthShape& s) {
                              {"rope.dimension_count", count(s.rotated > 0 ? s.rotated : s.head_dim)},
                              {"attention.layer_norm_rms_epsilon", s.norm_epsilon},
                              {"rope.freq_base", s.rope_base}};
+  if (s.shared_layers > 0) {
+    all.push_back({"attention.shared_kv_layers", count(s.shared_layers)});
+    all.push_back({"attention.sliding_window_pattern", 2u});
+    all.push_back({"attention.key_length_swa", count(s.head_dim)});
+    all.push_back({"attention.value_length_swa", count(s.head_dim)});
+    all.push_back({"rope.dimension_count_swa", count(s.head_dim)});
+  }
+  if (s.guessing > 0) all.push_back({"nextn_predict_layers", count(s.guessing)});
   if (s.window > 0) all.push_back({"attention.sliding_window", count(s.window)});
   if (s.experts > 0) {
     all.push_back({"expert_count", count(s.experts)});
@@ -151,7 +160,10 @@ class Outline : public weights::ModelFile {
       add("rope_freqs.weight", s.head_dim / 2, 1);
       tensors_.back().bytes = std::as_bytes(std::span(factors_));
     }
-    for (int l = 0; l < s.layers && s.latent > 0; ++l) add(fmt::format("blk.{}.attn_k_b.weight", l), 0, 0);
+    for (int l = 0; l < s.layers + s.guessing && s.latent > 0; ++l) add(fmt::format("blk.{}.attn_k_b.weight", l), 0, 0);
+    for (int l = s.layers; l < s.layers + s.guessing; ++l)
+      for (const char* name : {"eh_proj", "shared_head_norm"})
+        add(fmt::format("blk.{}.nextn.{}.weight", l, name), 0, 0);
     for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
       if (s.original_context == 0 || s.yarn > 0) continue;
       add(name, s.rotated / 2, 1);
@@ -180,10 +192,16 @@ class Outline : public weights::ModelFile {
 // What the architecture reads, in the order of its specification.
 std::vector<Tensor> tensors_of(const SynthShape& s, std::string_view quant) {
   std::vector<Tensor> all;
-  for (const TensorSpec& t : model::tensors_of(read_spec(Outline(s)))) {
-    const bool floats = t.use == TensorSpec::Use::kVector || t.in_floats;
-    all.push_back({t.name, floats ? "f32" : synth_quant(quant, t.columns), t.shape(), t.use});
-  }
+  const auto add = [&](const ModelSpec& spec) {
+    for (const TensorSpec& t : model::tensors_of(spec)) {
+      if (std::any_of(all.begin(), all.end(), [&](const Tensor& known) { return known.name == t.name; })) continue;
+      const bool floats = t.use == TensorSpec::Use::kVector || t.in_floats;
+      all.push_back({t.name, floats ? "f32" : synth_quant(quant, t.columns), t.shape(), t.use});
+    }
+  };
+  const Outline outline(s);
+  add(read_spec(outline));
+  if (s.guessing > 0) add(read_guesser(outline));
   return all;
 }
 
@@ -241,7 +259,7 @@ class Generator {
       team_.parallel_for(n, 16, [&](std::int64_t begin, std::int64_t end, int worker) {
         float* row = floats_.data() + worker * columns;
         for (std::int64_t r = begin; r < end; ++r) {
-          fill(t, mix(mix(seed_ + kStep * index) + static_cast<std::uint64_t>(first + r)), row, columns);
+          fill(t, mix(mix(seed_ + kStep * index) + static_cast<std::uint64_t>(first + r)), first + r, row, columns);
           quant.quantise(row, piece_.data() + static_cast<std::size_t>(r) * row_bytes, columns);
         }
       });
@@ -252,8 +270,15 @@ class Generator {
   }
 
  private:
-  void fill(const Tensor& t, std::uint64_t key, float* row, std::int64_t n) const {
-    if (t.name == "rope_freqs.weight") {
+  // Row `at` of the tensor.
+  void fill(const Tensor& t, std::uint64_t key, std::int64_t at, float* row, std::int64_t n) const {
+    if (shape_.guesses_right && t.name.ends_with("nextn.eh_proj.weight")) {
+      std::fill(row, row + n, 0.f);
+      row[at] = 1.f;
+    } else if (shape_.guesses_right && t.name == "token_embd.weight") {  // which a norm leaves as they are
+      random_row(key, 1.f, row, n);
+      for (std::int64_t i = 0; i < n; ++i) row[i] = row[i] < 0.f ? -1.f : 1.f;
+    } else if (t.name == "rope_freqs.weight") {
       const std::vector<float> factors = rope_factors(shape_);
       std::copy(factors.begin(), factors.end(), row);
     } else if (t.name.ends_with("ssm_a")) {  // heads that remember for a few tokens, and for hundreds
@@ -275,6 +300,15 @@ class Generator {
 };
 
 }  // namespace
+
+// Tensors of one number have the same random weights.
+static std::size_t seed_index(const SynthShape& shape, std::span<const Tensor> tensors, std::size_t i) {
+  const std::string block = fmt::format("blk.{}.", shape.layers), last = fmt::format("blk.{}.", shape.layers - 1);
+  if (!shape.guesses_right || !tensors[i].name.starts_with(block)) return i;
+  const std::string twin = last + tensors[i].name.substr(block.size());
+  const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == twin; });
+  return at == tensors.end() ? i : static_cast<std::size_t>(at - tensors.begin());
+}
 
 std::string synth_quant(std::string_view quant, std::int64_t columns) {
   for (;;) {
@@ -307,7 +341,7 @@ SynthResult write_synthetic_model(const std::string& path, const SynthShape& sha
   weights::GgufWriter out(path, header);
   Generator generator(shape, seed, team);
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    generator.write(tensors[i], i, header.sizes()[i], out, [&](std::uint64_t bytes) {
+    generator.write(tensors[i], seed_index(shape, tensors, i), header.sizes()[i], out, [&](std::uint64_t bytes) {
       done += bytes;
       progress(done, total);
     });

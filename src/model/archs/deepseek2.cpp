@@ -5,6 +5,6 @@
 namespace kvasir::model::entries::archs {
 
 extern const Arch deepseek2;
-const Arch deepseek2 = {"DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash", latent_model};
+const Arch deepseek2 = {"DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash", latent_model, latent_layer};
 
 }  // namespace kvasir::model::entries::archs

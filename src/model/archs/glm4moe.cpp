@@ -4,33 +4,34 @@
 
 namespace kvasir::model::entries::archs {
 
+static LayerSpec block(const Hparams& h, int l) {
+  const Names n(h, l);
+  Attention a = attention(n, Bias::kIfPresent);
+  if (n.has("attn_q_norm")) norm_heads(n, a);
+  LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("post_attention_norm")};
+  if (l < h.integer_or("leading_dense_block_count", 0, h.layers(), 0)) {
+    layer.feed = gated(n, Activation::kSilu);
+    return layer;
+  }
+  const std::int64_t width = h.integer("expert_feed_forward_length", 1, 1 << 24);
+  Experts e = experts(n, width);
+  read_gating(n, Gating::kSigmoid, false, e);
+  const std::int64_t shared = h.integer("expert_shared_count", 0, 1 << 10);
+  if (shared > 0) e.shared = shared_expert(n, shared * width);
+  layer.feed = e;
+  return layer;
+}
+
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  const std::int64_t dense = h.integer_or("leading_dense_block_count", 0, h.layers(), 0);
   if (h.has("rope.dimension_sections"))
     h.unsupported("rope.dimension_sections", "is for images, which are not supported");
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent);
-    if (n.has("attn_q_norm")) norm_heads(n, a);
-    LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("post_attention_norm")};
-    if (l < dense) {
-      layer.feed = gated(n, Activation::kSilu);
-    } else {
-      const std::int64_t width = h.integer("expert_feed_forward_length", 1, 1 << 24);
-      Experts e = experts(n, width);
-      read_gating(n, Gating::kSigmoid, false, e);
-      const std::int64_t shared = h.integer("expert_shared_count", 0, 1 << 10);
-      if (shared > 0) e.shared = shared_expert(n, shared * width);
-      layer.feed = e;
-    }
-    m.layers.push_back(layer);
-  }
+  for (int l = 0; l < h.layers(); ++l) m.layers.push_back(block(h, l));
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;
 }
 
 extern const Arch glm4moe;
-const Arch glm4moe = {"GLM 4.5 to 4.7", describe};
+const Arch glm4moe = {"GLM 4.5 to 4.7", describe, block};
 
 }  // namespace kvasir::model::entries::archs

@@ -3,11 +3,11 @@
 
 namespace kvasir::model::entries::archs {
 
-static ModelSpec describe(const Hparams& h) {
-  return delta_model(h, true, [](const Names& n) -> Feed { return gated(n, Activation::kSilu); });
-}
+static Feed feed(const Names& n) { return gated(n, Activation::kSilu); }
+static ModelSpec describe(const Hparams& h) { return delta_model(h, true, feed); }
+static LayerSpec block(const Hparams& h, int l) { return delta_layer(h, l, true, feed); }
 
 extern const Arch qwen35;
-const Arch qwen35 = {"Qwen 3.5, 3.6 and 3.8 (gated DeltaNet)", describe};
+const Arch qwen35 = {"Qwen 3.5, 3.6 and 3.8 (gated DeltaNet)", describe, block};
 
 }  // namespace kvasir::model::entries::archs

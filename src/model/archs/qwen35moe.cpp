@@ -4,11 +4,11 @@
 
 namespace kvasir::model::entries::archs {
 
-static ModelSpec describe(const Hparams& h) {
-  return delta_model(h, true, [](const Names& n) -> Feed { return qwen_experts(n); });
-}
+static Feed feed(const Names& n) { return qwen_experts(n); }
+static ModelSpec describe(const Hparams& h) { return delta_model(h, true, feed); }
+static LayerSpec block(const Hparams& h, int l) { return delta_layer(h, l, true, feed); }
 
 extern const Arch qwen35moe;
-const Arch qwen35moe = {"Qwen 3.5 and later with experts", describe};
+const Arch qwen35moe = {"Qwen 3.5 and later with experts", describe, block};
 
 }  // namespace kvasir::model::entries::archs

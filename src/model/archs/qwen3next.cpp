@@ -4,11 +4,11 @@
 
 namespace kvasir::model::entries::archs {
 
-static ModelSpec describe(const Hparams& h) {
-  return delta_model(h, false, [](const Names& n) -> Feed { return qwen_experts(n); });
-}
+static Feed feed(const Names& n) { return qwen_experts(n); }
+static ModelSpec describe(const Hparams& h) { return delta_model(h, false, feed); }
+static LayerSpec block(const Hparams& h, int l) { return delta_layer(h, l, false, feed); }
 
 extern const Arch qwen3next;
-const Arch qwen3next = {"Qwen3-Next (gated DeltaNet, experts)", describe};
+const Arch qwen3next = {"Qwen3-Next (gated DeltaNet, experts)", describe, block};
 
 }  // namespace kvasir::model::entries::archs
