@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
@@ -46,6 +47,11 @@ struct OpenFile {
   std::string name(std::string_view way) const { return std::string(way) + (direct ? ", direct" : ", page cache"); }
 };
 
+std::int64_t read_now(int fd, const ReadRequest& r) {
+  const ssize_t n = ::pread(fd, r.to, static_cast<std::size_t>(r.bytes), r.at);
+  return n < 0 ? -errno : n;
+}
+
 class ThreadReads final : public Reads {
  public:
   explicit ThreadReads(const std::string& path) : file_(path) {
@@ -86,8 +92,7 @@ class ThreadReads final : public Reads {
       const ReadRequest r = asked_.front();
       asked_.pop_front();
       lock.unlock();
-      const ssize_t n = ::pread(file_.fd, r.to, static_cast<std::size_t>(r.bytes), r.at);
-      const std::int64_t result = n < 0 ? -errno : n;
+      const std::int64_t result = read_now(file_.fd, r);
       lock.lock();
       answers_.push_back({r.tag, result});
       over_.notify_one();
@@ -104,46 +109,75 @@ class ThreadReads final : public Reads {
 };
 
 #ifdef KVASIR_URING
+// What the ring does not take is read at once, in this thread; what it took and does not give back is an error of these
+// reads.
 class UringReads final : public Reads {
  public:
   explicit UringReads(const std::string& path) : file_(path) {
     usable_ = io_uring_queue_init(2 * kMostReads, &ring_, 0) == 0;
+    tags_.reserve(kMostReads);
   }
   ~UringReads() override {
     if (!usable_) return;
-    while (in_flight_ > 0) wait();
+    while (!tags_.empty()) wait();
     io_uring_queue_exit(&ring_);
   }
   bool usable() const { return usable_; }  // containers often forbid it
   void start(const ReadRequest& r) override {
-    io_uring_sqe* const sqe = io_uring_get_sqe(&ring_);
-    KVASIR_CHECK(sqe);
-    io_uring_prep_read(sqe, file_.fd, r.to, static_cast<unsigned>(r.bytes), static_cast<std::uint64_t>(r.at));
-    io_uring_sqe_set_data64(sqe, r.tag);
-    ++in_flight_;
-    int n;
-    do n = io_uring_submit(&ring_);
-    while (n == -EINTR || n == -EAGAIN || n == -EBUSY);
-    KVASIR_CHECK(n >= 0);
+    if (!submits_ || !submit(r)) {
+      submits_ = false;
+      answers_.push_back({r.tag, read_now(file_.fd, r)});
+    }
   }
   ReadAnswer wait() override {
-    io_uring_cqe* cqe = nullptr;
-    int n;
-    do n = io_uring_wait_cqe(&ring_, &cqe);
-    while (n == -EINTR || n == -EAGAIN);
-    KVASIR_CHECK(n == 0);
-    const ReadAnswer answer{io_uring_cqe_get_data64(cqe), cqe->res};
-    io_uring_cqe_seen(&ring_, cqe);
-    --in_flight_;
-    return answer;
+    if (!answers_.empty()) {
+      const ReadAnswer answer = answers_.front();
+      answers_.pop_front();
+      return answer;
+    }
+    KVASIR_CHECK(!tags_.empty());
+    for (;;) {
+      io_uring_cqe* cqe = nullptr;
+      int n;
+      do n = io_uring_wait_cqe(&ring_, &cqe);
+      while (n == -EINTR || n == -EAGAIN);
+      if (n != 0) {
+        const ReadAnswer lost{tags_.back(), n};
+        tags_.pop_back();
+        return lost;
+      }
+      const ReadAnswer answer{io_uring_cqe_get_data64(cqe), cqe->res};
+      io_uring_cqe_seen(&ring_, cqe);
+      const auto at = std::find(tags_.begin(), tags_.end(), answer.tag);
+      if (at == tags_.end()) continue;  // one that was not submitted when it was to be, and read otherwise
+      tags_.erase(at);
+      return answer;
+    }
   }
   std::string name() const override { return file_.name("io_uring"); }
 
  private:
+  bool submit(const ReadRequest& r) {
+    io_uring_sqe* const sqe = io_uring_get_sqe(&ring_);
+    if (!sqe) return false;
+    io_uring_prep_read(sqe, file_.fd, r.to, static_cast<unsigned>(r.bytes), static_cast<std::uint64_t>(r.at));
+    io_uring_sqe_set_data64(sqe, r.tag);
+    int n;
+    do n = io_uring_submit(&ring_);
+    while (n == -EINTR || n == -EAGAIN || n == -EBUSY);
+    if (n < 1) {
+      io_uring_prep_nop(sqe);  // it stays in the queue
+      return false;
+    }
+    tags_.push_back(r.tag);
+    return true;
+  }
+
   OpenFile file_;
   io_uring ring_{};
-  bool usable_ = false;
-  int in_flight_ = 0;
+  bool usable_ = false, submits_ = true;
+  std::vector<std::uint64_t> tags_;  // in flight
+  std::deque<ReadAnswer> answers_;
 };
 #endif
 

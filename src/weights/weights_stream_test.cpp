@@ -1,4 +1,5 @@
 // Blocks that come from a file while others are used, by both ways of reading and from disks that fail.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -93,6 +94,32 @@ TEST_F(Streams, EveryWayOfReadingGivesTheBytes) {
       EXPECT_GE(f.bytes_read, 4 * bytes);
       EXPECT_GT(f.busy_seconds, 0);
     }
+  }
+}
+
+// A ring that the system takes away (here: its descriptor is closed) aborts nothing: what it had is read otherwise, or
+// said to be lost.
+TEST_F(Streams, ARingThatFailsIsSlowerAndNeverWrong) {
+  auto reads = open_uring(path_);
+  if (!reads) GTEST_SKIP() << "io_uring is not here";
+  int ring = -1;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code none;
+    const std::string target = std::filesystem::read_symlink(entry.path(), none).string();
+    if (target.find("io_uring") != target.npos) ring = std::stoi(entry.path().filename().string());
+  }
+  ASSERT_GE(ring, 0);
+  // The descriptor goes on as another one's, so that nothing that the ring's owner does later closes a stranger.
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::dup3(null, ring, O_CLOEXEC), ring);
+  ::close(null);
+  std::vector<std::byte> room_of(4 * kPieceBytes + kBlockAlign);
+  auto* const aligned = reinterpret_cast<std::byte*>(
+      static_cast<std::uintptr_t>(padded(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(room_of.data())))));
+  for (const int b : all_) {
+    read_block(*file_, *reads, b, aligned);
+    for (std::int64_t k = 0; k < sizes_[static_cast<std::size_t>(b)]; k += 509)
+      ASSERT_EQ(aligned[k], at(b, static_cast<std::size_t>(k)));
   }
 }
 
