@@ -16,8 +16,11 @@
 #include "cli/models.hpp"
 #include "cli/terminal.hpp"
 #include "run/ask.hpp"
+#include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
 #include "serve/prompt_file.hpp"
+#include "store/library.hpp"
+#include "store/open.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -28,6 +31,7 @@ struct Options {
   bool draft_always = false;
   std::int32_t n = 200;
   std::int32_t runs = 1;
+  bool reuse = false;
   bool json = false;
 };
 
@@ -55,6 +59,10 @@ const OptionTable<Options>& table() {
         &O::n,
         {.help = "tokens of an answer at most", .unit = "tokens", .letter = 'n', .low = 2, .high = 1 << 20}},
        {"runs", &O::runs, {.help = "times that every prompt is answered", .low = 1, .high = 100}},
+       {"reuse",
+        &O::reuse,
+        {.help = "every choice of drafters has a store in memory, and every prompt is answered twice: the second time "
+                 "it is restored"}},
        {"json", &O::json, {.help = "a JSON object per file and drafter"}}}};
   return t;
 }
@@ -68,12 +76,14 @@ struct Settings {
 struct Way {
   std::string name;
   std::unique_ptr<run::Drafting> drafting;  // null: without drafts
+  std::unique_ptr<store::Library> library;  // with --reuse
+  std::int64_t reused = 0;                  // tokens of prompts
   double seconds = 0, prompt_seconds = 0;
   std::int64_t tokens = 0, different = 0;
   run::DraftFigures figures;
   void clear() {
     seconds = prompt_seconds = 0;
-    tokens = different = 0;
+    tokens = different = reused = 0;
     figures = {};
   }
 };
@@ -88,11 +98,12 @@ void add(run::DraftFigures& to, const run::DraftFigures& from) {
 }
 
 std::vector<std::int32_t> answer(run::Engine& engine, Way& way, run::ServiceRequest request) {
-  run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, "bench", nullptr, way.drafting.get());
+  run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, "bench", way.library.get(), way.drafting.get());
   const run::Reply reply = run::ask(scheduler, std::move(request));
   way.seconds += reply.outcome.decode_seconds;
   way.prompt_seconds += reply.outcome.prompt_seconds;
   way.tokens += reply.outcome.completion_tokens - 1;
+  way.reused += reply.outcome.receipt.reused_tokens;
   add(way.figures, reply.outcome.draft);
   return reply.ids;
 }
@@ -125,6 +136,7 @@ void show(const std::string& file, const Way& way, const Way& plain, bool json) 
   if (json) {
     nlohmann::ordered_json row{{"file", file}, {"draft", way.name}, {"tokens", way.tokens},
                                {"tps", rate},  {"ratio", ratio},    {"different_answers", way.different}};
+    if (way.library) row["reused_tokens"] = way.reused;
     if (way.drafting) row["figures"] = run::draft_json(f);
     return print_json_row(row);
   }
@@ -139,10 +151,19 @@ int bench_draft(Settings& s) {
   if (s.bench.file.empty()) throw Error(Code::kBadInput, "is required: a file of prompts", "--file");
   s.engine.model = local_model(s.engine.model);
   ProgressBar loading("loading");
-  run::Engine engine(s.engine,
-                     {.drafted = s.bench.draft_tokens, .progress = [&](std::int64_t done, std::int64_t total) {
-                        loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-                      }});
+  run::Beside beside;
+  for (const std::string& names : s.bench.draft) {
+    run::DraftOptions options{split(names)};
+    settle_drafts(options);
+    const run::Beside one = run::drafts_memory(options, s.engine, 1);
+    beside.weights += one.weights;
+    beside.others += one.others;
+  }
+  run::Engine engine(
+      s.engine,
+      {.drafted = s.bench.draft_tokens, .beside = beside, .progress = [&](std::int64_t done, std::int64_t total) {
+         loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+       }});
   loading.finish();
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
@@ -154,6 +175,11 @@ int bench_draft(Settings& s) {
     settle_drafts(options);
     ways.push_back({names, std::make_unique<run::Drafting>(engine, options, 1)});
   }
+  if (s.bench.reuse)
+    for (Way& way : ways)
+      way.library = std::make_unique<store::Library>(
+          engine.cache(), store::fingerprint_of(run::describe_cache(engine)),
+          std::vector<std::shared_ptr<store::Tier>>{store::open_tier("ram:?size=256MiB", {})});
   run::ModelCard card;
   std::unique_ptr<serve::TemplateChat> chat;
   {
@@ -178,11 +204,12 @@ int bench_draft(Settings& s) {
         std::vector<std::int32_t> wanted;
         for (Way& way : ways) {
           if (stopped()) return kFailure;
-          std::vector<std::int32_t> ids = answer(engine, way, r);
-          if (!way.drafting)
-            wanted = std::move(ids);
-          else
+          for (int time = 0; time < (way.library ? 2 : 1); ++time) {
+            const std::vector<std::int32_t> ids = answer(engine, way, r);
+            if (wanted.empty()) wanted = ids;
             way.different += ids != wanted;
+            if (way.library) way.library->tiers()[0]->flush();
+          }
         }
       }
     const std::string& file = s.bench.file[at];

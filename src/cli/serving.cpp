@@ -108,6 +108,9 @@ void LoadedModel::load_encoder(const ServingOptions& s, const Progress& progress
   no_chat_ = serve::make_refusing_chat("this model reads texts and writes none: /v1/embeddings is for it");
 }
 
+static run::Beside beside(const ServingOptions& s) {
+  return run::drafts_memory(s.drafts, s.engine, s.scheduler.running, pool_of(s));
+}
 static int drafted_rows(const ServingOptions& s) { return run::drafted_rows(s.drafts, s.scheduler.running); }
 
 void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<store::Tier>> tiers,
@@ -116,6 +119,7 @@ void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<stor
                                                                        .pool_tokens = pool_of(s),
                                                                        .logits = s.scheduler.running,
                                                                        .drafted = drafted_rows(s),
+                                                                       .beside = beside(s),
                                                                        .progress = progress});
   if (!engine_->tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
@@ -164,8 +168,8 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
       model::read_spec(*file, s.engine.ctx > 0 ? s.engine.ctx : static_cast<std::int64_t>(run::kDefaultContext));
   serve::Offer offer{.card = run::card_of(spec, *file, name_of(s))};
   if (spec.causal) {
-    const run::EnginePlan plan =
-        run::plan_engine(*file, s.engine, s.scheduler.running, s.scheduler.running + drafted_rows(s), pool_of(s));
+    const run::EnginePlan plan = run::plan_engine(*file, s.engine, s.scheduler.running,
+                                                  s.scheduler.running + drafted_rows(s), pool_of(s), beside(s));
     offer.bytes = plan.total();
     offer.card.context = plan.context;
     offer.card.running = s.scheduler.running;

@@ -21,6 +21,7 @@ struct DraftFigures {
     std::int64_t drafted = 0, accepted = 0;
   };
   std::vector<Source> sources;
+  std::string message;  // of a drafter; usually empty
   // Seconds of the steps' parts, shared with the requests beside: asking drafters, computing steps that have guesses,
   // cutting back.
   double draft_seconds = 0, verify_seconds = 0, rollback_seconds = 0;

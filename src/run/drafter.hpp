@@ -19,6 +19,10 @@
 #include "run/answer.hpp"
 #include "run/engine.hpp"
 
+namespace kvasir::store {
+class Library;
+}
+
 namespace kvasir::run {
 
 inline constexpr int kMostDraft = 16;  // tokens that are drafted behind one text in one step
@@ -27,6 +31,7 @@ inline constexpr int kMostDraft = 16;  // tokens that are drafted behind one tex
 class DraftText {
  public:
   virtual ~DraftText() = default;
+  std::string message;  // what the user should know, from the beginning on; usually empty
 };
 
 // What is to be drafted behind one text. The drafter appends to `guesses`.
@@ -40,6 +45,15 @@ struct Round {
   std::vector<Guess>* guesses = nullptr;  // room for kMostDraft; empty
 };
 
+// What a step computed of a text, for drafters that read the model's states.
+struct Computed {
+  std::span<const std::int32_t> ids;        // prompt and answer so far
+  std::int64_t first = 0;                   // of the tokens that the step computed and that are right ...
+  std::int64_t count = 0;                   // ... how many there are behind each other
+  int row = 0;                              // of the first one in the step
+  const model::Forward* forward = nullptr;  // state_of gives the states
+};
+
 class Drafter {
  public:
   virtual ~Drafter() = default;
@@ -47,10 +61,17 @@ class Drafter {
   // have.
   virtual std::unique_ptr<DraftText> begin(const std::string& tenant, bool reuse, const Answer& answer,
                                            std::size_t room) = 0;
+  // Whether it wants to see what the model computes of a text, from the first token of the prompt on.
+  virtual bool reads_states() const { return false; }
+  virtual void computed(DraftText& /*text*/, const Computed& /*step*/) {}
   // Several texts at once.
   virtual void draft(std::span<Round* const> rounds) = 0;
   // The text is complete, or its request was cancelled.
   virtual void end(std::unique_ptr<DraftText> /*text*/, std::span<const std::int32_t> /*ids*/) {}
+  // Where notes outlive the process; it outlives the calls of keep().
+  virtual void open(store::Library& /*library*/) {}
+  // Writes what is to outlive the process.
+  virtual void keep() {}
   // Seconds that a token costs, of all texts of a call together; 0: none worth mentioning.
   virtual double token_seconds() const { return 0; }
 };
@@ -59,6 +80,10 @@ class Drafter {
 struct DrafterKind {
   std::string_view help;
   std::unique_ptr<Drafter> (*make)(Engine& engine, int texts, const std::string& parameters);
+  // What it will take beside an engine of these options whose cache has `pool_tokens` tokens. Throws as `make`, as far
+  // as it can be known from headers of files. Null: little.
+  Beside (*memory)(const EngineOptions& engine, int texts, std::int64_t pool_tokens,
+                   const std::string& parameters) = nullptr;
   // Chances of guesses by their sureness, until some were checked. Low ones cost nothing where guesses are free: those
   // that are not computed are checked, too.
   std::array<double, kSureness> priors = {0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.8, 0.9};

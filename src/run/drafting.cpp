@@ -15,6 +15,18 @@ constexpr double kTrial = 12;
 constexpr double kTrust = 0.6;  // that its guesses are right before that
 
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
+std::string parameters_of(const std::string& spec) {
+  const std::size_t colon = spec.find(':');
+  return colon == spec.npos ? "" : spec.substr(colon + 1);
+}
+
+const DrafterKind& kind_of(const std::string& spec) {
+  const DrafterKind* kind = find(drafters(), name_of(spec));
+  if (!kind)
+    throw Error(Code::kBadInput, "unknown drafter '" + name_of(spec) + "', expected one of: " + names(drafters()),
+                "--draft");
+  return *kind;
+}
 
 }  // namespace
 
@@ -24,8 +36,9 @@ const OptionTable<DraftOptions>& draft_table() {
       "draft",
       {{"draft",
         &O::draft,
-        {.help = "guess further tokens and compute them together with the next one: lookup, store or model:FILE (see "
-                 "`kvasir registries`); several are asked in their order. Answers stay what they are",
+        {.help =
+             "guess further tokens and compute them together with the next one: lookup, store, mtp or model:FILE (see "
+             "`kvasir registries`); several are asked in their order. Answers stay what they are",
          .placeholder = "NAME"}},
        {"draft_tokens",
         &O::draft_tokens,
@@ -40,6 +53,18 @@ int drafted_rows(const DraftOptions& options, int texts) {
   return options.wanted() ? std::min(kMostRows, options.draft_tokens * texts) : 0;
 }
 
+Beside drafts_memory(const DraftOptions& options, const EngineOptions& engine, int texts, std::int64_t pool_tokens) {
+  Beside sum;
+  for (const std::string& spec : options.draft) {
+    const DrafterKind& kind = kind_of(spec);
+    if (!kind.memory) continue;
+    const Beside one = kind.memory(engine, texts, pool_tokens, parameters_of(spec));
+    sum.weights += one.weights;
+    sum.others += one.others;
+  }
+  return sum;
+}
+
 Drafting::Drafting(Engine& engine, const DraftOptions& options, int texts)
     : options_(options), rows_(drafted_rows(options, texts)) {
   if (!engine.cache().can_draft())
@@ -49,13 +74,10 @@ Drafting::Drafting(Engine& engine, const DraftOptions& options, int texts)
                 "--draft");
   for (const std::string& spec : options.draft) {
     const std::string name = name_of(spec);
-    const DrafterKind* kind = find(drafters(), name);
-    if (!kind)
-      throw Error(Code::kBadInput, "unknown drafter '" + name + "', expected one of: " + names(drafters()), "--draft");
+    const DrafterKind& kind = kind_of(spec);
     for (const Known& k : known_)
       if (k.name == name) throw Error(Code::kBadInput, "names '" + name + "' twice", "--draft");
-    const std::string parameters = name.size() < spec.size() ? spec.substr(name.size() + 1) : "";
-    known_.push_back({name, kind->make(engine, texts, parameters), std::make_unique<Acceptance>(kind->priors)});
+    known_.push_back({name, kind.make(engine, texts, parameters_of(spec)), std::make_unique<Acceptance>(kind.priors)});
   }
   const auto n = static_cast<std::size_t>(texts);
   rounds_.reserve(n);
@@ -76,17 +98,42 @@ std::unique_ptr<Drafting::Text> Drafting::begin(const std::string& tenant, bool 
                                                 std::size_t room) {
   auto text = std::make_unique<Text>();
   for (std::size_t i = 0; i < known_.size(); ++i) {
-    if (names && std::find(names->begin(), names->end(), known_[i].name) == names->end()) continue;
+    if (!is_for(known_[i], names)) continue;
     auto own = known_[i].drafter->begin(tenant, reuse, answer, room);
     if (!own) continue;
     Source& s = text->sources.emplace_back(Source{i, std::move(own), Acceptance(known_[i].acceptance.get())});
     s.guesses.reserve(kMostDraft);
     text->figures.sources.push_back({known_[i].name});
+    if (!s.text->message.empty()) text->figures.message = s.text->message;
   }
   if (text->sources.empty()) return nullptr;
   text->answer = &answer;
   text->fed.reserve(kMostDraft + 1);
   return text;
+}
+
+void Drafting::open(store::Library& library) {
+  for (Known& k : known_) k.drafter->open(library);
+}
+
+void Drafting::keep() {
+  for (Known& k : known_) k.drafter->keep();
+}
+
+bool Drafting::is_for(const Known& known, const std::vector<std::string>* names) {
+  return !names || std::find(names->begin(), names->end(), known.name) != names->end();
+}
+
+bool Drafting::reads_states(const std::vector<std::string>* names) const {
+  return std::any_of(known_.begin(), known_.end(),
+                     [&](const Known& k) { return k.drafter->reads_states() && is_for(k, names); });
+}
+
+void Drafting::computed(Text& text, const Computed& step) {
+  const double start = steady_seconds();
+  for (Source& s : text.sources)
+    if (known_[s.drafter].drafter->reads_states()) known_[s.drafter].drafter->computed(*s.text, step);
+  text.figures.draft_seconds += steady_seconds() - start;
 }
 
 void Drafting::end(std::unique_ptr<Text> text, std::span<const std::int32_t> ids) {

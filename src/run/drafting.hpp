@@ -29,6 +29,10 @@ const OptionTable<DraftOptions>& draft_table();
 // Rows of a step that drafts of all texts may take together: so many more rows of logits an engine for them needs.
 int drafted_rows(const DraftOptions& options, int texts);
 
+// What drafters for an engine with these options will take; pool_tokens: see Engine::Needs. Throws Error(kBadInput) for
+// unknown drafters, and what a drafter's model throws.
+Beside drafts_memory(const DraftOptions& options, const EngineOptions& engine, int texts, std::int64_t pool_tokens = 0);
+
 class Drafting {
  public:
   // Throws Error(kBadInput) for unknown drafters and their parameters, Error(kUnsupported) where the cache cannot cut
@@ -59,6 +63,10 @@ class Drafting {
   // names: of drafters that this request is for; null: all. Null when none is.
   std::unique_ptr<Text> begin(const std::string& tenant, bool reuse, const std::vector<std::string>* names,
                               Answer& answer, std::size_t room);
+  // Whether a request with these names has drafters that read the model's states: then it begins with its prompt, and
+  // `computed` is called for every step of it, before the next call of any other.
+  bool reads_states(const std::vector<std::string>* names) const;
+  void computed(Text& text, const Computed& step);
   // Fills `fed` of texts whose next tokens are computed in one step, `answers` with those that have no drafts at all.
   void draft(std::span<Text* const> texts, std::int64_t answers);
   // `tokens` are those that the step gave: all but the last were guessed.
@@ -66,6 +74,10 @@ class Drafting {
   // A step took so long; its rows are answers' tokens and guesses.
   void stepped(std::int64_t rows, double seconds) { pace_.learn(static_cast<double>(rows), seconds); }
   void end(std::unique_ptr<Text> text, std::span<const std::int32_t> ids);
+  // What drafters know may outlive the process in the library's tiers: it is read there from now on, and written there
+  // now and then and by keep().
+  void open(store::Library& library);
+  void keep();
 
   // Throws Error(kBadInput) for a name that is not among the drafters.
   void check_names(std::span<const std::string> names) const;
@@ -76,6 +88,7 @@ class Drafting {
     std::unique_ptr<Drafter> drafter;
     std::unique_ptr<Acceptance> acceptance;  // of all texts
   };
+  static bool is_for(const Known& known, const std::vector<std::string>* names);
   void ask(std::size_t drafter, std::span<Text* const> texts, double rate);
   static void keep_possible(Text& text, Source& source);
   void share_rows(std::span<Text* const> texts, std::int64_t answers);

@@ -129,6 +129,22 @@ Text draw_from_small(SamplerChain& own, const SamplerChain& target, int last, bo
   return guesses;
 }
 
+// A block that reads states: the first guess is made of the model's own, the others of what it made itself.
+Text draw_from_states(SamplerChain& own, const SamplerChain& target, int before, int last) {
+  Text guesses;
+  own.follow(target);
+  std::vector<float> state = logits(before, false);
+  for (int i = 0; i < kGuesses; ++i) {
+    std::vector<float> x = logits(guesses.empty() ? last : guesses.back(), true);
+    for (std::size_t k = 0; k < x.size(); ++k) x[k] += 0.3f * state[k];
+    state = x;
+    const std::int32_t id = own.sample(x).id;
+    own.accept(id);
+    guesses.push_back(id);
+  }
+  return guesses;
+}
+
 struct Drawn {
   Text text{0, 1};
   std::int64_t guessed = 0, right = 0;
@@ -152,6 +168,7 @@ Drawn draw(const SamplingOptions& options, const std::string& drafter) {
     }
     if (drafter == "model") guesses = draw_from_small(small, chain, out.text.back(), false);
     if (drafter == "best of a model") guesses = draw_from_small(small, chain, out.text.back(), true);
+    if (drafter == "mtp") guesses = draw_from_states(small, chain, *(out.text.end() - 2), out.text.back());
     out.guessed += static_cast<std::int64_t>(guesses.size());
     out.right += static_cast<std::int64_t>(verify_guesses(guesses, [&](std::size_t) {
       std::vector<float> x = logits(out.text.back(), false);
@@ -167,7 +184,7 @@ Drawn draw(const SamplingOptions& options, const std::string& drafter) {
 TEST(DraftedDraws, HaveTheDistributionOfTheOptions) {
   for (const auto& [name, options] : settings()) {
     const Drawn plain = draw(options, "none");
-    for (const std::string drafter : {"none", "lookup", "store", "model", "best of a model"}) {
+    for (const std::string drafter : {"none", "lookup", "store", "model", "mtp", "best of a model"}) {
       SCOPED_TRACE(name + ", " + drafter);
       const Drawn drawn = draw(options, drafter);
       if (drafter != "none") {

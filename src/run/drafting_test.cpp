@@ -13,6 +13,8 @@
 #include "kv/page.hpp"
 #include "model/synth.hpp"
 #include "run/reuse_fixture.hpp"
+#include "run/text_memory.hpp"
+#include "tensor/buffer.hpp"
 #include "text/json_schema.hpp"
 
 namespace kvasir::run {
@@ -127,13 +129,21 @@ class DraftClasses : public ::testing::TestWithParam<const char*> {
   ~DraftClasses() override { std::filesystem::remove_all(folder_); }
   const std::string folder_ = ::testing::TempDir() + "kvasir-drafts-" + std::to_string(getpid());
   const std::string model_ = folder_ + "/model.gguf";
+  std::vector<std::string> drafters() const {
+    if (std::string(GetParam()).starts_with("tiny-mtp")) return {"mtp"};
+    return {"lookup", "model:" + model_};
+  }
+  // Not every head size has a preset.
+  const char* preset() const { return std::string(GetParam()) == "tiny-mtp-latent" ? "f16" : "balanced"; }
   const std::string disk_ = "lmdb:" + folder_ + "/store?size=256MiB";
 };
 INSTANTIATE_TEST_SUITE_P(Classes, DraftClasses, ::testing::Values("tiny", "tiny-local", "tiny-states", "tiny-experts"));
+INSTANTIATE_TEST_SUITE_P(Mtp, DraftClasses,
+                         ::testing::Values("tiny-mtp", "tiny-mtp-states", "tiny-mtp-latent", "tiny-mtp-experts"));
 
 // A conversation with reuse, a second life of the server over the same disk, and everything without drafts.
 TEST_P(DraftClasses, ConversationsAndRestartsKeepEveryBit) {
-  Server plain("balanced", {}, {}, model_);
+  Server plain(preset(), {}, {}, model_);
   const auto all = turns(plain.tokenizer(), 6, 300);
   std::vector<Reply> wanted;
   std::vector<std::int32_t> prompt = document(plain.tokenizer(), 0, 200);
@@ -144,11 +154,11 @@ TEST_P(DraftClasses, ConversationsAndRestartsKeepEveryBit) {
     wanted.push_back(plain.ask(prompt, 40, false));
     append(prompt, wanted.back().ids());
   }
-  const DraftOptions options = drafts({"lookup", "model:" + model_});
+  const DraftOptions options = drafts(drafters());
   std::size_t i = 0;
   std::int64_t drafted = 0;
   for (int life = 0; life < 2; ++life) {
-    Server server("balanced", {disk_}, {}, model_, options);
+    Server server(preset(), {disk_}, {}, model_, options);
     for (std::size_t turn = 0; turn < 3; ++turn, ++i) {
       const Reply reply = server.ask(prompts[i], 40, true);
       expect_equal_bits(wanted[i], reply);
@@ -165,8 +175,8 @@ TEST_P(DraftClasses, ConversationsAndRestartsKeepEveryBit) {
 
 // Requests side by side, some that begin alike (forks), of several lengths.
 TEST_P(DraftClasses, ABatchIsAsAlone) {
-  Server plain("balanced", {}, {}, model_);
-  Server server("balanced", {}, {}, model_, drafts({"lookup", "model:" + model_}));
+  Server plain(preset(), {}, {}, model_);
+  Server server(preset(), {}, {}, model_, drafts(drafters()));
   std::vector<ServiceRequest> requests;
   for (std::size_t i = 0; i < 6; ++i) {
     std::vector<std::int32_t> prompt = document(plain.tokenizer(), 0, 150);
@@ -178,6 +188,48 @@ TEST_P(DraftClasses, ABatchIsAsAlone) {
   for (const ServiceRequest& r : requests) waiting.push_back(server.submit(r));
   for (std::size_t i = 0; i < requests.size(); ++i)
     expect_equal_bits(plain.submit(requests[i])->wait(), waiting[i]->wait());
+}
+
+// A block that reads nothing but tokens, in a model of one layer, guesses what the model says: in a conversation, in a
+// batch whose beginnings are copies, and after a restart that left the block without rows.
+TEST(DraftMtp, ABlockThatIsTheModelIsNearlyAlwaysRight) {
+  const std::string folder = ::testing::TempDir() + "kvasir-mtp-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  Team team(2);
+  const std::string model = folder + "/m.gguf", disk = "lmdb:" + folder + "/store?size=256MiB";
+  model::write_synthetic_model(model, model::find_synth_shape("tiny-mtp"), "q8_0", 1, team, [](auto, auto) {});
+  Server plain("exact", {}, {}, model);
+  std::vector<std::int32_t> prompt = document(plain.tokenizer(), 900, 200);
+  for (int life = 0; life < 2; ++life) {
+    Server server("exact", {disk}, {}, model, drafts({"mtp"}));
+    for (const float temperature : {0.0f, 1.0f, 0.0f}) {
+      const Reply wanted = plain.submit(request(prompt, 150, temperature))->wait();
+      const Reply reply = server.submit(request(prompt, 150, temperature))->wait();
+      expect_equal_bits(wanted, reply);
+      expect_figures(reply, "mtp");
+      EXPECT_GT(reply.outcome.draft.drafted, 100);
+      if (life == 0) {
+        const double right =
+            static_cast<double>(reply.outcome.draft.accepted) / static_cast<double>(reply.outcome.draft.drafted);
+        EXPECT_GT(right, temperature > 0 ? 0.33 : 0.75);
+      }
+      append(prompt, reply.ids());
+      append(prompt, document(plain.tokenizer(), 1400, 30));
+    }
+    server.flush();
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(DraftMtp, AModelWithoutSuchLayersIsRefusedByFileAndField) {
+  try {
+    Server server("balanced", {}, {}, kBooks, drafts({"mtp"}));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("nextn_predict_layers is missing"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find(kBooks), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"mtp:2"})), Error);
 }
 
 // An end inside the guesses: of tokens, by a stop string, by the model, by the context.
@@ -247,6 +299,150 @@ TEST(DraftNames, TenantsNeverMeet) {
   EXPECT_EQ(server.submit(r)->wait().outcome.draft.drafted, 0);
   r.tenant = "a";
   EXPECT_GT(server.submit(r)->wait().outcome.draft.accepted, 40);
+}
+
+class DraftNotes : public ::testing::Test {
+ protected:
+  DraftNotes() { std::filesystem::create_directories(folder_); }
+  ~DraftNotes() override { std::filesystem::remove_all(folder_); }
+  static ServiceRequest asked(const Server& server, const std::string& tenant) {
+    ServiceRequest r = request(document(server.tokenizer(), 300, 200), 60);
+    r.tenant = tenant;
+    return r;
+  }
+  const std::string folder_ = ::testing::TempDir() + "kvasir-draft-notes-" + std::to_string(getpid());
+  const std::string disk_ = "lmdb:" + folder_ + "/store?size=256MiB";
+};
+
+// Another process with the same store guesses what the first one saw, each tenant its own.
+TEST_F(DraftNotes, TextsOutliveARestart) {
+  const Reply wanted = [&] {
+    Server server("balanced", {disk_}, {}, kBooks, drafts({"store"}));
+    Reply reply = server.submit(asked(server, "a"))->wait();
+    EXPECT_EQ(reply.outcome.draft.drafted, 0);
+    return reply;
+  }();
+  Server server("balanced", {disk_}, {}, kBooks, drafts({"store"}));
+  EXPECT_EQ(server.submit(asked(server, "b"))->wait().outcome.draft.drafted, 0);
+  const Reply reply = server.submit(asked(server, "a"))->wait();
+  expect_equal_bits(wanted, reply);
+  EXPECT_GT(reply.outcome.draft.accepted, 40);
+  EXPECT_EQ(reply.outcome.draft.message, "");
+  ServiceRequest alone = asked(server, "a");
+  alone.reuse = false;
+  EXPECT_EQ(server.submit(alone)->wait().outcome.draft.drafted, 0);
+}
+
+TEST_F(DraftNotes, WhatCannotBeReadIsIgnoredAndSaid) {
+  const auto ids = [](std::initializer_list<std::int32_t> list) {
+    std::string text = std::string("KVtx") + std::string("\1\0\0\0", 4);
+    for (const std::int32_t id : list) text.append(reinterpret_cast<const char*>(&id), 4);
+    return text;
+  };
+  int n = 0;
+  for (const auto& [note, said] :
+       std::vector<std::pair<std::string, std::string>>{{"", "version"},
+                                                        {"another thing, of a later version", "version"},
+                                                        {ids({1, 2, 3}), "damaged"},            // no end
+                                                        {ids({1, 2, 3, -1}) + "x", "damaged"},  // no whole number
+                                                        {ids({1, 1 << 30, -1}), "damaged"},     // no token
+                                                        {ids({1, -5, -1}), "damaged"},          // no token
+                                                        {ids({1, 2, 3, -1}), ""}}) {
+    const std::string disk = "lmdb:" + folder_ + "/" + std::to_string(n++) + "?size=64MiB";
+    {
+      Server server("balanced", {disk});
+      server.library().keep_note("texts a", std::as_bytes(std::span(note)));
+      server.flush();
+    }
+    Server server("balanced", {disk}, {}, kBooks, drafts({"store"}));
+    const Reply reply = server.submit(asked(server, "a"))->wait();
+    EXPECT_EQ(reply.outcome.error, "");
+    const std::string& message = reply.outcome.draft.message;
+    EXPECT_EQ(message.empty(), said.empty()) << message;
+    EXPECT_NE(message.find(said), std::string::npos) << message;
+  }
+}
+
+// However much is said, a note is bounded, and the newest texts are in it.
+TEST(DraftTexts, NotesHaveTheNewest) {
+  TextMemory memory(1 << 12), other(1 << 12);
+  std::vector<std::int32_t> text(100);
+  for (std::int32_t t = 0; t < 60; ++t) {
+    for (std::int32_t i = 0; i < 100; ++i) text[static_cast<std::size_t>(i)] = (t * 7919 + i * i) % 1000;
+    memory.add(text);
+  }
+  for (const std::size_t most :
+       {std::size_t{0}, std::size_t{50}, std::size_t{101}, std::size_t{1000}, std::size_t{1} << 20}) {
+    const std::vector<std::int32_t> newest = memory.newest(most);
+    EXPECT_LE(newest.size(), most);
+    EXPECT_EQ(newest.size() % 101, 0u);
+    if (most >= 101) {
+      EXPECT_TRUE(std::equal(text.begin(), text.end(), newest.end() - 101));
+    }
+  }
+  EXPECT_TRUE(other.add_all(memory.newest(1000), 1000));
+  EXPECT_EQ(other.tokens(), 9u * 101);
+  EXPECT_EQ(other.find(std::span(text).first(20)).followed[0], text[20]);
+  EXPECT_FALSE(other.add_all(memory.newest(1000), 10));
+}
+
+// What drafts counts in the plan: as much as it then takes, off the bytes for weights, and in what is refused.
+TEST(DraftMemory, IsPartOfTheOneBudget) {
+  const std::string folder = ::testing::TempDir() + "kvasir-draft-memory-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  Team team(2);
+  EngineOptions options;
+  options.model = folder + "/m.gguf";
+  options.ctx = 3000;
+  options.threads = 2;
+  options.weights_file = folder + "/packed";
+  model::write_synthetic_model(options.model, model::find_synth_shape("tiny-mtp-latent"), "q8_0", 1, team,
+                               [](auto, auto) {});
+  const auto allocated = [] {
+    std::int64_t sum = 0;
+    for (const auto tag : {tensor::Tag::kWeights, tensor::Tag::kScratch, tensor::Tag::kCache})
+      sum += static_cast<std::int64_t>(tensor::allocated_bytes(tag));
+    return sum;
+  };
+  for (const std::string name : {"mtp", "model:"}) {
+    const DraftOptions d = drafts({name == "mtp" ? name : name + options.model});
+    const Beside planned = drafts_memory(d, options, 2, 6000);
+    Engine engine(options, {.sequences = 2, .pool_tokens = 6000, .logits = 2, .drafted = drafted_rows(d, 2)});
+    const std::int64_t before = allocated(),
+                       weights = static_cast<std::int64_t>(tensor::allocated_bytes(tensor::Tag::kWeights));
+    const Drafting drafting(engine, d, 2);
+    EXPECT_EQ(static_cast<std::int64_t>(tensor::allocated_bytes(tensor::Tag::kWeights)) - weights, planned.weights)
+        << name;
+    EXPECT_LE(allocated() - before, planned.weights + planned.others) << name;
+    EXPECT_GT(allocated() - before, (planned.weights + planned.others) / 2) << name;
+  }
+  options.model = folder + "/tiny.gguf";
+  model::write_synthetic_model(options.model, model::find_synth_shape("tiny"), "q8_0", 1, team, [](auto, auto) {});
+  const Beside beside = drafts_memory(drafts({"model:" + options.model}), options, 1);
+  const auto file = weights::open_model_file(options.model);
+  const auto memory_with = [&](std::int64_t size, const Beside& taken) {
+    options.weights_memory = std::to_string(size);
+    return plan_engine(*file, options, 1, 1, 0, taken).residency;
+  };
+  EXPECT_FALSE(memory_with(2 * beside.weights + 100000, beside).streams());
+  EXPECT_LE(memory_with(2 * beside.weights - 100000, beside).memory(), beside.weights - 100000);
+  EXPECT_FALSE(memory_with(2 * beside.weights - 100000, {}).streams());
+  try {
+    memory_with(beside.weights, beside);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kMemory);
+    EXPECT_NE(std::string(e.what()).find("--weights-memory"), std::string::npos) << e.what();
+  }
+  options.weights_memory.clear();
+  try {
+    Engine engine(options, {.beside = {std::int64_t{1} << 50, 0}});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("of what drafts"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(drafts_memory(drafts({"guess"}), options, 1), Error);
+  std::filesystem::remove_all(folder);
 }
 
 // Where guesses are mostly wrong few are computed.

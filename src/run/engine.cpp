@@ -173,7 +173,7 @@ static kv::MemoryPlan planned_cache(const kv::CacheShape& shape, const kv::Cache
 }
 
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
-                       std::int64_t pool_tokens) {
+                       std::int64_t pool_tokens, const Beside& beside) {
   const model::ModelSpec spec = model::read_spec(file, longest(options));
   const model::KeyFacts facts = model::key_facts(spec, file, options.exact);
   kv::CacheOptions cache = cache_options(options, spec, facts, sequences);
@@ -192,23 +192,32 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
   plan.scratch_bytes =
       model::Forward::planned_scratch(spec, std::max(most, sequences), logits, default_threads(options));
-  const std::int64_t others = static_cast<std::int64_t>(plan.cache.total()) + plan.scratch_bytes;
+  const std::int64_t others = static_cast<std::int64_t>(plan.cache.total()) + plan.scratch_bytes + beside.others;
   const std::int64_t all = model::Model::planned_bytes(spec, file, options.exact);
-  plan.residency = model::Model::plan(spec, file, options.exact, residency_options(options, others, all));
+  plan.beside = beside;
+  plan.residency =
+      model::Model::plan(spec, file, options.exact, residency_options(options, others, all, beside.weights));
   plan.weight_bytes = plan.residency.memory();
   return plan;
 }
 
-model::ResidencyOptions residency_options(const EngineOptions& options, std::int64_t others, std::int64_t weights) {
+model::ResidencyOptions residency_options(const EngineOptions& options, std::int64_t others, std::int64_t weights,
+                                          std::int64_t drafters) {
   model::ResidencyOptions r{.mode = options.weights_mode,
                             .keep_first = options.keep_first,
                             .keep_last = options.keep_last,
                             .file = options.weights_file};
   if (!options.weights_memory.empty()) {
-    r.memory = static_cast<std::int64_t>(store::parse_bytes(options.weights_memory, "--weights-memory"));
+    r.memory = static_cast<std::int64_t>(store::parse_bytes(options.weights_memory, "--weights-memory")) - drafters;
+    if (r.memory <= 0)
+      throw Error(Code::kMemory,
+                  "is " + options.weights_memory + ", and the weights of what drafts take " +
+                      std::to_string((drafters + 999999) / 1000000) + " MB of it",
+                  "--weights-memory");
     return r;
   }
   const auto machine = static_cast<std::int64_t>(describe_host().memory_total);
+  others += drafters;
   if (r.mode != "auto" || machine == 0 || weights + others <= machine) return r;
   // The rest is for the program itself and what the system keeps for it.
   constexpr std::int64_t kProgram = std::int64_t{64} << 20;
@@ -261,31 +270,37 @@ namespace {
 // Memory is reserved lazily, so the system does not refuse what it cannot give but kills the process that uses it: what
 // cannot fit is refused here, before anything is reserved.
 void check_memory(const model::Residency& residency, const std::string& path, const kv::MemoryPlan& plan,
-                  std::int64_t scratch_bytes, std::int64_t load_bytes, std::uint64_t machine) {
+                  std::int64_t scratch_bytes, std::int64_t load_bytes, const Beside& beside, std::uint64_t machine) {
   if (machine == 0) return;  // the system does not say
   const auto weights = static_cast<std::uint64_t>(residency.memory());
+  const auto drafters = static_cast<std::uint64_t>(beside.weights + beside.others);
   // Loading is over before there are cache and scratch.
-  const std::uint64_t others =
-      std::max(plan.total() + static_cast<std::uint64_t>(scratch_bytes), static_cast<std::uint64_t>(load_bytes));
+  const std::uint64_t others = std::max(plan.total() + static_cast<std::uint64_t>(scratch_bytes) + drafters,
+                                        static_cast<std::uint64_t>(load_bytes));
   if (others <= machine && weights <= machine - others) return;
   const auto mb = [](std::uint64_t bytes) { return std::to_string(bytes / 1000000) + " MB"; };
   throw Error(Code::kMemory,
               "weights of " + mb(weights) + ", a KV cache of " + mb(plan.total()) + " for " +
                   std::to_string(plan.tokens) + " tokens and scratch of " +
-                  mb(static_cast<std::uint64_t>(scratch_bytes)) + " do not fit into this machine's " + mb(machine) +
-                  " (see --ctx, --weights-memory)",
+                  mb(static_cast<std::uint64_t>(scratch_bytes)) +
+                  (drafters > 0 ? " beside the " + mb(drafters) + " of what drafts" : "") +
+                  " do not fit into this machine's " + mb(machine) + " (see --ctx, --weights-memory)",
               path);
 }
 
 }  // namespace
+
+std::unique_ptr<weights::ModelFile> open_model(const EngineOptions& options) {
+  auto file = weights::open_model_file(options.model);
+  return options.weights.empty() ? std::move(file) : weights::rounded(std::move(file), options.weights);
+}
 
 Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(options), needs_(needs) {
   needs_.progress = {};  // the caller's, for loading
   needs_.wrap_reads = {};
   if (!needs.team) own_team_ = std::make_unique<Team>(default_threads(options));
   team_ = needs.team ? needs.team : own_team_.get();
-  auto file = weights::open_model_file(options.model);
-  if (!options.weights.empty()) file = weights::rounded(std::move(file), options.weights);
+  auto file = open_model(options);
   // Everything that can be wrong is found before the long part, packing the weights.
   model::ModelSpec spec = model::read_spec(*file, longest(options));
   if (!spec.causal)
@@ -307,10 +322,10 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   const std::int64_t scratch =
       model::Forward::planned_scratch(spec, step_rows(), needs.logits + needs.drafted, team_->size());
   const model::ResidencyOptions where =
-      residency_options(options, static_cast<std::int64_t>(cache_plan.total()) + scratch,
-                        model::Model::planned_bytes(spec, *file, options.exact));
+      residency_options(options, static_cast<std::int64_t>(cache_plan.total()) + scratch + needs.beside.others,
+                        model::Model::planned_bytes(spec, *file, options.exact), needs.beside.weights);
   check_memory(model::Model::plan(spec, *file, options.exact, where), options.model, cache_plan, scratch,
-               model::Model::planned_load_scratch(spec, *file, options.exact, team_->size()),
+               model::Model::planned_load_scratch(spec, *file, options.exact, team_->size()), needs.beside,
                describe_host().memory_total);
   model_ = model::Model::load(
       std::move(spec), std::move(file), *team_,

@@ -68,6 +68,12 @@ inline constexpr std::int64_t kDefaultContext = 8192;
 const OptionTable<EngineOptions>& engine_table();
 const OptionTable<EngineOptions>& plan_table();  // the same without the model, for `kvasir inspect`
 
+// Bytes that drafters take beside an engine: drafts_memory (run/drafting.hpp).
+struct Beside {
+  std::int64_t weights = 0;  // count in EngineOptions::weights_memory
+  std::int64_t others = 0;   // caches and scratch
+};
+
 // Memory that an engine with these options takes, from the file's header alone.
 struct EnginePlan {
   std::int64_t weight_bytes = 0;   // packed, in memory
@@ -75,16 +81,21 @@ struct EnginePlan {
   std::int64_t load_bytes = 0;     // beside the weights while they are packed, before there is anything else
   std::int64_t scratch_bytes = 0;  // of the forward pass
   kv::MemoryPlan cache;
+  Beside beside;
   std::int64_t context = 0;
   std::vector<kv::LayerCodecs> codecs;  // in runs of layers
   std::string note;                     // on the choice of codecs; empty when there is nothing to say
   // What there is at most at a time.
   std::int64_t total() const {
-    return weight_bytes + std::max(load_bytes, scratch_bytes + static_cast<std::int64_t>(cache.total()));
+    return weight_bytes + std::max(load_bytes, scratch_bytes + static_cast<std::int64_t>(cache.total()) +
+                                                   beside.weights + beside.others);
   }
 };
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
-                       std::int64_t pool_tokens = 0);  // see Engine::Needs
+                       std::int64_t pool_tokens = 0, const Beside& beside = {});  // see Engine::Needs
+
+// The file of a model, its weights rounded if the options say so. Throws Error.
+std::unique_ptr<weights::ModelFile> open_model(const EngineOptions& options);
 
 class Engine {
  public:
@@ -93,6 +104,7 @@ class Engine {
     std::int64_t pool_tokens = 0;                              // of all sequences together; 0: the context
     int logits = 1;                                            // rows of logits per step
     int drafted = 0;                                           // of one step: rows of drafted tokens besides
+    Beside beside = {};                                        // what is left for the engine is less by this
     Team* team = nullptr;                                      // that outlives the engine; null: one of its own
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
     std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;  // see LoadOptions
@@ -160,9 +172,11 @@ class Engine {
 // (see docs/kv.md), or "f16" for head sizes that it does not store; then *note says so.
 std::string default_kv(const model::ModelSpec& spec, std::string* note);
 
-// Where weights are kept, if everything else takes `others` bytes and all weights would take `weights`. Throws
-// Error(kBadInput) for what is no size.
-model::ResidencyOptions residency_options(const EngineOptions& options, std::int64_t others, std::int64_t weights);
+// Where weights are kept, if everything else takes `others` bytes and all weights would take `weights`. drafters: bytes
+// of weights that these have. Throws Error(kBadInput) for what is no size, Error(kMemory) for one that drafters take
+// all of.
+model::ResidencyOptions residency_options(const EngineOptions& options, std::int64_t others, std::int64_t weights,
+                                          std::int64_t drafters = 0);
 
 // What a cache for `spec` is like under `options`: used by the engine and by `kvasir inspect`. facts: of its keys.
 kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, const model::KeyFacts& facts,

@@ -125,6 +125,7 @@ class Server {
   void flush() {
     for (const auto& tier : library_->tiers()) EXPECT_TRUE(tier->flush().ok());
   }
+  store::Library& library() { return *library_; }
   void cancel(RequestId id) { scheduler_->cancel(id); }
   int steps() const { return steps_; }  // of the model, so far
   ServiceStats stats() const { return scheduler_->stats(); }

@@ -76,6 +76,7 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   plan_.jobs.reserve(static_cast<std::size_t>(options.running));
   drafted_.reserve(static_cast<std::size_t>(options.running));
   publish();
+  if (drafting_ && library_) drafting_->open(*library_);
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -175,6 +176,7 @@ void Scheduler::loop() {
   take_inbox();
   for (auto& job : waiting_) finish(*job);
   for (auto& job : running_) finish(*job);
+  if (drafting_) drafting_->keep();
   sweep();
   publish();
 }

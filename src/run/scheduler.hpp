@@ -114,9 +114,10 @@ class Scheduler final : public Service {
   bool preempt_for(const std::string& why);
   void lose_step(const std::string& why);
   void draft();
+  void show(Job& job, int row, std::int64_t first, std::int64_t count);
   bool choose(Job& job, std::span<const float> row, std::int64_t cached);
   void advance(Job& job, std::span<const float> row);
-  void verify(Job& job, std::span<const float> rows, std::size_t drafted);
+  void verify(Job& job, std::span<const float> rows, std::size_t drafted, int row);
   void go_on(Job& job, bool more);
   void pool(Job& job, int row, std::int64_t count);
   void score(Job& job, int row, std::int64_t first, std::int64_t count);

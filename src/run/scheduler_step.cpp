@@ -1,6 +1,7 @@
 // The scheduler's half that computes: which tokens a step takes, what comes of it, and how a job ends.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -175,17 +176,22 @@ void Scheduler::step() {
   if (drafting_ && plan_.answers > 0 && static_cast<std::int64_t>(tokens) == plan_.rows)
     drafting_->stepped(plan_.rows, now - start);
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);
-  std::size_t row = 0;
+  std::size_t row = 0;  // of logits
+  int computed = 0;     // rows of the step
   for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
     Job& job = *plan_.jobs[i];
+    const auto fed = static_cast<std::int64_t>(plan_.inputs[i].tokens.size());
+    const int at = std::exchange(computed, computed + static_cast<int>(fed));
+    const bool relocated = job.blended.pending();
     account(job, plan_.inputs[i], now);
     if (const int drafted = job.draft && plan_.inputs[i].decode ? job.draft->drafted() : 0; drafted > 0) {
       job.draft->figures.verify_seconds += now - start;
       const auto count = static_cast<std::size_t>(drafted) + 1;
-      verify(job, rows.subspan(row * vocab, count * vocab), static_cast<std::size_t>(drafted));
+      verify(job, rows.subspan(row * vocab, count * vocab), static_cast<std::size_t>(drafted), at);
       row += count;
       continue;
     }
+    if (!relocated) show(job, at, job.cached() - fed, fed);
     start_followers(job);
     offer_step(job);
     if (plan_.inputs[i].logits == 0) continue;
@@ -316,9 +322,19 @@ void Scheduler::advance(Job& job, std::span<const float> row) {
   go_on(job, more);
 }
 
+// Drafters that read states get those of `count` of the job's tokens, from `first` on, which are the step's rows from
+// `row` on.
+void Scheduler::show(Job& job, int row, std::int64_t first, std::int64_t count) {
+  const std::vector<std::string>* names = job.asked.drafters ? &*job.asked.drafters : nullptr;
+  if (!drafting_ || job.pools() || count < 1 || !drafting_->reads_states(names)) return;
+  if (!job.draft)
+    job.draft = drafting_->begin(job.asked.tenant, job.asked.reuse, names, *job.answer, job.ids.capacity());
+  if (job.draft) drafting_->computed(*job.draft, {job.ids, first, count, row, &engine_.forward()});
+}
+
 // The rows of a step with guesses: each gives the token that its step alone would have given, as long as all guesses
 // before it were right. What was computed behind a wrong one is cut off.
-void Scheduler::verify(Job& job, std::span<const float> rows, std::size_t drafted) {
+void Scheduler::verify(Job& job, std::span<const float> rows, std::size_t drafted, int row) {
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);
   const auto before = static_cast<std::size_t>(job.length());
   const std::int64_t first = job.cached() - static_cast<std::int64_t>(drafted);  // tokens up to the answer's last one
@@ -332,6 +348,7 @@ void Scheduler::verify(Job& job, std::span<const float> rows, std::size_t drafte
   job.draft->figures.rollback_seconds += steady_seconds() - start;
   job.outcome.decode_steps += static_cast<std::int64_t>(right);
   drafting_->verified(*job.draft, std::span(job.ids).subspan(before));
+  show(job, row, first - 1, std::min(static_cast<std::int64_t>(right) + 1, job.length() - first + 1));
   start_followers(job);
   offer_step(job);
   go_on(job, more);

@@ -46,8 +46,33 @@ void TextMemory::add(std::span<const std::int32_t> ids) {
         p.last.try_emplace(hash_of(std::span(p.tokens).last(static_cast<std::size_t>(kGram))), place);
     if (!is_new) p.before.back() = std::exchange(at->second, place);
   }
+  added_ += fresh.size();
   p.tokens.push_back(kEnd);
   p.before.push_back(-1);
+}
+
+std::vector<std::int32_t> TextMemory::newest(std::size_t tokens) const {
+  std::vector<std::int32_t> out;
+  const std::size_t young = std::min(tokens, young_.tokens.size()), old = std::min(tokens - young, old_.tokens.size());
+  out.insert(out.end(), old_.tokens.end() - static_cast<std::ptrdiff_t>(old), old_.tokens.end());
+  out.insert(out.end(), young_.tokens.end() - static_cast<std::ptrdiff_t>(young), young_.tokens.end());
+  const Part& cut = young < young_.tokens.size() ? young_ : old_;
+  const std::size_t left = cut.tokens.size() - (&cut == &young_ ? young : old);
+  if (left == 0 || cut.tokens[left - 1] == kEnd) return out;
+  const auto end = std::find(out.begin(), out.end(), kEnd);  // of the first text, which is cut
+  out.erase(out.begin(), end == out.end() ? end : end + 1);
+  return out;
+}
+
+bool TextMemory::add_all(std::span<const std::int32_t> texts, std::int64_t vocab) {
+  if (!texts.empty() && texts.back() != kEnd) return false;
+  if (std::any_of(texts.begin(), texts.end(), [&](std::int32_t id) { return id < kEnd || id >= vocab; })) return false;
+  for (auto at = texts.begin(); at != texts.end();) {
+    const auto end = std::find(at, texts.end(), kEnd);
+    add({at, end});
+    at = end + 1;
+  }
+  return true;
 }
 
 void TextMemory::look(const Part& part, std::span<const std::int32_t> ids, Found* best) {

@@ -15,6 +15,7 @@ class TextMemory {
   static constexpr std::int64_t kGram = 4;  // tokens that have to be equal at least
   static constexpr int kMostPlaces = 16;    // places that are compared
   static constexpr std::int64_t kMostEqual = 64;
+  static constexpr std::int32_t kEnd = -1;  // behind a text
 
   // Keeps at most about so many tokens, the newest.
   explicit TextMemory(std::size_t tokens) : half_(tokens / 2) {}
@@ -29,10 +30,15 @@ class TextMemory {
   // What followed the end of `ids` where the most tokens before were equal, at the latest of such places.
   Found find(std::span<const std::int32_t> ids) const;
 
+  // The newest texts of at most so many tokens, kEnd behind each, for notes; and back: adds them. False: `vocab` has
+  // not all of the ids, or no text ends there; nothing is added then.
+  std::vector<std::int32_t> newest(std::size_t tokens) const;
+  bool add_all(std::span<const std::int32_t> texts, std::int64_t vocab);
+
+  std::size_t added() const { return added_; }  // tokens, ever
   std::size_t tokens() const { return young_.tokens.size() + old_.tokens.size(); }
 
  private:
-  static constexpr std::int32_t kEnd = -1;  // behind a text
   struct Part {
     std::vector<std::int32_t> tokens;
     std::vector<std::int32_t> before;  // by place: the last one before it where the same kGram tokens end; -1: none
@@ -42,7 +48,7 @@ class TextMemory {
   static constexpr std::size_t kGrain = 64;
   static void look(const Part& part, std::span<const std::int32_t> ids, Found* best);
 
-  std::size_t half_;
+  std::size_t half_, added_ = 0;
   Part young_, old_;  // when the young part is full, it becomes the old one
 };
 

@@ -312,10 +312,11 @@ int chat_command(Settings& s) {
   settle_drafts(s.drafts);
   std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   ProgressBar loading("loading");
-  run::Engine engine(
-      s.engine, {.drafted = run::drafted_rows(s.drafts, 1), .progress = [&](std::int64_t done, std::int64_t total) {
-                   loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
-                 }});
+  run::Engine engine(s.engine, {.drafted = run::drafted_rows(s.drafts, 1),
+                                .beside = run::drafts_memory(s.drafts, s.engine, 1),
+                                .progress = [&](std::int64_t done, std::int64_t total) {
+                                  loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
+                                }});
   loading.finish();
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);

@@ -329,6 +329,7 @@ int run_command(Settings& s) {
   run::Engine engine(s.engine, {.sequences = s.blends() ? 3 : 1,
                                 .pool_tokens = s.blends() ? 3 * context : 0,
                                 .drafted = run::drafted_rows(s.drafts, 1),
+                                .beside = run::drafts_memory(s.drafts, s.engine, 1),
                                 .progress = [&](std::int64_t done, std::int64_t total) {
                                   if (interrupt.requested().load(std::memory_order_relaxed))
                                     throw Error(Code::kCancelled, "stopped while loading", s.engine.model);

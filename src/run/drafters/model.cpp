@@ -2,7 +2,6 @@
 // does, with the random numbers that the request will draw with, so that both often draw the same. Its cache is its own
 // and stays when a request ends: the next turn of a conversation goes on there.
 #include <algorithm>
-#include <cmath>
 #include <list>
 #include <optional>
 
@@ -10,8 +9,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "model/hparams.hpp"
-#include "run/drafter.hpp"
-#include "run/logprobs.hpp"
+#include "run/guess_draw.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::run::entries::drafters {
@@ -38,19 +36,9 @@ class Text final : public DraftText {
   std::string tenant;
   bool reuse = false;
   bool hopeless = false;  // too long for the model, or a token that it does not have
-  SamplerChain chain;
-  Answer::Ahead ahead;
-  double chance = 0;
-  Text(const SamplingOptions& options, std::int32_t vocab) : chain(options, vocab) {}
+  GuessDraw draw;
+  explicit Text(GuessDraw d) : draw(std::move(d)) {}
 };
-
-// From 0 to 7, by the model's own probability.
-int sureness_of(double p) {
-  constexpr double kBounds[] = {0.2, 0.4, 0.6, 0.75, 0.87, 0.95, 0.99};
-  int s = 0;
-  while (s < kSureness - 1 && p >= kBounds[s]) ++s;
-  return s;
-}
 
 class Model final : public Drafter {
  public:
@@ -62,12 +50,10 @@ class Model final : public Drafter {
   double token_seconds() const override { return seconds_; }
 
  private:
-  static EngineOptions options_for(const Engine& target, const std::string& file);
   void place(Text& text, std::span<const std::int32_t> ids);
   bool feed(const model::Input& input);
   bool catch_up(Text& text, std::span<const std::int32_t> ids);
   void drop_oldest();
-  void guess(Round& round, std::span<const float> row);
 
   Engine& target_;
   Engine engine_;
@@ -80,25 +66,27 @@ class Model final : public Drafter {
   std::vector<std::int32_t> last_;
 };
 
-EngineOptions Model::options_for(const Engine& target, const std::string& file) {
+// Of an engine for the drafts of one with these options and contexts of so many tokens.
+EngineOptions options_for(const EngineOptions& target, std::int64_t context, const weights::ModelFile& file,
+                          const std::string& path) {
   EngineOptions o;
-  o.model = file;
-  o.threads = target.options().threads;
-  o.chunk = target.options().chunk;
+  o.model = path;
+  o.threads = target.threads;
+  o.chunk = target.chunk;
   o.kv = "f16";  // cut anywhere
-  const auto spec = model::read_spec(*weights::open_model_file(file), target.context());
-  const std::int64_t most = spec.most_positions();
-  o.ctx = static_cast<std::int32_t>(most > 0 ? std::min(most, target.context()) : target.context());
+  const std::int64_t most = model::read_spec(file, context).most_positions();
+  o.ctx = static_cast<std::int32_t>(most > 0 ? std::min(most, context) : context);
   return o;
 }
 
 // Texts that run, and as many that ended and may go on.
 Model::Model(Engine& target, int texts, const std::string& file)
     : target_(target),
-      engine_(options_for(target, file), {.sequences = 2 * texts,
-                                          .pool_tokens = std::max(target.cache().memory().tokens, target.context()),
-                                          .logits = texts,
-                                          .team = &target.team()}) {
+      engine_(options_for(target.options(), target.context(), *weights::open_model_file(file), file),
+              {.sequences = 2 * texts,
+               .pool_tokens = std::max(target.cache().memory().tokens, target.context()),
+               .logits = texts,
+               .team = &target.team()}) {
   const text::Tokenizer *own = engine_.tokenizer(), *theirs = target.tokenizer();
   const auto bad = [&](const std::string& why) { throw Error(Code::kBadInput, why, "--draft model:" + file); };
   if (!own != !theirs) bad("expected a vocabulary, as the model has one, or none, as it has none");
@@ -122,9 +110,8 @@ Model::Model(Engine& target, int texts, const std::string& file)
 }
 
 std::unique_ptr<DraftText> Model::begin(const std::string& tenant, bool reuse, const Answer& answer, std::size_t) {
-  SamplingOptions options = answer.sampling();
-  options.seed = answer.seed();
-  auto text = std::make_unique<Text>(options, static_cast<std::int32_t>(target_.model().spec().vocab));
+  auto text =
+      std::make_unique<Text>(GuessDraw(answer, static_cast<std::int32_t>(target_.model().spec().vocab), vocab_));
   text->tenant = tenant;
   text->reuse = reuse;
   return text;
@@ -204,33 +191,12 @@ bool Model::feed(const model::Input& input) {
   }
 }
 
-// The next guess by a row of logits, if it may follow.
-void Model::guess(Round& round, std::span<const float> row) {
-  Text& text = *static_cast<Text*>(round.text);
-  std::fill(logits_.begin(), logits_.end(), -std::numeric_limits<float>::infinity());
-  std::copy_n(row.begin(), vocab_, logits_.begin());
-  round.answer->mask(text.ahead, logits_);
-  const double partition = log_partition(row);
-  const Sampled drawn = text.chain.sample(logits_);
-  if (drawn.id < 0) return void(text.chance = 0);
-  text.chain.accept(drawn.id);
-  // How sure the model is says its own distribution, and beside it the one that was drawn from.
-  const int sureness = sureness_of(std::exp(
-      std::max(logprob_of(row, drawn.id, partition), text.chain.survivors().empty() ? -100.0f : drawn.logprob)));
-  round.guesses->push_back({drawn.id, sureness});
-  text.chance *= round.acceptance->chance(sureness);
-  if (!round.answer->follow(text.ahead, drawn.id) || text.ahead.over || drawn.id >= engine_.model().spec().vocab)
-    text.chance = 0;
-}
-
 void Model::draft(std::span<Round* const> rounds) {
   growing_.clear();
   for (Round* round : rounds) {
     Text& text = *static_cast<Text*>(round->text);
     if (!catch_up(text, round->ids)) continue;
-    text.chain.follow(round->answer->sampler());
-    text.ahead = round->answer->ahead();
-    text.chance = 1;
+    text.draw.begin(*round);
     if (round->ids.back() < engine_.model().spec().vocab) growing_.push_back(round);
   }
   for (int n = 0; !growing_.empty(); ++n) {
@@ -250,26 +216,41 @@ void Model::draft(std::span<Round* const> rounds) {
     const auto vocab = static_cast<std::size_t>(engine_.model().spec().vocab);
     for (std::size_t i = 0; i < growing_.size(); ++i) {
       static_cast<Text*>(growing_[i]->text)->line->ids.push_back(last_[i]);
-      guess(*growing_[i], rows.subspan(i * vocab, vocab));
+      static_cast<Text*>(growing_[i]->text)->draw.add(*growing_[i], rows.subspan(i * vocab, vocab), logits_);
     }
     const double now = steady_seconds() - start;
     seconds_ = seconds_ > 0 ? kMemory * seconds_ + (1 - kMemory) * now : now;
     std::erase_if(growing_, [&](const Round* round) {
-      const Text& text = *static_cast<const Text*>(round->text);
-      return n + 1 == round->most || text.chance <= 0 || text.chance * round->acceptance->mean(0.6) < round->worth;
+      return !static_cast<const Text*>(round->text)->draw.goes_on(*round, n + 1) ||
+             round->guesses->back().id >= engine_.model().spec().vocab;
     });
   }
 }
 
-std::unique_ptr<Drafter> make(Engine& engine, int texts, const std::string& parameters) {
+void check_parameters(const std::string& parameters) {
   if (parameters.empty()) throw Error(Code::kBadInput, "names no file, expected model:FILE", "--draft model");
+}
+
+Beside memory(const EngineOptions& target, int texts, std::int64_t pool_tokens, const std::string& path) {
+  check_parameters(path);
+  const std::int64_t context = context_for(target, model::read_spec(*weights::open_model_file(target.model)));
+  const auto file = weights::open_model_file(path);
+  const EngineOptions own = options_for(target, context, *file, path);
+  const EnginePlan plan = plan_engine(*file, own, 2 * texts, texts, std::max(pool_tokens, context));
+  return {plan.weight_bytes, plan.total() - plan.weight_bytes};
+}
+
+std::unique_ptr<Drafter> make(Engine& engine, int texts, const std::string& parameters) {
+  check_parameters(parameters);
   return std::make_unique<Model>(engine, texts, parameters);
 }
 
 }  // namespace
 
 extern const DrafterKind model;
-const DrafterKind model = {
-    "model:FILE: what a smaller model of the same vocabulary says", make, {0.15, 0.3, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98}};
+const DrafterKind model = {"model:FILE: what a smaller model of the same vocabulary says",
+                           make,
+                           memory,
+                           {0.15, 0.3, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98}};
 
 }  // namespace kvasir::run::entries::drafters
