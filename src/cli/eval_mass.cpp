@@ -138,10 +138,7 @@ int run_mass(Settings& s) {
     if (interrupt.requested().load(std::memory_order_relaxed))
       throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval mass");
   };
-  lab::eval::Subject::Needs needs{.sequences = 3, .extra_tokens = s.subject.ctx, .baseline = false, .selectors = {}};
-  for (const auto& group : lab::eval::group_selectors(specs))
-    needs.selectors.push_back(lab::eval::cache_selector(group));
-  lab::eval::Subject subject(s.subject, needs);
+  lab::eval::Subject subject(s.subject, lab::eval::selection_needs(specs, s.subject.ctx));
   std::vector<std::int32_t> ids = subject.tokenizer().encode(text, {.add_bos = subject.tokenizer().add_bos()});
   if (static_cast<std::int64_t>(ids.size()) < s.subject.ctx)
     throw Error(Code::kBadInput, fmt::format("has {} tokens, --ctx wants {}", ids.size(), s.subject.ctx), s.mass.file);

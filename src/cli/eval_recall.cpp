@@ -32,6 +32,7 @@ struct RecallOptions {
   std::string lengths;
   std::string depths = "0,25,50,75,100";
   std::int32_t trials = 4;
+  std::int32_t questions = 1;
   std::int32_t distractors = 9;
   std::string file;
   std::int64_t records = 0;
@@ -73,6 +74,12 @@ const OptionTable<RecallOptions>& table() {
          .placeholder = "LIST"}},
        {"depths", &O::depths, {.help = "where the key stands, per cent of the prompt, a list", .placeholder = "LIST"}},
        {"trials", &O::trials, {.help = "keys per length and depth", .low = 1, .high = 10000}},
+       {"questions",
+        &O::questions,
+        {.help = "keys that stand in one text at every depth and are asked for one after the other; with --select what "
+                 "prompts have in common is read once",
+         .low = 1,
+         .high = 1000}},
        {"distractors",
         &O::distractors,
         {.help = "wrong answers that are ranked with the right one", .low = 1, .high = 99}},
@@ -114,8 +121,10 @@ std::vector<std::int64_t> parse_list(const std::string& text, std::int64_t high,
 
 lab::eval::FileProbes make_probes(const Settings& s, const lab::eval::Subject& subject) {
   const RecallOptions& o = s.recall;
-  const lab::eval::ProbeOptions options{
-      .ctx = s.subject.ctx, .seed = static_cast<std::uint64_t>(o.seed), .distractors = o.distractors};
+  const lab::eval::ProbeOptions options{.ctx = s.subject.ctx,
+                                        .seed = static_cast<std::uint64_t>(o.seed),
+                                        .distractors = o.distractors,
+                                        .questions = o.questions};
   if (!o.file.empty()) return file_probes(subject.tokenizer(), o.file, o.records, o.samples, options);
   const std::int64_t ctx = s.subject.ctx;
   std::vector<std::int64_t> lengths{ctx / 2, ctx};
@@ -302,11 +311,7 @@ int run_recall(Settings& s) {
       throw Error(Code::kCancelled, "stopped; nothing was measured to the end", "eval recall");
   };
   lab::eval::Subject::Needs needs{.sequences = 2, .extra_tokens = s.subject.ctx};
-  if (!selectors.empty()) {
-    needs = {.sequences = 3, .extra_tokens = s.subject.ctx, .baseline = false, .selectors = {}};
-    for (const auto& group : lab::eval::group_selectors(selectors))
-      needs.selectors.push_back(lab::eval::cache_selector(group));
-  }
+  if (!selectors.empty()) needs = lab::eval::selection_needs(selectors, s.subject.ctx);
   lab::eval::Subject subject(s.subject, needs);
   const lab::eval::FileProbes probes = make_probes(s, subject);
   if (probes.too_long > 0)

@@ -283,10 +283,9 @@ TEST(ServerFaults, FieldsAndBounds) {
             s.answer({{"seed", -5}, {"max_tokens", 3}})["choices"][0]["message"]["content"]);
   EXPECT_EQ(s.refusal({{"temperature", 9}}), "400 temperature: 'temperature': 9, expected a number from 0 to 2");
   const auto completion = [&](int tokens, int most) {
-    return s.ask("/v1/completions",
-                 {{"prompt", std::vector<int>(static_cast<std::size_t>(tokens), 100)},
-                  {"max_tokens", most},
-                  {"ignore_eos", true}});
+    return s.ask("/v1/completions", {{"prompt", std::vector<int>(static_cast<std::size_t>(tokens), 100)},
+                                     {"max_tokens", most},
+                                     {"ignore_eos", true}});
   };
   const Json error = completion(512, 1).json()["error"];
   EXPECT_EQ(error["code"], "context_length_exceeded");

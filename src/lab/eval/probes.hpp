@@ -23,6 +23,7 @@ struct ProbeOptions {
   std::int64_t ctx = 0;
   std::uint64_t seed = 1;
   std::int32_t distractors = 9;
+  std::int32_t questions = 1;  // per text and depth
 };
 
 // One probe per length, depth and trial, in that order. The key and its distractors are drawn alike, so a model that

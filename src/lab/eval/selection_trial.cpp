@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
@@ -34,6 +35,20 @@ std::vector<std::vector<std::string>> group_selectors(const std::vector<std::str
 
 std::string cache_selector(const std::vector<std::string>& group) { return group.back(); }
 
+namespace {
+constexpr std::size_t kKept = 16;  // beginnings of the last prompt
+}
+
+Subject::Needs selection_needs(const std::vector<std::string>& specs, std::int64_t ctx) {
+  constexpr auto kKeptSequences = static_cast<std::int64_t>(kKept);
+  Subject::Needs needs{.sequences = 3 + static_cast<int>(kKept),
+                       .extra_tokens = ctx + kKeptSequences * Subject::kChunk,
+                       .baseline = false,
+                       .selectors = {}};
+  for (const auto& group : group_selectors(specs)) needs.selectors.push_back(cache_selector(group));
+  return needs;
+}
+
 SelectedRow& SelectedRow::operator+=(const SelectedRow& o) {
   tokens = std::max(tokens, o.tokens);
   trials += o.trials, exact += o.exact, first += o.first, same += o.same;
@@ -51,12 +66,16 @@ class Reader {
   kv::Sequence* read(std::span<const std::int32_t> ids, const std::string& spec, const std::function<void()>& poll) {
     kv::Sequence* sequence = lane_.cache->create();
     lane_.cache->set_selection(sequence, spec);
+    append(sequence, ids, poll);
+    return sequence;
+  }
+
+  void append(kv::Sequence* sequence, std::span<const std::int32_t> ids, const std::function<void()>& poll) {
     for (std::size_t i = 0; i < ids.size(); i += Subject::kChunk) {
       poll();
       const model::Input input{sequence, ids.subspan(i, std::min<std::size_t>(Subject::kChunk, ids.size() - i)), 0};
       lane_.forward->step({&input, 1});
     }
-    return sequence;
   }
 
   // Generated tokens one by one: logits behind the last.
@@ -98,6 +117,47 @@ class Reader {
   Lane& lane_;
 };
 
+// Beginnings of the last prompt of a lane, read with dense attention: the next one goes on behind what both share.
+class Beginnings {
+ public:
+  Beginnings(Subject& subject, Lane& lane) : reader_(subject, lane), cache_(*lane.cache) {}
+  ~Beginnings() { drop_behind(0); }
+  Beginnings(const Beginnings&) = delete;
+  Beginnings& operator=(const Beginnings&) = delete;
+
+  // A sequence of all of `ids`. The caller releases it.
+  kv::Sequence* read(std::span<const std::int32_t> ids, const std::function<void()>& poll) {
+    drop_behind(
+        static_cast<std::size_t>(std::mismatch(ids.begin(), ids.end(), ids_.begin(), ids_.end()).first - ids.begin()));
+    ids_.assign(ids.begin(), ids.end());
+    const std::size_t chunk = Subject::kChunk, last = ids.size() / chunk * chunk;
+    // All but one at even distances, the last at the end of the last whole chunk.
+    const std::size_t stride = (last / (kKept - 1) / chunk + 1) * chunk;
+    std::size_t at = kept_.empty() ? 0 : static_cast<std::size_t>(kv::Cache::length(*kept_.back()));
+    kv::Sequence* sequence = kept_.empty() ? reader_.read({}, "all", poll) : cache_.fork(*kept_.back());
+    while (at < ids.size()) {
+      const std::size_t next = std::min({at / stride * stride + stride, at < last ? last : ids.size(), ids.size()});
+      reader_.append(sequence, ids.subspan(at, next - at), poll);
+      at = next;
+      if (at < ids.size() && kept_.size() < kKept) kept_.push_back(cache_.fork(*sequence));
+    }
+    return sequence;
+  }
+
+ private:
+  void drop_behind(std::size_t length) {
+    while (!kept_.empty() && static_cast<std::size_t>(kv::Cache::length(*kept_.back())) > length) {
+      cache_.release(kept_.back());
+      kept_.pop_back();
+    }
+  }
+
+  Reader reader_;
+  kv::Cache& cache_;
+  std::vector<std::int32_t> ids_;
+  std::vector<kv::Sequence*> kept_;  // each a beginning of the next
+};
+
 SelectedRow* row_for(std::vector<SelectedRow>* rows, const std::string& kv, const std::string& select,
                      const Probe& probe) {
   for (SelectedRow& r : *rows)
@@ -114,18 +174,21 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
   const auto groups = group_selectors(specs);
   SelectedReport report;
   const auto total = static_cast<std::int64_t>(probes.size());
+  std::deque<Beginnings> beginnings;
+  for (Lane& lane : subject.lanes()) beginnings.emplace_back(subject, lane);
   for (std::int64_t i = 0; i < total; ++i) {
     const Probe& probe = probes[static_cast<std::size_t>(i)];
     report.chance += 1 / static_cast<double>(probe.candidates.size()) / static_cast<double>(total);
     std::size_t l = 0;
     for (Lane& lane : subject.lanes()) {
+      Beginnings& known = beginnings[l];
       const std::size_t g = l++ % groups.size();
       kv::Cache& cache = *lane.cache;
       Reader reader(subject, lane);
       const std::span<const std::int32_t> prompt = probe.prompt;
       const std::size_t question = std::min(static_cast<std::size_t>(asked), prompt.size() - 1);
       const auto before = prompt.first(prompt.size() - question);
-      kv::Sequence* base = reader.read(before, "all", [&] { poll(i, total); });
+      kv::Sequence* base = known.read(before, [&] { poll(i, total); });
       std::vector<std::int32_t> dense;
       for (const std::string& spec : groups[g]) {
         const bool anew = kv::parse_select(spec, "--select").chooses_for_prompts();

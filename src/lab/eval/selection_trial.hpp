@@ -20,6 +20,9 @@ std::vector<std::vector<std::string>> group_selectors(const std::vector<std::str
 // The spec that a cache for all specs of a group is made with.
 std::string cache_selector(const std::vector<std::string>& group);
 
+// What a subject needs for the functions below: the caches of group_selectors(specs), sequences and room beside `ctx`.
+Subject::Needs selection_needs(const std::vector<std::string>& specs, std::int64_t ctx);
+
 struct SelectedRow {
   std::string kv, select, group;
   int depth = -1;
@@ -45,8 +48,8 @@ struct SelectedReport {
 
 // Every prompt is computed once per cache, dense, and once more for every selector that chooses for prompts, but for
 // its last `asked` tokens, the question: these and the answer go through every choice as generated tokens. So a choice
-// has to find what the question asks for. REQUIRES: the subject was made with 3 sequences, as many extra tokens as its
-// context, and the caches of group_selectors(specs) as its selectors.
+// has to find what the question asks for. What a prompt has in common with the one before it is not computed again.
+// REQUIRES: the subject was made with selection_needs.
 SelectedReport measure_selected(Subject& subject, const std::vector<std::string>& specs, std::span<const Probe> probes,
                                 std::int64_t asked, const std::function<void(std::int64_t, std::int64_t)>& poll);
 

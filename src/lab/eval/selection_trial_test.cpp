@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "lab/eval/eval_fixture.hpp"
@@ -14,11 +17,9 @@ const std::vector<std::string> kSpecs{"quest:budget=1000", "quest:budget=192:blo
                                       "sink_recent:budget=128", "quest:budget=1000:block=16"};
 
 Subject subject_for(const std::vector<std::string>& specs, const char* kv) {
-  Subject::Needs needs{.sequences = 3, .extra_tokens = 512, .baseline = false, .selectors = {}};
-  for (const auto& group : group_selectors(specs)) needs.selectors.push_back(cache_selector(group));
   SubjectOptions options = fixture::options(kv, 512);
   options.window = 0;
-  return Subject(options, needs);
+  return Subject(options, selection_needs(specs, options.ctx));
 }
 
 TEST(SelectionTrial, SpecsAreGroupedByWhatTheirCachesHold) {
@@ -53,6 +54,39 @@ TEST(SelectionTrial, WholeBudgetsAnswerAsDenseAttention) {
       EXPECT_NE(r.logprob, dense) << r.select;
       EXPECT_LT(r.read, 0.6 * r.seen) << r.select;
     }
+  }
+  for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
+}
+
+// Prompts share beginnings of every length; each has the answers that it has alone.
+TEST(SelectionTrial, SharedBeginningsChangeNothing) {
+  const std::vector<std::string> specs{"quest:budget=64:block=16:local=16", "sink_recent:budget=64"};
+  Subject subject = subject_for(specs, "balanced");
+  subject.load({});
+  std::vector<Probe> probes = task_probes(subject.tokenizer(), "needles", {480, 300}, {0, 60}, 1,
+                                          {.ctx = 512, .seed = 5, .distractors = 2, .questions = 2});
+  const auto alone =
+      task_probes(subject.tokenizer(), "passkey", {512, 100}, {90}, 1, {.ctx = 512, .seed = 5, .distractors = 2});
+  probes.insert(probes.begin() + 3, alone.begin(), alone.end());
+  const SelectedReport together = measure_selected(subject, specs, probes, 8, [](std::int64_t, std::int64_t) {});
+  std::vector<SelectedRow> sums;
+  for (const Probe& probe : probes) {
+    const SelectedReport one = measure_selected(subject, specs, {&probe, 1}, 8, [](std::int64_t, std::int64_t) {});
+    for (const SelectedRow& r : one.rows) {
+      const auto same = std::find_if(sums.begin(), sums.end(), [&](const SelectedRow& s) {
+        return s.select == r.select && s.group == r.group && s.depth == r.depth;
+      });
+      if (same == sums.end())
+        sums.push_back(r);
+      else
+        *same += r;
+    }
+  }
+  ASSERT_EQ(together.rows.size(), sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const SelectedRow &a = together.rows[i], &b = sums[i];
+    EXPECT_EQ(std::tie(a.select, a.group, a.depth, a.trials, a.exact, a.first, a.same, a.logprob, a.read, a.seen),
+              std::tie(b.select, b.group, b.depth, b.trials, b.exact, b.first, b.same, b.logprob, b.read, b.seen));
   }
   for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
 }

@@ -10,12 +10,27 @@
 namespace kvasir::lab::eval {
 namespace {
 
-// A text of `size` pieces around what is asked for; more pieces never make it shorter.
-struct Sample {
-  std::function<std::string(std::int64_t size)> prompt;
+// What is asked for in a text; it stands at `depth` per cent.
+struct Question {
+  std::int64_t depth = 0;
   std::vector<std::string> continuations;  // the right one first
   std::string answer;
 };
+
+// A text of `size` pieces around all that its questions ask for, and one of the questions behind it. More pieces never
+// make it shorter.
+struct Sample {
+  std::function<std::string(std::int64_t size, std::size_t question)> prompt;
+  std::vector<Question> questions;
+};
+
+// Between facts of one depth stand this many pieces, towards the middle.
+constexpr std::int64_t kApart = 1;
+
+std::int64_t place_of(std::int64_t size, std::int64_t depth, std::int64_t nth) {
+  const std::int64_t step = depth <= 50 ? kApart : -kApart;
+  return std::clamp<std::int64_t>(size * depth / 100 + nth * step, 0, size);
+}
 
 const char* pick(run::Rng* rng, std::initializer_list<const char*> words) {
   return words.begin()[rng->next() % words.size()];
@@ -55,28 +70,46 @@ std::string fact(const std::string& place, const std::string& value) {
   return "The special number of " + place + " is " + value + ".\n";
 }
 
-// `facts` other cities' numbers are spread over the filler; where there is no filler they are all there is.
-Sample needle_sample(std::int64_t depth, int others, bool filler, int distractors, run::Rng* rng) {
-  const int pool = std::max(others, distractors) + 1;
+// Which facts stand in front of piece i, for all pieces up to `size`.
+std::vector<std::vector<std::size_t>> places_of(const std::vector<Question>& questions, std::int64_t size) {
+  std::vector<std::vector<std::size_t>> at(static_cast<std::size_t>(size) + 1);
+  std::int64_t nth = 0;
+  for (std::size_t q = 0; q < questions.size(); ++q) {
+    nth = q > 0 && questions[q].depth == questions[q - 1].depth ? nth + 1 : 0;
+    at[static_cast<std::size_t>(place_of(size, questions[q].depth, nth))].push_back(q);
+  }
+  return at;
+}
+
+// `others` more cities' numbers are spread over the filler; where there is no filler they are all there is.
+Sample needle_sample(const std::vector<std::int64_t>& depths, int others, bool filler, int distractors, run::Rng* rng) {
+  const std::size_t asked = depths.size();
+  const int pool = static_cast<int>(asked) + std::max(others, distractors);
   const std::vector<std::string> places = distinct(rng, pool, city);
   const std::vector<std::string> values = distinct(rng, pool, number);
   const std::uint64_t seed = rng->next();
   Sample s;
-  for (int i = 0; i <= distractors; ++i) s.continuations.push_back(" " + values[static_cast<std::size_t>(i)]);
-  s.answer = values.front();
-  s.prompt = [=](std::int64_t size) {
+  for (std::size_t q = 0; q < asked; ++q) {
+    Question one{.depth = depths[q], .continuations = {}, .answer = values[q]};
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(distractors); ++i)
+      one.continuations.push_back(" " + values[(q + i) % values.size()]);
+    s.questions.push_back(std::move(one));
+  }
+  s.prompt = [=, questions = s.questions](std::int64_t size, std::size_t question) {
     run::Rng words(seed);
     std::string text = "Remember the special numbers of the places in this text. You will be asked for one of them.\n";
-    const std::int64_t at = size * depth / 100;
+    const auto at = places_of(questions, size);
     // Other facts stand at even distances, the first ones nearest to the beginning.
     std::set<std::string> used(places.begin(), places.end());
     int told = 1;
     for (std::int64_t i = 0; i <= size; ++i) {
-      if (i == at) text += fact(places[0], values[0]);
+      for (const std::size_t q : at[static_cast<std::size_t>(i)]) text += fact(places[q], values[q]);
       if (i == size) break;
       if (filler) {
-        if (others > 0 && told <= others && i * (others + 1) >= told * size)
-          text += fact(places[static_cast<std::size_t>(told)], values[static_cast<std::size_t>(told)]), ++told;
+        if (others > 0 && told <= others && i * (others + 1) >= told * size) {
+          const std::size_t other = asked + static_cast<std::size_t>(told++) - 1;
+          text += fact(places[other], values[other]);
+        }
         text += varied_sentence(&words);
         continue;
       }
@@ -84,7 +117,8 @@ Sample needle_sample(std::int64_t depth, int others, bool filler, int distractor
       while (!used.insert(place).second) place += pick(&words, {"a", "o", " North", " South", " East", " West"});
       text += fact(place, number(&words));
     }
-    return text + "What is the special number of " + places[0] + "? The special number of " + places[0] + " is";
+    const std::string& place = places[question];
+    return text + "What is the special number of " + place + "? The special number of " + place + " is";
   };
   return s;
 }
@@ -95,28 +129,33 @@ std::string hexadecimal(run::Rng* rng) {
   return s;
 }
 
-Sample pair_sample(std::int64_t depth, int distractors, run::Rng* rng) {
-  const std::string key = hexadecimal(rng);
-  const std::vector<std::string> values = distinct(rng, distractors + 1, hexadecimal);
+Sample pair_sample(const std::vector<std::int64_t>& depths, int distractors, run::Rng* rng) {
+  const std::size_t asked = depths.size();
+  const std::vector<std::string> keys = distinct(rng, static_cast<int>(asked), hexadecimal);
+  const std::vector<std::string> values = distinct(rng, static_cast<int>(asked) + distractors, hexadecimal);
   const std::uint64_t seed = rng->next();
   Sample s;
-  for (const std::string& v : values) s.continuations.push_back(v + "\"");
-  s.answer = values.front();
-  s.prompt = [=](std::int64_t size) {
+  for (std::size_t q = 0; q < asked; ++q) {
+    Question one{.depth = depths[q], .continuations = {}, .answer = values[q]};
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(distractors); ++i)
+      one.continuations.push_back(values[(q + i) % values.size()] + "\"");
+    s.questions.push_back(std::move(one));
+  }
+  s.prompt = [=, questions = s.questions](std::int64_t size, std::size_t question) {
     run::Rng words(seed);
     std::string text =
         "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n{";
-    const std::int64_t at = size * depth / 100;
+    const auto at = places_of(questions, size);
     const auto add = [&](const std::string& k, const std::string& v) {
       text += (text.ends_with('{') ? "\"" : ",\n \"") + k + "\": \"" + v + "\"";
     };
     for (std::int64_t i = 0; i <= size; ++i) {
-      if (i == at) add(key, values[0]);
+      for (const std::size_t q : at[static_cast<std::size_t>(i)]) add(keys[q], values[q]);
       if (i == size) break;
       const std::string other = hexadecimal(&words);
       add(other, hexadecimal(&words));
     }
-    return text + "}\n\nKey: \"" + key + "\"\nCorresponding value: \"";
+    return text + "}\n\nKey: \"" + keys[question] + "\"\nCorresponding value: \"";
   };
   return s;
 }
@@ -125,12 +164,12 @@ Sample count_sample(int distractors, run::Rng* rng) {
   const std::string animal = pick(rng, {"elephant", "penguin", "tiger", "parrot", "dolphin", "camel"});
   const auto right = static_cast<std::int64_t>(1 + rng->next() % 9);
   const std::uint64_t seed = rng->next();
+  Question one{.depth = -1, .continuations = {" " + std::to_string(right)}, .answer = std::to_string(right)};
+  for (std::int64_t n = 1; n <= 9 && static_cast<int>(one.continuations.size()) <= distractors; ++n)
+    if (n != right) one.continuations.push_back(" " + std::to_string(n));
   Sample s;
-  s.answer = std::to_string(right);
-  s.continuations.push_back(" " + s.answer);
-  for (std::int64_t n = 1; n <= 9 && static_cast<int>(s.continuations.size()) <= distractors; ++n)
-    if (n != right) s.continuations.push_back(" " + std::to_string(n));
-  s.prompt = [=](std::int64_t size) {
+  s.questions.push_back(std::move(one));
+  s.prompt = [=](std::int64_t size, std::size_t) {
     run::Rng words(seed);
     std::string text = "Count how often a " + animal + " is seen in this text.\n";
     std::int64_t told = 0;
@@ -145,38 +184,59 @@ Sample count_sample(int distractors, run::Rng* rng) {
   return s;
 }
 
-Sample make_sample(const std::string& task, std::int64_t depth, int distractors, run::Rng* rng) {
+Sample make_sample(const std::string& task, const std::vector<std::int64_t>& depths, int distractors, run::Rng* rng) {
   constexpr int kOthers = 7;
-  if (task == "needle") return needle_sample(depth, 0, true, distractors, rng);
-  if (task == "needles") return needle_sample(depth, kOthers, true, distractors, rng);
-  if (task == "hard") return needle_sample(depth, 0, false, distractors, rng);
-  if (task == "pairs") return pair_sample(depth, distractors, rng);
+  if (task == "needle") return needle_sample(depths, 0, true, distractors, rng);
+  if (task == "needles") return needle_sample(depths, kOthers, true, distractors, rng);
+  if (task == "hard") return needle_sample(depths, 0, false, distractors, rng);
+  if (task == "pairs") return pair_sample(depths, distractors, rng);
   return count_sample(distractors, rng);
 }
 
-// The longest prompt of the sample that fits into `length` tokens.
-Probe fitted(const text::Tokenizer& tokenizer, const Sample& sample, std::int64_t length) {
-  const std::vector<std::string> first{sample.continuations.front()};  // the others are about as long
-  const auto probe_of = [&](std::int64_t size) { return make_probe(tokenizer, sample.prompt(size), first); };
-  std::int64_t low = 0, high = 1;  // low fits
-  if (const std::int64_t least = probe_of(0).tokens(); least > length)
-    throw Error(Code::kBadInput,
-                "has " + std::to_string(length) + ", the question alone takes " + std::to_string(least), "--lengths");
+// The most pieces with which the question's prompt fits into `length` tokens, but for the tokens by which one answer
+// is longer than the first.
+std::int64_t fitting_size(const text::Tokenizer& tokenizer, const Sample& sample, std::size_t question,
+                          std::int64_t length) {
+  const std::vector<std::string> first{sample.questions[question].continuations.front()};
+  const auto tokens_of = [&](std::int64_t size) {
+    return make_probe(tokenizer, sample.prompt(size, question), first).tokens();
+  };
+  if (const std::int64_t least = tokens_of(0); least > length)
+    throw Error(
+        Code::kBadInput,
+        "has " + std::to_string(length) + ", what is asked for and the question alone take " + std::to_string(least),
+        "--lengths");
   // A piece takes about as many tokens as in a text of a few.
-  const std::int64_t some = 64;
-  const double each = static_cast<double>(probe_of(some).tokens() - probe_of(0).tokens()) / some;
-  low = std::max<std::int64_t>(
-      0, static_cast<std::int64_t>(0.95 * static_cast<double>(length - probe_of(0).tokens()) / each));
-  while (low > 0 && probe_of(low).tokens() > length) low = low * 9 / 10;
-  high = low + std::max<std::int64_t>(2, low / 8);
-  while (probe_of(high).tokens() <= length) low = high, high += std::max<std::int64_t>(2, high / 8);
+  const std::int64_t some = 64, least = tokens_of(0);
+  const double each = static_cast<double>(tokens_of(some) - least) / some;
+  auto low = std::max<std::int64_t>(0, static_cast<std::int64_t>(0.95 * static_cast<double>(length - least) / each));
+  while (low > 0 && tokens_of(low) > length) low = low * 9 / 10;
+  std::int64_t high = low + std::max<std::int64_t>(2, low / 8);
+  while (tokens_of(high) <= length) low = high, high += std::max<std::int64_t>(2, high / 8);
   while (high - low > 1) {
     const std::int64_t middle = (low + high) / 2;
-    (probe_of(middle).tokens() <= length ? low : high) = middle;
+    (tokens_of(middle) <= length ? low : high) = middle;
   }
-  for (;; --low) {
-    Probe probe = make_probe(tokenizer, sample.prompt(low), sample.continuations);
-    if (low == 0 || probe.tokens() <= length) return probe;
+  return low;
+}
+
+// A probe per question, all behind the longest text with which each fits into `length` tokens.
+std::vector<Probe> fitted(const text::Tokenizer& tokenizer, const Sample& sample, std::int64_t length) {
+  std::int64_t size = fitting_size(tokenizer, sample, 0, length);
+  for (;; --size) {
+    std::vector<Probe> probes;
+    std::int64_t longest = 0;
+    for (std::size_t q = 0; q < sample.questions.size(); ++q) {
+      const Question& question = sample.questions[q];
+      Probe probe = make_probe(tokenizer, sample.prompt(size, q), question.continuations);
+      longest = std::max(longest, probe.tokens());
+      probe.answer = question.answer;
+      probe.group = std::to_string(length);
+      probe.depth = static_cast<int>(question.depth);
+      probes.push_back(std::move(probe));
+      if (longest > length && size > 0) break;
+    }
+    if (size == 0 || longest <= length) return probes;
   }
 }
 
@@ -190,6 +250,10 @@ const std::vector<std::string>& task_names() {
 std::vector<Probe> task_probes(const text::Tokenizer& tokenizer, const std::string& task,
                                const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& depths,
                                int trials, const ProbeOptions& options) {
+  if (options.questions > 1 && (task == "passkey" || task == "count"))
+    throw Error(Code::kBadInput,
+                "is " + std::to_string(options.questions) + ", expected 1: a text of " + task + " has one answer",
+                "--questions");
   if (task == "passkey") return passkey_probes(tokenizer, lengths, depths, trials, options);
   if (std::find(task_names().begin(), task_names().end(), task) == task_names().end()) {
     std::string all;
@@ -203,15 +267,19 @@ std::vector<Probe> task_probes(const text::Tokenizer& tokenizer, const std::stri
       throw Error(Code::kBadInput,
                   "has " + std::to_string(length) + ", expected at most --ctx, " + std::to_string(options.ctx),
                   "--lengths");
+    const auto add = [&](const std::vector<std::int64_t>& asked) {
+      const Sample sample = make_sample(task, asked, options.distractors, &rng);
+      for (Probe& probe : fitted(tokenizer, sample, length)) probes.push_back(std::move(probe));
+    };
+    if (options.questions == 1) {
+      for (const std::int64_t depth : depths)
+        for (int trial = 0; trial < trials; ++trial) add({depth});
+      continue;
+    }
+    std::vector<std::int64_t> asked;
     for (const std::int64_t depth : depths)
-      for (int trial = 0; trial < trials; ++trial) {
-        const Sample sample = make_sample(task, depth, options.distractors, &rng);
-        Probe probe = fitted(tokenizer, sample, length);
-        probe.answer = sample.answer;
-        probe.group = std::to_string(length);
-        probe.depth = task == "count" ? -1 : static_cast<int>(depth);
-        probes.push_back(std::move(probe));
-      }
+      asked.insert(asked.end(), static_cast<std::size_t>(options.questions), depth);
+    for (int trial = 0; trial < trials; ++trial) add(asked);
   }
   return probes;
 }

@@ -17,7 +17,9 @@ namespace kvasir::lab::eval {
 const std::vector<std::string>& task_names();
 
 // As passkey_probes, for one of task_names(). The depth is that of the sentence that is asked for; of `count` it is not
-// controlled. Throws Error(kBadInput) for another name and for lengths that do not suffice.
+// controlled. With options.questions > 1 a text holds as many facts at every depth, next to each other, and a probe
+// asks for each: per length trials * depths * questions of them, those of one text in a row. Throws Error(kBadInput)
+// for another name, for lengths that do not suffice, and for several questions to a text that has one answer.
 std::vector<Probe> task_probes(const text::Tokenizer& tokenizer, const std::string& task,
                                const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& depths,
                                int trials, const ProbeOptions& options);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.hpp"
@@ -63,6 +64,31 @@ TEST_F(Tasks, NeedlesHaveTheFactsThatTheySay) {
     const std::string text = tokenizer_.decode(p.prompt);
     EXPECT_EQ(count(text, "\n"), count(text, "The special number of ")) << text;  // nothing but facts, and the question
   }
+}
+
+TEST_F(Tasks, SeveralQuestionsAreAskedOfOneText) {
+  for (const char* task : {"needle", "needles", "hard", "pairs"}) {
+    const auto all = task_probes(tokenizer_, task, {480}, {0, 50, 100}, 2,
+                                 {.ctx = 512, .seed = 3, .distractors = 2, .questions = 2});
+    ASSERT_EQ(all.size(), 12u) << task;
+    std::set<std::string> answers;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Probe& p = all[i];
+      EXPECT_EQ(p.depth, i % 6 / 2 * 50) << task;
+      EXPECT_LE(p.tokens(), 480) << task;
+      const std::string text = tokenizer_.decode(p.prompt);
+      EXPECT_EQ(count(text, p.answer), 1) << task << ": " << text;
+      const double at = static_cast<double>(text.find(p.answer)) / static_cast<double>(text.size());
+      EXPECT_NEAR(at, p.depth / 100.0, 0.4) << task;
+      EXPECT_TRUE(answers.insert(p.answer).second);
+      // One text: prompts differ in the question alone.
+      const auto& first = all[i / 6 * 6].prompt;
+      const auto same = std::mismatch(p.prompt.begin(), p.prompt.end(), first.begin(), first.end()).first;
+      EXPECT_LT(p.prompt.end() - same, 90) << task;
+    }
+  }
+  for (const char* task : {"passkey", "count"})
+    EXPECT_THROW(task_probes(tokenizer_, task, {480}, {0}, 1, {.ctx = 512, .questions = 2}), Error) << task;
 }
 
 TEST_F(Tasks, BadTasksAndLengthsAreNamed) {
