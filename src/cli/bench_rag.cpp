@@ -49,7 +49,7 @@ std::string percent(std::int64_t part, std::int64_t all) {
 std::vector<std::vector<std::string>> cells(const std::vector<RagRow>& rows) {
   std::vector<std::vector<std::string>> table{{"", "prompts", "TTFT p50 s", "p90", "x", "reused", "relocated",
                                                "repaired", "computed", "looking ms", "mean KL", "first token",
-                                               "answers", "right"}};
+                                               "answers", "right", "equal or as right", "worse"}};
   const double cold = rows.empty() || rows[0].ttft.empty() ? 0 : median(rows[0].ttft);
   for (const RagRow& r : rows) {
     if (r.ttft.empty()) continue;
@@ -60,7 +60,8 @@ std::vector<std::vector<std::string>> cells(const std::vector<RagRow>& rows) {
                      percent(r.repaired, r.prompt_tokens),
                      percent(r.prompt_tokens - r.reused - r.relocated, r.prompt_tokens),
                      fmt::format("{:.1f}", 1e3 * median(r.looking)), fmt::format("{:.4f}", mean(r.kl)),
-                     percent(r.same_first, r.asked), percent(r.same_answer, r.asked), percent(r.right, r.asked)});
+                     percent(r.same_first, r.asked), percent(r.same_answer, r.asked), percent(r.right, r.asked),
+                     percent(r.as_good, r.asked), percent(r.worse, r.asked)});
   }
   return table;
 }
@@ -81,6 +82,8 @@ void print_json(const std::vector<RagRow>& rows) {
                     {"same_first_token", r.same_first},
                     {"same_answer", r.same_answer},
                     {"right", r.right},
+                    {"equal_or_as_right", r.as_good},
+                    {"worse", r.worse},
                     {"refused", r.refused}});
   }
 }
@@ -103,12 +106,13 @@ int run_rag(Settings& s) {
   if (!s.plot.empty()) lab::eval::check_plot_path(s.plot);
   s.engine.model = local_model(s.engine.model);
   if (s.engine.ctx == 0) s.engine.ctx = (s.rag.k + 1) * (s.rag.tokens + 16) + 512 + s.rag.answer;
+  s.engine.whole_windows = true;
   Interrupt interrupt;
   // Borrowed pages, those of the check, and those of the exact store's prompt.
   run::Engine engine(s.engine, {.sequences = 3, .pool_tokens = 3LL * s.engine.ctx});
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
-  if (const std::string why = model::why_not_relocated(engine.model().spec()); !why.empty())
+  if (const std::string why = model::why_not_relocated(engine.model().spec(), true); !why.empty())
     throw Error(Code::kUnsupported, "text of this model is not relocated: " + why, s.engine.model);
   if (!s.json)
     fmt::print(stderr, "{}: KV {}, {} documents of {} tokens, {}\n", s.engine.model, kv::codecs_text(engine.codecs()),

@@ -24,6 +24,7 @@ struct Settings {
 int run_blend(Settings& s) {
   s.engine.model = local_model(s.engine.model);
   if (s.engine.ctx == 0) s.engine.ctx = 2048;
+  s.engine.whole_windows = true;
   run::Engine engine(s.engine, {.sequences = 3, .pool_tokens = 3LL * s.engine.ctx, .logits = 16});
   const run::BlendVerdict v = run::test_blend(engine, s.blend, {0.05f, 0.15f, 0.3f, 0.5f, 1.0f});
   std::vector<std::vector<std::string>> table{{"", "computed", "mean KL", "same token"}};

@@ -66,6 +66,7 @@ NamedModel parse_named_model(const std::string& text) {
 
 void settle_models(ServingOptions& options) {
   ServeOptions& s = options.serve;
+  if (options.scheduler.blend.reuse == "blend") options.engine.whole_windows = true;
   if (s.models.empty()) return;
   options.engine.model.clear();
   if (s.models.size() == 1) {

@@ -98,7 +98,7 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
   if (side == Side::kValues) {
     layer.v->v.seal(head_v(l, head), from.v, first_row(page), scratch, to.v);
     if (away) hot->store(l, head, slot(s, page), side, {to.v, layer.sealed.v_bytes});
-    if (!layout.select.tail || layer.local()) return;
+    if (!layout.select.tail || layer.summary_bytes == 0) return;
     // A tile of values is panels of 64 channels.
     const int dv = layer.shape.head_dim_v;
     layer.raw_v->v.unseal({dv, {}, nullptr}, {from.v, 0, kPageTokens, kPageTokens}, scratch);

@@ -232,7 +232,9 @@ void Attention::fold_group(const Segments& s, const Part& p, const Rows& rows, s
 void Attention::fold_borrowed(const Segments& s, const Tensors& x, const Rows& rows, std::int64_t group, Fold& fold,
                               const kernel::States& into) const {
   const Borrowed& b = *s.sequence.borrowed;
+  // Of a window, pages are passed over that no row reaches back to.
   const std::int64_t last = rows.place(rows.last());
+  const std::int64_t from = rows.window > 0 ? rows.seen_from(rows.place(rows.first)) : 0;
   const auto n = static_cast<std::int64_t>(b.pages().size());
   const std::int64_t end = std::min<std::int64_t>((group + 1) * kGroupPages, n);
   kernel::attention().clear(rows.count, plan_.layer().shape.sum_dim(), into);
@@ -245,7 +247,7 @@ void Attention::fold_borrowed(const Segments& s, const Tensors& x, const Rows& r
     std::size_t count = 0;
     for (; i < end && b.pages()[static_cast<std::size_t>(i)].shift == run.shift; ++i) {
       const BorrowedPage& page = b.pages()[static_cast<std::size_t>(i)];
-      if (page.position + page.begin > last) continue;
+      if (page.position + page.begin > last || (rows.window > 0 && page.position + page.end <= from)) continue;
       slots[count] = page.slot;
       pages[count++] = {{nullptr, page.begin, page.end, kPageTokens},
                         {nullptr, page.begin, page.end, kPageTokens},

@@ -9,6 +9,7 @@
 // positions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,6 +29,12 @@ struct Places {
   std::int64_t of(std::int64_t i) const {
     if (i < first) return i;
     return i < end() ? at[static_cast<std::size_t>(i - first)] : at.back() + 1 + (i - end());
+  }
+  // The first own token that stands at `position` or behind it.
+  std::int64_t first_from(std::int64_t position) const {
+    if (position <= first) return position;
+    if (position > at.back()) return end() + (position - at.back() - 1);
+    return first + (std::lower_bound(at.begin(), at.end(), position) - at.begin());
   }
 };
 

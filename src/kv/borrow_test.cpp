@@ -22,12 +22,16 @@ namespace {
 constexpr int kD = 64;
 constexpr int kKv = 2;
 constexpr int kHeads = 4;
-constexpr int kLayers = 3;
+constexpr int kLayers = 6;
+// Windows longer and shorter than a page, and windows side by side.
+constexpr std::int64_t kWindows[kLayers] = {0, 0, 0, 300, 70, 192};
+constexpr bool kChunked[kLayers] = {false, false, false, false, false, true};
 
-// A layer that turns halves, one that turns pairs of a part of the head, and one without positions.
+// A layer that turns halves, one that turns pairs of a part of the head, and one without positions; then layers with
+// windows, of another base.
 struct Ropes {
   static constexpr std::int64_t kPositions = 4000;
-  std::vector<double> half, part;
+  std::vector<double> half, part, local;
   std::vector<double> table[kLayers];  // cosines and sines by position
   Turn turns[kLayers];
 
@@ -35,7 +39,10 @@ struct Ropes {
     for (int i = 0; i < kD / 2; ++i) half.push_back(std::pow(10000.0, -2.0 * i / kD));
     for (int i = 0; i < 12; ++i) part.push_back(std::pow(500000.0, -2.0 * i / 24));
     turns[0] = {half.data(), kD / 2, kernel::RopePairs::kSplitHalf};
+    for (int i = 0; i < kD / 2; ++i) local.push_back(std::pow(100.0, -2.0 * i / kD));
     turns[1] = {part.data(), 12, kernel::RopePairs::kAdjacent};
+    turns[3] = turns[4] = {local.data(), kD / 2, kernel::RopePairs::kSplitHalf};
+    turns[5] = turns[0];
     for (int l = 0; l < kLayers; ++l)
       for (std::int64_t p = 0; p < kPositions; ++p)
         for (std::int64_t i = 0; i < turns[l].pairs; ++i) {
@@ -60,7 +67,10 @@ struct Ropes {
 };
 
 CacheShape shape() {
-  return CacheShape::uniform(kLayers, {.kv_heads = kKv, .query_heads = kHeads, .head_dim = kD, .head_dim_v = kD});
+  CacheShape s =
+      CacheShape::uniform(kLayers, {.kv_heads = kKv, .query_heads = kHeads, .head_dim = kD, .head_dim_v = kD});
+  for (std::size_t l = 0; l < kLayers; ++l) s.layers[l].window = kWindows[l], s.layers[l].chunked = kChunked[l];
+  return s;
 }
 
 // What a token says in one layer; q and k not turned.
@@ -144,6 +154,11 @@ std::vector<double> attention(const Ropes& ropes, int layer, int head, const Pla
   const int kv = head * kKv / kHeads;
   std::vector<double> out(kD), scores;
   double top = -1e300;
+  const std::int64_t window = kWindows[layer], p = query.position;
+  const std::int64_t from = window == 0       ? 0
+                            : kChunked[layer] ? p - p % window
+                                              : std::max<std::int64_t>(0, p + 1 - window);
+  text = text.subspan(static_cast<std::size_t>(from));
   for (const Placed& t : text) {
     if (t.position > query.position) break;
     head_of((*t.rows)[l].k, kv, k, t.position);
@@ -183,7 +198,7 @@ double error(const Ropes& ropes, std::span<const Placed> queries, const Outputs&
 }
 
 CacheOptions options(const std::string& codec, int tokens = 4096) {
-  return {.k_codec = codec, .v_codec = codec, .max_tokens = tokens, .max_sequences = 3};
+  return {.k_codec = codec, .v_codec = codec, .max_tokens = tokens, .max_sequences = 3, .whole_windows = true};
 }
 
 std::vector<std::byte> page_of(const Cache& cache, const Sequence& s, std::int64_t page) {
@@ -426,12 +441,58 @@ TEST(Borrow, UnsealedRowsAreThoseThatWereSealed) {
   }
 }
 
+// Layers with windows that keep all pages compute what they compute anyway, and can be kept, cut and forked.
+TEST(Borrow, WholeWindowsChangeNoBit) {
+  const Ropes ropes;
+  Team team(2);
+  std::vector<Rows> rows;
+  std::vector<Placed> text;
+  for (unsigned i = 0; i < 900; ++i) rows.push_back(make_row(70 + i));
+  for (std::size_t i = 0; i < rows.size(); ++i) text.push_back({&rows[i], static_cast<std::int64_t>(i)});
+  const std::span<const Placed> all = text, prompt = all.first(860), answer = all.subspan(860);
+  simd::on_every_isa([&] {
+    for (const char* codec : {"f16", "rq4"}) {
+      SCOPED_TRACE(codec);
+      CacheOptions rings = options(codec);
+      rings.whole_windows = false;
+      Cache plain(team, shape(), rings), whole(team, shape(), options(codec));
+      EXPECT_GT(whole.memory().chunk_bytes, plain.memory().chunk_bytes);
+      EXPECT_EQ(whole.memory().local_bytes, 0u);
+      Sequence *a = plain.create(), *b = whole.create();
+      EXPECT_EQ(feed(plain, a, ropes, prompt, 300), feed(whole, b, ropes, prompt, 170));
+      // Restored from its pages and tail, and forked, it goes on with the same bits.
+      std::vector<std::byte> tail(whole.tail_bytes(860));
+      whole.save_tail(*b, 860, tail);
+      Sequence* c = whole.restore(860, tail);
+      for (std::int64_t page = 0; page < whole.sealed_tokens(*b) / kPageTokens; ++page)
+        whole.fill_page(*c, page, page_of(whole, *b, page));
+      EXPECT_EQ(whole.digest(*b), whole.digest(*c));
+      Sequence* d = whole.fork(*c);
+      const Outputs want = feed(plain, a, ropes, answer, 1, true);
+      for (Sequence* s : {b, c, d}) EXPECT_EQ(feed(whole, s, ropes, answer, 1, true), want);
+      whole.check_integrity();
+      // Cut to where windows of other caches have nothing any more.
+      if (std::string(codec) == "f16") {
+        EXPECT_FALSE(plain.can_truncate(*a, 200));
+        ASSERT_TRUE(whole.can_truncate(*d, 200));
+        whole.truncate(d, 200);
+        Sequence* fresh = plain.create();
+        feed(plain, fresh, ropes, all.first(200), 200);
+        EXPECT_EQ(feed(whole, d, ropes, all.subspan(200, 100), 100),
+                  feed(plain, fresh, ropes, all.subspan(200, 100), 100));
+      }
+    }
+  });
+}
+
 TEST(Borrow, LayersThatKeepNoPagesAreRefused) {
   Team team(1);
   for (const LayerShape& layer :
        {LayerShape{.kv_heads = 1, .query_heads = 1, .head_dim = 64, .head_dim_v = 64, .window = 300},
         LayerShape{.kv_heads = 1, .query_heads = 1, .head_dim = 64, .head_dim_v = 64, .latent = true}}) {
-    Cache cache(team, CacheShape::uniform(1, layer), options("f16"));
+    CacheOptions o = options("f16");
+    o.whole_windows = false;
+    Cache cache(team, CacheShape::uniform(1, layer), o);
     Sequence* s = cache.create();
     const std::int64_t fresh[] = {0, 1};
     EXPECT_THROW(cache.borrow(s, {}, fresh), Error);

@@ -212,9 +212,7 @@ double Cache::packed_share(std::int64_t first, std::int64_t count, bool decode) 
     double sealed = 0;
     for (std::int64_t p = first; p < first + count; ++p) {
       const std::int64_t w = layer.shape.window;
-      const std::int64_t begin = !layer.local()        ? 0
-                                 : layer.shape.chunked ? p - p % w
-                                                       : std::max<std::int64_t>(0, p + 1 - w);
+      const std::int64_t begin = w == 0 ? 0 : layer.shape.chunked ? p - p % w : std::max<std::int64_t>(0, p + 1 - w);
       seen += static_cast<double>(p + 1 - begin);
       sealed += static_cast<double>(
           std::max<std::int64_t>(0, l.sealed_at(p) * kPageTokens - std::max<std::int64_t>(l.sinks, begin)));
@@ -282,7 +280,9 @@ void Cache::borrow(Sequence* s, std::span<const BorrowedRun> runs, std::span<con
   m.check_handle(s);
   const Layout& l = m.arena.layout;
   if (l.has_window || l.recurs)
-    throw Error(Code::kUnsupported, "layers with a window or a state keep no pages that another sequence could read",
+    throw Error(Code::kUnsupported,
+                "layers with a state keep no pages that another sequence could read, and those with a window do with "
+                "CacheOptions::whole_windows alone",
                 "borrowed pages");
   for (const LayerShape& layer : l.shape.layers)
     if (layer.latent) throw Error(Code::kUnsupported, "latent rows are not read at another place", "borrowed pages");
@@ -495,14 +495,20 @@ std::size_t Cache::kv_bytes_read(const Sequence& s) const {
                                 static_cast<std::size_t>(r.taps - 1) * static_cast<std::size_t>(r.channels));
     if (!layer.attends()) continue;
     const std::int64_t first = layer.first_page(s.length - 1);
-    const std::int64_t begin = layer.local() ? std::max<std::int64_t>(0, s.length - layer.shape.window) : 0;
+    const std::int64_t begin = layer.shape.window > 0 ? std::max<std::int64_t>(0, s.length - layer.shape.window) : 0;
     const std::int64_t raw = s.length - std::max(begin, sealed * kPageTokens);
     const auto heads = static_cast<std::size_t>(layer.shape.kv_heads);
-    if (layer.local() || s.select.dense())
+    if (layer.shape.window > 0 || s.select.dense())
       bytes += static_cast<std::size_t>(std::max<std::int64_t>(0, sealed - first)) * heads *
                (layer.sealed.k_bytes + layer.sealed.v_bytes);
     bytes += static_cast<std::size_t>(raw) * heads * ((layer.raw.k_bytes + layer.raw.v_bytes) / kPageTokens);
-    if (s.borrowed) bytes += s.borrowed->pages().size() * heads * (layer.sealed.k_bytes + layer.sealed.v_bytes);
+    if (!s.borrowed) continue;
+    const std::int64_t seen =
+        layer.shape.window > 0 ? std::max<std::int64_t>(0, s.text_length() - layer.shape.window) : 0;
+    const auto pages = s.borrowed->pages();
+    const auto in_sight = std::count_if(pages.begin(), pages.end(),
+                                        [&](const BorrowedPage& page) { return page.position + page.end > seen; });
+    bytes += static_cast<std::size_t>(in_sight) * heads * (layer.sealed.k_bytes + layer.sealed.v_bytes);
   }
   return bytes;
 }

@@ -37,17 +37,19 @@ struct Rows {
 
   std::int64_t last() const { return first + (count - 1) / group; }
   std::int64_t place(std::int64_t token) const { return places ? places->of(token) : token; }
-  // As limits, of a page that stands at `position` of the text. Without a window.
+  // As limits, of a page that stands at `position` of the text.
   void limits_in_text(std::int64_t position, int begin, int end, int* begins, int* ends) const {
     for (int r = 0; r < count; ++r) {
-      const std::int64_t seen = place(first + r / group) + 1 - position;
+      const std::int64_t p = place(first + r / group);
       begins[r] = begin;
-      ends[r] = static_cast<int>(std::clamp<std::int64_t>(seen, 0, end));
+      ends[r] = static_cast<int>(std::clamp<std::int64_t>(p + 1 - position, 0, end));
+      if (window > 0)
+        begins[r] = static_cast<int>(std::clamp<std::int64_t>(seen_from(p) - position, begin, kPageTokens));
     }
   }
   // Tokens [begins[r], ends[r]) of those [begin, end) of a page whose token 0 stands at `position` are seen by row r.
   void limits(std::int64_t position, int begin, int end, int* begins, int* ends) const {
-    const bool all = first + 1 - position >= end && (window == 0 || seen_from(last()) - position <= begin);
+    const bool all = first + 1 - position >= end && (window == 0 || first_seen(last()) - position <= begin);
     if (all) {  // nearly every page of a long context; without a division for every row
       std::fill_n(begins, count, begin);
       std::fill_n(ends, count, end);
@@ -59,8 +61,12 @@ struct Rows {
       begins[r] = begin;
       if (window > 0)
         begins[r] =
-            static_cast<int>(std::clamp<std::int64_t>(seen_from(first + r / group) - position, begin, kPageTokens));
+            static_cast<int>(std::clamp<std::int64_t>(first_seen(first + r / group) - position, begin, kPageTokens));
     }
+  }
+  // The first of the sequence's own tokens that token i sees: of borrowing sequences by where they stand in the text.
+  std::int64_t first_seen(std::int64_t i) const {
+    return places ? places->first_from(seen_from(places->of(i))) : seen_from(i);
   }
   // First token that the query at position p sees. REQUIRES: window > 0
   std::int64_t seen_from(std::int64_t p) const { return chunked ? p - p % window : p + 1 - window; }

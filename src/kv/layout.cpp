@@ -185,11 +185,13 @@ void place_layer(Layout* l, LayerLayout* layer, const CacheOptions& options, std
     layer->sealed = place(&l->page_bytes, k_bytes, v_bytes, s.kv_heads);
     m.k_chunk_bytes += heads * k_bytes;
     m.v_chunk_bytes += heads * v_bytes;
-    layer->means_offset = round64(summary_bytes(l->select, s.head_dim));
-    layer->summary_bytes = layer->means_offset + round64(mean_bytes(l->select, s.sum_dim()));
+    if (!layer->whole) {
+      layer->means_offset = round64(summary_bytes(l->select, s.head_dim));
+      layer->summary_bytes = layer->means_offset + round64(mean_bytes(l->select, s.sum_dim()));
+    }
     layer->summary_offset = l->summary_bytes;
     l->summary_bytes += heads * layer->summary_bytes;
-    if (const int pitch = summary_pitch(*l->select.selector, s.head_dim); pitch > 0) {
+    if (const int pitch = summary_pitch(*l->select.selector, s.head_dim); pitch > 0 && !layer->whole) {
       layer->outline_bytes = outline_tile_bytes(pitch);
       layer->outline_offset = l->outline_bytes;
       l->outline_bytes += heads * layer->outline_bytes;
@@ -253,6 +255,7 @@ void describe_layers(Layout* l, const CacheOptions& options) {
     LayerLayout layer;
     layer.shape = l->shape.at(i);
     layer.owner = layer.shape.kv_of < 0 || !layer.attends() ? i : layer.shape.kv_of;
+    layer.whole = options.whole_windows && layer.shape.window > 0;
     l->recurs = l->recurs || layer.shape.recurrent;
     if (!layer.attends()) {
       l->layers.push_back(layer);
@@ -266,7 +269,7 @@ void describe_layers(Layout* l, const CacheOptions& options) {
       layer.one_arithmetic = layer.one_arithmetic && (layer.shape.latent || c->lossless || c->packed_prompts);
     l->lossless = l->lossless && layer.k->lossless && layer.v->lossless;
     l->has_window = l->has_window || layer.local();
-    if (!layer.local()) {
+    if (layer.shape.window == 0) {
       layer.asked = static_cast<int>(l->asked.size());
       l->asked.push_back(i);
     }

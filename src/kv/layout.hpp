@@ -2,11 +2,11 @@
 //
 // Layers of one window are a class. Class `full` (no window): sealed pages in a pool, for ever, found through one page
 // table per sequence. `local`: a ring of sealed pages per sequence; a page takes the slot of the one that has just gone
-// out of sight, which so is given back. `shared`: no blocks, its layout is that of the layer whose keys it reads.
-// `latent`, of either: blocks of keys alone, which are read as values, too; v is the keys' codec and v_bytes are 0.
-// `recurrent`: no pages but a state, per sequence: as it was at the last page boundary, the raw rows of the tokens
-// behind that, and as it is now, which follows from these two. So what is kept depends on the number of tokens alone,
-// and a sequence can be cut within its last page.
+// out of sight, which so is given back; with CacheOptions::whole_windows it has its pages in the pool. `shared`: no
+// blocks, its layout is that of the layer whose keys it reads. `latent`, of either: blocks of keys alone, which are
+// read as values, too; v is the keys' codec and v_bytes are 0. `recurrent`: no pages but a state, per sequence: as it
+// was at the last page boundary, the raw rows of the tokens behind that, and as it is now, which follows from these
+// two. So what is kept depends on the number of tokens alone, and a sequence can be cut within its last page.
 #pragma once
 
 #include <algorithm>
@@ -76,7 +76,9 @@ struct LayerLayout {
   std::size_t level_offset = 0;      // among the states of a sequence
   bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
 
-  bool local() const { return shape.window > 0; }
+  bool whole = false;  // it has a window, and keeps all its pages
+
+  bool local() const { return shape.window > 0 && !whole; }
   bool attends() const { return shape.attends(); }
   // Sealed at all: not where every visible token is raw.
   bool seals() const { return !local() || ring > 0; }
@@ -85,12 +87,12 @@ struct LayerLayout {
   bool few(int tokens) const { return tokens == 1 || tokens * group() <= kFewRows; }
   // First page that a query at position p or a later one may see.
   std::int64_t first_page(std::int64_t p) const {
-    return local() ? std::max<std::int64_t>(0, p - shape.window + 1) / kPageTokens : 0;
+    return shape.window > 0 ? std::max<std::int64_t>(0, p - shape.window + 1) / kPageTokens : 0;
   }
   // First page that a sequence of n tokens still has: what the shortest sequence that ends in the same page sees next.
   // So it depends on n alone, and a sequence can be cut within its last page.
   std::int64_t first_kept(std::int64_t n) const {
-    return n > 0 ? first_page((n - 1) / kPageTokens * kPageTokens + 1) : 0;
+    return n > 0 && local() ? first_page((n - 1) / kPageTokens * kPageTokens + 1) : 0;
   }
 };
 

@@ -90,6 +90,9 @@ struct CacheOptions {
   // Steps of generated tokens may be cut back to some of their tokens (drafts): states of recurrent layers are kept as
   // they were before such a step, one more of each.
   bool drafts = false;
+  // Layers with a window keep all their pages, as others do, so that other sequences can borrow them. It takes the
+  // memory of a model without windows; what is computed has the same bits.
+  bool whole_windows = false;
   // Factors of keys by layer, (kv_heads, head_dim) each or empty for 1: codecs that turn keys store k / factor and turn
   // factor q (kv/codec.hpp, set_factors). Of layers that own keys.
   std::vector<std::vector<float>> key_factors;

@@ -76,7 +76,7 @@ BlockCut Plan::prompt_cut(const SelectSpec& select, std::int64_t position) const
 // Drafted tokens behind a generated one that are attended to in one stage. Each has the bits that it has alone: a
 // selector is asked for every token, and what many rows would compute in floats is done by few.
 int Plan::drafted_together() const {
-  if (!layout_.select.dense() && !layer_->local()) return 1;
+  if (!layout_.select.dense() && layer_->shape.window == 0) return 1;
   if (layer_->one_arithmetic) return kPageTokens;
   return std::max(1, kFewRows / layer_->group());
 }

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
@@ -12,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "kv/spec.hpp"
 #include "run/ask.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
@@ -117,26 +121,93 @@ struct Way {
 };
 
 std::vector<Way> ways_of(const RagOptions& o) {
-  std::vector<Way> ways{
-      {"cold", "off", {}},
-      {"exact", "exact", {}},
-      {"naive", "blend", {.reuse = "blend", .strategy = "none", .ratio = {}, .first_rows = {}, .check_layer = {}}},
-      {"first rows",
-       "blend",
-       {.reuse = "blend", .strategy = "first_rows", .ratio = {}, .first_rows = {}, .check_layer = {}}}};
+  std::vector<Way> ways{{"cold", "off", {}}};
+  if (!o.skip_exact) ways.push_back({"exact", "exact", {}});
+  const auto blend = [](const char* strategy) {
+    run::BlendRequest b;
+    b.reuse = "blend";
+    b.strategy = strategy;
+    return b;
+  };
+  ways.push_back({"naive", "blend", blend("none")});
+  ways.push_back({"first rows", "blend", blend("first_rows")});
   std::istringstream in(o.ratios);
   for (std::string text; std::getline(in, text, ',');) {
     char* end = nullptr;
     const float ratio = std::strtof(text.c_str(), &end);
     if (text.empty() || *end != '\0' || !(ratio >= 0 && ratio <= 1))
       throw Error(Code::kBadInput, "'" + text + "' is no number from 0 to 1", "--ratios");
-    if (ratio > 0)
-      ways.push_back({"blend " + text,
-                      "blend",
-                      {.reuse = "blend", .strategy = "blend", .ratio = ratio, .first_rows = {}, .check_layer = {}}});
+    if (ratio <= 0) continue;
+    ways.push_back({"blend " + text, "blend", blend("blend")});
+    ways.back().blend.ratio = ratio;
   }
   return ways;
 }
+
+// One way and question.
+struct Sample {
+  std::string way, refused;
+  float ttft = 0, looking = 0, kl = 0;
+  std::int64_t prompt_tokens = 0, reused = 0, relocated = 0, repaired = 0;
+  bool same_first = false, same_answer = false, right = false, cold_right = false;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Sample, way, refused, ttft, looking, kl, prompt_tokens, reused, relocated, repaired,
+                                   same_first, same_answer, right, cold_right)
+
+void add(const Sample& s, RagRow* row) {
+  row->ttft.push_back(s.ttft);
+  row->looking.push_back(s.looking);
+  row->kl.push_back(s.kl);
+  row->prompt_tokens += s.prompt_tokens;
+  row->reused += s.reused;
+  row->relocated += s.relocated;
+  row->repaired += s.repaired;
+  if (!s.refused.empty()) row->refused = s.refused;
+  row->same_first += s.same_first;
+  row->same_answer += s.same_answer;
+  row->right += s.right;
+  row->as_good += s.same_answer || s.right == s.cold_right;
+  row->worse += s.cold_right && !s.right;
+  ++row->asked;
+}
+
+// What was measured by earlier runs with the same settings.
+class Samples {
+ public:
+  // what: of the settings that a figure depends on. Throws Error(kBadInput) for a line that is none of this file's.
+  Samples(const std::string& path, std::string what) : path_(path), what_(std::move(what)) {
+    std::error_code none;
+    if (path.empty() || !std::filesystem::exists(path, none)) return;
+    std::istringstream in(read_text_file(path));
+    std::int64_t number = 0;
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      if (row.is_discarded() && in.eof()) break;  // the run ended while it wrote
+      try {
+        if (row.at("settings").get<std::string>() == what_)
+          known_[row.at("question").get<std::int64_t>()] = row.at("ways").get<std::vector<Sample>>();
+      } catch (const nlohmann::json::exception& e) {
+        throw Error(Code::kBadInput,
+                    "line " + std::to_string(number) + ": expected a question that was measured: " + e.what(), path);
+      }
+    }
+  }
+  const std::vector<Sample>* find(std::int64_t question) const {
+    const auto at = known_.find(question);
+    return at == known_.end() ? nullptr : &at->second;
+  }
+  void keep(std::int64_t question, const std::vector<Sample>& ways) const {
+    if (path_.empty()) return;
+    std::ofstream out(path_, std::ios::app);
+    out << nlohmann::json{{"settings", what_}, {"question", question}, {"ways", ways}}.dump() << std::endl;
+    if (!out) throw Error(Code::kIo, "cannot be written", path_);
+  }
+
+ private:
+  const std::string path_, what_;
+  std::map<std::int64_t, std::vector<Sample>> known_;
+};
 
 }  // namespace
 
@@ -165,7 +236,13 @@ const OptionTable<RagOptions>& rag_table() {
         &O::ratios,
         {.help = "shares of rows that are computed again, separated by commas", .placeholder = "LIST"}},
        {"answer", &O::answer, {.help = "most of an answer", .unit = "tokens", .low = 1, .high = 4096}},
-       {"seed", &O::seed, {.help = "of the orders and questions", .low = 0}}}};
+       {"seed", &O::seed, {.help = "of the orders and questions", .low = 0}},
+       {"skip_exact", &O::skip_exact, {.help = "do not ask with exact reuse, whose answers are the cold ones"}},
+       {"samples",
+        &O::samples,
+        {.help = "file to which every question's figures are added; what it has of the same settings is not measured "
+                 "again",
+         .placeholder = "FILE"}}}};
   return table;
 }
 
@@ -179,6 +256,12 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
   const std::vector<Way> ways = ways_of(o);
   std::vector<RagRow> rows;
   for (const Way& w : ways) rows.push_back({.name = w.name});
+  const Samples samples(
+      o.samples,
+      fmt::format("{} | kv {} ctx {} | {} k {} tokens {} per set {} {} answer {} seed {} | {} exact {} | {} {} {}",
+                  engine.options().model, kv::codecs_text(engine.codecs()), engine.context(), o.documents, o.k,
+                  o.tokens, per_set, o.order, o.answer, o.seed, o.ratios, o.skip_exact, blend.first_rows,
+                  blend.check_layer, blend.second_layer));
   store::Library library(engine.cache(), store::fingerprint_of(run::describe_cache(engine)),
                          {store::open_tier("ram:?size=4GiB")});
   run::SchedulerOptions scheduling{.running = 1};
@@ -210,24 +293,34 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
     return run::ask(scheduler, std::move(r));
   };
 
+  std::size_t primed = documents.size();  // the set that was asked before
   for (std::int64_t q = 0; q < o.questions; ++q) {
     const auto set = static_cast<std::size_t>(
         q / per_set % std::max<std::int64_t>(1, static_cast<std::int64_t>(documents.size() - 1) / o.k));
     std::vector<std::size_t> order(static_cast<std::size_t>(o.k));
     std::iota(order.begin(), order.end(), set * static_cast<std::size_t>(o.k));
-    if (q % per_set == 0 && !unrelated) {
-      // What was asked before. Exact requests have a store of their own, because they leave pages of every prompt.
-      const Ids before =
-          prompt("Monday", order, "Which of the texts is the longest one, and what is it about? Answer in one word:");
-      for (const char* tenant : {"blend", "exact"}) ask(before, ways[1], 1, tenant);
-    }
+    const std::vector<std::size_t> as_before = order;
     const Document& about = documents[order[rng() % order.size()]];
     std::string date = "Monday";
     if (o.order == "shuffled") std::shuffle(order.begin(), order.end(), rng);
     if (o.order == "edited") date = q % 2 == 0 ? "Tuesday" : "Friday the 13th";
     if (o.order == "inserted") order.insert(order.begin(), documents.size() - 1);
+    if (const std::vector<Sample>* known = samples.find(q); known && known->size() == ways.size()) {
+      for (std::size_t w = 0; w < ways.size(); ++w) add((*known)[w], &rows[w]);
+      continue;
+    }
+    if (primed != set && !unrelated) {
+      // What was asked before. Exact requests have a store of their own, because they leave pages of every prompt.
+      const Ids before = prompt("Monday", as_before,
+                                "Which of the texts is the longest one, and what is it about? Answer in one word:");
+      const Way exact{"exact", "exact", {}};
+      ask(before, exact, 1, "blend");
+      if (!o.skip_exact) ask(before, exact, 1, "exact");
+      primed = set;
+    }
     const Ids ids = prompt(date, order, about.question + (about.answer.empty() ? "\nAnswer:" : ""));
     run::Reply cold;
+    std::vector<Sample> measured(ways.size());
     for (std::size_t i = 0; i < ways.size(); ++i) {
       // The cold one first, for comparisons; else in turn, so that a machine that slows down favours none.
       const std::size_t w = i == 0 || !unrelated ? i : 1 + (i - 1 + static_cast<std::size_t>(q)) % (ways.size() - 1);
@@ -239,24 +332,28 @@ std::vector<RagRow> measure_rag(run::Engine& engine, const RagOptions& o, const 
                                    unrelated                  ? ways[w].name
                                    : ways[w].reuse == "exact" ? "exact"
                                                               : "blend");
-      const run::Receipt& receipt = reply.outcome.receipt;
-      RagRow& row = rows[w];
-      row.ttft.push_back(static_cast<float>(receipt.queue_seconds + receipt.prefill_seconds));
-      row.looking.push_back(static_cast<float>(receipt.blend.seconds));
-      row.prompt_tokens += static_cast<std::int64_t>(ids.size());
-      row.reused += receipt.reused_tokens;
-      row.relocated += receipt.blend.relocated_tokens;
-      row.repaired += receipt.blend.repaired_tokens;
-      if (!receipt.blend.refused.empty()) row.refused = receipt.blend.refused;
       if (w == 0) cold = reply;
-      if (!reply.records.empty() && !cold.records.empty()) {
-        row.kl.push_back(static_cast<float>(divergence(cold.records[0], reply.records[0])));
-        row.same_first += reply.ids[0] == cold.ids[0];
-      }
-      row.same_answer += reply.ids == cold.ids;
-      ++row.asked;
-      row.right += !about.answer.empty() && reply.text.find(about.answer) != std::string::npos;
+      const auto right = [&](const run::Reply& r) {
+        return !about.answer.empty() && r.text.find(about.answer) != std::string::npos;
+      };
+      const run::Receipt& receipt = reply.outcome.receipt;
+      const bool both = !reply.records.empty() && !cold.records.empty();
+      measured[w] = {.way = ways[w].name,
+                     .refused = receipt.blend.refused,
+                     .ttft = static_cast<float>(receipt.queue_seconds + receipt.prefill_seconds),
+                     .looking = static_cast<float>(receipt.blend.seconds),
+                     .kl = both ? static_cast<float>(divergence(cold.records[0], reply.records[0])) : 0,
+                     .prompt_tokens = static_cast<std::int64_t>(ids.size()),
+                     .reused = receipt.reused_tokens,
+                     .relocated = receipt.blend.relocated_tokens,
+                     .repaired = receipt.blend.repaired_tokens,
+                     .same_first = both && reply.ids[0] == cold.ids[0],
+                     .same_answer = reply.ids == cold.ids,
+                     .right = right(reply),
+                     .cold_right = right(cold)};
     }
+    for (std::size_t w = 0; w < ways.size(); ++w) add(measured[w], &rows[w]);
+    samples.keep(q, measured);
   }
   return rows;
 }

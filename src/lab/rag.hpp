@@ -23,6 +23,8 @@ struct RagOptions {
   std::string ratios = "0,0.05,0.15,0.3";
   std::int32_t answer = 16;  // tokens
   std::int64_t seed = 1;
+  bool skip_exact = false;  // without exact reuse, which an evaluation of answers does not need
+  std::string samples;  // file of what was measured, a line per question, which a later run goes on from; empty: none
 };
 const OptionTable<RagOptions>& rag_table();
 
@@ -36,7 +38,9 @@ struct RagRow {
   // how many first tokens and answers are the same, and how many answers hold what was asked for.
   std::vector<float> kl;
   std::int64_t same_first = 0, same_answer = 0, right = 0, asked = 0;
-  std::string refused;  // the last reason why nothing was relocated
+  std::int64_t as_good = 0;  // answers that are the same, or as right or wrong as the cold one
+  std::int64_t worse = 0;    // answers that are wrong where the cold one is right
+  std::string refused;       // the last reason why nothing was relocated
 };
 
 // The rows so far after every question: "cold", "exact", "naive", "first rows", then "blend R" for every ratio. poll

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/check.hpp"
 #include "kernel/ops.hpp"
@@ -42,15 +41,23 @@ const OptionTable<BlendOptions>& blend_table() {
         &O::check_layer,
         {.help = "layer whose keys and values say how much a row differs; 0 is a tenth of the layers",
          .low = 0,
+         .high = 1024}},
+       {"blend_second_layer",
+        &O::second_layer,
+        {.help = "layer in which the rows that differ most are compared again, to choose among them; 0: none",
+         .low = 0,
          .high = 1024}}}};
   return table;
 }
 
-int checked_layer(const model::ModelSpec& spec, const BlendOptions& options) {
-  if (options.repaired_ratio() <= 0) return -1;
+Checks checks_of(const model::ModelSpec& spec, const BlendOptions& options) {
+  if (options.repaired_ratio() <= 0) return {};
   const int layers = spec.layer_count();
-  const int wanted = options.check_layer > 0 ? options.check_layer : std::max(1, layers / kCheckShare);
-  return model::check_layer(spec, std::min(wanted, layers - 1));
+  const auto near = [&](int layer) { return model::check_layer(spec, std::min(layer, layers - 1)); };
+  Checks c;
+  c.first = near(options.check_layer > 0 ? options.check_layer : std::max(1, layers / kCheckShare));
+  if (options.second_layer > 0) c.second = near(options.second_layer);
+  return c;
 }
 
 BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options) {
@@ -78,9 +85,16 @@ BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& mov
   return plan;
 }
 
-double share_of_time(const BlendPlan& plan, std::int64_t n, std::int64_t looked, int check_layer, int layers) {
-  const double rows = static_cast<double>(plan.fresh.size()) +
-                      static_cast<double>(looked) * static_cast<double>(check_layer) / static_cast<double>(layers);
+double share_of_time(const BlendPlan& plan, std::int64_t n, const Checks& checks, const BlendOptions& options,
+                     int layers) {
+  const double known = static_cast<double>(plan.relocated + plan.repaired);
+  double rows = static_cast<double>(plan.fresh.size());
+  if (checks.first >= 0 && !plan.runs.empty()) {
+    const double ratio = static_cast<double>(options.repaired_ratio());
+    rows += ratio * known;
+    rows += static_cast<double>(plan.runs.back().end - plan.exact) * checks.first / layers;
+    if (checks.second > checks.first) rows += std::min(1.0, kCandidates * ratio) * known * checks.second / layers;
+  }
   return rows / static_cast<double>(n - plan.exact);
 }
 
@@ -102,22 +116,28 @@ class Comparison {
     turned_.resize(k_row_);
   }
 
-  // Rows of keys and values of the text's tokens from `position` on.
-  void see(std::int64_t position, int count, const float* k, const float* v) {
-    for (int i = 0; i < count; ++i, ++position) {
-      while (run_ < plan_.runs.size() && position >= plan_.runs[run_].end) ++run_;
+  // Rows of keys and values of the text's tokens at `positions`, which ascend.
+  void see(std::span<const std::int64_t> positions, const float* k, const float* v) {
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      const std::int64_t position = positions[i];
+      while (run_ < plan_.runs.size() && position >= plan_.runs[run_].end)
+        before_ += plan_.runs[run_].end - plan_.runs[run_].begin, ++run_;
       if (run_ == plan_.runs.size()) return;
       if (position < plan_.runs[run_].begin) continue;
-      compare(position, k + static_cast<std::size_t>(i) * k_row_, v + static_cast<std::size_t>(i) * v_row_);
+      compare(position, k + i * k_row_, v + i * v_row_);
+      at_.push_back(static_cast<std::size_t>(before_ + position - plan_.runs[run_].begin));
     }
   }
 
-  std::vector<float> take() {
+  // For every token of the runs; -1: it was not seen.
+  std::vector<float> take() const {
     const auto n = static_cast<double>(std::max<std::size_t>(wrong_k_.size(), 1));
     const double mean_k = std::max(size_k_ / n, 1e-30), mean_v = std::max(size_v_ / n, 1e-30);
-    std::vector<float> all;
+    std::size_t tokens = 0;
+    for (const store::Moved::Run& run : plan_.runs) tokens += static_cast<std::size_t>(run.end - run.begin);
+    std::vector<float> all(tokens, -1.0f);
     for (std::size_t i = 0; i < wrong_k_.size(); ++i)
-      all.push_back(static_cast<float>(wrong_k_[i] / mean_k + wrong_v_[i] / mean_v));
+      all[at_[i]] = static_cast<float>(wrong_k_[i] / mean_k + wrong_v_[i] / mean_v);
     return all;
   }
 
@@ -181,6 +201,8 @@ class Comparison {
   std::int64_t shift_ = 0;
   std::size_t run_ = 0;
   std::size_t page_ = static_cast<std::size_t>(-1);
+  std::int64_t before_ = 0;  // tokens of the runs before run_
+  std::vector<std::size_t> at_;
   std::vector<double> wrong_k_, wrong_v_;
   double size_k_ = 0, size_v_ = 0;
 };
@@ -188,22 +210,32 @@ class Comparison {
 }  // namespace
 
 std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
-                              const store::Moved& moved, const BlendPlan& plan, int layer) {
+                              const store::Moved& moved, const BlendPlan& plan, int layer,
+                              const AdoptedPages* borrowed) {
   if (plan.runs.empty()) return {};
   KVASIR_CHECK(kv::Cache::length(prefix) == plan.exact);
   kv::Cache& cache = engine.cache();
-  kv::Sequence* const scout = cache.fork(prefix);
   Comparison comparison(engine, moved, plan, layer);
   const std::int64_t end = plan.runs.back().end;
-  const std::int64_t most = std::min<std::int64_t>(engine.options().chunk, engine.forward().max_tokens());
+  std::vector<std::int64_t> positions;
+  if (borrowed) {
+    for (const std::int64_t at : plan.fresh)
+      if (at < end) positions.push_back(at);
+  } else {
+    for (std::int64_t at = plan.exact; at < end; ++at) positions.push_back(at);
+  }
+  std::vector<std::int32_t> tokens;
+  for (const std::int64_t at : positions) tokens.push_back(ids[static_cast<std::size_t>(at)]);
+  const auto most =
+      static_cast<std::size_t>(std::min<std::int64_t>(engine.options().chunk, engine.forward().max_tokens()));
+  kv::Sequence* const scout = cache.fork(prefix);
   try {
-    for (std::int64_t at = plan.exact; at < end;) {
-      const std::int64_t count = std::min(most, end - at);
-      const model::Input input{.sequence = scout,
-                               .tokens = ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
-                               .logits = 0};
+    if (borrowed) borrow(cache, scout, *borrowed, plan);
+    for (std::size_t at = 0; at < tokens.size();) {
+      const std::size_t count = std::min(most, tokens.size() - at);
+      const model::Input input{.sequence = scout, .tokens = std::span(tokens).subspan(at, count), .logits = 0};
       engine.forward().look({&input, 1}, layer, [&](int, auto, const float*, const float* k, const float* v) {
-        comparison.see(at, static_cast<int>(count), k, v);
+        comparison.see(std::span(positions).subspan(at, count), k, v);
       });
       at += count;
     }
@@ -219,16 +251,13 @@ void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio
   // Places of rows that are read as they are, with their positions.
   std::vector<std::pair<std::size_t, std::int64_t>> rows;
   std::size_t at = 0;
-  double sum = 0;
   auto fresh = plan->fresh.begin();
   for (const store::Moved::Run& run : plan->runs)
     for (std::int64_t t = run.begin; t < run.end; ++t, ++at) {
-      sum += static_cast<double>(deviations[at]);
       fresh = std::lower_bound(fresh, plan->fresh.end(), t);
       if (fresh == plan->fresh.end() || *fresh != t) rows.emplace_back(at, t);
     }
   KVASIR_CHECK(at == deviations.size());
-  plan->deviation = at > 0 ? sum / static_cast<double>(at) : 0;
   const double wanted = static_cast<double>(ratio) * static_cast<double>(at);
   const std::size_t count = std::min(rows.size(), static_cast<std::size_t>(std::floor(wanted + 1e-6)));
   const auto more = [&](const auto& a, const auto& b) {
@@ -241,28 +270,46 @@ void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio
   plan->relocated -= static_cast<std::int64_t>(count);
 }
 
-void borrow(kv::Cache& cache, kv::Sequence* sequence, const store::Moved& moved, const BlendPlan& plan) {
-  std::map<std::size_t, std::int32_t> slots;
-  const auto drop = [&] {
-    for (const auto& [page, slot] : slots) cache.drop_page(slot);
-  };
+AdoptedPages::AdoptedPages(kv::Cache& cache, const store::Moved& moved, const BlendPlan& plan) : cache_(cache) {
   try {
-    std::vector<kv::BorrowedRun> runs;
-    for (const store::Moved::Run& run : plan.runs) {
-      kv::BorrowedRun r{run.begin, run.end, run.made_at, {}};
-      for (const std::size_t page : run.pages) {
-        const auto known = slots.find(page);
-        if (known == slots.end()) slots[page] = cache.adopt_page(moved.pages[page].record.payload);
-        r.slots.push_back(slots[page]);
-      }
-      runs.push_back(std::move(r));
-    }
-    cache.borrow(sequence, runs, plan.fresh);
+    for (const store::Moved::Run& run : plan.runs)
+      for (const std::size_t page : run.pages)
+        if (!slots_.contains(page)) slots_[page] = cache.adopt_page(moved.pages[page].record.payload);
   } catch (...) {
     drop();
     throw;
   }
-  drop();
+}
+
+void AdoptedPages::drop() {
+  for (const auto& [page, slot] : slots_) cache_.drop_page(slot);
+}
+
+void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages, const BlendPlan& plan) {
+  std::vector<kv::BorrowedRun> runs;
+  for (const store::Moved::Run& run : plan.runs) {
+    kv::BorrowedRun r{run.begin, run.end, run.made_at, {}};
+    for (const std::size_t page : run.pages) r.slots.push_back(pages.slot(page));
+    runs.push_back(std::move(r));
+  }
+  cache.borrow(sequence, runs, plan.fresh);
+}
+
+void repair(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids, const store::Moved& moved,
+            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan) {
+  const Checks checks = checks_of(engine.model().spec(), options);
+  if (checks.first < 0) return;
+  const float ratio = options.repaired_ratio();
+  std::vector<float> d = deviations(engine, prefix, ids, moved, *plan, checks.first);
+  double sum = 0;
+  for (const float x : d) sum += static_cast<double>(x);
+  plan->deviation = d.empty() ? 0 : sum / static_cast<double>(d.size());
+  if (checks.second > checks.first && kCandidates * ratio < 1) {
+    BlendPlan wide = *plan;
+    add_repairs(&wide, d, kCandidates * ratio);
+    d = deviations(engine, prefix, ids, moved, wide, checks.second, &pages);
+  }
+  add_repairs(plan, d, ratio);
 }
 
 }  // namespace kvasir::run

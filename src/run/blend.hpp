@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct BlendOptions {
   float ratio = 0.15f;             // of relocated rows, those that differ most are computed again
   std::int32_t first_rows = 16;    // of every relocated run, which are computed again
   std::int32_t check_layer = 0;    // whose keys and values say how much rows differ; 0: a tenth of the layers
+  std::int32_t second_layer = 0;   // where those that differ most are compared again; 0: nowhere
 
   // As the strategy has them.
   float repaired_ratio() const { return strategy == "blend" ? ratio : 0.0f; }
@@ -28,10 +30,16 @@ struct BlendOptions {
 };
 const OptionTable<BlendOptions>& blend_table();
 
-// The deeper the check, the better rows are chosen, and the longer it takes: docs/results/blend.md.
+// The deeper the check, the better rows are chosen, and the longer it takes: docs/results/blend.md. So all rows are
+// compared in an early layer, and, if it is wanted, those that differ most there, kCandidates times as many as are
+// computed, in a later one, behind what is known of all others (gradual filtering: CacheBlend, section 4.3).
 inline constexpr int kCheckShare = 10;  // one in so many layers
-// The layer that is compared: has keys of its own. -1: nothing is compared.
-int checked_layer(const model::ModelSpec& spec, const BlendOptions& options);
+inline constexpr float kCandidates = 2;
+struct Checks {
+  int first = -1;   // has keys of its own, as the second; -1: nothing is compared
+  int second = -1;  // -1: the first one chooses
+};
+Checks checks_of(const model::ModelSpec& spec, const BlendOptions& options);
 
 // How a text of n tokens is made of which the first `exact` are there.
 struct BlendPlan {
@@ -40,27 +48,49 @@ struct BlendPlan {
   std::int64_t exact = 0;
   std::int64_t relocated = 0;  // rows of runs that are read as they are
   std::int64_t repaired = 0;   // rows of runs that are computed
-  std::int64_t looked = 0;     // rows that went through the first layers to be compared
   double deviation = 0;        // mean of relocated rows, see deviations(); 0: they were not compared
 };
 
 // Runs of `moved` behind the exact tokens that pay: the last token is computed, and so is what lies between them.
 // Without repair yet: only forced rows are.
 BlendPlan plan_blend(std::int64_t exact, std::int64_t n, const store::Moved& moved, const BlendOptions& options);
-// Share of the time of computing [exact, n) that the plan takes, by rows and layers. looked: rows of the check.
-double share_of_time(const BlendPlan& plan, std::int64_t n, std::int64_t looked, int check_layer, int layers);
+// Share of the time of computing [exact, n) that the plan will take, by rows and layers.
+double share_of_time(const BlendPlan& plan, std::int64_t n, const Checks& checks, const BlendOptions& options,
+                     int layers);
+
+// Stored pages of a plan's runs as pages of the cache. Sequences that borrow them keep them beyond this.
+class AdoptedPages {
+ public:
+  // Throws Error(kMemory).
+  AdoptedPages(kv::Cache& cache, const store::Moved& moved, const BlendPlan& plan);
+  ~AdoptedPages() { drop(); }
+  AdoptedPages(const AdoptedPages&) = delete;
+  AdoptedPages& operator=(const AdoptedPages&) = delete;
+  std::int32_t slot(std::size_t page) const { return slots_.at(page); }
+
+ private:
+  void drop();
+  kv::Cache& cache_;
+  std::map<std::size_t, std::int32_t> slots_;  // by index in Moved::pages
+};
 
 // How much the keys and values of a layer differ from those of the pages, for every token of the plan's runs, in order:
 //   |k - k'|^2 / mean |k|^2 + |v - v'|^2 / mean |v|^2
 // k, v: computed behind the text that stands before them now, as far as that layer; k', v': the pages', turned. The
-// first `exact` tokens are those of `prefix`. Throws Error(kMemory) when cache or sequences have no room.
+// first `exact` tokens are those of `prefix`. With `borrowed` the text is the plan's: rows that are not fresh are read
+// as they are, and -1 stands for them. Throws Error(kMemory) when cache or sequences have no room.
 std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
-                              const store::Moved& moved, const BlendPlan& plan, int layer);
+                              const store::Moved& moved, const BlendPlan& plan, int layer,
+                              const AdoptedPages* borrowed = nullptr);
 
 // Adds the rows with the largest deviations: `ratio` of those in runs that are not fresh yet, 1: all of them.
 void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio);
 
+// Both, as the options want it. Throws as deviations.
+void repair(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids, const store::Moved& moved,
+            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan);
+
 // The sequence, of plan.exact tokens, gets the runs; what it computes next are plan.fresh. Throws Error(kMemory).
-void borrow(kv::Cache& cache, kv::Sequence* sequence, const store::Moved& moved, const BlendPlan& plan);
+void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages, const BlendPlan& plan);
 
 }  // namespace kvasir::run

@@ -15,6 +15,7 @@
 #include "model/synth.hpp"
 #include "run/blend_gate.hpp"
 #include "run/reuse_fixture.hpp"
+#include "store/redis_fixture.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -73,20 +74,21 @@ TEST(Blend, RepairsAreTheRowsThatDifferMost) {
 }
 
 // Engines that tests ask directly: a model of random weights whose layers are `layers`.
-class BlendModel : public ::testing::Test {
+class BlendModel : public ::testing::TestWithParam<const char*> {
  protected:
   BlendModel() { std::filesystem::create_directories(folder_); }
   ~BlendModel() override { std::filesystem::remove_all(folder_); }
 
   std::unique_ptr<Engine> engine(int layers) {
     Team team(2);
-    model::SynthShape shape = model::find_synth_shape("tiny");
+    model::SynthShape shape = model::find_synth_shape(GetParam());
     shape.layers = layers;
     const std::string file = folder_ + "/" + std::to_string(layers) + ".gguf";
     model::write_synthetic_model(file, shape, "f32", 1, team, [](auto, auto) {});
     EngineOptions o;
     o.model = file;
     o.exact = true;
+    o.whole_windows = true;
     o.ctx = 2048;
     o.chunk = 200;
     o.threads = 2;
@@ -128,7 +130,7 @@ class BlendModel : public ::testing::Test {
   static std::vector<float> blended(Engine& e, const Ids& ids, const Known& known, const BlendPlan& plan) {
     kv::Sequence* s = e.cache().create();
     if (plan.exact > 0) e.feed(s, std::span(ids).first(static_cast<std::size_t>(plan.exact)));
-    borrow(e.cache(), s, known.moved, plan);
+    borrow(e.cache(), s, AdoptedPages(e.cache(), known.moved, plan), plan);
     Ids fresh;
     for (const std::int64_t t : plan.fresh) fresh.push_back(ids[static_cast<std::size_t>(t)]);
     const std::span<const float> row = e.feed(s, fresh);
@@ -147,9 +149,13 @@ class BlendModel : public ::testing::Test {
   const std::string folder_ = ::testing::TempDir() + "kvasir-blend-" + std::to_string(getpid());
 };
 
+// "tiny-local": all layers but the seventh have a window of 300 tokens, and a rope base of their own.
+INSTANTIATE_TEST_SUITE_P(Shapes, BlendModel, ::testing::Values("tiny", "tiny-local"),
+                         [](const auto& test) { return std::string(test.param) == "tiny" ? "full" : "windows"; });
+
 // Keys and values of one layer follow from token and position alone, so a relocated row is what it would be computed
 // as, and any plan gives what full prefill gives.
-TEST_F(BlendModel, RowsOfOneLayerAreTheSameAtEveryPlace) {
+TEST_P(BlendModel, RowsOfOneLayerAreTheSameAtEveryPlace) {
   const auto e = engine(1);
   std::mt19937 rng(3);
   for (unsigned round = 0; round < 6; ++round) {
@@ -186,8 +192,8 @@ TEST_F(BlendModel, RowsOfOneLayerAreTheSameAtEveryPlace) {
 
 // Several layers. Rows that know the right text (the pages are of this very text) are right; the more of the wrong ones
 // are repaired, the nearer the answer comes; all of them repaired, it is that of full prefill.
-TEST_F(BlendModel, RepairComesNearerToFullPrefillUntilItIsReached) {
-  const auto e = engine(4);
+TEST_P(BlendModel, RepairComesNearerToFullPrefillUntilItIsReached) {
+  const auto e = engine(std::string(GetParam()) == "tiny" ? 4 : 7);
   const Ids one = random_ids(900, 7);
   Known same;
   add_pages(*e, one, &same);
@@ -228,6 +234,52 @@ TEST_F(BlendModel, RepairComesNearerToFullPrefillUntilItIsReached) {
   EXPECT_GT(errors[0], 0.0);
 }
 
+// Rows that differ most in an early layer are candidates, and a later layer, behind the pages of all others, chooses.
+TEST_P(BlendModel, ASecondLayerChoosesAmongThoseOfTheFirst) {
+  const auto e = engine(4);
+  const Ids source = random_ids(700, 3);
+  Known known;
+  add_pages(*e, source, &known);
+  Ids ids = random_ids(140, 5);
+  ids.insert(ids.end(), source.begin() + 200, source.begin() + 500);
+  append(ids, random_ids(9, 6));
+  known.moved.runs.push_back(moved_run(140, 440, 200));
+  BlendOptions o{.ratio = 0.2f, .first_rows = 8, .check_layer = 1, .second_layer = 3};
+  const BlendPlan none = plan_blend(0, static_cast<std::int64_t>(ids.size()), known.moved, o);
+  kv::Sequence* prefix = e->cache().create();
+  const auto repaired = [&](BlendOptions how) {
+    BlendPlan plan = none;
+    const AdoptedPages pages(e->cache(), known.moved, plan);
+    repair(*e, *prefix, ids, known.moved, pages, how, &plan);
+    EXPECT_EQ(plan.repaired, 8 + 60);
+    EXPECT_EQ(plan.relocated, 300 - 68);
+    EXPECT_GT(plan.deviation, 0);
+    return std::set<std::int64_t>(plan.fresh.begin(), plan.fresh.end());
+  };
+  const std::set<std::int64_t> both = repaired(o);
+  BlendPlan wide = none;
+  const std::vector<float> first = deviations(*e, *prefix, ids, known.moved, wide, 1);
+  add_repairs(&wide, first, kCandidates * o.ratio);
+  for (const std::int64_t t : both) EXPECT_TRUE(std::binary_search(wide.fresh.begin(), wide.fresh.end(), t)) << t;
+  {
+    const AdoptedPages pages(e->cache(), known.moved, wide);
+    const std::vector<float> second = deviations(*e, *prefix, ids, known.moved, wide, 3, &pages);
+    float chosen = 1e9f, left = -1;
+    for (std::int64_t t = 148; t < 440; ++t) {
+      const float d = second[static_cast<std::size_t>(t - 140)];
+      EXPECT_EQ(d < 0, !std::binary_search(wide.fresh.begin(), wide.fresh.end(), t)) << t;
+      if (both.contains(t)) chosen = std::min(chosen, d);
+      if (!both.contains(t)) left = std::max(left, d);
+    }
+    EXPECT_GE(chosen, left);
+  }
+  o.second_layer = 0;
+  EXPECT_NE(repaired(o), both);
+  e->cache().release(prefix);
+  e->cache().check_integrity();
+  EXPECT_EQ(e->cache().free_pages(), e->cache().memory().pages);
+}
+
 // The text of documents and questions of a server's requests.
 Ids document(const text::Tokenizer& tokenizer, std::size_t from, std::size_t n = 400) {
   const Ids all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
@@ -249,9 +301,32 @@ ServiceRequest request(const Ids& prompt, const std::string& reuse, float ratio 
   return r;
 }
 
-class BlendServer : public ::testing::TestWithParam<const char*> {
+// A model whose layers have windows, of random weights; or the one with the repository.
+struct ServedModel {
+  explicit ServedModel(bool windows) {
+    if (!windows) return;
+    file = ::testing::TempDir() + "kvasir-blend-windows-" + std::to_string(getpid()) + ".gguf";
+    Team team(2);
+    model::write_synthetic_model(file, model::find_synth_shape("tiny-local"), "q8_0", 1, team, [](auto, auto) {});
+  }
+  ~ServedModel() {
+    if (file != kBooks) std::filesystem::remove(file);
+  }
+  std::string file = kBooks;
+};
+
+std::string all_of(std::string text) { return text; }
+void keep_windows(EngineOptions& o, Engine::Needs&) { o.whole_windows = true; }
+
+using Served = std::tuple<const char*, bool>;  // codecs, whether layers have windows
+std::string name_of(const ::testing::TestParamInfo<Served>& info) {
+  return std::get<0>(info.param) + std::string(std::get<1>(info.param) ? "_windows" : "");
+}
+
+class BlendServer : public ::testing::TestWithParam<Served> {
  protected:
-  Server server_{GetParam(), {"ram:?size=512MiB"}};
+  ServedModel model_{std::get<1>(GetParam())};
+  Server server_{std::get<0>(GetParam()), {"ram:?size=512MiB"}, {}, model_.file, {}, all_of, keep_windows};
   Ids first(std::vector<std::size_t> order) const {
     Ids ids = document(server_.tokenizer(), 5000, 50);
     for (const std::size_t d : order) append(ids, document(server_.tokenizer(), 400 * d));
@@ -259,7 +334,8 @@ class BlendServer : public ::testing::TestWithParam<const char*> {
     return ids;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Codecs, BlendServer, ::testing::Values("exact", "balanced"));
+INSTANTIATE_TEST_SUITE_P(Codecs, BlendServer,
+                         ::testing::Combine(::testing::Values("exact", "balanced"), ::testing::Bool()), name_of);
 
 TEST_P(BlendServer, ShuffledDocumentsAreRelocatedAndSaidToBe) {
   server_.ask(first({0, 1, 2, 3}), 1, true);
@@ -351,12 +427,13 @@ TEST_P(BlendServer, OtherTenantsAndNewTextsShareNothing) {
 }
 
 // Servers one behind the other on one folder.
-class BlendRestart : public ::testing::Test {
+class BlendRestart : public ::testing::TestWithParam<bool> {
  protected:
   BlendRestart() { std::filesystem::remove_all(folder_); }
   ~BlendRestart() override { std::filesystem::remove_all(folder_); }
   std::unique_ptr<Server> server(const char* size = "1GiB", const store::Wrap& wrap = {}) const {
-    return std::make_unique<Server>("balanced", std::vector<std::string>{"lmdb:" + folder_ + "?size=" + size}, wrap);
+    return std::make_unique<Server>("balanced", std::vector<std::string>{"lmdb:" + folder_ + "?size=" + size}, wrap,
+                                    model_.file, DraftOptions(), all_of, keep_windows);
   }
   static Ids text(const text::Tokenizer& tokenizer, std::vector<std::size_t> order) {
     Ids ids = document(tokenizer, 5000, 50);
@@ -365,9 +442,12 @@ class BlendRestart : public ::testing::Test {
     return ids;
   }
   const std::string folder_ = ::testing::TempDir() + "blend-restart-" + std::to_string(::getpid());
+  const ServedModel model_{GetParam()};
 };
+INSTANTIATE_TEST_SUITE_P(Models, BlendRestart, ::testing::Bool(),
+                         [](const auto& test) { return test.param ? "windows" : "full"; });
 
-TEST_F(BlendRestart, StoredTextsAndTheVerdictAreFound) {
+TEST_P(BlendRestart, StoredTextsAndTheVerdictAreFound) {
   Reply before;
   {
     const auto s = server();
@@ -394,7 +474,7 @@ TEST_F(BlendRestart, StoredTextsAndTheVerdictAreFound) {
   expect_equal_bits(other, want);
 }
 
-TEST_F(BlendRestart, EvictedPagesAreNotFoundAndNothingIsWrong) {
+TEST_P(BlendRestart, EvictedPagesAreNotFoundAndNothingIsWrong) {
   Ids shuffled;
   std::int64_t most = 0;
   {
@@ -408,11 +488,12 @@ TEST_F(BlendRestart, EvictedPagesAreNotFoundAndNothingIsWrong) {
   const Reply want = s->ask(shuffled, 6, false);
   const Reply reply = s->submit(request(shuffled, "blend"))->wait();
   EXPECT_LT(reply.outcome.receipt.blend.relocated_tokens, most);
+  EXPECT_GE(reply.outcome.receipt.blend.lost_tokens, 0);
   if (reply.outcome.receipt.blend.relocated_tokens == 0) expect_equal_bits(reply, want);
   expect_equal_bits(s->submit(request(shuffled, "exact"))->wait(), want);
 }
 
-TEST_F(BlendRestart, DamagedRecordsAreNotRead) {
+TEST_P(BlendRestart, DamagedRecordsAreNotRead) {
   {
     const auto s = server();
     s->ask(text(s->tokenizer(), {0, 1, 2, 3}), 1, true);
@@ -450,6 +531,82 @@ TEST_F(BlendRestart, DamagedRecordsAreNotRead) {
   }
 }
 
+// What cannot be scanned has an index.
+class Blind final : public store::Decorator {
+ public:
+  using Decorator::Decorator;
+  store::Traits traits() const override {
+    store::Traits t = Decorator::traits();
+    t.scans = false;
+    return t;
+  }
+  store::Status scan(FunctionRef<bool(const store::Seen&)>, store::Deadline) override {
+    ADD_FAILURE() << "it was scanned";
+    return {"blind"};
+  }
+};
+
+TEST_P(BlendRestart, TiersThatCannotBeScannedHaveAnIndex) {
+  const store::Wrap blind = [](std::unique_ptr<store::Backend> b) { return std::make_unique<Blind>(std::move(b)); };
+  {
+    const auto s = server("1GiB", blind);
+    s->ask(text(s->tokenizer(), {0, 1, 2, 3}), 1, true);
+    s->ask(text(s->tokenizer(), {4, 5, 2}), 1, true, "b");
+    s->flush();
+  }
+  const auto s = server("1GiB", blind);
+  const Ids shuffled = text(s->tokenizer(), {2, 0, 3, 1});
+  const Reply want = s->ask(shuffled, 6, false);
+  const Reply found = s->submit(request(shuffled, "blend"))->wait();
+  EXPECT_EQ(found.outcome.receipt.blend.refused, "");
+  EXPECT_GT(found.outcome.receipt.blend.relocated_tokens, 800);
+  // Of the other tenant one document is known, and that alone.
+  const Ids other = text(s->tokenizer(), {2, 0});
+  const Reply b = s->submit(request(other, "blend", 0.15f, "b"))->wait();
+  EXPECT_LT(b.outcome.receipt.blend.relocated_tokens, 400);
+  expect_equal_bits(s->submit(request(shuffled, "exact"))->wait(), want);
+}
+
+TEST(BlendRedis, TextsOfOtherMachinesAreFound) {
+  if (!store::RedisServer::available()) GTEST_SKIP() << "no redis-server";
+  const store::RedisServer redis;
+  const std::vector<std::string> tiers{"redis:" + redis.address()};
+  Server here("balanced", tiers), there("balanced", tiers);
+  const auto text = [&](std::vector<std::size_t> order) {
+    Ids ids = document(here.tokenizer(), 5000, 50);
+    for (const std::size_t d : order) append(ids, document(here.tokenizer(), 400 * d));
+    append(ids, document(here.tokenizer(), 6000, 20));
+    return ids;
+  };
+  EXPECT_EQ(there.submit(request(text({2, 0, 3, 1}), "blend"))->wait().outcome.receipt.blend.relocated_tokens, 0);
+  here.ask(text({0, 1, 2, 3}), 1, true, "a");
+  here.flush();
+  const Reply reply = there.submit(request(text({3, 1, 2, 0}), "blend", 0.15f, "a"))->wait();
+  EXPECT_EQ(reply.outcome.receipt.blend.refused, "");
+  EXPECT_GT(reply.outcome.receipt.blend.relocated_tokens, 800);
+  // What goes on from a known text is found, too, and of the other tenant nothing is.
+  Ids longer = text({0, 1, 2, 3});
+  append(longer, document(here.tokenizer(), 4800, 500));
+  here.ask(longer, 1, true, "a");
+  here.flush();
+  Ids moved = document(here.tokenizer(), 5300, 40);
+  append(moved, document(here.tokenizer(), 4800, 300));
+  append(moved, document(here.tokenizer(), 5700, 30));
+  EXPECT_GT(there.submit(request(moved, "blend", 0.05f, "a"))->wait().outcome.receipt.blend.relocated_tokens, 150);
+  EXPECT_EQ(there.submit(request(moved, "blend", 0.05f, "b"))->wait().outcome.receipt.blend.relocated_tokens, 0);
+}
+
+// A server that was not told to blend keeps what windows see, and says so.
+TEST(BlendWindows, PagesThatWereGivenBackAreTheReason) {
+  const ServedModel model(true);
+  Server s("balanced", {"ram:?size=64MiB"}, {}, model.file);
+  const Ids prompt = document(s.tokenizer(), 0, 600);
+  const Reply want = s.ask(prompt, 6, false);
+  const Reply reply = s.submit(request(prompt, "blend"))->wait();
+  EXPECT_NE(reply.outcome.receipt.blend.refused.find("--reuse blend"), std::string::npos);
+  expect_equal_bits(reply, want);
+}
+
 TEST(BlendVerdicts, NotesThatAreNotOfTheseOptionsAreNoVerdict) {
   BlendVerdict v;
   v.allowed = true;
@@ -480,7 +637,7 @@ TEST(Blend, LayersThatDoNotAllowItAreNamed) {
     s.layers.resize(2);
     s.layers[0].mixer = a;
     s.layers[1].mixer = attention;
-    return model::why_not_relocated(s);
+    return model::why_not_relocated(s, false);
   };
   EXPECT_EQ(with(a), "");
   model::Attention bad = a;
@@ -488,6 +645,15 @@ TEST(Blend, LayersThatDoNotAllowItAreNamed) {
   EXPECT_EQ(with(bad), "");
   bad = a, bad.window = 512;
   EXPECT_NE(with(bad).find("layer 1 has a window"), std::string::npos);
+  EXPECT_EQ(model::why_not_relocated(
+                [&] {
+                  model::ModelSpec s;
+                  s.layers.resize(1);
+                  s.layers[0].mixer = bad;
+                  return s;
+                }(),
+                true),
+            "");
   bad = a, bad.slopes = {0.5f};
   EXPECT_NE(with(bad).find("linear biases"), std::string::npos);
   bad = a, bad.norm_after_rope = true, bad.k_norm.kind = model::NormKind::kRms;
@@ -496,10 +662,10 @@ TEST(Blend, LayersThatDoNotAllowItAreNamed) {
   EXPECT_NE(with(bad).find("latent"), std::string::npos);
   spec.layers.resize(1);
   spec.layers[0].mixer = model::Delta{};
-  EXPECT_NE(model::why_not_relocated(spec).find("recurrent"), std::string::npos);
+  EXPECT_NE(model::why_not_relocated(spec, true).find("recurrent"), std::string::npos);
   spec.layers[0].mixer = a;
   spec.embedding.positions.name = "p";
-  EXPECT_NE(model::why_not_relocated(spec).find("learned positions"), std::string::npos);
+  EXPECT_NE(model::why_not_relocated(spec, true).find("learned positions"), std::string::npos);
 }
 
 }  // namespace

@@ -92,7 +92,11 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
       {"kv_disk",
        &O::kv_disk,
        {.help = "with --kv-memory: folder of that file, which has no name and vanishes with the process",
-        .placeholder = "FOLDER"}}};
+        .placeholder = "FOLDER"}},
+      {"whole_windows",
+       &O::whole_windows,
+       {.help = "layers with a window keep all their pages, so that blending can read them elsewhere; answers do not "
+                "change, and the cache takes the memory of a model without windows; --reuse blend sets it"}}};
   for (auto& row : selection_rows()) rows.push_back(std::move(row));
   return rows;
 }
@@ -252,6 +256,7 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.plans_metrics = reads_text(options, spec);
   c.window = options.window;
   c.sinks = options.sinks;
+  c.whole_windows = options.whole_windows;
   c.selector = selection_of(options);
   if (options.kv_memory.empty() && options.kv_disk != EngineOptions().kv_disk)
     throw Error(Code::kBadInput, "needs --kv-memory, what pages may take in memory", "--kv-disk");

@@ -45,6 +45,7 @@ struct EngineOptions {
   std::string
       kv_memory;  // "8GiB": sealed pages are in a file in kv_disk, and so much of them in memory; empty: all are
   std::string kv_disk = "/var/tmp";
+  bool whole_windows = false;  // kv::CacheOptions::whole_windows: blending with such layers needs it
   // Which blocks generated tokens read (kv/select_spec.hpp); beside it what overrides its parameters:
   // run/selection.hpp.
   std::string select = "all";

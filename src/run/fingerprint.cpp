@@ -5,6 +5,7 @@
 #include "base/hash.hpp"
 #include "kv/select_spec.hpp"
 #include "kv/spec.hpp"
+#include "model/relocation.hpp"
 #include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
 #include "weights/tensor_text.hpp"
@@ -21,6 +22,8 @@ std::string describe_cache(const Engine& engine) {
   const EngineOptions& o = engine.options();
   std::string text = fmt::format("kvasir cache {}\n", kCacheFormat) + model::to_text(engine.model().spec());
   text += fmt::format("kv {} window {} sinks {}\n", kv::codecs_text(engine.codecs()), o.window, o.sinks);
+  // Chunks have pages of all layers then. Models without windows have the same bytes either way.
+  if (o.whole_windows && model::has_windows(engine.model().spec())) text += "whole windows\n";
   std::uint64_t factors = 0;
   for (const std::vector<float>& layer : engine.cache_options().key_factors)
     factors = hash_bytes(std::as_bytes(std::span(layer)), factors + 1);

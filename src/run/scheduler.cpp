@@ -64,7 +64,7 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
                      Drafting* drafting)
     : engine_(engine),
       options_(options),
-      no_blend_(model::why_not_relocated(engine.model().spec())),
+      no_blend_(model::why_not_relocated(engine.model().spec(), engine.options().whole_windows)),
       library_(library),
       drafting_(drafting) {
   card_ = card_of(engine.model().spec(), engine.model().file(), std::move(name));

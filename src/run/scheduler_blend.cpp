@@ -27,6 +27,7 @@ BlendOptions Scheduler::blend_options(const ServiceRequest& asked) const {
   o.ratio = r.ratio.value_or(o.ratio);
   o.first_rows = r.first_rows.value_or(o.first_rows);
   o.check_layer = r.check_layer.value_or(o.check_layer);
+  o.second_layer = r.second_layer.value_or(o.second_layer);
   return o;
 }
 
@@ -77,9 +78,12 @@ void Scheduler::relocate(Job& job) {
   if (!b.refused.empty()) return;
   const std::int64_t exact = job.cached(), n = job.length();
   const store::Moved moved = library_->find_moved(job.asked.tenant, job.ids, exact, n - 1, store::within(kFindTime));
+  b.lost_tokens = moved.lost;
   BlendPlan plan = plan_blend(exact, n, moved, o);
   if (plan.runs.empty()) {
     b.refused = "nothing behind the first " + std::to_string(exact) + " tokens is known at another place";
+    if (moved.lost > 0)
+      b.refused += ", but for " + std::to_string(moved.lost) + " whose pages were evicted or did not come in time";
     return;
   }
   if (o.strategy == "blend") {
@@ -91,17 +95,15 @@ void Scheduler::relocate(Job& job) {
     if (!b.refused.empty()) return;
   }
   const int layers = spec.layer_count();
-  const int layer = checked_layer(spec, o);
-  const std::int64_t looked = layer >= 0 ? plan.runs.back().end - exact : 0;
-  const double known = static_cast<double>(plan.relocated + plan.repaired) / static_cast<double>(n - exact);
-  const double share = share_of_time(plan, n, looked, layer, layers) + (layer >= 0 ? o.ratio * known : 0);
+  const double share = share_of_time(plan, n, checks_of(spec, o), o, layers);
   if (share > 1 - kLeastSaving) {
     b.refused = "it would save less than " + std::to_string(static_cast<int>(100 * kLeastSaving)) + " % of the time";
     return;
   }
   try {
-    if (layer >= 0) add_repairs(&plan, deviations(engine_, *job.sequence, job.ids, moved, plan, layer), o.ratio);
-    borrow(engine_.cache(), job.sequence, moved, plan);
+    const AdoptedPages pages(engine_.cache(), moved, plan);
+    repair(engine_, *job.sequence, job.ids, moved, pages, o, &plan);
+    borrow(engine_.cache(), job.sequence, pages, plan);
   } catch (const Error& e) {
     if (e.code() != Code::kMemory && e.code() != Code::kIo) throw;  // kIo: weights that are streamed
     b.refused = e.what();

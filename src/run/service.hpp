@@ -44,6 +44,7 @@ struct BlendReceipt {
   std::string strategy;
   std::int64_t relocated_tokens = 0;  // read as they were computed elsewhere
   std::int64_t repaired_tokens = 0;   // known, but computed again
+  std::int64_t lost_tokens = 0;       // known, but computed because their pages were evicted or did not come in time
   double deviation = 0;               // mean of what moved, see run/blend.hpp; 0: not compared
   double seconds = 0;                 // that finding, loading and comparing took
   double saved_seconds = 0;           // estimate: computing what was not computed, less `seconds`
@@ -77,7 +78,7 @@ struct BlendRequest {
   std::string reuse;  // "exact" or "blend"; "off" is ServiceRequest::reuse
   std::string strategy;
   std::optional<float> ratio;
-  std::optional<std::int32_t> first_rows, check_layer;
+  std::optional<std::int32_t> first_rows, check_layer, second_layer;
 };
 
 // A request and what a service needs besides.

@@ -123,6 +123,8 @@ void read_reuse(const Fields& fields, run::ServiceRequest& out) {
   if (const auto ratio = how.number("ratio", 0, 1)) out.blend.ratio = static_cast<float>(*ratio);
   if (const auto rows = how.integer("first_rows", 0, 4096)) out.blend.first_rows = static_cast<std::int32_t>(*rows);
   if (const auto layer = how.integer("check_layer", 0, 1024)) out.blend.check_layer = static_cast<std::int32_t>(*layer);
+  if (const auto layer = how.integer("second_layer", 0, 1024))
+    out.blend.second_layer = static_cast<std::int32_t>(*layer);
   out.blend.strategy = one_of(how, "strategy", {"none", "first_rows", "blend"});
 }
 

@@ -47,6 +47,7 @@ Json blend_json(const run::BlendReceipt& b) {
   return {{"strategy", b.strategy},
           {"relocated_tokens", b.relocated_tokens},
           {"repaired_tokens", b.repaired_tokens},
+          {"lost_tokens", b.lost_tokens},
           {"deviation", b.deviation},
           {"seconds", b.seconds},
           {"saved_seconds", b.saved_seconds},

@@ -155,7 +155,10 @@ void Library::run() {
     Known known;
     try {
       known = find(*search);
-      if (search->elsewhere_) learn(search->tenant_);
+      if (search->elsewhere_) {
+        learn(search->tenant_);
+        learn_indexed(search->tenant_, search->ids_, search->deadline_);
+      }
     } catch (const std::exception&) {
       // Out of memory: then nothing is known, and the prompt is computed.
     }

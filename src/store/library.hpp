@@ -96,6 +96,7 @@ struct Moved {
   };
   std::vector<Run> runs;  // ascending
   std::vector<Found> pages;
+  std::int64_t lost = 0;  // tokens that are known at another place, but whose chunks are gone
   std::uint64_t bytes = 0;
   double seconds = 0;
 };
@@ -167,7 +168,8 @@ class Library {
                          std::int64_t sealed_tokens, std::span<const std::int64_t> borders);
   // Looks for tokens [from, to) of `ids` at any place of what is known, with the chunks that they lie in. Ids are
   // compared with those of the chunks. In the caller's thread, until the deadline. What was stored before this library
-  // began is read from tiers that can be scanned (Backend::scan), when the first tenant asks.
+  // began is read from tiers that can be scanned (Backend::scan), when the first tenant asks. What others stored in
+  // tiers that cannot is looked up by the search for the prompt (store/library_index.cpp).
   Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
                    Deadline deadline);
   // A few bytes about the model, kept in the tiers under its fingerprint. Nothing: there are none, or no tier answered.
@@ -186,6 +188,11 @@ class Library {
   void stop();
   void learn(const std::string& tenant);
   void scan_stored();
+  // Of tiers that cannot be scanned: library_index.cpp.
+  static bool has_index(const Tier& tier) { return !tier.scans() && !tier.immediate(); }
+  void index_segments(const std::string& tenant, std::span<const std::int32_t> ids,
+                      std::span<const std::int64_t> begins);
+  void learn_indexed(const std::string& tenant, std::span<const std::int32_t> ids, Deadline deadline);
   Known find(const Search& search);
   void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,

@@ -99,7 +99,9 @@ void Library::remember_segments(Chain& chain, std::string_view tenant, std::span
   const std::span<const Key> keys = chain.extend(ids);
   const auto pages = static_cast<std::size_t>(sealed_tokens / kPageTokens);
   if (tiers_.empty() || pages == 0 || pages > keys.size()) return;
-  segments_.add(tenant, ids.first(pages * kPageTokens), keys.first(pages), borders);
+  const std::span<const std::int32_t> whole = ids.first(pages * kPageTokens);
+  const std::vector<std::int64_t> begins = segments_.add(tenant, whole, keys.first(pages), borders);
+  if (!begins.empty()) index_segments(std::string(tenant), whole, begins);
 }
 
 Moved Library::find_moved(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from,
@@ -150,6 +152,8 @@ Moved Library::find_moved(std::string_view tenant, std::span<const std::int32_t>
       const std::size_t at = index.at(m.text->keys[static_cast<std::size_t>(i)]);
       if (!found[at]) {
         whole = false;
+        moved.lost += std::min(m.end, m.begin + (i + 1) * kPageTokens - m.made_at) -
+                      std::max(m.begin, m.begin + i * kPageTokens - m.made_at);
         close();
         continue;
       }

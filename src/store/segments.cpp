@@ -43,6 +43,20 @@ std::vector<std::int64_t> cut_segments(std::span<const std::int32_t> ids, std::s
   return cuts;
 }
 
+std::vector<std::int64_t> places_to_cut(std::span<const std::int32_t> ids) {
+  std::vector<std::int64_t> places;
+  RollingHash hash(kCutWindow);
+  const auto n = static_cast<std::int64_t>(ids.size());
+  for (std::int64_t t = 0; t < n; ++t) {
+    if (t >= kCutWindow && (hash.value() & kCutMask) == 0) places.push_back(t);
+    if (t < kCutWindow)
+      hash.add(ids[static_cast<std::size_t>(t)]);
+    else
+      hash.roll(ids[static_cast<std::size_t>(t - kCutWindow)], ids[static_cast<std::size_t>(t)]);
+  }
+  return places;
+}
+
 void Segments::drop(std::deque<std::shared_ptr<Text>>::iterator at) {
   tokens_ -= (*at)->ids.size();
   (*at)->known = false;
@@ -63,25 +77,27 @@ void Segments::make_room(std::size_t tokens) {
   }
 }
 
-void Segments::add(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const Key> keys,
-                   std::span<const std::int64_t> borders) {
+std::vector<std::int64_t> Segments::add(std::string_view tenant, std::span<const std::int32_t> ids,
+                                        std::span<const Key> keys, std::span<const std::int64_t> borders) {
   const std::size_t pages = std::min(ids.size() / kv::kPageTokens, keys.size());
-  if (pages == 0) return;
+  if (pages == 0) return {};
   ids = ids.first(pages * kv::kPageTokens);
   keys = keys.first(pages);
   const std::lock_guard lock(mutex_);
-  if (ids.size() > most_tokens_) return;
+  if (ids.size() > most_tokens_) return {};
   for (const auto& text : texts_) {
     if (text->tenant != tenant) continue;
     if (text->keys.size() >= pages && text->keys[pages - 1] == keys[pages - 1]) {
       text->used = ++clock_;
-      return;
+      return {};
     }
   }
+  std::int64_t old = 0;  // tokens whose segments were known
   // A text that this one goes on from is a part of it now.
   for (auto it = texts_.begin(); it != texts_.end(); ++it) {
     const Text& text = **it;
     if (text.tenant != tenant || text.keys.size() > pages || text.keys.back() != keys[text.keys.size() - 1]) continue;
+    old = static_cast<std::int64_t>(text.ids.size());
     drop(it);
     break;
   }
@@ -91,6 +107,7 @@ void Segments::add(std::string_view tenant, std::span<const std::int32_t> ids, s
   texts_.push_back(text);
   tokens_ += ids.size();
   const std::vector<std::int64_t> cuts = cut_segments(ids, borders);
+  std::vector<std::int64_t> fresh;
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
     if (cuts[i] + kLeastSegment > static_cast<std::int64_t>(ids.size())) break;
     RollingHash hash(kLeastSegment);
@@ -99,7 +116,21 @@ void Segments::add(std::string_view tenant, std::span<const std::int32_t> ids, s
     std::erase_if(at, [](const Anchor& a) { return a.text.expired(); });
     if (at.size() >= kMostAnchors) at.erase(at.begin());  // the oldest
     at.push_back({text, cuts[i]});
+    if (cuts[i] + kLeastSegment > old) fresh.push_back(cuts[i]);
   }
+  return fresh;
+}
+
+bool Segments::knows(std::string_view tenant, std::span<const std::int32_t> ids) const {
+  RollingHash hash(kLeastSegment);
+  for (const std::int32_t id : ids.first(kLeastSegment)) hash.add(id);
+  const std::lock_guard lock(mutex_);
+  const auto found = anchors_.find(salted(hash.value(), tenant));
+  if (found == anchors_.end()) return false;
+  return std::any_of(found->second.begin(), found->second.end(), [](const Anchor& a) {
+    const auto text = a.text.lock();
+    return text && text->known;
+  });
 }
 
 std::vector<Segments::Match> Segments::find(std::string_view tenant, std::span<const std::int32_t> ids,

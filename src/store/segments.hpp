@@ -49,6 +49,10 @@ class RollingHash {
 // wherever they are; pieces between two of them may be shorter than kLeastSegment, no others may but the last.
 std::vector<std::int64_t> cut_segments(std::span<const std::int32_t> ids, std::span<const std::int64_t> borders = {});
 
+// Tokens at which content alone would cut, wherever the text stands: every content-defined cut of a text that it is a
+// part of is among them, but those within the first tokens of `ids`.
+std::vector<std::int64_t> places_to_cut(std::span<const std::int32_t> ids);
+
 class Segments {
  public:
   // Most tokens of all texts that are known; the least used of the oldest go first.
@@ -68,12 +72,15 @@ class Segments {
   };
 
   // The chunks of `ids`, whole pages, are stored under `keys`. What a text begins with that is known is not kept twice.
-  void add(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const Key> keys,
-           std::span<const std::int64_t> borders = {});
+  // Returns where its segments begin that are new: those of the text that it goes on from are not.
+  std::vector<std::int64_t> add(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const Key> keys,
+                                std::span<const std::int64_t> borders = {});
   // Matches of at least kLeastSegment tokens within [from, to) of `ids`, ascending, the longest at every place. The
   // first `skip` tokens of a text are no part of any: they have no pages.
   std::vector<Match> find(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from,
                           std::int64_t to, std::int64_t skip);
+  // Some text has a segment that begins with the first kLeastSegment of `ids`.
+  bool knows(std::string_view tenant, std::span<const std::int32_t> ids) const;
   // Chunks of it are gone: it is not found any more.
   void forget(const std::shared_ptr<const Text>& text);
 
