@@ -135,10 +135,13 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
 // For every block that is to be chosen so many are scored again: among them is what representatives would choose
 // (outline_test).
 constexpr std::int64_t kAgain = 2;
+// An outline has half of a representative's bytes, so outlines and one in so many representatives are three quarters of
+// all representatives. With fewer blocks their frames and questions cost more than is saved.
+constexpr std::int64_t kOutlinesPay = 4;
 
 std::int64_t Attention::scored_again(const Part& p) const {
   const std::int64_t some = kAgain * p.cut.chosen;
-  return some < p.cut.local - p.cut.initial ? some : 0;
+  return kOutlinesPay * some <= p.cut.local - p.cut.initial ? some : 0;
 }
 
 // Scores of whole pages around [initial, local), by their representatives.

@@ -37,7 +37,7 @@ CacheOptions options_for(const std::string& selector, const std::string& codec =
 
 const std::vector<std::string> kSpecs{"quest:budget=512:prompt=16",
                                       "quest:budget=512:prompt=1:meter=16",
-                                      "quest:budget=320:block=16:local=32:prompt=16",
+                                      "quest:budget=144:block=16:local=32:initial=16:prompt=16",
                                       "spread:budget=512:block=16:prompt=32:heads=shared",
                                       "quest:budget=512:prompt=1:layer_step=2",
                                       "quest:budget=512:prompt=16:layer_step=2:token_step=3",

@@ -68,9 +68,9 @@ std::vector<std::string> small_choices() {
         "mean:budget=512:block=16:heads=shared:tail=mean", "spread:budget=512:block=32:preselect=12:tail=mean",
         "topp:budget=512:from=0:p=0.5:tail=mean",
         // few of many blocks: outlines are asked first
-        "quest:budget=320:block=16:local=32:initial=16", "mean:budget=192:block=16:local=32:initial=16:heads=shared",
-        "spread:budget=320:block=16:local=32:initial=16:tail=mean",
-        "quest:budget=320:block=16:local=32:initial=16:vote=best:token_step=5"})
+        "quest:budget=144:block=16:local=32:initial=16", "mean:budget=144:block=16:local=32:initial=16:heads=shared",
+        "spread:budget=144:block=16:local=32:initial=16:tail=mean",
+        "quest:budget=144:block=16:local=32:initial=16:vote=best:token_step=5"})
     all.push_back(more);
   return all;
 }
