@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/matmul.hpp"
+#include "simd/shapes.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
@@ -15,7 +16,9 @@ static inline std::byte* activation_tile(const Activations& a, std::int64_t colu
 
 // Columns of a tile of floats lie in strips, each (K, its columns): at most as many columns as a kernel keeps sums of
 // in registers.
-#if KVASIR_VECTOR_REGISTERS >= 32
+#if defined(KVASIR_FEW_SHAPES)
+inline constexpr int kStripColumns = simd::KVASIR_TARGET::kOneShape ? 1 : 4;
+#elif KVASIR_VECTOR_REGISTERS >= 32
 inline constexpr int kStripColumns = 8;
 #else
 inline constexpr int kStripColumns = 6;

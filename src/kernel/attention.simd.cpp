@@ -3,6 +3,7 @@
 #include <cfloat>
 
 #include "kernel/power_of_two.hpp"
+#include "simd/shapes.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
@@ -11,18 +12,40 @@ namespace {
 using namespace simd::KVASIR_TARGET;
 
 // Rows and vectors of a register tile: 24 accumulators of 32 registers, 12 of 16 (AVX2 has two registers per vector).
-#if KVASIR_VECTOR_REGISTERS >= 32
-constexpr int kRows = 6;
-constexpr int kVectors = 4;
-#else
-constexpr int kRows = 6;
-constexpr int kVectors = 1;
-#endif
+constexpr int kRows = kOneShape ? 1 : 6;
+constexpr int kVectors = KVASIR_VECTOR_REGISTERS >= 32 ? 4 : 1;
 constexpr int kPanelVectors = kTilePanel / kLanes;
 constexpr int kTileVectors = kTileTokens / kLanes;
 
 KVASIR_INLINE int min_int(int a, int b) { return a < b ? a : b; }
 KVASIR_INLINE int max_int(int a, int b) { return a > b ? a : b; }
+
+// Of the tile that begins `rows` before the last row: as many as there is a shape for.
+KVASIR_INLINE int tile_rows(int rows) { return rows >= kRows ? kRows : kFewShapes ? 1 : rows; }
+
+// Calls f.template operator()<M>() with M = m, which is one of tile_rows.
+template <class F>
+KVASIR_INLINE void with_tile(int m, F&& f) {
+  if constexpr (kFewShapes) {
+    if (m == 1) return f.template operator()<1>();
+  } else {
+    switch (m) {
+      case 1:
+        return f.template operator()<1>();
+      case 2:
+        return f.template operator()<2>();
+      case 3:
+        return f.template operator()<3>();
+      case 4:
+        return f.template operator()<4>();
+      case 5:
+        return f.template operator()<5>();
+      default:
+        break;
+    }
+  }
+  if constexpr (kRows > 1) f.template operator()<kRows>();
+}
 
 KVASIR_INLINE F32 minus_infinity() { return set1(-__builtin_inff()); }
 
@@ -76,8 +99,10 @@ template <int M>
 KVASIR_INLINE void scores_rows(const float* q, int d, const float* panel, int columns, float* s) {
   if constexpr (kVectors == 4) {
     if (columns > 3 * kLanes) return scores_tile<M, 4>(q, d, panel, s);
-    if (columns > 2 * kLanes) return scores_tile<M, 3>(q, d, panel, s);
-    if (columns > kLanes) return scores_tile<M, 2>(q, d, panel, s);
+    if constexpr (!kFewShapes) {
+      if (columns > 2 * kLanes) return scores_tile<M, 3>(q, d, panel, s);
+      if (columns > kLanes) return scores_tile<M, 2>(q, d, panel, s);
+    }
   }
   for (int c = 0; c < columns; c += kLanes) scores_tile<M, 1>(q, d, panel + c, s + c);
 }
@@ -85,31 +110,14 @@ KVASIR_INLINE void scores_rows(const float* q, int d, const float* panel, int co
 void scores(const float* q, int rows, int d, const float* k_tile, const int* ends, float* s) {
   for (int p = 0; p * kTilePanel < kTileTokens; ++p) {
     const float* panel = k_tile + static_cast<std::ptrdiff_t>(p) * d * kTilePanel;
-    for (int r = 0; r < rows; r += kRows) {
-      const int m = min_int(kRows, rows - r);
+    for (int r = 0, m = 0; r < rows; r += m) {
+      m = tile_rows(rows - r);
       const int columns = min_int(kTilePanel, max_end(ends + r, m) - p * kTilePanel);
       if (columns <= 0) continue;
       const float* a = q + static_cast<std::ptrdiff_t>(r) * d;
       float* out = s + r * kTileTokens + p * kTilePanel;
-      switch (m) {
-        case 1:
-          scores_rows<1>(a, d, panel, columns, out);
-          break;
-        case 2:
-          scores_rows<2>(a, d, panel, columns, out);
-          break;
-        case 3:
-          scores_rows<3>(a, d, panel, columns, out);
-          break;
-        case 4:
-          scores_rows<4>(a, d, panel, columns, out);
-          break;
-        case 5:
-          scores_rows<5>(a, d, panel, columns, out);
-          break;
-        default:
-          scores_rows<kRows>(a, d, panel, columns, out);
-      }
+      with_tile(
+          m, [&]<int M>() __attribute__((always_inline)) { scores_rows<M>(a, d, panel, columns, out); });
     }
   }
 }
@@ -231,32 +239,17 @@ KVASIR_INLINE void fold_tile_panels(const float* w, int rows, int d, const float
   for (int c = 0; c < pitch; c += kTilePanel) {
     const float* panel = v_tile + static_cast<std::ptrdiff_t>(c) * kTileTokens;
     const int vectors = min_int(kPanelVectors, (pitch - c) / kLanes);
-    for (int r = 0; r < rows; r += kRows) {
-      const int m = min_int(kRows, rows - r);
+    for (int r = 0, m = 0; r < rows; r += m) {
+      m = tile_rows(rows - r);
       const int end = max_end(ends + r, m);
       const float* a = w + static_cast<std::ptrdiff_t>(r) * kTileTokens;
       float* out = to + static_cast<std::ptrdiff_t>(r) * pitch + c;
       const float* ra = fa + r;
       const float* rb = fb + r;
-      switch (m) {
-        case 1:
-          fold_tile_rows<1>(a, panel, vectors, begin, end, ra, rb, out, pitch);
-          break;
-        case 2:
-          fold_tile_rows<2>(a, panel, vectors, begin, end, ra, rb, out, pitch);
-          break;
-        case 3:
-          fold_tile_rows<3>(a, panel, vectors, begin, end, ra, rb, out, pitch);
-          break;
-        case 4:
-          fold_tile_rows<4>(a, panel, vectors, begin, end, ra, rb, out, pitch);
-          break;
-        case 5:
-          fold_tile_rows<5>(a, panel, vectors, begin, end, ra, rb, out, pitch);
-          break;
-        default:
-          fold_tile_rows<kRows>(a, panel, vectors, begin, end, ra, rb, out, pitch);
-      }
+      with_tile(
+          m, [&]<int M>() __attribute__((always_inline)) {
+            fold_tile_rows<M>(a, panel, vectors, begin, end, ra, rb, out, pitch);
+          });
     }
   }
 }

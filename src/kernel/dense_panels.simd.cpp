@@ -122,21 +122,28 @@ template <class W, int C>
 void gemv_panels(const MatmulArgs& args) {
   constexpr int kPanels = KVASIR_VECTOR_REGISTERS >= 32 || C == 1 ? 4 : C == 2 ? 2 : 1;
   std::int64_t p = args.panel_begin;
-  switch (streaming()) {
-    case Streaming::kInterleaved:
+  if constexpr (kFewShapes) {
+    if constexpr (!kOneShape)
       for (; p + kPanels <= args.panel_end; p += kPanels)
         gemv<W, kPanels, C, true>(args, 0, p, p + 2 * kPanels <= args.panel_end);
-      for (; p < args.panel_end; ++p) gemv<W, 1, C, true>(args, 0, p, p + 1 < args.panel_end);
-      break;
-    case Streaming::kAhead:
-      // From the cache a panel alone is no faster than memory can be (42 GB/s on a core of a Zen 5, two of them 82):
-      // its sums wait for one another.
-      for (; p + 2 <= args.panel_end; p += 2) gemv<W, 2, C, true>(args, 0, p, p + 4 <= args.panel_end);
-      for (; p < args.panel_end; ++p) gemv<W, 1, C, true>(args, 0, p, p + 1 < args.panel_end);
-      break;
-    case Streaming::kPlain:
-      for (; p < args.panel_end; ++p) gemv<W, 1, C, false>(args, 0, p, false);
-      break;
+    for (; p < args.panel_end; ++p) gemv<W, 1, C, true>(args, 0, p, p + 1 < args.panel_end);
+  } else {
+    switch (streaming()) {
+      case Streaming::kInterleaved:
+        for (; p + kPanels <= args.panel_end; p += kPanels)
+          gemv<W, kPanels, C, true>(args, 0, p, p + 2 * kPanels <= args.panel_end);
+        for (; p < args.panel_end; ++p) gemv<W, 1, C, true>(args, 0, p, p + 1 < args.panel_end);
+        break;
+      case Streaming::kAhead:
+        // From the cache a panel alone is no faster than memory can be (42 GB/s on a core of a Zen 5, two of them 82):
+        // its sums wait for one another.
+        for (; p + 2 <= args.panel_end; p += 2) gemv<W, 2, C, true>(args, 0, p, p + 4 <= args.panel_end);
+        for (; p < args.panel_end; ++p) gemv<W, 1, C, true>(args, 0, p, p + 1 < args.panel_end);
+        break;
+      case Streaming::kPlain:
+        for (; p < args.panel_end; ++p) gemv<W, 1, C, false>(args, 0, p, false);
+        break;
+    }
   }
 }
 
@@ -168,7 +175,7 @@ void gemv_strips(const MatmulArgs& args) {
 // of these columns: from F16 that takes as long as multiplying eight of them.
 constexpr int kDepth = 128;
 constexpr int kGroupPanels = 6;
-constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS >= 32 ? 3 : 1;
+constexpr int kTilePanels = KVASIR_VECTOR_REGISTERS < 32 || kOneShape ? 1 : kFewShapes ? 2 : 3;
 constexpr std::int64_t kGemmColumns = std::int64_t{4} * kTileColumns;
 
 template <class W, int P, int C>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernel/int_sums.hpp"
+#include "simd/shapes.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
@@ -13,6 +14,7 @@ struct IntGemm : IntSums<F> {
       Sums::kSigned, Sums::kHalves, Sums::kGroups, Sums::kSumStart, Sums::kZero;
   using typename Sums::Scale;
   // Signed bytes are widened before they are multiplied (wide_block).
+  static constexpr bool kFewShapes = simd::KVASIR_TARGET::kFewShapes;
   static constexpr bool kWide = kSigned && !KVASIR_SIGNED_DOTS;
 
   // P panels against a whole tile of columns: the codes of a 32-block are unpacked once into registers and stream past
@@ -34,7 +36,7 @@ struct IntGemm : IntSums<F> {
     const std::byte* head = args.panels + panel * stride;
     const std::int64_t blocks = args.k / F::kBlock;
     // The last block's sums are results: they are stored as such where all rows are there and have no factor.
-    const bool whole = !HasFactor<F> && (panel + P) * kPanelRows <= args.rows;
+    const bool whole = !kFewShapes && !HasFactor<F> && (panel + P) * kPanelRows <= args.rows;
     float* const out = args.out + first * args.ldo + panel * kPanelRows;
     const std::int64_t last = (blocks * kSubs - 1) * columns;
     std::int64_t i = 0;
@@ -48,8 +50,9 @@ struct IntGemm : IntSums<F> {
             for (int v = 0; v < kPlanes; v += 64) fetch_ahead(planes + (P + p) * stride + v);
         if constexpr (kWide) {
           wide_block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc);
-        } else if (whole && i == last) {
-          block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc, Row<P, true>{out, args.ldo});
+        } else if (!kFewShapes && whole && i == last) {
+          if constexpr (!kFewShapes)
+            block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc, Row<P, true>{out, args.ldo});
         } else {
           block<P>(scales, planes, s % kSubs, stride, x, i, columns, acc, Row<P, false>{acc[0][0], 0});
         }
@@ -93,10 +96,10 @@ struct IntGemm : IntSums<F> {
     // Two panels times kColumns columns are ten independent chains of dot products; one chain alone would fill the
     // scheduler with instructions that wait for their predecessor. On a Zen 5 eight are 1 to 3 % slower, fourteen 6 to
     // 9 %.
-    constexpr int kColumns = kHalves == 1 ? 5 : 2;
+    constexpr int kColumns = kFewShapes ? 8 / kHalves : kHalves == 1 ? 5 : 2;
 #else
     // Eight accumulators of 16-bit sums, of the 16 registers of AVX2 as two per vector.
-    constexpr int kColumns = kHalves == 1 ? 4 : 2;
+    constexpr int kColumns = (kFewShapes && KVASIR_VECTOR_REGISTERS >= 32 ? 8 : 4) / kHalves;
 #endif
     int c = 0;
     for (; c + kColumns <= columns; c += kColumns)

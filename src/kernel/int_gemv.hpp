@@ -3,6 +3,7 @@
 
 #include "kernel/int_sums.hpp"
 #include "kernel/streaming.hpp"
+#include "simd/shapes.hpp"
 
 namespace kvasir::kernel::KVASIR_TARGET {
 
@@ -72,18 +73,14 @@ struct IntGemv : IntSums<F> {
   template <int C>
   static void gemv(const MatmulArgs& args) {
     std::int64_t p = args.panel_begin;
-    switch (streaming()) {
-      case Streaming::kInterleaved:
-        for (; p + kStreams <= args.panel_end; p += kStreams)
-          panels<kStreams, C, kInterleavedAhead>(args, p, p + 2 * kStreams <= args.panel_end);
-        [[fallthrough]];  // what is left
-      case Streaming::kAhead:
-        for (; p < args.panel_end; ++p) panels<1, C, kAheadBytes>(args, p, p + 1 < args.panel_end);
-        break;
-      case Streaming::kPlain:
+    const Streaming way = streaming();
+    if constexpr (!simd::KVASIR_TARGET::kFewShapes)
+      if (way == Streaming::kPlain)
         for (; p < args.panel_end; ++p) panels<1, C, 0>(args, p, false);
-        break;
-    }
+    if (way == Streaming::kInterleaved)
+      for (; p + kStreams <= args.panel_end; p += kStreams)
+        panels<kStreams, C, kInterleavedAhead>(args, p, p + 2 * kStreams <= args.panel_end);
+    for (; p < args.panel_end; ++p) panels<1, C, kAheadBytes>(args, p, p + 1 < args.panel_end);
   }
 };
 

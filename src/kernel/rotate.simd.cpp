@@ -14,7 +14,7 @@ constexpr int kMaxOdd = kMaxRotated / kLanes - 1;
 struct Pair {
   F32 sum, difference;
 };
-KVASIR_INLINE Pair butterfly(F32 a, F32 b) { return {a + b, a - b}; }
+KVASIR_INLINE Pair crossed(F32 a, F32 b) { return {a + b, a - b}; }
 
 KVASIR_INLINE F32 at(const float* p, int vector) { return load(p + vector * kLanes); }
 KVASIR_INLINE void put(float* p, int vector, F32 x) { store(p + vector * kLanes, x); }
@@ -25,10 +25,10 @@ KVASIR_INLINE void hadamard(float* p, int n) {
   for (; 2 * h < n; h *= 4)
     for (int i = 0; i < n; i += 4 * h)
       for (int j = i; j < i + h; ++j) {
-        const Pair low = butterfly(at(p, j), at(p, j + h));
-        const Pair high = butterfly(at(p, j + 2 * h), at(p, j + 3 * h));
-        const Pair even = butterfly(low.sum, high.sum);
-        const Pair odd = butterfly(low.difference, high.difference);
+        const Pair low = crossed(at(p, j), at(p, j + h));
+        const Pair high = crossed(at(p, j + 2 * h), at(p, j + 3 * h));
+        const Pair even = crossed(low.sum, high.sum);
+        const Pair odd = crossed(low.difference, high.difference);
         put(p, j, even.sum);
         put(p, j + h, odd.sum);
         put(p, j + 2 * h, even.difference);
@@ -36,7 +36,7 @@ KVASIR_INLINE void hadamard(float* p, int n) {
       }
   if (h == n) return;
   for (int j = 0; j < h; ++j) {
-    const Pair x = butterfly(at(p, j), at(p, j + h));
+    const Pair x = crossed(at(p, j), at(p, j + h));
     put(p, j, x.sum);
     put(p, j + h, x.difference);
   }

@@ -10,7 +10,7 @@ namespace kvasir::kv {
 
 // Of a head whose rotation and factors are there. metric: (d, d), of queries as the model makes them; as the codec
 // turns them it is T H T^T, and T x is what to_basis makes of a row x.
-static void make_feedback(const Codec& codec, const Head& head, const float* metric) {
+static void fill_feedback(const Codec& codec, const Head& head, const float* metric) {
   const auto d = static_cast<std::size_t>(head.d);
   std::vector<float> rows(metric, metric + d * d);
   for (int side = 0; side < 2; ++side) {
@@ -55,7 +55,7 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
     const auto at = static_cast<std::size_t>(l);
     if (layer.k->set_factors && at < key_factors.size() && !key_factors[at].empty())
       layer.k->set_factors(const_cast<void*>(k.state), k.d, key_factors[at].data() + std::ptrdiff_t{h} * k.d);
-    if (k.feedback) make_feedback(*layer.k, k, key_metrics[at].data() + std::ptrdiff_t{h} * k.d * k.d);
+    if (k.feedback) fill_feedback(*layer.k, k, key_metrics[at].data() + std::ptrdiff_t{h} * k.d * k.d);
     if (layer.v->init_state && v.state) layer.v->init_state(const_cast<void*>(v.state), v.d, Side::kValues, l, h);
   });
 }

@@ -48,7 +48,7 @@ std::uint64_t least_bytes(GgufType type) {
 }
 
 // Text from the file, for messages: short, and without bytes that would harm a terminal.
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kLongest = 80;
   std::string out = "'";
   for (const char c : text.substr(0, kLongest)) {
@@ -192,7 +192,7 @@ GgufType Parser::value_type(const char* field) {
 void Parser::key_value(std::uint64_t index) {
   where_ = fmt::format("metadata key {} of {}", index + 1, keys_);
   const std::string_view key = text("key");
-  where_ = fmt::format("metadata key {} ({} of {})", quoted(key), index + 1, keys_);
+  where_ = fmt::format("metadata key {} ({} of {})", in_quotes(key), index + 1, keys_);
   if (key.empty() || key.size() > kMaxKey)
     fail(fmt::format("the key has {} bytes; expected 1 to {}", key.size(), kMaxKey));
   Value v = value(value_type("value type"));
@@ -369,7 +369,7 @@ void Parser::tensor(std::uint64_t index) {
   TensorInfo info;
   const std::string_view name = text("name");
   info.name = name;
-  where_ = fmt::format("tensor {} ({} of {})", quoted(name), index + 1, tensors_);
+  where_ = fmt::format("tensor {} ({} of {})", in_quotes(name), index + 1, tensors_);
   if (name.empty()) fault("the name is empty");
   if (!names_.insert(name).second) fault("the name occurs twice");
   const bool sane = dimensions(info, number<std::uint32_t>("rank"));
@@ -396,7 +396,7 @@ void Parser::place() {
   for (std::size_t i = 0; i < out_.tensors.size(); ++i) {
     TensorInfo& info = out_.tensors[i];
     if (info.rank == 0 || info.quant.empty()) continue;
-    where_ = fmt::format("tensor {} ({} of {})", quoted(info.name), i + 1, tensors_);
+    where_ = fmt::format("tensor {} ({} of {})", in_quotes(info.name), i + 1, tensors_);
     place(info, offsets_[i], size);
   }
   if (faults_.empty()) overlaps();
@@ -434,8 +434,8 @@ void Parser::overlaps() {
             [](const TensorInfo* a, const TensorInfo* b) { return a->bytes.data() < b->bytes.data(); });
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (order[i - 1]->bytes.data() + order[i - 1]->bytes.size() <= order[i]->bytes.data()) continue;
-    where_ = fmt::format("tensor {}", quoted(order[i]->name));
-    fault(fmt::format("its bytes overlap those of {}", quoted(order[i - 1]->name)));
+    where_ = fmt::format("tensor {}", in_quotes(order[i]->name));
+    fault(fmt::format("its bytes overlap those of {}", in_quotes(order[i - 1]->name)));
   }
 }
 

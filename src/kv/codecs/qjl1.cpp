@@ -88,8 +88,8 @@ void dots(const Head& head, const PageRef* pages, int count, const float* q, int
   const int d = head.d;
   const State s(head.state, d);
   ByteRows rows;
-  for (int r = 0; r < g; r += kRowBlock) {
-    const int n = rows_from(r, g);
+  for (int r = 0, n = 0; r < g; r += n) {
+    n = rows_from(r, g);
     for (int i = 0; i < n; ++i) rows.set(i, q + static_cast<std::ptrdiff_t>(r + i) * d, d);
     float* to = scores + static_cast<std::ptrdiff_t>(r) * stride;
     with_rows(n, [&]<int G>() {

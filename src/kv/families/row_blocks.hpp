@@ -2,25 +2,31 @@
 // instruction set.
 #pragma once
 
+#include "simd/shapes.hpp"
 #include "simd/vec.hpp"
 
 namespace kvasir::kv::entries::codecs::KVASIR_TARGET {
 namespace {
 
+using simd::KVASIR_TARGET::kFewShapes, simd::KVASIR_TARGET::kOneShape;
+
 // Rows that a kernel handles at once: their sums stay in registers.
-inline constexpr int kRowBlock = KVASIR_VECTOR_REGISTERS >= 32 ? 8 : 4;
+inline constexpr int kRowBlock = kOneShape ? 1 : KVASIR_VECTOR_REGISTERS >= 32 && !kFewShapes ? 8 : 4;
 
-// Of the block that begins at `row`, of g rows in all.
-KVASIR_INLINE int rows_from(int row, int g) { return g - row < kRowBlock ? g - row : kRowBlock; }
+// Of the block that begins at `row`, of g rows in all: as many as there is a shape for.
+KVASIR_INLINE int rows_from(int row, int g) { return g - row >= kRowBlock ? kRowBlock : kFewShapes ? 1 : g - row; }
 
-// Calls f.template operator()<G>() with G = n, 1 <= n <= kRowBlock. No switch: with one the compiler made turbo4's sums
-// over four rows 20 % slower.
+// Calls f.template operator()<G>() with G = n, which is one of rows_from. No switch: with one the compiler made
+// turbo4's sums over four rows 20 % slower.
 template <class F>
 KVASIR_INLINE void with_rows(int n, F&& f) {
   if (n == 1) f.template operator()<1>();
-  if (n == 2) f.template operator()<2>();
-  if (n == 3) f.template operator()<3>();
-  if (n == 4) f.template operator()<4>();
+  if constexpr (!kFewShapes) {
+    if (n == 2) f.template operator()<2>();
+    if (n == 3) f.template operator()<3>();
+  }
+  if constexpr (kRowBlock >= 4)
+    if (n == 4) f.template operator()<4>();
   if constexpr (kRowBlock == 8) {
     if (n == 5) f.template operator()<5>();
     if (n == 6) f.template operator()<6>();
@@ -32,9 +38,11 @@ KVASIR_INLINE void with_rows(int n, F&& f) {
 // Calls f.template operator()<G>(first row) for all blocks of g rows.
 template <class F>
 KVASIR_INLINE void for_row_blocks(int g, F&& f) {
-  for (int r = 0; r < g; r += kRowBlock)
+  for (int r = 0, n = 0; r < g; r += n) {
+    n = rows_from(r, g);
     with_rows(
-        rows_from(r, g), [&]<int G>() __attribute__((always_inline)) { f.template operator()<G>(r); });
+        n, [&]<int G>() __attribute__((always_inline)) { f.template operator()<G>(r); });
+  }
 }
 
 }  // namespace

@@ -238,10 +238,10 @@ struct Polar {
       for (int t = pages[i].begin / kLanes * kLanes; t < pages[i].end; t += kLanes) {
         for (int v = 0; v < d / kPolarChannels; ++v)
           decode(pages[i].block, d, v, t, strip + v * kPolarChannels * kLanes, kLanes);
-        for (int r = 0; r < g; r += kRowBlock) {
+        for (int r = 0, n = 0; r < g; r += n) {
+          n = rows_from(r, g);
           float* to = scores + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens + t;
-          with_rows(rows_from(r, g),
-                    [&]<int G>() { strip_dots<G>(strip, d, q + static_cast<std::ptrdiff_t>(r) * d, to, stride); });
+          with_rows(n, [&]<int G>() { strip_dots<G>(strip, d, q + static_cast<std::ptrdiff_t>(r) * d, to, stride); });
         }
       }
   }

@@ -147,8 +147,8 @@ struct RotatedProducts {
     const Levels levels = Levels::load();
     alignas(64) std::int8_t x[kRowBlock * kMaxDim];
     Int8Row rows[kRowBlock];
-    for (int r = 0; r < g; r += kRowBlock) {
-      const int n = rows_from(r, g);
+    for (int r = 0, n = 0; r < g; r += n) {
+      n = rows_from(r, g);
       const float* qs = q + static_cast<std::ptrdiff_t>(r) * d;
       for (int i = 0; i < n; ++i) rows[i] = quantize_row(qs + i * d, d, x + i * d);
       with_rows(n, [&]<int G>() {
@@ -210,16 +210,16 @@ struct RotatedProducts {
                          float* out, int pitch) {
     const Levels levels = Levels::load();
     for (int p = 0; p < count; ++p) {
-      for (int r = 0; r < g; r += kRowBlock) {
-        const int n = rows_from(r, g);
+      for (int r = 0, n = 0; r < g; r += n) {
+        n = rows_from(r, g);
         const float* w = weights + static_cast<std::ptrdiff_t>(r) * stride + p * kPageTokens;
         float* o = out + (static_cast<std::ptrdiff_t>(p) * g + r) * pitch;
         const PageRef& after = fetched(pages, p, count);
         with_rows(n, [&]<int G>() {
-          if (pages[p].begin / (kPageTokens / 2) == (pages[p].end - 1) / (kPageTokens / 2))
-            page_sums<G, kPageTokens / 2>(pages[p], after, head.d, levels, w, stride, o, pitch);
-          else
-            page_sums<G, kPageTokens>(pages[p], after, head.d, levels, w, stride, o, pitch);
+          if constexpr (!kFewShapes)
+            if (pages[p].begin / (kPageTokens / 2) == (pages[p].end - 1) / (kPageTokens / 2))
+              return page_sums<G, kPageTokens / 2>(pages[p], after, head.d, levels, w, stride, o, pitch);
+          page_sums<G, kPageTokens>(pages[p], after, head.d, levels, w, stride, o, pitch);
         });
       }
     }

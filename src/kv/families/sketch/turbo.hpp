@@ -210,8 +210,8 @@ struct Turbo {
     const Map map = Map::load(Levels::kValues);
     Rows rows;
     alignas(64) float turned[kernel::kMaxRotated];
-    for (int r = 0; r < g; r += kRowBlock) {
-      const int n = rows_from(r, g);
+    for (int r = 0, n = 0; r < g; r += n) {
+      n = rows_from(r, g);
       for (int i = 0; i < n; ++i) {
         const float* x = q + static_cast<std::ptrdiff_t>(r + i) * d;
         rows.codes.set(i, x, d);
@@ -274,8 +274,8 @@ struct Turbo {
     const Map map = Map::load(Levels::kValues);
     Rows rows;
     for (int i = 0; i < count; ++i)
-      for (int r = 0; r < g; r += kRowBlock) {
-        const int n = rows_from(r, g);
+      for (int r = 0, n = 0; r < g; r += n) {
+        n = rows_from(r, g);
         weigh(Page(pages[i].block, head.d), pages[i],
               weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens, stride, n, &rows);
         float* to = out + (static_cast<std::ptrdiff_t>(i) * g + r) * pitch;
