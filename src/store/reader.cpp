@@ -8,9 +8,9 @@
 
 namespace kvasir::store {
 
-Reader::Reader(Backend& backend, const Options& options, Counters& counters,
+Reader::Reader(Backend& backend, const Writer& writer, const Options& options, Counters& counters,
                std::function<void(std::vector<Key>)> damaged)
-    : backend_(backend), options_(options), counters_(counters), damaged_(std::move(damaged)) {
+    : backend_(backend), writer_(writer), options_(options), counters_(counters), damaged_(std::move(damaged)) {
   start_threads(
       threads_, options_.threads, "threads that read a tier", [this](int) { run(); }, [this] { stop(); });
 }
@@ -89,18 +89,34 @@ std::size_t Reader::mark_late(std::vector<Found>& found, const Lookup::State& st
   return late;
 }
 
+// What waits to be written is looked at first: a record that is written meanwhile is in the backend then.
 std::vector<Found> Reader::ask(Lookup::State& state, Deadline deadline) {
   const std::size_t n = state.keys.size();
   std::vector<Found> found(n);
+  std::vector<SharedBytes> queued(n);
+  writer_.find(state.keys, queued);
+  std::vector<Key> keys;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!queued[i]) {
+      keys.push_back(state.keys[i]);
+      places.push_back(i);
+    } else if (state.with_bytes) {
+      found[i] = examine({Outcome::kFound, std::move(queued[i])}, state);
+    } else {
+      found[i].outcome = Outcome::kFound;
+    }
+  }
+  if (keys.empty()) return found;
   Status status;
   if (state.with_bytes) {
-    std::vector<Answer> answers(n);
-    status = backend_.get(state.keys, deadline, answers);
-    for (std::size_t i = 0; i < n; ++i) found[i] = examine(std::move(answers[i]), state);
+    std::vector<Answer> answers(keys.size());
+    status = backend_.get(keys, deadline, answers);
+    for (std::size_t k = 0; k < keys.size(); ++k) found[places[k]] = examine(std::move(answers[k]), state);
   } else {
-    std::vector<Outcome> outcomes(n, Outcome::kFailed);
-    status = backend_.contains(state.keys, deadline, outcomes);
-    for (std::size_t i = 0; i < n; ++i) found[i].outcome = outcomes[i];
+    std::vector<Outcome> outcomes(keys.size(), Outcome::kFailed);
+    status = backend_.contains(keys, deadline, outcomes);
+    for (std::size_t k = 0; k < keys.size(); ++k) found[places[k]].outcome = outcomes[k];
   }
   if (!status.ok()) counters_.fail(status.why);
   return found;

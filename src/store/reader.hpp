@@ -12,6 +12,7 @@
 #include "store/backend.hpp"
 #include "store/counters.hpp"
 #include "store/lookup.hpp"
+#include "store/writer.hpp"
 
 namespace kvasir::store {
 
@@ -23,9 +24,10 @@ class Reader {
     Clock::duration limit = std::chrono::milliseconds(250);  // of one batch, besides the caller's deadline
     Check check = Check::kFull;
   };
-  // `damaged` is called with the keys of damaged records, which must be erased. Throws Error(kMemory) when the system
-  // refuses a thread.
-  Reader(Backend& backend, const Options& options, Counters& counters, std::function<void(std::vector<Key>)> damaged);
+  // Records that wait in `writer` are found there. `damaged` is called with the keys of damaged records, which must be
+  // erased. Throws Error(kMemory) when the system refuses a thread.
+  Reader(Backend& backend, const Writer& writer, const Options& options, Counters& counters,
+         std::function<void(std::vector<Key>)> damaged);
   ~Reader();  // questions that were not asked yet fail
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -44,6 +46,7 @@ class Reader {
   void fail(Lookup::State& state, const std::string& why);
 
   Backend& backend_;
+  const Writer& writer_;
   const Options options_;
   Counters& counters_;
   const std::function<void(std::vector<Key>)> damaged_;

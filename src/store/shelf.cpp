@@ -1,28 +1,13 @@
 #include "store/shelf.hpp"
 
-#if __has_include(<malloc.h>)
-#include <malloc.h>
-#endif
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "base/heap.hpp"
 #include "store/policy.hpp"
 
 namespace kvasir::store {
-
-namespace {
-
-// Records of all sizes come and go, and what they leave in the heap stays resident although it is free: a third of the
-// budget after a minute of churn. glibc gives whole pages back when it is asked to; others do it by themselves or not.
-void return_free_memory() {
-#ifdef __GLIBC__
-  ::malloc_trim(0);
-#endif
-}
-
-}  // namespace
 
 Status Shelf::get(std::span<const Key> keys, Deadline /*deadline*/, std::span<Answer> answers) {
   const std::lock_guard lock(mutex_);

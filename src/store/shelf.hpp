@@ -17,7 +17,7 @@ class Shelf : public Backend {
  public:
   // `pin_budget`: how much of the budget pinned records may take.
   Shelf(std::uint64_t budget, std::uint64_t pin_budget)
-      : budget_(budget), pin_budget_(pin_budget), trim_after_(std::max<std::uint64_t>(budget / 64, 1 << 20)) {}
+      : budget_(budget), pin_budget_(pin_budget), trim_after_(std::max<std::uint64_t>(budget / 64, 1 << 18)) {}
 
   Traits traits() const override { return {.immediate = true, .readers = 1}; }
   Status get(std::span<const Key> keys, Deadline deadline, std::span<Answer> answers) override;

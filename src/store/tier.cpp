@@ -36,7 +36,7 @@ Tier::Tier(std::unique_ptr<Backend> backend, TierOptions options)
       immediate_(backend_->traits().immediate),
       scans_(backend_->traits().scans),
       writer_(*backend_, options_.writer, counters_),
-      reader_(*backend_, options_.reader, counters_, [this](std::vector<Key> keys) {
+      reader_(*backend_, writer_, options_.reader, counters_, [this](std::vector<Key> keys) {
         // So that the next put of the record is not taken for one that is there.
         writer_.hint([this, keys = std::move(keys)](Deadline d) { return backend_->erase(keys, d); });
       }) {}

@@ -74,7 +74,7 @@ class Tier {
   Lookup contains(std::span<const Key> keys, const Ask& ask = {});
 
   // Suggests a record; the tier may drop it. `record` comes from make_record or get, and nobody may write to it any
-  // more. `get` does not see a queued record until it is written. Put parents before their children.
+  // more. Lookups find a queued record before it is written. Put parents before their children.
   using Taken = Writer::Taken;
   Taken put(const Key& key, const SharedBytes& record);
   // Whether the queue has room for a record of so many bytes. Callers that could put a record later ask this first, so

@@ -169,7 +169,8 @@ TEST(Front, ASlowBackendHoldsNobodyUp) {
   const Chain a(1, 2, 1000);
   const auto begin = Clock::now();
   put_all(*tier, a);
-  Lookup lookup = tier->get(a.keys, {.deadline = within(50ms)});
+  const Chain other(2, 2, 1000);
+  Lookup lookup = tier->get(other.keys, {.deadline = within(50ms)});
   EXPECT_FALSE(lookup.ready());
   const auto found = lookup.take();
   EXPECT_LT(Clock::now() - begin, 1200ms);
@@ -179,6 +180,53 @@ TEST(Front, ASlowBackendHoldsNobodyUp) {
   EXPECT_TRUE(patient.wait(within(20s)));
   EXPECT_EQ(count_found(patient.take()), 2);
   EXPECT_EQ(tier->stats().late, 2u);
+}
+
+// A conversation goes on before a busy disk has taken its last turn.
+TEST(Front, WhatWaitsToBeWrittenIsFound) {
+  auto meter = std::make_shared<Meter>();
+  auto tier = open_tier("ram:?timeout=20s&check=full", [&](std::unique_ptr<Backend> b) {
+    return metered(faulty(std::move(b), {.delay = 400ms}), meter);
+  });
+  const Chain a(1, 3, 1000), none(2, 1, 1000);
+  put_all(*tier, a);
+  const auto begin = Clock::now();
+  EXPECT_EQ(count_found(tier->contains(a.keys, {.deadline = within(20s)}).take()), 3);
+  const auto found = tier->get(a.keys, {.deadline = within(20s)}).take();
+  EXPECT_LT(Clock::now() - begin, 400ms) << "it waited for the backend";
+  for (std::size_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(found[i]);
+    EXPECT_EQ(found[i].bytes.bytes.data(), a.records[i].bytes.data());  // the same memory
+    EXPECT_EQ(found[i].record.head.parent, i > 0 ? a.keys[i - 1] : found[i].record.head.parent);
+  }
+  EXPECT_EQ(meter->report(Operation::kGet).calls, 0u);
+  std::vector<Key> mixed{a.keys[2], none.keys[0], a.keys[0]};  // each answer in its place
+  const auto some = tier->get(mixed, {.deadline = within(20s)}).take();
+  EXPECT_TRUE(some[0]);
+  EXPECT_EQ(some[1].outcome, Outcome::kAbsent);
+  EXPECT_TRUE(some[2]);
+  const Fingerprint foreign = Fingerprint{};
+  EXPECT_EQ(tier->get(a.keys, {.fingerprint = foreign, .deadline = within(20s)}).take()[0].outcome, Outcome::kForeign);
+  EXPECT_TRUE(tier->flush(within(20s)).ok());
+  EXPECT_EQ(count_found(tier->get(a.keys, {.deadline = within(20s)}).take()), 3);
+  EXPECT_TRUE(tier->erase(a.keys, within(20s)).ok());
+  EXPECT_EQ(count_found(tier->get(a.keys, {.deadline = within(20s)}).take()), 0);
+}
+
+// The last of several records under a key counts, while the first is written and afterwards.
+TEST(Front, TheNewestQueuedRecordIsFound) {
+  auto tier = tier_with({.delay = 200ms}, "&timeout=20s");
+  const Chain one(1, 1, 1000), two(1, 1, 2000);
+  tier->put(one.keys[0], one.records[0]);
+  std::this_thread::sleep_for(50ms);  // it is being written
+  tier->put(one.keys[0], two.records[0]);
+  const auto size = [&] { return tier->get(one.keys, {.deadline = within(20s)}).take()[0].bytes.bytes.size(); };
+  const std::size_t wanted = two.records[0].bytes.size();
+  EXPECT_EQ(size(), wanted);
+  std::this_thread::sleep_for(250ms);  // the first is written, the second is not or is
+  EXPECT_EQ(size(), wanted);
+  EXPECT_TRUE(tier->flush(within(20s)).ok());
+  EXPECT_EQ(size(), wanted);
 }
 
 // Of records that nothing replaces a few are held, whatever the bound is.

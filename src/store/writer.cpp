@@ -4,10 +4,19 @@
 #include <exception>
 #include <utility>
 
+#include "base/heap.hpp"
+
 namespace kvasir::store {
 namespace {
 
 constexpr std::size_t kMaxHints = 64;
+// What a batch leaves in the heap, a database's copies too, is given back after so many bytes, or a 16th of the queue.
+constexpr std::uint64_t kTrim = std::uint64_t{1} << 18;
+
+bool same_envelope(const SharedBytes& a, const SharedBytes& b) {
+  const auto mine = envelope(a.bytes), other = envelope(b.bytes);
+  return std::equal(mine.begin(), mine.end(), other.begin(), other.end());
+}
 
 }  // namespace
 
@@ -47,19 +56,20 @@ Writer::Taken Writer::put(Offer offer) {
     }
     return Taken::kFailed;
   }
-  const auto head = envelope(offer.record.bytes);
-  std::vector<std::byte> mark(head.begin(), head.end());
   const std::uint64_t size = offer.record.bytes.size();
   const std::lock_guard lock(mutex_);
-  if (const auto it = waiting_.find(offer.key); it != waiting_.end() && it->second == mark) return Taken::kQueued;
+  if (const auto it = waiting_.find(offer.key);
+      it != waiting_.end() && !it->second.again && same_envelope(it->second.record, offer.record))
+    return Taken::kQueued;
   if (stopping_ || (queued_bytes_ + size > most_queued())) {
     ++counters_.dropped;
     return Taken::kDropped;
   }
   queued_bytes_ += size;
   ++queued_records_;
-  waiting_[offer.key] = std::move(mark);
   Item item;
+  item.number = ++puts_;
+  waiting_[offer.key] = {offer.record, item.number, false};
   item.offer = std::move(offer);
   queue_.push_back(std::move(item));
   changed_.notify_all();
@@ -87,7 +97,7 @@ void Writer::hint(std::function<Status(Deadline)> operation) {
   const std::lock_guard lock(mutex_);
   if (stopping_ || hints_ >= kMaxHints) return;
   ++hints_;
-  waiting_.clear();
+  follow();
   Item item;
   item.operation = std::move(operation);
   queue_.push_back(std::move(item));
@@ -104,7 +114,7 @@ Status Writer::call(std::function<Status(Deadline)> operation, Deadline deadline
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return {"the tier is closed"};
-    waiting_.clear();
+    follow();
     Item item;
     // What begins after the caller has gone does nothing.
     item.operation = [operation = std::move(operation), deadline](Deadline limit) -> Status {
@@ -125,6 +135,18 @@ Status Writer::call(std::function<Status(Deadline)> operation, Deadline deadline
 
 Status Writer::flush(Deadline deadline) {
   return call([this](Deadline limit) { return backend_.sync(limit); }, deadline);
+}
+
+void Writer::find(std::span<const Key> keys, std::span<SharedBytes> records) const {
+  if (!options_.threaded) return;
+  const std::lock_guard lock(mutex_);
+  if (waiting_.empty()) return;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    if (const auto it = waiting_.find(keys[i]); it != waiting_.end()) records[i] = it->second.record;
+}
+
+void Writer::follow() {
+  for (auto& [key, waiting] : waiting_) waiting.again = true;
 }
 
 std::uint64_t Writer::queued_bytes() const {
@@ -162,25 +184,43 @@ bool Writer::wait_for_turn(std::unique_lock<std::mutex>& lock) {
 
 void Writer::write_batch(std::unique_lock<std::mutex>& lock) {
   std::vector<Offer> offers;
+  std::vector<std::uint64_t> numbers;
   std::uint64_t bytes = 0;
+  const std::uint64_t most = std::min(options_.batch_bytes, most_queued() / 8);
   std::unordered_map<Key, std::size_t> seen;
   // Of two records with one key the later wins; they must not meet in a batch.
   while (!queue_.empty() && !queue_.front().operation) {
     Offer& next = queue_.front().offer;
     const std::uint64_t size = next.record.bytes.size();
-    if (!offers.empty() && (bytes + size > options_.batch_bytes || seen.contains(next.key))) break;
+    if (!offers.empty() && (bytes + size > most || seen.contains(next.key))) break;
     bytes += size;
     seen.emplace(next.key, offers.size());
+    numbers.push_back(queue_.front().number);
     offers.push_back(std::move(next));
     queue_.pop_front();
   }
-  for (const Offer& o : offers) waiting_.erase(o.key);
+  const auto waiting_of = [&](std::size_t i) {
+    const auto it = waiting_.find(offers[i].key);
+    return it != waiting_.end() && it->second.number == numbers[i] ? it : waiting_.end();
+  };
+  for (std::size_t i = 0; i < offers.size(); ++i)
+    if (const auto it = waiting_of(i); it != waiting_.end()) it->second.again = true;
   lock.unlock();
   store(offers);
   lock.lock();
+  for (std::size_t i = 0; i < offers.size(); ++i)
+    if (const auto it = waiting_of(i); it != waiting_.end()) waiting_.erase(it);
   // Counted as queued until they are written: the bound is one of memory.
   queued_bytes_ -= bytes;
   queued_records_ -= offers.size();
+  freed_ += bytes;
+  if (freed_ >= std::max(kTrim, most_queued() / 16)) {
+    freed_ = 0;
+    offers.clear();
+    lock.unlock();
+    return_free_memory();
+    lock.lock();
+  }
   if (options_.rate > 0)
     next_write_ = std::max(next_write_, Clock::now()) +
                   std::chrono::nanoseconds(
