@@ -78,7 +78,7 @@ second=$(printf '%s' "$answer" | sed 's/.*"text":\("[^"]*"\).*/\1/')
 chat='{"messages":[{"role":"user","content":"Who are you?"}],"max_tokens":6,"temperature":0}'
 post /v1/chat/completions "$chat"
 expect chat '"role":"assistant"'
-post /v1/chat/completions '{"messages":[{"role":"user","content":"Who?"}],"max_tokens":5,"stream":true,"stream_options":{"include_usage":true}}'
+post /v1/chat/completions '{"messages":[{"role":"user","content":"Who?"}],"max_tokens":5,"temperature":0,"stream":true,"stream_options":{"include_usage":true}}'
 expect 'stream chunks' '^data: .*"object":"chat.completion.chunk"'
 expect 'stream usage' '"completion_tokens":5'
 expect 'stream end' '^data: \[DONE\]'

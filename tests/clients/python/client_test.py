@@ -121,7 +121,8 @@ class Chats(unittest.TestCase):
 
     def test_reasoning(self):
         client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="unused", max_retries=0)
-        answer = client.chat.completions.create(model=NAME, messages=ASK, max_tokens=8, reasoning_effort="high")
+        answer = client.chat.completions.create(model=NAME, messages=ASK, max_tokens=8, temperature=0,
+                                                reasoning_effort="high")
         self.assertTrue(answer.choices[0].message.reasoning_content)
         self.assertEqual(answer.choices[0].message.content, "")
         self.assertEqual(answer.usage.completion_tokens_details.reasoning_tokens, 8)
@@ -143,8 +144,8 @@ class Chats(unittest.TestCase):
 
     def test_a_budget_of_thinking(self):
         client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="unused", max_retries=0)
-        answer = client.chat.completions.create(model=NAME, messages=ASK, max_tokens=40, reasoning_effort="high",
-                                                extra_body={"thinking_budget": 5})
+        answer = client.chat.completions.create(model=NAME, messages=ASK, max_tokens=40, temperature=0,
+                                                reasoning_effort="high", extra_body={"thinking_budget": 5})
         self.assertGreaterEqual(answer.usage.completion_tokens_details.reasoning_tokens, 5)
         self.assertTrue(answer.choices[0].message.content)
         self.assertLessEqual(answer.model_extra["kvasir"]["thinking_cut"], 9)
