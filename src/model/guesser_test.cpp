@@ -17,6 +17,7 @@
 #include "model/hparams.hpp"
 #include "model/reference_fixture.hpp"
 #include "model/synth.hpp"
+#include "simd/every_isa.hpp"
 
 namespace kvasir::model {
 namespace {
@@ -71,43 +72,46 @@ double distance(const std::vector<float>& got, const std::vector<T>& wanted) {
   return std::sqrt(error / size);
 }
 
-// Of latent attention: with the path of floats.
+// On every instruction set. Of latent attention: with the path of floats.
 TEST_P(Guesser, LogitsAgreeWithFloat64) {
   std::mt19937 random(5);
   std::vector<std::int32_t> ids(40), next;
   for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % 1000);
   next.assign(ids.begin() + 1, ids.end());
-  std::vector<float> of_exact;
-  for (const bool exact : {true, false}) {
-    const auto model = Model::load(weights::open_model_file(path_), team_, {.exact = exact});
-    std::vector<float> states;
-    run(team_, *model, std::span(ids).first(next.size()), nullptr, 16, &states);
-    auto file = weights::open_model_file(path_);
-    const weights::ModelFile& tensors = *file;
-    const ModelSpec spec = read_guesser(*file);
-    EXPECT_TRUE(spec.head.output.lent);
-    const auto guesser = Model::load(spec, std::move(file), team_, {.exact = exact, .lender = model.get()});
-    EXPECT_LT(guesser->weight_bytes(), model->weight_bytes());  // the output matrix is there once
-    const std::vector<float> got = run(team_, *guesser, next, states.data(), next.size());
+  simd::each_isa([&] {
+    SCOPED_TRACE(simd::name(simd::active()));
+    std::vector<float> of_exact;
+    for (const bool exact : {true, false}) {
+      const auto model = Model::load(weights::open_model_file(path_), team_, {.exact = exact});
+      std::vector<float> states;
+      run(team_, *model, std::span(ids).first(next.size()), nullptr, 16, &states);
+      auto file = weights::open_model_file(path_);
+      const weights::ModelFile& tensors = *file;
+      const ModelSpec spec = read_guesser(*file);
+      EXPECT_TRUE(spec.head.output.lent);
+      const auto guesser = Model::load(spec, std::move(file), team_, {.exact = exact, .lender = model.get()});
+      EXPECT_LT(guesser->weight_bytes(), model->weight_bytes());  // the output matrix is there once
+      const std::vector<float> got = run(team_, *guesser, next, states.data(), next.size());
 
-    for (const std::size_t chunk : {1u, 7u}) {
-      const std::vector<float> parts = run(team_, *guesser, next, states.data(), chunk);
-      EXPECT_EQ(0, std::memcmp(parts.data(), got.data(), got.size() * sizeof(float))) << chunk;
+      for (const std::size_t chunk : {1u, 7u}) {
+        const std::vector<float> parts = run(team_, *guesser, next, states.data(), chunk);
+        EXPECT_EQ(0, std::memcmp(parts.data(), got.data(), got.size() * sizeof(float))) << chunk;
+      }
+      if (std::get<Attention>(spec.layers[0].mixer).latent) {  // the reference does not know that
+        if (exact) of_exact = got;
+        EXPECT_LE(distance(got, of_exact), 0.10);
+        continue;
+      }
+      std::vector<testing::Row> rows;
+      for (std::size_t p = 0; p < next.size(); ++p)
+        rows.emplace_back(states.begin() + static_cast<std::ptrdiff_t>(p) * spec.dim,
+                          states.begin() + static_cast<std::ptrdiff_t>(p + 1) * spec.dim);
+      std::vector<double> wanted;
+      for (const testing::Row& row : testing::Reference(spec, tensors).logits(next, rows))
+        wanted.insert(wanted.end(), row.begin(), row.end());
+      EXPECT_LE(distance(got, wanted), exact ? 3e-6 : 0.10);
     }
-    if (std::get<Attention>(spec.layers[0].mixer).latent) {  // the reference does not know that
-      if (exact) of_exact = got;
-      EXPECT_LE(distance(got, of_exact), 0.10);
-      continue;
-    }
-    std::vector<testing::Row> rows;
-    for (std::size_t p = 0; p < next.size(); ++p)
-      rows.emplace_back(states.begin() + static_cast<std::ptrdiff_t>(p) * spec.dim,
-                        states.begin() + static_cast<std::ptrdiff_t>(p + 1) * spec.dim);
-    std::vector<double> wanted;
-    for (const testing::Row& row : testing::Reference(spec, tensors).logits(next, rows))
-      wanted.insert(wanted.end(), row.begin(), row.end());
-    EXPECT_LE(distance(got, wanted), exact ? 3e-6 : 0.10);
-  }
+  });
 }
 
 // The model computes what it does without the block.
