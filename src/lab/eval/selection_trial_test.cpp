@@ -16,8 +16,8 @@ namespace {
 const std::vector<std::string> kSpecs{"quest:budget=1000", "quest:budget=192:block=16:local=16",
                                       "sink_recent:budget=128", "quest:budget=1000:block=16"};
 
-Subject subject_for(const std::vector<std::string>& specs, const char* kv) {
-  SubjectOptions options = fixture::options(kv, 512);
+Subject subject_for(const std::vector<std::string>& specs, const char* kv, int ctx = 512) {
+  SubjectOptions options = fixture::options(kv, ctx);
   options.window = 0;
   return Subject(options, selection_needs(specs, options.ctx));
 }
@@ -58,20 +58,25 @@ TEST(SelectionTrial, WholeBudgetsAnswerAsDenseAttention) {
   for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
 }
 
-// Prompts share beginnings of every length; each has the answers that it has alone.
-TEST(SelectionTrial, SharedBeginningsChangeNothing) {
-  const std::vector<std::string> specs{"quest:budget=64:block=16:local=16", "sink_recent:budget=64"};
-  Subject subject = subject_for(specs, "balanced");
+// Prompts of several chunks share beginnings, are computed from there, and have the answers that they have alone.
+TEST(SelectionTrial, SharedBeginningsSaveWorkAndChangeNothing) {
+  const std::vector<std::string> specs{"quest:budget=64:block=16:local=16"};
+  constexpr int kCtx = 2 * Subject::kChunk + 176;
+  Subject subject = subject_for(specs, "balanced", kCtx);
   subject.load({});
-  std::vector<Probe> probes = task_probes(subject.tokenizer(), "needles", {480, 300}, {0, 60}, 1,
-                                          {.ctx = 512, .seed = 5, .distractors = 2, .questions = 2});
-  const auto alone =
-      task_probes(subject.tokenizer(), "passkey", {512, 100}, {90}, 1, {.ctx = 512, .seed = 5, .distractors = 2});
-  probes.insert(probes.begin() + 3, alone.begin(), alone.end());
-  const SelectedReport together = measure_selected(subject, specs, probes, 8, [](std::int64_t, std::int64_t) {});
+  ProbeOptions options{.ctx = kCtx, .seed = 5, .distractors = 1, .questions = 2};
+  std::vector<Probe> probes = task_probes(subject.tokenizer(), "needles", {kCtx}, {60}, 1, options);
+  options.questions = 1;
+  const auto other = task_probes(subject.tokenizer(), "passkey", {100}, {90}, 1, options);
+  probes.insert(probes.end(), other.begin(), other.end());
+  ASSERT_EQ(probes.size(), 3u);
+  int calls = 0, calls_alone = 0;  // one per chunk that is computed and per answer that is ranked
+  const SelectedReport together =
+      measure_selected(subject, specs, probes, 8, [&](std::int64_t, std::int64_t) { ++calls; });
   std::vector<SelectedRow> sums;
   for (const Probe& probe : probes) {
-    const SelectedReport one = measure_selected(subject, specs, {&probe, 1}, 8, [](std::int64_t, std::int64_t) {});
+    const SelectedReport one =
+        measure_selected(subject, specs, {&probe, 1}, 8, [&](std::int64_t, std::int64_t) { ++calls_alone; });
     for (const SelectedRow& r : one.rows) {
       const auto same = std::find_if(sums.begin(), sums.end(), [&](const SelectedRow& s) {
         return s.select == r.select && s.group == r.group && s.depth == r.depth;
@@ -82,6 +87,7 @@ TEST(SelectionTrial, SharedBeginningsChangeNothing) {
         *same += r;
     }
   }
+  EXPECT_EQ(calls, calls_alone - 2);  // two whole chunks of the second question
   ASSERT_EQ(together.rows.size(), sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const SelectedRow &a = together.rows[i], &b = sums[i];
