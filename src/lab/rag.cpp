@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 #include <sstream>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/error.hpp"
@@ -178,13 +179,14 @@ class Samples {
   Samples(const std::string& path, std::string what) : path_(path), what_(std::move(what)) {
     std::error_code none;
     if (path.empty() || !std::filesystem::exists(path, none)) return;
-    std::istringstream in(read_text_file(path));
+    const std::string text = read_text_file(path);
+    const std::size_t whole = text.rfind('\n') + 1;  // 0 without one
+    std::istringstream in(text.substr(0, whole));
     std::int64_t number = 0;
     for (std::string line; std::getline(in, line);) {
       ++number;
-      const auto row = nlohmann::json::parse(line, nullptr, false);
-      if (row.is_discarded() && in.eof()) break;  // the run ended while it wrote
       try {
+        const auto row = nlohmann::json::parse(line);
         if (row.at("settings").get<std::string>() == what_)
           known_[row.at("question").get<std::int64_t>()] = row.at("ways").get<std::vector<Sample>>();
       } catch (const nlohmann::json::exception& e) {
@@ -192,6 +194,12 @@ class Samples {
                     "line " + std::to_string(number) + ": expected a question that was measured: " + e.what(), path);
       }
     }
+    if (whole == text.size()) return;
+    // A run ended while it wrote. What is no line of ours is not cut off.
+    if (!std::string_view(text).substr(whole).starts_with("{\"question\":"))
+      throw Error(Code::kBadInput, "line " + std::to_string(number + 1) + ": expected a question that was measured",
+                  path);
+    std::filesystem::resize_file(path, whole);
   }
   const std::vector<Sample>* find(std::int64_t question) const {
     const auto at = known_.find(question);
