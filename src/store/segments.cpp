@@ -23,26 +23,6 @@ RollingHash::RollingHash(std::int64_t window) {
   for (std::int64_t i = 1; i < window; ++i) top_ *= kBase;
 }
 
-std::vector<std::int64_t> cut_segments(std::span<const std::int32_t> ids, std::span<const std::int64_t> borders) {
-  const auto n = static_cast<std::int64_t>(ids.size());
-  std::vector<std::int64_t> cuts{0};
-  RollingHash hash(kCutWindow);
-  std::size_t border = 0;
-  for (std::int64_t t = 0; t < n; ++t) {
-    while (border < borders.size() && borders[border] < t) ++border;
-    const std::int64_t length = t - cuts.back();
-    const bool cut = (border < borders.size() && borders[border] == t && length > 0) || length == kMostSegment ||
-                     (length >= kLeastSegment && t >= kCutWindow && (hash.value() & kCutMask) == 0);
-    if (cut) cuts.push_back(t);
-    if (t < kCutWindow)
-      hash.add(ids[static_cast<std::size_t>(t)]);
-    else
-      hash.roll(ids[static_cast<std::size_t>(t - kCutWindow)], ids[static_cast<std::size_t>(t)]);
-  }
-  if (n > 0) cuts.push_back(n);
-  return cuts;
-}
-
 std::vector<std::int64_t> places_to_cut(std::span<const std::int32_t> ids) {
   std::vector<std::int64_t> places;
   RollingHash hash(kCutWindow);
@@ -55,6 +35,23 @@ std::vector<std::int64_t> places_to_cut(std::span<const std::int32_t> ids) {
       hash.roll(ids[static_cast<std::size_t>(t - kCutWindow)], ids[static_cast<std::size_t>(t)]);
   }
   return places;
+}
+
+std::vector<std::int64_t> cut_segments(std::span<const std::int32_t> ids, std::span<const std::int64_t> borders) {
+  const auto n = static_cast<std::int64_t>(ids.size());
+  const std::vector<std::int64_t> places = places_to_cut(ids);
+  std::vector<std::int64_t> cuts{0};
+  std::size_t border = 0, place = 0;
+  for (std::int64_t t = 0; t < n; ++t) {
+    while (border < borders.size() && borders[border] < t) ++border;
+    while (place < places.size() && places[place] < t) ++place;
+    const std::int64_t length = t - cuts.back();
+    const bool at_border = border < borders.size() && borders[border] == t;
+    const bool at_place = place < places.size() && places[place] == t;
+    if ((at_border && length > 0) || length == kMostSegment || (at_place && length >= kLeastSegment)) cuts.push_back(t);
+  }
+  if (n > 0) cuts.push_back(n);
+  return cuts;
 }
 
 void Segments::drop(std::deque<std::shared_ptr<Text>>::iterator at) {
