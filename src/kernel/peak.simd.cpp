@@ -237,7 +237,8 @@ std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   for (F& v : acc) v = set_f(0);
 #if defined(KVASIR_TARGET_avx512vnni) || defined(KVASIR_TARGET_neoni8mm)
   I a = set_i(0x3F003E80);
-  const I b = set_i(0x3F003F00);
+  // Unequal halves: of equal ones g++ 12 makes an immediate of f16 on ARM, which has other bits.
+  const I b = set_i(0x3E803F80);  // 1 and 0.25
   for (std::int64_t r = 0; r < rounds * kSteps; ++r) {
 #pragma GCC unroll 20
     for (int i = 0; i < kAccumulators; ++i) {
