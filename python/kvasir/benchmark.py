@@ -22,7 +22,9 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs, in turns; medians are shown (%(default)s)")
     parser.add_argument("--text", metavar="FILE", help="begin of the prompt (a sentence, repeated)")
     parser.add_argument("--forced", action="store_true", help="feed every row the first row's tokens, and show the KL")
-    parser.add_argument("--quantized", action="store_true", help="also transformers' QuantizedCache (quanto, hqq), where installed")
+    parser.add_argument("--quantized", action="store_true",
+                        help="also the compressed caches of others, where installed: transformers' QuantizedCache (quanto, hqq), "
+                             "tiny-turboquant's TinyKVCache, and KVBoost with a cache of 8 bits, which generates by itself")
     o = parser.parse_args()
 
     import torch
@@ -54,10 +56,22 @@ def main() -> None:
 
         return make
 
+    def tiny():
+        from tiny_turboquant import TinyKVCache
+
+        class Cache(TinyKVCache):
+            # Version 0.18 does not know the keyword that transformers 5 passes here.
+            def update(self, keys, values, layer, *_, **__):
+                return super().update(keys, values, layer)
+
+        model.set_attn_implementation("sdpa")
+        return Cache(key_bits=4, value_bits=4, residual_len=o.R)
+
     rows = [("DynamicCache, float32", own)]
     rows += [(f"KvasirCache, {c}", kvasir(codecs=c, window=o.R)) for c in ("f16", "int8_token", "balanced", "kivi2")]
     if o.quantized:
         rows += [(f"QuantizedCache, {b} 4 bits", quantized(b, 4)) for b in ("quanto", "hqq")]
+        rows += [("tiny-turboquant, 4 bits", tiny)]
 
     base: list = []  # the first row's distributions, and its tokens
     base_tokens: list = []
@@ -83,10 +97,7 @@ def main() -> None:
         if isinstance(cache, KvasirCache):
             size = cache.stats()["bytes"]
         else:
-            size = 0
-            for layer in cache.layers:
-                for tensor in (layer.keys, layer.values, getattr(layer, "_quantized_keys", None), getattr(layer, "_quantized_values", None)):
-                    size += held(tensor)
+            size = sum(held(x) for layer in cache.layers for x in vars(layer).values())
         return out, statistics.median(steps), size, statistics.fmean(loss) if loss else 0.0
 
     def held(x) -> int:
@@ -101,6 +112,19 @@ def main() -> None:
         if any(i is not None for i in inner):
             return sum(held(i) for i in inner)
         return x.numel() * x.element_size() if torch.is_tensor(x) else 0
+
+    def kvboost() -> float:
+        """Tokens/s of generation, the first token apart."""
+        import contextlib
+        import io
+
+        from kvboost.engine import InferenceEngine
+
+        model.set_attn_implementation("sdpa")
+        with contextlib.redirect_stdout(io.StringIO()):
+            engine = InferenceEngine(model=model, tokenizer=tokenizer, max_cache_bytes=2 << 30, kv_cache_bits=8)
+            answer = engine.generate(tokenizer.decode(ids[0]), max_new_tokens=o.tokens)
+        return (answer.generated_tokens - 1) / ((answer.total_ms - answer.ttft_ms) / 1000)
 
     results: dict[str, list] = {name: [] for name, _ in rows}
     for _ in range(o.repeat):
@@ -121,6 +145,12 @@ def main() -> None:
         equal = sum(a == b for a, b in zip(first, out)) if o.forced else until
         shown = f"{loss:10.1e}" if o.forced else ""
         print(f"{name:32} {1 / seconds:9.1f} {size / 1e6:8.2f} {100 * size / whole:9.1f} % {equal:6d} of {len(out)}{shown}")
+
+    if o.quantized:
+        try:
+            print(f"{'KVBoost, 8 bits':32} {statistics.median(kvboost() for _ in range(o.repeat)):9.1f}")
+        except (ImportError, ValueError, RuntimeError, TypeError) as e:
+            print(f"KVBoost, 8 bits: left out: {e}")
 
     # Sizes of KIVI's own format on the same tokens.
     model.set_attn_implementation("sdpa")
