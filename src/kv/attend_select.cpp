@@ -1,12 +1,13 @@
 // Attention's half that chooses which blocks the rows of a part read.
 //
-// Asking gives every block a vote, head by head: from the summaries, or, where a prompt's blocks are preselected, from
+// Asking gives every block a vote, head by head: from the summaries, or, where keys choose or a prompt is preselected, from
 // the attention mass itself. Answering picks by the votes and writes the list of runs. With one choice for all heads
 // the votes of the heads are added in between. Votes and picks depend on the sequence alone, never on threads.
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include "base/clock.hpp"
 #include "kv/attend.hpp"
@@ -122,6 +123,15 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
     return pool_units({q.units, units / per_quarter}, votes);
   }
   const Selector& selector = *spec.selector;
+  if (selector.exact) {
+    double always = 0;
+    measure(x, p, head, worker, &always);
+    const float* const units = question(worker).units;
+    const std::int64_t per_block = spec.block / mass_unit(l.select);
+    for (std::int64_t i = p.cut.initial; i < p.cut.local; ++i)
+      votes[i] = std::accumulate(units + i * per_block, units + (i + 1) * per_block, 0.0f);
+    return;
+  }
   if (!selector.width) return std::fill(votes + p.cut.initial, votes + p.cut.local, 0.0f);
   const Question q = question(worker);
   const int rows = load_question(x, p, head, worker);
@@ -507,6 +517,7 @@ void Attention::count_selected(const Part& p) {
                                                       static_cast<std::size_t>(again) * 2 * pitch)
                  : static_cast<std::size_t>(sealed * heads) * l.means_offset;
   }
+  if (p.sequence->select.selector->exact) bytes += static_cast<std::size_t>(sealed * heads) * l.sealed.k_bytes;
   if (p.sequence->select.tail)  // representatives again, and means
     bytes += static_cast<std::size_t>((read - raw) * heads) * l.summary_bytes / kPageTokens;
 }

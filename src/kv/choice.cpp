@@ -24,7 +24,7 @@ BlockCut cut_blocks(const SelectSpec& spec, std::int64_t tokens, std::int64_t ra
   const std::int64_t kept = std::max(local / b, raw);
   c.chosen = std::max<std::int64_t>(1, (budget + b - 1) / b - c.initial - kept);
   c.dense = tokens < spec.from || c.blocks <= c.initial + c.chosen + kept;
-  if (!c.dense && !spec.selector->width && !spec.selector->dense) c.chosen = 0;
+  if (!c.dense && !spec.selector->width && !spec.selector->dense && !spec.selector->exact) c.chosen = 0;
   c.local = std::max(c.initial, c.blocks - kept);
   return c;
 }

@@ -53,8 +53,8 @@ bool Plan::next() {
     p.chosen = asks && (p.prompt || (s.decode && p.few)) && !p.cut.dense;
     asks_ = asks_ || p.chosen;
     p.measured = p.chosen && measured(p, select);
-    // Whoever measures, or preselects by what it measures, reads the key of the query's own token.
-    const bool measures = p.measured || (p.chosen && select.preselect != 0);
+    // Whoever measures, or chooses by what it measures, reads the key of the query's own token.
+    const bool measures = p.measured || (p.chosen && (select.preselect != 0 || select.selector->exact));
     if (!shared && (!p.few || p.seals || measures || s.sequence->borrowed))
       prepared_.push_back(static_cast<int>(parts_.size()));
     parts_.push_back(p);

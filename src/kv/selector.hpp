@@ -30,6 +30,9 @@ struct Selector {
   const char* summary;
   // Every block that may be chosen is: no scores. Without preselection attention has the bits of no selection.
   bool dense = false;
+  // Blocks vote by the attention mass itself: every key is read to choose, and values of what is chosen alone. Nothing
+  // below counts.
+  bool exact = false;
   // "NAME:KEY=VALUE:...": the entry is another one with other defaults, and nothing below counts. Null: itself.
   const char* preset = nullptr;
 

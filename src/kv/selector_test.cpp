@@ -253,6 +253,32 @@ TEST(Selector, MeasuredMassIsThatOfTheSoftmax) {
   EXPECT_NEAR(cache.selection_figures(*sequence).total().mass, expected, 1e-3);
 }
 
+// It holds what no other choice of as many blocks exceeds, and reads all keys for it.
+TEST(Selector, KeysHoldTheBest) {
+  const Tokens t = fixture::random_tokens(shape(), kAll, 58, 3.0f);
+  const auto figures = [&](const std::string& spec, std::size_t* bytes) {
+    Team team(2);
+    Cache cache(team, shape(), options_for(4 * kAll, spec));
+    Sequence* s = cache.create();
+    fixture::feed(cache, s, t, 0, kPrompt, 500);
+    decode(cache, s, t, kPrompt, kAll);
+    *bytes = cache.kv_bytes_read(*s);
+    return cache.selection_figures(*s).total();
+  };
+  for (const char* rest : {":budget=320:block=16:meter=1", ":budget=512:block=64:meter=1",
+                           ":budget=30%:block=128:meter=1", ":budget=90%:block=16:p=0.5:meter=1"}) {
+    std::size_t bytes = 0, fewer = 0;
+    const SelectionFigures::Layer f = figures(std::string("keys") + rest, &bytes);
+    EXPECT_EQ(f.measured, 2 * (kAll - kPrompt)) << rest;
+    EXPECT_NEAR(f.mass, f.best, 1e-5 * f.best) << rest;
+    const SelectionFigures::Layer other = figures(std::string("mean") + rest, &fewer);
+    if (std::string_view(rest).find(":p=") != std::string_view::npos) continue;
+    EXPECT_EQ(f.read, other.read) << rest;
+    EXPECT_LT(other.mass, f.mass * 0.999) << rest;
+    EXPECT_LT(fewer, bytes) << rest;
+  }
+}
+
 TEST(Selector, BelowTheFloorEverythingIsRead) {
   const Outputs dense = run("all", 1);
   expect_same_bits(run("sink_recent:budget=256:meter=1:floor=1", 2), dense, "floor");
