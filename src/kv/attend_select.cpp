@@ -1,8 +1,8 @@
 // Attention's half that chooses which blocks the rows of a part read.
 //
-// Asking gives every block a vote, head by head: from the summaries, or, where keys choose or a prompt is preselected, from
-// the attention mass itself. Answering picks by the votes and writes the list of runs. With one choice for all heads
-// the votes of the heads are added in between. Votes and picks depend on the sequence alone, never on threads.
+// Asking gives every block a vote, head by head: from the summaries, or, where keys choose or a prompt is preselected,
+// from the attention mass itself. Answering picks by the votes and writes the list of runs. With one choice for all
+// heads the votes of the heads are added in between. Votes and picks depend on the sequence alone, never on threads.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -304,6 +304,21 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
     to_.counts[p.counters + h] = runs_of(picked, cut.sealed, spec.block, to_.runs_at(p.counters + h));
 }
 
+namespace {
+
+// Of n numbers, four or a multiple of eight: as eight sums, because one would wait for itself at every step.
+float sum_of(const float* x, int n) {
+  if (n < 8) return (x[0] + x[1]) + (x[2] + x[3]);
+  float part[8];
+  std::copy_n(x, 8, part);
+  for (int i = 8; i < n; i += 8)
+    for (int j = 0; j < 8; ++j) part[j] += x[i + j];
+  for (int j = 0; j < 4; ++j) part[j] += part[j + 4];
+  return (part[0] + part[2]) + (part[1] + part[3]);
+}
+
+}  // namespace
+
 // Shares of the mass of dense attention, mean over the rows: question(worker).units, by mass_unit tokens of the sealed
 // pages, and *always of what no selector leaves out, sinks and raw tokens.
 void Attention::measure(const Tensors& x, const Part& p, int head, int worker, double* always) const {
@@ -343,11 +358,7 @@ void Attention::measure(const Tensors& x, const Part& p, int head, int worker, d
         q.maxima[page] = max;
         most[r] = std::max(most[r], static_cast<double>(max));
         const float* const w = item.scratch.weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
-        for (int u = 0; u < units; ++u) {
-          float sum = 0;
-          for (int t = u * unit; t < (u + 1) * unit; ++t) sum += w[t];
-          q.sums[page * units + u] = sum;
-        }
+        for (int u = 0; u < units; ++u) q.sums[page * units + u] = sum_of(w + u * unit, unit);
       }
   };
   if (arena_.layout.sinks > 0) {
@@ -376,19 +387,19 @@ void Attention::measure(const Tensors& x, const Part& p, int head, int worker, d
       const double max = static_cast<double>(q.maxima[r * pages + page]);
       return max == kNone ? 0.0 : std::exp2(max - m);
     };
-    double all = kept[r] * std::exp2(kept_most[r] - m);
-    const double here = all;
+    const double here = kept[r] * std::exp2(kept_most[r] - m);
+    double all = here;
     for (std::int64_t page = 0; page < pages; ++page) {
-      const double f = factor(page);
-      for (int u = 0; u < units; ++u) all += f * static_cast<double>(q.sums[(r * pages + page) * units + u]);
+      const float* const sums = q.sums + (r * pages + page) * units;
+      all += factor(page) * static_cast<double>(std::accumulate(sums, sums + units, 0.0f));
     }
     const double share = 1 / (all * rows.count);
     *always += here * share;
     for (std::int64_t page = 0; page < pages; ++page) {
-      const double f = factor(page) * share;
-      for (int u = 0; u < units; ++u)
-        q.units[page * units + u] +=
-            static_cast<float>(f * static_cast<double>(q.sums[(r * pages + page) * units + u]));
+      const auto f = static_cast<float>(factor(page) * share);
+      const float* const sums = q.sums + (r * pages + page) * units;
+      float* const to = q.units + page * units;
+      for (int u = 0; u < units; ++u) to[u] += f * sums[u];
     }
   }
 }
