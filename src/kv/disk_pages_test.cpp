@@ -71,6 +71,7 @@ const std::vector<std::string> kSpecs{"all",
                                       "spread:budget=512:block=16:prompt=16:tail=mean",
                                       "quest:budget=512:heads=shared:meter=4:floor=0.8",
                                       "mean:budget=640:preselect=12:block=32:token_step=3",
+                                      "keys:budget=512:block=16:meter=8",
                                       "sink_recent:budget=256"};
 
 // What a sequence can go through.

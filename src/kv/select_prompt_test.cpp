@@ -46,7 +46,8 @@ const std::vector<std::string> kSpecs{"quest:budget=512:prompt=16",
                                       "sink_recent:budget=384:prompt=64:meter=64",
                                       "dynamic:anchors=2:budget=512:prompt=8:dense_layers=1",
                                       "spread:budget=1024:p=0.6:block=32:prompt=16:tail=mean",
-                                      "quest:budget=512:prompt=16:preselect=12"};
+                                      "quest:budget=512:prompt=16:preselect=12",
+                                      "keys:budget=384:block=16:prompt=16:meter=16"};
 
 struct Ran {
   Outputs outs;  // of the prompt and some generated tokens
