@@ -9,7 +9,7 @@ if not FOLDER or not TEXT:
     raise unittest.SkipTest("SKIPPED: KVASIR_HF_MODELS and KVASIR_HF_TEXT name no models and no text")
 try:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+    from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, QuantizedCache
 
     from kvasir import hf
 except ImportError as e:
@@ -35,14 +35,30 @@ class ModelsTest(unittest.TestCase):
 
         model.set_attn_implementation("sdpa")
         want = [answer(p, DynamicCache(config=model.config), max(TOKENS.values())) for p in prompts]
-        for bits, n in TOKENS.items():
+
+        def equal(label, make, n):
+            """How many answers are equal in all of n tokens."""
             first = []
             for p, w in zip(prompts, want):
-                got = answer(p, hf.KvasirCache.from_model(model, bits=bits), n)
-                differ = (got != w[:n]).nonzero().flatten()
+                differ = (answer(p, make(), n) != w[:n]).nonzero().flatten()
                 first.append(int(differ[0]) if len(differ) else n)
-            print(f"{name}, {bits} bits: equal tokens of {n}: {first}")
-            self.assertGreaterEqual(sum(f == n for f in first), 9, (name, bits, first))
+            print(f"{name}, {label}: equal tokens of {n}: {first}", flush=True)
+            return sum(f == n for f in first)
+
+        others = {}
+        for backend, axis in ("quanto", 0), ("hqq", 1):
+            options = dict(nbits=4, axis_key=axis, axis_value=axis, residual_length=128)
+            try:
+                others[backend] = equal(backend, lambda: QuantizedCache(backend, model.config, **options), TOKENS[4])
+            except ImportError as e:
+                print(f"{backend}: left out: {e}")
+        got = {b: equal(f"{b} bits", lambda: hf.KvasirCache.from_model(model, bits=b), n) for b, n in TOKENS.items()}
+        for backend, count in others.items():
+            with self.subTest(beside=backend):
+                self.assertGreaterEqual(got[4], count)
+        for bits, count in got.items():
+            with self.subTest(bits=bits):
+                self.assertGreaterEqual(count, 9)
 
     def test_smollm2(self):
         self.agree("smollm2")
