@@ -90,6 +90,8 @@ def estimates(k, q):
 
 
 def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
     queries, keys, asked = capture(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 14000)
     lost = {}
     for q_all, k_all in zip(queries, keys):
