@@ -2,8 +2,8 @@
 
 Every row generates the same number of tokens from the same prompt: tokens/s of generation, bytes of the cache
 (counted), and how many tokens agree with the first row, which is the model's own cache in float32. With --forced every
-row is fed the first row's tokens, so that distributions can be compared: KL is what is lost per token, in nats. Programs that generate by
-themselves, with the same weights, show their speed alone.
+row is fed the first row's tokens, so that distributions can be compared: KL is what is lost per token, in nats.
+Programs that generate by themselves, with the same weights, show their speed alone.
 """
 
 from __future__ import annotations
