@@ -14,35 +14,41 @@ namespace kvasir::lab::eval {
 std::vector<std::vector<std::string>> group_selectors(const std::vector<std::string>& specs) {
   std::vector<std::vector<std::string>> groups;
   std::vector<std::string> kinds;
-  const auto kind_of = [](const kv::SelectSpec& s) {
-    return s.summaries() + " " + std::to_string(s.block) + (s.keeps_state() ? " state" : "") +
-           (s.prompt > 1 ? " prompts" : "");
+  const auto rest_of = [](const kv::SelectSpec& s) {
+    return " " + std::to_string(s.block) + (s.keeps_state() ? " state" : "") + (s.prompt > 1 ? " prompts" : "") +
+           (s.adapts() ? " adapts " + std::to_string(s.meter) : "");
   };
-  for (const std::string& text : specs) {
-    const kv::SelectSpec spec = kv::parse_select(text, "--select");
-    if (spec.dense()) continue;
-    const std::string kind = kind_of(spec);
-    const auto at = static_cast<std::size_t>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
-    if (at == kinds.size()) {
-      kinds.push_back(kind);
-      groups.push_back({"all"});
+  // Those without representatives come last: they need no cache of their own where another one suits.
+  for (const bool bare : {false, true})
+    for (const std::string& text : specs) {
+      const kv::SelectSpec spec = kv::parse_select(text, "--select");
+      if (spec.dense() || bare != (spec.summaries() == "none")) continue;
+      const std::string rest = rest_of(spec);
+      const auto same = std::find_if(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+        return bare ? kind.ends_with(rest) : kind == spec.summaries() + rest;
+      });
+      const auto at = static_cast<std::size_t>(same - kinds.begin());
+      if (at == kinds.size()) {
+        kinds.push_back(spec.summaries() + rest);
+        groups.push_back({"all"});
+      }
+      groups[at].push_back(text);
     }
-    groups[at].push_back(text);
-  }
   if (groups.empty()) groups.push_back({"all"});
   return groups;
 }
 
-std::string cache_selector(const std::vector<std::string>& group) { return group.back(); }
+std::string cache_selector(const std::vector<std::string>& group) { return group[group.size() > 1 ? 1 : 0]; }
 
 namespace {
-constexpr std::size_t kKept = 16;  // beginnings of the last prompt
-}
+constexpr std::size_t kKept = 16;   // beginnings of the last prompt
+constexpr std::size_t kAtOnce = 8;  // candidates that are ranked in one step: each reads the weights once
+}  // namespace
 
 Subject::Needs selection_needs(const std::vector<std::string>& specs, std::int64_t ctx) {
-  constexpr auto kKeptSequences = static_cast<std::int64_t>(kKept);
-  Subject::Needs needs{.sequences = 3 + static_cast<int>(kKept),
-                       .extra_tokens = ctx + kKeptSequences * Subject::kChunk,
+  constexpr auto kForks = static_cast<std::int64_t>(kKept + kAtOnce);
+  Subject::Needs needs{.sequences = 2 + static_cast<int>(kForks),
+                       .extra_tokens = ctx + kForks * Subject::kChunk,
                        .baseline = false,
                        .selectors = {}};
   for (const auto& group : group_selectors(specs)) needs.selectors.push_back(cache_selector(group));
@@ -89,30 +95,80 @@ class Reader {
     return next;
   }
 
-  // ln P(ids | what the sequence holds, whose next logits are `next`), in a fork.
-  double score(const kv::Sequence& sequence, std::vector<float> next, std::span<const std::int32_t> ids) {
-    kv::Sequence* fork = lane_.cache->fork(sequence);
-    double sum = 0;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      sum += static_cast<double>(next[static_cast<std::size_t>(ids[i])]) - log_sum_exp(next);
-      if (i + 1 < ids.size()) next = decode(fork, ids.subspan(i, 1));
-    }
-    lane_.cache->release(fork);
-    if (!std::isfinite(sum)) throw Error(Code::kUnsupported, "the model's output is not a number", lane_.name);
-    return sum;
-  }
+  struct Answer {
+    std::vector<double> scores;  // ln P(candidate | what the sequence holds)
+    std::vector<std::int32_t> greedy;
+  };
 
-  std::vector<std::int32_t> greedy(kv::Sequence* sequence, std::vector<float> next, std::size_t count) {
-    std::vector<std::int32_t> ids;
-    for (;;) {
-      const auto id = static_cast<std::int32_t>(argmax(next));
-      ids.push_back(id);
-      if (s_.tokenizer().is_eog(id) || ids.size() >= count) return ids;
-      next = decode(sequence, {&id, 1});
+  // Candidates in forks, kAtOnce of them step by step together; greedy decoding of `count` tokens, which moves the
+  // sequence itself, beside the last of them. `next`: logits behind the sequence.
+  Answer answer(kv::Sequence* sequence, const std::vector<float>& next,
+                std::span<const std::vector<std::int32_t>> candidates, std::size_t count,
+                const std::function<void()>& poll) {
+    Answer a;
+    const std::size_t most = std::min(kAtOnce, static_cast<std::size_t>(std::max(s_.logits_rows() - 1, 1)));
+    for (std::size_t first = 0; first < candidates.size(); first += most) {
+      const std::size_t n = std::min(most, candidates.size() - first);
+      std::vector<Line> lines;
+      for (std::size_t i = 0; i < n; ++i)
+        lines.push_back({.sequence = lane_.cache->fork(*sequence), .given = candidates[first + i]});
+      const bool last = first + n == candidates.size();
+      if (last && n < static_cast<std::size_t>(s_.logits_rows()))
+        lines.push_back({.sequence = sequence, .count = count});
+      run(lines, next, poll);
+      for (std::size_t i = 0; i < n; ++i) {
+        if (!std::isfinite(lines[i].sum))
+          throw Error(Code::kUnsupported, "the model's output is not a number", lane_.name);
+        a.scores.push_back(lines[i].sum);
+        lane_.cache->release(lines[i].sequence);
+      }
+      if (lines.size() > n) a.greedy = lines.back().ids;
     }
+    if (a.greedy.empty()) {
+      Line alone{.sequence = sequence, .count = count};
+      run({&alone, 1}, next, poll);
+      a.greedy = alone.ids;
+    }
+    return a;
   }
 
  private:
+  // One continuation: given tokens, or the most probable ones.
+  struct Line {
+    kv::Sequence* sequence;
+    std::span<const std::int32_t> given{};
+    std::size_t count = 0;  // of the most probable ones at most
+    std::vector<std::int32_t> ids{};
+    double sum = 0;  // of log-probabilities
+    bool done = false;
+
+    // Takes the next token by the logits in front of it.
+    void take(std::span<const float> next, const text::Tokenizer& tokenizer) {
+      const auto id = given.empty() ? static_cast<std::int32_t>(argmax(next)) : given[ids.size()];
+      sum += static_cast<double>(next[static_cast<std::size_t>(id)]) - log_sum_exp(next);
+      ids.push_back(id);
+      done = given.empty() ? ids.size() >= count || tokenizer.is_eog(id) : ids.size() == given.size();
+    }
+  };
+
+  void run(std::span<Line> lines, const std::vector<float>& next, const std::function<void()>& poll) {
+    for (Line& line : lines) line.take(next, s_.tokenizer());
+    for (;;) {
+      std::vector<Line*> open;
+      std::vector<model::Input> inputs;
+      for (Line& line : lines)
+        if (!line.done) {
+          open.push_back(&line);
+          inputs.push_back({line.sequence, {&line.ids.back(), 1}, 1, true});
+        }
+      if (open.empty()) return;
+      poll();
+      const std::span<const float> rows = lane_.forward->step(inputs);
+      const std::size_t width = rows.size() / open.size();
+      for (std::size_t i = 0; i < open.size(); ++i) open[i]->take(rows.subspan(i * width, width), s_.tokenizer());
+    }
+  }
+
   Subject& s_;
   Lane& lane_;
 };
@@ -180,6 +236,7 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
     const Probe& probe = probes[static_cast<std::size_t>(i)];
     report.chance += 1 / static_cast<double>(probe.candidates.size()) / static_cast<double>(total);
     std::size_t l = 0;
+    std::vector<std::int32_t> dense;  // of the codecs at hand
     for (Lane& lane : subject.lanes()) {
       Beginnings& known = beginnings[l];
       const std::size_t g = l++ % groups.size();
@@ -189,30 +246,23 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
       const std::size_t question = std::min(static_cast<std::size_t>(asked), prompt.size() - 1);
       const auto before = prompt.first(prompt.size() - question);
       kv::Sequence* base = known.read(before, [&] { poll(i, total); });
-      std::vector<std::int32_t> dense;
       for (const std::string& spec : groups[g]) {
+        if (spec == "all" && g > 0) continue;  // the same as in the group before
         const bool anew = kv::parse_select(spec, "--select").chooses_for_prompts();
         kv::Sequence* sequence = anew ? reader.read(before, spec, [&] { poll(i, total); }) : cache.fork(*base);
         cache.set_selection(sequence, spec);
         const std::vector<float> next = reader.decode(sequence, prompt.last(question));
         SelectedRow one{.tokens = static_cast<std::int64_t>(prompt.size()), .trials = 1};
-        double best = 0;
-        std::size_t choice = 0;
-        for (std::size_t c = 0; c < probe.candidates.size(); ++c) {
-          poll(i, total);
-          const double score = reader.score(*sequence, next, probe.candidates[c]);
-          if (c == 0) one.logprob = score;
-          if (c == 0 || score > best) best = score, choice = c;
-        }
-        const auto greedy = reader.greedy(sequence, next, probe.candidates.front().size());
-        if (spec == "all") dense = greedy;
-        one.exact = subject.tokenizer().decode(greedy).find(probe.answer) <= 1;  // perhaps behind one space
-        one.first = choice == 0;
-        one.same = greedy == dense;
+        const auto answer =
+            reader.answer(sequence, next, probe.candidates, probe.candidates.front().size(), [&] { poll(i, total); });
+        if (spec == "all") dense = answer.greedy;
+        one.logprob = answer.scores.front();
+        one.exact = subject.tokenizer().decode(answer.greedy).find(probe.answer) <= 1;  // perhaps behind one space
+        one.first = std::max_element(answer.scores.begin(), answer.scores.end()) == answer.scores.begin();
+        one.same = answer.greedy == dense;
         const kv::SelectionFigures::Layer f = cache.selection_figures(*sequence).total();
         one.read = f.read, one.seen = f.seen, one.mass = f.mass, one.measured = f.measured;
         cache.release(sequence);
-        if (spec == "all" && g > 0) continue;  // the same again
         *row_for(&report.rows, lane.name, spec, probe) += one;
         if (spec == "all") report.dense += one;
       }
@@ -247,14 +297,15 @@ std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::strin
     for (const std::string& spec : group) {
       if (spec == "all") continue;
       kv::Sequence* sequence = cache.fork(*base);
-      // Below a floor of everything, a measured step reads everything: the queries are those of dense attention.
-      cache.set_selection(sequence, spec + ":meter=1:floor=1");
+      // Below a floor of everything, a measured step reads everything: the queries are those of dense attention. No
+      // share moves, because every query is measured.
+      cache.set_selection(sequence, spec + ":meter=1:floor=1:aim=0");
       MassRow row{.kv = lane.name, .select = spec};
       for (std::int64_t i = 0; i < queries; ++i) {
         poll(l, total);
         const auto token = ids.subspan(text.size() + static_cast<std::size_t>(i), 1);
         kv::Sequence* chosen = cache.fork(*sequence);
-        cache.set_selection(chosen, spec + ":meter=0:floor=0");
+        cache.set_selection(chosen, spec + ":meter=0:floor=0:aim=0");
         const std::vector<float> sparse = reader.decode(chosen, token);
         cache.release(chosen);
         const std::vector<float> dense = reader.decode(sequence, token);

@@ -13,8 +13,8 @@
 
 namespace kvasir::lab::eval {
 
-// Specs in groups whose summaries are the same: one cache can serve a group. Every group begins with "all". Throws
-// Error(kBadInput) for what cannot be read.
+// Specs in groups that one cache can serve: their summaries are the same, or they need none. Every group begins with
+// "all", and behind it with a spec that has the group's summaries. Throws Error(kBadInput) for what cannot be read.
 std::vector<std::vector<std::string>> group_selectors(const std::vector<std::string>& specs);
 
 // The spec that a cache for all specs of a group is made with.
@@ -65,8 +65,9 @@ struct MassRow {
 };
 
 // Queries of `queries` tokens behind the first ids.size() - queries of a text, each choice measured while the model
-// goes on with dense attention. Every token also goes once through the choice alone, behind a dense past: kl and same
-// compare what it says next. Needs of the subject as in measure_selected.
+// goes on with dense attention. What a selector learns from measurements (`aim`) is left out. Every token also goes
+// once through the choice alone, behind a dense past: kl and same compare what it says next. Needs of the subject as in
+// measure_selected.
 std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::string>& specs,
                                   std::span<const std::int32_t> ids, std::int64_t queries,
                                   const std::function<void(std::int64_t, std::int64_t)>& poll);

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "kv/select_spec.hpp"
 #include "lab/eval/eval_fixture.hpp"
 #include "lab/eval/tasks.hpp"
 
@@ -28,6 +29,15 @@ TEST(SelectionTrial, SpecsAreGroupedByWhatTheirCachesHold) {
   ASSERT_EQ(groups.size(), 4u);
   EXPECT_EQ(groups[0], (std::vector<std::string>{"all", "quest", "quest:budget=1%"}));
   EXPECT_EQ(groups[1].back(), "mean");
+  // What needs no summaries joins the first cache with its block.
+  const auto mixed = group_selectors({"keys:block=16", "sink_recent", "mean:block=16", "quest", "keys:token_step=2"});
+  ASSERT_EQ(mixed.size(), 3u);
+  EXPECT_EQ(mixed[0], (std::vector<std::string>{"all", "mean:block=16", "keys:block=16"}));
+  EXPECT_EQ(mixed[1], (std::vector<std::string>{"all", "quest", "sink_recent"}));
+  EXPECT_EQ(mixed[2], (std::vector<std::string>{"all", "keys:token_step=2"}));
+  for (const auto& group : mixed)
+    for (const std::string& spec : group)
+      EXPECT_EQ(kv::parse_select(spec, "").refused_in(kv::parse_select(cache_selector(group), "")), nullptr) << spec;
   EXPECT_EQ(group_selectors({"all"}), (std::vector<std::vector<std::string>>{{"all"}}));
   EXPECT_THROW(group_selectors({"nothing"}), Error);
 }
@@ -56,6 +66,38 @@ TEST(SelectionTrial, WholeBudgetsAnswerAsDenseAttention) {
     }
   }
   for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
+}
+
+// Candidates are ranked several at once, here eight and two. What the right one has does not depend on the others.
+TEST(SelectionTrial, CandidatesDoNotChangeEachOther) {
+  const std::vector<std::string> specs{"quest:budget=192:block=16:local=16", "keys:budget=192:block=16:local=16"};
+  Subject subject = subject_for(specs, "balanced");
+  ASSERT_EQ(subject.lanes().size(), 1u);
+  const auto many =
+      task_probes(subject.tokenizer(), "needles", {480}, {20, 80}, 1, {.ctx = 512, .seed = 5, .distractors = 9});
+  subject.load({});
+  const auto nothing = [](std::int64_t, std::int64_t) {};
+  const SelectedReport together = measure_selected(subject, specs, many, 8, nothing);
+  for (std::size_t first = 0; first < many.size(); ++first)
+    for (std::size_t c = 0; c < 10; ++c) {
+      ASSERT_EQ(many[first].candidates.size(), 10u);
+      Probe probe = many[first];
+      probe.candidates = {many[first].candidates[c]};
+      if (c > 0 && probe.candidates[0].size() > many[first].candidates[0].size()) continue;
+      const SelectedReport alone = measure_selected(subject, specs, {&probe, 1}, 8, nothing);
+      ASSERT_EQ(alone.rows.size(), 3u);
+      for (const SelectedRow& r : together.rows) {
+        if (r.depth != probe.depth) continue;
+        const auto same = std::find_if(alone.rows.begin(), alone.rows.end(),
+                                       [&](const SelectedRow& a) { return a.select == r.select; });
+        ASSERT_NE(same, alone.rows.end());
+        if (c == 0) {
+          EXPECT_EQ(std::tie(same->logprob, same->exact), std::tie(r.logprob, r.exact)) << r.select;
+        } else if (r.first == 1) {
+          EXPECT_LE(same->logprob, r.logprob) << r.select << " candidate " << c;
+        }
+      }
+    }
 }
 
 // Prompts of several chunks share beginnings, are computed from there, and have the answers that they have alone.
@@ -102,7 +144,7 @@ TEST(SelectionTrial, SharedBeginningsSaveWorkAndChangeNothing) {
 TEST(SelectionTrial, MassGrowsWithTheBudget) {
   const std::vector<std::string> specs{"quest:block=16:local=16:budget=160", "quest:block=16:local=16:budget=320",
                                        "sink_recent:block=16:initial=16:local=16:budget=32",
-                                       "quest:block=16:budget=1000"};
+                                       "quest:block=16:budget=1000", "auto:from=0:budget=320"};
   Subject subject = subject_for(specs, "f16");
   std::string text;
   for (int i = 0; i < 90; ++i) text += "The quick brown fox saw " + std::to_string(i * 37 % 100) + " dogs. ";
@@ -111,7 +153,7 @@ TEST(SelectionTrial, MassGrowsWithTheBudget) {
   ids.resize(500);
   subject.load({});
   const auto rows = measure_mass(subject, specs, ids, 4, [](std::int64_t, std::int64_t) {});
-  ASSERT_EQ(rows.size(), 4u);
+  ASSERT_EQ(rows.size(), 5u);
   for (const MassRow& r : rows)
     for (std::size_t l = 0; l < r.mass.size(); ++l) EXPECT_LE(r.mass[l], r.best[l] + 1e-6) << r.select << " " << l;
   const auto of = [&](const std::string& spec) -> const MassRow& {
@@ -123,6 +165,7 @@ TEST(SelectionTrial, MassGrowsWithTheBudget) {
   EXPECT_GT(of(specs[0]).mean_from(0), of(specs[2]).mean_from(0));
   EXPECT_LT(of(specs[0]).read, 0.4);
   EXPECT_EQ(of(specs[3]).mean_from(0), 1);
+  EXPECT_GT(of(specs[4]).mean_from(0), 0.5);
 }
 
 }  // namespace
