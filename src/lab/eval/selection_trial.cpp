@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
+#include <map>
+#include <utility>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
@@ -42,16 +43,26 @@ std::string cache_selector(const std::vector<std::string>& group) { return group
 
 namespace {
 constexpr std::size_t kKept = 16;   // beginnings of the last prompt
-constexpr std::size_t kAtOnce = 8;  // candidates that are ranked in one step: each reads the weights once
+constexpr std::size_t kAtOnce = 8;  // candidates that are ranked in one step, so that weights are read once for all
+
+// The ways of a group to read a prompt: the dense one, and those that choose.
+std::vector<std::string> readings(const std::vector<std::string>& group) {
+  std::vector<std::string> some{"all"};
+  for (const std::string& spec : group)
+    if (kv::parse_select(spec, "--select").chooses_for_prompts()) some.push_back(spec);
+  return some;
+}
 }  // namespace
 
 Subject::Needs selection_needs(const std::vector<std::string>& specs, std::int64_t ctx) {
-  constexpr auto kForks = static_cast<std::int64_t>(kKept + kAtOnce);
-  Subject::Needs needs{.sequences = 2 + static_cast<int>(kForks),
-                       .extra_tokens = ctx + kForks * Subject::kChunk,
-                       .baseline = false,
-                       .selectors = {}};
-  for (const auto& group : group_selectors(specs)) needs.selectors.push_back(cache_selector(group));
+  Subject::Needs needs{.sequences = 0, .extra_tokens = 0, .baseline = false, .selectors = {}};
+  for (const auto& group : group_selectors(specs)) {
+    const auto ways = static_cast<std::int64_t>(readings(group).size());
+    const std::int64_t forks = ways * static_cast<std::int64_t>(kKept + 1) + static_cast<std::int64_t>(kAtOnce);
+    needs.sequences = std::max(needs.sequences, 1 + static_cast<int>(forks));
+    needs.extra_tokens = std::max(needs.extra_tokens, ways * ctx + forks * Subject::kChunk);
+    needs.selectors.push_back(cache_selector(group));
+  }
   return needs;
 }
 
@@ -173,10 +184,12 @@ class Reader {
   Lane& lane_;
 };
 
-// Beginnings of the last prompt of a lane, read with dense attention: the next one goes on behind what both share.
+// Beginnings of the last prompt of a lane, read with `spec`: the next one goes on behind what both share. What a prompt
+// chooses depends on its positions and tokens alone, so that a fork has what a prompt that is read anew has.
 class Beginnings {
  public:
-  Beginnings(Subject& subject, Lane& lane) : reader_(subject, lane), cache_(*lane.cache) {}
+  Beginnings(Subject& subject, Lane& lane, std::string spec)
+      : reader_(subject, lane), cache_(*lane.cache), spec_(std::move(spec)) {}
   ~Beginnings() { drop_behind(0); }
   Beginnings(const Beginnings&) = delete;
   Beginnings& operator=(const Beginnings&) = delete;
@@ -190,7 +203,7 @@ class Beginnings {
     // All but one at even distances, the last at the end of the last whole chunk.
     const std::size_t stride = (last / (kKept - 1) / chunk + 1) * chunk;
     std::size_t at = kept_.empty() ? 0 : static_cast<std::size_t>(kv::Cache::length(*kept_.back()));
-    kv::Sequence* sequence = kept_.empty() ? reader_.read({}, "all", poll) : cache_.fork(*kept_.back());
+    kv::Sequence* sequence = kept_.empty() ? reader_.read({}, spec_, poll) : cache_.fork(*kept_.back());
     while (at < ids.size()) {
       const std::size_t next = std::min({at / stride * stride + stride, at < last ? last : ids.size(), ids.size()});
       reader_.append(sequence, ids.subspan(at, next - at), poll);
@@ -210,6 +223,7 @@ class Beginnings {
 
   Reader reader_;
   kv::Cache& cache_;
+  std::string spec_;
   std::vector<std::int32_t> ids_;
   std::vector<kv::Sequence*> kept_;  // each a beginning of the next
 };
@@ -230,26 +244,32 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
   const auto groups = group_selectors(specs);
   SelectedReport report;
   const auto total = static_cast<std::int64_t>(probes.size());
-  std::deque<Beginnings> beginnings;
-  for (Lane& lane : subject.lanes()) beginnings.emplace_back(subject, lane);
+  std::vector<std::map<std::string, Beginnings>> beginnings;  // by lane and way of reading
+  for (Lane& lane : subject.lanes()) {
+    beginnings.emplace_back();
+    for (const std::string& spec : readings(groups[(beginnings.size() - 1) % groups.size()]))
+      beginnings.back().try_emplace(spec, subject, lane, spec);
+  }
   for (std::int64_t i = 0; i < total; ++i) {
     const Probe& probe = probes[static_cast<std::size_t>(i)];
     report.chance += 1 / static_cast<double>(probe.candidates.size()) / static_cast<double>(total);
     std::size_t l = 0;
     std::vector<std::int32_t> dense;  // of the codecs at hand
     for (Lane& lane : subject.lanes()) {
-      Beginnings& known = beginnings[l];
+      std::map<std::string, Beginnings>& known = beginnings[l];
       const std::size_t g = l++ % groups.size();
       kv::Cache& cache = *lane.cache;
       Reader reader(subject, lane);
       const std::span<const std::int32_t> prompt = probe.prompt;
       const std::size_t question = std::min(static_cast<std::size_t>(asked), prompt.size() - 1);
       const auto before = prompt.first(prompt.size() - question);
-      kv::Sequence* base = known.read(before, [&] { poll(i, total); });
+      const auto read = [&](const std::string& spec) { return known.at(spec).read(before, [&] { poll(i, total); }); };
+      kv::Sequence* base = nullptr;  // what was read with dense attention, if any selector goes on behind it
       for (const std::string& spec : groups[g]) {
         if (spec == "all" && g > 0) continue;  // the same as in the group before
-        const bool anew = kv::parse_select(spec, "--select").chooses_for_prompts();
-        kv::Sequence* sequence = anew ? reader.read(before, spec, [&] { poll(i, total); }) : cache.fork(*base);
+        const bool anew = spec != "all" && known.count(spec) > 0;
+        if (!anew && !base) base = read("all");
+        kv::Sequence* sequence = anew ? read(spec) : cache.fork(*base);
         cache.set_selection(sequence, spec);
         const std::vector<float> next = reader.decode(sequence, prompt.last(question));
         SelectedRow one{.tokens = static_cast<std::int64_t>(prompt.size()), .trials = 1};
@@ -266,7 +286,7 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
         *row_for(&report.rows, lane.name, spec, probe) += one;
         if (spec == "all") report.dense += one;
       }
-      cache.release(base);
+      if (base) cache.release(base);
     }
   }
   report.guessing = binomial_tail(report.dense.trials, report.dense.first, report.chance);

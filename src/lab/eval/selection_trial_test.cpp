@@ -102,7 +102,8 @@ TEST(SelectionTrial, CandidatesDoNotChangeEachOther) {
 
 // Prompts of several chunks share beginnings, are computed from there, and have the answers that they have alone.
 TEST(SelectionTrial, SharedBeginningsSaveWorkAndChangeNothing) {
-  const std::vector<std::string> specs{"quest:budget=64:block=16:local=16"};
+  const std::vector<std::string> specs{"quest:budget=64:block=16:local=16",
+                                       "quest:budget=128:block=16:local=16:prompt=16"};
   constexpr int kCtx = 2 * Subject::kChunk + 176;
   Subject subject = subject_for(specs, "balanced", kCtx);
   subject.load({});
@@ -129,7 +130,7 @@ TEST(SelectionTrial, SharedBeginningsSaveWorkAndChangeNothing) {
         *same += r;
     }
   }
-  EXPECT_EQ(calls, calls_alone - 2);  // two whole chunks of the second question
+  EXPECT_EQ(calls, calls_alone - 4);  // two whole chunks of the second question, dense and chosen
   ASSERT_EQ(together.rows.size(), sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const SelectedRow &a = together.rows[i], &b = sums[i];
