@@ -80,6 +80,7 @@ class Bench {
       if (o_.prefill > 0 && row.batch == 1) {
         const double seconds = once(base, 1, [&](std::span<kv::Sequence* const> s) {
                                  e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
+                                 prompt_read_ = share_read(e_.cache().selection_figures(*s[0]).prompt_total());
                                  return 0.0;
                                }).first;
         prefill.push_back(seconds);
@@ -148,10 +149,11 @@ class Bench {
              .hits = after.hits - before.hits,
              .misses = after.misses - before.misses,
              .stall_seconds = after.stall_seconds - before.stall_seconds};
-    const kv::SelectionFigures::Layer f = e_.cache().selection_figures(*sequences.front()).total();
-    read_ = f.seen > 0 ? f.read / f.seen : 1;
+    read_ = share_read(e_.cache().selection_figures(*sequences.front()).total());
     return read;
   }
+
+  static double share_read(const kv::SelectionFigures::Layer& f) { return f.seen > 0 ? f.read / f.seen : 1; }
 
   // Seconds, and what `work` says.
   template <class F>
@@ -188,8 +190,9 @@ class Bench {
   };
 
   // Of all matrices for `columns` tokens, of the output matrix for `outputs`, and of attention where the tokens see
-  // `seen` tokens together: q k and p v for every head, `packed` of it on packed bytes.
-  Work work_of(double columns, double outputs, double seen, double packed, const Rates& rates) const {
+  // `seen` tokens together and read `read` of them where layers have no window: q k and p v for every head, `packed` of
+  // it on packed bytes.
+  Work work_of(double columns, double outputs, double seen, double read, double packed, const Rates& rates) const {
     Work work;
     const auto add = [&](const cpu::Matrix& m, double n) {
       const double ops = 2.0 * static_cast<double>(m.weights()) * n;
@@ -208,7 +211,7 @@ class Bench {
     add(spec.head.output.bound, outputs);
     double attention = 0;
     model::for_each<model::Attention>(spec, [&](const model::Attention& a) {
-      const double here = a.window > 0 ? std::min(seen, columns * static_cast<double>(a.window)) : seen;
+      const double here = a.window > 0 ? std::min(seen, columns * static_cast<double>(a.window)) : seen * read;
       attention += 2.0 * a.heads * (a.d + a.dv) * here;
     });
     work.ops += attention;
@@ -219,21 +222,22 @@ class Bench {
   // Of one step.
   Work decode_work(const BenchRow& row, const Rates& rates) const {
     const auto batch = static_cast<double>(row.batch);
-    return work_of(batch, batch, batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0),
+    return work_of(batch, batch, batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0), read_,
                    e_.cache().packed_share(row.depth, o_.decode, true), rates);
   }
 
   // Of one run; its query i sees depth + i + 1 tokens.
   Work prefill_work(const BenchRow& row, const Rates& rates) const {
-    return work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0),
+    return work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0), prompt_read_,
                    e_.cache().packed_share(row.depth, o_.prefill, false), rates);
   }
 
   run::Engine& e_;
   const BenchOptions& o_;
-  double chosen_ = 0;  // seconds of the last decode run
-  double read_ = 1;
-  kv::DiskFigures disk_;  // of the last decode run
+  double chosen_ = 0;       // seconds of the last decode run
+  double read_ = 1;         // share of the tokens that the last decode run read
+  double prompt_read_ = 1;  // and the last prompt
+  kv::DiskFigures disk_;    // of the last decode run
 };
 
 // A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
