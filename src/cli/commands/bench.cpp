@@ -215,30 +215,50 @@ std::vector<nlohmann::ordered_json> earlier_rows(const std::string& path) {
   return rows;
 }
 
-// A line for every model, cache, selector, number of threads and batch.
+// A line for every model, cache, selector and batch. What all have in common stands below the title.
 void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& path) {
+  using Words = std::vector<std::string>;  // some may be empty
+  std::vector<std::pair<Words, lab::eval::Point2>> points;
+  for (const auto& row : rows) {
+    const auto text = [&](const char* key) { return row.value(key, std::string()); };
+    const double rate = row.value("decode_tps", 0.0);
+    if (rate <= 0) continue;
+    const std::string select = text("select");
+    const auto batch = row.value("batch", std::int64_t{1});
+    points.push_back(
+        {{text("model"), text("k_codec") == text("v_codec") ? text("k_codec") : text("k_codec") + "/" + text("v_codec"),
+          select.empty() || select == "all" ? "dense" : select, batch > 1 ? fmt::format("batch {}", batch) : "",
+          row.value("disk_bytes_per_token", 0.0) > 0 ? "from disk" : ""},
+         {row.value("depth", 0.0), rate}});
+  }
+  if (points.empty()) return;
+  const auto sentence = [&](const Words& words, bool common) {
+    std::string all;
+    for (std::size_t w = 0; w < words.size(); ++w) {
+      const bool here = std::all_of(points.begin(), points.end(),
+                                    [&](const auto& p) { return p.first[w] == points.front().first[w]; });
+      if (here == common && !words[w].empty()) all += (all.empty() ? "" : ", ") + words[w];
+    }
+    return all;
+  };
+  const auto [least, most] = std::minmax_element(points.begin(), points.end(),
+                                                 [](const auto& a, const auto& b) { return a.second.x < b.second.x; });
   lab::eval::Plot plot{.title = "Generated tokens per second over the depth of the cache",
-                       .subtitle = "median of the runs",
+                       .subtitle = "medians of the runs; " + sentence(points.front().first, true),
                        .note = "",
                        .x_label = "tokens in the cache",
                        .y_label = "tokens per second",
-                       .points = {}};
+                       .points = {},
+                       .lines = {},
+                       .wide = least->second.x > 0 && most->second.x >= 16 * least->second.x};
   std::vector<std::vector<std::string>> table{{"what", "depth", "tokens/s"}};
-  for (const auto& row : rows) {
-    const auto text = [&](const char* key) { return row.value(key, std::string()); };
-    const std::string kv =
-        text("k_codec") == text("v_codec") ? text("k_codec") : text("k_codec") + "/" + text("v_codec");
-    std::string label = text("model") + " " + kv;
-    if (const std::string select = text("select"); !select.empty() && select != "all") label += " " + select;
-    if (const auto batch = row.value("batch", std::int64_t{1}); batch > 1) label += fmt::format(" batch {}", batch);
-    if (row.value("disk_bytes_per_token", 0.0) > 0) label += " from disk";
-    const double rate = row.value("decode_tps", 0.0);
-    const auto depth = row.value("depth", std::int64_t{0});
-    if (rate <= 0) continue;
-    table.push_back({label, std::to_string(depth), fmt::format("{:.2f}", rate)});
+  for (const auto& [words, point] : points) {
+    std::string label = sentence(words, false);
+    if (label.empty()) label = words[2];  // a single line: its selector
+    table.push_back({label, fmt::format("{:.0f}", point.x), fmt::format("{:.2f}", point.y)});
     auto line = std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
     if (line == plot.lines.end()) line = plot.lines.insert(plot.lines.end(), {label, {}});
-    line->points.push_back({static_cast<double>(depth), rate});
+    line->points.push_back(point);
   }
   for (auto& line : plot.lines)
     std::stable_sort(line.points.begin(), line.points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });

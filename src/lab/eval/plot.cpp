@@ -57,7 +57,7 @@ class Axis {
     double step = 1;
     for (int i = 0; (high_ - low_) / step > 14; ++i) step *= i % 3 == 1 ? 2.5 : 2;  // 1, 2, 5, 10, 20, ...
     std::vector<double> all;
-    for (double v = std::ceil(low_ / step) * step; v <= high_; v += step) all.push_back(v);
+    for (double v = std::ceil(low_ / step) * step + 0.0; v <= high_; v += step) all.push_back(v);  // + 0.0: not -0
     return all;
   }
 
@@ -78,6 +78,8 @@ class Axis {
   double from_, to_, low_ = 0, high_ = 0;
   bool linear_;
 };
+
+std::string tick_text(double v) { return fmt::format("{:.10g}", v); }
 
 double text_width(const std::string& text, double size) { return 0.62 * size * static_cast<double>(text.size()); }
 
@@ -167,11 +169,11 @@ class Labels {
 void draw_axes(Scene* scene, const Plot& plot, const Axis& x, const Axis& y, Box frame) {
   for (const double v : x.ticks()) {
     scene->line({{x.at(v), frame.top}, {x.at(v), frame.bottom}}, kPale, 1);
-    scene->text({x.at(v), frame.bottom + 18}, fmt::format("{:g}", v), kFont, kInk, Shape::Align::kMiddle);
+    scene->text({x.at(v), frame.bottom + 18}, tick_text(v), kFont, kInk, Shape::Align::kMiddle);
   }
   for (const double v : y.ticks()) {
     scene->line({{frame.left, y.at(v)}, {frame.right, y.at(v)}}, kPale, 1);
-    scene->text({frame.left - 8, y.at(v) + 4}, fmt::format("{:g}", v), kFont, kInk, Shape::Align::kEnd);
+    scene->text({frame.left - 8, y.at(v) + 4}, tick_text(v), kFont, kInk, Shape::Align::kEnd);
   }
   scene->line({{frame.left, frame.top},
                {frame.right, frame.top},
@@ -201,7 +203,7 @@ Scene draw_lines(const Plot& plot) {
     for (const Point2& p : line.points)
       if (p.y > 0) xs.push_back(p.x), ys.push_back(p.y);
   const Box frame{kLeft, kTop, kWidth - kRight, kHeight - kBottom};
-  const Axis x(xs, frame.left, frame.right, true), y(ys, frame.bottom, frame.top);
+  const Axis x(xs, frame.left, frame.right, !plot.wide), y(ys, frame.bottom, frame.top);
   Scene scene{kWidth, kHeight, {}};
   draw_axes(&scene, plot, x, y, frame);
   std::vector<Point2> dots, ends;

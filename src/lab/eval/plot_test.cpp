@@ -95,6 +95,23 @@ TEST(Plot, LinesHaveEvenSteps) {
   EXPECT_NEAR(dots[3].y, dots[4].y, 1e-9);
 }
 
+TEST(Plot, WideLinesAreLogarithmicAndTicksAreWholeNumbers) {
+  const Scene wide = draw({.lines = {{"one", {{1e4, 1}, {1e5, 1}, {1e6, 1}}}}, .wide = true});
+  std::vector<double> dots;
+  std::vector<std::string> texts;
+  for (const Shape& s : wide.shapes) {
+    if (s.kind == Shape::Kind::kDot) dots.push_back(s.points[0].x);
+    texts.push_back(s.text);
+  }
+  ASSERT_EQ(dots.size(), 3u);
+  EXPECT_NEAR(dots[1] - dots[0], dots[2] - dots[1], 1e-9);
+  EXPECT_NE(std::find(texts.begin(), texts.end(), "1000000"), texts.end());
+  texts.clear();
+  for (const Shape& s : draw({.lines = {{"one", {{1, 1}, {1000, 1}}}}}).shapes) texts.push_back(s.text);
+  EXPECT_NE(std::find(texts.begin(), texts.end(), "0"), texts.end());
+  EXPECT_EQ(std::find(texts.begin(), texts.end(), "-0"), texts.end());
+}
+
 TEST(Plot, NamesAreEscapedAndPagesNeedNothingFromOutside) {
   const Plot plot{.title = "a < b & \"c\"", .points = {{"<k>", 1, 1}}};
   const std::string page = to_html(plot, {{"kv", "ppl"}, {"<k>", "1"}});
