@@ -243,8 +243,9 @@ void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& pa
   };
   const auto [least, most] = std::minmax_element(points.begin(), points.end(),
                                                  [](const auto& a, const auto& b) { return a.second.x < b.second.x; });
+  const std::string common = sentence(points.front().first, true);
   lab::eval::Plot plot{.title = "Generated tokens per second over the depth of the cache",
-                       .subtitle = "medians of the runs; " + sentence(points.front().first, true),
+                       .subtitle = "medians of the runs" + (common.empty() ? "" : "; " + common),
                        .note = "",
                        .x_label = "tokens in the cache",
                        .y_label = "tokens per second",
