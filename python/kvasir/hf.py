@@ -239,13 +239,19 @@ class _Layer(CacheLayerMixin):
         self.is_initialized = False
 
 
+def _keys_have_bias(model) -> bool:
+    return any(name.endswith("k_proj.bias") and bool(x.count_nonzero()) for name, x in model.named_parameters())
+
+
 class KvasirCache(Cache):
     """A cache of transformers with Kvasir's pages. Options: codecs, window, sinks, max_tokens (of one row), threads.
 
-    `bits` names codecs by their size: 16, 8, 4 (the preset "balanced") or 2 ("kivi2").
+    `bits` names presets by their size: 16, 8 ("safe"), 4 ("balanced") or 2 ("kivi2"). With 4, from_model takes "kivi4"
+    where the layer that makes keys has a bias: their channels lie around numbers of their own, and scales by channel
+    know that.
     """
 
-    BITS = {16: "f16", 8: "int8_token", 4: "balanced", 2: "kivi2"}
+    BITS = {16: "f16", 8: "safe", 4: "balanced", 2: "kivi2"}
 
     def __init__(self, config, *, bits: int | None = None, **options):
         if bits is not None:
@@ -260,6 +266,9 @@ class KvasirCache(Cache):
     @classmethod
     def from_model(cls, model, **options) -> KvasirCache:
         """For `model`, which attends by "kvasir" from then on; without this cache that is sdpa as before."""
+        if options.get("bits") == 4 and "codecs" not in options and _keys_have_bias(model):
+            options.pop("bits")
+            options["codecs"] = "kivi4"
         model.set_attn_implementation(NAME)
         return cls(model.config, **options)
 

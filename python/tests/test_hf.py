@@ -57,7 +57,7 @@ class HfTest(unittest.TestCase):
         model.set_attn_implementation("sdpa")
         with torch.no_grad():
             want = model(ids).logits[0, -1]
-            for codecs, most in (("f32", 1e-4), ("f16", 2e-3), ("int8_token", 0.05), ("balanced", 0.5)):
+            for codecs, most in (("f32", 1e-4), ("f16", 2e-3), ("int8_token", 0.05), ("safe", 0.05), ("balanced", 0.5)):
                 cache = hf.KvasirCache.from_model(model, codecs=codecs, window=0, sinks=0)
                 model(ids[:, :300], past_key_values=cache)
                 model(ids[:, 300:399], past_key_values=cache)
@@ -119,6 +119,24 @@ class HfTest(unittest.TestCase):
             sizes[bits] = s["bytes"]
             self.assertEqual(s["tokens"], 900)
         self.assertTrue(sizes[16] > sizes[8] > sizes[4] > sizes[2], sizes)
+
+    def test_keys_with_a_bias_have_scales_by_channel(self):
+        model, ids = model_of("qwen2"), ids_of(1, 400)
+
+        def error(**options):
+            model.set_attn_implementation("sdpa")
+            want = model(ids).logits[0, -1]
+            cache = hf.KvasirCache.from_model(model, window=0, sinks=0, **options)
+            model(ids[:, :399], past_key_values=cache)
+            return float((model(ids[:, 399:], past_key_values=cache).logits[0, -1] - want).norm() / want.norm())
+
+        with torch.no_grad():
+            self.assertEqual(error(bits=4), error(codecs="balanced"))  # biases are 0 so far
+            for layer in model.model.layers:
+                bias = layer.self_attn.k_proj.bias
+                bias.copy_(20 * torch.randn(len(bias), generator=torch.Generator().manual_seed(5)))
+            self.assertEqual(error(bits=4), error(codecs="kivi4"))
+            self.assertLess(error(bits=4), 0.7 * error(codecs="balanced"))
 
     def test_what_does_not_work_is_said(self):
         model, ids = model_of("llama"), ids_of(1, 8)
