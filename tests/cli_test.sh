@@ -137,6 +137,18 @@ if [ -w /dev/full ]; then
   fi
 fi
 
+# Operations, and with them the floor, are those of what a selector reads, of prompts and of generated tokens.
+operations() { # BENCH-OPTIONS...
+  "$kvasir" bench -m "$model" -t 2 --prefill 64 --decode 2 --runs 1 --depth 2048 --fill --window 16 --json "$@" |
+    sed -n 's/.*"ops_per_token":\([0-9]*\).*/\1/p'
+}
+dense=$(operations)
+chosen=$(operations --select sink_recent --budget 192 --select-local 64 --select-prompt 16)
+if [ -z "$chosen" ] || [ "$chosen" -ge "$dense" ]; then
+  echo "FAILED: bench counts '$chosen' operations a token of a prompt that chooses, '$dense' of a dense one"
+  failed=1
+fi
+
 # A cache filled with copies of a few pages is as long, and as much to read, as a computed one.
 bytes_read() { # MODEL BENCH-OPTIONS...
   "$kvasir" bench -m "$1" --prefill 0 --decode 2 --runs 1 --depth 3100 --kv rq4 --json "$2" |

@@ -218,6 +218,7 @@ std::vector<nlohmann::ordered_json> earlier_rows(const std::string& path) {
 // A line for every model, cache, selector and batch. What all have in common stands below the title.
 void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& path) {
   using Words = std::vector<std::string>;  // some may be empty
+  constexpr std::size_t kSelector = 2;
   std::vector<std::pair<Words, lab::eval::Point2>> points;
   for (const auto& row : rows) {
     const auto text = [&](const char* key) { return row.value(key, std::string()); };
@@ -255,7 +256,7 @@ void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& pa
   std::vector<std::vector<std::string>> table{{"what", "depth", "tokens/s"}};
   for (const auto& [words, point] : points) {
     std::string label = sentence(words, false);
-    if (label.empty()) label = words[2];  // a single line: its selector
+    if (label.empty()) label = words[kSelector];  // a single line
     table.push_back({label, fmt::format("{:.0f}", point.x), fmt::format("{:.2f}", point.y)});
     auto line = std::find_if(plot.lines.begin(), plot.lines.end(), [&](const auto& l) { return l.label == label; });
     if (line == plot.lines.end()) line = plot.lines.insert(plot.lines.end(), {label, {}});

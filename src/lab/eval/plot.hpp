@@ -22,8 +22,8 @@ struct PlotLine {
 struct Plot {
   std::string title, subtitle, note, x_label, y_label;  // the note stands below the picture
   std::vector<PlotPoint> points;
-  std::vector<PlotLine> lines = {};  // in place of points; the x axis is linear then, unless
-  bool wide = false;                 // x is logarithmic: all x > 0
+  std::vector<PlotLine> lines = {};  // in place of points; the x axis is linear then
+  bool wide = false;                 // lines have a logarithmic x axis, too: every x > 0
 };
 
 // Points that are not above 0 in both have no place on logarithmic axes: they are left out and named below the picture.

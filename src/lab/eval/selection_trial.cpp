@@ -43,7 +43,7 @@ std::string cache_selector(const std::vector<std::string>& group) { return group
 
 namespace {
 constexpr std::size_t kKept = 16;   // beginnings of the last prompt
-constexpr std::size_t kAtOnce = 8;  // candidates that are ranked in one step, so that weights are read once for all
+constexpr std::size_t kAtOnce = 8;  // continuations of one step, so that weights are read once for all
 
 // The ways of a group to read a prompt: the dense one, and those that choose.
 std::vector<std::string> readings(const std::vector<std::string>& group) {
@@ -111,42 +111,35 @@ class Reader {
     std::vector<std::int32_t> greedy;
   };
 
-  // Candidates in forks, kAtOnce of them step by step together; greedy decoding of `count` tokens, which moves the
-  // sequence itself, beside the last of them. `next`: logits behind the sequence.
+  // Candidates in forks, and behind them greedy decoding of `count` tokens, which moves the sequence itself; kAtOnce of
+  // these step by step together. `next`: logits behind the sequence.
   Answer answer(kv::Sequence* sequence, const std::vector<float>& next,
                 std::span<const std::vector<std::int32_t>> candidates, std::size_t count,
                 const std::function<void()>& poll) {
+    std::vector<Line> all;
+    for (const auto& candidate : candidates) all.push_back({.given = candidate});
+    all.push_back({.count = count});
     Answer a;
-    const std::size_t most = std::min(kAtOnce, static_cast<std::size_t>(std::max(s_.logits_rows() - 1, 1)));
-    for (std::size_t first = 0; first < candidates.size(); first += most) {
-      const std::size_t n = std::min(most, candidates.size() - first);
-      std::vector<Line> lines;
-      for (std::size_t i = 0; i < n; ++i)
-        lines.push_back({.sequence = lane_.cache->fork(*sequence), .given = candidates[first + i]});
-      const bool last = first + n == candidates.size();
-      if (last && n < static_cast<std::size_t>(s_.logits_rows()))
-        lines.push_back({.sequence = sequence, .count = count});
+    const std::size_t most = std::min(kAtOnce, static_cast<std::size_t>(s_.logits_rows()));
+    for (std::size_t first = 0; first < all.size(); first += most) {
+      const auto lines = std::span(all).subspan(first, std::min(most, all.size() - first));
+      for (Line& line : lines) line.sequence = line.given.empty() ? sequence : lane_.cache->fork(*sequence);
       run(lines, next, poll);
-      for (std::size_t i = 0; i < n; ++i) {
-        if (!std::isfinite(lines[i].sum))
-          throw Error(Code::kUnsupported, "the model's output is not a number", lane_.name);
-        a.scores.push_back(lines[i].sum);
-        lane_.cache->release(lines[i].sequence);
+      for (const Line& line : lines) {
+        if (line.given.empty()) continue;
+        lane_.cache->release(line.sequence);
+        if (!std::isfinite(line.sum)) throw Error(Code::kUnsupported, "the model's output is not a number", lane_.name);
+        a.scores.push_back(line.sum);
       }
-      if (lines.size() > n) a.greedy = lines.back().ids;
     }
-    if (a.greedy.empty()) {
-      Line alone{.sequence = sequence, .count = count};
-      run({&alone, 1}, next, poll);
-      a.greedy = alone.ids;
-    }
+    a.greedy = std::move(all.back().ids);
     return a;
   }
 
  private:
   // One continuation: given tokens, or the most probable ones.
   struct Line {
-    kv::Sequence* sequence;
+    kv::Sequence* sequence = nullptr;
     std::span<const std::int32_t> given{};
     std::size_t count = 0;  // of the most probable ones at most
     std::vector<std::int32_t> ids{};

@@ -68,7 +68,8 @@ TEST(SelectionTrial, WholeBudgetsAnswerAsDenseAttention) {
   for (Lane& lane : subject.lanes()) lane.cache->check_integrity();
 }
 
-// Candidates are ranked several at once, here eight and two. What the right one has does not depend on the others.
+// Candidates are ranked several at once, here eight, then two beside the greedy answer. What the right one has does not
+// depend on the others.
 TEST(SelectionTrial, CandidatesDoNotChangeEachOther) {
   const std::vector<std::string> specs{"quest:budget=192:block=16:local=16", "keys:budget=192:block=16:local=16"};
   Subject subject = subject_for(specs, "balanced");
