@@ -22,6 +22,8 @@ def main() -> None:
     parser.add_argument("--R", type=int, default=128, help="newest tokens that stay raw (%(default)s)")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs, in turns; medians are shown (%(default)s)")
     parser.add_argument("--text", metavar="FILE", help="begin of the prompt (a sentence, repeated)")
+    parser.add_argument("--codecs", default="f16,safe,balanced,kivi2", metavar="LIST",
+                        help="presets, codecs or KEYS/VALUES of KvasirCache's rows, separated by commas (%(default)s)")
     parser.add_argument("--forced", action="store_true", help="feed every row the first row's tokens, and show the KL")
     parser.add_argument("--quantized", action="store_true",
                         help="also the compressed caches of others, where installed: transformers' QuantizedCache (quanto, hqq), "
@@ -69,7 +71,7 @@ def main() -> None:
         return Cache(key_bits=4, value_bits=4, residual_len=o.R)
 
     rows = [("DynamicCache, float32", own)]
-    rows += [(f"KvasirCache, {c}", kvasir(codecs=c, window=o.R)) for c in ("f16", "int8_token", "balanced", "kivi2")]
+    rows += [(f"KvasirCache, {c}", kvasir(codecs=c, window=o.R)) for c in o.codecs.split(",")]
     if o.quantized:
         rows += [(f"QuantizedCache, {b} 4 bits", quantized(b, 4)) for b in ("quanto", "hqq")]
         rows += [("tiny-turboquant, 4 bits", tiny)]

@@ -247,8 +247,8 @@ class KvasirCache(Cache):
     """A cache of transformers with Kvasir's pages. Options: codecs, window, sinks, max_tokens (of one row), threads.
 
     `bits` names presets by their size: 16, 8 ("safe"), 4 ("balanced") or 2 ("kivi2"). With 4, from_model takes "kivi4"
-    where the layer that makes keys has a bias: there single channels are far larger than the others, and it has scales by
-    channel.
+    where a layer called k_proj has a bias: there single channels are far larger than the others, and it has scales by
+    channel. Models that make keys together with queries (GPT-2) keep "balanced".
     """
 
     BITS = {16: "f16", 8: "safe", 4: "balanced", 2: "kivi2"}
