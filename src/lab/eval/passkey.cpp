@@ -9,19 +9,14 @@
 namespace kvasir::lab::eval {
 namespace {
 
-constexpr const char* kTask =
-    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you about "
-    "the important information there.\n";
-constexpr const char* kFiller =
-    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n";
 constexpr const char* kQuestion = "What is the pass key? The pass key is";
 
 std::string prompt_text(std::int64_t fillers, std::int64_t depth, const std::string& key) {
-  std::string text = kTask;
+  std::string text = kPasskeyTask;
   const std::int64_t before = fillers * depth / 100;
-  for (std::int64_t i = 0; i < before; ++i) text += kFiller;
+  for (std::int64_t i = 0; i < before; ++i) text += kPasskeyFiller;
   text += "The pass key is " + key + ". Remember it. " + key + " is the pass key.\n";
-  for (std::int64_t i = before; i < fillers; ++i) text += kFiller;
+  for (std::int64_t i = before; i < fillers; ++i) text += kPasskeyFiller;
   return text + kQuestion;
 }
 
@@ -66,7 +61,7 @@ std::vector<Probe> passkey_probes(const text::Tokenizer& tokenizer, const std::v
                       "has " + std::to_string(length) + ", the question alone takes " + std::to_string(least),
                       "--lengths");
         // The most filler that fits: a first guess from the filler's own tokens, then one by one.
-        const auto step = static_cast<std::int64_t>(tokenizer.encode(kFiller).size());
+        const auto step = static_cast<std::int64_t>(tokenizer.encode(kPasskeyFiller).size());
         std::int64_t fillers = (length - least) / std::max<std::int64_t>(1, step) + 2;
         Probe probe = probe_of(tokenizer, fillers, depth, keys);
         while (fillers > 0 && probe.tokens() > length) probe = probe_of(tokenizer, --fillers, depth, keys);

@@ -26,6 +26,13 @@ struct ProbeOptions {
   std::int32_t questions = 1;  // per text and depth
 };
 
+// Beginning and filler of a text that hides pass keys.
+inline constexpr const char* kPasskeyTask =
+    "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you about "
+    "the important information there.\n";
+inline constexpr const char* kPasskeyFiller =
+    "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again.\n";
+
 // One probe per length, depth and trial, in that order. The key and its distractors are drawn alike, so a model that
 // does not look ranks the right one first with probability 1 / (distractors + 1) exactly. Throws Error(kBadInput) for a
 // length that the context or the question itself does not allow.

@@ -66,9 +66,33 @@ std::vector<std::string> distinct(run::Rng* rng, int count, const std::function<
   return all;
 }
 
-std::string fact(const std::string& place, const std::string& value) {
-  return "The special number of " + place + " is " + value + ".\n";
-}
+// What a text says of places, and asks.
+struct Wording {
+  const char* beginning;
+  std::string (*fact)(const std::string& place, const std::string& value);
+  std::string (*question)(const std::string& place);
+  std::string (*filler)(run::Rng* rng);
+};
+
+constexpr Wording kSpecialNumbers{
+    "Remember the special numbers of the places in this text. You will be asked for one of them.\n",
+    [](const std::string& place, const std::string& value) {
+      return "The special number of " + place + " is " + value + ".\n";
+    },
+    [](const std::string& place) {
+      return "What is the special number of " + place + "? The special number of " + place + " is";
+    },
+    varied_sentence};
+
+// The text of passkey_probes with keys of several places.
+constexpr Wording kPassKeys{
+    kPasskeyTask,
+    [](const std::string& place, const std::string& value) {
+      return "The pass key of " + place + " is " + value + ". Remember it. " + value + " is the pass key of " + place +
+             ".\n";
+    },
+    [](const std::string& place) { return "What is the pass key of " + place + "? The pass key of " + place + " is"; },
+    [](run::Rng*) { return std::string(kPasskeyFiller); }};
 
 // Which facts stand in front of piece i, for all pieces up to `size`.
 std::vector<std::vector<std::size_t>> places_of(const std::vector<Question>& questions, std::int64_t size) {
@@ -82,7 +106,8 @@ std::vector<std::vector<std::size_t>> places_of(const std::vector<Question>& que
 }
 
 // `others` more cities' numbers are spread over the filler; where there is no filler they are all there is.
-Sample needle_sample(const std::vector<std::int64_t>& depths, int others, bool filler, int distractors, run::Rng* rng) {
+Sample needle_sample(const Wording& wording, const std::vector<std::int64_t>& depths, int others, bool filler,
+                     int distractors, run::Rng* rng) {
   const std::size_t asked = depths.size();
   const int pool = static_cast<int>(asked) + std::max(others, distractors);
   const std::vector<std::string> places = distinct(rng, pool, city);
@@ -97,28 +122,27 @@ Sample needle_sample(const std::vector<std::int64_t>& depths, int others, bool f
   }
   s.prompt = [=, questions = s.questions](std::int64_t size, std::size_t question) {
     run::Rng words(seed);
-    std::string text = "Remember the special numbers of the places in this text. You will be asked for one of them.\n";
+    std::string text = wording.beginning;
     const auto at = places_of(questions, size);
     // Other facts stand at even distances, the first ones nearest to the beginning.
     std::set<std::string> used(places.begin(), places.end());
     int told = 1;
     for (std::int64_t i = 0; i <= size; ++i) {
-      for (const std::size_t q : at[static_cast<std::size_t>(i)]) text += fact(places[q], values[q]);
+      for (const std::size_t q : at[static_cast<std::size_t>(i)]) text += wording.fact(places[q], values[q]);
       if (i == size) break;
       if (filler) {
         if (others > 0 && told <= others && i * (others + 1) >= told * size) {
           const std::size_t other = asked + static_cast<std::size_t>(told++) - 1;
-          text += fact(places[other], values[other]);
+          text += wording.fact(places[other], values[other]);
         }
-        text += varied_sentence(&words);
+        text += wording.filler(&words);
         continue;
       }
       std::string place = city(&words);
       while (!used.insert(place).second) place += pick(&words, {"a", "o", " North", " South", " East", " West"});
-      text += fact(place, number(&words));
+      text += wording.fact(place, number(&words));
     }
-    const std::string& place = places[question];
-    return text + "What is the special number of " + place + "? The special number of " + place + " is";
+    return text + wording.question(places[question]);
   };
   return s;
 }
@@ -186,9 +210,10 @@ Sample count_sample(int distractors, run::Rng* rng) {
 
 Sample make_sample(const std::string& task, const std::vector<std::int64_t>& depths, int distractors, run::Rng* rng) {
   constexpr int kOthers = 7;
-  if (task == "needle") return needle_sample(depths, 0, true, distractors, rng);
-  if (task == "needles") return needle_sample(depths, kOthers, true, distractors, rng);
-  if (task == "hard") return needle_sample(depths, 0, false, distractors, rng);
+  if (task == "passkey") return needle_sample(kPassKeys, depths, 0, true, distractors, rng);
+  if (task == "needle") return needle_sample(kSpecialNumbers, depths, 0, true, distractors, rng);
+  if (task == "needles") return needle_sample(kSpecialNumbers, depths, kOthers, true, distractors, rng);
+  if (task == "hard") return needle_sample(kSpecialNumbers, depths, 0, false, distractors, rng);
   if (task == "pairs") return pair_sample(depths, distractors, rng);
   return count_sample(distractors, rng);
 }
@@ -250,11 +275,11 @@ const std::vector<std::string>& task_names() {
 std::vector<Probe> task_probes(const text::Tokenizer& tokenizer, const std::string& task,
                                const std::vector<std::int64_t>& lengths, const std::vector<std::int64_t>& depths,
                                int trials, const ProbeOptions& options) {
-  if (options.questions > 1 && (task == "passkey" || task == "count"))
+  if (options.questions > 1 && task == "count")
     throw Error(Code::kBadInput,
                 "is " + std::to_string(options.questions) + ", expected 1: a text of " + task + " has one answer",
                 "--questions");
-  if (task == "passkey") return passkey_probes(tokenizer, lengths, depths, trials, options);
+  if (task == "passkey" && options.questions == 1) return passkey_probes(tokenizer, lengths, depths, trials, options);
   if (std::find(task_names().begin(), task_names().end(), task) == task_names().end()) {
     std::string all;
     for (const std::string& name : task_names()) all += (all.empty() ? "" : ", ") + name;

@@ -8,7 +8,7 @@
 
 namespace kvasir::lab::eval {
 
-// passkey  one number in repetitive filler (passkey.cpp)
+// passkey  one number in repetitive filler (passkey.cpp); with several questions to a text, a number per place
 // needle   one city's number in varied sentences
 // needles  eight cities' numbers in varied sentences, one is asked for
 // hard     nothing but cities' numbers, with names that look alike

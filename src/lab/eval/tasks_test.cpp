@@ -67,7 +67,7 @@ TEST_F(Tasks, NeedlesHaveTheFactsThatTheySay) {
 }
 
 TEST_F(Tasks, SeveralQuestionsAreAskedOfOneText) {
-  for (const char* task : {"needle", "needles", "hard", "pairs"}) {
+  for (const std::string task : {"passkey", "needle", "needles", "hard", "pairs"}) {
     const auto all = task_probes(tokenizer_, task, {480}, {0, 50, 100}, 2,
                                  {.ctx = 512, .seed = 3, .distractors = 2, .questions = 2});
     ASSERT_EQ(all.size(), 12u) << task;
@@ -77,7 +77,7 @@ TEST_F(Tasks, SeveralQuestionsAreAskedOfOneText) {
       EXPECT_EQ(p.depth, i % 6 / 2 * 50) << task;
       EXPECT_LE(p.tokens(), 480) << task;
       const std::string text = tokenizer_.decode(p.prompt);
-      EXPECT_EQ(count(text, p.answer), 1) << task << ": " << text;
+      EXPECT_EQ(count(text, p.answer), task == "passkey" ? 2 : 1) << task << ": " << text;
       const double at = static_cast<double>(text.find(p.answer)) / static_cast<double>(text.size());
       EXPECT_NEAR(at, p.depth / 100.0, 0.4) << task;
       EXPECT_TRUE(answers.insert(p.answer).second);
@@ -87,8 +87,7 @@ TEST_F(Tasks, SeveralQuestionsAreAskedOfOneText) {
       EXPECT_LT(p.prompt.end() - same, 90) << task;
     }
   }
-  for (const char* task : {"passkey", "count"})
-    EXPECT_THROW(task_probes(tokenizer_, task, {480}, {0}, 1, {.ctx = 512, .questions = 2}), Error) << task;
+  EXPECT_THROW(task_probes(tokenizer_, "count", {480}, {0}, 1, {.ctx = 512, .questions = 2}), Error);
 }
 
 TEST_F(Tasks, BadTasksAndLengthsAreNamed) {
