@@ -88,7 +88,7 @@ class Attention {
   // Blocks that are scored by what is stored after outlines were, at most; 0: all, and outlines are not asked.
   std::int64_t scored_again(const Part& part) const;
   void answer(const Part& part, int first_head, int heads, int worker) const;
-  void measure(const Tensors& x, const Part& part, int head, int worker, double* always) const;
+  void measure(const Tensors& x, const Part& part, int head, int worker, int unit, double* always) const;
   void measure_choice(const Tensors& x, const Part& part, int head, int worker) const;
   void count_selected(const Part& part);
   SelectionFigures::Layer& figures_of(const Part& part);

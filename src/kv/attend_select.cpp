@@ -110,11 +110,12 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
   if (what == Ask::kReuse) return;
   if (what == Ask::kPreselect) {
     double always = 0;
-    measure(x, p, head, worker, &always);
-    const auto units = static_cast<std::size_t>(p.cut.sealed * (spec.block / mass_unit(l.select)));
+    const int unit = pooled_unit(spec);
+    measure(x, p, head, worker, unit, &always);
+    const auto units = static_cast<std::size_t>(p.cut.sealed * (spec.block / unit));
     const Question q = question(worker);
     // Pooled by quarters of a block, of which the units are one or two.
-    const auto per_quarter = static_cast<std::size_t>(spec.block / 4 / mass_unit(l.select));
+    const auto per_quarter = static_cast<std::size_t>(spec.block / 4 / unit);
     for (std::size_t i = 0; i < units / per_quarter; ++i) {
       float sum = 0;
       for (std::size_t j = 0; j < per_quarter; ++j) sum += q.units[i * per_quarter + j];
@@ -125,9 +126,9 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
   const Selector& selector = *spec.selector;
   if (selector.exact) {
     double always = 0;
-    measure(x, p, head, worker, &always);
+    measure(x, p, head, worker, kMassUnit, &always);
     const float* const units = question(worker).units;
-    const std::int64_t per_block = spec.block / mass_unit(l.select);
+    const std::int64_t per_block = spec.block / kMassUnit;
     for (std::int64_t i = p.cut.initial; i < p.cut.local; ++i)
       votes[i] = std::accumulate(units + i * per_block, units + (i + 1) * per_block, 0.0f);
     return;
@@ -304,30 +305,14 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
     to_.counts[p.counters + h] = runs_of(picked, cut.sealed, spec.block, to_.runs_at(p.counters + h));
 }
 
-namespace {
-
-// Of n numbers, four or a multiple of eight: as eight sums, because one would wait for itself at every step.
-float sum_of(const float* x, int n) {
-  if (n < 8) return (x[0] + x[1]) + (x[2] + x[3]);
-  float part[8];
-  std::copy_n(x, 8, part);
-  for (int i = 8; i < n; i += 8)
-    for (int j = 0; j < 8; ++j) part[j] += x[i + j];
-  for (int j = 0; j < 4; ++j) part[j] += part[j + 4];
-  return (part[0] + part[2]) + (part[1] + part[3]);
-}
-
-}  // namespace
-
-// Shares of the mass of dense attention, mean over the rows: question(worker).units, by mass_unit tokens of the sealed
+// Shares of the mass of dense attention, mean over the rows: question(worker).units, by `unit` tokens of the sealed
 // pages, and *always of what no selector leaves out, sinks and raw tokens.
-void Attention::measure(const Tensors& x, const Part& p, int head, int worker, double* always) const {
+void Attention::measure(const Tensors& x, const Part& p, int head, int worker, int unit, double* always) const {
   const Question q = question(worker);
   const Item item(arena_.layer_at(plan_.layer().owner), arena_.layout.few_rows(), false, scratch(worker));
   const Rows rows = load_rows(x, p, head, 0, asking(p), item.scratch.q);
   const Segments s = segments(p, head, true);
   Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, nullptr, slopes(x, head));
-  const int unit = mass_unit(arena_.layout.select);
   const int units = kPageTokens / unit;
   const auto pages = s.list.sealed;  // the list is of whole pages
   const int stride = item.size.batch * kPageTokens;
@@ -358,7 +343,7 @@ void Attention::measure(const Tensors& x, const Part& p, int head, int worker, d
         q.maxima[page] = max;
         most[r] = std::max(most[r], static_cast<double>(max));
         const float* const w = item.scratch.weights + static_cast<std::ptrdiff_t>(r) * stride + i * kPageTokens;
-        for (int u = 0; u < units; ++u) q.sums[page * units + u] = sum_of(w + u * unit, unit);
+        choices().unit_sums(w, units, unit, q.sums + page * units);
       }
   };
   if (arena_.layout.sinks > 0) {
@@ -371,6 +356,9 @@ void Attention::measure(const Tensors& x, const Part& p, int head, int worker, d
     const bool sealed = place < s.list.sealed;
     const std::int64_t end = std::min(place + item.size.batch, sealed ? s.list.sealed : s.list.end);
     load_pages(s, rows, place, end, &loaded, some);
+    if (!arena_.on_disk(plan_.layer()))
+      for (std::int64_t i = place; i < std::min(end, s.list.sealed - kFetchAhead); ++i)
+        some[i - place].k.next = arena_.sealed(s.layer, s.head, s.sequence, s.list.page(i + kFetchAhead)).k;
     weigh(sealed ? s.sealed : s.raw, {some, static_cast<std::size_t>(end - place)}, place, sealed);
     place = end;
   }
@@ -407,10 +395,10 @@ void Attention::measure(const Tensors& x, const Part& p, int head, int worker, d
 // What the runs of a head hold, and what the best choice of as many blocks does.
 void Attention::measure_choice(const Tensors& x, const Part& p, int head, int worker) const {
   double always = 0;
-  measure(x, p, head, worker, &always);
+  measure(x, p, head, worker, kMassUnit, &always);
   const Question q = question(worker);
   const SelectSpec& spec = p.sequence->select;
-  const int units = spec.block / mass_unit(arena_.layout.select);
+  const int units = spec.block / kMassUnit;
   float* const blocks = q.scores;
   for (std::int64_t i = 0; i < p.cut.sealed; ++i) {
     float sum = 0;

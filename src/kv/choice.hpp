@@ -68,6 +68,8 @@ struct ChoiceKernels {
   void (*maxima)(const float* x, std::int64_t n, int vectors, float* to);
   // How many are not less. REQUIRES: n < 2^24
   std::int64_t (*count_from)(const float* x, std::int64_t n, float least);
+  // to[i] = the sum of `unit` numbers from x + i * unit on. REQUIRES: unit is 4, 8 or 16
+  void (*unit_sums)(const float* x, int units, int unit, float* to);
 };
 
 KVASIR_DECLARE_KERNELS(ChoiceKernels, choices)

@@ -71,9 +71,22 @@ std::int64_t count_from(const float* x, std::int64_t n, float least) {
   return static_cast<std::int64_t>(reduce_add(sum[0]) + reduce_add(sum[1]));
 }
 
+void unit_sums(const float* x, int units, int unit, float* to) {
+  for (int i = 0; i < units; ++i, x += unit) {
+    if (unit % kLanes == 0) {
+      F32 sum = load(x);
+      for (int j = kLanes; j < unit; j += kLanes) sum = sum + load(x + j);
+      to[i] = reduce_add(sum);
+    } else {
+      to[i] = 0;
+      for (int j = 0; j < unit; ++j) to[i] += x[j];
+    }
+  }
+}
+
 }  // namespace
 
 extern const ChoiceKernels choices_table;
-const ChoiceKernels choices_table{largest, powers, add_times, maxima, count_from};
+const ChoiceKernels choices_table{largest, powers, add_times, maxima, count_from, unit_sums};
 
 }  // namespace kvasir::kv::KVASIR_TARGET

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "base/error.hpp"
@@ -20,6 +21,20 @@ namespace kvasir::kv {
 namespace {
 
 SelectSpec spec_of(const std::string& text) { return parse_select(text, "test"); }
+
+TEST(Choice, UnitsAreAddedUpOnEveryInstructionSet) {
+  float x[16 * 9];
+  for (int i = 0; i < 16 * 9; ++i) x[i] = fixture::noise(7, static_cast<std::uint64_t>(i));
+  simd::on_every_isa([&] {
+    for (const int unit : {4, 8, 16}) {
+      float sums[10];
+      std::fill_n(sums, 10, -7.0f);
+      choices().unit_sums(x, 9, unit, sums);
+      for (int i = 0; i < 9; ++i) EXPECT_NEAR(sums[i], std::accumulate(x + i * unit, x + (i + 1) * unit, 0.0), 1e-5);
+      EXPECT_EQ(sums[9], -7.0f);
+    }
+  });
+}
 
 // Section 2: B 128, I 1, P 96, L 32.
 TEST(Choice, BlocksAreCutAsInTheExample) {

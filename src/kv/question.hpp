@@ -79,8 +79,9 @@ inline std::size_t value_sum_bytes(int channels) {
 inline std::int64_t score_stride(const Layout& l) {
   return (l.most_blocks() + kPageTokens - 1) / kPageTokens * kPageTokens;
 }
-// Tokens whose mass is measured together: a quarter of a block, as preselection pools, and at most 16.
-inline int mass_unit(const SelectSpec& s) { return s.block / 4 < 16 ? s.block / 4 : 16; }
+// Tokens whose mass is measured together; where preselection pools quarters of a block, at most such a quarter.
+inline constexpr int kMassUnit = 16;
+inline int pooled_unit(const SelectSpec& s) { return std::min(s.block / 4, kMassUnit); }
 
 // Per thread. Rows are query rows of a KV head.
 struct Question {
@@ -107,7 +108,7 @@ struct Question {
     const auto pages = static_cast<std::size_t>(l.memory.pages);
     const auto rows = static_cast<std::size_t>(l.few_rows());
     const auto blocks = static_cast<std::size_t>(l.most_blocks());
-    const std::size_t per_page = static_cast<std::size_t>(kPageTokens / mass_unit(l.select));
+    const std::size_t per_page = static_cast<std::size_t>(kPageTokens / pooled_unit(l.select));
     std::size_t pitch = 0;
     for (const LayerLayout& layer : l.layers)
       if (layer.asked >= 0)
