@@ -47,14 +47,15 @@ KVASIR_INLINE Bytes rounded_bytes(const float* p, F32 inverse) {
 }
 
 // G rows x[g * stride + i] * factors[i], i < kCount, as quantize_row; total: of x, not finite when any x is not. Each
-// step is done for all rows before the next, so that their reductions and divisions overlap.
+// step is done for all rows before the next, so that their reductions and divisions overlap. Factors outside
+// [begin, end) are not read: x is 0 there. REQUIRES: multiples of kLanes
 template <int G, int kCount>
-KVASIR_INLINE void quantize_products(const float* x, std::ptrdiff_t stride, const std::uint16_t* factors,
-                                     std::int8_t* out, Int8Row* rows, float* totals) {
+KVASIR_INLINE void quantize_products(const float* x, std::ptrdiff_t stride, const std::uint16_t* factors, int begin,
+                                     int end, std::int8_t* out, Int8Row* rows, float* totals) {
   static_assert(kCount % 64 == 0);
   alignas(64) float factor[kCount];
   alignas(64) float product[G][kCount];
-  for (int i = 0; i < kCount; i += kLanes) store(factor + i, load_f16(factors + i));
+  for (int i = 0; i < kCount; i += kLanes) store(factor + i, i >= begin && i < end ? load_f16(factors + i) : zero());
   F32 largest[G];
   F32 total[G];
   KVASIR_UNROLL(1)

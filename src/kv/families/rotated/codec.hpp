@@ -82,7 +82,7 @@ struct RotatedProducts {
     return pages[(p + kFetchAhead) % count];
   }
   KVASIR_INLINE void prefetch_header(const std::byte* page, const PageRef& asked, int d) {
-    for (int i = 2 * asked.begin; i < 2 * asked.end; i += 64) fetch_ahead(page + i);
+    for (int i = asked.begin / 32 * 64; i < 2 * asked.end; i += 64) fetch_ahead(page + i);
     for (int i = 0; i < d; i += 64) fetch_ahead(page + 2 * kPageTokens + i);
   }
   KVASIR_INLINE void decode_means(const Page& page, int d, float* to) {
@@ -188,7 +188,8 @@ struct RotatedProducts {
     alignas(64) std::int8_t x[G * W];
     Int8Row rows[G];
     float mass[G];
-    quantize_products<G, W>(weights + half, stride, p.scales + half, x, rows, mass);
+    quantize_products<G, W>(weights + half, stride, p.scales + half, first_of(page) - half, last_of(page) - half, x,
+                            rows, mass);
     SumEnd end[G];
     KVASIR_UNROLL(8)
     for (int g = 0; g < G; ++g) end[g] = SumEnd::of(levels, rows[g], mass[g]);
