@@ -166,7 +166,6 @@ const char* SelectSpec::refused_in(const SelectSpec& cache) const {
   if (selector->width && representatives() != cache.representatives())
     return "pages have no summaries for this selector and block";
   if (tail && !cache.tail) return "pages have no means of values for a tail";
-  if (block > cache.block) return nullptr;
   if (block < cache.block) return "its blocks are shorter than the cache's";
   if ((keeps_state() && !cache.keeps_state()) || (prompt > 1 && !cache.keeps_choices()))
     return "this cache keeps no choices from step to step";

@@ -182,7 +182,8 @@ TEST(Selector, ASequenceMayChooseForItself) {
   const Tokens t = fixture::random_tokens(shape(), kAll, 41);
   Sequence* s = cache.create();
   fixture::feed(cache, s, t, 0, kPrompt, 500);
-  for (const std::string spec : {"all", "quest:budget=768", "sink_recent:budget=256"}) {
+  for (const std::string spec : {"all", "quest:budget=768", "sink_recent:budget=256",
+                                 "sink_recent:block=128:budget=256", "keys:budget=768", "keys:block=128:budget=768"}) {
     Sequence* fork = cache.fork(*s);
     cache.set_selection(fork, spec);
     const Outputs here = decode(cache, fork, t, kPrompt, kPrompt + 2);
@@ -191,7 +192,10 @@ TEST(Selector, ASequenceMayChooseForItself) {
       EXPECT_EQ(std::memcmp(here[l].data(), alone[l].data(), here[l].size() * sizeof(float)), 0) << spec;
     cache.release(fork);
   }
-  for (const char* spec : {"mean", "quest:block=16", "quest:token_step=4", "sink_recent:block=16", "nothing"})
+  // Whatever its blocks, a sequence keeps choices and measurements only where the cache has room for them.
+  for (const char* spec : {"mean", "quest:block=16", "quest:token_step=4", "sink_recent:block=16", "nothing",
+                           "keys:token_step=2", "keys:block=128:token_step=2", "snapkv:block=128",
+                           "keys:block=128:layer_step=2", "keys:block=128:prompt=16", "keys:block=128:p=0.9:aim=0.95"})
     EXPECT_THROW(cache.set_selection(s, spec), Error) << spec;
 }
 
