@@ -88,10 +88,6 @@ class Attention {
   // Blocks that are scored by what is stored after outlines were, at most; 0: all, and outlines are not asked.
   std::int64_t scored_again(const Part& part) const;
   void answer(const Part& part, int first_head, int heads, int worker) const;
-  void measure(const Tensors& x, const Part& part, int head, int worker, int unit, double* always) const;
-  void measure_choice(const Tensors& x, const Part& part, int head, int worker) const;
-  void count_selected(const Part& part);
-  SelectionFigures::Layer& figures_of(const Part& part);
   // Tokens whose queries ask: of a prompt's the first.
   static int asking(const Part& part) { return part.prompt ? 1 : part.tokens; }
   static std::int64_t asking_at(const Part& part) { return part.position + asking(part) - 1; }
@@ -99,17 +95,22 @@ class Attention {
     const SelectSpec& spec = part.sequence->select;
     return part.prompt ? spec.keeps_choices() : spec.keeps_state();
   }
+  int load_question(const Tensors& x, const Part& part, int head, int worker) const;
+  // attend_meter.cpp
+  void measure(const Tensors& x, const Part& part, int head, int worker, int unit, double* always) const;
+  void measure_choice(const Tensors& x, const Part& part, int head, int worker) const;
+  void count_selected(const Part& part);
+  SelectionFigures::Layer& figures_of(const Part& part);
   double share_wanted(const Part& part) const;
   void adapt(const Part& part, double mass);
-  int load_question(const Tensors& x, const Part& part, int head, int worker) const;
+  double chosen_tokens(const Part& part) const;
+  void check_floor();
   // attend_tail.cpp
   bool corrects(const Tensors& x, const Part& part) const;
   void estimate_all(const Part& part, int head, int rows, const Question& question) const;
   void estimate_unread(const Tensors& x, const Part& part, int head, int worker) const;
   std::int64_t average_unread(const Part& part, int head, double* rest) const;
   void add_unread(const Part& part, int head, int rows, const FoldScratch& scratch) const;
-  double chosen_tokens(const Part& part) const;
-  void check_floor();
   const LayerLayout& slot_layer(const Part& part) const;
   Question question(int worker) const;
   void attend_few(const Tensors& x, const Part& part, int head, int group, int worker) const;
