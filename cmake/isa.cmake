@@ -1,7 +1,7 @@
 # Kernels are compiled once per instruction set, each copy in a namespace of its own (KVASIR_TARGET).
 # The flags of a set may only touch the sources given here: everything else is built for the lowest processor, and
 # tools/check-isa-symbols verifies that these objects export nothing outside their namespace.
-# The sets and what each is made of are the rows of src/simd/isas.hpp: KVASIR_ISAS are those with a copy of the kernels,
+# The sets and what each is made of are the rows of src/simd/isas.hpp: KVASIR_ISAS are those whose copy of the kernels is built,
 # KVASIR_ISA_COPIES the copy of every set, in order, KVASIR_ISA_SHIMS_<isa> what a copy is compiled with.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/simd/isas.hpp)
 # Whose rows a build has: X86, ARM or, on other processors, none but those of ANY.
@@ -13,7 +13,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
 endif()
 file(READ ${PROJECT_SOURCE_DIR}/src/simd/isas.hpp rows)
 string(REGEX MATCHALL "#define KVASIR_ISAS_[A-Z0-9]+|X\\(k[^\"]*" rows "${rows}")
-set(KVASIR_ISAS "")
+set(KVASIR_ALL_ISAS "")
 set(KVASIR_ISA_COPIES "")
 set(whose "")
 foreach(row IN LISTS rows)
@@ -33,26 +33,72 @@ foreach(row IN LISTS rows)
   list(GET row 2 shims)
   list(APPEND KVASIR_ISA_COPIES ${copy})
   if(set_name STREQUAL copy)
-    list(APPEND KVASIR_ISAS ${set_name})
+    list(APPEND KVASIR_ALL_ISAS ${set_name})
     set(KVASIR_ISA_SHIMS_${set_name} ${shims})
   endif()
 endforeach()
+# -DKVASIR_ISAS="scalar;avx2" builds only these copies, -DKVASIR_ISAS=native the reference and the best for this machine. A
+# set whose copy is left out is not supported; its place in the tables has the copy below it.
+set(KVASIR_ISAS "all" CACHE STRING "Instruction sets whose kernels are built: all, native, or names")
+set(all_isas ${KVASIR_ALL_ISAS})
+if(KVASIR_ISAS STREQUAL "all")
+  set(KVASIR_ISAS ${all_isas})
+elseif(KVASIR_ISAS STREQUAL "native")
+  set(KVASIR_ISAS ${all_isas})
+  if(KVASIR_MACHINE STREQUAL "X86" AND EXISTS /proc/cpuinfo)
+    file(STRINGS /proc/cpuinfo flags REGEX "^flags" LIMIT_COUNT 1)
+    if(flags MATCHES " avx512f .*" AND flags MATCHES " avx512_vnni" AND flags MATCHES " avx512bw" AND flags MATCHES " avx512vl"
+       AND flags MATCHES " avx512dq")
+      set(KVASIR_ISAS scalar avx512vnni)
+    elseif(flags MATCHES " avx2 " AND flags MATCHES " fma " AND flags MATCHES " f16c ")
+      set(KVASIR_ISAS scalar avx2)
+    else()
+      set(KVASIR_ISAS scalar)
+    endif()
+  endif()
+endif()
+foreach(isa IN LISTS KVASIR_ISAS)
+  if(NOT isa IN_LIST all_isas)
+    message(FATAL_ERROR "KVASIR_ISAS: unknown instruction set '${isa}'; expected all, native, or some of ${all_isas}")
+  endif()
+endforeach()
+if(NOT "scalar" IN_LIST KVASIR_ISAS)
+  message(FATAL_ERROR "KVASIR_ISAS: 'scalar' is the reference and must be among them")
+endif()
+set(below scalar)
+foreach(isa IN LISTS all_isas)
+  if(isa IN_LIST KVASIR_ISAS)
+    set(below ${isa})
+  else()
+    add_compile_definitions(KVASIR_COPY_${isa}=${below})
+  endif()
+  set(copy_of_${isa} ${below})
+endforeach()
+list(TRANSFORM KVASIR_ISA_COPIES PREPEND "copy_of_")
+set(copies "")
+foreach(name IN LISTS KVASIR_ISA_COPIES)
+  list(APPEND copies ${${name}})
+endforeach()
+set(KVASIR_ISA_COPIES ${copies})
 if(KVASIR_MACHINE STREQUAL "ARM")
   # As on x86, where text is compared as signed bytes, and where only kernels have a fused multiply-add and say so.
   add_compile_options(-fsigned-char -ffp-contract=off)
 endif()
-set(KVASIR_SANITIZED_ISAS ${KVASIR_ISAS} CACHE STRING "Instruction sets whose kernels sanitizers see; others compile faster")
+set(KVASIR_SANITIZED_ISAS ${all_isas} CACHE STRING "Instruction sets whose kernels sanitizers see; others compile faster")
 foreach(isa IN LISTS KVASIR_SANITIZED_ISAS)
-  if(NOT isa IN_LIST KVASIR_ISAS)
-    message(FATAL_ERROR "KVASIR_SANITIZED_ISAS: unknown instruction set '${isa}'; there are ${KVASIR_ISAS}")
+  if(NOT isa IN_LIST all_isas)
+    message(FATAL_ERROR "KVASIR_SANITIZED_ISAS: unknown instruction set '${isa}'; there are ${all_isas}")
   endif()
 endforeach()
 # The scalar copies are the reference, and run where there is nothing better: -O1 compiles them in half the time, to the same
 # bits. Inlined are all inline functions, which these objects may not export.
 set(KVASIR_ISA_FLAGS_scalar -O1 -finline-functions -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
-set(KVASIR_ISA_FLAGS_avx512 ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512)
-set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx512} -mavx512vnni -mavx512bf16)
+set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
+    -mprefer-vector-width=512)
+# Sources that also have functions around the dot product of bf16, which the set avx512bf16 alone calls: processors with VNNI
+# and without BF16 run the rest of the same copy.
+set(KVASIR_BF16_SOURCES "/kernel/(activation|dense_panels|peak)\\.simd\\.cpp$")
 set(KVASIR_ISA_FLAGS_neon -march=armv8-a)
 set(KVASIR_ISA_FLAGS_neondot -march=armv8.2-a+dotprod)
 set(KVASIR_ISA_FLAGS_neoni8mm -march=armv8.2-a+dotprod+i8mm+bf16)
@@ -98,30 +144,45 @@ function(kvasir_isa_sources out)
   if(KVASIR_SANITIZE)
     set(level -O1)
   endif()
+  set(bf16 ${S_UNPARSED_ARGUMENTS})
+  list(FILTER bf16 INCLUDE REGEX "${KVASIR_BF16_SOURCES}")
   foreach(isa IN LISTS KVASIR_ISAS)
-    set(isa_level ${level})
-    set(lib ${S_PREFIX}_${isa})
-    add_library(${lib} OBJECT EXCLUDE_FROM_ALL ${S_UNPARSED_ARGUMENTS})
-    target_include_directories(${lib} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    if(KVASIR_EMULATE_AVX512 AND isa MATCHES "avx512")
-      target_include_directories(${lib} SYSTEM PRIVATE ${KVASIR_SIMDE_INCLUDE})
-      set(isa_level -O1)  # compiles in half the time
+    set(plain ${S_UNPARSED_ARGUMENTS})
+    if(bf16 AND isa STREQUAL "avx512vnni" AND NOT KVASIR_EMULATE_AVX512)
+      list(FILTER plain EXCLUDE REGEX "${KVASIR_BF16_SOURCES}")
+      kvasir_isa_library(${S_PREFIX}_${isa}_bf16 ${isa} ${level} ${bf16})
+      target_compile_options(${S_PREFIX}_${isa}_bf16 PRIVATE -mavx512bf16)
+      target_compile_definitions(${S_PREFIX}_${isa}_bf16 PRIVATE KVASIR_WITH_BF16)
+      list(APPEND objects $<TARGET_OBJECTS:${S_PREFIX}_${isa}_bf16>)
     endif()
-    target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1
-                               "KVASIR_SHIMS=\"simd/vec_${KVASIR_ISA_SHIMS_${isa}}.hpp\"")
-    # -O3 (KVASIR_KERNEL_LEVEL) in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind. With
-    # sanitizers -O1, which compiles ten times faster.
-    # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.
-    target_compile_options(${lib} PRIVATE ${isa_level} ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
-                           $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi$<SEMICOLON>-Wno-uninitialized$<SEMICOLON>-Wno-maybe-uninitialized>)
-    if(KVASIR_SANITIZE AND NOT isa IN_LIST KVASIR_SANITIZED_ISAS)
-      target_compile_options(${lib} PRIVATE -fno-sanitize=all)
+    if(plain)
+      kvasir_isa_library(${S_PREFIX}_${isa} ${isa} ${level} ${plain})
+      list(APPEND objects $<TARGET_OBJECTS:${S_PREFIX}_${isa}>)
     endif()
-    if(KVASIR_FUZZ)
-      # The fuzz targets are parsers; instrumented kernels would only take half an hour to compile.
-      target_compile_options(${lib} PRIVATE -fno-sanitize=all -O1 -Wno-everything)
-    endif()
-    list(APPEND objects $<TARGET_OBJECTS:${lib}>)
   endforeach()
   set(${out} ${objects} PARENT_SCOPE)
+endfunction()
+
+# The object library LIB of the given sources, compiled for one instruction set.
+function(kvasir_isa_library lib isa isa_level)
+  add_library(${lib} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  target_include_directories(${lib} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  if(KVASIR_EMULATE_AVX512 AND isa MATCHES "avx512")
+    target_include_directories(${lib} SYSTEM PRIVATE ${KVASIR_SIMDE_INCLUDE})
+    set(isa_level -O1)  # compiles in half the time
+  endif()
+  target_compile_definitions(${lib} PRIVATE KVASIR_TARGET=${isa} KVASIR_TARGET_${isa}=1
+                             "KVASIR_SHIMS=\"simd/vec_${KVASIR_ISA_SHIMS_${isa}}.hpp\"")
+  # -O3 (KVASIR_KERNEL_LEVEL) in every build type: unoptimised intrinsics are too slow to test and would leave inline functions behind. With
+  # sanitizers -O1, which compiles ten times faster.
+  # GCC 12 warns about the deliberately undefined operands inside its own intrinsics.
+  target_compile_options(${lib} PRIVATE ${isa_level} ${KVASIR_ISA_FLAGS_${isa}} -fno-math-errno -ffp-contract=off -fvisibility=hidden
+                         $<$<CXX_COMPILER_ID:GNU>:-Wno-psabi$<SEMICOLON>-Wno-uninitialized$<SEMICOLON>-Wno-maybe-uninitialized>)
+  if(KVASIR_SANITIZE AND NOT isa IN_LIST KVASIR_SANITIZED_ISAS)
+    target_compile_options(${lib} PRIVATE -fno-sanitize=all)
+  endif()
+  if(KVASIR_FUZZ)
+    # The fuzz targets are parsers; instrumented kernels would only take half an hour to compile.
+    target_compile_options(${lib} PRIVATE -fno-sanitize=all -O1 -Wno-everything)
+  endif()
 endfunction()

@@ -1,17 +1,22 @@
 # kvasir_registry(FOLDER weights/quants NAMESPACE kvasir::weights TYPE Quant HEADER weights/quant.hpp FUNCTION quants [PER_ISA])
 # Writes a source file that defines   std::span<const Entry<TYPE>> NAMESPACE::FUNCTION()
-# from the files in src/FOLDER: src/weights/quants/q4_0.cpp must define
-#   namespace NAMESPACE::entries::FUNCTION { extern const TYPE q4_0; }         or, with PER_ISA (one per instruction set),
-#   namespace NAMESPACE::entries::FUNCTION::KVASIR_TARGET { extern const TYPE q4_0; }
-# ("entries::" because a namespace and a function of one scope cannot share a name.) A stem is an identifier of C++ but for
-# hyphens, for which the entry has underscores: gpt-oss.cpp defines gpt_oss. "entry_" before one that is a keyword is no part
-# of the public name. A folder without entries defines nothing.
+# from the files in src/FOLDER: src/model/archs/qwen3.cpp must define, in a namespace of its own,
+#   namespace kvasir::model::archs_qwen3 { const Arch entry = {...}; }
+# The generated file includes them all: one translation unit a registry, since parsing the same headers for every entry took
+# most of a build. With PER_ISA every entry is compiled alone, once per instruction set:
+#   namespace kvasir::weights::entries::quants::KVASIR_TARGET { extern const Quant q4_0; const Quant q4_0 = {...}; }
+# A stem is an identifier of C++ but for hyphens, for which namespaces have underscores: gpt-oss.cpp defines archs_gpt_oss.
+# "entry_" before one that is a keyword is no part of the public name. A folder without entries defines nothing.
 # kvasir_registry_listing() afterwards writes one more file, of   kvasir::cli::registries()   (cli/registries.hpp).
-# The generated file is appended to KVASIR_REGISTRY_SOURCES, the entries to KVASIR_ENTRY_SOURCES or KVASIR_ISA_ENTRY_SOURCES.
+# The generated file is appended to KVASIR_REGISTRY_SOURCES, entries per instruction set to KVASIR_ISA_ENTRY_SOURCES.
+# KVASIR_ONLY_ENTRY=STEM leaves only that entry in the registries of one unit (cmake/probe.cmake).
 function(kvasir_registry)
   cmake_parse_arguments(R "PER_ISA" "FOLDER;NAMESPACE;TYPE;HEADER;FUNCTION" "" ${ARGN})
   file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${R_FOLDER}/*.cpp)
   list(FILTER files EXCLUDE REGEX "_(test|bench|fuzz)\\.cpp$")
+  if(KVASIR_ONLY_ENTRY AND NOT R_PER_ISA)
+    list(FILTER files INCLUDE REGEX "/${KVASIR_ONLY_ENTRY}\\.cpp$")
+  endif()
   list(SORT files)
   if(NOT files)
     return()
@@ -27,6 +32,9 @@ function(kvasir_registry)
       message(FATAL_ERROR "${f}: the stem '${stem}' is the entry's public name and must be a lower-case identifier, hyphens aside")
     endif()
     string(REGEX REPLACE "^entry_" "" public ${stem})
+    if(NOT R_PER_ISA)
+      string(APPEND declare "#include \"${R_FOLDER}/${stem}.cpp\"\n")
+    endif()
     string(REPLACE "-" "_" stem ${stem})
     if(R_PER_ISA)
       foreach(isa IN LISTS KVASIR_ISAS)
@@ -34,8 +42,7 @@ function(kvasir_registry)
         string(APPEND list_${isa} "    {\"${public}\", &entries::${R_FUNCTION}::${isa}::${stem}},\n")
       endforeach()
     else()
-      string(APPEND declare "namespace ${R_NAMESPACE}::entries::${R_FUNCTION} { extern const ${R_TYPE} ${stem}; }\n")
-      string(APPEND list_plain "    {\"${public}\", &entries::${R_FUNCTION}::${stem}},\n")
+      string(APPEND list_plain "    {\"${public}\", &${R_FUNCTION}_${stem}::entry},\n")
     endif()
   endforeach()
   set(body "")
@@ -75,8 +82,6 @@ ${select}}
   set(KVASIR_LISTING_ROWS "${KVASIR_LISTING_ROWS}      {\"${R_FOLDER}\", stems<${R_NAMESPACE}::${R_TYPE}>(${R_NAMESPACE}::${R_FUNCTION}())},\n" PARENT_SCOPE)
   if(R_PER_ISA)
     set(KVASIR_ISA_ENTRY_SOURCES ${KVASIR_ISA_ENTRY_SOURCES} ${files} PARENT_SCOPE)
-  else()
-    set(KVASIR_ENTRY_SOURCES ${KVASIR_ENTRY_SOURCES} ${files} PARENT_SCOPE)
   endif()
 endfunction()
 

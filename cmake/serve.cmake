@@ -26,8 +26,10 @@ if(KVASIR_SERVER)
   endif()
 endif()
 
+kvasir_batches(serve_sources serve ${serve_sources})
+kvasir_batches(network_sources network ${network_sources})
 include(cmake/web.cmake)
-add_library(kvasir_serve ${KVASIR_LIBRARY} ${serve_sources} ${KVASIR_WEB_SOURCE} ${KVASIR_SERVE_ENTRIES} ${KVASIR_SERVE_REGISTRY})
+add_library(kvasir_serve ${KVASIR_LIBRARY} ${serve_sources} ${KVASIR_WEB_SOURCE} ${KVASIR_SERVE_REGISTRY})
 target_link_libraries(kvasir_serve PUBLIC kvasir)
 # Optional: `kvasir pull` (libcurl4-openssl-dev).
 option(KVASIR_CURL "Download models when libcurl is found" ON)

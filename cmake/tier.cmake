@@ -22,6 +22,5 @@ function(kvasir_optional_tier)
   target_include_directories(kvasir PRIVATE ${KVASIR_${upper}_INCLUDE})
   target_link_libraries(kvasir PUBLIC ${KVASIR_${upper}_LIBRARY})  # its tests call it, too
   set(KVASIR_ABSENT_TIERS ${KVASIR_ABSENT_TIERS} PARENT_SCOPE)
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/store/tiers/${T_NAME}.cpp PROPERTIES COMPILE_DEFINITIONS
-                              KVASIR_${upper})
+  set_property(SOURCE ${PROJECT_BINARY_DIR}/registry/store_tiers.cpp APPEND PROPERTY COMPILE_DEFINITIONS KVASIR_${upper})
 endfunction()

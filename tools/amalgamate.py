@@ -35,10 +35,10 @@ CODECS = "f32 f16 bf16 int2_channel int2_token int4_channel int4_token int8_toke
 NO_QUANTS = "iq1_m iq1_s iq2_s iq2_xs iq2_xxs iq3_s iq3_xxs nvfp4 tq1_0 tq2_0".split()
 # What floats of a folder become. Other formats are read and never written (tools/amalgamation/absent.cpp).
 WRITTEN = ("/f32.cpp", "/f16.cpp", "/bf16.cpp")
-# As cmake/isa.cmake compiles them; GCC and Clang spell targets of x86 alike.
+# As cmake/isa.cmake compiles them, but for BF16, which there a few files of that copy have; GCC and Clang spell targets of x86
+# alike.
 TARGETS = {
     "avx2": "avx2,fma,f16c,bmi,bmi2",
-    "avx512": "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512",
     "avx512vnni": "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,prefer-vector-width=512",
     "neon": "arch=armv8-a",
     "neondot": "arch=armv8.2-a+dotprod",
@@ -392,7 +392,8 @@ def renamed(tokens, names, suffix):
 
 
 def entry_renamed(tokens, kind):
-    """The tokens of an entry with its variable, behind `const KIND`, called NAME_entry: entries and functions share names."""
+    """The tokens of an entry per instruction set with its variable, behind `const KIND`, called NAME_entry: entries and functions
+    share names."""
     code = [i for i, t in enumerate(tokens) if t.kind not in ("space", "comment", "line")]
     out = list(tokens)
     for a, b, c in zip(code, code[1:], code[2:]):
@@ -606,11 +607,9 @@ class Amalgamation:
             if machine in MACHINES:
                 out.append(f"#if {MACHINES[machine]}\n")
             for copy in copies:
-                at = f"entries::{function}" + (f"::{copy}" if copy else "")
-                if copy is None:
-                    pass
                 out.append(f"const Entry<{kind}> k_{function}_{copy or 'entries'}[] = {{\n")
-                out += [f'    {{"{public}", &{at}::{stem}_entry}},\n' for public, stem in rows]
+                out += [f'    {{"{public}", &entries::{function}::{copy}::{stem}_entry}},\n' if copy else
+                        f'    {{"{public}", &{function}_{stem}::entry}},\n' for public, stem in rows]
                 out.append("};\n")
             if machine in MACHINES:
                 out.append("#endif\n")
@@ -657,7 +656,7 @@ class Amalgamation:
             for w in f.words:
                 holders.setdefault(w, set()).add(f.path)
         self.renames = {}
-        kinds = {f"{r['FOLDER']}/{s}.cpp": r["TYPE"] for r in self.registries for s in r["STEMS"]}
+        kinds = {f"{r['FOLDER']}/{s}.cpp": r["TYPE"] for r in self.registries if r["PER_ISA"] for s in r["STEMS"]}
         for p in once + kernels:
             f = self.file(p)
             suffix = "_" + re.sub(r"\W", "_", re.sub(r"(\.simd)?\.cpp$", "", p))
@@ -705,6 +704,8 @@ class Amalgamation:
             if machine in MACHINES:
                 parts.append(f"#if {MACHINES[machine]}\n")
             parts.append(f"#define KVASIR_TARGET {isa}\n#define KVASIR_TARGET_{isa} 1\n")
+            if "avx512bf16" in TARGETS.get(isa, ""):
+                parts.append("#define KVASIR_WITH_BF16 1\n")
             if isa == "scalar":  # the reference, for processors without anything better
                 parts.append("#if !defined(__clang__)\n#pragma GCC push_options\n#endif\n")
             else:
@@ -721,7 +722,8 @@ class Amalgamation:
                 parts += [banner(f"{p}, {isa}"), text]
                 for m in sorted(self.file(p).macros) if p in kernels else []:
                     parts.append(f"#undef {m}\n")
-            for m in sorted({m for p in files + [self.shims(shim)] for m in self.file(p).macros} | {"KVASIR_TARGET", f"KVASIR_TARGET_{isa}"}):
+            for m in sorted({m for p in files + [self.shims(shim)] for m in self.file(p).macros} |
+                            {"KVASIR_TARGET", f"KVASIR_TARGET_{isa}", "KVASIR_WITH_BF16"}):
                 parts.append(f"#undef {m}\n")
             parts.append("#if !defined(__clang__)\n#pragma GCC pop_options\n#endif\n" if isa == "scalar" else
                          "#if defined(__clang__)\n#pragma clang attribute pop\n#else\n#pragma GCC pop_options\n#endif\n")
@@ -731,16 +733,10 @@ class Amalgamation:
         for h in headers:
             if h not in below:
                 parts += [banner(h), text_of(body(h))]
-        for r in self.registries:
-            if not r["PER_ISA"]:
-                inner = r["NAMESPACE"][len("kvasir::"):]
-                parts.append(f"namespace kvasir {{ namespace {{ namespace {inner}::entries::{r['FUNCTION']} {{\n")
-                parts += [f"extern const {r['TYPE']} {s.replace('-', '_')}_entry;\n" for s in r["STEMS"]]
-                parts.append("} } }\n")
-            parts.append(self.registry_text(r))
         for p in once:
             parts += [banner(p), text_of(body(p))]
             parts += [f"#undef {m}\n" for m in sorted(self.file(p).macros)]
+        parts += [self.registry_text(r) for r in self.registries]
         parts += [banner("tools/amalgamation/absent.cpp"), text_of(internal(tokens_of(
             (self.root / "tools/amalgamation/absent.cpp").read_text()), False))]
         (out / "kvasir.cpp").write_text("".join(parts))

@@ -44,5 +44,5 @@ for name, method in ("Upper", str.upper), ("Lower", str.lower):
         else:
             several.append((code, "".join(f"\\x{byte:02x}" for byte in to.encode())))
     # A range of stride 2 must not reach over a code point that maps otherwise: ranges are searched by their ends.
-    write(f"constexpr CaseRange k{name}Ranges", [f"{{0x{f:x}, 0x{l:x}, {d}, {s}}}," for f, l, d, s in ranges(single)])
+    write(f"constexpr CaseRange k{name}Cases", [f"{{0x{f:x}, 0x{l:x}, {d}, {s}}}," for f, l, d, s in ranges(single)])
     write(f"constexpr CaseString k{name}Strings", [f'{{0x{code:x}, "{text}"}},' for code, text in several])

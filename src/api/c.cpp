@@ -188,7 +188,7 @@ Json to_json(const EngineStats& s) {
 // Texts that are no UTF-8 (bytes of half a character) become JSON all the same.
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-kvasir_reply* reply_of(Reply&& reply) {
+kvasir_reply* c_reply_of(Reply&& reply) {
   std::string json = dump(to_json(reply));
   return new kvasir_reply{std::move(reply), std::move(json)};
 }
@@ -259,16 +259,16 @@ kvasir_status kvasir_engine_flush(kvasir_engine* engine) {
 kvasir_status kvasir_generate(kvasir_engine* engine, const char* prompt, size_t size, const char* const* options,
                               kvasir_on_text on_text, void* user, kvasir_reply** reply) {
   return call([&] {
-    some(reply, "reply") =
-        reply_of(some(engine, "engine")
-                     .engine.generate(text_of(prompt, size, "prompt"), options_of(options), on_text_of(on_text, user)));
+    some(reply, "reply") = c_reply_of(
+        some(engine, "engine")
+            .engine.generate(text_of(prompt, size, "prompt"), options_of(options), on_text_of(on_text, user)));
   });
 }
 
 kvasir_status kvasir_generate_ids(kvasir_engine* engine, const int32_t* ids, size_t count, const char* const* options,
                                   kvasir_on_text on_text, void* user, kvasir_reply** reply) {
   return call([&] {
-    some(reply, "reply") = reply_of(
+    some(reply, "reply") = c_reply_of(
         some(engine, "engine").engine.generate(ids_of(ids, count), options_of(options), on_text_of(on_text, user)));
   });
 }
@@ -276,9 +276,9 @@ kvasir_status kvasir_generate_ids(kvasir_engine* engine, const int32_t* ids, siz
 kvasir_status kvasir_chat(kvasir_engine* engine, const char* messages, const char* tools, const char* const* options,
                           kvasir_on_text on_text, void* user, kvasir_reply** reply) {
   return call([&] {
-    some(reply, "reply") = reply_of(some(engine, "engine")
-                                        .engine.chat(&some(messages, "messages"), options_of(options),
-                                                     on_text_of(on_text, user), tools ? tools : ""));
+    some(reply, "reply") = c_reply_of(some(engine, "engine")
+                                          .engine.chat(&some(messages, "messages"), options_of(options),
+                                                       on_text_of(on_text, user), tools ? tools : ""));
   });
 }
 
@@ -365,7 +365,7 @@ kvasir_status kvasir_session_generate(kvasir_session* session, const char* const
                                       void* user, kvasir_reply** reply) {
   return call([&] {
     some(reply, "reply") =
-        reply_of(some(session, "session").session.generate(options_of(options), on_text_of(on_text, user)));
+        c_reply_of(some(session, "session").session.generate(options_of(options), on_text_of(on_text, user)));
   });
 }
 

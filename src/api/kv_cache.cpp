@@ -45,7 +45,7 @@ kv::CacheShape shape_of(std::span<const KvLayer> layers) {
   return shape;
 }
 
-kv::CacheOptions options_of(const kv::CacheShape& shape, const KvCacheOptions& o) {
+kv::CacheOptions kv_cache_options_of(const kv::CacheShape& shape, const KvCacheOptions& o) {
   require(o.max_tokens > 0, "KvCache", fmt::format("max_tokens is {}, expected more than 0", o.max_tokens));
   require(o.max_sequences > 0, "KvCache", fmt::format("max_sequences is {}, expected more than 0", o.max_sequences));
   require(o.step_tokens > 0, "KvCache", fmt::format("step_tokens is {}, expected more than 0", o.step_tokens));
@@ -79,8 +79,8 @@ struct SavedHead {
 
 struct KvCache::Impl {
   Impl(std::span<const KvLayer> layers, const KvCacheOptions& options)
-      : team(options.threads), cache(team, shape_of(layers), options_of(shape_of(layers), options)) {
-    const kv::CacheOptions o = options_of(cache.shape(), options);
+      : team(options.threads), cache(team, shape_of(layers), kv_cache_options_of(shape_of(layers), options)) {
+    const kv::CacheOptions o = kv_cache_options_of(cache.shape(), options);
     std::string text = fmt::format("{} {}", o.window, o.sinks);
     for (const KvLayer& l : layers)
       text += fmt::format(" {}/{}/{}/{}/{}", l.kv_heads, l.query_heads, l.head_dim, l.head_dim_v, l.window);

@@ -35,7 +35,7 @@ struct Options {
   bool json = false;
 };
 
-const OptionTable<Options>& table() {
+const OptionTable<Options>& bench_draft_table() {
   using O = Options;
   static const OptionTable<O> t{
       "draft bench",
@@ -67,7 +67,7 @@ const OptionTable<Options>& table() {
   return t;
 }
 
-struct Settings {
+struct BenchDraftSettings {
   Options bench;
   run::EngineOptions engine;
 };
@@ -146,7 +146,7 @@ void show(const std::string& file, const Way& way, const Way& plain, bool json) 
              way.different == 0 ? "equal" : "DIFFERENT");
 }
 
-int bench_draft(Settings& s) {
+int bench_draft(BenchDraftSettings& s) {
   if (s.bench.draft.empty()) throw Error(Code::kBadInput, "is required: a drafter to measure", "--draft");
   if (s.bench.file.empty()) throw Error(Code::kBadInput, "is required: a file of prompts", "--file");
   s.engine.model = local_model(s.engine.model);
@@ -222,10 +222,10 @@ int bench_draft(Settings& s) {
 }  // namespace
 
 Action setup_bench_draft(Flags& flags) {
-  const auto settings = std::make_shared<Settings>();
+  const auto settings = std::make_shared<BenchDraftSettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, run::engine_table(), settings->engine);
-  config->add(flags, table(), settings->bench);
+  config->add(flags, bench_draft_table(), settings->bench);
   return [settings, config] { return config->resolve() ? bench_draft(*settings) : kSuccess; };
 }
 

@@ -26,7 +26,7 @@ namespace {
 
 using client::LoadReport;
 
-struct Settings {
+struct BenchLoadSettings {
   RemoteOptions remote;
   ServingOptions serving;
   client::LoadOptions load;
@@ -123,7 +123,7 @@ class OwnServer {
   std::thread thread_;
 };
 
-int run_load(Settings s, const Flags& flags) {
+int run_load(BenchLoadSettings s, const Flags& flags) {
   const std::vector<std::int64_t> counts = parse_numbers(s.clients, 1, 1 << 16, "--clients");
   const bool own_server = s.remote.url.empty();
   if (own_server == s.serving.engine.model.empty())
@@ -160,7 +160,7 @@ int run_load(Settings s, const Flags& flags) {
 }  // namespace
 
 Action setup_bench_load(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<BenchLoadSettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, remote_table(), settings->remote);
   flags.value("--clients", settings->clients, "how many at once; a list is run one after the other: 1,8,64",

@@ -24,7 +24,7 @@ namespace {
 
 using lab::RagRow;
 
-struct Settings {
+struct BenchRagSettings {
   run::EngineOptions engine;
   lab::RagOptions rag;
   run::BlendOptions blend;
@@ -88,7 +88,7 @@ void print_json(const std::vector<RagRow>& rows) {
   }
 }
 
-void plot(const Settings& s, const std::vector<RagRow>& rows) {
+void plot(const BenchRagSettings& s, const std::vector<RagRow>& rows) {
   lab::eval::Plot p{.title = "Divergence against the time to the first token",
                     .subtitle = fmt::format("{}, {} documents of {} tokens, {}, {} prompts",
                                             std::filesystem::path(s.engine.model).filename().string(), s.rag.k,
@@ -102,7 +102,7 @@ void plot(const Settings& s, const std::vector<RagRow>& rows) {
   write_plot(p, cells(rows), s.plot);
 }
 
-int run_rag(Settings& s) {
+int run_rag(BenchRagSettings& s) {
   if (!s.plot.empty()) lab::eval::check_plot_path(s.plot);
   s.engine.model = local_model(s.engine.model);
   if (s.engine.ctx == 0) s.engine.ctx = (s.rag.k + 1) * (s.rag.tokens + 16) + 512 + s.rag.answer;
@@ -133,7 +133,7 @@ int run_rag(Settings& s) {
 }  // namespace
 
 Action setup_bench_rag(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<BenchRagSettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, run::engine_table(), settings->engine);
   config->add(flags, lab::rag_table(), settings->rag);

@@ -24,7 +24,7 @@ namespace {
 
 using lab::ReplayTurn;
 
-struct Settings {
+struct BenchReplaySettings {
   RemoteOptions remote;
   run::EngineOptions engine;
   lab::ReplayOptions replay;
@@ -32,24 +32,27 @@ struct Settings {
   bool json = false;
 };
 
-double percentile_of(std::vector<float> values, double share) { return lab::eval::percentile(values, share); }
+double bench_replay_percentile_of(std::vector<float> values, double share) {
+  return lab::eval::percentile(values, share);
+}
 
 double share(std::int64_t part, std::int64_t all) {
   return all > 0 ? static_cast<double>(part) / static_cast<double>(all) : 1;
 }
 
-std::vector<std::vector<std::string>> cells(const std::vector<ReplayTurn>& turns, bool compared) {
+std::vector<std::vector<std::string>> bench_replay_cells(const std::vector<ReplayTurn>& turns, bool compared) {
   std::vector<std::vector<std::string>> table{{"turn", "requests", "context", "TTFT p50 ms", "p90", "p99", "without",
                                                "x", "reused", "of reusable", "same bits", "same text", "difference"}};
   for (const ReplayTurn& t : turns) {
     const auto n = static_cast<std::int64_t>(t.ttft.size());
-    const double cached = percentile_of(t.ttft, 0.5), plain = percentile_of(t.plain_ttft, 0.5);
+    const double cached = bench_replay_percentile_of(t.ttft, 0.5),
+                 plain = bench_replay_percentile_of(t.plain_ttft, 0.5);
     const bool bits = compared && t.same_bits >= 0;
     table.push_back(
         {std::to_string(t.turn), std::to_string(n), fmt::format("{}", t.prompt_tokens / std::max<std::int64_t>(n, 1)),
-         fmt::format("{:.2f}", 1e3 * cached), fmt::format("{:.2f}", 1e3 * percentile_of(t.ttft, 0.9)),
-         fmt::format("{:.2f}", 1e3 * percentile_of(t.ttft, 0.99)), compared ? fmt::format("{:.2f}", 1e3 * plain) : "-",
-         compared ? fmt::format("{:.1f}", plain / cached) : "-",
+         fmt::format("{:.2f}", 1e3 * cached), fmt::format("{:.2f}", 1e3 * bench_replay_percentile_of(t.ttft, 0.9)),
+         fmt::format("{:.2f}", 1e3 * bench_replay_percentile_of(t.ttft, 0.99)),
+         compared ? fmt::format("{:.2f}", 1e3 * plain) : "-", compared ? fmt::format("{:.1f}", plain / cached) : "-",
          fmt::format("{:.1f} %", 100 * share(t.reused_tokens, t.prompt_tokens)),
          t.reusable_tokens < 0 ? "-" : fmt::format("{:.2f} %", 100 * share(t.reused_tokens, t.reusable_tokens)),
          bits ? fmt::format("{:.1f} %", 100 * share(t.same_bits, n)) : "-",
@@ -59,7 +62,7 @@ std::vector<std::vector<std::string>> cells(const std::vector<ReplayTurn>& turns
   return table;
 }
 
-void print_json(const std::vector<ReplayTurn>& turns) {
+void bench_replay_print_json(const std::vector<ReplayTurn>& turns) {
   for (const ReplayTurn& t : turns) {
     nlohmann::ordered_json sources = nlohmann::ordered_json::object();
     for (const auto& [source, tokens] : t.tokens_by_source) sources[source] = tokens;
@@ -69,12 +72,12 @@ void print_json(const std::vector<ReplayTurn>& turns) {
                     {"reused_tokens", t.reused_tokens},
                     {"reusable_tokens", t.reusable_tokens},
                     {"tokens_by_source", sources},
-                    {"ttft_p50_ms", 1e3 * percentile_of(t.ttft, 0.5)},
-                    {"ttft_p90_ms", 1e3 * percentile_of(t.ttft, 0.9)},
-                    {"ttft_p99_ms", 1e3 * percentile_of(t.ttft, 0.99)},
-                    {"load_p50_ms", 1e3 * percentile_of(t.load, 0.5)},
+                    {"ttft_p50_ms", 1e3 * bench_replay_percentile_of(t.ttft, 0.5)},
+                    {"ttft_p90_ms", 1e3 * bench_replay_percentile_of(t.ttft, 0.9)},
+                    {"ttft_p99_ms", 1e3 * bench_replay_percentile_of(t.ttft, 0.99)},
+                    {"load_p50_ms", 1e3 * bench_replay_percentile_of(t.load, 0.5)},
                     {"loaded_bytes", t.loaded_bytes},
-                    {"plain_ttft_p50_ms", 1e3 * percentile_of(t.plain_ttft, 0.5)},
+                    {"plain_ttft_p50_ms", 1e3 * bench_replay_percentile_of(t.plain_ttft, 0.5)},
                     {"prompt_only", t.prompt_only},
                     {"same_bits_prompt_only", t.same_bits_prompt_only},
                     {"same_bits", t.same_bits},
@@ -92,13 +95,14 @@ double reused_in_vain(const std::vector<ReplayTurn>& turns) {
   return prompts > 0 ? static_cast<double>(reused) / static_cast<double>(prompts) : 0;
 }
 
-void plot(const Settings& s, const std::vector<ReplayTurn>& turns, bool compared) {
+void bench_replay_plot(const BenchReplaySettings& s, const std::vector<ReplayTurn>& turns, bool compared) {
   lab::eval::PlotLine with{"with reuse", {}}, without{"without", {}};
   std::int64_t requests = 0;
   for (const ReplayTurn& t : turns) {
     requests += static_cast<std::int64_t>(t.ttft.size());
-    with.points.push_back({static_cast<double>(t.turn), 1e3 * percentile_of(t.ttft, 0.5)});
-    if (compared) without.points.push_back({static_cast<double>(t.turn), 1e3 * percentile_of(t.plain_ttft, 0.5)});
+    with.points.push_back({static_cast<double>(t.turn), 1e3 * bench_replay_percentile_of(t.ttft, 0.5)});
+    if (compared)
+      without.points.push_back({static_cast<double>(t.turn), 1e3 * bench_replay_percentile_of(t.plain_ttft, 0.5)});
   }
   lab::eval::Plot p{.title = "Time to the first token as conversations grow",
                     .subtitle = fmt::format(
@@ -114,10 +118,10 @@ void plot(const Settings& s, const std::vector<ReplayTurn>& turns, bool compared
         turns.front().prompt_tokens / static_cast<std::int64_t>(turns.front().ttft.size()), turns.front().turn,
         turns.back().prompt_tokens / static_cast<std::int64_t>(turns.back().ttft.size()), turns.back().turn);
   if (compared) p.lines.push_back(without);
-  write_plot(p, cells(turns, compared), s.plot);
+  write_plot(p, bench_replay_cells(turns, compared), s.plot);
 }
 
-std::unique_ptr<lab::ReplayTarget> open_target(const Settings& s, const Flags& flags) {
+std::unique_ptr<lab::ReplayTarget> open_target(const BenchReplaySettings& s, const Flags& flags) {
   if (s.remote.url.empty() == s.engine.model.empty())
     throw Error(Code::kBadInput, "expected either --url or --model", "bench replay");
   if (s.remote.url.empty()) {
@@ -134,7 +138,7 @@ std::unique_ptr<lab::ReplayTarget> open_target(const Settings& s, const Flags& f
                                s.replay);
 }
 
-int run_replay(const Settings& s, const Flags& flags) {
+int run_replay(const BenchReplaySettings& s, const Flags& flags) {
   if (!s.plot.empty()) lab::eval::check_plot_path(s.plot);
   Interrupt interrupt;
   const auto target = open_target(s, flags);
@@ -146,18 +150,18 @@ int run_replay(const Settings& s, const Flags& flags) {
   progress.finish();
   const double in_vain = reused_in_vain(turns);
   const bool compared = s.replay.compare && in_vain < 0.01;
-  s.json ? print_json(turns) : print_table(cells(turns, compared));
+  s.json ? bench_replay_print_json(turns) : print_table(bench_replay_cells(turns, compared));
   if (in_vain >= 0.01)
     fmt::print(stderr, "no comparison: asked not to reuse anything, the server reused {:.0f} % of the tokens\n",
                100 * in_vain);
-  if (!s.plot.empty()) plot(s, turns, compared);
+  if (!s.plot.empty()) bench_replay_plot(s, turns, compared);
   return interrupt.requested().load(std::memory_order_relaxed) ? kFailure : kSuccess;
 }
 
 }  // namespace
 
 Action setup_bench_replay(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<BenchReplaySettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, remote_table(), settings->remote);
   config->add(flags, run::engine_table(), settings->engine);

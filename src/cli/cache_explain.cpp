@@ -24,7 +24,7 @@ using kv::kPageTokens;
 
 constexpr std::size_t kAround = 6;  // tokens shown on either side
 
-struct Settings {
+struct CacheExplainSettings {
   std::string a, b;
   std::string model;
   std::string chat_template;
@@ -40,7 +40,7 @@ struct Side {
 
 class Explainer {
  public:
-  explicit Explainer(const Settings& settings) : settings_(settings) {
+  explicit Explainer(const CacheExplainSettings& settings) : settings_(settings) {
     const auto file = weights::open_model_file(local_model(settings.model));
     tokenizer_ = text::make_tokenizer(file->metadata());
     if (!tokenizer_)
@@ -98,7 +98,7 @@ class Explainer {
     return true;
   }
 
-  const Settings& settings_;
+  const CacheExplainSettings& settings_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::unique_ptr<serve::TemplateChat> chat_;
 };
@@ -158,7 +158,7 @@ void print_side(const Explainer& e, const char* name, const Side& side, const Pa
   fmt::print("   {} | {}\n", pieces(e, side, begin, p.tokens), pieces(e, side, p.tokens, p.tokens + kAround));
 }
 
-int explain(const Settings& s) {
+int explain(const CacheExplainSettings& s) {
   const Explainer e(s);
   const Side a = e.read(s.a), b = e.read(s.b);
   Parting p{.tokens = common(a.prompt.ids, b.prompt.ids), .bytes = common(a.prompt.text, b.prompt.text)};
@@ -192,7 +192,7 @@ int explain(const Settings& s) {
 }  // namespace
 
 Action setup_cache_explain(Flags& flags) {
-  auto s = std::make_shared<Settings>();
+  auto s = std::make_shared<CacheExplainSettings>();
   flags.value("--a", s->a, "a chat or completion as JSON, an array of messages, or text",
               {.placeholder = "FILE", .required = true});
   flags.value("--b", s->b, "likewise", {.placeholder = "FILE", .required = true});

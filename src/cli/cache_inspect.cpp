@@ -16,7 +16,7 @@
 namespace kvasir::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using CacheInspectJson = nlohmann::ordered_json;
 using store::Fault;
 using store::Item;
 
@@ -36,11 +36,11 @@ std::string age_text(std::int64_t since) {
   return fmt::format("{} d", s / 86400);
 }
 
-Json time_json(std::int64_t t) { return t == 0 ? Json(nullptr) : Json(t); }
+CacheInspectJson time_json(std::int64_t t) { return t == 0 ? CacheInspectJson(nullptr) : CacheInspectJson(t); }
 
-Json item_json(const Item& i) {
-  Json row{{"key", store::to_hex(i.key)}, {"bytes", i.bytes}};
-  row["fault"] = i.fault == Fault::kNone ? Json(nullptr) : Json(store::fault_name(i.fault));
+CacheInspectJson item_json(const Item& i) {
+  CacheInspectJson row{{"key", store::to_hex(i.key)}, {"bytes", i.bytes}};
+  row["fault"] = i.fault == Fault::kNone ? CacheInspectJson(nullptr) : CacheInspectJson(store::fault_name(i.fault));
   row["uses"] = i.uses;
   row["written"] = time_json(i.written);
   row["used"] = time_json(i.used);
@@ -56,14 +56,14 @@ Json item_json(const Item& i) {
   return row;
 }
 
-struct Settings {
+struct CacheInspectSettings {
   CachePlace place;
   CacheFilter filter;
   bool repair = false;
   bool json = false;
 };
 
-int list(const Settings& s) {
+int list(const CacheInspectSettings& s) {
   check_filter(s.filter);
   const auto backend = open_cache(s.place);
   if (!s.filter.older_than.empty() && backend->traits().looking_is_use)
@@ -102,10 +102,10 @@ struct Sum {
     bytes += i.bytes;
     tokens += i.tokens;
   }
-  Json json() const { return {{"records", records}, {"bytes", bytes}, {"tokens", tokens}}; }
+  CacheInspectJson json() const { return {{"records", records}, {"bytes", bytes}, {"tokens", tokens}}; }
 };
 
-int stats(const Settings& s) {
+int stats(const CacheInspectSettings& s) {
   const auto backend = open_cache(s.place);
   const std::vector<Item> items = inventory(*backend, store::Check::kHead, "reading");
   std::map<std::string, Sum> kinds, prints;
@@ -124,12 +124,12 @@ int stats(const Settings& s) {
   }
   const store::Usage usage = backend->usage();
   if (s.json) {
-    Json out{{"cache", shown(s.place)}, {"records", all.records}, {"record_bytes", all.bytes},
-             {"bytes", usage.bytes},    {"budget", usage.budget}, {"origins", origins.size()},
-             {"unreadable", faults}};
-    out["kinds"] = Json::object();
+    CacheInspectJson out{{"cache", shown(s.place)}, {"records", all.records}, {"record_bytes", all.bytes},
+                         {"bytes", usage.bytes},    {"budget", usage.budget}, {"origins", origins.size()},
+                         {"unreadable", faults}};
+    out["kinds"] = CacheInspectJson::object();
     for (const auto& [kind, sum] : kinds) out["kinds"][kind] = sum.json();
-    out["fingerprints"] = Json::object();
+    out["fingerprints"] = CacheInspectJson::object();
     for (const auto& [print, sum] : prints) out["fingerprints"][print] = sum.json();
     print_json_row(out);
     return kSuccess;
@@ -150,15 +150,15 @@ int stats(const Settings& s) {
   return kSuccess;
 }
 
-int verify(const Settings& s) {
+int verify(const CacheInspectSettings& s) {
   const auto backend = open_cache(s.place);
   std::vector<Item> items = inventory(*backend, store::Check::kFull, "verifying");
   const std::uint64_t records = items.size(), bytes = total_bytes(items);
   std::erase_if(items, [](const Item& i) { return i.fault == Fault::kNone; });
   if (s.repair) store::erase_records(*backend, items);
   if (s.json) {
-    Json out{{"cache", shown(s.place)}, {"records", records}, {"bytes", bytes}, {"repaired", s.repair}};
-    out["faults"] = Json::array();
+    CacheInspectJson out{{"cache", shown(s.place)}, {"records", records}, {"bytes", bytes}, {"repaired", s.repair}};
+    out["faults"] = CacheInspectJson::array();
     for (const Item& i : items) out["faults"].push_back(item_json(i));
     print_json_row(out);
   } else {
@@ -174,7 +174,7 @@ int verify(const Settings& s) {
 }  // namespace
 
 Action setup_cache_ls(Flags& flags) {
-  auto s = std::make_shared<Settings>();
+  auto s = std::make_shared<CacheInspectSettings>();
   add_place(flags, s->place);
   add_filter(flags, s->filter, true);
   flags.flag("--json", s->json, "one object per record");
@@ -182,14 +182,14 @@ Action setup_cache_ls(Flags& flags) {
 }
 
 Action setup_cache_stats(Flags& flags) {
-  auto s = std::make_shared<Settings>();
+  auto s = std::make_shared<CacheInspectSettings>();
   add_place(flags, s->place);
   flags.flag("--json", s->json, "one object");
   return [s] { return stats(*s); };
 }
 
 Action setup_cache_verify(Flags& flags) {
-  auto s = std::make_shared<Settings>();
+  auto s = std::make_shared<CacheInspectSettings>();
   add_place(flags, s->place);
   flags.flag("--repair", s->repair, "erase what is damaged; it is computed again when it is wanted");
   flags.flag("--json", s->json, "one object");

@@ -16,13 +16,13 @@
 namespace kvasir::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using CacheMoveJson = nlohmann::ordered_json;
 using store::Fault;
 using store::Item;
 
 constexpr std::uint64_t kBatchBytes = std::uint64_t{16} << 20;
 
-struct Settings {
+struct CacheMoveSettings {
   CachePlace place;
   CacheFilter filter;
   std::string file;
@@ -42,7 +42,7 @@ std::vector<Item> chosen(const std::vector<Item>& items, const CacheFilter& filt
   return out;
 }
 
-int clear(const Settings& s) {
+int clear(const CacheMoveSettings& s) {
   check_filter(s.filter);
   const auto backend = open_cache(s.place);
   std::uint64_t undated = 0;
@@ -74,7 +74,7 @@ int clear(const Settings& s) {
   return kSuccess;
 }
 
-int export_records(const Settings& s) {
+int export_records(const CacheMoveSettings& s) {
   check_filter(s.filter);
   const auto backend = open_cache(s.place);
   store::ArchiveWriter archive(s.file);
@@ -121,7 +121,7 @@ void put_batch(store::Backend& backend, const std::vector<store::Offer>& offers,
   }
 }
 
-int import_records(const Settings& s) {
+int import_records(const CacheMoveSettings& s) {
   const auto file = std::make_shared<MappedFile>(s.file);
   const std::vector<store::ArchiveEntry> entries = store::read_archive(file->bytes(), s.file);  // all of it, first
   const auto backend = open_or_make_cache(s.place, s.size);
@@ -162,7 +162,7 @@ int import_records(const Settings& s) {
 }  // namespace
 
 Action setup_cache_clear(Flags& flags) {
-  auto s = std::make_shared<Settings>();
+  auto s = std::make_shared<CacheMoveSettings>();
   add_place(flags, s->place);
   add_filter(flags, s->filter, true);
   flags.flag("--json", s->json, "one object");
@@ -170,7 +170,7 @@ Action setup_cache_clear(Flags& flags) {
 }
 
 Action setup_cache_export(Flags& flags) {
-  auto s = std::make_shared<Settings>();
+  auto s = std::make_shared<CacheMoveSettings>();
   flags.value("FILE", s->file, "archive to write", {.required = true});
   add_place(flags, s->place);
   add_filter(flags, s->filter, false);
@@ -179,7 +179,7 @@ Action setup_cache_export(Flags& flags) {
 }
 
 Action setup_cache_import(Flags& flags) {
-  auto s = std::make_shared<Settings>();
+  auto s = std::make_shared<CacheMoveSettings>();
   flags.value("FILE", s->file, "archive to read", {.required = true});
   add_place(flags, s->place);
   flags.value("--cache-size", s->size, "bound of the cache; default: what it has, 10GiB for a new one",

@@ -34,7 +34,7 @@ struct AnswersOptions {
   bool json = false;
 };
 
-const OptionTable<AnswersOptions>& table() {
+const OptionTable<AnswersOptions>& eval_answers_table() {
   using O = AnswersOptions;
   static const OptionTable<O> t{
       "answers",
@@ -48,13 +48,13 @@ const OptionTable<AnswersOptions>& table() {
   return t;
 }
 
-struct Settings {
+struct EvalAnswersSettings {
   std::string file;
   AnswersOptions answers;
   lab::eval::SubjectOptions subject;
 };
 
-std::vector<std::string> read_prompts(const Settings& s) {
+std::vector<std::string> read_prompts(const EvalAnswersSettings& s) {
   const std::string text = read_text_file(s.file);
   std::vector<std::string> prompts;
   if (s.answers.sections.find('\n') != std::string::npos)
@@ -75,7 +75,7 @@ std::vector<std::string> read_prompts(const Settings& s) {
   return prompts;
 }
 
-std::vector<std::vector<std::int32_t>> encode(const Settings& s, const lab::eval::Subject& subject,
+std::vector<std::vector<std::int32_t>> encode(const EvalAnswersSettings& s, const lab::eval::Subject& subject,
                                               const std::string& chat_template,
                                               const std::vector<std::string>& prompts) {
   const text::Tokenizer& t = subject.tokenizer();
@@ -147,7 +147,7 @@ void print_json_answers(const std::string& prompt, std::size_t p, const AnswersR
   }
 }
 
-void print_summary(const Settings& s, const AnswersReport& r, std::size_t prompts) {
+void print_summary(const EvalAnswersSettings& s, const AnswersReport& r, std::size_t prompts) {
   if (s.answers.json) {
     for (const AnswersRow& row : r.rows)
       print_json_row({{"kv", row.kv},
@@ -172,7 +172,7 @@ void print_summary(const Settings& s, const AnswersReport& r, std::size_t prompt
   print_table(t);
 }
 
-int run_answers(const Settings& s) {
+int run_answers(const EvalAnswersSettings& s) {
   const std::vector<std::string> prompts = read_prompts(s);
   Interrupt interrupt;
   const auto stop_if_asked = [&] {
@@ -203,11 +203,11 @@ int run_answers(const Settings& s) {
 }  // namespace
 
 Action setup_eval_answers(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<EvalAnswersSettings>();
   flags.value("FILE", settings->file, "prompts, one per line", {.required = true});
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, table(), settings->answers);
+  config->add(flags, eval_answers_table(), settings->answers);
   return [settings, config] {
     if (!config->resolve()) return kSuccess;
     settings->subject.model = local_model(settings->subject.model);

@@ -15,13 +15,13 @@
 namespace kvasir::cli {
 namespace {
 
-struct Settings {
+struct EvalBlendSettings {
   run::EngineOptions engine;
   run::BlendOptions blend;
   bool json = false;
 };
 
-int run_blend(Settings& s) {
+int run_blend(EvalBlendSettings& s) {
   s.engine.model = local_model(s.engine.model);
   if (s.engine.ctx == 0) s.engine.ctx = 2048;
   s.engine.whole_windows = true;
@@ -55,7 +55,7 @@ int run_blend(Settings& s) {
 }  // namespace
 
 Action setup_eval_blend(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<EvalBlendSettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, run::engine_table(), settings->engine);
   config->add(flags, run::blend_table(), settings->blend, {"reuse", "blend_strategy"});

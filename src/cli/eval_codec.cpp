@@ -35,7 +35,7 @@ struct CodecOptions {
   bool json = false;
 };
 
-const OptionTable<CodecOptions>& table() {
+const OptionTable<CodecOptions>& eval_codec_table() {
   using O = CodecOptions;
   static const OptionTable<O> t{
       "codec",
@@ -58,7 +58,7 @@ const OptionTable<CodecOptions>& table() {
   return t;
 }
 
-struct Settings {
+struct EvalCodecSettings {
   CodecOptions codec;
   std::vector<std::string> capture;  // MODEL, TEXT
 };
@@ -91,7 +91,7 @@ std::vector<Choice> choices(const CodecOptions& o, const std::vector<KvPair>& la
   return all;
 }
 
-std::vector<KvPair> material(const Settings& s, const std::function<void()>& poll) {
+std::vector<KvPair> material(const EvalCodecSettings& s, const std::function<void()>& poll) {
   const CodecOptions& o = s.codec;
   if (o.files.empty() == s.capture.empty())
     throw Error(Code::kBadInput, "expected either --kv-file KEYS[,VALUES] or --capture MODEL TEXT", "eval codec");
@@ -105,7 +105,7 @@ std::vector<KvPair> material(const Settings& s, const std::function<void()>& pol
   return layers;
 }
 
-std::vector<std::string> cells(const CodecRow& r) {
+std::vector<std::string> eval_codec_cells(const CodecRow& r) {
   const auto k = [&](const char* format, double x) { return r.has_k ? fmt::format(fmt::runtime(format), x) : "-"; };
   const auto v = [&](const char* format, double x) { return r.has_v ? fmt::format(fmt::runtime(format), x) : "-"; };
   return {r.kv,
@@ -120,7 +120,7 @@ std::vector<std::string> cells(const CodecRow& r) {
           r.has_k && r.has_v ? fmt::format("{:.2e}", r.output_relative_error()) : "-"};
 }
 
-nlohmann::ordered_json json_row(const CodecRow& r, nlohmann::ordered_json layer) {
+nlohmann::ordered_json eval_codec_json_row(const CodecRow& r, nlohmann::ordered_json layer) {
   nlohmann::ordered_json row{{"kv", r.kv}, {"layer", std::move(layer)}};
   if (r.has_k)
     row.update({{"bits_k", r.bits_k},
@@ -133,7 +133,7 @@ nlohmann::ordered_json json_row(const CodecRow& r, nlohmann::ordered_json layer)
   return row;
 }
 
-int run_codec(const Settings& s) {
+int run_codec(const EvalCodecSettings& s) {
   Interrupt interrupt;
   const auto stop_if_asked = [&] {
     if (interrupt.requested().load(std::memory_order_relaxed)) throw Error(Code::kCancelled, "stopped", "eval codec");
@@ -152,11 +152,11 @@ int run_codec(const Settings& s) {
       progress.update(done++, list.size() * layers.size());
       const CodecRow row = try_codecs(choice.name, choice.sides[l], layers[l],
                                       {.queries = s.codec.queries, .seed = static_cast<std::uint64_t>(s.codec.seed)});
-      if (s.codec.json) print_json_row(json_row(row, layers[l].keys.layer));
+      if (s.codec.json) print_json_row(eval_codec_json_row(row, layers[l].keys.layer));
       all += row;
     }
-    if (s.codec.json && layers.size() > 1) print_json_row(json_row(all, "all"));
-    t.push_back(cells(all));
+    if (s.codec.json && layers.size() > 1) print_json_row(eval_codec_json_row(all, "all"));
+    t.push_back(eval_codec_cells(all));
   }
   progress.finish();
   if (s.codec.json) return kSuccess;
@@ -170,11 +170,11 @@ int run_codec(const Settings& s) {
 }  // namespace
 
 Action setup_eval_codec(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<EvalCodecSettings>();
   flags.values("--capture", settings->capture, 2, "run a model over a text and take its keys and values",
                {.placeholder = "MODEL TEXT", .group = "codec"});
   const auto config = std::make_shared<Config>(flags);
-  config->add(flags, table(), settings->codec);
+  config->add(flags, eval_codec_table(), settings->codec);
   return [settings, config] {
     if (!config->resolve()) return kSuccess;
     if (!settings->capture.empty()) settings->capture[0] = local_model(settings->capture[0]);

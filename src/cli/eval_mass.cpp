@@ -31,7 +31,7 @@ struct MassOptions {
   bool json = false;
 };
 
-const OptionTable<MassOptions>& table() {
+const OptionTable<MassOptions>& eval_mass_table() {
   using O = MassOptions;
   static const OptionTable<O> t{
       "mass",
@@ -52,14 +52,14 @@ const OptionTable<MassOptions>& table() {
   return t;
 }
 
-struct Settings {
+struct EvalMassSettings {
   MassOptions mass;
   lab::eval::SubjectOptions subject;
 };
 
 constexpr std::size_t kFirst = 2;  // of the layers that means are taken over: the first two look everywhere
 
-std::vector<std::vector<std::string>> cells(const std::vector<MassRow>& rows) {
+std::vector<std::vector<std::string>> eval_mass_cells(const std::vector<MassRow>& rows) {
   std::vector<std::vector<std::string>> t{{"kv", "selector", "read", "mean", "best", "KL", "same token"}};
   std::size_t layers = 0;
   for (const MassRow& r : rows) layers = std::max(layers, r.mass.size());
@@ -75,7 +75,7 @@ std::vector<std::vector<std::string>> cells(const std::vector<MassRow>& rows) {
   return t;
 }
 
-void print_report(const Settings& s, const std::vector<MassRow>& rows) {
+void print_report(const EvalMassSettings& s, const std::vector<MassRow>& rows) {
   const std::string title = fmt::format("{}, {}: {} tokens", std::filesystem::path(s.subject.model).filename().string(),
                                         std::filesystem::path(s.mass.file).filename().string(), s.subject.ctx);
   fmt::print("{}, the last {} as queries\n", title, s.mass.queries);
@@ -84,7 +84,7 @@ void print_report(const Settings& s, const std::vector<MassRow>& rows) {
       "as many blocks; KL and the same most probable token: of what follows, beside dense attention; then each "
       "layer\n\n",
       kFirst);
-  const auto t = cells(rows);
+  const auto t = eval_mass_cells(rows);
   print_table(t);
   if (s.mass.plot.empty()) return;
   lab::eval::Plot plot{.title = title,
@@ -104,7 +104,7 @@ void print_report(const Settings& s, const std::vector<MassRow>& rows) {
   write_plot(plot, t, s.mass.plot);
 }
 
-void print_json(const Settings& s, const std::vector<MassRow>& rows) {
+void eval_mass_print_json(const EvalMassSettings& s, const std::vector<MassRow>& rows) {
   for (const MassRow& r : rows)
     print_json_row(nlohmann::ordered_json{{"kv", r.kv},
                                           {"select", r.select},
@@ -120,7 +120,7 @@ void print_json(const Settings& s, const std::vector<MassRow>& rows) {
                                           {"model", std::filesystem::path(s.subject.model).filename().string()}});
 }
 
-int run_mass(Settings& s) {
+int run_mass(EvalMassSettings& s) {
   if (!s.mass.plot.empty()) lab::eval::check_plot_path(s.mass.plot);
   std::vector<std::string> specs;
   for (const std::string& name : lab::eval::split_kv(s.mass.select)) {
@@ -154,17 +154,17 @@ int run_mass(Settings& s) {
     reading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   });
   reading.finish();
-  s.mass.json ? print_json(s, rows) : print_report(s, rows);
+  s.mass.json ? eval_mass_print_json(s, rows) : print_report(s, rows);
   return kSuccess;
 }
 
 }  // namespace
 
 Action setup_eval_mass(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<EvalMassSettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, table(), settings->mass);
+  config->add(flags, eval_mass_table(), settings->mass);
   return [settings, config] {
     if (!config->resolve()) return kSuccess;
     settings->subject.model = local_model(settings->subject.model);

@@ -24,13 +24,13 @@ namespace kvasir::cli {
 using lab::eval::PplReport;
 using lab::eval::PplRow;
 
-void print_table(const std::vector<std::vector<std::string>>& table) {
+void print_table(const std::vector<std::vector<std::string>>& eval_ppl_table) {
   std::vector<std::size_t> width;
-  for (const auto& row : table) {
+  for (const auto& row : eval_ppl_table) {
     width.resize(std::max(width.size(), row.size()));
     for (std::size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
   }
-  for (const auto& row : table) {
+  for (const auto& row : eval_ppl_table) {
     std::string line;
     for (std::size_t c = 0; c < row.size(); ++c)
       line += c == 0 ? fmt::format("{:<{}}", row[c], width[c]) : fmt::format("  {:>{}}", row[c], width[c]);
@@ -48,7 +48,7 @@ struct PplOptions {
   bool json = false;
 };
 
-const OptionTable<PplOptions>& table() {
+const OptionTable<PplOptions>& eval_ppl_table() {
   using O = PplOptions;
   static const OptionTable<O> t{
       "ppl",
@@ -65,7 +65,7 @@ const OptionTable<PplOptions>& table() {
   return t;
 }
 
-struct Settings {
+struct EvalPplSettings {
   PplOptions ppl;
   lab::eval::SubjectOptions subject;
 };
@@ -79,7 +79,7 @@ std::string with_noise(const std::string& list) {
   return (list.find(';') != std::string::npos ? "f16;" : "f16,") + list;
 }
 
-std::vector<std::vector<std::string>> cells(const PplReport& report) {
+std::vector<std::vector<std::string>> eval_ppl_cells(const PplReport& report) {
   std::vector<std::vector<std::string>> t{
       {"kv", "ppl", "change", "+-", "KL mean", "KL 99 %", "top-1", "bits K", "bits V", "B/token", "of f16"}};
   for (const PplRow& r : report.rows)
@@ -92,20 +92,20 @@ std::vector<std::vector<std::string>> cells(const PplReport& report) {
   return t;
 }
 
-std::string material(const Settings& s, const PplReport& r) {
+std::string eval_ppl_material(const EvalPplSettings& s, const PplReport& r) {
   return fmt::format("{}, {}: {} windows of {} tokens, {} scored{}",
                      std::filesystem::path(s.subject.model).filename().string(),
                      std::filesystem::path(s.ppl.file).filename().string(), r.windows, s.subject.ctx, r.scored,
                      s.ppl.decode ? " as generated" : "");
 }
 
-std::string coverage(const Settings& s, const PplReport& r) {
+std::string coverage(const EvalPplSettings& s, const PplReport& r) {
   return fmt::format("window {}, sinks {}: {:.1f} % of what the scored tokens read is sealed", s.subject.window,
                      s.subject.sinks, 100 * r.sealed_share);
 }
 
 // What storing in 16 bits changes is noise: rounding of 8-bit activations that another last bit of a key sets off.
-void print_noise(const Settings& s, const PplReport& r) {
+void print_noise(const EvalPplSettings& s, const PplReport& r) {
   const PplRow& noise = *std::find_if(r.rows.begin(), r.rows.end(), is_noise);
   const bool hidden = std::any_of(r.rows.begin(), r.rows.end(), [&](const PplRow& row) {
     return &row != &noise && row.kl_mean < 10 * noise.kl_mean;
@@ -116,9 +116,10 @@ void print_noise(const Settings& s, const PplReport& r) {
   fmt::print("--exact measures caches without it.\n");
 }
 
-void print_report(const Settings& s, const PplReport& r) {
-  fmt::print("{}\n{}\nf32 keys and values: perplexity {:.3f}\n\n", material(s, r), coverage(s, r), r.baseline_ppl);
-  print_table(cells(r));
+void eval_ppl_print_report(const EvalPplSettings& s, const PplReport& r) {
+  fmt::print("{}\n{}\nf32 keys and values: perplexity {:.3f}\n\n", eval_ppl_material(s, r), coverage(s, r),
+             r.baseline_ppl);
+  print_table(eval_ppl_cells(r));
   for (const PplRow& row : r.rows)
     if (!row.note.empty()) fmt::print("\n{}: {}\n", row.kv, row.note);
   print_noise(s, r);
@@ -133,7 +134,7 @@ void print_so_far(const PplReport& r, std::int64_t windows) {
   fmt::print(stderr, "{}\n", line);
 }
 
-void print_json(const Settings& s, const PplReport& report) {
+void eval_ppl_print_json(const EvalPplSettings& s, const PplReport& report) {
   for (const PplRow& r : report.rows)
     print_json_row({{"kv", r.kv},
                     {"ppl", r.ppl},
@@ -164,17 +165,17 @@ void print_json(const Settings& s, const PplReport& report) {
                     {"note", r.note}});
 }
 
-void plot(const Settings& s, const PplReport& r) {
+void eval_ppl_plot(const EvalPplSettings& s, const PplReport& r) {
   lab::eval::Plot p{.title = "Divergence from an f32 cache against its size",
-                    .subtitle = material(s, r),
+                    .subtitle = eval_ppl_material(s, r),
                     .note = coverage(s, r),
                     .x_label = "bytes per token, keys and values of all layers",
                     .y_label = "mean KL divergence, nats"};
   for (const PplRow& row : r.rows) p.points.push_back({row.kv, row.cost.bytes_per_token, row.kl_mean});
-  write_plot(p, cells(r), s.ppl.plot);
+  write_plot(p, eval_ppl_cells(r), s.ppl.plot);
 }
 
-int run_ppl(Settings& s) {
+int run_ppl(EvalPplSettings& s) {
   s.subject.kv = with_noise(s.subject.kv);
   if (!s.ppl.plot.empty()) lab::eval::check_plot_path(s.ppl.plot);
   Interrupt interrupt;
@@ -203,18 +204,18 @@ int run_ppl(Settings& s) {
   };
   const PplReport report = measure_ppl(subject, ids, windows, s.ppl.decode, progress, so_far);
   scoring.finish();
-  s.ppl.json ? print_json(s, report) : print_report(s, report);
-  if (!s.ppl.plot.empty()) plot(s, report);
+  s.ppl.json ? eval_ppl_print_json(s, report) : eval_ppl_print_report(s, report);
+  if (!s.ppl.plot.empty()) eval_ppl_plot(s, report);
   return kSuccess;
 }
 
 }  // namespace
 
 Action setup_eval_ppl(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<EvalPplSettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, table(), settings->ppl);
+  config->add(flags, eval_ppl_table(), settings->ppl);
   return [settings, config] {
     if (!config->resolve()) return kSuccess;
     settings->subject.model = local_model(settings->subject.model);

@@ -41,7 +41,7 @@ struct RecallOptions {
   bool json = false;
 };
 
-const OptionTable<RecallOptions>& table() {
+const OptionTable<RecallOptions>& eval_recall_table() {
   using O = RecallOptions;
   static const OptionTable<O> t{
       "recall",
@@ -97,7 +97,7 @@ const OptionTable<RecallOptions>& table() {
   return t;
 }
 
-struct Settings {
+struct EvalRecallSettings {
   RecallOptions recall;
   lab::eval::SubjectOptions subject;
 };
@@ -119,7 +119,7 @@ std::vector<std::int64_t> parse_list(const std::string& text, std::int64_t high,
   }
 }
 
-lab::eval::FileProbes make_probes(const Settings& s, const lab::eval::Subject& subject) {
+lab::eval::FileProbes make_probes(const EvalRecallSettings& s, const lab::eval::Subject& subject) {
   const RecallOptions& o = s.recall;
   const lab::eval::ProbeOptions options{.ctx = s.subject.ctx,
                                         .seed = static_cast<std::uint64_t>(o.seed),
@@ -134,7 +134,7 @@ lab::eval::FileProbes make_probes(const Settings& s, const lab::eval::Subject& s
   return {.probes = task_probes(subject.tokenizer(), o.task, lengths, depths, o.trials, options)};
 }
 
-std::string percent(std::int64_t n, std::int64_t of) {
+std::string eval_recall_percent(std::int64_t n, std::int64_t of) {
   return fmt::format("{:.1f} %", 100 * static_cast<double>(n) / static_cast<double>(of));
 }
 
@@ -155,16 +155,16 @@ void print_verdict(const RecallReport& r) {
       100 * r.chance, r.baseline.trials);
   if (r.has_skill())
     fmt::print("With an f32 cache the model does in {}: it retrieves, and fewer hits are a codec's loss.\n",
-               percent(r.baseline.first, r.baseline.trials));
+               eval_recall_percent(r.baseline.first, r.baseline.trials));
   else
     fmt::print(
         "With an f32 cache the model does in {} (guessing does as well with probability {:.2f}): NO SIGN OF "
         "RETRIEVAL.\n"
         "Its hits say nothing about codecs; only the agreement with f32 in the last columns does.\n",
-        percent(r.baseline.first, r.baseline.trials), r.guessing);
+        eval_recall_percent(r.baseline.first, r.baseline.trials), r.guessing);
 }
 
-void print_report(const Settings& s, const RecallReport& r) {
+void eval_recall_print_report(const EvalRecallSettings& s, const RecallReport& r) {
   fmt::print("{}: {}\n\n", std::filesystem::path(s.subject.model).filename().string(),
              s.recall.file.empty() ? s.recall.task + " by length of the prompt"
                                    : "retrieval from " + std::filesystem::path(s.recall.file).filename().string());
@@ -174,15 +174,16 @@ void print_report(const Settings& s, const RecallReport& r) {
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const RecallRow& g = groups[i];
     const auto n = static_cast<double>(g.trials);
-    t.push_back({g.kv, g.group, std::to_string(g.tokens), std::to_string(g.trials), percent(g.exact, g.trials),
-                 percent(g.first, g.trials), fmt::format("{:.3f}", g.logprob / n), percent(g.same_greedy, g.trials),
-                 percent(g.same_choice, g.trials), fmt::format("{:.4f}", g.logprob_shift / n)});
+    t.push_back({g.kv, g.group, std::to_string(g.tokens), std::to_string(g.trials),
+                 eval_recall_percent(g.exact, g.trials), eval_recall_percent(g.first, g.trials),
+                 fmt::format("{:.3f}", g.logprob / n), eval_recall_percent(g.same_greedy, g.trials),
+                 eval_recall_percent(g.same_choice, g.trials), fmt::format("{:.4f}", g.logprob_shift / n)});
   }
   print_table(t);
   print_verdict(r);
 }
 
-void print_json(const Settings& s, const RecallReport& report) {
+void eval_recall_print_json(const EvalRecallSettings& s, const RecallReport& report) {
   for (const RecallRow& r : report.rows) {
     const auto n = static_cast<double>(r.trials);
     nlohmann::ordered_json row{
@@ -225,14 +226,14 @@ std::vector<SelectedRow> by_group(const std::vector<SelectedRow>& rows) {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 1; }
 
-void print_selected(const Settings& s, const SelectedReport& r) {
+void print_selected(const EvalRecallSettings& s, const SelectedReport& r) {
   std::vector<std::vector<std::string>> t{{"kv", "selector", "length", "tokens", "trials", "exact", "ranked first",
                                            "ln P", "greedy = dense", "read", "mass"}};
   for (const SelectedRow& g : by_group(r.rows))
     t.push_back({g.kv, g.select, g.group, std::to_string(g.tokens), std::to_string(g.trials),
-                 percent(g.exact, g.trials), percent(g.first, g.trials),
-                 fmt::format("{:.3f}", g.logprob / static_cast<double>(g.trials)), percent(g.same, g.trials),
-                 fmt::format("{:.1f} %", 100 * ratio(g.read, g.seen)),
+                 eval_recall_percent(g.exact, g.trials), eval_recall_percent(g.first, g.trials),
+                 fmt::format("{:.3f}", g.logprob / static_cast<double>(g.trials)),
+                 eval_recall_percent(g.same, g.trials), fmt::format("{:.1f} %", 100 * ratio(g.read, g.seen)),
                  g.measured > 0 ? fmt::format("{:.1f} %", 100 * g.mass / static_cast<double>(g.measured)) : ""});
   const std::string title = fmt::format("{}: {}", std::filesystem::path(s.subject.model).filename().string(),
                                         s.recall.file.empty() ? s.recall.task : s.recall.file);
@@ -242,12 +243,12 @@ void print_selected(const Settings& s, const SelectedReport& r) {
              r.dense.trials);
   if (r.has_skill())
     fmt::print("With dense attention it does in {}: it has the skill, and fewer hits are a selector's loss.\n",
-               percent(r.dense.first, r.dense.trials));
+               eval_recall_percent(r.dense.first, r.dense.trials));
   else
     fmt::print(
         "With dense attention it does in {} (guessing does as well with probability {:.2f}): THE MODEL HAS NO "
         "SUCH SKILL.\nIts hits say nothing about selectors; only agreement with dense attention does.\n",
-        percent(r.dense.first, r.dense.trials), r.guessing);
+        eval_recall_percent(r.dense.first, r.dense.trials), r.guessing);
   if (s.recall.plot.empty()) return;
   lab::eval::Plot plot{.title = title,
                        .subtitle = "the right answer has the highest probability",
@@ -270,7 +271,7 @@ void print_selected(const Settings& s, const SelectedReport& r) {
   write_plot(plot, t, s.recall.plot);
 }
 
-void print_selected_json(const Settings& s, const SelectedReport& report) {
+void print_selected_json(const EvalRecallSettings& s, const SelectedReport& report) {
   for (const SelectedRow& r : report.rows) {
     const auto n = static_cast<double>(r.trials);
     nlohmann::ordered_json row{{"kv", r.kv},
@@ -296,7 +297,7 @@ void print_selected_json(const Settings& s, const SelectedReport& report) {
   }
 }
 
-int run_recall(Settings& s) {
+int run_recall(EvalRecallSettings& s) {
   if (!s.recall.plot.empty()) lab::eval::check_plot_path(s.recall.plot);
   const std::vector<std::string> selectors =
       s.recall.select.empty() ? std::vector<std::string>{} : lab::eval::split_kv(s.recall.select);
@@ -338,17 +339,17 @@ int run_recall(Settings& s) {
     asking.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   });
   asking.finish();
-  s.recall.json ? print_json(s, report) : print_report(s, report);
+  s.recall.json ? eval_recall_print_json(s, report) : eval_recall_print_report(s, report);
   return kSuccess;
 }
 
 }  // namespace
 
 Action setup_eval_recall(Flags& flags) {
-  auto settings = std::make_shared<Settings>();
+  auto settings = std::make_shared<EvalRecallSettings>();
   const auto config = std::make_shared<Config>(flags);
   config->add(flags, lab::eval::subject_table(), settings->subject);
-  config->add(flags, table(), settings->recall);
+  config->add(flags, eval_recall_table(), settings->recall);
   return [settings, config] {
     if (!config->resolve()) return kSuccess;
     settings->subject.model = local_model(settings->subject.model);

@@ -8,7 +8,7 @@
 namespace kvasir::cpu {
 namespace {
 
-constexpr std::int64_t kWidestElement = 4;  // bytes of an element of prepared activations, at most
+constexpr std::int64_t kElementBytes = 4;  // bytes of an element of prepared activations, at most
 
 }  // namespace
 
@@ -33,7 +33,7 @@ RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Pl
     s.ordered_[static_cast<std::size_t>(i)] =
         p.take<std::byte>(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, s.widths_.input));
   s.turned_ = p.take<float>(widths.orders > 0 ? threads * s.widths_.input : 0);
-  s.hidden_ = p.take<std::byte>(kWidestElement * n * widths.hidden);
+  s.hidden_ = p.take<std::byte>(kElementBytes * n * widths.hidden);
   return s;
 }
 
@@ -49,7 +49,7 @@ Rows RowScratch::tile(std::int64_t first, int rows, int worker) const {
   const int count = static_cast<int>(std::min<std::int64_t>(kTile, rows - first));
   const std::int64_t skip = worker * kTile;
   Rows r{first, count, worker, normed_ + skip * widths_.dim, y_ + skip * widths_.dim, {}, {}};
-  r.hidden = {kKinds[0], hidden_ + skip * kWidestElement * widths_.hidden, count, 0, rows};
+  r.hidden = {kKinds[0], hidden_ + skip * kElementBytes * widths_.hidden, count, 0, rows};
   for (const kernel::ActivationKind kind : kKinds)
     r.inputs[index(kind)] = {kind, inputs_[index(kind)] + skip * kernel::activation_bytes(kind, widths_.input), count,
                              0, rows};

@@ -172,13 +172,7 @@ inline F to_f(I x) { return _mm512_cvtepi32_ps(x); }
 [[maybe_unused]] inline I low_half(I x) { return _mm512_slli_epi32(x, 16); }
 [[maybe_unused]] inline I high_half(I x, I mask) { return _mm512_and_si512(x, mask); }
 inline I load(const std::byte* p) { return _mm512_load_si512(p); }
-inline I dot_u8_i8(I acc, I a, I b, [[maybe_unused]] I ones) {
-#if defined(KVASIR_TARGET_avx512vnni)
-  return _mm512_dpbusd_epi32(acc, a, b);
-#else
-  return _mm512_add_epi32(acc, _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), ones));
-#endif
-}
+inline I dot_u8_i8(I acc, I a, I b, I) { return _mm512_dpbusd_epi32(acc, a, b); }
 inline void store_f(float* p, F x) { _mm512_storeu_ps(p, x); }
 inline void store_i(std::uint64_t* p, I x) { _mm512_storeu_si512(p, x); }
 #endif
@@ -235,7 +229,7 @@ std::int64_t f32_fma(std::int64_t rounds, float* sink) {
 std::int64_t bf16_dot(std::int64_t rounds, float* sink) {
   F acc[kAccumulators];
   for (F& v : acc) v = set_f(0);
-#if defined(KVASIR_TARGET_avx512vnni) || defined(KVASIR_TARGET_neoni8mm)
+#if defined(KVASIR_WITH_BF16) || defined(KVASIR_TARGET_neoni8mm)
   I a = set_i(0x3F003E80);
   // Unequal halves: of equal ones g++ 12 makes an immediate of f16 on ARM, which has other bits.
   const I b = set_i(0x3E803F80);  // 1 and 0.25

@@ -20,13 +20,13 @@ namespace {
 
 static_assert(kernel::kTileTokens == kPageTokens && kernel::kTilePanel == kPanel);
 
-[[noreturn]] void bad(const std::string& message, const char* option) {
+[[noreturn]] void bad_option(const std::string& message, const char* option) {
   throw Error(Code::kBadInput, message, std::string("cache option ") + option);
 }
 
 void check_range(std::int64_t value, std::int64_t low, std::int64_t high, const char* option) {
   if (value < low || value > high)
-    bad(std::to_string(value) + " is outside " + std::to_string(low) + ".." + std::to_string(high), option);
+    bad_option(std::to_string(value) + " is outside " + std::to_string(low) + ".." + std::to_string(high), option);
 }
 
 void check_recurrent(const RecurrentShape& r) {
@@ -38,7 +38,7 @@ void check_recurrent(const RecurrentShape& r) {
   check_range(r.key_dim, 2, 4096, "key size of a recurrent layer");
   check_range(r.value_dim, 1, 4096, "value size of a recurrent layer");
   if (r.heads % r.key_heads != 0 || r.key_dim % 2 != 0)
-    bad("expected heads that key heads divide, and an even size of keys", "heads of a recurrent layer");
+    bad_option("expected heads that key heads divide, and an even size of keys", "heads of a recurrent layer");
   check_range(r.channels, std::int64_t{r.heads} * r.value_dim + 2 * std::int64_t{r.key_heads} * r.key_dim, 1 << 24,
               "channels of a recurrent layer");
 }
@@ -53,18 +53,20 @@ void check_layer(const CacheShape& s, int i) {
   check_range(l.head_dim_v, 8, 4096, "head_dim_v");
   check_range(l.window, 0, std::int64_t{1} << 40, "window of a layer");
   if (l.query_heads % l.kv_heads != 0)
-    bad(std::to_string(l.query_heads) + " is no multiple of kv_heads = " + std::to_string(l.kv_heads), "query_heads");
+    bad_option(std::to_string(l.query_heads) + " is no multiple of kv_heads = " + std::to_string(l.kv_heads),
+               "query_heads");
   if (l.latent && l.head_dim_v > l.head_dim)
-    bad(std::to_string(l.head_dim_v) + " is more than head_dim = " + std::to_string(l.head_dim) + " of a latent layer",
+    bad_option(
+        std::to_string(l.head_dim_v) + " is more than head_dim = " + std::to_string(l.head_dim) + " of a latent layer",
         "head_dim_v");
   if (l.kv_of == -1) return;
   check_range(l.kv_of, 0, i - 1, "kv_of");
   const LayerShape& o = s.at(l.kv_of);
   if (o.kv_of != -1 || o.kv_heads != l.kv_heads || o.head_dim != l.head_dim || o.head_dim_v != l.head_dim_v ||
       o.window != l.window || o.latent != l.latent || o.chunked != l.chunked)
-    bad("layer " + std::to_string(i) + " reads layer " + std::to_string(l.kv_of) +
-            ", which is not a layer of its own with the same KV heads, head sizes and window",
-        "kv_of");
+    bad_option("layer " + std::to_string(i) + " reads layer " + std::to_string(l.kv_of) +
+                   ", which is not a layer of its own with the same KV heads, head sizes and window",
+               "kv_of");
 }
 
 void check(const CacheShape& s, const CacheOptions& o) {
@@ -77,10 +79,11 @@ void check(const CacheShape& s, const CacheOptions& o) {
   check_range(o.step_tokens, 1, 1 << 24, "step_tokens");
   for (const LayerCodecs& e : o.layers)
     if (e.first < 0 || e.last < e.first || e.last >= s.count())
-      bad("layers " + std::to_string(e.first) + " to " + std::to_string(e.last) + ", expected a range within 0.." +
-              std::to_string(s.count() - 1),
-          "layers");
-  if (o.max_tokens == 0 && o.budget_bytes == 0) bad("neither max_tokens nor budget_bytes is given", "max_tokens");
+      bad_option("layers " + std::to_string(e.first) + " to " + std::to_string(e.last) +
+                     ", expected a range within 0.." + std::to_string(s.count() - 1),
+                 "layers");
+  if (o.max_tokens == 0 && o.budget_bytes == 0)
+    bad_option("neither max_tokens nor budget_bytes is given", "max_tokens");
 }
 
 const Codec* raw_codec(const Codec& c) {
@@ -442,9 +445,9 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
     place_layers(&l, options);
     const std::size_t least = least_frame_bytes(l, threads);
     if (options.disk_memory < least)
-      bad(std::to_string(options.disk_memory) + " bytes of memory for pages on a disk, expected at least " +
-              std::to_string(least) + " with " + std::to_string(threads) + " threads",
-          "disk_memory");
+      bad_option(std::to_string(options.disk_memory) + " bytes of memory for pages on a disk, expected at least " +
+                     std::to_string(least) + " with " + std::to_string(threads) + " threads",
+                 "disk_memory");
     l.disk_memory = options.disk_memory;
   }
   MemoryPlan& m = l.memory;

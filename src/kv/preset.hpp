@@ -1,5 +1,5 @@
 // Contract of an entry in kv/presets: a name for a choice of codecs. Each file defines
-//   extern const Preset kvasir::kv::entries::presets::<stem>;
+//   const Preset kvasir::kv::presets_<stem>::entry;
 #pragma once
 
 #include <span>

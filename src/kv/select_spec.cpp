@@ -9,7 +9,7 @@
 namespace kvasir::kv {
 namespace {
 
-[[noreturn]] void bad(const std::string& what, const std::string& context) {
+[[noreturn]] void bad_choice(const std::string& what, const std::string& context) {
   throw Error(Code::kBadInput, what, context);
 }
 
@@ -18,9 +18,9 @@ T number(std::string_view key, std::string_view value, T low, T high, const std:
   T x{};
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
   if (error != std::errc() || end != value.data() + value.size() || !(x >= low && x <= high))
-    bad(std::string(key) + " is '" + std::string(value) + "', expected a number from " + std::to_string(low) + " to " +
-            std::to_string(high),
-        context);
+    bad_choice(std::string(key) + " is '" + std::string(value) + "', expected a number from " + std::to_string(low) +
+                   " to " + std::to_string(high),
+               context);
   return x;
 }
 
@@ -43,7 +43,7 @@ T one_of(std::string_view key, std::string_view value, const std::pair<std::stri
     if (value == name) return choice;
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  bad(std::string(key) + " is '" + std::string(value) + "', expected one of " + names, context);
+  bad_choice(std::string(key) + " is '" + std::string(value) + "', expected one of " + names, context);
 }
 
 void set(SelectSpec* s, std::string_view key, std::string_view value, const std::string& context) {
@@ -97,7 +97,8 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
     constexpr std::pair<std::string_view, bool> kTails[] = {{"none", false}, {"mean", true}};
     s->tail = one_of(key, value, kTails, context);
   } else {
-    bad("unknown parameter '" + std::string(key) +
+    bad_choice(
+        "unknown parameter '" + std::string(key) +
             "', expected one of: budget block local initial anchors token_step layer_step dense_layers heads preselect "
             "vote p from meter aim floor prompt tail",
         context);
@@ -109,7 +110,7 @@ void apply(SelectSpec* s, std::string_view text, const std::string& context) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string name(text.substr(0, colon));
   const Selector* const found = find(selectors(), name);
-  if (!found) bad("unknown selector '" + name + "', expected one of: " + names(selectors()), context);
+  if (!found) bad_choice("unknown selector '" + name + "', expected one of: " + names(selectors()), context);
   if (found->preset) {
     apply(s, found->preset, context);
   } else {
@@ -121,7 +122,7 @@ void apply(SelectSpec* s, std::string_view text, const std::string& context) {
     const std::string_view item = text.substr(at + 1, end - at - 1);
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos || equals == 0)
-      bad("'" + std::string(item) + "' behind '" + name + "', expected KEY=VALUE", context);
+      bad_choice("'" + std::string(item) + "' behind '" + name + "', expected KEY=VALUE", context);
     set(s, item.substr(0, equals), item.substr(equals + 1), context);
     at = end;
   }
@@ -134,18 +135,19 @@ SelectSpec parse_select(std::string_view text, const std::string& context) {
   apply(&s, text, context);
   s.name = text;
   if (s.anchors > s.block)
-    bad("anchors are " + std::to_string(s.anchors) + ", expected at most the block's tokens, " +
-            std::to_string(s.block),
-        context);
+    bad_choice("anchors are " + std::to_string(s.anchors) + ", expected at most the block's tokens, " +
+                   std::to_string(s.block),
+               context);
   if (s.aim > 0 && !s.adapts())
-    bad("aim is above 0 without a p or a meter, expected both: it moves p by what is measured", context);
+    bad_choice("aim is above 0 without a p or a meter, expected both: it moves p by what is measured", context);
   if (s.tail && !s.selector->estimates)
-    bad("tail is 'mean' with '" + s.kind +
-            "', expected a selector whose scores estimate a block's mass: spread, mean, " +
-            "or topp and auto, which ask spread",
-        context);
+    bad_choice("tail is 'mean' with '" + s.kind +
+                   "', expected a selector whose scores estimate a block's mass: spread, mean, " +
+                   "or topp and auto, which ask spread",
+               context);
   if (s.tail && (s.token_step > 1 || s.layer_step > 1))
-    bad("tail is 'mean' with a token_step or layer_step above 1, expected a choice for every token and layer", context);
+    bad_choice("tail is 'mean' with a token_step or layer_step above 1, expected a choice for every token and layer",
+               context);
   return s;
 }
 

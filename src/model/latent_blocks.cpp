@@ -8,21 +8,21 @@
 namespace kvasir::model {
 namespace {
 
-constexpr std::int64_t kMostWidth = 1 << 16;
+constexpr std::int64_t kLatentBlocksMostWidth = 1 << 16;
 
 // Sizes of a head. Files that say key_length_mla give the cache's row as key_length.
 struct Sizes {
   std::int64_t rank, rotated, plain, values;
 };
 
-Sizes sizes(const Hparams& h) {
+Sizes latent_blocks_sizes(const Hparams& h) {
   Sizes s{};
-  s.rank = h.integer("attention.kv_lora_rank", 8, kMostWidth);
-  s.rotated = h.integer("rope.dimension_count", 2, kMostWidth);
+  s.rank = h.integer("attention.kv_lora_rank", 8, kLatentBlocksMostWidth);
+  s.rotated = h.integer("rope.dimension_count", 2, kLatentBlocksMostWidth);
   const bool rows = h.has("attention.key_length_mla");
   const char* const key = rows ? "attention.key_length_mla" : "attention.key_length";
-  const std::int64_t head = h.integer(key, 1, kMostWidth);
-  s.values = h.integer(rows ? "attention.value_length_mla" : "attention.value_length", 1, kMostWidth);
+  const std::int64_t head = h.integer(key, 1, kLatentBlocksMostWidth);
+  s.values = h.integer(rows ? "attention.value_length_mla" : "attention.value_length", 1, kLatentBlocksMostWidth);
   s.plain = head - s.rotated;
   if (s.plain < 1) h.unsupported(key, "is no more than rope.dimension_count");
   if ((s.rank + s.rotated) % 8 != 0 || s.rank % 8 != 0)
@@ -30,7 +30,8 @@ Sizes sizes(const Hparams& h) {
   return s;
 }
 
-Stack stack(const Names& n, std::string_view name, std::int64_t count, std::int64_t rows, std::int64_t columns) {
+Stack latent_blocks_stack(const Names& n, std::string_view name, std::int64_t count, std::int64_t rows,
+                          std::int64_t columns) {
   return {.name = n.vector(std::string(name) + ".weight", 0).name, .count = count, .rows = rows, .columns = columns};
 }
 
@@ -45,7 +46,7 @@ double growth(const Hparams& h) {
 
 Attention latent(const Names& n) {
   const Hparams& h = n.h();
-  const Sizes s = sizes(h);
+  const Sizes s = latent_blocks_sizes(h);
   Attention a;
   a.heads = h.heads(n.layer());
   a.kv_heads = 1;
@@ -58,7 +59,7 @@ Attention latent(const Names& n) {
   m.values = static_cast<int>(s.values);
   const std::int64_t queries = a.heads * (s.plain + s.rotated);
   if (n.has("attn_q_a")) {
-    const std::int64_t low = h.integer("attention.q_lora_rank", 1, kMostWidth);
+    const std::int64_t low = h.integer("attention.q_lora_rank", 1, kLatentBlocksMostWidth);
     m.down = n.linear("attn_q_a", low, h.dim());
     m.down_norm = n.rms("attn_q_a_norm", low);
     a.q = n.linear("attn_q_b", queries, low);
@@ -68,14 +69,14 @@ Attention latent(const Names& n) {
   a.k = n.linear("attn_kv_a_mqa", a.d, h.dim());
   a.k_norm = n.rms("attn_kv_a_norm", s.rank);
   if (n.has("attn_k_b")) {
-    m.up_k = stack(n, "attn_k_b", a.heads, s.rank, s.plain);
-    m.up_v = stack(n, "attn_v_b", a.heads, s.values, s.rank);
+    m.up_k = latent_blocks_stack(n, "attn_k_b", a.heads, s.rank, s.plain);
+    m.up_v = latent_blocks_stack(n, "attn_v_b", a.heads, s.values, s.rank);
   } else {
     const std::int64_t both = s.plain + s.values;
-    m.up_k = stack(n, "attn_kv_b", a.heads, s.rank, s.plain);
+    m.up_k = latent_blocks_stack(n, "attn_kv_b", a.heads, s.rank, s.plain);
     m.up_k.cut = {0, both};
     m.up_k.flat = m.up_k.transposed = true;
-    m.up_v = stack(n, "attn_kv_b", a.heads, s.values, s.rank);
+    m.up_v = latent_blocks_stack(n, "attn_kv_b", a.heads, s.values, s.rank);
     m.up_v.cut = {s.plain, both};
     m.up_v.flat = true;
   }
@@ -107,7 +108,7 @@ LayerSpec latent_layer(const Hparams& h, int l) {
 
 ModelSpec latent_model(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(sizes(h).rotated))};
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(latent_blocks_sizes(h).rotated))};
   m.ropes.front().magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
   for (int l = 0; l < h.layers(); ++l) m.layers.push_back(latent_layer(h, l));
   return m;

@@ -7,7 +7,7 @@
 namespace kvasir::model {
 namespace {
 
-constexpr std::int64_t kMostWidth = 1 << 20, kMostHeads = 1 << 12, kMostSize = 4096;
+constexpr std::int64_t kRecurrentBlocksMostWidth = 1 << 20, kMostHeads = 1 << 12, kMostSize = 4096;
 
 Convolution convolution(const Names& n, std::string_view name, std::int64_t channels, std::int64_t taps, Bias bias) {
   Convolution c{.channels = channels, .taps = static_cast<int>(taps)};
@@ -30,15 +30,15 @@ Vector per_head(const Names& n, std::string_view name, std::int64_t heads) {
 }
 
 // ssm.*, the same of all layers.
-struct Sizes {
+struct RecurrentBlocksSizes {
   std::int64_t taps, groups, heads, state, inner, head_dim;
 
-  explicit Sizes(const Hparams& h)
+  explicit RecurrentBlocksSizes(const Hparams& h)
       : taps(h.integer("ssm.conv_kernel", 1, kv::kMostTaps)),
         groups(h.integer("ssm.group_count", 1, kMostHeads)),
         heads(h.integer("ssm.time_step_rank", 1, kMostHeads)),
         state(h.integer("ssm.state_size", 2, kMostSize)),
-        inner(h.integer("ssm.inner_size", 1, kMostWidth)),
+        inner(h.integer("ssm.inner_size", 1, kRecurrentBlocksMostWidth)),
         head_dim(inner / heads) {
     if (heads % groups != 0)
       h.unsupported("ssm.time_step_rank", "is " + std::to_string(heads) + ", expected a multiple of ssm.group_count, " +
@@ -64,7 +64,7 @@ ShortConv short_conv(const Names& n) {
 
 static Delta delta(const Names& n) {
   const Hparams& h = n.h();
-  const Sizes s(h);
+  const RecurrentBlocksSizes s(h);
   const std::int64_t keys = s.groups * s.state, channels = 2 * keys + s.inner, dim = h.dim();
   Delta d;
   d.key_heads = static_cast<int>(s.groups);
@@ -138,7 +138,7 @@ ModelSpec delta_model(const Hparams& h, bool tiled, Feed (*feed)(const Names& n)
 
 Mamba2 mamba2(const Names& n) {
   const Hparams& h = n.h();
-  const Sizes s(h);
+  const RecurrentBlocksSizes s(h);
   const std::int64_t channels = s.inner + 2 * s.groups * s.state, dim = h.dim();
   const Linear all = n.linear("ssm_in", s.inner + channels + s.heads, dim);
   Mamba2 m;

@@ -9,7 +9,7 @@
 namespace kvasir::run {
 namespace {
 
-constexpr double kTrust = 0.6;  // that guesses are right before some were checked
+constexpr double kGuessTrust = 0.6;  // that guesses are right before some were checked
 
 SamplingOptions seeded(const Answer& answer) {
   SamplingOptions options = answer.sampling();
@@ -53,7 +53,7 @@ void GuessDraw::add(Round& round, std::span<const float> row, std::span<float> r
 }
 
 bool GuessDraw::goes_on(const Round& round, int made) const {
-  return made < round.most && chance_ > 0 && chance_ * round.acceptance->mean(kTrust) >= round.worth;
+  return made < round.most && chance_ > 0 && chance_ * round.acceptance->mean(kGuessTrust) >= round.worth;
 }
 
 }  // namespace kvasir::run

@@ -26,7 +26,7 @@ std::vector<std::size_t> partings_of(const std::vector<std::size_t>& contents) {
   return places;
 }
 
-void check_length(std::size_t tokens, const PromptLimits& limits, const char* field) {
+void prompt_check_length(std::size_t tokens, const PromptLimits& limits, const char* field) {
   const auto n = static_cast<std::int64_t>(tokens);
   if (n == 0) throw ApiException({.message = fmt::format("'{}': holds no token", field), .param = field});
   if (n >= limits.context)  // in the words that clients look for
@@ -104,7 +104,7 @@ std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tok
                             : encode(std::move(prompt.text), prompt.plain));
     all.back().partings = tokens_before(*tokenizer, all.back(), contents);
     if (request.shift.on) fit_prompt(request, all.back(), tokenizer, limits.context);
-    check_length(all.back().ids.size(), limits, "messages");
+    prompt_check_length(all.back().ids.size(), limits, "messages");
   }
   for (const Prompt& prompt : request.prompts) {
     if (!prompt.is_ids) need_tokenizer();
@@ -112,7 +112,7 @@ std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tok
                   : prompt.gap  ? EncodedPrompt{encode_gap(*tokenizer, *prompt.gap), {}}
                                 : encode(prompt.text));
     if (request.shift.on) fit_prompt(request, all.back(), tokenizer, limits.context);
-    check_length(all.back().ids.size(), limits, "prompt");
+    prompt_check_length(all.back().ids.size(), limits, "prompt");
   }
   return all;
 }

@@ -22,6 +22,10 @@ namespace {
 #define KVASIR_ISA_NEEDS(isa, name, copy, shims, needs, ...) needs,
 constexpr std::string_view kNames[kIsaCount] = {KVASIR_ISAS(KVASIR_ISA_NAME)};
 constexpr std::string_view kRequirements[kIsaCount] = {KVASIR_ISAS(KVASIR_ISA_NEEDS)};
+#define KVASIR_TEXT(x) #x
+#define KVASIR_TEXT_OF(x) KVASIR_TEXT(x)
+#define KVASIR_ISA_BUILT(isa, name, copy, ...) std::string_view(KVASIR_TEXT_OF(KVASIR_COPY_##copy)) == #copy,
+constexpr bool kBuilt[kIsaCount] = {KVASIR_ISAS(KVASIR_ISA_BUILT)};
 
 std::atomic<int> g_active{-1};
 
@@ -60,6 +64,9 @@ Isa choose() {
   if (const char* wanted = std::getenv("KVASIR_ISA"); wanted && *wanted) {
     for (int i = 0; i < kIsaCount; ++i) {
       if (kNames[i] != wanted) continue;
+      if (!built(static_cast<Isa>(i)))
+        throw Error(Code::kUnsupported,
+                    "this build has no kernels for '" + std::string(wanted) + "' (cmake's KVASIR_ISAS)", "KVASIR_ISA");
       if (!supported(static_cast<Isa>(i)))
         throw Error(Code::kUnsupported, "this machine lacks " + std::string(kRequirements[i]) + " for '" + wanted + "'",
                     "KVASIR_ISA");
@@ -79,11 +86,12 @@ Isa choose() {
 }  // namespace
 
 std::string_view name(Isa isa) { return kNames[static_cast<int>(isa)]; }
+bool built(Isa isa) { return kBuilt[static_cast<int>(isa)]; }
 std::string_view requirements(Isa isa) { return kRequirements[static_cast<int>(isa)]; }
 
 bool emulated([[maybe_unused]] Isa isa) {
 #if defined(KVASIR_EMULATE_AVX512)
-  return isa == Isa::kAvx512 || isa == Isa::kAvx512Vnni;
+  return isa == Isa::kAvx512Vnni;
 #else
   return false;
 #endif
@@ -94,6 +102,7 @@ std::string label(Isa isa) { return std::string(name(isa)) + (emulated(isa) ? " 
 #if defined(__x86_64__)
 
 bool supported(Isa isa) {
+  if (!built(isa)) return false;
   __builtin_cpu_init();  // also asks the operating system whether it saves the wide registers
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -107,9 +116,8 @@ bool supported(Isa isa) {
       return true;
     case Isa::kAvx2:
       return avx2;
-    case Isa::kAvx512:
-      return avx512;
     case Isa::kAvx512Vnni:
+      return avx512 && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:
       return avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
   }
@@ -126,6 +134,7 @@ bool preferred(Isa isa) {
 #elif defined(__aarch64__)
 
 bool supported(Isa isa) {
+  if (!built(isa)) return false;
   const Features has = features();
   switch (isa) {
     case Isa::kScalar:
@@ -146,7 +155,7 @@ bool preferred(Isa isa) { return isa != Isa::kNeonBf16; }
 
 #else
 
-bool supported(Isa) { return true; }
+bool supported(Isa isa) { return built(isa); }
 bool multiplies_bf16(Isa) { return false; }
 bool preferred(Isa) { return true; }
 

@@ -18,9 +18,10 @@ inline constexpr Isa kIsas[] = {
     KVASIR_ISAS(KVASIR_ISA_VALUE)};
 inline constexpr int kIsaCount = static_cast<int>(std::size(kIsas));
 
-std::string_view name(Isa isa);          // "scalar", "avx2", "avx512", "avx512vnni", ... or "neon", "neondot", ...
+std::string_view name(Isa isa);          // "scalar", "avx2", "avx512vnni", ... or "neon", "neondot", ...
 std::string_view requirements(Isa isa);  // the CPU features it needs, for `kvasir info`
-bool supported(Isa isa);                 // by this machine (CPU and operating system), or emulated
+bool built(Isa isa);                     // whether this build has its kernels (KVASIR_ISAS)
+bool supported(Isa isa);                 // by this machine (CPU and operating system), or emulated, and built
 
 // Whether it is chosen by itself where it is supported: kAvx512Bf16 on AMD's processors, which (Zen 4 on) do twice the
 // multiply-adds with bf16 that they do with float32, Intel's without AMX half of them; kNeonBf16 not until measured.
@@ -44,12 +45,12 @@ void force(Isa isa);
 //   KVASIR_DECLARE_KERNELS(MatmulKernels, matmul)  in kvasir::kernel
 //     ->  const MatmulKernels& matmul();  const MatmulKernels& matmul_of(simd::Isa);
 #define KVASIR_ISA_TABLE(isa, name, copy, shims, needs, Type, function) \
-  namespace copy {                                                      \
-  extern const Type function##_table;                                   \
+  namespace KVASIR_COPY_##copy {                                        \
+    extern const Type function##_table;                                 \
   }
 #define KVASIR_ISA_CASE(isa, name, copy, shims, needs, Type, function) \
   case ::kvasir::simd::Isa::isa:                                       \
-    return copy::function##_table;
+    return KVASIR_COPY_##copy::function##_table;
 #define KVASIR_DECLARE_KERNELS(Type, function)                    \
   KVASIR_ISAS(KVASIR_ISA_TABLE, Type, function)                   \
   inline const Type& function##_of(::kvasir::simd::Isa isa) {     \

@@ -1,17 +1,12 @@
-// simd/vec.hpp for AVX-512 (F BW VL DQ, optionally VNNI and BF16): one register per vector.
+// simd/vec.hpp for AVX-512 (F BW VL DQ VNNI, in some sources BF16): one register per vector.
 #pragma once
 
 #include "simd/x86.hpp"
 
-#if defined(KVASIR_TARGET_avx512vnni)
 #define KVASIR_HAS_VNNI 1
 #define KVASIR_STEPWISE_DOTS 0
-#else
-#define KVASIR_HAS_VNNI 0
-#define KVASIR_STEPWISE_DOTS 1  // byte products are added in 16 bits, then widened: each step may be left to the caller
-#endif
-// The dot product of pairs of bf16; it is not emulated.
-#if defined(KVASIR_TARGET_avx512vnni) && !defined(KVASIR_EMULATE_AVX512)
+// The dot product of pairs of bf16, in the sources that are compiled for it (cmake/isa.cmake); it is not emulated.
+#if defined(KVASIR_WITH_BF16) && !defined(KVASIR_EMULATE_AVX512)
 #define KVASIR_HAS_BF16 1
 #else
 #define KVASIR_HAS_BF16 0
@@ -261,25 +256,13 @@ KVASIR_INLINE Bytes shift_left16(Bytes a) {
 
 // acc[i] += sum of 4 products u[4i+j] * s[4i+j], u unsigned, s signed.
 // REQUIRES (without VNNI): u <= 127, so that the 16-bit partial sums of maddubs cannot saturate.
-KVASIR_INLINE I32 dot_us(I32 acc, Bytes u, Bytes s) {
-#if KVASIR_HAS_VNNI
-  return {_mm512_dpbusd_epi32(acc.v, u.v, s.v)};
-#else
-  const __m512i pairs = _mm512_maddubs_epi16(u.v, s.v);
-  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
-#endif
-}
+KVASIR_INLINE I32 dot_us(I32 acc, Bytes u, Bytes s) { return {_mm512_dpbusd_epi32(acc.v, u.v, s.v)}; }
 // acc[i] += sum of 4 products a * b, both signed. REQUIRES: b > -128 (a may be -128).
 KVASIR_INLINE I32 dot_ss(I32 acc, Bytes a, Bytes b) {
   const __mmask64 negative = _mm512_movepi8_mask(a.v);
   const __m512i sb = _mm512_mask_sub_epi8(b.v, negative, _mm512_setzero_si512(), b.v);
   const __m512i ua = _mm512_abs_epi8(a.v);
-#if KVASIR_HAS_VNNI
   return {_mm512_dpbusd_epi32(acc.v, ua, sb)};
-#else
-  const __m512i pairs = _mm512_maddubs_epi16(ua, sb);
-  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)))};
-#endif
 }
 
 // Sums of products, in 16 bits where that saves the widening of every product; with VNNI there is nothing to save.
@@ -288,20 +271,9 @@ struct Pairs {
   __m512i v;
 };
 KVASIR_INLINE Pairs zero_pairs() { return {_mm512_setzero_si512()}; }
-#if KVASIR_HAS_VNNI
 inline constexpr std::int32_t kPairSum = INT32_MAX;
 KVASIR_INLINE Pairs dot_pairs(Pairs acc, Bytes u, Bytes s) { return {_mm512_dpbusd_epi32(acc.v, u.v, s.v)}; }
 KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) { return {_mm512_add_epi32(acc.v, x.v)}; }
-#else
-inline constexpr std::int32_t kPairSum = 32767;
-// Adds two products u * s to each of the two 16-bit halves of a lane.
-KVASIR_INLINE Pairs dot_pairs(Pairs acc, Bytes u, Bytes s) {
-  return {_mm512_add_epi16(acc.v, _mm512_maddubs_epi16(u.v, s.v))};
-}
-KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) {
-  return {_mm512_add_epi32(acc.v, _mm512_madd_epi16(x.v, _mm512_set1_epi16(1)))};
-}
-#endif
 // The compiler must have this sum in a register here. Left alone, GCC adds products up in a tree of its own, for which
 // all of them have to exist at once: with many sums they spill.
 KVASIR_INLINE void pin(Bytes& x) { asm("" : KVASIR_WIDE_REGISTER(x.v)); }
@@ -354,24 +326,6 @@ KVASIR_INLINE Bytes interleave4(const std::uint8_t* p, std::ptrdiff_t stride) {
   const __m256i second = _mm256_set_m128i(_mm_unpackhi_epi16(high0, high2), _mm_unpacklo_epi16(high0, high2));
   return {_mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1)};
 }
-
-#if !KVASIR_HAS_VNNI
-// The two steps of dot_us apart, and sums in between. 16-bit lanes: u[2i] * s[2i] + u[2i+1] * s[2i+1], u unsigned.
-// REQUIRES: u <= 127 or the sum fits.
-KVASIR_INLINE Bytes multiply_pairs(Bytes u, Bytes s) { return {_mm512_maddubs_epi16(u.v, s.v)}; }
-KVASIR_INLINE Bytes add16(Bytes x, Bytes y) { return {_mm512_add_epi16(x.v, y.v)}; }
-KVASIR_INLINE Bytes sub16(Bytes x, Bytes y) { return {_mm512_sub_epi16(x.v, y.v)}; }
-// (x[2i] + x[2i+1]) * factor of 16-bit lanes.
-KVASIR_INLINE I32 add_pairs(Bytes x, std::int16_t factor) {
-  return {_mm512_madd_epi16(x.v, _mm512_set1_epi16(factor))};
-}
-// Of 16 int8: sum of elements 0, 1 of every four (low 16 bits) and of elements 2, 3.
-KVASIR_INLINE std::int32_t pair_sums(const std::int8_t* q) {
-  const __m128i x = _mm_maddubs_epi16(_mm_set1_epi8(1), _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)));
-  const __m128i y = _mm_add_epi16(x, _mm_shuffle_epi32(x, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi16(y, _mm_shuffle_epi32(y, 0xb1)));
-}
-#endif
 
 #if KVASIR_HAS_BF16
 // 32-bit lane i: two rows of 16 numbers of 16 bits, row 0's number i in the low half and row 1's in the high one.

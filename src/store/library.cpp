@@ -24,7 +24,7 @@ constexpr std::size_t kRecentTokens = std::size_t{4} << 20;
 constexpr int kSearchers = 4;
 // Chunks are fetched in batches of about so many bytes, so that a tier's limit on the time of a batch is not one on the
 // length of prompts; so many batches are asked for in advance.
-constexpr std::size_t kBatchBytes = std::size_t{4} << 20;
+constexpr std::size_t kLookupBytes = std::size_t{4} << 20;
 constexpr std::size_t kFlying = 8;
 // Chunks may take this share of the time that computing them took, and no more than kLongestLoad.
 constexpr double kLoadShare = 0.05;
@@ -264,7 +264,7 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
 std::vector<Found> Library::load_chunks(std::span<const Key> keys, std::span<const std::vector<Found>> present,
                                         std::int64_t count, Deadline deadline) const {
   const std::size_t most =
-      std::max<std::size_t>(1, kBatchBytes / std::max<std::size_t>(1, cache_.memory().chunk_bytes));
+      std::max<std::size_t>(1, kLookupBytes / std::max<std::size_t>(1, cache_.memory().chunk_bytes));
   std::vector<Found> chunks(static_cast<std::size_t>(count));
   std::deque<Lookup> flying;
   bool whole = true;

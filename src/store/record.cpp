@@ -15,7 +15,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "fields are copied as they lie in memory");
 
-constexpr char kMagic[4] = {'K', 'V', 'r', 'c'};
+constexpr char kRecordMagic[4] = {'K', 'V', 'r', 'c'};
 
 // docs/formats/record.md. All fields are naturally aligned, so there is no hidden padding.
 struct Envelope {
@@ -50,7 +50,7 @@ class Checksum {
   alignas(64) XXH3_state_t state_;
 };
 
-std::uint64_t checksum_of(std::span<const std::byte> record) {
+std::uint64_t record_checksum_of(std::span<const std::byte> record) {
   Checksum sum;
   sum.add(record.first(offsetof(Envelope, checksum)));
   sum.add(record.subspan(kEnvelopeBytes));
@@ -58,7 +58,7 @@ std::uint64_t checksum_of(std::span<const std::byte> record) {
 }
 
 Flaw look(const Envelope& e, std::span<const std::byte> bytes, Check check, const Fingerprint* expected) {
-  if (std::memcmp(e.magic, kMagic, sizeof kMagic) != 0) return Flaw::kForeign;
+  if (std::memcmp(e.magic, kRecordMagic, sizeof kRecordMagic) != 0) return Flaw::kForeign;
   if (e.version < 1 || e.version > kNewestVersion) return Flaw::kVersion;
   if (e.n_tokens > kMaxTokens || e.payload_bytes > kMaxPayload) return Flaw::kDamaged;
   if (bytes.size() != payload_offset(e.n_tokens) + e.payload_bytes) return Flaw::kDamaged;
@@ -66,7 +66,7 @@ Flaw look(const Envelope& e, std::span<const std::byte> bytes, Check check, cons
   if (e.zero8 != 0 || e.zero64 != 0 || e.zero64b != 0) return Flaw::kDamaged;
   for (std::size_t i = kEnvelopeBytes + e.n_tokens * sizeof(std::int32_t); i < payload_offset(e.n_tokens); ++i)
     if (bytes[i] != std::byte{0}) return Flaw::kDamaged;
-  if (check == Check::kFull && checksum_of(bytes) != e.checksum) return Flaw::kDamaged;
+  if (check == Check::kFull && record_checksum_of(bytes) != e.checksum) return Flaw::kDamaged;
   if (e.version != record_version(static_cast<Kind>(e.kind))) return Flaw::kVersion;
   if (expected && std::memcmp(e.fingerprint, expected->bytes.data(), sizeof e.fingerprint) != 0) return Flaw::kForeign;
   return Flaw::kNone;
@@ -114,7 +114,8 @@ void RecordView::copy_tokens(std::int32_t* out) const {
 Parsed parse_record(std::span<const std::byte> bytes, Check check, const Fingerprint* expected) {
   Parsed out;
   if (bytes.size() < kEnvelopeBytes) {
-    const bool ours = bytes.size() >= sizeof kMagic && std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
+    const bool ours =
+        bytes.size() >= sizeof kRecordMagic && std::memcmp(bytes.data(), kRecordMagic, sizeof kRecordMagic) == 0;
     out.flaw = ours ? Flaw::kDamaged : Flaw::kForeign;
     return out;
   }
@@ -139,7 +140,7 @@ SharedBytes make_record(const RecordHead& head, std::span<const std::int32_t> to
   KVASIR_CHECK(tokens.size() <= kMaxTokens && payload_bytes <= kMaxPayload);
 
   Envelope e{};
-  std::memcpy(e.magic, kMagic, sizeof kMagic);
+  std::memcpy(e.magic, kRecordMagic, sizeof kRecordMagic);
   e.version = record_version(head.kind);
   e.kind = static_cast<std::uint8_t>(head.kind);
   std::memcpy(e.fingerprint, head.fingerprint.bytes.data(), sizeof e.fingerprint);

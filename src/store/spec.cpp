@@ -11,7 +11,7 @@
 namespace kvasir::store {
 namespace {
 
-int digit(char c) {
+int spec_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   if (c >= 'A' && c <= 'F') return c - 'A' + 10;
@@ -25,8 +25,8 @@ std::string decoded(std::string_view text, const std::string& context) {
       out += text[i];
       continue;
     }
-    const int high = i + 2 < text.size() ? digit(text[i + 1]) : -1;
-    const int low = i + 2 < text.size() ? digit(text[i + 2]) : -1;
+    const int high = i + 2 < text.size() ? spec_digit(text[i + 1]) : -1;
+    const int low = i + 2 < text.size() ? spec_digit(text[i + 2]) : -1;
     if (high < 0 || low < 0) throw Error(Code::kBadInput, "expected two hexadecimal digits behind each '%'", context);
     out += static_cast<char>(high * 16 + low);
     i += 2;

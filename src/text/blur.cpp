@@ -9,7 +9,7 @@
 namespace kvasir::text {
 namespace {
 
-constexpr const char* kWhiteSpace = " \t\r\n\f\v";
+constexpr const char* kBlanks = " \t\r\n\f\v";
 
 // Another character in as many bytes.
 std::string_view other_character(std::string_view text, std::size_t at) {
@@ -31,8 +31,8 @@ bool blur_names(std::string& text, const SpecialMatcher& names, bool edges) {
     places.push_back(match.begin);
     from = match.begin + 1;
   }
-  const std::size_t first = std::min(text.find_first_not_of(kWhiteSpace), text.size());
-  const std::size_t end = text.find_last_not_of(kWhiteSpace) + 1;
+  const std::size_t first = std::min(text.find_first_not_of(kBlanks), text.size());
+  const std::size_t end = text.find_last_not_of(kBlanks) + 1;
   if (edges && first < end) {
     const std::string_view core = std::string_view(text).substr(first, end - first);
     if (names.ended_at_begin(core) > 0) places.push_back(first);

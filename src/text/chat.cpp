@@ -14,13 +14,14 @@
 namespace kvasir::text {
 namespace {
 
-[[noreturn]] void refuse(const std::string& where, const std::string& message) {
+[[noreturn]] void refuse_message(const std::string& where, const std::string& message) {
   throw Error(Code::kBadInput, message, where);
 }
 
 // Before anything is copied: copies and templates walk a value recursively.
 void check_depth(const Json& json, const std::string& where, int depth = 0) {
-  if (depth >= jinja::kMaxValueDepth) refuse(where, fmt::format("nested more than {} deep", jinja::kMaxValueDepth));
+  if (depth >= jinja::kMaxValueDepth)
+    refuse_message(where, fmt::format("nested more than {} deep", jinja::kMaxValueDepth));
   if (!json.is_structured()) return;
   for (const auto& item : json) check_depth(item, where, depth + 1);
 }
@@ -37,12 +38,12 @@ std::string joined_parts(const Json& parts, const std::string& where) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Json& part = parts[i];
     const std::string at = fmt::format("{}[{}]", where, i);
-    if (!part.is_object()) refuse(at, "expected an object with type and text");
+    if (!part.is_object()) refuse_message(at, "expected an object with type and text");
     const auto type = part.find("type"), value = part.find("text");
     if (type == part.end() || !type->is_string() || type->get_ref<const std::string&>() != "text") {
-      refuse(at + ".type", "only parts of type 'text' are supported");
+      refuse_message(at + ".type", "only parts of type 'text' are supported");
     }
-    if (value == part.end() || !value->is_string()) refuse(at + ".text", "expected a string");
+    if (value == part.end() || !value->is_string()) refuse_message(at + ".text", "expected a string");
     if (i > 0) text += '\n';
     text += value->get_ref<const std::string&>();
   }
@@ -102,7 +103,7 @@ void ChatTemplate::adapt_content(Json& message, const std::string& where) const 
     std::string text = joined_parts(content, where);
     if (content_ == Content::kText) content = std::move(text);
   } else if (!content.is_string()) {
-    refuse(where, "expected a string, an array of parts or null");
+    refuse_message(where, "expected a string, an array of parts or null");
   } else if (content_ == Content::kParts) {
     Json part = {{"type", "text"}, {"text", std::move(content)}};
     content = Json::array({std::move(part)});
@@ -117,14 +118,14 @@ void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
     message.erase("tool_calls");
     return;
   }
-  if (!calls->is_array()) refuse(where, "expected an array");
+  if (!calls->is_array()) refuse_message(where, "expected an array");
   for (std::size_t i = 0; i < calls->size(); ++i) {
     const std::string at = fmt::format("{}[{}].function", where, i);
     Json& call = (*calls)[i];
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse(at, "expected an object");
+      refuse_message(at, "expected an object");
     Json& function = call["function"];
-    if (!function.contains("name") || !function["name"].is_string()) refuse(at + ".name", "expected a string");
+    if (!function.contains("name") || !function["name"].is_string()) refuse_message(at + ".name", "expected a string");
     Json& arguments = function["arguments"];
     if (arguments.is_null()) arguments = Json::object();
     if (arguments.is_string() &&
@@ -133,7 +134,7 @@ void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
     if (arguments.is_string() && arguments_as_objects_) {
       Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
       check_depth(parsed, at + ".arguments");
-      if (!parsed.is_object()) refuse(at + ".arguments", "expected the text of a JSON object");
+      if (!parsed.is_object()) refuse_message(at + ".arguments", "expected the text of a JSON object");
       arguments = std::move(parsed);
     } else if (arguments.is_object() && !arguments_as_objects_) {
       std::string text;
@@ -161,10 +162,10 @@ void ChatTemplate::check_role(const std::string& role, const std::string& where)
     if (render_adapted(messages, c, false).find("kvasir-shown") != std::string::npos) return;
   } catch (const Error&) {
   }
-  refuse(where,
-         fmt::format("'{}', expected one of system, developer, user, assistant, tool: the chat template does not "
-                     "show other roles",
-                     role));
+  refuse_message(
+      where, fmt::format("'{}', expected one of system, developer, user, assistant, tool: the chat template does not "
+                         "show other roles",
+                         role));
 }
 
 namespace {
@@ -191,7 +192,7 @@ std::string text_of(const Json& message, const std::string& where) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) return {};
   if (content->is_array()) return joined_parts(*content, where + ".content");
-  if (!content->is_string()) refuse(where + ".content", "expected a string, an array of parts or null");
+  if (!content->is_string()) refuse_message(where + ".content", "expected a string, an array of parts or null");
   return content->get<std::string>();
 }
 
@@ -206,9 +207,9 @@ std::vector<ToolCall> calls_of(const Json& message, const std::string& where) {
     const Json& call = message["tool_calls"][i];
     const std::string at = fmt::format("{}.tool_calls[{}].function", where, i);
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse(at, "expected an object");
+      refuse_message(at, "expected an object");
     const Json& function = call["function"];
-    if (!function.contains("name") || !function["name"].is_string()) refuse(at + ".name", "expected a string");
+    if (!function.contains("name") || !function["name"].is_string()) refuse_message(at + ".name", "expected a string");
     const Json arguments = function.contains("arguments") ? function["arguments"] : Json();
     all.push_back({function["name"].get<std::string>(), arguments.is_string() ? arguments.get<std::string>()
                                                         : arguments.is_null() ? "{}"
@@ -299,13 +300,13 @@ void ChatTemplate::add_front(std::string text, Adapted& out) const {
 
 ChatTemplate::Adapted ChatTemplate::adapt(const Conversation& c) const {
   const Json& messages = c.messages;
-  if (!messages.is_array() || messages.empty()) refuse("messages", "expected an array of at least one message");
+  if (!messages.is_array() || messages.empty()) refuse_message("messages", "expected an array of at least one message");
   std::set<std::string, std::less<>> roles;  // checked
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("messages[{}]", i);
-    if (!messages[i].is_object()) refuse(where, "expected an object");
+    if (!messages[i].is_object()) refuse_message(where, "expected an object");
     const auto role = messages[i].find("role");
-    if (role == messages[i].end() || !role->is_string()) refuse(where + ".role", "expected a string");
+    if (role == messages[i].end() || !role->is_string()) refuse_message(where + ".role", "expected a string");
     if (roles.insert(role->get<std::string>()).second) check_role(role->get<std::string>(), where + ".role");
   }
   Adapted out;
@@ -327,8 +328,8 @@ int ChatTemplate::original(const Adapted& adapted, int message, const Conversati
 }
 
 std::string ChatTemplate::render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const {
-  if (!c.extra.is_object()) refuse("chat_template_kwargs", "expected an object");
-  if (!c.tools.is_null() && !c.tools.is_array()) refuse("tools", "expected an array");
+  if (!c.extra.is_object()) refuse_message("chat_template_kwargs", "expected an object");
+  if (!c.tools.is_null() && !c.tools.is_array()) refuse_message("tools", "expected an array");
   Json context = c.extra;
   if (std::string known = effort(c); !known.empty()) context["reasoning_effort"] = std::move(known);
   context["messages"] = messages;
@@ -350,17 +351,17 @@ std::string ChatTemplate::render_messages(const Json& messages, const Conversati
   if (!c.continue_last) return render_adapted(messages, c, c.add_generation_prompt);
   const Json& last = messages.back();
   const std::string where = fmt::format("messages[{}]", messages.size() - 1);
-  if (last["role"] != "assistant") refuse(where + ".role", "only an assistant's message can be continued");
+  if (last["role"] != "assistant") refuse_message(where + ".role", "only an assistant's message can be continued");
   std::string text =
       last["content"].is_string() ? last["content"].get<std::string>() : joined_parts(last["content"], where);
   // Templates may trim it.
   text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
-  if (text.empty()) refuse(where + ".content", "there is nothing to continue");
+  if (text.empty()) refuse_message(where + ".content", "there is nothing to continue");
   std::string prompt = render_adapted(messages, c, false);
   const auto at = prompt.rfind(text);
   if (at == prompt.npos)
-    refuse(where + ".content", "the chat template does not show it as it is: it cannot be continued");
+    refuse_message(where + ".content", "the chat template does not show it as it is: it cannot be continued");
   prompt.resize(at + text.size());
   return prompt;
 }
@@ -387,9 +388,9 @@ Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) 
   } catch (const Error&) {
   }
   if (text.size() != out.text.size())
-    refuse("messages",
-           "hold the name of a control token where the chat template reads the text: it cannot be told "
-           "from the template's own");
+    refuse_message("messages",
+                   "hold the name of a control token where the chat template reads the text: it cannot be told "
+                   "from the template's own");
   for (std::size_t i = 0; i < text.size(); ++i)
     if (text[i] != out.text[i]) out.plain.push_back(i);
   return out;

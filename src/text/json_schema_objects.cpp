@@ -15,7 +15,9 @@ namespace {
 
 constexpr std::size_t kMostKeyPatterns = 4;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) { throw Error(Code::kBadInput, why, path); }
+[[noreturn]] void refuse_schema(const std::string& path, const std::string& why) {
+  throw Error(Code::kBadInput, why, path);
+}
 
 }  // namespace
 
@@ -104,7 +106,7 @@ void SchemaGrammar::name_properties(const Items& items, std::vector<std::string>
   };
   for (const Item& item : items) {
     if (const Json* named = word(item, "properties")) {
-      if (!named->is_object()) refuse(below_path(item.path, "properties"), "expected an object");
+      if (!named->is_object()) refuse_schema(below_path(item.path, "properties"), "expected an object");
       for (const auto& p : named->items()) add(p.key());
     }
   }
@@ -117,9 +119,9 @@ void SchemaGrammar::name_properties(const Items& items, std::vector<std::string>
       unsupported(at, "expected an array of strings");  // draft 3, inside the property
       continue;
     }
-    if (!list->is_array()) refuse(at, "expected an array of strings");
+    if (!list->is_array()) refuse_schema(at, "expected an array of strings");
     for (const Json& name : *list) {
-      if (!name.is_string()) refuse(at, "expected an array of strings");
+      if (!name.is_string()) refuse_schema(at, "expected an array of strings");
       add(name.get<std::string>());
       required.insert(name.get<std::string>());
     }
@@ -142,7 +144,7 @@ SchemaGrammar::Node SchemaGrammar::objects(const Items& items, const Path& path)
     if (!property(items, name, asked)) {
       if (!must) continue;
       if (items.size() == 1)
-        refuse(below_path(items[0].path, "required"), "'" + name + "' is no property, and others are forbidden");
+        refuse_schema(below_path(items[0].path, "required"), "'" + name + "' is no property, and others are forbidden");
       return g_.choice({});
     }
     checks_.spend(64 + 4 * name.size());  // it is copied into the grammar
@@ -167,7 +169,7 @@ SchemaGrammar::Node SchemaGrammar::members(const std::vector<Member>& all, std::
   if (most < must || most < least) return g_.choice({});
   const bool counted = least > must || most < size;
   if (counted && all.size() > kMostCounted)
-    refuse("properties", "more than " + std::to_string(kMostCounted) + " whose number is bounded");
+    refuse_schema("properties", "more than " + std::to_string(kMostCounted) + " whose number is bounded");
   const std::int32_t states = counted ? most + 1 : 2;  // members before: 0, 1 (or more, where it does not matter) ...
   std::vector<Node> from(static_cast<std::size_t>(states));
   for (std::int32_t n = 0; n < states; ++n)
@@ -208,7 +210,7 @@ SchemaGrammar::Node SchemaGrammar::maps(const Items& items, std::int32_t least, 
     if (item.kind == Kind::kAbsent) only(Automaton::literal(*item.name).complement());
     if (const Json* of = word(item, "patternProperties")) {
       const Path path = below_path(item.path, "patternProperties");
-      if (!of->is_object()) refuse(path, "expected an object");
+      if (!of->is_object()) refuse_schema(path, "expected an object");
       for (const auto& [text, schema] : of->items())
         if (const Automaton* p = pattern("pattern", text, below_path(path, text)))
           patterns.push_back({p, &schema, &item, below_path(path, text)});

@@ -16,7 +16,9 @@
 namespace kvasir::text {
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) { throw Error(Code::kBadInput, why, path); }
+[[noreturn]] void refuse_value(const std::string& path, const std::string& why) {
+  throw Error(Code::kBadInput, why, path);
+}
 
 std::string shown(const std::string& path) { return path.empty() ? "schema" : path; }
 
@@ -53,7 +55,7 @@ SchemaGrammar::Node SchemaGrammar::arrays(const Items& items, const Path& path) 
       s.rest_name = "additionalItems";
       if (s.front->empty()) s.front = nullptr;
     } else if (s.front && (!s.front->is_array() || s.front->empty())) {
-      refuse(below_path(item.path, "prefixItems"), "expected an array that is not empty");
+      refuse_value(below_path(item.path, "prefixItems"), "expected an array that is not empty");
     }
     if (!s.rest) {
       s.rest = word(item, "unevaluatedItems");
@@ -66,7 +68,8 @@ SchemaGrammar::Node SchemaGrammar::arrays(const Items& items, const Path& path) 
     if (!word(item, "contains")) continue;
     const Json *low = word(item, "minContains"), *high = word(item, "maxContains");
     const std::int32_t need = low ? read_count(*low, below_path(item.path, "minContains")) : 1;
-    if (need > static_cast<std::int32_t>(kMostCounted)) refuse(below_path(item.path, "minContains"), "is more than 64");
+    if (need > static_cast<std::int32_t>(kMostCounted))
+      refuse_value(below_path(item.path, "minContains"), "is more than 64");
     contains.insert(contains.end(), static_cast<std::size_t>(need), &item);
     if (high && read_count(*high, below_path(item.path, "maxContains")) < need) return g_.choice({});
     if (high) limited.push_back(&item);
@@ -147,7 +150,7 @@ std::optional<Automaton> SchemaGrammar::string_rules(const Items& items, const P
       const Json* text = word(item, name);
       if (!text) continue;
       const Path where = below_path(item.path, name);
-      if (!text->is_string()) refuse(where, "expected a string");
+      if (!text->is_string()) refuse_value(where, "expected a string");
       if (std::string_view(name) == "format" && pattern_of_format(text->get_ref<const std::string&>()).empty())
         continue;
       if (const Automaton* of = pattern(name, text->get<std::string>(), where)) only(*of, where);
@@ -239,7 +242,7 @@ SchemaGrammar::Node SchemaGrammar::numbers(const Items& items, unsigned types, c
     const auto bound = [&](const char* name, bool is_low, bool open) {
       const Json* value = word(item, name);
       if (!value || value->is_boolean()) return;
-      if (!value->is_number()) refuse(below_path(item.path, name), "expected a number");
+      if (!value->is_number()) refuse_value(below_path(item.path, name), "expected a number");
       NumberBound b{decimal_of(*value), open};
       if (rules.whole) b = {is_low ? ceiling(b.value, open) : floor_of(b.value, open), false};
       auto& held = is_low ? rules.low : rules.high;
@@ -258,12 +261,12 @@ SchemaGrammar::Node SchemaGrammar::numbers(const Items& items, unsigned types, c
       const Json* value = word(item, name);
       if (!value) continue;
       multiple_path = below_path(item.path, name);
-      if (!value->is_number() || !(value->get<double>() > 0)) refuse(multiple_path, "expected a number above 0");
+      if (!value->is_number() || !(value->get<double>() > 0)) refuse_value(multiple_path, "expected a number above 0");
       rules.multiples.push_back(decimal_of(*value));
     }
   }
   const auto none = [&]() -> Node {
-    if (items.size() == 1) refuse(shown(items[0].path), rules.whole ? "allows no integer" : "allows no number");
+    if (items.size() == 1) refuse_value(shown(items[0].path), rules.whole ? "allows no integer" : "allows no number");
     return g_.choice({});
   };
   if (rules.low && rules.high && compare(rules.low->value, rules.high->value) > 0) return none();

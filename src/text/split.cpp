@@ -6,15 +6,15 @@
 namespace kvasir::text {
 namespace {
 
-using Item = Scanner::Item;
+using SplitItem = Scanner::Item;
 
 constexpr std::uint32_t kLongS = 0x17f;  // "ſ", an "s" when case is ignored
 
 std::uint32_t ascii_lower(std::uint32_t code) { return code >= 'A' && code <= 'Z' ? code + 32 : code; }
 
-bool is_letter(const Item& c) { return c.letter(); }
-bool is_number(const Item& c) { return c.number(); }
-bool is_symbol(const Item& c) { return c.symbol(); }
+bool item_is_letter(const SplitItem& c) { return c.letter(); }
+bool item_is_number(const SplitItem& c) { return c.number(); }
+bool is_symbol(const SplitItem& c) { return c.symbol(); }
 
 // The script, with its radicals, numbers and marks.
 constexpr unicode::CodeRange kHan[] = {
@@ -28,16 +28,16 @@ constexpr unicode::CodeRange kHan[] = {
 std::size_t gpt2_match(const Scanner& text, std::size_t position) {
   if (const auto n = contraction(text, position, false)) return position + n;
   std::size_t body = position;
-  Item first = text.at(position);
+  SplitItem first = text.at(position);
   if (first.is(' ')) {
-    const Item second = text.at(position + 1);
+    const SplitItem second = text.at(position + 1);
     if (second.size != 0 && !second.space()) {
       body = position + 1;
       first = second;
     }
   }
-  if (first.letter()) return text.skip(body, is_letter);
-  if (first.number()) return text.skip(body, is_number);
+  if (first.letter()) return text.skip(body, item_is_letter);
+  if (first.number()) return text.skip(body, item_is_number);
   if (first.symbol()) return text.skip(body, is_symbol);
   return spaces_match(text, position, false);
 }
@@ -67,7 +67,7 @@ std::size_t contraction(const Scanner& text, std::size_t position, bool ignore_c
 
 std::size_t spaces_match(const Scanner& text, std::size_t position, bool newlines) {
   std::size_t end = position, last = position, after_newline = position;
-  for (Item c = text.at(position); c.space(); c = text.at(end)) {
+  for (SplitItem c = text.at(position); c.space(); c = text.at(end)) {
     last = end;
     end += c.size;
     if (c.newline()) after_newline = end;
@@ -84,7 +84,7 @@ void split_digits_gpt2(std::string_view text, Emit emit) {
 }
 
 std::size_t bloom_word(const Scanner& text, std::size_t position) {
-  const auto inside = [](const Item& c) {
+  const auto inside = [](const SplitItem& c) {
     constexpr std::uint32_t kStops[] = {'(',    ')',    '|',    '.',    ',',   '!',   '?',
                                         0x2026, 0x3002, 0xff0c, 0x3001, 0x964, 0x6d4, 0x60c};
     return !c.space() && std::find(std::begin(kStops), std::end(kStops), c.code) == std::end(kStops);
@@ -97,11 +97,11 @@ std::size_t bloom_word(const Scanner& text, std::size_t position) {
 void split_bloom(std::string_view text, Emit emit) { isolate(text, bloom_word, emit); }
 
 std::size_t one_number(const Scanner& text, std::size_t position) {
-  const Item c = text.at(position);
+  const SplitItem c = text.at(position);
   return c.number() ? position + c.size : position;
 }
 
-std::size_t numbers(const Scanner& text, std::size_t position) { return text.skip(position, is_number); }
+std::size_t numbers(const Scanner& text, std::size_t position) { return text.skip(position, item_is_number); }
 
 std::size_t three_numbers(const Scanner& text, std::size_t position) {
   for (int n = 0; n < 3; ++n) position = one_number(text, position);
@@ -110,7 +110,7 @@ std::size_t three_numbers(const Scanner& text, std::size_t position) {
 
 std::size_t three_digits(const Scanner& text, std::size_t position) {
   for (std::size_t i = 0; i < 3; ++i) {
-    const Item c = text.at(position + i);
+    const SplitItem c = text.at(position + i);
     if (c.size == 0 || !c.within('0', '9')) return position;
   }
   return position + 3;

@@ -91,7 +91,7 @@ auto some_of(Is is, std::size_t least, std::size_t most) {
 }
 
 bool is_space(const Scanner::Item& c) { return c.space(); }
-bool is_blank(const Scanner::Item& c) { return c.is(' '); }
+bool item_is_blank(const Scanner::Item& c) { return c.is(' '); }
 bool is_newline(const Scanner::Item& c) { return c.newline(); }
 bool is_digit(const Scanner::Item& c) { return c.kind == unicode::CharClass::kDigit; }
 bool is_ascii_digit(const Scanner::Item& c) { return c.within('0', '9'); }
@@ -119,8 +119,8 @@ StepPattern expression(const std::string& text, const std::string& context) {
   if (is_plain(text)) return literal(text);
   if (text == R"(\s+)") return scanned(run_of(is_space));
   if (text == R"(\s)") return scanned(one_of(is_space));
-  if (text == " +" || text == "[ ]+") return scanned(run_of(is_blank));
-  if (text == " {2,}") return scanned(some_of(is_blank, 2, 0));
+  if (text == " +" || text == "[ ]+") return scanned(run_of(item_is_blank));
+  if (text == " {2,}") return scanned(some_of(item_is_blank, 2, 0));
   if (text == R"(\s{2,}|[\n\r\t])")
     return scanned([](const Scanner& s, std::size_t i) {
       const std::size_t end = some_of(is_space, 2, 0)(s, i);

@@ -28,7 +28,7 @@ std::string type_of(const StepJson& step) {
   return step.is_object() && type != step.end() && type->is_string() ? type->get<std::string>() : "?";
 }
 
-std::string text_of(const StepJson& step, const char* field, const std::string& context) {
+std::string steps_text_of(const StepJson& step, const char* field, const std::string& context) {
   const auto value = step.find(field);
   if (value == step.end() || !value->is_string())
     throw Error(Code::kBadInput, fmt::format("has no '{}', expected a text", field), context);
@@ -54,7 +54,7 @@ std::string kept(std::string_view text, Keep keep) {
   return out;
 }
 
-bool is_space(std::uint32_t code) { return unicode::char_class(code) == CharClass::kSpace; }
+bool is_white(std::uint32_t code) { return unicode::char_class(code) == CharClass::kSpace; }
 
 std::string lowered(std::string_view text) {
   std::string out;
@@ -70,7 +70,7 @@ std::string lowered(std::string_view text) {
 std::string stripped(std::string_view text, bool left, bool right) {
   std::size_t begin = text.size(), end = 0;
   each_char(text, [&](std::size_t at, unicode::Char c) {
-    if (is_space(c.code)) return;
+    if (is_white(c.code)) return;
     begin = std::min(begin, at);
     end = at + c.size;
   });
@@ -150,7 +150,7 @@ std::string bert(std::string text, bool cleans, bool parts_ideographs, bool stri
   std::string out;
   each_char(text, [&](std::size_t begin, unicode::Char c) {
     if (cleans && is_dropped(c.code)) return;
-    if (cleans && (is_blank(c.code) || is_space(c.code))) return out.push_back(' ');
+    if (cleans && (is_blank(c.code) || is_white(c.code))) return out.push_back(' ');
     const bool apart = parts_ideographs && is_ideograph(c.code);
     if (apart) out.push_back(' ');
     append_char(out, text, begin, c);
@@ -215,19 +215,19 @@ void Steps::add_normal(const StepJson& step, const std::string& context) {
     const bool left = flag(step, "strip_left", true), right = flag(step, "strip_right", true);
     normal_.push_back([=](const std::string& t) { return stripped(t, left, right); });
   } else if (type == "Prepend") {
-    const std::string front = text_of(step, "prepend", here);
+    const std::string front = steps_text_of(step, "prepend", here);
     normal_.push_back([=](const std::string& t) { return t.empty() ? t : front + t; });
   } else if (type == "Replace") {
     const auto pattern = step.find("pattern");
     const StepPattern read = read_pattern(pattern == step.end() ? StepJson() : *pattern, here);
-    const std::string content = text_of(step, "content", here);
+    const std::string content = steps_text_of(step, "content", here);
     normal_.push_back([=](const std::string& t) { return replaced(t, read, content); });
   } else if (type == "BertNormalizer") {
     const bool lowers = flag(step, "lowercase", true), strips = flag(step, "strip_accents", lowers);
     const bool cleans = flag(step, "clean_text", true), parts = flag(step, "handle_chinese_chars", true);
     normal_.push_back([=](const std::string& t) { return bert(t, cleans, parts, strips, lowers); });
   } else if (type == "Precompiled") {
-    const auto bytes = from_base64(text_of(step, "precompiled_charsmap", here));
+    const auto bytes = from_base64(steps_text_of(step, "precompiled_charsmap", here));
     if (!bytes) throw Error(Code::kBadInput, "has a 'precompiled_charsmap' that is no base64", here);
     std::vector<std::int64_t> numbers;
     for (const char c : *bytes) numbers.push_back(static_cast<unsigned char>(c));
@@ -257,9 +257,9 @@ void Steps::add_cut(const StepJson& step, const std::string& context) {
   } else if (type == "Whitespace") {
     add(words_and_signs(), Behaviour::kRemoved, true);
   } else if (type == "WhitespaceSplit") {
-    add(each_of(is_space), Behaviour::kRemoved);
+    add(each_of(is_white), Behaviour::kRemoved);
   } else if (type == "BertPreTokenizer") {
-    add(each_of(is_space), Behaviour::kRemoved);
+    add(each_of(is_white), Behaviour::kRemoved);
     add(each_of(is_punctuation), Behaviour::kIsolated);
   } else if (type == "Punctuation") {
     add(each_of(is_punctuation), read_behaviour(step, Behaviour::kIsolated, here));
@@ -267,7 +267,7 @@ void Steps::add_cut(const StepJson& step, const std::string& context) {
     const auto is_number = [](std::uint32_t c) { return unicode::is_number(unicode::char_class(c)); };
     add(each_of(is_number), flag(step, "individual_digits", false) ? Behaviour::kIsolated : Behaviour::kContiguous);
   } else if (type == "CharDelimiterSplit") {
-    add(read_pattern({{"String", text_of(step, "delimiter", here)}}, here), Behaviour::kRemoved);
+    add(read_pattern({{"String", steps_text_of(step, "delimiter", here)}}, here), Behaviour::kRemoved);
   } else if (type == "Split") {
     const auto pattern = step.find("pattern");
     add(read_pattern(pattern == step.end() ? StepJson() : *pattern, here),
@@ -285,8 +285,8 @@ void Steps::add_cut(const StepJson& step, const std::string& context) {
       for (StepPiece& p : pieces) p.text = bytes_as_characters(p.text);
     });
   } else if (type == "Metaspace") {
-    const std::string sign = step.contains("replacement") ? text_of(step, "replacement", here) : "\u2581";
-    const std::string scheme = step.contains("prepend_scheme")        ? text_of(step, "prepend_scheme", here)
+    const std::string sign = step.contains("replacement") ? steps_text_of(step, "replacement", here) : "\u2581";
+    const std::string scheme = step.contains("prepend_scheme")        ? steps_text_of(step, "prepend_scheme", here)
                                : flag(step, "add_prefix_space", true) ? "always"
                                                                       : "never";
     if (scheme != "always" && scheme != "first" && scheme != "never")

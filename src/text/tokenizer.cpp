@@ -14,7 +14,7 @@ namespace kvasir::text {
 namespace {
 
 constexpr const char* kModel = "tokenizer.ggml.model";
-constexpr const char* kBlanks = " \t\n\v\f\r";
+constexpr const char* kTokenizerBlanks = " \t\n\v\f\r";
 constexpr std::size_t kLongestText = std::size_t{1} << 30;  // offsets in a piece are 32 bits wide
 
 const TokenizerKind* find_kind(std::string_view name) {
@@ -91,7 +91,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
     if (match.id >= 0) ids.push_back(match.id);
     i = end + match.size;
     if (match.id >= 0 && vocabulary_->strips_behind(match.id))
-      i = std::min(text.find_first_not_of(kBlanks, i), text.size());
+      i = std::min(text.find_first_not_of(kTokenizerBlanks, i), text.size());
   }
   if (options.add_eos) ids.push_back(eos());
   return ids;

@@ -9,7 +9,7 @@
 namespace kvasir::text {
 namespace {
 
-constexpr std::string_view kSpace = " \t\r\n\f\v";
+constexpr std::string_view kToolJsonSpace = " \t\r\n\f\v";
 
 bool is_name_key(std::string_view key) { return key == "name" || key == "tool_name" || key == "function"; }
 bool is_arguments_key(std::string_view key) { return key == "arguments" || key == "parameters" || key == "args"; }
@@ -18,7 +18,7 @@ bool is_arguments_key(std::string_view key) { return key == "arguments" || key =
 std::optional<std::string> arguments_text(const Json& json) {
   if (json.is_string()) {
     const std::string& text = json.get_ref<const std::string&>();
-    if (text.find_first_not_of(kSpace) == text.npos) return "{}";
+    if (text.find_first_not_of(kToolJsonSpace) == text.npos) return "{}";
     const auto inner = Json::parse(text, nullptr, false);
     return inner.is_object() ? arguments_text(inner) : std::nullopt;
   }
@@ -214,9 +214,9 @@ ObjectCallReader::Result ObjectCallReader::read(std::string_view text, ToolOutpu
 }
 
 void ContentWriter::write(std::string_view text, ToolOutput& out) {
-  if (after_call_) text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+  if (after_call_) text.remove_prefix(std::min(text.find_first_not_of(kToolJsonSpace), text.size()));
   if (text.empty()) return;
-  const auto last = text.find_last_not_of(kSpace);
+  const auto last = text.find_last_not_of(kToolJsonSpace);
   if (last == text.npos) {
     space_ += text;
     return;
@@ -237,7 +237,7 @@ std::size_t partial_tag(std::string_view text, std::string_view tag) {
   return 0;
 }
 
-std::size_t count_space(std::string_view text) { return std::min(text.find_first_not_of(kSpace), text.size()); }
+std::size_t count_space(std::string_view text) { return std::min(text.find_first_not_of(kToolJsonSpace), text.size()); }
 
 bool has(std::string_view chat_template, std::string_view what) {
   return chat_template.find(what) != chat_template.npos;

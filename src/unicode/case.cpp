@@ -42,7 +42,7 @@ void append_upper(std::string& out, std::uint32_t code) {
   if (code < 0x80) {
     out += static_cast<char>(code >= 'a' && code <= 'z' ? code - 32 : code);
   } else {
-    append_mapped(out, code, kUpperRanges, kUpperStrings);
+    append_mapped(out, code, kUpperCases, kUpperStrings);
   }
 }
 
@@ -50,7 +50,7 @@ void append_lower(std::string& out, std::uint32_t code) {
   if (code < 0x80) {
     out += static_cast<char>(code >= 'A' && code <= 'Z' ? code + 32 : code);
   } else {
-    append_mapped(out, code, kLowerRanges, kLowerStrings);
+    append_mapped(out, code, kLowerCases, kLowerStrings);
   }
 }
 

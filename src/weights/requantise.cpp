@@ -17,7 +17,7 @@
 namespace kvasir::weights {
 namespace {
 
-constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;  // of a tensor's floats, at a time
+constexpr std::int64_t kChunkBytes = std::int64_t{1} << 20;  // of a tensor's floats, at a time
 
 bool rounded(std::string_view quant) { return quant != "f32" && quant != "f16" && quant != "bf16"; }
 
@@ -64,7 +64,7 @@ class Converter {
     fitters_.clear();
     for (int i = 0; i < team_.size(); ++i) fitters_.emplace_back(*to_);
     const std::int64_t matrices = matrices_of(t), rows = t.rows() / matrices, columns = t.columns();
-    const std::int64_t most = std::max<std::int64_t>(1, kPieceBytes / (4 * columns));
+    const std::int64_t most = std::max<std::int64_t>(1, kChunkBytes / (4 * columns));
     Sums total;
     for (std::int64_t m = 0; m < matrices; ++m) {
       const auto importance = options_.importance ? options_.importance->of(t, m, matrices) : std::span<const float>{};

@@ -14,7 +14,7 @@
 namespace kvasir::weights {
 namespace {
 
-constexpr int kAttempts = 3;  // of a piece, until it counts as failed
+constexpr int kStreamAttempts = 3;  // of a piece, until it counts as failed
 
 std::vector<std::int64_t> bytes_of(const PackedFile& file, const std::vector<int>& blocks) {
   std::vector<std::int64_t> bytes;
@@ -82,7 +82,7 @@ void read_block(const PackedFile& file, Reads& reads, int block, std::byte* to) 
       // Direct reads go on at whole pages only.
       part.done += answer.result / kBlockAlign * kBlockAlign;
       if (part.done < size_of(answer.tag)) {
-        if (answer.result >= kBlockAlign || ++part.attempts < kAttempts)
+        if (answer.result >= kBlockAlign || ++part.attempts < kStreamAttempts)
           ask(answer.tag);
         else
           failure = failed_read(file, block, begin, "too few bytes came");
@@ -92,7 +92,7 @@ void read_block(const PackedFile& file, Reads& reads, int block, std::byte* to) 
     }
     if (!again) continue;
     part.done = 0;
-    if (++part.attempts < kAttempts)
+    if (++part.attempts < kStreamAttempts)
       ask(answer.tag);
     else
       failure =
@@ -230,7 +230,7 @@ void Stream::answered(std::unique_lock<std::mutex>& lock, const ReadAnswer& answ
     p.done += answer.result / kBlockAlign * kBlockAlign;
     if (p.done < p.bytes) {
       ++figures_.retries;
-      if (answer.result >= kBlockAlign || ++p.attempts < kAttempts) return start(answer.tag);
+      if (answer.result >= kBlockAlign || ++p.attempts < kStreamAttempts) return start(answer.tag);
       failure_ = failed_read(file_, block, p.from, "too few bytes came");
       return end_piece(p, false);
     }
@@ -242,7 +242,7 @@ void Stream::answered(std::unique_lock<std::mutex>& lock, const ReadAnswer& answ
   if (!ring_.wanted(p.read.id)) return end_piece(p, false);
   p.done = 0;
   ++figures_.retries;
-  if (++p.attempts < kAttempts) return start(answer.tag);
+  if (++p.attempts < kStreamAttempts) return start(answer.tag);
   failure_ = flaw.empty() ? damaged_block(Code::kIo, file_, block, p.from) : failed_read(file_, block, p.from, flaw);
   end_piece(p, false);
 }

@@ -36,7 +36,7 @@
 #include "run/weights_figures.hpp"
 #include "weights/model_file.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_bench {
 namespace {
 
 struct BenchCliOptions {
@@ -352,15 +352,12 @@ Action setup(Flags& flags) {
     if (draft.chosen()) return guess();
     if (!config->resolve()) return kSuccess;
     settings->engine.model = local_model(settings->engine.model);
-    return cli::bench(settings->bench, settings->engine);
+    return bench(settings->bench, settings->engine);
   };
 }
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command bench;
-const Command bench{"measure prefill and decode speed against the machine's limits", setup};
-}  // namespace entries::commands
+const Command entry{"measure prefill and decode speed against the machine's limits", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_bench

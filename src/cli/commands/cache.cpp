@@ -6,7 +6,7 @@
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_cache {
 namespace {
 
 struct Part {
@@ -40,9 +40,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command cache;
-const Command cache{"look at, check, move and clear what is stored between requests", setup};
-}  // namespace entries::commands
+const Command entry{"look at, check, move and clear what is stored between requests", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_cache

@@ -35,7 +35,7 @@
 #include "serve/thinking.hpp"
 #include "store/library.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_chat {
 namespace {
 
 struct ChatOptions {
@@ -354,9 +354,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command chat;
-const Command chat{"talk to a model in the terminal", setup};
-}  // namespace entries::commands
+const Command entry{"talk to a model in the terminal", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_chat

@@ -19,7 +19,7 @@
 #include "run/scheduler.hpp"
 #include "serve/embedding.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_embed {
 namespace {
 
 struct EmbedOptions {
@@ -138,15 +138,12 @@ Action setup(Flags& flags) {
   add_options(flags, table(), *options);
   return [options] {
     options->model = local_model(options->model);
-    return cli::embed(*options);
+    return embed(*options);
   };
 }
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command embed;
-const Command embed{"print the vectors of texts as JSON", setup};
-}  // namespace entries::commands
+const Command entry{"print the vectors of texts as JSON", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_embed

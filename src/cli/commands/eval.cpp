@@ -7,7 +7,7 @@
 #include "cli/command.hpp"
 #include "cli/flags.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_eval {
 namespace {
 
 struct Part {
@@ -41,9 +41,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command eval;
-const Command eval{"measure the quality of compressed caches", setup};
-}  // namespace entries::commands
+const Command entry{"measure the quality of compressed caches", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_eval

@@ -13,7 +13,7 @@
 #include "lab/machine.hpp"
 #include "simd/isa.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_info {
 namespace {
 
 struct Settings {
@@ -131,9 +131,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command info;
-const Command info{"describe this machine and measure its bandwidth and arithmetic peaks", setup};
-}  // namespace entries::commands
+const Command entry{"describe this machine and measure its bandwidth and arithmetic peaks", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_info

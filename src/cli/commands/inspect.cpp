@@ -18,7 +18,7 @@
 #include "weights/model_file.hpp"
 #include "weights/rounded_file.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_inspect {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -338,9 +338,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command inspect;
-const Command inspect{"show what is in a model file and the memory it takes", setup};
-}  // namespace entries::commands
+const Command entry{"show what is in a model file and the memory it takes", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_inspect

@@ -14,7 +14,7 @@
 #include "cli/terminal.hpp"
 #include "run/engine.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_logits {
 namespace {
 
 struct LogitsOptions {
@@ -125,15 +125,12 @@ Action setup(Flags& flags) {
   add_options(flags, table(), settings->logits);
   return [settings] {
     settings->engine.model = local_model(settings->engine.model);
-    return cli::logits(settings->logits, settings->engine);
+    return logits(settings->logits, settings->engine);
   };
 }
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command logits;
-const Command logits{"compute the logits of given tokens", setup};
-}  // namespace entries::commands
+const Command entry{"compute the logits of given tokens", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_logits

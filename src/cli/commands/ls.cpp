@@ -12,7 +12,7 @@
 #include "cli/terminal.hpp"
 #include "client/hub.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_ls {
 namespace {
 
 std::string state_of(const client::LocalModel& m) {
@@ -44,9 +44,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command ls;
-const Command ls{"list the downloaded models", setup};
-}  // namespace entries::commands
+const Command entry{"list the downloaded models", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_ls

@@ -8,7 +8,7 @@
 #include "cli/flags.hpp"
 #include "cli/models.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_pull {
 namespace {
 
 Action setup(Flags& flags) {
@@ -23,9 +23,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command pull;
-const Command pull{"download a model by its name and print where it is", setup};
-}  // namespace entries::commands
+const Command entry{"download a model by its name and print where it is", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_pull

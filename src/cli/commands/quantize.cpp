@@ -19,7 +19,7 @@
 #include "cli/terminal.hpp"
 #include "weights/requantise.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_quantize {
 namespace {
 
 using weights::Change;
@@ -141,9 +141,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command quantize;
-const Command quantize{"write a model in other weight types, with the error of each tensor", setup};
-}  // namespace entries::commands
+const Command entry{"write a model in other weight types, with the error of each tensor", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_quantize

@@ -10,7 +10,7 @@
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_registries {
 namespace {
 
 int list_registries(bool json) {
@@ -31,9 +31,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command registries;
-const Command registries{"list the formats, codecs, architectures and commands of this build", setup};
-}  // namespace entries::commands
+const Command entry{"list the formats, codecs, architectures and commands of this build", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_registries

@@ -36,7 +36,7 @@
 #include "text/prompt.hpp"
 #include "unicode/utf8.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_run {
 namespace {
 
 struct RunOptions {
@@ -383,9 +383,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command run;
-const Command run{"continue a text", setup};
-}  // namespace entries::commands
+const Command entry{"continue a text", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_run

@@ -18,7 +18,7 @@
 #include "run/ask.hpp"
 #include "serve/prompt_file.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_serve {
 namespace {
 
 // Computes the prompts of --warm; the socket listens already, so clients wait and are not refused.
@@ -121,9 +121,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command serve;
-const Command serve{"answer requests over HTTP, as the OpenAI API does", setup};
-}  // namespace entries::commands
+const Command entry{"answer requests over HTTP, as the OpenAI API does", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_serve

@@ -17,7 +17,7 @@
 #include "cli/terminal.hpp"
 #include "weights/quant.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_synth {
 namespace {
 
 struct SynthOptions {
@@ -99,9 +99,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command synth;
-const Command synth{"write a model of a real shape with random weights, for speed work", setup};
-}  // namespace entries::commands
+const Command entry{"write a model of a real shape with random weights, for speed work", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_synth

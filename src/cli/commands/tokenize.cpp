@@ -18,7 +18,7 @@
 #include "text/tokenizer.hpp"
 #include "weights/model_file.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_tokenize {
 namespace {
 
 struct TokenizeOptions {
@@ -136,14 +136,11 @@ int tokenize(const TokenizeOptions& o) {
 Action setup(Flags& flags) {
   auto options = std::make_shared<TokenizeOptions>();
   add_options(flags, table(), *options);
-  return [options] { return cli::tokenize(*options); };
+  return [options] { return tokenize(*options); };
 }
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command tokenize;
-const Command tokenize{"print the tokens of a text", setup};
-}  // namespace entries::commands
+const Command entry{"print the tokens of a text", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_tokenize

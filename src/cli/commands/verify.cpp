@@ -26,7 +26,7 @@
 #include "store/library.hpp"
 #include "weights/parts.hpp"
 
-namespace kvasir::cli {
+namespace kvasir::cli::commands_verify {
 namespace {
 
 using lab::VerifyRow;
@@ -164,9 +164,6 @@ Action setup(Flags& flags) {
 
 }  // namespace
 
-namespace entries::commands {
-extern const Command verify;
-const Command verify{"check that reuse does not change answers, on your own prompts", setup};
-}  // namespace entries::commands
+const Command entry{"check that reuse does not change answers, on your own prompts", setup};
 
-}  // namespace kvasir::cli
+}  // namespace kvasir::cli::commands_verify

@@ -1,8 +1,7 @@
 #include "kv/preset.hpp"
 
-namespace kvasir::kv::entries::presets {
+namespace kvasir::kv::presets_exact {
 
-extern const Preset exact;
-const Preset exact = {"uncompressed 16-bit floats", "f16", "f16"};
+const Preset entry = {"uncompressed 16-bit floats", "f16", "f16"};
 
-}  // namespace kvasir::kv::entries::presets
+}  // namespace kvasir::kv::presets_exact

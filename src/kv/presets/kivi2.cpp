@@ -1,8 +1,7 @@
 #include "kv/preset.hpp"
 
-namespace kvasir::kv::entries::presets {
+namespace kvasir::kv::presets_kivi2 {
 
-extern const Preset kivi2;
-const Preset kivi2 = {"2-bit keys per channel, values per token (KIVI)", "int2_channel", "int2_token"};
+const Preset entry = {"2-bit keys per channel, values per token (KIVI)", "int2_channel", "int2_token"};
 
-}  // namespace kvasir::kv::entries::presets
+}  // namespace kvasir::kv::presets_kivi2

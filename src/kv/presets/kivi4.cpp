@@ -1,8 +1,7 @@
 #include "kv/preset.hpp"
 
-namespace kvasir::kv::entries::presets {
+namespace kvasir::kv::presets_kivi4 {
 
-extern const Preset kivi4;
-const Preset kivi4 = {"4-bit keys per channel, values per token (KIVI)", "int4_channel", "int4_token"};
+const Preset entry = {"4-bit keys per channel, values per token (KIVI)", "int4_channel", "int4_token"};
 
-}  // namespace kvasir::kv::entries::presets
+}  // namespace kvasir::kv::presets_kivi4

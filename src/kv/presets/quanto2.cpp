@@ -1,8 +1,7 @@
 #include "kv/preset.hpp"
 
-namespace kvasir::kv::entries::presets {
+namespace kvasir::kv::presets_quanto2 {
 
-extern const Preset quanto2;
-const Preset quanto2 = {"2 bits per token, groups of 64 channels (quanto)", "int2_token:64", "int2_token:64"};
+const Preset entry = {"2 bits per token, groups of 64 channels (quanto)", "int2_token:64", "int2_token:64"};
 
-}  // namespace kvasir::kv::entries::presets
+}  // namespace kvasir::kv::presets_quanto2

@@ -1,8 +1,7 @@
 #include "kv/preset.hpp"
 
-namespace kvasir::kv::entries::presets {
+namespace kvasir::kv::presets_safe {
 
-extern const Preset safe;
-const Preset safe = {"8 bits, rotated", "rq8", "rq8"};
+const Preset entry = {"8 bits, rotated", "rq8", "rq8"};
 
-}  // namespace kvasir::kv::entries::presets
+}  // namespace kvasir::kv::presets_safe

@@ -1,9 +1,8 @@
 #include "kv/preset.hpp"
 
-namespace kvasir::kv::entries::presets {
+namespace kvasir::kv::presets_small {
 
-extern const Preset small;
-const Preset small = {
+const Preset entry = {
     .summary = "3 to 4 bits, rotated, shared out among the layers", .k = "rq4", .v = "rq3", .share = 0.23};
 
-}  // namespace kvasir::kv::entries::presets
+}  // namespace kvasir::kv::presets_small

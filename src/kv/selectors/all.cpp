@@ -1,8 +1,7 @@
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_all {
 
-extern const Selector all;
-const Selector all = {.summary = "every page: dense attention", .dense = true};
+const Selector entry = {.summary = "every page: dense attention", .dense = true};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_all

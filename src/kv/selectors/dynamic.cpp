@@ -6,7 +6,7 @@
 
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_dynamic {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -27,10 +27,9 @@ void represent(const BlockKeys& block, float* to) {
 
 }  // namespace
 
-extern const Selector dynamic;
-const Selector dynamic = {.summary = "blocks by the keys that weighed most when they were sealed (anchors)",
-                          .width = [](int d) { return d; },
-                          .represent = represent,
-                          .weighs = true};
+const Selector entry = {.summary = "blocks by the keys that weighed most when they were sealed (anchors)",
+                        .width = [](int d) { return d; },
+                        .represent = represent,
+                        .weighs = true};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_dynamic

@@ -4,11 +4,9 @@
 // holds less than 90 % that step reads everything.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_entry_auto {
 
-extern const Selector entry_auto;
-const Selector entry_auto = {
-    .summary = "top-p for contexts from 8192 tokens on, by layer as measured, dense below 90 %",
-    .preset = "spread:p=0.97:budget=25%:from=8192:meter=32:aim=0.95:floor=0.9"};
+const Selector entry = {.summary = "top-p for contexts from 8192 tokens on, by layer as measured, dense below 90 %",
+                        .preset = "spread:p=0.97:budget=25%:from=8192:meter=32:aim=0.95:floor=0.9"};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_entry_auto

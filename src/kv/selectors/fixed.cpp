@@ -3,7 +3,7 @@
 
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_fixed {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -18,9 +18,8 @@ void represent(const BlockKeys& block, float* to) {
 
 }  // namespace
 
-extern const Selector fixed;
-const Selector fixed = {.summary = "blocks by a few of their keys at even distances (anchors)",
+const Selector entry = {.summary = "blocks by a few of their keys at even distances (anchors)",
                         .width = [](int d) { return d; },
                         .represent = represent};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_fixed

@@ -3,10 +3,9 @@
 // block can find more, so it also tells whether a loss is an estimate's or the budget's.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_keys {
 
-extern const Selector keys;
-const Selector keys = {.summary = "blocks by their attention mass itself: reads every key, and few values",
-                       .exact = true};
+const Selector entry = {.summary = "blocks by their attention mass itself: reads every key, and few values",
+                        .exact = true};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_keys

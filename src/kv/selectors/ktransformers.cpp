@@ -2,11 +2,9 @@
 // choice for all heads, 4096 local tokens.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_ktransformers {
 
-extern const Selector ktransformers;
-const Selector ktransformers = {
-    .summary = "KTransformers' values: dynamic, 96 blocks of 128 for all heads, 4096 local tokens",
-    .preset = "dynamic:block=128:anchors=1:budget=16512:local=4096:heads=shared:vote=sum"};
+const Selector entry = {.summary = "KTransformers' values: dynamic, 96 blocks of 128 for all heads, 4096 local tokens",
+                        .preset = "dynamic:block=128:anchors=1:budget=16512:local=4096:heads=shared:vote=sum"};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_ktransformers

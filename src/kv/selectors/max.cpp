@@ -3,7 +3,7 @@
 
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_max {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -13,9 +13,8 @@ void represent(const BlockKeys& block, float* to) {
 
 }  // namespace
 
-extern const Selector max;
-const Selector max = {.summary = "blocks by the maxima of their keys' channels",
-                      .width = [](int d) { return d; },
-                      .represent = represent};
+const Selector entry = {.summary = "blocks by the maxima of their keys' channels",
+                        .width = [](int d) { return d; },
+                        .represent = represent};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_max

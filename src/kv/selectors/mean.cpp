@@ -1,7 +1,7 @@
 // The mean of a block's keys, the gate of MoBA (Lu et al. 2025, arXiv:2502.13189) and KTransformers' BLOCK_MEAN.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_mean {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -14,10 +14,9 @@ void represent(const BlockKeys& block, float* to) {
 
 }  // namespace
 
-extern const Selector mean;
-const Selector mean = {.summary = "blocks by the mean of their keys",
-                       .width = [](int d) { return d; },
-                       .represent = represent,
-                       .estimates = true};  // from below: the mean of 2^s is at least 2^(mean of s)
+const Selector entry = {.summary = "blocks by the mean of their keys",
+                        .width = [](int d) { return d; },
+                        .represent = represent,
+                        .estimates = true};  // from below: the mean of 2^s is at least 2^(mean of s)
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_mean

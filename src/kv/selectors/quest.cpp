@@ -5,7 +5,7 @@
 
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_quest {
 namespace {
 
 void represent(const BlockKeys& block, float* to) {
@@ -26,11 +26,10 @@ void ask(const float* q, int d, float* to) {
 
 }  // namespace
 
-extern const Selector quest;
-const Selector quest = {.summary = "blocks whose bounds by channel promise the largest scores (Quest)",
+const Selector entry = {.summary = "blocks whose bounds by channel promise the largest scores (Quest)",
                         .width = [](int d) { return 2 * d; },
                         .represent = represent,
                         .ask = ask,
                         .bounds = true};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_quest

@@ -2,9 +2,8 @@
 // selectors gain over it is what choosing is worth.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_sink_recent {
 
-extern const Selector sink_recent;
-const Selector sink_recent = {.summary = "first and newest tokens alone (StreamingLLM)"};
+const Selector entry = {.summary = "first and newest tokens alone (StreamingLLM)"};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_sink_recent

@@ -4,10 +4,9 @@
 // is dropped, so that the next turn can choose anew.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_snapkv {
 
-extern const Selector snapkv;
-const Selector snapkv = {.summary = "what the answer's first query looks at, for the whole answer (SnapKV)",
-                         .preset = "all:preselect=budget"};
+const Selector entry = {.summary = "what the answer's first query looks at, for the whole answer (SnapKV)",
+                        .preset = "all:preselect=budget"};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_snapkv

@@ -5,7 +5,7 @@
 
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_spread {
 namespace {
 
 constexpr float kHalfLn2 = 0.34657359f;
@@ -33,11 +33,10 @@ void ask(const float* q, int d, float* to) {
 
 }  // namespace
 
-extern const Selector spread;
-const Selector spread = {.summary = "blocks by an estimate of their mass from means and variances of channels",
-                         .width = [](int d) { return 2 * d; },
-                         .represent = represent,
-                         .ask = ask,
-                         .estimates = true};
+const Selector entry = {.summary = "blocks by an estimate of their mass from means and variances of channels",
+                        .width = [](int d) { return 2 * d; },
+                        .represent = represent,
+                        .ask = ask,
+                        .estimates = true};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_spread

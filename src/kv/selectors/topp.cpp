@@ -3,10 +3,9 @@
 // budget bounds it.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_topp {
 
-extern const Selector topp;
-const Selector topp = {.summary = "spread, as few blocks as have 95 % of the estimated mass (top-p, Twilight)",
-                       .preset = "spread:p=0.95:budget=8192"};
+const Selector entry = {.summary = "spread, as few blocks as have 95 % of the estimated mass (top-p, Twilight)",
+                        .preset = "spread:p=0.95:budget=8192"};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_topp

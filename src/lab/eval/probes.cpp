@@ -49,10 +49,13 @@ struct Sample {
   std::string join, close;  // between records; behind an answer
 };
 
-[[noreturn]] void bad(const std::string& why, const std::string& where) { throw Error(Code::kBadInput, why, where); }
+[[noreturn]] void probes_bad(const std::string& why, const std::string& where) {
+  throw Error(Code::kBadInput, why, where);
+}
 
 std::string text_field(const Json& json, const char* key, const std::string& where) {
-  if (!json.contains(key) || !json[key].is_string()) bad(std::string("expected a text under \"") + key + "\"", where);
+  if (!json.contains(key) || !json[key].is_string())
+    probes_bad(std::string("expected a text under \"") + key + "\"", where);
   return json[key].get<std::string>();
 }
 
@@ -62,7 +65,7 @@ Sample line_sample(const Json& json, const std::string& where) {
   const std::string prompt = text_field(json, "prompt", where), line = text_field(json, "correct_line", where);
   const std::size_t value = line.find('<');
   if (value == std::string::npos || line.find('>', value) == std::string::npos)
-    bad("expected a number in <> in \"correct_line\"", where);
+    probes_bad("expected a number in <> in \"correct_line\"", where);
   Sample s;
   s.close = ">";
   bool found = false;
@@ -83,7 +86,7 @@ Sample line_sample(const Json& json, const std::string& where) {
     s.records.push_back(record);
     s.values.push_back(record.substr(from, record.find('>', from) - from));
   }
-  if (!found) bad("\"prompt\" does not hold \"correct_line\"", where);
+  if (!found) probes_bad("\"prompt\" does not hold \"correct_line\"", where);
   s.tail += "\n" + line.substr(0, value + 1);
   return s;
 }
@@ -98,12 +101,13 @@ Sample pair_sample(const Json& json, const std::string& where) {
   bool found = false;
   for (const Json& pair : json["ordered_kv_records"]) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
-      bad("expected pairs of texts under \"ordered_kv_records\"", where);
+      probes_bad("expected pairs of texts under \"ordered_kv_records\"", where);
     if (pair[0] == key) s.right = s.records.size(), found = true;
     s.records.push_back("\"" + pair[0].get<std::string>() + "\": \"" + pair[1].get<std::string>() + "\"");
     s.values.push_back(pair[1].get<std::string>());
   }
-  if (!found || s.values[s.right] != value) bad("\"ordered_kv_records\" does not hold \"key\" with \"value\"", where);
+  if (!found || s.values[s.right] != value)
+    probes_bad("\"ordered_kv_records\" does not hold \"key\" with \"value\"", where);
   return s;
 }
 
@@ -123,7 +127,7 @@ void thin(Sample* s, std::size_t count) {
   s->right = slot;
 }
 
-Probe probe_of(const text::Tokenizer& tokenizer, const Sample& s, int distractors, run::Rng* rng) {
+Probe probes_probe_of(const text::Tokenizer& tokenizer, const Sample& s, int distractors, run::Rng* rng) {
   std::string prompt = s.head;
   for (std::size_t i = 0; i < s.records.size(); ++i) prompt += (i > 0 ? s.join : "") + s.records[i];
   prompt += s.tail;
@@ -147,7 +151,7 @@ FileProbes file_probes(const text::Tokenizer& tokenizer, const std::string& path
                        std::int64_t samples, const ProbeOptions& options) {
   const std::string text = read_text_file(path);
   if (text.starts_with("\x1f\x8b"))
-    bad("is compressed with gzip, expected JSON lines; unpack it first: gzip -dk " + path, path);
+    probes_bad("is compressed with gzip, expected JSON lines; unpack it first: gzip -dk " + path, path);
   FileProbes out;
   run::Rng rng(options.seed);
   std::int64_t line_number = 0, taken = 0;
@@ -158,15 +162,15 @@ FileProbes file_probes(const text::Tokenizer& tokenizer, const std::string& path
     const std::string where = path + ", line " + std::to_string(++line_number);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const Json json = parse_json(line, where);
-    if (!json.is_object()) bad("expected an object", where);
+    if (!json.is_object()) probes_bad("expected an object", where);
     const bool pairs = json.contains("ordered_kv_records");
     if (!pairs && !json.contains("correct_line"))
-      bad("expected \"ordered_kv_records\" (key-value retrieval) or \"correct_line\" (line retrieval)", where);
+      probes_bad("expected \"ordered_kv_records\" (key-value retrieval) or \"correct_line\" (line retrieval)", where);
     Sample sample = pairs ? pair_sample(json, where) : line_sample(json, where);
     thin(&sample, static_cast<std::size_t>(records));
-    if (sample.records.size() < 2) bad("has one record, expected several", where);
+    if (sample.records.size() < 2) probes_bad("has one record, expected several", where);
     ++taken;
-    Probe probe = probe_of(tokenizer, sample, options.distractors, &rng);
+    Probe probe = probes_probe_of(tokenizer, sample, options.distractors, &rng);
     out.shortest_tokens = taken == 1 ? probe.tokens() : std::min(out.shortest_tokens, probe.tokens());
     if (probe.tokens() > options.ctx) {
       ++out.too_long;
@@ -175,11 +179,11 @@ FileProbes file_probes(const text::Tokenizer& tokenizer, const std::string& path
     probe.group = std::filesystem::path(path).filename().string();
     out.probes.push_back(std::move(probe));
   }
-  if (taken == 0) bad("holds no samples", path);
+  if (taken == 0) probes_bad("holds no samples", path);
   if (out.probes.empty())
-    bad("none of its " + std::to_string(taken) + " samples fits into --ctx " + std::to_string(options.ctx) +
-            ": the shortest takes " + std::to_string(out.shortest_tokens) + " tokens (see --records)",
-        path);
+    probes_bad("none of its " + std::to_string(taken) + " samples fits into --ctx " + std::to_string(options.ctx) +
+                   ": the shortest takes " + std::to_string(out.shortest_tokens) + " tokens (see --records)",
+               path);
   return out;
 }
 

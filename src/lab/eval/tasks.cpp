@@ -19,7 +19,7 @@ struct Question {
 
 // A text of `size` pieces around all that its questions ask for, and one of the questions behind it. More pieces never
 // make it shorter.
-struct Sample {
+struct TaskSample {
   std::function<std::string(std::int64_t size, std::size_t question)> prompt;
   std::vector<Question> questions;
 };
@@ -106,14 +106,14 @@ std::vector<std::vector<std::size_t>> places_of(const std::vector<Question>& que
 }
 
 // `others` more cities' numbers are spread over the filler; where there is no filler they are all there is.
-Sample needle_sample(const Wording& wording, const std::vector<std::int64_t>& depths, int others, bool filler,
-                     int distractors, run::Rng* rng) {
+TaskSample needle_sample(const Wording& wording, const std::vector<std::int64_t>& depths, int others, bool filler,
+                         int distractors, run::Rng* rng) {
   const std::size_t asked = depths.size();
   const int pool = static_cast<int>(asked) + std::max(others, distractors);
   const std::vector<std::string> places = distinct(rng, pool, city);
   const std::vector<std::string> values = distinct(rng, pool, number);
   const std::uint64_t seed = rng->next();
-  Sample s;
+  TaskSample s;
   for (std::size_t q = 0; q < asked; ++q) {
     Question one{.depth = depths[q], .continuations = {}, .answer = values[q]};
     for (std::size_t i = 0; i <= static_cast<std::size_t>(distractors); ++i)
@@ -153,12 +153,12 @@ std::string hexadecimal(run::Rng* rng) {
   return s;
 }
 
-Sample pair_sample(const std::vector<std::int64_t>& depths, int distractors, run::Rng* rng) {
+TaskSample tasks_pair_sample(const std::vector<std::int64_t>& depths, int distractors, run::Rng* rng) {
   const std::size_t asked = depths.size();
   const std::vector<std::string> keys = distinct(rng, static_cast<int>(asked), hexadecimal);
   const std::vector<std::string> values = distinct(rng, static_cast<int>(asked) + distractors, hexadecimal);
   const std::uint64_t seed = rng->next();
-  Sample s;
+  TaskSample s;
   for (std::size_t q = 0; q < asked; ++q) {
     Question one{.depth = depths[q], .continuations = {}, .answer = values[q]};
     for (std::size_t i = 0; i <= static_cast<std::size_t>(distractors); ++i)
@@ -184,14 +184,14 @@ Sample pair_sample(const std::vector<std::int64_t>& depths, int distractors, run
   return s;
 }
 
-Sample count_sample(int distractors, run::Rng* rng) {
+TaskSample count_sample(int distractors, run::Rng* rng) {
   const std::string animal = pick(rng, {"elephant", "penguin", "tiger", "parrot", "dolphin", "camel"});
   const auto right = static_cast<std::int64_t>(1 + rng->next() % 9);
   const std::uint64_t seed = rng->next();
   Question one{.depth = -1, .continuations = {" " + std::to_string(right)}, .answer = std::to_string(right)};
   for (std::int64_t n = 1; n <= 9 && static_cast<int>(one.continuations.size()) <= distractors; ++n)
     if (n != right) one.continuations.push_back(" " + std::to_string(n));
-  Sample s;
+  TaskSample s;
   s.questions.push_back(std::move(one));
   s.prompt = [=](std::int64_t size, std::size_t) {
     run::Rng words(seed);
@@ -208,19 +208,20 @@ Sample count_sample(int distractors, run::Rng* rng) {
   return s;
 }
 
-Sample make_sample(const std::string& task, const std::vector<std::int64_t>& depths, int distractors, run::Rng* rng) {
+TaskSample make_sample(const std::string& task, const std::vector<std::int64_t>& depths, int distractors,
+                       run::Rng* rng) {
   constexpr int kOthers = 7;
   if (task == "passkey") return needle_sample(kPassKeys, depths, 0, true, distractors, rng);
   if (task == "needle") return needle_sample(kSpecialNumbers, depths, 0, true, distractors, rng);
   if (task == "needles") return needle_sample(kSpecialNumbers, depths, kOthers, true, distractors, rng);
   if (task == "hard") return needle_sample(kSpecialNumbers, depths, 0, false, distractors, rng);
-  if (task == "pairs") return pair_sample(depths, distractors, rng);
+  if (task == "pairs") return tasks_pair_sample(depths, distractors, rng);
   return count_sample(distractors, rng);
 }
 
 // The most pieces with which the question's prompt fits into `length` tokens, but for the tokens by which one answer
 // is longer than the first.
-std::int64_t fitting_size(const text::Tokenizer& tokenizer, const Sample& sample, std::size_t question,
+std::int64_t fitting_size(const text::Tokenizer& tokenizer, const TaskSample& sample, std::size_t question,
                           std::int64_t length) {
   const std::vector<std::string> first{sample.questions[question].continuations.front()};
   const auto tokens_of = [&](std::int64_t size) {
@@ -246,7 +247,7 @@ std::int64_t fitting_size(const text::Tokenizer& tokenizer, const Sample& sample
 }
 
 // A probe per question, all behind the longest text with which each fits into `length` tokens.
-std::vector<Probe> fitted(const text::Tokenizer& tokenizer, const Sample& sample, std::int64_t length) {
+std::vector<Probe> fitted(const text::Tokenizer& tokenizer, const TaskSample& sample, std::int64_t length) {
   std::int64_t size = fitting_size(tokenizer, sample, 0, length);
   for (;; --size) {
     std::vector<Probe> probes;
@@ -293,7 +294,7 @@ std::vector<Probe> task_probes(const text::Tokenizer& tokenizer, const std::stri
                   "has " + std::to_string(length) + ", expected at most --ctx, " + std::to_string(options.ctx),
                   "--lengths");
     const auto add = [&](const std::vector<std::int64_t>& asked) {
-      const Sample sample = make_sample(task, asked, options.distractors, &rng);
+      const TaskSample sample = make_sample(task, asked, options.distractors, &rng);
       for (Probe& probe : fitted(tokenizer, sample, length)) probes.push_back(std::move(probe));
     };
     if (options.questions == 1) {

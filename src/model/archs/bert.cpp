@@ -2,7 +2,7 @@
 // positions, norms of the sums.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_bert {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = encoder(h);
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch bert;
-const Arch bert = {"BERT (embeddings, ranking)", describe};
+const Arch entry = {"BERT (embeddings, ranking)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_bert

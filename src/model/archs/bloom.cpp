@@ -1,7 +1,7 @@
 // BLOOM: ALiBi, a layer norm of the embedding, biases everywhere.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_bloom {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -19,7 +19,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch bloom;
-const Arch bloom = {"BLOOM", describe};
+const Arch entry = {"BLOOM", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_bloom

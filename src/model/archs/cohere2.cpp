@@ -1,7 +1,7 @@
 // Cohere 2: Command R with three layers of a window, then one that sees everything and has no positions.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_cohere2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm", Bias::kNone));
@@ -22,7 +22,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch cohere2;
-const Arch cohere2 = {"Command R7B, Command A, Aya", describe};
+const Arch entry = {"Command R7B, Command A, Aya", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_cohere2

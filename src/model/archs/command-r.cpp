@@ -1,7 +1,7 @@
 // Command R: attention and feed forward side by side on one layer norm without bias, scaled logits; R+ norms heads.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_command_r {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm", Bias::kNone));
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch command_r;
-const Arch command_r = {"Command R and R+", describe};
+const Arch entry = {"Command R and R+", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_command_r

@@ -2,9 +2,8 @@
 // first layers are dense, the others experts in groups with a shared one.
 #include "model/latent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_deepseek2 {
 
-extern const Arch deepseek2;
-const Arch deepseek2 = {"DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash", latent_model, latent_layer};
+const Arch entry = {"DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash", latent_model, latent_layer};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_deepseek2

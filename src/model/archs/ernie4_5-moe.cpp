@@ -2,7 +2,7 @@
 // experts.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_ernie4_5_moe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -28,7 +28,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch ernie4_5_moe;
-const Arch ernie4_5_moe = {"ERNIE 4.5 with experts", describe};
+const Arch entry = {"ERNIE 4.5 with experts", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_ernie4_5_moe

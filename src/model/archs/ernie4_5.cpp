@@ -1,7 +1,7 @@
 // ERNIE 4.5, dense: Llama with optional biases.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_ernie4_5 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -16,7 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch ernie4_5;
-const Arch ernie4_5 = {"ERNIE 4.5 (dense)", describe};
+const Arch entry = {"ERNIE 4.5 (dense)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_ernie4_5

@@ -2,7 +2,7 @@
 // RoPE, then one sees everything without positions.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_exaone4 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -23,7 +23,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch exaone4;
-const Arch exaone4 = {"EXAONE 4", describe};
+const Arch entry = {"EXAONE 4", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_exaone4

@@ -2,7 +2,7 @@
 // hold all but those of the embedding and of the logits.
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_falcon_h1 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch falcon_h1;
-const Arch falcon_h1 = {"Falcon-H1 (attention beside Mamba-2)", describe};
+const Arch entry = {"Falcon-H1 (attention beside Mamba-2)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_falcon_h1

@@ -1,7 +1,7 @@
 // Falcon: attention and feed forward side by side on one layer norm, or (40B) on two, attn_norm_2 for attention.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_falcon {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -17,7 +17,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch falcon;
-const Arch falcon = {"Falcon", describe};
+const Arch entry = {"Falcon", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_falcon

@@ -3,7 +3,7 @@
 
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gemma {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -19,7 +19,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch gemma;
-const Arch gemma = {"Gemma 1", describe};
+const Arch entry = {"Gemma 1", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gemma

@@ -4,7 +4,7 @@
 
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gemma2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -27,7 +27,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch gemma2;
-const Arch gemma2 = {"Gemma 2", describe};
+const Arch entry = {"Gemma 2", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gemma2

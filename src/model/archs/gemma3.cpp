@@ -3,7 +3,7 @@
 
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gemma3 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -29,7 +29,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch gemma3;
-const Arch gemma3 = {"Gemma 3 (text)", describe};
+const Arch entry = {"Gemma 3 (text)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gemma3

@@ -6,7 +6,7 @@
 #include "model/blocks.hpp"
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gemma4 {
 namespace {
 
 constexpr auto kPairs = kernel::RopePairs::kSplitHalf;
@@ -121,7 +121,6 @@ ModelSpec describe(const Hparams& h) {
 
 }  // namespace
 
-extern const Arch gemma4;
-const Arch gemma4 = {"Gemma 4 (text)", describe};
+const Arch entry = {"Gemma 4 (text)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gemma4

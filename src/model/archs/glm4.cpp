@@ -1,7 +1,7 @@
 // GLM-4: norms before and behind attention and feed forward, a fused gate, RoPE on a part of heads.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_glm4 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch glm4;
-const Arch glm4 = {"GLM-4", describe};
+const Arch entry = {"GLM-4", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_glm4

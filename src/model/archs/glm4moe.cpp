@@ -2,7 +2,7 @@
 // choice. post_attention_norm is the norm before the feed forward. Some have norms of query and key heads.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_glm4moe {
 
 static LayerSpec block(const Hparams& h, int l) {
   const Names n(h, l);
@@ -31,7 +31,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch glm4moe;
-const Arch glm4moe = {"GLM 4.5 to 4.7", describe, block};
+const Arch entry = {"GLM 4.5 to 4.7", describe, block};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_glm4moe

@@ -2,7 +2,7 @@
 // with a clamped gate. post_attention_norm is the norm before them.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gpt_oss {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch gpt_oss;
-const Arch gpt_oss = {"gpt-oss", describe};
+const Arch entry = {"gpt-oss", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gpt_oss

@@ -1,7 +1,7 @@
 // GPT-2: learned positions, layer norms and biases everywhere.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gpt2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -18,7 +18,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch gpt2;
-const Arch gpt2 = {"GPT-2", describe};
+const Arch entry = {"GPT-2", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gpt2

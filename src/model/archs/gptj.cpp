@@ -2,7 +2,7 @@
 // part of heads. Only folders have it.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gptj {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -18,7 +18,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch gptj;
-const Arch gptj = {"GPT-J", describe};
+const Arch entry = {"GPT-J", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gptj

@@ -1,7 +1,7 @@
 // GPT-NeoX: attention and feed forward side by side, each on a layer norm of its own; RoPE on a part of heads.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_gptneox {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -17,7 +17,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch gptneox;
-const Arch gptneox = {"GPT-NeoX, Pythia", describe};
+const Arch entry = {"GPT-NeoX, Pythia", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_gptneox

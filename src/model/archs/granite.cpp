@@ -1,7 +1,7 @@
 // Granite: Llama with scales of embedding, residuals and logits (attention.scale is every architecture's).
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_granite {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -23,7 +23,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch granite;
-const Arch granite = {"Granite 3 and 4 (dense)", describe};
+const Arch entry = {"Granite 3 and 4 (dense)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_granite

@@ -3,7 +3,7 @@
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_granitehybrid {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -37,7 +37,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch granitehybrid;
-const Arch granitehybrid = {"Granite 4 H (Mamba-2)", describe};
+const Arch entry = {"Granite 4 H (Mamba-2)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_granitehybrid

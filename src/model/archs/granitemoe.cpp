@@ -1,7 +1,7 @@
 // Granite 3 with experts, and where the file has one a shared expert.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_granitemoe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -26,7 +26,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch granitemoe;
-const Arch granitemoe = {"Granite 3 with experts", describe};
+const Arch entry = {"Granite 3 with experts", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_granitemoe

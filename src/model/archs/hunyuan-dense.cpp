@@ -1,7 +1,7 @@
 // Hunyuan, dense: RMS norm of every query and key head after RoPE.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_hunyuan_dense {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -17,7 +17,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch hunyuan_dense;
-const Arch hunyuan_dense = {"Hunyuan (dense)", describe};
+const Arch entry = {"Hunyuan (dense)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_hunyuan_dense

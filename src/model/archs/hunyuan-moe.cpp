@@ -1,7 +1,7 @@
 // Hunyuan with experts: RMS norm of every query and key head after RoPE, and a shared expert.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_hunyuan_moe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -19,7 +19,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch hunyuan_moe;
-const Arch hunyuan_moe = {"Hunyuan with experts", describe};
+const Arch entry = {"Hunyuan with experts", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_hunyuan_moe

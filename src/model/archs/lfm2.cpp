@@ -2,7 +2,7 @@
 // token_embd_norm.
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_lfm2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("token_embd_norm"));
@@ -23,7 +23,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch lfm2;
-const Arch lfm2 = {"LFM2 and LFM2.5 (short convolutions)", describe};
+const Arch entry = {"LFM2 and LFM2.5 (short convolutions)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_lfm2

@@ -2,7 +2,7 @@
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_lfm2moe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("token_embd_norm"));
@@ -31,7 +31,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch lfm2moe;
-const Arch lfm2moe = {"LFM2 with experts", describe};
+const Arch entry = {"LFM2 with experts", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_lfm2moe

@@ -2,7 +2,7 @@
 // experts Mixtral.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_llama {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch llama;
-const Arch llama = {"Llama 1-3.x, Mistral, Mixtral, SmolLM2", describe};
+const Arch entry = {"Llama 1-3.x, Mistral, Mixtral, SmolLM2", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_llama

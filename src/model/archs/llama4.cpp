@@ -2,7 +2,7 @@
 // positions and with queries that grow; layers with experts, which read what their weight multiplies, and a shared one.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_llama4 {
 namespace {
 
 constexpr std::int64_t kChunk = 8192;
@@ -51,7 +51,6 @@ ModelSpec describe(const Hparams& h) {
 
 }  // namespace
 
-extern const Arch llama4;
-const Arch llama4 = {"Llama 4 (text)", describe};
+const Arch entry = {"Llama 4 (text)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_llama4

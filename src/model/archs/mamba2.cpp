@@ -1,7 +1,7 @@
 // Mamba-2: one mixer in every layer and no feed forward.
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_mamba2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -12,7 +12,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch mamba2;
-const Arch mamba2 = {"Mamba-2 and Codestral Mamba", describe};
+const Arch entry = {"Mamba-2 and Codestral Mamba", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_mamba2

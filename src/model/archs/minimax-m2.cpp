@@ -2,7 +2,7 @@
 // RoPE on half a head.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_minimax_m2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -19,7 +19,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch minimax_m2;
-const Arch minimax_m2 = {"MiniMax M2", describe};
+const Arch entry = {"MiniMax M2", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_minimax_m2

@@ -3,7 +3,7 @@
 
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_mistral3 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -25,7 +25,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch mistral3;
-const Arch mistral3 = {"Ministral 3, Devstral 2", describe};
+const Arch entry = {"Ministral 3, Devstral 2", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_mistral3

@@ -1,9 +1,8 @@
 // Mistral 4: DeepSeek V2's layers, with queries that grow at long contexts.
 #include "model/latent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_mistral4 {
 
-extern const Arch mistral4;
-const Arch mistral4 = {"Mistral 4", latent_model};
+const Arch entry = {"Mistral 4", latent_model};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_mistral4

@@ -1,7 +1,7 @@
 // MPT: ALiBi or learned positions, queries, keys and values that may be cut, no biases in most files.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_mpt {
 
 static ModelSpec describe(const Hparams& h) {
   constexpr auto kMaybe = Bias::kIfPresent;
@@ -22,7 +22,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch mpt;
-const Arch mpt = {"MPT", describe};
+const Arch entry = {"MPT", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_mpt

@@ -2,7 +2,7 @@
 // every element of attention's heads; norms behind attention and feed forward, too.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_muse_glimmer {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -32,7 +32,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch muse_glimmer;
-const Arch muse_glimmer = {"Muse Glimmer", describe};
+const Arch entry = {"Muse Glimmer", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_muse_glimmer

@@ -2,7 +2,7 @@
 // ReLU.
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_nemotron_h {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -23,7 +23,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch nemotron_h;
-const Arch nemotron_h = {"Nemotron-H and Nemotron Nano 2 (Mamba-2)", describe};
+const Arch entry = {"Nemotron-H and Nemotron Nano 2 (Mamba-2)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_nemotron_h

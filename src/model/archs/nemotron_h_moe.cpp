@@ -2,7 +2,7 @@
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_nemotron_h_moe {
 
 static Experts feed(const Names& n) {
   const Hparams& h = n.h();
@@ -38,7 +38,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch nemotron_h_moe;
-const Arch nemotron_h_moe = {"Nemotron 3 (Mamba-2, experts)", describe};
+const Arch entry = {"Nemotron 3 (Mamba-2, experts)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_nemotron_h_moe

@@ -1,7 +1,7 @@
 // Nomic Embed (arXiv:2402.01613): BERT with RoPE and gated feed forwards.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_nomic_bert {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = encoder(h);
@@ -17,7 +17,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch nomic_bert;
-const Arch nomic_bert = {"Nomic Embed (embeddings)", describe};
+const Arch entry = {"Nomic Embed (embeddings)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_nomic_bert

@@ -2,7 +2,7 @@
 // with a window and plain RoPE, then one that sees everything.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_olmo2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -24,7 +24,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch olmo2;
-const Arch olmo2 = {"OLMo 2 and 3", describe};
+const Arch entry = {"OLMo 2 and 3", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_olmo2

@@ -1,7 +1,7 @@
 // OLMoE: experts in every layer whose weights are not divided by their sum; norms of all query heads together.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_olmoe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -18,7 +18,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch olmoe;
-const Arch olmoe = {"OLMoE", describe};
+const Arch entry = {"OLMoE", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_olmoe

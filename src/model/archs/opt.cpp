@@ -1,7 +1,7 @@
 // OPT: learned positions, layer norms before each part or (350M) behind it, biases, ReLU. Only folders have it.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_opt {
 
 static Activation activation(const Hparams& h) {
   const std::string name = h.text_or("activation", "relu");
@@ -28,7 +28,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch opt;
-const Arch opt = {"OPT", describe};
+const Arch entry = {"OPT", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_opt

@@ -1,7 +1,7 @@
 // Phi 1.5 and 2: attention and feed forward side by side on one layer norm, biases everywhere, RoPE on a part of heads.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_phi2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -17,7 +17,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch phi2;
-const Arch phi2 = {"Phi 1.5 and 2", describe};
+const Arch entry = {"Phi 1.5 and 2", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_phi2

@@ -1,7 +1,7 @@
 // Phi 3 to 4-mini (arXiv:2404.14219): fused matrices, LongRoPE, in some files a window in all layers.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_phi3 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch phi3;
-const Arch phi3 = {"Phi 3, 3.5, 4 and 4-mini", describe};
+const Arch entry = {"Phi 3, 3.5, 4 and 4-mini", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_phi3

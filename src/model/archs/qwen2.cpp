@@ -1,7 +1,7 @@
 // Qwen 2 and 2.5: biases on q, k and v.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_qwen2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -15,7 +15,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch qwen2;
-const Arch qwen2 = {"Qwen 2 and 2.5", describe};
+const Arch entry = {"Qwen 2 and 2.5", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_qwen2

@@ -2,7 +2,7 @@
 // chosen experts are not divided by their sum.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_qwen2moe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -22,7 +22,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch qwen2moe;
-const Arch qwen2moe = {"Qwen 1.5 and 2 with experts", describe};
+const Arch entry = {"Qwen 1.5 and 2 with experts", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_qwen2moe

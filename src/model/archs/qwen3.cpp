@@ -1,7 +1,7 @@
 // Qwen 3 (dense): RMS norm of every query and key head before RoPE.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_qwen3 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -16,7 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch qwen3;
-const Arch qwen3 = {"Qwen 3 (dense)", describe};
+const Arch entry = {"Qwen 3 (dense)", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_qwen3

@@ -1,13 +1,12 @@
 // Qwen 3.5: gated DeltaNet, and every fourth layer attention with an output gate. Value heads are tiled over key heads.
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_qwen35 {
 
 static Feed feed(const Names& n) { return gated(n, Activation::kSilu); }
 static ModelSpec describe(const Hparams& h) { return delta_model(h, true, feed); }
 static LayerSpec block(const Hparams& h, int l) { return delta_layer(h, l, true, feed); }
 
-extern const Arch qwen35;
-const Arch qwen35 = {"Qwen 3.5, 3.6 and 3.8 (gated DeltaNet)", describe, block};
+const Arch entry = {"Qwen 3.5, 3.6 and 3.8 (gated DeltaNet)", describe, block};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_qwen35

@@ -2,13 +2,12 @@
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_qwen35moe {
 
 static Feed feed(const Names& n) { return qwen_experts(n); }
 static ModelSpec describe(const Hparams& h) { return delta_model(h, true, feed); }
 static LayerSpec block(const Hparams& h, int l) { return delta_layer(h, l, true, feed); }
 
-extern const Arch qwen35moe;
-const Arch qwen35moe = {"Qwen 3.5 and later with experts", describe, block};
+const Arch entry = {"Qwen 3.5 and later with experts", describe, block};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_qwen35moe

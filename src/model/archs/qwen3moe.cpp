@@ -1,7 +1,7 @@
 // Qwen 3 with experts: qwen3, every feed forward of which is some of many.
 #include "model/expert_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_qwen3moe {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -17,7 +17,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch qwen3moe;
-const Arch qwen3moe = {"Qwen 3 with experts", describe};
+const Arch entry = {"Qwen 3 with experts", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_qwen3moe

@@ -2,13 +2,12 @@
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_qwen3next {
 
 static Feed feed(const Names& n) { return qwen_experts(n); }
 static ModelSpec describe(const Hparams& h) { return delta_model(h, false, feed); }
 static LayerSpec block(const Hparams& h, int l) { return delta_layer(h, l, false, feed); }
 
-extern const Arch qwen3next;
-const Arch qwen3next = {"Qwen3-Next (gated DeltaNet, experts)", describe, block};
+const Arch entry = {"Qwen3-Next (gated DeltaNet, experts)", describe, block};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_qwen3next

@@ -1,7 +1,7 @@
 // Seed-OSS: Qwen 2 whose norm before the feed forward is called post_attention_norm.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_seed_oss {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -16,7 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch seed_oss;
-const Arch seed_oss = {"Seed-OSS", describe};
+const Arch entry = {"Seed-OSS", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_seed_oss

@@ -1,7 +1,7 @@
 // SmolLM3: Llama in which every fourth layer has no positions.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_smollm3 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
@@ -16,7 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch smollm3;
-const Arch smollm3 = {"SmolLM3", describe};
+const Arch entry = {"SmolLM3", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_smollm3

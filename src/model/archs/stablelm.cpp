@@ -1,7 +1,7 @@
 // StableLM: layer norms, RoPE on a part of heads; without ffn_norm (12B) attention and feed forward side by side.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_stablelm {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -20,7 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch stablelm;
-const Arch stablelm = {"StableLM", describe};
+const Arch entry = {"StableLM", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_stablelm

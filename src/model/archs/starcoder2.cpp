@@ -1,7 +1,7 @@
 // StarCoder 2: layer norms and biases everywhere.
 #include "model/blocks.hpp"
 
-namespace kvasir::model::entries::archs {
+namespace kvasir::model::archs_starcoder2 {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
@@ -16,7 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-extern const Arch starcoder2;
-const Arch starcoder2 = {"StarCoder 2", describe};
+const Arch entry = {"StarCoder 2", describe};
 
-}  // namespace kvasir::model::entries::archs
+}  // namespace kvasir::model::archs_starcoder2

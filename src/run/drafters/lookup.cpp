@@ -7,7 +7,7 @@
 #include "run/match_sureness.hpp"
 #include "run/suffix_automaton.hpp"
 
-namespace kvasir::run::entries::drafters {
+namespace kvasir::run::drafters_lookup {
 namespace {
 
 class Text final : public DraftText {
@@ -49,13 +49,12 @@ class Lookup final : public Drafter {
 
 }  // namespace
 
-extern const DrafterKind lookup;
-const DrafterKind lookup = {"what followed the same words earlier in the prompt or the answer",
-                            [](Engine&, int, const std::string& parameters) -> std::unique_ptr<Drafter> {
-                              if (!parameters.empty())
-                                throw Error(Code::kBadInput, "has '" + parameters + "', expected no parameters",
-                                            "--draft lookup");
-                              return std::make_unique<Lookup>();
-                            }};
+const DrafterKind entry = {"what followed the same words earlier in the prompt or the answer",
+                           [](Engine&, int, const std::string& parameters) -> std::unique_ptr<Drafter> {
+                             if (!parameters.empty())
+                               throw Error(Code::kBadInput, "has '" + parameters + "', expected no parameters",
+                                           "--draft lookup");
+                             return std::make_unique<Lookup>();
+                           }};
 
-}  // namespace kvasir::run::entries::drafters
+}  // namespace kvasir::run::drafters_lookup

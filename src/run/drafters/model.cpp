@@ -12,7 +12,7 @@
 #include "run/guess_draw.hpp"
 #include "weights/model_file.hpp"
 
-namespace kvasir::run::entries::drafters {
+namespace kvasir::run::drafters_model {
 namespace {
 
 constexpr std::int64_t kLeastShare = 16;  // equal tokens for which an old sequence is taken over
@@ -247,10 +247,9 @@ std::unique_ptr<Drafter> make(Engine& engine, int texts, const std::string& para
 
 }  // namespace
 
-extern const DrafterKind model;
-const DrafterKind model = {"model:FILE: what a smaller model of the same vocabulary says",
+const DrafterKind entry = {"model:FILE: what a smaller model of the same vocabulary says",
                            make,
                            memory,
                            {0.15, 0.3, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98}};
 
-}  // namespace kvasir::run::entries::drafters
+}  // namespace kvasir::run::drafters_model

@@ -14,7 +14,7 @@
 #include "model/hparams.hpp"
 #include "run/guess_draw.hpp"
 
-namespace kvasir::run::entries::drafters {
+namespace kvasir::run::drafters_mtp {
 namespace {
 
 constexpr std::int64_t kPending = 2 * kMostDraft;  // states that wait, so that they are computed together
@@ -343,10 +343,9 @@ std::unique_ptr<Drafter> make(Engine& engine, int texts, const std::string& para
 
 }  // namespace
 
-extern const DrafterKind mtp;
-const DrafterKind mtp = {"what the model's own layers for further tokens say (nextn), where its file has them",
-                         make,
-                         memory,
-                         {0.15, 0.3, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98}};
+const DrafterKind entry = {"what the model's own layers for further tokens say (nextn), where its file has them",
+                           make,
+                           memory,
+                           {0.15, 0.3, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98}};
 
-}  // namespace kvasir::run::entries::drafters
+}  // namespace kvasir::run::drafters_mtp

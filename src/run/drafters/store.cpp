@@ -13,7 +13,7 @@
 #include "run/text_memory.hpp"
 #include "store/library.hpp"
 
-namespace kvasir::run::entries::drafters {
+namespace kvasir::run::drafters_store {
 namespace {
 
 constexpr std::size_t kTokens = 1 << 20;  // of all tenants together
@@ -145,7 +145,6 @@ std::unique_ptr<Drafter> make(Engine& engine, int, const std::string& parameters
 
 }  // namespace
 
-extern const DrafterKind store;
-const DrafterKind store = {"store[:TOKENS]: what followed the same tokens in earlier requests", make, memory};
+const DrafterKind entry = {"store[:TOKENS]: what followed the same tokens in earlier requests", make, memory};
 
-}  // namespace kvasir::run::entries::drafters
+}  // namespace kvasir::run::drafters_store

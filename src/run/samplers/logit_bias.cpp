@@ -1,7 +1,7 @@
 // Adds a given number to the logits of given tokens; -inf bans a token.
 #include "run/sampler.hpp"
 
-namespace kvasir::run::entries::samplers {
+namespace kvasir::run::samplers_logit_bias {
 namespace {
 
 void apply(const SamplingOptions& options, const History&, Candidates& candidates) {
@@ -11,8 +11,7 @@ void apply(const SamplingOptions& options, const History&, Candidates& candidate
 
 }  // namespace
 
-extern const Sampler logit_bias;
-const Sampler logit_bias = {
+const Sampler entry = {
     .order = 10,
     .help = "add a number to the logits of given tokens",
     .active = [](const SamplingOptions& o) { return !o.logit_bias.empty(); },
@@ -20,4 +19,4 @@ const Sampler logit_bias = {
     .apply = apply,
 };
 
-}  // namespace kvasir::run::entries::samplers
+}  // namespace kvasir::run::samplers_logit_bias

@@ -4,7 +4,7 @@
 
 #include "run/sampler.hpp"
 
-namespace kvasir::run::entries::samplers {
+namespace kvasir::run::samplers_min_p {
 namespace {
 
 void apply(const SamplingOptions& o, const History&, Candidates& candidates) {
@@ -13,8 +13,7 @@ void apply(const SamplingOptions& o, const History&, Candidates& candidates) {
 
 }  // namespace
 
-extern const Sampler min_p;
-const Sampler min_p = {
+const Sampler entry = {
     .order = 120,
     .help = "keep tokens with at least this fraction of the best token's probability",
     .active = [](const SamplingOptions& o) { return o.min_p > 0; },
@@ -22,4 +21,4 @@ const Sampler min_p = {
     .apply = apply,
 };
 
-}  // namespace kvasir::run::entries::samplers
+}  // namespace kvasir::run::samplers_min_p

@@ -4,7 +4,7 @@
 // uses), the others are those of the OpenAI API, which also subtracts them from the logits.
 #include "run/sampler.hpp"
 
-namespace kvasir::run::entries::samplers {
+namespace kvasir::run::samplers_penalties {
 namespace {
 
 void apply(const SamplingOptions& o, const History& history, Candidates& candidates) {
@@ -18,8 +18,7 @@ void apply(const SamplingOptions& o, const History& history, Candidates& candida
 
 }  // namespace
 
-extern const Sampler penalties;
-const Sampler penalties = {
+const Sampler entry = {
     .order = 20,
     .help = "repetition, frequency and presence penalties",
     .active = [](const SamplingOptions& o) { return o.penalises(); },
@@ -27,4 +26,4 @@ const Sampler penalties = {
     .apply = apply,
 };
 
-}  // namespace kvasir::run::entries::samplers
+}  // namespace kvasir::run::samplers_penalties

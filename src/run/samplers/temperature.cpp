@@ -2,7 +2,7 @@
 // that no temperature can overflow: the best becomes 0, the others at most -inf.
 #include "run/sampler.hpp"
 
-namespace kvasir::run::entries::samplers {
+namespace kvasir::run::samplers_temperature {
 namespace {
 
 void apply(const SamplingOptions& o, const History&, Candidates& candidates) {
@@ -13,8 +13,7 @@ void apply(const SamplingOptions& o, const History&, Candidates& candidates) {
 
 }  // namespace
 
-extern const Sampler temperature;
-const Sampler temperature = {
+const Sampler entry = {
     .order = 200,
     .help = "sharpen (< 1) or flatten (> 1) the distribution; 0 always takes the best token",
     .active = [](const SamplingOptions& o) { return o.temperature != 1; },
@@ -22,4 +21,4 @@ const Sampler temperature = {
     .apply = apply,
 };
 
-}  // namespace kvasir::run::entries::samplers
+}  // namespace kvasir::run::samplers_temperature

@@ -2,10 +2,9 @@
 // probabilities, relative to what earlier stages left, sum to at least p.
 #include "run/sampler.hpp"
 
-namespace kvasir::run::entries::samplers {
+namespace kvasir::run::samplers_top_p {
 
-extern const Sampler top_p;
-const Sampler top_p = {
+const Sampler entry = {
     .order = 110,
     .help = "keep the most probable tokens up to a total probability",
     .active = [](const SamplingOptions& o) { return o.top_p < 1; },
@@ -13,4 +12,4 @@ const Sampler top_p = {
     .apply = [](const SamplingOptions& o, const History&, Candidates& c) { c.keep_mass(o.top_p); },
 };
 
-}  // namespace kvasir::run::entries::samplers
+}  // namespace kvasir::run::samplers_top_p

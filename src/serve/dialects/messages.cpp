@@ -6,7 +6,7 @@
 #include "serve/context.hpp"
 #include "serve/families/anthropic.hpp"
 
-namespace kvasir::serve::entries::dialects {
+namespace kvasir::serve::dialects_messages {
 namespace {
 
 // Figures as the API counts them: input_tokens are those that came from no cache.
@@ -145,11 +145,10 @@ class Writer final : public AnswerWriter {
 
 }  // namespace
 
-extern const Dialect messages;
-const Dialect messages{
+const Dialect entry{
     .path = "/v1/messages",
     .parse = parse_anthropic,
     .writer = [](const AnswerInfo& info) -> std::unique_ptr<AnswerWriter> { return std::make_unique<Writer>(info); },
     .error = anthropic_error};
 
-}  // namespace kvasir::serve::entries::dialects
+}  // namespace kvasir::serve::dialects_messages

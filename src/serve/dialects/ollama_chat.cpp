@@ -1,10 +1,9 @@
 // Ollama's /api/chat.
 #include "serve/families/ollama.hpp"
 
-namespace kvasir::serve::entries::dialects {
+namespace kvasir::serve::dialects_ollama_chat {
 
-extern const Dialect ollama_chat;
-const Dialect ollama_chat{
+const Dialect entry{
     .path = "/api/chat", .parse = parse_ollama_chat, .writer = ollama_chat_writer, .error = ollama_error};
 
-}  // namespace kvasir::serve::entries::dialects
+}  // namespace kvasir::serve::dialects_ollama_chat

@@ -10,7 +10,7 @@
 #include "serve/context.hpp"
 #include "serve/dialect.hpp"
 
-namespace kvasir::serve::entries::dialects {
+namespace kvasir::serve::dialects_responses {
 namespace {
 
 class Writer final : public AnswerWriter {
@@ -205,10 +205,9 @@ class Writer final : public AnswerWriter {
 
 }  // namespace
 
-extern const Dialect responses;
-const Dialect responses{
+const Dialect entry{
     .path = "/v1/responses",
     .parse = parse_responses,
     .writer = [](const AnswerInfo& info) -> std::unique_ptr<AnswerWriter> { return std::make_unique<Writer>(info); }};
 
-}  // namespace kvasir::serve::entries::dialects
+}  // namespace kvasir::serve::dialects_responses

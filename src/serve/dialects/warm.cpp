@@ -2,9 +2,8 @@
 // with it start at once. Body: `prompt` or `messages` as of a completion or a chat.
 #include "serve/families/openai.hpp"
 
-namespace kvasir::serve::entries::dialects {
+namespace kvasir::serve::dialects_warm {
 
-extern const Dialect warm;
-const Dialect warm{.path = "/v1/warm", .parse = parse_warm, .writer = openai_writer};
+const Dialect entry{.path = "/v1/warm", .parse = parse_warm, .writer = openai_writer};
 
-}  // namespace kvasir::serve::entries::dialects
+}  // namespace kvasir::serve::dialects_warm

@@ -21,9 +21,9 @@ namespace {
 constexpr std::string_view kTag = ":latest";
 
 // What both bodies have besides their text.
-class Translation {
+class OllamaTranslation {
  public:
-  Translation(const Json& body, const RequestLimits& limits) : fields_(body), limits_(limits) {
+  OllamaTranslation(const Json& body, const RequestLimits& limits) : fields_(body), limits_(limits) {
     const std::string* model = fields_.string("model");
     if (!model) bad_field("model", "is missing", "missing_required_parameter");
     model_ = *model;
@@ -219,9 +219,9 @@ class Translation {
 
 std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1e9)); }
 
-class Writer final : public AnswerWriter {
+class OllamaWriter final : public AnswerWriter {
  public:
-  Writer(const AnswerInfo& info, bool chat) : request_(info.request), chat_(chat) {}
+  OllamaWriter(const AnswerInfo& info, bool chat) : request_(info.request), chat_(chat) {}
 
   Json whole(std::span<const Choice> choices) override { return last(choices, choices.front().text); }
 
@@ -315,16 +315,18 @@ std::string digest_of(const run::ModelCard& card) {
 
 }  // namespace
 
-ApiRequest parse_ollama_chat(const Json& body, const RequestLimits& limits) { return Translation(body, limits).chat(); }
+ApiRequest parse_ollama_chat(const Json& body, const RequestLimits& limits) {
+  return OllamaTranslation(body, limits).chat();
+}
 ApiRequest parse_ollama_generate(const Json& body, const RequestLimits& limits) {
-  return Translation(body, limits).generate();
+  return OllamaTranslation(body, limits).generate();
 }
 
 std::unique_ptr<AnswerWriter> ollama_chat_writer(const AnswerInfo& info) {
-  return std::make_unique<Writer>(info, true);
+  return std::make_unique<OllamaWriter>(info, true);
 }
 std::unique_ptr<AnswerWriter> ollama_generate_writer(const AnswerInfo& info) {
-  return std::make_unique<Writer>(info, false);
+  return std::make_unique<OllamaWriter>(info, false);
 }
 
 std::string check_ollama_model(const Fields& fields, const RequestLimits& limits) {

@@ -18,9 +18,10 @@ Shape::Info shape_info(Context& context, const ApiRequest& request) {
           .created = std::time(nullptr)};
 }
 
-class Writer final : public AnswerWriter {
+class OpenAiWriter final : public AnswerWriter {
  public:
-  explicit Writer(const AnswerInfo& info) : request_(info.request), shape_(shape_info(info.context, info.request)) {}
+  explicit OpenAiWriter(const AnswerInfo& info)
+      : request_(info.request), shape_(shape_info(info.context, info.request)) {}
 
   Json whole(std::span<const Choice> choices) override {
     Json out = shape_.whole(choices);
@@ -63,6 +64,6 @@ class Writer final : public AnswerWriter {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> openai_writer(const AnswerInfo& info) { return std::make_unique<Writer>(info); }
+std::unique_ptr<AnswerWriter> openai_writer(const AnswerInfo& info) { return std::make_unique<OpenAiWriter>(info); }
 
 }  // namespace kvasir::serve

@@ -23,9 +23,9 @@ std::optional<std::string> unseal_reasoning(std::string_view sealed) {
   return text->substr(kSeal.size());
 }
 
-class Translation {
+class ResponsesTranslation {
  public:
-  Translation(const Json& body, const RequestLimits& limits) : fields_(body), limits_(limits) {}
+  ResponsesTranslation(const Json& body, const RequestLimits& limits) : fields_(body), limits_(limits) {}
 
   ApiRequest request() {
     for (const char* name : {"conversation", "prompt"})
@@ -345,7 +345,7 @@ class Translation {
 }  // namespace
 
 ApiRequest parse_responses(const Json& body, const RequestLimits& limits) {
-  return Translation(body, limits).request();
+  return ResponsesTranslation(body, limits).request();
 }
 
 std::string seal_reasoning(std::string_view text) { return to_base64(std::string(kSeal) + std::string(text)); }

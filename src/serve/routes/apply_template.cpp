@@ -7,7 +7,7 @@
 #include "serve/request.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_apply_template {
 namespace {
 
 void handle_apply(Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -20,8 +20,7 @@ void handle_apply(Context& context, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route apply_template;
-const Route apply_template{
+const Route entry{
     .method = "POST", .path = "/apply-template", .open = false, .handle = handle_apply, .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_apply_template

@@ -7,7 +7,7 @@
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_count_tokens {
 namespace {
 
 void handle_count(Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -21,12 +21,11 @@ void handle_count(Context& context, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route count_tokens;
-const Route count_tokens{.method = "POST",
-                         .path = "/v1/messages/count_tokens",
-                         .open = false,
-                         .handle = handle_count,
-                         .error = anthropic_error,
-                         .needs_model = true};
+const Route entry{.method = "POST",
+                  .path = "/v1/messages/count_tokens",
+                  .open = false,
+                  .handle = handle_count,
+                  .error = anthropic_error,
+                  .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_count_tokens

@@ -4,7 +4,7 @@
 #include "serve/route.hpp"
 #include "unicode/utf8.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_detokenize {
 namespace {
 
 void handle_detokenize(Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -20,8 +20,7 @@ void handle_detokenize(Context& context, const std::shared_ptr<Exchange>& exchan
 
 }  // namespace
 
-extern const Route detokenize;
-const Route detokenize{
+const Route entry{
     .method = "POST", .path = "/detokenize", .open = false, .handle = handle_detokenize, .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_detokenize

@@ -12,7 +12,7 @@
 #include "serve/route.hpp"
 #include "serve/texts.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_embeddings {
 namespace {
 
 // Little-endian float32, as the API has it.
@@ -68,8 +68,7 @@ void handle_embeddings(Context& context, const std::shared_ptr<Exchange>& exchan
 
 }  // namespace
 
-extern const Route embeddings;
-const Route embeddings{
+const Route entry{
     .method = "POST", .path = "/v1/embeddings", .open = false, .handle = handle_embeddings, .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_embeddings

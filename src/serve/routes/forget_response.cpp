@@ -6,10 +6,9 @@
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_forget_response {
 
-extern const Route forget_response;
-const Route forget_response{
+const Route entry{
     .method = "DELETE",
     .path = "/v1/responses/{id}",
     .open = false,
@@ -21,4 +20,4 @@ const Route forget_response{
       exchange->reply(json_response({{"id", id}, {"object", "response"}, {"deleted", true}}));
     }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_forget_response

@@ -2,17 +2,16 @@
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_health {
 
-extern const Route health;
-const Route health{.method = "GET",
-                   .path = "/health",
-                   .open = true,
-                   .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
-                     const bool draining = context.draining.load();
-                     Response r = json_response({{"status", draining ? "draining" : "ok"}});
-                     r.status = draining ? 503 : 200;
-                     exchange->reply(std::move(r));
-                   }};
+const Route entry{.method = "GET",
+                  .path = "/health",
+                  .open = true,
+                  .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
+                    const bool draining = context.draining.load();
+                    Response r = json_response({{"status", draining ? "draining" : "ok"}});
+                    r.status = draining ? 503 : 200;
+                    exchange->reply(std::move(r));
+                  }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_health

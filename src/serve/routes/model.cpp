@@ -5,10 +5,9 @@
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_model {
 
-extern const Route model;
-const Route model{.method = "GET",
+const Route entry{.method = "GET",
                   .path = "/v1/models/{id}",
                   .open = false,
                   .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -21,4 +20,4 @@ const Route model{.method = "GET",
                                         .code = "model_not_found"});
                   }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_model

@@ -3,16 +3,15 @@
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_models {
 
-extern const Route models;
-const Route models{.method = "GET",
-                   .path = "/v1/models",
-                   .open = false,
-                   .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
-                     Json data = Json::array();
-                     for (const Roster::Entry& m : known_models(context)) data.push_back(model_json(context, m));
-                     exchange->reply(json_response({{"object", "list"}, {"data", std::move(data)}}));
-                   }};
+const Route entry{.method = "GET",
+                  .path = "/v1/models",
+                  .open = false,
+                  .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
+                    Json data = Json::array();
+                    for (const Roster::Entry& m : known_models(context)) data.push_back(model_json(context, m));
+                    exchange->reply(json_response({{"object", "list"}, {"data", std::move(data)}}));
+                  }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_models

@@ -9,7 +9,7 @@
 #include "serve/route.hpp"
 #include "serve/texts.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_ollama_embed {
 namespace {
 
 void handle_embed(Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -44,12 +44,11 @@ void handle_embed(Context& context, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route ollama_embed;
-const Route ollama_embed{.method = "POST",
-                         .path = "/api/embed",
-                         .open = false,
-                         .handle = handle_embed,
-                         .error = ollama_error,
-                         .needs_model = true};
+const Route entry{.method = "POST",
+                  .path = "/api/embed",
+                  .open = false,
+                  .handle = handle_embed,
+                  .error = ollama_error,
+                  .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_ollama_embed

@@ -7,7 +7,7 @@
 #include "serve/route.hpp"
 #include "serve/texts.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_ollama_embeddings {
 namespace {
 
 void handle_embeddings(Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -28,12 +28,11 @@ void handle_embeddings(Context& context, const std::shared_ptr<Exchange>& exchan
 
 }  // namespace
 
-extern const Route ollama_embeddings;
-const Route ollama_embeddings{.method = "POST",
-                              .path = "/api/embeddings",
-                              .open = false,
-                              .handle = handle_embeddings,
-                              .error = ollama_error,
-                              .needs_model = true};
+const Route entry{.method = "POST",
+                  .path = "/api/embeddings",
+                  .open = false,
+                  .handle = handle_embeddings,
+                  .error = ollama_error,
+                  .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_ollama_embeddings

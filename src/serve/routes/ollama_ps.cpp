@@ -6,7 +6,7 @@
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_ollama_ps {
 namespace {
 
 void handle_ps(Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -26,7 +26,6 @@ void handle_ps(Context& context, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route ollama_ps;
-const Route ollama_ps{.method = "GET", .path = "/api/ps", .open = false, .handle = handle_ps, .error = ollama_error};
+const Route entry{.method = "GET", .path = "/api/ps", .open = false, .handle = handle_ps, .error = ollama_error};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_ollama_ps

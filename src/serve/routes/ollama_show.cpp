@@ -10,7 +10,7 @@
 #include "serve/roster.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_ollama_show {
 namespace {
 
 Json capabilities(const ChatFormat* chat) {
@@ -50,8 +50,6 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route ollama_show;
-const Route ollama_show{
-    .method = "POST", .path = "/api/show", .open = false, .handle = handle_show, .error = ollama_error};
+const Route entry{.method = "POST", .path = "/api/show", .open = false, .handle = handle_show, .error = ollama_error};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_ollama_show

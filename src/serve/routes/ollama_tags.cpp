@@ -6,19 +6,18 @@
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_ollama_tags {
 
-extern const Route ollama_tags;
-const Route ollama_tags{.method = "GET",
-                        .path = "/api/tags",
-                        .open = false,
-                        .handle =
-                            [](Context& context, const std::shared_ptr<Exchange>& exchange) {
-                              Json models = Json::array();
-                              for (const Roster::Entry& m : known_models(context))
-                                models.push_back(ollama_model(context, m.card));
-                              exchange->reply(json_response({{"models", std::move(models)}}));
-                            },
-                        .error = ollama_error};
+const Route entry{.method = "GET",
+                  .path = "/api/tags",
+                  .open = false,
+                  .handle =
+                      [](Context& context, const std::shared_ptr<Exchange>& exchange) {
+                        Json models = Json::array();
+                        for (const Roster::Entry& m : known_models(context))
+                          models.push_back(ollama_model(context, m.card));
+                        exchange->reply(json_response({{"models", std::move(models)}}));
+                      },
+                  .error = ollama_error};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_ollama_tags

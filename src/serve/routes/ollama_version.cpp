@@ -5,16 +5,15 @@
 #include "serve/families/ollama.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_ollama_version {
 
-extern const Route ollama_version;
-const Route ollama_version{.method = "GET",
-                           .path = "/api/version",
-                           .open = false,
-                           .handle =
-                               [](Context&, const std::shared_ptr<Exchange>& exchange) {
-                                 exchange->reply(json_response({{"version", "0.33.0"}, {"server", "kvasir"}}));
-                               },
-                           .error = ollama_error};
+const Route entry{.method = "GET",
+                  .path = "/api/version",
+                  .open = false,
+                  .handle =
+                      [](Context&, const std::shared_ptr<Exchange>& exchange) {
+                        exchange->reply(json_response({{"version", "0.33.0"}, {"server", "kvasir"}}));
+                      },
+                  .error = ollama_error};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_ollama_version

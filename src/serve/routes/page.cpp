@@ -3,10 +3,9 @@
 #include "serve/route.hpp"
 #include "serve/web_page.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_page {
 
-extern const Route page;
-const Route page{
+const Route entry{
     .method = "GET", .path = "/", .open = true, .handle = [](Context&, const std::shared_ptr<Exchange>& exchange) {
       if (!web_files().empty()) return exchange->reply(web_response(exchange->request(), "index.html"));
       exchange->reply({.content_type = "text/plain; charset=utf-8",
@@ -14,4 +13,4 @@ const Route page{
                                "./dev.\n"});
     }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_page

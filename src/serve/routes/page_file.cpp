@@ -3,14 +3,13 @@
 #include "serve/route.hpp"
 #include "serve/web_page.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_page_file {
 
-extern const Route page_file;
-const Route page_file{.method = "GET",
-                      .path = "/web/{file}",
-                      .open = true,
-                      .handle = [](Context&, const std::shared_ptr<Exchange>& exchange) {
-                        exchange->reply(web_response(exchange->request(), exchange->request().parameter));
-                      }};
+const Route entry{.method = "GET",
+                  .path = "/web/{file}",
+                  .open = true,
+                  .handle = [](Context&, const std::shared_ptr<Exchange>& exchange) {
+                    exchange->reply(web_response(exchange->request(), exchange->request().parameter));
+                  }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_page_file

@@ -6,7 +6,7 @@
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_props {
 namespace {
 
 // Of a server with several models: of the one that the query names, or of the first. It is not loaded for this; what
@@ -45,7 +45,6 @@ void handle_props(Context& home, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route props;
-const Route props{.method = "GET", .path = "/props", .open = false, .handle = handle_props};
+const Route entry{.method = "GET", .path = "/props", .open = false, .handle = handle_props};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_props

@@ -3,9 +3,8 @@
 
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_rerank {
 
-extern const Route rerank;
-const Route rerank{.method = "POST", .path = "/v1/rerank", .open = false, .handle = answer_rerank, .needs_model = true};
+const Route entry{.method = "POST", .path = "/v1/rerank", .open = false, .handle = answer_rerank, .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_rerank

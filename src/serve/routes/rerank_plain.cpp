@@ -2,10 +2,8 @@
 #include "serve/families/rerank.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_rerank_plain {
 
-extern const Route rerank_plain;
-const Route rerank_plain{
-    .method = "POST", .path = "/rerank", .open = false, .handle = answer_rerank, .needs_model = true};
+const Route entry{.method = "POST", .path = "/rerank", .open = false, .handle = answer_rerank, .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_rerank_plain

@@ -6,7 +6,7 @@
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_response {
 namespace {
 
 constexpr std::string_view kItems = "/input_items";
@@ -25,7 +25,6 @@ void handle_response(Context& context, const std::shared_ptr<Exchange>& exchange
 
 }  // namespace
 
-extern const Route response;
-const Route response{.method = "GET", .path = "/v1/responses/{id}", .open = false, .handle = handle_response};
+const Route entry{.method = "GET", .path = "/v1/responses/{id}", .open = false, .handle = handle_response};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_response

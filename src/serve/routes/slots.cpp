@@ -6,7 +6,7 @@
 #include "serve/roster.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_slots {
 namespace {
 
 void add_slots(Json& slots, const Context& context) {
@@ -32,7 +32,6 @@ void handle_slots(Context& context, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route slots;
-const Route slots{.method = "GET", .path = "/slots", .open = false, .handle = handle_slots};
+const Route entry{.method = "GET", .path = "/slots", .open = false, .handle = handle_slots};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_slots

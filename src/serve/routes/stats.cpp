@@ -6,7 +6,7 @@
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_stats {
 namespace {
 
 Json tier_json(const run::TierStats& t) {
@@ -70,12 +70,11 @@ Json stats_json(const Context& context) {
 
 }  // namespace
 
-extern const Route stats;
-const Route stats{.method = "GET",
+const Route entry{.method = "GET",
                   .path = "/v1/stats",
                   .open = false,
                   .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
                     exchange->reply(json_response(stats_json(context)));
                   }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_stats

@@ -9,7 +9,7 @@
 #include "text/prompt.hpp"
 #include "unicode/utf8.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_tokenize {
 namespace {
 
 std::vector<std::int32_t> ids_of(Context& context, const text::Tokenizer& tokenizer, const Json& body,
@@ -53,8 +53,6 @@ void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange
 
 }  // namespace
 
-extern const Route tokenize;
-const Route tokenize{
-    .method = "POST", .path = "/tokenize", .open = false, .handle = handle_tokenize, .needs_model = true};
+const Route entry{.method = "POST", .path = "/tokenize", .open = false, .handle = handle_tokenize, .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_tokenize

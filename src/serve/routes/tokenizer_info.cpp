@@ -8,7 +8,7 @@
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_tokenizer_info {
 namespace {
 
 // Of a server with several models: of the one that the query names, or of the first, once it is loaded.
@@ -39,7 +39,6 @@ void handle_info(Context& home, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-extern const Route tokenizer_info;
-const Route tokenizer_info{.method = "GET", .path = "/tokenizer_info", .open = false, .handle = handle_info};
+const Route entry{.method = "GET", .path = "/tokenizer_info", .open = false, .handle = handle_info};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_tokenizer_info

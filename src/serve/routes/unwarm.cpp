@@ -5,7 +5,7 @@
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_unwarm {
 namespace {
 
 void handle_unwarm(Context& context, const std::shared_ptr<Exchange>& exchange) {
@@ -32,7 +32,6 @@ void handle_unwarm(Context& context, const std::shared_ptr<Exchange>& exchange) 
 
 }  // namespace
 
-extern const Route unwarm;
-const Route unwarm{.method = "DELETE", .path = "/v1/warm", .open = false, .handle = handle_unwarm, .needs_model = true};
+const Route entry{.method = "DELETE", .path = "/v1/warm", .open = false, .handle = handle_unwarm, .needs_model = true};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_unwarm

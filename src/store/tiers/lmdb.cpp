@@ -8,7 +8,7 @@
 #include "store/lmdb/disk.hpp"
 #endif
 
-namespace kvasir::store::entries::tiers {
+namespace kvasir::store::tiers_lmdb {
 namespace {
 
 #ifdef KVASIR_LMDB
@@ -29,10 +29,9 @@ std::unique_ptr<Backend> open(Spec& spec) {
 
 }  // namespace
 
-extern const TierKind lmdb;
-const TierKind lmdb{.summary = "an LMDB database on this machine's disk",
-                    .usage = "lmdb:FOLDER?size=10GiB",
-                    .place = Place::kFolder,
-                    .open = open};
+const TierKind entry{.summary = "an LMDB database on this machine's disk",
+                     .usage = "lmdb:FOLDER?size=10GiB",
+                     .place = Place::kFolder,
+                     .open = open};
 
-}  // namespace kvasir::store::entries::tiers
+}  // namespace kvasir::store::tiers_lmdb

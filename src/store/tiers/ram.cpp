@@ -5,7 +5,7 @@
 #include "store/shelf.hpp"
 #include "store/spec.hpp"
 
-namespace kvasir::store::entries::tiers {
+namespace kvasir::store::tiers_ram {
 namespace {
 
 std::unique_ptr<Backend> open(Spec& spec) {
@@ -18,8 +18,7 @@ std::unique_ptr<Backend> open(Spec& spec) {
 
 }  // namespace
 
-extern const TierKind ram;
-const TierKind ram{
+const TierKind entry{
     .summary = "memory of this process", .usage = "ram:?size=1GiB&pins=512MiB", .place = Place::kNone, .open = open};
 
-}  // namespace kvasir::store::entries::tiers
+}  // namespace kvasir::store::tiers_ram

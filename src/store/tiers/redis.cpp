@@ -14,7 +14,7 @@
 #include "store/redis/remote.hpp"
 #endif
 
-namespace kvasir::store::entries::tiers {
+namespace kvasir::store::tiers_redis {
 namespace {
 
 #ifdef KVASIR_REDIS
@@ -91,10 +91,9 @@ std::unique_ptr<Backend> open(Spec& spec) {
 
 }  // namespace
 
-extern const TierKind redis;
-const TierKind redis{.summary = "a Redis server or cluster, shared between machines",
+const TierKind entry{.summary = "a Redis server or cluster, shared between machines",
                      .usage = "redis:HOST:PORT[,HOST:PORT...]?password_file=FILE&prefix=kvasir&ttl=7d",
                      .place = Place::kServer,
                      .open = open};
 
-}  // namespace kvasir::store::entries::tiers
+}  // namespace kvasir::store::tiers_redis

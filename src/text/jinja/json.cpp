@@ -25,7 +25,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-Value convert(const Json& json, Meter& meter, const std::string& where, int depth) {
+Value json_convert(const Json& json, Meter& meter, const std::string& where, int depth) {
   if (depth >= kMaxValueDepth) refuse(where, fmt::format("nested more than {} deep", kMaxValueDepth));
   switch (json.type()) {
     case Json::value_t::boolean:
@@ -46,7 +46,7 @@ Value convert(const Json& json, Meter& meter, const std::string& where, int dept
     case Json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
-      for (const auto& item : json) items.push_back(convert(item, meter, where, depth + 1));
+      for (const auto& item : json) items.push_back(json_convert(item, meter, where, depth + 1));
       return make_list(meter, std::move(items));
     }
     case Json::value_t::object: {
@@ -54,7 +54,7 @@ Value convert(const Json& json, Meter& meter, const std::string& where, int dept
       auto dict = std::make_shared<Dict>();
       for (const auto& [name, value] : json.items()) {
         if (!is_utf8(name)) refuse(where, "a name is not well-formed UTF-8");
-        Value inner = convert(value, meter, where, depth + 1);
+        Value inner = json_convert(value, meter, where, depth + 1);
         const int below = inner.dict() ? inner.dict()->depth : inner.sequence() ? inner.sequence()->depth : 0;
         dict->depth = std::max(dict->depth, below + 1);
         dict->entries.emplace_back(make_text(meter, name), std::move(inner));
@@ -151,7 +151,9 @@ std::vector<std::pair<Value, Value>> sorted_entries(const Dict& dict, Meter& met
 
 }  // namespace
 
-Value from_json(const Json& json, Meter& meter, const std::string& where) { return convert(json, meter, where, 0); }
+Value from_json(const Json& json, Meter& meter, const std::string& where) {
+  return json_convert(json, meter, where, 0);
+}
 
 void append_json(std::string& out, const Value& v, const JsonStyle& style, Meter& meter, int depth) {
   meter.step();

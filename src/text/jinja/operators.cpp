@@ -25,7 +25,7 @@ constexpr const char* kSigns[] = {"+", "-", "*", "/", "//", "%", "** or pow()", 
 }
 
 // Python's integers have no bounds; these have 64 bits and say so.
-std::int64_t checked(bool overflow, std::int64_t result) {
+std::int64_t operators_checked(bool overflow, std::int64_t result) {
   if (overflow) fail("integers are limited to 64 bits here");
   return result;
 }
@@ -33,16 +33,16 @@ std::int64_t checked(bool overflow, std::int64_t result) {
 std::int64_t int_power(std::int64_t base, std::int64_t exponent) {
   std::int64_t result = 1;
   while (exponent > 0) {
-    if (exponent & 1) checked(__builtin_mul_overflow(result, base, &result), 0);
+    if (exponent & 1) operators_checked(__builtin_mul_overflow(result, base, &result), 0);
     exponent >>= 1;
-    if (exponent) checked(__builtin_mul_overflow(base, base, &base), 0);
+    if (exponent) operators_checked(__builtin_mul_overflow(base, base, &base), 0);
   }
   return result;
 }
 
 // Quotient towards minus infinity, remainder with the divisor's sign.
 std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  checked(b == -1 && a == INT64_MIN, 0);
+  operators_checked(b == -1 && a == INT64_MIN, 0);
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
@@ -57,15 +57,15 @@ Value int_arithmetic(Op op, std::int64_t a, std::int64_t b) {
   switch (op) {
     case Op::kAdd: {
       const bool over = __builtin_add_overflow(a, b, &r);
-      return Value(checked(over, r));
+      return Value(operators_checked(over, r));
     }
     case Op::kSub: {
       const bool over = __builtin_sub_overflow(a, b, &r);
-      return Value(checked(over, r));
+      return Value(operators_checked(over, r));
     }
     case Op::kMul: {
       const bool over = __builtin_mul_overflow(a, b, &r);
-      return Value(checked(over, r));
+      return Value(operators_checked(over, r));
     }
     case Op::kPow:
       return b < 0 ? Value(std::pow(static_cast<double>(a), static_cast<double>(b))) : Value(int_power(a, b));
@@ -225,7 +225,7 @@ Value arithmetic(Op op, const Value& a, const Value& b, Meter& meter) {
 Value negate(const Value& v) {
   if (v.undefined()) fail_undefined(*v.undefined());
   if (v.is_int()) {
-    checked(v.integer() == INT64_MIN, 0);
+    operators_checked(v.integer() == INT64_MIN, 0);
     return Value(-v.integer());
   }
   if (!v.is_number()) fail(fmt::format("bad operand type for unary -: '{}'", type_name(v)));

@@ -327,7 +327,7 @@ Value filter_select(Machine& m, const Value& v, Args& args) {
   return generator(m, std::move(out));
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kSequenceFilters[] = {
     {"batch", filter_batch},
     {"dictsort", filter_dictsort},
     {"first", filter_first},
@@ -352,6 +352,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> sequence_filters() { return kFilters; }
+std::span<const Filter> sequence_filters() { return kSequenceFilters; }
 
 }  // namespace kvasir::text::jinja

@@ -164,7 +164,7 @@ bool unreserved(char c) {
          c == '.' || c == '~';
 }
 
-void append_quoted(std::string& out, std::string_view text, bool query) {
+void text_filters_append_quoted(std::string& out, std::string_view text, bool query) {
   for (const char c : text) {
     if (unreserved(c) || (c == '/' && !query)) {
       out += c;
@@ -182,16 +182,16 @@ Value filter_urlencode(Machine& m, const Value& v, Args& args) {
   if (v.is_text() || !is_iterable(v)) {
     const Soft text(m, v);
     m.meter().allocate(3, text.view().size());
-    append_quoted(out, text.view(), false);
+    text_filters_append_quoted(out, text.view(), false);
     return make_text(m.meter(), std::move(out));
   }
   const auto pair = [&](const Value& key, const Value& value) {
     const Soft k(m, key), w(m, value);
     m.meter().allocate(3, k.view().size() + w.view().size());
     if (!out.empty()) out += '&';
-    append_quoted(out, k.view(), true);
+    text_filters_append_quoted(out, k.view(), true);
     out += '=';
-    append_quoted(out, w.view(), true);
+    text_filters_append_quoted(out, w.view(), true);
     m.meter().check_output(out.size());
   };
   if (const Dict* d = v.dict()) {
@@ -223,7 +223,7 @@ Value filter_wordcount(Machine& m, const Value& v, Args& args) {
   return Value(words);
 }
 
-constexpr Filter kFilters[] = {
+constexpr Filter kTextFilters[] = {
     {"capitalize", changed<capitalize>},
     {"center", filter_center},
     {"e", filter_escape},
@@ -245,6 +245,6 @@ constexpr Filter kFilters[] = {
 
 }  // namespace
 
-std::span<const Filter> text_filters() { return kFilters; }
+std::span<const Filter> text_filters() { return kTextFilters; }
 
 }  // namespace kvasir::text::jinja

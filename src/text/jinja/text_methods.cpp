@@ -32,7 +32,7 @@ Value list(Machine& m, const std::vector<std::string_view>& parts) {
 }
 
 template <std::string (*change)(std::string_view)>
-Value changed(Machine& m, const Value& self, Args& args) {
+Value changed_text(Machine& m, const Value& self, Args& args) {
   no_arguments(args, "the method");
   m.meter().scan(self.view().size());
   return make_text(m.meter(), change(self.view()));
@@ -123,7 +123,7 @@ Value find(Machine& m, const Value& self, Args& args) {
   return Value(at == v.npos ? std::int64_t{-1} : skipped + count_characters(v.substr(0, at)));
 }
 
-Value count(Machine& m, const Value& self, Args& args) {
+Value text_methods_count(Machine& m, const Value& self, Args& args) {
   const auto [sub, start, end] = bind(args, "count", {"sub", "start", "end"}, 1);
   std::int64_t skipped = 0, n = 0;
   const std::string_view v = between(m, self.view(), start, end, &skipped), what = view_or(sub, {}, "count");
@@ -159,9 +159,10 @@ Value remove_affix(Machine& m, const Value& self, Args& args) {
 }
 
 Value replace(Machine& m, const Value& self, Args& args) {
-  const auto [from, to, count] = bind(args, "replace", {"old", "new", "count"}, 2);
+  const auto [from, to, text_methods_count] = bind(args, "replace", {"old", "new", "count"}, 2);
   const std::string_view old_text = view_or(from, {}, "replace"), new_text = view_or(to, {}, "replace");
-  return make_text(m.meter(), replace_text(self.view(), old_text, new_text, int_or(count, -1, "replace"), m.meter()));
+  return make_text(m.meter(),
+                   replace_text(self.view(), old_text, new_text, int_or(text_methods_count, -1, "replace"), m.meter()));
 }
 
 Value join(Machine& m, const Value& self, Args& args) {
@@ -247,11 +248,11 @@ Value all(Machine& m, const Value& self, Args& args) {
 
 bool is_letter(std::uint32_t c) { return unicode::is_letter(unicode::char_class(c)); }
 // Decimal digits are told from other numbers only in ASCII and Latin-1.
-bool is_digit(std::uint32_t c) {
+bool text_methods_is_digit(std::uint32_t c) {
   return (c >= '0' && c <= '9') ||
          (c > 0x2000 ? false : c > 0x7f && unicode::is_number(unicode::char_class(c)) && (c < 0xbc || c > 0xbe));
 }
-bool is_decimal(std::uint32_t c) { return is_digit(c) && c != 0xb2 && c != 0xb3 && c != 0xb9; }
+bool is_decimal(std::uint32_t c) { return text_methods_is_digit(c) && c != 0xb2 && c != 0xb3 && c != 0xb9; }
 bool is_numeric(std::uint32_t c) { return unicode::is_number(unicode::char_class(c)); }
 bool is_alnum(std::uint32_t c) { return is_letter(c) || is_numeric(c); }
 
@@ -280,10 +281,10 @@ Value isascii(Machine& m, const Value& self, Args& args) {
 }
 
 constexpr Method kMethods[] = {
-    {"capitalize", changed<capitalize>},
-    {"casefold", changed<lower>},
+    {"capitalize", changed_text<capitalize>},
+    {"casefold", changed_text<lower>},
     {"center", justify<Side::kBoth>},
-    {"count", count},
+    {"count", text_methods_count},
     {"endswith", affix<true>},
     {"expandtabs", expandtabs},
     {"find", find<false, false>},
@@ -293,7 +294,7 @@ constexpr Method kMethods[] = {
     {"isalpha", all<is_letter>},
     {"isascii", isascii},
     {"isdecimal", all<is_decimal>},
-    {"isdigit", all<is_digit>},
+    {"isdigit", all<text_methods_is_digit>},
     {"islower", islower},
     {"isnumeric", all<is_numeric>},
     {"isspace", all<is_space>},
@@ -301,7 +302,7 @@ constexpr Method kMethods[] = {
     {"isupper", isupper},
     {"join", join},
     {"ljust", justify<Side::kLeft>},
-    {"lower", changed<lower>},
+    {"lower", changed_text<lower>},
     {"lstrip", strip<true, false>},
     {"partition", partition<false>},
     {"removeprefix", remove_affix<false>},
@@ -317,9 +318,9 @@ constexpr Method kMethods[] = {
     {"splitlines", splitlines},
     {"startswith", affix<false>},
     {"strip", strip<true, true>},
-    {"swapcase", changed<swapcase>},
-    {"title", changed<title>},
-    {"upper", changed<upper>},
+    {"swapcase", changed_text<swapcase>},
+    {"title", changed_text<title>},
+    {"upper", changed_text<upper>},
     {"zfill", zfill},
 };
 

@@ -11,7 +11,7 @@
 namespace kvasir::text::jinja {
 namespace {
 
-using Kind = Value::Kind;
+using ValueKind = Value::Kind;
 
 int depth_of(const Value& v) {
   if (v.sequence()) return v.sequence()->depth;
@@ -63,19 +63,19 @@ std::string undefined_message(const Undefined& u) {
 // jinja2's object_type_repr
 const char* owner_name(const Value& v) {
   switch (v.kind()) {
-    case Kind::kNone:
+    case ValueKind::kNone:
       return "None";
-    case Kind::kBool:
+    case ValueKind::kBool:
       return "bool object";
-    case Kind::kInt:
+    case ValueKind::kInt:
       return "int object";
-    case Kind::kReal:
+    case ValueKind::kReal:
       return "float object";
-    case Kind::kText:
+    case ValueKind::kText:
       return "str object";
-    case Kind::kDict:
+    case ValueKind::kDict:
       return "dict object";
-    case Kind::kSequence:
+    case ValueKind::kSequence:
       return v.sequence()->kind == SequenceKind::kTuple ? "tuple object" : "list object";
     default:
       return v.object() ? v.object()->type_name() : "Undefined";
@@ -182,21 +182,21 @@ Value undefined_because(std::string message) {
 
 bool truthy(const Value& v) {
   switch (v.kind()) {
-    case Kind::kUndefined:
-    case Kind::kNone:
+    case ValueKind::kUndefined:
+    case ValueKind::kNone:
       return false;
-    case Kind::kBool:
-    case Kind::kInt:
+    case ValueKind::kBool:
+    case ValueKind::kInt:
       return v.integer() != 0;
-    case Kind::kReal:
+    case ValueKind::kReal:
       return v.real() != 0;
-    case Kind::kText:
+    case ValueKind::kText:
       return !v.view().empty();
-    case Kind::kSequence:
+    case ValueKind::kSequence:
       return v.sequence()->kind == SequenceKind::kGenerator || !v.sequence()->items.empty();
-    case Kind::kDict:
+    case ValueKind::kDict:
       return !v.dict()->entries.empty();
-    case Kind::kObject:
+    case ValueKind::kObject:
       return true;
   }
   return false;

@@ -4,7 +4,7 @@
 
 #include "text/signs.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_afmoe {
 namespace {
 
 // Han, kana, half-width katakana, Thai, Lao, Khmer, Myanmar and Hangul, as the vocabulary lists them.
@@ -31,7 +31,6 @@ constexpr std::string_view kNames[] = {"afmoe"};
 
 }  // namespace
 
-extern const Pretokenizer afmoe;
-const Pretokenizer afmoe{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_afmoe

@@ -1,10 +1,9 @@
 // BLOOM: words with the space in front of them; stops, commas and the other white space lie between.
 #include "text/split.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_bloom {
 
 constexpr std::string_view kNames[] = {"bloom", "poro-chat", "gpt3-finnish"};
-extern const Pretokenizer bloom;
-const Pretokenizer bloom{.serves = kNames, .split = split_bloom};
+const Pretokenizer entry{.serves = kNames, .split = split_bloom};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_bloom

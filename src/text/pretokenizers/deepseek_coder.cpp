@@ -1,7 +1,7 @@
 // DeepSeek Coder: newlines, words, punctuation, East Asian scripts and numbers, one pattern after the other.
 #include "text/split.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_deepseek_coder {
 namespace {
 
 using Item = Scanner::Item;
@@ -41,7 +41,6 @@ constexpr std::string_view kNames[] = {"deepseek-coder"};
 
 }  // namespace
 
-extern const Pretokenizer deepseek_coder;
-const Pretokenizer deepseek_coder{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_deepseek_coder

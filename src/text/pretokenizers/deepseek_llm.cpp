@@ -4,7 +4,7 @@
 
 #include "text/split.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_deepseek_llm {
 namespace {
 
 using Item = Scanner::Item;
@@ -97,7 +97,6 @@ constexpr std::string_view kNames[] = {"deepseek-llm"};
 
 }  // namespace
 
-extern const Pretokenizer deepseek_llm;
-const Pretokenizer deepseek_llm{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_deepseek_llm

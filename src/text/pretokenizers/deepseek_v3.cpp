@@ -1,7 +1,7 @@
 // DeepSeek V3: numbers by threes, Chinese and Japanese, then words and signs.
 #include "text/signs.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_deepseek_v3 {
 namespace {
 
 void split(std::string_view text, Emit emit) {
@@ -14,7 +14,6 @@ constexpr std::string_view kNames[] = {"deepseek-v3", "hunyuan-dense", "joyai-ll
 
 }  // namespace
 
-extern const Pretokenizer deepseek_v3;
-const Pretokenizer deepseek_v3{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_deepseek_v3

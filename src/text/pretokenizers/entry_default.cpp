@@ -1,7 +1,7 @@
 // What files mean that name no pre-tokenizer: punctuation, GPT-2's pattern, numbers, then digits by threes.
 #include "text/split.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_entry_default {
 namespace {
 
 // [\p{P}$+<=>^~|]+
@@ -24,7 +24,6 @@ constexpr std::string_view kNames[] = {"default"};
 
 }  // namespace
 
-extern const Pretokenizer entry_default;
-const Pretokenizer entry_default{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_entry_default

@@ -1,13 +1,12 @@
 // K-EXAONE: single spaces between words are part of them, so merges reach across words.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_exaone_moe {
 
 constexpr std::string_view kNames[] = {"exaone-moe"};
-extern const Pretokenizer exaone_moe;
-const Pretokenizer exaone_moe{
+const Pretokenizer entry{
     .serves = kNames,
     .split = split_words<Words{.letters = Words::Letters::kSpaced, .digits = 1, .tail = Words::Tail::kOne}>,
 };
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_exaone_moe

@@ -1,7 +1,7 @@
 // Falcon: punctuation and every ASCII sign, GPT-2's pattern, then digits by threes.
 #include "text/split.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_falcon {
 namespace {
 
 std::size_t punctuation(const Scanner& s, std::size_t i) {
@@ -19,7 +19,6 @@ constexpr std::string_view kNames[] = {"falcon"};
 
 }  // namespace
 
-extern const Pretokenizer falcon;
-const Pretokenizer falcon{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_falcon

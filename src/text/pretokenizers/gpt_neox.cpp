@@ -1,10 +1,9 @@
 // GPT-2's pattern on composed characters.
 #include "text/split.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_gpt_neox {
 
 constexpr std::string_view kNames[] = {"olmo", "mpt", "gpt-neox"};
-extern const Pretokenizer gpt_neox;
-const Pretokenizer gpt_neox{.serves = kNames, .split = split_gpt2, .nfc = true};
+const Pretokenizer entry{.serves = kNames, .split = split_gpt2, .nfc = true};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_gpt_neox

@@ -1,11 +1,10 @@
 // GPT-4o's pattern under a vocabulary whose words are taken whole.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_granite_embed {
 
 constexpr std::string_view kNames[] = {"granite-embed-multi-97m"};
-extern const Pretokenizer granite_embed;
-const Pretokenizer granite_embed{
+const Pretokenizer entry{
     .serves = kNames,
     .split = split_words<Words{.contraction = Words::Contraction::kBehind,
                                .letters = Words::Letters::kCased,
@@ -13,4 +12,4 @@ const Pretokenizer granite_embed{
     .whole_words = true,
 };
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_granite_embed

@@ -1,7 +1,7 @@
 // Laguna: lines and what separates them, then Llama 3's pattern with single digits.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_laguna {
 namespace {
 
 std::size_t newlines(const Scanner& s, std::size_t i) {
@@ -16,7 +16,6 @@ constexpr std::string_view kNames[] = {"laguna"};
 
 }  // namespace
 
-extern const Pretokenizer laguna;
-const Pretokenizer laguna{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_laguna

@@ -1,7 +1,7 @@
 // MiniCPM 5: numbers by threes first, then Llama 3's pattern on what lies between.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_minicpm5 {
 namespace {
 
 void split(std::string_view text, Emit emit) {
@@ -12,7 +12,6 @@ constexpr std::string_view kNames[] = {"minicpm5"};
 
 }  // namespace
 
-extern const Pretokenizer minicpm5;
-const Pretokenizer minicpm5{.serves = kNames, .split = split, .whole_words = true};
+const Pretokenizer entry{.serves = kNames, .split = split, .whole_words = true};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_minicpm5

@@ -1,13 +1,12 @@
 // Seed-Coder: Llama 3's pattern with single digits; newlines never join signs.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_seed_coder {
 
 constexpr std::string_view kNames[] = {"seed-coder"};
-extern const Pretokenizer seed_coder;
-const Pretokenizer seed_coder{
+const Pretokenizer entry{
     .serves = kNames,
     .split = split_words<Words{.digits = 1, .tail = Words::Tail::kNone}>,
 };
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_seed_coder

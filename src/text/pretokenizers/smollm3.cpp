@@ -1,10 +1,9 @@
 // Llama 3's pattern and vocabulary without its BOS token.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_smollm3 {
 
 constexpr std::string_view kNames[] = {"smollm3"};
-extern const Pretokenizer smollm3;
-const Pretokenizer smollm3{.serves = kNames, .split = split_words<Words{}>, .whole_words = true};
+const Pretokenizer entry{.serves = kNames, .split = split_words<Words{}>, .whole_words = true};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_smollm3

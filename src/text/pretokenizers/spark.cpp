@@ -1,7 +1,7 @@
 // Spark: DeepSeek V3's parts, newlines and numbers one by one.
 #include "text/signs.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_spark {
 namespace {
 
 void split(std::string_view text, Emit emit) {
@@ -16,7 +16,6 @@ constexpr std::string_view kNames[] = {"spark2_5"};
 
 }  // namespace
 
-extern const Pretokenizer spark;
-const Pretokenizer spark{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_spark

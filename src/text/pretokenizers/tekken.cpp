@@ -1,11 +1,10 @@
 // Mistral's Tekken: words end in front of capitals, single digits, words that are tokens taken whole.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_tekken {
 
 constexpr std::string_view kNames[] = {"tekken"};
-extern const Pretokenizer tekken;
-const Pretokenizer tekken{
+const Pretokenizer entry{
     .serves = kNames,
     .split = split_words<Words{.contraction = Words::Contraction::kNone,
                                .letters = Words::Letters::kCased,
@@ -15,4 +14,4 @@ const Pretokenizer tekken{
     .add_bos = true,
 };
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_tekken

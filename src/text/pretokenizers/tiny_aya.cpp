@@ -2,7 +2,7 @@
 // composed characters.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_tiny_aya {
 namespace {
 
 using Item = Scanner::Item;
@@ -46,7 +46,6 @@ constexpr std::string_view kNames[] = {"tiny_aya", "cohere2moe"};
 
 }  // namespace
 
-extern const Pretokenizer tiny_aya;
-const Pretokenizer tiny_aya{.serves = kNames, .split = split, .nfc = true};
+const Pretokenizer entry{.serves = kNames, .split = split, .nfc = true};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_tiny_aya

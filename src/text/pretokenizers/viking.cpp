@@ -1,7 +1,7 @@
 // BLOOM's pattern, then every number alone.
 #include "text/split.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_viking {
 namespace {
 
 void split(std::string_view text, Emit emit) {
@@ -12,7 +12,6 @@ constexpr std::string_view kNames[] = {"viking"};
 
 }  // namespace
 
-extern const Pretokenizer viking;
-const Pretokenizer viking{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_viking

@@ -1,7 +1,7 @@
 // Youtu: East Asian scripts and their punctuation, then GPT-4o's pattern with single digits.
 #include "text/words.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_youtu {
 namespace {
 
 using Item = Scanner::Item;
@@ -35,7 +35,6 @@ constexpr std::string_view kNames[] = {"youtu"};
 
 }  // namespace
 
-extern const Pretokenizer youtu;
-const Pretokenizer youtu{.serves = kNames, .split = split, .whole_words = true};
+const Pretokenizer entry{.serves = kNames, .split = split, .whole_words = true};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_youtu

@@ -10,7 +10,7 @@
 namespace kvasir::text {
 namespace {
 
-constexpr int kDeepest = 512;
+constexpr int kDeepestDocument = 512;
 constexpr std::size_t kMostName = 2048;                   // bytes of $id and anchors
 constexpr std::size_t kMostNames = std::size_t{4} << 20;  // of all of them, resolved
 constexpr std::size_t kMostPath = 1024;                   // of what is shown
@@ -161,7 +161,7 @@ void SchemaDocument::name(std::string uri, const Json& json, const Place& place)
 }
 
 void SchemaDocument::read(const Json& json, const Base& base, const Place& place, int depth) {
-  if (depth > kDeepest) return;
+  if (depth > kDeepestDocument) return;
   if (json.is_object()) {
     Base here = base;
     std::string id = name_of(json, "$id");

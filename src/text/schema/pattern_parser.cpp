@@ -12,13 +12,13 @@ namespace kvasir::text {
 namespace {
 
 constexpr std::int32_t kMostCount = 1000;
-constexpr int kDeepest = 100;
+constexpr int kDeepestPattern = 100;
 
 [[noreturn]] void bad(const std::string& what) { throw Error(Code::kBadInput, what, "pattern"); }
-[[noreturn]] void unknown(const std::string& what) { throw Error(Code::kUnsupported, what, "pattern"); }
+[[noreturn]] void unknown_syntax(const std::string& what) { throw Error(Code::kUnsupported, what, "pattern"); }
 
 using Set = CharSet;
-using Part = PatternPart;
+using PatternParserPart = PatternPart;
 using Ahead = PatternAhead;
 
 Set normal(Set set) {
@@ -78,7 +78,7 @@ Set property(std::string_view name) {
     return {{'A', 'Z'}, {0xc0, 0xd6}, {0xd8, 0xde}};
   if (name == "Ll" || name == "Lowercase_Letter" || name == "Lowercase")
     return {{'a', 'z'}, {0xdf, 0xf6}, {0xf8, 0xff}};
-  unknown("\\p{" + std::string(name) + "} is not supported");
+  unknown_syntax("\\p{" + std::string(name) + "} is not supported");
 }
 
 class Parser {
@@ -92,7 +92,7 @@ class Parser {
     }
   }
 
-  Part parse(std::vector<Ahead>& aheads) {
+  PatternParserPart parse(std::vector<Ahead>& aheads) {
     // Look-ahead at the begin holds of the whole string.
     if (text_.starts_with(U"^(?=") || text_.starts_with(U"^(?!")) {
       at_ = 1;
@@ -102,13 +102,13 @@ class Parser {
         aheads.push_back({choice(), positive});
         expect(')');
       }
-      if (text_.find(U'|', at_) != text_.npos && !whole_alternatives_inside()) unknown("look-ahead beside '|'");
-      Part rest = choice();
+      if (text_.find(U'|', at_) != text_.npos && !whole_alternatives_inside()) unknown_syntax("look-ahead beside '|'");
+      PatternParserPart rest = choice();
       finish();
-      Part begin{.kind = Part::Kind::kBegin};
+      PatternParserPart begin{.kind = PatternParserPart::Kind::kBegin};
       return {.parts = {std::move(begin), std::move(rest)}};
     }
-    Part all = choice();
+    PatternParserPart all = choice();
     finish();
     return all;
   }
@@ -151,23 +151,23 @@ class Parser {
     return true;
   }
 
-  Part choice() {
-    if (++depth_ > kDeepest) bad("nests too deep");
-    Part out{.kind = Part::Kind::kChoice};
+  PatternParserPart choice() {
+    if (++depth_ > kDeepestPattern) bad("nests too deep");
+    PatternParserPart out{.kind = PatternParserPart::Kind::kChoice};
     do out.parts.push_back(sequence());
     while (take('|'));
     --depth_;
     return out.parts.size() == 1 ? std::move(out.parts[0]) : std::move(out);
   }
 
-  Part sequence() {
-    Part out;
+  PatternParserPart sequence() {
+    PatternParserPart out;
     while (!done() && peek() != '|' && peek() != ')') out.parts.push_back(quantified());
     return out;
   }
 
-  Part quantified() {
-    Part part = atom();
+  PatternParserPart quantified() {
+    PatternParserPart part = atom();
     std::int32_t least = 1, most = 1;
     if (take('*')) {
       least = 0, most = -1;
@@ -179,9 +179,10 @@ class Parser {
       return part;
     }
     take('?');  // lazy
-    if (part.kind == Part::Kind::kBegin || part.kind == Part::Kind::kEnd) bad("nothing to repeat");
+    if (part.kind == PatternParserPart::Kind::kBegin || part.kind == PatternParserPart::Kind::kEnd)
+      bad("nothing to repeat");
     if (!done() && (peek() == '*' || peek() == '+' || peek() == '?')) bad("nothing to repeat");
-    Part out{.kind = Part::Kind::kRepeat, .least = least, .most = most};
+    PatternParserPart out{.kind = PatternParserPart::Kind::kRepeat, .least = least, .most = most};
     out.parts.push_back(std::move(part));
     return out;
   }
@@ -205,20 +206,20 @@ class Parser {
     if (i >= text_.size() || text_[i] != '}') return false;
     at_ = i + 1;
     if (most >= 0 && most < least) bad("numbers of {} out of order");
-    if (least > kMostCount || most > kMostCount) unknown("more than " + std::to_string(kMostCount) + " times");
+    if (least > kMostCount || most > kMostCount) unknown_syntax("more than " + std::to_string(kMostCount) + " times");
     return true;
   }
 
-  static Part chars(Set set) { return {.kind = Part::Kind::kChars, .set = std::move(set)}; }
+  static PatternParserPart chars(Set set) { return {.kind = PatternParserPart::Kind::kChars, .set = std::move(set)}; }
 
-  Part atom() {
+  PatternParserPart atom() {
     const char32_t c = peek();
     ++at_;
     switch (c) {
       case '^':
-        return {.kind = Part::Kind::kBegin};
+        return {.kind = PatternParserPart::Kind::kBegin};
       case '$':
-        return {.kind = Part::Kind::kEnd};
+        return {.kind = PatternParserPart::Kind::kEnd};
       case '.':
         return chars(opposite(kLineEnds));
       case '(':
@@ -236,25 +237,25 @@ class Parser {
     }
   }
 
-  Part group() {
+  PatternParserPart group() {
     if (take('?')) {
       if (take(':')) {
       } else if (here(U"<") && !here(U"<=") && !here(U"<!")) {
         while (!done() && peek() != '>') ++at_;
         expect('>');
       } else {
-        unknown("look-ahead is supported behind a ^ that begins the pattern, and look-behind is not");
+        unknown_syntax("look-ahead is supported behind a ^ that begins the pattern, and look-behind is not");
       }
     }
-    Part inside = choice();
+    PatternParserPart inside = choice();
     expect(')');
     return inside;
   }
 
-  Part escaped() {
+  PatternParserPart escaped() {
     if (done()) bad("ends with '\\'");
-    if (peek() == 'b' || peek() == 'B') unknown("\\b is not supported");
-    if ((peek() >= '1' && peek() <= '9') || peek() == 'k') unknown("back references are not supported");
+    if (peek() == 'b' || peek() == 'B') unknown_syntax("\\b is not supported");
+    if ((peek() >= '1' && peek() <= '9') || peek() == 'k') unknown_syntax("back references are not supported");
     return chars(escape());
   }
 

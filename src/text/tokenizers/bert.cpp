@@ -11,7 +11,7 @@
 #include "unicode/normal.hpp"
 #include "unicode/utf8.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_bert {
 namespace {
 
 constexpr std::size_t kLongestWord = 100;  // characters; longer words are unknown
@@ -71,8 +71,7 @@ constexpr std::string_view kNames[] = {"bert"};
 
 }  // namespace
 
-extern const TokenizerKind bert;
-const TokenizerKind bert{
+const TokenizerKind entry{
     .serves = kNames,
     .rules = {.bytes = marks_to_spaces, .encoder = true, .ids = {.bos = 101, .eos = 102, .unknown = 100}},
     .make = [](const weights::Metadata& metadata, const Vocabulary& vocabulary) -> std::unique_ptr<Encoder> {
@@ -80,4 +79,4 @@ const TokenizerKind bert{
     },
 };
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_bert

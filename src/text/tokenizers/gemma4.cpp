@@ -2,7 +2,7 @@
 #include "text/character_bpe.hpp"
 #include "text/ranks.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_gemma4 {
 namespace {
 
 struct ByRank {
@@ -17,8 +17,7 @@ constexpr std::string_view kNames[] = {"gemma4", "gpt2/gemma4", "gpt2/granite-em
 
 }  // namespace
 
-extern const TokenizerKind gemma4;
-const TokenizerKind gemma4{
+const TokenizerKind entry{
     .serves = kNames,
     .rules = {.bytes = marks_to_spaces, .byte_names = true},
     .make = [](const weights::Metadata& metadata, const Vocabulary& vocabulary) -> std::unique_ptr<Encoder> {
@@ -30,4 +29,4 @@ const TokenizerKind gemma4{
     },
 };
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_gemma4

@@ -9,7 +9,7 @@
 #include "text/tokenizer.hpp"
 #include "unicode/normal.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_gpt2 {
 namespace {
 
 class ByteLevelBpe final : public Encoder {
@@ -58,8 +58,7 @@ constexpr std::string_view kNames[] = {"gpt2"};
 
 }  // namespace
 
-extern const TokenizerKind gpt2;
-const TokenizerKind gpt2{
+const TokenizerKind entry{
     .serves = kNames,
     .rules = {.bytes = token_bytes},
     .make = [](const weights::Metadata& metadata, const Vocabulary& vocabulary) -> std::unique_ptr<Encoder> {
@@ -67,4 +66,4 @@ const TokenizerKind gpt2{
     },
 };
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_gpt2

@@ -2,7 +2,7 @@
 #include "text/character_bpe.hpp"
 #include "text/scores.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_llama {
 namespace {
 
 struct ByScore {
@@ -19,8 +19,7 @@ constexpr std::string_view kNames[] = {"llama"};
 
 }  // namespace
 
-extern const TokenizerKind llama;
-const TokenizerKind llama{
+const TokenizerKind entry{
     .serves = kNames,
     .rules = {.bytes = marks_to_spaces, .byte_names = true, .ids = {.bos = 1, .eos = 2, .unknown = 0}},
     .make = [](const weights::Metadata& metadata, const Vocabulary& vocabulary) -> std::unique_ptr<Encoder> {
@@ -35,4 +34,4 @@ const TokenizerKind llama{
     },
 };
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_llama

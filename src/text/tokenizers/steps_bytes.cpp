@@ -2,7 +2,7 @@
 #include "text/ranked_bpe.hpp"
 #include "text/stepped.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_steps_bytes {
 namespace {
 
 struct Model : RankedBpe {
@@ -17,7 +17,6 @@ constexpr std::string_view kNames[] = {"steps-bytes"};
 
 }  // namespace
 
-extern const TokenizerKind steps_bytes;
-const TokenizerKind steps_bytes{.serves = kNames, .rules = {.bytes = token_bytes}, .make = make};
+const TokenizerKind entry{.serves = kNames, .rules = {.bytes = token_bytes}, .make = make};
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_steps_bytes

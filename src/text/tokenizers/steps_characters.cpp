@@ -3,7 +3,7 @@
 #include "text/ranked_bpe.hpp"
 #include "text/stepped.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_steps_characters {
 namespace {
 
 struct Model : RankedBpe {
@@ -18,8 +18,6 @@ constexpr std::string_view kNames[] = {"steps-characters"};
 
 }  // namespace
 
-extern const TokenizerKind steps_characters;
-const TokenizerKind steps_characters{
-    .serves = kNames, .rules = {.bytes = marks_to_spaces, .byte_names = true}, .make = make};
+const TokenizerKind entry{.serves = kNames, .rules = {.bytes = marks_to_spaces, .byte_names = true}, .make = make};
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_steps_characters

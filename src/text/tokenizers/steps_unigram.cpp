@@ -3,7 +3,7 @@
 #include "text/stepped.hpp"
 #include "text/unigram.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_steps_unigram {
 namespace {
 
 std::vector<double> scores_of(const weights::Metadata& m, const Vocabulary& vocabulary) {
@@ -25,8 +25,6 @@ constexpr std::string_view kNames[] = {"steps-unigram"};
 
 }  // namespace
 
-extern const TokenizerKind steps_unigram;
-const TokenizerKind steps_unigram{
-    .serves = kNames, .rules = {.bytes = marks_to_spaces, .byte_names = true}, .make = make};
+const TokenizerKind entry{.serves = kNames, .rules = {.bytes = marks_to_spaces, .byte_names = true}, .make = make};
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_steps_unigram

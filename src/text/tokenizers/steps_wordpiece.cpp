@@ -5,7 +5,7 @@
 #include "text/stepped.hpp"
 #include "text/wordpiece.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_steps_wordpiece {
 namespace {
 
 std::string as_written(std::string_view token) { return std::string(token); }
@@ -20,7 +20,6 @@ constexpr std::string_view kNames[] = {"steps-wordpiece"};
 
 }  // namespace
 
-extern const TokenizerKind steps_wordpiece;
-const TokenizerKind steps_wordpiece{.serves = kNames, .rules = {.bytes = as_written}, .make = make};
+const TokenizerKind entry{.serves = kNames, .rules = {.bytes = as_written}, .make = make};
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_steps_wordpiece

@@ -7,7 +7,7 @@
 #include "text/tokenizer.hpp"
 #include "text/unigram.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_t5 {
 namespace {
 
 constexpr const char* kCharsmap = "tokenizer.ggml.precompiled_charsmap";
@@ -85,8 +85,7 @@ constexpr std::string_view kNames[] = {"t5"};
 
 }  // namespace
 
-extern const TokenizerKind t5;
-const TokenizerKind t5{
+const TokenizerKind entry{
     .serves = kNames,
     .rules = {.bytes = marks_to_spaces, .byte_names = true, .ids = {.eos = 1, .unknown = 2}},
     .make = [](const weights::Metadata& metadata, const Vocabulary& vocabulary) -> std::unique_ptr<Encoder> {
@@ -94,4 +93,4 @@ const TokenizerKind t5{
     },
 };
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_t5

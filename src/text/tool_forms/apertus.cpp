@@ -3,7 +3,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_apertus {
 namespace {
 
 constexpr std::string_view kMarks[] = {"<|tools_prefix|>", "<|tools_suffix|>"};
@@ -25,16 +25,13 @@ std::string write(const std::string& name, const Json& arguments) {
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm apertus;
-const ToolForm apertus{.match = match,
-                       .make = make,
-                       .call = call,
-                       .begin = "<|tools_prefix|>[",
-                       .separator = ", ",
-                       .end = "]<|tools_suffix|>",
-                       .write = write,
-                       .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .begin = "<|tools_prefix|>[",
+                     .separator = ", ",
+                     .end = "]<|tools_suffix|>",
+                     .write = write,
+                     .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_apertus

@@ -4,7 +4,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_command {
 namespace {
 
 constexpr std::string_view kMarks[] = {"<|START_ACTION|>", "<|END_ACTION|>"};
@@ -29,17 +29,14 @@ std::string write(const std::string& name, const Json& arguments) {
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm command;
-const ToolForm command{.match = match,
-                       .make = make,
-                       .call = call,
-                       .begin = "<|START_ACTION|>[",
-                       .separator = ", ",
-                       .end = "]<|END_ACTION|>",
-                       .numbered = true,
-                       .write = write,
-                       .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .begin = "<|START_ACTION|>[",
+                     .separator = ", ",
+                     .end = "]<|END_ACTION|>",
+                     .numbered = true,
+                     .write = write,
+                     .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_command

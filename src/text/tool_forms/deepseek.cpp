@@ -8,7 +8,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_deepseek {
 namespace {
 
 constexpr std::string_view kMarks[] = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
@@ -42,10 +42,7 @@ std::string write(const std::string& name, const Json& arguments) {
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm deepseek;
-const ToolForm deepseek{
+const ToolForm entry{
     .match = match, .make = make, .call = call, .begin = kMarks[0], .end = kMarks[4], .write = write, .marks = kMarks};
-}  // namespace entries::tool_forms
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_deepseek

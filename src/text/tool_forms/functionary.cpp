@@ -3,7 +3,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_functionary {
 namespace {
 
 constexpr std::string_view kOpen = "<function=", kClose = "</function>";
@@ -25,9 +25,6 @@ std::string write(const std::string& name, const Json& arguments) {
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm functionary;
-const ToolForm functionary{.match = match, .make = make, .call = call, .write = write};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .write = write};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_functionary

@@ -4,7 +4,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_functionary_recipient {
 namespace {
 
 constexpr std::string_view kOpen = ">>>", kAll = "all\n";
@@ -100,10 +100,6 @@ std::string write(const std::string& name, const Json& arguments) { return name 
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm functionary_recipient;
-const ToolForm functionary_recipient{
-    .match = match, .make = make, .call = call, .separator = ">>>", .write = write, .always = true};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .separator = ">>>", .write = write, .always = true};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_functionary_recipient

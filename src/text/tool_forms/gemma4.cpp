@@ -5,7 +5,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_gemma4 {
 namespace {
 
 constexpr std::string_view kOpen = "<|tool_call>", kClose = "<tool_call|>", kQuote = "<|\"|>", kCall = "call:";
@@ -136,9 +136,6 @@ constexpr std::string_view kMarks[] = {kOpen, kClose, kQuote};
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm gemma4;
-const ToolForm gemma4{.match = match, .make = make, .call = call, .write = write, .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .write = write, .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_gemma4

@@ -5,7 +5,7 @@
 // and what else they write instead is read, too: the object alone, with the names that other models have for its parts.
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_generic {
 namespace {
 
 std::unique_ptr<ToolParser> make(const Json* tools) {
@@ -22,10 +22,7 @@ std::string write(const std::string& name, const Json& arguments) { return kCall
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm generic;
-const ToolForm generic{
+const ToolForm entry{
     .match = [](std::string_view) { return 0; }, .make = make, .call = call, .separator = "\n", .write = write};
-}  // namespace entries::tool_forms
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_generic

@@ -9,7 +9,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_glm {
 namespace {
 
 constexpr std::string_view kCall = "<tool_call>", kEndCall = "</tool_call>", kKey = "<arg_key>", kEndKey = "</arg_key>",
@@ -136,9 +136,6 @@ constexpr std::string_view kMarks[] = {kCall, kEndCall, kKey, kEndKey, kValue, k
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm glm;
-const ToolForm glm{.match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_glm

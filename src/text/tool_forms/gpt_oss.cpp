@@ -9,7 +9,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_gpt_oss {
 namespace {
 
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kEnd = "<|end|>", kStart = "<|start|>",
@@ -146,16 +146,13 @@ constexpr std::string_view kMarks[] = {kChannel, kMessage, kEnd, kStart, kCall, 
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm gpt_oss;
-const ToolForm gpt_oss{.match = match,
-                       .make = make,
-                       .call = call,
-                       .separator = "<|call|><|start|>assistant",
-                       .write = write,
-                       .marks = kMarks,
-                       .always = true,
-                       .efforts = kEfforts};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .separator = "<|call|><|start|>assistant",
+                     .write = write,
+                     .marks = kMarks,
+                     .always = true,
+                     .efforts = kEfforts};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_gpt_oss

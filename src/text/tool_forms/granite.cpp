@@ -1,7 +1,7 @@
 // Granite 3: <|tool_call|>[{"name": "f", "arguments": {"a": 1}}], in some versions <tool_call> in front of the list.
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_granite {
 namespace {
 
 constexpr std::string_view kMarks[] = {"<|tool_call|>"};
@@ -18,16 +18,13 @@ std::string write(const std::string& name, const Json& arguments) { return kCall
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm granite;
-const ToolForm granite{.match = match,
-                       .make = make,
-                       .call = call,
-                       .begin = "<|tool_call|>[",
-                       .separator = ", ",
-                       .end = "]",
-                       .write = write,
-                       .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .begin = "<|tool_call|>[",
+                     .separator = ", ",
+                     .end = "]",
+                     .write = write,
+                     .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_granite

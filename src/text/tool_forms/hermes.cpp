@@ -5,7 +5,7 @@
 // any number of times, with or without text around.
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_hermes {
 namespace {
 
 // GLM and Qwen3-Coder put other things between the same tags, Granite 3 a list behind one.
@@ -28,9 +28,6 @@ constexpr std::string_view kMarks[] = {"<tool_call>", "</tool_call>"};
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm hermes;
-const ToolForm hermes{.match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_hermes

@@ -4,7 +4,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_kimi {
 namespace {
 
 constexpr std::string_view kMarks[] = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>",
@@ -47,16 +47,13 @@ std::string write(const std::string& name, const Json& arguments) {
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm kimi;
-const ToolForm kimi{.match = match,
-                    .make = make,
-                    .call = call,
-                    .begin = kMarks[0],
-                    .end = kMarks[4],
-                    .numbered = true,
-                    .write = write,
-                    .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .begin = kMarks[0],
+                     .end = kMarks[4],
+                     .numbered = true,
+                     .write = write,
+                     .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_kimi

@@ -6,7 +6,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_lfm2 {
 namespace {
 
 constexpr std::string_view kOpen = "<|tool_call_start|>", kClose = "<|tool_call_end|>";
@@ -194,16 +194,13 @@ constexpr std::string_view kMarks[] = {kOpen, kClose};
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm lfm2;
-const ToolForm lfm2{.match = match,
-                    .make = make,
-                    .call = call,
-                    .begin = "<|tool_call_start|>[",
-                    .separator = ", ",
-                    .end = "]<|tool_call_end|>",
-                    .write = write,
-                    .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .begin = "<|tool_call_start|>[",
+                     .separator = ", ",
+                     .end = "]<|tool_call_end|>",
+                     .write = write,
+                     .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_lfm2

@@ -3,7 +3,7 @@
 // A tag may also follow content.
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_llama3 {
 namespace {
 
 constexpr std::string_view kMarks[] = {"<|python_tag|>"};
@@ -22,9 +22,6 @@ std::string write(const std::string& name, const Json& arguments) { return kCall
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm llama3;
-const ToolForm llama3{.match = match, .make = make, .call = call, .separator = "; ", .write = write, .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .separator = "; ", .write = write, .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_llama3

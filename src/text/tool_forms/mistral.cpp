@@ -5,7 +5,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_mistral {
 namespace {
 
 constexpr std::string_view kMarks[] = {"[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"};
@@ -31,9 +31,6 @@ std::string write(const std::string& name, const Json& arguments) {
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm mistral;
-const ToolForm mistral{.match = match, .make = make, .call = call, .write = write, .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .write = write, .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_mistral

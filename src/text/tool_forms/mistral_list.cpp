@@ -1,7 +1,7 @@
 // Mistral before 2025: [TOOL_CALLS][{"name": "f", "arguments": {"a": 1}, "id": "abcdefghi"}]
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_mistral_list {
 namespace {
 
 constexpr std::string_view kMarks[] = {"[TOOL_CALLS]"};
@@ -16,16 +16,13 @@ std::string write(const std::string& name, const Json& arguments) { return kCall
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm mistral_list;
-const ToolForm mistral_list{.match = match,
-                            .make = make,
-                            .call = call,
-                            .begin = "[TOOL_CALLS][",
-                            .separator = ", ",
-                            .end = "]",
-                            .write = write,
-                            .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .begin = "[TOOL_CALLS][",
+                     .separator = ", ",
+                     .end = "]",
+                     .write = write,
+                     .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_mistral_list

@@ -13,7 +13,7 @@
 
 #include "text/tool_json.hpp"
 
-namespace kvasir::text {
+namespace kvasir::text::tool_forms_qwen3_coder {
 namespace {
 
 constexpr std::string_view kFunction = "<function=", kParameter = "<parameter=", kEndParameter = "</parameter>",
@@ -148,10 +148,6 @@ constexpr std::string_view kMarks[] = {kCall, kEndCall};
 
 }  // namespace
 
-namespace entries::tool_forms {
-extern const ToolForm qwen3_coder;
-const ToolForm qwen3_coder{
-    .match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks};
-}  // namespace entries::tool_forms
+const ToolForm entry{.match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks};
 
-}  // namespace kvasir::text
+}  // namespace kvasir::text::tool_forms_qwen3_coder

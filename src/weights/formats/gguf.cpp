@@ -17,7 +17,7 @@
 #include "weights/format.hpp"
 #include "weights/parts.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::weights::formats_gguf {
 namespace {
 
 constexpr const char* kNumber = "split.no";
@@ -133,11 +133,7 @@ std::unique_ptr<ModelFile> open(const std::string& path) {
 
 }  // namespace
 
-namespace entries::formats {
-extern const Format gguf;
-const Format gguf{.summary = "GGUF version 2 and 3, little endian, whole or in parts",
-                  .recognises = weights::recognises,
-                  .open = weights::open};
-}  // namespace entries::formats
+const Format entry{
+    .summary = "GGUF version 2 and 3, little endian, whole or in parts", .recognises = recognises, .open = open};
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::weights::formats_gguf

@@ -19,7 +19,7 @@
 #include "weights/safetensors/tokenizer_config.hpp"
 #include "weights/safetensors/translation.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::weights::formats_safetensors {
 namespace {
 
 constexpr std::uint64_t kMostConfig = std::uint64_t{64} << 20;      // bytes of a configuration
@@ -140,12 +140,8 @@ bool recognises(const Sight& sight) {
 
 }  // namespace
 
-namespace entries::formats {
-extern const Format safetensors;
-const Format safetensors{
-    .summary = "a folder as Hugging Face publishes models: config.json, safetensors, tokenizer.json",
-    .recognises = weights::recognises,
-    .open = [](const std::string& path) { return Folder(path).open(); }};
-}  // namespace entries::formats
+const Format entry{.summary = "a folder as Hugging Face publishes models: config.json, safetensors, tokenizer.json",
+                   .recognises = recognises,
+                   .open = [](const std::string& path) { return Folder(path).open(); }};
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::weights::formats_safetensors

@@ -34,7 +34,7 @@ std::uint32_t word(const std::byte* data, std::int64_t i) {
 }
 
 // Where code and zero of (output o, input i or group g) are: the nibble of a word.
-struct Place {
+struct CodePlace {
   std::int64_t word;
   int shift;
 };
@@ -63,7 +63,7 @@ struct Matrix {
   const std::byte* group_of = nullptr;  // int32 (in); null: in / groups inputs each, one group behind the other
   std::vector<std::span<const std::byte>> pieces;
 
-  Place code(std::int64_t o, std::int64_t i) const {
+  CodePlace code(std::int64_t o, std::int64_t i) const {
     if (method == Int4Method::kAwq) return {i * (out / 8) + o / 8, 4 * kAwqNibble[o % 8]};
     if (method == Int4Method::kGptq) return {i / 8 * out + o, static_cast<int>(4 * (i % 8))};
     return {o * ((in + 7) / 8) + i / 8, static_cast<int>(4 * (i % 8))};
@@ -82,7 +82,7 @@ struct Matrix {
     return group_of ? static_cast<std::int32_t>(word(group_of, i)) : i / (in / groups);
   }
   int q(std::int64_t o, std::int64_t i) const { return nibble(codes, code(o, i)); }
-  static int nibble(const std::byte* data, Place p) { return static_cast<int>(word(data, p.word) >> p.shift & 15); }
+  static int nibble(const std::byte* data, CodePlace p) { return static_cast<int>(word(data, p.word) >> p.shift & 15); }
 };
 
 // Rows in blocks of int4_zero, block by block of all rows, so that words that rows share are read once from memory.

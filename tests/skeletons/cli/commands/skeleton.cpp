@@ -1,9 +1,8 @@
 // A command: copy to src/cli/commands/NAME.cpp and rename `skeleton` to NAME. Contract: cli/command.hpp.
 #include "cli/command.hpp"
 
-namespace kvasir::cli::entries::commands {
+namespace kvasir::cli::commands_skeleton {
 
-extern const Command skeleton;
-const Command skeleton{"do nothing and succeed", [](Flags& /*flags*/) -> Action { return [] { return kSuccess; }; }};
+const Command entry{"do nothing and succeed", [](Flags& /*flags*/) -> Action { return [] { return kSuccess; }; }};
 
-}  // namespace kvasir::cli::entries::commands
+}  // namespace kvasir::cli::commands_skeleton

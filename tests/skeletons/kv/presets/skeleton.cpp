@@ -1,9 +1,8 @@
 // A preset of the cache: copy to src/kv/presets/NAME.cpp and rename `skeleton` to NAME. Contract: kv/preset.hpp.
 #include "kv/preset.hpp"
 
-namespace kvasir::kv::entries::presets {
+namespace kvasir::kv::presets_skeleton {
 
-extern const Preset skeleton;
-const Preset skeleton = {"a skeleton", "f16", "f16"};
+const Preset entry = {"a skeleton", "f16", "f16"};
 
-}  // namespace kvasir::kv::entries::presets
+}  // namespace kvasir::kv::presets_skeleton

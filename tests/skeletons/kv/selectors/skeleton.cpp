@@ -2,14 +2,13 @@
 // Contract: kv/selector.hpp.
 #include "kv/selector.hpp"
 
-namespace kvasir::kv::entries::selectors {
+namespace kvasir::kv::selectors_skeleton {
 
-extern const Selector skeleton;
-const Selector skeleton{.summary = "blocks by their first key",
-                        .width = [](int d) { return d; },
-                        .represent =
-                            [](const BlockKeys& block, float* to) {
-                              for (int c = 0; c < block.d; ++c) to[c] = block.channel(c)[block.begin];
-                            }};
+const Selector entry{.summary = "blocks by their first key",
+                     .width = [](int d) { return d; },
+                     .represent =
+                         [](const BlockKeys& block, float* to) {
+                           for (int c = 0; c < block.d; ++c) to[c] = block.channel(c)[block.begin];
+                         }};
 
-}  // namespace kvasir::kv::entries::selectors
+}  // namespace kvasir::kv::selectors_skeleton

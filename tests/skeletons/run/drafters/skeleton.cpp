@@ -2,7 +2,7 @@
 // Contract: run/drafter.hpp.
 #include "run/drafter.hpp"
 
-namespace kvasir::run::entries::drafters {
+namespace kvasir::run::drafters_skeleton {
 namespace {
 
 class Skeleton final : public Drafter {
@@ -15,9 +15,8 @@ class Skeleton final : public Drafter {
 
 }  // namespace
 
-extern const DrafterKind skeleton;
-const DrafterKind skeleton{
+const DrafterKind entry{
     "a drafter that has nothing for any text",
     [](Engine&, int, const std::string&) -> std::unique_ptr<Drafter> { return std::make_unique<Skeleton>(); }};
 
-}  // namespace kvasir::run::entries::drafters
+}  // namespace kvasir::run::drafters_skeleton

@@ -2,13 +2,12 @@
 // run/sampler.hpp.
 #include "run/sampler.hpp"
 
-namespace kvasir::run::entries::samplers {
+namespace kvasir::run::samplers_skeleton {
 
-extern const Sampler skeleton;
-const Sampler skeleton{.order = 0,
-                       .help = "a stage that is never active",
-                       .active = [](const SamplingOptions&) { return false; },
-                       .changes_best = false,
-                       .apply = [](const SamplingOptions&, const History&, Candidates&) {}};
+const Sampler entry{.order = 0,
+                    .help = "a stage that is never active",
+                    .active = [](const SamplingOptions&) { return false; },
+                    .changes_best = false,
+                    .apply = [](const SamplingOptions&, const History&, Candidates&) {}};
 
-}  // namespace kvasir::run::entries::samplers
+}  // namespace kvasir::run::samplers_skeleton

@@ -4,7 +4,7 @@
 
 #include "serve/dialect.hpp"
 
-namespace kvasir::serve::entries::dialects {
+namespace kvasir::serve::dialects_skeleton {
 namespace {
 
 class Writer final : public AnswerWriter {
@@ -19,9 +19,8 @@ class Writer final : public AnswerWriter {
 
 }  // namespace
 
-extern const Dialect skeleton;
-const Dialect skeleton{.path = "/skeleton/chat", .parse = parse_chat, .writer = [](const AnswerInfo&) {
-                         return std::unique_ptr<AnswerWriter>(std::make_unique<Writer>());
-                       }};
+const Dialect entry{.path = "/skeleton/chat", .parse = parse_chat, .writer = [](const AnswerInfo&) {
+                      return std::unique_ptr<AnswerWriter>(std::make_unique<Writer>());
+                    }};
 
-}  // namespace kvasir::serve::entries::dialects
+}  // namespace kvasir::serve::dialects_skeleton

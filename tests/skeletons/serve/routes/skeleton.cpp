@@ -3,14 +3,13 @@
 #include "serve/exchange.hpp"
 #include "serve/route.hpp"
 
-namespace kvasir::serve::entries::routes {
+namespace kvasir::serve::routes_skeleton {
 
-extern const Route skeleton;
-const Route skeleton{.method = "GET",
-                     .path = "/skeleton",
-                     .open = false,
-                     .handle = [](Context&, const std::shared_ptr<Exchange>& exchange) {
-                       exchange->reply(json_response({{"skeleton", true}}));
-                     }};
+const Route entry{.method = "GET",
+                  .path = "/skeleton",
+                  .open = false,
+                  .handle = [](Context&, const std::shared_ptr<Exchange>& exchange) {
+                    exchange->reply(json_response({{"skeleton", true}}));
+                  }};
 
-}  // namespace kvasir::serve::entries::routes
+}  // namespace kvasir::serve::routes_skeleton

@@ -7,7 +7,7 @@
 #include "store/backend.hpp"
 #include "store/spec.hpp"
 
-namespace kvasir::store::entries::tiers {
+namespace kvasir::store::tiers_skeleton {
 namespace {
 
 // Keeps nothing.
@@ -41,7 +41,6 @@ std::unique_ptr<Backend> open(Spec& spec) {
 
 }  // namespace
 
-extern const TierKind skeleton;
-const TierKind skeleton{.summary = "keeps nothing", .usage = "skeleton:", .place = Place::kNone, .open = open};
+const TierKind entry{.summary = "keeps nothing", .usage = "skeleton:", .place = Place::kNone, .open = open};
 
-}  // namespace kvasir::store::entries::tiers
+}  // namespace kvasir::store::tiers_skeleton

@@ -2,7 +2,7 @@
 // text/pretokenizer.hpp.
 #include "text/pretokenizer.hpp"
 
-namespace kvasir::text::entries::pretokenizers {
+namespace kvasir::text::pretokenizers_skeleton {
 namespace {
 
 constexpr std::string_view kNames[] = {"skeleton"};  // values of tokenizer.ggml.pre
@@ -13,7 +13,6 @@ void split(std::string_view text, Emit emit) {
 
 }  // namespace
 
-extern const Pretokenizer skeleton;
-const Pretokenizer skeleton{.serves = kNames, .split = split};
+const Pretokenizer entry{.serves = kNames, .split = split};
 
-}  // namespace kvasir::text::entries::pretokenizers
+}  // namespace kvasir::text::pretokenizers_skeleton

@@ -2,14 +2,13 @@
 // text/tokenizer.hpp.
 #include "text/tokenizer.hpp"
 
-namespace kvasir::text::entries::tokenizers {
+namespace kvasir::text::tokenizers_skeleton {
 namespace {
 
 constexpr std::string_view kNames[] = {"skeleton"};  // values of tokenizer.ggml.model
 
 }  // namespace
 
-extern const TokenizerKind skeleton;
-const TokenizerKind skeleton{.serves = kNames};
+const TokenizerKind entry{.serves = kNames};
 
-}  // namespace kvasir::text::entries::tokenizers
+}  // namespace kvasir::text::tokenizers_skeleton

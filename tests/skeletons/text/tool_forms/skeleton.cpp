@@ -2,7 +2,7 @@
 // text/tool_form.hpp.
 #include "text/tool_form.hpp"
 
-namespace kvasir::text::entries::tool_forms {
+namespace kvasir::text::tool_forms_skeleton {
 namespace {
 
 class Parser : public ToolParser {
@@ -15,8 +15,7 @@ int match(std::string_view) { return 0; }  // above 0 for templates that ask for
 
 }  // namespace
 
-extern const ToolForm skeleton;
-const ToolForm skeleton{.match = match,
-                        .make = [](const Json*) { return std::unique_ptr<ToolParser>(std::make_unique<Parser>()); }};
+const ToolForm entry{.match = match,
+                     .make = [](const Json*) { return std::unique_ptr<ToolParser>(std::make_unique<Parser>()); }};
 
-}  // namespace kvasir::text::entries::tool_forms
+}  // namespace kvasir::text::tool_forms_skeleton

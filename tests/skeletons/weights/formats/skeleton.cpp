@@ -11,7 +11,7 @@
 #include "base/file.hpp"
 #include "weights/format.hpp"
 
-namespace kvasir::weights::entries::formats {
+namespace kvasir::weights::formats_skeleton {
 namespace {
 
 constexpr const char* kHeader = "model.skeleton";
@@ -49,7 +49,6 @@ std::unique_ptr<ModelFile> open(const std::string& path) {
 
 }  // namespace
 
-extern const Format skeleton;
-const Format skeleton{.summary = "a format that no file has", .recognises = recognises, .open = open};
+const Format entry{.summary = "a format that no file has", .recognises = recognises, .open = open};
 
-}  // namespace kvasir::weights::entries::formats
+}  // namespace kvasir::weights::formats_skeleton
