@@ -176,6 +176,9 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
     offer.card.running = s.scheduler.running;
     offer.card.k_codec = kv::codecs_text(plan.codecs, kv::Side::kKeys);
     offer.card.v_codec = kv::codecs_text(plan.codecs, kv::Side::kValues);
+    offer.card.kv = run::kv_name(s.engine, spec);
+    offer.card.kv_token = plan.cache.bytes_per_token;
+    offer.card.kv_token_f16 = run::f16_bytes_per_token(s.engine, spec);
   } else {
     offer.bytes = run::Encoder::planned_bytes(s.engine, *file);
     offer.card.context = run::context_for(s.engine, spec);

@@ -118,6 +118,17 @@ TEST(AutoKv, TinyReadsAText) {
   EXPECT_EQ(plan_engine(*file, engine.options(), 1, 1).cache.state_bytes, engine.cache().memory().state_bytes);
 }
 
+TEST(AutoKv, TheCacheHasANameAndItsBytesInSixteenBits) {
+  Engine plain(options("f16"), {});
+  const model::ModelSpec& spec = plain.model().spec();
+  EXPECT_EQ(f16_bytes_per_token(plain.options(), spec), plain.cache().bytes_per_token());
+  EXPECT_EQ(kv_name(EngineOptions(), spec), "balanced");
+  EXPECT_EQ(kv_name(options("auto"), spec), "auto");
+  EngineOptions one_side;
+  one_side.k_codec = "rq8";
+  EXPECT_EQ(kv_name(one_side, spec), "rq8/f16");
+}
+
 TEST(AutoKv, SmallHeadsStayRawByDefaultAndSaySo) {
   model::ModelSpec spec;
   spec.layers.push_back({.mixer = model::Attention{.d = 8, .dv = 8}});

@@ -155,6 +155,23 @@ static std::string named_kv(const EngineOptions& options, const model::ModelSpec
   return options.exact ? "f32" : "f16";
 }
 
+std::string kv_name(const EngineOptions& options, const model::ModelSpec& spec) {
+  if (options.k_codec.empty() && options.v_codec.empty())
+    return options.kv == kAuto ? options.kv : named_kv(options, spec);
+  const kv::CodecPair both = kv::parse_pair(named_kv(options, spec), "--kv");
+  return (options.k_codec.empty() ? both.k : options.k_codec) + "/" +
+         (options.v_codec.empty() ? both.v : options.v_codec);
+}
+
+double f16_bytes_per_token(const EngineOptions& options, const model::ModelSpec& spec) {
+  double bytes = 0;
+  for (const kv::LayerShape& l : cache_shape(spec).layers) {
+    const bool keeps = l.attends() && l.kv_of < 0 && (l.window == 0 || options.whole_windows);
+    if (keeps) bytes += 2.0 * l.kv_heads * (l.head_dim + (l.latent ? 0 : l.head_dim_v));
+  }
+  return bytes;
+}
+
 // Of f16's bytes, for layers that get codecs of their own; 0: they do not.
 static double share_of(const EngineOptions& options, const model::ModelSpec& spec) {
   const bool one_side = !options.k_codec.empty() || !options.v_codec.empty();

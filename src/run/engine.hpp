@@ -173,6 +173,11 @@ class Engine {
 // (see docs/kv.md), or "f16" for head sizes that it does not store; then *note says so.
 std::string default_kv(const model::ModelSpec& spec, std::string* note);
 
+// How `options` store keys and values, in a word: a preset, a codec, KEYS/VALUES, a share or "auto".
+std::string kv_name(const EngineOptions& options, const model::ModelSpec& spec);
+// Bytes of a further token of a sequence in 16-bit floats: of the layers that kv::MemoryPlan::bytes_per_token counts.
+double f16_bytes_per_token(const EngineOptions& options, const model::ModelSpec& spec);
+
 // Where weights are kept, if everything else takes `others` bytes and all weights would take `weights`. drafters: bytes
 // of weights that these have. Throws Error(kBadInput) for what is no size, Error(kMemory) for one that drafters take
 // all of.

@@ -71,6 +71,9 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   card_.context = engine.context();
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
   card_.v_codec = kv::codecs_text(engine.codecs(), kv::Side::kValues);
+  card_.kv = kv_name(engine.options(), engine.model().spec());
+  card_.kv_token = engine.cache().bytes_per_token();
+  card_.kv_token_f16 = f16_bytes_per_token(engine.options(), engine.model().spec());
   card_.running = options.running;
   plan_.inputs.reserve(static_cast<std::size_t>(options.running));
   plan_.jobs.reserve(static_cast<std::size_t>(options.running));

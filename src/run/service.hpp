@@ -162,6 +162,9 @@ struct ModelCard {
   std::vector<std::pair<std::string, std::string>> named_templates;  // further ones: "tool_use" for chats with tools
   std::string chat_template;                                         // Jinja text of the file; empty when it has none
   std::string k_codec, v_codec;
+  std::string kv;           // how keys and values are stored, in a word: "balanced"
+  double kv_token = 0;      // bytes of a further token when it is sealed: layers that keep their pages ...
+  double kv_token_f16 = 0;  // ... and what it would take in 16-bit floats
   std::uint64_t parameters = 0, bytes = 0;         // of all tensors
   std::string quantization;                        // the weight type that most of these bytes have
   std::int32_t running = 0;                        // requests that are computed together at most

@@ -19,6 +19,9 @@ Json model_json(const Context& context, const Roster::Entry& model) {
             {"vocabulary", card.vocabulary},
             {"k_codec", card.k_codec},
             {"v_codec", card.v_codec},
+            {"kv", card.kv},
+            {"kv_bytes_per_token", card.kv_token},
+            {"kv_f16_bytes_per_token", card.kv_token_f16},
             {"chat", model.chats},
             {"loaded", model.loaded}}}};
 }

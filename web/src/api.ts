@@ -5,7 +5,9 @@ export interface Receipt {
   spans: Span[];
   reused_tokens: number;
   computed_tokens: number;
+  pages: { reused: number; computed: number; sealed: number };
   loaded_bytes: number;
+  state_bytes: number;
   load_seconds: number;
   queue_seconds: number;
   prefill_seconds: number;
@@ -24,13 +26,17 @@ export interface Message {
   tool_call_id?: string;
 }
 export interface Sampling { temperature: number; top_p: number; top_k: number; min_p: number; max_tokens: number; seed: number | null }
-export interface Request { messages: Message[]; tools: unknown[] | null; sampling: Sampling; thinking: boolean; reuse?: boolean }
+// `text`: of a model without a chat template, which continues it; then the messages are not sent.
+export interface Request { messages: Message[]; text?: string; tools: unknown[] | null; sampling: Sampling; thinking: boolean; reuse?: boolean }
 export interface Delta { content: string; reasoning: string; calls: { index: number; id: string; name: string; arguments: string }[] }
 export interface End { finish: string; usage: Usage; receipt: Receipt }
 export interface Model {
   id: string;
   max_model_len: number;
-  kvasir: { k_codec: string; v_codec: string; chat: boolean; loaded: boolean };
+  kvasir: {
+    k_codec: string; v_codec: string; chat: boolean; loaded: boolean;
+    kv: string; kv_bytes_per_token: number; kv_f16_bytes_per_token: number;
+  };
 }
 export interface Tier { tier: string; bytes: number; budget: number; records: number; hits: number; misses: number }
 export interface Stats { tiers: Tier[]; kv: { bytes: number; budget: number } }
@@ -70,7 +76,8 @@ export class Api {
 
   // The prompt's tokens as text. Bytes of a character that is split over tokens come with the last of them.
   async tokens(request: Request): Promise<string[]> {
-    const answer = await (await this.fetch('/tokenize', { ...this.body(request), with_pieces: true })).json();
+    const what = request.text === undefined ? this.body(request) : { ...this.body(request), content: request.text };
+    const answer = await (await this.fetch('/tokenize', { ...what, with_pieces: true })).json();
     const decoder = new TextDecoder();
     return answer.tokens.map(({ piece }: { piece: string | number[] }) =>
       typeof piece === 'string' ? piece : decoder.decode(new Uint8Array(piece), { stream: true }));
@@ -79,19 +86,20 @@ export class Api {
   private body(request: Request): Record<string, unknown> {
     const { temperature, top_p, top_k, min_p, max_tokens, seed } = request.sampling;
     return {
-      messages: request.messages, temperature, top_p, top_k, min_p,
+      ...(request.text === undefined ? { messages: request.messages } : { prompt: request.text }),
+      temperature, top_p, top_k, min_p,
       ...(this.chosen ? { model: this.chosen } : {}),
       ...(request.tools ? { tools: request.tools } : {}),
-      ...(max_tokens > 0 ? { max_tokens } : {}),
+      ...(max_tokens > 0 ? { max_tokens } : request.text === undefined ? {} : { max_tokens: 128 }),
       ...(seed === null ? {} : { seed }),
-      ...(request.thinking ? {} : { reasoning_effort: 'none' }),
+      ...(request.thinking || request.text !== undefined ? {} : { reasoning_effort: 'none' }),
       ...(request.reuse === false ? { reuse: false } : {}),
     };
   }
 
   // Streams an answer. Ends early, without an End, when `signal` aborts.
   async chat(request: Request, signal: AbortSignal, on: (delta: Delta) => void): Promise<End | null> {
-    const answer = await this.fetch('/v1/chat/completions',
+    const answer = await this.fetch(request.text === undefined ? '/v1/chat/completions' : '/v1/completions',
       { ...this.body(request), stream: true, stream_options: { include_usage: true } }, signal);
     let finish = 'stop';
     let end: End | null = null;
@@ -102,6 +110,7 @@ export class Api {
       const choice = chunk.choices[0];
       if (choice?.finish_reason) finish = choice.finish_reason;
       if (chunk.usage) end = { finish, usage: chunk.usage, receipt: chunk.kvasir };
+      if (choice?.text) on({ content: choice.text, reasoning: '', calls: [] });
       const delta = choice?.delta;
       if (!delta) continue;
       const calls = (delta.tool_calls ?? []).map((c: { index: number; id?: string; function?: { name?: string; arguments?: string } }) =>

@@ -1,15 +1,16 @@
 // The cache inspector: whose work each token of a prompt was, why no more was reused, and what that saved.
-import type { Api, End, Request, Span } from './api.js';
+import type { Api, End, Model, Request, Span } from './api.js';
 import { h } from './dom.js';
 import type { Node } from './tree.js';
 
-type Origin = 'memory' | 'disk' | 'remote' | 'computed' | 'repaired';
+type Origin = 'memory' | 'disk' | 'remote' | 'computed' | 'repaired' | 'generated' | 'kept';
 const names: Record<Origin, string> = {
   memory: 'from memory', disk: 'from disk', remote: 'from another machine', computed: 'computed now', repaired: 'repaired',
+  generated: 'generated', kept: 'kept',
 };
 
 export function originOf(source: string): Origin {
-  if (source === 'computed') return 'computed';
+  if (source === 'computed' || source === 'generated') return source;
   if (source.startsWith('repair')) return 'repaired';
   if (source.startsWith('live') || source.startsWith('ram')) return 'memory';
   return source.startsWith('redis') ? 'remote' : 'disk';
@@ -37,7 +38,7 @@ function legend(spans: Span[]): HTMLElement {
 }
 
 function bar(spans: Span[], total: number): HTMLElement {
-  const all = h('div', { className: 'bar', role: 'img', ariaLabel: 'where the tokens of the prompt came from' });
+  const all = h('div', { className: 'bar', role: 'img', ariaLabel: 'where the tokens came from' });
   for (const s of spans) {
     const part = coloured('', originOf(s.source));
     part.style.setProperty('flex-grow', String((s.end - s.begin) / total));
@@ -113,6 +114,30 @@ function times(api: Api, turns: Node[], requestOf: (question: Node) => Request):
       h('td', {}, seconds(r.queue_seconds + r.prefill_seconds)), cell));
   });
   return table;
+}
+
+// What an answer took and left: the tokens of prompt and answer by origin, then each sum in bytes and time.
+export function effect(end: End, model: Model | null): HTMLElement {
+  const r = end.receipt;
+  const prompt = end.usage.prompt_tokens;
+  const all = prompt + end.usage.completion_tokens;
+  const { kv_bytes_per_token: sealed, kv_f16_bytes_per_token: plain } = model?.kvasir ?? { kv_bytes_per_token: 0, kv_f16_bytes_per_token: 0 };
+  const strip = bar([...r.spans, { begin: prompt, end: all, source: 'generated' }], all);
+  const line = (origin: Origin, name: string, tokens: number, ...facts: string[]) => {
+    const item = coloured('', origin);
+    item.append(h('b', {}, name), ` ${tokens} tokens${facts.filter(Boolean).map((f) => ` · ${f}`).join('')}`);
+    return item;
+  };
+  const loaded = r.reused_tokens > 0 ? `${bytes(r.loaded_bytes)} loaded in ${seconds(r.load_seconds)}` : '';
+  // Whole pages are sealed; the newest tokens are kept in 16 bits.
+  const pages = 128 * (r.pages?.sealed ?? 0);
+  const kept = pages * sealed + (all - pages) * plain + r.state_bytes;
+  const reused = r.spans.find((s) => s.source !== 'computed');
+  return h('div', { className: 'effect' }, strip, h('div', { className: 'legend' },
+    line(reused ? originOf(reused.source) : 'memory', 'reused', r.reused_tokens, loaded),
+    line('computed', 'computed', r.computed_tokens, `first token ${seconds(r.queue_seconds + r.prefill_seconds)}`),
+    line('generated', 'generated', end.usage.completion_tokens, seconds(r.decode_seconds)),
+    plain > 0 && line('kept', 'kept', all, `${bytes(kept)} of ${bytes(all * plain + r.state_bytes)} in 16 bits`)));
 }
 
 export function figures(end: End): string {

@@ -1,13 +1,15 @@
 // The page: a conversation on the left, settings or the cache inspector on the right.
 import { Api, ApiError, type Message, type Model, type Request, type Sampling } from './api.js';
 import { h } from './dom.js';
-import { figures, inspect } from './inspector.js';
+import { effect, figures, inspect } from './inspector.js';
 import { render } from './markdown.js';
 import { addCalls, type Node, Tree } from './tree.js';
 
 const api = new Api();
 let tree = new Tree();
 let running: AbortController | null = null;
+let current: Model | null = null;
+const continues = () => current !== null && !current.kvasir.chat;  // no chat template: texts are continued
 
 // --- settings -------------------------------------------------------------------------------------------------------
 
@@ -38,7 +40,9 @@ function requestFor(node: Node): Request {
     if (!Array.isArray(parsed)) throw new Error('Tools: expected a JSON array of tools.');
     list = parsed;
   }
-  return { messages: tree.messages(node, system.value), tools: list, sampling: sampling(), thinking: thinking.checked };
+  const common = { sampling: sampling(), thinking: thinking.checked };
+  if (continues()) return { messages: [], text: tree.text(node), tools: null, ...common };
+  return { messages: tree.messages(node, system.value), tools: list, ...common };
 }
 
 const label = (text: string, field: HTMLElement, className = '') => h('label', { className }, text, field);
@@ -51,6 +55,11 @@ const settings = h('div', { className: 'settings' },
 // --- frame ----------------------------------------------------------------------------------------------------------
 
 const modelName = h('span', { className: 'model' });
+const codecs = h('span', { className: 'codecs', hidden: true });
+const cacheButton = h('button', {
+  type: 'button', className: 'small', hidden: true, title: 'how keys and values are stored',
+  onclick: () => { codecs.hidden = !codecs.hidden; },
+});
 const modelChoice = h('select', { hidden: true, ariaLabel: 'Model' });
 const side = h('aside', { hidden: true, id: 'side' });
 const chat = h('div', { className: 'chat', role: 'log' });
@@ -62,7 +71,7 @@ const newButton = h('button', { type: 'button', textContent: 'New chat' });
 const form = h('form', { className: 'ask' }, input, send);
 
 document.body.append(
-  h('header', {}, h('h1', {}, 'Kvasir'), modelChoice, modelName, newButton, settingsButton),
+  h('header', {}, h('h1', {}, 'Kvasir'), modelChoice, modelName, cacheButton, codecs, newButton, settingsButton),
   h('main', {}, chat, h('div', {}, notice, form)), side);
 
 function toggle(panel: HTMLElement): void {
@@ -113,16 +122,17 @@ function buttons(node: Node): HTMLElement[] {
 function drawMessage(node: Node): HTMLElement {
   const m = node.message;
   const text = h('div', { className: 'text' });
-  if (m.role === 'assistant') render(m.content, text);
+  if (m.role === 'assistant' && !continues()) render(m.content, text);
   else text.textContent = m.content;
   const box = h('article', { className: `message ${m.role === 'tool' ? 'user' : m.role}` },
-    h('div', { className: 'who' }, { user: 'You', assistant: 'Model', tool: 'Result', system: 'System' }[m.role], ...buttons(node)));
+    h('div', { className: 'who' }, { user: continues() ? 'Text' : 'You', assistant: continues() ? 'Continued' : 'Model', tool: 'Result', system: 'System' }[m.role],
+      ...buttons(node)));
   if (m.reasoning_content) box.append(h('details', { open: !m.content }, h('summary', {}, 'Reasoning'), m.reasoning_content));
   box.append(text);
   for (const call of m.tool_calls ?? []) box.append(h('pre', {}, `${call.function.name}(${call.function.arguments})`));
   if (m.tool_calls && !running && node.children.length === 0) box.append(resultForm(node));
   if (node.error) box.append(h('div', { className: 'error' }, node.error));
-  if (node.end) box.append(h('div', { className: 'figures' }, figures(node.end)));
+  if (node.end) box.append(effect(node.end, current), h('div', { className: 'figures' }, figures(node.end)));
   return box;
 }
 
@@ -145,9 +155,10 @@ function draw(): void {
   const path = tree.path();
   shown = new Map(path.map((node) => [node, drawMessage(node)]));
   const low = chat.scrollHeight - chat.scrollTop - chat.clientHeight < 80;
-  chat.replaceChildren(...(path.length ? shown.values() : [h('div', { className: 'empty' }, 'Say something. Nothing leaves this server.')]));
+  chat.replaceChildren(...(path.length ? shown.values() : [h('div', { className: 'empty' }, `${continues() ? 'Begin a text, and the model continues it.' : 'Say something.'} Nothing leaves this server.`)]));
   if (low) chat.scrollTop = chat.scrollHeight;
-  send.textContent = running ? 'Stop' : 'Send';
+  send.textContent = running ? 'Stop' : continues() ? 'Continue' : 'Send';
+  input.placeholder = continues() ? 'Text to continue' : 'Message';
 }
 
 function edit(node: Node): void {
@@ -234,7 +245,8 @@ form.onsubmit = (event) => {
   event.preventDefault();
   if (running) return running.abort();
   const text = input.value;
-  if (!text.trim()) return;
+  // A text may go on without a word more.
+  if (!text.trim()) return void (continues() && tree.last() !== tree.root && answer(tree.last()));
   input.value = '';
   fit();
   void answer(tree.add(tree.last(), { role: 'user', content: text }));
@@ -272,13 +284,18 @@ newButton.onclick = () => {
 
 // `several`: a choice beside it has the name already.
 function show(model: Model, several: boolean): void {
-  const { k_codec, v_codec, chat, loaded } = model.kvasir;
+  current = model;
+  const { k_codec, v_codec, kv, kv_bytes_per_token: sealed, kv_f16_bytes_per_token: plain, loaded } = model.kvasir;
   const facts = several ? [] : [model.id];
   facts.push(`context ${model.max_model_len}`);
-  if (k_codec) facts.push(`cache ${k_codec === v_codec ? k_codec : `${k_codec}/${v_codec}`}`);
   if (several && !loaded) facts.push('loaded when it is asked');
   modelName.textContent = facts.join(' · ');
-  say(chat ? '' : 'This model has no chat template: start the server with --chat-template FILE.');
+  cacheButton.hidden = !kv;
+  cacheButton.textContent = plain > 0 ? `${kv}: ${Math.round((100 * sealed) / plain)} % of 16 bits` : kv;
+  codecs.hidden = true;
+  codecs.textContent = `keys ${k_codec} · values ${v_codec} · ${Math.round(sealed)} B per token`;
+  say('');
+  draw();
 }
 
 async function start(): Promise<void> {

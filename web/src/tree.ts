@@ -37,6 +37,14 @@ export class Tree {
     parent.chosen = Math.max(0, parent.children.length - 1);
   }
 
+  // What stands up to and with `node`, as one text. A word that somebody typed behind a word begins a new one.
+  text(node: Node): string {
+    let text = '';
+    for (const m of this.messages(node, ''))
+      text += (m.role === 'user' && /\w$/.test(text) && /^\w/.test(m.content) ? ' ' : '') + m.content;
+    return text;
+  }
+
   // What is sent to have `node` answered.
   messages(node: Node, system: string): Message[] {
     const messages: Message[] = [];

@@ -58,12 +58,53 @@ test('a chat of two turns, the second with reuse', async () => {
   const figures = await page.locator('.figures').nth(1).textContent();
   const [, reused, all] = figures.match(/reused (\d+) of (\d+) tokens/);
   assert.ok(reused > 100 && reused > 0.8 * all, figures);
+  // What was reused, computed and kept, in bytes and time.
+  const effect = await page.locator('.effect').nth(1).textContent();
+  assert.match(effect, new RegExp(`reused ${reused} tokens · [\\d.]+ [KM]iB loaded in [\\d.]+ m?s`));
+  assert.match(effect, /computed \d+ tokens · first token [\d.]+ m?s/);
+  const [, kept, plain] = effect.match(/kept \d+ tokens · ([\d.]+) [KM]iB of ([\d.]+) [KM]iB in 16 bits/);
+  assert.ok(Number(kept) > 0 && Number(plain) > 0, effect);
+});
+
+test('the header says how the cache is stored, and by which codecs on a click', async () => {
+  const button = page.getByRole('button', { name: /^balanced: \d+ % of 16 bits$/ });
+  const codecs = page.locator('header .codecs');
+  assert.ok(!(await codecs.isVisible()));
+  await button.focus();
+  await page.keyboard.press('Enter');
+  assert.match(await codecs.textContent(), /^keys rq\d.* · values rq\d.* · \d+ B per token$/);
+  await page.keyboard.press('Enter');
+  assert.ok(!(await codecs.isVisible()));
+});
+
+test('a model without a chat template continues texts', async () => {
+  const other = await browser.newPage();
+  await other.route('**/v1/models', async (route) => {
+    const card = await (await route.fetch()).json();
+    card.data[0].kvasir.chat = false;
+    return route.fulfill({ json: card });
+  });
+  const prompts = [];
+  other.on('request', (request) => request.url().endsWith('/v1/completions') && prompts.push(request.postDataJSON().prompt));
+  await other.goto(server.url + '/');
+  await other.getByRole('button', { name: 'Continue' }).waitFor();
+  assert.equal(await other.getByRole('alert').textContent(), '');
+  await other.getByRole('textbox', { name: 'Message' }).fill('It was a dark and stormy night');
+  await other.keyboard.press('Enter');
+  await other.waitForFunction(() => document.querySelectorAll('.figures').length === 1);
+  const first = await other.locator('article.assistant .text').first().textContent();
+  await other.getByRole('textbox', { name: 'Message' }).focus();
+  await other.keyboard.press('Enter');  // on, without a word more
+  await other.waitForFunction(() => document.querySelectorAll('.figures').length === 2);
+  assert.deepEqual(prompts, ['It was a dark and stormy night', 'It was a dark and stormy night' + first]);
+  assert.match(await other.locator('.figures').nth(1).textContent(), /reused [1-9]\d* of/);
+  await other.close();
 });
 
 test('a choice of model where the server has several', async () => {
   const other = await browser.newPage();
   const card = (id, loaded) =>
-    ({ id, max_model_len: 2048, kvasir: { k_codec: 'rq4', v_codec: 'rq3', chat: true, loaded } });
+    ({ id, max_model_len: 2048, kvasir: { k_codec: 'rq4', v_codec: 'rq3', kv: 'small', kv_bytes_per_token: 23, kv_f16_bytes_per_token: 100, chat: true, loaded } });
   await other.route('**/v1/models', (route) => route.fulfill({ json: { data: [card('one', true), card('two', false)] } }));
   const asks = [];
   await other.route('**/v1/chat/completions', (route) => {
@@ -73,7 +114,8 @@ test('a choice of model where the server has several', async () => {
   await other.goto(server.url + '/');
   const choice = other.getByRole('combobox', { name: 'Model' });
   await choice.waitFor();
-  assert.match(await other.locator('.model').textContent(), /context 2048 · cache rq4\/rq3$/);
+  assert.match(await other.locator('.model').textContent(), /context 2048$/);
+  await other.getByRole('button', { name: 'small: 23 % of 16 bits' }).waitFor();
   const ask = async (text) => {
     await other.getByRole('textbox', { name: 'Message' }).focus();
     await other.keyboard.type(text);
