@@ -34,6 +34,18 @@ configure_file(${KVASIR_PC} ${PROJECT_BINARY_DIR}/kvasir.pc @ONLY)" COMPONENT ap
 endif()
 if(NOT KVASIR_SHARED)
   install(TARGETS kvasir_main DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
+  # What the program says of its own options, when it is installed. A cross build cannot run it.
+  if(NOT CMAKE_CROSSCOMPILING)
+    install(CODE "file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/shell)
+foreach(shell bash zsh fish)
+  execute_process(COMMAND $<TARGET_FILE:kvasir_main> completion \${shell} OUTPUT_FILE ${PROJECT_BINARY_DIR}/shell/\${shell} COMMAND_ERROR_IS_FATAL ANY)
+endforeach()
+execute_process(COMMAND $<TARGET_FILE:kvasir_main> man OUTPUT_FILE ${PROJECT_BINARY_DIR}/shell/kvasir.1 COMMAND_ERROR_IS_FATAL ANY)" COMPONENT tool)
+    install(FILES ${PROJECT_BINARY_DIR}/shell/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME kvasir COMPONENT tool)
+    install(FILES ${PROJECT_BINARY_DIR}/shell/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions RENAME _kvasir COMPONENT tool)
+    install(FILES ${PROJECT_BINARY_DIR}/shell/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME kvasir.fish COMPONENT tool)
+    install(FILES ${PROJECT_BINARY_DIR}/shell/kvasir.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tool)
+  endif()
 endif()
 
 set(CPACK_PACKAGE_NAME kvasir)

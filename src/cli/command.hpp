@@ -21,6 +21,8 @@ struct Command {
   // only, before parsing; the parsed values must be owned by the returned function (a shared_ptr), since `flags` keeps
   // references to them. REQUIRES: no work here that can be slow or fail.
   Action (*setup)(Flags& flags);
+
+  bool hidden = false;  // not in `kvasir --help`: for scripts and packages
 };
 
 // src/cli/commands, by the build.

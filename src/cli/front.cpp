@@ -28,7 +28,8 @@ std::string usage(std::span<const Entry<Command>> commands) {
       "usage: kvasir COMMAND [OPTIONS]\n       kvasir COMMAND --help\n       kvasir --version\n\ncommands:\n";
   std::size_t width = 0;
   for (const auto& c : commands) width = std::max(width, c.name.size());
-  for (const auto& c : commands) text += fmt::format("  {:<{}}  {}\n", c.name, width, c.value->summary);
+  for (const auto& c : commands)
+    if (!c.value->hidden) text += fmt::format("  {:<{}}  {}\n", c.name, width, c.value->summary);
   return text;
 }
 

@@ -1,30 +1,13 @@
 #include "cli/parser.hpp"
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "cli/flag_text.hpp"
+
 namespace kvasir::cli {
 namespace {
-
-std::string flag_names(const OptionSpec& spec) {  // "-n,--n", "--exact,!--no-exact"
-  std::string names = (spec.letter ? std::string("-") + spec.letter + "," : "") + spec.flag;
-  if (!spec.alias.empty()) names += "," + spec.alias;
-  if (spec.kind == OptionKind::kBool && !spec.flag.starts_with("--no-")) names += ",!--no-" + spec.flag.substr(2);
-  return names;
-}
-
-// What follows a flag in the help: type, range, unit and default.
-std::string flag_help(const OptionSpec& spec, const std::string& default_text) {
-  std::string help = spec.help;
-  const bool limited = spec.kind == OptionKind::kInt || spec.kind == OptionKind::kFloat || !spec.choices.empty();
-  std::string notes = limited ? spec.expects() : "";
-  if (!spec.unit.empty()) notes += (notes.empty() ? "" : ", ") + ("in " + spec.unit);
-  if (default_text != "\"\"" && default_text != "[]" && default_text != "false")
-    notes += (notes.empty() ? "" : "; ") + ("default " + default_text);
-  return notes.empty() ? help : help + " (" + notes + ")";
-}
 
 // What others call our options; the second text is ours, or with a space in it says what holds here.
 constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
@@ -118,7 +101,7 @@ class CommandFlags final : public Parser {
 
   void option(const OptionSpec& spec, const OptionValue& preset, const std::string& group, SetText set) override {
     const std::string names = flag_names(spec);
-    const std::string help = flag_help(spec, options_to_json({&spec, 1}, {&preset, 1}).at(spec.name).dump());
+    const std::string help = flag_help(spec, preset);
     CLI::Option* option = nullptr;
     if (spec.kind == OptionKind::kBool) {
       option = app_.add_flag_function(
