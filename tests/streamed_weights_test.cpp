@@ -144,7 +144,7 @@ class Books : public ::testing::Test {
     });
   }
   std::vector<std::int32_t> prompt(const Server& s, std::size_t n, std::size_t from = 0) const {
-    const auto all = s.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+    const auto all = s.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
     return {all.begin() + static_cast<std::ptrdiff_t>(from), all.begin() + static_cast<std::ptrdiff_t>(from + n)};
   }
   const TemporaryPath file_;

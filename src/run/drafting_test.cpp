@@ -29,7 +29,7 @@ const std::vector<std::vector<std::string>> kDrafters = {
     {"lookup"}, {"store"}, {"model:" + kBooks}, {"store", "lookup", "model:" + kBooks}};
 
 std::vector<std::int32_t> document(const text::Tokenizer& tokenizer, std::size_t from, std::size_t n) {
-  const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+  const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/docs/results/reasons.md"));
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(from);
   return {begin, begin + static_cast<std::ptrdiff_t>(n)};
 }

@@ -143,7 +143,7 @@ class Server {
 // Texts of a conversation's turns, of all lengths.
 inline std::vector<std::vector<std::int32_t>> turns(const text::Tokenizer& tokenizer, std::size_t count,
                                                     std::size_t from) {
-  const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+  const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/docs/results/reasons.md"));
   const std::size_t sizes[] = {37, 120, 8, 300, 1, 64, 129, 200, 16, 90};
   std::vector<std::vector<std::int32_t>> list;
   for (std::size_t i = 0; i < count; ++i) {

@@ -29,7 +29,7 @@ class ReuseWithStates : public ::testing::TestWithParam<const char*> {
   ~ReuseWithStates() override { std::filesystem::remove_all(folder_); }
 
   static std::vector<std::int32_t> document(const text::Tokenizer& tokenizer, std::size_t from, std::size_t n = 600) {
-    const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+    const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/docs/results/reasons.md"));
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(from);
     return {begin, begin + static_cast<std::ptrdiff_t>(n)};
   }
@@ -138,7 +138,7 @@ TEST_P(ReuseWithStates, NeighboursDoNotShow) {
 // where the first two parted.
 TEST_P(ReuseWithStates, ABeginningIsFoundByTheNextQuestion) {
   Server server(GetParam(), {"ram:?size=512MiB"}, {}, model_);
-  std::vector<std::int32_t> text = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  std::vector<std::int32_t> text = server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   text.resize(2400);
   std::vector<std::int64_t> reused;
   for (std::int32_t question = 0; question < 3; ++question) {
@@ -157,7 +157,7 @@ TEST_P(ReuseWithStates, ABeginningIsFoundByTheNextQuestion) {
 // end, the next turn computes what is new and the last token before it, and the same prompt again its last token.
 TEST_P(ReuseWithStates, EveryLengthLeavesAPlaceToGoOnFrom) {
   Server server(GetParam(), {"ram:?size=2GiB"}, {}, model_);
-  const std::vector<std::int32_t> all = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  const std::vector<std::int32_t> all = server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   std::mt19937 random(5);
   std::size_t from = 0;
   const int lengths[] = {1,   2,   15,  16,  17,  31,  33,  64,  112, 113, 126,

@@ -26,7 +26,7 @@ class ReuseWithWindows : public ::testing::TestWithParam<const char*> {
 
   // A beginning that is longer than the windows.
   static std::vector<std::int32_t> document(const text::Tokenizer& tokenizer, std::size_t from) {
-    const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+    const std::vector<std::int32_t> all = tokenizer.encode(read_text_file(kSource + "/docs/results/reasons.md"));
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(from);
     return {begin, begin + 600};
   }
@@ -116,7 +116,7 @@ TEST_P(ReuseWithWindows, NeighboursDoNotShow) {
 // of the first is found up to a tail that was left there.
 TEST_P(ReuseWithWindows, ALongDocumentIsFoundByTheNextQuestion) {
   Server server(GetParam(), {"ram:?size=256MiB"}, {}, model_);
-  std::vector<std::int32_t> text = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  std::vector<std::int32_t> text = server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   text.resize(2400);
   std::vector<std::int64_t> reused;
   for (std::int32_t question = 0; question < 3; ++question) {
