@@ -90,9 +90,9 @@ foreach(isa IN LISTS KVASIR_SANITIZED_ISAS)
     message(FATAL_ERROR "KVASIR_SANITIZED_ISAS: unknown instruction set '${isa}'; there are ${all_isas}")
   endif()
 endforeach()
-# The scalar copies are the reference, and run where there is nothing better: -O1 compiles them in half the time, to the same
-# bits. Inlined are all inline functions, which these objects may not export.
-set(KVASIR_ISA_FLAGS_scalar -O1 -finline-functions -fno-tree-vectorize -fno-tree-slp-vectorize)
+# The scalar copies are the reference, and run where there is nothing better: -O1 and few shapes (simd/shapes.hpp) compile them
+# in a third of the time, to the same bits. Inlined are all inline functions, which these objects may not export.
+set(KVASIR_ISA_FLAGS_scalar -DKVASIR_FEW_SHAPES=2 -O1 -finline-functions -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
 set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
     -mprefer-vector-width=512)
@@ -126,7 +126,7 @@ if(KVASIR_EMULATE_AVX512)
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/simd/isa.cpp PROPERTIES COMPILE_DEFINITIONS KVASIR_EMULATE_AVX512)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  set(KVASIR_ISA_FLAGS_scalar -O1 -finline-functions -fno-vectorize -fno-slp-vectorize)
+  set(KVASIR_ISA_FLAGS_scalar -DKVASIR_FEW_SHAPES=2 -O1 -finline-functions -fno-vectorize -fno-slp-vectorize)
 endif()
 
 # kvasir_isa_sources(OUT [PREFIX name] source...): adds one object library per instruction set and sets OUT to their objects.

@@ -59,7 +59,7 @@ class Churn : public ::testing::Test {
  protected:
   void SetUp() override {
     EngineOptions o;
-    o.model = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
+    o.model = KVASIR_SOURCE_DIR "/models/kvasir-books-4m.gguf";
     o.ctx = 1024;
     o.threads = 2;
     engine_ = std::make_unique<Engine>(o, Engine::Needs{.sequences = 4, .pool_tokens = 4096, .logits = 4});

@@ -15,6 +15,7 @@
 
 #include "base/file.hpp"
 #include "base/options.hpp"
+#include "base/test_data_fixture.hpp"
 #include "model/arch.hpp"
 #include "model/synth.hpp"
 #include "run/ask.hpp"
@@ -27,7 +28,7 @@
 namespace kvasir::run {
 namespace {
 
-const std::string kGolden = std::string(KVASIR_SOURCE_DIR) + "/../shared/data/golden/";
+const std::string kGolden = fixture::test_data("golden/");
 const std::string kShipped = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";  // made by tools/golden_models.py
 const std::string kDemo = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
 

@@ -9,7 +9,7 @@ set -u
 source_dir=$1
 kvasir=$2/kvasir
 model=$source_dir/models/kvasir-books-4m.gguf
-conversations=$source_dir/../shared/data/conversations/topical_chat_200.jsonl
+conversations=${KVASIR_TEST_DATA:-$source_dir/../shared/data}/conversations/topical_chat_200.jsonl
 limit=${KVASIR_IDENTITY_CONVERSATIONS:-2}
 [ -e "$conversations" ] || { echo "SKIPPED: $conversations is not there"; exit 77; }
 scratch=$(mktemp -d)

@@ -25,6 +25,7 @@
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
+#include "base/test_data_fixture.hpp"
 #include "run/engine.hpp"
 #include "simd/every_isa.hpp"
 
@@ -97,9 +98,14 @@ Record& record() {
 
 struct Subject {
   const char* name;  // as in oracle.txt
-  const char* path;  // from the project's folder
+  const char* path;  // from the project's folder, or behind data: from that of the reference data
   bool whole;        // every preset, window and chunk; else two presets without a window
 };
+
+std::string path_of(const Subject& subject) {
+  const std::string path = subject.path;
+  return path.starts_with("data:") ? fixture::test_data(path.substr(5)) : kSource + path;
+}
 
 // "reference" is --exact: weights as floats and an f32 cache.
 const std::vector<std::string> kAllPresets{"exact", "safe", "rq4", "rq3", "kivi2", "kivi4", "turbo3", "reference"};
@@ -112,22 +118,22 @@ const std::vector<Subject>& subjects() {
       {"shipped-llama3", "tests/golden/llama3.gguf", false},
       {"shipped-qwen2", "tests/golden/qwen2.gguf", false},
       {"shipped-qwen3", "tests/golden/qwen3.gguf", false},
-      {"llama-gqa", "../shared/data/golden/llama-gqa.gguf", true},
-      {"llama-hd128", "../shared/data/golden/llama-hd128.gguf", false},
-      {"llama3-rope", "../shared/data/golden/llama3-rope.gguf", false},
-      {"llama-f16", "../shared/data/golden/llama-f16.gguf", false},
-      {"qwen2", "../shared/data/golden/qwen2.gguf", false},
-      {"qwen3", "../shared/data/golden/qwen3.gguf", false},
-      {"llama-gqa-BF16", "../shared/data/golden/quant/llama-gqa-BF16.gguf", false},
-      {"llama-gqa-Q2_K", "../shared/data/golden/quant/llama-gqa-Q2_K.gguf", false},
-      {"llama-gqa-Q3_K_M", "../shared/data/golden/quant/llama-gqa-Q3_K_M.gguf", false},
-      {"llama-gqa-Q4_0", "../shared/data/golden/quant/llama-gqa-Q4_0.gguf", false},
-      {"llama-gqa-Q4_1", "../shared/data/golden/quant/llama-gqa-Q4_1.gguf", false},
-      {"llama-gqa-Q4_K_M", "../shared/data/golden/quant/llama-gqa-Q4_K_M.gguf", false},
-      {"llama-gqa-Q5_0", "../shared/data/golden/quant/llama-gqa-Q5_0.gguf", false},
-      {"llama-gqa-Q5_1", "../shared/data/golden/quant/llama-gqa-Q5_1.gguf", false},
-      {"llama-gqa-Q5_K_M", "../shared/data/golden/quant/llama-gqa-Q5_K_M.gguf", false},
-      {"llama-gqa-Q6_K", "../shared/data/golden/quant/llama-gqa-Q6_K.gguf", false},
+      {"llama-gqa", "data:golden/llama-gqa.gguf", true},
+      {"llama-hd128", "data:golden/llama-hd128.gguf", false},
+      {"llama3-rope", "data:golden/llama3-rope.gguf", false},
+      {"llama-f16", "data:golden/llama-f16.gguf", false},
+      {"qwen2", "data:golden/qwen2.gguf", false},
+      {"qwen3", "data:golden/qwen3.gguf", false},
+      {"llama-gqa-BF16", "data:golden/quant/llama-gqa-BF16.gguf", false},
+      {"llama-gqa-Q2_K", "data:golden/quant/llama-gqa-Q2_K.gguf", false},
+      {"llama-gqa-Q3_K_M", "data:golden/quant/llama-gqa-Q3_K_M.gguf", false},
+      {"llama-gqa-Q4_0", "data:golden/quant/llama-gqa-Q4_0.gguf", false},
+      {"llama-gqa-Q4_1", "data:golden/quant/llama-gqa-Q4_1.gguf", false},
+      {"llama-gqa-Q4_K_M", "data:golden/quant/llama-gqa-Q4_K_M.gguf", false},
+      {"llama-gqa-Q5_0", "data:golden/quant/llama-gqa-Q5_0.gguf", false},
+      {"llama-gqa-Q5_1", "data:golden/quant/llama-gqa-Q5_1.gguf", false},
+      {"llama-gqa-Q5_K_M", "data:golden/quant/llama-gqa-Q5_K_M.gguf", false},
+      {"llama-gqa-Q6_K", "data:golden/quant/llama-gqa-Q6_K.gguf", false},
   };
   return list;
 }
@@ -165,7 +171,7 @@ int threads() {
 
 EngineOptions options_for(const Subject& subject, const std::string& preset, int window) {
   EngineOptions o;
-  o.model = kSource + subject.path;
+  o.model = path_of(subject);
   o.exact = preset == "reference";
   if (!o.exact) o.kv = preset;
   o.window = window;
@@ -224,7 +230,7 @@ class Oracle : public ::testing::TestWithParam<std::tuple<int, int>> {
 TEST_P(Oracle, SameBits) {
   if (!simd::supported(isa())) GTEST_SKIP() << "this machine has no " << simd::name(isa());
   if (simd::name(isa()) == "neonbf16") GTEST_SKIP() << "processors round its dot product each in their own way";
-  if (!std::filesystem::exists(kSource + subject().path)) GTEST_SKIP() << subject().path << " is not there";
+  if (!std::filesystem::exists(path_of(subject()))) GTEST_SKIP() << path_of(subject()) << " is not there";
   const simd::KeepIsa keep;
   simd::force(isa());
   const std::size_t prompt = prompt_of(subject());

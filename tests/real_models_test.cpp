@@ -1,4 +1,4 @@
-// Real models against transformers in float32 on the weights of the same file (../shared/data/golden/real): every
+// Real models against transformers in float32 on the weights of the same file (KVASIR_TEST_DATA/golden/real): every
 // position's distribution, greedy answers, and the tokenizer. Skips models that are not in the folder KVASIR_MODELS
 // (~/.cache/kvasir-models).
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 
 #include "base/file.hpp"
 #include "base/options.hpp"
+#include "base/test_data_fixture.hpp"
 #include "run/ask.hpp"
 #include "run/engine.hpp"
 #include "run/scheduler.hpp"
@@ -36,8 +37,7 @@ std::string models_folder() {
 class RealModels : public ::testing::TestWithParam<RealModel> {
  protected:
   void SetUp() override {
-    const std::string reference =
-        std::string(KVASIR_SOURCE_DIR) + "/../shared/data/golden/real/" + GetParam().name + ".json";
+    const std::string reference = fixture::test_data("golden/real/") + GetParam().name + ".json";
     options_.model = models_folder() + "/" + GetParam().file;
     options_.exact = true;
     options_.threads = 2;

@@ -98,14 +98,14 @@ std::vector<std::string> golden_models() {
   return names;
 }
 
-class Golden : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Models, Golden, ::testing::ValuesIn(golden_models()), [](const auto& model) {
+class StreamedGolden : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Models, StreamedGolden, ::testing::ValuesIn(golden_models()), [](const auto& model) {
   std::string name = model.param;
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   return name;
 });
 
-TEST_P(Golden, HasTheBitsOfWeightsInMemory) {
+TEST_P(StreamedGolden, HasTheBitsOfWeightsInMemory) {
   const std::string model = kShipped + GetParam() + ".gguf";
   if (!model::read_spec(*weights::open_model_file(model)).causal) GTEST_SKIP() << "an encoder";
   auto ids =

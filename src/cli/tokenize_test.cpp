@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/test_data_fixture.hpp"
 #include "cli/run_fixture.hpp"
 #include "cli/sections.hpp"
 #include "weights/gguf_writer.hpp"
@@ -161,7 +162,7 @@ TEST(Sections, EndAtLinesThatAreTheSeparator) {
 
 // The command itself on the reference vocabularies: every line of NAME.out.
 TEST(TokenizeReference, SectionsOfEveryVocabulary) {
-  const fs::path data = fs::path(KVASIR_SOURCE_DIR) / "../shared/data/vocab";
+  const fs::path data = fixture::test_data("vocab");
   if (!fs::exists(data)) GTEST_SKIP() << "no reference data at " << data;
   int files = 0;
   for (const auto& entry : fs::directory_iterator(data)) {

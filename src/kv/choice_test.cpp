@@ -1,4 +1,4 @@
-// Counts, scores, votes and reuse of choices: the worked examples and properties of ../shared/specs/sparse.md.
+// Counts, scores, votes and reuse of choices: worked examples and properties.
 #include "kv/choice.hpp"
 
 #include <gtest/gtest.h>

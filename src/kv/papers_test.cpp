@@ -8,6 +8,7 @@
 #include <fstream>
 #include <numbers>
 
+#include "base/test_data_fixture.hpp"
 #include "kernel/attention.hpp"
 #include "kv/codec_fixture.hpp"
 #include "kv/families/lloyd.hpp"
@@ -348,7 +349,7 @@ TEST(Papers, PolarCellsCloseTheCircle) {
   }
 }
 
-// ../shared/data/kv: u32 magic, layer, heads, tokens, dim; then float32 [head][token][dim].
+// KVASIR_TEST_DATA/kv: u32 magic, layer, heads, tokens, dim; then float32 [head][token][dim].
 struct Recorded {
   int heads = 0, tokens = 0, d = 0;
   std::vector<float> x;
@@ -365,7 +366,7 @@ Recorded read_keys(const std::filesystem::path& path) {
 }
 
 TEST(Papers, RecordedKeys) {
-  const std::filesystem::path folder = std::filesystem::path(KVASIR_SOURCE_DIR) / "../shared/data/kv";
+  const std::filesystem::path folder = fixture::test_data("kv");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no recorded keys: " << folder << " is missing";
   for (const int layer : {3, 7, 11, 15}) {
     const Recorded keys = read_keys(folder / ("qwen35_layer" + std::to_string(layer) + "_keys.bin"));

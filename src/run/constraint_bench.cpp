@@ -14,6 +14,7 @@
 #include "base/check.hpp"
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/test_data_fixture.hpp"
 #include "run/constraint.hpp"
 #include "text/json_schema.hpp"
 #include "weights/model_file.hpp"
@@ -21,7 +22,7 @@
 namespace kvasir::run {
 namespace {
 
-const std::string kData = KVASIR_SOURCE_DIR "/../shared/data/vocab/llama-bpe.gguf";
+const std::string kData = fixture::test_data("vocab/llama-bpe.gguf");
 const std::string kBundled = KVASIR_SOURCE_DIR "/models/kvasir-books-4m.gguf";
 
 double median(std::vector<double> x) {

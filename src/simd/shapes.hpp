@@ -1,6 +1,7 @@
 // Kernels come in shapes: a copy per number of rows, columns or panels that they handle at once. Which one runs changes
-// speed and never bits. With KVASIR_FEW_SHAPES (tools/amalgamate.py) there are only those that a single answer and its
-// prompt use most, and the scalar set has one of each. For sources compiled per instruction set.
+// speed and never bits. With KVASIR_FEW_SHAPES there are only those that a single answer and its prompt use most: 2, which
+// cmake/isa.cmake gives to the reference (half of its code and compiler time), or 1, where the scalar set has one of each
+// (tools/amalgamate.py). For sources compiled per instruction set.
 #pragma once
 
 #ifndef KVASIR_TARGET
@@ -11,7 +12,7 @@ namespace kvasir::simd::KVASIR_TARGET {
 
 #if !defined(KVASIR_FEW_SHAPES)
 inline constexpr bool kFewShapes = false, kOneShape = false;
-#elif defined(KVASIR_TARGET_scalar)
+#elif defined(KVASIR_TARGET_scalar) && KVASIR_FEW_SHAPES == 1
 inline constexpr bool kFewShapes = true, kOneShape = true;
 #else
 inline constexpr bool kFewShapes = true, kOneShape = false;

@@ -10,13 +10,14 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/test_data_fixture.hpp"
 #include "text/chat.hpp"
 #include "text/conversation.hpp"
 
 namespace kvasir::text {
 namespace {
 
-const std::string kData = KVASIR_SOURCE_DIR "/../shared/data/templates";
+const std::string kData = fixture::test_data("templates");
 
 // Templates of real models, with what jinja2 renders (shared/data/README.md).
 class RealTemplates : public testing::Test {

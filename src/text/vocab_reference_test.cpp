@@ -1,4 +1,4 @@
-// Real vocabularies against ids that other implementations gave (../shared/data/vocab, see the README there).
+// Real vocabularies against ids that other implementations gave (KVASIR_TEST_DATA/vocab).
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/file.hpp"
+#include "base/test_data_fixture.hpp"
 #include "text/tokenizer.hpp"
 #include "unicode/normal.hpp"
 #include "weights/model_file.hpp"
@@ -17,7 +18,7 @@
 namespace kvasir::text {
 namespace {
 
-const std::string kData = KVASIR_SOURCE_DIR "/../shared/data/";
+const std::string kData = fixture::test_data("");
 
 class VocabularyReference : public testing::TestWithParam<const char*> {
  protected:
@@ -143,7 +144,7 @@ TEST(FetchedVocabularies, EverySampleLine) {
 }
 
 // Whole books, against Hugging Face tokenizers and sentencepiece (tools/vocabularies.py); of real models, too
-// (../shared/tools/get_models.sh).
+// (tools/get_vocabularies.sh).
 TEST(FetchedVocabularies, WholeBooks) {
   std::ifstream in(KVASIR_SOURCE_DIR "/tests/golden/vocabularies.expected");
   std::string name, book, hash;

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/file.hpp"
+#include "base/test_data_fixture.hpp"
 #include "weights/gguf_fixture.hpp"
 #include "weights/quant.hpp"
 
@@ -51,7 +52,7 @@ bool survives(std::span<const std::byte> bytes) {
   return valid;
 }
 
-std::string data_path(const std::string& name) { return std::string(KVASIR_SOURCE_DIR) + "/../shared/data/" + name; }
+std::string data_path(const std::string& name) { return fixture::test_data(name); }
 
 TEST(GgufRobust, EveryTruncationOfAHeader) {
   const GgufHeader h = small_header();
@@ -98,7 +99,7 @@ TEST(GgufRobust, TruncationsOfALongerFile) {
 
 // Truncated and flipped real files: every 4 KB, and every byte of the header outside long arrays.
 TEST(GgufRobust, GoldenFiles) {
-  if (!fs::exists(data_path("golden"))) GTEST_SKIP() << "no ../shared/data";
+  if (!fs::exists(data_path("golden"))) GTEST_SKIP() << data_path("") << " is not there";
   int files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(data_path("golden"))) {
     if (entry.path().extension() != ".gguf") continue;
@@ -123,7 +124,7 @@ TEST(GgufRobust, GoldenFiles) {
 }
 
 TEST(GgufRobust, RealVocabularies) {
-  if (!fs::exists(data_path("vocab"))) GTEST_SKIP() << "no ../shared/data";
+  if (!fs::exists(data_path("vocab"))) GTEST_SKIP() << data_path("") << " is not there";
   for (const char* name : {"llama-bpe", "qwen2", "llama-spm", "gpt-2", "deepseek-llm"}) {
     const auto model = open_model_file(data_path("vocab/" + std::string(name) + ".gguf"));
     EXPECT_GT(std::get<std::vector<std::string>>(*model->metadata().find("tokenizer.ggml.tokens")).size(), 30000u);

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/test_data_fixture.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::weights {
@@ -153,7 +154,7 @@ TEST(Mixes, CoarseTypesWantImportance) {
 
 // Files of a model with two layers that llama.cpp wrote.
 TEST(Mixes, AsLlamaCppDoesIt) {
-  const std::string golden = std::string(KVASIR_SOURCE_DIR) + "/../shared/data/golden/";
+  const std::string golden = fixture::test_data("golden/");
   if (!std::filesystem::exists(golden)) GTEST_SKIP() << golden << " is not there";
   const auto source = open_model_file(golden + "llama-gqa.gguf");
   int files = 0;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/gaussian.hpp"
+#include "base/test_data_fixture.hpp"
 #include "simd/isa_fixture.hpp"
 #include "tensor/buffer.hpp"
 #include "weights/gguf.hpp"
@@ -365,8 +366,8 @@ TEST_P(Quants, TinyAndHugeStayFinite) {
 // unquantised weights. A code or scale in a wrong place would give an error near or above 1.
 TEST_P(Quants, FilesOfAnotherWriterAreNearTheirSource) {
   namespace fs = std::filesystem;
-  const fs::path golden = fs::path(KVASIR_SOURCE_DIR) / "../shared/data/golden";
-  if (!fs::exists(golden / "quant")) GTEST_SKIP() << "no ../shared/data";
+  const fs::path golden = fixture::test_data("golden");
+  if (!fs::exists(golden / "quant")) GTEST_SKIP() << golden << " is not there";
   const auto source = open_model_file((golden / "llama-gqa.gguf").string());
   std::size_t seen[std::size(kDefinitions)] = {};
   for (const auto& entry : fs::directory_iterator(golden / "quant")) {

@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/test_data_fixture.hpp"
 #include "simd/isa_fixture.hpp"
 #include "weights/fit.hpp"
 #include "weights/gguf_writer.hpp"
@@ -378,7 +379,7 @@ INSTANTIATE_TEST_SUITE_P(Isa, Fit, ::testing::Range(0, simd::kIsaCount),
 
 // Tensors of a model that llama.cpp rounded to every type, from the same floats. Squares of errors by type.
 TEST(FitAndLlamaCpp, LosesAboutAsMuch) {
-  const std::string golden = std::string(KVASIR_SOURCE_DIR) + "/../shared/data/golden/";
+  const std::string golden = fixture::test_data("golden/");
   if (!fs::exists(golden)) GTEST_SKIP() << golden << " is not there";
   const auto source = open_model_file(golden + "llama-gqa.gguf");
   const std::string out = ::testing::TempDir() + "as-llama-cpp-" + std::to_string(::getpid()) + ".gguf";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/test_data_fixture.hpp"
 #include "kv/codec_fixture.hpp"
 #include "kv/families/affine/affine_fixture.hpp"
 #include "kv/families/packed/layout.hpp"
@@ -396,7 +397,7 @@ Recorded read_recorded(const std::string& path) {
 double snr(const std::string& name, Side side, int first = 29) {
   double error = 0, energy = 0;
   for (const char* layer : {"3", "7", "11", "15"}) {
-    const Recorded r = read_recorded(std::string(KVASIR_SOURCE_DIR) + "/../shared/data/kv/qwen35_layer" + layer +
+    const Recorded r = read_recorded(fixture::test_data("kv/qwen35_layer") + layer +
                                      (side == Side::kKeys ? "_keys.bin" : "_values.bin"));
     if (r.x.empty()) return std::nan("");
     const int skip = kPageTokens - r.tokens;

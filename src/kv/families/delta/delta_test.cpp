@@ -6,6 +6,7 @@
 #include <fstream>
 #include <random>
 
+#include "base/test_data_fixture.hpp"
 #include "kv/codec_fixture.hpp"
 
 namespace kvasir::kv {
@@ -152,8 +153,7 @@ TEST(Delta, RealKeys) {
     double energy = 0;
     Subject s(name, d, Side::kKeys);
     for (const int layer : {3, 7, 11, 15}) {
-      const std::string path =
-          KVASIR_SOURCE_DIR "/../shared/data/kv/qwen35_layer" + std::to_string(layer) + "_keys.bin";
+      const std::string path = fixture::test_data("kv/qwen35_layer") + std::to_string(layer) + "_keys.bin";
       std::ifstream in(path, std::ios::binary);
       if (!in) GTEST_SKIP() << path << " is not there";
       for (int head = 0; head < 2; ++head) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/test_data_fixture.hpp"
 #include "kv/codec_fixture.hpp"
 #include "kv/families/lloyd.hpp"
 #include "kv/families/rotated/integer_levels.hpp"
@@ -93,7 +94,7 @@ TEST(Rotated, HeadsHaveTheirOwnRotations) {
 
 // Keys and values of Qwen3.5-0.8B: u32 magic, layer, heads, tokens, dim; then float32 [head][token][dim].
 TEST(Rotated, RealKeysAndValues) {
-  const std::filesystem::path folder = std::filesystem::path(KVASIR_SOURCE_DIR) / "../shared/data/kv";
+  const std::filesystem::path folder = fixture::test_data("kv");
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no reference data beside the checkout";
   struct Want {
     int bits;
