@@ -1,7 +1,7 @@
 // Kernels come in shapes: a copy per number of rows, columns or panels that they handle at once. Which one runs changes
-// speed and never bits. With KVASIR_FEW_SHAPES there are only those that a single answer and its prompt use most: 2, which
-// cmake/isa.cmake gives to the reference (half of its code and compiler time), or 1, where the scalar set has one of each
-// (tools/amalgamate.py). For sources compiled per instruction set.
+// speed and never bits. With KVASIR_FEW_SHAPES there are only those that a single answer and its prompt use most: 2,
+// which cmake/isa.cmake gives to the reference (half of its code and compiler time), or 1, where the scalar set has one
+// of each (tools/amalgamate.py). For sources compiled per instruction set.
 #pragma once
 
 #ifndef KVASIR_TARGET
