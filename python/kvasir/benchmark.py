@@ -29,15 +29,25 @@ def main() -> None:
                         help="also the compressed caches of others, where installed: transformers' QuantizedCache (quanto, hqq), "
                              "tiny-turboquant's TinyKVCache, and KVBoost with a cache of 8 bits, which generates by itself")
     o = parser.parse_args()
+    for name in ("tokens", "prompt_tokens", "repeat"):
+        if getattr(o, name) < 1:
+            parser.error(f"argument --{name.replace('_', '-')}: {getattr(o, name)}, expected at least 1")
+
+    from .kivi import KiviCache
+
+    try:
+        KiviCache(1, o.G, group_size=o.G, residual_length=o.R)
+    except ValueError as e:
+        parser.error(f"arguments --G {o.G} and --R {o.R}: {e}")
 
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
-    from .hf import KvasirCache
-    from .kivi import KiviCache
+    from .hf import KvasirCache, as_argument, of_output
 
     tokenizer = AutoTokenizer.from_pretrained(o.model)
     model = AutoModelForCausalLM.from_pretrained(o.model, dtype=torch.float32).eval()
+    kivi = KiviCache.from_model(model, group_size=o.G, residual_length=o.R)  # refuses sizes before the work
     text = "The history of computing is a history of memory. Numbers are kept, moved and forgotten, line by line. "
     text = open(o.text, encoding="utf-8").read(16 * o.prompt_tokens) if o.text else text * (o.prompt_tokens // 8 + 1)
     ids = tokenizer(text, return_tensors="pt").input_ids[:, : o.prompt_tokens]
@@ -84,7 +94,7 @@ def main() -> None:
         cache, steps, out, loss = make(), [], [], []
         first = o.forced and len(base) < o.tokens
         with torch.no_grad():
-            logits = model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1).logits[0, -1]
+            logits = model(ids, **as_argument(cache), use_cache=True, logits_to_keep=1).logits[0, -1]
             for i in range(o.tokens):
                 out.append(int(logits.argmax()))
                 if first:
@@ -95,7 +105,7 @@ def main() -> None:
                     loss.append(float((p.exp() * (p - logits.float().log_softmax(-1))).sum()))
                 start = time.perf_counter()
                 token = base_tokens[i] if o.forced else out[-1]
-                logits = model(torch.tensor([[token]]), past_key_values=cache, use_cache=True).logits[0, -1]
+                logits = model(torch.tensor([[token]]), **as_argument(cache), use_cache=True).logits[0, -1]
                 steps.append(time.perf_counter() - start)
         if isinstance(cache, KvasirCache):
             size = cache.stats()["bytes"]
@@ -166,8 +176,7 @@ def main() -> None:
     # Sizes of KIVI's own format on the same tokens.
     model.set_attn_implementation("sdpa")
     with torch.no_grad():
-        past = model(ids, use_cache=True).past_key_values
-    kivi = KiviCache.from_model(model, group_size=o.G, residual_length=o.R)
+        past = of_output(model(ids, use_cache=True))
     kivi.add_tokens(past)
     s = kivi.get_stats()
     print(f"KIVI 2 bits, G {o.G}, R {o.R}, layer 0: {s['kivi_bytes']} bytes, {s['compression']:.2f}x of float32, {s['compression'] / 2:.2f}x of float16")

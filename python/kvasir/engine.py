@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import json
+import os
 import queue
+import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -153,6 +155,19 @@ class _Asks:
             stream.close()
 
 
+def _local(model) -> str:
+    """The path; a name of the Hub that is no path is refused in words."""
+    path = str(model)
+    named = re.fullmatch(r"(?:hf:)?([\w.-]+/[\w.-]+)(:[\w.-]+)?", path)
+    if named and not path.endswith(".gguf") and (path.startswith("hf:") or not os.path.exists(path)):
+        name = f"hf:{named[1]}{named[2] or ''}"
+        raise native.BadInput(
+            f"{path}: is no file or folder here, and this library has no downloads: `kvasir pull {name}` fetches the model "
+            "and says where it is"
+        )
+    return path
+
+
 class Engine(native.Owner, _Asks):
     """A model with its cache. Any number of threads may use it; give `running` to answer several at once.
 
@@ -164,7 +179,7 @@ class Engine(native.Owner, _Asks):
     def __init__(self, model, *, progress: bool | None = None, **options):
         """model: a GGUF file or a folder of Hugging Face. progress: show the loading; None: on a terminal."""
         handle, bar = native.Handle(), _Bar(progress)
-        native.call("engine_open", str(model).encode(), native.options(options), bar.call, None, ctypes.byref(handle))
+        native.call("engine_open", _local(model).encode(), native.options(options), bar.call, None, ctypes.byref(handle))
         super().__init__(handle)
 
     @classmethod
@@ -242,12 +257,16 @@ class Engine(native.Owner, _Asks):
         native.call("warm", self.handle, text, len(text), native.options(options), ctypes.byref(tokens))
         return tokens.value
 
-    def verify_correctness(self, prompt: str | Sequence[int], max_new_tokens: int = 32, **options) -> dict:
+    def verify_correctness(self, prompt: str | Sequence[int] | Sequence[str], max_new_tokens: int = 32, **options) -> dict:
         """Answers with and without reuse, compared bit for bit by ids and log-probabilities.
 
         `reused_tokens` of 0 means that nothing was put to the test: the prompt is shorter than a page, or there is no
-        cache.
+        cache. Of a list of prompts `prompts` has the report of each, and the rest is about all of them.
         """
+        if not isinstance(prompt, str) and len(prompt) > 0 and not isinstance(prompt[0], int):
+            reports = [self.verify_correctness(p, max_new_tokens, **options) for p in prompt]
+            total = {k: sum(r[k] for r in reports) for k in ("tokens", "equal_tokens", "reused_tokens", "cold_ttft_ms", "warm_ttft_ms")}
+            return {"equal": all(r["equal"] for r in reports), **total, "prompts": reports}
         options = {"temperature": 0, **options, "logprobs": True}
         cold = self.generate(prompt, max_new_tokens, **{**options, "reuse": False})
         self.generate(prompt, max_new_tokens, **options)  # what it computes is kept

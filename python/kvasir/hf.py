@@ -2,7 +2,7 @@
 
     model = AutoModelForCausalLM.from_pretrained(...)
     cache = kvasir.hf.KvasirCache.from_model(model, codecs="balanced")
-    model.generate(**inputs, past_key_values=cache)
+    model.generate(**inputs, **kvasir.hf.as_argument(cache))
 
 `update` returns views, not tensors: they carry the new keys and values to the attention function "kvasir", which hands
 them to the cache and attends there. So nothing is unpacked to a tensor of the whole past, and memory stays at what the
@@ -10,6 +10,9 @@ codecs take. Padding on the left is left out of the cache.
 """
 
 from __future__ import annotations
+
+import inspect
+import sys
 
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
@@ -239,6 +242,37 @@ class _Layer(CacheLayerMixin):
         self.is_initialized = False
 
 
+def as_argument(cache) -> dict:
+    """`cache` by the name that this version of transformers has for it: past_key_values, which goes in 5.40, or cache.
+
+    model.generate(**inputs, **as_argument(cache)) works on both sides of the change, and so does calling the model.
+    """
+    from transformers import GenerationMixin
+
+    known = inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
+    return {"cache" if "cache" in known else "past_key_values": cache}
+
+
+def of_output(output):
+    """The cache in what a model returned, by either name."""
+    cache = output.get("cache")
+    return cache if cache is not None else output.get("past_key_values")
+
+
+def _check_attention(model) -> None:
+    """Refuses models that attend by functions of their own, which no cache of another kind can serve."""
+    kind = type(model)
+    compatible = getattr(kind, "_supports_attention_backend", True)
+    for base in kind.__mro__:
+        if base.__module__ != "transformers.modeling_utils":
+            compatible = compatible or hasattr(sys.modules.get(base.__module__), "ALL_ATTENTION_FUNCTIONS")
+    if not compatible:
+        raise native.Unsupported(
+            f"{kind.__name__}: attends by functions of its own, not by transformers' attention interface, so it cannot "
+            "attend to compressed pages"
+        )
+
+
 def _keys_have_bias(model) -> bool:
     return any(name.endswith("k_proj.bias") and bool(x.count_nonzero()) for name, x in model.named_parameters())
 
@@ -266,6 +300,7 @@ class KvasirCache(Cache):
     @classmethod
     def from_model(cls, model, **options) -> KvasirCache:
         """For `model`, which attends by "kvasir" from then on; without this cache that is sdpa as before."""
+        _check_attention(model)
         if options.get("bits") == 4 and "codecs" not in options and _keys_have_bias(model):
             options.pop("bits")
             options["codecs"] = "kivi4"

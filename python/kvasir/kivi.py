@@ -200,12 +200,23 @@ class KiviCache:
         }
 
 
-def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, *, bits: int = 2, residual_length: int = 128, **options) -> str:
-    """prompt and answer of a model of transformers, attending on 2-bit pages. Options are those of model.generate."""
-    from .hf import KvasirCache
+def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, *, bits: int = 2, residual_length: int = 128,
+             verbose: bool = False, **options) -> str:
+    """prompt and answer of a model of transformers, attending on 2-bit pages. Options are those of model.generate.
+
+    verbose: the answer is printed as it comes, and then what the cache takes.
+    """
+    from .hf import KvasirCache, as_argument
 
     inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
     cache = KvasirCache.from_model(model, bits=bits, window=residual_length)
     options = {"do_sample": False, "pad_token_id": tokenizer.eos_token_id, **options}
-    ids = model.generate(**inputs, past_key_values=cache, max_new_tokens=max_new_tokens, **options)
+    if verbose:
+        from transformers import TextStreamer
+
+        options.setdefault("streamer", TextStreamer(tokenizer, skip_prompt=True))
+    ids = model.generate(**inputs, **as_argument(cache), max_new_tokens=max_new_tokens, **options)
+    if verbose:
+        s = cache.stats()
+        print(f"cache: {s['bytes']} bytes for {s['tokens']} tokens, {100 * s['bytes'] / s['fp16_bytes']:.0f} % of float16")
     return tokenizer.decode(ids[0], skip_special_tokens=True)

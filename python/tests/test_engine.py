@@ -168,6 +168,23 @@ class EngineTest(unittest.TestCase):
             t.join()
         self.assertEqual(wrong, [])
 
+    def test_a_list_of_prompts_is_verified(self):
+        report = self.engine.verify_correctness([STORY * 20, "A cat " * 200], 4, ignore_eos=True)
+        self.assertTrue(report["equal"], report)
+        self.assertEqual(len(report["prompts"]), 2)
+        self.assertEqual(report["reused_tokens"], sum(r["reused_tokens"] for r in report["prompts"]))
+        self.assertGreater(report["prompts"][1]["reused_tokens"], 128)
+        ids = self.engine.tokenize(STORY * 20)
+        self.assertNotIn("prompts", self.engine.verify_correctness(ids, 2))
+
+    def test_names_of_the_hub_are_refused_in_words(self):
+        for name in ("Qwen/Qwen3-0.6B", "hf:Qwen/Qwen3-0.6B-GGUF:Q8_0", "hf:a/b"):
+            with self.assertRaisesRegex(kvasir.BadInput, "no downloads: `kvasir pull hf:") as caught:
+                kvasir.Engine.from_pretrained(name)
+            self.assertIn(name, str(caught.exception))
+        with self.assertRaises(kvasir.IoError):
+            kvasir.Engine.from_pretrained("nowhere/model.gguf")
+
     def test_json_schema(self):
         schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["n"], "additionalProperties": False}
         answer = self.engine.generate(STORY, 64, json_schema=schema, temperature=0)

@@ -1,12 +1,15 @@
 """KvasirCache with tiny random models of transformers; nothing is downloaded."""
 
+import contextlib
 import copy
+import io
 import unittest
+import warnings
 
 try:
     import torch
     from transformers import DynamicCache, Gemma2Config, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, BatchEncoding, BloomConfig, FalconConfig, MptConfig
 
     import kvasir
     from kvasir import hf, kivi
@@ -35,7 +38,7 @@ def ids_of(rows, n, seed=1):
 
 def generate(model, ids, cache, n=24, **more):
     more = {"attention_mask": torch.ones_like(ids), "do_sample": False, "pad_token_id": 0, "min_new_tokens": n, **more}
-    return model.generate(ids, past_key_values=cache, max_new_tokens=n, **more)
+    return model.generate(ids, **hf.as_argument(cache), max_new_tokens=n, **more)
 
 
 def own(model):
@@ -150,6 +153,40 @@ class HfTest(unittest.TestCase):
             hf.KvasirCache(model.config, bits=3)
         with self.assertRaisesRegex(kvasir.BadInput, "nonsense"):
             model(ids, past_key_values=hf.KvasirCache.from_model(model, codecs="nonsense"))
+
+    def test_the_cache_is_named_as_this_version_does(self):
+        model, ids = model_of("llama"), ids_of(1, 8)
+        (name, cache), = hf.as_argument(hf.KvasirCache.from_model(model)).items()
+        self.assertIn(name, ("cache", "past_key_values"))
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("error", FutureWarning)
+            output = model(ids, **{name: cache}, use_cache=True)
+        self.assertIs(hf.of_output(output), cache)
+
+    def test_models_that_attend_by_themselves_are_refused_at_once(self):
+        for config in (FalconConfig, BloomConfig, MptConfig):
+            model = AutoModelForCausalLM.from_config(config(vocab_size=97, hidden_size=64, num_hidden_layers=1, num_attention_heads=4))
+            with self.assertRaisesRegex(kvasir.Unsupported, type(model).__name__):
+                hf.KvasirCache.from_model(model)
+
+    def test_kivi_generates_with_progress(self):
+        model = model_of("llama")
+
+        class Tokenizer:
+            eos_token_id = 2
+
+            def __call__(self, text, return_tensors):
+                ids = torch.tensor([[3 + len(w) for w in text.split()]])
+                return BatchEncoding({"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+
+            def decode(self, ids, **_):
+                return " ".join(str(int(i)) for i in ids) + " "
+
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            text = kivi.generate(model, Tokenizer(), "a bb ccc", 5, verbose=True)
+        self.assertIn("cache: ", out.getvalue())
+        self.assertEqual(text, kivi.generate(model, Tokenizer(), "a bb ccc", 5))
 
     def test_kivi_cache_follows_a_model(self):
         model, ids = model_of("llama"), ids_of(2, 300)
