@@ -76,7 +76,7 @@ export class Api {
 
   // The prompt's tokens as text. Bytes of a character that is split over tokens come with the last of them.
   async tokens(request: Request): Promise<string[]> {
-    const what = request.text === undefined ? this.body(request) : { ...this.body(request), content: request.text };
+    const what = request.text === undefined ? this.body(request) : { content: request.text, add_special: true, ...(this.chosen ? { model: this.chosen } : {}) };
     const answer = await (await this.fetch('/tokenize', { ...what, with_pieces: true })).json();
     const decoder = new TextDecoder();
     return answer.tokens.map(({ piece }: { piece: string | number[] }) =>

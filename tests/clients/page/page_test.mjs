@@ -98,6 +98,10 @@ test('a model without a chat template continues texts', async () => {
   await other.waitForFunction(() => document.querySelectorAll('.figures').length === 2);
   assert.deepEqual(prompts, ['It was a dark and stormy night', 'It was a dark and stormy night' + first]);
   assert.match(await other.locator('.figures').nth(1).textContent(), /reused [1-9]\d* of/);
+  await other.getByLabel('what the cache did for this answer').last().focus();
+  await other.keyboard.press('Enter');
+  await other.waitForSelector('.inspector .prompt span');
+  assert.match(await other.locator('.inspector .prompt').textContent(), /It was a dark and stormy night/);
   await other.close();
 });
 
