@@ -102,3 +102,17 @@ foreach(layer IN LISTS layers)
   endforeach()
 endforeach()
 target_link_libraries(amalgamation_hash_test PRIVATE ${KVASIR_SODIUM_LIBRARY})
+
+# Scheduling and reuse again under other configurations (run/suite_fixture.hpp): the same cases, the same bits where they compare
+# bits.
+function(kvasir_suite test)
+  foreach(words IN LISTS ARGN)
+    string(REGEX REPLACE "[^a-z0-9]" "" suffix ${words})
+    add_test(NAME ${test}_${suffix} COMMAND tests_run --file ${test})
+    set_tests_properties(${test}_${suffix} PROPERTIES TIMEOUT ${KVASIR_TEST_TIMEOUT} RUN_SERIAL ON
+                         ENVIRONMENT "KVASIR_SUITE=${words};KVASIR_REPORT=${test}_${suffix}")
+  endforeach()
+endfunction()
+kvasir_suite(scheduler_test tiny disk quest threads=1)
+kvasir_suite(reuse_test tiny,threads=1 disk)
+kvasir_suite(reuse_windows_test disk)

@@ -11,9 +11,10 @@ int main(int argc, char** argv) {
   std::string file;
   for (int i = 1; i + 1 < argc; ++i)
     if (std::string(argv[i]) == "--file") file = argv[i + 1];
-  // A folder for reports gets one by the file's name: several files share a program.
+  // A folder for reports gets one by the test's name: several tests share a program.
+  const char* report = std::getenv("KVASIR_REPORT");
   if (const char* folder = std::getenv("GTEST_OUTPUT"); folder && !file.empty() && std::string(folder).ends_with('/'))
-    setenv("GTEST_OUTPUT", (std::string(folder) + file + ".xml").c_str(), 1);
+    setenv("GTEST_OUTPUT", (std::string(folder) + (report ? report : file) + ".xml").c_str(), 1);
   testing::InitGoogleTest(&argc, argv);  // takes its own flags away
   if (argc != 1 && (argc != 3 || std::string(argv[1]) != "--file")) {
     std::fprintf(stderr, "usage: %s [--file NAME_test] [--gtest_...]\n", argv[0]);

@@ -14,6 +14,7 @@
 #include "base/patience_fixture.hpp"
 #include "run/answer.hpp"
 #include "run/ask.hpp"
+#include "run/suite_fixture.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -28,7 +29,7 @@ EngineOptions engine_options(const char* kv, std::int32_t ctx = 2048) {
   o.ctx = ctx;
   o.kv = kv;
   o.threads = 2;
-  return o;
+  return testing::as_the_suite_says(o);
 }
 
 // Collects what a request gets; any thread may wait for it.
@@ -402,6 +403,8 @@ TEST_F(SchedulerTest, BadRequestsAreRefusedAtOnce) {
 
 // Answers outgrow the pool: the youngest gives way and comes back, and nobody's text changes.
 TEST_F(SchedulerTest, PreemptedRequestsEndWithTheSameAnswer) {
+  if (engine_options("f16").select != "all")
+    GTEST_SKIP() << "the tokens of a preempted answer are computed again as a prompt, which reads everything";
   start("f16", {.running = 3, .waiting = 16, .step_tokens = 64}, 1536, 1400);
   std::vector<ServiceRequest> requests;
   std::vector<std::shared_ptr<Log>> logs;

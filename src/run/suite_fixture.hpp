@@ -1,0 +1,36 @@
+// The suites of scheduling and reuse under other configurations: the environment variable KVASIR_SUITE, words with
+// commas between them, changes the options that these tests make their engines with (cmake/tests.cmake says which run).
+//   tiny        the preset of fewest bits in place of `balanced` and `f16`
+//   disk        sealed pages in a file, a part of them in memory
+//   quest       generated tokens choose blocks of the context
+//   threads=N   N threads
+#pragma once
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+#include "run/engine.hpp"
+
+namespace kvasir::run::testing {
+
+inline EngineOptions as_the_suite_says(EngineOptions o) {
+  const char* suite = std::getenv("KVASIR_SUITE");
+  std::istringstream words(suite ? suite : "");
+  for (std::string word; std::getline(words, word, ',');) {
+    if (word == "tiny") {
+      if (o.kv == "balanced" || o.kv == "f16") o.kv = "tiny";
+    } else if (word == "disk") {
+      o.kv_memory = "4MiB";
+    } else if (word == "quest") {
+      o.select = "quest:budget=256";
+    } else if (word.starts_with("threads=")) {
+      o.threads = std::atoi(word.c_str() + 8);
+    } else {
+      throw Error(Code::kBadInput, "unknown word '" + word + "'", "KVASIR_SUITE");
+    }
+  }
+  return o;
+}
+
+}  // namespace kvasir::run::testing
