@@ -21,9 +21,13 @@ std::string call_id() {
 
 class Parser final : public AnswerParser {
  public:
-  // `calls_only`: the answer has to be a call, so what is left of one that is cut is no content.
-  Parser(const Entry<text::ToolForm>* form, const Json* tools, bool calls_only, text::ReasoningSplitter splitter)
-      : splitter_(std::move(splitter)), parser_(text::make_tool_parser(form, tools)), calls_only_(calls_only) {}
+  // `calls_only`: the answer has to be a call, so what is left of one that is cut is no content. `constrained`: it is a
+  // text of a grammar, in which a call is one in its form alone.
+  Parser(const Entry<text::ToolForm>* form, const Json* tools, bool calls_only, bool constrained,
+         text::ReasoningSplitter splitter)
+      : splitter_(std::move(splitter)),
+        parser_(text::make_tool_parser(form, tools, !constrained)),
+        calls_only_(calls_only) {}
 
   ChatDelta feed(std::string_view piece) override {
     std::string reasoning, content;
@@ -104,7 +108,8 @@ std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const
   const text::ReasoningMarks* marks = start.constrained ? nullptr : of(input).reasoning();
   const bool inside = marks && text::ends_in_reasoning(*marks, start.prompt);
   return std::make_unique<Parser>(tools || form->value->always ? form : nullptr, tools ? &input.tools : nullptr,
-                                  input.must_call.has_value(), text::ReasoningSplitter(marks, inside));
+                                  input.must_call.has_value(), start.constrained,
+                                  text::ReasoningSplitter(marks, inside));
 }
 
 std::shared_ptr<const text::Grammar> TemplateChat::calls(

@@ -41,9 +41,13 @@ const Entry<ToolForm>* generic_tool_form() {
   return nullptr;
 }
 
-std::unique_ptr<ToolParser> make_tool_parser(const Entry<ToolForm>* form, const Json* tools) {
-  if (form) return form->value->make(tools);
-  return std::make_unique<PlainParser>();
+std::unique_ptr<ToolParser> make_tool_parser(const Entry<ToolForm>* form, const Json* tools, bool anyhow) {
+  if (!form) return std::make_unique<PlainParser>();
+  auto parser = form->value->make(tools);
+  if (!anyhow || !tools || !tools->is_array() || tools->empty()) return parser;
+  std::vector<std::string_view> own(form->value->marks.begin(), form->value->marks.end());
+  if (form->value->bare) own.emplace_back("{");
+  return make_bare_parser(std::move(parser), std::move(own), *tools);
 }
 
 std::string write_tool_calls(const Entry<ToolForm>& form, std::span<const ToolCall> calls) {

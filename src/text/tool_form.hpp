@@ -67,6 +67,7 @@ struct ToolForm {
   // Control tokens that are part of the form: they are text in what the parser gets.
   std::span<const std::string_view> marks = {};
   bool always = false;  // answers without tools are in this form too
+  bool bare = false;    // a call without any mark is in this form
   // Words of reasoning_effort that such models know, the least first, for forms that have a place for reasoning.
   std::span<const std::string_view> efforts = {};
 };
@@ -78,8 +79,10 @@ const Entry<ToolForm>* find_tool_form(std::string_view chat_template);
 // The form of models that know none: what is described to them in words.
 const Entry<ToolForm>* generic_tool_form();
 
-// A parser of that form; without one (null) all text is content.
-std::unique_ptr<ToolParser> make_tool_parser(const Entry<ToolForm>* form, const Json* tools = nullptr);
+// A parser of that form; without one (null) all text is content. With `anyhow` an answer that is nothing but calls of
+// `tools` is calls, in whatever form.
+std::unique_ptr<ToolParser> make_tool_parser(const Entry<ToolForm>* form, const Json* tools = nullptr,
+                                             bool anyhow = true);
 
 // The calls as a text in this form.
 std::string write_tool_calls(const Entry<ToolForm>& form, std::span<const ToolCall> calls);

@@ -61,22 +61,30 @@ TEST(ToolForm, Hermes) {
             {"<tool_call>\n{\"name\":\"f\",\"arguments\":{}}", "\n-> f {}"},
             {"<tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n</tool_", "\n-> f {}"},
             // What is no call is content.
-            {"<tool_call>nothing</tool_call>", "<tool_call>nothing</tool_call>"},
-            {"<tool_call>{\"nam\":\"f\"}</tool_call>", "<tool_call>{\"nam\":\"f\"}</tool_call>"},
-            {"<tool_call>{\"name\":\"\"}</tool_call>", "<tool_call>{\"name\":\"\"}</tool_call>"},
-            {"<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>",
-             "<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>"},
+            {"<tool_call>nothing</tool_call>", "nothing"},
+            {"<tool_call>{\"nam\":\"f\"}</tool_call>", "{\"nam\":\"f\"}"},
+            {"<tool_call>{\"name\":\"\"}</tool_call>", "{\"name\":\"\"}"},
+            {"<tool_call>{\"name\":\"f\",\"arguments\":[1]}</tool_call>", "{\"name\":\"f\",\"arguments\":[1]}"},
+            {"Models write `<tool_call>` then.", "Models write `<tool_call>` then."},
+            // A bracket too many, brackets twice, and marks that end a broken call.
+            {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"day\": 3}}}\n</tool_call>", "\n-> f {\"day\": 3}"},
+            {"<tool_call>{{\"name\": \"f\", \"arguments\": {\"day\": 3}}}</tool_call>", "\n-> f {\"day\": 3}"},
+            {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"day\": 3\n</tool_call>", "\n-> f {\"day\": 3"},
+            {"<tool_call>{'name': 'f', 'arguments': {'a': True, 'b': None,}}</tool_call>",
+             "\n-> f {\"a\": true, \"b\": null}"},
+            {"<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": \"say \"hi\" now\"}}</tool_call>",
+             "\n-> f {\"a\": \"say \\\"hi\\\" now\"}"},
             // What stands behind a call is content.
             {"<tool_call>{\"name\":\"f\",\"arguments\":{}} and </tool_call>", "and \n-> f {}"},
             {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "\n-> f {\"a\":"},
             {"<tool_call>{\"arguments\":{\"a\":1},\"name\":\"f\"}</tool_call>", "\n-> f {\"a\": 1}"},
             {"<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"a\nb\"}}</tool_call>", "\n-> f {\"s\":\"a\\nb\"}"},
-            {"<tool_call>{\"name\":\"f\",\"argum", "<tool_call>{\"name\":\"f\",\"argum"},
-            {"<tool_call>{\"name\":'f'}</tool_call>", "<tool_call>{\"name\":'f'}</tool_call>"},
+            {"<tool_call>{\"name\":\"f\",\"argum", "{\"name\":\"f\",\"argum"},
+            {"<tool_call>{\"name\":'f'}</tool_call>", "\n-> f {}"},
             {"a <tool_cal", "a <tool_cal"},
-            {"a <tool_call>", "a <tool_call>"},
-            {"a < b <t <tool_calls>", "a < b <t <tool_calls>"},
-            {"<tool_call>x<tool_call>{\"name\":\"f\"}</tool_call>", "<tool_call>x\n-> f {}"},
+            {"a <tool_call>", "a "},
+            {"a < b <t <tool_callx>", "a < b <t <tool_callx>"},
+            {"<tool_call>x<tool_call>{\"name\":\"f\"}</tool_call>", "x\n-> f {}"},
         });
 }
 
@@ -97,8 +105,8 @@ TEST(ToolForm, Llama3) {
              "{\"city\": \"X\", \"name\": \"f\", \"parameters\": {}}"},
             {"{\"name\": \"f\", \"parameters\": {", "\n-> f {"},
             {"{\"name\": \"f\", \"parameters\": 3}", "{\"name\": \"f\", \"parameters\": 3}"},
-            {"<|python_tag|>print(1)", "<|python_tag|>print(1)"},
-            {"<|python_tag|>", "<|python_tag|>"},
+            {"<|python_tag|>print(1)", "print(1)"},
+            {"<|python_tag|>", ""},
             {"<|pyth", "<|pyth"},
             {"{", "{"},
             {"", ""},
@@ -120,8 +128,20 @@ TEST(ToolForm, Qwen3Coder) {
              "{\"a\": [1]}\n</parameter>\n</function>\n</tool_call>",
              "Look.\n-> f {}\n-> g {\"x\": {\"a\":[1]}}"},
             {"<function=f>\n<parameter=s>\na\n  b\"\n</parameter>\n</function>", "\n-> f {\"s\": \"a\\n  b\\\"\"}"},
-            {"<tool_call>\nno", "<tool_call>\nno"},
-            {"<tool_call>\n<function=f>\n<parameter=s>\nhal", "\n-> f {\"s\": \"hal"},
+            {"<tool_call>\nno", "\nno"},
+            {"<tool_call>\n<function=f>\n<parameter=s>\nhal", "\n-> f {\"s\": \"hal\"}"},
+            // What opens ends what was open; a damaged tag costs its own parameter.
+            {"<tool_call>\n<function=f>\n<parameter=s>\none\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>",
+             "\n-> f {\"s\": \"one\", \"n\": 3}"},
+            {"<tool_call>\n<function=f>\n<parameter=s>\none\n</function>\n</tool_call>", "\n-> f {\"s\": \"one\"}"},
+            {"<tool_call>\n<function=f>\n<parameter=n>\n3\n</parameter>\n<parameter=s\n</function>\n</tool_call>",
+             "\n-> f {\"n\": 3}"},
+            {"<tool_call>\n<function=f>\n<parameter=s>\na </function> b\n</parameter>\n</function>\n</tool_call>",
+             "\n-> f {\"s\": \"a </function> b\"}"},
+            {"<tool_call>\n<function=f>\n<parameter=l>\n['a', True]\n</parameter>\n</function>\n</tool_call>",
+             "\n-> f {\"l\": [\"a\",true]}"},
+            {"<tool_call>\n<function=f>\n<function=f>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>",
+             "\n-> f {\"n\": 3}"},
         },
         &kTools);
 }
@@ -134,7 +154,11 @@ TEST(ToolForm, Glm) {
              "</tool_call>",
              "\n-> f {\"s\": \"12\", \"n\": 3}"},
             {"A\n<tool_call>f\n</tool_call>\n<tool_call>f</tool_call>", "A\n-> f {}\n-> f {}"},
-            {"<tool_call>{\"name\": 1}</tool_call>", "<tool_call>{\"name\": 1}</tool_call>"},
+            {"<tool_call>{\"name\": 1}</tool_call>", "{\"name\": 1}"},
+            {"<tool_call>f<arg_key>s</arg_key>how many</arg_value></tool_call>", "\n-> f {\"s\": \"how many\"}"},
+            {"<tool_call>f<arg_key>s</arg_key><arg_value>how many</tool_call>", "\n-> f {\"s\": \"how many\"}"},
+            {"<tool_call>f<arg_key>s<arg_value>how many</arg_value></tool_call>", "\n-> f {\"s\": \"how many\"}"},
+            {"f\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call>", "\n-> f {\"n\": 3}"},
             {"x <tool_calls", "x <tool_calls"},
         },
         &kTools);
@@ -208,8 +232,46 @@ TEST(ToolForm, Gemma4) {
                       {"<|tool_call>call:f{s:<|\"|>a, \"b\"<|\"|>,n:1.5,l:[true,{k:<|\"|>v<|\"|>}],z:null}<tool_call|>",
                        "\n-> f {\"s\": \"a, \\\"b\\\"\", \"n\": 1.5, \"l\": [true, {\"k\": \"v\"}], \"z\": null}"},
                       {"Hi <|tool_call>call:f{}<tool_call|>", "Hi\n-> f {}"},
-                      {"<|tool_call>what", "<|tool_call>what"},
+                      {"<|tool_call>what", "what"},
                   });
+}
+
+TEST(ToolForm, Invoke) {
+  check("minimax",
+        {{"I look.\n<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"n\">3</parameter>\n<parameter "
+          "name=\"s\">4</parameter>\n</invoke>\n</minimax:tool_call>",
+          "I look.\n-> f {\"n\": 3, \"s\": \"4\"}"},
+         {"<invoke name=\"f\">\n<parameter name=\"s\">a\n<parameter name=\"n\">3", "\n-> f {\"s\": \"a\", \"n\": 3}"}},
+        &kTools);
+  check(
+      "deepseek_dsml",
+      {{"I look.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"g\">\n<｜DSML｜parameter name=\"a\" "
+        "string=\"false\">3</｜DSML｜parameter>\n<｜DSML｜parameter name=\"b\" string=\"true\">3</｜DSML｜parameter>\n"
+        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+        "I look.\n-> g {\"a\": 3, \"b\": \"3\"}"}});
+}
+
+// An answer that is nothing but calls of offered tools is calls in every form.
+TEST(ToolForm, NothingButCalls) {
+  const char* const call = "\n-> f {\"n\": 3}";
+  for (const auto& entry : tool_forms())
+    check(entry.name,
+          {{"{\"name\": \"f\", \"arguments\": {\"n\": 3}}", call},
+           {"```json\n{\"name\": \"f\", \"arguments\": {\"n\": 3}}\n```", call},
+           {"<tools>\n{\"name\": \"f\", \"arguments\": {\"n\": 3}}\n</tools>", call},
+           {"{{\"name\": \"f\", \"arguments\": {\"n\": 3}}}", call},
+           {"[{\"name\": \"f\", \"arguments\": {\"n\": 3}}]", call},
+           {"{\"name\": \"Bob\", \"age\": 3}", "{\"name\": \"Bob\", \"age\": 3}"},
+           {"{\"n\": 3}", "{\"n\": 3}"}},
+          &kTools);
+  check("hermes", {{"f(n=3)", call}, {"fine", "fine"}, {"```\ncode\n```", "```\ncode\n```"}}, &kTools);
+  // Of a format, where a call is one in its form alone.
+  const std::string json = "{\"name\": \"f\", \"arguments\": {\"n\": 3}}";
+  ToolOutput out;
+  const auto parser = make_tool_parser(form("hermes"), &kTools, false);
+  parser->push(json, out);
+  parser->finish(out, false);
+  EXPECT_EQ(flat(out), json);
 }
 
 TEST(ToolForm, Lfm2) {
@@ -279,13 +341,13 @@ TEST(ToolForm, CutCalls) {
   }
 }
 
-// Of other text that is cut a single character stays: it need not be a mark.
+// The beginning of a mark is nothing when the answer is cut there.
 TEST(ToolForm, CutText) {
   ToolOutput out;
   const auto parser = make_tool_parser(form("hermes"), &kTools);
   parser->push("a <", out);
   parser->finish(out, true);
-  EXPECT_EQ(out.content, "a <");
+  EXPECT_EQ(out.content, "a ");
 }
 
 // What may be shown while the text is being made.
@@ -300,7 +362,7 @@ TEST(ToolForm, HoldsBackWhatMayBecomeACall) {
   EXPECT_EQ(shown("hermes", "a < b and <tool"), "a < b and");
   EXPECT_EQ(shown("hermes", "a <toot"), "a <toot");
   EXPECT_EQ(shown("hermes", "a\n<tool_call>\n{\"name\": \"f\""), "a");
-  EXPECT_EQ(shown("hermes", "a\n<tool_call>\nno"), "a\n<tool_call>\nno");
+  EXPECT_EQ(shown("hermes", "a\n<tool_call>\nno"), "a\n\nno");
   EXPECT_EQ(shown("llama3", "Hi <|py"), "Hi");
   EXPECT_EQ(shown("llama3", "{\"na"), "");
   EXPECT_EQ(shown("llama3", "{\"name\": \"f\", "), "");
@@ -312,7 +374,7 @@ TEST(ToolForm, HoldsBackWhatMayBecomeACall) {
 TEST(ToolForm, HostileText) {
   std::string tags, open = "<tool_call>{\"name\":\"f\",\"arguments\":";
   for (int i = 0; i < 100000; ++i) tags += "<tool_call>{";
-  EXPECT_EQ(parse_tool_calls(form("hermes"), tags).content, tags);
+  EXPECT_EQ(parse_tool_calls(form("hermes"), tags).content.find("<tool_call>"), std::string::npos);
   for (int i = 0; i < 100000; ++i) open += "{\"a\":";
   EXPECT_EQ(parse_tool_calls(form("hermes"), open).calls.at(0).arguments.size(), 500000u);
   open += "1";
@@ -321,7 +383,7 @@ TEST(ToolForm, HostileText) {
   EXPECT_EQ(parse_tool_calls(form("hermes"), open).calls.at(0).arguments.size(), 600001u);
   std::string python;
   for (int i = 0; i < 100000; ++i) python += "<|python_tag|>{\"name\"";
-  EXPECT_EQ(parse_tool_calls(form("llama3"), python).content, python);
+  EXPECT_EQ(parse_tool_calls(form("llama3"), python).content.find("<|python_tag|>"), std::string::npos);
 }
 
 TEST(ToolForm, IsChosenByTheTemplate) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.hpp"
 #include "text/jinja/json.hpp"
@@ -11,8 +12,16 @@ namespace {
 
 constexpr std::string_view kToolJsonSpace = " \t\r\n\f\v";
 
-bool is_name_key(std::string_view key) { return key == "name" || key == "tool_name" || key == "function"; }
-bool is_arguments_key(std::string_view key) { return key == "arguments" || key == "parameters" || key == "args"; }
+// The names that models give to the parts of a call, the usual ones first.
+constexpr std::string_view kNameKeys[] = {"name", "tool_name", "function", "function_name", "tool"};
+constexpr std::string_view kArgumentsKeys[] = {"arguments", "parameters", "args", "input", "tool_input", "params"};
+
+bool is_name_key(std::string_view key) {
+  return std::find(std::begin(kNameKeys), std::end(kNameKeys), key) != std::end(kNameKeys);
+}
+bool is_arguments_key(std::string_view key) {
+  return std::find(std::begin(kArgumentsKeys), std::end(kArgumentsKeys), key) != std::end(kArgumentsKeys);
+}
 
 // The object as text. Nothing for what is no object or nested too deep.
 std::optional<std::string> arguments_text(const Json& json) {
@@ -30,22 +39,6 @@ std::optional<std::string> arguments_text(const Json& json) {
     return text;
   } catch (const Error&) {
     return {};
-  }
-}
-
-void append_escaped(std::string& out, char c) {
-  constexpr std::string_view kEscaped = "\b\f\n\r\t", kLetters = "bfnrt";
-  constexpr char kHex[] = "0123456789abcdef";
-  const auto byte = static_cast<unsigned char>(c);
-  if (const auto at = kEscaped.find(c); at != kEscaped.npos) {
-    out += '\\';
-    out += kLetters[at];
-  } else if (byte < 0x20) {
-    out += "\\u00";
-    out += kHex[byte >> 4];
-    out += kHex[byte & 15];
-  } else {
-    out += c;
   }
 }
 
@@ -139,24 +132,6 @@ std::size_t ObjectScanner::scan(std::string_view text) {
   return 0;
 }
 
-void JsonCleaner::append(std::string_view text, std::string& out) {
-  for (const char c : text) {
-    if (!in_string_) {
-      in_string_ = c == '"';
-      out += c;
-      continue;
-    }
-    append_escaped(out, c);
-    if (escaped_) {
-      escaped_ = false;
-    } else if (c == '\\') {
-      escaped_ = true;
-    } else if (c == '"') {
-      in_string_ = false;
-    }
-  }
-}
-
 std::optional<ToolCall> parse_call(std::string_view object, bool require_arguments, bool key_is_name) {
   const auto json = Json::parse(object, nullptr, false);
   if (!json.is_object()) return {};
@@ -169,14 +144,14 @@ std::optional<ToolCall> parse_call(std::string_view object, bool require_argumen
   const Json* call = &json;
   const auto function = json.find("function");
   if (function != json.end() && function->is_object()) call = &*function;
-  const auto first = [&](std::initializer_list<const char*> keys) {
-    for (const char* key : keys)
-      if (const auto at = call->find(key); at != call->end()) return at;
+  const auto first = [&](std::span<const std::string_view> keys) {
+    for (const std::string_view key : keys)
+      if (const auto at = call->find(std::string(key)); at != call->end()) return at;
     return call->end();
   };
-  const auto name = first({"name", "tool_name", "function"});
+  const auto name = first(kNameKeys);
   if (name == call->end() || !name->is_string() || name->get_ref<const std::string&>().empty()) return {};
-  const auto arguments = first({"arguments", "parameters", "args"});
+  const auto arguments = first(kArgumentsKeys);
   if (arguments == call->end() || arguments->is_null()) {
     if (require_arguments) return {};
     return ToolCall{name->get<std::string>(), "{}"};
@@ -186,34 +161,87 @@ std::optional<ToolCall> parse_call(std::string_view object, bool require_argumen
   return ToolCall{name->get<std::string>(), std::move(*text)};
 }
 
-ObjectCallReader::Result ObjectCallReader::read(std::string_view text, ToolOutput& out) {
+ObjectCallReader::Result ObjectCallReader::read(std::string_view text, bool end, ToolOutput& out) {
+  loose_.convert(text, end, json_);
   if (!begun() && !hopeless_) {
-    const Head head = read_head(text, key_is_name_);
+    const Head head = read_head(json_, key_is_name_);
     hopeless_ = head.state == Head::State::kNone;
     if (head.state == Head::State::kFound) {
       arguments_ = head.arguments;
       out.calls.push_back({head.name, {}});
     }
   }
-  size_ = whole_.scan(text);
   if (!begun()) {
-    if (size_ == 0) return Result::kMore;
-    auto call = parse_call(text.substr(0, size_), require_arguments_, key_is_name_);
+    if (!loose_.done()) return Result::kMore;
+    auto call = parse_call(json_, require_arguments_, key_is_name_);
     if (!call) return Result::kBad;
     out.calls.push_back(std::move(*call));
     return Result::kDone;
   }
   if (inner_size_ == 0) {
-    const std::string_view arguments = text.substr(arguments_);
+    const std::string_view arguments = std::string_view(json_).substr(arguments_);
     inner_size_ = inner_.scan(arguments);
-    const std::size_t end = inner_size_ > 0 ? inner_size_ : arguments.size();
-    cleaner_.append(arguments.substr(given_, end - given_), out.calls.back().arguments);
-    given_ = end;
+    const std::size_t until = inner_size_ > 0 ? inner_size_ : arguments.size();
+    out.calls.back().arguments += arguments.substr(given_, until - given_);
+    given_ = until;
   }
-  return size_ > 0 ? Result::kDone : Result::kMore;
+  return loose_.done() ? Result::kDone : Result::kMore;
 }
 
 void ContentWriter::write(std::string_view text, ToolOutput& out) {
+  held_ += text;
+  take(false, out);
+}
+
+void ContentWriter::mark(std::string_view text, ToolOutput& out) {
+  take(true, out);
+  if (!mark_.empty()) decide('<', out);
+  mark_ = text;
+}
+
+// All but what may become a mark.
+void ContentWriter::take(bool end, ToolOutput& out) {
+  const std::string text = std::exchange(held_, {});
+  for (std::size_t at = 0; at < text.size();) {
+    if (!mark_.empty()) decide(text[at], out);
+    std::size_t here = at;
+    std::string_view found;
+    for (; here < text.size(); ++here) {
+      const std::string_view rest = std::string_view(text).substr(here);
+      bool may_come = false;
+      for (const std::string_view mark : marks_) {
+        if (mark[0] != rest[0]) continue;
+        if (rest.starts_with(mark) && mark.size() > found.size()) found = mark;
+        may_come = may_come || (!end && mark.size() > rest.size() && mark.starts_with(rest));
+      }
+      if (!found.empty()) break;
+      if (may_come) {
+        held_ = rest;
+        break;
+      }
+    }
+    put(std::string_view(text).substr(at, here - at), out);
+    if (found.empty()) return;
+    mark_ = found;
+    at = here + found.size();
+  }
+}
+
+// Whether the mark in front of `next` is one that a sentence speaks of.
+void ContentWriter::decide(char next, ToolOutput& out) {
+  const auto beside = [](char c, std::string_view all) { return all.find(c) != all.npos; };
+  const std::string mark = std::exchange(mark_, {});
+  if (beside(last_, " `\"'(*") && beside(next, " `\"')*.,;:!?")) put(mark, out);
+}
+
+void ContentWriter::after_call(ToolOutput& out) {
+  take(true, out);
+  mark_.clear();
+  after_call_ = true;
+}
+
+void ContentWriter::put(std::string_view text, ToolOutput& out) {
+  if (!text.empty()) last_ = text.back();
   if (after_call_) text.remove_prefix(std::min(text.find_first_not_of(kToolJsonSpace), text.size()));
   if (text.empty()) return;
   const auto last = text.find_last_not_of(kToolJsonSpace);
@@ -227,7 +255,10 @@ void ContentWriter::write(std::string_view text, ToolOutput& out) {
   space_ = text.substr(last + 1);
 }
 
-void ContentWriter::finish(ToolOutput& out) {
+void ContentWriter::finish(ToolOutput& out, bool cut) {
+  if (cut) held_.clear();
+  take(true, out);
+  mark_.clear();
   if (!after_call_) out.content += space_;
 }
 
@@ -243,43 +274,51 @@ bool has(std::string_view chat_template, std::string_view what) {
   return chat_template.find(what) != chat_template.npos;
 }
 
-ArgumentsWriter::ArgumentsWriter(const Json* tools, std::string_view tool) {
-  if (!tools || !tools->is_array()) return;
+const Json* parameters_of(const Json* tools, std::string_view tool) {
+  if (!tools || !tools->is_array()) return nullptr;
   for (const Json& t : *tools) {
     if (!t.is_object() || !t.contains("function") || !t["function"].is_object()) continue;
     const Json& f = t["function"];
-    if (f.value("name", "") != tool || !f.contains("parameters") || !f["parameters"].is_object()) continue;
+    if (f.value("name", Json()) != Json(tool) || !f.contains("parameters") || !f["parameters"].is_object()) continue;
     const auto at = f["parameters"].find("properties");
-    if (at != f["parameters"].end() && at->is_object()) properties_ = &*at;
+    if (at != f["parameters"].end() && at->is_object()) return &*at;
   }
+  return nullptr;
 }
+
+bool is_offered(const Json* tools, std::string_view tool) {
+  return tools && tools->is_array() && std::any_of(tools->begin(), tools->end(), [&](const Json& t) {
+           return t.is_object() && t.contains("function") && t["function"].is_object() &&
+                  t["function"].value("name", Json()) == Json(tool);
+         });
+}
+
+ArgumentsWriter::ArgumentsWriter(const Json* tools, std::string_view tool) : properties_(parameters_of(tools, tool)) {}
 
 bool ArgumentsWriter::is_text(std::string_view name) const {
   if (!properties_) return false;
   const auto at = properties_->find(std::string(name));
-  if (at == properties_->end() || !at->is_object()) return false;
-  if (const auto type = at->find("type"); type != at->end()) return *type == Json("string");
-  const auto values = at->find("enum");
-  return values != at->end() && values->is_array() && !values->empty() &&
-         std::all_of(values->begin(), values->end(), [](const Json& v) { return v.is_string(); });
+  return at != properties_->end() && is_text_only(&*at);
 }
 
 void ArgumentsWriter::begin(std::string_view name, std::string& out) {
-  out += (first_ ? "{" : ", ") + Json(name).dump(-1, ' ', false, Json::error_handler_t::replace) + ": ";
-  first_ = false;
+  again_ = std::find(given_.begin(), given_.end(), name) != given_.end();
+  if (again_) return;
+  out += (given_.empty() ? "{" : ", ") + Json(name).dump(-1, ' ', false, Json::error_handler_t::replace) + ": ";
+  given_.emplace_back(name);
+  const auto at = properties_ ? properties_->find(given_.back()) : Json::const_iterator();
+  schema_ = properties_ && at != properties_->end() ? &*at : nullptr;
 }
 
 void ArgumentsWriter::text(std::string_view part, std::string& out) {
+  if (again_) return;
   if (!in_text_) out += '"';
   in_text_ = true;
   for (const char c : part) append_in_string(out, c);
 }
 
 void ArgumentsWriter::value(std::string_view whole, std::string& out) {
-  const std::size_t begin = count_space(whole);
-  const auto json = Json::parse(whole, nullptr, false);
-  if (json.is_discarded() || begin == whole.size()) return text(whole, out);
-  out += json.dump();
+  if (!again_) out += typed_value(whole, schema_);
 }
 
 void ArgumentsWriter::end(std::string& out) {
@@ -287,19 +326,15 @@ void ArgumentsWriter::end(std::string& out) {
   in_text_ = false;
 }
 
-void ArgumentsWriter::finish(std::string& out) { out += first_ ? "{}" : "}"; }
-
-void append_in_string(std::string& out, char c) {
-  if (c == '"' || c == '\\') out += '\\';
-  append_escaped(out, c);
-}
+void ArgumentsWriter::finish(std::string& out) { out += given_.empty() ? "{}" : "}"; }
 
 Grammar::Node plain_arguments(const CallParts& parts, const PlainArguments& form) {
   Grammar& g = parts.grammar;
   if (!parts.parameters) return g.text("");
   std::vector<Grammar::Node> all;
   for (const SchemaProperty& p : parts.parameters->properties(form.end)) {
-    const Grammar::Node one = g.sequence({g.text(std::string(form.before) + p.name + std::string(form.behind)),
+    const std::string_view behind = p.text || form.behind_json.empty() ? form.behind : form.behind_json;
+    const Grammar::Node one = g.sequence({g.text(std::string(form.before) + p.name + std::string(behind)),
                                           p.text ? *p.text : p.json, g.text(std::string(form.end))});
     all.push_back(p.required ? one : g.optional(one));
   }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/loose_json.hpp"
 #include "text/tool_form.hpp"
 
 namespace kvasir::text {
@@ -25,15 +26,6 @@ class ObjectScanner {
   bool in_string_ = false, escaped_ = false;
 };
 
-// JSON as models write it to JSON: line breaks and other control characters inside strings are escaped.
-class JsonCleaner {
- public:
-  void append(std::string_view text, std::string& out);
-
- private:
-  bool in_string_ = false, escaped_ = false;
-};
-
 // The call that the JSON text `object` stands for: {"name": ..., "arguments": {...}}. The name may be called
 // "tool_name" or "function" too, the arguments "parameters" or "args"; "function" may stand around both. Arguments may
 // be a string that holds an object; without any they are {} unless `require_arguments`. With `key_is_name` it is
@@ -48,34 +40,49 @@ class ObjectCallReader {
   ObjectCallReader(bool require_arguments, bool key_is_name)
       : require_arguments_(require_arguments), key_is_name_(key_is_name) {}
 
-  // `text` is what it was in the last call and more behind. REQUIRES: text begins with '{', and not called after kDone.
-  Result read(std::string_view text, ToolOutput& out);
-  std::size_t size() const { return size_; }     // of the object, when kDone
+  // `text` is what it was in the last call and more behind; `end`: nothing will follow. REQUIRES: text begins with '{',
+  // and not called after kDone.
+  Result read(std::string_view text, bool end, ToolOutput& out);
   bool begun() const { return arguments_ > 0; }  // the call is in the output
+  const LooseJson& loose() const { return loose_; }
+  const std::string& json() const { return json_; }  // what was read, as JSON
 
  private:
   bool require_arguments_, key_is_name_;
   bool hopeless_ = false;  // it does not begin as calls do, so it is read when it is complete
-  ObjectScanner whole_, inner_;
-  JsonCleaner cleaner_;
-  std::size_t size_ = 0, arguments_ = 0, inner_size_ = 0, given_ = 0;
+  LooseJson loose_;
+  std::string json_;
+  ObjectScanner inner_;
+  std::size_t arguments_ = 0, inner_size_ = 0, given_ = 0;
 };
 
-// Content in which white space next to calls does not count.
+// Content in which white space next to calls does not count, and marks of calls are none: what is left of them is
+// dropped, but for those that a sentence speaks of, with blanks or quotes on both sides.
 class ContentWriter {
  public:
+  explicit ContentWriter(std::vector<std::string_view> marks = {}) : marks_(std::move(marks)) {}
   void write(std::string_view text, ToolOutput& out);
-  void after_call() { after_call_ = true; }
-  void finish(ToolOutput& out);
+  void mark(std::string_view text, ToolOutput& out);  // what looks like one, beside `marks`
+  void after_call(ToolOutput& out);
+  void finish(ToolOutput& out, bool cut);
 
  private:
+  void take(bool end, ToolOutput& out);
+  void decide(char next, ToolOutput& out);
+  void put(std::string_view text, ToolOutput& out);
+
+  std::vector<std::string_view> marks_;
+  std::string held_;   // not looked at yet
+  std::string mark_;   // one of which the next character decides
   std::string space_;  // held back: it is dropped if a call follows and nothing else
+  char last_ = '\n';   // before the mark
   bool after_call_ = false;
 };
 
 // A parser that takes what it can from the text, step by step.
 class StepParser : public ToolParser {
  public:
+  explicit StepParser(std::vector<std::string_view> marks = {}) : writer_(std::move(marks)) {}
   void push(std::string_view text, ToolOutput& out) final;
   void finish(ToolOutput& out, bool cut) final;
 
@@ -88,7 +95,7 @@ class StepParser : public ToolParser {
   ContentWriter writer_;
 };
 
-// How a form writes calls whose arguments are JSON.
+// How a form writes calls whose arguments are an object, in JSON or nearly so.
 struct CallStyle {
   std::vector<std::string_view> open;   // each begins a call, or a list of calls; the text in front is content
   std::vector<std::string_view> close;  // behind calls and in between; they say nothing
@@ -98,33 +105,37 @@ struct CallStyle {
   bool key_is_name = false;        // {NAME: {...}}
   bool at_start = false;           // a text that begins with a call needs no mark
   bool require_arguments = false;  // an object without them is no call
+  Notation notation = {};          // of arguments behind a name
 };
 std::unique_ptr<ToolParser> make_style_parser(const CallStyle& style, const Json* tools);
 
-// Text in which marks stand around what is read in other ways than JSON.
-class MarkedParser : public StepParser {
- protected:
-  explicit MarkedParser(std::vector<std::string_view> open) : open_(std::move(open)) {}
-
-  // Takes from `buffer` what it can, behind one of the marks. kMore: as far as it goes. kDone: the call is over. kBad:
-  // it was no call, nothing was put out for it and nothing taken from the buffer.
-  enum class Result { kMore, kDone, kBad };
-  virtual Result read(std::string& buffer, ToolOutput& out, bool end) = 0;
-  virtual void begin(std::string_view mark) = 0;
-  virtual bool begun() const = 0;                // the call is in the output
-  virtual void complete(ToolOutput& /*out*/) {}  // the model ended its text within the call
-  virtual std::string_view closing() const = 0;  // the mark behind a call that is over, which may be missing
-
- private:
-  bool step(bool end, bool cut, ToolOutput& out) final;
-  bool content(bool end, bool cut, ToolOutput& out);
-
-  std::vector<std::string_view> open_;
-  std::string_view mark_;  // the last one
-  int failures_ = 0;
-  bool inside_ = false, called_ = false;
-  bool behind_ = false;  // a call is over and its closing mark was not seen
+// How a form writes calls whose arguments are tags, one for each. A tag that ends with '>' stands as it is; another has
+// a name within: <function=f>, <invoke name="f">.
+struct TagStyle {
+  std::vector<std::string_view> section, section_end;  // around one call or more
+  std::string_view call, call_end;                     // empty: the name is the text behind `section`
+  std::string_view key, key_end;                       // around the parameter's name, which may stand in the tag `key`
+  std::string_view value, value_end;                   // around its value; behind a tag with a name there is no `value`
+  bool lines = false;                                  // values have lines of their own
 };
+std::unique_ptr<ToolParser> make_tag_parser(const TagStyle& style, const Json* tools);
+
+// Tags as <invoke name="f"> and <parameter name="a">, in which families differ by what stands in front of the words.
+struct InvokeTags {
+  std::string_view section, section_end;  // around all calls
+  std::string_view call, call_end;
+  std::string_view key, value_end;
+  bool typed = false;  // the parameter's tag says whether the value is a string
+
+  std::unique_ptr<ToolParser> parser(const Json* tools, std::vector<std::string_view> sections = {}) const;
+  Grammar::Node grammar(const CallParts& parts) const;
+  std::string write(const std::string& name, const Json& arguments) const;
+};
+
+// Around the parser of a form: an answer that is nothing but calls of offered tools is calls, whatever stands around
+// them, such as a code fence or another family's tags. `own`: marks that the form reads itself.
+std::unique_ptr<ToolParser> make_bare_parser(std::unique_ptr<ToolParser> inner, std::vector<std::string_view> own,
+                                             const Json& tools);
 
 // Arguments that are not JSON, one after the other, into the JSON text of an object.
 class ArgumentsWriter {
@@ -132,15 +143,18 @@ class ArgumentsWriter {
   ArgumentsWriter(const Json* tools, std::string_view tool);
 
   bool is_text(std::string_view name) const;  // by the tool's schema: its value is a string, whatever it looks like
+  // What is written of an argument that was there before is nothing.
   void begin(std::string_view name, std::string& out);
   void text(std::string_view part, std::string& out);    // the next part of a string
-  void value(std::string_view whole, std::string& out);  // JSON if it is such, a string otherwise
+  void value(std::string_view whole, std::string& out);  // of the type that the schema says
   void end(std::string& out);                            // of one argument
   void finish(std::string& out);                         // of all
 
  private:
   const Json* properties_ = nullptr;
-  bool first_ = true, in_text_ = false;
+  const Json* schema_ = nullptr;  // of the argument
+  std::vector<std::string> given_;
+  bool in_text_ = false, again_ = false;
 };
 
 // A call as one object: {"name": NAME, ARGUMENTS_KEY: {...}}, in a grammar and written; `open` and `close` stand around
@@ -156,6 +170,7 @@ struct ObjectCall {
 // Strings are written as they are and do not hold `end`.
 struct PlainArguments {
   std::string_view before, behind, end;
+  std::string_view behind_json = {};  // where the value is no string; empty: the same
 };
 Grammar::Node plain_arguments(const CallParts& parts, const PlainArguments& form);
 
@@ -166,10 +181,15 @@ struct ListedArguments {
 };
 Grammar::Node listed_arguments(const CallParts& parts, const ListedArguments& form);
 
-void append_in_string(std::string& out, char c);  // with an escape where a JSON string needs one
+// The schemas of a tool's parameters by their names; null: not known.
+const Json* parameters_of(const Json* tools, std::string_view tool);
+bool is_offered(const Json* tools, std::string_view tool);
 
 // How many bytes at the end of `text` are a beginning of `tag`, but not all of it.
 std::size_t partial_tag(std::string_view text, std::string_view tag);
+
+// Whether the object that begins `text` can be a call, as far as its first key tells: other JSON need not be held back.
+bool plausible_call(std::string_view text);
 
 std::size_t count_space(std::string_view text);  // bytes of ASCII white space at the begin
 

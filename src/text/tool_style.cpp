@@ -1,6 +1,7 @@
-// The parser of forms whose arguments are JSON, by their style; and the one of marks.
+// The parser of forms whose arguments are an object, by their style.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "text/tool_json.hpp"
 
@@ -34,17 +35,34 @@ std::size_t partial_of(std::string_view text, const std::vector<std::string_view
   return most;
 }
 
-// What is left of a text that may end inside a mark: a single character is no mark yet.
-std::size_t left_of_cut(std::size_t size, std::size_t partial, bool cut) {
-  return size - (cut && partial > 1 ? partial : 0);
+// What models of other families put around calls: around a call of an offered tool it counts.
+constexpr std::string_view kGuests[] = {"<tools>", "<tool_call>", "<function_call>", "<|tool_call|>", "<tool_calls>"};
+constexpr std::string_view kGuestEnds[] = {"</tools>", "</tool_call>", "</function_call>", "</tool_calls>"};
+
+std::vector<std::string_view> all_marks(const CallStyle& style) {
+  std::vector<std::string_view> all = style.open;
+  all.insert(all.end(), style.close.begin(), style.close.end());
+  for (const std::string_view mark : {style.middle, style.notation.quote})
+    if (mark.size() > 3) all.push_back(mark);
+  std::erase_if(all, [](std::string_view mark) { return mark.find_first_of("<[") == mark.npos; });
+  return all;
 }
 
 class StyleParser final : public StepParser {
  public:
   StyleParser(CallStyle style, const Json* tools)
-      : style_(std::move(style)), tools_(tools), reader_(style_.require_arguments, style_.key_is_name) {
-    marks_ = style_.open;
+      : StepParser(all_marks(style)),
+        style_(std::move(style)),
+        tools_(tools),
+        reader_(style_.require_arguments, style_.key_is_name) {
+    openers_ = marks_ = style_.open;
+    openers_.insert(openers_.end(), std::begin(kGuests), std::end(kGuests));
     marks_.insert(marks_.end(), style_.close.begin(), style_.close.end());
+    // What ends a broken call: not what may stand in any string.
+    for (const std::string_view mark : marks_)
+      if (mark.find_first_of("<[") != mark.npos) stops_.push_back(mark);
+    closers_ = style_.close;
+    closers_.insert(closers_.end(), std::begin(kGuestEnds), std::end(kGuestEnds));
     if (style_.at_start) state_ = State::kCalls;
   }
 
@@ -64,21 +82,24 @@ class StyleParser final : public StepParser {
   }
 
   bool content(bool end, bool cut, ToolOutput& out) {
-    const std::vector<std::string_view>& marks = called_ ? marks_ : style_.open;
+    std::vector<std::string_view> marks = openers_;
+    if (called_) marks.insert(marks.end(), closers_.begin(), closers_.end());
     const Found found = failures_ < kMaxFailures ? first_of(buffer_, marks) : Found{};
     if (found.at == std::string::npos) {
       const std::size_t partial = failures_ < kMaxFailures ? partial_of(buffer_, marks) : 0;
-      const std::size_t keep = end ? 0 : partial;
-      const std::size_t size = end ? left_of_cut(buffer_.size(), partial, cut) : buffer_.size() - keep;
+      const std::size_t size = buffer_.size() - (end && !cut ? 0 : partial);
       writer_.write(std::string_view(buffer_).substr(0, size), out);
-      buffer_.erase(0, buffer_.size() - keep);
+      buffer_.erase(0, end ? buffer_.size() : size);
       return false;
     }
     writer_.write(std::string_view(buffer_).substr(0, found.at), out);
     buffer_.erase(0, found.at + found.mark.size());
-    if (std::find(style_.open.begin(), style_.open.end(), found.mark) == style_.open.end())
-      return true;  // a closing one
+    if (std::find(openers_.begin(), openers_.end(), found.mark) == openers_.end()) {
+      writer_.mark(found.mark, out);  // a closing one
+      return true;
+    }
     refused_ = found.mark;
+    guest_ = std::find(style_.open.begin(), style_.open.end(), found.mark) == style_.open.end();
     any_ = false;
     state_ = State::kCalls;
     return true;
@@ -94,22 +115,33 @@ class StyleParser final : public StepParser {
     const std::size_t space = count_space(buffer_);
     const std::string_view rest = std::string_view(buffer_).substr(space);
     const bool marked = !refused_.empty();
-    if (rest[0] == '{' && style_.middle.empty() && (marked || any_ || plausible(rest))) return enter(space, {});
-    if (style_.middle.empty() || !(marked || any_)) return nothing(false, out);
+    if (rest[0] == '{') {
+      const std::size_t inner = 1 + count_space(rest.substr(1));
+      if (inner == rest.size() && !end) return false;
+      const bool doubled = inner < rest.size() && rest[inner] == '{';
+      if (doubled && (marked || any_ || plausible_call(rest.substr(inner)))) return buffer_.erase(0, space + 1), true;
+      const bool here = (marked || any_) && !style_.middle.starts_with("{");
+      if (here || ((marked || any_ || style_.middle.empty()) && plausible_call(rest))) return enter(space, {}, out);
+      if (!style_.middle.empty() || !marked) return nothing(false, out);
+    }
+    if (style_.middle.empty() || !(marked || any_) || guest_) return nothing(false, out);
     // A name, what stands behind it, and the object; forms that read names themselves may leave the middle out.
     const std::size_t middle = rest.find(style_.middle);
-    const std::size_t brace = style_.name ? rest.find('{') : rest.npos;
+    const char first = style_.notation.call ? '(' : '{';
+    const std::size_t brace = style_.name ? rest.find(first) : rest.npos;
     const std::size_t stop = std::min(middle, brace);
     if (stop == rest.npos) {
-      const bool may_come = rest.size() <= kLongestName;
+      const bool may_come = rest.size() <= kLongestName && first_of(rest, stops_).at == rest.npos;
       return may_come && !end ? false : nothing(cut && may_come, out);
     }
     std::string name = stop <= kLongestName ? name_of(rest.substr(0, stop)) : std::string();
-    if (name.empty()) return nothing(false, out);
-    std::size_t at = space + (brace <= middle ? brace : middle + style_.middle.size());
+    const bool odd = name.find_first_of(" \t\r\n<>{}[]()") != name.npos;
+    if (name.empty() || (odd && !is_offered(tools_, name))) return nothing(false, out);
+    std::size_t at =
+        space + (brace <= middle ? brace : middle + (style_.middle[0] == first ? 0 : style_.middle.size()));
     at += count_space(std::string_view(buffer_).substr(at));
     if (at == buffer_.size()) return end ? nothing(cut, out) : false;
-    return buffer_[at] == '{' ? enter(at, std::move(name)) : nothing(false, out);
+    return buffer_[at] == first ? enter(at, std::move(name), out) : nothing(false, out);
   }
 
   // Takes the marks and separators in front. False: what comes next is not here, or may become a mark.
@@ -120,19 +152,18 @@ class StyleParser final : public StepParser {
       if (rest.empty()) return false;
       const bool marked = !refused_.empty();
       std::string_view mark;
-      for (const std::string_view m : any_ ? marks_ : style_.open)
+      std::vector<std::string_view> marks = style_.open;
+      if (any_) marks.insert(marks.end(), closers_.begin(), closers_.end());
+      for (const std::string_view m : marks)
         if (rest.starts_with(m) && m.size() > mark.size()) mark = m;
       const bool opens = std::find(style_.open.begin(), style_.open.end(), mark) != style_.open.end();
-      if (mark.empty() &&
-          ((any_ && (rest[0] == ',' || rest[0] == ';' || rest[0] == ']')) || (marked && rest[0] == '[')))
-        mark = rest.substr(0, 1);
-      if (mark.empty()) {
-        const auto& marks = any_ ? marks_ : style_.open;
-        const bool begins = std::any_of(marks.begin(), marks.end(), [&](auto m) { return m.starts_with(rest); });
-        return !begins || (end && !any_ && !marked);
-      }
+      const auto is = [&](std::string_view all) { return all.find(rest[0]) != all.npos; };
+      const bool begins = std::any_of(marks.begin(), marks.end(), [&](auto m) { return m.starts_with(rest); });
+      if (mark.empty() && begins && !end) return false;
+      if (mark.empty() && ((any_ && is(",;]})")) || (marked && is("[")))) mark = rest.substr(0, 1);
+      if (mark.empty()) return !begins || (end && !any_ && !marked);
       const std::size_t size = mark.size();
-      if (opens) any_ = false;
+      if (opens) any_ = guest_ = false;
       if (!any_) refused_ += buffer_.substr(0, space + size);
       buffer_.erase(0, space + size);
     }
@@ -146,49 +177,81 @@ class StyleParser final : public StepParser {
   }
 
   // The arguments, or the object that holds them, begin at `at`.
-  bool enter(std::size_t at, std::string name) {
+  bool enter(std::size_t at, std::string name, ToolOutput& out) {
     skipped_ = buffer_.substr(0, at);
     buffer_.erase(0, at);
-    reader_ = ObjectCallReader(style_.require_arguments, style_.key_is_name);
-    scanner_.reset();
-    cleaner_ = {};
-    given_ = 0;
-    name_ = std::move(name);
-    begun_ = false;
+    begun_ = named_ = !name.empty();
+    searched_ = 0;
+    beyond_.reset();
     state_ = State::kObject;
+    if (named_) {
+      std::vector<std::string> names;
+      if (const Json* properties = style_.notation.call ? parameters_of(tools_, name) : nullptr)
+        for (const auto& [key, value] : properties->items()) names.push_back(key);
+      arguments_ = LooseJson(style_.notation, std::move(names));
+      writer_.after_call(out);
+      out.calls.push_back({std::move(name), {}});
+    } else {
+      reader_ = ObjectCallReader(style_.require_arguments, style_.key_is_name);
+    }
     return true;
   }
 
+  const LooseJson& loose() const { return named_ ? arguments_ : reader_.loose(); }
+
   bool object(bool end, bool cut, ToolOutput& out) {
-    std::size_t size = 0;
-    if (!name_.empty()) {
-      if (!begun_) {
-        writer_.after_call();
-        out.calls.push_back({name_, {}});
-      }
-      begun_ = true;
-      size = scanner_.scan(buffer_);
-      const std::size_t to = size > 0 ? size : buffer_.size();
-      cleaner_.append(std::string_view(buffer_).substr(given_, to - given_), out.calls.back().arguments);
-      given_ = to;
-    } else {
-      const bool unmarked = refused_.empty() && !any_;
-      if (!reader_.begun() && unmarked && (!plausible(buffer_) || !known_name())) return give_up(false, out);
-      const auto result = reader_.read(buffer_, out);
-      if (reader_.begun() && !begun_) writer_.after_call();
-      begun_ = reader_.begun();
-      if (result == ObjectCallReader::Result::kBad) return give_up(false, out);
-      if (result == ObjectCallReader::Result::kDone) {
-        size = reader_.size();
-        writer_.after_call();
-      }
-    }
-    if (size == 0) {
+    // A mark of the form ends the call, unless it stands in a string of it.
+    const Found stop = first_of(std::string_view(buffer_).substr(searched_), stops_);
+    const bool stopped = stop.at != std::string::npos;
+    const std::size_t here = stopped ? searched_ + stop.at : buffer_.size() - (end ? 0 : partial_of(buffer_, stops_));
+    const std::string_view text = std::string_view(buffer_).substr(0, here);
+    if (!read(text, end || stopped, out)) return give_up(false, out);
+    if (loose().done()) return finish_object(loose().taken());
+    if (!stopped) {
+      searched_ = here;
       if (!end) return false;
       if (!begun_) return give_up(cut, out);
       buffer_.clear();
       return false;
     }
+    if (loose().in_string() && failures_ < kMaxFailures) {
+      // Whether the string goes on behind the mark shows where the object ends.
+      if (!beyond_) beyond_ = loose(), scratch_.clear();
+      const bool done = beyond_->convert(buffer_, false, scratch_);
+      if (done && !beyond_->bad()) {
+        searched_ = beyond_->taken();
+        beyond_.reset();
+        return true;
+      }
+      if (!beyond_->bad() && !done && !end) return false;
+    }
+    ++failures_;
+    if (!begun_) return give_up(false, out);
+    return finish_object(here);
+  }
+
+  // False: it is no call.
+  bool read(std::string_view text, bool end, ToolOutput& out) {
+    if (named_) {
+      arguments_.convert(text, end, out.calls.back().arguments);
+      return true;
+    }
+    const bool unmarked = guest_ || (refused_.empty() && !any_);
+    if (!begun_ && unmarked && !plausible_call(buffer_)) return false;
+    // Without a mark a call is one only when its name is a tool's.
+    const std::size_t calls = out.calls.size();
+    const auto result = reader_.read(text, end, out);
+    if (unmarked && !begun_ && out.calls.size() > calls && tools_ && !is_offered(tools_, out.calls.back().name)) {
+      out.calls.pop_back();
+      return false;
+    }
+    if (!begun_ && unmarked && !known_name()) return false;
+    if (out.calls.size() > calls) writer_.after_call(out);
+    begun_ = begun_ || out.calls.size() > calls;
+    return result != ObjectCallReader::Result::kBad;
+  }
+
+  bool finish_object(std::size_t size) {
     buffer_.erase(0, size);
     refused_.clear();
     called_ = any_ = true;
@@ -196,33 +259,18 @@ class StyleParser final : public StepParser {
     return true;
   }
 
-  // Without a mark a call is one only when its name is a tool's, as soon as that is known.
+  // As soon as the name is there.
   bool known_name() const {
     if (!tools_ || !tools_->is_array()) return true;
-    const std::string_view text = buffer_;
+    const std::string_view text = reader_.json();
     for (const std::string_view key : {"\"name\"", "\"tool_name\""}) {
       const std::size_t at = text.find(key);
       if (at == text.npos) continue;
       const std::size_t open = text.find('"', at + key.size());
       const std::size_t close = open == text.npos ? text.npos : text.find('"', open + 1);
-      if (close == text.npos) return true;
-      const std::string name(text.substr(open + 1, close - open - 1));
-      return std::any_of(tools_->begin(), tools_->end(), [&](const Json& t) {
-        return t.is_object() && t.contains("function") && t["function"].value("name", "") == name;
-      });
+      return close == text.npos || is_offered(tools_, text.substr(open + 1, close - open - 1));
     }
     return true;
-  }
-
-  // Whether the object that begins `text` can be a call, as far as its first key tells: other JSON need not be held
-  // back.
-  static bool plausible(std::string_view text) {
-    text.remove_prefix(1);
-    text.remove_prefix(count_space(text));
-    for (const std::string_view key :
-         {"\"name\"", "\"type\"", "\"function\"", "\"parameters\"", "\"arguments\"", "\"tool_name\""})
-      if (text.starts_with(key) || key.starts_with(text)) return true;
-    return false;
   }
 
   // What stands here is no call: content, together with the marks in front of it.
@@ -247,16 +295,18 @@ class StyleParser final : public StepParser {
 
   CallStyle style_;
   const Json* tools_;
-  std::vector<std::string_view> marks_;
-  ObjectCallReader reader_;
-  ObjectScanner scanner_;
-  JsonCleaner cleaner_;
-  std::size_t given_ = 0;
-  std::string name_;     // of a call whose name stands in front of its arguments
-  std::string refused_;  // marks that become content when nothing comes of them
-  std::string skipped_;  // between them and the object
+  std::vector<std::string_view> openers_, closers_, marks_, stops_;
+  ObjectCallReader reader_;          // of a call that is one object
+  LooseJson arguments_;              // of a call whose name stands in front
+  std::optional<LooseJson> beyond_;  // reads on behind a mark within a string
+  std::string scratch_;              // what that makes
+  std::size_t searched_ = 0;         // no mark stands before that
+  std::string refused_;              // marks that become content when nothing comes of them
+  std::string skipped_;              // between them and the object
   State state_ = State::kContent;
   int failures_ = 0;
+  bool named_ = false;
+  bool guest_ = false;   // the opening mark is another family's
   bool begun_ = false;   // the call is in the output
   bool any_ = false;     // a call since the last opening mark
   bool called_ = false;  // a call at all
@@ -268,6 +318,16 @@ std::unique_ptr<ToolParser> make_style_parser(const CallStyle& style, const Json
   return std::make_unique<StyleParser>(style, tools);
 }
 
+bool plausible_call(std::string_view text) {
+  text.remove_prefix(1);
+  text.remove_prefix(count_space(text));
+  if (!text.empty() && (text[0] == '"' || text[0] == '\'')) text.remove_prefix(1);
+  for (const std::string_view key :
+       {"name", "type", "function", "parameters", "arguments", "tool_name", "args", "tool"})
+    if (text.starts_with(key) || key.starts_with(text)) return true;
+  return false;
+}
+
 void StepParser::push(std::string_view text, ToolOutput& out) {
   buffer_ += text;
   while (step(false, false, out)) {
@@ -277,56 +337,7 @@ void StepParser::push(std::string_view text, ToolOutput& out) {
 void StepParser::finish(ToolOutput& out, bool cut) {
   while (step(true, cut, out)) {
   }
-  writer_.finish(out);
-}
-
-bool MarkedParser::step(bool end, bool cut, ToolOutput& out) {
-  if (!inside_) return content(end, cut, out);
-  const Result result = read(buffer_, out, end);
-  if (begun()) writer_.after_call();
-  if (result == Result::kDone) {
-    inside_ = false;
-    called_ = behind_ = true;
-    return true;
-  }
-  if (result == Result::kMore) {
-    if (!end) return false;
-    if (begun() && !cut) complete(out);
-    if (begun() || cut) return buffer_.clear(), inside_ = false, false;
-  }
-  inside_ = false;
-  writer_.write(mark_, out);
-  ++failures_;
-  return true;
-}
-
-bool MarkedParser::content(bool end, bool cut, ToolOutput& out) {
-  if (behind_) {
-    const std::size_t space = count_space(buffer_);
-    const std::string_view rest = std::string_view(buffer_).substr(space), mark = closing();
-    if (!rest.starts_with(mark) && mark.starts_with(rest)) {
-      if (end) buffer_.clear();
-      return false;
-    }
-    behind_ = false;
-    if (rest.starts_with(mark)) buffer_.erase(0, space + mark.size());
-  }
-  const Found found = failures_ < kMaxFailures ? first_of(buffer_, open_) : Found{};
-  if (found.at == std::string::npos) {
-    const std::size_t partial = failures_ < kMaxFailures ? partial_of(buffer_, open_) : 0;
-    const std::size_t keep = end ? 0 : partial;
-    const std::size_t cut_off = cut && called_ ? partial : buffer_.size() - left_of_cut(buffer_.size(), partial, cut);
-    const std::size_t size = buffer_.size() - (end ? cut_off : keep);
-    writer_.write(std::string_view(buffer_).substr(0, size), out);
-    buffer_.erase(0, buffer_.size() - keep);
-    return false;
-  }
-  writer_.write(std::string_view(buffer_).substr(0, found.at), out);
-  buffer_.erase(0, found.at + found.mark.size());
-  mark_ = found.mark;
-  begin(mark_);
-  inside_ = true;
-  return true;
+  writer_.finish(out, cut);
 }
 
 }  // namespace kvasir::text

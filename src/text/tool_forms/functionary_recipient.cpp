@@ -38,10 +38,8 @@ class Parser final : public StepParser {
       if (at == text.size() && !end) return false;
       if (at < text.size() && text[at] == '{') {
         buffer_.erase(0, at);
-        scanner_.reset();
-        cleaner_ = {};
-        given_ = 0;
-        writer_.after_call();
+        json_ = LooseJson();
+        writer_.after_call(out);
         out.calls.push_back({std::move(name), {}});
         state_ = State::kCall;
         return true;
@@ -73,20 +71,14 @@ class Parser final : public StepParser {
   }
 
   bool call(bool end, ToolOutput& out) {
-    const std::size_t size = scanner_.scan(buffer_);
-    const std::size_t to = size > 0 ? size : buffer_.size();
-    cleaner_.append(std::string_view(buffer_).substr(given_, to - given_), out.calls.back().arguments);
-    given_ = to;
-    if (size == 0) return end ? (buffer_.clear(), false) : false;
-    buffer_.erase(0, size);
+    if (!json_.convert(buffer_, end, out.calls.back().arguments)) return end ? (buffer_.clear(), false) : false;
+    buffer_.erase(0, json_.taken());
     first_ = false;
     state_ = State::kContent;
     return true;
   }
 
-  ObjectScanner scanner_;
-  JsonCleaner cleaner_;
-  std::size_t given_ = 0;
+  LooseJson json_;
   State state_ = State::kRecipient;
   bool first_ = true;
 };

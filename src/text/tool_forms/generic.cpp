@@ -20,9 +20,15 @@ constexpr ObjectCall kCall{.open = "<tool_call>\n", .close = "\n</tool_call>"};
 Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }
 std::string write(const std::string& name, const Json& arguments) { return kCall.write(name, arguments); }
 
+constexpr std::string_view kMarks[] = {"<tool_call>", "</tool_call>"};
+
 }  // namespace
 
-const ToolForm entry{
-    .match = [](std::string_view) { return 0; }, .make = make, .call = call, .separator = "\n", .write = write};
-
+const ToolForm entry{.match = [](std::string_view) { return 0; },
+                     .make = make,
+                     .call = call,
+                     .separator = "\n",
+                     .write = write,
+                     .marks = kMarks,
+                     .bare = true};
 }  // namespace kvasir::text::tool_forms_generic

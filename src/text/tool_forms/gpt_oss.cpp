@@ -66,10 +66,10 @@ class Parser final : public StepParser {
     const bool thinks = channel != head.npos && head.compare(channel + kChannel.size(), 8, "analysis") == 0;
     if (!recipient.empty()) {
       state_ = State::kArguments;
-      writer_.after_call();
+      writer_.after_call(out);
       out.calls.push_back({std::move(recipient), {}});
-      cleaner_ = {};
-      space_.clear();
+      json_ = LooseJson();
+      written_.clear();
     } else {
       state_ = thinks ? State::kReasoning : State::kContent;
     }
@@ -86,7 +86,7 @@ class Parser final : public StepParser {
     const bool stops = at != std::string::npos;
     const bool drop = end && cut && keep > (state_ == State::kArguments ? 0u : 1u);
     const std::size_t until = stops ? at : buffer_.size() - (end && !drop ? 0 : keep);
-    give(std::string_view(buffer_).substr(0, until), out);
+    give(std::string_view(buffer_).substr(0, until), stops || end, out);
     if (!stops) {
       buffer_.erase(0, drop ? buffer_.size() : until);
       if (end && state_ == State::kArguments && out.calls.back().arguments.empty() && !cut)
@@ -101,29 +101,26 @@ class Parser final : public StepParser {
     return true;
   }
 
-  void give(std::string_view text, ToolOutput& out) {
-    if (text.empty()) return;
+  void give(std::string_view text, bool last, ToolOutput& out) {
     if (state_ == State::kContent) return writer_.write(text, out);
     if (state_ == State::kReasoning) {
       out.reasoning += text;
       return;
     }
-    // White space around the object is not part of it.
+    // White space around the object is not part of it, nor are brackets too many behind it.
     std::string& arguments = out.calls.back().arguments;
-    if (arguments.empty()) text.remove_prefix(count_space(text));
-    if (text.empty()) return;
-    const std::size_t last = text.find_last_not_of(" \t\r\n");
-    if (last == text.npos) {
-      space_ += text;
-      return;
+    if (written_.empty()) text.remove_prefix(count_space(text));
+    written_ += text;
+    if (written_.empty() || json_.done()) return;
+    if (written_[0] == '{') {
+      json_.convert(written_, last, arguments);
+    } else {  // code of a tool that takes it as it is
+      arguments = written_.substr(0, written_.find_last_not_of(" \t\r\n") + 1);
     }
-    cleaner_.append(space_, arguments);
-    cleaner_.append(text.substr(0, last + 1), arguments);
-    space_ = text.substr(last + 1);
   }
 
-  std::string space_;
-  JsonCleaner cleaner_;
+  std::string written_;  // arguments as they came
+  LooseJson json_;
   State state_ = State::kHeader;
   bool first_ = true;
 };

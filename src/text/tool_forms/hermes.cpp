@@ -17,7 +17,10 @@ int match(std::string_view t) {
 }
 
 std::unique_ptr<ToolParser> make(const Json* tools) {
-  return make_style_parser({.open = {"<tool_call>"}, .close = {"</tool_call>"}}, tools);
+  return make_style_parser(
+      {.open = {"<tool_call>", "<tool_calls>", "<longcat_tool_call>", "<|action_start|><|plugin|>"},
+       .close = {"</tool_call>", "</tool_calls>", "</longcat_tool_call>", "<|action_end|>"}},
+      tools);
 }
 
 constexpr ObjectCall kCall{.open = "<tool_call>\n", .close = "\n</tool_call>"};

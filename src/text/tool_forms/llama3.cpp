@@ -22,6 +22,6 @@ std::string write(const std::string& name, const Json& arguments) { return kCall
 
 }  // namespace
 
-const ToolForm entry{.match = match, .make = make, .call = call, .separator = "; ", .write = write, .marks = kMarks};
-
+const ToolForm entry{
+    .match = match, .make = make, .call = call, .separator = "; ", .write = write, .marks = kMarks, .bare = true};
 }  // namespace kvasir::text::tool_forms_llama3

@@ -8,7 +8,9 @@ constexpr std::string_view kMarks[] = {"[TOOL_CALLS]"};
 
 int match(std::string_view t) { return has(t, "[TOOL_CALLS]") && !has(t, "[ARGS]") ? 3 : 0; }
 
-std::unique_ptr<ToolParser> make(const Json* tools) { return make_style_parser({.open = {kMarks[0]}}, tools); }
+std::unique_ptr<ToolParser> make(const Json* tools) {
+  return make_style_parser({.open = {kMarks[0]}, .middle = "[ARGS]"}, tools);
+}
 
 constexpr ObjectCall kCall{};
 Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }

@@ -1,0 +1,85 @@
+#include "text/tag_lexer.hpp"
+
+namespace kvasir::text {
+namespace {
+
+constexpr std::string_view kTagBlanks = " \t\r\n";
+using LexedKind = Tag::Kind;
+
+// The name in a tag: <function=f>, <invoke name="f">.
+std::string name_in_tag(std::string_view inside) {
+  const auto skip = [&](std::string_view what) {
+    inside.remove_prefix(count_space(inside));
+    if (inside.starts_with(what)) inside.remove_prefix(what.size());
+    inside.remove_prefix(count_space(inside));
+  };
+  skip("name");
+  skip("=");
+  skip(":");
+  if (inside.empty()) return {};
+  const char quote = inside[0];
+  if (quote == '"' || quote == '\'') {
+    inside.remove_prefix(1);
+    return std::string(inside.substr(0, inside.find(quote)));
+  }
+  return std::string(inside.substr(0, inside.find_first_of(kTagBlanks)));
+}
+
+Tag damaged_tag(std::size_t size) { return {.kind = LexedKind::kDamaged, .size = size}; }
+
+}  // namespace
+
+TagLexer::TagLexer(const TagStyle& style) {
+  const auto add = [&](std::string_view tag, LexedKind kind) {
+    if (!tag.empty()) tags_.emplace_back(tag, kind);
+  };
+  for (const auto tag : style.section) add(tag, LexedKind::kSection);
+  for (const auto tag : style.section_end) add(tag, LexedKind::kSectionEnd);
+  add(style.call, LexedKind::kCall);
+  add(style.call_end, LexedKind::kCallEnd);
+  add(style.key, LexedKind::kKey);
+  add(style.key_end, LexedKind::kKeyEnd);
+  add(style.value, LexedKind::kValue);
+  add(style.value_end, LexedKind::kValueEnd);
+}
+
+Tag TagLexer::find(std::string_view text, std::size_t from, bool end) const {
+  for (std::size_t at = text.find('<', from); at != text.npos; at = text.find('<', at + 1)) {
+    const std::string_view rest = text.substr(at);
+    Known best{};
+    bool may_come = false;
+    for (const Known& tag : tags_) {
+      if (rest.starts_with(tag.first) && tag.first.size() > best.first.size()) best = tag;
+      may_come = may_come || (tag.first.size() > rest.size() && tag.first.starts_with(rest));
+    }
+    if (may_come && !end) return {.at = at};
+    if (best.first.empty()) continue;
+    if (best.first.ends_with('>')) return {.kind = best.second, .at = at, .size = best.first.size()};
+    std::optional<Tag> tag = named(best, rest, end);
+    if (!tag) continue;
+    tag->at = at;
+    return *tag;
+  }
+  return {.at = text.size()};
+}
+
+// Nothing: it is none; kNone: nobody knows yet.
+std::optional<Tag> TagLexer::named(const Known& tag, std::string_view rest, bool end) const {
+  const std::string_view inside = rest.substr(tag.first.size());
+  if (!inside.empty() && std::string_view(" =:\t>\n").find(inside[0]) == std::string_view::npos) return {};
+  const std::size_t stop = inside.find_first_of("><\n");
+  if (stop == inside.npos) {
+    if (inside.size() > kLongest) return {};
+    return end ? damaged_tag(rest.size()) : Tag{};
+  }
+  const std::string_view words = inside.substr(0, stop);
+  const std::string name = name_in_tag(words);
+  if (inside[stop] != '>' || name.empty() || name.find_first_of("{}") != name.npos)
+    return damaged_tag(tag.first.size() + stop + (inside[stop] == '>'));
+  Tag found{.kind = tag.second, .size = tag.first.size() + stop + 1, .name = name};
+  if (words.find("string=\"true\"") != words.npos) found.text = true;
+  if (words.find("string=\"false\"") != words.npos) found.text = false;
+  return found;
+}
+
+}  // namespace kvasir::text
