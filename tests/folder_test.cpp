@@ -190,13 +190,38 @@ TEST(FolderModels, TextModelsInsideOthers) {
   std::vector<FolderTensor> tensors = testing::folder_tensors(*model, style);
   for (FolderTensor& t : tensors) t.name.insert(0, "language_model.");
   tensors.push_back({"vision_tower.conv.weight", "F32", {1}, std::string(4, '\0')});
+  PlainJson text = testing::folder_config(*model, style);
+  text["sliding_window"] = nullptr;  // absent, it is the class's 4,096
   TemporaryPath folder("folder");
   write_folder(folder.path,
-               {{"model_type", "mistral3"},
-                {"vision_config", {{"hidden_size", 8}}},
-                {"text_config", testing::folder_config(*model, style)}},
-               tensors);
+               {{"model_type", "mistral3"}, {"vision_config", {{"hidden_size", 8}}}, {"text_config", text}}, tensors);
   EXPECT_EQ(run(folder.path, true).logits, run(kShipped + "llama.gguf", true).logits);
+}
+
+// A configuration may tie the head to the embedding while the file holds a head of other numbers: that one counts.
+TEST(FolderModels, AHeadOfOtherNumbersIsNotTied) {
+  const FolderStyle style{"llama", true};
+  const auto model = weights::open_model_file(kShipped + "llama.gguf");
+  PlainJson config = testing::folder_config(*model, style);
+  config["tie_word_embeddings"] = true;
+  std::vector<FolderTensor> tensors = testing::folder_tensors(*model, style);
+  const auto head =
+      std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.name == "lm_head.weight"; });
+  ASSERT_NE(head, tensors.end());
+  const auto logits = [&] {
+    TemporaryPath folder("folder");
+    write_folder(folder.path, config, tensors);
+    return run(folder.path, true).logits;
+  };
+  EXPECT_EQ(logits(), run(kShipped + "llama.gguf", true).logits);
+  const auto embedding =
+      std::find_if(tensors.begin(), tensors.end(), [](const auto& t) { return t.name == "model.embed_tokens.weight"; });
+  ASSERT_NE(embedding, tensors.end());
+  head->bytes = embedding->bytes;
+  head->dtype = embedding->dtype;
+  const auto twice = logits();
+  tensors.erase(head);
+  EXPECT_EQ(twice, logits());
 }
 
 // What is said of a folder, and what of it.

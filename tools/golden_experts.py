@@ -148,7 +148,7 @@ class Llama4(ExpertModel):
 
 def gpt_oss():
     """Windows in layers 0 and 2, YaRN; experts so loud that the clamp cuts."""
-    change, magnitude = yarn(10000.0, 16, 8.0, 64)
+    change, magnitude = yarn(10000.0, 16, 8.0, 64, whole=False)
     return GptOss("gpt-oss", 72, experts=(5, 2, 32), layers=3, bias=True, windows={0: 12, 2: 12}, gain=4.0,
                   before=("attn_norm", "post_attention_norm"), rope=lambda l: (10000.0, change, magnitude),
                   keys={"attention.sliding_window": 12, "rope.scaling.type": "yarn", "rope.scaling.factor": 8.0,

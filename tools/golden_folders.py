@@ -28,6 +28,7 @@ LATENT = dict(num_hidden_layers=3, num_key_value_heads=4, kv_lora_rank=32, qk_ro
 DELTA = dict(num_hidden_layers=4, head_dim=16, linear_conv_kernel_dim=3, linear_key_head_dim=8, linear_value_head_dim=8,
              linear_num_key_heads=2, linear_num_value_heads=4)
 DELTA_EXPERTS = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=32)
+FOUR = dict(num_hidden_layers=4, head_dim=16)
 ROPE = dict(rope_type="default", rope_theta=10000.0)
 SECTIONS = dict(**ROPE, partial_rotary_factor=0.5, mrope_section=[2, 1, 1], mrope_interleaved=True)
 MAMBA = dict(mamba_n_heads=8, mamba_d_state=16, mamba_d_head=16, mamba_d_conv=4, mamba_expand=2, mamba_chunk_size=16)
@@ -135,6 +136,29 @@ MODELS = {
     "seed_oss": usual(head_dim=16),
     "stablelm": usual(use_qkv_bias=True, partial_rotary_factor=0.5),
     "starcoder2": usual(sliding_window=None),
+    # Windows that all layers have, or those behind the first ones, or every other one.
+    "cwm": usual(FOUR, sliding_window=16, layer_types=["sliding_attention", "full_attention"] * 2),
+    "mistral+window": usual(head_dim=16, sliding_window=16),
+    "mixtral+window": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=16),
+    "qwen2+window": usual(FOUR, sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen2_moe+window": usual(num_hidden_layers=4, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                              shared_expert_intermediate_size=64, sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen3_moe+window": usual(head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                              sliding_window=16, use_sliding_window=True),
+    "smollm3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, no_rope_layers=[1, 1, 1, 0]),
+    "starcoder2+window": usual(sliding_window=16),
+    # Settings that most files have otherwise.
+    "falcon_h1+plain": usual(MAMBA, head_dim=16, mamba_d_ssm=128, mamba_n_groups=2, mamba_rms_norm=False, mamba_norm_before_gate=True),
+    "gemma2+uncapped": usual(FOUR, sliding_window=16, query_pre_attn_scalar=16, attn_logit_softcapping=None,
+                             final_logit_softcapping=None),
+    "helium": usual(head_dim=16),
+    "llama+bias": usual(head_dim=16, attention_bias=True, mlp_bias=True),
+    "llama+part": usual(head_dim=16, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
+    "llama+yarn": usual(head_dim=16, rope_parameters=yarn(attention_factor=1.7)),
+    "qwen3_next+plain": usual(DELTA, DELTA_EXPERTS, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[],
+                              partial_rotary_factor=0.5),
+    "seed_oss+bias": usual(head_dim=16, attention_bias=True, attention_out_bias=True, mlp_bias=True),
 }
 
 
@@ -231,4 +255,5 @@ def main():
             write(name, settings, ids, sys.argv[1])
 
 
-main()
+if __name__ == "__main__":
+    main()

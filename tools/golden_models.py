@@ -33,6 +33,10 @@ def silu(x):
     return x / (1 + math.exp(-x))
 
 
+def erf_gelu(x):
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
 def gelu(x):  # the form with tanh
     return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
 
@@ -53,7 +57,7 @@ class Model:
         "layer_norm": False,     # in place of RMS norm
         "before": ("attn_norm", "ffn_norm"),   # norms of what attention and feed forward read; None: none
         "after": (None, None),                 # norms of what they give
-        "gelu": False,           # in place of SiLU
+        "gelu": False,           # in place of SiLU: True with tanh, or "erf"
         "gate": "own",           # a matrix of its own, "fused": in front of ffn_up, None
         "slopes": None,          # ALiBi, by head
         "clamp": None,           # most of q, k and v
@@ -256,7 +260,7 @@ class Model:
         return self.multiply(block + "attn_output.weight", self.mixed(layer, x, out))
 
     def feed_forward(self, layer, x):
-        block, act = f"blk.{layer}.", gelu if self.rules["gelu"] else silu
+        block, act = f"blk.{layer}.", {False: silu, True: gelu, "erf": erf_gelu}[self.rules["gelu"]]
         up = self.multiply(block + "ffn_up.weight", x)
         if self.rules["gate"] == "fused":
             gate, up = up[:self.ffn], up[self.ffn:]
@@ -298,12 +302,13 @@ def llama3_stretch(n, base, factor=32.0, low=1.0, high=4.0, context=512):
     return stretch
 
 
-def yarn(base, n, factor, original, fast=32, slow=1):
+def yarn(base, n, factor, original, fast=32, slow=1, whole=True):
     """YaRN (arXiv:2309.00071): frequencies -> frequencies, and the magnitude."""
     def pair(turns):
         return n * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    low, high = max(0, math.floor(pair(fast))), min(n - 1, math.ceil(pair(slow)))
+    first, last = (math.floor(pair(fast)), math.ceil(pair(slow))) if whole else (pair(fast), pair(slow))
+    low, high = max(0, first), min(n - 1, last)
 
     def change(frequencies):
         kept = [1 - min(max((i - low) / max(high - low, 1e-3), 0), 1) for i in range(len(frequencies))]
@@ -357,7 +362,7 @@ MODELS = {
     "qwen3": lambda: Model("qwen3", 4, layers=1, heads=4, kv_heads=1, head_dim=64, base=1000000.0, head_norm=True,
                            tied=True),
     "gemma3": gemma3,
-    "mpt": lambda: Model("mpt", 9, heads=3, kv_heads=3, tied=True, layer_norm=True, gelu=True, gate=None, clamp=1.5,
+    "mpt": lambda: Model("mpt", 9, heads=3, kv_heads=3, tied=True, layer_norm=True, gelu="erf", gate=None, clamp=1.5,
                          no_rope=(0, 1), slopes=[2 ** -4.0, 2 ** -8.0, 2 ** -2.0],
                          keys={"attention.max_alibi_bias": 8.0, "attention.clamp_kqv": 1.5}, **SMALL),
     "hunyuan": lambda: Model("hunyuan-dense", 10, heads=2, kv_heads=1, head_norm=True, tied=True, norm_after_rope=True,

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace kvasir::model {
 
@@ -114,8 +115,12 @@ void layer_norm_heads(const Names& n, Attention& a) {
   a.k_norm = norm("attn_k_norm", a.kv_heads);
 }
 
-Dense gated(const Names& n, Activation activation, Bias bias) {
-  const std::int64_t dim = n.h().dim(), ffn = n.h().ffn(n.layer());
+std::int64_t width_of(const Names& n, std::string_view name, std::int64_t fallback) {
+  return n.has(name) ? n.h().rows_of(n.full(name)) : fallback;
+}
+
+Dense gated(const Names& n, Activation activation, Bias bias, std::int64_t width) {
+  const std::int64_t dim = n.h().dim(), ffn = width > 0 ? width : n.h().ffn(n.layer());
   return {.activation = activation,
           .gate = n.linear("ffn_gate", ffn, dim, bias),
           .up = n.linear("ffn_up", ffn, dim, bias),
@@ -124,15 +129,15 @@ Dense gated(const Names& n, Activation activation, Bias bias) {
 
 Dense fused_gated(const Names& n, Activation activation) {
   const std::int64_t dim = n.h().dim(), ffn = n.h().ffn(n.layer());
-  const Linear both = n.linear("ffn_up", 2 * ffn, dim);
+  const Linear both = n.linear("ffn_up", 2 * ffn, dim, Bias::kIfPresent);
   return {.activation = activation,
           .gate = part_of(both, 0, ffn),
           .up = part_of(both, ffn, ffn),
-          .down = n.linear("ffn_down", dim, ffn)};
+          .down = n.linear("ffn_down", dim, ffn, Bias::kIfPresent)};
 }
 
-Dense plain(const Names& n, Activation activation, Bias bias) {
-  const std::int64_t dim = n.h().dim(), ffn = n.h().ffn(n.layer());
+Dense plain(const Names& n, Activation activation, Bias bias, std::int64_t width) {
+  const std::int64_t dim = n.h().dim(), ffn = width > 0 ? width : n.h().ffn(n.layer());
   return {
       .activation = activation, .up = n.linear("ffn_up", ffn, dim, bias), .down = n.linear("ffn_down", dim, ffn, bias)};
 }
@@ -145,6 +150,22 @@ std::vector<float> linear_slopes(int heads, double most) {
     slopes.push_back(static_cast<float>(std::exp2(-most * step / whole)));
   }
   return slopes;
+}
+
+std::int64_t stated_window(const Hparams& h, int layer) {
+  return h.has("attention.sliding_window_pattern") ? h.window(layer, 0) : 0;
+}
+
+Activation stated_activation(const Hparams& h, Activation fallback) {
+  constexpr std::pair<const char*, Activation> kNamed[] = {{"relu", Activation::kRelu},
+                                                           {"gelu", Activation::kGeluErf},
+                                                           {"gelu_tanh", Activation::kGeluTanh},
+                                                           {"silu", Activation::kSilu}};
+  const std::string name = h.text_or("activation", "");
+  if (name.empty()) return fallback;
+  for (const auto& [named, activation] : kNamed)
+    if (name == named) return activation;
+  h.unsupported("activation", "is '" + name + "', expected relu, gelu, gelu_tanh or silu");
 }
 
 ModelSpec around(const Hparams& h, const Norm& output_norm) {

@@ -26,7 +26,8 @@ class Names {
   // Of the residual stream, unless a width is given.
   Norm rms(std::string_view name, std::int64_t width = 0) const;
   Norm layer_norm(std::string_view name, Bias bias = Bias::kRequired) const;
-  bool has(std::string_view name) const { return h_.has_tensor(prefix_ + std::string(name) + ".weight"); }
+  bool has(std::string_view name) const { return h_.has_tensor(full(name)); }
+  std::string full(std::string_view name) const { return prefix_ + std::string(name) + ".weight"; }
 
  private:
   Vector bias_of(std::string_view name, std::int64_t columns, Bias bias) const;
@@ -41,23 +42,31 @@ Linear part_of(const Linear& fused, std::int64_t first, std::int64_t rows);
 
 // Sizes from the hyper-parameters, scale attention.scale or 1 / sqrt(d), RoPE number 0; attn_q, attn_k, attn_v and
 // attn_output. Where the file has attn_qkv, that is all three.
-Attention attention(const Names& n, Bias qkv, Bias o = Bias::kNone);
+Attention attention(const Names& n, Bias qkv = Bias::kIfPresent, Bias o = Bias::kIfPresent);
 // The same with attn_qkv.
-Attention fused_attention(const Names& n, Bias qkv, Bias o = Bias::kNone);
+Attention fused_attention(const Names& n, Bias qkv = Bias::kIfPresent, Bias o = Bias::kIfPresent);
 // RMS norms of every query and key head: attn_q_norm and attn_k_norm of d elements.
 void norm_heads(const Names& n, Attention& a);
 // Layer norms of every query and key head with weights of its own, where the file has them.
 void layer_norm_heads(const Names& n, Attention& a);
-// ffn_gate, ffn_up, ffn_down.
-Dense gated(const Names& n, Activation activation, Bias bias = Bias::kNone);
+// ffn_gate, ffn_up, ffn_down. `width` 0: that of the hyper-parameters.
+Dense gated(const Names& n, Activation activation, Bias bias = Bias::kIfPresent, std::int64_t width = 0);
+// Rows of the layer's matrix `name`, or `fallback` where it is not there.
+std::int64_t width_of(const Names& n, std::string_view name, std::int64_t fallback);
 // ffn_up has the rows of the gate before its own.
 Dense fused_gated(const Names& n, Activation activation);
 // ffn_up and ffn_down.
-Dense plain(const Names& n, Activation activation, Bias bias);
+Dense plain(const Names& n, Activation activation, Bias bias, std::int64_t width = 0);
 
 // Slopes of ALiBi (arXiv:2108.12409) for a most of `most`: 2^(-most * (h + 1) / p) for the p heads of the largest power
 // of two, and between these for the others.
 std::vector<float> linear_slopes(int heads, double most);
+
+// The window of layer `layer` of families whose configuration may have one that GGUF's converter does not write: where
+// the file says which layers have it, else 0.
+std::int64_t stated_window(const Hparams& h, int layer);
+// What "activation" names (relu, gelu: by erf, gelu_tanh, silu), which folders alone say.
+Activation stated_activation(const Hparams& h, Activation fallback);
 
 // A model without layers: token_embd; output_norm as given; output, or token_embd once more where the file has none.
 ModelSpec around(const Hparams& h, const Norm& output_norm);

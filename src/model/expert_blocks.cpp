@@ -110,6 +110,7 @@ Experts qwen_experts(const Names& n) {
   const Hparams& h = n.h();
   const std::int64_t width = h.integer("expert_feed_forward_length", 1, kMostWidth);
   Experts e = experts(n, width);
+  e.routing.normalise = h.flag_or("expert_weights_norm", true);
   if (!n.has("ffn_up_shexp")) return e;
   e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, kMostWidth, width));
   e.shared_gate = n.linear("ffn_gate_inp_shexp", 1, h.dim());

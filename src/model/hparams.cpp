@@ -14,10 +14,29 @@ namespace {
 
 constexpr std::int64_t kMost = 1 << 24;  // no width, head count or layer count of a real model comes near it
 
+// Files that belong to a model are named for what they are.
+void check_is_model(const weights::Metadata& m, const std::string& arch) {
+  const std::string type = m.get_string("general.type").value_or("");
+  if (type == "adapter")
+    throw Error(Code::kBadInput,
+                "is an adapter (" + m.get_string("adapter.type").value_or("of no type") +
+                    ") for a model of architecture '" + arch + "', not a model; expected the model itself",
+                m.path());
+  if (type == "mmproj" || arch == "clip")
+    throw Error(
+        Code::kBadInput,
+        "is the encoder of pictures or sound of another file (mmproj), not a model; expected the model itself, and "
+        "this file as --mmproj",
+        m.path());
+  if (type == "imatrix" || arch == "imatrix")
+    throw Error(Code::kBadInput, "is an importance matrix, not a model; kvasir quantize takes it", m.path());
+}
+
 }  // namespace
 
 Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : file_(file), m_(file.metadata()) {
   arch_ = m_.require_string("general.architecture");
+  check_is_model(m_, arch_);
   entry_ = find(archs(), arch_);
   if (!entry_)
     throw Error(Code::kUnsupported, "general.architecture is '" + arch_ + "', supported are " + names(archs()),
@@ -142,7 +161,8 @@ std::int64_t Hparams::window(int layer, int period, std::int64_t fallback) const
   return period == 0 || (layer + 1) % period != 0 ? window : 0;
 }
 
-float Hparams::eps(std::string_view key) const {
+float Hparams::eps(std::string_view key, std::string_view other) const {
+  if (!has(key) && has(other)) key = other;
   const double x = number(key);
   if (!(x >= 0.0 && x < 1.0))
     throw Error(Code::kBadInput, full(key) + " is " + std::to_string(x) + ", expected 0..1", m_.path());

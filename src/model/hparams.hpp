@@ -55,26 +55,32 @@ class Hparams {
   // window, of 0 of such layers only. `fallback`: without
   // attention.sliding_window.
   std::int64_t window(int layer, int period, std::int64_t fallback = 0) const;
-  float rms_eps() const { return eps("attention.layer_norm_rms_epsilon"); }
-  float layer_eps() const { return eps("attention.layer_norm_epsilon"); }
+  // Files may have either; each is the other where it is missing.
+  float rms_eps() const { return eps(kRmsEps, kLayerEps); }
+  float layer_eps() const { return eps(kLayerEps, kRmsEps); }
   // Pairs of rope.dimension_count elements (`d` without that key), base rope.freq_base; scaling none, linear or YaRN
   // (arXiv:2309.00071). Divisors from rope_freqs.weight where the file has them, or from rope_factors_long.weight and
   // rope_factors_short.weight (LongRoPE, arXiv:2402.13753): the former for sequences that may become longer than
-  // rope.scaling.original_context_length.
-  Rope rope(kernel::RopePairs pairs, int d) const;
+  // rope.scaling.original_context_length. `whole`: YaRN's ramp begins and ends at a pair, unless the file says
+  // otherwise.
+  Rope rope(kernel::RopePairs pairs, int d, bool whole = true) const;
   // The same without scaling and divisors. base 0: rope.freq_base.
   Rope plain_rope(kernel::RopePairs pairs, int d, double base = 0) const;
 
   bool has_tensor(std::string_view name) const { return file_.find(name) != nullptr; }
   bool scales_matrices(std::string_view name) const;  // NAME.scale is for the loader: model/factors.hpp
   std::int64_t rows_of(std::string_view name) const { return file_.find(name)->rows(); }  // REQUIRES: has_tensor
+  // The magnitude of YaRN, whatever its factor, where the file has it.
+  static constexpr std::string_view kYarnMagnitude = "rope.scaling.yarn_attn_factor";
   [[noreturn]] void unsupported(std::string_view key, const std::string& text) const;
 
  private:
   std::string full(std::string_view key) const { return arch_ + "." + std::string(key); }
-  float eps(std::string_view key) const;
+  static constexpr std::string_view kRmsEps = "attention.layer_norm_rms_epsilon",
+                                    kLayerEps = "attention.layer_norm_epsilon";
+  float eps(std::string_view key, std::string_view other) const;
   int head_size(std::string_view key, int fallback) const;
-  void scale_rope(Rope& rope) const;
+  void scale_rope(Rope& rope, bool whole) const;
   Vector divisors(std::string_view name, Rope* rope) const;
 
   const weights::ModelFile& file_;

@@ -26,6 +26,7 @@ class FakeFile : public weights::ModelFile {
       set(key, value);
     set("attention.layer_norm_rms_epsilon", 1e-5);
   }
+  void set_general(const std::string& key, const std::string& value) { meta_.set(key, value); }
   template <class T>
   void set(const std::string& key, T value) {
     meta_.set("llama." + key, value);
@@ -52,6 +53,43 @@ TEST(Hparams, PeriodsOfWindows) {
   EXPECT_EQ(Hparams(file).window(0, 4), 0);
   file.set("attention.sliding_window_pattern", std::int64_t{0});
   EXPECT_EQ(Hparams(file).window(0, 4), 64);
+}
+
+// A window counts where the file says which layers have it: of others llama.cpp's converter may leave it behind.
+TEST(Hparams, StatedWindows) {
+  FakeFile file;
+  file.set("attention.sliding_window", std::int64_t{64});
+  EXPECT_EQ(std::get<Attention>(read_spec(file).layers[0].mixer).window, 0);
+  file.set("attention.sliding_window_pattern", std::vector<bool>{true});
+  EXPECT_EQ(std::get<Attention>(read_spec(file).layers[0].mixer).window, 64);
+}
+
+// Files of converted folders may have only the other norm's.
+TEST(Hparams, OneEpsilonStandsForTheOther) {
+  FakeFile file;
+  EXPECT_FLOAT_EQ(Hparams(file).layer_eps(), 1e-5f);
+  file.set("attention.layer_norm_epsilon", 1e-3);
+  EXPECT_FLOAT_EQ(Hparams(file).layer_eps(), 1e-3f);
+  EXPECT_FLOAT_EQ(Hparams(file).rms_eps(), 1e-5f);
+}
+
+TEST(Hparams, FilesThatAreNoModelsAreNamed) {
+  const auto says = [](const FakeFile& file) {
+    try {
+      Hparams h(file);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  FakeFile adapter, encoder;
+  adapter.set_general("general.type", "adapter");
+  adapter.set_general("adapter.type", "lora");
+  EXPECT_NE(says(adapter).find("is an adapter (lora) for a model of architecture 'llama', not a model"),
+            std::string::npos)
+      << says(adapter);
+  encoder.set_general("general.architecture", "clip");
+  EXPECT_NE(says(encoder).find("(mmproj), not a model"), std::string::npos) << says(encoder);
 }
 
 TEST(RopeScaling, NoneIsThePlainGeometricSeries) {
@@ -85,6 +123,14 @@ TEST(RopeScaling, YarnKeepsHighFrequenciesAndInterpolatesLowOnes) {
                                     {31, 1.666901790204155e-05}})
     EXPECT_NEAR(c.frequencies[pair], value, 1e-12 * value) << pair;
   EXPECT_FLOAT_EQ(c.magnitude, 1.2079441541679836f);
+}
+
+TEST(RopeScaling, AMagnitudeOfTheFileReplacesYarns) {
+  FakeFile file;
+  file.set("rope.scaling.type", std::string("yarn"));
+  file.set("rope.scaling.factor", 8.0);
+  file.set("rope.scaling.yarn_attn_factor", 1.5);
+  EXPECT_EQ(read_spec(file).ropes[0].magnitude, 1.5f);
 }
 
 // Numbers that may differ between layers are one number or an array.

@@ -99,7 +99,9 @@ LayerSpec latent_layer(const Hparams& h, int l) {
   }
   const std::int64_t width = h.integer("expert_feed_forward_length", 1, 1 << 24);
   Experts e = experts(n, width);
-  read_gating(n, Gating::kSoftmax, false, e);
+  // V3's, whose choice has a bias, are scored by sigmoid; files may not say so.
+  const bool biased = h.has_tensor(n.vector("exp_probs_b.bias", 0).name);
+  read_gating(n, biased ? Gating::kSigmoid : Gating::kSoftmax, false, e);
   const std::int64_t shared = h.integer_or("expert_shared_count", 0, 1 << 10, 0);
   if (shared > 0) e.shared = shared_expert(n, shared * width);
   layer.feed = e;
@@ -109,7 +111,7 @@ LayerSpec latent_layer(const Hparams& h, int l) {
 ModelSpec latent_model(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(latent_blocks_sizes(h).rotated))};
-  m.ropes.front().magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
+  if (!h.has(Hparams::kYarnMagnitude)) m.ropes.front().magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
   for (int l = 0; l < h.layers(); ++l) m.layers.push_back(latent_layer(h, l));
   return m;
 }

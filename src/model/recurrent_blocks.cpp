@@ -101,12 +101,17 @@ static bool is_delta(const Hparams& h, int layer) {
 }
 
 static Attention gated_attention(const Names& n) {
-  Attention a = attention(n, Bias::kNone);
-  const std::int64_t d = a.d;
-  const Linear both = n.linear("attn_q", 2 * a.heads * d, n.h().dim());
+  Attention a = attention(n);
+  const std::int64_t d = a.d, queries = std::int64_t{a.heads} * d;
+  Linear both = n.linear("attn_q", 2 * queries, n.h().dim());
+  if (n.has("attn_qkv")) {  // keys and values behind them
+    both = n.linear("attn_qkv", 2 * queries + a.k.rows + a.v.rows, n.h().dim());
+    a.k = part_of(both, 2 * queries, a.k.rows);
+    a.v = part_of(both, 2 * queries + a.k.rows, a.v.rows);
+  }
   const auto part = [&](std::int64_t first) {
     Linear l = both;
-    l.rows = a.heads * d;
+    l.rows = queries;
     l.cut = {.first = first, .of = both.rows, .run = d, .step = 2 * d};
     return l;
   };

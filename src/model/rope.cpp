@@ -52,9 +52,9 @@ Rope Hparams::plain_rope(kernel::RopePairs pairs, int d, double base) const {
   return rope;
 }
 
-Rope Hparams::rope(kernel::RopePairs pairs, int d) const {
+Rope Hparams::rope(kernel::RopePairs pairs, int d, bool whole) const {
   Rope rope = plain_rope(pairs, d);
-  scale_rope(rope);
+  scale_rope(rope, whole);
   rope.magnitude *= static_cast<float>(number_or("rope.scaling.attn_factor", 1.0));
   constexpr const char *kShort = "rope_factors_short.weight", *kLong = "rope_factors_long.weight";
   if (has_tensor("rope_freqs.weight")) {
@@ -67,7 +67,7 @@ Rope Hparams::rope(kernel::RopePairs pairs, int d) const {
   return rope;
 }
 
-void Hparams::scale_rope(Rope& rope) const {
+void Hparams::scale_rope(Rope& rope, bool whole) const {
   const std::string type = text_or("rope.scaling.type", "linear");
   double factor = number_or("rope.scaling.factor", 0.0);
   if (factor == 0.0) factor = number_or("rope.scale_linear", 1.0);  // files from before scaling.type
@@ -84,8 +84,10 @@ void Hparams::scale_rope(Rope& rope) const {
          original,
          number_or("rope.scaling.yarn_beta_fast", 32.0),
          number_or("rope.scaling.yarn_beta_slow", 1.0),
-         flag_or("rope.scaling.yarn_truncate", true)}
+         flag_or("rope.scaling.yarn_truncate", whole)}
         .scale(rope, 2.0 * static_cast<double>(rope.frequencies.size()));
+    // In place of 1 + 0.1 ln(factor).
+    if (has(kYarnMagnitude)) rope.magnitude = static_cast<float>(number(kYarnMagnitude));
   } else if (type != "none" && !(type == "longrope" && has_tensor("rope_factors_long.weight"))) {
     unsupported("rope.scaling.type", "is '" + type + "', expected none, linear or yarn, or longrope with its factors");
   }

@@ -9,7 +9,7 @@ static ModelSpec describe(const Hparams& h) {
   m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+    Attention a = attention(n);
     a.rope = -1;
     m.layers.push_back({.mixer = a,
                         .post_mixer = n.layer_norm("attn_output_norm"),

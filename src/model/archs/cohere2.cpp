@@ -9,7 +9,7 @@ static ModelSpec describe(const Hparams& h) {
   h.integer("attention.sliding_window", 1, std::int64_t{1} << 40);  // without it no layer would have its kind
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent);
+    Attention a = attention(n);
     a.window = h.window(l, 4);
     a.rope = a.window > 0 ? 0 : -1;
     m.layers.push_back({.norm = n.layer_norm("attn_norm", Bias::kNone),

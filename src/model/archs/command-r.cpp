@@ -8,7 +8,7 @@ static ModelSpec describe(const Hparams& h) {
   m.head.scale = static_cast<float>(h.number_or("logit_scale", 1.0));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent);
+    Attention a = attention(n);
     layer_norm_heads(n, a);
     m.layers.push_back({.norm = n.layer_norm("attn_norm", Bias::kNone),
                         .mixer = a,

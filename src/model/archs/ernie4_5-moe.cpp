@@ -10,14 +10,12 @@ static ModelSpec describe(const Hparams& h) {
   const std::int64_t step = h.integer("interleave_moe_layer_step", 1, 1 << 24);
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    LayerSpec layer{.norm = n.rms("attn_norm"),
-                    .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
-                    .feed_norm = n.rms("ffn_norm")};
+    LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = attention(n), .feed_norm = n.rms("ffn_norm")};
     if (l >= dense && (l + 1) % step == 0) {
       Experts e = experts(n, expert_width(h, h.ffn(l)));
       read_gating(n, Gating::kSoftmax, true, e);
       const std::int64_t shared = h.integer_or("expert_shared_feed_forward_length", 0, 1 << 24, 0);
-      if (shared > 0) e.shared = shared_expert(n, shared);
+      if (shared > 0) e.shared = shared_expert(n, width_of(n, "ffn_up_shexp", shared));  // the file's is a formula
       layer.feed = e;
     } else {
       layer.feed = gated(n, Activation::kSilu);

@@ -8,9 +8,9 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                        .mixer = attention(n),
                         .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kSilu, Bias::kIfPresent)});
+                        .feed = gated(n, Activation::kSilu)});
   }
   m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
   return m;

@@ -10,7 +10,7 @@ static ModelSpec describe(const Hparams& h) {
   const bool windows = h.window(0, 4, fallback) > 0;
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kNone);
+    Attention a = attention(n);
     norm_heads(n, a);
     a.window = h.window(l, 4, fallback);
     if (windows && a.window == 0) a.rope = -1;

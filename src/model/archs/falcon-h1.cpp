@@ -4,6 +4,13 @@
 
 namespace kvasir::model::archs_falcon_h1 {
 
+// The converter leaves ".weight" out.
+static Norm feed_norm(const Names& n) {
+  Norm norm = n.rms("ffn_norm");
+  if (!n.has("ffn_norm")) norm.weight = n.vector("ffn_norm", n.h().dim());
+  return norm;
+}
+
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", 1.0));
@@ -11,10 +18,10 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n, Bias::kIfPresent, Bias::kIfPresent),
+                        .mixer = attention(n),
                         .beside = mamba2(n),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kSilu, Bias::kIfPresent)});
+                        .feed_norm = feed_norm(n),
+                        .feed = gated(n, Activation::kSilu)});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

@@ -8,9 +8,9 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.layer_norm(n.has("attn_norm_2") ? "attn_norm_2" : "attn_norm"),
-                        .mixer = attention(n, Bias::kNone),
+                        .mixer = attention(n),
                         .feed_norm = n.layer_norm("attn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kNone),
+                        .feed = plain(n, stated_activation(h, Activation::kGeluErf), Bias::kNone),
                         .parallel = true});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};

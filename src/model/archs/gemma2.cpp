@@ -12,7 +12,7 @@ static ModelSpec describe(const Hparams& h) {
   m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 30.0));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kNone);
+    Attention a = attention(n);
     a.soft_cap = static_cast<float>(h.number_or("attn_logit_softcapping", 50.0));
     a.window = h.window(l, 2, 4096);
     if (h.layers() == 46) a.scale = 1.0f / std::sqrt(static_cast<float>(h.dim() / a.heads));  // 27B

@@ -29,15 +29,21 @@ Attention mixer(const Names& n, int owner) {
   a.dv = size("attention.value_length");
   a.scale = 1.0f;
   a.rope = local ? 1 : 0;
-  a.q = n.linear("attn_q", std::int64_t{a.heads} * a.d, h.dim());
+  const std::int64_t queries = std::int64_t{a.heads} * a.d, keys = std::int64_t{a.kv_heads} * a.d,
+                     values = std::int64_t{a.kv_heads} * a.dv;
+  const bool fused = n.has("attn_qkv");
+  const Linear all = n.linear("attn_qkv", queries + keys + values, h.dim());
+  a.q = fused ? part_of(all, 0, queries) : n.linear("attn_q", queries, h.dim());
   a.q_norm = n.rms("attn_q_norm", a.d);
   a.o = n.linear("attn_output", h.dim(), std::int64_t{a.heads} * a.dv);
   a.kv_of = owner;
   if (owner >= 0) return a;
-  a.k = n.linear("attn_k", std::int64_t{a.kv_heads} * a.d, h.dim());
+  a.k = fused ? part_of(all, queries, keys) : n.linear("attn_k", keys, h.dim());
   a.k_norm = n.rms("attn_k_norm", a.d);
-  if (n.has("attn_v"))
-    a.v = n.linear("attn_v", std::int64_t{a.kv_heads} * a.dv, h.dim());
+  if (fused)
+    a.v = part_of(all, queries + keys, values);
+  else if (n.has("attn_v"))
+    a.v = n.linear("attn_v", values, h.dim());
   else
     a.v_of_k = true;
   if (a.v_of_k && a.d != a.dv) h.unsupported("attention.value_length", "is not key_length in a model without attn_v");

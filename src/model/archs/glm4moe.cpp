@@ -6,7 +6,7 @@ namespace kvasir::model::archs_glm4moe {
 
 static LayerSpec block(const Hparams& h, int l) {
   const Names n(h, l);
-  Attention a = attention(n, Bias::kIfPresent);
+  Attention a = attention(n);
   if (n.has("attn_q_norm")) norm_heads(n, a);
   LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("post_attention_norm")};
   if (l < h.integer_or("leading_dense_block_count", 0, h.layers(), 0)) {
@@ -24,8 +24,6 @@ static LayerSpec block(const Hparams& h, int l) {
 
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  if (h.has("rope.dimension_sections"))
-    h.unsupported("rope.dimension_sections", "is for images, which are not supported");
   for (int l = 0; l < h.layers(); ++l) m.layers.push_back(block(h, l));
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

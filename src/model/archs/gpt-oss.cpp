@@ -16,7 +16,7 @@ static ModelSpec describe(const Hparams& h) {
     e.routing.gating = Gating::kSoftmaxOfChosen;
     m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("post_attention_norm"), .feed = e});
   }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0), false)};
   return m;
 }
 

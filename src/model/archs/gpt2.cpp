@@ -13,7 +13,7 @@ static ModelSpec describe(const Hparams& h) {
     m.layers.push_back({.norm = n.layer_norm("attn_norm"),
                         .mixer = a,
                         .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired)});
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired, width_of(n, "ffn_up", 0))});
   }
   return m;
 }

@@ -9,7 +9,7 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = attention(n, Bias::kNone),
+                        .mixer = attention(n),
                         .feed_norm = n.layer_norm("attn_norm"),
                         .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
                         .parallel = true});

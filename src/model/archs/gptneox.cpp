@@ -10,7 +10,7 @@ static ModelSpec describe(const Hparams& h) {
     m.layers.push_back({.norm = n.layer_norm("attn_norm"),
                         .mixer = attention(n, Bias::kRequired, Bias::kRequired),
                         .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
+                        .feed = plain(n, stated_activation(h, Activation::kGeluErf), Bias::kRequired),
                         .parallel = h.flag_or("use_parallel_residual", true)});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};

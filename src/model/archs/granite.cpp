@@ -11,12 +11,12 @@ static ModelSpec describe(const Hparams& h) {
   const bool rotated = h.flag_or("rope.scaling.finetuned", true);  // false: no positions
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+    Attention a = attention(n);
     if (!rotated) a.rope = -1;
     m.layers.push_back({.norm = n.rms("attn_norm"),
                         .mixer = a,
                         .feed_norm = n.rms("ffn_norm"),
-                        .feed = gated(n, Activation::kSilu, Bias::kIfPresent),
+                        .feed = gated(n, Activation::kSilu),
                         .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))});
   }
   if (rotated) m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};

@@ -17,7 +17,7 @@ static ModelSpec describe(const Hparams& h) {
                     .feed_norm = n.rms("ffn_norm"),
                     .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))};
     if (h.attends(l)) {
-      Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+      Attention a = attention(n);
       if (!rotated) a.rope = -1;
       if (rotated && m.ropes.empty()) m.ropes = {h.rope(kernel::RopePairs::kAdjacent, a.d)};
       layer.mixer = a;
@@ -30,7 +30,7 @@ static ModelSpec describe(const Hparams& h) {
       if (shared > 0) e.shared = shared_expert(n, shared);
       layer.feed = e;
     } else {
-      layer.feed = gated(n, Activation::kSilu, Bias::kIfPresent);
+      layer.feed = gated(n, Activation::kSilu, Bias::kIfPresent, width_of(n, "ffn_up", 0));
     }
     m.layers.push_back(layer);
   }

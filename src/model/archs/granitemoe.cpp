@@ -11,7 +11,7 @@ static ModelSpec describe(const Hparams& h) {
   const bool rotated = h.flag_or("rope.scaling.finetuned", true);
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+    Attention a = attention(n);
     if (!rotated) a.rope = -1;
     Experts e = experts(n, expert_width(h, h.ffn(l)));
     const std::int64_t shared = h.integer_or("expert_shared_feed_forward_length", 0, 1 << 24, 0);

@@ -7,7 +7,7 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent);
+    Attention a = attention(n);
     norm_heads(n, a);
     a.norm_after_rope = true;
     Experts e = experts(n, expert_width(h, h.ffn(l)));

@@ -10,7 +10,7 @@ static ModelSpec describe(const Hparams& h) {
     const Names n(h, l);
     LayerSpec layer{.norm = n.rms("attn_norm"), .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)};
     if (h.attends(l)) {
-      Attention a = attention(n, Bias::kNone);
+      Attention a = attention(n);
       norm_heads(n, a);
       a.window = h.window(l, 0);
       layer.mixer = a;

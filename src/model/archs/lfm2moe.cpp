@@ -11,7 +11,7 @@ static ModelSpec describe(const Hparams& h) {
     const Names n(h, l);
     LayerSpec layer{.norm = n.rms("attn_norm"), .feed_norm = n.rms("ffn_norm")};
     if (h.attends(l)) {
-      Attention a = attention(n, Bias::kNone);
+      Attention a = attention(n);
       norm_heads(n, a);
       a.window = h.window(l, 0);
       layer.mixer = a;

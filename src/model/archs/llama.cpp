@@ -8,7 +8,8 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    const Attention a = attention(n, Bias::kIfPresent);
+    Attention a = attention(n);
+    a.window = stated_window(h, l);
     LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm")};
     if (has_experts(h))
       layer.feed = experts(n, expert_width(h, h.ffn(l)));

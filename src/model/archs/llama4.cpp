@@ -9,7 +9,7 @@ constexpr std::int64_t kChunk = 8192;
 
 Attention mixer(const Names& n, bool norms) {
   const Hparams& h = n.h();
-  Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+  Attention a = attention(n);
   if ((n.layer() + 1) % 4 == 0) {
     a.rope = -1;
     a.temperature = {static_cast<float>(h.number_or("attention.temperature_scale", 0.1)), 1,

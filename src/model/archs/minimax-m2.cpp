@@ -8,7 +8,7 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kNone);
+    Attention a = attention(n);
     a.q_norm = n.rms("attn_q_norm", a.q.rows);
     a.k_norm = n.rms("attn_k_norm", a.k.rows);
     Experts e = experts(n, expert_width(h, h.ffn(l)));

@@ -11,7 +11,7 @@ static ModelSpec describe(const Hparams& h) {
                                 h.integer_or("rope.scaling.original_context_length", 1, 1 << 30, h.context())};
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent);
+    Attention a = attention(n);
     a.temperature = temperature;
     m.layers.push_back(
         {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
@@ -19,7 +19,7 @@ static ModelSpec describe(const Hparams& h) {
   m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
   // Of YaRN, whose own magnitude is 1 + 0.1 ln(factor).
   const double factor = h.number_or("rope.scaling.factor", 0.0);
-  if (h.text_or("rope.scaling.type", "linear") == "yarn" && factor > 0.0)
+  if (!h.has(Hparams::kYarnMagnitude) && h.text_or("rope.scaling.type", "linear") == "yarn" && factor > 0.0)
     m.ropes[0].magnitude /=
         static_cast<float>(1.0 + 0.1 * h.number_or("rope.scaling.yarn_log_multiplier", 0.0) * std::log(factor));
   return m;

@@ -17,7 +17,7 @@ static ModelSpec describe(const Hparams& h) {
     m.layers.push_back({.norm = n.layer_norm("attn_norm", kMaybe),
                         .mixer = a,
                         .feed_norm = n.layer_norm("ffn_norm", kMaybe),
-                        .feed = plain(n, Activation::kGeluTanh, kMaybe)});
+                        .feed = plain(n, stated_activation(h, Activation::kGeluErf), kMaybe)});
   }
   return m;
 }

@@ -11,7 +11,7 @@ static ModelSpec describe(const Hparams& h) {
   m.head.soft_cap = static_cast<float>(h.number_or("final_logit_softcapping", 0.0));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kNone);
+    Attention a = attention(n);
     norm_heads(n, a);
     a.gate = n.linear("attn_gate", a.o.columns, h.dim());
     a.window = h.window(l, 4);

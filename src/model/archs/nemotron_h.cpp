@@ -13,7 +13,7 @@ static ModelSpec describe(const Hparams& h) {
       m.layers.push_back(
           {.mixer = NoMixer{}, .feed_norm = norm, .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
     } else if (h.attends(l)) {
-      Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+      Attention a = attention(n);
       a.rope = -1;
       m.layers.push_back({.norm = norm, .mixer = a, .feed = NoFeed{}});
     } else {

@@ -3,13 +3,6 @@
 
 namespace kvasir::model::archs_opt {
 
-static Activation activation(const Hparams& h) {
-  const std::string name = h.text_or("activation", "relu");
-  if (name == "relu") return Activation::kRelu;
-  if (name == "gelu") return Activation::kGeluErf;
-  h.unsupported("activation", "is '" + name + "', expected relu or gelu");
-}
-
 static ModelSpec describe(const Hparams& h) {
   const bool before = h.flag_or("norm_before", true);
   ModelSpec m = around(h, before ? Names(h).layer_norm("output_norm", Bias::kIfPresent) : Norm{});
@@ -17,9 +10,9 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     const Norm first = n.layer_norm("attn_norm", Bias::kIfPresent), second = n.layer_norm("ffn_norm", Bias::kIfPresent);
-    Attention a = attention(n, Bias::kIfPresent, Bias::kIfPresent);
+    Attention a = attention(n);
     a.rope = -1;
-    LayerSpec layer{.mixer = a, .feed = plain(n, activation(h), Bias::kIfPresent)};
+    LayerSpec layer{.mixer = a, .feed = plain(n, stated_activation(h, Activation::kRelu), Bias::kIfPresent)};
     (before ? layer.norm : layer.post_mixer) = first;
     (before ? layer.feed_norm : layer.post_feed) = second;
     layer.norm_of_sums = !before;

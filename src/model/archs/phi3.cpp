@@ -9,7 +9,7 @@ static ModelSpec describe(const Hparams& h) {
   if (window >= h.context()) window = 0;  // hides nothing that the model was trained for
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = fused_attention(n, Bias::kIfPresent);
+    Attention a = fused_attention(n);
     a.window = window;
     m.layers.push_back({.norm = n.rms("attn_norm"),
                         .mixer = a,

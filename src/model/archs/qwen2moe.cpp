@@ -13,10 +13,9 @@ static ModelSpec describe(const Hparams& h) {
     e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, 1 << 24, h.ffn(l)));
     e.shared_gate = n.linear("ffn_gate_inp_shexp", 1, h.dim());
     e.shared_gate.in_floats = true;
-    m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n, Bias::kRequired),
-                        .feed_norm = n.rms("ffn_norm"),
-                        .feed = e});
+    Attention a = attention(n, Bias::kRequired);
+    a.window = stated_window(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = e});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

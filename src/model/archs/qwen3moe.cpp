@@ -7,7 +7,8 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kNone);
+    Attention a = attention(n);
+    a.window = stated_window(h, l);
     norm_heads(n, a);
     Experts e = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)));
     e.routing.normalise = h.flag_or("expert_weights_norm", true);

@@ -8,7 +8,7 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.rms("attn_norm"),
-                        .mixer = attention(n, Bias::kIfPresent),
+                        .mixer = attention(n),
                         .feed_norm = n.rms("post_attention_norm"),
                         .feed = gated(n, Activation::kSilu)});
   }

@@ -7,7 +7,8 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent);
+    Attention a = attention(n);
+    a.window = stated_window(h, l);
     a.rope = (l + 1) % 4 == 0 ? -1 : 0;
     m.layers.push_back(
         {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});

@@ -7,7 +7,7 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
-    Attention a = attention(n, Bias::kIfPresent);
+    Attention a = attention(n);
     layer_norm_heads(n, a);
     const bool two = n.has("ffn_norm");
     m.layers.push_back({.norm = n.layer_norm("attn_norm"),

@@ -7,10 +7,12 @@ static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
+    Attention a = attention(n);
+    a.window = stated_window(h, l);
     m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = attention(n, Bias::kRequired, Bias::kRequired),
+                        .mixer = a,
                         .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired)});
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kIfPresent)});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

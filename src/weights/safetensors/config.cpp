@@ -12,6 +12,15 @@
 #include "weights/safetensors/rope_config.hpp"
 
 namespace kvasir::weights {
+namespace {
+
+// Architectures of model/archs whose window is where the file says it, layer by layer.
+bool states_window(std::string_view arch) {
+  constexpr std::string_view kArchs[] = {"llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "smollm3", "starcoder2"};
+  return std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs);
+}
+
+}  // namespace
 
 void ConfigReader::set(std::string_view key, Value value) {
   metadata.set(fmt::format("{}.{}", out.family.arch, key), std::move(value));
@@ -79,6 +88,7 @@ void ConfigReader::read_usual() {
   read_rope(fields, out.family.arch, turned.value_or(head), context, metadata, out);
   read_scales();
   check_layers_without_positions();
+  if (out.family.arch == "gemma3") expect("use_bidirectional_attention", false);
 }
 
 void ConfigReader::check_activation() const {
@@ -91,17 +101,44 @@ void ConfigReader::check_activation() const {
 
 // Returns the context. A window is an architecture's, or the end of what is computed rightly.
 std::int64_t ConfigReader::read_window() {
-  const auto window = fields.integer_if("sliding_window", 0, kMostContext);
+  auto window = fields.integer_if("sliding_window", 0, kMostContext);
+  if (!window && out.family.model_type == "mistral" && !fields.is_null("sliding_window"))
+    window = 4096;  // the class's own
   if (!window || *window == 0 || fields.flag_if("use_sliding_window") == false) return context;
   if (out.family.post_norms || out.family.arch == "phi3" || out.family.arch == "cohere2") {
     set("attention.sliding_window", *window);
     read_layer_types();
     return context;
   }
-  if (const FolderJson* types = fields.array("layer_types");
-      types && std::none_of(types->begin(), types->end(), [](const FolderJson& t) { return t == "sliding_attention"; }))
+  if (states_window(out.family.arch)) {
+    std::vector<bool> local = stated_layers(*window);
+    if (std::find(local.begin(), local.end(), true) == local.end()) return context;
+    set("attention.sliding_window", *window);
+    set("attention.sliding_window_pattern", std::move(local));
     return context;
+  }
   return std::min(context, *window);  // the architecture has none: up to there it hides nothing
+}
+
+// Families that may have a window and mostly have none: which layers do, by what their configuration classes say.
+std::vector<bool> ConfigReader::stated_layers(std::int64_t window) const {
+  const auto n = static_cast<std::size_t>(layers);
+  const std::string_view type = out.family.model_type;
+  const bool used = type == "cwm" || fields.flag_if("use_sliding_window").value_or(false);
+  if (type == "mistral" || type == "mixtral" || type == "starcoder2") return std::vector<bool>(n, window > 0);
+  if (!used) return std::vector<bool>(n, false);
+  if (type == "qwen3_moe") return std::vector<bool>(n, true);
+  std::vector<bool> local(n);
+  if (const FolderJson* types = by_layer("layer_types")) {
+    for (std::size_t l = 0; l < n; ++l) local[l] = (*types)[l] == "sliding_attention";
+    return local;
+  }
+  const std::int64_t most = fields.integer_if("max_window_layers", 0, kMost).value_or(28);
+  for (std::int64_t l = 0; l < layers; ++l)
+    local[static_cast<std::size_t>(l)] = type == "smollm3"     ? (l + 1) % 4 == 0
+                                         : type == "qwen2_moe" ? l % 2 == 0 && l < most
+                                                               : l >= most;
+  return local;
 }
 
 const FolderJson* ConfigReader::by_layer(const char* name) const {
@@ -115,6 +152,8 @@ const FolderJson* ConfigReader::by_layer(const char* name) const {
 void ConfigReader::read_layer_types() {
   const FolderJson* types = by_layer("layer_types");
   if (!types) {
+    const FolderJson* pattern = fields.find("sliding_window_pattern");
+    if (pattern && pattern->is_string()) return read_letters(pattern->get<std::string>());
     if (const auto period = fields.integer_if("sliding_window_pattern", 0, 4096))
       set("attention.sliding_window_pattern", *period);
     return;
@@ -129,10 +168,22 @@ void ConfigReader::read_layer_types() {
   set("attention.sliding_window_pattern", std::move(local));
 }
 
+// "LLLG", over and over: local layers and one that sees everything.
+void ConfigReader::read_letters(const std::string& letters) {
+  std::vector<bool> local;
+  for (std::int64_t l = 0; l < layers && !letters.empty(); ++l)
+    local.push_back(letters[static_cast<std::size_t>(l) % letters.size()] == 'L');
+  if (letters.empty() || letters.find_first_not_of("LG") != letters.npos)
+    fields.bad("sliding_window_pattern", fmt::format("is '{}', expected letters L and G", letters.substr(0, 40)));
+  set("attention.sliding_window_pattern", std::move(local));
+}
+
 void ConfigReader::read_scales() {
   // Gemma 3 has none, its predecessors have 30 and 50 where nothing is said.
-  take_number("final_logit_softcapping", "final_logit_softcapping");
-  take_number("attn_logit_softcapping", "attn_logit_softcapping");
+  for (const char* name : {"final_logit_softcapping", "attn_logit_softcapping"}) {
+    take_number(name, name);
+    if (fields.is_null(name)) set(name, 0.0);
+  }
   if (const auto q = fields.number_if("query_pre_attn_scalar"); q && *q != static_cast<double>(head)) {
     if (!(*q > 0.0)) fields.bad("query_pre_attn_scalar", "expected more than 0");
     set("attention.scale", 1.0 / std::sqrt(*q));
@@ -154,9 +205,11 @@ void ConfigReader::check_layers_without_positions() const {
 
 // Queries of Ministral 3 grow behind the context that it was trained for at first.
 void read_ministral(ConfigReader& r) {
-  if (const FolderJson* rope = r.fields.object("rope_parameters"))
-    if (const auto beta = ConfigFields(*rope, r.fields.path(), "rope_parameters.").number_if("llama_4_scaling_beta"))
-      r.set("attention.temperature_scale", *beta);
+  for (const char* name : {"rope_parameters", "rope_scaling"})
+    if (const FolderJson* rope = r.fields.object(name))
+      if (const auto beta =
+              ConfigFields(*rope, r.fields.path(), name + std::string(".")).number_if("llama_4_scaling_beta"))
+        r.set("attention.temperature_scale", *beta);
 }
 
 Configuration read_config(const FolderJson& config, const std::string& path, Metadata& metadata) {
@@ -164,11 +217,12 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   const auto type = all.text_if("model_type");
   if (!type) all.bad("model_type", "is missing");
   Configuration out;
-  out.family = family_of(*type, path);
-  // A model with a tower for pictures has its language model's configuration inside, often with a type of its own.
+  // A model with a tower for pictures has its language model's configuration inside, often with a type of its own. The
+  // tower and its projector are left out.
   const FolderJson* inner = all.object("text_config");
   const ConfigFields fields = inner ? ConfigFields(*inner, path, "text_config.") : all;
-  if (const auto own = inner ? fields.text_if("model_type") : std::nullopt) out.family = family_of(*own, path);
+  const auto own = inner ? fields.text_if("model_type") : std::nullopt;
+  out.family = family_of(own ? *own : *type, path);
   ConfigReader reader(fields, metadata, out);
   if (out.family.arch == "nemotron_h") {
     const std::vector<std::string> kinds = layer_kinds(reader);

@@ -48,6 +48,7 @@ void read_experts(ConfigReader& r) {
   r.out.experts =
       r.integer_of({"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"}, 0).value_or(0);
   if (r.out.experts == 0) return;
+  r.expect("clip_qkv", nullptr);
   r.expect("decoder_sparse_step", 1);
   r.expect("mlp_only_layers", FolderJson::array());
   const std::int64_t width = r.need({"moe_intermediate_size", "intermediate_size"}, 1);

@@ -44,7 +44,9 @@ class ConfigReader {
   void read_usual();
   void check_activation() const;
   std::int64_t read_window();
+  std::vector<bool> stated_layers(std::int64_t window) const;
   void read_layer_types();
+  void read_letters(const std::string& letters);
   void read_scales();
   void check_layers_without_positions() const;
 };

@@ -140,9 +140,8 @@ void read_nemotron_h(ConfigReader& r) {
 
 // Its many multipliers become part of the matrices, as in GGUF, but for those of the embedding and of the logits.
 void read_falcon_h1(ConfigReader& r) {
-  for (const char* name :
-       {"attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias", "mamba_norm_before_gate"})
-    r.expect(name, false);
+  for (const char* name : {"attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias"}) r.expect(name, false);
+  if (r.fields.flag_if("mamba_rms_norm").value_or(true)) r.expect("mamba_norm_before_gate", false);
   read_mamba(r);
   const auto of = [&](const char* name) { return static_cast<float>(r.fields.number_if(name).value_or(1.0)); };
   const auto list = [&](const char* name, std::size_t n) {

@@ -176,6 +176,7 @@ constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr Family kFamilies[] = {
     {.model_type = "cohere", .arch = "command-r", .read = read_cohere},
     {.model_type = "cohere2", .arch = "cohere2", .read = read_cohere},
+    {.model_type = "cwm", .arch = "llama", .pairs = true},
     {.model_type = "deepseek_v2", .arch = "deepseek2", .read = read_latent},
     {.model_type = "deepseek_v3", .arch = "deepseek2", .read = read_latent},
     {.model_type = "ernie4_5", .arch = "ernie4_5"},
@@ -199,6 +200,7 @@ constexpr Family kFamilies[] = {
      .names = kGemma4,
      .read = read_gemma4},
     {.model_type = "glm4", .arch = "glm4", .names = kGlm4},
+    {.model_type = "glm4v_text", .arch = "glm4", .names = kGlm4},
     {.model_type = "glm4_moe", .arch = "glm4moe", .post_norms = true, .read = read_experts},
     {.model_type = "glm4_moe_lite", .arch = "deepseek2", .read = read_latent},
     {.model_type = "gpt_oss", .arch = "gpt-oss", .post_norms = true, .names = kGptOss, .read = read_gpt_oss},
@@ -211,6 +213,7 @@ constexpr Family kFamilies[] = {
      .names = kGranite,
      .read = read_granite_hybrid},
     {.model_type = "granitemoeshared", .arch = "granitemoe", .pairs = true, .names = kGranite, .read = read_experts},
+    {.model_type = "helium", .arch = "llama"},
     {.model_type = "hunyuan_v1_dense", .arch = "hunyuan-dense", .names = kHunyuan},
     {.model_type = "hunyuan_v1_moe", .arch = "hunyuan-moe", .names = kHunyuan, .read = read_experts},
     {.model_type = "kimi_k2", .arch = "deepseek2", .read = read_latent},
@@ -233,7 +236,11 @@ constexpr Family kFamilies[] = {
     {.model_type = "phi", .arch = "phi2", .activation = "gelu_new", .names = kPhi},
     {.model_type = "phi3", .arch = "phi3"},
     {.model_type = "qwen2", .arch = "qwen2"},
+    {.model_type = "qwen2_5_vl", .arch = "qwen2"},
+    {.model_type = "qwen2_5_vl_text", .arch = "qwen2"},
     {.model_type = "qwen2_moe", .arch = "qwen2moe", .read = read_experts},
+    {.model_type = "qwen2_vl", .arch = "qwen2"},
+    {.model_type = "qwen2_vl_text", .arch = "qwen2"},
     {.model_type = "qwen3", .arch = "qwen3"},
     {.model_type = "qwen3_5", .arch = "qwen35", .one_more = true, .post_norms = true, .read = read_delta},
     {.model_type = "qwen3_5_moe", .arch = "qwen35moe", .one_more = true, .post_norms = true, .read = read_delta},
@@ -241,6 +248,8 @@ constexpr Family kFamilies[] = {
     {.model_type = "qwen3_5_text", .arch = "qwen35", .one_more = true, .post_norms = true, .read = read_delta},
     {.model_type = "qwen3_moe", .arch = "qwen3moe", .read = read_experts},
     {.model_type = "qwen3_next", .arch = "qwen3next", .one_more = true, .post_norms = true, .read = read_delta},
+    {.model_type = "qwen3_vl_moe_text", .arch = "qwen3moe", .read = read_experts},
+    {.model_type = "qwen3_vl_text", .arch = "qwen3"},
     {.model_type = "seed_oss", .arch = "seed_oss", .post_norms = true},
     {.model_type = "smollm3", .arch = "smollm3", .pairs = true},
     {.model_type = "stablelm", .arch = "stablelm"},
@@ -336,11 +345,11 @@ Place place_of(const Family& family, std::string_view name, const std::string& p
   if (rest.ends_with(".rotary_emb.inv_freq") || rest.ends_with(".masked_bias")) return {};
   for (const std::string_view model : {"", "model."})
     for (const std::string_view other : {"vision_tower.", "multi_modal_projector.", "visual.", "audio_tower.",
-                                         "embed_vision.", "embed_audio.", "vision_model.", "mtp."})
+                                         "embed_vision.", "embed_audio.", "vision_model.", "connector.", "mtp."})
       if (rest.starts_with(model) && rest.substr(model.size()).starts_with(other)) return {};
-  takes(rest, "model.language_model.") || takes(rest, "language_model.model.") || takes(rest, "language_model.") ||
-      takes(rest, "model.decoder.") || takes(rest, "model.") || takes(rest, "backbone.") ||
-      takes(rest, "transformer.") || takes(rest, "decoder.");
+  takes(rest, "model.language_model.") || takes(rest, "model.text_model.") || takes(rest, "language_model.model.") ||
+      takes(rest, "language_model.") || takes(rest, "model.decoder.") || takes(rest, "model.") ||
+      takes(rest, "backbone.") || takes(rest, "transformer.") || takes(rest, "decoder.");
   if (auto place = find(kOfModel, rest)) return *place;
   std::string_view layer = rest;
   if (takes(layer, "layers.") || takes(layer, "h."))

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -24,9 +25,17 @@ const FolderJson* ConfigFields::find(std::string_view name) const {
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
 
+bool ConfigFields::is_null(std::string_view name) const {
+  const auto it = object_.find(name);
+  return it != object_.end() && it->is_null();
+}
+
 std::optional<std::int64_t> ConfigFields::integer_if(std::string_view name, std::int64_t low, std::int64_t high) const {
   const FolderJson* value = find(name);
   if (!value) return std::nullopt;
+  const bool same = value->is_array() && !value->empty() &&
+                    std::all_of(value->begin(), value->end(), [&](const FolderJson& x) { return x == value->front(); });
+  if (same) value = &value->front();
   const bool fits = value->is_number_integer() &&
                     !(value->is_number_unsigned() && value->get<std::uint64_t>() > std::uint64_t{INT64_MAX});
   const std::int64_t n = fits ? value->get<std::int64_t>() : 0;

@@ -18,7 +18,9 @@ class ConfigFields {
   ConfigFields(const FolderJson& object, const std::string& path, std::string prefix = {});
 
   const FolderJson* find(std::string_view name) const;
+  bool is_null(std::string_view name) const;  // there, as null
   std::int64_t integer(std::string_view name, std::int64_t low, std::int64_t high) const;
+  // Also of a list that has one number, for all layers.
   std::optional<std::int64_t> integer_if(std::string_view name, std::int64_t low, std::int64_t high) const;
   double number(std::string_view name) const;
   std::optional<double> number_if(std::string_view name) const;  // finite

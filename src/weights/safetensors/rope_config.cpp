@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <variant>
@@ -51,11 +52,21 @@ class RopeReader {
     set("rope.freq_base_swa", fields.number("rope_theta"));
   }
 
+  // Model types that read the field; the others turn whole heads whatever it says.
+  bool turns_part() const {
+    constexpr std::string_view kArchs[] = {"deepseek2", "glm4",       "glm4moe",   "gptneox", "laguna",
+                                           "mellum",    "minimax-m2", "nemotron",  "phi2",    "phi3",
+                                           "qwen35",    "qwen35moe",  "qwen3next", "stablelm"};
+    return std::find(std::begin(kArchs), std::end(kArchs), arch_) != std::end(kArchs);
+  }
+
   // A part of each head may be left as it is.
   void read_part(const ConfigFields& fields) {
     if (arch_ == "gemma4") return;
     auto share = fields.number_if("partial_rotary_factor");
-    if (!share) share = config_.number_if("partial_rotary_factor");
+    for (const char* name : {"partial_rotary_factor", "rotary_pct"})
+      if (!share) share = config_.number_if(name);
+    if (!turns_part()) share.reset();
     turned_ = static_cast<std::int64_t>(std::llround(share.value_or(1.0) * static_cast<double>(head_)));
     if (turned_ < 2 || turned_ > head_ || turned_ % 2 != 0)
       config_.bad("partial_rotary_factor",
@@ -73,8 +84,8 @@ class RopeReader {
     auto type = fields.text_if("rope_type");
     if (!type) type = fields.text_if("type");
     const std::string kind = type.value_or("default");
-    if (kind == "default") return;
-    if (kind == "dynamic" && fields.find("alpha")) {  // Hunyuan: another base, from the first position on
+    if (kind == "default" || kind == "mrope") return;  // parts of positions are equal in a text
+    if (kind == "dynamic" && fields.find("alpha")) {   // Hunyuan: another base, from the first position on
       const double alpha = fields.number("alpha"), d = static_cast<double>(turned_);
       if (!(alpha > 0.0) || turned_ < 4) fields.bad("alpha", "expected more than 0");
       return set("rope.freq_base", base_ * std::pow(alpha, d / (d - 2.0)));
@@ -102,7 +113,8 @@ class RopeReader {
     set("rope.scaling.original_context_length", original(fields));
     set("rope.scaling.yarn_beta_fast", fields.number_if("beta_fast").value_or(32.0));
     set("rope.scaling.yarn_beta_slow", fields.number_if("beta_slow").value_or(1.0));
-    if (fields.flag_if("truncate") == false) set("rope.scaling.yarn_truncate", false);
+    if (const auto whole = fields.flag_if("truncate"); whole || arch_ == "gpt-oss")
+      set("rope.scaling.yarn_truncate", whole.value_or(true));
     const double growth = factor > 1.0 ? 0.1 * std::log(factor) : 0.0;
     // Magnitudes are 1 + 0.1 ln(factor) unless the file says otherwise.
     auto magnitude = fields.number_if("attention_factor");

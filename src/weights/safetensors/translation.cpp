@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <string_view>
 
@@ -44,6 +45,20 @@ std::vector<float> all_floats(const TensorInfo& t) {
   const Quant& quant = *find(quants(), t.quant);
   for (std::int64_t r = 0; r < t.rows(); ++r) quant.dequantise(t.row(r, room), x.data() + r * t.columns(), t.columns());
   return x;
+}
+
+bool same_numbers(const TensorInfo& a, const TensorInfo& b) {
+  if (a.shape != b.shape) return false;
+  if (a.quant == b.quant && !a.source && !b.source)
+    return a.bytes.size() == b.bytes.size() && std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
+  std::vector<float> x(static_cast<std::size_t>(a.columns())), y(x);
+  std::vector<std::byte> room;
+  for (std::int64_t r = 0; r < a.rows(); ++r) {
+    find(quants(), a.quant)->dequantise(a.row(r, room), x.data(), a.columns());
+    find(quants(), b.quant)->dequantise(b.row(r, room), y.data(), b.columns());
+    if (x != y) return false;
+  }
+  return true;
 }
 
 // Row or channel i of the values as GGUF has it is number tiled(i) here: heads of one key head lie together.
@@ -99,6 +114,7 @@ void Translation::finish() {
   add_mxfp4();
   stack_experts();
   widen();
+  if (configuration_.tied) drop_tied_head();
   for (const Extra& e : configuration_.extras) add_floats(e.name, e.values);
 }
 
@@ -131,7 +147,7 @@ void Translation::add_mxfp4() {
 bool Translation::unused(const Place& place) const {
   const Configuration& c = configuration_;
   if (place.layer >= c.layers && place.layer < c.layers + c.predicting) return true;
-  return place.name.empty() || (c.tied && place.name == "output.weight");
+  return place.name.empty();
 }
 
 // Shapes that only look like matrices: a convolution's (channels, 1, taps) and rows of one.
@@ -376,6 +392,18 @@ TensorInfo Translation::times_factors(const Place& place, TensorInfo info, const
     fail(Code::kBadInput, info.name, fmt::format("has {} rows, expected {}", info.rows(), by_row.size()), path);
   if (std::all_of(by_row.begin(), by_row.end(), [](float f) { return f == 1.0f; })) return info;
   return multiplied(std::move(info), std::move(by_row));
+}
+
+// Of tied models: files may hold the embedding twice. A head of other numbers (a fine-tune of the head alone) stays.
+void Translation::drop_tied_head() {
+  const auto named = [&](std::string_view name) {
+    return std::find_if(tensors.begin(), tensors.end(), [&](const TensorInfo& t) { return t.name == name; });
+  };
+  const auto embedding = named("token_embd.weight"), head = named("output.weight");
+  if (head == tensors.end()) return;
+  if (embedding != tensors.end() && !same_numbers(*embedding, *head)) return;
+  names_.erase(head->name);
+  tensors.erase(head);
 }
 
 // How many heads' rows have to change places.

@@ -41,6 +41,7 @@ class Translation {
   void place_latent(const Place& place, TensorInfo info, const std::string& path);
   void stack_experts();
   void widen();
+  void drop_tied_head();
   TensorInfo by_heads(const Place& place, TensorInfo info, const std::string& path) const;
   TensorInfo times_factors(const Place& place, TensorInfo info, const std::string& path) const;
   std::int64_t pairs_of(std::string_view name) const;

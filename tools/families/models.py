@@ -1,0 +1,147 @@
+"""The models of wheel.py: settings of configurations, what weights are made of, which class a type has."""
+import math
+
+import torch
+from golden_folders import GRANITE, LATENT, MAMBA, NEMOTRON, ROPE, usual, yarn
+from golden_folders import MODELS as GOLDEN
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
+LONG = dict(max_position_embeddings=704)
+LOCAL = ["sliding_attention", "full_attention"] * 2
+FOUR = dict(num_hidden_layers=4, head_dim=16)
+PLAIN = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+GPT = dict(PLAIN, n_embd=64, n_layer=2, n_head=4, n_positions=704)
+
+MORE = {
+    "afmoe": usual(FOUR, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=1, num_dense_layers=1,
+                   sliding_window=16, global_attn_every_n_layers=2, layer_types=LOCAL, route_scale=1.5, mup_enabled=True),
+    "apertus": usual(head_dim=16),
+    "arcee": usual(head_dim=16),
+    "bamba": usual(MAMBA, num_hidden_layers=3, mamba_n_groups=1, attn_layer_indices=[1]),
+    "bloom": dict(PLAIN, hidden_size=64, n_layer=2, n_head=4),
+    "codegen": dict(GPT, rotary_dim=8, n_ctx=704),
+    "cohere2_moe": usual(FOUR, sliding_window=16, num_experts=6, num_experts_per_tok=2),
+    "cwm": usual(FOUR, sliding_window=16, layer_types=LOCAL),
+    "dots1": usual(num_hidden_layers=3, head_dim=16, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
+                   moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1,
+                   routed_scaling_factor=1.5),
+    "exaone_moe": usual(FOUR, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=1,
+                        first_k_dense_replace=1, sliding_window=16, n_group=1, topk_group=1),
+    "falcon": dict(PLAIN, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_kv_heads=2, new_decoder_architecture=True,
+                   max_position_embeddings=704),
+    "falcon+7b": dict(PLAIN, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, multi_query=True, parallel_attn=True,
+                      new_decoder_architecture=False, max_position_embeddings=704),
+    "flex_olmo": usual(num_experts=6, num_experts_per_tok=2),
+    "gemma": usual(head_dim=16),
+    "gemma2": usual(FOUR, sliding_window=16, query_pre_attn_scalar=16),
+    "gemma2+uncapped": usual(FOUR, sliding_window=16, query_pre_attn_scalar=16, attn_logit_softcapping=None,
+                             final_logit_softcapping=None),
+    "gemma3_text": usual(num_hidden_layers=6, head_dim=16, sliding_window=16, query_pre_attn_scalar=16),
+    "glm": usual(head_dim=16, attention_bias=True, partial_rotary_factor=0.5),
+    "glm4+bias": usual(head_dim=16, attention_bias=True),
+    "gpt2": dict(GPT),
+    "gpt_neox": usual(head_dim=16),
+    "gpt_neox+sequential": usual(use_parallel_residual=False),
+    "gpt_bigcode": dict(GPT),
+    "granite": usual(GRANITE),
+    "granite+bias": usual(GRANITE, attention_bias=True, mlp_bias=True),
+    "granite_swa": usual(GRANITE, FOUR, sliding_window=16, layer_types=LOCAL),
+    "granitemoe_swa": usual(GRANITE, FOUR, sliding_window=16, layer_types=LOCAL, num_local_experts=4, num_experts_per_tok=2),
+    "granitemoeshared": usual(GRANITE, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, shared_intermediate_size=64),
+    "helium": usual(head_dim=16),
+    "hy_v3": usual(num_hidden_layers=3, head_dim=16, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32),
+    "internlm3": usual(head_dim=16),
+    "jamba": usual(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
+                   num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=4,
+                   use_mamba_kernels=False),
+    "laguna": usual(FOUR),
+    "lfm3": usual(FOUR),
+    "llama": usual(head_dim=16, tie_word_embeddings=True),
+    "llama+bias": usual(head_dim=16, attention_bias=True, mlp_bias=True),
+    "llama+llama3": usual(head_dim=16, rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                                             original_max_position_embeddings=64, rope_theta=10000.0)),
+    "llama+part": usual(head_dim=16, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
+    "llama+yarn": usual(head_dim=16, rope_parameters=yarn(attention_factor=1.7)),
+    "llama+dynamic": usual(head_dim=16, max_position_embeddings=64,
+                           rope_parameters=dict(rope_type="dynamic", factor=4.0, rope_theta=10000.0)),
+    "mamba": dict(PLAIN, hidden_size=64, num_hidden_layers=2, state_size=8),
+    "mellum": usual(FOUR),
+    "minicpm3": usual(LATENT, q_lora_rank=48),
+    "mistral+window": usual(head_dim=16, sliding_window=16),
+    "mixtral+window": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=16),
+    "mpt": dict(PLAIN, d_model=64, n_heads=4, n_layers=2, max_seq_len=704),
+    "nanochat": usual(head_dim=16),
+    "nemotron": usual(head_dim=16),
+    "nemotron_h+latent": usual(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=6,
+                               num_experts_per_tok=2, moe_intermediate_size=32, moe_shared_expert_intermediate_size=48,
+                               n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.0,
+                               moe_latent_size=32),
+    "olmo": usual(head_dim=16, clip_qkv=2.0),
+    "olmo2": usual(head_dim=16),
+    "olmo3": usual(FOUR, sliding_window=16),
+    "olmo_hybrid": usual(FOUR),
+    "olmoe+clip": usual(num_key_value_heads=4, num_experts=6, num_experts_per_tok=2, intermediate_size=32, clip_qkv=1.0),
+    "phi3": usual(head_dim=16),
+    "phimoe": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2),
+    "qwen2": usual(head_dim=16),
+    "qwen2+window": usual(num_hidden_layers=4, sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen2_moe+window": usual(num_hidden_layers=4, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
+                              shared_expert_intermediate_size=64, sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen3": usual(head_dim=16),
+    "qwen3+yarn": usual(head_dim=16, attention_bias=True, rope_parameters=yarn(beta_fast=16.0, beta_slow=2.0)),
+    "qwen3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen3_moe+window": usual(FOUR, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
+                              sliding_window=16, use_sliding_window=True, max_window_layers=2),
+    "qwen3_next+plain": {**GOLDEN["qwen3_next"], "norm_topk_prob": False},
+    "seed_oss+bias": usual(head_dim=16, attention_bias=True, attention_out_bias=True, mlp_bias=True),
+    "smollm3": usual(FOUR, attention_bias=True, mlp_bias=True),
+    "smollm3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, layer_types=LOCAL),
+    "starcoder2+window": usual(sliding_window=16),
+    "vaultgemma": usual(FOUR, sliding_window=16, query_pre_attn_scalar=16),
+    "falcon_h1+plain": {**GOLDEN["falcon_h1"], "mamba_rms_norm": False, "mamba_norm_before_gate": True},
+}
+MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
+MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
+# What published configurations have and transformers 5 does not write.
+PUBLISHED = {"cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25},
+             "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [32, 32]}}
+# What the converter is called with besides.
+ARGUMENTS = {kind: ["--no-nextn"] for kind in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")}
+
+
+def build(name, settings):
+    settings = dict(settings)
+    for key in ("max_position_embeddings", "n_positions"):
+        if key in settings and "dynamic" not in name:
+            settings[key] = 704
+    config = AutoConfig.for_model(name.split("+")[0], **settings)
+    config._attn_implementation = "eager"
+    try:
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except ValueError:
+        model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
+    return model.eval()
+
+
+def randomise(model, generator):
+    """Weights that keep states and scores alive; norms and biases that a translator cannot leave out unseen."""
+    def noise(like, scale):
+        return torch.randn(like.shape, generator=generator) * scale
+
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("A_log"):
+                p.copy_(0.5 + noise(p, 0.3))
+            elif name.endswith("dt_bias"):
+                p.copy_(-1.0 + noise(p, 0.5))
+            elif p.ndim < 2 and ("norm" in name or "ln_" in name or "layernorm" in name or name.endswith((".D", "scale", "scalar"))):
+                p.copy_((0.0 if name.endswith("bias") else float(p.mean())) + noise(p, 0.2))
+            elif p.ndim < 2 or "bias" in name or "sinks" in name:
+                p.copy_(noise(p, 0.2))
+            elif "embed" in name or "wte" in name or "wpe" in name or name.endswith("embeddings.weight"):
+                p.copy_(noise(p, 0.7))
+            else:
+                p.copy_(noise(p, 1.2 / math.sqrt(p.shape[-1])))
+        for name, b in model.named_buffers():
+            if "correction_bias" in name or "expert_bias" in name:
+                b.copy_(noise(b, 0.2))

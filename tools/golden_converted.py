@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Golden files as llama.cpp's converter writes them: what Kvasir has read wrongly once.
+
+usage: golden_converted.py CONVERTER OUT [NAME ...]
+
+CONVERTER is vendor/llama.cpp of llama-cpp-python's source package. Writes OUT/NAME.gguf (float16) and OUT/NAME.logits.f32,
+transformers' logits in float32 of the folder that was converted, as tools/golden_folders.py makes it. Needs torch,
+transformers 5.24 and gguf.
+"""
+import os
+import shutil
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, HERE + "/families"]
+# NAME: what the converter is called with besides.
+FILES = {
+    "deepseek_v3": [],  # no expert_gating_func
+    "falcon_h1": [],  # ffn_norm without .weight
+    "gpt_oss": [],  # YaRN whose ramp begins and ends within pairs
+    "llama+bias": [],
+    "llama+yarn": [],  # attention_factor
+    "nemotron_h+experts": [],  # attention.layer_norm_epsilon alone
+    "seed_oss+bias": [],
+}
+TOKENIZER = '{"model": {"vocab": {}}, "added_tokens": []}'
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    import convert
+    import golden_folders
+    import json
+    import transformers
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    converter, out = sys.argv[1:3]
+    convert.load(converter)
+    with open(HERE + "/../tests/golden/tokens.json", encoding="utf-8") as file:
+        ids = json.load(file)["tokens"]
+    os.makedirs(out, exist_ok=True)
+    for name, arguments in FILES.items():
+        if len(sys.argv) > 3 and name not in sys.argv[3:]:
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            os.environ["FOLDERS"] = place
+            golden_folders.write(name, golden_folders.MODELS[name], ids, place)
+            folder = os.path.join(place, name)
+            with open(folder + "/tokenizer.json", "w", encoding="utf-8") as file:
+                file.write(TOKENIZER)
+            said = convert.convert_aside(converter, folder, f"{out}/{name}.gguf", ["--outtype", "f16", *arguments])
+            if said is not None:
+                sys.exit(f"{name}: {said}")
+            shutil.copy(f"{place}/{name}.logits.f32", out)
+            print(name, os.path.getsize(f"{out}/{name}.gguf"), flush=True)
+
+
+main()
