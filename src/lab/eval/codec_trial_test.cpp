@@ -158,7 +158,7 @@ TEST(Capture, TakesWhatTheCacheGetsWhateverTheChunks) {
 
 TEST(CodecTrial, SharedVectors) {
   // Keys and values of a real model, whose numbers a bf16 holds: nothing is lost.
-  const std::string stem = fixture::test_data("kv/qwen35_layer3_");
+  const std::string stem = kvasir::fixture::test_data("kv/qwen35_layer3_");
   if (!std::filesystem::exists(stem + "keys.bin")) GTEST_SKIP() << stem << "keys.bin is not here";
   const KvPair pair = read_kv_pair(stem + "keys.bin," + stem + "values.bin");
   EXPECT_EQ(pair.keys.tokens, 99);
