@@ -15,7 +15,7 @@
 namespace kvasir::text {
 namespace {
 
-using Json = nlohmann::json;
+using StepJson = nlohmann::json;
 using namespace weights::patterns;
 
 // The matches of a scanner's pattern, one behind the other, and what lies between.
@@ -206,7 +206,7 @@ StepPattern words_and_signs() {
 
 StepPattern gpt2_words() { return tiled(split_gpt2); }
 
-StepPattern read_pattern(const Json& pattern, const std::string& context) {
+StepPattern read_pattern(const StepJson& pattern, const std::string& context) {
   if (pattern.is_object() && pattern.contains("String") && pattern["String"].is_string())
     return literal(pattern["String"].get<std::string>());
   if (pattern.is_object() && pattern.contains("Regex") && pattern["Regex"].is_string())
@@ -214,7 +214,7 @@ StepPattern read_pattern(const Json& pattern, const std::string& context) {
   throw Error(Code::kBadInput, "has no 'pattern', expected {\"String\": …} or {\"Regex\": …}", context);
 }
 
-Behaviour read_behaviour(const Json& step, Behaviour otherwise, const std::string& context) {
+Behaviour read_behaviour(const StepJson& step, Behaviour otherwise, const std::string& context) {
   const auto given = step.find("behavior");
   if (given == step.end()) return otherwise;
   constexpr std::pair<const char*, Behaviour> kNames[] = {{"Removed", Behaviour::kRemoved},

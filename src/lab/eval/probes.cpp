@@ -38,7 +38,7 @@ Probe make_probe(const text::Tokenizer& tokenizer, const std::string& prompt,
 
 namespace {
 
-using Json = nlohmann::json;
+using ProbeJson = nlohmann::json;
 
 // A sample as text: what stands before the records, each record with its value, what stands behind, and how an answer
 // is written.
@@ -53,7 +53,7 @@ struct Sample {
   throw Error(Code::kBadInput, why, where);
 }
 
-std::string text_field(const Json& json, const char* key, const std::string& where) {
+std::string text_field(const ProbeJson& json, const char* key, const std::string& where) {
   if (!json.contains(key) || !json[key].is_string())
     probes_bad(std::string("expected a text under \"") + key + "\"", where);
   return json[key].get<std::string>();
@@ -61,7 +61,7 @@ std::string text_field(const Json& json, const char* key, const std::string& whe
 
 // LongChat: records are the lines "line NAME: REGISTER_CONTENT is <NUMBER>" in the middle of the prompt. The prompt is
 // closed by the beginning of the line that is asked for, which a model without instruction tuning can go on with, too.
-Sample line_sample(const Json& json, const std::string& where) {
+Sample line_sample(const ProbeJson& json, const std::string& where) {
   const std::string prompt = text_field(json, "prompt", where), line = text_field(json, "correct_line", where);
   const std::size_t value = line.find('<');
   if (value == std::string::npos || line.find('>', value) == std::string::npos)
@@ -92,14 +92,14 @@ Sample line_sample(const Json& json, const std::string& where) {
 }
 
 // Lost in the Middle: a JSON object of random pairs.
-Sample pair_sample(const Json& json, const std::string& where) {
+Sample pair_sample(const ProbeJson& json, const std::string& where) {
   const std::string key = text_field(json, "key", where), value = text_field(json, "value", where);
   Sample s{.head = "Extract the value corresponding to the specified key in the JSON object below.\n\nJSON data:\n{",
            .tail = "}\n\nKey: \"" + key + "\"\nCorresponding value: \"",
            .join = ",\n ",
            .close = "\""};
   bool found = false;
-  for (const Json& pair : json["ordered_kv_records"]) {
+  for (const ProbeJson& pair : json["ordered_kv_records"]) {
     if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string())
       probes_bad("expected pairs of texts under \"ordered_kv_records\"", where);
     if (pair[0] == key) s.right = s.records.size(), found = true;
@@ -161,7 +161,7 @@ FileProbes file_probes(const text::Tokenizer& tokenizer, const std::string& path
     begin = end + 1;
     const std::string where = path + ", line " + std::to_string(++line_number);
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Json json = parse_json(line, where);
+    const ProbeJson json = parse_json(line, where);
     if (!json.is_object()) probes_bad("expected an object", where);
     const bool pairs = json.contains("ordered_kv_records");
     if (!pairs && !json.contains("correct_line"))
