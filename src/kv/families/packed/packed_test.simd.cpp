@@ -62,7 +62,9 @@ void dots(int bits, int map, const std::uint8_t* table, const std::byte* panel, 
           const std::int8_t* x, std::ptrdiff_t stride, const std::int32_t* x_sums, int g, std::int32_t* out) {
   with_bits(bits, [&]<int B>() {
     with_map<B>(map, table, [&]<class Map>(const Map& m) {
-      for_row_blocks(g, [&]<int G>(int) { dots_rows<B, Map, G>(m, panel, begin, end, x, stride, x_sums, out); });
+      for_row_blocks(g, [&]<int G>(int row) {
+        dots_rows<B, Map, G>(m, panel, begin, end, x + row * stride, stride, x_sums + row, out + 16 * row);
+      });
     });
   });
 }
