@@ -22,7 +22,7 @@ EngineOptions options(const char* kv) {
 }
 
 std::vector<std::int32_t> text(const Engine& engine, std::size_t tokens) {
-  const std::string book = read_text_file(std::string(KVASIR_SOURCE_DIR) + "/README.md");
+  const std::string book = read_text_file(std::string(KVASIR_SOURCE_DIR) + "/docs/results/reasons.md");
   std::vector<std::int32_t> ids = engine.tokenizer()->encode(book);
   EXPECT_GE(ids.size(), tokens);
   ids.resize(tokens);

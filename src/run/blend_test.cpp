@@ -282,7 +282,7 @@ TEST_P(BlendModel, ASecondLayerChoosesAmongThoseOfTheFirst) {
 
 // The text of documents and questions of a server's requests.
 Ids document(const text::Tokenizer& tokenizer, std::size_t from, std::size_t n = 400) {
-  const Ids all = tokenizer.encode(read_text_file(kSource + "/DECISIONS.md"));
+  const Ids all = tokenizer.encode(read_text_file(kSource + "/docs/results/reasons.md"));
   return {all.begin() + static_cast<std::ptrdiff_t>(from), all.begin() + static_cast<std::ptrdiff_t>(from + n)};
 }
 

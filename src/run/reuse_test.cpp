@@ -123,7 +123,7 @@ TEST(ReuseOfTiny, PagesOfAnotherRoundingAreNotRead) {
 // A question about a document, then another: the second starts a little before where they part, the third just there.
 TEST_P(Reuse, ALongDocumentIsFoundByTheNextQuestion) {
   Server server(GetParam(), {"ram:?size=256MiB"});
-  std::vector<std::int32_t> document = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  std::vector<std::int32_t> document = server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   document.resize(2400);
   std::vector<std::int64_t> reused;
   for (std::int32_t question = 0; question < 3; ++question) {
@@ -177,7 +177,7 @@ TEST_P(Reuse, AStepPassesTheEndOfAMessageWhoseTailCanBeMadeAfterwards) {
     std::size_t message, from;
     int steps;
   };
-  const std::vector<std::int32_t> all = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  const std::vector<std::int32_t> all = server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   for (const Case& c : {Case{270, 0, 1}, Case{100, 1000, 2}}) {
     const auto begin = all.begin() + static_cast<std::ptrdiff_t>(c.from);
     std::vector<std::int32_t> prompt(begin, begin + 300);
@@ -228,7 +228,7 @@ TEST_P(Reuse, APromptIsStoredWhileItIsComputed) {
   });
   running = &server;
   ServiceRequest r;
-  r.request.prompt = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  r.request.prompt = server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   ASSERT_GT(r.request.prompt.size(), 2500u);
   r.request.prompt.resize(2500);
   r.request.max_tokens = 1;
@@ -271,7 +271,7 @@ class Leaver final : public Listener {
 // A client that leaves at half of a long prompt leaves what was computed: the retry computes the rest.
 TEST_P(Reuse, ARequestThatIsCancelledLeavesItsPages) {
   Server server(GetParam(), {"ram:?size=256MiB"});
-  std::vector<std::int32_t> prompt = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  std::vector<std::int32_t> prompt = server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   prompt.resize(2800);
   std::atomic<RequestId> id = 0;
   auto leaver = std::make_shared<Leaver>([&] { server.cancel(id); });
@@ -288,7 +288,8 @@ TEST_P(Reuse, ARequestThatIsCancelledLeavesItsPages) {
 // Prompts part where one of them was told to: the second one has all that they share.
 TEST_P(Reuse, PartingsAreFoundByTheSecondRequest) {
   Server server(GetParam(), {"ram:?size=256MiB"});
-  const std::vector<std::int32_t> text = server.tokenizer().encode(read_text_file(kSource + "/DECISIONS.md"));
+  const std::vector<std::int32_t> text =
+      server.tokenizer().encode(read_text_file(kSource + "/docs/results/reasons.md"));
   for (const std::int64_t shared : {40, 100, 129, 200, 300, 613, 800, 1500}) {
     std::vector<std::int32_t> first(text.begin() + shared, text.begin() + 2 * shared), second;
     second = first;

@@ -30,7 +30,7 @@ EngineOptions options_of(const char* kv) {
 }
 
 std::vector<std::int32_t> some_text(const text::Tokenizer& tokenizer, std::size_t from, std::size_t count) {
-  static const std::string book = read_text_file(testing::kSource + "/DECISIONS.md");
+  static const std::string book = read_text_file(testing::kSource + "/docs/results/reasons.md");
   const std::vector<std::int32_t> ids = tokenizer.encode(book);
   return {ids.begin() + static_cast<std::ptrdiff_t>(from), ids.begin() + static_cast<std::ptrdiff_t>(from + count)};
 }
