@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "text/arguments.hpp"
+
 namespace kvasir::text {
 namespace {
 
@@ -50,6 +52,12 @@ bool blur_names(std::string& text, const SpecialMatcher& names, bool edges) {
 
 bool blur_names(nlohmann::ordered_json& json, const SpecialMatcher& names, bool is_message) {
   if (json.is_string()) return blur_names(json.get_ref<std::string&>(), names);
+  if (json.is_binary()) {
+    std::string text = verbatim_text(json);
+    const bool found = blur_names(text, names);
+    json = verbatim_json(text);
+    return found;
+  }
   bool found = false;
   if (json.is_array())
     for (nlohmann::ordered_json& item : json) found |= blur_names(item, names);

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "text/arguments.hpp"
 #include "text/blur.hpp"
 #include "text/conversation.hpp"
 
@@ -64,6 +65,13 @@ std::string other_text(const std::string& text) {
   return first != text.npos && text[first] == 'x' ? "y" : "x";
 }
 
+constexpr std::string_view kTemplateContext = "chat template";  // of errors that a template raises
+
+std::string tool_name(const Json& tool) {
+  if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object()) return "";
+  return "'" + tool["function"].value("name", "") + "'";
+}
+
 // The message with other content and other names of functions.
 Json altered(const Json& message) {
   Json m = message;
@@ -94,6 +102,8 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string bos, std::string
   probe_content();
   probe_arguments();
   probe_tools();
+  probe_history();
+  probe_schemas();
 }
 
 void ChatTemplate::adapt_content(Json& message, const std::string& where) const {
@@ -109,46 +119,6 @@ void ChatTemplate::adapt_content(Json& message, const std::string& where) const 
     content = Json::array({std::move(part)});
   }
 }
-
-void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
-  const auto calls = message.find("tool_calls");
-  if (calls == message.end()) return;
-  // Templates ask whether there is such a field at all.
-  if (calls->is_null() || (calls->is_array() && calls->empty())) {
-    message.erase("tool_calls");
-    return;
-  }
-  if (!calls->is_array()) refuse_message(where, "expected an array");
-  for (std::size_t i = 0; i < calls->size(); ++i) {
-    const std::string at = fmt::format("{}[{}].function", where, i);
-    Json& call = (*calls)[i];
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse_message(at, "expected an object");
-    Json& function = call["function"];
-    if (!function.contains("name") || !function["name"].is_string()) refuse_message(at + ".name", "expected a string");
-    Json& arguments = function["arguments"];
-    if (arguments.is_null()) arguments = Json::object();
-    if (arguments.is_string() &&
-        arguments.get_ref<const std::string&>().find_first_not_of(kWhiteSpace) == std::string::npos)
-      arguments = Json::object();
-    if (arguments.is_string() && arguments_as_objects_) {
-      Json parsed = Json::parse(arguments.get_ref<const std::string&>(), nullptr, false);
-      check_depth(parsed, at + ".arguments");
-      if (!parsed.is_object()) refuse_message(at + ".arguments", "expected the text of a JSON object");
-      arguments = std::move(parsed);
-    } else if (arguments.is_object() && !arguments_as_objects_) {
-      std::string text;
-      jinja::Meter meter(options_.limits);
-      jinja::append_json(text, jinja::from_json(arguments, meter, at + ".arguments"), {}, meter);
-      arguments = std::move(text);
-    }
-  }
-}
-
-struct ChatTemplate::Adapted {
-  Json messages = Json::array();
-  std::vector<int> origin;
-};
 
 // Other roles than the usual ones are as good as the template makes them.
 void ChatTemplate::check_role(const std::string& role, const std::string& where) const {
@@ -211,7 +181,8 @@ std::vector<ToolCall> calls_of(const Json& message, const std::string& where) {
     const Json& function = call["function"];
     if (!function.contains("name") || !function["name"].is_string()) refuse_message(at + ".name", "expected a string");
     const Json arguments = function.contains("arguments") ? function["arguments"] : Json();
-    all.push_back({function["name"].get<std::string>(), arguments.is_string() ? arguments.get<std::string>()
+    all.push_back({function["name"].get<std::string>(), arguments.is_string()
+                                                            ? mended_arguments(arguments.get<std::string>()).dump()
                                                         : arguments.is_null() ? "{}"
                                                                               : arguments.dump()});
   }
@@ -255,35 +226,6 @@ void ChatTemplate::adapt_message(const Json& messages, std::size_t& i, Adapted& 
   out.origin.push_back(at);
 }
 
-// A template that shows one call per message: each call's results follow it.
-void ChatTemplate::split_calls(const Json& messages, std::size_t& i, Adapted& out) const {
-  const std::size_t first = i;
-  std::size_t end = i + 1;
-  while (end < messages.size() && messages[end]["role"] == "tool") ++end;
-  std::vector<char> used(end - first);
-  const Json& calls = messages[first]["tool_calls"];
-  const auto add = [&](Json message, std::size_t from) {
-    out.messages.push_back(std::move(message));
-    out.origin.push_back(static_cast<int>(from));
-  };
-  for (std::size_t k = 0; k < calls.size(); ++k) {
-    Json one = messages[first];
-    one["tool_calls"] = Json::array({calls[k]});
-    if (k > 0) one["content"] = "";
-    add(std::move(one), first);
-    const Json id = calls[k].is_object() ? calls[k].value("id", Json()) : Json();
-    for (std::size_t j = first + 1; j < end; ++j) {
-      const Json of = messages[j].value("tool_call_id", Json());
-      const bool his = !of.is_null() && !id.is_null() ? of == id : j - first - 1 == k;
-      if (!his || std::exchange(used[j - first], 1)) continue;
-      add(messages[j], j);
-    }
-  }
-  for (std::size_t j = first + 1; j < end; ++j)
-    if (!used[j - first]) add(messages[j], j);
-  i = end - 1;
-}
-
 // Text in front of the conversation: in the system message, or else in the user's first one.
 void ChatTemplate::add_front(std::string text, Adapted& out) const {
   Json& first = out.messages[0];
@@ -299,7 +241,7 @@ void ChatTemplate::add_front(std::string text, Adapted& out) const {
 }
 
 ChatTemplate::Adapted ChatTemplate::adapt(const Conversation& c) const {
-  const Json& messages = c.messages;
+  Json messages = c.messages;
   if (!messages.is_array() || messages.empty()) refuse_message("messages", "expected an array of at least one message");
   std::set<std::string, std::less<>> roles;  // checked
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -309,8 +251,12 @@ ChatTemplate::Adapted ChatTemplate::adapt(const Conversation& c) const {
     if (role == messages[i].end() || !role->is_string()) refuse_message(where + ".role", "expected a string");
     if (roles.insert(role->get<std::string>()).second) check_role(role->get<std::string>(), where + ".role");
   }
+  adapt_ids(messages);
+  for (Json& message : messages)
+    if (message["role"] == "assistant") adapt_reasoning(message);
   Adapted out;
   for (std::size_t i = 0; i < messages.size(); ++i) adapt_message(messages, i, out);
+  if (alternates_) alternate(out);
   if (c.tools.is_array() && !c.tools.empty() && !shows_tools()) add_front(tool_instructions(*tool_form_, c.tools), out);
   for (std::size_t i = 0; i < out.messages.size(); ++i) {
     const std::string where = fmt::format("messages[{}]", std::max(out.origin[i], 0));
@@ -335,7 +281,7 @@ std::string ChatTemplate::render_adapted(const Json& messages, const Conversatio
   context["messages"] = messages;
   // Templates ask whether tools are defined, or none, or empty: without tools they are not defined.
   if (c.tools.is_array() && !c.tools.empty() && !context.contains(tools_name_))
-    context[shows_tools() ? tools_name_ : "tools"] = c.tools;
+    context[shows_tools() ? tools_name_ : "tools"] = filled_tools(c.tools);
   context["add_generation_prompt"] = generation_prompt;
   context["bos_token"] = bos_;
   context["eos_token"] = eos_;
@@ -344,7 +290,46 @@ std::string ChatTemplate::render_adapted(const Json& messages, const Conversatio
 
 std::string ChatTemplate::render(const Conversation& c) const {
   check_depth(c);
-  return render_messages(adapt(c).messages, c);
+  const Json messages = adapt(c).messages;
+  try {
+    return render_messages(messages, c);
+  } catch (const Error& e) {
+    blame(c, e);
+    throw;
+  }
+}
+
+// Says which tool or message it is that the template refuses, where one alone is to blame.
+void ChatTemplate::blame(const Conversation& c, const Error& e) const {
+  if (e.code() != Code::kBadInput || !e.context().starts_with(kTemplateContext)) return;
+  const auto renders = [&](const Json& messages, const Json& tools) {
+    Conversation part{.messages = messages, .tools = tools, .add_generation_prompt = false, .extra = c.extra};
+    try {
+      render_adapted(adapt(part).messages, part, false);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  const auto say = [&](const std::string& where, const std::string& what) {
+    throw Error(Code::kBadInput, fmt::format("the {} refuses {}: {}", e.context(), what, e.message()), where);
+  };
+  const Json user = Json::array({{{"role", "user"}, {"content", "kvasir-question"}}});
+  if (c.tools.is_array() && !c.tools.empty() && renders(user, nullptr)) {
+    for (std::size_t i = 0; i < c.tools.size(); ++i)
+      if (!renders(user, Json::array({c.tools[i]})))
+        say(fmt::format("tools[{}]", i), "the tool " + tool_name(c.tools[i]));
+  }
+  std::size_t below = 0, above = c.messages.size();  // the first `above` messages are refused
+  const auto first = [&](std::size_t n) {
+    return Json(c.messages.begin(), c.messages.begin() + static_cast<std::ptrdiff_t>(n));
+  };
+  while (above - below > 1) {
+    const std::size_t middle = below + (above - below) / 2;
+    (renders(first(middle), c.tools) ? below : above) = middle;
+  }
+  if (below == 0 && c.messages.size() > 1) return;  // not even the beginning is taken
+  if (!renders(first(above), c.tools)) say(fmt::format("messages[{}]", above - 1), "this message");
 }
 
 std::string ChatTemplate::render_messages(const Json& messages, const Conversation& c) const {
@@ -371,7 +356,13 @@ std::string ChatTemplate::render_messages(const Json& messages, const Conversati
 Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) const {
   check_depth(c);
   const Json messages = adapt(c).messages;
-  Prompt out{render_messages(messages, c), {}};
+  Prompt out;
+  try {
+    out.text = render_messages(messages, c);
+  } catch (const Error& e) {
+    blame(c, e);
+    throw;
+  }
   out.contents = contents_of(messages, out.text);
   Json harmless = messages;
   Conversation other;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/json.hpp"
 #include "text/jinja/jinja.hpp"
 #include "text/reasoning.hpp"
@@ -77,6 +78,11 @@ class ChatTemplate {
   // Whether it is known where answers hold reasoning.
   bool shows_thinking() const { return reasoning_ || !tool_form_->value->efforts.empty(); }
   const std::string& source() const { return source_; }
+  // The ids of calls that it takes: nine letters or digits, as Mistral's, functions.NAME:0 as Kimi's, or any. Others
+  // are brought into that form.
+  enum class Ids { kAny, kShort, kNumbered };
+  static constexpr std::size_t kShortId = 9;
+  Ids ids() const { return ids_; }
   const std::string& bos() const { return bos_; }
   const std::string& eos() const { return eos_; }
 
@@ -84,7 +90,10 @@ class ChatTemplate {
   enum class Content { kText, kParts, kEither };
 
   // Messages as this template takes them, and which of the conversation's each one is (-1: none of them).
-  struct Adapted;
+  struct Adapted {
+    Json messages = Json::array();
+    std::vector<int> origin;
+  };
   Adapted adapt(const Conversation& c) const;
   void check_role(const std::string& role, const std::string& where) const;
   void adapt_message(const Json& messages, std::size_t& i, Adapted& out) const;
@@ -93,6 +102,12 @@ class ChatTemplate {
   int original(const Adapted& adapted, int message, const Conversation& c) const;
   void adapt_content(Json& message, const std::string& where) const;
   void adapt_calls(Json& message, const std::string& where) const;
+  void adapt_arguments(Json& arguments, const std::string& at) const;
+  void adapt_ids(Json& messages) const;
+  void adapt_reasoning(Json& message) const;
+  void alternate(Adapted& out) const;
+  Json filled_tools(const Json& tools) const;
+  void blame(const Conversation& c, const Error& e) const;
   struct Located {
     int message;
     std::size_t begin;  // of the message's content; of nothing outside of contents
@@ -101,10 +116,13 @@ class ChatTemplate {
   std::string render_messages(const Json& messages, const Conversation& c) const;
   std::string render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const;
   std::string effort(const Conversation& c) const;
-  std::string probe(const Json& messages, bool tools) const;
+  std::string probe(const Json& messages, bool tools, std::string* why = nullptr) const;
+  std::string probe_with(const Json& messages, const Json& tools, std::string* why = nullptr) const;
   void probe_content();
   void probe_arguments();
   void probe_tools();
+  void probe_history();
+  void probe_schemas();
 
   jinja::Template template_;
   jinja::RenderOptions options_;
@@ -116,7 +134,18 @@ class ChatTemplate {
   bool arguments_as_objects_ = true;
   std::string tools_name_ = "tools";  // the variable that it shows tools of; empty: none
   bool shows_calls_ = true, shows_results_ = true, shows_several_ = true, shows_system_ = true;
-  bool takes_system_ = true;  // and does not refuse it
+  bool takes_system_ = true;   // and does not refuse it
+  std::string calls_refused_;  // why it shows no calls: what it says to the probe
+  Ids ids_ = Ids::kAny;
+  std::string reasoning_name_ = "reasoning_content";  // the field of messages in which it reads reasoning
+  bool content_or_thinking_ = false;                  // it refuses both in a message with calls
+  bool shows_broken_ = false;                         // arguments that are no JSON, as they are
+  bool alternates_ = false;                           // it refuses two messages of one role in a row
+  // What of a tool it cannot do without.
+  struct Needs {
+    bool description = false, parameters = false, type = false, properties = false, required = false,
+         property_type = false, property_description = false;
+  } needs_;
 };
 
 // The template's text: the file `path` (--chat-template) if it is not empty, else what the model's file holds. Throws

@@ -3,28 +3,34 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.hpp"
+#include "text/arguments.hpp"
 #include "text/chat.hpp"
 #include "text/conversation.hpp"
 
 namespace kvasir::text {
 
-// "" when the template refuses it.
-std::string ChatTemplate::probe(const Json& messages, bool tools) const {
+// "" when the template refuses it, with what it says in `why`.
+std::string ChatTemplate::probe_with(const Json& messages, const Json& tools, std::string* why) const {
   Conversation c;
-  if (tools) {
-    c.tools = {{{"type", "function"},
-                {"function",
-                 {{"name", "kvasir_tool"},
-                  {"description", "probe"},
-                  {"parameters", {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}}}}}}};
-  }
+  c.tools = tools;
   try {
     return render_adapted(messages, c, false);
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    if (why) *why = e.what();
     return {};
   }
+}
+
+std::string ChatTemplate::probe(const Json& messages, bool tools, std::string* why) const {
+  const Json parameters = {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
+  Json tool;
+  if (tools)
+    tool = {{{"type", "function"},
+             {"function", {{"name", "kvasir_tool"}, {"description", "probe"}, {"parameters", parameters}}}}};
+  return probe_with(messages, tool, why);
 }
 
 // A template that takes parts shows the text of one bare; printing the list would show it quoted.
@@ -78,7 +84,7 @@ void ChatTemplate::probe_tools() {
     return Json{{"role", "tool"}, {"name", "kvasir_call"}, {"tool_call_id", id}, {"content", text}};
   };
   Json calls{{"role", "assistant"}, {"content", ""}, {"tool_calls", {call("kvasir_call", "probe0001")}}};
-  const std::string one = probe({user, calls, result("probe0001", "kvasir-result")}, true);
+  const std::string one = probe({user, calls, result("probe0001", "kvasir-result")}, true, &calls_refused_);
   shows_calls_ = shows(one, "kvasir_call");
   shows_results_ = shows(one, "kvasir-result");
   if (shows_calls_) {
@@ -92,6 +98,115 @@ void ChatTemplate::probe_tools() {
   shows_system_ = system.empty() || takes_system_;
 }
 
+// What the template takes of earlier answers, and under which names.
+void ChatTemplate::probe_history() {
+  const Json user{{"role", "user"}, {"content", "kvasir-question"}};
+  const auto has = [](const std::string& text, const char* what) { return text.find(what) != text.npos; };
+  const auto answer = [&](Json more, const Json& id, const Json& arguments) {
+    Json call = {{"type", "function"}, {"function", {{"name", "kvasir_call"}, {"arguments", arguments}}}};
+    Json message{{"role", "assistant"}, {"content", ""}};
+    Json result{{"role", "tool"}, {"name", "kvasir_call"}, {"content", "kvasir-result"}};
+    if (!id.is_null()) call["id"] = result["tool_call_id"] = id;
+    message["tool_calls"] = Json::array({std::move(call)});
+    message.update(more);
+    return Json{user, std::move(message), std::move(result)};
+  };
+  const Json none = Json::object(), some = arguments_as_objects_ ? Json{{"key", 1}} : Json(R"({"key": 1})");
+  const std::string fine = probe(answer(none, "probe0001", some), true);
+  if (!fine.empty()) {
+    const bool any = !probe(answer(none, "call_0123456789abcdef", some), true).empty();
+    const bool missing = !probe(answer(none, nullptr, some), true).empty();
+    if (!any || !missing) {
+      ids_ = Ids::kShort;
+    } else if (tool_form_->name == "kimi" && has(fine, "probe0001")) {
+      ids_ = Ids::kNumbered;
+    }
+    const std::string broken = R"({"kvasir_key": "a)";
+    shows_broken_ =
+        arguments_as_objects_ && has(probe(answer(none, "probe0001", verbatim_json(broken)), true), broken.c_str());
+  }
+  for (const char* name : {"reasoning_content", "reasoning", "thinking", "thought"}) {
+    const Json thought{{name, "kvasir-thought"}};
+    Json said{{"role", "assistant"}, {"content", "kvasir-said"}};
+    said.update(thought);
+    if (!has(probe(answer(thought, "probe0001", some), true), "kvasir-thought") &&
+        !has(probe({user, std::move(said)}, false), "kvasir-thought"))
+      continue;
+    reasoning_name_ = name;
+    const Json both{{name, "kvasir-thought"}, {"content", "kvasir-said"}};
+    content_or_thinking_ = !fine.empty() && probe(answer(both, "probe0001", some), true).empty();
+    break;
+  }
+  const Json said{{"role", "assistant"}, {"content", "kvasir-said"}};
+  alternates_ = probe({user, user}, false).empty() && !probe({user, said, user}, false).empty();
+}
+
+// Which parts of a tool the template cannot do without.
+void ChatTemplate::probe_schemas() {
+  const Json user = Json::array({{{"role", "user"}, {"content", "kvasir-question"}}});
+  const auto refuses = [&](const std::function<void(Json & function)>& change) {
+    Json function = {{"name", "kvasir_tool"}, {"description", "probe"}};
+    function["parameters"] = {{"type", "object"},
+                              {"properties", {{"key", {{"type", "string"}, {"description", "probe"}}}}},
+                              {"required", Json::array({"key"})}};
+    change(function);
+    return probe_with(user, Json::array({{{"type", "function"}, {"function", std::move(function)}}})).empty();
+  };
+  if (refuses([](Json&) {})) return;
+  const auto parameters = [](const char* name) { return [name](Json& f) { f["parameters"].erase(name); }; };
+  const auto property = [](const char* name) {
+    return [name](Json& f) { f["parameters"]["properties"]["key"].erase(name); };
+  };
+  needs_.description = refuses([](Json& f) { f.erase("description"); });
+  needs_.parameters = refuses([](Json& f) { f.erase("parameters"); });
+  needs_.type = refuses(parameters("type"));
+  needs_.properties = refuses(parameters("properties")) || refuses([](Json& f) { f["parameters"] = Json::object(); });
+  needs_.required = refuses(parameters("required"));
+  needs_.property_type = refuses(property("type"));
+  needs_.property_description = refuses(property("description"));
+}
+
+namespace {
+
+void set_missing(Json& object, const char* name, Json value) {
+  if (!object.contains(name) || object[name].is_null()) object[name] = std::move(value);
+}
+
+}  // namespace
+
+// Tools as the template takes them: what it cannot do without and what they leave out is empty.
+Json ChatTemplate::filled_tools(const Json& tools) const {
+  Json all = tools;
+  const std::function<void(Json&)> fill = [&](Json& schema) {
+    if (!schema.is_object()) return;
+    const auto properties = schema.find("properties");
+    if (properties != schema.end() && properties->is_object()) {
+      for (auto& [name, property] : properties->items()) {
+        if (!property.is_object()) continue;
+        if (needs_.property_type) set_missing(property, "type", "string");
+        if (needs_.property_description) set_missing(property, "description", "");
+        fill(property);
+      }
+    }
+    if (schema.contains("items")) fill(schema["items"]);
+  };
+  for (Json& tool : all) {
+    if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object()) continue;
+    Json& function = tool["function"];
+    for (const char* name : {"description", "parameters", "strict"})  // null means left out
+      if (function.contains(name) && function[name].is_null()) function.erase(name);
+    if (needs_.description) set_missing(function, "description", "");
+    if (needs_.parameters) set_missing(function, "parameters", Json::object());
+    if (!function.contains("parameters") || !function["parameters"].is_object()) continue;
+    Json& parameters = function["parameters"];
+    if (needs_.type || (needs_.parameters && parameters.empty())) set_missing(parameters, "type", "object");
+    if (needs_.properties || needs_.parameters) set_missing(parameters, "properties", Json::object());
+    if (needs_.required) set_missing(parameters, "required", Json::array());
+    fill(parameters);
+  }
+  return all;
+}
+
 // The word for the model where it knows a few: the nearest to what `c` asks for. "" when nothing is asked for.
 std::string ChatTemplate::effort(const Conversation& c) const {
   const auto words = tool_form_->value->efforts;
@@ -102,6 +217,22 @@ std::string ChatTemplate::effort(const Conversation& c) const {
   if (std::find(words.begin(), words.end(), word) != words.end()) return word;
   return std::string(word == "xhigh" || word == "max" ? words.back() : words.front());
 }
+
+namespace {
+
+// Two of the user's or of the assistant's in a row, but for calls and their results.
+bool repeats_roles(const Json& messages) {
+  std::string last;
+  for (const Json& m : messages) {
+    if (!m.is_object() || !m.contains("role") || (m["role"] != "user" && m["role"] != "assistant")) continue;
+    if (m.contains("tool_calls") && m["tool_calls"].is_array() && !m["tool_calls"].empty()) continue;
+    if (m["role"] == last) return true;
+    last = m["role"].get<std::string>();
+  }
+  return false;
+}
+
+}  // namespace
 
 std::vector<std::string> ChatTemplate::warnings(const Conversation& c) const {
   std::vector<std::string> all;
@@ -120,10 +251,15 @@ std::vector<std::string> ChatTemplate::warnings(const Conversation& c) const {
              (!with || (m.contains(with) && m[with].is_array() && !m[with].empty()));
     });
   };
+  const std::string why = calls_refused_.empty() ? "" : " (" + calls_refused_ + ")";
   if (!shows_calls_ && any("assistant", "tool_calls"))
-    all.emplace_back("messages: the chat template does not show tool calls, they stand in the assistant's text");
+    all.push_back("messages: the chat template does not show tool calls" + why +
+                  ", they stand in the assistant's text");
   if (!shows_results_ && any("tool", nullptr))
-    all.emplace_back("messages: the chat template does not show results of tools, they stand in messages of the user");
+    all.push_back("messages: the chat template does not show results of tools" + why +
+                  ", they stand in messages of the user");
+  if (alternates_ && repeats_roles(c.messages))
+    all.emplace_back("messages: the chat template wants the user and the assistant in turns, so neighbours are joined");
   if (!shows_system_ && any("system", nullptr))
     all.emplace_back("messages: the chat template does not show system messages, they stand in front of the user's");
   return all;

@@ -80,10 +80,11 @@ struct Expr {
 
 // What `set`, `for` and `with` assign to.
 struct Target {
-  enum class Kind : std::uint8_t { kName, kTuple, kAttribute } kind = Kind::kName;
+  enum class Kind : std::uint8_t { kName, kTuple, kAttribute, kItem } kind = Kind::kName;
   int symbol = -1;
   TextRef name;
-  TextRef attribute;  // kAttribute: symbol.attribute, of a namespace
+  TextRef attribute;     // kAttribute: symbol.attribute, of a namespace
+  ExprPtr owner, index;  // kItem: owner[index], of a namespace, dict or list
   std::vector<Target> items;
 };
 
@@ -107,6 +108,7 @@ struct Branch {
 enum class StmtKind : std::uint8_t {
   kData,         // data
   kPrint,        // expr
+  kDo,           // expr, of which nothing is shown
   kFor,          // targets[0] in expr if test; body, other
   kIf,           // branches
   kSet,          // targets[0] = expr

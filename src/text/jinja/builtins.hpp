@@ -26,18 +26,20 @@ struct Function {
 
 struct Method {
   std::string_view name;
-  Value (*call)(Machine& machine, const Value& self, Args& args);  // null: unsafe, templates may not change values
+  Value (*call)(Machine& machine, const Value& self, Args& args);
 };
 
 // Null: there is none.
 const Filter* find_filter(std::string_view name);
 const Test* find_test(std::string_view name);
 const Function* find_function(std::string_view name);
+const Function* find_member(const Function& function, std::string_view name);  // dict.fromkeys
 const Method* find_method(const Value& self, std::string_view name);
 
 std::span<const Filter> text_filters();
 std::span<const Filter> sequence_filters();
 std::span<const Method> text_methods();
+std::span<const Method> changing_methods(const Value& v);  // of lists and dicts
 
 // Arguments by parameter. A null entry was not given. Throws when one of the first `required` is missing, an argument
 // is unknown, given twice or too many. `who` is named in messages. The pointers go into `args`.

@@ -110,7 +110,7 @@ Value Machine::eval_call(const Expr& e) {
   if (callee.kind == ExprKind::kAttr) {
     const Value self = eval(*callee.args[0]);
     const Method* method = self.is_undefined() || self.object() ? nullptr : find_method(self, callee.value.view());
-    if (method && method->call) {
+    if (method) {
       Args args = eval_args(*e.call);
       line_ = e.line;
       return method->call(*this, self, args);

@@ -54,6 +54,17 @@ Value call_dict(Machine& m, Args& args) {
   return dict.take();
 }
 
+// dict.fromkeys(keys, value)
+Value call_fromkeys(Machine& m, Args& args) {
+  const auto [keys, value] = bind(args, "fromkeys", {"iterable", "value"}, 1);
+  DictMaker dict(m.meter());
+  const auto items = iterate(*keys, m.meter());
+  for (const Value& key : items->items) dict.set(key, value ? *value : Value(None{}));
+  return dict.take();
+}
+
+constexpr Function kFromKeys{"fromkeys", call_fromkeys};
+
 Value call_namespace(Machine& m, Args& args) {
   const Value from = call_dict(m, args);
   const Value ns = m.make<Namespace>();
@@ -186,6 +197,10 @@ constexpr Function kFunctions[] = {
 };
 
 }  // namespace
+
+const Function* find_member(const Function& function, std::string_view name) {
+  return function.call == call_dict && name == kFromKeys.name ? &kFromKeys : nullptr;
+}
 
 const Function* find_function(std::string_view name) {
   for (const Function& f : kFunctions)

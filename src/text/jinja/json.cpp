@@ -62,6 +62,13 @@ Value json_convert(const Json& json, Meter& meter, const std::string& where, int
       meter.allocate(dict->entries.size(), 2 * sizeof(Value));
       return Value(DictRef(std::move(dict)));
     }
+    case Json::value_t::binary: {
+      const auto& bytes = json.get_binary();
+      std::string text(bytes.begin(), bytes.end());
+      if (!is_utf8(text)) refuse(where, "a text is not well-formed UTF-8");
+      meter.allocate(text.size());
+      return Value(std::make_shared<const Text>(Text{std::move(text), false, true}));
+    }
     default:
       return Value(None{});
   }
@@ -156,6 +163,7 @@ Value from_json(const Json& json, Meter& meter, const std::string& where) {
 }
 
 void append_json(std::string& out, const Value& v, const JsonStyle& style, Meter& meter, int depth) {
+  const Nesting nesting(meter);
   meter.step();
   meter.check_output(out.size());
   const auto entry = [&](const std::pair<Value, Value>& e) {
@@ -178,7 +186,11 @@ void append_json(std::string& out, const Value& v, const JsonStyle& style, Meter
       break;
     case Value::Kind::kText:
       meter.scan(v.view().size());
-      append_string(out, v.view(), style.ensure_ascii);
+      if (v.text()->json) {
+        out += v.view();
+      } else {
+        append_string(out, v.view(), style.ensure_ascii);
+      }
       break;
     case Value::Kind::kDict:
       if (style.sort_keys) {

@@ -9,7 +9,7 @@
 namespace kvasir::text::jinja {
 
 // Throws Error(kBadInput) that names `where` for strings that are not UTF-8 and for values nested too deep. Integers
-// above 2^63 - 1 become floats.
+// above 2^63 - 1 become floats. A binary value is a JSON text, or the beginning of one, that tojson shows as it is.
 Value from_json(const Json& json, Meter& meter, const std::string& where);
 
 struct JsonStyle {

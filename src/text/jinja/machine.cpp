@@ -90,11 +90,16 @@ void Machine::assign(const Target& target, const Value& value) {
       meter_.allocate(sizeof(Value));
       return ns->set(target.attribute, value);
     }
+    case Target::Kind::kItem: {
+      const Value owner = eval(*target.owner);
+      if (owner.undefined()) fail_undefined(*owner.undefined());
+      return set_entry(owner, eval(*target.index), value);
+    }
     case Target::Kind::kTuple:
       break;
   }
   if (value.undefined()) fail_undefined(*value.undefined());
-  const auto items = iterate(value, meter_);
+  const auto items = make_list(meter_, iterate(value, meter_)->items).sequence_ref();  // an item of it may be a target
   if (items->items.size() != target.items.size()) {
     fail(fmt::format("{} values to unpack, expected {}", items->items.size(), target.items.size()));
   }
@@ -125,6 +130,9 @@ Machine::Flow Machine::exec(const Stmt& s) {
       break;
     case StmtKind::kPrint:
       append_str(*out_, eval(*s.expr), meter_);
+      break;
+    case StmtKind::kDo:
+      eval(*s.expr);
       break;
     case StmtKind::kFor:
       return loop(s, eval(*s.expr), 0);
@@ -174,9 +182,11 @@ Machine::Flow Machine::exec_if(const Stmt& s) {
   return Flow::kNext;
 }
 
+// Bodies and tests may change the list that they go through: nothing refers to its items while they run.
 std::vector<Value> Machine::filter_items(const Stmt& s, const std::vector<Value>& items) {
   std::vector<Value> kept;
-  for (const Value& item : items) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Value item = items[i];
     const Frame frame(*this, scope_);
     assign(s.targets[0], item);
     if (truthy(eval(*s.test))) kept.push_back(item);
@@ -199,7 +209,7 @@ Machine::Flow Machine::loop(const Stmt& s, const Value& iterable, int depth) {
     const Frame frame(*this, scope_);
     state->start(i);
     if (loop_symbol_ >= 0) set_variable(loop_symbol_, object);
-    assign(s.targets[0], items->items[i]);
+    assign(s.targets[0], Value(items->items[i]));
     if (exec(s.body) == Flow::kBreak) break;
   }
   return Flow::kNext;
@@ -245,10 +255,6 @@ Value Machine::filtered(const Expr* filters, Value input) {
 Value Machine::method_or_undefined(const Value& v, const TextRef& name) {
   const Method* method = find_method(v, name->bytes);
   if (!method) return undefined_attribute(v, name);
-  if (!method->call) {
-    return undefined_because(
-        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name->bytes, type_name(v)));
-  }
   return make<MethodObject>(v, *method);
 }
 

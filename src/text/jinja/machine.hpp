@@ -24,6 +24,7 @@ struct Scope {
 class Machine {
  public:
   Machine(const Program& program, const Limits& limits, const Clock& clock);
+  ~Machine();
 
   // `context` is an object: the template's variables.
   std::string run(const Json& context);
@@ -36,8 +37,13 @@ class Machine {
   // obj.name: an attribute or method, else an item. obj[name] with a text: the other way round.
   Value attribute(const Value& v, const TextRef& name);
   Value subscript(const Value& v, const Value& index);
-  // Null: there is no method of that name that a template may call.
   Value method_or_undefined(const Value& v, const TextRef& name);
+
+  // A list or dict that is about to change: it is held until the render's end.
+  Sequence& changed(const SequenceRef& list);
+  Dict& changed(const DictRef& dict);
+  // owner[key] = value, of a namespace, dict or list.
+  void set_entry(const Value& owner, const Value& key, const Value& value);
 
   std::string call_macro(const MacroDef& macro, Scope* closure, Args& args);
   std::string run_loop(const Stmt& loop, Scope* scope, const Value& iterable, int depth);
@@ -104,6 +110,8 @@ class Machine {
   const Program& program_;
   const Clock& clock_;
   Meter meter_;
+  std::vector<SequenceRef> changed_lists_;
+  std::vector<DictRef> changed_dicts_;
   std::vector<std::unique_ptr<Object>> objects_;
   std::vector<std::unique_ptr<Scope>> scopes_;
   std::vector<Scope*> free_scopes_;

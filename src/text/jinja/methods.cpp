@@ -27,9 +27,16 @@ Value dict_view(Machine& m, const Value& self, Args& args) {
   return make_sequence(m.meter(), kind, std::move(items));
 }
 
-Value copy(Machine&, const Value& self, Args& args) {
+Value dict_copy(Machine& m, const Value& self, Args& args) {
   no_arguments(args, "copy");
-  return self;  // values never change
+  DictMaker copy(m.meter());
+  for (const auto& [key, value] : self.dict()->entries) copy.set(key, value);
+  return copy.take();
+}
+
+Value list_copy(Machine& m, const Value& self, Args& args) {
+  no_arguments(args, "copy");
+  return make_list(m.meter(), self.sequence()->items);
 }
 
 Value sequence_count(Machine& m, const Value& self, Args& args) {
@@ -47,25 +54,15 @@ Value sequence_index(Machine& m, const Value& self, Args& args) {
   fail("the value is not in the list");
 }
 
-// Jinja's immutable sandbox keeps templates from changing lists and dicts.
 constexpr Method kDictMethods[] = {
     {"get", dict_get},
     {"items", dict_view<SequenceKind::kItems>},
     {"keys", dict_view<SequenceKind::kKeys>},
     {"values", dict_view<SequenceKind::kValues>},
-    {"copy", copy},
-    {"clear", nullptr},
-    {"pop", nullptr},
-    {"popitem", nullptr},
-    {"setdefault", nullptr},
-    {"update", nullptr},
+    {"copy", dict_copy},
 };
 
-constexpr Method kListMethods[] = {
-    {"count", sequence_count}, {"index", sequence_index}, {"copy", copy},      {"append", nullptr},
-    {"clear", nullptr},        {"extend", nullptr},       {"insert", nullptr}, {"pop", nullptr},
-    {"remove", nullptr},       {"reverse", nullptr},      {"sort", nullptr},
-};
+constexpr Method kListMethods[] = {{"count", sequence_count}, {"index", sequence_index}, {"copy", list_copy}};
 
 constexpr Method kTupleMethods[] = {{"count", sequence_count}, {"index", sequence_index}};
 
@@ -81,8 +78,9 @@ std::span<const Method> methods_of(const Value& v) {
 }  // namespace
 
 const Method* find_method(const Value& self, std::string_view name) {
-  for (const Method& method : methods_of(self))
-    if (method.name == name) return &method;
+  for (const auto methods : {methods_of(self), changing_methods(self)})
+    for (const Method& method : methods)
+      if (method.name == name) return &method;
   return nullptr;
 }
 

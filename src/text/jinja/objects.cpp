@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace kvasir::text::jinja {
 namespace {
 
@@ -11,7 +13,10 @@ Value count(std::size_t n) { return Value(static_cast<std::int64_t>(n)); }
 
 }  // namespace
 
-Value FunctionObject::attribute(Machine&, const TextRef& name) { return no_attribute(this, name); }
+Value FunctionObject::attribute(Machine& machine, const TextRef& name) {
+  const Function* member = find_member(function_, name->bytes);
+  return member ? machine.make<FunctionObject>(*member) : no_attribute(this, name);
+}
 Value MethodObject::attribute(Machine&, const TextRef& name) { return no_attribute(this, name); }
 Value LoopMethod::attribute(Machine&, const TextRef& name) { return no_attribute(this, name); }
 Value CyclerMethod::attribute(Machine&, const TextRef& name) { return no_attribute(this, name); }
@@ -36,7 +41,7 @@ void MacroObject::print(std::string& out, Meter&, int) const { out += fmt::forma
 
 Value LoopObject::attribute(Machine& machine, const TextRef& name) {
   const std::string& n = name->bytes;
-  const std::size_t size = items_->items.size();
+  const std::size_t size = std::max(items_->items.size(), index_ + 1);  // the body may have taken items away
   if (n == "index") return count(index_ + 1);
   if (n == "index0") return count(index_);
   if (n == "revindex") return count(size - index_);
@@ -46,9 +51,11 @@ Value LoopObject::attribute(Machine& machine, const TextRef& name) {
   if (n == "length") return count(size);
   if (n == "depth") return Value(std::int64_t{depth_} + 1);
   if (n == "depth0") return Value(std::int64_t{depth_});
-  if (n == "previtem") return index_ > 0 ? items_->items[index_ - 1] : undefined_because("there is no previous item");
-  if (n == "nextitem")
-    return index_ + 1 < size ? items_->items[index_ + 1] : undefined_because("there is no next item");
+  const auto item = [&](std::size_t i, const char* none) {
+    return i < items_->items.size() ? items_->items[i] : undefined_because(none);
+  };
+  if (n == "previtem") return item(index_ - 1, "there is no previous item");  // of the first one: beyond the end
+  if (n == "nextitem") return item(index_ + 1, "there is no next item");
   if (n == "cycle" || n == "changed") return machine.make<LoopMethod>(this, n == "cycle");
   return no_attribute(this, name);
 }

@@ -27,6 +27,9 @@ class ExprParser {
   // `input` null: a filter block. One filter at least is expected.
   ExprPtr parse_filters(ExprPtr input, bool first_without_pipe);
 
+  ExprPtr make(ExprKind kind, int line, std::initializer_list<ExprPtr*> args = {});
+  ExprPtr parse_subscript(ExprPtr e);
+
   int symbol(const std::string& name, TextRef* text = nullptr);
 
   const Token& now() const { return tokens_[i_]; }
@@ -57,7 +60,6 @@ class ExprParser {
   std::vector<MacroDef*> macros_;  // whose bodies are being parsed, the innermost last
 
  private:
-  ExprPtr make(ExprKind kind, int line, std::initializer_list<ExprPtr*> args = {});
   void add(Expr& parent, ExprPtr child);
   void check_height(const Expr& e) const;
   ExprPtr parse_cond();
@@ -74,7 +76,6 @@ class ExprParser {
   ExprPtr parse_dict();
   ExprPtr parse_postfix(ExprPtr e);
   ExprPtr parse_filter_expr(ExprPtr e);
-  ExprPtr parse_subscript(ExprPtr e);
   ExprPtr parse_subscribed();
   ExprPtr parse_test(ExprPtr subject);
   std::unique_ptr<CallArgs> parse_call_args();

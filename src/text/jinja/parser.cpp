@@ -87,8 +87,8 @@ class Parser : public ExprParser {
       loops_ = loops;
       return s;
     }
-    if (tag == "print") {
-      Stmt s = make_stmt(StmtKind::kPrint);
+    if (tag == "print" || tag == "do") {
+      Stmt s = make_stmt(tag == "do" ? StmtKind::kDo : StmtKind::kPrint);
       take();
       s.expr = parse_tuple();
       return s;
@@ -99,12 +99,12 @@ class Parser : public ExprParser {
       take();
       return s;
     }
-    for (const char* other : {"include", "import", "from", "extends", "block", "autoescape", "do", "trans"})
+    for (const char* other : {"include", "import", "from", "extends", "block", "autoescape", "trans"})
       if (tag == other) fail_at(now().line, fmt::format("the tag '{}' is not available in chat templates", tag));
     fail_at(now().line, fmt::format("unknown tag '{}'", tag));
   }
 
-  // a, (b, c) or, where attributes are allowed, ns.x
+  // a, (b, c) or, where attributes are allowed, ns.x, d[k], l[i].x
   Target target(bool attributes, std::string_view end_name) {
     const Guard guard(*this);
     Target first = target_item(attributes, end_name);
@@ -134,10 +134,22 @@ class Parser : public ExprParser {
       if (t.text == constant) fail_at(t.line, fmt::format("cannot assign to '{}'", t.text));
     Target to;
     to.symbol = symbol(t.text, &to.name);
-    if (attributes && skip_op(".")) {
+    if (!attributes || !(is_op(".") || is_op("["))) return to;
+    ExprPtr place = make(ExprKind::kName, t.line);
+    place->symbol = to.symbol;
+    place->value = Value(to.name);
+    while (is_op(".") || is_op("[")) place = parse_subscript(std::move(place));
+    ExprPtr owner = std::move(place->args[0]);
+    if (place->kind == ExprKind::kAttr && owner->kind == ExprKind::kName) {
       to.kind = Target::Kind::kAttribute;
-      to.attribute = std::make_shared<const Text>(Text{expect(TokenKind::kName, "a name").text, false});
+      to.attribute = place->value.text_ref();
+      return to;
     }
+    to.kind = Target::Kind::kItem;
+    to.owner = std::move(owner);
+    to.index = place->kind == ExprKind::kItem ? std::move(place->args[1]) : make(ExprKind::kConst, t.line);
+    if (place->kind == ExprKind::kAttr) to.index->value = std::move(place->value);
+    if (to.index->kind == ExprKind::kSlice) fail_at(t.line, "cannot assign to a slice");
     return to;
   }
 

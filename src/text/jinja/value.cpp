@@ -180,6 +180,8 @@ Value undefined_because(std::string message) {
   return Value(Undefined{"", std::make_shared<const Text>(Text{std::move(message), false})});
 }
 
+int depth_around(const Value& v) { return nested(depth_of(v)); }
+
 bool truthy(const Value& v) {
   switch (v.kind()) {
     case ValueKind::kUndefined:
@@ -203,6 +205,7 @@ bool truthy(const Value& v) {
 }
 
 bool equal(const Value& a, const Value& b, Meter& meter) {
+  const Nesting nesting(meter);
   meter.step();
   if (a.is_number() && b.is_number()) {
     return a.is_int() && b.is_int() ? a.integer() == b.integer() : a.real() == b.real();
@@ -219,6 +222,7 @@ bool equal(const Value& a, const Value& b, Meter& meter) {
 }
 
 int compare(const Value& a, const Value& b, Meter& meter, const char* what) {
+  const Nesting nesting(meter);
   meter.step();
   if (a.undefined()) fail_undefined(*a.undefined());
   if (b.undefined()) fail_undefined(*b.undefined());

@@ -1,7 +1,9 @@
 // Values of the template language: what Jinja's templates see as Python objects.
 //
-// Strings, sequences and dicts are immutable and shared. What can change during a render (namespaces, loops, macros,
-// joiners) are Objects: the render owns them until its end, so reference cycles between values cannot exist.
+// Values are shared. Strings and tuples are immutable. Objects (namespaces, loops, macros, joiners) live until the
+// render's end. Lists and dicts change by their methods (mutations.cpp): the render keeps those that did and empties
+// them at its end, because one may hold itself. So a value may be deeper than its `depth` says, and what walks one
+// bounds its recursion while it walks.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,7 @@ struct Args;
 struct Text {
   std::string bytes;    // well-formed UTF-8
   bool markup = false;  // Markup of MarkupSafe: `+` with another string escapes the other one
+  bool json = false;    // a JSON text: tojson writes it as it is
 };
 using TextRef = std::shared_ptr<const Text>;
 
@@ -96,12 +99,14 @@ struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;
   std::vector<Value> items;
+  mutable bool kept = false;                   // Machine::changed knows it
   mutable std::size_t used = 0;                // of a generator: how many items were taken out of it
   std::int64_t start = 0, stop = 0, step = 0;  // of a range, for printing; step 0: not known
 };
 
 struct Dict {
   int depth = 1;
+  mutable bool kept = false;                     // Machine::changed knows it
   std::vector<std::pair<Value, Value>> entries;  // keys hashable and all different, in order of insertion
 
   const Value* find(std::string_view key) const;  // null: absent
@@ -138,6 +143,9 @@ inline Value make_list(Meter& meter, std::vector<Value> items) {
 }
 Value make_range(Meter& meter, std::int64_t start, std::int64_t stop, std::int64_t step, std::vector<Value> items);
 Value make_pair(Meter& meter, Value first, Value second);  // a tuple of two
+
+// The depth of a container around `v`. Throws where that is too deep.
+int depth_around(const Value& v);
 
 // Collects a dict; a key that is there already keeps its place and gets the new value.
 class DictMaker {

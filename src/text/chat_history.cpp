@@ -1,0 +1,249 @@
+// Earlier answers in the form that a template takes: arguments, ids and reasoning, whoever made them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/splitmix.hpp"
+#include "text/arguments.hpp"
+#include "text/chat.hpp"
+
+namespace kvasir::text {
+namespace {
+
+[[noreturn]] void refuse_history(const std::string& where, const std::string& message) {
+  throw Error(Code::kBadInput, message, where);
+}
+
+constexpr const char* kArgumentSpace = " \t\r\n\f\v";
+constexpr std::string_view kIdLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+bool deeper_than(const Json& json, int depth) {
+  if (!json.is_structured()) return false;
+  return depth == 0 ||
+         std::any_of(json.begin(), json.end(), [&](const Json& item) { return deeper_than(item, depth - 1); });
+}
+
+std::string text_field(const Json& object, const char* name) {
+  const auto at = object.find(name);
+  return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
+}
+
+// The template's ids of the calls of a conversation.
+class CallIds {
+ public:
+  explicit CallIds(ChatTemplate::Ids style) : style_(style) {}
+
+  void call(Json& call) {
+    const std::string given = text_field(call, "id");
+    const auto function = call.find("function");
+    const std::string name =
+        function != call.end() && function->is_object() ? text_field(*function, "name") : std::string();
+    std::string id = style_ == ChatTemplate::Ids::kNumbered ? numbered(given, name) : short_id(given);
+    if (!given.empty()) known_[given] = id;
+    open_.emplace_back(name, id);
+    call["id"] = std::move(id);
+    ++count_;
+  }
+  void answer() { open_.clear(); }  // another message of the assistant begins
+
+  void result(Json& message) {
+    const std::string given = text_field(message, "tool_call_id"), name = text_field(message, "name");
+    const auto known = known_.find(given);
+    std::string id;
+    if (given.empty() || known == known_.end()) {
+      auto at = std::find_if(open_.begin(), open_.end(), [&](const auto& call) { return call.first == name; });
+      if (at == open_.end()) at = open_.begin();
+      const bool ours = given.empty() && at != open_.end();
+      id = ours ? at->second : short_id(given);
+      if (ours) open_.erase(at);
+    } else {
+      id = known->second;
+      std::erase_if(open_, [&](const auto& call) { return call.second == id; });
+    }
+    message["tool_call_id"] = std::move(id);
+  }
+
+ private:
+  // Nine letters or digits: the client's, or such as its text decides, so that they are the same in the next turn.
+  std::string short_id(const std::string& given) {
+    if (given.size() == ChatTemplate::kShortId && given.find_first_not_of(kIdLetters) == given.npos) return given;
+    std::uint64_t state = given.empty() ? count_ : 0;
+    for (const char c : given) state = splitmix64(state) ^ static_cast<unsigned char>(c);
+    std::string id;
+    do {
+      std::uint64_t bits = splitmix64(state);
+      id.clear();
+      for (std::size_t i = 0; i < ChatTemplate::kShortId; ++i, bits /= kIdLetters.size())
+        id += kIdLetters[bits % kIdLetters.size()];
+    } while (!taken_.insert(id).second);
+    return id;
+  }
+
+  // As Kimi K2 writes them: functions.NAME:0, counted through the conversation.
+  std::string numbered(const std::string& given, const std::string& name) const {
+    constexpr std::string_view kSpace = "functions.";
+    if (given.starts_with(kSpace)) return given;
+    return fmt::format("{}{}:{}", name.starts_with(kSpace) ? "" : kSpace, name, count_);
+  }
+
+  const ChatTemplate::Ids style_;
+  std::map<std::string, std::string> known_;               // the client's id: the template's
+  std::vector<std::pair<std::string, std::string>> open_;  // name and id of calls without a result
+  std::set<std::string> taken_;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace
+
+// What the model thought, under the name that the template reads.
+void ChatTemplate::adapt_reasoning(Json& message) const {
+  const auto thought = message.find("reasoning_content");
+  if (thought == message.end() || !thought->is_string()) return;
+  std::string text = thought->get<std::string>();
+  const bool calls =
+      message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
+  const auto said = message.find("content");
+  if (calls && content_or_thinking_ && !text.empty() && said != message.end() && said->is_string() && *said != "") {
+    text += "\n\n" + said->get<std::string>();
+    message["content"] = "";
+  }
+  if (reasoning_name_ != "reasoning_content") message.erase("reasoning_content");
+  message[reasoning_name_] = std::move(text);
+}
+
+void ChatTemplate::adapt_ids(Json& messages) const {
+  if (ids_ == Ids::kAny) return;
+  CallIds ids(ids_);
+  for (Json& message : messages) {
+    if (!message.is_object() || !message.contains("role")) continue;
+    if (message["role"] == "tool") ids.result(message);
+    if (message["role"] != "assistant") continue;
+    ids.answer();
+    const auto calls = message.find("tool_calls");
+    if (calls == message.end() || !calls->is_array()) continue;
+    for (Json& call : *calls)
+      if (call.is_object()) ids.call(call);
+  }
+}
+
+void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
+  const auto calls = message.find("tool_calls");
+  if (calls == message.end()) return;
+  // Templates ask whether there is such a field at all.
+  if (calls->is_null() || (calls->is_array() && calls->empty())) {
+    message.erase("tool_calls");
+    return;
+  }
+  if (!calls->is_array()) refuse_history(where, "expected an array");
+  for (std::size_t i = 0; i < calls->size(); ++i) {
+    const std::string at = fmt::format("{}[{}].function", where, i);
+    Json& call = (*calls)[i];
+    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
+      refuse_history(at, "expected an object");
+    Json& function = call["function"];
+    if (!function.contains("name") || !function["name"].is_string()) refuse_history(at + ".name", "expected a string");
+    adapt_arguments(function["arguments"], at + ".arguments");
+  }
+}
+
+// A call whose arguments are no JSON text of an object is one that the model broke, or that was cut: it is shown as it
+// came where the template can, and else what can be read of it.
+void ChatTemplate::adapt_arguments(Json& arguments, const std::string& at) const {
+  if (arguments.is_null()) arguments = Json::object();
+  if (arguments.is_string() && arguments.get_ref<const std::string&>().find_first_not_of(kArgumentSpace) == std::string::npos)
+    arguments = Json::object();
+  if (arguments.is_string() && arguments_as_objects_) {
+    const std::string text = arguments.get<std::string>();
+    Json parsed = Json::parse(text, nullptr, false);
+    if (deeper_than(parsed, jinja::kMaxValueDepth - 1))
+      refuse_history(at, fmt::format("nested more than {} deep", jinja::kMaxValueDepth));
+    arguments = parsed.is_object() ? std::move(parsed) : shows_broken_ ? verbatim_json(text) : mended_arguments(text);
+  } else if (arguments.is_object() && !arguments_as_objects_) {
+    std::string text;
+    jinja::Meter meter(options_.limits);
+    jinja::append_json(text, jinja::from_json(arguments, meter, at), {}, meter);
+    arguments = std::move(text);
+  }
+}
+
+// A template that shows one call per message: each call's results follow it.
+void ChatTemplate::split_calls(const Json& messages, std::size_t& i, Adapted& out) const {
+  const std::size_t first = i;
+  std::size_t end = i + 1;
+  while (end < messages.size() && messages[end]["role"] == "tool") ++end;
+  std::vector<char> used(end - first);
+  const Json& calls = messages[first]["tool_calls"];
+  const auto add = [&](Json message, std::size_t from) {
+    out.messages.push_back(std::move(message));
+    out.origin.push_back(static_cast<int>(from));
+  };
+  for (std::size_t k = 0; k < calls.size(); ++k) {
+    Json one = messages[first];
+    one["tool_calls"] = Json::array({calls[k]});
+    if (k > 0) {
+      one["content"] = "";
+      one.erase(reasoning_name_);
+    }
+    add(std::move(one), first);
+    const Json id = calls[k].is_object() ? calls[k].value("id", Json()) : Json();
+    for (std::size_t j = first + 1; j < end; ++j) {
+      const Json of = messages[j].value("tool_call_id", Json());
+      const bool his = !of.is_null() && !id.is_null() ? of == id : j - first - 1 == k;
+      if (!his || std::exchange(used[j - first], 1)) continue;
+      add(messages[j], j);
+    }
+  }
+  for (std::size_t j = first + 1; j < end; ++j)
+    if (!used[j - first]) add(messages[j], j);
+  i = end - 1;
+}
+
+namespace {
+
+std::string plain_text(const Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) return {};
+  if (content->is_string()) return content->get<std::string>();
+  std::string text;
+  for (const Json& part : *content)
+    if (part.is_object()) text += (text.empty() ? "" : "\n") + text_field(part, "text");
+  return text;
+}
+
+}  // namespace
+
+// For templates that refuse anything but the user and the assistant in turns: neighbours of one role become one
+// message, and what stands between results and the user's next message is an empty answer.
+void ChatTemplate::alternate(Adapted& out) const {
+  Adapted all;
+  std::string last;  // role of the last message that counts
+  const auto add = [&](Json message, int origin) {
+    all.messages.push_back(std::move(message));
+    all.origin.push_back(origin);
+  };
+  for (std::size_t i = 0; i < out.messages.size(); ++i) {
+    Json& message = out.messages[i];
+    const std::string role = message["role"].get<std::string>();
+    const bool counts = role == "user" || (role == "assistant" && !message.contains("tool_calls"));
+    if (counts && role == last) {
+      Json& before = all.messages.back();
+      if (before["role"] == role && !before.contains("tool_calls")) {
+        const std::string text = plain_text(before), more = plain_text(message);
+        before["content"] = text + (text.empty() || more.empty() ? "" : "\n\n") + more;
+        continue;
+      }
+      add({{"role", role == "user" ? "assistant" : "user"}, {"content", ""}}, out.origin[i]);
+    }
+    if (counts && last.empty() && role == "assistant") add({{"role", "user"}, {"content", ""}}, out.origin[i]);
+    if (counts) last = role;
+    add(std::move(message), out.origin[i]);
+  }
+  out = std::move(all);
+}
+
+}  // namespace kvasir::text
