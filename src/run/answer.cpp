@@ -154,6 +154,7 @@ bool Answer::end(Finish finish) {
 bool Answer::release(const std::string& piece) {
   const StopMatcher::Step step = matcher_.feed(piece);
   text_ += step.text;
+  if (step.stopped) stopped_by_ = step.which;
   return step.stopped;
 }
 

@@ -48,6 +48,8 @@ class Answer {
   void make_room() { ids_.reserve(ids_.size() + static_cast<std::size_t>(context_)); }
   // Tokens of thinking after which the budget ended it; -1: it did not.
   std::int64_t thinking_cut() const { return thinking_cut_; }
+  // Of several stop strings the one that ended it; -1: none did.
+  std::int32_t stopped_by() const { return stopped_by_; }
   std::int64_t seed() const { return sampler_.seed(); }
   const SamplerChain& sampler() const { return sampler_; }
   const SamplingOptions& sampling() const { return request_.sampling; }
@@ -85,6 +87,7 @@ class Answer {
   std::string text_;
   bool over_ = false;
   Finish finish_ = Finish::kLength;
+  std::int32_t stopped_by_ = -1;
 
   // With a budget of thinking.
   std::optional<text::ReasoningSplitter> thinking_;

@@ -404,6 +404,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   out.failure = failure;
   out.error = std::move(error);
   out.finish = job.answer->finish();
+  out.stopped_by = job.answer->stopped_by();
   out.completion_tokens = job.answer->size();
   if (job.at.started > 0) out.weights = engine_.model().layers().figures() - job.weights_before;
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;

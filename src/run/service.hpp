@@ -118,7 +118,8 @@ std::string_view name(Failure failure);  // "none", "queue_timeout", "no_room", 
 struct Outcome {
   Finish finish = Finish::kLength;
   Failure failure = Failure::kNone;
-  std::string error;  // what to tell the client of the failure; empty without one
+  std::string error;             // what to tell the client of the failure; empty without one
+  std::int32_t stopped_by = -1;  // with Finish::kStop: the stop string, by its place in the request
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
   std::int64_t seed = 0;

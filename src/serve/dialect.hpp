@@ -33,6 +33,9 @@ class AnswerWriter {
 
   virtual std::string_view content_type() const { return "text/event-stream; charset=utf-8"; }
   virtual std::string begin(int index) = 0;  // once for every answer, before its deltas
+  // Whether begin() says what of the prompt was known already: then it waits for prompt_begun().
+  virtual bool begins_with_prompt() const { return false; }
+  virtual void prompt_begun(const Progress& /*progress*/) {}
   // While the prompt is computed, behind begin(): for streams that asked for it, and about once a second for all.
   virtual std::string progress(int /*index*/, const Progress& /*progress*/) { return {}; }
   virtual std::string delta(int index, const ChatDelta& text, Json logprobs) = 0;

@@ -16,8 +16,19 @@ struct EncodedPrompt {
   // Of a chat, with a memory: where its answer begins, and how many of the ids were remembered.
   std::optional<TurnPlace> place = std::nullopt;
   std::int64_t remembered = 0;
-  std::int64_t keep = -1;                   // with a context shift: tokens at the beginning that stay
-  std::int64_t dropped = 0;                 // and how many behind them are left out
+  std::int64_t keep = -1;    // with a context shift: tokens at the beginning that stay
+  std::int64_t dropped = 0;  // and how many behind them are left out
+  // Where an earlier answer stands as it was generated, in the place of what the template makes of it: bytes of the
+  // template's text and of `text`, ascending.
+  struct Splice {
+    std::size_t from, from_end, begin, end;
+  };
+  std::vector<Splice> splices = {};
+  // The byte of the template's text that byte `at` of `text` stands for, and the other way round. Within a splice: its
+  // begin.
+  std::size_t in_template(std::size_t at) const;
+  std::size_t in_text(std::size_t at) const;
+
   std::vector<std::int64_t> partings = {};  // numbers of tokens behind which other chats may go on differently
 };
 

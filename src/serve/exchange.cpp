@@ -49,14 +49,16 @@ std::size_t Exchange::backlog() const {
 bool Exchange::keep_alive() const { return request_.keep_alive && !context_->draining.load(); }
 
 std::string Exchange::head(int status, std::string_view content_type) const {
-  std::string out = fmt::format("HTTP/1.1 {} {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nX-Request-Id: {}\r\n", status,
-                                reason(status), fmt::gmtime(std::time(nullptr)), request_.id);
+  std::string out =
+      fmt::format("HTTP/1.1 {0} {1}\r\nDate: {3:%a, %d %b %Y %H:%M:%S} GMT\r\nX-Request-Id: {2}\r\nrequest-id: {2}\r\n",
+                  status, reason(status), request_.id, fmt::gmtime(std::time(nullptr)));
   if (!content_type.empty()) out += fmt::format("Content-Type: {}\r\n", content_type);
   if (!prefix_.empty()) out += fmt::format("X-Kvasir-Prefix: {}\r\n", prefix_);
   const std::string_view origin = request_.header("origin");
   if (!origin.empty() && listed(origin, context_->options))
     out += fmt::format(
-        "Access-Control-Allow-Origin: {}\r\nAccess-Control-Expose-Headers: X-Request-Id, X-Kvasir-Prefix\r\n"
+        "Access-Control-Allow-Origin: {}\r\nAccess-Control-Expose-Headers: X-Request-Id, request-id, "
+        "X-Kvasir-Prefix\r\n"
         "Vary: Origin\r\n",
         origin);
   return out;

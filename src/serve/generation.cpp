@@ -17,6 +17,7 @@ struct Generation::Stream {
   Stream(Kind kind, const text::Tokenizer* tokenizer) : logprobs(kind, tokenizer) {}
   LogprobWriter logprobs;
   std::unique_ptr<AnswerParser> parser;
+  ChatDelta given;  // all of the answer so far, of chats
   double last_token = 0;
   double started_at = 0;
   std::size_t scored = 0;  // tokens of the prompt whose log-probabilities came
@@ -66,8 +67,11 @@ class ChoiceListener : public run::Listener {
     if (remembers_)
       remember_turn(context->turns, *context->service.tokenizer(), generation_->exchange_->request().tenant, prompt_,
                     ids_);
-    generation_->deliver(
-        {.choice = choice_, .what = Generation::What::kDone, .time = steady_seconds(), .outcome = outcome});
+    generation_->deliver({.choice = choice_,
+                          .what = Generation::What::kDone,
+                          .time = steady_seconds(),
+                          .ids = std::move(ids_),
+                          .outcome = outcome});
     context->in_flight.leave();
   }
 
@@ -117,7 +121,8 @@ void Generation::start(const std::shared_ptr<Exchange>& exchange, const Dialect&
   const std::size_t n = static_cast<std::size_t>(self->request_.n);
   self->choices_.resize(self->prompts_.size() * n);
   for (std::size_t i = 0; i < self->choices_.size(); ++i) {
-    Stream& stream = self->streams_.emplace_back(self->request_.kind, self->context_->service.tokenizer());
+    Stream& stream = self->streams_.emplace_back(self->request_.logprob_items ? Kind::kChat : self->request_.kind,
+                                                 self->context_->service.tokenizer());
     if (self->request_.kind == Kind::kChat) {
       const bool constrained = self->request_.service.request.grammar != nullptr;
       stream.parser = self->context_->chat->parser(self->request_.chat, {self->prompts_[i / n].text, constrained});
@@ -250,8 +255,10 @@ void Generation::handle(Event& event) {
   if (event.what == What::kDone) return on_done(stream, event.choice, event);
   if (!stream.started) stream.started_at = event.time;
   stream.started = true;
-  if (request_.stream && !stream.begun) {
+  const bool waits = event.what == What::kStarted && !event.is_last && writer_->begins_with_prompt();
+  if (request_.stream && !stream.begun && !waits) {
     stream.begun = true;
+    if (event.what == What::kProgress) writer_->prompt_begun(event.progress);
     open();
     write(writer_->begin(event.choice));
     if (!request_.service.request.prompt_logprobs) say_echo(stream, event.choice);
@@ -309,6 +316,7 @@ void Generation::on_pieces(Stream& stream, int index, Event& event) {
   } else {
     delta.content = std::move(event.text);
   }
+  if (stream.parser) append(stream.given, ChatDelta(delta));
   Choice& choice = choices_[static_cast<std::size_t>(index)];
   if (stream.parser && stream.parser->thinking()) choice.reasoning_tokens += static_cast<std::int64_t>(event.tokens);
   if (!request_.stream) return append(choice.text, std::move(delta));
@@ -329,12 +337,12 @@ void Generation::on_done(Stream& stream, int index, Event& event) {
   choice.pinned = request_.service.pin && outcome.receipt.pin_error.empty();
   locate_miss(index);
   if (!stream.begun) {  // no token at all
-    Event started{.choice = index};
+    Event started{.choice = index, .is_last = true};
     handle(started);
   }
   say_echo(stream, index);
   ++done_;
-  finish_choice(stream, index);
+  finish_choice(stream, index, event.ids);
   if (done_ == choices_.size()) finish();
 }
 
@@ -352,10 +360,23 @@ void Generation::locate_miss(int index) {
   }
 }
 
-void Generation::finish_choice(Stream& stream, int index) {
+// Before the client has the last of it: what it will send back is known as this answer.
+void Generation::describe(int index, const Stream& stream, std::span<const std::int32_t> ids) {
+  const Choice& choice = choices_[static_cast<std::size_t>(index)];
+  const ChatInput& chat = request_.chat;
+  const bool whole = choice.outcome.finish == run::Finish::kEnd || choice.outcome.finish == run::Finish::kLength ||
+                     choice.outcome.finish == run::Finish::kContext;
+  if (!stream.parser || ids.empty() || !whole || chat.continue_last || !chat.add_generation_prompt) return;
+  describe_turn(context_->turns, *context_->service.tokenizer(), prompts_[static_cast<std::size_t>(index / request_.n)],
+                ids, request_.service.request.shown, stream.given, chat.messages.size());
+}
+
+void Generation::finish_choice(Stream& stream, int index, std::span<const std::int32_t> ids) {
   Choice& choice = choices_[static_cast<std::size_t>(index)];
   ChatDelta rest;
   if (stream.parser) rest = stream.parser->finish(choice.outcome.finish != run::Finish::kEnd);
+  append(stream.given, ChatDelta(rest));
+  describe(index, stream, ids);
   const bool calls = !choice.text.calls.empty() || !rest.calls.empty();
   choice.finish = finish_reason(choice.outcome.finish);
   if (calls && choice.finish == "stop") choice.finish = "tool_calls";

@@ -30,9 +30,11 @@ class Generation : public std::enable_shared_from_this<Generation> {
   struct Event {
     int choice = 0;
     What what = What::kStarted;
+    bool is_last = false;  // the answer ended without anything else
     double time = 0;
     std::string text;
     std::uint64_t tokens = 0;
+    std::vector<std::int32_t> ids;          // of kDone: the answer's, where they are remembered
     std::vector<run::TokenRecord> records;  // only with log-probabilities
     Progress progress;
     run::Outcome outcome;
@@ -59,7 +61,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void locate_miss(int index);
   void open();
   void write(std::string_view bytes);
-  void finish_choice(Stream& stream, int index);
+  void finish_choice(Stream& stream, int index, std::span<const std::int32_t> ids);
+  void describe(int index, const Stream& stream, std::span<const std::int32_t> ids);
   void finish();
   void fail(const ApiError& error);
   void measure();

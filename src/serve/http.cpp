@@ -55,7 +55,15 @@ std::string_view reason(int status) {
   }
 }
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json) {
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr std::pair<std::string_view, std::string_view> kSeparators[] = {
+      {"\u0085", "\\u0085"}, {"\u2028", "\\u2028"}, {"\u2029", "\\u2029"}};
+  for (const auto& [separator, escape] : kSeparators)  // they stand in strings alone
+    for (std::size_t at = text.find(separator); at != text.npos; at = text.find(separator, at + escape.size()))
+      text.replace(at, separator.size(), escape);
+  return text;
+}
 
 Json error_json(const ApiError& error) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
@@ -66,9 +74,14 @@ Json error_json(const ApiError& error) {
             {"code", or_null(error.code)}}}};
 }
 
+bool retry_helps(const ApiError& error) {
+  return error.status != 501 && error.status != 507 && error.code != "no_room";
+}
+
 Response error_response(const ApiError& error) {
   Response response{.status = error.status, .body = dump(error_json(error)), .error = error};
   if (error.retry_after > 0) response.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+  if (error.status >= 500 && !retry_helps(error)) response.headers.emplace_back("x-should-retry", "false");
   return response;
 }
 

@@ -49,8 +49,11 @@ struct Response {
 };
 
 std::string_view reason(int status);
-std::string dump(const Json& json);  // ill-formed UTF-8 becomes U+FFFD
+// Ill-formed UTF-8 becomes U+FFFD. U+0085, U+2028 and U+2029 are escapes: clients of streams cut lines at them.
+std::string dump(const Json& json);
 Json error_json(const ApiError& error);
+// Whether the same request may succeed later. Clients try errors from 500 on again unless `x-should-retry` says not to.
+bool retry_helps(const ApiError& error);
 using ErrorShape = Json (*)(const ApiError& error);  // null: error_json
 Response error_response(const ApiError& error);
 Response json_response(const Json& json);

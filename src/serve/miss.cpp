@@ -14,7 +14,7 @@ Json locate_token(const ApiRequest& request, const EncodedPrompt& prompt, std::i
     *words = fmt::format("byte {} of the prompt", *byte);
     return {{"token", token}, {"byte", *byte}};
   }
-  const std::optional<text::Place> place = chat ? chat->place(request.chat, *byte) : std::nullopt;
+  const std::optional<text::Place> place = chat ? chat->place(request.chat, prompt.in_template(*byte)) : std::nullopt;
   if (!place) return nullptr;
   *words = text::describe(*place);
   Json out{{"token", token}};

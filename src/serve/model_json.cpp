@@ -1,6 +1,18 @@
 #include "serve/model_json.hpp"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
 namespace kvasir::serve {
+namespace {
+
+std::string rfc3339_seconds(std::int64_t unix_seconds) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(unix_seconds)));
+}
+
+}  // namespace
 
 std::vector<Roster::Entry> known_models(const Context& context) {
   if (const Roster* roster = context.shared->roster) return roster->list();
@@ -11,6 +23,11 @@ Json model_json(const Context& context, const Roster::Entry& model) {
   const run::ModelCard& card = model.card;
   return {{"id", card.name},
           {"object", "model"},
+          {"type", "model"},
+          {"display_name", card.name},
+          {"created_at", rfc3339_seconds(context.created)},
+          {"max_input_tokens", card.context},
+          {"max_tokens", card.context},
           {"created", context.created},
           {"owned_by", "kvasir"},
           {"max_model_len", card.context},

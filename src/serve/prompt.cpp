@@ -80,6 +80,14 @@ std::vector<std::int64_t> tokens_before(const text::Tokenizer& tokenizer, const 
 
 namespace {
 
+// The prompt of the first `n` messages, as it stands before others.
+std::string first_messages(const ChatFormat& chat, const ChatInput& input, std::size_t n) {
+  ChatInput head = input;
+  head.messages = Json(input.messages.begin(), input.messages.begin() + static_cast<std::ptrdiff_t>(n));
+  head.add_generation_prompt = head.continue_last = false;
+  return chat.render(head);
+}
+
 std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tokenizer* tokenizer,
                                       const ChatFormat* chat, const PromptLimits& limits, TurnMemory* memory,
                                       std::string_view tenant) {
@@ -99,9 +107,11 @@ std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tok
     need_tokenizer();
     text::Prompt prompt = chat->prompt(request.chat, *tokenizer);
     const bool remembers = memory && memory->on();
-    const std::vector<std::size_t> contents = partings_of(prompt.contents);
-    all.push_back(remembers ? encode_turns(std::move(prompt), *tokenizer, *memory, tenant)
+    std::vector<std::size_t> contents = partings_of(prompt.contents);
+    const History history{request.chat.messages, [&](std::size_t n) { return first_messages(*chat, request.chat, n); }};
+    all.push_back(remembers ? encode_turns(std::move(prompt), *tokenizer, *memory, tenant, &history)
                             : encode(std::move(prompt.text), prompt.plain));
+    for (std::size_t& at : contents) at = all.back().in_text(at);
     all.back().partings = tokens_before(*tokenizer, all.back(), contents);
     if (request.shift.on) fit_prompt(request, all.back(), tokenizer, limits.context);
     prompt_check_length(all.back().ids.size(), limits, "messages");

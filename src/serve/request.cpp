@@ -7,6 +7,7 @@
 
 #include "serve/answer_format.hpp"
 #include "serve/body.hpp"
+#include "serve/foreign_fields.hpp"
 #include "serve/texts.hpp"
 
 namespace kvasir::serve {
@@ -148,6 +149,7 @@ std::optional<std::vector<std::string>> read_drafters(const Fields& fields) {
 
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
   check_model(fields, limits);
+  check_foreign(fields, openai_foreign_fields(), out.warnings);
   out.n = static_cast<int>(fields.integer("n", 1, limits.choices).value_or(1));
   out.stream = fields.boolean("stream").value_or(false);
   if (const Json* options = fields.object("stream_options"))
@@ -273,10 +275,11 @@ ApiRequest parse_warm(const Json& body, const RequestLimits& limits) {
     // What is warmed is a beginning that other requests go on from.
     out.chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(false);
   } else {
-    const Json* prompt = fields.find("prompt");
+    const char* name = fields.find("prompt") ? "prompt" : fields.find("text") ? "text" : "content";  // others' names
+    const Json* prompt = fields.find(name);
     if (!prompt) bad_field("prompt", "is missing, as is 'messages'", "missing_required_parameter");
-    out.prompts = read_texts(*prompt, "prompt", limits.vocabulary);
-    if (out.prompts.size() != 1) bad_field("prompt", "expected one prompt", "invalid_value");
+    out.prompts = read_texts(*prompt, name, limits.vocabulary);
+    if (out.prompts.size() != 1) bad_field(name, "expected one prompt", "invalid_value");
   }
   out.service.request.max_tokens = 0;
   out.service.pin = fields.boolean("pin").value_or(true);

@@ -53,7 +53,8 @@ struct ApiRequest {
   bool include_usage = false;
   bool echo = false;
   bool logprobs = false;
-  bool progress = false;  // of the prompt, in a stream
+  bool logprob_items = false;  // in the form of chats, whatever the kind
+  bool progress = false;       // of the prompt, in a stream
   ContextShift shift;
   std::int32_t thinking_budget = -1;  // tokens; -1: none
   run::ServiceRequest service;        // all but the prompt, the tenant and the time-out

@@ -128,7 +128,7 @@ TEST(Server, OriginsAndHosts) {
   EXPECT_EQ(pre.header("access-control-allow-origin"), "https://ui.example");
   EXPECT_EQ(pre.header("access-control-allow-headers"), "authorization");
   EXPECT_EQ(s.ask("GET", "/health", "", "Origin: https://ui.example\r\n").header("access-control-expose-headers"),
-            "X-Request-Id, X-Kvasir-Prefix");
+            "X-Request-Id, request-id, X-Kvasir-Prefix");
   EXPECT_EQ(s.ask("GET", "/health", "", "Origin: https://evil.example\r\n").status, 403);
   EXPECT_EQ(s.ask("GET", "/health", "", "Origin: http://localhost\r\n").status, 200);  // its own page
   const auto host = [&](const char* name) {

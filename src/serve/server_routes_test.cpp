@@ -183,6 +183,7 @@ TEST(Server, RoutesAndMethods) {
   EXPECT_EQ(s.ask("GET", "/%00").status, 400);
   EXPECT_EQ(s.ask("GET", "*").status, 400);
   EXPECT_EQ(s.ask("GET", "/health", "", "X-Request-Id: abc-1\r\n").header("x-request-id"), "abc-1");
+  EXPECT_EQ(s.ask("GET", "/health", "", "X-Request-Id: abc-1\r\n").header("request-id"), "abc-1");
   EXPECT_NE(s.ask("GET", "/health", "", "X-Request-Id: a b\r\n").header("x-request-id"), "a b");
   EXPECT_TRUE(s.logs("id=abc-1 ")) << s.log();
 }

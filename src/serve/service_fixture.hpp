@@ -9,12 +9,14 @@
 #include <limits>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "run/service.hpp"
 #include "run/stop.hpp"
+#include "text/stream.hpp"
 #include "text/vocabularies_fixture.hpp"
 
 namespace kvasir::serve {
@@ -31,7 +33,10 @@ struct FakeOptions {
   std::string fail;                 // not empty: the request fails with this after its first token
   std::int64_t miss_token = -1;
   std::string pin_error;
-  bool end_without_text = false;  // Finish::kNothing
+  // Not empty: the answer's ids, of the vocabulary, up to one that ends a text.
+  std::function<std::vector<std::int32_t>(const run::Request&)> answer;
+  std::optional<weights::Metadata> vocabulary;  // instead of the byte-level one
+  bool end_without_text = false;                // Finish::kNothing
   std::int64_t reused = 0;
   std::int64_t context = 4096;
   bool tokenizer = true;
@@ -47,7 +52,7 @@ class FakeService : public run::Service {
  public:
   explicit FakeService(FakeOptions options = {}) : options_(std::move(options)) {
     if (options_.tokenizer) {
-      weights::Metadata vocabulary = text::byte_level_vocabulary("gpt-2");
+      weights::Metadata vocabulary = options_.vocabulary ? *options_.vocabulary : text::byte_level_vocabulary("gpt-2");
       if (options_.fills_gaps)
         for (const char* name : {"fim_pre", "fim_suf", "fim_mid", "fim_rep", "fim_sep"})
           vocabulary.set(fmt::format("tokenizer.ggml.{}_token_id", name), std::int64_t{gap_id(name)});
@@ -163,6 +168,9 @@ class FakeService : public run::Service {
     double submitted, due;
     bool started = false;
     int made = 0;
+    int stopped_by = -1;
+    std::vector<std::int32_t> ids;  // with FakeOptions::answer
+    std::optional<text::TextStream> stream;
     std::atomic<bool> cancelled{false};
   };
 
@@ -219,6 +227,7 @@ class FakeService : public run::Service {
     if (now < job.due) return false;
     job.due += options_.delay;
     if (options_.end_without_text) return end(job, run::Finish::kNothing);
+    if (options_.answer) return say(job, most);
     if (!options_.fail.empty() && job.made > 0)
       return end(job, run::Finish::kEnd, options_.fail, run::Failure::kEngine);
     const bool stopped = emit(job);
@@ -260,11 +269,29 @@ class FakeService : public run::Service {
     job.listener->scored({tokens.begin() + half, tokens.end()});
   }
 
+  // The next of the ids that were chosen beforehand.
+  bool say(Job& job, int most) {
+    const run::Request& r = job.request.request;
+    if (job.made == 0) {
+      job.ids = options_.answer(r);
+      job.stream.emplace(*tokenizer_, r.prompt.empty() ? -1 : r.prompt.back(), false, r.shown);
+    }
+    const std::int32_t id = job.ids.at(static_cast<std::size_t>(job.made++));
+    const bool ends = tokenizer_->is_eog(id);
+    const std::string text = ends ? job.stream->flush() : job.stream->push(id);
+    const run::TokenRecord token{.id = id, .logprob = -0.5f, .best = {}};
+    const run::Piece piece{.token = token, .text = text};
+    job.listener->pieces({&piece, 1});
+    if (ends) return end(job, run::Finish::kEnd);
+    return most > 0 && job.made >= most && end(job, run::Finish::kLength);
+  }
+
   bool emit(Job& job) {
     const auto i = static_cast<std::size_t>(job.made++);
     const std::string whole =
         options_.script.empty() ? fmt::format("w{} ", i) : options_.script[i % options_.script.size()];
     const auto released = job.stops.feed(whole);
+    job.stopped_by = released.which;
     run::TokenRecord token{.id = static_cast<std::int32_t>('a' + i % 26), .logprob = -0.5f, .best = {}};
     for (int b = 0; b < job.request.request.top_logprobs; ++b)
       token.best.push_back({.id = 'a' + b, .logprob = -0.5f - static_cast<float>(b)});
@@ -284,6 +311,7 @@ class FakeService : public run::Service {
   bool end(Job& job, run::Finish finish, std::string error = {}, run::Failure failure = run::Failure::kNone) {
     run::Outcome o;
     o.finish = finish;
+    o.stopped_by = job.stopped_by;
     o.failure = failure;
     o.error = std::move(error);
     o.prompt_tokens = static_cast<std::int64_t>(job.request.request.prompt.size());

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <utility>
 
 #include "base/splitmix.hpp"
@@ -13,10 +15,12 @@ namespace kvasir::serve {
 namespace {
 
 // Names of tool calls, as clients send them back: unlike each other within a conversation and between answers.
-std::string call_id() {
+std::string call_id(text::ChatTemplate::Ids style) {
   static std::atomic<std::uint64_t> count{0};
   std::uint64_t state = ++count;
-  return fmt::format("call_{:016x}", splitmix64(state));
+  const std::uint64_t bits = splitmix64(state);
+  if (style != text::ChatTemplate::Ids::kShort) return fmt::format("call_{:016x}", bits);
+  return fmt::format("{:016x}", bits).substr(0, text::ChatTemplate::kShortId);
 }
 
 class Parser final : public AnswerParser {
@@ -24,14 +28,16 @@ class Parser final : public AnswerParser {
   // `calls_only`: the answer has to be a call, so what is left of one that is cut is no content. `constrained`: it is a
   // text of a grammar, in which a call is one in its form alone.
   Parser(const Entry<text::ToolForm>* form, const Json* tools, bool calls_only, bool constrained,
-         text::ReasoningSplitter splitter)
+         text::ReasoningSplitter splitter, text::ChatTemplate::Ids ids)
       : splitter_(std::move(splitter)),
         parser_(text::make_tool_parser(form, tools, !constrained)),
-        calls_only_(calls_only) {}
+        calls_only_(calls_only),
+        ids_(ids) {}
 
   ChatDelta feed(std::string_view piece) override {
     std::string reasoning, content;
     splitter_.push(piece, reasoning, content);
+    if (ids_ == text::ChatTemplate::Ids::kShort) written_ += content;
     parser_->push(content, out_);
     return delta(std::move(reasoning));
   }
@@ -55,7 +61,8 @@ class Parser final : public AnswerParser {
       const text::ToolCall& call = out_.calls[i];
       ToolCallDelta part{.index = static_cast<int>(i), .arguments = call.arguments.substr(from)};
       if (i >= told_) {
-        part.id = call_id();
+        part.id = written_id();
+        if (part.id.empty()) part.id = call_id(ids_);
         part.name = call.name;
       }
       if (i >= told_ || !part.arguments.empty()) d.calls.push_back(std::move(part));
@@ -68,10 +75,24 @@ class Parser final : public AnswerParser {
     return d;
   }
 
+  // The id that a model of Mistral's writes in front of the arguments: [CALL_ID]abcdefghi
+  std::string written_id() {
+    constexpr std::string_view kMark = "[CALL_ID]";
+    const std::size_t at = written_.find(kMark);
+    if (at == written_.npos) return {};
+    std::string id = written_.substr(at + kMark.size(), text::ChatTemplate::kShortId);
+    written_.erase(0, at + kMark.size());
+    const bool fits = id.size() == text::ChatTemplate::kShortId &&
+                      std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+    return fits ? id : std::string();
+  }
+
   text::ReasoningSplitter splitter_;
   std::unique_ptr<text::ToolParser> parser_;
   text::ToolOutput out_;
   const bool calls_only_;
+  const text::ChatTemplate::Ids ids_;
+  std::string written_;         // of models that write ids: the text behind the last one
   std::size_t told_ = 0;        // calls that the client knows
   std::size_t told_bytes_ = 0;  // of the last one's arguments
 };
@@ -109,7 +130,7 @@ std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const
   const bool inside = marks && text::ends_in_reasoning(*marks, start.prompt);
   return std::make_unique<Parser>(tools || form->value->always ? form : nullptr, tools ? &input.tools : nullptr,
                                   input.must_call.has_value(), start.constrained,
-                                  text::ReasoningSplitter(marks, inside));
+                                  text::ReasoningSplitter(marks, inside), of(input).ids());
 }
 
 std::shared_ptr<const text::Grammar> TemplateChat::calls(

@@ -10,6 +10,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,7 +32,11 @@ class TurnMemory {
  public:
   struct Answer {
     std::vector<std::int32_t> ids;
-    std::int32_t last;  // id in front of them
+    std::int32_t last;         // id in front of them
+    std::size_t plain;         // ids in front of the first control token
+    std::string message = {};  // what clients were given (serve/given.hpp); empty: not known
+    std::size_t index = 0;     // of that message in its conversation
+    std::string shown = {};    // the text that the template makes of it; empty: not known
   };
   using AnswerPtr = std::shared_ptr<const Answer>;
 
@@ -40,8 +45,12 @@ class TurnMemory {
   bool on() const { return budget_ > 0; }
   const store::Key& secret() const { return secret_; }
 
-  // Several answers may begin at one place; the same one again counts as used.
-  void remember(std::string_view tenant, const TurnPlace& place, std::vector<std::int32_t> ids);
+  // Several answers may begin at one place; the same one again counts as used. `plain`: Answer's, or all.
+  void remember(std::string_view tenant, const TurnPlace& place, std::vector<std::int32_t> ids,
+                std::size_t plain = SIZE_MAX);
+  // Says of the answer with these ids what became of it.
+  void describe(const store::Key& key, std::span<const std::int32_t> ids, std::string message, std::size_t index);
+  void show(const store::Key& key, const AnswerPtr& answer, std::string shown);  // it may be gone
 
   // TurnPlace::end of the prompts with remembered answers. An answer can begin only after one of these bytes. A chat
   // template has few such ends; the newest kEnds of each tenant are kept.
@@ -55,7 +64,7 @@ class TurnMemory {
 
   static constexpr std::size_t kEnds = 16;
   static constexpr std::size_t kMostAtOnePlace = 128;  // the oldest go
-  static constexpr std::int64_t kAnswerBytes = 256;  // of an answer besides its ids: three allocations and their heads
+  static constexpr std::int64_t kAnswerBytes = 256;  // of an answer besides ids and texts: allocations and their heads
 
  private:
   struct Item {
@@ -70,6 +79,7 @@ class TurnMemory {
 
   static std::int64_t bytes_of(const Answer& answer);
   void drop(Items::iterator item);
+  void change(Items::iterator item, Answer answer);
 
   const std::int64_t budget_;
   const store::Key secret_;

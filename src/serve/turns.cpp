@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
+#include "serve/given.hpp"
 #include "text/prompt.hpp"
 #include "unicode/utf8.hpp"
 
@@ -77,7 +79,8 @@ struct Fit {
 Fit fit(const TurnMemory::Answer& answer, std::string_view message, const text::Tokenizer& tokenizer) {
   std::string spelled;
   std::int32_t previous = answer.last;
-  for (const std::int32_t id : answer.ids) spelled += tokenizer.text_behind(std::exchange(previous, id), id);
+  const auto ids = std::span(answer.ids).first(answer.plain);
+  for (const std::int32_t id : ids) spelled += tokenizer.text_behind(std::exchange(previous, id), id);
   // Clients saw it as UTF-8.
   const std::string shown = unicode::to_valid_utf8(spelled);
   const auto differ = std::mismatch(shown.begin(), shown.end(), message.begin(), message.end());
@@ -87,7 +90,7 @@ Fit fit(const TurnMemory::Answer& answer, std::string_view message, const text::
   if (common < message.size() && is_word(message[common - 1]) && is_word(message[common])) return {};
   Fit fit;
   previous = answer.last;
-  for (const std::int32_t id : answer.ids) {
+  for (const std::int32_t id : ids) {
     const std::string_view piece = tokenizer.text_behind(std::exchange(previous, id), id);
     if (fit.bytes + piece.size() > common || message.substr(fit.bytes, piece.size()) != piece) break;
     fit.bytes += piece.size();
@@ -96,13 +99,21 @@ Fit fit(const TurnMemory::Answer& answer, std::string_view message, const text::
   return fit.bytes > 0 ? fit : Fit{};
 }
 
+// Without the token that ends it.
+std::span<const std::int32_t> answer_of(const text::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  const auto end = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return tokenizer.is_eog(id); });
+  return ids.first(static_cast<std::size_t>(end - ids.begin()));
+}
+
 class Encoding {
  public:
-  Encoding(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory, std::string_view tenant)
+  Encoding(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory, std::string_view tenant,
+           const History* history)
       : prompt_(std::move(prompt)),
         tokenizer_(tokenizer),
         memory_(memory),
         tenant_(tenant),
+        history_(history),
         keys_(prompt_, memory.secret(), tenant) {}
 
   EncodedPrompt run() {
@@ -119,7 +130,8 @@ class Encoding {
     EncodedPrompt out;
     if (size >= kEnd && !ids_.empty()) out.place = TurnPlace{keys_.at(size), end_at(size), ids_.back()};
     out.ids = std::move(ids_);
-    out.text = std::move(prompt_.text);
+    out.text = spliced_text();
+    out.splices = std::move(splices_);
     out.remembered = remembered_;
     return out;
   }
@@ -141,6 +153,8 @@ class Encoding {
     const store::Key key = keys_.at(at);
     const std::vector<TurnMemory::AnswerPtr> answers = memory_.find(key);
     if (answers.empty()) return;
+    for (const TurnMemory::AnswerPtr& answer : answers)
+      if (splice(key, answer, at)) return;
     const std::size_t end = next_control(at);
     if (end < at) return;
     const std::string_view message = std::string_view(prompt_.text).substr(at, end - at);
@@ -160,6 +174,75 @@ class Encoding {
     remembered_ += static_cast<std::int64_t>(ids.size());
     keys_.replace(at, encoded_, ids);
     memory_.use(key, best);
+  }
+
+  // Puts an answer that the conversation brings back in the place of what the template makes of it.
+  bool splice(const store::Key& key, const TurnMemory::AnswerPtr& answer, std::size_t at) {
+    if (!history_ || answer->message.empty() || answer->index >= history_->messages.size()) return false;
+    if (!is_given(answer->message, history_->messages[answer->index])) return false;
+    const std::string_view rest = std::string_view(prompt_.text).substr(at);
+    std::size_t size = answer->shown.size();
+    const bool known = size > 0 && rest.starts_with(answer->shown);
+    if (!known) size = shown_size(answer->index, at);
+    if (size == 0) return false;
+    std::string text;
+    std::int32_t previous = answer->last;
+    for (const std::int32_t id : answer->ids) text += tokenizer_.text_behind(std::exchange(previous, id), id, true);
+    // What the template leaves out of earlier turns stays out.
+    if (!shows_given(answer->message, rest.substr(0, size), text)) return false;
+    if (!known) memory_.show(key, answer, std::string(rest.substr(0, size)));
+    encode_to(at);
+    ids_.insert(ids_.end(), answer->ids.begin(), answer->ids.end());
+    encoded_ = at + size;
+    remembered_ += static_cast<std::int64_t>(answer->ids.size());
+    keys_.replace(at, encoded_, answer->ids);
+    splices_.push_back({at, encoded_, 0, 0});
+    texts_.push_back(std::move(text));
+    return true;
+  }
+
+  // How much of the text from `at` on is message `index`, without what ends it; 0: the template does not show it so.
+  std::size_t shown_size(std::size_t index, std::size_t at) const {
+    std::string head;
+    try {
+      head = history_->head(index + 1);
+    } catch (const Error&) {
+      return 0;
+    }
+    const std::string& text = prompt_.text;
+    const auto differ = std::mismatch(text.begin(), text.end(), head.begin(), head.end());
+    std::size_t end = static_cast<std::size_t>(differ.first - text.begin());
+    if (end <= at) return 0;
+    const text::SpecialMatcher& names = tokenizer_.control_names();
+    // Of the control tokens that begin in front of `end` the last one: it ends the message, or the text parts in it.
+    text::SpecialMatcher::Match last{0, 0, -1};
+    for (auto match = names.next(text, at); match.id >= 0 && match.begin < end;
+         match = names.next(text, match.begin + match.size))
+      last = match;
+    if (last.id >= 0 && last.begin + last.size > end) return last.begin - at;
+    const bool whole = end == head.size();
+    if (last.id >= 0 && tokenizer_.is_eog(last.id) &&
+        text.find_first_not_of(kWhiteSpace, last.begin + last.size) >= end)
+      return last.begin - at;
+    if (whole) return end - at;
+    // Other text follows in the two: the message ends here if a control token begins in both.
+    const auto next = names.next(text, end), other = names.next(head, end);
+    return next.id >= 0 && next.begin == end && other.id >= 0 && other.begin == end ? end - at : 0;
+  }
+
+  std::string spliced_text() {
+    if (splices_.empty()) return std::move(prompt_.text);
+    std::string text;
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < splices_.size(); ++i) {
+      EncodedPrompt::Splice& s = splices_[i];
+      text.append(prompt_.text, done, s.from - done);
+      s.begin = text.size();
+      text += texts_[i];
+      s.end = text.size();
+      done = s.from_end;
+    }
+    return text.append(prompt_.text, done);
   }
 
   // Where the next control token that the template wrote begins, of those that end behind `at`; the text's end if there
@@ -200,6 +283,9 @@ class Encoding {
   const text::Tokenizer& tokenizer_;
   TurnMemory& memory_;
   const std::string_view tenant_;
+  const History* history_;  // null: answers come back as text alone
+  std::vector<EncodedPrompt::Splice> splices_;
+  std::vector<std::string> texts_;  // of the splices
   PlaceKeys keys_;
   std::vector<std::int32_t> ids_;
   std::size_t encoded_ = 0;  // bytes that ids_ spell
@@ -210,17 +296,53 @@ class Encoding {
 
 }  // namespace
 
+std::size_t EncodedPrompt::in_template(std::size_t at) const {
+  std::size_t added = 0, taken = 0;
+  for (const Splice& s : splices) {
+    if (at < s.begin) break;
+    if (at < s.end) return s.from;
+    added += s.end - s.begin;
+    taken += s.from_end - s.from;
+  }
+  return at - added + taken;
+}
+
+std::size_t EncodedPrompt::in_text(std::size_t at) const {
+  std::size_t added = 0, taken = 0;
+  for (const Splice& s : splices) {
+    if (at < s.from) break;
+    if (at < s.from_end) return s.begin;
+    added += s.end - s.begin;
+    taken += s.from_end - s.from;
+  }
+  return at - taken + added;
+}
+
 EncodedPrompt encode_turns(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory,
-                           std::string_view tenant) {
-  return Encoding(std::move(prompt), tokenizer, memory, tenant).run();
+                           std::string_view tenant, const History* history) {
+  return Encoding(std::move(prompt), tokenizer, memory, tenant, history).run();
 }
 
 void remember_turn(TurnMemory& memory, const text::Tokenizer& tokenizer, std::string_view tenant,
                    const EncodedPrompt& prompt, std::span<const std::int32_t> ids) {
   if (!prompt.place) return;
-  const auto end = std::find_if(ids.begin(), ids.end(),
-                                [&](std::int32_t id) { return tokenizer.is_control(id) || tokenizer.is_eog(id); });
-  memory.remember(tenant, *prompt.place, {ids.begin(), end});
+  const auto answer = answer_of(tokenizer, ids);
+  const auto control =
+      std::find_if(answer.begin(), answer.end(), [&](std::int32_t id) { return tokenizer.is_control(id); });
+  memory.remember(tenant, *prompt.place, {answer.begin(), answer.end()},
+                  static_cast<std::size_t>(control - answer.begin()));
+}
+
+void describe_turn(TurnMemory& memory, const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
+                   std::span<const std::int32_t> ids, std::span<const std::int32_t> shown, const ChatDelta& given,
+                   std::size_t index) {
+  if (!prompt.place) return;
+  const auto answer = answer_of(tokenizer, ids);
+  const auto hidden = [&](std::int32_t id) {
+    return tokenizer.is_control(id) && std::find(shown.begin(), shown.end(), id) == shown.end();
+  };
+  if (std::any_of(answer.begin(), answer.end(), hidden)) return;
+  memory.describe(prompt.place->key, answer, given_message(given), index);
 }
 
 }  // namespace kvasir::serve

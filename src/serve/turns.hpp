@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 
+#include "serve/chat.hpp"
 #include "serve/encoded_prompt.hpp"
 #include "text/chat.hpp"
 #include "text/tokenizer.hpp"
@@ -24,13 +26,27 @@ namespace kvasir::serve {
 // If several answers fit, the one that covers most text is taken. Its ids spell the text byte for byte. None of them is
 // a control token or ends a text; the control tokens that the template writes are encoded as always.
 //
+// With `history` an answer also comes back where the template writes it in another way (blanks in arguments, ids, marks
+// around calls): if the message of the conversation says what the client was given, the answer's ids, marks of calls
+// and of reasoning included, stand in the place of what the template makes of the message. Reasoning that the template
+// leaves out of earlier turns stays out. `text` is then the text of the ids.
+//
 // Time is linear in the text and in the answers that are remembered at places of it.
-EncodedPrompt encode_turns(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory,
-                           std::string_view tenant);
+struct History {
+  const Json& messages;
+  std::function<std::string(std::size_t n)> head;  // the prompt of the first n of them; throws Error
+};
 
-// Remembers `ids` as an answer to `prompt`, which encode_turns returned. Ids from the first control token on are left
-// out.
+EncodedPrompt encode_turns(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory,
+                           std::string_view tenant, const History* history = nullptr);
+
+// Remembers `ids` as an answer to `prompt`, which encode_turns returned, up to a token that ends a text.
 void remember_turn(TurnMemory& memory, const text::Tokenizer& tokenizer, std::string_view tenant,
                    const EncodedPrompt& prompt, std::span<const std::int32_t> ids);
+// Says what a client was given for that answer, which becomes message `index` of the conversation. Nothing where the
+// answer holds control tokens other than `shown`, which are part of its text.
+void describe_turn(TurnMemory& memory, const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
+                   std::span<const std::int32_t> ids, std::span<const std::int32_t> shown, const ChatDelta& given,
+                   std::size_t index);
 
 }  // namespace kvasir::serve

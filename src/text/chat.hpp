@@ -2,12 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/json.hpp"
 #include "text/jinja/jinja.hpp"
 #include "text/reasoning.hpp"
 #include "text/special.hpp"

@@ -155,7 +155,8 @@ void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
 // came where the template can, and else what can be read of it.
 void ChatTemplate::adapt_arguments(Json& arguments, const std::string& at) const {
   if (arguments.is_null()) arguments = Json::object();
-  if (arguments.is_string() && arguments.get_ref<const std::string&>().find_first_not_of(kArgumentSpace) == std::string::npos)
+  if (arguments.is_string() &&
+      arguments.get_ref<const std::string&>().find_first_not_of(kArgumentSpace) == std::string::npos)
     arguments = Json::object();
   if (arguments.is_string() && arguments_as_objects_) {
     const std::string text = arguments.get<std::string>();

@@ -47,11 +47,13 @@ class Writer final : public AnswerWriter {
     return out;
   }
 
+  bool begins_with_prompt() const override { return true; }
   std::string begin(int) override {
     if (begun_) return {};
     begun_ = true;
-    return event("message_start", {{"message", head(Json::array(), usage_of(prompt_tokens_, 0, 0))}});
+    return event("message_start", {{"message", head(Json::array(), usage_of(prompt_tokens_, cached_, 0))}});
   }
+  void prompt_begun(const Progress& progress) override { cached_ = progress.reused; }
 
   std::string progress(int, const Progress& progress) override {
     return event("ping", {{"kvasir", {{"prompt_progress", progress_json(progress)}}}});
@@ -114,8 +116,8 @@ class Writer final : public AnswerWriter {
                          : choice.finish == "length"   ? "max_tokens"
                          : sequence                    ? "stop_sequence"
                                                        : "end_turn";
-    // Of several nobody tells which one it was.
-    out["stop_sequence"] = sequence && stops.size() == 1 ? Json(stops.front()) : Json(nullptr);
+    const auto which = static_cast<std::size_t>(choice.outcome.stopped_by);  // -1: none
+    out["stop_sequence"] = sequence && which < stops.size() ? Json(stops[which]) : Json(nullptr);
   }
 
   std::string open(const char* kind, Json block) {
@@ -137,6 +139,7 @@ class Writer final : public AnswerWriter {
 
   const ApiRequest& request_;
   const std::int64_t prompt_tokens_;
+  std::int64_t cached_ = 0;  // of them
   const std::string id_;
   bool begun_ = false;
   const char* open_ = nullptr;  // kind of the block that is open

@@ -24,7 +24,7 @@ class Writer final : public AnswerWriter {
 
   // What a stream says, gathered.
   Json whole(std::span<const Choice> choices) override {
-    delta(0, choices.front().text, nullptr);
+    delta(0, choices.front().text, choices.front().logprobs);
     complete(choices);
     return response_;
   }
@@ -40,7 +40,7 @@ class Writer final : public AnswerWriter {
     return event("response.in_progress",
                  {{"response", response_}, {"kvasir", {{"prompt_progress", progress_json(progress)}}}});
   }
-  std::string delta(int, const ChatDelta& text, Json) override {
+  std::string delta(int, const ChatDelta& text, Json logprobs) override {
     std::string out;
     if (!text.reasoning.empty()) {
       out += open(Item::kReasoning);
@@ -50,7 +50,9 @@ class Writer final : public AnswerWriter {
     if (!text.content.empty()) {
       out += open(Item::kMessage);
       text_ += text.content;
-      out += of_part("response.output_text.delta", {{"delta", text.content}, {"logprobs", Json::array()}});
+      const Json items = logprobs.is_null() ? Json::array() : logprobs["content"];
+      logprobs_.insert(logprobs_.end(), items.begin(), items.end());
+      out += of_part("response.output_text.delta", {{"delta", text.content}, {"logprobs", items}});
     }
     for (const ToolCallDelta& call : text.calls) {
       if (!call.name.empty()) out += open_call(call);
@@ -98,7 +100,7 @@ class Writer final : public AnswerWriter {
   }
   Json part() const {
     if (kind_ == Item::kReasoning) return {{"type", "reasoning_text"}, {"text", text_}};
-    return {{"type", "output_text"}, {"text", text_}, {"annotations", Json::array()}, {"logprobs", Json::array()}};
+    return {{"type", "output_text"}, {"text", text_}, {"annotations", Json::array()}, {"logprobs", logprobs_}};
   }
 
   std::string open(Item kind) {
@@ -139,7 +141,7 @@ class Writer final : public AnswerWriter {
     } else {
       const bool reasoning = kind_ == Item::kReasoning;
       Json done{{"text", text_}};
-      if (!reasoning) done["logprobs"] = Json::array();
+      if (!reasoning) done["logprobs"] = logprobs_;
       out += of_part(reasoning ? "response.reasoning_text.done" : "response.output_text.done", done);
       out += of_part("response.content_part.done", {{"part", part()}});
       item_["content"].push_back(part());
@@ -150,6 +152,7 @@ class Writer final : public AnswerWriter {
     response_["output"].push_back(std::move(item_));
     kind_ = Item::kNone;
     text_.clear();
+    logprobs_ = Json::array();
     return out;
   }
 
@@ -200,7 +203,8 @@ class Writer final : public AnswerWriter {
   std::int64_t sequence_ = 0;
   Item kind_ = Item::kNone;  // of the item that is open
   Json item_;
-  std::string text_;  // of its content or arguments
+  std::string text_;               // of its content or arguments
+  Json logprobs_ = Json::array();  // of its content
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "serve/families/billing_line.hpp"
 #include "serve/families/parts.hpp"
+#include "serve/foreign_fields.hpp"
 #include "serve/thinking.hpp"
 #include "unicode/utf8.hpp"
 
@@ -21,6 +22,8 @@ class Translation {
   Translation(const Json& body, const RequestLimits& limits) : fields_(body), limits_(limits) {}
 
   ApiRequest request() {
+    std::vector<std::string> warnings;
+    check_foreign(fields_, messages_foreign_fields(), warnings);
     read_system();
     read_messages();
     read_tools();
@@ -34,6 +37,7 @@ class Translation {
     out.service.pin = pin_seconds_ > 0;
     if (out.service.pin) out.service.pin_seconds = pin_seconds_;
     for (std::string& note : notes_) out.notes.push_back(std::move(note));
+    out.warnings.insert(out.warnings.end(), warnings.begin(), warnings.end());
     const std::string* model = fields_.string("model");
     out.dialect = {{"model", model ? *model : limits_.model}};
     return out;
@@ -229,8 +233,9 @@ class Translation {
     if (!kwargs.is_object()) return;  // refused by whoever reads the chat
     if (const Json* thinking = fields_.object("thinking")) {
       const std::string& type = block_type(Fields(*thinking, "thinking."));
-      if (type != "enabled" && type != "disabled" && type != "adaptive")
-        bad_field("thinking.type", fmt::format("'{}', expected enabled, adaptive or disabled", type), "invalid_value");
+      if (type != "enabled" && type != "disabled" && type != "adaptive" && type != "between_tools")
+        bad_field("thinking.type", fmt::format("'{}', expected enabled, adaptive, between_tools or disabled", type),
+                  "invalid_value");
       ask_thinking(kwargs, type != "disabled");
       if (type == "enabled") chat_["thinking"] = *thinking;  // its budget
     }

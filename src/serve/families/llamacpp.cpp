@@ -107,7 +107,8 @@ class Writer final : public AnswerWriter {
     out["tokens_cached"] = o.prompt_tokens + o.completion_tokens;
     out["truncated"] = request_.shift.dropped_tokens + o.shifted_tokens > 0;
     out["stop_type"] = choice.finish == "length" ? "limit" : word ? "word" : "eos";
-    out["stopping_word"] = word && stops.size() == 1 ? stops.front() : "";  // of several nobody tells which one it was
+    const auto which = static_cast<std::size_t>(o.stopped_by);  // -1: none
+    out["stopping_word"] = word && which < stops.size() ? stops[which] : "";
     const std::int64_t computed = r.computed(o.prompt_tokens);
     out["timings"] = {{"cache_n", r.reused_tokens},
                       {"prompt_n", computed},
@@ -156,6 +157,10 @@ ApiRequest parse_llamacpp_infill(const Json& body, const RequestLimits& limits) 
   }
   ApiRequest out = parse(fields, limits, "");
   out.prompts.front().gap = std::move(gap);
+  const char* given = fields.find("input_suffix")   ? "input_suffix"
+                      : fields.find("input_prefix") ? "input_prefix"
+                                                    : "prompt";
+  out.names.add("suffix", given);
   return out;
 }
 

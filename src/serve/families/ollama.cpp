@@ -11,6 +11,7 @@
 
 #include "serve/context.hpp"
 #include "serve/families/parts.hpp"
+#include "serve/foreign_fields.hpp"
 #include "serve/thinking.hpp"
 #include "store/key.hpp"
 #include "unicode/utf8.hpp"
@@ -33,8 +34,12 @@ class OllamaTranslation {
       unsupported("images", "this model reads only text");
     for (const char* name : {"context_shift", "shift"})
       if (const Json* value = fields_.find(name)) chat_["context_shift"] = *value;
+    check_foreign(fields_, ollama_foreign_fields(), warnings_);
     read_options();
     read_format();
+    logprobs_ = fields_.boolean("logprobs").value_or(false);
+    best_ = fields_.integer("top_logprobs", 0, 20).value_or(0);
+    if (best_ > 0 && !logprobs_) bad_field("top_logprobs", "needs 'logprobs' to be true", "invalid_value");
   }
 
   ApiRequest chat() {
@@ -60,6 +65,7 @@ class OllamaTranslation {
       chat_["prompt"] = *prompt;
       if (gap) chat_["suffix"] = *suffix;
       if (!chat_.contains("max_tokens")) chat_["max_tokens"] = -1;
+      if (logprobs_) chat_["logprobs"] = best_;
       return finished(names_.run([&] { return parse_completion(chat_, limits_); }));
     }
     names_.add("messages", "prompt");
@@ -76,10 +82,13 @@ class OllamaTranslation {
  private:
   ApiRequest as_chat() {
     chat_["messages"] = std::move(messages_);
+    chat_["logprobs"] = logprobs_;
+    if (logprobs_) chat_["top_logprobs"] = best_;
     return finished(names_.run([&] { return parse_chat(chat_, limits_); }));
   }
   ApiRequest finished(ApiRequest out) const {
     out.names = names_;
+    out.logprob_items = true;
     out.warnings.insert(out.warnings.end(), warnings_.begin(), warnings_.end());
     out.dialect = {{"model", model_}};
     return out;
@@ -213,6 +222,8 @@ class OllamaTranslation {
   Json chat_ = Json::object(), messages_ = Json::array();
   std::multimap<std::string, std::string> unanswered_;  // calls: name, id; of one name in order
   int calls_ = 0;
+  bool logprobs_ = false;
+  std::int64_t best_ = 0;
   FieldNames names_;
   std::vector<std::string> warnings_;
 };
@@ -223,13 +234,16 @@ class OllamaWriter final : public AnswerWriter {
  public:
   OllamaWriter(const AnswerInfo& info, bool chat) : request_(info.request), chat_(chat) {}
 
-  Json whole(std::span<const Choice> choices) override { return last(choices, choices.front().text); }
+  Json whole(std::span<const Choice> choices) override {
+    Json out = last(choices, choices.front().text);
+    if (const Json& logprobs = choices.front().logprobs; !logprobs.is_null()) out["logprobs"] = logprobs["content"];
+    return out;
+  }
 
   std::string_view content_type() const override { return "application/x-ndjson"; }
   std::string begin(int) override { return {}; }
   // Arguments are objects here: a call is said when it is complete.
-  std::string delta(int, const ChatDelta& text, Json) override {
-    std::string out;
+  std::string delta(int, const ChatDelta& text, Json logprobs) override {
     ChatDelta now{.content = text.content, .reasoning = text.reasoning, .calls = {}};
     for (const ToolCallDelta& call : text.calls) {
       if (!call.name.empty()) {
@@ -239,7 +253,10 @@ class OllamaWriter final : public AnswerWriter {
         call_.arguments += call.arguments;
       }
     }
-    return now.empty() ? std::string() : line(chunk(now, false));
+    if (now.empty() && logprobs.is_null()) return {};
+    Json out = chunk(now, false);
+    if (!logprobs.is_null()) out["logprobs"] = std::move(logprobs["content"]);
+    return line(out);
   }
   std::string end(int, std::span<const Choice> choices, bool) override {
     std::string out;
@@ -337,7 +354,16 @@ std::string check_ollama_model(const Fields& fields, const RequestLimits& limits
   return *model;
 }
 
-Json ollama_error(const ApiError& error) { return {{"error", unicode::to_valid_utf8(error.message)}}; }
+// Clients look for Ollama's words where a model is missing.
+Json ollama_error(const ApiError& error) {
+  std::string message = unicode::to_valid_utf8(error.message);
+  constexpr std::string_view kOurs = "does not exist";
+  if (const std::size_t at = message.find(kOurs); error.code == "model_not_found" && at != message.npos) {
+    message.replace(at, kOurs.size(), "not found");
+    if (message.starts_with("the ")) message.erase(0, 4);
+  }
+  return {{"error", std::move(message)}};
+}
 
 std::string without_tag(const std::string& model) {
   return model.ends_with(kTag) ? model.substr(0, model.size() - kTag.size()) : model;

@@ -9,6 +9,7 @@
 
 #include "base/base64.hpp"
 #include "serve/families/parts.hpp"
+#include "serve/foreign_fields.hpp"
 #include "serve/response_memory.hpp"
 #include "serve/thinking.hpp"
 
@@ -263,6 +264,11 @@ class ResponsesTranslation {
                              "stop", "parallel_tool_calls", "repetition_penalty", "chat_template_kwargs", "truncation",
                              "context_shift", "n_keep", "return_progress"})
       if (const Json* value = fields_.find(name)) chat_[name] = *value;
+    const auto best = fields_.integer("top_logprobs", 0, 20);
+    if (best || includes("message.output_text.logprobs")) {
+      chat_["logprobs"] = true;
+      chat_["top_logprobs"] = best.value_or(0);
+    }
     if (const Json* most = fields_.find("max_output_tokens")) chat_["max_completion_tokens"] = *most;
     if (const Json* reasoning = fields_.object("reasoning")) {
       const Fields wanted(*reasoning, "reasoning.");
@@ -287,12 +293,16 @@ class ResponsesTranslation {
     chat_["response_format"] = {{"type", type}, {"json_schema", std::move(schema)}};
   }
 
+  bool includes(std::string_view what) const {
+    const Json* include = fields_.array("include");
+    return include && std::find(include->begin(), include->end(), Json(what)) != include->end();
+  }
+
   // What is asked for and does not hold.
   void warn(std::vector<std::string>& warnings) const {
+    check_foreign(fields_, responses_foreign_fields(), warnings);
     if (const Json* v = fields_.find("max_tool_calls"); v && !v->is_null())
       warnings.push_back("'max_tool_calls' does nothing: the client makes all calls");
-    if (const auto n = fields_.integer("top_logprobs", 0, 20); n && *n > 0)
-      warnings.push_back("'top_logprobs' does nothing in this API, /v1/chat/completions has them");
     if (fields_.boolean("store").value_or(false) && !limits_.responses)
       warnings.push_back("'store' does nothing: this server keeps no responses (--response-memory)");
   }
@@ -321,9 +331,7 @@ class ResponsesTranslation {
     echo("truncation", "disabled");
     echo("user", nullptr);
     Json out{{"response", std::move(response)}, {"store", store}, {"namespaces", std::move(namespaces_)}};
-    const Json* include = fields_.array("include");
-    out["encrypted"] =
-        include && std::find(include->begin(), include->end(), "reasoning.encrypted_content") != include->end();
+    out["encrypted"] = includes("reasoning.encrypted_content");
     if (store) {
       out["messages"] = std::move(messages_);
       out["input"] = std::move(input_);
