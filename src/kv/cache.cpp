@@ -241,9 +241,22 @@ std::vector<std::span<const std::byte>> Cache::sealed_page(const Sequence& s, st
   return pieces;
 }
 
+// The raw page from the pieces of its sealed form, see Cache::sealed_page. REQUIRES: Cache::pages_suffice().
+static void fill_raw(const Arena& arena, const Sequence& s, std::int64_t page, std::span<const std::byte> from) {
+  KVASIR_CHECK((page + 1) * kPageTokens <= s.length);
+  visit_heads(arena.layout, [&](int i, int head) {
+    const LayerLayout& l = arena.layer_at(i);
+    const Blocks raw = arena.raw(i, head, s, page);
+    std::memcpy(raw.k, from.data(), l.raw.k_bytes);
+    std::memcpy(raw.v, from.data() + l.sealed.k_bytes, l.raw.v_bytes);
+    from = from.subspan(l.sealed.k_bytes + l.sealed.v_bytes + l.summary_bytes);
+  });
+}
+
 void Cache::fill_page(Sequence& s, std::int64_t page, std::span<const std::byte> from) {
   impl_->check_handle(&s);
   KVASIR_CHECK(from.size() == impl_->memory.chunk_bytes);
+  if (page >= static_cast<std::int64_t>(s.pages.size())) return fill_raw(impl_->arena, s, page, from);
   impl_->fill(s.pages.at(static_cast<std::size_t>(page)), from);
   const Arena& arena = impl_->arena;
   if (arena.layout.outline_bytes > 0)
@@ -344,7 +357,14 @@ std::size_t Cache::tail_bytes(std::int64_t n) const {
   return bytes;
 }
 
+bool Cache::pages_suffice() const {
+  const Layout& l = impl_->arena.layout;
+  return l.attends && l.lossless && !l.recurs &&
+         std::none_of(l.layers.begin(), l.layers.end(), [](const LayerLayout& layer) { return layer.local(); });
+}
+
 bool Cache::keeps_tail(std::int64_t length, std::int64_t n) const {
+  if (n <= length && pages_suffice() && !impl_->arena.hot) return true;
   for (const LayerLayout& layer : impl_->arena.layout.layers)
     if (layer.first_kept(n) < layer.first_kept(length)) return false;
   if (impl_->arena.layout.recurs && boundary_of(n) < boundary_of(length)) return false;
@@ -357,6 +377,7 @@ void Cache::save_tail(const Sequence& s, std::int64_t n, std::span<std::byte> ta
   Sequence shorter;  // where raw pages lie depends on these alone
   shorter.index = s.index;
   shorter.length = n;
+  shorter.pages = s.pages;
   std::byte* to = tail.data();
   visit_tail(impl_->arena, shorter, [&](const std::byte* from, std::size_t size) {
     std::memcpy(to, from, size);
@@ -364,12 +385,21 @@ void Cache::save_tail(const Sequence& s, std::int64_t n, std::span<std::byte> ta
   });
 }
 
-Sequence* Cache::restore(std::int64_t n, std::span<const std::byte> tail) {
+Sequence* Cache::restore(std::int64_t n, std::span<const std::byte> tail) { return restore(n, n, tail); }
+
+Sequence* Cache::restore_pages(std::int64_t pages, std::int64_t n, std::span<const std::byte> tail) {
+  KVASIR_CHECK(pages_suffice() && sinks() <= n && n <= pages * kPageTokens);
+  return restore(pages * kPageTokens, n, tail);
+}
+
+// What `tail`, that of the first tail_of tokens, has besides the sinks is written over by fill_page where it is
+// shorter.
+Sequence* Cache::restore(std::int64_t n, std::int64_t tail_of, std::span<const std::byte> tail) {
   KVASIR_CHECK(n >= 1);
-  if (tail.size() != tail_bytes(n))
+  if (tail.size() != tail_bytes(tail_of))
     throw Error(Code::kBadInput,
-                "has " + std::to_string(tail.size()) + " bytes, expected " + std::to_string(tail_bytes(n)) + " for " +
-                    std::to_string(n) + " tokens",
+                "has " + std::to_string(tail.size()) + " bytes, expected " + std::to_string(tail_bytes(tail_of)) +
+                    " for " + std::to_string(tail_of) + " tokens",
                 "tail");
   Arena& arena = impl_->arena;
   const std::int64_t pages = impl_->sealed_pages(n);
@@ -382,8 +412,11 @@ Sequence* Cache::restore(std::int64_t n, std::span<const std::byte> tail) {
   s->length = n;
   s->live = false;
   arena.grow(s, pages);
+  Sequence of;  // where raw pages lie depends on these alone
+  of.index = s->index;
+  of.length = tail_of;
   const std::byte* from = tail.data();
-  visit_tail(arena, *s, [&](std::byte* to, std::size_t size) {
+  visit_tail(arena, of, [&](std::byte* to, std::size_t size) {
     std::memcpy(to, from, size);
     from += size;
   });

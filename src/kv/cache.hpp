@@ -70,7 +70,7 @@ class Cache {
   // The tail of the first n tokens, at most length, as if there were no more. REQUIRES: has_tail(sequence, n), and
   // tail_bytes(n) bytes.
   void save_tail(const Sequence& sequence, std::int64_t n, std::span<std::byte> tail) const;
-  // No page has been sealed or given back since. Always true for n = length.
+  // No page has been sealed or given back since, or none matters: see pages_suffice. Always true for n = length.
   bool has_tail(const Sequence& sequence, std::int64_t n) const { return keeps_tail(length(sequence), n); }
   // The same of any sequence of `length` tokens.
   bool keeps_tail(std::int64_t length, std::int64_t n) const;
@@ -78,6 +78,13 @@ class Cache {
   // before it is used. Throws Error(kMemory) when sequences or pages do not suffice, Error(kBadInput) when the tail is
   // not tail_bytes(n) long; nothing has changed then.
   Sequence* restore(std::int64_t n, std::span<const std::byte> tail);
+  // Sealed pages are what they were when they were raw, and nothing but them and the sinks is needed to go on behind
+  // any of them: lossless codecs, no windows, no recurrent layers. Then a sequence of whole pages needs no tail of its
+  // own.
+  bool pages_suffice() const;
+  // As restore, of the first 128 * pages tokens, whose sinks are those of `tail`, the tail of the first n of them. The
+  // caller fills all pages, raw ones, too. REQUIRES: pages_suffice(), sinks() <= n <= 128 * pages.
+  Sequence* restore_pages(std::int64_t pages, std::int64_t n, std::span<const std::byte> tail);
   // from: memory().chunk_bytes. In ascending order: a page's outline depends on an earlier page.
   void fill_page(Sequence& sequence, std::int64_t page, std::span<const std::byte> from);
   // Sealed pages of a sequence of n tokens.
@@ -149,6 +156,8 @@ class Cache {
   void check_integrity() const;
 
  private:
+  Sequence* restore(std::int64_t n, std::int64_t tail_of, std::span<const std::byte> tail);
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

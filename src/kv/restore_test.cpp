@@ -70,6 +70,55 @@ TEST(Restore, GoesOnWhereTheSequenceWas) {
       }
 }
 
+// Where pages suffice, a sequence of whole pages goes on with the same bits as one that was computed, and a tail of any
+// beginning lends it the sinks; such tails can be made at any time.
+TEST(Restore, LosslessPagesNeedNoTailOfTheirOwn) {
+  Team team(2);
+  for (const auto& [k, v] : {std::pair{"f16", "f16"}, {"f32", "bf16"}})
+    for (const auto& [window, sinks] : {std::pair{128, 4}, {0, 0}, {200, 17}})
+      for (const int pages : {1, 2, 3, 5}) {
+        SCOPED_TRACE(std::string(k) + "/" + v + " window " + std::to_string(window) + " pages " +
+                     std::to_string(pages));
+        const int n = pages * 128;
+        const Tokens tokens = random_tokens(kShape, 1200, 7);
+        Cache here(team, kShape, options(k, v, window, sinks));
+        ASSERT_TRUE(here.pages_suffice());
+        Sequence* longer = here.create();
+        feed(here, longer, tokens, 0, 1100, 50);
+        const Bytes bytes = take(here, *longer);
+        Cache there(team, kShape, options(k, v, window, sinks));
+        Sequence* other = there.create();
+        feed(there, other, tokens, 300, 900, 64);  // so that no raw page is fresh
+        there.release(other);
+        for (const int of : {17, 33, 120}) {
+          std::vector<std::byte> tail(here.tail_bytes(of));
+          ASSERT_TRUE(here.has_tail(*longer, of));
+          here.save_tail(*longer, of, tail);
+          Sequence* original = there.create();
+          feed(there, original, tokens, 0, n, 100);
+          Sequence* copy = there.restore_pages(pages, of, tail);
+          for (int p = 0; p < pages; ++p) there.fill_page(*copy, p, bytes.pages[static_cast<std::size_t>(p)]);
+          EXPECT_EQ(there.digest(*copy), there.digest(*original));
+          EXPECT_EQ(feed(there, copy, tokens, n, n + 300, 33), feed(there, original, tokens, n, n + 300, 40));
+          EXPECT_EQ(there.digest(*copy), there.digest(*original));
+          there.release(copy);
+          there.release(original);
+          there.check_integrity();
+        }
+      }
+}
+
+TEST(Restore, OnlyLosslessCachesOfOneKindOfLayerNeedNoTails) {
+  Team team(1);
+  EXPECT_FALSE(Cache(team, kShape, options("f16", "rq4", 128, 4)).pages_suffice());
+  CacheShape local = kShape;
+  local.layers[1].window = 200;
+  EXPECT_FALSE(Cache(team, local, options("f16", "f16", 128, 4)).pages_suffice());
+  CacheShape states = kShape;
+  states.layers.push_back({.recurrent = {.channels = 16, .taps = 4}});
+  EXPECT_FALSE(Cache(team, states, options("f16", "f16", 128, 4)).pages_suffice());
+}
+
 // The tail of a beginning is the one that it had, until a page is sealed.
 TEST(Restore, TailsOfBeginningsAreThoseOfShorterSequences) {
   Team team(2);

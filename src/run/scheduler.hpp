@@ -9,8 +9,9 @@
 //
 // With a library, what earlier requests computed is looked up and restored, and what requests compute is offered:
 // chunks as they are sealed, tails at the end of the prompt, at the end of the answer, where the request asks for them,
-// where it parts from an earlier prompt, and at a few places inside a long one. Requests of one tenant that begin alike
-// compute the common part once: the later one waits until the earlier one is there, then takes a fork of its sequence.
+// where it parts from an earlier prompt, and every 1,024 tokens, unless pages suffice. Requests of one tenant that
+// begin alike compute the common part once: the later one waits until the earlier one is there, then takes a fork of
+// its sequence.
 #pragma once
 
 #include <condition_variable>
@@ -89,7 +90,9 @@ class Scheduler final : public Service {
   void restore(Job& job, const store::Known& known);
   void explain_miss(Job& job, const store::Known& known) const;
   void offer(Job& job, store::Library::Offering offering);
+  void offer_tail(Job& job, std::int64_t at);
   void offer_step(Job& job);
+  void offer_end(Job& job);
   void offer_prompt(Job& job);
   void pin(Job& job);
   Lead find_leader(const Job& job) const;

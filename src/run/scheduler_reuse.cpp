@@ -18,18 +18,37 @@ constexpr auto kSearchTime = std::chrono::milliseconds(500);
 // A tail is as large as about four sealed pages, so one in the middle of a prompt has to save more than this many
 // tokens.
 constexpr std::int64_t kLeastSaved = 4 * kv::kPageTokens;
+// However two texts part, fewer than so many tokens that they share are behind the last tail.
+constexpr std::int64_t kTailEvery = 1024;
 
-// Prompts part where no message ends too: in front of the question behind a document. Points at growing distances from
-// the end make one that parts d tokens before it compute about 4 d of these again at most, and at least a page. The
-// first `have` tokens are restored.
+// So far into the page of token `at` that the tail's key is that of the pages before.
+std::int64_t page_start(std::int64_t at) { return at / kv::kPageTokens * kv::kPageTokens + store::kTailGrain; }
+
+// The next place behind `at` where every text leaves a tail, however long it is: in the last page before a multiple of
+// kTailEvery, so that steps which end there make it in passing.
+std::int64_t next_tail(std::int64_t at) {
+  constexpr std::int64_t kBefore = kv::kPageTokens - store::kTailGrain;
+  return (at + kBefore) / kTailEvery * kTailEvery + kTailEvery - kBefore;
+}
+
+// Prompts part where no message ends too: in front of the question behind a document. Points at two distances from the
+// end, and the first of those that every text has behind the end: later ones follow it. The first `have` tokens are
+// restored.
 std::vector<std::int64_t> waypoints(std::int64_t prompt, std::int64_t have) {
   std::vector<std::int64_t> points;
-  for (std::int64_t distance = kv::kPageTokens;; distance *= 4) {
-    // So far into a page that the tail's key is that of the pages before.
-    const std::int64_t at = (prompt - distance) / kv::kPageTokens * kv::kPageTokens + store::kTailGrain;
-    if (at < have + kLeastSaved) return points;
-    points.push_back(at);
-  }
+  for (const std::int64_t distance : {kv::kPageTokens, 4 * kv::kPageTokens})
+    if (const std::int64_t at = page_start(prompt - distance); at >= have + kLeastSaved) points.push_back(at);
+  for (std::int64_t at = next_tail(have); points.push_back(at), at < prompt;) at = next_tail(at);
+  return points;
+}
+
+// Where pages suffice: the sinks, which no page has, under a key that tells texts from each other; and the last page,
+// which is not sealed yet.
+std::vector<std::int64_t> page_waypoints(std::int64_t prompt, std::int64_t sinks) {
+  const std::int64_t first = (sinks + store::kTailGrain - 1) / store::kTailGrain * store::kTailGrain + 1;
+  std::vector<std::int64_t> points = {std::clamp<std::int64_t>(first, store::kTailGrain + 1, kv::kPageTokens)};
+  if (prompt > kv::kPageTokens) points.push_back(page_start(prompt - 1));
+  return points;
 }
 
 }  // namespace
@@ -75,7 +94,9 @@ void Scheduler::begin(Job& job) {
   }
   if (!library_ || !job.asked.reuse) return;
   const std::int64_t have = follows ? job.leader.share : job.cached();
-  const std::vector<std::int64_t> inside = waypoints(job.prompt, have);
+  const kv::Cache& cache = engine_.cache();
+  const std::vector<std::int64_t> inside =
+      cache.pages_suffice() ? page_waypoints(job.prompt, cache.sinks()) : waypoints(job.prompt, have);
   points.insert(points.end(), inside.begin(), inside.end());
   if (!follows) {
     explain_miss(job, known);
@@ -83,7 +104,8 @@ void Scheduler::begin(Job& job) {
     if (known.nearest >= have + kLeastShare) points.push_back(known.nearest);
   }
   if (job.blended.on()) return;  // what it computes is kept by itself alone
-  std::erase_if(points, [&](std::int64_t at) { return at <= have || at >= job.prompt; });
+  const std::int64_t last = cache.pages_suffice() ? 0 : next_tail(std::max(have, job.prompt - 1));
+  std::erase_if(points, [&](std::int64_t at) { return at <= have || (at >= job.prompt && at != last); });
   std::sort(points.begin(), points.end(), std::greater<>());
   points.erase(std::unique(points.begin(), points.end()), points.end());
   job.kept.checkpoints = std::move(points);
@@ -164,14 +186,28 @@ void Scheduler::offer(Job& job, store::Library::Offering offering) {
     library_->offer(*job.kept.chain, job.ids, *job.sequence, offering, static_cast<float>(token_microseconds_));
 }
 
+void Scheduler::offer_tail(Job& job, std::int64_t at) {
+  if (job.kept.chain && at <= kv::Cache::exact_tokens(*job.sequence))
+    library_->offer_tail(*job.kept.chain, job.ids, *job.sequence, at, static_cast<float>(token_microseconds_));
+}
+
 // What a step computed, and the tails at the checkpoints that it passed: those that are left lie ahead.
 void Scheduler::offer_step(Job& job) {
   offer(job, store::Library::Offering::kChunks);
   auto& points = job.kept.checkpoints;
-  for (; !points.empty() && points.back() <= job.cached(); points.pop_back())
-    if (job.kept.chain && points.back() <= kv::Cache::exact_tokens(*job.sequence))
-      library_->offer_tail(*job.kept.chain, job.ids, *job.sequence, points.back(),
-                           static_cast<float>(token_microseconds_));
+  while (!points.empty() && points.back() <= job.cached()) {
+    const std::int64_t at = points.back();
+    offer_tail(job, at);
+    points.pop_back();
+    if (points.empty() && !engine_.cache().pages_suffice()) points.push_back(next_tail(at));  // in its answer
+  }
+}
+
+// The end of the answer, and the beginning of its last page: it may come back changed near its end.
+void Scheduler::offer_end(Job& job) {
+  const std::int64_t n = job.cached(), at = page_start(n - 1);
+  offer(job, store::Library::Offering::kLast);
+  if (!job.blended.on() && at > job.prompt && at + store::kTailGrain <= n) offer_tail(job, at);
 }
 
 // The running job that has the longest beginning in common and can still give it.
@@ -256,6 +292,10 @@ void Scheduler::offer_prompt(Job& job) {
 void Scheduler::pin(Job& job) {
   std::vector<std::int64_t> ends = checkpoints_of(job);
   ends.push_back(job.prompt);
+  if (const kv::Cache& cache = engine_.cache(); cache.pages_suffice()) {
+    const std::vector<std::int64_t> inside = page_waypoints(job.prompt, cache.sinks());
+    ends.insert(ends.end(), inside.begin(), inside.end());
+  }
   const auto ttl =
       std::chrono::duration_cast<store::Clock::duration>(std::chrono::duration<double>(job.asked.pin_seconds));
   job.outcome.receipt.pin_error =

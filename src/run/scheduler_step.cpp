@@ -20,7 +20,8 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
       stop = std::min(stop, follower->leader.share);
   const kv::Cache& cache = engine_.cache();
   const auto& points = job.kept.checkpoints;
-  if (!points.empty() && points.back() < stop && !cache.keeps_tail(stop, points.back())) stop = points.back();
+  if (!points.empty() && points.back() < stop && !cache.keeps_tail(stop, points.back()))
+    stop = std::min(stop, (points.back() - 1) / kv::kPageTokens * kv::kPageTokens + kv::kPageTokens);
   return stop;
 }
 
@@ -423,7 +424,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
     receipt.select = engine_.cache().selection(*job.sequence);
     receipt.selection = engine_.cache().selection_figures(*job.sequence);
   }
-  offer(job, store::Library::Offering::kLast);
+  offer_end(job);
   if (job.draft) {
     out.draft = job.draft->figures;
     drafting_->end(std::move(job.draft), job.ids);

@@ -231,55 +231,66 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
       tail.record.payload.size() != cache_.tail_bytes(tail_tokens))
     return false;
 
-  std::vector<Found> chunks = load_chunks(keys, present, sealed, load_deadline(tail.record, common, search.deadline_));
-  std::vector<Part> parts;
-  std::uint64_t bytes = tail.bytes.bytes.size();
-  for (std::int64_t i = 0; i < sealed; ++i) {
-    const Found& f = chunks[static_cast<std::size_t>(i)];
-    const int tier = holder(present, static_cast<std::size_t>(i));
-    if (!f || f.record.head.kind != Kind::kChunk || f.record.payload.size() != cache_.memory().chunk_bytes ||
-        f.record.head.parent != chain.before(i) ||
-        !f.record.tokens_are(piece(ids, i * kPageTokens, (i + 1) * kPageTokens))) {
-      *usable = i;
-      return false;
-    }
-    bytes += f.bytes.bytes.size();
-    if (parts.empty() || parts.back().tier != tier) parts.push_back({i * kPageTokens, 0, tier});
-    parts.back().end = (i + 1) * kPageTokens;
+  // Where pages suffice those behind the tail are as good as it, and of it only the sinks are needed.
+  const bool alone = cache_.pages_suffice() && common >= cache_.sinks() && *usable * kPageTokens > common;
+  const std::int64_t wanted = alone ? *usable : sealed;
+  std::vector<Found> chunks = load_chunks(search, keys, present, chain, wanted,
+                                          load_deadline(tail.record, wanted * kPageTokens, search.deadline_));
+  if (static_cast<std::int64_t>(chunks.size()) < sealed) {
+    *usable = static_cast<std::int64_t>(chunks.size());
+    return false;
   }
-  known->tokens = common;
+  if (static_cast<std::int64_t>(chunks.size()) * kPageTokens <= common) chunks.resize(static_cast<std::size_t>(sealed));
+  const std::int64_t whole = static_cast<std::int64_t>(chunks.size()) * kPageTokens;
+  std::vector<Part> parts;
+  const auto add = [&](std::int64_t from, std::int64_t to, int tier) {
+    if (parts.empty() || parts.back().tier != tier) parts.push_back({from, 0, tier});
+    parts.back().end = to;
+  };
+  known->bytes = tail.bytes.bytes.size();
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    known->bytes += chunks[i].bytes.bytes.size();
+    const auto at = static_cast<std::int64_t>(i) * kPageTokens;
+    add(at, at + kPageTokens, holder(present, i));
+  }
+  if (whole < common) add(whole, common, tail_tier);
+  known->tokens = std::max(common, whole);
   known->tail_tokens = tail_tokens;
+  known->tail_tier = tail_tier;
   known->tail = std::move(tail);
   known->tail_key = keys[c.key];
   known->chunks = std::move(chunks);
-  if (parts.empty() || parts.back().tier != tail_tier)
-    parts.push_back({sealed * kPageTokens, known->tokens, tail_tier});
-  parts.back().end = known->tokens;
   known->parts = std::move(parts);
-  known->bytes = bytes;
   return true;
 }
 
-// The first `count` of `keys`, in order, up to the first batch with one that did not come; the rest is late.
-std::vector<Found> Library::load_chunks(std::span<const Key> keys, std::span<const std::vector<Found>> present,
+// The first `count` of `keys`, in order, up to the first one that did not come or is not what it should be.
+std::vector<Found> Library::load_chunks(const Search& search, std::span<const Key> keys,
+                                        std::span<const std::vector<Found>> present, const Chain& chain,
                                         std::int64_t count, Deadline deadline) const {
   const std::size_t most =
       std::max<std::size_t>(1, kLookupBytes / std::max<std::size_t>(1, cache_.memory().chunk_bytes));
-  std::vector<Found> chunks(static_cast<std::size_t>(count));
+  const auto end = static_cast<std::size_t>(count);
+  std::vector<Found> chunks;
+  const auto is_next = [&](const Found& f) {
+    const auto i = static_cast<std::int64_t>(chunks.size());
+    return f && f.record.head.kind == Kind::kChunk && f.record.payload.size() == cache_.memory().chunk_bytes &&
+           f.record.head.parent == chain.before(i) &&
+           f.record.tokens_are(piece(search.ids_, i * kPageTokens, (i + 1) * kPageTokens));
+  };
   std::deque<Lookup> flying;
-  bool whole = true;
-  for (std::size_t asked = 0, come = 0; whole && come < chunks.size();) {
-    while (asked < chunks.size() && flying.size() < kFlying) {
+  for (std::size_t asked = 0; chunks.size() < end;) {
+    while (asked < end && flying.size() < kFlying) {
       const int tier = holder(present, asked);
       std::size_t n = 1;
-      while (n < most && asked + n < chunks.size() && holder(present, asked + n) == tier) ++n;
+      while (n < most && asked + n < end && holder(present, asked + n) == tier) ++n;
       flying.push_back(tiers_[static_cast<std::size_t>(tier)]->get(
           keys.subspan(asked, n), {.fingerprint = fingerprint_, .deadline = deadline}));
       asked += n;
     }
     for (Found& f : flying.front().take()) {
-      whole = whole && f;
-      chunks[come++] = std::move(f);
+      if (!is_next(f)) return chunks;
+      chunks.push_back(std::move(f));
     }
     flying.pop_front();
   }
@@ -312,9 +323,12 @@ void Library::remember(std::string_view tenant, std::span<const std::int32_t> id
 
 kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain) {
   KVASIR_CHECK(known.tokens > 0 && static_cast<std::size_t>(known.tokens) < ids.size());
+  const auto pages = static_cast<std::int64_t>(known.chunks.size());
+  const bool by_pages = pages > cache_.sealed_pages_at(known.tail_tokens);
   kv::Sequence* s = nullptr;
   try {
-    s = cache_.restore(known.tail_tokens, known.tail.record.payload);
+    s = by_pages ? cache_.restore_pages(pages, known.tail_tokens, known.tail.record.payload)
+                 : cache_.restore(known.tail_tokens, known.tail.record.payload);
   } catch (const Error&) {
     return nullptr;  // no room: the prompt is computed
   }
@@ -323,19 +337,18 @@ kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t>
   cache_.truncate(s, known.tokens);
   // A shorter tail under its key would take the place of this one, which may be the end of another turn.
   for (std::size_t t = 0; t < tiers_.size(); ++t)
-    if (known.parts.back().tier != static_cast<int>(t)) tiers_[t]->put(known.tail_key, known.tail.bytes);
+    if (known.tail_tier != static_cast<int>(t)) tiers_[t]->put(known.tail_key, known.tail.bytes);
   const RecordView& tail = known.tail.record;
   const std::int64_t raw = known.tail_tokens - static_cast<std::int64_t>(tail.n_tokens());
   const auto both = std::min<std::int64_t>(known.tail_tokens, static_cast<std::int64_t>(ids.size()));
   chain.has_tail(known.tail_key, raw + static_cast<std::int64_t>(tail.common_prefix(piece(ids, raw, both))));
   const std::span<const Key> keys = chain.extend(ids);
-  const auto chunks = static_cast<std::int64_t>(known.chunks.size());
   for (std::size_t t = 0; t < tiers_.size(); ++t) {
     // What a tier has behind the chunks that were read may be damaged: it is offered again.
     std::int64_t& given = chain.given(t);
-    given = std::max(given, std::min(known.present[t], chunks));
+    given = std::max(given, std::min(known.present[t], pages));
     for (const Part& part : known.parts) {
-      const std::int64_t end = std::min(part.end / kPageTokens, chunks);
+      const std::int64_t end = std::min(part.end / kPageTokens, pages);
       if (part.tier == static_cast<int>(t)) given = std::max(given, end);
       for (; given < end; ++given) {
         const SharedBytes& bytes = known.chunks[static_cast<std::size_t>(given)].bytes;

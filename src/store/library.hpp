@@ -5,7 +5,8 @@
 //
 // A chunk is one sealed page across all layers. A sequence needs a tail to continue bit for bit. A sequence of n tokens
 // is restored from its sealed_pages_at(n) chunks and one tail. The tail was made at n, or later in the same page and is
-// then cut.
+// then cut. Where pages suffice (Cache::pages_suffice) a sequence of whole pages is restored from their chunks, and of
+// the tail of any beginning it takes the sinks.
 //
 // Keys. The key of chunk i is chained over the tokens of pages 0 .. i. A tail of n = 128 j + c tokens (1 <= c <= 128)
 // has a key over the chain up to page j - 1 and the first floor((c - 1) / 16) * 16 tokens of page j. So a page has 8
@@ -73,7 +74,8 @@ struct Part {
 // The answer to a search.
 struct Known {
   std::int64_t tokens = 0;       // that can be restored; 0: none
-  std::int64_t tail_tokens = 0;  // of the tail, >= tokens
+  std::int64_t tail_tokens = 0;  // of the tail, >= tokens; less where chunks suffice behind it
+  int tail_tier = 0;
   Found tail;
   Key tail_key;
   std::vector<Found> chunks;
@@ -197,8 +199,9 @@ class Library {
   void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
             std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t* usable, Known* known) const;
-  std::vector<Found> load_chunks(std::span<const Key> keys, std::span<const std::vector<Found>> present,
-                                 std::int64_t count, Deadline deadline) const;
+  std::vector<Found> load_chunks(const Search& search, std::span<const Key> keys,
+                                 std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t count,
+                                 Deadline deadline) const;
   // REQUIRES of both: pin_mutex_ is held.
   void forget_ended_pins();
   std::vector<Key> unneeded(std::span<const Key> keys) const;  // those of `keys` that no pinned prompt needs

@@ -60,6 +60,47 @@ TEST_P(LibraryTest, WhereTextsPartATailIsLeft) {
   EXPECT_EQ(search(text(700, 400, 3).ids).nearest, 400);
 }
 
+// Pages that need no tail: wherever texts part, all whole pages in front of it are restored.
+TEST_P(LibraryTest, LosslessPagesAreRestoredUpToWhereTextsPart) {
+  const kv::CacheShape plain{{kShape.layers[0], kShape.layers[2]}};
+  library_.reset();
+  cache_ =
+      std::make_unique<Cache>(team_, plain, CacheOptions{.max_tokens = 8192, .max_sequences = 4, .step_tokens = kMost});
+  reopen();
+  ASSERT_TRUE(cache_->pages_suffice());
+  const std::vector<std::int32_t> ids = text(kMost).ids;
+  const Tokens tokens = random_tokens(plain, kMost, 3);
+  Chain chain(library_->fingerprint(), "");
+  Sequence* s = cache_->create();
+  feed(*cache_, s, tokens, 0, kMost, 100);
+  library_->offer(chain, ids, *s, Library::Offering::kChunks, 50);
+  EXPECT_EQ(search(ids).tokens, 0);  // without the sinks nothing is whole
+  library_->offer_tail(chain, ids, *s, 17, 50);
+  for (const auto& tier : library_->tiers()) ASSERT_TRUE(tier->flush().ok());
+  for (const int parting : {127, 128, 300, 383, 384, 700, 1000}) {
+    std::vector<std::int32_t> other = ids;
+    for (int i = parting; i < kMost; ++i) other[static_cast<std::size_t>(i)] += 5000;
+    const Known known = search(other);
+    const std::int64_t whole = parting / 128 * 128;
+    EXPECT_EQ(known.tokens, std::max<std::int64_t>(17, whole)) << parting;
+    EXPECT_EQ(known.parts.size(), 1u);
+    EXPECT_EQ(known.parts.back().end, known.tokens);
+    Chain again(library_->fingerprint(), "");
+    Sequence* restored = library_->restore(known, other, again);
+    ASSERT_TRUE(restored);
+    Sequence* alone = cache_->create();
+    feed(*cache_, alone, tokens, 0, static_cast<int>(known.tokens), 512);
+    EXPECT_EQ(cache_->digest(*restored), cache_->digest(*alone)) << parting;
+    cache_->release(restored);
+    cache_->release(alone);
+  }
+  // A chunk in the middle is gone: what is in front of it is as good as before.
+  ASSERT_TRUE(library_->tiers()[0]->erase(chain.extend(ids).subspan(4, 1)).ok());
+  EXPECT_EQ(search(ids).tokens, 4 * 128);
+  cache_->release(s);
+  cache_->check_integrity();
+}
+
 TEST_P(LibraryTest, TenantsNeverMeet) {
   const Text t = text(400);
   compute(t, 300, "a");
