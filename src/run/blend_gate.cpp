@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
@@ -32,10 +34,20 @@ struct Held {
   Held& operator=(const Held&) = delete;
 };
 
-class Trial {
+constexpr std::size_t kStep = 64;  // tokens between which somebody else may want the engine
+struct Stopped {};
+
+}  // namespace
+
+struct BlendTest::Trial {
  public:
-  explicit Trial(Engine& engine) : engine_(engine), cache_(engine.cache()) {
-    const Ids text = calibration_tokens(*engine.tokenizer(), 1 << 20);
+  explicit Trial(Engine& engine) : engine_(engine), cache_(engine.cache()) {}
+
+  std::function<bool()> go_on;
+  bool made() const { return !full_.empty(); }
+
+  void make() {
+    const Ids text = calibration_tokens(*engine_.tokenizer(), 1 << 20);
     if (text.size() < kHead + 2 * kPassage + kTail)
       throw Error(Code::kUnsupported, "the built-in text has too few tokens in this vocabulary", "blending");
     const auto piece = [&](std::size_t begin, std::size_t n) {
@@ -49,9 +61,9 @@ class Trial {
     Ids before = piece(0, kHead);
     add(before, one);
     add(before, two);
-    const std::size_t whole = before.size() + 2 * kv::kPageTokens + static_cast<std::size_t>(engine.options().window);
+    const std::size_t whole = before.size() + 2 * kv::kPageTokens + static_cast<std::size_t>(engine_.options().window);
     while (before.size() < whole) add(before, one);
-    keep_pages(before);
+    if (moved_.pages.empty()) keep_pages(before);
     ids_ = piece(kHead + 20, kHead / 2);
     moved_.runs = {run(ids_.size(), kHead + kPassage), run(ids_.size() + kPassage, kHead)};
     add(ids_, two);
@@ -72,7 +84,8 @@ class Trial {
     return sum / static_cast<double>(std::max<std::size_t>(d.size(), 1));
   }
 
-  BlendTrial run_with(const std::string& name, const BlendOptions& o) const {
+  BlendTrial run_with(const BlendOptions& o) const {
+    check();
     BlendPlan plan = plan_of(o);
     Held s(cache_);
     const AdoptedPages pages(cache_, moved_, plan);
@@ -81,6 +94,9 @@ class Trial {
     Ids fresh;
     for (const std::int64_t at : plan.fresh) fresh.push_back(ids_[static_cast<std::size_t>(at)]);
     const std::vector<float> got = rows(s.sequence, fresh);
+    const std::string name = o.strategy == "none"    ? "naive"
+                             : o.strategy == "blend" ? fmt::format("blend {:g}", o.ratio)
+                                                     : "first rows";
     BlendTrial t{.name = name, .ratio = o.repaired_ratio()};
     t.computed = static_cast<double>(plan.repaired) / static_cast<double>(2 * kPassage);
     const auto vocab = static_cast<std::size_t>(engine_.model().spec().vocab);
@@ -103,7 +119,7 @@ class Trial {
 
   void keep_pages(const Ids& before) {
     Held s(cache_);
-    engine_.feed(s.sequence, before);
+    feed(s.sequence, before);
     const std::int64_t pages =
         std::min<std::int64_t>(cache_.sealed_tokens(*s.sequence) / kv::kPageTokens,
                                static_cast<std::int64_t>((kHead + 2 * kPassage) / kv::kPageTokens + 1));
@@ -118,6 +134,16 @@ class Trial {
     }
   }
 
+  void check() const {
+    if (go_on && !go_on()) throw Stopped();
+  }
+  void feed(kv::Sequence* sequence, std::span<const std::int32_t> ids) const {
+    for (; !ids.empty(); ids = ids.subspan(std::min(kStep, ids.size()))) {
+      check();
+      engine_.feed(sequence, ids.first(std::min(kStep, ids.size())));
+    }
+  }
+
   BlendPlan plan_of(const BlendOptions& o) const {
     return plan_blend(0, static_cast<std::int64_t>(ids_.size()), moved_, o);
   }
@@ -125,12 +151,13 @@ class Trial {
   // Feeds the tokens; the logits of the last kTail of them, (kTail, vocab).
   std::vector<float> rows(kv::Sequence* sequence, std::span<const std::int32_t> ids) const {
     const std::size_t front = ids.size() - kTail;
-    if (front > 0) engine_.feed(sequence, ids.first(front));
+    feed(sequence, ids.first(front));
     std::vector<float> all;
     model::Forward& forward = engine_.forward();
     const std::size_t most =
         static_cast<std::size_t>(std::min<std::int64_t>(forward.max_tokens(), static_cast<std::int64_t>(kTail)));
     for (std::size_t at = front; at < ids.size();) {
+      check();
       const std::size_t n = std::min(most, ids.size() - at);
       const model::Input input{.sequence = sequence, .tokens = ids.subspan(at, n), .logits = 0};
       forward.step({&input, 1});
@@ -165,8 +192,6 @@ class Trial {
   Ids ids_;
   std::vector<float> full_;
 };
-
-}  // namespace
 
 namespace {
 
@@ -205,38 +230,56 @@ std::optional<BlendVerdict> from_note(std::string_view note, const BlendOptions&
   }
 }
 
-BlendVerdict test_blend(Engine& engine, const BlendOptions& options, std::vector<float> ratios) {
-  const double start = steady_seconds();
-  BlendVerdict v;
-  v.why = model::why_not_relocated(engine.model().spec(), engine.options().whole_windows);
-  if (!v.why.empty()) return v;
-  if (!engine.tokenizer()) {
-    v.why = "the model has no vocabulary to test it with";
-    return v;
-  }
-  const Trial trial(engine);
-  v.turned = trial.turned();
-  const bool table = !ratios.empty();
-  if (table) {
-    v.trials.push_back(trial.run_with("naive", {.reuse = "blend", .strategy = "none"}));
-    v.trials.push_back(
-        trial.run_with("first rows", {.reuse = "blend", .strategy = "first_rows", .first_rows = options.first_rows}));
-  }
+BlendTest::BlendTest(Engine& engine, const BlendOptions& options, std::vector<float> ratios)
+    : engine_(engine), options_(options), table_(!ratios.empty()) {
+  verdict_.why = model::why_not_relocated(engine.model().spec(), engine.options().whole_windows);
+  if (verdict_.why.empty() && !engine.tokenizer()) verdict_.why = "the model has no vocabulary to test it with";
+  over_ = !verdict_.why.empty();
   for (const float r : {options.ratio, 0.3f, 0.5f})
     if (r >= options.ratio) ratios.push_back(r);
-  std::sort(ratios.begin(), ratios.end());
+  std::sort(ratios.begin(), ratios.end(), std::greater<>());
   ratios.erase(std::unique(ratios.begin(), ratios.end()), ratios.end());
   for (const float r : ratios) {
-    BlendOptions o = options;
+    BlendOptions& o = left_.emplace_back(options);
     o.strategy = "blend";
     o.ratio = r;
-    const BlendTrial& t = v.trials.emplace_back(trial.run_with(fmt::format("blend {:g}", r), o));
-    if (v.allowed || r < options.ratio || !(t.kl <= kMostBlendedKl)) continue;
-    v.allowed = true;
-    v.ratio = r;
-    v.kl = t.kl;
-    if (!table) break;
   }
+  if (!table_) return;
+  left_.push_back({.reuse = "blend", .strategy = "first_rows", .first_rows = options.first_rows});
+  left_.push_back({.reuse = "blend", .strategy = "none"});
+}
+
+BlendTest::~BlendTest() = default;
+
+bool BlendTest::run(const std::function<bool()>& go_on) {
+  const double start = steady_seconds();
+  try {
+    if (!over_ && !trial_) trial_ = std::make_unique<Trial>(engine_);
+    if (trial_) trial_->go_on = go_on;
+    if (!over_ && !trial_->made()) trial_->make();
+    if (!over_ && !std::exchange(turned_, true)) verdict_.turned = trial_->turned();
+    for (; !over_ && !left_.empty(); left_.pop_back()) {
+      const BlendOptions& o = left_.back();
+      const BlendTrial& t = verdict_.trials.emplace_back(trial_->run_with(o));
+      if (o.strategy != "blend" || verdict_.allowed || o.ratio < options_.ratio || !(t.kl <= kMostBlendedKl)) continue;
+      verdict_.allowed = true;
+      verdict_.ratio = o.ratio;
+      verdict_.kl = t.kl;
+      if (!table_) break;
+    }
+  } catch (const Stopped&) {
+    verdict_.seconds += steady_seconds() - start;
+    return false;
+  }
+  if (!over_) judge();
+  over_ = true;
+  trial_.reset();
+  verdict_.seconds += steady_seconds() - start;
+  return true;
+}
+
+void BlendTest::judge() {
+  BlendVerdict& v = verdict_;
   if (!(v.turned <= kMostTurned)) {
     v.allowed = false;
     v.why = fmt::format("the self-test failed: keys of layer 0 differ by {:.2f} at another place, expected at most {}",
@@ -245,8 +288,12 @@ BlendVerdict test_blend(Engine& engine, const BlendOptions& options, std::vector
     v.why = fmt::format("the self-test failed: {:.3f} nats with half of the rows computed again, expected at most {}",
                         v.trials.back().kl, kMostBlendedKl);
   }
-  v.seconds = steady_seconds() - start;
-  return v;
+}
+
+BlendVerdict test_blend(Engine& engine, const BlendOptions& options, std::vector<float> ratios) {
+  BlendTest test(engine, options, std::move(ratios));
+  test.run(nullptr);
+  return test.verdict();
 }
 
 }  // namespace kvasir::run

@@ -40,6 +40,27 @@ TEST(BlendGate, TurnedKeysAreRightAndRepairComesNearer) {
   }
 }
 
+// However often it is stopped, it comes to the same verdict, and leaves the cache as it was in between.
+TEST(BlendGate, ItCanBeStoppedAnywhere) {
+  const auto e = engine("balanced");
+  const BlendVerdict want = test_blend(*e, {});
+  BlendTest test(*e, {});
+  int calls = 0;
+  for (int patience = 0;; ++patience) {
+    int left = patience;
+    ++calls;
+    if (test.run([&] { return left-- > 0; })) break;
+    e->cache().check_integrity();
+    EXPECT_EQ(e->cache().free_pages(), e->cache().memory().pages);
+    ASSERT_LT(patience, 200);
+  }
+  EXPECT_GT(calls, 3);
+  EXPECT_EQ(test.verdict().allowed, want.allowed);
+  EXPECT_EQ(test.verdict().turned, want.turned);
+  ASSERT_EQ(test.verdict().trials.size(), want.trials.size());
+  EXPECT_EQ(test.verdict().trials.back().kl, want.trials.back().kl);
+}
+
 TEST(BlendGate, WithoutRoomItIsAskedAgainLater) {
   EngineOptions o;
   o.model = kBooks;

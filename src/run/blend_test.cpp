@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <random>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "model/relocation.hpp"
@@ -326,7 +328,7 @@ std::string name_of(const ::testing::TestParamInfo<Served>& info) {
 class BlendServer : public ::testing::TestWithParam<Served> {
  protected:
   ServedModel model_{std::get<1>(GetParam())};
-  Server server_{std::get<0>(GetParam()), {"ram:?size=512MiB"}, {}, model_.file, {}, all_of, keep_windows};
+  Server server_{std::get<0>(GetParam()), {"ram:?size=512MiB"}, {}, model_.file, {}, all_of, keep_windows, true};
   Ids first(std::vector<std::size_t> order) const {
     Ids ids = document(server_.tokenizer(), 5000, 50);
     for (const std::size_t d : order) append(ids, document(server_.tokenizer(), 400 * d));
@@ -433,7 +435,7 @@ class BlendRestart : public ::testing::TestWithParam<bool> {
   ~BlendRestart() override { std::filesystem::remove_all(folder_); }
   std::unique_ptr<Server> server(const char* size = "1GiB", const store::Wrap& wrap = {}) const {
     return std::make_unique<Server>("balanced", std::vector<std::string>{"lmdb:" + folder_ + "?size=" + size}, wrap,
-                                    model_.file, DraftOptions(), all_of, keep_windows);
+                                    model_.file, DraftOptions(), all_of, keep_windows, true);
   }
   static Ids text(const text::Tokenizer& tokenizer, std::vector<std::size_t> order) {
     Ids ids = document(tokenizer, 5000, 50);
@@ -571,7 +573,7 @@ TEST(BlendRedis, TextsOfOtherMachinesAreFound) {
   if (!store::RedisServer::available()) GTEST_SKIP() << "no redis-server";
   const store::RedisServer redis;
   const std::vector<std::string> tiers{"redis:" + redis.address()};
-  Server here("balanced", tiers), there("balanced", tiers);
+  Server here("balanced", tiers), there("balanced", tiers, {}, kBooks, {}, all_of, {}, true);
   const auto text = [&](std::vector<std::size_t> order) {
     Ids ids = document(here.tokenizer(), 5000, 50);
     for (const std::size_t d : order) append(ids, document(here.tokenizer(), 400 * d));
@@ -594,6 +596,32 @@ TEST(BlendRedis, TextsOfOtherMachinesAreFound) {
   append(moved, document(here.tokenizer(), 5700, 30));
   EXPECT_GT(there.submit(request(moved, "blend", 0.05f, "a"))->wait().outcome.receipt.blend.relocated_tokens, 150);
   EXPECT_EQ(there.submit(request(moved, "blend", 0.05f, "b"))->wait().outcome.receipt.blend.relocated_tokens, 0);
+}
+
+// No request pays for the self-test: without --reuse blend it is run when nothing else is, and until then the model
+// does not blend.
+TEST(BlendProof, IsMadeBetweenRequests) {
+  const auto text = [](const Server& s, std::vector<std::size_t> order) {
+    Ids ids = document(s.tokenizer(), 5000, 50);
+    for (const std::size_t d : order) append(ids, document(s.tokenizer(), 400 * d));
+    append(ids, document(s.tokenizer(), 6000 + 31 * order[0], 20));
+    return ids;
+  };
+  Server s("balanced", {"ram:?size=64MiB"});
+  s.ask(text(s, {0, 1, 2, 3}), 1, true);
+  const Ids shuffled = text(s, {2, 0, 3, 1});
+  const Reply want = s.ask(shuffled, 4, false);
+  const Reply first = s.submit(request(shuffled, "blend"))->wait();
+  EXPECT_NE(first.outcome.receipt.blend.refused.find("not tested yet"), std::string::npos)
+      << first.outcome.receipt.blend.refused;
+  expect_equal_bits(first, want);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  Reply later;
+  do {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    later = s.submit(request(text(s, {3, 2, 0, 1}), "blend"))->wait();
+  } while (later.outcome.receipt.blend.relocated_tokens == 0 && std::chrono::steady_clock::now() < until);
+  EXPECT_GT(later.outcome.receipt.blend.relocated_tokens, 300) << later.outcome.receipt.blend.refused;
 }
 
 // A server that was not told to blend keeps what windows see, and says so.

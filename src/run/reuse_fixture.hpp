@@ -70,7 +70,7 @@ class Server {
       const std::string& kv, const std::vector<std::string>& tiers, const store::Wrap& wrap = {},
       const std::string& model = kBooks, const DraftOptions& drafts = {},
       const std::function<std::string(std::string)>& described = [](std::string text) { return text; },
-      const std::function<void(EngineOptions&, Engine::Needs&)>& adjust = {}) {
+      const std::function<void(EngineOptions&, Engine::Needs&)>& adjust = {}, bool proves_blend = false) {
     EngineOptions o;
     o.model = model;
     o.ctx = 3000;
@@ -85,8 +85,8 @@ class Server {
     engine_->forward().observe([this](int layer, auto...) { steps_ += layer == 0; });
     library_ = std::make_unique<store::Library>(
         engine_->cache(), store::fingerprint_of(described(describe_cache(*engine_))), std::move(opened));
-    scheduler_ =
-        std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4}, "test", library_.get(), drafting_.get());
+    scheduler_ = std::make_unique<Scheduler>(*engine_, SchedulerOptions{.running = 4, .proves_blend = proves_blend},
+                                             "test", library_.get(), drafting_.get());
   }
   Reply ask(const std::vector<std::int32_t>& prompt, std::int32_t tokens, bool reuse, const std::string& tenant = "") {
     ServiceRequest r;

@@ -80,6 +80,8 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   drafted_.reserve(static_cast<std::size_t>(options.running));
   publish();
   if (drafting_ && library_) drafting_->open(*library_);
+  if (library_ && no_blend_.empty() && (options.proves_blend || options.blend.reuse == "blend") && !recall_blend())
+    prove_blend(nullptr);
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -159,7 +161,7 @@ void Scheduler::loop() {
       const bool able = std::any_of(running_.begin(), running_.end(), [](const JobPtr& job) { return !job->waits(); });
       wake_.wait(lock, [&] {
         return stop_ || !inbox_.empty() || !cancelled_.empty() || searched_ || able ||
-               (running_.empty() && !waiting_.empty());
+               (running_.empty() && (!waiting_.empty() || blend_test_));
       });
       searched_ = false;
       if (stop_) break;
@@ -167,7 +169,13 @@ void Scheduler::loop() {
     take_inbox();
     try {
       admit();
-      if (!running_.empty()) step();
+      if (!running_.empty())
+        step();
+      else if (blend_test_ && waiting_.empty())
+        prove_blend([this] {
+          const std::lock_guard lock(mutex_);
+          return inbox_.empty() && !stop_;
+        });
     } catch (const std::exception& e) {
       // Nothing that a request asks for gets here; whatever it is, the engine's state is not to be trusted any more.
       fail_all(Failure::kEngine, e.what());

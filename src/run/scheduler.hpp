@@ -16,6 +16,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,6 +38,9 @@ struct SchedulerOptions {
   std::int32_t waiting = 256;      // requests in the queue
   std::int32_t step_tokens = 256;  // tokens of one step while answers grow; the engine's chunk when none do
   BlendOptions blend;              // a table of its own
+  // The self-test of blending runs in the constructor, as it always does with blend.reuse "blend"; else when nothing is
+  // computed, once a request has asked for it.
+  bool proves_blend = false;
 };
 const OptionTable<SchedulerOptions>& scheduler_table();
 
@@ -105,7 +109,8 @@ class Scheduler final : public Service {
   // scheduler_blend.cpp
   BlendOptions blend_options(const ServiceRequest& asked) const;
   bool wants_blend(const Job& job) const;
-  std::string test_blend(const BlendOptions& wanted, float* ratio);
+  bool recall_blend();
+  void prove_blend(const std::function<bool()>& go_on);
   void blend(Job& job);
   void relocate(Job& job);
   // scheduler_step.cpp
@@ -135,8 +140,10 @@ class Scheduler final : public Service {
 
   Engine& engine_;
   const SchedulerOptions options_;
-  const std::string no_blend_;                // why nothing is relocated with this model; empty: it can be
-  std::optional<BlendVerdict> blend_tested_;  // from the first request that asks for it
+  const std::string no_blend_;  // why nothing is relocated with this model; empty: it can be
+  std::optional<BlendVerdict> blend_tested_;
+  std::unique_ptr<BlendTest> blend_test_;  // that is to be run, or to go on
+  std::string proof_failed_;               // why it could not be run the last time
   store::Library* const library_;
   Drafting* const drafting_;
   double token_microseconds_ = 0;  // of prompts, a moving mean

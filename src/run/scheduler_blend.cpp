@@ -10,6 +10,7 @@ namespace kvasir::run {
 namespace {
 
 constexpr auto kFindTime = std::chrono::milliseconds(500);
+constexpr const char* kNote = "blend";
 // What saves less than this share of the time is computed exactly.
 constexpr double kLeastSaving = 0.2;
 
@@ -35,24 +36,29 @@ bool Scheduler::wants_blend(const Job& job) const {
   return library_ && job.reuses() && blend_options(job.asked).reuse == "blend";
 }
 
-// Why the model must not blend; empty: it may, with the ratio at least as large as the self-test found necessary. What
-// is tested is the server's own ratio, once. The strategies without comparisons are for whoever measures them.
-std::string Scheduler::test_blend(const BlendOptions& wanted, float* ratio) {
-  if (!blend_tested_) {
-    BlendOptions o = options_.blend;
-    o.strategy = wanted.strategy;
-    constexpr const char* kNote = "blend";
+// Whether the verdict is there, or was kept in a tier; otherwise the test is to be run. What is tested is the server's
+// own ratio, once. The strategies without comparisons are for whoever measures them.
+bool Scheduler::recall_blend() {
+  if (blend_tested_) return true;
+  if (!blend_test_) {
     if (const auto kept = library_->note(kNote, store::within(kFindTime)))
-      blend_tested_ = from_note({reinterpret_cast<const char*>(kept->data()), kept->size()}, o);
-    if (!blend_tested_) {
-      blend_tested_ = run::test_blend(engine_, o);
-      const std::string note = to_note(*blend_tested_, o);
-      library_->keep_note(kNote, std::as_bytes(std::span(note)));
-    }
+      blend_tested_ = from_note({reinterpret_cast<const char*>(kept->data()), kept->size()}, options_.blend);
+    if (!blend_tested_) blend_test_ = std::make_unique<BlendTest>(engine_, options_.blend);
   }
-  if (blend_tested_->allowed && blend_tested_->ratio > options_.blend.ratio)
-    *ratio = std::max(*ratio, blend_tested_->ratio);
-  return blend_tested_->allowed ? std::string() : blend_tested_->why;
+  return blend_tested_.has_value();
+}
+
+// Runs the test that is to be run, as far as go_on() lets it. No request runs meanwhile: none waits for it.
+void Scheduler::prove_blend(const std::function<bool()>& go_on) {
+  try {
+    if (!blend_test_->run(go_on)) return;
+    blend_tested_ = blend_test_->verdict();
+    const std::string note = to_note(*blend_tested_, options_.blend);
+    library_->keep_note(kNote, std::as_bytes(std::span(note)));
+  } catch (const Error& e) {  // no room, or a disk that fails: the next request that asks has it tried again
+    proof_failed_ = e.what();
+  }
+  blend_test_.reset();
 }
 
 // The job's sequence has what is known exactly. From there on known text is read where it is, if that pays; else the
@@ -87,11 +93,15 @@ void Scheduler::relocate(Job& job) {
     return;
   }
   if (o.strategy == "blend") {
-    try {
-      b.refused = test_blend(o, &o.ratio);
-    } catch (const Error& e) {
-      b.refused = e.what();
-    }
+    if (!recall_blend())
+      b.refused = proof_failed_.empty()
+                      ? "the model is not tested yet: that is done when nothing else is computed, and "
+                        "at the start with --reuse blend"
+                      : proof_failed_;
+    else if (!blend_tested_->allowed)
+      b.refused = blend_tested_->why;
+    else if (blend_tested_->ratio > options_.blend.ratio)
+      o.ratio = std::max(o.ratio, blend_tested_->ratio);
     if (!b.refused.empty()) return;
   }
   const int layers = spec.layer_count();
