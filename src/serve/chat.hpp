@@ -24,8 +24,13 @@ namespace kvasir::serve {
 // tool_calls.
 struct ChatInput : text::Conversation {
   std::optional<std::string> must_call;  // the answer is a call: of the tool with this name, of any where it is empty
+  std::optional<Json> callable = {};     // of `tools` those that may be called, none perhaps; without: all
   bool one_call = false;                 // and no more than one
   std::string template_name = {};        // of the model's chat templates the one with this name; empty: by the tools
+
+  bool has_tools() const { return tools.is_array() && !tools.empty(); }
+  const Json& may_call() const { return callable ? *callable : tools; }  // an array, or null
+  bool calls() const { return may_call().is_array() && !may_call().empty(); }
 };
 
 struct ToolCallDelta {
@@ -84,6 +89,11 @@ class ChatFormat {
       const ChatInput& /*input*/, const std::function<text::Grammar::Node(text::Grammar&)>& /*otherwise*/,
       text::Warnings& /*warnings*/) const {
     throw Error(Code::kUnsupported, "calls cannot be forced with this chat template", "tool_choice");
+  }
+  // Any answer that calls nothing but input.may_call(); null: this format cannot tell how calls begin.
+  virtual std::shared_ptr<const text::Grammar> other_calls_forbidden(const ChatInput& /*input*/,
+                                                                     text::Warnings& /*warnings*/) const {
+    return nullptr;
   }
   // What ends a model's thinking, as the template writes it.
   struct ThinkingEnd {

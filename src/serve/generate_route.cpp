@@ -33,14 +33,19 @@ namespace {
 
 // What the answer may be and how its text is told apart, now that the chat template is known.
 void prepare_chat(Context& context, const EncodedPrompt& prompt, ApiRequest& request) {
-  const bool tools = request.chat.tools.is_array() && !request.chat.tools.empty();
   run::Request& asked = request.service.request;
   for (std::string& text : context.chat->warnings(request.chat)) request.warnings.push_back(std::move(text));
   if (request.chat.must_call) {
     if (request.format) request.warnings.emplace_back("response_format is not held: tool_choice asks for a call");
     asked.grammar = context.chat->calls(request.chat, nullptr, request.warnings);
-  } else if (tools && request.format) {
+  } else if (request.chat.calls() && request.format) {
     asked.grammar = context.chat->calls(request.chat, request.format, request.warnings);
+  } else if (request.chat.callable && !request.format) {
+    asked.grammar = context.chat->other_calls_forbidden(request.chat, request.warnings);
+    request.any_text = asked.grammar != nullptr;
+    if (!asked.grammar)
+      request.warnings.emplace_back(
+          "tool_choice: with this chat template it is not known how calls begin, so the model may call any tool");
   }
   asked.shown = shown_tokens(*context.chat, request.chat, *context.service.tokenizer());
   bound_thinking(*context.chat, *context.service.tokenizer(), prompt, request);

@@ -124,7 +124,7 @@ void Generation::start(const std::shared_ptr<Exchange>& exchange, const Dialect&
     Stream& stream = self->streams_.emplace_back(self->request_.logprob_items ? Kind::kChat : self->request_.kind,
                                                  self->context_->service.tokenizer());
     if (self->request_.kind == Kind::kChat) {
-      const bool constrained = self->request_.service.request.grammar != nullptr;
+      const bool constrained = self->request_.service.request.grammar && !self->request_.any_text;
       stream.parser = self->context_->chat->parser(self->request_.chat, {self->prompts_[i / n].text, constrained});
     }
     if (self->request_.echo)

@@ -88,8 +88,8 @@ void check_tools(const Json& tools) {
   }
 }
 
-// {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": [...]}}: the model sees those
-// alone.
+// {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": [...]}}: the model sees
+// all tools, so that prompts stay equal, and may call those.
 void read_allowed(const Fields& choice, const Json& tools, ChatInput& chat) {
   const Json* inner = choice.object("allowed_tools");
   if (!inner) bad_field("tool_choice.allowed_tools", "is missing", "missing_required_parameter");
@@ -100,7 +100,7 @@ void read_allowed(const Fields& choice, const Json& tools, ChatInput& chat) {
   const Json* names = allowed.array("tools");
   if (!names || names->empty())
     bad_field("tool_choice.allowed_tools.tools", "expected at least one tool", "missing_required_parameter");
-  chat.tools = Json::array();
+  chat.callable = Json::array();
   for (std::size_t i = 0; i < names->size(); ++i) {
     const std::string field = fmt::format("tool_choice.allowed_tools.tools[{}]", i);
     const Fields tool((*names)[i], field + ".");
@@ -111,17 +111,18 @@ void read_allowed(const Fields& choice, const Json& tools, ChatInput& chat) {
         std::find_if(tools.begin(), tools.end(), [&](const Json& t) { return t["function"]["name"] == *name; });
     if (it == tools.end())
       bad_field(field + ".function.name", fmt::format("'{}' is none of the tools", *name), "invalid_value");
-    chat.tools.push_back(*it);
+    chat.callable->push_back(*it);
   }
   if (*mode == "required") chat.must_call.emplace();
 }
 
-// Whether the model gets to see the tools, and has to call one.
+// Which of the tools the model may call, and whether it has to call one.
 void read_choice(const Fields& fields, const Json& tools, bool one_call, ChatInput& chat) {
   const Json* choice = fields.find("tool_choice");
-  if (choice && *choice == "none") return;
   chat.tools = tools;
   chat.one_call = one_call;
+  if (choice && *choice == "none") chat.callable = Json::array();
+  if (chat.callable) return;
   if (!choice || *choice == "auto") return;
   if (choice->is_object() && choice->contains("type") && (*choice)["type"] == "allowed_tools")
     return read_allowed(Fields(*choice, "tool_choice."), tools, chat);

@@ -58,6 +58,8 @@ struct ApiRequest {
   ContextShift shift;
   std::int32_t thinking_budget = -1;  // tokens; -1: none
   run::ServiceRequest service;        // all but the prompt, the tenant and the time-out
+  // service.request.grammar is that of any answer but for calls that are not wanted: it may hold reasoning.
+  bool any_text = false;
   // Adds what the answer has to be to a grammar; null: any text. service.request.grammar is the same alone.
   std::function<text::Grammar::Node(text::Grammar&)> format;
   std::vector<std::string> warnings;  // what was asked for and does not hold: in the receipt

@@ -145,13 +145,13 @@ TEST(Server, ToolCalls) {
   EXPECT_EQ(events.back()["choices"][0]["finish_reason"], "tool_calls");
 }
 
-TEST(Server, ToolChoiceNoneHidesTools) {
+TEST(Server, ToolChoiceNoneShowsTools) {
   TestServer s;
   const Json tools =
       Json::parse(R"({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "none"})");
   ASSERT_EQ(s.post("/v1/chat/completions", with(kChatBody, tools)).status, 200);
   const auto prompt = s.service.tokenizer()->decode(s.service.requests().at(0).request.prompt);
-  EXPECT_EQ(prompt.find("tools"), std::string::npos);
+  EXPECT_NE(prompt.find("tools"), std::string::npos);
 }
 
 TEST(Server, Completions) {

@@ -107,9 +107,9 @@ const text::ChatTemplate& TemplateChat::of(const ChatInput& input) const {
     throw Error(Code::kBadInput, "'" + input.template_name + "', expected a template of this model: " + known,
                 "chat_template");
   }
-  const bool tools = input.tools.is_array() && !input.tools.empty();
   const auto with_tools = named_.find(std::string_view("tool_use"));
-  return input.template_name.empty() && tools && with_tools != named_.end() ? with_tools->second : template_;
+  return input.template_name.empty() && input.has_tools() && with_tools != named_.end() ? with_tools->second
+                                                                                        : template_;
 }
 
 std::string TemplateChat::render(const ChatInput& input) const { return of(input).render(input); }
@@ -122,13 +122,13 @@ std::optional<text::Place> TemplateChat::place(const ChatInput& input, std::size
   return of(input).place_at(input, at);
 }
 
-// Without tools in the request nothing that the model writes is a call.
+// Without tools that may be called nothing that the model writes is a call.
 std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const AnswerStart& start) const {
-  const bool tools = input.tools.is_array() && !input.tools.empty();
+  const bool tools = input.calls();
   const Entry<text::ToolForm>* form = of(input).tool_form();
   const text::ReasoningMarks* marks = start.constrained ? nullptr : of(input).reasoning();
   const bool inside = marks && text::ends_in_reasoning(*marks, start.prompt);
-  return std::make_unique<Parser>(tools || form->value->always ? form : nullptr, tools ? &input.tools : nullptr,
+  return std::make_unique<Parser>(tools || form->value->always ? form : nullptr, tools ? &input.may_call() : nullptr,
                                   input.must_call.has_value(), start.constrained,
                                   text::ReasoningSplitter(marks, inside), of(input).ids());
 }
@@ -136,16 +136,20 @@ std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const
 std::shared_ptr<const text::Grammar> TemplateChat::calls(
     const ChatInput& input, const std::function<text::Grammar::Node(text::Grammar&)>& otherwise,
     text::Warnings& warnings) const {
-  return text::grammar_of_calls(of(input).tool_form(), input.tools,
+  return text::grammar_of_calls(of(input).tool_form(), input.may_call(),
                                 {.name = input.must_call.value_or(""), .many = !input.one_call, .otherwise = otherwise},
                                 &warnings);
+}
+
+std::shared_ptr<const text::Grammar> TemplateChat::other_calls_forbidden(const ChatInput& input,
+                                                                         text::Warnings& warnings) const {
+  return text::grammar_of_text(of(input).tool_form(), input.may_call(), !input.one_call, &warnings);
 }
 
 std::vector<std::string> TemplateChat::marks(const ChatInput& input) const {
   std::vector<std::string> all;
   const text::ToolForm& form = *of(input).tool_form()->value;
-  const bool tools = input.tools.is_array() && !input.tools.empty();
-  if (tools || form.always) all.assign(form.marks.begin(), form.marks.end());
+  if (input.has_tools() || form.always) all.assign(form.marks.begin(), form.marks.end());
   if (const text::ReasoningMarks* marks = of(input).reasoning()) {
     all.emplace_back(marks->open);
     all.emplace_back(marks->close);

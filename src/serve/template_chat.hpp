@@ -28,6 +28,8 @@ class TemplateChat final : public ChatFormat {
   std::shared_ptr<const text::Grammar> calls(const ChatInput& input,
                                              const std::function<text::Grammar::Node(text::Grammar&)>& otherwise,
                                              text::Warnings& warnings) const override;
+  std::shared_ptr<const text::Grammar> other_calls_forbidden(const ChatInput& input,
+                                                             text::Warnings& warnings) const override;
   ThinkingEnd thinking_end(const ChatInput& input) const override;
   std::vector<std::string> marks(const ChatInput& input) const override;
   text::Warnings warnings(const ChatInput& input) const override;

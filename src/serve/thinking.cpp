@@ -33,7 +33,12 @@ void ask_effort(Json& kwargs, const std::string& effort, const std::string& fiel
 
 void bound_thinking(const ChatFormat& chat, const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
                     ApiRequest& request) {
-  if (request.thinking_budget < 0 || request.service.request.grammar) return;  // answers of a grammar hold no thinking
+  const bool grammar = request.service.request.grammar != nullptr;
+  if (request.thinking_budget < 0 || (grammar && !request.any_text)) return;  // these answers hold no thinking
+  if (grammar && request.chat.calls()) {  // what ends the thinking could stand in a call
+    request.warnings.emplace_back("the budget of thinking does nothing: tool_choice allows some of the tools");
+    return;
+  }
   const ChatFormat::ThinkingEnd end = chat.thinking_end(request.chat);
   if (!end.marks) {
     request.warnings.emplace_back(

@@ -68,6 +68,9 @@ struct ToolForm {
   std::span<const std::string_view> marks = {};
   bool always = false;  // answers without tools are in this form too
   bool bare = false;    // a call without any mark is in this form
+  // Texts with which calls begin, and nothing else does: where calls are not wanted, they are not generated. None: the
+  // first of `marks`, if there is one.
+  std::span<const std::string_view> opens = {};
   // Words of reasoning_effort that such models know, the least first, for forms that have a place for reasoning.
   std::span<const std::string_view> efforts = {};
 };

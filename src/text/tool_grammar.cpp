@@ -1,5 +1,7 @@
 #include "text/tool_grammar.hpp"
 
+#include <algorithm>
+#include <bitset>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -32,15 +34,8 @@ Grammar::Node call_of(Grammar& g, const ToolForm& form, const Json& tool, const 
   }
 }
 
-}  // namespace
-
-std::shared_ptr<const Grammar> grammar_of_calls(const Entry<ToolForm>* form, const Json& tools, const CallRules& rules,
-                                                Warnings* warnings) {
-  if (!form || !form->value->call)
-    throw Error(Code::kUnsupported, "calls cannot be forced with this chat template", "tool_choice");
-  const ToolForm& f = *form->value;
-  auto grammar = std::make_shared<Grammar>();
-  Grammar& g = *grammar;
+// One call or more of `tools`, with what the form writes around them.
+Grammar::Node calls_of(Grammar& g, const ToolForm& f, const Json& tools, const CallRules& rules, Warnings* warnings) {
   Work work;  // of all tools
   const auto any = [&](int index) {
     std::vector<Grammar::Node> calls;
@@ -65,8 +60,64 @@ std::shared_ptr<const Grammar> grammar_of_calls(const Entry<ToolForm>* form, con
     parts.push_back(rest);
   }
   parts.push_back(g.text(std::string(f.end)));
-  const Grammar::Node calls = g.sequence(std::move(parts));
+  return g.sequence(std::move(parts));
+}
+
+// Any text without one of `opens`: an automaton (Aho and Corasick, 1975) whose states are what of them stands at the
+// text's end. At any place `calls` may follow, and behind that `after`; -1: nothing is called.
+Grammar::Node text_without(Grammar& g, std::span<const std::string_view> opens, Grammar::Node calls,
+                           Grammar::Node after) {
+  std::vector<std::string> states;  // beginnings of opens, the empty one first
+  for (const std::string_view open : opens)
+    for (std::size_t n = 0; n < open.size(); ++n)
+      if (std::find(states.begin(), states.end(), open.substr(0, n)) == states.end())
+        states.emplace_back(open.substr(0, n));
+  std::vector<Grammar::Node> nodes;
+  for (std::size_t i = 0; i < states.size(); ++i) nodes.push_back(g.declare());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    std::vector<std::bitset<256>> to(states.size());
+    for (int byte = 0; byte < 256; ++byte) {
+      std::string end = states[i] + static_cast<char>(byte);
+      const auto opened = [&] {
+        return std::any_of(opens.begin(), opens.end(), [&](std::string_view o) { return end.ends_with(o); });
+      };
+      if (opened()) continue;
+      auto at = states.end();
+      while ((at = std::find(states.begin(), states.end(), end)) == states.end()) end.erase(0, 1);
+      to[static_cast<std::size_t>(at - states.begin())].set(static_cast<std::size_t>(byte));
+    }
+    std::vector<Grammar::Node> next = {g.text("")};
+    for (std::size_t t = 0; t < states.size(); ++t)
+      if (to[t].any()) next.push_back(g.sequence({g.byte(to[t]), nodes[t]}));
+    if (calls >= 0) next.push_back(g.sequence({calls, after < 0 ? nodes[0] : after}));
+    g.define(nodes[i], g.choice(std::move(next)));
+  }
+  return nodes[0];
+}
+
+}  // namespace
+
+std::shared_ptr<const Grammar> grammar_of_calls(const Entry<ToolForm>* form, const Json& tools, const CallRules& rules,
+                                                Warnings* warnings) {
+  if (!form || !form->value->call)
+    throw Error(Code::kUnsupported, "calls cannot be forced with this chat template", "tool_choice");
+  auto grammar = std::make_shared<Grammar>();
+  Grammar& g = *grammar;
+  const Grammar::Node calls = calls_of(g, *form->value, tools, rules, warnings);
   g.finish(rules.otherwise ? g.choice({calls, rules.otherwise(g)}) : calls);
+  return grammar;
+}
+
+std::shared_ptr<const Grammar> grammar_of_text(const Entry<ToolForm>* form, const Json& tools, bool many,
+                                               Warnings* warnings) {
+  const ToolForm& f = *form->value;
+  const std::span<const std::string_view> opens =
+      f.opens.empty() ? f.marks.first(std::min<std::size_t>(1, f.marks.size())) : f.opens;
+  if (opens.empty() || (!tools.empty() && !f.call)) return nullptr;
+  auto grammar = std::make_shared<Grammar>();
+  Grammar& g = *grammar;
+  const Grammar::Node calls = tools.empty() ? -1 : calls_of(g, f, tools, {.many = many}, warnings);
+  g.finish(text_without(g, opens, calls, tools.empty() || many ? -1 : text_without(g, opens, -1, -1)));
   return grammar;
 }
 

@@ -25,4 +25,9 @@ struct CallRules {
 std::shared_ptr<const Grammar> grammar_of_calls(const Entry<ToolForm>* form, const Json& tools, const CallRules& rules,
                                                 Warnings* warnings = nullptr);
 
+// Any text in which the model calls nothing but `tools`, of all tools that it was shown; none of them may be left.
+// Null: it is not known how calls begin in this form. Throws as grammar_of_calls.
+std::shared_ptr<const Grammar> grammar_of_text(const Entry<ToolForm>* form, const Json& tools, bool many,
+                                               Warnings* warnings = nullptr);
+
 }  // namespace kvasir::text

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "base/error.hpp"
 #include "text/grammars_fixture.hpp"
@@ -54,6 +55,42 @@ TEST(ToolGrammar, Llama3) {
   EXPECT_TRUE(conforms(any, R"({"name": "f", "parameters": {"a": 1}})"));
   EXPECT_TRUE(conforms(any, R"({"name": "f", "parameters": {"a": 1}}; {"name": "h", "parameters": {"z": "any"}})"));
   EXPECT_FALSE(conforms(any, R"({"name": "f", "arguments": {"a": 1}})"));
+}
+
+// Where calls are not wanted no call begins, and everything else may be said; where some are, those and nothing else.
+TEST(ToolGrammar, OtherCallsDoNotBegin) {
+  const std::string f = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>";
+  const std::string h = "<tool_call>\n{\"name\": \"h\", \"arguments\": {}}\n</tool_call>";
+  Matcher none(grammar_of_text(form("hermes"), Json::array(), true));
+  for (const char* text : {"", "Yes.", "<tool_cal", "a < b, <tool>, <<tool_call", "<think>\nHm.\n</think>\n\nNo."})
+    EXPECT_TRUE(conforms(none, text)) << text;
+  EXPECT_FALSE(conforms(none, f));
+  EXPECT_FALSE(conforms(none, "Well. <<tool_call>"));
+  const Json allowed = Json::array({kTools[0]});
+  Matcher some(grammar_of_text(form("hermes"), allowed, true));
+  EXPECT_TRUE(conforms(some, "No call."));
+  EXPECT_TRUE(conforms(some, "Two: " + f + "\n" + f + " done"));
+  EXPECT_FALSE(conforms(some, h));
+  EXPECT_FALSE(conforms(some, f + "\n" + h));
+  Matcher one(grammar_of_text(form("hermes"), allowed, false));
+  EXPECT_TRUE(conforms(one, "One: " + f + " done"));
+  EXPECT_FALSE(conforms(one, f + "\n" + f));
+}
+
+// What a form writes is a call; without tools its grammar refuses that text. `functionary_recipient` has no mark.
+TEST(ToolGrammar, EveryFormsCallsAreForbidden) {
+  for (const auto& entry : tool_forms()) {
+    const auto none = grammar_of_text(&entry, Json::array(), true);
+    if (!none) {
+      EXPECT_EQ(entry.name, "functionary_recipient");
+      continue;
+    }
+    const ToolCall call{"f", R"({"a": 1})"};
+    const std::string text = write_tool_calls(entry, std::span(&call, 1));
+    Matcher forbids(none);
+    EXPECT_FALSE(conforms(forbids, text)) << entry.name << ": " << text;
+    EXPECT_TRUE(conforms(forbids, "I do not call f.")) << entry.name;
+  }
 }
 
 // Texts of the grammar, byte by byte; nothing for those that become long.

@@ -242,21 +242,19 @@ class ResponsesTranslation {
   void allow_tools(const Fields& choice) {
     const Json* allowed = choice.array("tools");
     if (!allowed) bad_field(choice.path("tools"), "is missing", "missing_required_parameter");
-    Json kept = Json::array();
-    std::vector<std::string> places;
-    for (std::size_t i = 0; i < tools_.size(); ++i) {
-      const Json& tool = tools_[i];
+    Json kept = Json::array();  // tools of other types are left out
+    for (const Json& tool : tools_) {
       const auto same = [&](const Json& a) {
         return a.is_object() && a.value("name", Json()) == tool["function"]["name"];
       };
-      if (std::none_of(allowed->begin(), allowed->end(), same)) continue;
-      kept.push_back(tool);
-      places.push_back(tool_places_[i]);
+      if (std::any_of(allowed->begin(), allowed->end(), same)) kept.push_back({{"name", tool["function"]["name"]}});
     }
-    tool_places_ = std::move(places);
-    chat_["tools"] = std::move(kept);
-    const std::string* mode = choice.string("mode");
-    chat_["tool_choice"] = mode ? *mode : "auto";
+    const std::string* given = choice.string("mode");
+    const std::string mode = given ? *given : "auto";
+    if (kept.empty() && mode == "required") bad_field(choice.path("tools"), "names none of the tools", "invalid_value");
+    chat_["tool_choice"] =
+        kept.empty() ? Json("none")
+                     : Json{{"type", "allowed_tools"}, {"allowed_tools", {{"mode", mode}, {"tools", std::move(kept)}}}};
   }
 
   void read_sampling() {

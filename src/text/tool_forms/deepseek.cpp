@@ -40,9 +40,17 @@ std::string write(const std::string& name, const Json& arguments) {
   return std::string(kMarks[1]) + name + std::string(kMarks[2]) + arguments.dump() + std::string(kMarks[3]);
 }
 
+constexpr std::string_view kOpens[] = {kMarks[0], kMarks[1]};
+
 }  // namespace
 
-const ToolForm entry{
-    .match = match, .make = make, .call = call, .begin = kMarks[0], .end = kMarks[4], .write = write, .marks = kMarks};
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .begin = kMarks[0],
+                     .end = kMarks[4],
+                     .write = write,
+                     .marks = kMarks,
+                     .opens = kOpens};
 
 }  // namespace kvasir::text::tool_forms_deepseek

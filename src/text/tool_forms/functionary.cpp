@@ -23,8 +23,10 @@ std::string write(const std::string& name, const Json& arguments) {
   return std::string(kOpen) + name + ">" + arguments.dump() + std::string(kClose);
 }
 
+constexpr std::string_view kOpens[] = {kOpen};
+
 }  // namespace
 
-const ToolForm entry{.match = match, .make = make, .call = call, .write = write};
+const ToolForm entry{.match = match, .make = make, .call = call, .write = write, .opens = kOpens};
 
 }  // namespace kvasir::text::tool_forms_functionary

@@ -21,6 +21,7 @@ Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }
 std::string write(const std::string& name, const Json& arguments) { return kCall.write(name, arguments); }
 
 constexpr std::string_view kMarks[] = {"<tool_call>", "</tool_call>"};
+constexpr std::string_view kOpens[] = {"<tool_call>", "<|tool_call|>", "<function_call>"};
 
 }  // namespace
 
@@ -30,5 +31,6 @@ const ToolForm entry{.match = [](std::string_view) { return 0; },
                      .separator = "\n",
                      .write = write,
                      .marks = kMarks,
-                     .bare = true};
+                     .bare = true,
+                     .opens = kOpens};
 }  // namespace kvasir::text::tool_forms_generic

@@ -141,6 +141,8 @@ std::string write(const std::string& name, const Json& arguments) {
 constexpr std::string_view kEfforts[] = {"low", "medium", "high"};
 constexpr std::string_view kMarks[] = {kChannel, kMessage, kEnd, kStart, kCall, kReturn, kConstrain};
 
+constexpr std::string_view kOpens[] = {"to=functions."};
+
 }  // namespace
 
 const ToolForm entry{.match = match,
@@ -150,6 +152,7 @@ const ToolForm entry{.match = match,
                      .write = write,
                      .marks = kMarks,
                      .always = true,
+                     .opens = kOpens,
                      .efforts = kEfforts};
 
 }  // namespace kvasir::text::tool_forms_gpt_oss

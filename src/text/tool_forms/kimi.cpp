@@ -45,6 +45,8 @@ std::string write(const std::string& name, const Json& arguments) {
          std::string(kMarks[3]);
 }
 
+constexpr std::string_view kOpens[] = {kMarks[0], kMarks[1]};
+
 }  // namespace
 
 const ToolForm entry{.match = match,
@@ -54,6 +56,7 @@ const ToolForm entry{.match = match,
                      .end = kMarks[4],
                      .numbered = true,
                      .write = write,
-                     .marks = kMarks};
+                     .marks = kMarks,
+                     .opens = kOpens};
 
 }  // namespace kvasir::text::tool_forms_kimi

@@ -20,8 +20,16 @@ constexpr ObjectCall kCall{.arguments_key = "parameters"};
 Grammar::Node call(const CallParts& p) { return kCall.grammar(p); }
 std::string write(const std::string& name, const Json& arguments) { return kCall.write(name, arguments); }
 
+constexpr std::string_view kOpens[] = {"<|python_tag|>", "{\"name\":", "{\"name\" :", "{ \"name\""};
+
 }  // namespace
 
-const ToolForm entry{
-    .match = match, .make = make, .call = call, .separator = "; ", .write = write, .marks = kMarks, .bare = true};
+const ToolForm entry{.match = match,
+                     .make = make,
+                     .call = call,
+                     .separator = "; ",
+                     .write = write,
+                     .marks = kMarks,
+                     .bare = true,
+                     .opens = kOpens};
 }  // namespace kvasir::text::tool_forms_llama3

@@ -46,8 +46,11 @@ std::string write(const std::string& name, const Json& arguments) {
 
 constexpr std::string_view kMarks[] = {kCall, kEndCall};
 
+constexpr std::string_view kOpens[] = {kCall, "<function="};
+
 }  // namespace
 
-const ToolForm entry{.match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks};
+const ToolForm entry{
+    .match = match, .make = make, .call = call, .separator = "\n", .write = write, .marks = kMarks, .opens = kOpens};
 
 }  // namespace kvasir::text::tool_forms_qwen3_coder
