@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::size_t kEnd = sizeof(TurnPlace::end);
 constexpr const char* kWhiteSpace = " \t\r\n\f\v";
+// Fewer tokens of an answer that came back changed are not worth it that they stay as they were generated.
+constexpr std::size_t kLeastParted = 32;
 
 bool is_word(char c) {
   const auto byte = static_cast<unsigned char>(c);
@@ -86,15 +88,26 @@ Fit fit(const TurnMemory::Answer& answer, std::string_view message, const text::
   const auto differ = std::mismatch(shown.begin(), shown.end(), message.begin(), message.end());
   const auto common = static_cast<std::size_t>(differ.first - shown.begin());
   const bool whole = shown.find_first_not_of(kWhiteSpace, common) == std::string::npos;
-  if (common == 0 || (!whole && common < message.size())) return {};
-  if (common < message.size() && is_word(message[common - 1]) && is_word(message[common])) return {};
+  const auto in_word = [&](std::size_t at) {
+    return at > 0 && at < message.size() && is_word(message[at - 1]) && is_word(message[at]);
+  };
+  const bool parted = !whole && common < message.size();
+  if (common == 0 || (!parted && in_word(common))) return {};
   Fit fit;
+  std::vector<std::size_t> ends;  // of the pieces, in the message
   previous = answer.last;
   for (const std::int32_t id : ids) {
     const std::string_view piece = tokenizer.text_behind(std::exchange(previous, id), id);
     if (fit.bytes + piece.size() > common || message.substr(fit.bytes, piece.size()) != piece) break;
     fit.bytes += piece.size();
     ++fit.ids;
+    ends.push_back(fit.bytes);
+  }
+  if (parted) {  // what stands around the place where they part is encoded together
+    if (fit.ids > 0) --fit.ids;
+    while (fit.ids > 0 && in_word(ends[fit.ids - 1])) --fit.ids;
+    if (fit.ids < kLeastParted) return {};
+    fit.bytes = ends[fit.ids - 1];
   }
   return fit.bytes > 0 ? fit : Fit{};
 }

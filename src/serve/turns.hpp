@@ -23,6 +23,8 @@ namespace kvasir::serve {
 // The text continues with an answer if one of these holds:
 //   * All of the answer follows, except for white space at its end, and it does not end within a word of the text.
 //   * A beginning of the answer follows, then a control token. (A stop string or the client cut the answer.)
+//   * At least 32 tokens of it follow, then something else, but for a little in front of that. (A template writes a line
+//     break that the model left out.)
 // If several answers fit, the one that covers most text is taken. Its ids spell the text byte for byte. None of them is
 // a control token or ends a text; the control tokens that the template writes are encoded as always.
 //

@@ -194,6 +194,19 @@ TEST_F(Turns, OtherTextIsEncoded) {
   expect_canonical({user("x"), user("hello the"), user("y")});
 }
 
+// A long answer that comes back changed keeps what is equal in front of the change, up to a word before it.
+TEST_F(Turns, WhatIsEqualInFrontOfAChangeIsTaken) {
+  use(kChatMl);
+  std::string thought;
+  for (int i = 0; i < 10; ++i) thought += "hello the " + std::to_string(i) + ", ";
+  const EncodedPrompt one = answer({user("x")}, bytes(thought + "done. hello the end"));
+  const auto next = [&](const std::string& text) { return encode({user("x"), assistant(text), user("y")}); };
+  expect_taken(next(thought + "done.\n hello the end"), one, bytes(thought + "done"));
+  expect_taken(next(thought + "undone"), one, bytes(thought.substr(0, thought.size() - 1)));
+  expect_taken(next(thought + "done. help"), one, bytes(thought + "done. "));
+  expect_canonical({user("x"), assistant(thought.substr(0, 30) + "something else"), user("y")});
+}
+
 TEST_F(Turns, OfSeveralAnswersTheOneThatSpellsMost) {
   use(kChatMl);
   const Ids canonical{tokenizer_->find("hello"), tokenizer_->find(" the")};
