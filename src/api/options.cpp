@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "run/elsewhere.hpp"
 
 namespace kvasir {
 namespace detail {
@@ -20,7 +22,10 @@ void api::unknown_option(const std::string& name, const std::vector<std::string>
   std::vector<std::string> names = known;
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  throw Error(Code::kBadInput, fmt::format("is no option here, expected one of {}", fmt::join(names, ", ")), name);
+  std::string hint = did_you_mean(name, names);
+  if (hint.empty()) hint = run::key_hint(name);
+  throw Error(Code::kBadInput, fmt::format("is no option here{}, expected one of {}", hint, fmt::join(names, ", ")),
+              name);
 }
 
 }  // namespace kvasir

@@ -83,6 +83,7 @@ ChatAnswer ChatSession::answer(const ChatEvents& events) {
   if (std::int64_t& seed = request.request.sampling.seed; seed >= 0) seed = (seed + retries_) & INT64_MAX;
   const auto parser = format_.parser(input, {.prompt = prompt.text});
   ChatAnswer given;
+  given.warnings = format_.warnings(input);
   const auto show = [&](const serve::ChatDelta& delta) {
     given.content += delta.content;
     given.reasoning += delta.reasoning;

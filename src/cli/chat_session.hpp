@@ -17,6 +17,7 @@ struct ChatAnswer {
   std::string content, reasoning;
   run::Outcome outcome;
   std::int64_t remembered_tokens = 0;  // of the prompt: of answers as they were generated
+  text::Warnings warnings;             // what a server's answer would have
 };
 
 // Called while an answer is made: the first three on the service's thread, `cancelled` on the caller's.

@@ -26,7 +26,8 @@ class Config {
   // it all the same, as other commands know it.
   template <class T>
   void add(Flags& flags, const OptionTable<T>& table, T& target, std::initializer_list<std::string_view> without = {}) {
-    tables_.push_back({table.title(), [&table, &target](const nlohmann::json& json) { table.from_json(target, json); },
+    tables_.push_back({table.title(), table.specs(),
+                       [&table, &target](const nlohmann::json& json) { table.from_json(target, json); },
                        [&table, &target] { return Json(table.to_json(target)); }});
     for (std::size_t i = 0; i < table.specs().size(); ++i) {
       const OptionSpec& spec = table.specs()[i];
@@ -64,8 +65,10 @@ class Config {
  private:
   struct Table {
     std::string title;
+    std::span<const OptionSpec> specs;
     std::function<void(const nlohmann::json&)> read;
     std::function<Json()> write;
+    void check(const nlohmann::json& values) const;
   };
   struct Required {
     std::string flag, key;
@@ -73,6 +76,9 @@ class Config {
   };
 
   void read_file();
+  void read_tables(nlohmann::json all);
+  void read_ktransformers(const nlohmann::json& all);
+  const Table* table(const std::string& title) const;  // null: this command has no such one
 
   std::string file_;
   bool print_ = false;

@@ -108,6 +108,9 @@ TEST_F(ConfigFile, ErrorsNameFileAndKey) {
   expect(R"({"engine": 3})", path_ + ": engine: expected an object");
   expect(R"({"engine": {"ctxt": 3}})", path_ + ": engine: unknown option 'ctxt' (did you mean 'ctx'?)");
   expect(R"({"engine": {"ctx": 5000}})", path_ + ": engine.ctx: expected an integer from 0 to 4096, found '5000'");
+  expect(R"({"engine": {"max_model_len": 3}})", "unknown option 'max_model_len' ('max_model_len' is 'ctx' here)");
+  expect(R"({"engine": {"n_gpu_layers": 3}})", "(n_gpu_layers: not needed: all layers run on the processor)");
+  expect(R"({"max-model-len": 3})", "unknown table 'max-model-len' ('max-model-len' is 'ctx' here)");
   expect("{}", "--model: is required, here or as engine.model in --config");
   EXPECT_NE(run({"--ctx", "x"}).err.find("--ctx: expected an integer"), std::string::npos);
   EXPECT_EQ(run_captured({"serve", "-m", "a", "--config", path_ + ".none"}, kCommands).status, kFailure);

@@ -12,6 +12,7 @@
 #include "base/nearest.hpp"
 #include "cli/parser.hpp"
 #include "cli/version.hpp"
+#include "run/elsewhere.hpp"
 
 namespace kvasir::cli {
 namespace {
@@ -46,7 +47,48 @@ int unknown_command(const std::string& name, std::span<const Entry<Command>> com
 // Messages about a file that is no model are the user's business (2), those about the machine are not (1).
 int status_of(const Error& e) { return e.code() == Code::kBadInput ? kBadUsage : kFailure; }
 
-int run_command(const Entry<Command>& command, std::vector<std::string> arguments) {
+// The commands that have a flag: "kvasir bench or serve"; empty: none.
+std::string owners_of(const std::string& flag, std::span<const Entry<Command>> commands) {
+  std::vector<std::string_view> owners;
+  for (const auto& c : commands) {
+    const std::unique_ptr<Parser> parser = make_parser(c.value->summary, std::string(c.name));
+    c.value->setup(*parser);
+    if (parser->knows(flag)) owners.push_back(c.name);
+  }
+  return owners.empty() ? "" : fmt::format("kvasir {}", fmt::join(owners, " or "));
+}
+
+// What helps with an argument that nothing takes: our name for it, who has it, or the name it is near to.
+std::string hint_for(const std::string& argument, const Parser& parser, std::span<const Entry<Command>> commands) {
+  if (argument.size() < 2 || argument[0] != '-' || (argument[1] >= '0' && argument[1] <= '9') || argument[1] == '.')
+    return {};
+  const std::string typed = argument.substr(0, argument.find('='));
+  const std::string theirs(run::elsewhere(typed));
+  if (!theirs.empty() && theirs[0] != '-') return typed + ": " + theirs;
+  std::string same = typed;
+  std::replace(same.begin() + 2, same.end(), '_', '-');
+  const std::string ours = theirs.empty() ? same : theirs, flag = ours.substr(0, ours.find_first_of(" ,"));
+  if (parser.knows(flag)) return flag == typed ? "" : fmt::format("{} is {} here", typed, ours);
+  if (const std::string field = run::request_field(flag); !field.empty() && parser.knows("--port"))
+    return fmt::format("{}: a request says it, as '{}'", typed, field);
+  const std::string owners = owners_of(flag, commands);
+  if (flag != typed) return fmt::format("{} is {}{}", typed, ours, owners.empty() ? " here" : " of " + owners);
+  if (!owners.empty()) return fmt::format("{} is an option of {}", typed, owners);
+  const std::string near = nearest(typed, parser.chosen_flags());
+  return near.empty() ? "" : fmt::format("did you mean {}?", near);
+}
+
+std::string not_expected(const std::vector<std::string>& arguments, const Parser& parser,
+                         std::span<const Entry<Command>> commands) {
+  std::vector<std::string> hints;
+  for (const std::string& a : arguments)
+    if (std::string hint = hint_for(a, parser, commands); !hint.empty()) hints.push_back(std::move(hint));
+  const std::string text = fmt::format("not expected: {}", fmt::join(arguments, " "));
+  return hints.empty() ? text : fmt::format("{} ({})", text, fmt::join(hints, ", "));
+}
+
+int run_command(const Entry<Command>& command, std::vector<std::string> arguments,
+                std::span<const Entry<Command>> all) {
   const std::string name(command.name);
   const std::unique_ptr<Parser> parser = make_parser(command.value->summary, "kvasir " + name);
   const Action action = command.value->setup(*parser);
@@ -54,6 +96,11 @@ int run_command(const Entry<Command>& command, std::vector<std::string> argument
   if (outcome.help) {
     fmt::print("{}", *outcome.help);
     return kSuccess;
+  }
+  if (!outcome.unexpected.empty()) {
+    print_error(
+        fmt::format("{}: {}; see kvasir {} --help", name, not_expected(outcome.unexpected, *parser, all), name));
+    return kBadUsage;
   }
   if (outcome.error) {
     print_error(fmt::format("{}: {}; see kvasir {} --help", name, *outcome.error, name));
@@ -77,7 +124,7 @@ int dispatch(const std::vector<std::string>& arguments, std::span<const Entry<Co
     return kSuccess;
   }
   for (const auto& c : commands)
-    if (c.name == first) return run_command(c, {arguments.begin() + 1, arguments.end()});
+    if (c.name == first) return run_command(c, {arguments.begin() + 1, arguments.end()}, commands);
   return unknown_command(first, commands);
 }
 

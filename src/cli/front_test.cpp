@@ -76,6 +76,31 @@ TEST(Front, DefaultsComeFromTheStruct) {
                                "\n");
 }
 
+// Options of other programs, of other commands, and those that are nearly right.
+TEST(Front, WhatIsNotExpectedGetsTheHintThatHelps) {
+  const auto hint = [](const std::vector<std::string>& arguments) { return run_captured(arguments).err; };
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"serve", "-m", "x", "--kv-cache-bits", "4"}, "--kv-cache-bits is --kv here"},
+      {{"serve", "-m", "x", "--recompute-strategy", "a"}, "--recompute-strategy is --blend-strategy here"},
+      {{"serve", "-m", "x", "--draft-model", "a"}, "--draft-model is --draft model:FILE here"},
+      {{"serve", "-m", "x", "--gamma=4"}, "--gamma is --draft-tokens here"},
+      {{"serve", "-m", "x", "--awq-streaming"}, "--awq-streaming is --weights-memory here"},
+      {{"serve", "-m", "x", "--max-batch-size", "4"}, "--max-batch-size is --running here"},
+      {{"serve", "-m", "x", "--max-cache-bytes", "4"}, "--max-cache-bytes is --ram-cache here"},
+      {{"serve", "-m", "x", "--num-blocks", "4"}, "--num-blocks is --pool here"},
+      {{"serve", "-m", "x", "--block-size", "4"}, "--block-size: not to be chosen"},
+      {{"serve", "-m", "x", "--cpu_infer", "2"}, "--cpu_infer is --threads here"},
+      {{"serve", "-m", "x", "--max_new_tokens", "2"}, "--max_new_tokens: a request says it, as 'max_tokens'"},
+      {{"run", "-m", "x", "--prompt_file", "a"}, "--prompt_file is -f here"},
+      {{"serve", "-m", "x", "--temperature", "1"}, "--temperature: a request says it, as 'temperature'"},
+      {{"run", "-m", "x", "--max-num-seqs", "4"}, "--max-num-seqs is --running of kvasir "},
+      {{"run", "-m", "x", "--port", "1"}, "--port is an option of kvasir "},
+      {{"run", "-m", "x", "--kv_layers", "0=f16"}, "--kv_layers is --kv-layers here"},
+      {{"run", "-m", "x", "--temperture", "1"}, "did you mean --temperature?"}};
+  for (const auto& [arguments, want] : cases)
+    EXPECT_NE(hint(arguments).find(want), std::string::npos) << hint(arguments) << "\n" << want;
+}
+
 TEST(Front, ValuesMayBeginWithADash) {
   EXPECT_NE(run({"echo", "--stop", "-ngl"}).out.find(R"("stop":["-ngl"])"), std::string::npos);
   EXPECT_NE(run({"echo", "--stop=--x", "--stop", "-1"}).out.find(R"("stop":["--x","-1"])"), std::string::npos);

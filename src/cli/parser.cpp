@@ -5,79 +5,10 @@
 #include <utility>
 
 #include "cli/flag_text.hpp"
+#include "run/elsewhere.hpp"
 
 namespace kvasir::cli {
 namespace {
-
-// What others call our options; the second text is ours, or with a space in it says what holds here.
-constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
-    {"-c", "--ctx"},
-    {"--ctx-size", "--ctx"},
-    {"--max-model-len", "--ctx"},
-    {"--num-ctx", "--ctx"},
-    {"--cache-type-k", "--k-codec"},
-    {"-ctk", "--k-codec"},
-    {"--cache-type-v", "--v-codec"},
-    {"-ctv", "--v-codec"},
-    {"--kv-cache-dtype", "--kv"},
-    {"--batch-size", "--chunk"},
-    {"-b", "--chunk"},
-    {"--ubatch-size", "--chunk"},
-    {"-ub", "--chunk"},
-    {"--temp", "--temperature"},
-    {"--n-predict", "-n"},
-    {"--predict", "-n"},
-    {"--file", "-f"},
-    {"--parallel", "--running"},
-    {"-np", "--running"},
-    {"--max-num-seqs", "--running"},
-    {"--alias", "--name"},
-    {"--served-model-name", "--name"},
-    {"--api-key", "--api-key-file"},
-    {"--chat-template-file", "--chat-template"},
-    {"--ssl-cert-file", "--tls-cert"},
-    {"--ssl-key-file", "--tls-key"},
-    {"--slot-save-path", "--cache-dir"},
-    {"--prompt-cache", "--cache-dir"},
-    {"--cache-ram", "--ram-cache"},
-    {"-cram", "--ram-cache"},
-    {"--grammar-file", "--json-schema"},
-    {"--metrics", "always served at /metrics"},
-    {"--jinja", "always so"},
-    {"-cb", "always so"},
-    {"--cont-batching", "always so"},
-    {"--cache-reuse", "always so: what begins alike is reused"},
-    {"--enable-prefix-caching", "always so"},
-    {"-fa", "not needed: attention never stores its scores"},
-    {"--flash-attn", "not needed: attention never stores its scores"},
-    {"-ngl", "not needed: all layers run on the processor"},
-    {"--gpu-layers", "not needed: all layers run on the processor"},
-    {"--n-gpu-layers", "not needed: all layers run on the processor"},
-    {"--no-mmap", "not needed: weights are packed into memory"},
-    {"--mlock", "not needed: weights are packed into memory"},
-};
-
-// " (-c is --ctx here)", or nothing.
-std::string hint_for(std::string_view argument) {
-  argument = argument.substr(0, argument.find('='));
-  for (const auto& [theirs, ours] : kElsewhere) {
-    if (argument != theirs) continue;
-    const bool sentence = ours.find(' ') != ours.npos;
-    return std::string(argument) + (sentence ? ": " : " is ") + std::string(ours) + (sentence ? "" : " here");
-  }
-  return {};
-}
-
-// What is left on the command line, in its order, with our name for what other engines call otherwise.
-std::string not_expected(const std::vector<std::string>& arguments) {
-  std::string text = "not expected:";
-  std::string hints;
-  for (const std::string& a : arguments) {
-    text += " " + a;
-    if (const std::string hint = hint_for(a); !hint.empty()) hints += (hints.empty() ? " (" : ", ") + hint;
-  }
-  return text + (hints.empty() ? "" : hints + ")");
-}
 
 class CommandFlags final : public Parser {
  public:
@@ -136,15 +67,35 @@ class CommandFlags final : public Parser {
     return "";
   }
 
+  bool knows(const std::string& flag) const override {
+    const auto has = [&](const auto& self, const CLI::App& app) -> bool {
+      if (app.get_option_no_throw(flag)) return true;
+      for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+        if (self(self, *sub)) return true;
+      return false;
+    };
+    return has(has, app_);
+  }
+  std::vector<std::string> chosen_flags() const override {
+    std::vector<std::string> all;
+    const auto add = [&](const auto& self, const CLI::App& app) -> void {
+      for (const CLI::Option* o : app.get_options())
+        for (const std::string& name : o->get_lnames()) all.push_back("--" + name);
+      for (const CLI::App* sub : app.get_subcommands()) self(self, *sub);
+    };
+    add(add, app_);
+    return all;
+  }
+
   Outcome parse(std::vector<std::string> arguments) override {
-    if (const std::string theirs = run_together(arguments); !theirs.empty()) return {.error = not_expected({theirs})};
+    if (const std::string theirs = run_together(arguments); !theirs.empty()) return {.unexpected = {theirs}};
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them last first
     try {
       app_.parse(arguments);
     } catch (const CLI::CallForHelp&) {
       return {.help = app_.help()};
     } catch (const CLI::ExtrasError&) {
-      return {.error = not_expected(app_.remaining(true))};
+      return {.unexpected = app_.remaining(true)};
     } catch (const CLI::ParseError& e) {
       return {.error = e.what()};
     }
@@ -156,7 +107,7 @@ class CommandFlags final : public Parser {
   std::string run_together(const std::vector<std::string>& arguments) const {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const std::string& a = arguments[i];
-      if (a.size() < 3 || a[0] != '-' || a[1] == '-' || hint_for(a).empty()) continue;
+      if (a.size() < 3 || a[0] != '-' || a[1] == '-' || run::elsewhere(a).empty()) continue;
       const CLI::Option* before = i > 0 ? std::as_const(app_).get_option_no_throw(arguments[i - 1]) : nullptr;
       if (!before || before->get_items_expected_max() == 0) return a;  // else it is the value of that one
     }

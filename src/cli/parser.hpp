@@ -13,11 +13,15 @@ namespace kvasir::cli {
 class Parser : public Flags {
  public:
   struct Outcome {
-    std::optional<std::string> help;   // it was asked for
-    std::optional<std::string> error;  // what is wrong with the arguments
+    std::optional<std::string> help;      // it was asked for
+    std::optional<std::string> error;     // what is wrong with the arguments
+    std::vector<std::string> unexpected;  // those that nothing takes
   };
   // Errors of an option's value are thrown: Error(kBadInput).
   virtual Outcome parse(std::vector<std::string> arguments) = 0;
+  virtual bool knows(const std::string& flag) const = 0;  // here, or in a subcommand
+  // Long flags of what was chosen, after parsing.
+  virtual std::vector<std::string> chosen_flags() const = 0;
 };
 
 std::unique_ptr<Parser> make_parser(const std::string& summary, const std::string& program);

@@ -187,6 +187,15 @@ TEST(CodecCache, ChoicesThatAreNonePointToTheNearest) {
   EXPECT_EQ(typo.find("--kv: unknown codec 'blanced', expected one of: bf16, "), 0u) << typo;
   EXPECT_NE(typo.find("; or of the presets: balanced, exact, "), std::string::npos) << typo;
   EXPECT_NE(typo.find("(did you mean 'balanced'?)"), std::string::npos) << typo;
+  // Presets where codecs or parameters are, and names of other programs.
+  EXPECT_NE(refusal("kivi2:16")
+                .find("'kivi2' is a preset, which takes no parameter; it stands for keys "
+                      "'int2_channel' and values 'int2_token'"),
+            std::string::npos)
+      << refusal("kivi2:16");
+  EXPECT_NE(refusal("q8_0").find("'int8_token' is nearest to it"), std::string::npos) << refusal("q8_0");
+  EXPECT_NE(refusal("FP8_E4M3").find("'int8_token' is nearest to it"), std::string::npos);
+  EXPECT_NE(refusal("F16").find("did you mean 'f16'?"), std::string::npos);
   EXPECT_NE(refusal("rq44:unbiased").find("unknown codec 'rq44', "), std::string::npos);
   EXPECT_EQ(refusal("balanced"), "");
   EXPECT_EQ(refusal("rq4:unbiased"), "");

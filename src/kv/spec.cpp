@@ -1,6 +1,8 @@
 #include "kv/spec.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
@@ -25,16 +27,71 @@ void read_parameter(std::string_view text, std::string_view codec, CodecParams* 
         context);
 }
 
-std::string unknown_codec(std::string_view name) {
-  return "unknown codec '" + std::string(name) + "', expected one of: " + names(codecs());
+// What other programs call codecs, in lower case, and what is nearest here.
+constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {{"fp32", "f32"},
+                                                                        {"float32", "f32"},
+                                                                        {"fp16", "f16"},
+                                                                        {"float16", "f16"},
+                                                                        {"half", "f16"},
+                                                                        {"16", "f16"},
+                                                                        {"bfloat16", "bf16"},
+                                                                        {"fp8", "int8_token"},
+                                                                        {"fp8_e4m3", "int8_token"},
+                                                                        {"fp8_e5m2", "int8_token"},
+                                                                        {"fp8_inc", "int8_token"},
+                                                                        {"int8", "int8_token"},
+                                                                        {"q8_0", "int8_token"},
+                                                                        {"q8", "int8_token"},
+                                                                        {"8", "int8_token"},
+                                                                        {"q5_0", "rq5"},
+                                                                        {"q5_1", "rq5"},
+                                                                        {"q4_0", "balanced"},
+                                                                        {"q4_1", "balanced"},
+                                                                        {"q4", "balanced"},
+                                                                        {"iq4_nl", "balanced"},
+                                                                        {"int4", "balanced"},
+                                                                        {"fp4", "balanced"},
+                                                                        {"nvfp4", "balanced"},
+                                                                        {"4", "balanced"},
+                                                                        {"q3", "small"},
+                                                                        {"3", "small"},
+                                                                        {"q2", "kivi2"},
+                                                                        {"int2", "kivi2"},
+                                                                        {"2", "kivi2"},
+                                                                        {"kivi", "kivi2"},
+                                                                        {"turboquant", "turbo3"}};
+
+std::string lower_case(std::string_view text) {
+  std::string lower;
+  for (const char c : text) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
 }
 
-// For a text that could have been a preset.
-std::string unknown_choice(std::string_view name) {
+// What stands where a codec should, for one side or, with presets, for both.
+std::string unknown_codec(std::string_view name, bool with_presets) {
   std::vector<std::string> all;
-  for (const auto& entry : presets()) all.emplace_back(entry.name);
   for (const auto& entry : codecs()) all.emplace_back(entry.name);
-  return unknown_codec(name) + "; or of the presets: " + names(presets()) + did_you_mean(name, all);
+  std::string text = "unknown codec '" + std::string(name) + "', expected one of: " + names(codecs());
+  if (with_presets) {
+    text += "; or of the presets: " + names(presets());
+    for (const auto& entry : presets()) all.emplace_back(entry.name);
+  }
+  const std::string lower = lower_case(name);
+  if (std::find(all.begin(), all.end(), lower) != all.end()) return text + " (did you mean '" + lower + "'?)";
+  for (const auto& [theirs, ours] : kElsewhere)
+    if (lower == theirs && std::find(all.begin(), all.end(), ours) != all.end())
+      return text + " ('" + std::string(ours) + "' is nearest to it)";
+  return text + did_you_mean(name, all);
+}
+
+// A preset is named where its codecs, or a codec with parameters, are wanted.
+void refuse_preset(std::string_view text, std::string_view name, const char* what, const std::string& context) {
+  const Preset* const preset = find(presets(), name);
+  if (!preset && name != "auto") return;
+  std::string message = "'" + std::string(text) + "': '" + std::string(name) + "' is a preset, which " + what;
+  if (preset && preset->share == 0)
+    message += "; it stands for keys '" + std::string(preset->k) + "' and values '" + preset->v + "'";
+  bad(message, context);
 }
 
 }  // namespace
@@ -44,7 +101,10 @@ CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string
   const std::string_view name = text.substr(0, colon);
   CodecSpec spec;
   spec.codec = find(codecs(), name);
-  if (!spec.codec) bad(unknown_codec(name), context);
+  if (!spec.codec) {
+    refuse_preset(text, name, "names codecs of both sides, expected a codec", context);
+    bad(unknown_codec(name, false), context);
+  }
   if (colon != std::string_view::npos) {
     std::string_view rest = text.substr(colon + 1);
     for (;;) {
@@ -72,7 +132,10 @@ CodecPair parse_pair(std::string_view text, const std::string& context) {
   const std::size_t slash = text.find('/');
   if (slash == std::string_view::npos) {
     const std::string_view name = text.substr(0, text.find(':'));
-    if (!find(codecs(), name)) bad(unknown_choice(name), context);
+    if (!find(codecs(), name)) {
+      refuse_preset(text, name, "takes no parameter", context);
+      bad(unknown_codec(name, true), context);
+    }
     return {std::string(text), std::string(text)};
   }
   return {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};

@@ -183,13 +183,36 @@ static bool reads_text(const EngineOptions& options, const model::ModelSpec& spe
   return share > 0 && share < kv::kReadsText;
 }
 
+// The flag that an option of the cache comes from.
+static std::string flag_of(const std::string& context, const EngineOptions& o) {
+  constexpr std::string_view kPrefix = "cache option ";
+  if (!context.starts_with(kPrefix)) return context;
+  const std::string_view option = std::string_view(context).substr(kPrefix.size());
+  const bool of_layer = option.find(" of layer ") != option.npos;
+  for (const auto& [name, one_side] : {std::pair{"k_codec", &o.k_codec}, std::pair{"v_codec", &o.v_codec}})
+    if (option.starts_with(name))
+      return of_layer && !o.kv_layers.empty() ? "--kv-layers"
+             : one_side->empty()              ? "--kv"
+                                              : std::string("--") + name[0] + "-codec";
+  for (const auto& [name, flag] : {std::pair{"disk_memory", "--kv-memory"},
+                                   {"layers", "--kv-layers"},
+                                   {"window", "--window"},
+                                   {"sinks", "--sinks"},
+                                   {"selector", "--select"},
+                                   {"max_sequences", "--running"},
+                                   {"step_tokens", "--chunk"},
+                                   {"max_tokens", "--ctx"}})
+    if (option == name) return flag;
+  return context;
+}
+
 // What is wrong with an option of the cache is said by the flag that the user wrote.
-static kv::MemoryPlan planned_cache(const kv::CacheShape& shape, const kv::CacheOptions& options, int threads) {
+static kv::MemoryPlan planned_cache(const kv::CacheShape& shape, const kv::CacheOptions& cache, int threads,
+                                    const EngineOptions& options) {
   try {
-    return kv::plan_memory(shape, options, threads);
+    return kv::plan_memory(shape, cache, threads);
   } catch (const Error& e) {
-    if (e.context() != "cache option disk_memory") throw;
-    throw Error(e.code(), e.message(), "--kv-memory");
+    throw Error(e.code(), e.message(), flag_of(e.context(), options));
   }
 }
 
@@ -208,7 +231,7 @@ EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& opti
     plan.note = "a text that is read at the start shares these bytes out anew";
   else if (names_no_codec(options))
     default_kv(spec, &plan.note);
-  plan.cache = planned_cache(cache_shape(spec), cache, default_threads(options));
+  plan.cache = planned_cache(cache_shape(spec), cache, default_threads(options), options);
   plan.load_bytes = model::Model::planned_load_scratch(spec, file, options.exact, default_threads(options));
   const auto most = static_cast<int>(std::min<std::int64_t>(options.chunk, plan.context));
   plan.scratch_bytes =
@@ -340,7 +363,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   cache_options_.drafts = needs.drafted > 0;
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
-  const kv::MemoryPlan cache_plan = planned_cache(cache_shape(spec), cache_options_, team_->size());
+  const kv::MemoryPlan cache_plan = planned_cache(cache_shape(spec), cache_options_, team_->size(), options_);
   const std::int64_t scratch =
       model::Forward::planned_scratch(spec, step_rows(), needs.logits + needs.drafted, team_->size());
   const model::ResidencyOptions where =

@@ -156,11 +156,22 @@ std::string selector_of(const std::string& key, const nlohmann::json& value) {
   const std::string type = lower_case(key, value);
   for (const auto& [theirs, ours] : {std::pair{"dynamic", "dynamic"},
                                      {"block_mean", "mean"},
+                                     {"mean", "mean"},
                                      {"block_max", "max"},
+                                     {"max", "max"},
                                      {"fixed", "fixed"},
+                                     {"fix", "fixed"},
                                      {"quest", "quest"}})
     if (type == theirs) return ours;
   bad(key, "one of DYNAMIC, BLOCK_MEAN, BLOCK_MAX, FIXED, QUEST");
+}
+
+std::string codec_of(const std::string& key, const nlohmann::json& value) {
+  const std::string type = lower_case(key, value);
+  for (const auto& [theirs, ours] :
+       {std::pair{"fp16", "f16"}, {"f16", "f16"}, {"q8_0", "int8_token"}, {"q4_0", "int4_token"}})
+    if (type == theirs) return ours;
+  bad(key, "one of FP16, Q8_0, Q4_0");
 }
 
 }  // namespace
@@ -172,8 +183,18 @@ nlohmann::json ktransformers_options(const nlohmann::json& section) {
   std::int64_t block = 128, local = 4096, second = 96, anchors = 1, token_step = 1, layer_step = 1, dense = 0;
   std::int64_t preselect_count = 96;
   bool preselect = false;
+  nlohmann::json engine = nlohmann::json::object();
   for (const auto& [key, value] : section.items()) {
-    if (key == "block_size") {
+    if (value.is_null()) {  // "token_step:" without a value is the default
+    } else if (key == "chunk_size") {
+      engine["chunk"] = integer(key, value, 1);
+    } else if (key == "max_seq_len") {
+      engine["ctx"] = integer(key, value, 1);
+    } else if (key == "threads_num") {
+      engine["threads"] = integer(key, value, 1);
+    } else if (key == "kv_type") {
+      engine["kv"] = codec_of(key, value);
+    } else if (key == "block_size") {
       block = integer(key, value, 1);
     } else if (key == "local_windows_len") {
       local = integer(key, value, 0);
@@ -183,7 +204,7 @@ nlohmann::json ktransformers_options(const nlohmann::json& section) {
       if (!value.is_boolean()) bad(key, "true or false");
       preselect = value.get<bool>();
     } else if (key == "preselect_block_count") {
-      preselect_count = integer(key, value, 1);
+      preselect_count = integer(key, value, 0);
     } else if (key == "token_step") {
       token_step = integer(key, value, 1);
     } else if (key == "layer_step") {
@@ -199,20 +220,22 @@ nlohmann::json ktransformers_options(const nlohmann::json& section) {
       anchors = integer(key, value, 1);
     } else {
       bad(key,
-          "one of block_size, local_windows_len, second_block_count, preselect_block, preselect_block_count, "
-          "token_step, layer_step, dense_layer_num, head_select_mode, representative_type, representative_num");
+          "one of chunk_size, max_seq_len, threads_num, kv_type, block_size, local_windows_len, second_block_count, "
+          "preselect_block, preselect_block_count, token_step, layer_step, dense_layer_num, head_select_mode, "
+          "representative_type, representative_num");
     }
   }
+  if (preselect && preselect_count == 0) bad("preselect_block_count", "an integer from 1 on beside preselect_block");
   const std::int64_t initial = block > 32 ? 1 : std::max<std::int64_t>(1, 64 / block);
-  nlohmann::json engine{{"select", selector + ":vote=sum"},
-                        {"select_block", block},
-                        {"budget", std::to_string((initial + second + local / block) * block)},
-                        {"select_local", local},
-                        {"token_step", token_step},
-                        {"layer_step", layer_step},
-                        {"dense_layers", dense},
-                        {"head_mode", mode},
-                        {"preselect", preselect ? preselect_count : 0}};
+  engine.update({{"select", selector + ":vote=sum"},
+                 {"select_block", block},
+                 {"budget", std::to_string((initial + second + local / block) * block)},
+                 {"select_local", local},
+                 {"token_step", token_step},
+                 {"layer_step", layer_step},
+                 {"dense_layers", dense},
+                 {"head_mode", mode},
+                 {"preselect", preselect ? preselect_count : 0}});
   if (selector == "fixed" || selector == "dynamic") engine["select_anchors"] = anchors;
   return engine;
 }

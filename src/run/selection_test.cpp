@@ -79,8 +79,32 @@ TEST(SelectionOptions, KTransformersNamesAreUnderstood) {
   EXPECT_EQ(s.token_step, 100);
   EXPECT_EQ(s.dense_layers, 2);
   EXPECT_TRUE(s.shared);
+  // All keys of its tutorial and of the file that it writes, where one has no value, and the names of its article.
+  const auto engine = [](const nlohmann::json& section) {
+    EngineOptions o;
+    engine_table().from_json(o, ktransformers_options(section));
+    return o;
+  };
+  const EngineOptions all = engine({{"chunk_size", 4096},
+                                    {"max_seq_len", 32000},
+                                    {"threads_num", 3},
+                                    {"kv_type", "FP16"},
+                                    {"token_step", nullptr},
+                                    {"anchor_type", "DYNAMIC"},
+                                    {"second_select_num", 96},
+                                    {"preselect_block", false},
+                                    {"preselect_block_count", 0}});
+  EXPECT_EQ(all.chunk, 4096);
+  EXPECT_EQ(all.ctx, 32000);
+  EXPECT_EQ(all.threads, 3);
+  EXPECT_EQ(all.kv, "f16");
+  EXPECT_EQ(all.token_step, 1);
+  EXPECT_EQ(all.preselect, 0);
+  for (const auto& [theirs, ours] : {std::pair{"MAX", "max"}, {"MEAN", "mean"}, {"FIX", "fixed"}})
+    EXPECT_EQ(kv::parse_select(selection_of(engine({{"representative_type", theirs}})), "test").kind, ours);
   for (const nlohmann::json& bad :
-       {nlohmann::json{{"block_size", "128"}}, nlohmann::json{{"blocks", 1}}, nlohmann::json{{"token_step", 0}},
+       {nlohmann::json{{"preselect_block", true}, {"preselect_block_count", 0}}, nlohmann::json{{"kv_type", "FP3"}},
+        nlohmann::json{{"block_size", "128"}}, nlohmann::json{{"blocks", 1}}, nlohmann::json{{"token_step", 0}},
         nlohmann::json{{"representative_type", "BEST"}}, nlohmann::json{{"head_select_mode", 1}}, nlohmann::json(3)})
     EXPECT_THROW(ktransformers_options(bad), Error) << bad.dump();
 }

@@ -2,6 +2,7 @@
 // earlier runs and servers ended.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <clocale>
 #include <cstdio>
 #include <cstdlib>
@@ -223,6 +224,8 @@ class Terminal {
     bar.finish();
     if (thinks) show("\x1b[0m");
     if (spoke || thinks) show("\n");
+    for (const std::string& warning : last_->warnings)  // once
+      if (std::find(warned_.begin(), warned_.end(), warning) == warned_.end()) complain(warned_.emplace_back(warning));
     ++answers_;
     prompt_tokens_ += last_->outcome.prompt_tokens;
     reused_tokens_ += last_->outcome.receipt.reused_tokens;
@@ -303,6 +306,7 @@ class Terminal {
   ChatSession session_;
   std::optional<LineReader> reader_;
   std::optional<ChatAnswer> last_;
+  std::vector<std::string> warned_;
   std::int64_t answers_ = 0, prompt_tokens_ = 0, reused_tokens_ = 0;
 };
 
