@@ -32,7 +32,7 @@ ABSENT = {"KVASIR_LMDB", "KVASIR_REDIS", "KVASIR_URING", "KVASIR_CAIRO", "KVASIR
 # What the presets, the policies that share bytes out among the layers, and KIVI need. docs/library.md lists them.
 CODECS = "f32 f16 bf16 int2_channel int2_token int4_channel int4_token int8_token rq2 rq3 rq4 rq5 rq8".split()
 # Formats of weights but those that few files have and that take longest to compile.
-NO_QUANTS = "iq1_m iq1_s iq2_s iq2_xs iq2_xxs iq3_s iq3_xxs nvfp4 tq1_0 tq2_0".split()
+NO_QUANTS = "iq1_m iq1_s iq2_s iq2_xs iq2_xxs iq3_s iq3_xxs nvfp4 q1_0 q2_0 tq1_0 tq2_0".split()
 # What floats of a folder become. Other formats are read and never written (tools/amalgamation/absent.cpp).
 WRITTEN = ("/f32.cpp", "/f16.cpp", "/bf16.cpp")
 # As cmake/isa.cmake compiles them, but for BF16, which there a few files of that copy have; GCC and Clang spell targets of x86

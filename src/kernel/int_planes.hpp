@@ -2,10 +2,10 @@
 //
 // clang-format off
 // A format is described by a struct F:
-//   kBits        bits of a stored code u (2, 3, 4, 5, 6, 8)
+//   kBits        bits of a stored code u (1, 2, 3, 4, 5, 6, 8)
 //   kZero        the weight is d * (u - kZero) + m ...
 //   kLevels      ... or, where the struct has this table of 16 int8, d * kLevels[u] + m (kBits is 4 at most; no kZero)
-//   kBlock       elements per block of the file (32, 64 or 256)
+//   kBlock       elements per block of the file (32, 64, 128 or 256)
 //   kScales      scales per 32 elements (1 or 2)
 //   kMin         whether m is used
 //   kBlockBytes  bytes of a block in the file
@@ -121,6 +121,17 @@ KVASIR_INLINE void load_codes(const std::byte* p, Bytes u[8]) {
     const Bytes both = or_(or_(shift_right16<3>(rest[0]), shift_right16<2>(rest[1])), shift_right16<1>(rest[2]));
     u[6] = and_(both, low);  // `both` has nothing in bit 3
     u[7] = shift_right16<4>(sub8(both, u[6]));
+  } else if constexpr (kBits == 1) {
+    const Bytes one = set1_bytes(1);
+    const Bytes x = load_bytes(p);
+    u[0] = and_(x, one);
+    u[1] = and_(shift_right16<1>(x), one);
+    u[2] = and_(shift_right16<2>(x), one);
+    u[3] = and_(shift_right16<3>(x), one);
+    u[4] = and_(shift_right16<4>(x), one);
+    u[5] = and_(shift_right16<5>(x), one);
+    u[6] = and_(shift_right16<6>(x), one);
+    u[7] = and_(shift_right16<7>(x), one);
   } else {
     const Bytes low = set1_bytes(3);
     KVASIR_UNROLL(2)
@@ -152,6 +163,7 @@ KVASIR_INLINE int code_at(const std::byte* planes, int row, int element) {
     const int bit = g == 6 ? 3 : 7;
     return (at(0) >> bit & 1) | (at(64) >> bit & 1) << 1 | (at(128) >> bit & 1) << 2;
   }
+  if constexpr (kBits == 1) return at(0) >> g & 1;
   return at(64 * (g % 2)) >> (g / 2 * 2) & 3;
 }
 
@@ -184,6 +196,8 @@ KVASIR_INLINE void store_planes(const std::uint32_t (*words)[kPanelRows], std::b
         const std::uint32_t bits = (words[6][r] >> i & 0x01010101) << 3 | (words[7][r] >> i & 0x01010101) << 7;
         p[16 * i + r] = words[i][r] | words[i + 3][r] << 4 | bits;
       }
+  } else if constexpr (kBits == 1) {
+    store_plane<0, 1, 1, 8>(words, p);
   } else {
     for (int i = 0; i < 2; ++i) store_plane<0, 2, 2, 4>(words + i, p + 16 * i);
   }

@@ -1,5 +1,5 @@
-// TQ1_0 and TQ2_0: super-blocks of 256 with one f16 d, x = d (u - 1). u is 0, 1 or 2; the 3 that two bits can be is 2
-// d. Panel head: d (16 f16).
+// TQ1_0, TQ2_0 (super-blocks of 256) and Q2_0: blocks with one f16 d, x = d (u - 1). u is 0, 1 or 2; the 3 that two
+// bits can be is 2 d. Panel head: d (16 f16).
 #pragma once
 
 #include "kernel/int_panels.hpp"
@@ -7,8 +7,9 @@
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 
+template <int kElements = 256>
 struct Ternary {
-  static constexpr int kBits = 2, kZero = 0, kBlock = 256, kScales = 1, kHeadBytes = 32;
+  static constexpr int kBits = 2, kZero = 0, kBlock = kElements, kScales = 1, kHeadBytes = 32;
   static constexpr bool kMin = true;
 
   KVASIR_INLINE void load_head(const std::byte* head, int, simd::KVASIR_TARGET::F32* d, simd::KVASIR_TARGET::F32* m) {
@@ -19,10 +20,11 @@ struct Ternary {
   static float weight(float d, float, int code) { return d * static_cast<float>(code - 1); }
 };
 
-// Codes of 256 floats for a given d, to nearest and halves away from 0; returns the sum of squares lost.
+// Codes of n floats for a given d, to nearest and halves away from 0; returns the sum of squares lost.
+template <int n>
 KVASIR_INLINE float ternary_codes(const float* x, float d, std::uint8_t* u) {
   float lost = 0.0f;
-  for (int i = 0; i < 256; ++i) {
+  for (int i = 0; i < n; ++i) {
     const float size = __builtin_fabsf(x[i]);
     const bool zero = d <= 0.0f || size < 0.5f * d;
     u[i] = zero ? 1 : x[i] < 0.0f ? 0 : 2;
@@ -32,15 +34,16 @@ KVASIR_INLINE float ternary_codes(const float* x, float d, std::uint8_t* u) {
   return lost;
 }
 
-// d and codes of 256 floats. Weights that were trained ternary are exact with the largest size; for others d is made
+// d and codes of n floats. Weights that were trained ternary are exact with the largest size; for others d is made
 // the mean of the sizes that do not become 0, a few times.
+template <int n = 256>
 KVASIR_INLINE void quantise_ternary(const float* x, std::byte* d_out, std::uint8_t* u) {
   using kernel::KVASIR_TARGET::half_at;
   using kernel::KVASIR_TARGET::put_half_value;
-  float sizes[256];
-  for (int i = 0; i < 256; ++i) sizes[i] = __builtin_fabsf(x[i]);
-  put_half_value(largest(sizes, 256), d_out);
-  float least = ternary_codes(x, half_at(d_out), u);
+  float sizes[n];
+  for (int i = 0; i < n; ++i) sizes[i] = __builtin_fabsf(x[i]);
+  put_half_value(largest(sizes, n), d_out);
+  float least = ternary_codes<n>(x, half_at(d_out), u);
   float d = half_at(d_out);
   for (int round = 0; round < 8 && least > 0.0f; ++round) {
     float sum = 0.0f, count = 0.0f;
@@ -51,13 +54,13 @@ KVASIR_INLINE void quantise_ternary(const float* x, std::byte* d_out, std::uint8
     }
     std::byte tried[2];
     put_half_value(sum / count, tried);
-    std::uint8_t codes[256];
+    std::uint8_t codes[n];
     d = half_at(tried);
-    const float lost = ternary_codes(x, d, codes);
+    const float lost = ternary_codes<n>(x, d, codes);
     if (!(lost < least)) continue;
     least = lost;
     __builtin_memcpy(d_out, tried, 2);
-    __builtin_memcpy(u, codes, 256);
+    __builtin_memcpy(u, codes, n);
   }
 }
 

@@ -18,7 +18,7 @@ KVASIR_INLINE void each_part(F&& f) {
   f(48, 4, 240, 4);
 }
 
-struct Format : Ternary {
+struct Format : Ternary<> {
   static constexpr int kBlockBytes = 54;
   static void codes(const std::byte* block, std::uint8_t* u) {
     each_part([&](int at, int bytes, int element, int count) __attribute__((always_inline)) {
@@ -41,7 +41,7 @@ struct Format : Ternary {
 void quantise(const float* row, std::byte* out, std::int64_t n) {
   for (std::int64_t b = 0; b < n / 256; ++b, row += 256, out += Format::kBlockBytes) {
     std::uint8_t u[256];
-    quantise_ternary(row, out + 52, u);
+    quantise_ternary<256>(row, out + 52, u);
     each_part([&](int at, int bytes, int element, int count) __attribute__((always_inline)) {
       for (int i = 0; i < bytes; ++i) {
         int number = 0;

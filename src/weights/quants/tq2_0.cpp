@@ -7,7 +7,7 @@
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
 
-struct Format : Ternary {
+struct Format : Ternary<> {
   static constexpr int kBlockBytes = 66;
   static void codes(const std::byte* block, std::uint8_t* u) {
     for (int h = 0; h < 2; ++h) bit_pairs(block + 32 * h, u + 128 * h);
@@ -20,7 +20,7 @@ struct Format : Ternary {
 void quantise(const float* row, std::byte* out, std::int64_t n) {
   for (std::int64_t b = 0; b < n / 256; ++b, row += 256, out += Format::kBlockBytes) {
     std::uint8_t u[256];
-    quantise_ternary(row, out + 64, u);
+    quantise_ternary<256>(row, out + 64, u);
     for (int h = 0; h < 2; ++h) put_bit_pairs(u + 128 * h, out + 32 * h);
   }
 }
