@@ -6,6 +6,7 @@
 
 #include "base/file.hpp"
 #include "serve/client_fixture.hpp"
+#include "serve/template_chat.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -36,11 +37,19 @@ std::string asked_of(const run::ServiceRequest& r) {
 }
 
 TEST(ApiFields, AreTreatedAsTheTablesSay) {
+  const TemplateChat chat(
+      text::ChatTemplate("{% if tools %}{{ tools|tojson }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+                         "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function|tojson }}"
+                         "</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+                         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+                         "", "<|im_end|>"));
   int rows = 0;
   for (const auto& file : std::filesystem::directory_iterator(KVASIR_SOURCE_DIR "/tests/fields")) {
     const Json table = Json::parse(read_text_file(file.path().string()));
     const std::string path = table["path"].get<std::string>();
-    TestServer s;
+    FakeOptions fake;
+    fake.fills_gaps = true;
+    TestServer s(std::move(fake), {}, false, &chat);
     const auto ask = [&](const Json& patch, Reply& reply) {
       Json body = table["body"];
       body.merge_patch(patch);

@@ -197,6 +197,7 @@ class Encoding {
     std::size_t size = answer->shown.size();
     const bool known = size > 0 && rest.starts_with(answer->shown);
     if (!known) size = shown_size(answer->index, at);
+    if (size == 0) size = shown_with_next(answer->index, at);
     if (size == 0) return false;
     std::string text;
     std::int32_t previous = answer->last;
@@ -241,6 +242,26 @@ class Encoding {
     // Other text follows in the two: the message ends here if a control token begins in both.
     const auto next = names.next(text, end), other = names.next(head, end);
     return next.id >= 0 && next.begin == end && other.id >= 0 && other.begin == end ? end - at : 0;
+  }
+
+  // The same of a template that writes the last message in another way (Qwen 3: with empty reasoning): with the message
+  // behind it, up to the first control token that ends a text.
+  std::size_t shown_with_next(std::size_t index, std::size_t at) const {
+    if (index + 2 > history_->messages.size()) return 0;
+    std::string head;
+    try {
+      head = history_->head(index + 2);
+    } catch (const Error&) {
+      return 0;
+    }
+    const std::string& text = prompt_.text;
+    const auto differ = std::mismatch(text.begin(), text.end(), head.begin(), head.end());
+    const std::size_t end = static_cast<std::size_t>(differ.first - text.begin());
+    const text::SpecialMatcher& names = tokenizer_.control_names();
+    for (auto match = names.next(text, at); match.id >= 0 && match.begin + match.size <= end;
+         match = names.next(text, match.begin + match.size))
+      if (tokenizer_.is_eog(match.id)) return match.begin - at;
+    return 0;
   }
 
   std::string spliced_text() {

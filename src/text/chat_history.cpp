@@ -71,7 +71,7 @@ class CallIds {
  private:
   // Nine letters or digits: the client's, or such as its text decides, so that they are the same in the next turn.
   std::string short_id(const std::string& given) {
-    if (given.size() == ChatTemplate::kShortId && given.find_first_not_of(kIdLetters) == given.npos) return given;
+    if (given.size() == ChatTemplate::kShortId) return given;  // templates look at the length alone
     std::uint64_t state = given.empty() ? count_ : 0;
     for (const char c : given) state = splitmix64(state) ^ static_cast<unsigned char>(c);
     std::string id;

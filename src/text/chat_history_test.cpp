@@ -43,6 +43,13 @@ Conversation loop_of(const Json& calls, const Json& results, Json more = Json::o
   return c;
 }
 
+// Without the tools, which would stand in front of what templates make that do not show them.
+Conversation calls_of(const Json& calls, const Json& results, Json more = Json::object()) {
+  Conversation c = loop_of(calls, results, std::move(more));
+  c.tools = nullptr;
+  return c;
+}
+
 constexpr const char* kNine =
     "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{% if c.id|length != 9 %}"
     "{{ raise_exception('nine') }}{% endif %}<{{ c.id }}>{{ c.function.arguments|tojson }}{% endfor %}"
@@ -53,20 +60,20 @@ TEST(ChatHistory, IdsOfNineLetters) {
   const ChatTemplate t(kNine, "", "");
   EXPECT_EQ(t.ids(), ChatTemplate::Ids::kShort);
   const Json two = Json::array({call_json("call_1", {{"day", 1}}), call_json("toolu_01ABCDEFGHIJ", {{"day", 2}})});
-  const std::string text = t.render(loop_of(two, {"toolu_01ABCDEFGHIJ", "call_1"}));
+  const std::string text = t.render(calls_of(two, {"toolu_01ABCDEFGHIJ", "call_1"}));
   const std::string first = text.substr(text.find('<') + 1, 9), second = text.substr(text.rfind('<') + 1, 9);
   EXPECT_NE(first, second);
   EXPECT_TRUE(text.ends_with("=" + second + ";ok=" + first + ";")) << text;
-  EXPECT_EQ(text, t.render(loop_of(two, {"toolu_01ABCDEFGHIJ", "call_1"}))) << "the same in the next turn";
+  EXPECT_EQ(text, t.render(calls_of(two, {"toolu_01ABCDEFGHIJ", "call_1"}))) << "the same in the next turn";
   // Its own form stays, none at all is made up, and results without one belong to the calls in order.
-  EXPECT_EQ(t.render(loop_of(Json::array({call_json("abcdefgh1", Json::object())}), {"abcdefgh1"})),
+  EXPECT_EQ(t.render(calls_of(Json::array({call_json("abcdefgh1", Json::object())}), {"abcdefgh1"})),
             "hi<abcdefgh1>{}ok=abcdefgh1;");
   const std::string none =
-      t.render(loop_of(Json::array({call_json(nullptr, "{}"), call_json(nullptr, "{}")}), {nullptr, nullptr}));
+      t.render(calls_of(Json::array({call_json(nullptr, "{}"), call_json(nullptr, "{}")}), {nullptr, nullptr}));
   EXPECT_TRUE(
       none.ends_with("ok=" + none.substr(none.find('<') + 1, 9) + ";ok=" + none.substr(none.rfind('<') + 1, 9) + ";"))
       << none;
-  EXPECT_NO_THROW(t.render(loop_of(Json::array({call_json("a", "{}")}), {"another"})));
+  EXPECT_NO_THROW(t.render(calls_of(Json::array({call_json("a", "{}")}), {"another"})));
 }
 
 TEST(ChatHistory, ArgumentsThatAreNoJson) {
@@ -82,7 +89,7 @@ TEST(ChatHistory, ArgumentsThatAreNoJson) {
       {R"({"day": 3}})", R"({"day":3})"},
       {"{", "{}"},
       {"nothing", "{}"},
-      {R"({"a": "\)", R"({"a":"\""})"},
+      {R"({"a": "\)", R"({"a":"\\"})"},
       {"[1, 2]", "{}"},
       {"", "{}"},
   };
@@ -92,7 +99,7 @@ TEST(ChatHistory, ArgumentsThatAreNoJson) {
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function|tojson }}{% endfor %}"
       "{% endfor %}",
       "", "");
-  const Conversation broken = loop_of(Json::array({call_json("a", R"({"day": 3, "no)")}), {"a"});
+  const Conversation broken = calls_of(Json::array({call_json("a", R"({"day": 3, "no)")}), {"a"});
   EXPECT_EQ(json.render(broken), R"({"name": "f", "arguments": {"day": 3, "no})");
   const ChatTemplate items(
       "{% for m in messages %}{% for c in m.tool_calls or [] %}{% for k, v in "
@@ -104,10 +111,10 @@ TEST(ChatHistory, ArgumentsThatAreNoJson) {
 TEST(ChatHistory, ReasoningUnderTheNameThatIsRead) {
   for (const char* name : {"reasoning_content", "reasoning", "thinking"}) {
     const ChatTemplate t(std::string("{% for m in messages %}{{ m.content }}{% if m.tool_calls %}({{ m.") + name +
-                             " }}){% endif %}{% endfor %}",
+                             " }}){{ m.tool_calls[0].function.name }}{% endif %}{% endfor %}",
                          "", "");
-    EXPECT_EQ(t.render(loop_of(Json::array({call_json("a", "{}")}), {"a"}, {{"reasoning_content", "Hm."}})),
-              "hi(Hm.)ok")
+    EXPECT_EQ(t.render(calls_of(Json::array({call_json("a", "{}")}), {"a"}, {{"reasoning_content", "Hm."}})),
+              "hi(Hm.)fok")
         << name;
   }
 }

@@ -16,7 +16,10 @@ void handle_count(Context& context, const std::shared_ptr<Exchange>& exchange) {
   // A prompt that is too long is counted too.
   const auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat, {.context = INT64_MAX},
                                       &context.turns, http.tenant);
-  exchange->reply(json_response({{"input_tokens", prompts.front().ids.size()}}));
+  Json out{{"input_tokens", prompts.front().ids.size()}};
+  if (!request.notes.empty()) out["kvasir"]["notes"] = request.notes;  // as an answer would say
+  if (!request.warnings.empty()) out["kvasir"]["warnings"] = request.warnings;
+  exchange->reply(json_response(out));
 }
 
 }  // namespace
