@@ -29,4 +29,15 @@ double Pace::seconds(double rows) const {
   return std::max(1e-9, seconds_ / weight_ + (rows - rows_ / weight_) * row_seconds());
 }
 
+void PromptPace::learn(double rows, double seconds) {
+  if (rows < kFewest) return;  // the last token of a prompt that is known reads all weights for itself
+  const double row = std::max(1e-9, seconds / rows);
+  row_ = row_ > 0 ? 0.5 * (row_ + std::clamp(row, 0.5 * row_, 4 * row_)) : row;
+}
+
+std::int64_t PromptPace::rows(double seconds) const {
+  if (row_ <= 0) return kFewest;
+  return std::max(kFewest, static_cast<std::int64_t>(std::min(seconds / row_, 1e9)));
+}
+
 }  // namespace kvasir::run

@@ -56,7 +56,13 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
         {.help = "tokens of one step while answers are being generated: less makes them smoother, prompts slower",
          .unit = "tokens",
          .low = 1,
-         .high = 8192}}}};
+         .high = 8192}},
+       {"step_ms",
+        &O::step_ms,
+        {.help = "that prompts take of such a step, or as long as its answers take if that is more; 0 is any time",
+         .unit = "ms",
+         .low = 0,
+         .high = 3600000}}}};
   return table;
 }
 

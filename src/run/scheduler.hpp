@@ -1,11 +1,11 @@
 // Many requests on one engine: continuous batching of decode steps with chunked prefill.
 //
 // One thread runs the engine. In every step each answer that grows gets its next token, and what is left of the step's
-// token budget is split evenly between the prompts that are being computed, so that a long prompt neither stops nor is
-// stopped by short ones. A request is admitted in order of arrival, when a sequence is free and the pages that its
-// prompt needs are reserved. Should answers outgrow the pages all the same, the youngest request gives its pages back
-// and is computed again later. Law 1 makes all of this invisible in what is computed: a prompt's logits are those that
-// it has alone.
+// token budget, or of its time on slow machines, is split evenly between the prompts that are being computed, so that a
+// long prompt neither stops nor is stopped by short ones, and answers keep their pace beside it. A request is admitted
+// in order of arrival, when a sequence is free and the pages that its prompt needs are reserved. Should answers outgrow
+// the pages all the same, the youngest request gives its pages back and is computed again later. Law 1 makes all of
+// this invisible in what is computed: a prompt's logits are those that it has alone.
 //
 // With a library, what earlier requests computed is looked up and restored, and what requests compute is offered:
 // chunks as they are sealed, tails at the end of the prompt, at the end of the answer, where the request asks for them,
@@ -28,6 +28,7 @@
 #include "run/blend_gate.hpp"
 #include "run/drafting.hpp"
 #include "run/engine.hpp"
+#include "run/pace.hpp"
 #include "run/service.hpp"
 #include "store/library.hpp"
 
@@ -37,6 +38,7 @@ struct SchedulerOptions {
   std::int32_t running = 8;        // requests that are computed together
   std::int32_t waiting = 256;      // requests in the queue
   std::int32_t step_tokens = 256;  // tokens of one step while answers grow; the engine's chunk when none do
+  std::int32_t step_ms = 100;      // that prompts may take of such a step, see plan(); 0: any time
   BlendOptions blend;              // a table of its own
   // The self-test of blending runs in the constructor, as it always does with blend.reuse "blend"; else when nothing is
   // computed, once a request has asked for it.
@@ -117,6 +119,7 @@ class Scheduler final : public Service {
   void step();
   std::span<const float> compute(double& start);
   void plan();
+  void learn_pace(std::int64_t prompt_rows, double seconds);
   void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   bool preempt_for(const std::string& why);
@@ -147,6 +150,8 @@ class Scheduler final : public Service {
   store::Library* const library_;
   Drafting* const drafting_;
   double token_microseconds_ = 0;  // of prompts, a moving mean
+  Pace answer_pace_;               // of steps without prompts
+  PromptPace prompt_pace_;
   ModelCard card_;
   std::vector<JobPtr> running_;           // in order of arrival
   Plan plan_;                             // of the step; kept, so that a step allocates nothing

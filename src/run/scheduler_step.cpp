@@ -46,7 +46,10 @@ void Scheduler::Plan::clear() {
   reads_rows = false;
 }
 
-// The next token of every answer, then of every prompt its part of what is left of the step.
+// The next token of every answer, then of every prompt its part of what is left of the step. Beside answers prompts get
+// as many rows as take step_ms, or as long as the answers take: so an answer waits for twice its own time at most where
+// that is long, and where it is short a slow machine still writes some ten tokens a second. How a prompt is cut changes
+// no bit of it (law 1).
 void Scheduler::plan() {
   plan_.clear();
   std::int64_t prompts = 0;
@@ -65,6 +68,10 @@ void Scheduler::plan() {
   // However many answers grow, a quarter of the step is for prompts: with less they would come in token by token.
   const std::int64_t share = std::max({prompts, wanted - plan_.rows, wanted / 4});
   std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - plan_.rows);
+  if (plan_.answers > 0 && options_.step_ms > 0) {
+    const double alone = answer_pace_.seconds(static_cast<double>(plan_.rows));
+    budget = std::min(budget, std::max(prompts, prompt_pace_.rows(std::max(1e-3 * options_.step_ms, alone))));
+  }
   for (const auto& job : running_) {
     if (!job->runs() || job->decodes()) continue;
     const std::int64_t count = job->blended.pending()
@@ -162,6 +169,13 @@ void Scheduler::lose_step(const std::string& why) {
   plan_.clear();
 }
 
+// A step took so long, with `prompt_rows` tokens of prompts.
+void Scheduler::learn_pace(std::int64_t prompt_rows, double seconds) {
+  const auto rows = static_cast<double>(plan_.rows);
+  if (prompt_rows == 0) return answer_pace_.learn(rows, seconds);
+  prompt_pace_.learn(static_cast<double>(prompt_rows), seconds - answer_pace_.seconds(rows));
+}
+
 void Scheduler::step() {
   double start = 0;
   const std::span<const float> rows = compute(start);
@@ -174,6 +188,7 @@ void Scheduler::step() {
     const double mean = (now - start) * 1e6 / static_cast<double>(tokens);
     token_microseconds_ = token_microseconds_ > 0 ? 0.8 * token_microseconds_ + 0.2 * mean : mean;
   }
+  learn_pace(static_cast<std::int64_t>(tokens) - plan_.rows, now - start);
   if (drafting_ && plan_.answers > 0 && static_cast<std::int64_t>(tokens) == plan_.rows)
     drafting_->stepped(plan_.rows, now - start);
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);

@@ -307,17 +307,50 @@ TEST_F(SchedulerTest, AShortPromptIsNotHeldUpByALongOne) {
 // How far another request's answer comes while this one is computed.
 class Onlooker final : public Listener {
  public:
-  explicit Onlooker(std::shared_ptr<Log> other) : other_(std::move(other)) {}
+  // own: hears what this request gets, too.
+  explicit Onlooker(std::shared_ptr<Log> other, std::shared_ptr<Log> own = nullptr)
+      : other_(std::move(other)), own_(std::move(own)) {}
   void started() override { from_ = other_->ids().size(); }
-  void pieces(std::span<const Piece>) override {}
-  void done(const Outcome&) override { passed_.set_value(other_->ids().size() - from_); }
+  void pieces(std::span<const Piece> pieces) override {
+    if (own_) own_->pieces(pieces);
+  }
+  void done(const Outcome& outcome) override {
+    if (own_) own_->done(outcome);
+    passed_.set_value(other_->ids().size() - from_);
+  }
   std::size_t passed() { return passed_.get_future().get(); }
 
  private:
-  const std::shared_ptr<Log> other_;
+  const std::shared_ptr<Log> other_, own_;
   std::size_t from_ = 0;
   std::promise<std::size_t> passed_;
 };
+
+// However slow the machine is, an answer comes on beside a prompt; and neither has other bits than alone.
+TEST_F(SchedulerTest, AStepBesideAnswersIsBoundedByTime) {
+  const auto passed = [&](std::int32_t step_ms) {
+    start("balanced", {.running = 2, .waiting = 2, .step_tokens = 256, .step_ms = step_ms});
+    const ServiceRequest talk = ask(text(*engine_, 7, 10), 300), slow = ask(text(*engine_, 100, 1000), 3);
+    const auto answer = submit(talk), prompt = std::make_shared<Log>();
+    answer->wait_for_tokens(1);
+    const auto onlooker = std::make_shared<Onlooker>(answer, prompt);
+    scheduler_->submit(slow, onlooker);
+    const std::size_t tokens = onlooker->passed();
+    answer->wait();
+    const std::vector<std::int32_t> ids[] = {answer->ids(), prompt->ids()};
+    expect_empty();
+    Engine engine(engine_options("balanced"), {});
+    EXPECT_EQ(ids[0], alone_on(engine, talk.request).ids);
+    EXPECT_EQ(ids[1], alone_on(engine, slow.request).ids);
+    return tokens;
+  };
+  const std::size_t unbounded = passed(0);
+  EXPECT_LE(unbounded, 10u);        // steps of 255 rows, and the prompt's own answer
+  EXPECT_LE(passed(3600000), 12u);  // an hour is no bound
+  const std::size_t bounded = passed(1);
+  EXPECT_GT(bounded, unbounded);  // the first step is one of few rows on any machine
+  EXPECT_LE(bounded, 1000 / PromptPace::kFewest + 10u);
+}
 
 TEST_F(SchedulerTest, APromptHasItsShareBesideManyAnswers) {
   start("f16", {.running = 16, .waiting = 16, .step_tokens = 16});
