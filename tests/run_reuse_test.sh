@@ -56,12 +56,14 @@ tr -dc 'a-zA-Z0-9 .,' <"$1/DECISIONS.md" | head -c 5200 >"$scratch/prompt"
 # The same text behind another beginning, by a process that did not compute it.
 { printf 'Another day, another beginning. '; head -c 5200 "$scratch/prompt"; } >"$scratch/moved" && mv "$scratch/moved" "$scratch/prompt"
 run "$scratch/runs"
-expect 'moved text, exactly' '"relocated_tokens":0'
+expect 'moved text, exactly' '"source":"computed"'
+case $answer in *'"blend"'*) fail 'moved text, exactly: a receipt of blending that was not asked for' ;; esac
 run "$scratch/other" --reuse blend
 expect 'moved text, another folder' '"relocated_tokens":0'
 { printf 'A third one, again. '; tail -c 5200 "$scratch/prompt"; } >"$scratch/moved" && mv "$scratch/moved" "$scratch/prompt"
 run "$scratch/runs" --reuse blend
-expect 'moved text' '"not_blended":null'
+expect 'moved text' '"refused":null'
+expect 'moved text' '"source":"relocated"'
 relocated=$(printf '%s' "$answer" | sed -n 's/.*"relocated_tokens":\([0-9]*\).*/\1/p')
 [ "$relocated" -gt 1000 ] || fail "moved text: $relocated tokens are relocated"
 tr -dc 'a-zA-Z0-9 .,' <"$1/DECISIONS.md" | head -c 5200 >"$scratch/prompt"

@@ -34,9 +34,12 @@ struct Receipt {
   };
   std::vector<Span> spans;  // in order; together the whole prompt
   std::int64_t reused_tokens = 0;
-  std::uint64_t loaded_bytes = 0;  // of what was reused
+  std::int64_t computed_tokens = 0;  // of the prompt
+  std::uint64_t loaded_bytes = 0;    // of what was reused
   double load_seconds = 0;
   std::string miss;  // why no more was reused, one sentence; empty when nothing could be
+  // All of it and more, such as what a selector did: an object in the form of the server's `kvasir` (docs/http.md).
+  std::string json;
 };
 
 struct TokenProbability {

@@ -48,6 +48,17 @@ class EngineTest(unittest.TestCase):
         self.assertGreater(self.engine.generate(STORY * 20, 1, **GREEDY).kv_reuse_ratio, 0.9)
         self.assertGreater(self.engine.stats()["reused_tokens"], 0)
 
+    def test_receipts_have_the_form_of_the_servers(self):
+        with kvasir.Engine.from_pretrained(MODEL, threads=2, ctx=1024, select="quest:budget=128:block=16") as engine:
+            answer = engine.generate(STORY * 20, 4, **GREEDY)
+        receipt = answer.receipt
+        self.assertEqual(receipt["computed_tokens"], answer.prompt_tokens - receipt["reused_tokens"])
+        self.assertEqual(receipt["select"]["name"].split(":")[0], "quest")
+        self.assertLess(receipt["select"]["read_tokens"], receipt["select"]["seen_tokens"])
+        self.assertEqual((receipt["finish"], receipt["spans"][-1]["end"]), ("length", answer.prompt_tokens))
+        self.assertAlmostEqual(receipt["ttft_ms"], answer.ttft_ms)
+        self.assertNotIn("blend", receipt)
+
     def test_sessions_fork_cut_and_last(self):
         a = self.engine.session(STORY)
         first = a.generate(8, **GREEDY)

@@ -9,6 +9,7 @@
 #include "api/options.hpp"
 #include "base/error.hpp"
 #include "text/json_schema.hpp"
+#include "run/receipt.hpp"
 
 namespace kvasir::api {
 namespace {
@@ -58,8 +59,10 @@ Reply reply_of(const run::Reply& r) {
               .generate_seconds = o.decode_seconds,
               .receipt = {.reused_tokens = o.receipt.reused_tokens,
                           .loaded_bytes = o.receipt.loaded_bytes,
+                          .computed_tokens = o.receipt.computed(o.prompt_tokens),
                           .load_seconds = o.receipt.load_seconds,
-                          .miss = o.receipt.miss}};
+                          .miss = o.receipt.miss,
+                          .json = run::receipt_json(o).dump(-1, ' ', false, Json::error_handler_t::replace)}};
   for (const run::Span& s : o.receipt.spans) reply.receipt.spans.push_back({s.begin, s.end, s.source});
   for (const run::TokenRecord& t : r.records) reply.logprobs.push_back({t.id, t.logprob});
   return reply;

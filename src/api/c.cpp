@@ -127,16 +127,6 @@ void give_text(const std::string& text, char** out, std::size_t* size) {
   if (size) *size = text.size();
 }
 
-Json to_json(const Receipt& r) {
-  Json spans = Json::array();
-  for (const Receipt::Span& s : r.spans) spans.push_back({{"begin", s.begin}, {"end", s.end}, {"source", s.source}});
-  return {{"spans", spans},
-          {"reused_tokens", r.reused_tokens},
-          {"loaded_bytes", r.loaded_bytes},
-          {"load_seconds", r.load_seconds},
-          {"miss", r.miss}};
-}
-
 Json to_json(const Reply& r) {
   Json json{{"text", r.text},
             {"ids", r.ids},
@@ -146,7 +136,7 @@ Json to_json(const Reply& r) {
             {"first_token_seconds", r.first_token_seconds},
             {"prompt_seconds", r.prompt_seconds},
             {"generate_seconds", r.generate_seconds},
-            {"receipt", to_json(r.receipt)}};
+            {"receipt", Json::parse(r.receipt.json)}};
   Json logprobs = Json::array();
   for (const TokenProbability& t : r.logprobs) logprobs.push_back({{"id", t.id}, {"logprob", t.logprob}});
   json["logprobs"] = std::move(logprobs);

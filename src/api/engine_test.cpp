@@ -81,6 +81,7 @@ TEST(Engine, TheSameTokensAgainAreReusedAndGiveTheSameAnswer) {
     EXPECT_EQ(cold.receipt.reused_tokens, 0);
     EXPECT_GT(warm.receipt.reused_tokens, 128) << kv;
     EXPECT_EQ(off.receipt.reused_tokens, 0);
+    EXPECT_EQ(warm.receipt.computed_tokens, warm.prompt_tokens - warm.receipt.reused_tokens);
     for (const Reply* r : {&warm, &off}) {
       EXPECT_EQ(r->ids, cold.ids) << kv;
       ASSERT_EQ(r->logprobs.size(), cold.logprobs.size());

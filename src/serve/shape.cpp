@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-#include "run/selection.hpp"
-#include "run/weights_figures.hpp"
+#include "run/receipt.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::serve {
@@ -43,46 +42,10 @@ Json message_json(const ChatDelta& text) {
   return message;
 }
 
-Json blend_json(const run::BlendReceipt& b) {
-  return {{"strategy", b.strategy},
-          {"relocated_tokens", b.relocated_tokens},
-          {"repaired_tokens", b.repaired_tokens},
-          {"lost_tokens", b.lost_tokens},
-          {"deviation", b.deviation},
-          {"seconds", b.seconds},
-          {"saved_seconds", b.saved_seconds},
-          {"refused", b.refused.empty() ? Json(nullptr) : Json(b.refused)}};
-}
-
 Json receipt_json(const Choice& choice) {
-  const run::Outcome& outcome = choice.outcome;
-  const run::Receipt& r = outcome.receipt;
-  Json spans = Json::array();
-  for (const run::Span& s : r.spans) spans.push_back({{"begin", s.begin}, {"end", s.end}, {"source", s.source}});
-  Json out{{"spans", std::move(spans)},
-           {"reused_tokens", r.reused_tokens},
-           {"computed_tokens", r.computed(outcome.prompt_tokens)},
-           {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
-           {"k_codec", r.k_codec},
-           {"v_codec", r.v_codec},
-           {"remembered_tokens", choice.remembered_tokens},
-           {"loaded_bytes", r.loaded_bytes},
-           {"state_bytes", r.state_bytes},
-           {"load_seconds", r.load_seconds},
-           {"ttft_ms", 1e3 * (r.queue_seconds + r.prefill_seconds)},
-           {"total_ms", 1e3 * (r.queue_seconds + r.prefill_seconds + outcome.decode_seconds)},
-           {"queue_seconds", r.queue_seconds},
-           {"prefill_seconds", r.prefill_seconds},
-           {"decode_seconds", outcome.decode_seconds},
-           {"seed", outcome.seed},
-           {"finish", run::name(outcome.finish)}};
-  out["miss"] = r.miss.empty() ? Json(nullptr) : Json(r.miss);
+  Json out = run::receipt_json(choice.outcome);
+  out["remembered_tokens"] = choice.remembered_tokens;
   out["miss_at"] = choice.miss_at;
-  if (r.blend.asked) out["blend"] = blend_json(r.blend);
-  if (!outcome.draft.sources.empty()) out["draft"] = run::draft_json(outcome.draft);
-  if (outcome.weights.any()) out["weights"] = run::weights_json(outcome.weights);
-  if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
-  if (!r.select.empty()) out["select"] = run::selection_json(r);
   return out;
 }
 

@@ -29,7 +29,7 @@
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
-#include "run/selection.hpp"
+#include "run/receipt.hpp"
 #include "run/weights_figures.hpp"
 #include "store/library.hpp"
 #include "text/json_schema.hpp"
@@ -223,24 +223,6 @@ void print_figures(run::Engine& engine, const run::Reply& g, const Figures& f, b
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 
-nlohmann::ordered_json receipt_json(const run::Outcome& o) {
-  const run::Receipt& r = o.receipt;
-  nlohmann::ordered_json spans = nlohmann::ordered_json::array();
-  for (const run::Span& s : r.spans) spans.push_back({{"begin", s.begin}, {"end", s.end}, {"source", s.source}});
-  return {{"spans", spans},
-          {"reused_tokens", r.reused_tokens},
-          {"computed_tokens", r.computed(o.prompt_tokens)},
-          {"pages", {{"reused", r.pages.reused}, {"computed", r.pages.computed}, {"sealed", r.pages.sealed}}},
-          {"loaded_bytes", r.loaded_bytes},
-          {"state_bytes", r.state_bytes},
-          {"load_seconds", r.load_seconds},
-          {"relocated_tokens", r.blend.relocated_tokens},
-          {"repaired_tokens", r.blend.repaired_tokens},
-          {"not_blended",
-           r.blend.refused.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.blend.refused)},
-          {"miss", r.miss.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(r.miss)}};
-}
-
 void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f) {
   const run::Outcome& o = g.outcome;
   nlohmann::ordered_json row{{"text", g.text}, {"ids", g.ids}, {"finish", name(o.finish)}, {"seed", o.seed}};
@@ -266,10 +248,7 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
               {"v_codec", kv::codecs_text(engine.codecs(), kv::Side::kValues)},
               {"kv_note", engine.kv_note()},
               {"resident_bytes", f.resident},
-              {"receipt", receipt_json(o)}});
-  if (!o.draft.sources.empty()) row["draft"] = run::draft_json(o.draft);
-  if (o.weights.any()) row["weights"] = run::weights_json(o.weights);
-  if (!o.receipt.select.empty()) row["receipt"]["select"] = run::selection_json(o.receipt);
+              {"receipt", run::receipt_json(o)}});
   print_json_row(row);
 }
 
