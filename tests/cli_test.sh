@@ -119,6 +119,17 @@ printf '{"prompt":[5]}\n' >"$scratch/prompts"
 expect 1 '^FAIL: nothing was reused' '' verify -m "$model" --prompts "$scratch/prompts"
 printf '{"prompts":[5]}\n' >"$scratch/prompts"
 expect 2 '' '/prompts, line 1: prompt: ' verify -m "$model" --prompts "$scratch/prompts"
+expect 2 '' '^kvasir: --reuse: off leaves nothing to verify' verify -m "$model" --prompts "$scratch/prompts" --reuse off
+# A prompt of a few hundred tokens, which the test moves about; and one that is too short for that.
+tr -dc 'a-zA-Z0-9 .,' <"$1/DECISIONS.md" | head -c 2400 >"$scratch/blend"
+expect 0 'computed at another place: an approximation' '' verify -m "$model" --prompts "$scratch/blend" -n 4 --reuse blend \
+  --tolerance 10
+expect 0 '"approximate":true,"relocated_tokens":[1-9].*"tolerance":10' '' verify -m "$model" --prompts "$scratch/blend" -n 4 \
+  --reuse blend --tolerance 10 --json
+expect 1 '^FAIL: [01] of 1 answers differ by more than 0 nats' '' verify -m "$model" --prompts "$scratch/blend" -n 4 \
+  --reuse blend --tolerance 0
+echo 'It was a dark night' >"$scratch/blend"
+expect 1 '^FAIL: nothing was relocated, so nothing is verified (' '' verify -m "$model" --prompts "$scratch/blend" --reuse blend
 expect 2 '' '^kvasir: --ram-cache: is 0' verify -m "$model" --prompts "$scratch/prompts" --ram-cache 0
 expect 2 '' 'not expected: --ctx-size 512 (--ctx-size is --ctx here)' run -m "$model" -p x --ctx-size 512
 expect 2 '' 'not expected: -ngl (-ngl: not needed' run -m "$model" -p x -ngl 99

@@ -17,7 +17,10 @@ using Tokens = std::vector<run::TokenRecord>;
 // Answers as a function says, at once; reuses all but the last token where it may and has seen the prompt.
 class Fake final : public run::Service {
  public:
-  explicit Fake(std::function<Tokens(const run::ServiceRequest&, bool seen)> answer) : answer_(std::move(answer)) {}
+  // moved: prompts that are not to be answered, only to be known.
+  explicit Fake(std::function<Tokens(const run::ServiceRequest&, bool seen)> answer,
+                std::vector<std::vector<std::int32_t>> moved = {})
+      : answer_(std::move(answer)), moved_(std::move(moved)) {}
 
   const run::ModelCard& card() const override { return card_; }
   const text::Tokenizer* tokenizer() const override { return nullptr; }
@@ -28,14 +31,22 @@ class Fake final : public run::Service {
       seen_.push_back(request.request.prompt);
     }
     EXPECT_EQ(request.request.sampling.temperature, 0);
-    EXPECT_EQ(request.request.max_tokens, 4);
+    if (std::count(moved_.begin(), moved_.end(), request.request.prompt) > 0) {
+      EXPECT_EQ(request.blend.reuse, "exact");
+      EXPECT_TRUE(request.reuse);
+      known_ = true;
+    } else {
+      EXPECT_EQ(request.request.max_tokens, 4);
+    }
+    const bool blends = request.reuse && request.blend.reuse == "blend";
     for (const run::TokenRecord& token : answer_(request, seen)) {
       const run::Piece piece{token, ""};
       listener->pieces({&piece, 1});
     }
     run::Outcome outcome;
     outcome.prompt_tokens = static_cast<std::int64_t>(request.request.prompt.size());
-    outcome.receipt.reused_tokens = seen ? outcome.prompt_tokens - 1 : 0;
+    outcome.receipt.reused_tokens = seen && !blends ? outcome.prompt_tokens - 1 : 0;
+    if (blends && known_) outcome.receipt.blend = {.asked = true, .relocated_tokens = 2, .repaired_tokens = 1};
     listener->done(outcome);
     return 1;
   }
@@ -46,7 +57,9 @@ class Fake final : public run::Service {
 
  private:
   std::function<Tokens(const run::ServiceRequest&, bool)> answer_;
+  const std::vector<std::vector<std::int32_t>> moved_;
   std::vector<std::vector<std::int32_t>> seen_;
+  bool known_ = false;
   run::ModelCard card_;
 };
 
@@ -88,6 +101,39 @@ TEST(Verify, DifferencesAreFound) {
     return Tokens{{9, r.reuse ? std::numeric_limits<float>::quiet_NaN() : -1, {}}};
   });
   EXPECT_FALSE(nan[0].same(10));
+}
+
+// One prompt of five tokens, whose answer is two tokens; `blended` is what it is when it is blended.
+VerifyRow blended_row(const Tokens& blended) {
+  Fake fake(
+      [&](const run::ServiceRequest& r, bool) {
+        return r.reuse ? blended : Tokens{{7, -1, {}}, {8, -1, {}}};
+      },
+      {{1, 4, 5, 2, 3}});
+  std::vector<run::ServiceRequest> requests(1);
+  requests[0].request.prompt = {1, 2, 3, 4, 5};
+  const auto rows = verify_blend(fake, std::move(requests), 4, [](std::size_t, std::size_t) { return true; });
+  EXPECT_EQ(rows.size(), 1u);
+  return rows.at(0);
+}
+
+TEST(Verify, BlendedAnswersMayDifferByATolerance) {
+  const VerifyRow equal = blended_row({{7, -1.25f, {}}, {8, -1, {}}});
+  EXPECT_EQ(equal.differs_at, -1);
+  EXPECT_EQ(equal.difference, 0.25);
+  EXPECT_EQ(equal.relocated, 2);
+  EXPECT_EQ(equal.repaired, 1);
+  EXPECT_FALSE(equal.same(0.2));
+  EXPECT_TRUE(equal.same(0.25));
+  // Another token: how likely the first answer's still is decides, and nothing behind it is compared.
+  const VerifyRow near = blended_row({{9, -1, {{9, -1}, {7, -1.5f}}}, {3, -100, {}}});
+  EXPECT_EQ(near.differs_at, 0);
+  EXPECT_EQ(near.difference, 0.5);
+  EXPECT_TRUE(near.same(0.5));
+  EXPECT_FALSE(near.same(0.4));
+  const VerifyRow far = blended_row({{7, -1, {}}, {9, -1, {{9, -1}}}});
+  EXPECT_EQ(far.differs_at, 1);
+  EXPECT_FALSE(far.same(10));
 }
 
 TEST(Verify, MayBeStopped) {

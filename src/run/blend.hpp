@@ -16,6 +16,9 @@
 
 namespace kvasir::run {
 
+// Blending compares what it borrows with what a second sequence computes, and tests the model with a third.
+inline constexpr int kBlendSequences = 3;
+
 struct BlendOptions {
   std::string reuse = "exact";     // "off", "exact" or "blend": what requests that say nothing get
   std::string strategy = "blend";  // "none", "first_rows", "blend"

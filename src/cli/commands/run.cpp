@@ -303,11 +303,10 @@ int run_command(Settings& s) {
   Interrupt interrupt;
   ProgressBar loading("loading");
   const double start = steady_seconds();
-  // Blending compares what it borrows with what a second sequence computes, and tests the model with a third.
   const std::int64_t context = s.engine.ctx > 0 ? s.engine.ctx : run::kDefaultContext;
   s.engine.whole_windows = s.engine.whole_windows || s.blends();
-  run::Engine engine(s.engine, {.sequences = s.blends() ? 3 : 1,
-                                .pool_tokens = s.blends() ? 3 * context : 0,
+  run::Engine engine(s.engine, {.sequences = s.blends() ? run::kBlendSequences : 1,
+                                .pool_tokens = s.blends() ? run::kBlendSequences * context : 0,
                                 .drafted = run::drafted_rows(s.drafts, 1),
                                 .beside = run::drafts_memory(s.drafts, s.engine, 1),
                                 .progress = [&](std::int64_t done, std::int64_t total) {
