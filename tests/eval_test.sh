@@ -65,8 +65,11 @@ expect 0 '"kv":"f16","layer":2,"bits_k":16.0,"k_db":7[0-9.]*' '' \
 
 expect 0 'practically never finds it by decoding' '' \
   recall -m "$model" --kv bf16 --ctx 256 --lengths 128,256 --depths 0,100 --trials 1
-expect 0 '"kv":"bf16","task":"passkey","group":"256","depth":100,.*"model_retrieves":\(true\|false\)' '' \
+expect 0 '"kv":"bf16","task":"passkey","group":"256","depth":100,.*"model_retrieves":\(true\|false\|null\)' '' \
   recall -m "$model" --kv bf16 --ctx 256 --depths 100 --trials 1 --json
+expect 0 'TOO FEW TRIALS TO TELL' '' recall -m "$model" --kv bf16 --ctx 256 --lengths 128 --depths 0 --trials 1
+expect 0 '"select":"quest:budget=64:block=16:local=16",.*"model_retrieves":null,.*"mass":0.[0-9]' '' \
+  recall -m "$model" --kv f16 --window 0 --select quest:budget=64:block=16:local=16 --lengths 480 --ctx 512 --depths 50 --trials 1 --json
 expect 2 '' "^kvasir: --depths: is '0,,5', expected numbers from 0 to 100" recall -m "$model" --kv f16 --depths 0,,5
 expect 2 '' "^kvasir: --ctx: is 8192, expected at most the model's context, 4096" recall -m "$model" --kv f16 --lengths 8192
 expect 2 '' "line 2: not valid JSON" recall -m "$model" --kv f16 -f "$text"

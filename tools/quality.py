@@ -111,7 +111,7 @@ def recall(o, model):
         rows = rows_of(call([o.kvasir, "eval", "recall", "-f", file, "--records", o.records, "--samples", o.samples, "--ctx",
                              o.ctx, *options(o, model, o.kv)]))
         show(rows, lambda r: f"| {pathlib.Path(file).name} | `{r['kv']}` | {r['trials']} | {100 * r['exact']:.0f} "
-             f"| {100 * r['ranked_first']:.0f} | {100 * r['same_greedy']:.0f} | {'' if r['model_retrieves'] else 'no skill'} |")
+             f"| {100 * r['ranked_first']:.0f} | {100 * r['same_greedy']:.0f} | { {True: '', False: 'no skill', None: 'too few trials'}[r['model_retrieves']] } |")
 
 
 def answers(o, model):

@@ -149,19 +149,32 @@ std::vector<RecallRow> by_group(const std::vector<RecallRow>& rows) {
   return groups;
 }
 
+// What the model's own hits, with nothing left out, allow to be said. `with`: what nothing is left out by. `of`: what
+// is tried.
+void print_skill(lab::eval::Skill skill, const char* with, const std::string& hits, double guessing, const char* of) {
+  using lab::eval::Skill;
+  fmt::print("With {} the model does in {}", with, hits);
+  if (skill == Skill::kSome) return fmt::print(": it has the skill, and fewer hits are a {}'s loss.\n", of);
+  fmt::print(
+      " (guessing does as well with probability {:.2f}): {}\n", guessing,
+      skill == Skill::kNone ? "THE MODEL HAS NO SUCH SKILL." : "TOO FEW TRIALS TO TELL whether it has the skill.");
+  if (skill == Skill::kNone)
+    fmt::print("Its hits say nothing about a {}; only the agreement with {} does.\n", of, with);
+  else
+    fmt::print("--trials, --depths and --lengths give more.\n");
+}
+
+// True, false, or null for too few trials.
+nlohmann::ordered_json skill_json(lab::eval::Skill skill) {
+  if (skill == lab::eval::Skill::kUnknown) return nullptr;
+  return skill == lab::eval::Skill::kSome;
+}
+
 void print_verdict(const RecallReport& r) {
   fmt::print(
       "\nGuessing ranks the right answer first in {:.1f} % of {} trials and practically never finds it by decoding.\n",
       100 * r.chance, r.baseline.trials);
-  if (r.has_skill())
-    fmt::print("With an f32 cache the model does in {}: it retrieves, and fewer hits are a codec's loss.\n",
-               eval_recall_percent(r.baseline.first, r.baseline.trials));
-  else
-    fmt::print(
-        "With an f32 cache the model does in {} (guessing does as well with probability {:.2f}): NO SIGN OF "
-        "RETRIEVAL.\n"
-        "Its hits say nothing about codecs; only the agreement with f32 in the last columns does.\n",
-        eval_recall_percent(r.baseline.first, r.baseline.trials), r.guessing);
+  print_skill(r.skill(), "an f32 cache", eval_recall_percent(r.baseline.first, r.baseline.trials), r.guessing, "codec");
 }
 
 void eval_recall_print_report(const EvalRecallSettings& s, const RecallReport& r) {
@@ -194,7 +207,7 @@ void eval_recall_print_json(const EvalRecallSettings& s, const RecallReport& rep
                 {"exact", static_cast<double>(r.exact) / n},
                 {"ranked_first", static_cast<double>(r.first) / n},
                 {"chance", report.chance},
-                {"model_retrieves", report.has_skill()},
+                {"model_retrieves", skill_json(report.skill())},
                 {"logprob", r.logprob / n},
                 {"same_greedy", static_cast<double>(r.same_greedy) / n},
                 {"same_choice", static_cast<double>(r.same_choice) / n},
@@ -234,21 +247,14 @@ void print_selected(const EvalRecallSettings& s, const SelectedReport& r) {
                  eval_recall_percent(g.exact, g.trials), eval_recall_percent(g.first, g.trials),
                  fmt::format("{:.3f}", g.logprob / static_cast<double>(g.trials)),
                  eval_recall_percent(g.same, g.trials), fmt::format("{:.1f} %", 100 * ratio(g.read, g.seen)),
-                 g.measured > 0 ? fmt::format("{:.1f} %", 100 * g.mass / static_cast<double>(g.measured)) : ""});
+                 g.mean_mass() ? fmt::format("{:.1f} %", 100 * *g.mean_mass()) : ""});
   const std::string title = fmt::format("{}: {}", std::filesystem::path(s.subject.model).filename().string(),
                                         s.recall.file.empty() ? s.recall.task : s.recall.file);
   fmt::print("{}, the last {} tokens of the prompt and the answer as generated tokens\n\n", title, s.recall.asked);
   print_table(t);
   fmt::print("\nWithout looking, a model ranks the right answer first in {:.1f} % of {} trials.\n", 100 * r.chance,
              r.dense.trials);
-  if (r.has_skill())
-    fmt::print("With dense attention it does in {}: it has the skill, and fewer hits are a selector's loss.\n",
-               eval_recall_percent(r.dense.first, r.dense.trials));
-  else
-    fmt::print(
-        "With dense attention it does in {} (guessing does as well with probability {:.2f}): THE MODEL HAS NO "
-        "SUCH SKILL.\nIts hits say nothing about selectors; only agreement with dense attention does.\n",
-        eval_recall_percent(r.dense.first, r.dense.trials), r.guessing);
+  print_skill(r.skill(), "dense attention", eval_recall_percent(r.dense.first, r.dense.trials), r.guessing, "selector");
   if (s.recall.plot.empty()) return;
   lab::eval::Plot plot{.title = title,
                        .subtitle = "the right answer has the highest probability",
@@ -284,12 +290,11 @@ void print_selected_json(const EvalRecallSettings& s, const SelectedReport& repo
                 {"exact", static_cast<double>(r.exact) / n},
                 {"ranked_first", static_cast<double>(r.first) / n},
                 {"chance", report.chance},
-                {"model_retrieves", report.has_skill()},
+                {"model_retrieves", skill_json(report.skill())},
                 {"logprob", r.logprob / n},
                 {"same_greedy", static_cast<double>(r.same) / n},
                 {"read", ratio(r.read, r.seen)},
-                {"mass", r.measured > 0 ? nlohmann::ordered_json(r.mass / static_cast<double>(r.measured))
-                                        : nlohmann::ordered_json()},
+                {"mass", r.mean_mass() ? nlohmann::ordered_json(*r.mean_mass()) : nlohmann::ordered_json()},
                 {"asked", s.recall.asked},
                 {"ctx", s.subject.ctx},
                 {"model", std::filesystem::path(s.subject.model).filename().string()}});

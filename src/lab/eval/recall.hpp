@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lab/eval/probes.hpp"
+#include "lab/eval/statistics.hpp"
 #include "lab/eval/subject.hpp"
 
 namespace kvasir::lab::eval {
@@ -35,7 +36,7 @@ struct RecallReport {
   RecallRow baseline;           // all of f32
   double guessing = 0;          // probability that guessing ranks at least as often right as f32 did
   // Whether the model with an f32 cache finds answers at all; if not, hits say nothing about codecs.
-  bool has_skill() const { return guessing < 0.01; }
+  Skill skill() const { return skill_of(baseline.trials, baseline.first, chance); }
 };
 
 // REQUIRES: subject is loaded, made with 2 sequences and as many extra tokens as its context; probes fit into the

@@ -73,6 +73,11 @@ SelectedRow& SelectedRow::operator+=(const SelectedRow& o) {
   return *this;
 }
 
+std::optional<double> SelectedRow::mean_mass() const {
+  if (measured > 0) return mass / static_cast<double>(measured);
+  return seen > 0 ? std::nullopt : std::optional<double>(1);
+}
+
 namespace {
 
 class Reader {
@@ -177,6 +182,20 @@ class Reader {
   Lane& lane_;
 };
 
+// What the choice of the sequence's next token, `id`, holds. Measured in a fork: the sequence stays as it is.
+kv::SelectionFigures::Layer measure_next(Reader& reader, kv::Cache& cache, const kv::Sequence& sequence,
+                                         const std::string& spec, std::int32_t id) {
+  kv::Sequence* fork = cache.fork(sequence);
+  kv::SelectionFigures::Layer f = cache.selection_figures(*fork).total();
+  const double mass = f.mass;
+  const std::int64_t measured = f.measured;
+  cache.set_selection(fork, spec + ":meter=1:floor=0:aim=0");
+  reader.decode(fork, {&id, 1});
+  f = cache.selection_figures(*fork).total();
+  cache.release(fork);
+  return {.measured = f.measured - measured, .mass = f.mass - mass};
+}
+
 // Beginnings of the last prompt of a lane, read with `spec`: the next one goes on behind what both share. What a prompt
 // chooses depends on its positions and tokens alone, so that a fork has what a prompt that is read anew has.
 class Beginnings {
@@ -264,7 +283,10 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
         if (!anew && !base) base = read("all");
         kv::Sequence* sequence = anew ? read(spec) : cache.fork(*base);
         cache.set_selection(sequence, spec);
-        const std::vector<float> next = reader.decode(sequence, prompt.last(question));
+        reader.decode(sequence, prompt.last(question).first(question - 1));
+        kv::SelectionFigures::Layer begins;
+        if (spec != "all") begins = measure_next(reader, cache, *sequence, spec, prompt.back());
+        const std::vector<float> next = reader.decode(sequence, prompt.last(1));
         SelectedRow one{.tokens = static_cast<std::int64_t>(prompt.size()), .trials = 1};
         const auto answer =
             reader.answer(sequence, next, probe.candidates, probe.candidates.front().size(), [&] { poll(i, total); });
@@ -274,7 +296,8 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
         one.first = std::max_element(answer.scores.begin(), answer.scores.end()) == answer.scores.begin();
         one.same = answer.greedy == dense;
         const kv::SelectionFigures::Layer f = cache.selection_figures(*sequence).total();
-        one.read = f.read, one.seen = f.seen, one.mass = f.mass, one.measured = f.measured;
+        one.read = f.read, one.seen = f.seen;
+        one.mass = f.mass + begins.mass, one.measured = f.measured + begins.measured;
         cache.release(sequence);
         *row_for(&report.rows, lane.name, spec, probe) += one;
         if (spec == "all") report.dense += one;

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lab/eval/probes.hpp"
+#include "lab/eval/statistics.hpp"
 #include "lab/eval/subject.hpp"
 
 namespace kvasir::lab::eval {
@@ -33,8 +35,10 @@ struct SelectedRow {
   std::int64_t same = 0;      // greedy decoding gives the tokens of dense attention
   double logprob = 0;         // of the right candidate, summed over the trials
   double read = 0, seen = 0;  // tokens per layer and head, summed over steps and layers
-  double mass = 0;            // measured, summed
+  // Measured, summed over layers: at the token that begins the answer, and wherever the selector's own meter does.
+  double mass = 0;
   std::int64_t measured = 0;
+  std::optional<double> mean_mass() const;  // 1 where everything was read; none: nothing was measured
   SelectedRow& operator+=(const SelectedRow& o);
 };
 
@@ -43,7 +47,7 @@ struct SelectedReport {
   double chance = 0;              // of ranking the right candidate first without looking
   SelectedRow dense;              // all of dense attention
   double guessing = 0;            // probability that guessing ranks at least as often right as dense attention did
-  bool has_skill() const { return guessing < 0.01; }
+  Skill skill() const { return skill_of(dense.trials, dense.first, chance); }
 };
 
 // Every prompt is computed once per cache, dense, and once more for every selector that chooses for prompts, but for

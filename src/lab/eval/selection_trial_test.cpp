@@ -60,9 +60,13 @@ TEST(SelectionTrial, WholeBudgetsAnswerAsDenseAttention) {
       EXPECT_EQ(r.logprob, dense) << r.select;
       EXPECT_EQ(r.same, 1) << r.select;
       EXPECT_EQ(r.seen, 0) << r.select;
+      EXPECT_EQ(r.mean_mass(), 1.0) << r.select;
     } else if (r.select != "all") {
       EXPECT_NE(r.logprob, dense) << r.select;
       EXPECT_LT(r.read, 0.6 * r.seen) << r.select;
+      ASSERT_GT(r.measured, 0) << r.select;  // the answer ends before the selector's own meter measures
+      EXPECT_GT(*r.mean_mass(), 0) << r.select;
+      EXPECT_LT(*r.mean_mass(), 1) << r.select;
     }
   }
   for (Lane& lane : subject.lanes()) lane.cache->check_integrity();

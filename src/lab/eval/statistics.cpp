@@ -61,6 +61,11 @@ double binomial_tail(std::int64_t trials, std::int64_t hits, double chance) {
   return std::min(1.0, sum);
 }
 
+Skill skill_of(std::int64_t trials, std::int64_t hits, double chance) {
+  if (binomial_tail(trials, hits, chance) < 0.01) return Skill::kSome;
+  return 1 - binomial_tail(trials, hits + 1, 0.5 * (1 + chance)) < 0.05 ? Skill::kNone : Skill::kUnknown;
+}
+
 Distortion::Distortion(int d)
     : x_(static_cast<std::size_t>(d)),
       xx_(static_cast<std::size_t>(d)),

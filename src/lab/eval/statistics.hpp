@@ -47,6 +47,12 @@ double percentile(std::span<float> values, double p);
 // P(X >= hits) for X binomial(trials, chance): how likely guessing does as well.
 double binomial_tail(std::int64_t trials, std::int64_t hits, double chance);
 
+// What hits among questions with several answers say of a model. kNone: as few are unlikely (below 5 %) for a model
+// that is right halfway between guessing and always. kUnknown: neither that, nor more than guessing gives once in a
+// hundred times.
+enum class Skill { kSome, kNone, kUnknown };
+Skill skill_of(std::int64_t trials, std::int64_t hits, double chance);
+
 // How far an approximation y of x is off, over any number of rows of d channels.
 class Distortion {
  public:

@@ -80,6 +80,17 @@ TEST(Statistics, BinomialTail) {
   EXPECT_NEAR(binomial_tail(10, 10, 0.1), 1e-10, 1e-16);
 }
 
+TEST(Statistics, AVerdictNeedsTrials) {
+  EXPECT_EQ(skill_of(2, 2, 0.1), Skill::kUnknown);  // guessing is right twice once in a hundred times
+  EXPECT_EQ(skill_of(3, 3, 0.1), Skill::kSome);
+  EXPECT_EQ(skill_of(1, 0, 0.1), Skill::kUnknown);
+  EXPECT_EQ(skill_of(2, 0, 0.1), Skill::kUnknown);
+  EXPECT_EQ(skill_of(20, 2, 0.1), Skill::kNone);
+  EXPECT_EQ(skill_of(20, 12, 0.1), Skill::kSome);
+  EXPECT_EQ(skill_of(5, 5, 0.5), Skill::kUnknown);  // of two answers one
+  EXPECT_EQ(skill_of(40, 20, 0.5), Skill::kNone);
+}
+
 TEST(Statistics, SignalToNoiseByHand) {
   // One channel, x = 3, 5; y = 2, 5: signal 34, error 1. Means taken out: signal 2, error 1/2.
   Distortion s(1);
