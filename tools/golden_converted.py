@@ -22,6 +22,7 @@ FILES = {
     "llama+bias": [],
     "llama+yarn": [],  # attention_factor
     "nemotron_h+experts": [],  # attention.layer_norm_epsilon alone
+    "nemotron_h+latent": [],  # ffn_latent_down, ffn_latent_up
     "seed_oss+bias": [],
 }
 TOKENIZER = '{"model": {"vocab": {}}, "added_tokens": []}'

@@ -57,6 +57,7 @@ std::int64_t expert_width(const Hparams& h, std::int64_t fallback) {
 Experts experts(const Names& n, std::int64_t width, Activation activation, Bias bias) {
   const Hparams& h = n.h();
   const std::int64_t count = h.integer("expert_count", 1, kMostExperts), dim = h.dim();
+  const std::int64_t narrow = h.integer_or("moe_latent_size", 0, dim, 0), read = narrow > 0 ? narrow : dim;
   if (dim > 2 * cpu::kPieceFloats)
     h.unsupported("embedding_length",
                   "is more than " + std::to_string(2 * cpu::kPieceFloats) + " in a model with experts");
@@ -70,15 +71,19 @@ Experts experts(const Names& n, std::int64_t width, Activation activation, Bias 
   e.activation = activation;
   e.router = n.linear("ffn_gate_inp", count, dim, bias);
   e.router.in_floats = true;
-  const Stack fused = stack(n, "ffn_gate_up_exps", count, 2 * width, dim, Bias::kNone);
+  const Stack fused = stack(n, "ffn_gate_up_exps", count, 2 * width, read, Bias::kNone);
   if (h.has_tensor(fused.name)) {
     e.gate = part_of(fused, 0, width);
     e.up = part_of(fused, width, width);
   } else {
-    e.gate = stack(n, "ffn_gate_exps", count, width, dim, bias);
-    e.up = stack(n, "ffn_up_exps", count, width, dim, bias);
+    e.gate = stack(n, "ffn_gate_exps", count, width, read, bias);
+    e.up = stack(n, "ffn_up_exps", count, width, read, bias);
   }
-  e.down = stack(n, "ffn_down_exps", count, dim, width, bias);
+  e.down = stack(n, "ffn_down_exps", count, read, width, bias);
+  if (narrow > 0) {
+    e.into = n.linear("ffn_latent_down", narrow, dim);
+    e.out = n.linear("ffn_latent_up", dim, narrow);
+  }
   return e;
 }
 

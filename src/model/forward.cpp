@@ -442,10 +442,10 @@ void Forward::feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t l
     prepare(rows, {routers, 1}, x, e.router_norm);
     products_.multiply(rows, {routers, 1}, {outs, 1});
   }
-  const Matrix* users[] = {&e.up.bound.first, nullptr, nullptr, nullptr, nullptr, nullptr};
+  const Matrix* users[] = {e.into ? &e.into.bound : &e.up.bound.first, nullptr, nullptr, nullptr, nullptr, nullptr};
   std::size_t count = 1;
   if (!e.router_norm) users[count++] = &e.router.bound;
-  if (e.gate) users[count++] = &e.gate.bound.first;
+  if (e.gate && !e.into) users[count++] = &e.gate.bound.first;
   if (e.shared.up) users[count++] = &e.shared.up.bound;
   if (e.shared.gate) users[count++] = &e.shared.gate.bound;
   if (e.shared_gate) users[count++] = &e.shared_gate.bound;
@@ -453,6 +453,11 @@ void Forward::feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t l
 
   const std::size_t from = e.router_norm ? 1 : 0, to = e.shared_gate ? 2 : 1;
   if (from < to) products_.multiply(rows, {routers + from, to - from}, {outs + from, to - from});
+  if (e.into) {
+    const Matrix* const into[] = {&e.into.bound};
+    float* const narrow[] = {s_.narrow};
+    products_.multiply(rows, into, narrow);
+  }
   if (e.shared.up) {
     make_hidden(rows, e.shared);
     products_.multiply_hidden(rows, e.shared.down.bound, rows.y);
@@ -472,10 +477,40 @@ void Forward::feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t l
     }
     choose(e, begin, end);
   });
-  experts_.add(rows, norm ? rows.normed : x,
-               {e.activation, e.gate ? &e.gate.bound : nullptr, e.gate.bias.bound, e.up.bound, e.up.bias.bound,
-                e.down.bound, e.down.bias.bound, e.weigh_inputs, weights_.experts(static_cast<int>(l))},
-               e.routing);
+  const cpu::ExpertStacks stacks{e.activation,
+                                 e.gate ? &e.gate.bound : nullptr,
+                                 e.gate.bias.bound,
+                                 e.up.bound,
+                                 e.up.bias.bound,
+                                 e.down.bound,
+                                 e.down.bias.bound,
+                                 e.weigh_inputs,
+                                 weights_.experts(static_cast<int>(l))};
+  if (e.into) return add_narrow(rows, e, stacks);
+  experts_.add(rows, norm ? rows.normed : x, stacks, e.routing);
+}
+
+// The experts of rows that Experts::into has made, which lie in s_.narrow.
+void Forward::add_narrow(Rows& rows, const Experts& e, const cpu::ExpertStacks& stacks) {
+  const std::int64_t width = e.into.rows;
+  if (e.into.bias)
+    for (int r = 0; r < rows.count; ++r) ops().add(s_.narrow + r * width, e.into.bias.bound, width);
+  std::fill_n(s_.narrow_y, rows.count * width, 0.0f);
+  const Matrix* const users[] = {&e.up.bound.first, e.gate ? &e.gate.bound.first : nullptr};
+  Rows inner = rows;
+  inner.y = s_.narrow_y;
+  prepare(inner, {users, e.gate ? 2u : 1u}, s_.narrow, {});
+  experts_.add(inner, s_.narrow, stacks, e.routing);
+  const Matrix* const out[] = {&e.out.bound};
+  float* const outs[] = {s_.branch};
+  prepare(rows, out, s_.narrow_y, {});
+  products_.multiply(rows, out, outs);
+  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      if (e.out.bias) ops().add(s_.branch + r * spec_.dim, e.out.bias.bound, spec_.dim);
+      ops().add(rows.y + r * spec_.dim, s_.branch + r * spec_.dim, spec_.dim);
+    }
+  });
 }
 
 void Forward::choose(const Experts& e, std::int64_t begin, std::int64_t end) {

@@ -96,7 +96,8 @@ class Forward {
     std::int64_t input_width;                         // of a row
     float* token_inputs;                              // (threads, input_width)
     float* joined;                                    // (max_tokens, 2 dim), with Embedding::join
-    float* branch;                                    // what the dense part of DenseAndExperts gives
+    float* branch;                                    // what the dense part of DenseAndExperts gives, or Experts::out
+    float *narrow, *narrow_y;                         // with Experts::into: what experts read, and what they give
     float *low, *own, *values;  // of latent layers: Latent::down, queries before their keys' matrices, what `o` reads
     // Of recurrent layers: rows of the cache's recurrence and their gates, products that these are made of, what the
     // answers are gated with, answers, and what a mixer beside another gives.
@@ -146,6 +147,7 @@ class Forward {
   void feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t layer);
   void feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both, std::size_t l);
   void expect(Rows& rows, std::size_t layer);
+  void add_narrow(Rows& rows, const Experts& e, const cpu::ExpertStacks& stacks);
   void choose(const Experts& e, std::int64_t begin, std::int64_t end);
   void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
   void make_inputs(std::span<const Input> inputs);

@@ -13,7 +13,7 @@ namespace kvasir::model {
 
 Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p) {
   std::int64_t q = 0, k = 0, v = 0, gate = 0, heads = 0, pairs = 0;
-  std::int64_t inputs = spec.embedding.layers.projection.rows, branch = 0;
+  std::int64_t inputs = spec.embedding.layers.projection.rows, branch = 0, narrow = 0;
   std::int64_t low = 0, own = 0, values = 0, latent_heads = 0, head_width = 0;
   cpu::Widths widths{.dim = spec.dim, .input = spec.dim, .orders = spec.orders};
   for_each<Attention>(spec, [&](const Attention& a) {
@@ -53,8 +53,12 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     experts.hidden = std::max(experts.hidden, e.down.columns);
     experts.experts = std::max(experts.experts, e.routing.count);
     experts.used = std::max(experts.used, e.routing.used);
+    experts.dim = std::max(experts.dim, e.into.rows);
+    narrow = std::max(narrow, e.into.rows);
   });
   for (const Rope& r : spec.ropes) pairs += static_cast<std::int64_t>(r.frequencies.size());
+  if (narrow > 0) branch = spec.dim;
+  widths.input = std::max(widths.input, narrow);
   const std::int64_t n = max_tokens;
   Scratch s{};
   s.x = p.take<float>(n * spec.dim);
@@ -69,6 +73,8 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.token_inputs = p.take<float>(threads * inputs);
   s.joined = p.take<float>(n * spec.embedding.join.both.columns);
   s.branch = p.take<float>(n * branch);
+  s.narrow = p.take<float>(n * narrow);
+  s.narrow_y = p.take<float>(n * narrow);
   s.low = p.take<float>(n * low);
   s.own = p.take<float>(n * own);
   s.values = p.take<float>(n * values);

@@ -23,13 +23,24 @@ void check_is_model(const weights::Metadata& m, const std::string& arch) {
                     ") for a model of architecture '" + arch + "', not a model; expected the model itself",
                 m.path());
   if (type == "mmproj" || arch == "clip")
-    throw Error(
-        Code::kBadInput,
-        "is the encoder of pictures or sound of another file (mmproj), not a model; expected the model itself, and "
-        "this file as --mmproj",
-        m.path());
+    throw Error(Code::kBadInput,
+                "is the encoder of pictures or sound of another file (mmproj), not a model; expected the model itself. "
+                "Pictures "
+                "and sound are not read here",
+                m.path());
   if (type == "imatrix" || arch == "imatrix")
     throw Error(Code::kBadInput, "is an importance matrix, not a model; kvasir quantize takes it", m.path());
+}
+
+// The converter's --mtp leaves all but the last layers out, and drafts with the file beside the model's.
+void check_has_layers(const weights::ModelFile& file, int layers) {
+  if (!file.find("blk." + std::to_string(layers) + ".nextn.eh_proj.weight")) return;
+  const auto tensors = file.tensors();
+  if (std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.name.starts_with("blk.0."); })) return;
+  throw Error(Code::kUnsupported,
+              "holds only the layers of a model that guess further tokens (a draft head, MTP), not the model; expected "
+              "the model itself, which drafts with such layers where they are in its own file",
+              file.metadata().path());
 }
 
 }  // namespace
@@ -47,6 +58,7 @@ Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : file_(fi
                 m_.path());
   // The last ones guess further tokens; the next one is computed without them.
   layers_ = blocks_ - static_cast<int>(integer_or("nextn_predict_layers", 0, blocks_ - 1, 0));
+  check_has_layers(file, layers_);
   dim_ = static_cast<int>(integer("embedding_length", 1, kMost));
   context_ = integer_or("context_length", 1, std::int64_t{1} << 40, 2048);
   tokens_ = tokens > 0 ? tokens : context_;

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/error.hpp"
 
@@ -13,10 +15,11 @@ namespace {
 class FakeFile : public weights::ModelFile {
  public:
   FakeFile() {
-    embd_.name = "token_embd.weight";
-    embd_.quant = "f32";
-    embd_.shape = {128, 32, 1, 1};
-    embd_.rank = 2;
+    weights::TensorInfo& embedding = tensors_.front();
+    embedding.name = "token_embd.weight";
+    embedding.quant = "f32";
+    embedding.shape = {128, 32, 1, 1};
+    embedding.rank = 2;
     meta_.set("general.architecture", std::string("llama"));
     for (const auto& [key, value] : {std::pair<const char*, std::int64_t>{"block_count", 1},
                                      {"embedding_length", 128},
@@ -31,16 +34,26 @@ class FakeFile : public weights::ModelFile {
   void set(const std::string& key, T value) {
     meta_.set("llama." + key, value);
   }
+  // The same model by another name of its architecture.
+  void rename(const std::string& arch) {
+    const weights::Metadata before = meta_;
+    for (const auto& [key, value] : before.all())
+      if (key.starts_with("llama.")) meta_.set(arch + key.substr(5), value);
+    meta_.set("general.architecture", arch);
+  }
   const weights::Metadata& metadata() const override { return meta_; }
-  std::span<const weights::TensorInfo> tensors() const override { return {&embd_, 1}; }
+  // A tensor of the embedding's shape.
+  void add(const std::string& name) { tensors_.push_back(tensors_.front()), tensors_.back().name = name; }
+  std::span<const weights::TensorInfo> tensors() const override { return tensors_; }
   const weights::TensorInfo* find(std::string_view name) const override {
-    return name == embd_.name ? &embd_ : nullptr;
+    const auto at = std::find_if(tensors_.begin(), tensors_.end(), [&](auto& t) { return t.name == name; });
+    return at == tensors_.end() ? nullptr : &*at;
   }
   void drop(std::span<const std::byte>) const override {}
 
  private:
   weights::Metadata meta_{"fake.gguf"};
-  weights::TensorInfo embd_;
+  std::vector<weights::TensorInfo> tensors_{1};
 };
 
 TEST(Hparams, PeriodsOfWindows) {
@@ -90,6 +103,30 @@ TEST(Hparams, FilesThatAreNoModelsAreNamed) {
       << says(adapter);
   encoder.set_general("general.architecture", "clip");
   EXPECT_NE(says(encoder).find("(mmproj), not a model"), std::string::npos) << says(encoder);
+  FakeFile head;  // of the converter's --mtp
+  head.set("block_count", std::int64_t{3});
+  head.set("nextn_predict_layers", std::int64_t{1});
+  head.add("blk.2.nextn.eh_proj.weight");
+  EXPECT_NE(says(head).find("a draft head"), std::string::npos) << says(head);
+  head.add("blk.0.attn_norm.weight");
+  EXPECT_EQ(says(head), "taken");
+}
+
+// Files of Bamba: llama.cpp computes them all the same, 24 to 33 % off.
+TEST(Hparams, PartlyTurnedHeadsOfBambaAreRefused) {
+  for (const std::int64_t turned : {64, 32}) {
+    FakeFile file;
+    file.set("rope.scaling.finetuned", true);
+    file.set("rope.dimension_count", turned);
+    file.rename("granitehybrid");
+    std::string said;
+    try {
+      read_spec(file);
+    } catch (const Error& e) {
+      said = e.what();
+    }
+    EXPECT_EQ(said.find("Bamba") != std::string::npos, turned < 64) << said;
+  }
 }
 
 TEST(RopeScaling, NoneIsThePlainGeometricSeries) {

@@ -157,6 +157,7 @@ std::string summary_of(const Experts& e, const ModelSpec& spec) {
   std::string text = fmt::format("{} of {} experts by {}, each a {}{} feed forward {} wide", e.routing.used,
                                  e.routing.count, kGatings[static_cast<int>(e.routing.gating)], e.gate ? "gated " : "",
                                  name_of(e.activation), e.down.columns);
+  if (e.into) text += fmt::format(", of rows {} wide", e.into.rows);
   if (e.shared.up) text += fmt::format(", and for all a {}", summary_of(e.shared, spec));
   return text;
 }

@@ -256,6 +256,9 @@ struct Experts {
   Stack up, down;
   Dense shared = {};        // absent without `up`
   Linear shared_gate = {};  // (1, dim)
+  // Experts of narrower rows: they read into(x), and what they give together goes through out. Absent without `into`.
+  Linear into = {};  // (width, dim)
+  Linear out = {};   // (dim, width)
 };
 
 // dense_post(dense(feed_norm(x))) + experts_post(experts(experts_norm(x)))

@@ -214,7 +214,7 @@ void each_field(S& s, F&& f) {
 template <Part<Experts> S, class F>
 void each_field(S& s, F&& f) {
   auto& [routing, router, router_norm, router_scale, choice_bias, weight_scales, weigh_inputs, activation, gate, up,
-         down, shared, shared_gate] = s;
+         down, shared, shared_gate, into, out] = s;
   f("routing", routing);
   f("router", router);
   f("router_norm", router_norm);
@@ -228,6 +228,8 @@ void each_field(S& s, F&& f) {
   f("down", down);
   f("shared", shared);
   f("shared_gate", shared_gate);
+  f("into", into);
+  f("out", out);
 }
 template <Part<DenseAndExperts> S, class F>
 void each_field(S& s, F&& f) {

@@ -2,7 +2,7 @@
 import math
 
 import torch
-from golden_folders import GRANITE, LATENT, MAMBA, NEMOTRON, ROPE, usual, yarn
+from golden_folders import GRANITE, LATENT, MAMBA, ROPE, usual, yarn
 from golden_folders import MODELS as GOLDEN
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
@@ -72,10 +72,6 @@ MORE = {
     "mpt": dict(PLAIN, d_model=64, n_heads=4, n_layers=2, max_seq_len=704),
     "nanochat": usual(head_dim=16),
     "nemotron": usual(head_dim=16),
-    "nemotron_h+latent": usual(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=6,
-                               num_experts_per_tok=2, moe_intermediate_size=32, moe_shared_expert_intermediate_size=48,
-                               n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.0,
-                               moe_latent_size=32),
     "olmo": usual(head_dim=16, clip_qkv=2.0),
     "olmo2": usual(head_dim=16),
     "olmo3": usual(FOUR, sliding_window=16),

@@ -19,6 +19,11 @@ static ModelSpec describe(const Hparams& h) {
     if (h.attends(l)) {
       Attention a = attention(n);
       if (!rotated) a.rope = -1;
+      // Bamba. The converter orders rows of queries and keys as if whole heads were turned, so that halves that belong
+      // together lie apart.
+      if (rotated && h.integer_or("rope.dimension_count", 1, a.d, a.d) < a.d)
+        h.unsupported("rope.dimension_count",
+                      "is less than a head has (Bamba), of which files have rows in another order");
       if (rotated && m.ropes.empty()) m.ropes = {h.rope(kernel::RopePairs::kAdjacent, a.d)};
       layer.mixer = a;
     } else {

@@ -132,8 +132,7 @@ void read_nemotron_h(ConfigReader& r) {
     ffn.push_back(kind == "mlp" ? width : kind == "moe" ? r.need({"moe_intermediate_size"}, 1) : 0);
   r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention", "mlp", "moe"}));
   r.set("feed_forward_length", ffn);
-  if (r.fields.find("moe_latent_size"))
-    r.fields.unsupported("moe_latent_size", "is not null: experts of a narrower row");
+  if (const auto narrow = r.integer_of({"moe_latent_size"}, 1)) r.set("moe_latent_size", *narrow);
   if (r.out.family.arch == "nemotron_h_moe") read_experts(r);
   read_mamba(r);
 }

@@ -162,6 +162,8 @@ constexpr Rename kMixer[] = {{"norm", "attn_norm"},
                              {"mixer.gate.e_score_correction_bias", "exp_probs_b.bias"},
                              {"mixer.experts.*.up_proj", "ffn_up_exps"},
                              {"mixer.experts.*.down_proj", "ffn_down_exps"},
+                             {"mixer.fc1_latent_proj", "ffn_latent_down"},
+                             {"mixer.fc2_latent_proj", "ffn_latent_up"},
                              {"mixer.shared_experts.up_proj", "ffn_up_shexp"},
                              {"mixer.shared_experts.down_proj", "ffn_down_shexp"}};
 constexpr Rename kPhi[] = {{"self_attn.dense", "attn_output"}, {"mlp.fc1", "ffn_up"}, {"mlp.fc2", "ffn_down"}};
