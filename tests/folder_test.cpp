@@ -369,6 +369,10 @@ TEST(FolderModels, TextsBecomeTheSameIds) {
       folder.path + "/tokenizer_config.json",
       PlainJson{{"bos_token", tokens[0]}, {"eos_token", {{"content", tokens[0]}}}, {"add_bos_token", true}}.dump());
   testing::write_bytes(folder.path + "/chat_template.jinja", "{{ messages[0].content }}");
+  testing::write_bytes(folder.path + "/generation_config.json",
+                       PlainJson{{"temperature", 0.6}, {"top_k", 20}, {"top_p", nullptr}, {"do_sample", true},
+                                 {"repetition_penalty", 1.1}, {"suppress_tokens", {3, 5}}}
+                           .dump());
   const auto made = weights::open_model_file(folder.path);
   const auto want = text::make_tokenizer(m), got = text::make_tokenizer(made->metadata());
   EXPECT_EQ(got->size(), want->size() + 2);
@@ -378,6 +382,12 @@ TEST(FolderModels, TextsBecomeTheSameIds) {
   EXPECT_EQ(made->metadata().get_string("tokenizer.chat_template"), "{{ messages[0].content }}");
   EXPECT_EQ(made->metadata().get_int("tokenizer.ggml.bos_token_id", 0, 1 << 20), 0);
   EXPECT_EQ(made->metadata().get_bool("tokenizer.ggml.add_bos_token"), true);
+  EXPECT_EQ(made->metadata().get_float("general.sampling.temp"), 0.6);
+  EXPECT_EQ(made->metadata().get_int("general.sampling.top_k", 0, 100), 20);
+  EXPECT_EQ(made->metadata().get_float("general.sampling.penalty_repeat"), 1.1);
+  EXPECT_FALSE(made->metadata().has("general.sampling.top_p"));
+  EXPECT_EQ(std::vector<std::int32_t>(got->suppressed().begin(), got->suppressed().end()),
+            (std::vector<std::int32_t>{3, 5}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // A request of the C++ API, and its reply.
 #include "run/ask.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -8,8 +9,8 @@
 #include "api/host.hpp"
 #include "api/options.hpp"
 #include "base/error.hpp"
-#include "text/json_schema.hpp"
 #include "run/receipt.hpp"
+#include "text/json_schema.hpp"
 
 namespace kvasir::api {
 namespace {
@@ -58,8 +59,8 @@ Reply reply_of(const run::Reply& r) {
               .prompt_seconds = o.prompt_seconds,
               .generate_seconds = o.decode_seconds,
               .receipt = {.reused_tokens = o.receipt.reused_tokens,
-                          .loaded_bytes = o.receipt.loaded_bytes,
                           .computed_tokens = o.receipt.computed(o.prompt_tokens),
+                          .loaded_bytes = o.receipt.loaded_bytes,
                           .load_seconds = o.receipt.load_seconds,
                           .miss = o.receipt.miss,
                           .json = run::receipt_json(o).dump(-1, ' ', false, Json::error_handler_t::replace)}};
@@ -74,6 +75,7 @@ Ask::Ask(const Options& options) {
   set_options(options, OptionTarget<RequestOptions>{request_table(), request},
               OptionTarget<run::SamplingOptions>{run::sampling_table(), sampling});
   for (const std::string& bias : request.logit_bias) run::add_logit_bias(sampling, bias);
+  for (const Option& o : options) given.push_back(o.name);
 }
 
 Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text) {
@@ -84,6 +86,9 @@ Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, 
   request.prompt = std::move(prompt);
   request.max_tokens = ask.request.n_predict;
   request.sampling = ask.sampling;
+  impl.scheduler->card().sampling.fill(request.sampling, [&](const std::string& name) {
+    return std::find(ask.given.begin(), ask.given.end(), name) != ask.given.end();
+  });
   request.stop = ask.request.stop;
   request.top_logprobs = ask.request.logprobs ? 0 : -1;
   request.ignore_eos = ask.request.ignore_eos;

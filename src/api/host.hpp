@@ -58,6 +58,7 @@ struct Ask {
   Ask(const Options& options);  // throws Error(kBadInput)
   RequestOptions request;
   run::SamplingOptions sampling;
+  std::vector<std::string> given;  // names of options
 };
 
 Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text);

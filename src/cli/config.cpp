@@ -93,6 +93,7 @@ void Config::read_tables(json all) {
     }
     known->check(values);
     known->read(values);
+    for (const auto& [key, value] : values.items()) given_.insert(fmt::format("{}.{}", title, key));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ class Config {
                    [this, &table, &target, i, again](const std::string& text) {
                      T check{};
                      table.set_text(check, i, text);  // says at once what is wrong
+                     given_.insert(table.title() + "." + table.specs()[i].name);
                      typed_.push_back([&table, &target, i, text, first = !std::exchange(*again, true)] {
                        if (first && table.specs()[i].kind == OptionKind::kStrings)
                          table.set(target, i, std::vector<std::string>{}, table.specs()[i].flag);
@@ -62,6 +64,9 @@ class Config {
   // Error(kBadInput) that names file and key, and for what is required and stands in neither.
   bool resolve();
 
+  // After resolve(): whether file or command line name the option "sampling.top_k", even with its preset.
+  bool given(const std::string& key) const { return given_.count(key) > 0; }
+
  private:
   struct Table {
     std::string title;
@@ -84,6 +89,7 @@ class Config {
   bool print_ = false;
   std::vector<Table> tables_;
   std::vector<std::function<void()>> typed_;
+  std::set<std::string> given_;
   std::vector<Required> required_;
   std::function<void()> settle_;
 };

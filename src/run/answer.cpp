@@ -1,6 +1,7 @@
 #include "run/answer.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
@@ -42,6 +43,15 @@ const Request& checked(const Engine& engine, const Request& request) {
   return request;
 }
 
+// Whatever a request wants of it, a suppressed token is none that the model was made to write.
+SamplingOptions sampling_of(const Engine& engine, const Request& request) {
+  SamplingOptions options = request.sampling;
+  if (const text::Tokenizer* tokenizer = engine.tokenizer())
+    for (const std::int32_t id : tokenizer->suppressed())
+      if (id < engine.model().spec().vocab) options.logit_bias[id] = -std::numeric_limits<float>::infinity();
+  return options;
+}
+
 std::int32_t vocabulary(const Engine& engine) { return static_cast<std::int32_t>(engine.model().spec().vocab); }
 
 }  // namespace
@@ -50,7 +60,7 @@ Answer::Answer(const Engine& engine, const Request& request)
     : request_(checked(engine, request)),
       tokenizer_(engine.tokenizer()),
       context_(engine.context()),
-      sampler_(request.sampling, vocabulary(engine)),
+      sampler_(sampling_of(engine, request), vocabulary(engine)),
       matcher_(request.stop),
       logits_(static_cast<std::size_t>(vocabulary(engine))) {
   sampler_.accept_prompt(request.prompt);

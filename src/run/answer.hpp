@@ -52,7 +52,7 @@ class Answer {
   std::int32_t stopped_by() const { return stopped_by_; }
   std::int64_t seed() const { return sampler_.seed(); }
   const SamplerChain& sampler() const { return sampler_; }
-  const SamplingOptions& sampling() const { return request_.sampling; }
+  const SamplingOptions& sampling() const { return sampler_.options(); }  // the request's, and what is never generated
 
   // What a grammar, and the end of the text, let follow: for drafts. Valid until the next token.
   struct Ahead {

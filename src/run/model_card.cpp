@@ -18,6 +18,7 @@ ModelCard card_of(const model::ModelSpec& spec, const weights::ModelFile& file, 
     for (const std::string& n : *names)
       if (auto text = metadata.get_string("tokenizer.chat_template." + n))
         card.named_templates.emplace_back(n, std::move(*text));
+  card.sampling = read_model_sampling(metadata);
   std::map<std::string, std::uint64_t> bytes_of;
   for (const weights::TensorInfo& t : file.tensors()) {
     card.parameters += static_cast<std::uint64_t>(t.columns() * t.rows());

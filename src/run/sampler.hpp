@@ -50,6 +50,7 @@ class SamplerChain {
  public:
   // Throws as validate does. REQUIRES: vocab >= 1.
   SamplerChain(const SamplingOptions& options, std::int32_t vocab);
+  const SamplingOptions& options() const { return options_; }
 
   // Chooses a token; works in `logits` (vocab), which are spoilt afterwards. Does not count the token: call accept.
   // O(vocab).

@@ -13,6 +13,7 @@
 
 #include "kv/options.hpp"
 #include "run/draft_figures.hpp"
+#include "run/model_sampling.hpp"
 #include "run/request.hpp"
 #include "text/tokenizer.hpp"
 #include "weights/stream_figures.hpp"
@@ -175,6 +176,7 @@ struct ModelCard {
   std::int32_t labels = 0;                         // scores of its head that ranks; 0: it has none
   std::string rank_template;    // {query} and {document} in the words of a model that ranks; empty: a pair
   bool two_separators = false;  // between the texts of a pair, not one
+  ModelSampling sampling;       // what its file recommends
 };
 
 struct TierStats {

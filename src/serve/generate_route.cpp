@@ -20,7 +20,8 @@ RequestLimits request_limits(Context& context, const HttpRequest& request) {
           .model = context.options.any_model ? std::string() : card.name,
           .keep_billing_line = context.options.keep_billing_line,
           .tenant = request.tenant,
-          .responses = context.responses.on() ? &context.responses : nullptr};
+          .responses = context.responses.on() ? &context.responses : nullptr,
+          .sampling = card.sampling};
 }
 
 std::vector<EncodedPrompt> encode_request(Context& context, const ApiRequest& request, const std::string& tenant) {

@@ -55,21 +55,27 @@ void read_bias(const Fields& fields, std::int32_t vocabulary, std::map<std::int3
   }
 }
 
-// The OpenAI API's defaults: temperature 1 and every other stage off.
-run::SamplingOptions read_sampling(const Fields& fields, std::int32_t vocabulary) {
+// What the model's file recommends, else the OpenAI API's defaults: temperature 1 and every other stage off.
+run::SamplingOptions read_sampling(const Fields& fields, const RequestLimits& limits) {
   run::SamplingOptions s;
-  s.temperature = static_cast<float>(fields.number("temperature", 0, 2).value_or(1));
-  s.top_p = static_cast<float>(fields.number("top_p", 0, 1).value_or(1));
-  s.min_p = static_cast<float>(fields.number("min_p", 0, 1).value_or(0));
-  s.top_k = static_cast<std::int32_t>(fields.integer("top_k", -1, INT32_MAX).value_or(0));
-  if (s.top_k < 0) s.top_k = 0;  // -1 is off in other servers
-  s.presence_penalty = static_cast<float>(fields.number("presence_penalty", -2, 2).value_or(0));
-  s.frequency_penalty = static_cast<float>(fields.number("frequency_penalty", -2, 2).value_or(0));
-  s.repetition_penalty = static_cast<float>(fields.number("repetition_penalty", 0.01, 100).value_or(1));
-  s.penalty_last_n = static_cast<std::int32_t>(fields.integer("penalty_last_n", -1, 1 << 20).value_or(-1));
+  const auto number = [&](const char* name, double low, double high, double otherwise) {
+    return static_cast<float>(fields.number(name, low, high).value_or(limits.sampling.get(name, otherwise)));
+  };
+  const auto integer = [&](const char* name, std::int64_t low, std::int64_t high, std::int32_t otherwise) {
+    return static_cast<std::int32_t>(
+        fields.integer(name, low, high).value_or(static_cast<std::int64_t>(limits.sampling.get(name, otherwise))));
+  };
+  s.temperature = number("temperature", 0, 2, 1);
+  s.top_p = number("top_p", 0, 1, 1);
+  s.min_p = number("min_p", 0, 1, 0);
+  s.top_k = std::max(integer("top_k", -1, INT32_MAX, 0), 0);  // -1 is off in other servers
+  s.presence_penalty = number("presence_penalty", -2, 2, 0);
+  s.frequency_penalty = number("frequency_penalty", -2, 2, 0);
+  s.repetition_penalty = number("repetition_penalty", 0.01, 100, 1);
+  s.penalty_last_n = integer("penalty_last_n", -1, 1 << 20, -1);
   s.seed = fields.integer("seed", INT64_MIN, INT64_MAX).value_or(-1);
   if (s.seed < -1) s.seed &= INT64_MAX;  // -1: a new one each time
-  read_bias(fields, vocabulary, s.logit_bias);
+  read_bias(fields, limits.vocabulary, s.logit_bias);
   return s;
 }
 
@@ -155,7 +161,7 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   if (const Json* options = fields.object("stream_options"))
     out.include_usage = Fields(*options, "stream_options.").boolean("include_usage").value_or(false);
   run::Request& request = out.service.request;
-  request.sampling = read_sampling(fields, limits.vocabulary);
+  request.sampling = read_sampling(fields, limits);
   read_stops(fields, request.stop);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   if (const std::string* select = fields.string("select")) request.select = *select;

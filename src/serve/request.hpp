@@ -77,6 +77,7 @@ struct RequestLimits {
   bool keep_billing_line = false;       // see ServerOptions
   std::string tenant;                   // whose request it is
   ResponseMemory* responses = nullptr;  // what earlier requests stored; null: none
+  run::ModelSampling sampling = {};     // what the model's file recommends, in place of an API's own defaults
 };
 
 // Throw ApiException that names the field: missing, of the wrong type, out of range, or asking for what this server

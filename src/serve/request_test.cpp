@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "serve/body.hpp"
+#include "serve/dialect.hpp"
 #include "serve/log.hpp"
 #include "serve/metrics.hpp"
 #include "serve/route.hpp"
@@ -34,6 +35,33 @@ std::string chat(const std::string& fields) {
 
 std::string completion(const std::string& fields) {
   return refusal([&] { parse_completion(parse_body(R"({"prompt": "x", )" + fields + "}"), kLimits); });
+}
+
+// Of any API: what the body leaves out is as the model's file recommends it, and else as the API has it.
+TEST(Request, TheModelsFileRecommendsSampling) {
+  RequestLimits limits = kLimits;
+  limits.sampling.values = {{"temperature", 0.3}, {"top_k", 7}, {"repetition_penalty", 1.2}};
+  const auto sampling = [&](const char* path, const std::string& body, const RequestLimits& of) {
+    return find_dialect(path)->parse(parse_body(body), of).service.request.sampling;
+  };
+  for (const auto& [path, body] :
+       {std::pair{"/v1/chat/completions", R"({"messages": [{"role": "user", "content": "x"}], "top_p": 0.5)"},
+        {"/v1/completions", R"({"prompt": "x", "top_p": 0.5)"},
+        {"/v1/messages", R"({"max_tokens": 3, "messages": [{"role": "user", "content": "x"}], "top_p": 0.5)"},
+        {"/v1/responses", R"({"input": "x", "top_p": 0.5)"},
+        {"/completion", R"({"prompt": "x", "top_p": 0.5)"},
+        {"/api/generate", R"({"model": "m", "prompt": "x", "options": {"top_p": 0.5})"}}) {
+    SCOPED_TRACE(path);
+    const run::SamplingOptions s = sampling(path, std::string(body) + "}", limits);
+    EXPECT_EQ(s.temperature, 0.3f);
+    EXPECT_EQ(s.top_k, 7);
+    EXPECT_EQ(s.repetition_penalty, 1.2f);
+    EXPECT_EQ(s.top_p, 0.5f);
+    EXPECT_NE(sampling(path, std::string(body) + "}", kLimits).temperature, 0.3f);
+  }
+  const char* given = R"({"messages": [{"role": "user", "content": "x"}], "temperature": 1, "top_k": 0})";
+  EXPECT_EQ(sampling("/v1/chat/completions", given, limits).temperature, 1.0f);
+  EXPECT_EQ(sampling("/v1/chat/completions", given, limits).top_k, 0);
 }
 
 TEST(Request, EveryFieldHasAType) {

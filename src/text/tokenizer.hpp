@@ -102,6 +102,8 @@ class Tokenizer {
   std::int32_t eos() const { return vocabulary_->ids().eos; }
   std::int32_t eot() const { return vocabulary_->ids().eot; }
   std::int32_t unknown() const { return vocabulary_->ids().unknown; }
+  // Tokens that are never to be generated.
+  std::span<const std::int32_t> suppressed() const { return vocabulary_->suppressed(); }
   // Tokens that fill gaps in texts.
   const GapIds& gap() const { return vocabulary_->gap(); }
 

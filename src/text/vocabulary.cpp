@@ -108,6 +108,9 @@ Vocabulary::Vocabulary(const weights::Metadata& metadata, const VocabularyRules&
   find_gaps(metadata);
   find_ends(metadata);
   find_strippers(metadata, rules);
+  if (const auto* ids = metadata.get_ints("tokenizer.ggml.suppress_tokens"))
+    for (const std::int64_t id : *ids)  // the converter takes ids that the vocabulary lacks, too
+      if (id >= 0 && id < size()) suppressed_.push_back(static_cast<std::int32_t>(id));
 }
 
 // The id under `name`; `otherwise` where the file does not say.

@@ -82,6 +82,8 @@ class Vocabulary {
   bool strips_behind(std::int32_t id) const;
   // Tokens that the file calls normal text and whose names are those of control tokens: they are taken as such.
   const std::vector<std::int32_t>& retyped() const { return retyped_; }
+  // Tokens that the file wants never to be generated.
+  const std::vector<std::int32_t>& suppressed() const { return suppressed_; }
   std::vector<std::int32_t> of_type(std::initializer_list<TokenType> types) const;  // in increasing order
 
   // The normal token with these bytes, or -1. Where several tokens have the same bytes the first one
@@ -106,6 +108,7 @@ class Vocabulary {
   std::vector<std::int32_t> retyped_;    // sorted
   std::vector<std::int32_t> ends_;       // end-of-generation ids, sorted
   std::vector<std::int32_t> strippers_;  // sorted
+  std::vector<std::int32_t> suppressed_;
   SpecialIds ids_;
   GapIds gap_;
   PieceIndex words_;

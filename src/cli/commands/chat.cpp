@@ -26,6 +26,7 @@
 #include "cli/line_reader.hpp"
 #include "cli/models.hpp"
 #include "cli/reuse_options.hpp"
+#include "cli/take_sampling.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
 #include "run/engine.hpp"
@@ -73,6 +74,7 @@ struct Settings {
   run::SamplingOptions sampling;
   run::DraftOptions drafts;
   ReuseOptions reuse{.ram_cache = "256MiB"};
+  std::function<bool(const std::string&)> given;  // options of sampling that the model's file does not decide
 };
 
 // Where a state of programs belongs (XDG base directories); "": there is no such place.
@@ -324,6 +326,7 @@ int chat_command(Settings& s) {
   loading.finish();
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
+  take_sampling(engine, s.sampling, s.given);
   choose_codecs(engine);
   std::optional<store::Library> library;
   if (!tiers.empty())
@@ -353,6 +356,7 @@ Action setup(Flags& flags) {
   config->add(flags, run::sampling_table(), settings->sampling);
   config->add(flags, run::draft_table(), settings->drafts);
   config->add(flags, reuse_table(), settings->reuse);
+  settings->given = [&config = *config](const std::string& name) { return config.given("sampling." + name); };
   return [settings, config] { return config->resolve() ? chat_command(*settings) : kSuccess; };
 }
 

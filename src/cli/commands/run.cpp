@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "cli/json_output.hpp"
 #include "cli/models.hpp"
 #include "cli/reuse_options.hpp"
+#include "cli/take_sampling.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
 #include "lab/bench.hpp"
@@ -28,8 +30,8 @@
 #include "run/blend.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
-#include "run/scheduler.hpp"
 #include "run/receipt.hpp"
+#include "run/scheduler.hpp"
 #include "run/weights_figures.hpp"
 #include "store/library.hpp"
 #include "text/json_schema.hpp"
@@ -94,6 +96,7 @@ struct Settings {
   run::DraftOptions drafts;
   ReuseOptions reuse{.ram_cache = "0"};
   run::BlendOptions blend;
+  std::function<bool(const std::string&)> given;  // options of sampling that the model's file does not decide
 
   bool blends() const { return blend.reuse == "blend"; }
 };
@@ -318,6 +321,7 @@ int run_command(Settings& s) {
   double load_seconds = steady_seconds() - start;
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
+  take_sampling(engine, s.sampling, s.given);
   run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, grammar);
   run::check_request(engine, request.request);
 
@@ -356,6 +360,7 @@ Action setup(Flags& flags) {
   config->add(flags, run::draft_table(), settings->drafts);
   config->add(flags, reuse_table(), settings->reuse, {"ram_cache"});
   config->add(flags, run::blend_table(), settings->blend);
+  settings->given = [&config = *config](const std::string& name) { return config.given("sampling." + name); };
   return [settings, config] { return config->resolve() ? run_command(*settings) : kSuccess; };
 }
 

@@ -54,6 +54,7 @@ void describe(LoadedModel& model, const std::string& url) {
                card.trained_context);
   if (const std::string note = model.service().tokenizer()->note(); !note.empty())
     fmt::print(stderr, "vocabulary: {}\n", note);
+  if (!card.sampling.note.empty()) fmt::print(stderr, "sampling: {}\n", card.sampling.note);
   if (!model.chat_problem().empty()) fmt::print(stderr, "chats are refused: {}\n", model.chat_problem());
   if (engine && !engine->kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", engine->kv_note());
 }

@@ -12,9 +12,14 @@ namespace kvasir::serve {
 namespace {
 
 // The body of a completion of the OpenAI API that means the same, but for the prompt.
-Json translated(const Fields& fields, FieldNames& names) {
-  Json out{{"temperature", 0.8}, {"top_k", 40},          {"top_p", 0.95},
-           {"min_p", 0.05},      {"penalty_last_n", 64}, {"max_tokens", -1}};
+Json translated(const Fields& fields, FieldNames& names, const run::ModelSampling& model) {
+  Json out{{"max_tokens", -1}};
+  for (const auto& [name, preset] : {std::pair<const char*, Json>{"temperature", 0.8},
+                                     {"top_k", 40},
+                                     {"top_p", 0.95},
+                                     {"min_p", 0.05},
+                                     {"penalty_last_n", 64}})
+    if (!model.values.contains(name)) out[name] = preset;
   constexpr std::pair<const char*, const char*> kNames[] = {
       {"repeat_penalty", "repetition_penalty"}, {"repeat_last_n", "penalty_last_n"}, {"n_predict", "max_tokens"}};
   for (const auto& [name, as] : kNames)
@@ -54,7 +59,7 @@ Json translated(const Fields& fields, FieldNames& names) {
 
 ApiRequest parse(const Fields& fields, const RequestLimits& limits, const Json& prompt) {
   FieldNames names;
-  Json completion = translated(fields, names);
+  Json completion = translated(fields, names, limits.sampling);
   completion["prompt"] = prompt;
   ApiRequest out = names.run([&] { return parse_completion(completion, limits); });
   out.names = std::move(names);

@@ -120,7 +120,7 @@ class OllamaTranslation {
       const Json* value = options.find(name);
       if (value) {
         chat_[as] = *value;
-      } else if (!otherwise.is_null()) {
+      } else if (!otherwise.is_null() && !limits_.sampling.values.contains(as)) {
         chat_[as] = std::move(otherwise);
       }
     };

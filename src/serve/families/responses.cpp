@@ -321,11 +321,11 @@ class ResponsesTranslation {
     echo("prompt_cache_key", nullptr);
     echo("reasoning", {{"effort", nullptr}, {"summary", nullptr}});
     response["store"] = store;
-    echo("temperature", 1.0);
+    echo("temperature", limits_.sampling.get("temperature", 1.0));
     echo("text", {{"format", {{"type", "text"}}}});
     echo("tool_choice", "auto");
     echo("tools", Json::array());
-    echo("top_p", 1.0);
+    echo("top_p", limits_.sampling.get("top_p", 1.0));
     echo("truncation", "disabled");
     echo("user", nullptr);
     Json out{{"response", std::move(response)}, {"store", store}, {"namespaces", std::move(namespaces_)}};

@@ -21,9 +21,15 @@ void handle_props(Context& home, const std::shared_ptr<Exchange>& exchange) {
   const auto piece = [&](std::int32_t id) {
     return tokenizer && id >= 0 ? std::string(tokenizer->piece(id)) : std::string();
   };
+  const auto preset = [&](const char* name, double otherwise) { return card.sampling.get(name, otherwise); };
   Json props = {{"default_generation_settings",
                  {{"n_ctx", card.context},
-                  {"params", {{"temperature", 1.0}, {"top_k", 0}, {"top_p", 1.0}, {"min_p", 0.0}, {"n_predict", -1}}}}},
+                  {"params",
+                   {{"temperature", preset("temperature", 1)},
+                    {"top_k", static_cast<std::int64_t>(preset("top_k", 0))},
+                    {"top_p", preset("top_p", 1)},
+                    {"min_p", preset("min_p", 0)},
+                    {"n_predict", -1}}}}},
                 {"total_slots", card.running},
                 {"model_alias", card.name},
                 {"model_path", card.name},

@@ -53,6 +53,7 @@ class TokenizerReader {
     else
       read_steps(all, fields, type == "Unigram");
     read_special_ids();
+    set_generation(files_.generation, out_);
     read_beginning(all);
     read_templates();
     out_.set("tokenizer.ggml.tokens", std::move(tokens_));

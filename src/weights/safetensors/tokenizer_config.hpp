@@ -23,4 +23,7 @@ struct TokenizerFiles {
 // that would cut texts otherwise than any here.
 void read_tokenizer(const TokenizerFiles& files, std::int64_t vocabulary, const std::string& path, Metadata& metadata);
 
+// Sets general.sampling.* and tokenizer.ggml.suppress_tokens by an object of generation_config.json; null: none.
+void set_generation(const FolderJson& generation, Metadata& metadata);
+
 }  // namespace kvasir::weights
