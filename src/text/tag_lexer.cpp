@@ -1,5 +1,7 @@
 #include "text/tag_lexer.hpp"
 
+#include <algorithm>
+
 namespace kvasir::text {
 namespace {
 
@@ -29,7 +31,7 @@ Tag damaged_tag(std::size_t size) { return {.kind = LexedKind::kDamaged, .size =
 
 }  // namespace
 
-TagLexer::TagLexer(const TagStyle& style) {
+TagLexer::TagLexer(const TagStyle& style) : own_(style.own) {
   const auto add = [&](std::string_view tag, LexedKind kind) {
     if (!tag.empty()) tags_.emplace_back(tag, kind);
   };
@@ -44,7 +46,11 @@ TagLexer::TagLexer(const TagStyle& style) {
 }
 
 Tag TagLexer::find(std::string_view text, std::size_t from, bool end) const {
-  for (std::size_t at = text.find('<', from); at != text.npos; at = text.find('<', at + 1)) {
+  const auto next = [&](std::size_t at) {
+    const std::size_t open = text.find('<', at), own = own_.empty() ? text.npos : text.find(own_[0], at);
+    return std::min(open, own);
+  };
+  for (std::size_t at = next(from); at != text.npos; at = next(at + 1)) {
     const std::string_view rest = text.substr(at);
     Known best{};
     bool may_come = false;
@@ -53,6 +59,12 @@ Tag TagLexer::find(std::string_view text, std::size_t from, bool end) const {
       may_come = may_come || (tag.first.size() > rest.size() && tag.first.starts_with(rest));
     }
     if (may_come && !end) return {.at = at};
+    if (best.first.empty() && !own_.empty()) {
+      std::optional<Tag> tag = unknown(rest, end);
+      if (!tag) continue;
+      tag->at = at;
+      return *tag;
+    }
     if (best.first.empty()) continue;
     if (best.first.ends_with('>')) return {.kind = best.second, .at = at, .size = best.first.size()};
     std::optional<Tag> tag = named(best, rest, end);
@@ -61,6 +73,30 @@ Tag TagLexer::find(std::string_view text, std::size_t from, bool end) const {
     return *tag;
   }
   return {.at = text.size()};
+}
+
+int TagLexer::ends_value(std::string_view text, const Tag& tag, bool end) const {
+  for (std::size_t from = tag.at + tag.size;;) {
+    const Tag next = find(text, from, end);
+    if (next.kind == LexedKind::kNone) return end ? 1 : -1;
+    if (next.kind == LexedKind::kValueEnd) return 0;
+    if (next.kind == LexedKind::kKey || next.kind == LexedKind::kCall || next.kind == LexedKind::kSection) return 1;
+    from = next.at + next.size;
+  }
+}
+
+// A tag of the form that is damaged: what stands in all of them is here.
+std::optional<Tag> TagLexer::unknown(std::string_view rest, bool end) const {
+  std::string_view inside = rest;
+  for (const char c : {'<', '/'})
+    if (inside.starts_with(c)) inside.remove_prefix(1);
+  if (inside.size() < own_.size() && own_.starts_with(inside) && !end) return Tag{};
+  if (!inside.starts_with(own_)) return {};
+  const std::size_t begin = rest.size() - inside.size() + own_.size();
+  const std::size_t stop = rest.find_first_of("><\n", begin);
+  if (stop == rest.npos && !end && rest.size() <= kLongest) return Tag{};
+  const bool closed = stop != rest.npos && rest[stop] == '>';
+  return damaged_tag(stop == rest.npos ? (end ? rest.size() : begin) : stop + closed);
 }
 
 // Nothing: it is none; kNone: nobody knows yet.

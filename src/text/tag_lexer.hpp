@@ -25,12 +25,17 @@ class TagLexer {
   explicit TagLexer(const TagStyle& style);
   // The first tag at or behind `from`; `end`: nothing follows the text.
   Tag find(std::string_view text, std::size_t from, bool end) const;
+  // Of a tag that would end more than a value: 1 when it does; 0 when it is text, for the value's own end comes behind
+  // it; -1: nobody knows yet.
+  int ends_value(std::string_view text, const Tag& tag, bool end) const;
 
  private:
   using Known = std::pair<std::string_view, Tag::Kind>;
   std::optional<Tag> named(const Known& tag, std::string_view rest, bool end) const;
+  std::optional<Tag> unknown(std::string_view rest, bool end) const;
 
   std::vector<Known> tags_;
+  std::string_view own_;
 };
 
 }  // namespace kvasir::text

@@ -23,7 +23,10 @@ constexpr std::size_t kLongestBareTag = 256;
 class BareParser final : public ToolParser {
  public:
   BareParser(std::unique_ptr<ToolParser> inner, std::vector<std::string_view> own, const Json& tools)
-      : inner_(std::move(inner)), own_(std::move(own)), tools_(tools) {}
+      : inner_(std::move(inner)), own_(std::move(own)), tools_(tools) {
+    for (const std::string_view mark : own_)
+      if (mark.find('"') != mark.npos && !mark.starts_with('{')) quote_ = mark;
+  }
 
   void push(std::string_view text, ToolOutput& out) override {
     if (state_ == State::kNo) return inner_->push(text, out);
@@ -135,7 +138,8 @@ class BareParser final : public ToolParser {
     if (const Json* properties = parameters_of(&tools_, name))
       for (const auto& [key, value] : properties->items()) names.push_back(key);
     name_ = name;
-    loose_ = text[at] == '(' ? LooseJson({.call = true, .exact = false}, std::move(names)) : LooseJson();
+    loose_ = text[at] == '(' ? LooseJson({.call = true, .exact = false}, std::move(names))
+                             : LooseJson({.quote = quote_, .exact = quote_.empty()});
     at_ += at;
     begin_ = at_;
     return true;
@@ -197,6 +201,7 @@ class BareParser final : public ToolParser {
   std::unique_ptr<ToolParser> inner_;
   const std::vector<std::string_view> own_;
   const Json& tools_;
+  std::string_view quote_;  // of the form's own around strings
   std::string held_, json_, name_;
   std::vector<ToolCall> calls_;
   LooseJson loose_;

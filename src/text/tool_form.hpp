@@ -40,6 +40,7 @@ class ToolParser {
   // The end of the text. `cut`: the model had not ended it. Then the beginning of a call that has no name yet is
   // nothing, otherwise it is content. REQUIRES: nothing is pushed afterwards.
   virtual void finish(ToolOutput& out, bool cut) = 0;
+  virtual bool thinking() const { return false; }  // what was pushed last is reasoning, or may be
 };
 
 // What the calls of one tool in a grammar are made from.

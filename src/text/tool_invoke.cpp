@@ -15,7 +15,8 @@ std::unique_ptr<ToolParser> InvokeTags::parser(const Json* tools, std::vector<st
                           .call = call,
                           .call_end = call_end,
                           .key = key,
-                          .value_end = value_end},
+                          .value_end = value_end,
+                          .own = own},
                          tools);
 }
 

@@ -229,9 +229,12 @@ void ContentWriter::take(bool end, ToolOutput& out) {
 
 // Whether the mark in front of `next` is one that a sentence speaks of.
 void ContentWriter::decide(char next, ToolOutput& out) {
-  const auto beside = [](char c, std::string_view all) { return all.find(c) != all.npos; };
+  constexpr std::string_view kLeft = "`\"'(*", kRight = "`\"')*";
   const std::string mark = std::exchange(mark_, {});
-  if (beside(last_, " `\"'(*") && beside(next, " `\"')*.,;:!?")) put(mark, out);
+  const std::size_t quote = kLeft.find(last_);
+  const bool quoted = quote != kLeft.npos && next == kRight[quote];
+  const bool word = last_ == ' ' && std::string_view(" .,;:!?").find(next) != std::string_view::npos;
+  if (quoted || word) put(mark, out);
 }
 
 void ContentWriter::after_call(ToolOutput& out) {

@@ -102,10 +102,11 @@ struct CallStyle {
   std::string_view middle;              // between a name and its arguments; empty: the name stands in the object
   // Of what stands in front of `middle` or the object: the name. Null: all of it, without space.
   std::string (*name)(std::string_view head) = nullptr;
-  bool key_is_name = false;        // {NAME: {...}}
-  bool at_start = false;           // a text that begins with a call needs no mark
-  bool require_arguments = false;  // an object without them is no call
-  Notation notation = {};          // of arguments behind a name
+  bool key_is_name = false;                 // {NAME: {...}}
+  bool at_start = false;                    // a text that begins with a call needs no mark
+  bool require_arguments = false;           // an object without them is no call
+  Notation notation = {};                   // of arguments behind a name
+  std::vector<std::string_view> also = {};  // other marks of the form, which the rest does not tell
 };
 std::unique_ptr<ToolParser> make_style_parser(const CallStyle& style, const Json* tools);
 
@@ -117,6 +118,7 @@ struct TagStyle {
   std::string_view key, key_end;                       // around the parameter's name, which may stand in the tag `key`
   std::string_view value, value_end;                   // around its value; behind a tag with a name there is no `value`
   bool lines = false;                                  // values have lines of their own
+  std::string_view own = {};                           // what stands in all tags of the form and nowhere else
 };
 std::unique_ptr<ToolParser> make_tag_parser(const TagStyle& style, const Json* tools);
 
@@ -125,7 +127,8 @@ struct InvokeTags {
   std::string_view section, section_end;  // around all calls
   std::string_view call, call_end;
   std::string_view key, value_end;
-  bool typed = false;  // the parameter's tag says whether the value is a string
+  bool typed = false;         // the parameter's tag says whether the value is a string
+  std::string_view own = {};  // as in TagStyle
 
   std::unique_ptr<ToolParser> parser(const Json* tools, std::vector<std::string_view> sections = {}) const;
   Grammar::Node grammar(const CallParts& parts) const;
@@ -189,7 +192,8 @@ bool is_offered(const Json* tools, std::string_view tool);
 std::size_t partial_tag(std::string_view text, std::string_view tag);
 
 // Whether the object that begins `text` can be a call, as far as its first key tells: other JSON need not be held back.
-bool plausible_call(std::string_view text);
+int begins_call(std::string_view text);  // 1: it can; 0: it cannot; -1: nobody knows yet
+inline bool plausible_call(std::string_view text) { return begins_call(text) != 0; }
 
 std::size_t count_space(std::string_view text);  // bytes of ASCII white space at the begin
 

@@ -42,6 +42,7 @@ constexpr std::string_view kGuestEnds[] = {"</tools>", "</tool_call>", "</functi
 std::vector<std::string_view> all_marks(const CallStyle& style) {
   std::vector<std::string_view> all = style.open;
   all.insert(all.end(), style.close.begin(), style.close.end());
+  all.insert(all.end(), style.also.begin(), style.also.end());
   for (const std::string_view mark : {style.middle, style.notation.quote})
     if (mark.size() > 3) all.push_back(mark);
   std::erase_if(all, [](std::string_view mark) { return mark.find_first_of("<[") == mark.npos; });
@@ -134,6 +135,7 @@ class StyleParser final : public StepParser {
       const bool may_come = rest.size() <= kLongestName && first_of(rest, stops_).at == rest.npos;
       return may_come && !end ? false : nothing(cut && may_come, out);
     }
+    if (first_of(rest.substr(0, stop), stops_).at != rest.npos) return nothing(false, out);
     std::string name = stop <= kLongestName ? name_of(rest.substr(0, stop)) : std::string();
     const bool odd = name.find_first_of(" \t\r\n<>{}[]()") != name.npos;
     if (name.empty() || (odd && !is_offered(tools_, name))) return nothing(false, out);
@@ -214,7 +216,8 @@ class StyleParser final : public StepParser {
       buffer_.clear();
       return false;
     }
-    if (loose().in_string() && failures_ < kMaxFailures) {
+    // A string between marks of its own holds no other ones.
+    if (loose().in_string() && failures_ < kMaxFailures && (!named_ || style_.notation.quote.empty())) {
       // Whether the string goes on behind the mark shows where the object ends.
       if (!beyond_) beyond_ = loose(), scratch_.clear();
       const bool done = beyond_->convert(buffer_, false, scratch_);
@@ -318,14 +321,17 @@ std::unique_ptr<ToolParser> make_style_parser(const CallStyle& style, const Json
   return std::make_unique<StyleParser>(style, tools);
 }
 
-bool plausible_call(std::string_view text) {
+int begins_call(std::string_view text) {
   text.remove_prefix(1);
   text.remove_prefix(count_space(text));
   if (!text.empty() && (text[0] == '"' || text[0] == '\'')) text.remove_prefix(1);
+  int sure = 0;
   for (const std::string_view key :
-       {"name", "type", "function", "parameters", "arguments", "tool_name", "args", "tool"})
-    if (text.starts_with(key) || key.starts_with(text)) return true;
-  return false;
+       {"name", "type", "function", "parameters", "arguments", "tool_name", "args", "tool"}) {
+    if (text.starts_with(key)) return 1;
+    if (key.starts_with(text)) sure = -1;
+  }
+  return sure;
 }
 
 void StepParser::push(std::string_view text, ToolOutput& out) {

@@ -52,6 +52,7 @@ class TagParser final : public StepParser {
     buffer_.erase(0, tag.at + tag.size);
     searched_ = 0;
     state_ = next;
+    at_line_ = true;
     return true;
   }
 
@@ -67,6 +68,7 @@ class TagParser final : public StepParser {
     const bool open = tag.kind == TagKind::kNone;
     const std::size_t size = open && end ? (cut ? tag.at : buffer_.size()) : open ? std::min(tag.at, name) : tag.at;
     writer_.write(std::string_view(buffer_).substr(0, size), out);
+    if (size > 0) at_line_ = buffer_[size - 1] == '\n';
     if (open) {
       buffer_.erase(0, end ? buffer_.size() : size);
       return false;
@@ -85,6 +87,7 @@ class TagParser final : public StepParser {
     const std::size_t last = text.find_last_not_of(kTagParserBlanks);
     const std::size_t line = last == text.npos ? text.npos : text.rfind('\n', last);
     const std::size_t begin = line == text.npos ? 0 : line + 1;
+    if (begin == 0 && !at_line_) return tag.at;
     std::string_view name = text.substr(begin);
     name = name.substr(0, name.find_last_not_of(kTagParserBlanks) + 1);
     if (name.empty() || !tools_ || !tools_->is_array()) return tag.at;
@@ -99,12 +102,15 @@ class TagParser final : public StepParser {
     const std::string_view text = before(tag);
     if (state_ == State::kSection) {
       if (text.empty() || (end && cut)) return end ? (buffer_.clear(), false) : false;
-      if (text[0] == '{' || text[0] == '[') return become_other(out);
+      if (const int list = may_be_list(text); list != 0 && !(list < 0 && end))
+        return list > 0 ? become_other(out) : false;
       if (behind_ || !style_.call.empty()) return no_call(out);
       const bool named = text.find('\n') == text.npos ? text.size() <= TagLexer::kLongest : may_be_name(text);
       if (named && !end) return false;
+      const std::string rest(text.substr(std::min(text.find('\n'), text.size())));
       if (!named || !named_call(text, true, out)) return no_call(out);
       end_call(out);
+      writer_.write(rest, out);
       return buffer_.clear(), false;
     }
     if (state_ == State::kCall && fresh_ && text.starts_with('{')) return enter_json();
@@ -124,7 +130,7 @@ class TagParser final : public StepParser {
   bool section(const Tag& tag, ToolOutput& out) {
     const std::string_view text = before(tag);
     if (!text.empty()) {
-      if (text[0] == '{' || text[0] == '[') return become_other(out);
+      if (may_be_list(text) > 0) return become_other(out);
       if (behind_ || !style_.call.empty() || !named_call(text, tag.kind != TagKind::kKey, out)) return no_call(out);
       buffer_.erase(0, tag.at);
       searched_ = 0;
@@ -136,6 +142,14 @@ class TagParser final : public StepParser {
     }
     if (tag.kind == TagKind::kSectionEnd) return behind_ = false, take(tag, State::kContent);
     return take(tag, behind_ || tag.kind == TagKind::kSection ? State::kSection : State::kContent);
+  }
+
+  // Calls as JSON in this form's tags: 1; none: 0; nobody knows yet: -1.
+  int may_be_list(std::string_view text) const {
+    if (behind_ || (text[0] != '{' && text[0] != '[')) return 0;
+    if (text[0] == '[') text.remove_prefix(1 + count_space(text.substr(1)));
+    if (text.empty()) return -1;
+    return text[0] == '{' ? begins_call(text) : 0;
   }
 
   bool may_be_name(std::string_view text) const {
@@ -247,7 +261,7 @@ class TagParser final : public StepParser {
     if (empty && (tag.kind == TagKind::kValue || tag.kind == TagKind::kKeyEnd))
       return take(tag, State::kValue);  // doubled
     if (is_text_ && (tag.kind == TagKind::kCallEnd || tag.kind == TagKind::kSectionEnd)) {
-      const int real = ends_value(tag, end);
+      const int real = lexer_.ends_value(buffer_, tag, end);
       if (real < 0) return give(trim_end(tag.at), out), false;
       if (real == 0) return searched_ = tag.at + tag.size, true;  // the text speaks of such a tag
     }
@@ -261,18 +275,6 @@ class TagParser final : public StepParser {
     searched_ = 0;
     state_ = State::kCall;
     return true;
-  }
-
-  // Whether a tag that ends more than the value does so: 1; it is text: 0; nobody knows yet: -1. Behind one that does
-  // there is another tag, or the end.
-  int ends_value(const Tag& tag, bool end) const {
-    const std::size_t behind = tag.at + tag.size + count_space(std::string_view(buffer_).substr(tag.at + tag.size));
-    if (behind == buffer_.size()) return end ? 1 : -1;
-    const Tag next = find_tag(behind, end);
-    if (next.at != behind) return 0;
-    if (next.kind == TagKind::kNone) return -1;
-    if (tag.kind == TagKind::kCallEnd) return 1;
-    return next.kind == TagKind::kSection || next.kind == TagKind::kCall || next.kind == TagKind::kSectionEnd;
   }
 
   std::size_t trim_end(std::size_t size) const {
@@ -383,6 +385,7 @@ class TagParser final : public StepParser {
   std::size_t searched_ = 0, calls_before_ = 0;
   State state_ = State::kContent;
   bool behind_ = false;  // a call is over and its section is not
+  bool at_line_ = true;  // of content: a line begins here
   bool open_ = false, fresh_ = false, raw_ = false;
   bool is_text_ = false, wrote_ = false, at_first_ = false;
 };

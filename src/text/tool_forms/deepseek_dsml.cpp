@@ -15,7 +15,8 @@ constexpr InvokeTags kTags{.section = "<｜DSML｜function_calls>",
                            .call_end = "</｜DSML｜invoke>",
                            .key = "<｜DSML｜parameter",
                            .value_end = "</｜DSML｜parameter>",
-                           .typed = true};
+                           .typed = true,
+                           .own = "｜DSML｜"};
 
 int match(std::string_view t) { return has(t, "｜DSML｜") ? 4 : 0; }
 std::unique_ptr<ToolParser> make(const Json* tools) { return kTags.parser(tools, {"<｜DSML｜tool_calls>"}); }

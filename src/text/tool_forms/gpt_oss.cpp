@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kEnd = "<|end|>", kStart = "<|start|>",
                            kCall = "<|call|>", kReturn = "<|return|>", kConstrain = "<|constrain|>", kTo = "to=";
+constexpr std::array<std::string_view, 3> kChannels = {"analysis", "commentary", "final"};
 constexpr std::size_t kLongestHeader = 512;
 
 int match(std::string_view t) { return has(t, kChannel) && has(t, kMessage) ? 4 : 0; }
@@ -34,23 +35,52 @@ class Parser final : public StepParser {
       if (end) buffer_.clear();
       return false;
     }
-    const bool marked = rest[0] == '<' || kTo.starts_with(rest.substr(0, kTo.size())) || !first_;
     const std::size_t message = text.find(kMessage);
+    const bool marked = rest[0] == '<' || kTo.starts_with(rest.substr(0, kTo.size())) || !first_ ||
+                        unmarked(rest.substr(0, rest.find('<')));
     if (marked && message != text.npos && message <= kLongestHeader) {
       enter(std::string(text.substr(0, message)), out);
       buffer_.erase(0, message + kMessage.size());
       return true;
     }
     const auto begins = [&](std::string_view mark) { return rest.starts_with(mark) || mark.starts_with(rest); };
-    const bool may_come = !first_ || begins(kChannel) || begins(kTo) || begins(kStart);
-    if (may_come && text.size() <= kLongestHeader) {
+    const bool may_come =
+        !first_ || begins(kChannel) || begins(kTo) || begins(kStart) || unmarked(rest.substr(0, rest.find('<')));
+    if (may_come && text.size() <= kLongestHeader + kMessage.size()) {
       if (!end) return false;
-      // A header without a message says nothing.
-      if (cut || !first_) return buffer_.clear(), false;
+      // A header without a message says nothing, but what is none is content.
+      const std::string_view words = behind_marks(rest);
+      if (cut || is_header(words)) return buffer_.clear(), false;
+      buffer_.erase(0, text.size() - words.size());
     }
     first_ = false;
     state_ = State::kContent;
     return true;
+  }
+
+  static std::string_view behind_marks(std::string_view text) {
+    for (bool more = true; more;) {
+      more = false;
+      for (const std::string_view mark : {kStart, kChannel, kConstrain, kEnd, kCall}) {
+        if (!text.starts_with(mark)) continue;
+        text.remove_prefix(mark.size() + count_space(text.substr(mark.size())));
+        more = true;
+      }
+    }
+    return text;
+  }
+  static bool is_header(std::string_view text) {
+    for (const std::string_view word : {"assistant", "functions.", "to=", "analysis", "commentary", "final", "<|"})
+      if (text.starts_with(word) || word.starts_with(text)) return true;
+    return false;
+  }
+
+  // A header, or its beginning, without the mark in front: "commentary to=functions.f ".
+  static bool unmarked(std::string_view text) {
+    constexpr std::size_t kLongest = 160;
+    if (text.size() > kLongest || text.find('\n') != text.npos) return false;
+    return std::any_of(kChannels.begin(), kChannels.end(),
+                       [&](std::string_view word) { return text.starts_with(word) || word.starts_with(text); });
   }
 
   void enter(const std::string& head, ToolOutput& out) {
@@ -63,7 +93,8 @@ class Parser final : public StepParser {
       if (recipient.starts_with("functions.")) recipient.erase(0, 10);
     }
     const std::size_t channel = head.find(kChannel);
-    const bool thinks = channel != head.npos && head.compare(channel + kChannel.size(), 8, "analysis") == 0;
+    const std::size_t word = channel == head.npos ? count_space(head) : channel + kChannel.size();
+    const bool thinks = head.compare(word, kChannels[0].size(), kChannels[0]) == 0;
     if (!recipient.empty()) {
       state_ = State::kArguments;
       writer_.after_call(out);
@@ -76,7 +107,7 @@ class Parser final : public StepParser {
   }
 
   bool body(bool end, bool cut, ToolOutput& out) {
-    constexpr std::array kStops = {kEnd, kCall, kReturn, kStart, kChannel};
+    constexpr std::array kStops = {kEnd, kCall, kReturn, kStart, kChannel, kMessage, kConstrain};
     std::size_t at = std::string::npos, size = 0, keep = 0;
     for (const std::string_view mark : kStops) {
       const std::size_t found = buffer_.find(mark);
@@ -86,12 +117,19 @@ class Parser final : public StepParser {
     const bool stops = at != std::string::npos;
     const bool drop = end && cut && keep > (state_ == State::kArguments ? 0u : 1u);
     const std::size_t until = stops ? at : buffer_.size() - (end && !drop ? 0 : keep);
-    give(std::string_view(buffer_).substr(0, until), stops || end, out);
+    const bool last = stops && buffer_.compare(at, size, kMessage) != 0 && buffer_.compare(at, size, kConstrain) != 0;
+    give(std::string_view(buffer_).substr(0, until), last || end, out);
     if (!stops) {
       buffer_.erase(0, drop ? buffer_.size() : until);
       if (end && state_ == State::kArguments && out.calls.back().arguments.empty() && !cut)
         out.calls.back().arguments = "{}";
       return false;
+    }
+    if (const std::string_view mark = std::string_view(buffer_).substr(at, size);
+        mark == kMessage || mark == kConstrain) {
+      if (state_ == State::kContent) writer_.mark(mark, out);  // one too many
+      buffer_.erase(0, at + size);
+      return true;
     }
     const bool again =
         buffer_.compare(at, kChannel.size(), kChannel) == 0 || buffer_.compare(at, kStart.size(), kStart) == 0;

@@ -19,7 +19,7 @@ std::string name_of(std::string_view head) {
 }
 
 std::unique_ptr<ToolParser> make(const Json* tools) {
-  return make_style_parser({.open = {kMarks[0]}, .middle = kMarks[1], .name = name_of}, tools);
+  return make_style_parser({.open = {kMarks[0]}, .middle = kMarks[1], .name = name_of, .also = {kMarks[2]}}, tools);
 }
 
 Grammar::Node call(const CallParts& p) {

@@ -9,7 +9,7 @@ constexpr std::string_view kMarks[] = {"[TOOL_CALLS]"};
 int match(std::string_view t) { return has(t, "[TOOL_CALLS]") && !has(t, "[ARGS]") ? 3 : 0; }
 
 std::unique_ptr<ToolParser> make(const Json* tools) {
-  return make_style_parser({.open = {kMarks[0]}, .middle = "[ARGS]"}, tools);
+  return make_style_parser({.open = {kMarks[0]}, .middle = "[ARGS]", .also = {"[CALL_ID]"}}, tools);
 }
 
 constexpr ObjectCall kCall{};
