@@ -13,9 +13,11 @@ namespace kvasir::cli {
 
 // By the template of the file `path` (--chat-template) or, when that is empty, `from_model`; null without either, so
 // that chats are refused and not the server. `named`: further templates of the model, which are left out where they
-// cannot be read. Throws what ChatTemplate and reading a file throw, with the file's name.
+// cannot be read. `response`: the model's response template, or empty. Throws what ChatTemplate and reading a file
+// throw, with the file's name.
 std::unique_ptr<serve::TemplateChat> open_chat(const std::string& from_model, const text::Tokenizer& tokenizer,
                                                const std::string& path, const std::string& model,
-                                               const std::vector<std::pair<std::string, std::string>>& named = {});
+                                               const std::vector<std::pair<std::string, std::string>>& named = {},
+                                               const std::string& response = {});
 
 }  // namespace kvasir::cli

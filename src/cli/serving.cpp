@@ -133,7 +133,7 @@ void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<stor
   service_ = &*scheduler_;
   try {
     chat_ = open_chat(scheduler_->card().chat_template, *engine_->tokenizer(), s.serve.chat_template, s.engine.model,
-                      scheduler_->card().named_templates);
+                      scheduler_->card().named_templates, scheduler_->card().response_template);
   } catch (const Error& e) {
     if (!s.serve.chat_template.empty()) throw;
     // The model is good for completions all the same.

@@ -14,6 +14,7 @@ ModelCard card_of(const model::ModelSpec& spec, const weights::ModelFile& file, 
   card.trained_context = spec.context;
   card.vocabulary = static_cast<std::int32_t>(spec.vocab);
   card.chat_template = metadata.get_string("tokenizer.chat_template").value_or("");
+  card.response_template = metadata.get_string("tokenizer.response_template").value_or("");
   if (const auto* names = metadata.get_strings("tokenizer.chat_templates"))
     for (const std::string& n : *names)
       if (auto text = metadata.get_string("tokenizer.chat_template." + n))

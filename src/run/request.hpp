@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,10 @@ namespace kvasir::run {
 
 // When the model has thought for `most` tokens and has not ended it, the tokens `closing` follow.
 struct ThinkingBudget {
-  std::int32_t most = -1;                       // -1: none
-  const text::ReasoningMarks* marks = nullptr;  // static; null: no thinking is known
-  bool inside = false;                          // the prompt ends within thinking
-  std::vector<std::int32_t> closing;            // hold the mark that ends it
+  std::int32_t most = -1;                          // -1: none
+  std::optional<text::ReasoningMarks> marks = {};  // without: no thinking is known
+  bool inside = false;                             // the prompt ends within thinking
+  std::vector<std::int32_t> closing = {};          // hold the mark that ends it
 
   explicit operator bool() const { return most >= 0 && marks && !closing.empty(); }
 };

@@ -247,7 +247,7 @@ TEST_F(ScoringTest, AnswersWithoutALimitGoOnUntilTheyAreCancelled) {
   EXPECT_GT(scores->ids().size(), static_cast<std::size_t>(kContext));
 }
 
-constexpr text::ReasoningMarks kMarks{"<think>", "</think>"};
+const text::ReasoningMarks kMarks{.open = "<think>", .close = "</think>"};
 
 TEST_F(ScoringTest, ABudgetEndsThinking) {
   start("f16");
@@ -259,7 +259,7 @@ TEST_F(ScoringTest, ABudgetEndsThinking) {
   for (const std::int32_t most : {0, 1, 10}) {
     SCOPED_TRACE(most);
     ServiceRequest r = asking(prompt, 40);
-    r.request.thinking = {.most = most, .marks = &kMarks, .inside = true, .closing = closing};
+    r.request.thinking = {.most = most, .marks = kMarks, .inside = true, .closing = closing};
     const auto bound = submit(r);
     const Outcome out = bound->wait();
     const auto& ids = bound->ids();
@@ -285,7 +285,7 @@ TEST_F(ScoringTest, ABudgetLeavesAloneWhoDoesNotThink) {
   ServiceRequest r = asking(text(10, 60), 40);
   const auto free = submit(r);
   free->wait();
-  r.request.thinking = {.most = 0, .marks = &kMarks, .inside = false, .closing = {65}};
+  r.request.thinking = {.most = 0, .marks = kMarks, .inside = false, .closing = {65}};
   const auto bound = submit(r);
   EXPECT_EQ(bound->wait().thinking_tokens, -1);
   EXPECT_EQ(bound->ids(), free->ids());

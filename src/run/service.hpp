@@ -163,6 +163,7 @@ struct ModelCard {
   std::int32_t vocabulary = 0;
   std::vector<std::pair<std::string, std::string>> named_templates;  // further ones: "tool_use" for chats with tools
   std::string chat_template;                                         // Jinja text of the file; empty when it has none
+  std::string response_template;                                     // JSON that says how answers are read; or empty
   std::string k_codec, v_codec;
   std::string kv;           // how keys and values are stored, in a word: "balanced"
   double kv_token = 0;      // bytes of a further token when it is sealed: layers that keep their pages ...

@@ -54,6 +54,8 @@ class AnswerParser {
   // The end of the text: whatever was held back. `cut`: the model had not ended it.
   virtual ChatDelta finish(bool cut) = 0;
   virtual bool thinking() const { return false; }  // what was fed last is reasoning, or may be
+  // Behind the end: what of the answer is not as it should be, such as a broken call.
+  virtual text::Warnings warnings() const { return {}; }
 };
 
 // Where an answer begins.
@@ -97,8 +99,8 @@ class ChatFormat {
   }
   // What ends a model's thinking, as the template writes it.
   struct ThinkingEnd {
-    const text::ReasoningMarks* marks = nullptr;  // static; null: this format knows none
-    std::string text;                             // the closing mark and what stands around it
+    std::optional<text::ReasoningMarks> marks = {};  // without: this format knows none
+    std::string text = {};                           // the closing mark and what stands around it
   };
   virtual ThinkingEnd thinking_end(const ChatInput& /*input*/) const { return {}; }
   // Control tokens that are part of an answer's text: marks of calls and of reasoning.

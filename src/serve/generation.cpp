@@ -375,6 +375,7 @@ void Generation::finish_choice(Stream& stream, int index, std::span<const std::i
   Choice& choice = choices_[static_cast<std::size_t>(index)];
   ChatDelta rest;
   if (stream.parser) rest = stream.parser->finish(choice.outcome.finish != run::Finish::kEnd);
+  if (stream.parser) choice.warnings = stream.parser->warnings();
   append(stream.given, ChatDelta(rest));
   describe(index, stream, ids);
   const bool calls = !choice.text.calls.empty() || !rest.calls.empty();

@@ -86,16 +86,24 @@ weights::Metadata vocabulary_of(const std::string& texts, const std::string& end
   return m;
 }
 
+// What a client makes of an answer.
+struct Told {
+  std::string content, reasoning;
+  std::vector<text::ToolCall> calls;
+};
+
 struct Kind {
   const char* name;
   std::string answer;
   bool cut = false;
+  std::optional<Told> told = {};  // without: it is broken, or cut
 };
 
 std::vector<Kind> answers_of(const text::ChatTemplate& chat) {
   const Entry<text::ToolForm>& form = *chat.tool_form();
   const std::vector<text::ToolCall> calls = {{"f", R"({"day":3,"note":"a b"})"}, {"f", R"({"day":4})"}};
   const std::string one = text::write_tool_calls(form, std::span(calls).first(1));
+  const std::vector<text::ToolCall> first(calls.begin(), calls.begin() + 1);
   std::string tight = one;  // with other blanks than tojson's
   for (std::size_t at = 0; (at = tight.find("\": ", at)) != tight.npos; ++at) tight.erase(at + 2, 1);
   std::string broken = tight;
@@ -104,11 +112,18 @@ std::vector<Kind> answers_of(const text::ChatTemplate& chat) {
   if (form.name == "gpt_oss") {
     thought = "<|channel|>analysis<|message|>Hm, hm.<|end|><|start|>assistant";
   } else if (const text::ReasoningMarks* marks = chat.reasoning()) {
-    thought = std::string(marks->open) + "\nHm, hm.\n" + std::string(marks->close) + "\n\n";
+    thought = marks->label.empty() ? marks->open + "\nHm, hm.\n" + marks->close + "\n\n"
+                                   : marks->open + marks->label + "\nHm, hm.\n" + marks->close;
   }
-  std::vector<Kind> all = {{"one call", "I look.\n" + tight}, {"bare call", one}};
-  all.push_back({"two calls", text::write_tool_calls(form, calls)});
-  all.push_back({"call with reasoning", thought + tight});
+  const std::string hm = thought.empty() ? "" : "Hm, hm.";
+  std::vector<Kind> all = {{"one call", "I look.\n" + tight}, {"bare call", one, false, Told{"", "", first}}};
+  if (!form.value->bare) all[0].told = Told{"I look.", "", first};
+  all.push_back({"two calls", text::write_tool_calls(form, calls), false, Told{"", "", calls}});
+  all.push_back({"call with reasoning", thought + tight, false, Told{"", hm, first}});
+  const bool channels = form.name == "gpt_oss";
+  if (!thought.empty())
+    all.push_back(
+        {"reasoning", thought + (channels ? "<|channel|>final<|message|>" : "") + "Yes.", false, Told{"Yes.", hm, {}}});
   all.push_back({"broken call", broken});
   all.push_back({"cut call", tight, true});
   return all;
@@ -119,6 +134,7 @@ class RoundTrip {
   RoundTrip(const std::string& name, const std::string& source) : name_(name), end_(end_token(source)) {
     const text::ChatTemplate chat(source, "<s>", end_);
     kinds_ = answers_of(chat);
+    format_form_ = chat.tool_form()->value;
     std::string texts = source;
     for (const Kind& kind : kinds_) texts += kind.answer;
     vocabulary_ = vocabulary_of(texts, end_);
@@ -193,6 +209,7 @@ class RoundTrip {
     body["stream"] = false;
     const Json first = ask(path.c_str(), body, where);
     if (first.is_null()) return;
+    check_told(kind, told(path, first), first, where);
     const auto prompt = server_->service.requests().back().request.prompt;
     const Json second = second_body(path, body, first);
     ask(path.c_str(), second, where);
@@ -203,6 +220,53 @@ class RoundTrip {
     answer.erase(end, answer.end());  // a model of gpt-oss ends with its first call
     const auto again = server_->service.requests().back().request.prompt;
     check(prompt, answer, again, where, kind.answer);
+  }
+
+  static Told told(const std::string& path, const Json& answer) {
+    Told t;
+    const auto take = [&](const Json& function) {
+      const Json& a = function.contains("arguments") ? function["arguments"] : function["input"];
+      t.calls.push_back({function["name"].get<std::string>(), a.is_string() ? a.get<std::string>() : a.dump()});
+    };
+    if (path == "/v1/responses") {
+      for (const Json& item : answer["output"]) {
+        if (item["type"] == "function_call") take(item);
+        for (const char* key : {"summary", "content"})
+          for (const Json& part : item.value(key, Json::array()))
+            (item["type"] == "reasoning" ? t.reasoning : t.content) += part["text"].get<std::string>();
+      }
+    } else if (path == "/v1/messages") {
+      for (const Json& block : answer["content"]) {
+        if (block["type"] == "thinking") t.reasoning += block["thinking"].get<std::string>();
+        if (block["type"] == "text") t.content += block["text"].get<std::string>();
+        if (block["type"] == "tool_use") take(block);
+      }
+    } else {
+      const Json& message = path == "/api/chat" ? answer["message"] : answer["choices"][0]["message"];
+      const Json thought = message.value(path == "/api/chat" ? "thinking" : "reasoning_content", Json(""));
+      if (message["content"].is_string()) t.content = message["content"].get<std::string>();
+      if (thought.is_string()) t.reasoning = thought.get<std::string>();
+      for (const Json& call : message.value("tool_calls", Json::array())) take(call["function"]);
+    }
+    return t;
+  }
+
+  void check_told(const Kind& kind, const Told& is, const Json& answer, const std::string& where) const {
+    for (const std::string_view mark : format_form_->marks)
+      EXPECT_EQ(is.content.find(mark), std::string::npos) << where << ": " << is.content;
+    if (!kind.told) return;
+    EXPECT_EQ(is.content, kind.told->content) << where << "\n" << kind.answer;
+    EXPECT_EQ(is.reasoning, kind.told->reasoning) << where << "\n" << kind.answer;
+    EXPECT_FALSE(answer["kvasir"].contains("warnings") && !is.calls.empty() &&
+                 dump(answer["kvasir"]["warnings"]).find("broken") != std::string::npos)
+        << where << "\n"
+        << dump(answer["kvasir"]);
+    ASSERT_EQ(is.calls.size(), kind.told->calls.size()) << where << "\n" << kind.answer;
+    for (std::size_t i = 0; i < is.calls.size(); ++i) {
+      EXPECT_EQ(is.calls[i].name, kind.told->calls[i].name) << where;
+      EXPECT_EQ(Json::parse(is.calls[i].arguments, nullptr, false), Json::parse(kind.told->calls[i].arguments))
+          << where;
+    }
   }
 
   // The template shows the answer where the conversation's beginning is that of the first prompt and, if the answer has
@@ -277,6 +341,7 @@ class RoundTrip {
 
   const std::string name_, end_;
   std::vector<Kind> kinds_;
+  const text::ToolForm* format_form_ = nullptr;
   weights::Metadata vocabulary_{"test"};
   std::unique_ptr<TemplateChat> format_;
   TestServer* server_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "run/receipt.hpp"
@@ -220,7 +221,11 @@ Json kvasir_json(std::span<const Choice> choices, const ApiRequest& request) {
   Json out = receipt_json(choices.front());
   if (request.shift.on) out["context_shift"] = shift_json(choices, request.shift);
   if (!request.notes.empty()) out["notes"] = request.notes;
-  if (!request.warnings.empty()) out["warnings"] = request.warnings;
+  text::Warnings warnings = request.warnings;
+  for (const Choice& c : choices)
+    for (const std::string& text : c.warnings)
+      if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(text);
+  if (!warnings.empty()) out["warnings"] = std::move(warnings);
   if (request.service.pin && request.kind != Kind::kWarm) {
     out["pinned"] = choices.front().pinned;
     const std::string& error = choices.front().outcome.receipt.pin_error;

@@ -25,6 +25,7 @@ struct Choice {
   Json miss_at;                        // locate_token's; null: not known
   bool pinned = false;                 // asked for and done
   std::int64_t reasoning_tokens = 0;   // of the answer: up to the mark that ends its thinking
+  text::Warnings warnings;             // of its calls and its reasoning
 };
 
 // How far a prompt is computed.

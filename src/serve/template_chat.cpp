@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "base/splitmix.hpp"
+#include "text/call_check.hpp"
+#include "text/call_in_thought.hpp"
 #include "text/conversation.hpp"
 #include "text/tool_grammar.hpp"
 
@@ -23,40 +25,75 @@ std::string call_id(text::ChatTemplate::Ids style) {
   return fmt::format("{:016x}", bits).substr(0, text::ChatTemplate::kShortId);
 }
 
+constexpr std::size_t kMostLookedAt = 64 << 10;  // bytes of an answer in which calls that nobody reads are looked for
+
 class Parser final : public AnswerParser {
  public:
   // `calls_only`: the answer has to be a call, so what is left of one that is cut is no content. `constrained`: it is a
-  // text of a grammar, in which a call is one in its form alone.
+  // text of a grammar.
   Parser(const Entry<text::ToolForm>* form, const Json* tools, bool calls_only, bool constrained,
-         text::ReasoningSplitter splitter, text::ChatTemplate::Ids ids)
+         std::unique_ptr<text::ToolParser> parser, text::ReasoningSplitter splitter, text::ChatTemplate::Ids ids)
       : splitter_(std::move(splitter)),
-        parser_(text::make_tool_parser(form, tools, !constrained)),
+        parser_(std::move(parser)),
+        thought_(tools ? form : nullptr, tools),
+        tools_(tools),
         calls_only_(calls_only),
+        constrained_(constrained),
         ids_(ids) {}
 
   ChatDelta feed(std::string_view piece) override {
     std::string reasoning, content;
     splitter_.push(piece, reasoning, content);
+    reasoning = thought_.push(reasoning, !splitter_.inside());
     if (ids_ == text::ChatTemplate::Ids::kShort) written_ += content;
     parser_->push(content, out_);
     return delta(std::move(reasoning));
   }
   ChatDelta finish(bool cut) override {
     std::string reasoning, content;
+    const bool inside = splitter_.inside();
     splitter_.finish(reasoning, content);
+    reasoning = thought_.push(reasoning, false);
     parser_->push(content, out_);
     parser_->finish(out_, cut);
     if (cut && calls_only_) out_.content.clear();
-    return delta(std::move(reasoning));
+    if (inside && !cut && out_.calls.empty()) end_inside();
+    reasoning += thought_.take();
+    ChatDelta last = delta(std::move(reasoning));
+    check(cut);
+    return last;
   }
-  bool thinking() const override { return splitter_.inside(); }
+  bool thinking() const override { return splitter_.inside() || parser_->thinking(); }
+  text::Warnings warnings() const override { return warnings_; }
 
  private:
+  // The model ended the answer within its reasoning. A call there that is the last it wrote is what it meant to do.
+  void end_inside() {
+    out_.calls = thought_.calls();
+    if (!out_.calls.empty()) {
+      warnings_.emplace_back("the call stood in reasoning that the model did not end");
+    } else if (said_.empty()) {
+      warnings_.emplace_back("the answer is reasoning alone: the model did not end it");
+    }
+  }
+
+  // What is not as it should be. The last call of an answer that is cut is as far as it came.
+  void check(bool cut) {
+    if (!tools_) return;
+    for (std::size_t i = 0; i + (cut ? 1 : 0) < out_.calls.size(); ++i)
+      for (std::string& fault : text::call_faults(out_.calls[i], *tools_)) warnings_.push_back(std::move(fault));
+    if (!out_.calls.empty() || cut || constrained_) return;
+    if (const std::string name = text::unread_call(said_, *tools_); !name.empty())
+      warnings_.push_back(fmt::format(
+          "the answer seems to call '{}' in a form that is not known for this chat template, so it is content", name));
+  }
+
   // What is new: of calls only the last one grows.
   ChatDelta delta(std::string reasoning) {
     ChatDelta d;
     d.reasoning = std::move(reasoning) + std::exchange(out_.reasoning, {});
     d.content = std::exchange(out_.content, {});
+    if (said_.size() < kMostLookedAt) said_ += d.content;
     const auto add = [&](std::size_t i, std::size_t from) {
       const text::ToolCall& call = out_.calls[i];
       ToolCallDelta part{.index = static_cast<int>(i), .arguments = call.arguments.substr(from)};
@@ -89,8 +126,12 @@ class Parser final : public AnswerParser {
 
   text::ReasoningSplitter splitter_;
   std::unique_ptr<text::ToolParser> parser_;
+  text::CallInThought thought_;
   text::ToolOutput out_;
-  const bool calls_only_;
+  const Json* const tools_;  // null: none may be called
+  text::Warnings warnings_;
+  std::string said_;  // content, as far as it is looked at
+  const bool calls_only_, constrained_;
   const text::ChatTemplate::Ids ids_;
   std::string written_;         // of models that write ids: the text behind the last one
   std::size_t told_ = 0;        // calls that the client knows
@@ -124,13 +165,20 @@ std::optional<text::Place> TemplateChat::place(const ChatInput& input, std::size
 
 // Without tools that may be called nothing that the model writes is a call.
 std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const AnswerStart& start) const {
-  const bool tools = input.calls();
-  const Entry<text::ToolForm>* form = of(input).tool_form();
-  const text::ReasoningMarks* marks = start.constrained ? nullptr : of(input).reasoning();
+  const text::ChatTemplate& chat = of(input);
+  const Json* tools = input.calls() ? &input.may_call() : nullptr;
+  const Entry<text::ToolForm>* form = tools || chat.tool_form()->value->always ? chat.tool_form() : nullptr;
+  std::optional<text::ReasoningMarks> marks;
+  std::unique_ptr<text::ToolParser> parser;
+  if (start.constrained || !chat.response()) {  // in a text of a grammar a call is one in its form alone
+    if (chat.reasoning() && !start.constrained) marks = *chat.reasoning();
+    parser = text::make_tool_parser(form, tools, !start.constrained);
+  } else {
+    parser = chat.response()->parser(start.prompt, tools);
+  }
   const bool inside = marks && text::ends_in_reasoning(*marks, start.prompt);
-  return std::make_unique<Parser>(tools || form->value->always ? form : nullptr, tools ? &input.may_call() : nullptr,
-                                  input.must_call.has_value(), start.constrained,
-                                  text::ReasoningSplitter(marks, inside), of(input).ids());
+  return std::make_unique<Parser>(form, tools, input.must_call.has_value(), start.constrained, std::move(parser),
+                                  text::ReasoningSplitter(std::move(marks), inside), chat.ids());
 }
 
 std::shared_ptr<const text::Grammar> TemplateChat::calls(
@@ -143,6 +191,7 @@ std::shared_ptr<const text::Grammar> TemplateChat::calls(
 
 std::shared_ptr<const text::Grammar> TemplateChat::other_calls_forbidden(const ChatInput& input,
                                                                          text::Warnings& warnings) const {
+  if (of(input).response()) return nullptr;  // it does not tell how calls begin
   return text::grammar_of_text(of(input).tool_form(), input.may_call(), !input.one_call, &warnings);
 }
 
@@ -154,6 +203,8 @@ std::vector<std::string> TemplateChat::marks(const ChatInput& input) const {
     all.emplace_back(marks->open);
     all.emplace_back(marks->close);
   }
+  if (const text::ResponseTemplate* response = of(input).response())
+    all.insert(all.end(), response->marks().begin(), response->marks().end());
   return all;
 }
 
@@ -167,7 +218,7 @@ ChatFormat::ThinkingEnd TemplateChat::thinking_end(const ChatInput& input) const
   example.add_generation_prompt = false;
   example.messages = Json::array({{{"role", "user"}, {"content", "?"}},
                                   {{"role", "assistant"}, {"reasoning_content", kThought}, {"content", kSaid}}});
-  ThinkingEnd end{marks, "\n" + std::string(marks->close) + "\n\n"};
+  ThinkingEnd end{*marks, "\n" + marks->close + (marks->anywhere ? "" : "\n\n")};
   try {
     const std::string text = of(input).render(example);
     const std::size_t thought = text.find(kThought);

@@ -98,12 +98,16 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string bos, std::string
       eos_(std::move(eos)),
       tool_form_(find_tool_form(source)),
       reasoning_(find_reasoning_marks(source)) {
-  if (!tool_form_) tool_form_ = generic_tool_form();
+  if (!tool_form_) {
+    tool_form_ = generic_tool_form();
+    knows_form_ = false;
+  }
   probe_content();
   probe_arguments();
   probe_tools();
   probe_history();
   probe_schemas();
+  probe_reasoning();
 }
 
 void ChatTemplate::adapt_content(Json& message, const std::string& where) const {

@@ -1,8 +1,10 @@
 // Conversations to prompts, by the chat template that comes with a model.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "base/error.hpp"
 #include "text/jinja/jinja.hpp"
 #include "text/reasoning.hpp"
+#include "text/response_template.hpp"
 #include "text/special.hpp"
 #include "text/tool_form.hpp"
 
@@ -74,9 +77,16 @@ class ChatTemplate {
   // What of `c` reaches the model in words alone, for people.
   std::vector<std::string> warnings(const Conversation& c) const;
   // Between which marks the model thinks; null: not known.
-  const ReasoningMarks* reasoning() const { return reasoning_; }
+  const ReasoningMarks* reasoning() const { return reasoning_ ? &*reasoning_ : nullptr; }
   // Whether it is known where answers hold reasoning.
-  bool shows_thinking() const { return reasoning_ || !tool_form_->value->efforts.empty(); }
+  bool shows_thinking() const { return shows_thinking_ || !tool_form_->value->efforts.empty(); }
+  // How answers are read by the model's response template (JSON), where that is not as the chat template lets expect.
+  // One that cannot be used changes nothing but `warnings`.
+  void use_response(std::string_view json);
+  // Null: answers are read by tool_form() and reasoning().
+  const ResponseTemplate* response() const { return response_.get(); }
+  // Marks of reasoning that the vocabulary has, where the template shows none.
+  void learn_tokens(const std::function<bool(std::string_view)>& is_token);
   const std::string& source() const { return source_; }
   // The ids of calls that it takes: nine letters or digits, as Mistral's, functions.NAME:0 as Kimi's, or any. Others
   // are brought into that form.
@@ -123,12 +133,17 @@ class ChatTemplate {
   void probe_tools();
   void probe_history();
   void probe_schemas();
+  void probe_reasoning();
 
   jinja::Template template_;
   jinja::RenderOptions options_;
   std::string source_, bos_, eos_;
   const Entry<ToolForm>* tool_form_;
-  const ReasoningMarks* reasoning_;
+  std::optional<ReasoningMarks> reasoning_;
+  bool shows_thinking_ = false;  // the template does
+  bool knows_form_ = true;       // it shows how calls are written
+  std::shared_ptr<const ResponseTemplate> response_;
+  std::string response_problem_;  // why the model's is not used
   // How this template wants them, found by rendering small conversations.
   Content content_ = Content::kText;
   bool arguments_as_objects_ = true;

@@ -141,6 +141,64 @@ void ChatTemplate::probe_history() {
   alternates_ = probe({user, user}, false).empty() && !probe({user, said, user}, false).empty();
 }
 
+// Marks that the template writes around reasoning, where none of those that are known occur in it: behind the prompt,
+// or around what was thought, which some show for calls alone.
+void ChatTemplate::probe_reasoning() {
+  const Json user{{"role", "user"}, {"content", "kvasir-question"}};
+  if (!reasoning_ && tool_form_->value->efforts.empty()) {
+    Conversation c;
+    c.messages = Json::array({user});
+    for (Json& m : c.messages) adapt_content(m, "messages");
+    try {
+      reasoning_ = find_open_reasoning(render_adapted(c.messages, c, true));
+    } catch (const Error&) {  // a template that refuses the question
+    }
+    Json arguments = {{"key", 1}};
+    if (!arguments_as_objects_) arguments = arguments.dump();
+    const Json calls = Json::array({{{"id", "probe0001"},
+                                     {"type", "function"},
+                                     {"function", {{"name", "kvasir_call"}, {"arguments", arguments}}}}});
+    for (const bool call : {false, true}) {
+      Json said{{"role", "assistant"}, {"content", "kvasir-said"}}, thought = said;
+      if (call) said["tool_calls"] = calls;
+      thought = said;
+      thought[reasoning_name_] = "kvasir-thought";
+      if (!reasoning_)
+        reasoning_ = marks_around(probe({user, thought}, true), probe({user, said}, true), "kvasir-thought");
+    }
+  }
+  shows_thinking_ = reasoning_.has_value();
+}
+
+void ChatTemplate::learn_tokens(const std::function<bool(std::string_view)>& is_token) {
+  if (!reasoning_ && tool_form_->value->efforts.empty()) reasoning_ = find_reasoning_tokens(is_token);
+}
+
+void ChatTemplate::use_response(std::string_view json) {
+  using Role = ResponseField::Role;
+  try {
+    auto response = ResponseTemplate::parse(json);
+    const ResponseField *calls = response->find(Role::kCalls), *thought = response->find(Role::kReasoning),
+                        *said = response->find(Role::kContent);
+    const Entry<ToolForm>* form = calls ? response->same_form(tool_form_) : nullptr;
+    const auto same = [&](const ReasoningMarks& marks) { return response->same_marks(marks); };
+    std::optional<ReasoningMarks> marks;
+    if (thought) marks = reasoning_ && same(*reasoning_) ? reasoning_ : find_known_marks(same);
+    const bool whole = form && form->value->always;  // it tells all parts of an answer
+    if ((!calls || form) && (whole || ((!thought || marks) && (!said || !said->open)))) {
+      if (form) tool_form_ = form;
+      if (!whole) reasoning_ = marks;
+    } else {
+      reasoning_.reset();
+      response_ = std::move(response);
+    }
+    knows_form_ = knows_form_ || calls;
+    shows_thinking_ = thought != nullptr;
+  } catch (const Error& e) {
+    response_problem_ = e.what();
+  }
+}
+
 // Which parts of a tool the template cannot do without.
 void ChatTemplate::probe_schemas() {
   const Json user = Json::array({{{"role", "user"}, {"content", "kvasir-question"}}});
@@ -244,6 +302,13 @@ std::vector<std::string> ChatTemplate::warnings(const Conversation& c) const {
   if (off && !tool_form_->value->efforts.empty()) all.emplace_back("thinking cannot be switched off for this model");
   if (c.tools.is_array() && !c.tools.empty() && !shows_tools())
     all.emplace_back("tools: the chat template has no place for them, they are described in front of the conversation");
+  if (c.tools.is_array() && !c.tools.empty() && shows_tools() && !knows_form_)
+    all.emplace_back(
+        "tools: the chat template shows no form of calls that is known; calls in the general form are read, and "
+        "answers "
+        "that are nothing but calls");
+  if (!response_problem_.empty())
+    all.push_back(response_problem_ + ", so answers are read in the forms that the chat template shows");
   if (!c.messages.is_array()) return all;
   const auto any = [&](const char* role, const char* with) {
     return std::any_of(c.messages.begin(), c.messages.end(), [&](const Json& m) {

@@ -337,8 +337,8 @@ int chat_command(Settings& s) {
     if (s.drafts.wanted()) drafting.emplace(engine, s.drafts, 1);
     run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, s.engine.model, library ? &*library : nullptr,
                              drafting ? &*drafting : nullptr);
-    const auto format =
-        open_chat(scheduler.card().chat_template, *engine.tokenizer(), s.chat.chat_template, s.engine.model);
+    const auto format = open_chat(scheduler.card().chat_template, *engine.tokenizer(), s.chat.chat_template,
+                                  s.engine.model, {}, scheduler.card().response_template);
     if (!format)
       throw Error(Code::kBadInput, "the model has no chat template; name a file that holds one with --chat-template",
                   s.engine.model);

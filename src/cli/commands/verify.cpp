@@ -188,8 +188,8 @@ int verify_command(Settings& s) {
   run::Scheduler scheduler(engine, {.running = 1, .waiting = 1, .blend = s.blend}, weights::model_name(s.engine.model),
                            &library);
   const run::ModelCard& card = scheduler.card();
-  const auto chat =
-      open_chat(card.chat_template, *tokenizer, s.verify.chat_template, s.engine.model, card.named_templates);
+  const auto chat = open_chat(card.chat_template, *tokenizer, s.verify.chat_template, s.engine.model,
+                              card.named_templates, card.response_template);
   std::vector<run::ServiceRequest> requests =
       serve::read_prompt_file(s.verify.prompts, card, *tokenizer, chat.get(), true);
   ProgressBar bar("verifying");

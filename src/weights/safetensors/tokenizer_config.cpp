@@ -382,6 +382,10 @@ class TokenizerReader {
           if (one.is_object()) set(one.value("name", ""), one.value("template", ""));
     }
     if (!files_.chat_template.empty()) set("", files_.chat_template);
+    if (!files_.config.is_object()) return;
+    const auto response = files_.config.find("response_template");
+    if (response != files_.config.end() && response->is_object())
+      out_.set("tokenizer.response_template", response->dump(-1, ' ', false, FolderJson::error_handler_t::replace));
   }
 
   const TokenizerFiles& files_;
