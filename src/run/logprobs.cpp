@@ -12,7 +12,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-bool ranks_before(const TokenLogprob& a, const TokenLogprob& b) {
+bool is_likelier(const TokenLogprob& a, const TokenLogprob& b) {
   return a.logprob > b.logprob || (a.logprob == b.logprob && a.id < b.id);
 }
 
@@ -40,16 +40,16 @@ std::size_t top_logprobs(std::span<const float> logits, double partition, std::s
     const TokenLogprob token{static_cast<std::int32_t>(i), logits[i]};
     if (size == best.size()) {
       if (!(token.logprob > best[0].logprob)) continue;  // equal: the earlier id ranks first
-      std::pop_heap(best.begin(), best.end(), ranks_before);
+      std::pop_heap(best.begin(), best.end(), is_likelier);
       best[size - 1] = token;
     } else {
       if (!(token.logprob > -kInf)) continue;
       best[size++] = token;
     }
-    std::push_heap(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(size), ranks_before);
+    std::push_heap(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(size), is_likelier);
   }
   const auto found = best.first(size);
-  std::sort_heap(found.begin(), found.end(), ranks_before);
+  std::sort_heap(found.begin(), found.end(), is_likelier);
   for (TokenLogprob& token : found) token.logprob = logprob_of(logits, token.id, partition);
   return size;
 }
