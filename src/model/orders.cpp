@@ -30,7 +30,7 @@ int orders_at_once(const ModelSpec& spec, const weights::ModelFile& file) {
   for_each<Mamba2>(spec, [&](const Mamba2& m) { together({&m.z, &m.x, &m.dt}); });
   for_each<Dense>(spec, [&](const Dense& d) { together({&d.gate, &d.up}); });
   for_each<Experts>(spec, [&](const Experts& e) {
-    together({&e.router, &e.shared.gate, &e.shared.up, &e.shared_gate});
+    together({&e.router, &e.shared.gate, &e.shared.up, &e.shared_gate, &e.into});
   });
   return most;
 }
