@@ -369,10 +369,13 @@ TEST(FolderModels, TextsBecomeTheSameIds) {
       folder.path + "/tokenizer_config.json",
       PlainJson{{"bos_token", tokens[0]}, {"eos_token", {{"content", tokens[0]}}}, {"add_bos_token", true}}.dump());
   testing::write_bytes(folder.path + "/chat_template.jinja", "{{ messages[0].content }}");
-  testing::write_bytes(folder.path + "/generation_config.json",
-                       PlainJson{{"temperature", 0.6}, {"top_k", 20}, {"top_p", nullptr}, {"do_sample", true},
-                                 {"repetition_penalty", 1.1}, {"suppress_tokens", {3, 5}}}
-                           .dump());
+  testing::write_bytes(folder.path + "/generation_config.json", PlainJson{{"temperature", 0.6},
+                                                                          {"top_k", 20},
+                                                                          {"top_p", nullptr},
+                                                                          {"do_sample", true},
+                                                                          {"repetition_penalty", 1.1},
+                                                                          {"suppress_tokens", {3, 5}}}
+                                                                    .dump());
   const auto made = weights::open_model_file(folder.path);
   const auto want = text::make_tokenizer(m), got = text::make_tokenizer(made->metadata());
   EXPECT_EQ(got->size(), want->size() + 2);
