@@ -336,9 +336,9 @@ TEST(Dialects, BudgetsOfThinkingHaveOneMeaning) {
 
 TEST(Dialects, ThinkingEndsAsTheTemplateWritesIt) {
   const ChatFormat::ThinkingEnd end = thinking_chat().thinking_end({});
-  ASSERT_NE(end.marks, nullptr);
+  ASSERT_TRUE(end.marks.has_value());
   EXPECT_EQ(end.text, "\n</think>\n\n");
-  EXPECT_EQ(TemplateChat(text::ChatTemplate("{{ messages[0].content }}", "", "")).thinking_end({}).marks, nullptr);
+  EXPECT_FALSE(TemplateChat(text::ChatTemplate("{{ messages[0].content }}", "", "")).thinking_end({}).marks);
 }
 
 TEST(Dialects, NoLimitIsMinusOne) {

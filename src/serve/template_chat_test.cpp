@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/test_data_fixture.hpp"
 #include "text/tool_form.hpp"
 
 namespace kvasir::serve {
@@ -150,6 +154,52 @@ TEST(TemplateChat, ACallThatEndsReasoningWithoutItsMark) {
   EXPECT_EQ(answer(chat, "<think>\nHm.\n" + call + "\nOr not.").text, "Hm.\n" + call + "\nOr not.|");
   EXPECT_EQ(answer(chat, "<think>\nHm.\n" + call, asking(), "", true).text, "Hm.\n" + call + "|");
   EXPECT_EQ(answer(chat, "<think>\nYes.").warnings, "the answer is reasoning alone: the model did not end it");
+}
+
+// What models of these templates write is told apart.
+TEST(TemplateChat, ReadsAnswersOfPublishedTemplates) {
+  const std::string folder = fixture::test_data("templates");
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  const text::ToolCall one{"f", R"({"day":3,"note":"a b"})"}, two[] = {one, {"f", R"({"day":4})"}};
+  int templates = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const Json json = Json::parse(read_text_file(file.path().string()));
+    const std::string name = json["name"].get<std::string>();
+    SCOPED_TRACE(name);
+    const text::ChatTemplate known(json["template"].get<std::string>(), "<s>", "</s>");
+    const Entry<text::ToolForm>& form = *known.tool_form();
+    const text::ReasoningMarks* marks = known.reasoning();
+    const bool channels = form.name == "gpt_oss";
+    std::string thought;
+    if (channels) thought = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
+    if (marks) thought = marks->open + (marks->label.empty() ? "" : marks->label) + "\nHm.\n" + marks->close;
+    const TemplateChat chat(text::ChatTemplate(json["template"].get<std::string>(), "<s>", "</s>"));
+    const auto read = [&](const std::string& text, bool cut = false) {
+      const Answer a = answer(chat, text, asking(), "", cut);
+      if (!cut) {
+        EXPECT_EQ(a.warnings, "") << text;
+      }
+      std::string flat = a.text;
+      std::erase(flat, ' ');
+      return flat;
+    };
+    const std::string calls = "|f{\"day\":3,\"note\":\"ab\"}", hm = thought.empty() ? "" : "Hm.";
+    const std::string call = text::write_tool_calls(form, {&one, 1});
+    EXPECT_EQ(read(call), "|" + calls);
+    EXPECT_EQ(read(text::write_tool_calls(form, two)), "|" + calls + "|f{\"day\":4}");
+    EXPECT_EQ(read(thought + call), hm + "|" + calls);
+    if (!form.value->bare) {
+      EXPECT_EQ(read("Look.\n" + call), "|Look." + calls);
+    }
+    EXPECT_EQ(read(thought + (channels ? "<|channel|>final<|message|>" : "") + "Yes."), hm + "|Yes.");
+    for (std::size_t n = 9; n < call.size(); ++n)
+      if ((static_cast<unsigned char>(call[n]) & 0xc0) != 0x80) {
+        const std::string text = read(call.substr(0, n), true);
+        EXPECT_TRUE(text == "|" || text.starts_with("||f")) << text;
+      }
+    ++templates;
+  }
+  std::printf("%d templates\n", templates);
 }
 
 // What the model's file says of its answers beats what its chat template lets guess.

@@ -216,8 +216,11 @@ class StyleParser final : public StepParser {
       buffer_.clear();
       return false;
     }
+    // Where another call begins behind the mark, the string has lost its end.
+    const int next = stopped && loose().in_string() ? call_follows(here + stop.mark.size()) : 0;
+    if (next < 0 && !end) return false;
     // A string between marks of its own holds no other ones.
-    if (loose().in_string() && failures_ < kMaxFailures && (!named_ || style_.notation.quote.empty())) {
+    if (next <= 0 && loose().in_string() && failures_ < kMaxFailures && (!named_ || style_.notation.quote.empty())) {
       // Whether the string goes on behind the mark shows where the object ends.
       if (!beyond_) beyond_ = loose(), scratch_.clear();
       const bool done = beyond_->convert(buffer_, false, scratch_);
@@ -231,6 +234,18 @@ class StyleParser final : public StepParser {
     ++failures_;
     if (!begun_) return give_up(false, out);
     return finish_object(here);
+  }
+
+  // A mark that opens, behind white space: 1; something else: 0; nobody knows yet: -1.
+  int call_follows(std::size_t at) const {
+    const std::string_view rest =
+        std::string_view(buffer_).substr(at + count_space(std::string_view(buffer_).substr(at)));
+    int follows = 0;
+    for (const std::string_view mark : style_.open) {
+      if (mark.size() > 3 && rest.starts_with(mark)) return 1;
+      if (mark.size() > 3 && mark.starts_with(rest)) follows = -1;
+    }
+    return follows;
   }
 
   // False: it is no call.
