@@ -89,7 +89,8 @@ TEST(ServerDialects, OnePromptForOneConversation) {
     EXPECT_EQ(prompt, first) << path;
   }
   const Json counted = server.post("/v1/messages/count_tokens", same_conversation().at("/v1/messages"));
-  EXPECT_EQ(counted.dump(), fmt::format(R"({{"input_tokens":{}}})", first.size()));
+  EXPECT_EQ(counted["input_tokens"], first.size());
+  EXPECT_EQ(counted["kvasir"]["notes"], Json::array({"tools of the type 'web_search_20250305' are left out"}));
   const Json shown = server.post("/apply-template", same_conversation().at("/v1/chat/completions"));
   EXPECT_EQ(server.post("/tokenize", {{"content", shown["prompt"]}})["tokens"], Json(first));
 }

@@ -118,9 +118,9 @@ std::vector<Kind> answers_of(const text::ChatTemplate& chat) {
   const std::string hm = thought.empty() ? "" : "Hm, hm.";
   std::vector<Kind> all = {{"one call", "I look.\n" + tight}, {"bare call", one, false, Told{"", "", first}}};
   if (!form.value->bare) all[0].told = Told{"I look.", "", first};
-  all.push_back({"two calls", text::write_tool_calls(form, calls), false, Told{"", "", calls}});
+  const bool channels = form.name == "gpt_oss";  // whose answer ends with its first call
+  all.push_back({"two calls", text::write_tool_calls(form, calls), false, Told{"", "", channels ? first : calls}});
   all.push_back({"call with reasoning", thought + tight, false, Told{"", hm, first}});
-  const bool channels = form.name == "gpt_oss";
   if (!thought.empty())
     all.push_back(
         {"reasoning", thought + (channels ? "<|channel|>final<|message|>" : "") + "Yes.", false, Told{"Yes.", hm, {}}});
@@ -217,7 +217,7 @@ class RoundTrip {
     if (kind.cut) answer.resize(most);
     const auto end =
         std::find_if(answer.begin(), answer.end(), [&](std::int32_t id) { return tokenizer().is_eog(id); });
-    answer.erase(end, answer.end());  // a model of gpt-oss ends with its first call
+    answer.erase(end, answer.end());
     const auto again = server_->service.requests().back().request.prompt;
     check(prompt, answer, again, where, kind.answer);
   }
