@@ -31,6 +31,7 @@ kvasir_batches(network_sources network ${network_sources})
 include(cmake/web.cmake)
 add_library(kvasir_serve ${KVASIR_LIBRARY} ${serve_sources} ${KVASIR_WEB_SOURCE} ${KVASIR_SERVE_REGISTRY})
 target_link_libraries(kvasir_serve PUBLIC kvasir)
+kvasir_headers(kvasir_serve)
 # Optional: `kvasir pull` (libcurl4-openssl-dev).
 option(KVASIR_CURL "Download models when libcurl is found" ON)
 find_path(KVASIR_CURL_INCLUDE curl/curl.h)

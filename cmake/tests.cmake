@@ -29,8 +29,7 @@ endif()
 
 # The headers that most tests include, parsed once. Tests are compiled with -O1 where they compute, else with -O0: what they
 # test is compiled as it is.
-set(test_headers <gtest/gtest.h> <nlohmann/json.hpp> <fmt/format.h> <algorithm> <atomic> <filesystem> <fstream> <functional> <map>
-    <memory> <random> <string> <thread> <vector>)
+set(test_headers <gtest/gtest.h> ${KVASIR_HEADERS})
 # kvasir_test_program(NAME LEVEL SOURCE...)
 function(kvasir_test_program program level)
   add_executable(${program} ${ARGN})
