@@ -80,10 +80,10 @@ TEST(SelectionOptions, KTransformersNamesAreUnderstood) {
   EXPECT_EQ(s.dense_layers, 2);
   EXPECT_TRUE(s.shared);
   // All keys of its tutorial and of the file that it writes, where one has no value, and the names of its article.
-  const auto engine = [](const nlohmann::json& section) {
-    EngineOptions o;
-    engine_table().from_json(o, ktransformers_options(section));
-    return o;
+  const auto engine = [](const nlohmann::json& keys) {
+    EngineOptions options;
+    engine_table().from_json(options, ktransformers_options(keys));
+    return options;
   };
   const EngineOptions all = engine({{"chunk_size", 4096},
                                     {"max_seq_len", 32000},

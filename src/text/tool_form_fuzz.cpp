@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const std::size_t piece = data[0] % 32 + 1;
-  const std::uint64_t seed = hash_bytes(std::as_bytes(std::span(data, size)));
+  const std::uint64_t seed = kvasir::hash_bytes(std::as_bytes(std::span(data, size)));
   for (const auto& form : tool_forms()) {
     require(AnswerMutator(form, seed).fault().empty());
     const ToolOutput whole = parse_tool_calls(&form, text);
