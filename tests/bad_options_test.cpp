@@ -27,8 +27,8 @@ TEST(BadOptions, OptionsOutOfRange) {
     expect_error(all, status, parts);
   };
   refuse({"--kv", "f8"}, {"--kv: unknown codec 'f8'", "f16", "or of the presets: balanced"});
-  refuse({"--k-codec", "f8"}, {"k_codec", "f8", "f16"});
-  refuse({"--v-codec", "zip"}, {"v_codec", "zip", "f16"});
+  refuse({"--k-codec", "f8"}, {"--k-codec", "f8", "f16"});
+  refuse({"--v-codec", "zip"}, {"--v-codec", "zip", "f16"});
   refuse({"--kv", "f16", "--k-codec", "f32"}, {"--kv", "--k-codec"});
   refuse({"--kv", "f16", "--v-codec", "f32"}, {"--kv", "--v-codec"});
   refuse({"--window", "-1"}, {"--window", "-1"});

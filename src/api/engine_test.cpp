@@ -140,10 +140,7 @@ TEST(Engine, AnyNumberOfThreadsGetTheAnswersThatTheyWouldGetAlone) {
 TEST(Engine, SaysWhatIsWrong) {
   Engine e = engine();
   EXPECT_THROW(Engine("no/such/model.gguf"), std::runtime_error);
-  EXPECT_NE(refused([] {
-              Engine(kModel, {{"thread", 2}});
-            }).find("thread: is no option here, expected one of"),
-            std::string::npos);
+  EXPECT_NE(refused([] { Engine(kModel, {{"thread", 2}}); }).find("thread: is no option here"), std::string::npos);
   EXPECT_NE(refused([] { Engine(kModel, {{"threads", "many"}}); }).find("threads"), std::string::npos);
   EXPECT_NE(refused([] { Engine(kModel, {{"kv", "nonsense"}}); }).find("nonsense"), std::string::npos);
   EXPECT_NE(refused([] { Engine(kModel, {{"ctx", -4}}); }).find("ctx"), std::string::npos);

@@ -25,8 +25,7 @@ void check_is_model(const weights::Metadata& m, const std::string& arch) {
   if (type == "mmproj" || arch == "clip")
     throw Error(Code::kBadInput,
                 "is the encoder of pictures or sound of another file (mmproj), not a model; expected the model itself. "
-                "Pictures "
-                "and sound are not read here",
+                "Pictures and sound are not read here",
                 m.path());
   if (type == "imatrix" || arch == "imatrix")
     throw Error(Code::kBadInput, "is an importance matrix, not a model; kvasir quantize takes it", m.path());
@@ -34,9 +33,14 @@ void check_is_model(const weights::Metadata& m, const std::string& arch) {
 
 // The converter's --mtp leaves all but the last layers out, and drafts with the file beside the model's.
 void check_has_layers(const weights::ModelFile& file, int layers) {
-  if (!file.find("blk." + std::to_string(layers) + ".nextn.eh_proj.weight")) return;
-  const auto tensors = file.tensors();
-  if (std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.name.starts_with("blk.0."); })) return;
+  const std::string block = "blk." + std::to_string(layers) + ".";
+  if (!file.find(block + "nextn.eh_proj.weight")) return;
+  bool other = false;
+  for (const weights::TensorInfo& t : file.tensors()) {
+    if (t.name.starts_with("blk.0.")) return;
+    other |= t.name.starts_with(block) && !t.name.starts_with(block + "nextn.");
+  }
+  if (!other) return;  // a specification that is written to a file later
   throw Error(Code::kUnsupported,
               "holds only the layers of a model that guess further tokens (a draft head, MTP), not the model; expected "
               "the model itself, which drafts with such layers where they are in its own file",

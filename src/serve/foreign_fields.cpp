@@ -13,7 +13,7 @@ constexpr std::string_view kFormat = "use 'response_format' or 'json_schema'";
 constexpr std::string_view kText = "this model writes only text";
 
 constexpr ForeignField kOpenai[] = {
-    {"lora", "[]", true, "this server applies adapters at its start alone"},
+    {"lora", "[]", true, "adapters are not read, merge them into the model"},
     {"audio", "", true, kText},
     {"modalities", "[] [\"text\"]", true, kText},
     {"web_search_options", "", true, "this server searches nothing"},
