@@ -107,6 +107,8 @@ TEST(Hparams, FilesThatAreNoModelsAreNamed) {
   head.set("block_count", std::int64_t{3});
   head.set("nextn_predict_layers", std::int64_t{1});
   head.add("blk.2.nextn.eh_proj.weight");
+  EXPECT_EQ(says(head), "taken");  // of a specification, before it is written
+  head.add("blk.2.attn_q.weight");
   EXPECT_NE(says(head).find("a draft head"), std::string::npos) << says(head);
   head.add("blk.0.attn_norm.weight");
   EXPECT_EQ(says(head), "taken");

@@ -601,8 +601,8 @@ TEST(BlendRedis, TextsOfOtherMachinesAreFound) {
 // No request pays for the self-test: without --reuse blend it is run when nothing else is, and until then the model
 // does not blend.
 TEST(BlendProof, IsMadeBetweenRequests) {
-  const auto text = [](const Server& s, std::vector<std::size_t> order) {
-    Ids ids = document(s.tokenizer(), 5000, 50);
+  const auto text = [](const Server& s, std::vector<std::size_t> order, std::size_t begin = 5000) {
+    Ids ids = document(s.tokenizer(), begin, 50);
     for (const std::size_t d : order) append(ids, document(s.tokenizer(), 400 * d));
     append(ids, document(s.tokenizer(), 6000 + 31 * order[0], 20));
     return ids;
@@ -610,22 +610,20 @@ TEST(BlendProof, IsMadeBetweenRequests) {
   Server s("balanced", {"ram:?size=64MiB"});
   s.ask(text(s, {0, 1, 2, 3}), 1, true);
   const Ids shuffled = text(s, {2, 0, 3, 1});
-  const Reply want = s.ask(shuffled, 4, false);
+  const Reply want = s.ask(shuffled, 6, false);
   const Reply first = s.submit(request(shuffled, "blend"))->wait();
   EXPECT_NE(first.outcome.receipt.blend.refused.find("not tested yet"), std::string::npos)
       << first.outcome.receipt.blend.refused;
   expect_equal_bits(first, want);
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  const Ids other = document(s.tokenizer(), 7000, 40);
   std::chrono::milliseconds pause(100);
-  Reply asked;
-  do {  // with pauses that get longer, for the test makes way for requests
+  Reply later;
+  std::size_t begin = 5000;
+  do {  // with pauses that get longer, for the test makes way for requests, and another beginning, for nothing to reuse
     std::this_thread::sleep_for(pause);
     pause *= 2;
-    asked = s.submit(request(other, "blend"))->wait();
-  } while (asked.outcome.receipt.blend.refused.find("not tested yet") != std::string::npos &&
-           std::chrono::steady_clock::now() < until);
-  const Reply later = s.submit(request(text(s, {3, 2, 0, 1}), "blend"))->wait();
+    later = s.submit(request(text(s, {3, 2, 0, 1}, begin += 7), "blend"))->wait();
+  } while (later.outcome.receipt.blend.relocated_tokens == 0 && std::chrono::steady_clock::now() < until);
   EXPECT_GT(later.outcome.receipt.blend.relocated_tokens, 300) << later.outcome.receipt.blend.refused;
 }
 
