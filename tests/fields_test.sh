@@ -13,7 +13,12 @@ status=$?
 [ $status -eq 0 ] || failed=1
 # A field that a table lacks is found.
 mkdir "$scratch/fields"
-sed '/"stop": /d; s/"stream": .*,$/"stream": ["unknown"],/' "$source_dir/tests/fields/chats.json" >"$scratch/fields/chats.json"
-python3 "$source_dir/tools/api-fields" "$scratch/fields" | grep -q 'stop is not in the table\|SKIPPED' ||
+python3 - "$source_dir/tests/fields/chats.json" "$scratch/fields/chats.json" <<'EOF'
+import json, sys
+table = json.load(open(sys.argv[1]))
+del table["fields"]["stop"]
+json.dump(table, open(sys.argv[2], "w"))
+EOF
+python3 "$source_dir/tools/api-fields" "$scratch/fields" | grep 'stop is not in the table\|SKIPPED' >/dev/null ||
   { echo "FAILED: a field that was taken out of the table is not missed"; failed=1; }
 exit $failed
