@@ -17,7 +17,7 @@ namespace kvasir::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using store::Chain;
+using store::TestChain;
 using Json = nlohmann::json;
 
 struct Result {
@@ -87,7 +87,7 @@ class CacheCommand : public testing::Test {
 
   store::TempFolder folder_;
   std::string cache_ = folder_.path() + "/cache", file_ = folder_.path() + "/a.kvex";
-  const Chain chain_{1, 3, 20000};
+  const TestChain chain_{1, 3, 20000};
   const store::Fingerprint other_ = store::fingerprint_of("another model");
   const store::Key other_key_ = store::chunk_key(store::root_key(other_), std::vector<std::int32_t>{1});
 };

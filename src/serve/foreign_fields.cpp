@@ -9,7 +9,6 @@ namespace kvasir::serve {
 namespace {
 
 constexpr std::string_view kSampler = "this server has no such sampling stage";
-constexpr std::string_view kFormat = "use 'response_format' or 'json_schema'";
 constexpr std::string_view kText = "this model writes only text";
 
 constexpr ForeignField kOpenai[] = {
@@ -22,11 +21,6 @@ constexpr ForeignField kOpenai[] = {
     {"include_stop_str_in_output", "false", true, "is not supported"},
     {"bad_words", "[]", true, "is not supported, use 'logit_bias'"},
     {"allowed_token_ids", "[]", true, "is not supported, use 'logit_bias'"},
-    {"guided_json", "", true, kFormat},
-    {"guided_regex", "", true, kFormat},
-    {"guided_choice", "", true, kFormat},
-    {"guided_grammar", "", true, kFormat},
-    {"structured_outputs", "", true, kFormat},
     {"use_beam_search", "false", true, "is not supported"},
     {"length_penalty", "1 1.0", true, "is not supported"},
     {"dry_multiplier", "0 0.0", true, kSampler},

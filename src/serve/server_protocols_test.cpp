@@ -107,8 +107,8 @@ TEST(ServerProtocols, LineSeparatorsAreEscapes) {
 
 TEST(ServerProtocols, WhatWouldChangeTheAnswerIsRefused) {
   TestServer s(FakeOptions{.tokens = 1});
-  for (const char* field : {R"("lora": [{"id": 0, "scale": 1.0}])", R"("mirostat": 2)", R"("min_tokens": 3)",
-                            R"("guided_json": {})", R"("bad_words": ["x"])"}) {
+  for (const char* field :
+       {R"("lora": [{"id": 0, "scale": 1.0}])", R"("mirostat": 2)", R"("min_tokens": 3)", R"("bad_words": ["x"])"}) {
     const Reply r = s.ask("POST", "/v1/completions", std::string(R"({"prompt": "x", )") + field + "}");
     EXPECT_EQ(r.status, 400) << field;
     EXPECT_EQ(r.json()["error"]["code"], "unsupported_parameter") << field;

@@ -111,7 +111,7 @@ TEST(Server, ProgressIsSaidToWhoAsks) {
 
 // Without being asked, in the dialects that have an event for it, about once a second.
 TEST(Server, LongPromptsGiveEventsInEachDialect) {
-  TestServer s({.prefill_steps = 2, .prefill_delay = 1.05});
+  TestServer s({.prefill_steps = 3, .prefill_delay = 1.05});  // message_start comes with the first
   const Json messages = kChatBody["messages"];
   const auto answer = [&](const char* path, const Json& body) {
     return s.post(path, with(body, {{"stream", true}})).body;

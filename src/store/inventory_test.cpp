@@ -28,7 +28,7 @@ void put(Backend& backend, const Key& key, const SharedBytes& record, const Reco
   ASSERT_EQ(outcome, PutOutcome::kStored);
 }
 
-void put(Backend& backend, const Chain& chain) {
+void put(Backend& backend, const TestChain& chain) {
   for (std::size_t i = 0; i < chain.keys.size(); ++i)
     put(backend, chain.keys[i], chain.records[i], offer(chain.keys[i], chain.records[i]).head);
 }
@@ -56,7 +56,7 @@ std::vector<std::byte> bytes_of_file(const std::string& path) {
 
 TEST(Inventory, ChainsParentsFirst) {
   const auto backend = open_backend("ram:");
-  const Chain a(1, 5, 3000), b(2, 3, 40000);
+  const TestChain a(1, 5, 3000), b(2, 3, 40000);
   put(*backend, a);
   put(*backend, b);
   const std::int32_t rest[] = {7, 8, 9};
@@ -89,7 +89,7 @@ TEST(Inventory, ChainsParentsFirst) {
 
 TEST(Inventory, FindsEveryFault) {
   const auto backend = open_backend("ram:");
-  const Chain a(1, 4, 5000), b(2, 2, 5000);
+  const TestChain a(1, 4, 5000), b(2, 2, 5000);
   put(*backend, a);
   const auto head = [&](const Key& parent) { return RecordHead{.fingerprint = kPrint, .parent = parent}; };
   std::map<Key, Fault> expected;
@@ -158,7 +158,7 @@ TEST(Inventory, KeysOfTailsFollowFromTheirRecords) {
 class Archives : public testing::Test {
  protected:
   // An archive of `chain` with sizes that need padding and such that do not.
-  std::vector<std::byte> archive(const Chain& chain) {
+  std::vector<std::byte> archive(const TestChain& chain) {
     ArchiveWriter writer(path_);
     for (std::size_t i = 0; i < chain.keys.size(); ++i) writer.add(chain.keys[i], chain.records[i].bytes);
     writer.finish();
@@ -177,7 +177,7 @@ class Archives : public testing::Test {
 
 TEST_F(Archives, GiveBackWhatWasWritten) {
   for (const std::size_t payload : {0u, 1u, 15u, 16u, 5000u}) {
-    const Chain chain(payload, 4, payload);
+    const TestChain chain(payload, 4, payload);
     const auto bytes = archive(chain);
     const auto entries = read_archive(bytes, "a.kvex");
     ASSERT_EQ(entries.size(), 4u);
@@ -187,12 +187,12 @@ TEST_F(Archives, GiveBackWhatWasWritten) {
     }
   }
   EXPECT_EQ(fs::status(path_).permissions() & fs::perms::others_all, fs::perms::none);
-  EXPECT_EQ(read_archive(archive(Chain(1, 0, 0)), "a.kvex").size(), 0u);
+  EXPECT_EQ(read_archive(archive(TestChain(1, 0, 0)), "a.kvex").size(), 0u);
 }
 
 // The example of docs/formats/archive.md: what the fields are and where.
 TEST_F(Archives, HaveTheDocumentedLayout) {
-  const Chain chain(3, 1, 10);
+  const TestChain chain(3, 1, 10);
   const auto bytes = archive(chain);
   const std::size_t record = chain.records[0].bytes.size();
   ASSERT_EQ(bytes.size(), 64 + 64 + (record + 15) / 16 * 16);
@@ -212,7 +212,7 @@ TEST_F(Archives, HaveTheDocumentedLayout) {
 
 // Cut anywhere and with any bit changed it is refused, whole.
 TEST_F(Archives, RefuseWhatIsNotWhole) {
-  const auto bytes = archive(Chain(1, 2, 37));
+  const auto bytes = archive(TestChain(1, 2, 37));
   for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_NE(refusal(std::span(bytes).first(n)), "") << n;
   for (std::size_t at = 0; at < bytes.size(); ++at) {
     auto copy = bytes;
@@ -227,7 +227,7 @@ TEST_F(Archives, RefuseWhatIsNotWhole) {
 }
 
 TEST_F(Archives, RefuseKeysThatAreNotTheRecords) {
-  const Chain a(1, 1, 100), b(2, 1, 100);
+  const TestChain a(1, 1, 100), b(2, 1, 100);
   {
     ArchiveWriter writer(path_);
     writer.add(b.keys[0], a.records[0].bytes);
@@ -239,7 +239,7 @@ TEST_F(Archives, RefuseKeysThatAreNotTheRecords) {
 TEST_F(Archives, LeaveNothingBehindWithoutAnEnd) {
   {
     ArchiveWriter writer(path_);
-    const Chain chain(1, 1, 100);
+    const TestChain chain(1, 1, 100);
     writer.add(chain.keys[0], chain.records[0].bytes);
   }
   EXPECT_EQ(files(), 0);

@@ -54,9 +54,9 @@ class Lmdb : public testing::Test {
 
 // Every record that is there is whole, has its parent, and the totals are those of the records. With several writers a
 // record may lack its parent: another process can evict that one, while it has no child, before the child is written.
-void check_whole(Tier& tier, const std::vector<Chain>& chains, bool one_writer = true) {
+void check_whole(Tier& tier, const std::vector<TestChain>& chains, bool one_writer = true) {
   std::uint64_t records = 0;
-  for (const Chain& c : chains) {
+  for (const TestChain& c : chains) {
     const auto found = tier.get(c.keys).take();
     bool before = true;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -73,7 +73,7 @@ void check_whole(Tier& tier, const std::vector<Chain>& chains, bool one_writer =
 }
 
 TEST_F(Lmdb, SurvivesARestart) {
-  const Chain a(1, 5, 40000, 9), b(2, 5, 40000, 0.1f);
+  const TestChain a(1, 5, 40000, 9), b(2, 5, 40000, 0.1f);
   for (int round = 0; round < 3; ++round) {
     auto tier = open();
     if (round > 0) check_whole(*tier, {a, b});
@@ -87,7 +87,7 @@ TEST_F(Lmdb, SurvivesARestart) {
   EXPECT_EQ(tier->stats().usage.records, 10u);
   // The order of eviction survives too: what is dear stays.
   for (std::uint64_t seed = 10; seed < 60; ++seed) {
-    const Chain c(seed, 5, 40000, 3);
+    const TestChain c(seed, 5, 40000, 3);
     for (std::size_t i = 0; i < 5; ++i) tier->put(c.keys[i], c.records[i]);
     ASSERT_TRUE(tier->flush().ok());
     if (count_found(tier->contains(b.keys).take()) == 0) break;
@@ -97,14 +97,14 @@ TEST_F(Lmdb, SurvivesARestart) {
 }
 
 TEST_F(Lmdb, SurvivesKilledWriters) {
-  std::vector<Chain> chains;
+  std::vector<TestChain> chains;
   for (std::uint64_t seed = 0; seed < 60; ++seed) chains.emplace_back(seed, 4, 30000 + seed * 100);
   std::uint64_t state = 11, written = 0;
   for (int round = 0; round < 20; ++round) {
     const pid_t pid = child([&] {
       auto tier = open();
       for (std::uint64_t s = static_cast<std::uint64_t>(round);;) {
-        const Chain& c = chains[splitmix64(s) % chains.size()];
+        const TestChain& c = chains[splitmix64(s) % chains.size()];
         for (std::size_t i = 0; i < 4; ++i) tier->put(c.keys[i], c.records[i]);
         if (splitmix64(s) % 4 == 0) tier->erase(c.keys);
         auto found = tier->get(c.keys).take();  // a snapshot is open when it dies
@@ -119,7 +119,7 @@ TEST_F(Lmdb, SurvivesKilledWriters) {
     check_whole(*tier, chains);
     written += tier->stats().usage.records;
     EXPECT_LE(file_size(), 8u << 20);
-    const Chain& c = chains[0];
+    const TestChain& c = chains[0];
     for (std::size_t i = 0; i < 4; ++i) tier->put(c.keys[i], c.records[i]);
     ASSERT_TRUE(tier->flush(within(5s)).ok()) << "the lock of a dead writer";
     EXPECT_EQ(count_found(tier->get(c.keys).take()), 4);
@@ -129,14 +129,14 @@ TEST_F(Lmdb, SurvivesKilledWriters) {
 }
 
 TEST_F(Lmdb, IsSharedByProcesses) {
-  std::vector<Chain> chains;
+  std::vector<TestChain> chains;
   for (std::uint64_t seed = 0; seed < 60; ++seed) chains.emplace_back(seed, 4, 30000);
   // Each writes its half and reads everything, in a database that holds about half of all.
   const auto work = [&](std::uint64_t which) {
     auto tier = open();
     int others = 0;
     for (int round = 0; round < 40; ++round) {
-      const Chain& mine = chains[(static_cast<std::uint64_t>(round) * 2 + which) % chains.size()];
+      const TestChain& mine = chains[(static_cast<std::uint64_t>(round) * 2 + which) % chains.size()];
       for (std::size_t i = 0; i < 4; ++i) tier->put(mine.keys[i], mine.records[i]);
       if (!tier->flush().ok()) return 2;
       for (std::size_t c = 0; c < chains.size(); ++c) {
@@ -163,7 +163,7 @@ TEST_F(Lmdb, IsSharedByProcesses) {
 // One process has the database with a larger bound: the other follows when it grows, or answers with misses while it
 // cannot, and goes on.
 TEST_F(Lmdb, FollowsAProcessWithALargerBound) {
-  std::vector<Chain> chains;
+  std::vector<TestChain> chains;
   for (std::uint64_t seed = 0; seed < 30; ++seed) chains.emplace_back(seed, 4, 100000);
   int ready[2], go[2];
   ASSERT_EQ(::pipe(ready), 0);
@@ -173,7 +173,7 @@ TEST_F(Lmdb, FollowsAProcessWithALargerBound) {
     auto tier = open("?timeout=5s&size=2MiB");
     if (::write(ready[1], "x", 1) != 1 || ::read(go[0], &byte, 1) != 1) return 1;
     int found = 0;
-    for (const Chain& c : chains) {
+    for (const TestChain& c : chains) {
       auto answers = tier->get(c.keys).take();
       for (std::size_t i = 0; i < 4; ++i)
         if (answers[i] && !same_bytes(answers[i].bytes, c.records[i])) return 2;
@@ -183,7 +183,7 @@ TEST_F(Lmdb, FollowsAProcessWithALargerBound) {
   });
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   auto tier = open("?timeout=5s&size=32MiB");
-  for (const Chain& c : chains)
+  for (const TestChain& c : chains)
     for (std::size_t i = 0; i < 4; ++i) tier->put(c.keys[i], c.records[i]);
   ASSERT_TRUE(tier->flush().ok());
   ASSERT_EQ(::write(go[1], "x", 1), 1);
@@ -194,13 +194,13 @@ TEST_F(Lmdb, FollowsAProcessWithALargerBound) {
 // Records that somebody holds keep their space from being used again; the file must not grow for that.
 TEST_F(Lmdb, KeepsItsBoundWhileRecordsAreHeld) {
   auto tier = open("?timeout=5s&size=4MiB");
-  const Chain held(1, 10, 100000);
+  const TestChain held(1, 10, 100000);
   for (std::size_t i = 0; i < 10; ++i) tier->put(held.keys[i], held.records[i]);
   ASSERT_TRUE(tier->flush().ok());
   const auto answers = tier->get(held.keys).take();
   ASSERT_EQ(count_found(answers), 10);
   for (std::uint64_t seed = 10; seed < 110; ++seed) {
-    const Chain c(seed, 1, 100000, 5);
+    const TestChain c(seed, 1, 100000, 5);
     tier->put(c.keys[0], c.records[0]);
     tier->flush();
   }
@@ -210,20 +210,20 @@ TEST_F(Lmdb, KeepsItsBoundWhileRecordsAreHeld) {
 
 TEST_F(Lmdb, FindsRoomAgainAfterRecordsWereHeld) {
   auto tier = open("?timeout=5s&size=4MiB");
-  const Chain old(1, 20, 100000);
+  const TestChain old(1, 20, 100000);
   for (std::size_t i = 0; i < 20; ++i) tier->put(old.keys[i], old.records[i]);
   ASSERT_TRUE(tier->flush().ok());
   {
     const auto answers = tier->get(old.keys).take();
     for (std::uint64_t seed = 10; seed < 60; ++seed) {
-      const Chain c(seed, 1, 100000, 5);
+      const TestChain c(seed, 1, 100000, 5);
       tier->put(c.keys[0], c.records[0]);
       tier->flush();
     }
   }
   int stored = 0;
   for (std::uint64_t seed = 100; seed < 130; ++seed) {
-    const Chain c(seed, 1, 100000, 5);
+    const TestChain c(seed, 1, 100000, 5);
     tier->put(c.keys[0], c.records[0]);
     ASSERT_TRUE(tier->flush().ok());
     stored += count_found(tier->get(c.keys).take());
@@ -240,7 +240,7 @@ TEST_F(Lmdb, AFullDiskIsNoFailureOfRequests) {
     if (::setrlimit(RLIMIT_FSIZE, &small) != 0) return 1;
     int stored = 0;
     for (std::uint64_t seed = 0; seed < 150; ++seed) {
-      const Chain c(seed, 1, 100000, 1);
+      const TestChain c(seed, 1, 100000, 1);
       tier->put(c.keys[0], c.records[0]);
       tier->flush();
       auto found = tier->get(c.keys).take();
@@ -281,7 +281,7 @@ TEST_F(Lmdb, RefusesWhatItCannotOpen) {
 TEST_F(Lmdb, RefusesAFileThatWasCut) {
   {
     auto tier = open();
-    const Chain c(1, 20, 100000);
+    const TestChain c(1, 20, 100000);
     for (std::size_t i = 0; i < 20; ++i) tier->put(c.keys[i], c.records[i]);
   }
   ASSERT_EQ(::truncate(data().c_str(), static_cast<off_t>(file_size() / 2)), 0);
@@ -290,7 +290,7 @@ TEST_F(Lmdb, RefusesAFileThatWasCut) {
 
 // Bytes of the file that changed under a record make it a miss.
 TEST_F(Lmdb, ADamagedRecordIsAMiss) {
-  const Chain c(1, 20, 100000);
+  const TestChain c(1, 20, 100000);
   {
     auto tier = open();
     for (std::size_t i = 0; i < 20; ++i) tier->put(c.keys[i], c.records[i]);

@@ -22,7 +22,7 @@ class Redis : public testing::Test {
       GTEST_SKIP() << e.what();
     }
   }
-  static void put_all(Tier& tier, const Chain& chain) {
+  static void put_all(Tier& tier, const TestChain& chain) {
     for (std::size_t i = 0; i < chain.keys.size(); ++i) tier.put(chain.keys[i], chain.records[i]);
     tier.flush(within(5s));
   }
@@ -60,7 +60,7 @@ TEST_F(Redis, AddressesAndOptionsAreChecked) {
 TEST_F(Redis, NeedsTheRightPassword) {
   RedisServer server({"--requirepass", "se&cret"});
   const std::string base = "redis:" + server.address() + "?timeout=2s&backoff=1ms";
-  const Chain a(1, 3, 5000);
+  const TestChain a(1, 3, 5000);
   for (const std::string& wrong : {base, base + "&password=other"}) {
     auto tier = open_tier(wrong);
     put_all(*tier, a);
@@ -79,7 +79,7 @@ TEST_F(Redis, NeedsTheRightPassword) {
 TEST_F(Redis, RecordsHaveNamesAndEnds) {
   RedisServer server;
   auto tier = open_tier("redis:" + server.address() + "?timeout=2s&prefix=mine&ttl=100s");
-  const Chain a(1, 1, 5000);
+  const TestChain a(1, 1, 5000);
   put_all(*tier, a);
   const std::string name = "mine:" + to_hex(a.keys[0]);
   EXPECT_EQ(server.cli("STRLEN " + name), std::to_string(a.records[0].bytes.size()));
@@ -97,20 +97,20 @@ TEST_F(Redis, RecordsHaveNamesAndEnds) {
 TEST_F(Redis, AFullServerRefuses) {
   RedisServer server({"--maxmemory", "3mb", "--maxmemory-policy", "noeviction"});
   auto tier = open_tier("redis:" + server.address() + "?timeout=2s");
-  for (std::uint64_t seed = 0; seed < 40; ++seed) put_all(*tier, Chain(seed, 1, 200000));
+  for (std::uint64_t seed = 0; seed < 40; ++seed) put_all(*tier, TestChain(seed, 1, 200000));
   const Stats s = tier->stats();
   EXPECT_GT(s.refused, 10u);
   EXPECT_GT(s.inserts, 1u);
   EXPECT_EQ(s.dropped, 0u);
   EXPECT_EQ(s.usage.budget, 3u << 20);
-  EXPECT_EQ(count_found(tier->get(Chain(0, 1, 200000).keys).take()), 1);
+  EXPECT_EQ(count_found(tier->get(TestChain(0, 1, 200000).keys).take()), 1);
 }
 
 // A server that stalls costs one deadline, then nothing until it is tried again; then it is used again.
 TEST_F(Redis, AStalledServerHoldsNobodyUp) {
   RedisServer server;
   auto tier = open_tier("redis:" + server.address() + "?timeout=100ms&backoff=300ms");
-  const Chain a(1, 3, 50000);
+  const TestChain a(1, 3, 50000);
   put_all(*tier, a);
   ASSERT_EQ(count_found(tier->get(a.keys).take()), 3);
   server.signal(SIGSTOP);
@@ -120,7 +120,7 @@ TEST_F(Redis, AStalledServerHoldsNobodyUp) {
     EXPECT_LT(Clock::now() - begin, 1s);
   }
   const auto begin = Clock::now();
-  put_all(*tier, Chain(2, 3, 50000));
+  put_all(*tier, TestChain(2, 3, 50000));
   EXPECT_LT(Clock::now() - begin, 6s);
   server.signal(SIGCONT);
   int found = 0;
@@ -135,7 +135,7 @@ TEST_F(Redis, AStalledServerHoldsNobodyUp) {
 TEST_F(Redis, AKilledServerIsMissedAndFoundAgain) {
   RedisServer server;
   auto tier = open_tier("redis:" + server.address() + "?timeout=5s&backoff=10ms");
-  const Chain a(1, 3, 50000);
+  const TestChain a(1, 3, 50000);
   put_all(*tier, a);
   ASSERT_EQ(count_found(tier->get(a.keys).take()), 3);
   server.kill();
@@ -161,7 +161,7 @@ TEST_F(Redis, AKilledServerIsMissedAndFoundAgain) {
 TEST_F(Redis, AnIdleConnectionThatWasClosedIsMadeAgain) {
   RedisServer server;
   auto tier = open_tier("redis:" + server.address() + "?timeout=1s");
-  const Chain a(1, 3, 5000);
+  const TestChain a(1, 3, 5000);
   put_all(*tier, a);
   server.cli("CLIENT KILL TYPE normal");
   std::this_thread::sleep_for(20ms);
@@ -172,7 +172,7 @@ TEST_F(Redis, AnIdleConnectionThatWasClosedIsMadeAgain) {
 TEST_F(Redis, ReadersAndWritersWhileTheServerComesAndGoes) {
   RedisServer server;
   auto tier = open_tier("redis:" + server.address() + "?timeout=200ms&backoff=5ms");
-  std::vector<Chain> chains;
+  std::vector<TestChain> chains;
   for (std::uint64_t seed = 0; seed < 10; ++seed) chains.emplace_back(seed, 4, 60000);
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0}, found{0};
@@ -180,7 +180,7 @@ TEST_F(Redis, ReadersAndWritersWhileTheServerComesAndGoes) {
   for (std::uint64_t t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
       for (std::uint64_t state = t; !stop;) {
-        const Chain& c = chains[splitmix64(state) % chains.size()];
+        const TestChain& c = chains[splitmix64(state) % chains.size()];
         for (std::size_t i = 0; i < 4; ++i) tier->put(c.keys[i], c.records[i]);
         const auto answers = tier->get(c.keys).take();
         for (std::size_t i = 0; i < 4; ++i) {
@@ -230,7 +230,7 @@ TEST_F(Redis, TellsAgesAndAskingIsNoUse) {
   const std::string spec = "redis:" + server.address() + "?timeout=2s";
   auto tier = open_tier(spec);
   const auto backend = open_backend(spec);
-  const Chain a(1, 4, 5000);
+  const TestChain a(1, 4, 5000);
   put_all(*tier, a);
   server.cli("SET kvasir:not-a-key 1");
   for (const std::size_t old : {0u, 2u}) server.age("kvasir:" + to_hex(a.keys[old]), 7200s);
@@ -305,7 +305,7 @@ TEST_F(Cluster, EveryKeyGoesToItsServer) {
   std::vector<Key> keys;
   std::size_t expected[3] = {};
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    const Chain c(seed, 4, 3000);
+    const TestChain c(seed, 4, 3000);
     put_all(*tier, c);
     for (const Key& key : c.keys) {
       keys.push_back(key);
@@ -330,7 +330,7 @@ TEST_F(Cluster, TellsAgesOfAllServers) {
   const auto backend = open_backend(specification(2));
   std::map<Key, std::int64_t> expected;
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    const Chain c(seed, 3, 3000);
+    const TestChain c(seed, 3, 3000);
     put_all(*tier, c);
     for (const Key& key : c.keys) expected[key] = 0;
     const std::string old = name(c.keys[1]);
@@ -345,7 +345,7 @@ TEST_F(Cluster, TellsAgesOfAllServers) {
 // A slot on its way to another server (ASK), then there (MOVED), under a client that does not know.
 TEST_F(Cluster, FollowsASlotThatMoves) {
   auto tier = open_tier(specification(0));
-  const Chain stays(1, 1, 3000), moves(2, 1, 3000);
+  const TestChain stays(1, 1, 3000), moves(2, 1, 3000);
   put_all(*tier, stays);
   put_all(*tier, moves);
   const int slot = redis::slot_of(name(moves.keys[0]));
@@ -375,7 +375,7 @@ TEST_F(Cluster, LosesOnlyTheKeysOfALostServer) {
   std::vector<Key> keys;
   int mine = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const Chain c(seed, 3, 3000);
+    const TestChain c(seed, 3, 3000);
     put_all(*tier, c);
     for (const Key& key : c.keys) {
       keys.push_back(key);

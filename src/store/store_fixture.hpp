@@ -39,8 +39,8 @@ inline SharedBytes test_record(const Key& parent, std::span<const std::int32_t> 
 }
 
 // Records 0 .. n-1 of a text that only `seed` decides, each the child of the one before.
-struct Chain {
-  Chain(std::uint64_t seed, int n, std::size_t payload, float cost = 1) {
+struct TestChain {
+  TestChain(std::uint64_t seed, int n, std::size_t payload, float cost = 1) {
     Key key = root_key(kPrint, "chain " + std::to_string(seed));
     for (int i = 0; i < n; ++i) {
       const std::int32_t token[] = {static_cast<std::int32_t>(seed), i};

@@ -63,46 +63,47 @@ TEST(Spec, ReadsUnits) {
 
 // --- memory ---------------------------------------------------------------------------------------------------------
 
-// A shelf for `n` records like those of Chain(..., payload).
+// A shelf for `n` records like those of TestChain(..., payload).
 std::unique_ptr<Tier> shelf_of(int n, std::size_t payload, std::string more = "") {
-  const auto charge = Chain(0, 1, payload).records[0].bytes.size() + Shelf::kOverhead;
+  const auto charge = TestChain(0, 1, payload).records[0].bytes.size() + Shelf::kOverhead;
   return open_tier("ram:?size=" + std::to_string(static_cast<std::uint64_t>(n) * charge) + more);
 }
 
 bool has(Tier& tier, const Key& key) { return count_found(tier.contains(std::span(&key, 1)).take()) == 1; }
 void use(Tier& tier, const Key& key) { EXPECT_EQ(count_found(tier.get(std::span(&key, 1)).take()), 1); }
-void put_all(Tier& tier, const Chain& chain) {
+void put_all(Tier& tier, const TestChain& chain) {
   for (std::size_t i = 0; i < chain.keys.size(); ++i) tier.put(chain.keys[i], chain.records[i]);
 }
 
 TEST(Ram, WhatSavesLeastPerByteGoesFirst) {
   auto tier = shelf_of(4, 1000);
-  const Chain cheap(1, 1, 1000, 1), dear(2, 1, 1000, 5), used(3, 1, 1000, 1), next(4, 1, 1000, 3), last(5, 1, 1000, 3);
-  for (const Chain* c : {&dear, &used, &cheap, &next}) put_all(*tier, *c);
+  const TestChain cheap(1, 1, 1000, 1), dear(2, 1, 1000, 5), used(3, 1, 1000, 1), next(4, 1, 1000, 3),
+      last(5, 1, 1000, 3);
+  for (const TestChain* c : {&dear, &used, &cheap, &next}) put_all(*tier, *c);
   use(*tier, used.keys[0]);
   put_all(*tier, last);
   EXPECT_FALSE(has(*tier, cheap.keys[0]));
-  for (const Chain* c : {&dear, &used, &next, &last}) EXPECT_TRUE(has(*tier, c->keys[0]));
+  for (const TestChain* c : {&dear, &used, &next, &last}) EXPECT_TRUE(has(*tier, c->keys[0]));
   EXPECT_EQ(tier->stats().usage.evictions, 1u);
 }
 
 TEST(Ram, WhatIsNotUsedAgainAges) {
   auto tier = shelf_of(4, 1000);
-  const Chain once_dear(1, 1, 1000, 6);
+  const TestChain once_dear(1, 1, 1000, 6);
   put_all(*tier, once_dear);
   int rounds = 0;
   for (; rounds < 100 && has(*tier, once_dear.keys[0]); ++rounds)
-    put_all(*tier, Chain(100 + static_cast<std::uint64_t>(rounds), 1, 1000, 1));
+    put_all(*tier, TestChain(100 + static_cast<std::uint64_t>(rounds), 1, 1000, 1));
   EXPECT_GT(rounds, 12);  // worth six of the others, three places: 3 * 6 and a little
   EXPECT_LT(rounds, 24);
 }
 
 TEST(Ram, AParentNeverGoesBeforeItsChildren) {
   auto tier = shelf_of(6, 1000);
-  const Chain first(1, 4, 1000);
+  const TestChain first(1, 4, 1000);
   put_all(*tier, first);
   for (std::uint64_t seed = 10; seed < 60; ++seed) {
-    put_all(*tier, Chain(seed, 1, 1000));
+    put_all(*tier, TestChain(seed, 1, 1000));
     bool before = true;
     for (const Key& key : first.keys) {
       const bool now = has(*tier, key);
@@ -115,34 +116,34 @@ TEST(Ram, AParentNeverGoesBeforeItsChildren) {
 
 TEST(Ram, PinsHoldUntilTheyEnd) {
   auto tier = shelf_of(4, 1000);
-  const Chain pinned(1, 2, 1000);
+  const TestChain pinned(1, 2, 1000);
   put_all(*tier, pinned);
   EXPECT_TRUE(tier->pin(std::span(pinned.keys).last(1), 150ms).ok());
-  for (std::uint64_t seed = 10; seed < 30; ++seed) put_all(*tier, Chain(seed, 1, 1000, 50));
+  for (std::uint64_t seed = 10; seed < 30; ++seed) put_all(*tier, TestChain(seed, 1, 1000, 50));
   EXPECT_TRUE(has(*tier, pinned.keys[0]) && has(*tier, pinned.keys[1])) << "a pinned record keeps its parents";
   EXPECT_GT(tier->stats().usage.pinned_bytes, 0u);
   std::this_thread::sleep_for(160ms);
-  for (std::uint64_t seed = 30; seed < 40; ++seed) put_all(*tier, Chain(seed, 1, 1000, 50));
+  for (std::uint64_t seed = 30; seed < 40; ++seed) put_all(*tier, TestChain(seed, 1, 1000, 50));
   EXPECT_FALSE(has(*tier, pinned.keys[1]));
   EXPECT_EQ(tier->stats().usage.pinned_bytes, 0u);
 }
 
 TEST(Ram, PinsAreBoundedAndCanBeTakenBack) {
   auto tier = shelf_of(4, 1000);
-  const Chain a(1, 4, 1000);
+  const TestChain a(1, 4, 1000);
   put_all(*tier, a);
   const Status s = tier->pin(a.keys, 1h);
   EXPECT_NE(s.why.find("more than"), std::string::npos) << s.why;
   EXPECT_LE(tier->stats().usage.pinned_bytes, tier->stats().usage.budget / 2);
   EXPECT_TRUE(tier->unpin(a.keys).ok());
   EXPECT_EQ(tier->stats().usage.pinned_bytes, 0u);
-  for (std::uint64_t seed = 10; seed < 30; ++seed) put_all(*tier, Chain(seed, 1, 1000, 50));
+  for (std::uint64_t seed = 10; seed < 30; ++seed) put_all(*tier, TestChain(seed, 1, 1000, 50));
   for (const Key& key : a.keys) EXPECT_FALSE(has(*tier, key));
 }
 
 TEST(Ram, WhatIsTooLargeIsRefusedAndHarmsNothing) {
   auto tier = shelf_of(4, 1000);
-  const Chain a(1, 4, 1000), large(2, 1, 100000);
+  const TestChain a(1, 4, 1000), large(2, 1, 100000);
   put_all(*tier, a);
   EXPECT_EQ(tier->put(large.keys[0], large.records[0]), Tier::Taken::kRefused);
   for (const Key& key : a.keys) EXPECT_TRUE(has(*tier, key));
@@ -151,7 +152,7 @@ TEST(Ram, WhatIsTooLargeIsRefusedAndHarmsNothing) {
 
 TEST(Ram, SharesTheBytesThatWerePut) {
   auto tier = shelf_of(4, 1000);
-  const Chain a(1, 1, 1000);
+  const TestChain a(1, 1, 1000);
   put_all(*tier, a);
   const auto found = tier->get(a.keys).take();
   EXPECT_EQ(found[0].bytes.bytes.data(), a.records[0].bytes.data());
@@ -166,10 +167,10 @@ std::unique_ptr<Tier> tier_with(const Faults& faults, const std::string& options
 
 TEST(Front, ASlowBackendHoldsNobodyUp) {
   auto tier = tier_with({.delay = 1500ms}, "&timeout=20s");
-  const Chain a(1, 2, 1000);
+  const TestChain a(1, 2, 1000);
   const auto begin = Clock::now();
   put_all(*tier, a);
-  const Chain other(2, 2, 1000);
+  const TestChain other(2, 2, 1000);
   Lookup lookup = tier->get(other.keys, {.deadline = within(50ms)});
   EXPECT_FALSE(lookup.ready());
   const auto found = lookup.take();
@@ -188,7 +189,7 @@ TEST(Front, WhatWaitsToBeWrittenIsFound) {
   auto tier = open_tier("ram:?timeout=20s&check=full", [&](std::unique_ptr<Backend> b) {
     return metered(faulty(std::move(b), {.delay = 400ms}), meter);
   });
-  const Chain a(1, 3, 1000), none(2, 1, 1000);
+  const TestChain a(1, 3, 1000), none(2, 1, 1000);
   put_all(*tier, a);
   const auto begin = Clock::now();
   EXPECT_EQ(count_found(tier->contains(a.keys, {.deadline = within(20s)}).take()), 3);
@@ -216,7 +217,7 @@ TEST(Front, WhatWaitsToBeWrittenIsFound) {
 // The last of several records under a key counts, while the first is written and afterwards.
 TEST(Front, TheNewestQueuedRecordIsFound) {
   auto tier = tier_with({.delay = 200ms}, "&timeout=20s");
-  const Chain one(1, 1, 1000), two(1, 1, 2000);
+  const TestChain one(1, 1, 1000), two(1, 1, 2000);
   tier->put(one.keys[0], one.records[0]);
   std::this_thread::sleep_for(50ms);  // it is being written
   tier->put(one.keys[0], two.records[0]);
@@ -235,7 +236,7 @@ TEST(Front, AQueueHasRoomForWhatIsExpected) {
   tier->expect(2048);
   int dropped = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const Chain c(seed, 1, 1000);
+    const TestChain c(seed, 1, 1000);
     dropped += tier->put(c.keys[0], c.records[0]) == Tier::Taken::kDropped ? 1 : 0;
   }
   EXPECT_EQ(dropped, 13);  // seven of 1112 bytes fit into four times 2048
@@ -246,7 +247,7 @@ TEST(Front, AFullQueueDropsAndCounts) {
   auto tier = tier_with({.delay = 500ms}, "&queue=4KiB");
   int dropped = 0;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const Chain c(seed, 1, 1000);
+    const TestChain c(seed, 1, 1000);
     dropped += tier->put(c.keys[0], c.records[0]) == Tier::Taken::kDropped ? 1 : 0;
     EXPECT_LE(tier->stats().queue_bytes, 4096u);
   }
@@ -261,7 +262,7 @@ TEST(Front, TheSameRecordIsQueuedOnce) {
   auto meter = std::make_shared<Meter>();
   auto tier = open_tier(
       "ram:", [&](std::unique_ptr<Backend> b) { return metered(faulty(std::move(b), {.delay = 50ms}), meter); });
-  const Chain first(1, 1, 100), again(2, 1, 1000);
+  const TestChain first(1, 1, 100), again(2, 1, 1000);
   put_all(*tier, first);
   std::this_thread::sleep_for(10ms);  // the writer is busy with it
   for (int i = 0; i < 10; ++i) put_all(*tier, again);
@@ -274,15 +275,15 @@ TEST(Front, WritesNoFasterThanItsRate) {
   auto tier = tier_with({.delay = 1us}, "&rate=1MB");
   const auto begin = Clock::now();
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    put_all(*tier, Chain(seed, 1, 100000));
+    put_all(*tier, TestChain(seed, 1, 100000));
     std::this_thread::sleep_for(1ms);
   }
   while (tier->stats().queue_records > 0) std::this_thread::sleep_for(5ms);
   // The first goes at once; the others wait for what went before them.
   EXPECT_GT(Clock::now() - begin, 95ms);
   EXPECT_EQ(tier->stats().inserts, 4u);
-  put_all(*tier, Chain(9, 1, 3000000));
-  put_all(*tier, Chain(10, 1, 1000));
+  put_all(*tier, TestChain(9, 1, 3000000));
+  put_all(*tier, TestChain(10, 1, 1000));
   const auto flush_begin = Clock::now();
   EXPECT_TRUE(tier->flush(within(5s)).ok());
   EXPECT_LT(Clock::now() - flush_begin, 2s) << "flush waited for the rate";
@@ -293,7 +294,7 @@ TEST(Front, ALookupNobodyWaitsForIsNotBegun) {
   auto tier = open_tier("ram:?timeout=5s", [&](std::unique_ptr<Backend> b) {
     return metered(faulty(std::move(b), {.delay = 100ms}), meter);
   });
-  const Chain a(1, 1, 100);
+  const TestChain a(1, 1, 100);
   Lookup first = tier->get(a.keys, {.deadline = within(5s)});
   std::this_thread::sleep_for(20ms);
   for (int i = 0; i < 20; ++i) tier->get(a.keys, {.deadline = within(5s)});  // dropped at once
@@ -304,7 +305,7 @@ TEST(Front, ALookupNobodyWaitsForIsNotBegun) {
 
 TEST(Front, AnEraseComesAfterThePutsBeforeIt) {
   auto tier = tier_with({.delay = 5ms});
-  const Chain a(1, 3, 1000);
+  const TestChain a(1, 3, 1000);
   put_all(*tier, a);
   EXPECT_TRUE(tier->erase(a.keys, within(5s)).ok());
   EXPECT_EQ(count_found(tier->contains(a.keys, {.deadline = within(5s)}).take()), 0);
@@ -323,7 +324,7 @@ class Throwing : public Decorator {
 
 TEST(Front, NothingCrossesAThreadAsAnException) {
   auto tier = open_tier("ram:", [](std::unique_ptr<Backend> b) { return std::make_unique<Throwing>(std::move(b)); });
-  const Chain a(1, 1, 100);
+  const TestChain a(1, 1, 100);
   put_all(*tier, a);
   EXPECT_TRUE(tier->flush(within(5s)).ok());
   EXPECT_EQ(tier->get(a.keys).take()[0].outcome, Outcome::kFailed);
@@ -347,7 +348,7 @@ TEST(Front, ClosingWritesWhatIsQueued) {
   };
   {
     Tier tier(std::make_unique<Borrowed>(shelf), {.writer = {.rate = 1000, .batch_bytes = 1}});
-    put_all(tier, Chain(1, 10, 1000));
+    put_all(tier, TestChain(1, 10, 1000));
   }
   EXPECT_EQ(shelf.usage().records, 10u);
 }
@@ -358,7 +359,7 @@ TEST(Faulty, IsRepeatable) {
     auto tier = tier_with({.seed = 7, .fail = 0.2, .flip = 0.2, .drop = 0.2});
     int pattern = 0;
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
-      const Chain c(seed, 1, 500);
+      const TestChain c(seed, 1, 500);
       put_all(*tier, c);
       pattern = pattern * 7 + static_cast<int>(tier->get(c.keys).take()[0].outcome);
       pattern &= 0xffffff;
@@ -373,7 +374,7 @@ TEST(Faulty, IsRepeatable) {
 TEST(Meter, CountsAndTimes) {
   auto meter = std::make_shared<Meter>();
   auto tier = open_tier("ram:", [&](std::unique_ptr<Backend> b) { return metered(std::move(b), meter); });
-  const Chain a(1, 3, 1000);
+  const TestChain a(1, 3, 1000);
   put_all(*tier, a);
   tier->get(a.keys).take();
   const auto got = meter->report(Operation::kGet), stored = meter->report(Operation::kPut);

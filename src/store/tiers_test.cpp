@@ -48,7 +48,7 @@ class Tiers : public testing::TestWithParam<std::string> {
     }
   }
   std::string sized(const std::string& size) const { return kind_->place == Place::kServer ? "" : "size=" + size; }
-  static void put_all(Tier& tier, const Chain& chain) {
+  static void put_all(Tier& tier, const TestChain& chain) {
     for (std::size_t i = 0; i < chain.keys.size(); ++i) tier.put(chain.keys[i], chain.records[i]);
     ASSERT_TRUE(tier.flush().ok());
   }
@@ -70,7 +70,7 @@ TEST_P(Tiers, ReturnWhatWasPut) {
   std::map<Key, SharedBytes> put;
   std::uint64_t seed = 1;
   for (const std::size_t payload : {0, 1, 100, 1900, 2100, 4000, 4096, 70000, 3000000}) {
-    const Chain c(seed++, 2, payload);
+    const TestChain c(seed++, 2, payload);
     put_all(*tier, c);
     for (std::size_t i = 0; i < 2; ++i) {
       keys.push_back(c.keys[i]);
@@ -108,7 +108,7 @@ TEST_P(Tiers, AnswerEmptyBatches) {
 
 TEST_P(Tiers, ReplaceAndKeep) {
   OPEN(tier);
-  const Chain a(1, 2, 5000), b(2, 2, 9000);
+  const TestChain a(1, 2, 5000), b(2, 2, 9000);
   put_all(*tier, a);
   tier->put(a.keys[0], b.records[0]);
   ASSERT_TRUE(tier->flush().ok());
@@ -125,7 +125,7 @@ TEST_P(Tiers, EraseListAndClear) {
   OPEN(tier);
   std::map<Key, std::uint64_t> expected;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {  // more than a slice, and small
-    const Chain c(seed, 5, 10 + seed);
+    const TestChain c(seed, 5, 10 + seed);
     for (std::size_t i = 0; i < 5; ++i) {
       tier->put(c.keys[i], c.records[i]);
       expected[c.keys[i]] = c.records[i].bytes.size();
@@ -142,7 +142,7 @@ TEST_P(Tiers, EraseListAndClear) {
   int seen = 0;
   EXPECT_TRUE(tier->list([&](const Listed&) { return ++seen < 7; }).ok());
   EXPECT_EQ(seen, 7);
-  const Chain gone(7, 5, 17);
+  const TestChain gone(7, 5, 17);
   EXPECT_TRUE(tier->erase(gone.keys).ok());
   EXPECT_EQ(count_found(tier->contains(gone.keys).take()), 0);
   for (const Key& key : gone.keys) expected.erase(key);
@@ -158,7 +158,7 @@ TEST_P(Tiers, HideForeignAndDropDamagedRecords) {
     raw = b.get();
     return b;
   });
-  const Chain a(1, 3, 9000);
+  const TestChain a(1, 3, 9000);
   put_all(*tier, a);
   const auto other = tier->get(a.keys, {.fingerprint = fingerprint_of("another model")}).take();
   for (const Found& f : other) EXPECT_EQ(f.outcome, Outcome::kForeign);
@@ -194,18 +194,18 @@ TEST_P(Tiers, RefuseWhatIsNoRecord) {
 // Records that were handed out stay as they were whatever happens to the tier.
 TEST_P(Tiers, RecordsOutliveTheTier) {
   OPEN(tier);
-  const Chain a(1, 3, 50000);
+  const TestChain a(1, 3, 50000);
   put_all(*tier, a);
   auto found = tier->get(a.keys).take();
   EXPECT_TRUE(tier->clear().ok());
-  for (std::uint64_t seed = 10; seed < 20; ++seed) put_all(*tier, Chain(seed, 3, 50000));
+  for (std::uint64_t seed = 10; seed < 20; ++seed) put_all(*tier, TestChain(seed, 3, 50000));
   tier.reset();
   for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(same_bytes(found[i].bytes, a.records[i]));
 }
 
 TEST_P(Tiers, PassOnToAnotherTier) {
   OPEN(tier);
-  const Chain a(1, 3, 50000);
+  const TestChain a(1, 3, 50000);
   put_all(*tier, a);
   auto ram = open_tier("ram:");
   auto found = tier->get(a.keys).take();
@@ -222,13 +222,13 @@ TEST_P(Tiers, KeepTheirBudgetAndTheirChains) {
   if (kind_->place == Place::kServer) GTEST_SKIP() << "its server has the budget";
   OPEN(tier, sized("4MiB"));
   std::map<Key, Key> parents;
-  std::vector<Chain> chains;
+  std::vector<TestChain> chains;
   std::uint64_t state = 5;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
     const bool dear = seed % 2 == 0;
     chains.emplace_back(seed, 1 + static_cast<int>(splitmix64(state) % 6), 1000 + splitmix64(state) % 60000,
                         dear ? 100.0f : 1.0f);
-    const Chain& c = chains.back();
+    const TestChain& c = chains.back();
     for (std::size_t i = 0; i < c.keys.size(); ++i) {
       tier->put(c.keys[i], c.records[i]);
       parents[c.keys[i]] = parse_record(c.records[i].bytes).record.head.parent;
@@ -263,7 +263,7 @@ TEST_P(Tiers, KeepTheirBudgetAndTheirChains) {
 // Readers, writers and erasers at once: what is found is what was put.
 TEST_P(Tiers, WorkForManyThreads) {
   OPEN(tier, sized("8MiB"));
-  std::vector<Chain> chains;
+  std::vector<TestChain> chains;
   for (std::uint64_t seed = 0; seed < 40; ++seed) chains.emplace_back(seed, 4, 30000);
   std::atomic<int> wrong{0}, found{0};
   std::vector<std::thread> threads;
@@ -271,7 +271,7 @@ TEST_P(Tiers, WorkForManyThreads) {
   for (std::uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (std::uint64_t state = t; Clock::now() < end;) {
-        const Chain& c = chains[splitmix64(state) % chains.size()];
+        const TestChain& c = chains[splitmix64(state) % chains.size()];
         const auto what = splitmix64(state) % 8;
         if (what < 3)
           for (std::size_t i = 0; i < 4; ++i) tier->put(c.keys[i], c.records[i]);
@@ -304,7 +304,7 @@ TEST_P(Tiers, ReturnNothingWrongUnderFaults) {
   });
   std::uint64_t hits = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    const Chain c(seed, 3, 3000);
+    const TestChain c(seed, 3, 3000);
     for (std::size_t i = 0; i < 3; ++i) tier->put(c.keys[i], c.records[i]);
     tier->flush();
     const auto found = tier->get(c.keys).take();
@@ -326,7 +326,7 @@ TEST_P(Tiers, ReturnNothingWrongUnderFaults) {
 
 TEST_P(Tiers, SayThatTheyCannotPinOrPin) {
   OPEN(tier);
-  const Chain a(1, 2, 1000);
+  const TestChain a(1, 2, 1000);
   put_all(*tier, a);
   const Status s = tier->pin(a.keys, 1s);
   if (!s.ok()) {

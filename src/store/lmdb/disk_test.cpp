@@ -20,7 +20,7 @@ using Mode = Database::Mode;
 
 constexpr std::uint64_t kSize = 8 << 20;
 
-void put(Disk& disk, const store::Chain& chain) {
+void put(Disk& disk, const store::TestChain& chain) {
   for (std::size_t i = 0; i < chain.keys.size(); ++i) {
     const Offer offer{chain.keys[i], chain.records[i], parse_record(chain.records[i].bytes).record.head};
     PutOutcome outcome{};
@@ -64,7 +64,7 @@ TEST(DiskInspection, MakesNothing) {
 
 TEST(DiskInspection, IsNoUse) {
   const TempFolder folder;
-  const store::Chain chain(1, 3, 20000);
+  const store::TestChain chain(1, 3, 20000);
   {
     Disk disk(folder.path(), kSize);
     put(disk, chain);
@@ -104,7 +104,7 @@ TEST(DiskInspection, WorksBesideAWriter) {
     {
       Disk disk(folder.path(), kSize);
       char none;
-      for (std::uint64_t seed = 0; ::read(until[0], &none, 1) < 0; ++seed) put(disk, store::Chain(seed, 3, 30000));
+      for (std::uint64_t seed = 0; ::read(until[0], &none, 1) < 0; ++seed) put(disk, store::TestChain(seed, 3, 30000));
     }
     ::_exit(0);
   }
@@ -136,7 +136,7 @@ TEST(DiskInspection, WorksBesideAWriter) {
 // Rows of version 1 end before the times.
 TEST(DiskVersions, OneIsReadAndBecomesTwo) {
   const TempFolder folder;
-  const store::Chain chain(1, 3, 20000);
+  const store::TestChain chain(1, 3, 20000);
   {
     Disk disk(folder.path(), kSize);
     put(disk, chain);
