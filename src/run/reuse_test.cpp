@@ -222,8 +222,9 @@ TEST_P(Reuse, AStepPassesTheEndOfAMessageWhoseTailCanBeMadeAfterwards) {
     prompt[c.message - 1] = end;
     const int before = server.steps();
     server.ask(prompt, 1, true);
-    // Tails of lossless pages can be made at any time.
-    EXPECT_EQ(server.steps() - before, std::string_view(GetParam()) == "exact" ? 1 : c.steps) << c.message;
+    // Tails of lossless pages can be made at any time, if the pages are in memory.
+    const int exact_steps = as_the_suite_says({}).kv_memory.empty() ? 1 : 2;
+    EXPECT_EQ(server.steps() - before, std::string_view(GetParam()) == "exact" ? exact_steps : c.steps) << c.message;
     prompt.resize(c.message);
     for (int i = 0; i < 40; ++i) prompt.push_back(300 + i);
     const Reply other = server.ask(prompt, 3, true);
