@@ -46,7 +46,8 @@ void prepare_chat(Context& context, const EncodedPrompt& prompt, ApiRequest& req
     request.any_text = asked.grammar != nullptr;
     if (!asked.grammar)
       request.warnings.emplace_back(
-          "tool_choice: with this chat template it is not known how calls begin, so the model may call any tool");
+          "tool_choice: with this chat template it is not known how calls begin, so those that are not wanted are not "
+          "forbidden, they are content");
   }
   asked.shown = shown_tokens(*context.chat, request.chat, *context.service.tokenizer());
   bound_thinking(*context.chat, *context.service.tokenizer(), prompt, request);
