@@ -13,21 +13,21 @@
 #include "text/conversation.hpp"
 
 namespace kvasir::text {
-namespace {
 
-[[noreturn]] void refuse_message(const std::string& where, const std::string& message) {
+void refuse_message(const std::string& where, const std::string& message) {
   throw Error(Code::kBadInput, message, where);
 }
 
-// Before anything is copied: copies and templates walk a value recursively.
-void check_depth(const Json& json, const std::string& where, int depth = 0) {
+void check_depth(const Json& json, const std::string& where, int depth) {
   if (depth >= jinja::kMaxValueDepth)
     refuse_message(where, fmt::format("nested more than {} deep", jinja::kMaxValueDepth));
   if (!json.is_structured()) return;
   for (const auto& item : json) check_depth(item, where, depth + 1);
 }
 
-void check_depth(const Conversation& c) {
+namespace {
+
+void check_depths(const Conversation& c) {
   check_depth(c.messages, "messages");
   check_depth(c.tools, "tools");
   check_depth(c.extra, "chat_template_kwargs");
@@ -293,7 +293,7 @@ std::string ChatTemplate::render_adapted(const Json& messages, const Conversatio
 }
 
 std::string ChatTemplate::render(const Conversation& c) const {
-  check_depth(c);
+  check_depths(c);
   const Json messages = adapt(c).messages;
   try {
     return render_messages(messages, c);
@@ -358,7 +358,7 @@ std::string ChatTemplate::render_messages(const Json& messages, const Conversati
 // A second conversation, whose texts spell no name, is rendered beside the first. Where both prompts agree the template
 // speaks; where they do not the conversation does.
 Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) const {
-  check_depth(c);
+  check_depths(c);
   const Json messages = adapt(c).messages;
   Prompt out;
   try {
@@ -392,14 +392,14 @@ Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) 
 }
 
 int ChatTemplate::message_at(const Conversation& c, std::size_t at) const {
-  check_depth(c);
+  check_depths(c);
   const Adapted adapted = adapt(c);
   const std::string full = render_adapted(adapted.messages, c, c.add_generation_prompt);
   return original(adapted, locate(c, adapted.messages, full, at).message, c);
 }
 
 Place ChatTemplate::place_at(const Conversation& c, std::size_t at) const {
-  check_depth(c);
+  check_depths(c);
   const Adapted adapted = adapt(c);
   const Json& messages = adapted.messages;
   const std::string full = render_adapted(messages, c, c.add_generation_prompt);

@@ -11,22 +11,13 @@
 #include "base/splitmix.hpp"
 #include "text/arguments.hpp"
 #include "text/chat.hpp"
+#include "text/conversation.hpp"
 
 namespace kvasir::text {
 namespace {
 
-[[noreturn]] void refuse_history(const std::string& where, const std::string& message) {
-  throw Error(Code::kBadInput, message, where);
-}
-
 constexpr const char* kArgumentSpace = " \t\r\n\f\v";
 constexpr std::string_view kIdLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-
-bool deeper_than(const Json& json, int depth) {
-  if (!json.is_structured()) return false;
-  return depth == 0 ||
-         std::any_of(json.begin(), json.end(), [&](const Json& item) { return deeper_than(item, depth - 1); });
-}
 
 std::string text_field(const Json& object, const char* name) {
   const auto at = object.find(name);
@@ -139,14 +130,14 @@ void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
     message.erase("tool_calls");
     return;
   }
-  if (!calls->is_array()) refuse_history(where, "expected an array");
+  if (!calls->is_array()) refuse_message(where, "expected an array");
   for (std::size_t i = 0; i < calls->size(); ++i) {
     const std::string at = fmt::format("{}[{}].function", where, i);
     Json& call = (*calls)[i];
     if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse_history(at, "expected an object");
+      refuse_message(at, "expected an object");
     Json& function = call["function"];
-    if (!function.contains("name") || !function["name"].is_string()) refuse_history(at + ".name", "expected a string");
+    if (!function.contains("name") || !function["name"].is_string()) refuse_message(at + ".name", "expected a string");
     adapt_arguments(function["arguments"], at + ".arguments");
   }
 }
@@ -161,8 +152,7 @@ void ChatTemplate::adapt_arguments(Json& arguments, const std::string& at) const
   if (arguments.is_string() && arguments_as_objects_) {
     const std::string text = arguments.get<std::string>();
     Json parsed = Json::parse(text, nullptr, false);
-    if (deeper_than(parsed, jinja::kMaxValueDepth - 1))
-      refuse_history(at, fmt::format("nested more than {} deep", jinja::kMaxValueDepth));
+    check_depth(parsed, at);
     arguments = parsed.is_object() ? std::move(parsed) : shows_broken_ ? verbatim_json(text) : mended_arguments(text);
   } else if (arguments.is_object() && !arguments_as_objects_) {
     std::string text;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/json.hpp"
 
@@ -16,5 +17,11 @@ struct Conversation {
   bool continue_last = false;
   Json extra = Json::object();  // further variables of the template, such as enable_thinking
 };
+
+// Throws Error(kBadInput) that names a place of the conversation.
+[[noreturn]] void refuse_message(const std::string& where, const std::string& message);
+// The same for a value nested deeper than templates go. Before anything is copied: copies and templates walk a value
+// recursively.
+void check_depth(const Json& json, const std::string& where, int depth = 0);
 
 }  // namespace kvasir::text
