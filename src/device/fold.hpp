@@ -1,0 +1,101 @@
+// Folds sealed pages on a device into the states that kv/fold.hpp makes of them on the processor, bit for bit.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/driver.hpp"
+#include "device/forms.hpp"
+#include "device/programs.hpp"
+#include "kernel/attention.hpp"
+
+namespace kvasir::device {
+
+inline constexpr int kArenas = 8;     // buffers that pages lie in, at most
+inline constexpr int kBlockRows = 8;  // query rows of a work group
+
+// A page as kernels see it: where its slot begins, and its tokens [begin, end).
+struct DevicePage {
+  std::uint32_t at;  // in 16 bytes, of its buffer
+  std::uint32_t where;
+  static DevicePage of(std::uint64_t bytes, int arena, int begin, int end) {
+    return {static_cast<std::uint32_t>(bytes / 16), static_cast<std::uint32_t>(arena) |
+                                                        static_cast<std::uint32_t>(begin) << 8 |
+                                                        static_cast<std::uint32_t>(end) << 16};
+  }
+};
+
+// Rows of one KV head against a list of pages. Every eight of them, from the first, are a group.
+struct Ask {
+  std::span<const DevicePage> pages;
+  std::uint32_t k_at = 0;  // of the head's keys and values behind the layer's place in a slot, in 16 bytes
+  std::uint32_t v_at = 0;
+  int head = 0;              // of the rotations
+  const float* q = nullptr;  // (rows, d), scaled, in the basis of the keys
+  int rows = 0;
+  const kernel::States* start = nullptr;  // what the groups are merged into; null: the empty state
+  kernel::States total{};                 // start + group 0 + group 1 + ...
+  kernel::States* groups = nullptr;       // not null: the groups' states, and no total is made
+};
+
+class Folder {
+ public:
+  // Throws Error(kUnsupported) when the device has no room for a kernel or a program cannot be built.
+  Folder(const Context& context, Programs& programs, const Shape& shape, const std::string& options = kOptions);
+
+  // Rotations of values, (n, turn_floats()): signs, then the Hartley matrix of sizes that are no power of two.
+  int turn_floats() const { return constants_.turn_floats; }
+  void set_turns(std::span<const float> turns);
+
+  // layer_at: the layer's place in a slot, in 16 bytes; turn_at: its first rotation, in floats. Throws Error.
+  void run(std::span<const Ask> asks, const std::array<const Buffer*, kArenas>& arenas, std::uint32_t layer_at,
+           std::uint32_t turn_at, bool timed = false);
+
+  const Shape& shape() const { return shape_; }
+  bool matrix_units() const { return constants_.matrix_units; }
+  // Seconds by the device's clock of the last run that was timed: folding, merging.
+  std::span<const double> seconds() const { return seconds_; }
+
+  // 8 rows (rows, d) as kernels take them; what is absent is 0.
+  void pack(const float* q, int rows, std::byte* block) const;
+  std::size_t block_bytes() const { return static_cast<std::size_t>(40 * shape_.d + 96 * constants_.query_groups); }
+  int pitch() const { return shape_.dv + 4; }  // floats of a row's state
+
+ private:
+  // What a kernel reads, written again only when it has changed.
+  struct Table {
+    std::vector<std::uint32_t> words;
+    std::vector<std::uint32_t> there;
+    Buffer buffer;
+  };
+  void upload(Table& table);
+  void room(Buffer& buffer, std::size_t bytes);
+  void add(const Ask& ask, bool totals);
+  void take(std::span<const Ask> asks, bool totals);
+
+  const Context& context_;
+  Shape shape_;
+  Constants constants_;
+  Kernel fold_;
+  Kernel total_;
+  Table pages_;
+  Table jobs_;
+  Table sums_;
+  Buffer turns_;
+  Buffer queries_;  // blocks, then starts
+  Buffer states_;
+  Buffer totals_;
+  std::vector<std::byte> staged_;
+  std::vector<float> starts_;
+  std::vector<float> answer_;
+  std::uint32_t blocks_ = 0;
+  std::uint32_t states_count_ = 0;
+  std::uint32_t starts_count_ = 0;
+  std::uint32_t totals_count_ = 0;
+  std::vector<double> seconds_;
+};
+
+}  // namespace kvasir::device
