@@ -67,105 +67,105 @@ struct Pages {
   std::byte* at(int page) const { return sealed.data() + static_cast<std::size_t>(page) * bytes; }
 };
 
-struct Held {
-  tensor::Buffer buffer;
-  kernel::States states;
-  Held(int rows, int dv)
-      : buffer(tensor::Tag::kScratch, (2 * kv::round_up(static_cast<std::size_t>(rows)) +
-                                       static_cast<std::size_t>(rows * kernel::out_pitch(dv))) *
-                                          sizeof(float)) {
-    auto* const p = buffer.as<float>();
-    const std::size_t n = kv::round_up(static_cast<std::size_t>(rows));
-    states = {p, p + n, p + 2 * n};
-  }
-};
+}  // namespace
 
-// The first number of `mine` that is not `theirs`.
-std::string compare(const kernel::States& theirs, const kernel::States& mine, int rows, int dv) {
+Case::Held::Held(int rows, int dv) {
+  // States are read and written in whole vectors.
+  const std::size_t n = kv::round_up(static_cast<std::size_t>(rows));
+  room.resize(2 * n + static_cast<std::size_t>(rows * kernel::out_pitch(dv)) + kv::kFloatsPerLine);
+  float* p = room.data();
+  while (reinterpret_cast<std::uintptr_t>(p) % 64 != 0) ++p;
+  states = {p, p + n, p + 2 * n};
+}
+
+std::string compare(const kernel::States& expected, const kernel::States& got, int rows, int dv) {
   const auto differ = [](float a, float b) {
     return std::bit_cast<std::uint32_t>(a) != std::bit_cast<std::uint32_t>(b);
   };
   for (int r = 0; r < rows; ++r) {
-    if (differ(theirs.max[r], mine.max[r]))
-      return fmt::format("maximum of row {}: {:.9g} is {:.9g} on the device", r, theirs.max[r], mine.max[r]);
-    if (differ(theirs.sum[r], mine.sum[r]))
-      return fmt::format("sum of row {}: {:.9g} is {:.9g} on the device", r, theirs.sum[r], mine.sum[r]);
+    if (differ(expected.max[r], got.max[r]))
+      return fmt::format("maximum of row {}: {:.9g} is {:.9g} on the device", r, expected.max[r], got.max[r]);
+    if (differ(expected.sum[r], got.sum[r]))
+      return fmt::format("sum of row {}: {:.9g} is {:.9g} on the device", r, expected.sum[r], got.sum[r]);
     for (int c = 0; c < dv; ++c) {
       const int i = r * kernel::out_pitch(dv) + c;
-      if (differ(theirs.out[i], mine.out[i]))
-        return fmt::format("channel {} of row {}: {:.9g} is {:.9g} on the device", c, r, theirs.out[i], mine.out[i]);
+      if (differ(expected.out[i], got.out[i]))
+        return fmt::format("channel {} of row {}: {:.9g} is {:.9g} on the device", c, r, expected.out[i], got.out[i]);
     }
   }
   return {};
 }
 
-}  // namespace
-
-std::string check(const Context& context, Folder& folder, const Trial& trial) {
-  const Shape& shape = folder.shape();
+Case make_case(const Shape& shape, int turn_floats, const Trial& trial) {
   const Pages k(*shape.k, shape.k_params, shape.d, kv::Side::kKeys, trial);
   const Pages v(*shape.v, shape.v_params, shape.dv, kv::Side::kValues, trial);
-  tensor::Buffer queries(tensor::Tag::kScratch, static_cast<std::size_t>(trial.rows * shape.d) * sizeof(float));
+  Case c{{}, {}, 0, {}, {}, {trial.rows, shape.dv}, {trial.rows, shape.dv}};
+  c.queries.resize(static_cast<std::size_t>(trial.rows * shape.d));
   std::uint64_t seed = trial.seed + 77;
-  for (int i = 0; i < trial.rows * shape.d; ++i) queries.as<float>()[i] = 0.4f * next(seed);
-  // The processor.
+  for (float& x : c.queries) x = 0.4f * next(seed);
   const kv::FoldSize size{trial.rows, shape.d, shape.dv, kv::kGroupPages};
   kv::FoldScratch scratch{};
   tensor::Buffer room(tensor::Tag::kScratch, scratch.place(nullptr, size) * sizeof(float));
   scratch.place(room.as<float>(), size);
-  const kv::Rows rows{queries.as<float>(), trial.rows, trial.rows, std::int64_t{trial.pages} * kv::kPageTokens};
+  const kv::Rows rows{c.queries.data(), trial.rows, trial.rows, std::int64_t{trial.pages} * kv::kPageTokens};
   kv::Fold fold(rows, size, scratch);
   const kv::Segment segment{shape.k, shape.v, k.head, v.head};
-  const Held start(trial.rows, shape.dv), total(trial.rows, shape.dv), group(trial.rows, shape.dv),
-      mine(trial.rows, shape.dv);
+  const Case::Held group(trial.rows, shape.dv);
   const auto& kernels = kernel::attention();
-  kernels.clear(trial.rows, shape.dv, start.states);
-  if (trial.start)
-    for (int r = 0; r < trial.rows; ++r) {
-      start.states.max[r] = next(seed);
-      start.states.sum[r] = 1.5f;
-      for (int c = 0; c < shape.dv; ++c) start.states.out[r * kernel::out_pitch(shape.dv) + c] = next(seed);
-    }
-  std::memcpy(total.buffer.data(), start.buffer.data(), start.buffer.size());
-  std::vector<DevicePage> pages;
+  for (const kernel::States* s : {&c.start.states, &c.total.states}) kernels.clear(trial.rows, shape.dv, *s);
+  for (int r = 0; trial.start && r < trial.rows; ++r) {
+    c.start.states.max[r] = c.total.states.max[r] = next(seed);
+    c.start.states.sum[r] = c.total.states.sum[r] = 1.5f;
+    for (int i = 0, at = r * kernel::out_pitch(shape.dv); i < shape.dv; ++i)
+      c.start.states.out[at + i] = c.total.states.out[at + i] = next(seed);
+  }
   const std::size_t slot = k.bytes + v.bytes;
-  for (int p = 0; p < trial.pages; p += kv::kGroupPages) {
-    std::vector<kv::FoldPage> list;
-    for (int i = p; i < std::min(p + kv::kGroupPages, trial.pages); ++i) {
-      const int begin = i == 0 ? trial.first : 0;
-      const int end = i + 1 == trial.pages ? trial.last : kv::kPageTokens;
-      list.push_back({{k.at(i), begin, end, kv::kPageTokens},
-                      {v.at(i), begin, end, kv::kPageTokens},
-                      std::int64_t{i} * kv::kPageTokens});
-      pages.push_back(DevicePage::of(static_cast<std::size_t>(i) * slot, 0, begin, end));
-    }
+  c.arena.resize(slot * static_cast<std::size_t>(trial.pages));
+  c.v_at = static_cast<std::uint32_t>(k.bytes / 16);
+  std::vector<kv::FoldPage> list;
+  for (int i = 0; i < trial.pages; ++i) {
+    const int begin = i == 0 ? trial.first : 0;
+    const int end = i + 1 == trial.pages ? trial.last : kv::kPageTokens;
+    const std::size_t at = static_cast<std::size_t>(i) * slot;
+    std::memcpy(c.arena.data() + at, k.at(i), k.bytes);
+    std::memcpy(c.arena.data() + at + k.bytes, v.at(i), v.bytes);
+    c.pages.push_back(DevicePage::of(at, 0, begin, end));
+    list.push_back({{k.at(i), begin, end, kv::kPageTokens},
+                    {v.at(i), begin, end, kv::kPageTokens},
+                    std::int64_t{i} * kv::kPageTokens});
+    if (static_cast<int>(list.size()) < kv::kGroupPages && i + 1 < trial.pages) continue;
     kernels.clear(trial.rows, shape.dv, group.states);
     fold.add(segment, list, true, group.states);
-    kernels.fold(trial.rows, shape.dv, group.states, total.states);
+    kernels.fold(trial.rows, shape.dv, group.states, c.total.states);
+    list.clear();
   }
-  // The device.
-  const Buffer arena = context.make(slot * static_cast<std::size_t>(trial.pages));
-  for (int p = 0; p < trial.pages; ++p) {
-    context.write(arena, static_cast<std::size_t>(p) * slot, k.at(p), k.bytes);
-    context.write(arena, static_cast<std::size_t>(p) * slot + k.bytes, v.at(p), v.bytes);
+  if (turn_floats > 0) {
+    const auto* const from = static_cast<const float*>(v.head.state);
+    c.turns.assign(from, from + turn_floats);
   }
-  if (folder.turn_floats() > 0)
-    folder.set_turns({reinterpret_cast<const float*>(v.head.state), static_cast<std::size_t>(folder.turn_floats())});
-  if (shape.k->k.to_basis) shape.k->k.to_basis(k.head, trial.rows, queries.as<float>(), shape.d);
+  if (shape.k->k.to_basis) shape.k->k.to_basis(k.head, trial.rows, c.queries.data(), shape.d);
+  return c;
+}
+
+std::string check(const Context& context, Folder& folder, const Trial& trial) {
+  const Shape& shape = folder.shape();
+  const Case c = make_case(shape, folder.turn_floats(), trial);
+  const Buffer arena = context.make(c.arena.size());
+  context.write(arena, 0, c.arena.data(), c.arena.size());
+  folder.set_turns(c.turns);
+  const Case::Held got(trial.rows, shape.dv);
+  Ask ask;
+  ask.pages = c.pages;
+  ask.v_at = c.v_at;
+  ask.q = c.queries.data();
+  ask.rows = trial.rows;
+  ask.start = trial.start ? &c.start.states : nullptr;
+  ask.total = got.states;
   std::array<const Buffer*, kArenas> arenas{};
   arenas[0] = &arena;
-  Ask ask;
-  ask.pages = pages;
-  ask.v_at = static_cast<std::uint32_t>(k.bytes / 16);
-  ask.q = queries.as<float>();
-  ask.rows = trial.rows;
-  ask.start = trial.start ? &start.states : nullptr;
-  ask.total = mine.states;
   folder.run({&ask, 1}, arenas, 0, 0);
-  const std::string difference = compare(total.states, mine.states, trial.rows, shape.dv);
-  return difference.empty()
-             ? difference
-             : fmt::format("{}, {} rows, {} pages: {}", name_of(shape), trial.rows, trial.pages, difference);
+  const std::string why = compare(c.total.states, got.states, trial.rows, shape.dv);
+  return why.empty() ? why : fmt::format("{}, {} rows, {} pages: {}", name_of(shape), trial.rows, trial.pages, why);
 }
 
 void require(const Context& context, Folder& folder) {

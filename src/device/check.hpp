@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "device/fold.hpp"
 
@@ -16,6 +17,26 @@ struct Trial {
   unsigned seed = 1;
   bool start = false;  // merged into a state that is there already
 };
+
+// What a trial gives to kernels, and what the processor makes of it.
+struct Case {
+  struct Held {
+    std::vector<float> room;
+    kernel::States states{};
+    Held(int rows, int dv);
+    Held(Held&&) = default;
+  };
+  std::vector<std::byte> arena;  // slots: keys, values
+  std::vector<DevicePage> pages;
+  std::uint32_t v_at = 0;
+  std::vector<float> queries;  // in the basis of the keys
+  std::vector<float> turns;    // of the values
+  Held start;
+  Held total;
+};
+Case make_case(const Shape& shape, int turn_floats, const Trial& trial);
+// The first number that is not what it should be, as text; empty: there is none.
+std::string compare(const kernel::States& expected, const kernel::States& got, int rows, int dv);
 
 // Empty: no number differs. Else the codec, which number, and both values.
 std::string check(const Context& context, Folder& folder, const Trial& trial);

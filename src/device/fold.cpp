@@ -61,6 +61,29 @@ Quantized quantize(const float* x, int n, std::int8_t* to) {
 
 }  // namespace
 
+void pack_rows(const Constants& constants, int d, const float* q, int rows, std::byte* block) {
+  std::memset(block, 0, block_bytes(constants, d));
+  auto* const floats = reinterpret_cast<float*>(block);
+  std::memcpy(floats, q, static_cast<std::size_t>(rows * d) * sizeof(float));
+  if (constants.k.layout != Layout::kRotated && constants.k.layout != Layout::kColumnScaled) return;
+  const bool rotated = constants.k.layout == Layout::kRotated;
+  const int group = rotated ? d : constants.k.group;
+  const float middle =
+      rotated ? (constants.k.bits == 8 ? 0.0f : kv::integer_levels(constants.k.bits).offset)
+              : static_cast<float>((1 << constants.k.bits) - 1) / 2 - (constants.k.bits == 8 ? 128.0f : 0.0f);
+  auto* const x = reinterpret_cast<std::int8_t*>(floats + 8 * d);
+  for (int r = 0; r < rows; ++r)
+    for (int from = 0, j = 0; from < d; from += group, ++j) {
+      const int n = std::min(group, d - from);
+      const float* const row = q + static_cast<std::ptrdiff_t>(r) * d + from;
+      const Quantized s = quantize(row, n, x + r * d + from);
+      float* const to = floats + 10 * d + 24 * j + r;
+      to[0] = s.scale;
+      to[8] = -s.scale * (middle * static_cast<float>(s.sum));
+      to[16] = rotated ? 0.0f : sum_of(row, n);
+    }
+}
+
 Folder::Folder(const Context& context, Programs& programs, const Shape& shape, const std::string& options)
     : context_(context), shape_(shape), constants_(constants(shape, context.device().limits.in_line_ptx)) {
   const std::string text =
@@ -92,30 +115,6 @@ void Folder::upload(Table& t) {
   context_.write(t.buffer, 0, t.there.data(), bytes, true);
 }
 
-void Folder::pack(const float* q, int rows, std::byte* block) const {
-  const int d = shape_.d;
-  std::memset(block, 0, block_bytes());
-  auto* const floats = reinterpret_cast<float*>(block);
-  std::memcpy(floats, q, static_cast<std::size_t>(rows * d) * sizeof(float));
-  if (constants_.k.layout != Layout::kRotated && constants_.k.layout != Layout::kColumnScaled) return;
-  const bool rotated = constants_.k.layout == Layout::kRotated;
-  const int group = rotated ? d : constants_.k.group;
-  const float middle =
-      rotated ? (constants_.k.bits == 8 ? 0.0f : kv::integer_levels(constants_.k.bits).offset)
-              : static_cast<float>((1 << constants_.k.bits) - 1) / 2 - (constants_.k.bits == 8 ? 128.0f : 0.0f);
-  auto* const x = reinterpret_cast<std::int8_t*>(floats + 8 * d);
-  for (int r = 0; r < rows; ++r)
-    for (int from = 0, j = 0; from < d; from += group, ++j) {
-      const int n = std::min(group, d - from);
-      const float* const row = q + static_cast<std::ptrdiff_t>(r) * d + from;
-      const Quantized s = quantize(row, n, x + r * d + from);
-      float* const to = floats + 10 * d + 24 * j + r;
-      to[0] = s.scale;
-      to[8] = -s.scale * (middle * static_cast<float>(s.sum));
-      to[16] = rotated ? 0.0f : sum_of(row, n);
-    }
-}
-
 void Folder::add(const Ask& ask, bool totals) {
   const auto first_page = static_cast<std::uint32_t>(pages_.words.size() / 2);
   const auto count = static_cast<std::uint32_t>(ask.pages.size());
@@ -125,7 +124,7 @@ void Folder::add(const Ask& ask, bool totals) {
     const int rows = std::min(kBlockRows, ask.rows - row);
     const std::size_t at = staged_.size();
     staged_.resize(at + block_bytes());
-    pack(ask.q + static_cast<std::ptrdiff_t>(row) * shape_.d, rows, staged_.data() + at);
+    pack_rows(constants_, shape_.d, ask.q + static_cast<std::ptrdiff_t>(row) * shape_.d, rows, staged_.data() + at);
     for (std::uint32_t g = 0; g < groups; ++g)
       jobs_.words.insert(jobs_.words.end(), {first_page + g * kv::kGroupPages,
                                              std::min<std::uint32_t>(kv::kGroupPages, count - g * kv::kGroupPages),

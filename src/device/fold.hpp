@@ -41,6 +41,12 @@ struct Ask {
   kernel::States* groups = nullptr;       // not null: the groups' states, and no total is made
 };
 
+// A block of up to 8 rows (rows, d) of queries as kernels take them (kernels/common.cl); absent rows are 0.
+inline std::size_t block_bytes(const Constants& c, int d) {
+  return static_cast<std::size_t>(40 * d + 96 * c.query_groups);
+}
+void pack_rows(const Constants& constants, int d, const float* q, int rows, std::byte* block);
+
 class Folder {
  public:
   // Throws Error(kUnsupported) when the device has no room for a kernel or a program cannot be built.
@@ -59,9 +65,7 @@ class Folder {
   // Seconds by the device's clock of the last run that was timed: folding, merging.
   std::span<const double> seconds() const { return seconds_; }
 
-  // 8 rows (rows, d) as kernels take them; what is absent is 0.
-  void pack(const float* q, int rows, std::byte* block) const;
-  std::size_t block_bytes() const { return static_cast<std::size_t>(40 * shape_.d + 96 * constants_.query_groups); }
+  std::size_t block_bytes() const { return device::block_bytes(constants_, shape_.d); }
   int pitch() const { return shape_.dv + 4; }  // floats of a row's state
 
  private:

@@ -2,7 +2,12 @@ R"cl(
 // What all kernels share. One text for OpenCL C 1.2 in plain C, with NVIDIA's assembler (NV), and for C++ with lanes as
 // fibers (EMU, a test). Its arithmetic is that of the processor's kernels to the bit: every sum in their order, no
 // built-in function but / fma fmax fabs and conversions, and nothing is contracted.
-#ifndef EMU
+#ifdef EMU
+#define UNROLL
+#define AT_LOCAL
+#else
+#define UNROLL _Pragma("unroll")
+#define AT_LOCAL __local  // of pointers
 #pragma OPENCL FP_CONTRACT OFF
 #define LID ((int)get_local_id(0))
 #define GID ((int)get_group_id(0))
@@ -30,7 +35,6 @@ static int DP4A(uint a, uint b, int c) {
 #endif
 #define INF ASF(0x7f800000u)
 #define LOWEST (-3.40282347e38f)
-#define UNROLL _Pragma("unroll")
 
 // 2^x, x <= 0: src/kernel/power_of_two.hpp
 static float W(float x) {
@@ -76,11 +80,11 @@ static float MEAN(uint word, int j) {
 #ifdef VTURN
 // Rows of the state from the basis of the values: src/kernel/rotate.simd.cpp. o: 8 rows, `pitch` apart; r: signs, then
 // the Hartley matrix.
-static void turn(__local float* o, int pitch, __global const float* r, int items) {
+static void turn(AT_LOCAL float* o, int pitch, __global const float* r, int items) {
   for (int h = 1; h < TURN_N; h += h) {
     for (int i = LID; i < 4 * DV; i += items) {
       const int row = i / (DV / 2), p = i % (DV / 2);
-      __local float* a = o + row * pitch + p / h * 2 * h + p % h;
+      AT_LOCAL float* a = o + row * pitch + p / h * 2 * h + p % h;
       const float x = a[0], y = a[h];
       a[0] = x + y;
       a[h] = x - y;
@@ -89,7 +93,7 @@ static void turn(__local float* o, int pitch, __global const float* r, int items
   }
 #if TURN_M > 1
   for (int i = LID; i < 8 * TURN_N; i += items) {
-    __local float* a = o + i / TURN_N * pitch + i % TURN_N;
+    AT_LOCAL float* a = o + i / TURN_N * pitch + i % TURN_N;
     float x[TURN_M];
     for (int j = 0; j < TURN_M; ++j) x[j] = a[j * TURN_N];
     for (int k = 0; k < TURN_M; ++k) {
@@ -101,7 +105,7 @@ static void turn(__local float* o, int pitch, __global const float* r, int items
   BAR();
 #endif
   for (int i = LID; i < 8 * DV; i += items) {
-    __local float* a = o + i / DV * pitch + i % DV;
+    AT_LOCAL float* a = o + i / DV * pitch + i % DV;
     *a = *a * r[i % DV];
   }
   BAR();

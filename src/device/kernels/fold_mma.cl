@@ -202,7 +202,7 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
   }
   // Weights times scales as bytes: rows 2t and 2t + 1, tokens 32b + 4g .. + 3; through local memory to rows g.
   int n0 = 0, n1 = 0;
-  __local uint* stage = (__local uint*)o + warp * 8 * LINE;
+  AT_LOCAL uint* stage = (AT_LOCAL uint*)o + warp * 8 * LINE;
   UNROLL for (int b = 0; b < 4; ++b) {
     uint a[4], c[4];
     UNROLL for (int j = 0; j < 4; ++j) {
@@ -225,7 +225,7 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
   WARP();
   uint r0[4], r1[4];
   UNROLL for (int s = 0; s < 2; ++s) {
-    const uint4 a = ((__local uint4*)(stage + g * STAGE))[4 * s + t];
+    const uint4 a = ((AT_LOCAL uint4*)(stage + g * STAGE))[4 * s + t];
     uint p[2], r[2];
     XORDER(VB)(a, p, r);
     r0[2 * s] = p[0];
@@ -322,7 +322,7 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
   }
 #elif defined(VTURN)
   {
-    __local float* row = (__local float*)o;
+    AT_LOCAL float* row = (AT_LOCAL float*)o;
     UNROLL for (int half = 0; half < HALVES; ++half)
       if (128 * half + 4 * lane < DV) o[warp * (PITCH / 4) + 32 * half + lane] = out[half];
     BAR();

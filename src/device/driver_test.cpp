@@ -1,0 +1,125 @@
+// Finding devices and keeping programs. What needs a device says SKIPPED where there is none.
+#include "device/driver.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "base/error.hpp"
+#include "device/programs.hpp"
+
+namespace kvasir::device {
+namespace {
+
+TEST(Survey, WithoutALibrarySaysWhatItTried) {
+  const Survey s = survey({"libNoSuchLoader.so.9", {"libNoSuchDriver.so.9"}});
+  EXPECT_TRUE(s.devices.empty());
+  ASSERT_EQ(2u, s.tried.size());
+  EXPECT_NE(s.tried[0].find("libNoSuchLoader.so.9"), std::string::npos) << s.tried[0];
+  for (const char* name : {"gpu", "opencl", "opencl:0"}) try {
+      choose(s, name);
+      FAIL() << name;
+    } catch (const Error& e) {
+      EXPECT_EQ(Code::kUnsupported, e.code());
+      EXPECT_NE(std::string(e.what()).find("libNoSuchDriver.so.9"), std::string::npos) << e.what();
+    }
+}
+
+TEST(Survey, ALibraryThatIsNoDriverIsNamed) {
+  const Survey s = survey({"libm.so.6", {"libm.so.6"}});
+  EXPECT_TRUE(s.devices.empty());
+  ASSERT_EQ(2u, s.tried.size());
+  EXPECT_NE(s.tried[0].find("no clGetPlatformIDs"), std::string::npos) << s.tried[0];
+  EXPECT_NE(s.tried[1].find("no clIcdGetPlatformIDsKHR"), std::string::npos) << s.tried[1];
+}
+
+TEST(Survey, NamesAreChecked) {
+  for (const char* name : {"", "cuda", "opencl:", "opencl:x", "opencl:9999", "gpu:0"}) try {
+      choose(survey({"", {}}), name);
+      FAIL() << name;
+    } catch (const Error& e) {
+      EXPECT_EQ(Code::kBadInput, e.code()) << name;
+    }
+}
+
+const char kDouble[] = "__kernel void twice(__global int* p) { p[get_global_id(0)] *= 2; }";
+
+int twice_of(const Context& context, const Program& program, int x) {
+  const Kernel kernel = program.kernel("twice");
+  const Buffer b = context.make(64);
+  context.write(b, 0, &x, sizeof x);
+  const Argument arguments[] = {b};
+  context.launch(kernel, 1, 1, arguments, true);
+  EXPECT_EQ(1u, context.finish().size());
+  context.read(b, 0, &x, sizeof x);
+  return x;
+}
+
+// The loader's device and, from the driver's own table of functions, the same without a loader.
+TEST(Context, ComputesThroughTheLoaderAndWithoutOne) {
+  int found = 0;
+  for (const Places& where : {Places{"libOpenCL.so.1", {}}, Places{"", Places{}.drivers}}) {
+    const Survey s = survey(where);
+    for (const Found& f : s.devices) {
+      if (!f.refused.empty()) continue;
+      ++found;
+      const Context context(f);
+      EXPECT_EQ(42, twice_of(context, context.compile(kDouble, kOptions), 21)) << f.name << " of " << f.library;
+    }
+  }
+  if (!found) GTEST_SKIP() << "SKIPPED: no OpenCL device";
+}
+
+TEST(Context, ATextThatDoesNotCompileComesWithTheLog) {
+  const Survey s = survey();
+  if (s.devices.empty()) GTEST_SKIP() << "SKIPPED: no OpenCL device";
+  const Context context(s.devices.front());
+  try {
+    context.compile("__kernel void wrong(__global int* p) { p[0] = no_such_name; }", kOptions);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("no_such_name"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Programs, AreKeptAndMadeAnewWhenDamaged) {
+  const Survey s = survey();
+  if (s.devices.empty()) GTEST_SKIP() << "SKIPPED: no OpenCL device";
+  const Context context(s.devices.front());
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("kvasir_programs_" + std::to_string(getpid()));
+  const auto again = [&](int compiled, int loaded) {
+    Programs programs(folder.string());
+    EXPECT_EQ(42, twice_of(context, programs.get(context, kDouble), 21));
+    EXPECT_EQ(compiled, programs.compiled());
+    EXPECT_EQ(loaded, programs.loaded());
+  };
+  again(1, 0);
+  again(0, 1);
+  const std::filesystem::path file = std::filesystem::directory_iterator(folder)->path();
+  const auto size = std::filesystem::file_size(file);
+  for (const auto at : {std::uintmax_t{3}, std::uintmax_t{9}, std::uintmax_t{50}, size - 1}) {
+    std::fstream f(file, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekg(static_cast<std::streamoff>(at));
+    const int c = f.get();
+    f.seekp(static_cast<std::streamoff>(at));
+    f.put(static_cast<char>(c ^ 1));
+    f.close();
+    again(1, 0);
+    again(0, 1);
+  }
+  std::filesystem::resize_file(file, size / 2);
+  again(1, 0);
+  std::filesystem::resize_file(file, 5);
+  again(1, 0);
+  Programs others(folder.string());  // another key
+  others.get(context, kDouble, std::string(kOptions) + " -DX");
+  EXPECT_EQ(1, others.compiled());
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace kvasir::device
