@@ -77,7 +77,7 @@ struct Instance {
 #define TURN_N 128
 #define TURN_M 1
 #define TURN_FLOATS 128
-#include "device/emulated_fold_fixture.inc"
+#include "device/emulated_fold_fixture.hpp"
 
 #define EMULATED rq5_rq4_64
 #define D 64
@@ -87,7 +87,7 @@ struct Instance {
 #define TURN_N 64
 #define TURN_M 1
 #define TURN_FLOATS 64
-#include "device/emulated_fold_fixture.inc"
+#include "device/emulated_fold_fixture.hpp"
 
 #define EMULATED rq3_rq2_96
 #define D 96
@@ -97,7 +97,7 @@ struct Instance {
 #define TURN_N 32
 #define TURN_M 3
 #define TURN_FLOATS 105
-#include "device/emulated_fold_fixture.inc"
+#include "device/emulated_fold_fixture.hpp"
 
 #define EMULATED rq8_rq8_80
 #define D 80
@@ -107,7 +107,7 @@ struct Instance {
 #define TURN_N 16
 #define TURN_M 5
 #define TURN_FLOATS 105
-#include "device/emulated_fold_fixture.inc"
+#include "device/emulated_fold_fixture.hpp"
 
 #define EMULATED rq2_rq5_256
 #define D 256
@@ -117,7 +117,7 @@ struct Instance {
 #define TURN_N 256
 #define TURN_M 1
 #define TURN_FLOATS 256
-#include "device/emulated_fold_fixture.inc"
+#include "device/emulated_fold_fixture.hpp"
 
 #define EMULATED rq4_rq3_128
 #define D 128
@@ -127,7 +127,7 @@ struct Instance {
 #define TURN_N 128
 #define TURN_M 1
 #define TURN_FLOATS 128
-#include "device/emulated_fold_fixture.inc"
+#include "device/emulated_fold_fixture.hpp"
 
 void set_levels(int bits, uint* words) {
   if (bits == 8) return;

@@ -9,8 +9,7 @@ static float offset_of_values;
 #include "device_kernels_fold_mma.inc"
 #include "device_kernels_total.inc"
 static Instance instance() {
-  return {D, KB, VB, PITCH, QBLOCK, k_words, v_words, &offset_of_values,
-          [](const Call& c) {
+  return {D, KB, VB, PITCH, QBLOCK, k_words, v_words, &offset_of_values, [](const Call& c) {
             launch(c.groups, 256, [&] {
               fold(c.arena, c.arena, c.arena, c.arena, c.arena, c.arena, c.arena, c.arena, c.pages, c.jobs, c.queries,
                    c.turns, c.states, 0, 0);
