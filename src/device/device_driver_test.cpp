@@ -116,7 +116,7 @@ TEST(Programs, AreKeptAndMadeAnewWhenDamaged) {
   std::filesystem::resize_file(file, 5);
   again(1, 0);
   Programs others(folder.string());  // another key
-  others.get(context, kDouble, std::string(kOptions) + " -DX");
+  (void)others.get(context, kDouble, std::string(kOptions) + " -DX");
   EXPECT_EQ(1, others.compiled());
   std::filesystem::remove_all(folder);
 }
