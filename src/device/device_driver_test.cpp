@@ -1,6 +1,4 @@
 // Finding devices and keeping programs. What needs a device says SKIPPED where there is none.
-#include "device/driver.hpp"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,6 +7,7 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "device/driver.hpp"
 #include "device/programs.hpp"
 
 namespace kvasir::device {

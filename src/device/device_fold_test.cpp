@@ -1,7 +1,5 @@
 // Folds on every OpenCL device at hand against the processor: states are compared as bytes. CI has PoCL
 // (pocl-opencl-icd ocl-icd-libopencl1).
-#include "device/fold.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "device/check.hpp"
+#include "device/fold.hpp"
 #include "kv/spec.hpp"
 
 namespace kvasir::device {

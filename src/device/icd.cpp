@@ -151,6 +151,7 @@ void ask_driver(const std::string& name, void* library, Survey& s) {
     return;
   }
   int devices = 0;
+  std::string listed;
   const std::vector<void*> platforms = platforms_of(get);
   for (void* p : platforms) {
     auto api = std::make_shared<Api>();
@@ -158,9 +159,12 @@ void ask_driver(const std::string& name, void* library, Survey& s) {
     const std::string platform = text_of(api->GetPlatformInfo, p, kPlatformName);
     const bool known =
         std::any_of(s.devices.begin(), s.devices.end(), [&](const Found& f) { return f.platform == platform; });
-    if (!known) devices += add_devices(api, p, name, s);
+    if (known)
+      listed = fmt::format("; {} is listed already", platform);
+    else
+      devices += add_devices(api, p, name, s);
   }
-  s.tried.push_back(fmt::format("{}, without a loader: {}", name, counted(platforms.size(), devices)));
+  s.tried.push_back(fmt::format("{}, without a loader: {}{}", name, counted(platforms.size(), devices), listed));
 }
 
 }  // namespace

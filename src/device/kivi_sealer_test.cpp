@@ -1,6 +1,4 @@
 // KIVI's pages sealed on the first OpenCL device against the processor's, byte by byte.
-#include "device/seal.hpp"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/splitmix.hpp"
+#include "device/seal.hpp"
 #include "kv/spec.hpp"
 #include "simd/half.hpp"
 #include "tensor/buffer.hpp"

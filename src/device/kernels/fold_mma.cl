@@ -243,15 +243,15 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
   }
   float4 out[HALVES];
   float all = 0.0f, most = -INF;
-  UNROLL for (int half = 0; half < HALVES; ++half) {
-    UNROLL for (int b = 0; b < (DV - 128 * half < 128 ? (DV - 128 * half + 31) / 32 : 4); ++b) {
+  UNROLL for (int part = 0; part < HALVES; ++part) {
+    UNROLL for (int b = 0; b < (DV - 128 * part < 128 ? (DV - 128 * part + 31) / 32 : 4); ++b) {
       int c[4], d[4];
       UNROLL for (int i = 0; i < 4; ++i) {
         c[i] = 0x4B400000;
         d[i] = 0x4B400000;
       }
-      const int at = 8 * half + 2 * b + (g >> 2), there = at < DV / 16;
-      const uint mw = there ? ((__global const uint*)(v + 256))[32 * half + 8 * b + g] : 0;
+      const int at = 8 * part + 2 * b + (g >> 2), there = at < DV / 16;
+      const uint mw = there ? ((__global const uint*)(v + 256))[32 * part + 8 * b + g] : 0;
       __global const uint4* panel = (__global const uint4*)(v + 256 + DV) + (there ? at : 0) * 16 * VB;
       PRODUCT(VB, VT, panel, 8, r0, r1, c, d);
       const float a0 = MEAN(mw, 0), a1 = MEAN(mw, 1), a2 = MEAN(mw, 2), a3 = MEAN(mw, 3);
@@ -268,7 +268,7 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
       o[(warp * 8 + 2 * t + 1) * (LINE / 4) + 8 * b + g] = y;
     }
     BAR();
-    if (half == 0) {
+    if (part == 0) {
       if (id < 64) {
         const int p = id >> 3, r = id & 7;
         float was = -INF;
@@ -288,12 +288,12 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
       a.y = FMA(u.y, y, a.y * x);
       a.z = FMA(u.z, y, a.z * x);
       a.w = FMA(u.w, y, a.w * x);
-      if (half == 0) {
+      if (part == 0) {
         all = FMA(mass[p * 8 + warp], y, all * x);
         most = FMAX(most, top[p * 8 + warp]);
       }
     }
-    out[half] = a;
+    out[part] = a;
     BAR();
   }
   // A warp has a row of the group's state.
@@ -323,16 +323,16 @@ void fold(ARENAS, __global const uint2* pages, __global const uint* jobs, __glob
 #elif defined(VTURN)
   {
     AT_LOCAL float* row = (AT_LOCAL float*)o;
-    UNROLL for (int half = 0; half < HALVES; ++half)
-      if (128 * half + 4 * lane < DV) o[warp * (PITCH / 4) + 32 * half + lane] = out[half];
+    UNROLL for (int part = 0; part < HALVES; ++part)
+      if (128 * part + 4 * lane < DV) o[warp * (PITCH / 4) + 32 * part + lane] = out[part];
     BAR();
     turn(row, PITCH, turns + turn_at + job[6] * TURN_FLOATS, 256);
-    UNROLL for (int half = 0; half < HALVES; ++half)
-      if (128 * half + 4 * lane < DV) out[half] = o[warp * (PITCH / 4) + 32 * half + lane];
+    UNROLL for (int part = 0; part < HALVES; ++part)
+      if (128 * part + 4 * lane < DV) out[part] = o[warp * (PITCH / 4) + 32 * part + lane];
   }
 #endif
-  UNROLL for (int half = 0; half < HALVES; ++half)
-    if (128 * half + 4 * lane < DV) ((__global float4*)to)[32 * half + lane] = out[half];
+  UNROLL for (int part = 0; part < HALVES; ++part)
+    if (128 * part + 4 * lane < DV) ((__global float4*)to)[32 * part + lane] = out[part];
   if (lane == 0) {
     to[DV] = most;
     to[DV + 1] = all;
