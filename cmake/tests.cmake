@@ -116,16 +116,20 @@ endforeach()
 target_include_directories(tests_device PRIVATE ${PROJECT_BINARY_DIR}/device)
 target_link_libraries(amalgamation_hash_test PRIVATE ${KVASIR_SODIUM_LIBRARY})
 
-# Scheduling and reuse again under other configurations (run/suite_fixture.hpp): the same cases, the same bits where they compare
-# bits.
-function(kvasir_suite test)
+# Scheduling and reuse again under other configurations (run/suite_fixture.hpp), and the cache with a device: the same cases, the
+# same bits where they compare bits.
+function(kvasir_suite program test)
   foreach(words IN LISTS ARGN)
     string(REGEX REPLACE "[^a-z0-9]" "" suffix ${words})
-    add_test(NAME ${test}_${suffix} COMMAND tests_run --file ${test})
+    add_test(NAME ${test}_${suffix} COMMAND ${program} --file ${test})
     set_tests_properties(${test}_${suffix} PROPERTIES TIMEOUT ${KVASIR_TEST_TIMEOUT} RUN_SERIAL ON
                          ENVIRONMENT "KVASIR_SUITE=${words};KVASIR_REPORT=${test}_${suffix}")
   endforeach()
 endfunction()
-kvasir_suite(scheduler_test tiny disk quest threads=1)
-kvasir_suite(reuse_test tiny,threads=1 disk)
-kvasir_suite(reuse_windows_test disk)
+kvasir_suite(tests_run scheduler_test tiny disk quest device quest,device threads=1)
+kvasir_suite(tests_run reuse_test tiny,threads=1 disk device)
+kvasir_suite(tests_run reuse_windows_test disk device)
+kvasir_suite(cache_test cache_test device)
+foreach(test restore_test classes_test borrow_test selector_test)
+  kvasir_suite(tests_kv ${test} device)
+endforeach()

@@ -23,12 +23,11 @@ static void fill_feedback(const Codec& codec, const Head& head, const float* met
 }
 
 Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors,
-             std::span<const std::vector<float>> key_metrics, const std::string& disk)
+             std::span<const std::vector<float>> key_metrics, const std::string& disk,
+             std::shared_ptr<PageDevice> device)
     : layout(std::move(layout_in)),
       pool(layout.memory.pages, layout.extent_pages),
-      pages(tensor::Tag::kCache, layout.disk_memory > 0
-                                     ? 0
-                                     : static_cast<std::size_t>(layout.memory.pages) * layout.page_bytes + kReadSlack),
+      pages(layout, pool, disk),
       summaries(tensor::Tag::kCache, static_cast<std::size_t>(layout.memory.pages) * layout.summary_bytes),
       outlines(tensor::Tag::kCache, static_cast<std::size_t>(layout.outline_tiles()) * layout.outline_bytes),
       locals(tensor::Tag::kCache, layout.memory.local_bytes),
@@ -37,10 +36,6 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
       recurrents(tensor::Tag::kCache, layout.memory.recurrent_bytes),
       states(tensor::Tag::kCache, layout.memory.state_bytes),
       selections(tensor::Tag::kScratch, static_cast<std::size_t>(max_sequences) * layout.selection_bytes) {
-  if (layout.disk_memory > 0) {
-    hot = std::make_unique<HotPages>(layout, make_page_file(disk, layout.memory.disk_bytes));
-    staging = tensor::Buffer(tensor::Tag::kCache, layout.page_bytes + kReadSlack);
-  }
   for (int i = 0; i < max_sequences; ++i) {
     auto s = std::make_unique<Sequence>();
     s->index = i;
@@ -58,6 +53,22 @@ Arena::Arena(Layout layout_in, int max_sequences, std::span<const std::vector<fl
     if (k.feedback) fill_feedback(*layer.k, k, key_metrics[at].data() + std::ptrdiff_t{h} * k.d * k.d);
     if (layer.v->init_state && v.state) layer.v->init_state(const_cast<void*>(v.state), v.d, Side::kValues, l, h);
   });
+  if (device) pages.attach(std::move(device), device_layers());
+}
+
+std::vector<DeviceLayer> Arena::device_layers() const {
+  std::vector<DeviceLayer> all;
+  for (int i = 0; i < layout.shape.count(); ++i) {
+    const LayerLayout& l = layer_at(i);
+    if (!owns(i) || !l.attends() || l.shape.window > 0) continue;
+    DeviceLayer to{i, l.shape, l.k, l.v, l.k_params, l.v_params, l.sealed.k_bytes, l.sealed.v_bytes, {}, {}};
+    for (int h = 0; h < l.shape.kv_heads; ++h) {
+      to.heads_k.push_back(head_k(i, h));
+      to.heads_v.push_back(head_v(i, h));
+    }
+    all.push_back(std::move(to));
+  }
+  return all;
 }
 
 static std::int32_t slot(const Sequence& s, std::int64_t page) { return s.pages[static_cast<std::size_t>(page)]; }
@@ -84,7 +95,7 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
   if (side == Side::kValues && layer.shape.latent) return;
   const Blocks from = raw(l, head, s, page);
   Blocks to{};
-  const bool away = on_disk(layer);
+  const bool away = pages.on_disk(layer);
   if (away) {  // every byte of it is kept and compared, those that the codec leaves alone, too
     to.k = to.v = reinterpret_cast<std::byte*>(scratch);
     std::memset(to.k, 0, std::max(layer.sealed.k_bytes, layer.sealed.v_bytes));
@@ -97,7 +108,7 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
   };
   if (side == Side::kValues) {
     layer.v->v.seal(head_v(l, head), from.v, first_row(page), scratch, to.v);
-    if (away) hot->store(l, head, slot(s, page), side, {to.v, layer.sealed.v_bytes});
+    if (away) pages.hot().store(l, head, slot(s, page), side, {to.v, layer.sealed.v_bytes});
     if (!layout.select.tail || layer.summary_bytes == 0) return;
     // A tile of values is panels of 64 channels.
     const int dv = layer.shape.head_dim_v;
@@ -108,7 +119,7 @@ void Arena::seal(int l, int head, Side side, const Sequence& s, std::int64_t pag
     return;
   }
   layer.k->k.seal(head_k(l, head), from.k, first_row(page), scratch, to.k);
-  if (away) hot->store(l, head, slot(s, page), side, {to.k, layer.sealed.k_bytes});
+  if (away) pages.hot().store(l, head, slot(s, page), side, {to.k, layer.sealed.k_bytes});
   if (layer.summary_bytes == 0) return;
   // A tile of keys is two panels of 64 tokens; a summary is made from (d, 128).
   const int d = layer.shape.head_dim;
@@ -178,9 +189,9 @@ void Arena::copy_own(const Sequence& from, const Sequence& to) const {
 
 void Arena::unseal_raw(int l, int head, const Sequence& s, std::int64_t page) const {
   const LayerLayout& layer = layer_at(l);
-  SealedPages pages_here(*this, l, head);
-  if (on_disk(layer)) pages_here.load({&s.pages[static_cast<std::size_t>(page)], 1});
-  const Blocks from = on_disk(layer) ? pages_here[0] : sealed(l, head, s, page);
+  PinnedPages here(*this, l, head);
+  if (!layer.local()) here.load({&s.pages[static_cast<std::size_t>(page)], 1});
+  const Blocks from = layer.local() ? sealed(l, head, s, page) : here[0];
   const Blocks to = raw(l, head, s, page);
   std::memcpy(to.k, from.k, layer.raw.k_bytes);
   std::memcpy(to.v, from.v, layer.raw.v_bytes);
@@ -228,7 +239,7 @@ std::uint64_t digest(const Arena& arena, const Sequence& s) {
     const LayerLayout& l = arena.layer_at(i);
     if (l.local()) return;
     for (std::int64_t page = 0; page < arena.layout.sealed_at(s.length - 1); ++page) {
-      SealedPages here(arena, i, head);
+      PinnedPages here(arena, i, head);
       here.load({&s.pages[static_cast<std::size_t>(page)], 1});
       add(here[0].k, l.sealed.k_bytes);
       add(here[0].v, l.sealed.v_bytes);

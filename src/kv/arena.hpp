@@ -11,11 +11,11 @@
 
 #include "base/check.hpp"
 #include "kv/borrow.hpp"
-#include "kv/hot_pages.hpp"
 #include "kv/layout.hpp"
 #include "kv/outline.hpp"
 #include "kv/pool.hpp"
 #include "kv/question.hpp"
+#include "kv/sealed_pages.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv {
@@ -46,40 +46,19 @@ struct TokenRows {
   std::ptrdiff_t stride;
 };
 
-// A block of K and one of V.
-struct Blocks {
-  std::byte* k;
-  std::byte* v;
-};
-
 struct Arena {
-  // key_factors, key_metrics, disk: as CacheOptions has them, and as it had them when the layout was made.
+  // key_factors, key_metrics, disk, device: as CacheOptions has them, and as it had them when the layout was made.
   Arena(Layout layout_in, int max_sequences, std::span<const std::vector<float>> key_factors = {},
-        std::span<const std::vector<float>> key_metrics = {}, const std::string& disk = {});
+        std::span<const std::vector<float>> key_metrics = {}, const std::string& disk = {},
+        std::shared_ptr<PageDevice> device = nullptr);
 
-  // A sealed page of a layer that owns its pages. REQUIRES: the sequence has it, and it is not on a disk (SealedPages).
+  // A sealed page of a layer that owns its pages. REQUIRES: the sequence has it, and it is not on a disk (PinnedPages).
   Blocks sealed(int layer, int head, const Sequence& s, std::int64_t page) const {
     const LayerLayout& l = layer_at(layer);
-    if (!l.local()) return pooled(l, head, s.pages[static_cast<std::size_t>(page)]);
+    if (!l.local()) return pages.at(l, head, s.pages[static_cast<std::size_t>(page)]);
     std::byte* const rings = locals.data() + static_cast<std::size_t>(s.index) * layout.local_bytes;
     return in_ring(rings, l.sealed, head, l.ring, page);
   }
-  // Slots [i * n, (i + 1) * n) of the pool make an extent of n pages. It is laid out as one page is, but every block is
-  // n times as long and holds the blocks of the n pages one after the other.
-  Blocks pooled(const LayerLayout& l, int head, std::int32_t slot) const {
-    const auto first = static_cast<std::int64_t>(slot) / layout.extent_pages * layout.extent_pages;
-    const auto n = static_cast<std::size_t>(std::min<std::int64_t>(layout.extent_pages, pool.total() - first));
-    const auto i = static_cast<std::size_t>(slot - first);
-    std::byte* const extent = pages.data() + static_cast<std::size_t>(first) * layout.page_bytes;
-    return {extent + n * l.sealed.k(head) + i * l.sealed.k_bytes, extent + n * l.sealed.v(head) + i * l.sealed.v_bytes};
-  }
-  // Where a page that goes to a disk, or comes from it, lies whole.
-  Blocks staged(const LayerLayout& l, int head) const {
-    return {staging.data() + l.sealed.k(head), staging.data() + l.sealed.v(head)};
-  }
-  // Sealed pages of this layer may be elsewhere.
-  bool on_disk(const LayerLayout& l) const { return hot && !l.local(); }
-
   // The raw block of page `page`; those of a sequence form a ring.
   Blocks raw(int layer, int head, const Sequence& s, std::int64_t page) const {
     const LayerLayout& l = layer_at(layer);
@@ -159,6 +138,12 @@ struct Arena {
       s->pages.push_back(pool.take(s->pages.empty() ? -1 : s->pages.back()));
   }
 
+  // Gives back one reference to a slot.
+  void drop(std::int32_t slot) {
+    pool.drop(slot);
+    if (pool.references(slot) == 0) pages.on_free(slot);
+  }
+
   // First row of page `page` that is not a sink.
   int first_row(std::int64_t page) const { return page == 0 ? layout.sinks : 0; }
   // First page that a layer has raw, and the first it has at all, of a sequence of n tokens.
@@ -168,7 +153,7 @@ struct Arena {
 
   Layout layout;
   PagePool pool;
-  tensor::Buffer pages;
+  SealedPages pages;
   tensor::Buffer summaries;
   tensor::Buffer outlines;
   tensor::Buffer locals;
@@ -177,11 +162,10 @@ struct Arena {
   tensor::Buffer recurrents;
   tensor::Buffer states;                             // of codecs
   tensor::Buffer selections;                         // states of the selector
-  std::unique_ptr<HotPages> hot;                     // null: all pages are in memory
-  tensor::Buffer staging;                            // of one page, with `hot`
   std::vector<std::unique_ptr<Sequence>> sequences;  // all that can exist; the handles never move
 
  private:
+  std::vector<DeviceLayer> device_layers() const;
   static Blocks in_ring(std::byte* base, const BlockLayout& b, int head, int ring, std::int64_t page) {
     const auto n = static_cast<std::size_t>(ring);
     const std::size_t i = static_cast<std::size_t>(page) % n;
@@ -191,31 +175,33 @@ struct Arena {
 };
 
 // Pages of the pool of one layer that owns them and one KV head, in memory as long as this lives. At most kGroupPages.
-class SealedPages {
+class PinnedPages {
  public:
-  SealedPages(const Arena& arena, int layer, int head) : arena_(arena), layer_(layer), head_(head) {}
-  SealedPages(const SealedPages&) = delete;
-  SealedPages& operator=(const SealedPages&) = delete;
-  ~SealedPages() {
-    if (arena_.hot && count_ > 0) arena_.hot->release(layer_, {frames_, count_});
-  }
+  PinnedPages(const Arena& arena, int layer, int head) : arena_(arena), layer_(layer), head_(head) {}
+  PinnedPages(const PinnedPages&) = delete;
+  PinnedPages& operator=(const PinnedPages&) = delete;
+  ~PinnedPages() { release(); }
 
   // In place of those it had.
   void load(std::span<const std::int32_t> slots) {
     const LayerLayout& l = arena_.layer_at(layer_);
-    if (!arena_.hot) {
-      for (std::size_t i = 0; i < slots.size(); ++i) blocks_[i] = arena_.pooled(l, head_, slots[i]);
+    if (!arena_.pages.on_disk()) {
+      for (std::size_t i = 0; i < slots.size(); ++i) blocks_[i] = arena_.pages.at(l, head_, slots[i]);
       return;
     }
-    if (count_ > 0) arena_.hot->release(layer_, {frames_, count_});
+    release();
     count_ = slots.size();
     std::byte* units[kGroupPages];
-    arena_.hot->pin(layer_, head_, slots, frames_, units);
+    arena_.pages.hot().pin(layer_, head_, slots, frames_, units);
     for (std::size_t i = 0; i < count_; ++i) blocks_[i] = {units[i], units[i] + l.sealed.k_bytes};
   }
   const Blocks& operator[](std::size_t i) const { return blocks_[i]; }
 
  private:
+  void release() {
+    if (count_ > 0) arena_.pages.hot().release(layer_, {frames_, count_});
+  }
+
   const Arena& arena_;
   int layer_;
   int head_;
@@ -234,14 +220,13 @@ void visit_heads(const Layout& l, F&& f) {
       for (int head = 0; head < l.shape.at(i).kv_heads; ++head) f(i, head);
 }
 
-// f(pointer, bytes) for every block of a page of the pool, and its summaries. Blocks of pages on a disk are those in
-// Arena::staging.
+// f(pointer, bytes) for every block of a page of the pool, as SealedPages::whole has them, and its summaries.
 template <class F>
 void visit_slot(const Arena& arena, std::int32_t slot, F&& f) {
   visit_heads(arena.layout, [&](int i, int head) {
     const LayerLayout& l = arena.layer_at(i);
     if (l.local()) return;
-    const Blocks b = arena.hot ? arena.staged(l, head) : arena.pooled(l, head, slot);
+    const Blocks b = arena.pages.whole(l, head, slot);
     f(b.k, l.sealed.k_bytes);
     if (l.sealed.v_bytes > 0) f(b.v, l.sealed.v_bytes);
     if (l.summary_bytes > 0) f(arena.summary(l, head, slot), l.summary_bytes);

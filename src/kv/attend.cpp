@@ -7,6 +7,7 @@ Attention::Attention(Team& team, const Arena& arena, int max_slices)
     : team_(team),
       arena_(arena),
       plan_(arena.layout, team.size(), max_slices),
+      device_(arena, max_slices),
       worker_floats_(round_up(arena.layout.worker_floats())),
       workers_(tensor::Tag::kScratch, static_cast<std::size_t>(team.size()) * worker_floats_ * sizeof(float)),
       states_(tensor::Tag::kScratch, arena.layout.state_floats() * sizeof(float)) {
@@ -98,11 +99,13 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
                        });
     if (plan_.asks()) select(x);
     for (const Part& p : parts) count_selected(p);
-    if (plan_.asks() && arena_.on_disk(plan_.layer())) fetch_chosen();
+    if (plan_.asks() && arena_.pages.on_disk(plan_.layer())) fetch_chosen();
     plan_.share([&](const Part& p, int head) { return chosen_count(p, head); });
-    for (const Part& p : parts)
+    begin_away(x);
+    for (const Part& p : parts)  // heads of which groups are away are finished when these are back
       for (int h = 0; p.few && h < heads; ++h)
-        pending_[static_cast<std::size_t>(p.counters + h)].store(p.items_per_head, std::memory_order_relaxed);
+        pending_[static_cast<std::size_t>(p.counters + h)].store(p.items_per_head + device_.any(p, h),
+                                                                 std::memory_order_relaxed);
     team_.parallel_for(plan_.items(), 1, plan_.first_piece(), [&](std::int64_t begin, std::int64_t end, int worker) {
       std::size_t at = 0;
       for (auto i = begin; i < end; ++i) {
@@ -117,7 +120,74 @@ void Attention::run(std::span<const Slice> slices, const Tensors& x) {
         }
       }
     });
+    end_away(x);
   }
+}
+
+void Attention::begin_away(const Tensors& x) {
+  device_.clear();
+  const LayerLayout& layer = plan_.layer();
+  if (!arena_.pages.folds(layer.owner) || x.scoring.slopes) return;
+  const int heads = layer.shape.kv_heads;
+  const std::span<const Part> parts = plan_.parts();
+  for (const Part& p : parts)
+    for (int h = 0; p.few && h < heads; ++h) device_.add(p, h, list(p, h));
+  if (!device_.any()) return;
+  team_.parallel_for(static_cast<std::int64_t>(parts.size()) * heads, 1,
+                     [&](std::int64_t begin, std::int64_t end, int worker) {
+                       for (auto i = begin; i < end; ++i)
+                         make_start(x, parts[static_cast<std::size_t>(i / heads)], static_cast<int>(i % heads), worker);
+                     });
+  device_.start(layer.owner, layer.shape, x.scoring.soft_cap, parts,
+                [&](const Part& p, int head, std::int64_t group) { return group_state(p, head, group); });
+}
+
+// A head's queries for the device, the state of its sinks, and what a total begins with.
+void Attention::make_start(const Tensors& x, const Part& p, int head, int worker) const {
+  const auto runs = device_.of(p, head);
+  if (runs.empty()) return;
+  const Item item(plan_.layer(), arena_.layout.few_rows(), false, scratch(worker));
+  float* const q = device_.queries(p, head);
+  const Rows rows = load_rows(x, p, head, 0, p.tokens, q);
+  const Segments s = segments(p, head);
+  const auto& kernels = kernel::attention();
+  const kernel::States sinks = state(p, head, 0);
+  if (arena_.layout.sinks > 0) {
+    Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, x.scoring.turn);
+    kernels.clear(rows.count, item.size.dv, sinks);
+    fold_sinks(s, rows, fold, sinks);
+  }
+  if (runs.front().total) {
+    const kernel::States start = group_state(p, head, 1);
+    kernels.clear(rows.count, item.size.dv, start);
+    if (arena_.layout.sinks > 0) kernels.fold(rows.count, item.size.dv, sinks, start);
+  }
+  if (s.sealed.k->k.to_basis) s.sealed.k->k.to_basis(s.sealed.head_k, rows.count, q, item.size.d);
+}
+
+void Attention::end_away(const Tensors& x) {
+  if (!device_.any()) return;
+  const bool back = device_.wait();
+  const int heads = plan_.layer().shape.kv_heads;
+  const std::span<const Part> parts = plan_.parts();
+  team_.parallel_for(static_cast<std::int64_t>(parts.size()) * heads, 1,
+                     [&](std::int64_t begin, std::int64_t end, int worker) {
+                       for (auto i = begin; i < end; ++i) {
+                         const Part& p = parts[static_cast<std::size_t>(i / heads)];
+                         const auto head = static_cast<int>(i % heads);
+                         if (!device_.any(p, head)) continue;
+                         if (!back) {
+                           const Item item(plan_.layer(), arena_.layout.few_rows(), false, scratch(worker));
+                           const Rows rows = load_rows(x, p, head, 0, p.tokens, item.scratch.q);
+                           const Segments s = segments(p, head);
+                           Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, x.scoring.turn);
+                           for (const DeviceFolds::Run& run : device_.of(p, head))
+                             for (auto g = run.first; g < run.end; ++g)
+                               fold_group(s, p, rows, g, fold, group_state(p, head, g));
+                         }
+                         finish_few(x, p, head, worker);
+                       }
+                     });
 }
 
 // What choices read comes from the disk together, in as many reads at once as it takes.
@@ -132,7 +202,7 @@ void Attention::fetch_chosen() {
           wanted_.push_back({h, p.sequence->pages[static_cast<std::size_t>(runs[i].page)]});
     }
   }
-  arena_.hot->fetch(plan_.layer().owner, wanted_);
+  arena_.pages.hot().fetch(plan_.layer().owner, wanted_);
 }
 
 // So that no item has to compute angles of the pages that sequences borrow.
@@ -168,7 +238,7 @@ void Attention::fold_sinks(const Segments& s, const Rows& rows, Fold& fold, cons
   fold.add(s.raw, {&page, 1}, true, into);
 }
 
-int Attention::load_pages(const Segments& s, const Rows& rows, std::int64_t begin, std::int64_t end, SealedPages* here,
+int Attention::load_pages(const Segments& s, const Rows& rows, std::int64_t begin, std::int64_t end, PinnedPages* here,
                           FoldPage* pages) const {
   if (begin >= end) return 0;  // a group behind the head's last one
   const std::int64_t sealed = std::clamp(s.list.sealed, begin, end);
@@ -204,7 +274,7 @@ void Attention::fold_group(const Segments& s, const Part& p, const Rows& rows, s
   const std::int64_t begin = std::max(group * kGroupPages, s.list.begin);
   const std::int64_t end = std::min((group + 1) * kGroupPages, s.list.end);
   FoldPage pages[kGroupPages];
-  SealedPages here(arena_, s.layer, s.head);
+  PinnedPages here(arena_, s.layer, s.head);
   const int sealed = load_pages(s, rows, begin, end, &here, pages);
   const auto count = static_cast<int>(std::max<std::int64_t>(0, end - begin));
   if (p.few) {
@@ -240,7 +310,7 @@ void Attention::fold_borrowed(const Segments& s, const Tensors& x, const Rows& r
   kernel::attention().clear(rows.count, plan_.layer().shape.sum_dim(), into);
   FoldPage pages[kGroupPages];
   std::int32_t slots[kGroupPages];
-  SealedPages here(arena_, s.layer, s.head);
+  PinnedPages here(arena_, s.layer, s.head);
   bool first = true;
   for (std::int64_t i = group * kGroupPages; i < end;) {
     const BorrowedPage& run = b.pages()[static_cast<std::size_t>(i)];
@@ -278,7 +348,7 @@ const std::byte* Attention::after_group(const Part& p, int head, std::int64_t gr
   if (next_head >= plan_.layer().shape.kv_heads) return nullptr;
   const PageList pages = list(p, next_head);
   const std::int64_t place = std::max((p.first_group + item % p.items_per_head) * kGroupPages, pages.begin) + ahead;
-  if (place >= pages.sealed || arena_.on_disk(plan_.layer())) return nullptr;
+  if (place >= pages.sealed || arena_.pages.on_disk(plan_.layer())) return nullptr;
   return arena_.sealed(plan_.layer().owner, next_head, *p.sequence, pages.page(place)).k;
 }
 
@@ -293,7 +363,7 @@ void Attention::attend_few(const Tensors& x, const Part& p, int head, int piece,
     for (const Side side : {Side::kKeys, Side::kValues})
       arena_.append(x.layer, head, side, *p.sequence, p.position, p.tokens, tokens_of(x, side, p.row, head));
   Fold fold(rows, item.size, item.scratch, x.scoring.soft_cap, x.scoring.turn, slopes(x, head));
-  if (piece == 0 && arena_.layout.sinks > 0) {
+  if (piece == 0 && arena_.layout.sinks > 0 && !device_.any(p, head)) {
     const kernel::States to = state(p, head, 0);
     kernel::attention().clear(rows.count, item.size.dv, to);
     fold_sinks(s, rows, fold, to);
@@ -301,8 +371,8 @@ void Attention::attend_few(const Tensors& x, const Part& p, int head, int piece,
   const int own = piece - p.borrowed_groups;
   if (own < 0)
     fold_borrowed(s, x, rows, piece, fold, state(p, head, piece + 1));
-  else
-    fold_group(s, p, rows, p.first_group + own, fold, state(p, head, piece + 1));
+  else if (!device_.has(p, head, p.first_group + own))
+    fold_group(s, p, rows, p.first_group + own, fold, group_state(p, head, p.first_group + own));
   if (pending_[static_cast<std::size_t>(p.counters + head)].fetch_sub(1, std::memory_order_acq_rel) == 1)
     finish_few(x, p, head, worker);
 }
@@ -314,9 +384,17 @@ void Attention::finish_few(const Tensors& x, const Part& p, int head, int worker
   const Item item(plan_.layer(), arena_.layout.few_rows(), false, scratch(worker));
   const kernel::States& total = item.scratch.total;
   const int rows = p.tokens * shape.group();
-  kernels.clear(rows, shape.sum_dim(), total);
-  for (int i = arena_.layout.sinks > 0 ? 0 : 1; i <= p.items_per_head; ++i)
-    kernels.fold(rows, shape.sum_dim(), state(p, head, i), total);
+  auto i = static_cast<std::int64_t>(arena_.layout.sinks > 0 ? 0 : 1);
+  if (const std::int64_t groups = device_.in_total(p, head)) {
+    const kernel::States there = group_state(p, head, 0);
+    std::copy_n(there.max, rows, total.max);
+    std::copy_n(there.sum, rows, total.sum);
+    std::copy_n(there.out, std::ptrdiff_t{rows} * kernel::out_pitch(shape.sum_dim()), total.out);
+    i = 1 + groups;
+  } else {
+    kernels.clear(rows, shape.sum_dim(), total);
+  }
+  for (; i <= p.items_per_head; ++i) kernels.fold(rows, shape.sum_dim(), state(p, head, i), total);
   if (corrects(x, p)) add_unread(p, head, rows, item.scratch);
   add_sinks(x, head, rows, item.scratch);
   write_out(x, p, head, 0, p.tokens, total);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/team.hpp"
+#include "kv/device_folds.hpp"
 #include "kv/fold.hpp"
 #include "kv/options.hpp"
 #include "kv/plan.hpp"
@@ -32,7 +33,8 @@ class Attention {
   // Makes room for a step; allocates only when more sequences decode together than ever before. Throws Error(kMemory).
   void reserve(std::span<const Slice> slices);
   std::size_t scratch_bytes() const {
-    return workers_.size() + states_.size() + answers_.size() + questions_.size() + arena_.selections.size();
+    return workers_.size() + states_.size() + answers_.size() + questions_.size() + arena_.selections.size() +
+           device_.scratch_bytes();
   }
 
   // Sealed bytes and summaries that a selector had this sequence's last step read.
@@ -116,6 +118,10 @@ class Attention {
   void attend_few(const Tensors& x, const Part& part, int head, int group, int worker) const;
   void attend_many(const Tensors& x, const Part& part, int head, int piece, int worker) const;
   void finish_few(const Tensors& x, const Part& part, int head, int worker) const;
+  // Of groups that a device has: begun before the host's items run, and merged after them.
+  void begin_away(const Tensors& x);
+  void end_away(const Tensors& x);
+  void make_start(const Tensors& x, const Part& part, int head, int worker) const;
   void write_out(const Tensors& x, const Part& part, int head, int token, int tokens,
                  const kernel::States& total) const;
 
@@ -131,7 +137,7 @@ class Attention {
   FoldPage sink_page(const Segments& segments, const Rows& rows) const;
   // Pages at places [begin, end) of a list, at most kGroupPages; returns how many of them are sealed. `here` holds
   // these.
-  int load_pages(const Segments& segments, const Rows& rows, std::int64_t begin, std::int64_t end, SealedPages* here,
+  int load_pages(const Segments& segments, const Rows& rows, std::int64_t begin, std::int64_t end, PinnedPages* here,
                  FoldPage* pages) const;
   FoldPage page_at(const Segments& segments, const Rows& rows, std::int64_t place, const Blocks& blocks) const;
   void fetch_chosen();
@@ -143,12 +149,16 @@ class Attention {
   const std::byte* after_group(const Part& part, int head, std::int64_t group, int ahead) const;
   TokenRows tokens_of(const Tensors& x, Side side, std::int64_t row, int head) const;
   kernel::States state(const Part& part, int head, std::int64_t index) const;
+  kernel::States group_state(const Part& part, int head, std::int64_t group) const {
+    return state(part, head, 1 + part.borrowed_groups + group - part.first_group);
+  }
   float* scratch(int worker) const { return workers_.as<float>() + static_cast<std::size_t>(worker) * worker_floats_; }
   int chosen_count(const Part& part, int head) const { return to_.counts[part.counters + head]; }
 
   Team& team_;
   const Arena& arena_;
   Plan plan_;
+  DeviceFolds device_;
   std::size_t worker_floats_;
   tensor::Buffer workers_;
   tensor::Buffer states_;

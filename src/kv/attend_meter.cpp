@@ -56,12 +56,12 @@ void Attention::measure(const Tensors& x, const Part& p, int head, int worker, i
     weigh(s.raw, {&page, 1}, 0, false);
   }
   FoldPage some[kGroupPages];
-  SealedPages loaded(arena_, s.layer, s.head);
+  PinnedPages loaded(arena_, s.layer, s.head);
   for (std::int64_t place = s.list.begin; place < s.list.end;) {
     const bool sealed = place < s.list.sealed;
     const std::int64_t end = std::min(place + item.size.batch, sealed ? s.list.sealed : s.list.end);
     load_pages(s, rows, place, end, &loaded, some);
-    if (!arena_.on_disk(plan_.layer()))
+    if (!arena_.pages.on_disk(plan_.layer()))
       for (std::int64_t i = place; i < std::min(end, s.list.sealed - kFetchAhead); ++i)
         some[i - place].k.next = arena_.sealed(s.layer, s.head, s.sequence, s.list.page(i + kFetchAhead)).k;
     weigh(sealed ? s.sealed : s.raw, {some, static_cast<std::size_t>(end - place)}, place, sealed);

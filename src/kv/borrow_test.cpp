@@ -14,6 +14,7 @@
 #include "kv/cache.hpp"
 #include "kv/cache_fixture.hpp"
 #include "kv/codec.hpp"
+#include "kv/device_fixture.hpp"
 #include "simd/isa_fixture.hpp"
 
 namespace kvasir::kv {
@@ -198,7 +199,12 @@ double error(const Ropes& ropes, std::span<const Placed> queries, const Outputs&
 }
 
 CacheOptions options(const std::string& codec, int tokens = 4096) {
-  return {.k_codec = codec, .v_codec = codec, .max_tokens = tokens, .max_sequences = 3, .whole_windows = true};
+  return {.k_codec = codec,
+          .v_codec = codec,
+          .max_tokens = tokens,
+          .max_sequences = 3,
+          .device = fixture::suite_device(),
+          .whole_windows = true};
 }
 
 std::vector<std::byte> page_of(const Cache& cache, const Sequence& s, std::int64_t page) {

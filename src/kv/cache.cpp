@@ -15,7 +15,7 @@ namespace kvasir::kv {
 struct Cache::Impl {
   Impl(Team& team, const CacheShape& shape, const CacheOptions& options)
       : arena(make_layout(shape, options, team.size()), options.max_sequences, options.key_factors, options.key_metrics,
-              options.disk),
+              options.disk, options.device),
         attention(team, arena, options.max_sequences),
         recurrence(team, arena) {
     // One sequence can be as long as the pool allows: its page table never grows in a step.
@@ -45,16 +45,16 @@ struct Cache::Impl {
       std::memcpy(p, from.data(), n);
       from = from.subspan(n);
     });
-    if (arena.hot) arena.hot->store_page(slot, {arena.staging.data(), arena.layout.page_bytes});
+    arena.pages.store(slot);
   }
   void give_back_borrowed(Sequence* s) {
     if (!s->borrowed) return;
-    for (const BorrowedPage& page : s->borrowed->pages()) arena.pool.drop(page.slot);
+    for (const BorrowedPage& page : s->borrowed->pages()) arena.drop(page.slot);
     s->borrowed.reset();
   }
   void drop_own(Sequence* s, std::int64_t keep) {
     while (static_cast<std::int64_t>(s->pages.size()) > keep) {
-      arena.pool.drop(s->pages.back());
+      arena.drop(s->pages.back());
       s->pages.pop_back();
     }
   }
@@ -234,9 +234,7 @@ std::int64_t Cache::sealed_pages_at(std::int64_t n) const { return impl_->sealed
 std::vector<std::span<const std::byte>> Cache::sealed_page(const Sequence& s, std::int64_t page) const {
   impl_->check_handle(&s);
   std::vector<std::span<const std::byte>> pieces;
-  if (impl_->arena.hot)
-    impl_->arena.hot->load_page(s.pages.at(static_cast<std::size_t>(page)),
-                                {impl_->arena.staging.data(), impl_->arena.layout.page_bytes});
+  impl_->arena.pages.load(s.pages.at(static_cast<std::size_t>(page)));
   visit_page(impl_->arena, s, page, [&](const std::byte* p, std::size_t n) { pieces.emplace_back(p, n); });
   return pieces;
 }
@@ -259,6 +257,7 @@ void Cache::fill_page(Sequence& s, std::int64_t page, std::span<const std::byte>
   if (page >= static_cast<std::int64_t>(s.pages.size())) return fill_raw(impl_->arena, s, page, from);
   impl_->fill(s.pages.at(static_cast<std::size_t>(page)), from);
   const Arena& arena = impl_->arena;
+  arena.pages.on_seal(s.pages[static_cast<std::size_t>(page)]);
   if (arena.layout.outline_bytes > 0)
     visit_heads(arena.layout, [&](int l, int h) { arena.draw_outline(l, h, s, page, impl_->frame.data()); });
 }
@@ -272,7 +271,7 @@ std::int32_t Cache::adopt_page(std::span<const std::byte> from) {
   try {
     m.fill(slot, from);
   } catch (...) {
-    m.arena.pool.drop(slot);
+    m.arena.drop(slot);
     throw;
   }
   m.adopted.push_back(slot);
@@ -284,7 +283,7 @@ void Cache::drop_page(std::int32_t slot) {
   const auto at = std::find(adopted.begin(), adopted.end(), slot);
   KVASIR_CHECK(at != adopted.end());
   adopted.erase(at);
-  impl_->arena.pool.drop(slot);
+  impl_->arena.drop(slot);
 }
 
 void Cache::borrow(Sequence* s, std::span<const BorrowedRun> runs, std::span<const std::int64_t> fresh) {
@@ -364,7 +363,7 @@ bool Cache::pages_suffice() const {
 }
 
 bool Cache::keeps_tail(std::int64_t length, std::int64_t n) const {
-  if (n <= length && pages_suffice() && !impl_->arena.hot) return true;
+  if (n <= length && pages_suffice() && !impl_->arena.pages.on_disk()) return true;
   for (const LayerLayout& layer : impl_->arena.layout.layers)
     if (layer.first_kept(n) < layer.first_kept(length)) return false;
   if (impl_->arena.layout.recurs && boundary_of(n) < boundary_of(length)) return false;
@@ -466,9 +465,8 @@ void Cache::attend(int layer, const float* q, const float* k, const float* v, fl
                (owner == layer || m.attended[static_cast<std::size_t>(owner)]));
   attended = 1;
   m.attention.run(m.slices, {layer, q, k, v, out, scoring});
-  if (!m.arena.hot) return;
   try {
-    m.arena.hot->check();
+    m.arena.pages.check();
   } catch (const Error&) {
     abort();
     throw;
@@ -498,7 +496,10 @@ void Cache::commit(int layers) {
     sequence.exact = std::min(sequence.exact, m.attention.left_out_from(sequence));
     if (layers >= 0) sequence.exact = std::min(sequence.exact, sequence.length);
     if (m.arena.layout.drafts && s.decode && s.count > 1) sequence.marked = sequence.length;
+    const std::int64_t sealed = m.sealed_pages(sequence.length);
     sequence.length += s.count;
+    for (auto page = static_cast<std::size_t>(sealed); layers < 0 && page < sequence.pages.size(); ++page)
+      m.arena.pages.on_seal(sequence.pages[page]);
     sequence.live = true;
   }
   m.open = false;
@@ -583,7 +584,12 @@ const SelectionFigures& Cache::selection_figures(const Sequence& s) const {
   return impl_->attention.figures(s);
 }
 
-DiskFigures Cache::disk_figures() const { return impl_->arena.hot ? impl_->arena.hot->figures() : DiskFigures(); }
+DiskFigures Cache::disk_figures() const { return impl_->arena.pages.disk_figures(); }
+
+DeviceStats Cache::device_stats() const {
+  const PageDevice* const device = impl_->arena.pages.device();
+  return device ? device->stats() : DeviceStats();
+}
 
 double Cache::choosing_seconds() const { return impl_->attention.choosing_seconds(); }
 

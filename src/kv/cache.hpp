@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/team.hpp"
+#include "kv/device.hpp"
 #include "kv/options.hpp"
 
 namespace kvasir::kv {
@@ -137,6 +138,7 @@ class Cache {
   static std::string selection(const Sequence& sequence);  // as it was written; empty: everything is read
   const SelectionFigures& selection_figures(const Sequence& sequence) const;
   DiskFigures disk_figures() const;  // of pages on a disk
+  DeviceStats device_stats() const;  // of CacheOptions::device
   double choosing_seconds() const;   // that steps have spent on choosing blocks, since the cache was made
   // First tokens of a prompt of n that a sequence with that selection (as of set_selection) computes as any other
   // would: all, unless its prompts read choices.

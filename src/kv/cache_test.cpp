@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "kv/cache_fixture.hpp"
 #include "kv/codec.hpp"
+#include "kv/device_fixture.hpp"
 #include "tensor/buffer.hpp"
 
 namespace {
@@ -37,6 +38,7 @@ CacheOptions options_for(std::int64_t tokens, int sequences = 1, int window = 12
   o.sinks = sinks;
   o.max_tokens = tokens;
   o.max_sequences = sequences;
+  o.device = fixture::suite_device();
   return o;
 }
 
@@ -318,7 +320,9 @@ TEST(Cache, DecodeDoesNotAllocate) {
     Team team(threads);
     const int n = 1200;
     const Tokens t = fixture::random_tokens(kShape, n, 7);
-    Cache cache(team, kShape, options_for(4 * n, 2));
+    CacheOptions o = options_for(4 * n, 2);
+    o.device = nullptr;  // a test's device allocates
+    Cache cache(team, kShape, o);
     Sequence* a = cache.create();
     Sequence* b = cache.create();
     fixture::feed(cache, a, t, 0, 990, 330);

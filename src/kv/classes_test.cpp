@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "kv/device_fixture.hpp"
 #include "kv/layout.hpp"
 #include "kv/outputs_fixture.hpp"
 #include "simd/isa.hpp"
@@ -59,6 +60,7 @@ CacheOptions options_for(int tokens, const char* codec, int window = 128, int si
   o.max_tokens = tokens;
   o.max_sequences = sequences;
   o.step_tokens = kStep;
+  o.device = fixture::suite_device();
   return o;
 }
 

@@ -61,10 +61,10 @@ struct DevicePage {
   int end;
 };
 
-// Query rows of one KV head against whole groups of sealed pages, every token of which every row sees. Every
-// kGroupPages pages from the first on are a group, whose state is what kv/fold.hpp makes of them: pages merged from
-// left to right into the first one's state in the codec's basis, then turned back (CodecSide::from_basis). A page may
-// come up more than once.
+// Query rows of one KV head against whole groups of sealed pages, every token of which every row sees; no page is
+// empty. Every kGroupPages pages from the first on are a group, whose state is what kv/fold.hpp makes of them: pages
+// merged from left to right into the first one's state in the codec's basis, then turned back (CodecSide::from_basis).
+// A page may come up more than once.
 struct DeviceFold {
   int head = 0;
   int rows = 0;
@@ -72,7 +72,7 @@ struct DeviceFold {
   std::span<const DevicePage> pages;       // a multiple of kGroupPages, at least one group; tokens may differ by head
   const kernel::States* start = nullptr;   // total = start + group 0 + group 1 + ..., as kernel::AttentionKernels::fold
                                            // merges; null: the groups' states are wanted
-  kernel::States total{};                  // with `start`
+  kernel::States total{};                  // with `start`, which it does not overlap
   std::span<const kernel::States> groups;  // else, one a group
 };
 
@@ -99,8 +99,8 @@ class PageDevice {
   virtual void close() noexcept = 0;
 
   // A page has been sealed, or restored, in all layers: its bytes stay what they are until on_free. May keep it, now or
-  // later, or not.
-  virtual void on_seal(std::int32_t slot) = 0;
+  // later, or not. A page that cannot be fetched or kept is one that the host folds.
+  virtual void on_seal(std::int32_t slot) noexcept = 0;
   // The slot may soon have another page. Also of slots that were never sealed.
   virtual void on_free(std::int32_t slot) noexcept = 0;
   // begin may ask for it.

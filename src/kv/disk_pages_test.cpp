@@ -7,21 +7,19 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "kv/outputs_fixture.hpp"
+#include "kv/life_fixture.hpp"
 #include "kv/page.hpp"
 #include "kv/page_file_fixture.hpp"
 
 namespace kvasir::kv {
 namespace {
 
-using fixture::append;
 using fixture::decode;
 using fixture::expect_same_bits;
-using fixture::Outputs;
 using fixture::Tokens;
 
 constexpr int kPrompt = 1700;
-constexpr int kAll = kPrompt + 140;  // enters a block
+const int kAll = fixture::life_tokens(kPrompt);
 
 CacheShape shape() {
   CacheShape s = CacheShape::uniform(4, {2, 6, 32, 32});
@@ -74,45 +72,12 @@ const std::vector<std::string> kSpecs{"all",
                                       "keys:budget=512:block=16:meter=8",
                                       "sink_recent:budget=256"};
 
-// What a sequence can go through.
-Outputs live(Cache& cache, int chunk) {
-  const Tokens t = fixture::random_tokens(cache.shape(), kAll, 71),
-               other = fixture::random_tokens(cache.shape(), kAll, 72);
-  Sequence* s = cache.create();
-  Outputs outs = fixture::feed(cache, s, t, 0, kPrompt, chunk);
-  Sequence* b = cache.create();
-  append(&outs, fixture::feed(cache, b, other, 0, 700, 333));
-  // Beside another; then a fork, a cut, and a sequence from bytes.
-  for (int i = 0; i < 30; ++i) {
-    const auto both = fixture::step(cache, {{s, &t, kPrompt + i, 1, true}, {b, &other, 700 + i, 1, i % 2 == 0}});
-    for (const auto& one : both) append(&outs, one);
-  }
-  Sequence* fork = cache.fork(*s);
-  append(&outs, decode(cache, fork, other, kPrompt + 30, kPrompt + 40));
-  cache.truncate(fork, kPrompt + 30);
-  append(&outs, decode(cache, fork, t, kPrompt + 30, kPrompt + 40));
-  append(&outs, decode(cache, s, t, kPrompt + 30, kAll));
-  cache.release(b);
-  std::vector<std::byte> tail(cache.tail_bytes(kAll));
-  cache.save_tail(*s, kAll, tail);
-  Sequence* restored = cache.restore(kAll, tail);
-  for (std::int64_t i = 0; i < cache.sealed_pages_at(kAll); ++i) {
-    std::vector<std::byte> page;
-    for (const auto piece : cache.sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
-    cache.fill_page(*restored, i, page);
-  }
-  EXPECT_EQ(cache.digest(*restored), cache.digest(*s));
-  append(&outs, decode(cache, restored, other, 0, 5));
-  cache.check_integrity();
-  return outs;
-}
-
 TEST_F(OnDisk, PagesHaveTheBitsOfThoseInMemory) {
   for (const std::string& spec : kSpecs)
     for (const char* codec : {"rq4", "f16"}) {
       Team one(1), three(3);
       Cache memory(one, shape(), options(spec, false, codec)), disk(three, shape(), options(spec, true, codec));
-      expect_same_bits(live(disk, 61), live(memory, 500), spec + " " + codec);
+      expect_same_bits(fixture::live(disk, kPrompt, 61), fixture::live(memory, kPrompt, 500), spec + " " + codec);
       const DiskFigures f = disk.disk_figures();
       EXPECT_GT(f.misses, 100u) << spec;  // there were too few frames for all
       EXPECT_GT(f.hits, 100u) << spec;

@@ -327,7 +327,8 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
       sizeof(float) * (product({static_cast<std::size_t>(threads), l->worker_floats()}) + l->state_floats() +
                        product({static_cast<std::size_t>(threads), l->recurrent_worker_floats()}) + l->widest_row()) +
       product({sequences, l->selection_bytes}) + l->answer_bytes(options.max_sequences) +
-      product({static_cast<std::size_t>(threads), l->question_bytes()});
+      product({static_cast<std::size_t>(threads), l->question_bytes()}) +
+      (options.device ? l->device_bytes(options.max_sequences) : 0);
 }
 
 }  // namespace
@@ -369,6 +370,17 @@ std::size_t Layout::answer_bytes(int sequences) const {
 }
 
 std::size_t Layout::question_bytes() const { return select.dense() ? 0 : Question::bytes(*this); }
+
+std::size_t Layout::device_query_floats() const {
+  std::size_t widest = 0;
+  for (const LayerShape& s : shape.layers) widest = std::max(widest, static_cast<std::size_t>(s.head_dim));
+  return static_cast<std::size_t>(few_rows()) * widest;
+}
+
+std::size_t Layout::device_bytes(int sequences) const {
+  return product({static_cast<std::size_t>(sequences), static_cast<std::size_t>(most_heads()), device_query_floats(),
+                  sizeof(float)});
+}
 
 std::int64_t Layout::outline_tiles() const {
   const std::int64_t slots = slots_per_tile(select.blocks_per_page());

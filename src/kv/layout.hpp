@@ -149,6 +149,9 @@ struct Layout {
   std::size_t answer_bytes(int sequences) const;
   std::size_t question_bytes() const;  // per thread
   std::int64_t outline_tiles() const;  // of a head
+  // Of queries for a device: one head's in a step, and all.
+  std::size_t device_query_floats() const;
+  std::size_t device_bytes(int sequences) const;
   std::int64_t most_blocks() const { return memory.pages * select.blocks_per_page(); }
 
   // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.

@@ -4,10 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace kvasir::kv {
+
+class PageDevice;
 
 inline constexpr int kMostTaps = 32;  // of a recurrence's convolution
 
@@ -84,6 +87,9 @@ struct CacheOptions {
   // Summaries, windows and all else stay in memory. Empty: everything does.
   std::string disk;
   std::size_t disk_memory = 0;
+  // Keeps copies of sealed pages and folds them, with the same bits (kv/device.hpp); one cache at a time. Null: none
+  // does.
+  std::shared_ptr<PageDevice> device;
   // Most tokens of one sequence in one step. Counts only where layers are shared: those that they read keep as much
   // longer what a step would overwrite.
   int step_tokens = 512;

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "kv/cache_fixture.hpp"
 #include "kv/codec.hpp"
+#include "kv/device_fixture.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::kv {
@@ -16,7 +17,13 @@ using namespace fixture;
 const CacheShape kShape = CacheShape::uniform(2, {.kv_heads = 2, .query_heads = 4, .head_dim = 32, .head_dim_v = 64});
 
 CacheOptions options(const std::string& k, const std::string& v, int window, int sinks) {
-  return {.k_codec = k, .v_codec = v, .window = window, .sinks = sinks, .max_tokens = 2048, .max_sequences = 3};
+  return {.k_codec = k,
+          .v_codec = v,
+          .window = window,
+          .sinks = sinks,
+          .max_tokens = 2048,
+          .max_sequences = 3,
+          .device = fixture::suite_device()};
 }
 
 struct Bytes {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "kv/device_fixture.hpp"
 #include "kv/outputs_fixture.hpp"
 
 namespace kvasir::kv::fixture {
@@ -19,6 +20,7 @@ inline CacheOptions options_for(int tokens, const std::string& selector) {
   o.selector = selector;
   o.max_tokens = tokens;
   o.max_sequences = 4;
+  o.device = suite_device();
   return o;
 }
 

@@ -400,7 +400,9 @@ void Engine::make_cache() {
   forward_.reset();
   cache_.reset();
   codecs_ = kv::layer_runs(cache_options_, model_->spec().layer_count());
-  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->spec()), cache_options_);
+  kv::CacheOptions options = cache_options_;
+  options.device = needs_.device;  // not in cache_options_: others make caches by these
+  cache_ = std::make_unique<kv::Cache>(*team_, cache_shape(model_->spec()), options);
   forward_ = std::make_unique<model::Forward>(*team_, *model_, *cache_, step_rows(), needs_.logits + needs_.drafted);
 }
 

@@ -106,6 +106,7 @@ class Engine {
     int logits = 1;                                            // rows of logits per step
     int drafted = 0;                                           // of one step: rows of drafted tokens besides
     Beside beside = {};                                        // what is left for the engine is less by this
+    std::shared_ptr<kv::PageDevice> device = {};               // of the cache; null: none. One engine at a time
     Team* team = nullptr;                                      // that outlives the engine; null: one of its own
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
     std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;  // see LoadOptions

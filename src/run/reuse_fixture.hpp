@@ -78,7 +78,7 @@ class Server {
     o.threads = 2;
     Engine::Needs needs{.sequences = 4, .pool_tokens = 8192, .logits = 4, .drafted = drafted_rows(drafts, 4)};
     if (adjust) adjust(o, needs);
-    engine_ = std::make_unique<Engine>(as_the_suite_says(o), needs);
+    engine_ = std::make_unique<Engine>(as_the_suite_says(o), as_the_suite_says(needs));
     if (drafts.wanted()) drafting_ = std::make_unique<Drafting>(*engine_, drafts, 4);
     std::vector<std::shared_ptr<store::Tier>> opened;
     for (const std::string& spec : tiers) opened.push_back(store::open_tier(spec, wrap));

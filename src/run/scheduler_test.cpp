@@ -143,8 +143,8 @@ class SchedulerTest : public ::testing::Test {
   void start(const char* kv, SchedulerOptions options, std::int64_t pool = 8192, std::int32_t ctx = 2048) {
     options_ = options;
     engine_ = std::make_unique<Engine>(
-        engine_options(kv, ctx),
-        Engine::Needs{.sequences = options.running, .pool_tokens = pool, .logits = options.running});
+        engine_options(kv, ctx), testing::as_the_suite_says(Engine::Needs{
+                                     .sequences = options.running, .pool_tokens = pool, .logits = options.running}));
     scheduler_ = std::make_unique<Scheduler>(*engine_, options, "test");
   }
   std::shared_ptr<Log> submit(ServiceRequest request, RequestId* id = nullptr) {
@@ -173,7 +173,7 @@ TEST_F(SchedulerTest, EachRequestGetsWhatItGetsAlone) {
     std::vector<ServiceRequest> requests;
     std::vector<Alone> alone;
     {
-      Engine engine(engine_options(kv), {});
+      Engine engine(engine_options(kv), testing::as_the_suite_says(Engine::Needs()));
       const std::size_t lengths[] = {1, 17, 127, 128, 129, 300, 700, 33, 500};
       for (std::size_t i = 0; i < std::size(lengths); ++i) {
         ServiceRequest r = ask(text(engine, 53 * i, lengths[i]), static_cast<std::int32_t>(20 + 7 * i));
@@ -232,7 +232,7 @@ TEST_F(SchedulerTest, ACommonBeginningIsComputedOnce) {
     }
     EXPECT_LE(computed, 700 + 8 * 9);
     expect_empty();
-    Engine engine(engine_options(kv), {});
+    Engine engine(engine_options(kv), testing::as_the_suite_says(Engine::Needs()));
     for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(logs[i]->ids(), alone_on(engine, requests[i].request).ids) << i;
   }
 }
@@ -455,7 +455,7 @@ TEST_F(SchedulerTest, PreemptedRequestsEndWithTheSameAnswer) {
   EXPECT_GE(scheduler_->stats().preempted, 1u);
   EXPECT_LE(scheduler_->stats().preempted, 4u);  // not again and again
   expect_empty();
-  Engine engine(engine_options("f16", 1400), {});
+  Engine engine(engine_options("f16", 1400), testing::as_the_suite_says(Engine::Needs()));
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(logs[i]->ids(), alone_on(engine, requests[i].request).ids) << i;
   }

@@ -3,6 +3,7 @@
 //   tiny        the preset of fewest bits in place of `balanced` and `f16`
 //   disk        sealed pages in a file, a part of them in memory
 //   quest       generated tokens choose blocks of the context
+//   device      a device beside the processor folds sealed pages (kv/device_fixture.hpp)
 //   threads=N   N threads
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "kv/device_fixture.hpp"
 #include "run/engine.hpp"
 
 namespace kvasir::run::testing {
@@ -24,6 +26,8 @@ inline EngineOptions as_the_suite_says(EngineOptions o) {
       o.kv_memory = "4MiB";
     } else if (word == "quest") {
       o.select = "quest:budget=256";
+    } else if (word == "device") {
+      // see below
     } else if (word.starts_with("threads=")) {
       o.threads = std::atoi(word.c_str() + 8);
     } else {
@@ -31,6 +35,10 @@ inline EngineOptions as_the_suite_says(EngineOptions o) {
     }
   }
   return o;
+}
+inline Engine::Needs as_the_suite_says(Engine::Needs needs) {
+  needs.device = kv::fixture::suite_device();
+  return needs;
 }
 
 }  // namespace kvasir::run::testing
