@@ -81,8 +81,6 @@ struct Arena {
     return outlines.data() + tiles * (l.outline_offset + static_cast<std::size_t>(head) * l.outline_bytes) +
            i * l.outline_bytes;
   }
-  // Makes the outline of a page whose summary is there. scratch: summary_floats.
-  void draw_outline(int layer, int head, const Sequence& s, std::int64_t page, float* scratch) const;
   std::byte* selection_states(const Sequence& s) const {
     return selections.data() + static_cast<std::size_t>(s.index) * layout.selection_bytes;
   }
@@ -122,16 +120,8 @@ struct Arena {
   const LayerLayout& layer_at(int layer) const { return layout.layers[static_cast<std::size_t>(layer)]; }
   bool owns(int layer) const { return layer_at(layer).owner == layer; }
 
-  // Raw page -> its sealed block, for one layer, head and side; keys get their summary, too.
-  // scratch: Layout::worker_floats(). q: queries of the token whose coming seals the page, (group, head_dim), scaled.
-  void seal(int layer, int head, Side side, const Sequence& s, std::int64_t page, const float* q, float* scratch) const;
   // Everything that a sequence has besides its pages of the pool, into one of the same length.
   void copy_own(const Sequence& from, const Sequence& to) const;
-  // And back (lossless codecs only), both sides.
-  void unseal_raw(int layer, int head, const Sequence& s, std::int64_t page) const;
-  // Writes n rows as positions [position, position + n): sinks and at most one page.
-  void append(int layer, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const;
-
   // Gives a sequence slots until it has `count`. REQUIRES: as many are free.
   void grow(Sequence* s, std::int64_t count) {
     while (static_cast<std::int64_t>(s->pages.size()) < count)

@@ -63,6 +63,8 @@ struct Cache::Impl {
     give_back_borrowed(s);
   }
 
+  Meter& meter() { return attention.selection().meter(); }
+
   Arena arena;
   Attention attention;
   Recurrence recurrence;
@@ -115,7 +117,7 @@ Sequence* Cache::create() {
     s->marked = -1;
     s->select = impl_->arena.layout.select;
     impl_->arena.forget_selection(*s);
-    impl_->attention.reset_figures(*s);
+    impl_->meter().reset_figures(*s);
     return s.get();
   }
   throw Error(Code::kMemory, "all " + std::to_string(impl_->arena.sequences.size()) + " sequences are in use",
@@ -137,7 +139,7 @@ Sequence* Cache::fork(const Sequence& from) {
   to->exact = from.exact;
   to->live = from.live;
   to->select = from.select;
-  impl_->attention.set_figures(*to, impl_->attention.figures(from));
+  impl_->meter().set_figures(*to, impl_->meter().figures(from));
   for (const auto slot : from.pages) {
     impl_->arena.pool.share(slot);
     to->pages.push_back(slot);
@@ -187,10 +189,11 @@ void Cache::truncate(Sequence* s, std::int64_t n) {
                     ": what must be raw again exists only compressed, a layer with a window has given it back, or a "
                     "recurrent layer has gone on",
                 "truncate");
+  const Sealer sealer(arena);
   visit_heads(arena.layout, [&](int l, int h) {
     const LayerLayout& layer = arena.layer_at(l);
     for (auto page = std::max(keep, layer.first_kept(n)); layer.seals() && page < sealed && page <= last; ++page)
-      arena.unseal_raw(l, h, *s, page);
+      sealer.unseal(l, h, *s, page);
   });
   n == 0 ? impl_->drop_all(s) : impl_->drop_own(s, keep);
   if (n < s->length) {
@@ -257,9 +260,10 @@ void Cache::fill_page(Sequence& s, std::int64_t page, std::span<const std::byte>
   if (page >= static_cast<std::int64_t>(s.pages.size())) return fill_raw(impl_->arena, s, page, from);
   impl_->fill(s.pages.at(static_cast<std::size_t>(page)), from);
   const Arena& arena = impl_->arena;
+  const Sealer sealer(arena);
   arena.pages.on_seal(s.pages[static_cast<std::size_t>(page)]);
   if (arena.layout.outline_bytes > 0)
-    visit_heads(arena.layout, [&](int l, int h) { arena.draw_outline(l, h, s, page, impl_->frame.data()); });
+    visit_heads(arena.layout, [&](int l, int h) { sealer.outline(l, h, s, page, impl_->frame.data()); });
 }
 
 std::int32_t Cache::adopt_page(std::span<const std::byte> from) {
@@ -447,7 +451,7 @@ void Cache::begin(std::span<const Slice> slices) {
                     std::to_string(m.arena.pool.total()) + " are free",
                 "KV cache");
   m.attention.reserve(slices);
-  for (const Slice& s : slices) m.attention.forget_selected(*s.sequence);
+  for (const Slice& s : slices) m.meter().begin_step(*s.sequence);
   m.memory.scratch_bytes = m.attention.scratch_bytes() + m.recurrence.scratch_bytes();
   for (const Slice& s : slices) m.arena.grow(s.sequence, m.sealed_pages(s.sequence->length + s.count));
   m.slices.assign(slices.begin(), slices.end());
@@ -493,7 +497,7 @@ void Cache::commit(int layers) {
   for (const Slice& s : m.slices) {
     Sequence& sequence = *s.sequence;
     // What was computed with a selection of pages is not what the tokens alone say.
-    sequence.exact = std::min(sequence.exact, m.attention.left_out_from(sequence));
+    sequence.exact = std::min(sequence.exact, m.meter().left_out_from(sequence));
     if (layers >= 0) sequence.exact = std::min(sequence.exact, sequence.length);
     if (m.arena.layout.drafts && s.decode && s.count > 1) sequence.marked = sequence.length;
     const std::int64_t sealed = m.sealed_pages(sequence.length);
@@ -522,7 +526,7 @@ void Cache::abort() {
 std::size_t Cache::kv_bytes_read(const Sequence& s) const {
   const Layout& l = impl_->arena.layout;
   const std::int64_t sealed = impl_->sealed_pages(s.length);
-  std::size_t bytes = impl_->attention.selected_bytes(s);
+  std::size_t bytes = impl_->meter().bytes_read(s);
   for (const LayerLayout& layer : l.layers) {
     if (const RecurrentShape& r = layer.shape.recurrent)
       bytes += sizeof(float) * (layer.recurrent.boundary_floats +
@@ -581,7 +585,7 @@ std::string Cache::selection(const Sequence& s) { return s.select.dense() ? std:
 
 const SelectionFigures& Cache::selection_figures(const Sequence& s) const {
   impl_->check_handle(&s);
-  return impl_->attention.figures(s);
+  return impl_->meter().figures(s);
 }
 
 DiskFigures Cache::disk_figures() const { return impl_->arena.pages.disk_figures(); }
@@ -591,7 +595,7 @@ DeviceStats Cache::device_stats() const {
   return device ? device->stats() : DeviceStats();
 }
 
-double Cache::choosing_seconds() const { return impl_->attention.choosing_seconds(); }
+double Cache::choosing_seconds() const { return impl_->attention.selection().seconds(); }
 
 std::int64_t Cache::exact_tokens(const Sequence& s) { return std::min(s.exact, s.length); }
 

@@ -145,7 +145,7 @@ struct Layout {
   std::size_t widest_row() const;               // of recurrent layers, in channels
   int most_heads() const;                       // KV heads of a layer
   int widest_sum() const;                       // elements of a sum of values, of any layer
-  // Of selectors that are asked, else 0: kv/attend_select.cpp.
+  // Of selectors that are asked, else 0: kv/select/.
   std::size_t answer_bytes(int sequences) const;
   std::size_t question_bytes() const;  // per thread
   std::int64_t outline_tiles() const;  // of a head

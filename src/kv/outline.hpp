@@ -1,6 +1,6 @@
 // Outlines of representatives: 8 bits a number, so that a step over a long context reads half of the bytes and
 // multiplies integers. Scores of outlines say which blocks may be among the best; these are scored again by what is
-// stored (kv/attend_select.cpp). Outlines follow from the representatives, so they are not stored.
+// stored (kv/select/selection.cpp). Outlines follow from the representatives, so they are not stored.
 //
 // A representative's number x of channel c is  center_c + reach_c * scale * (u - 64),  u in [1, 127], scale of the
 // block. Center and reach, the frame, come from a few pages that the sequence has before: keys have channels of several

@@ -60,6 +60,11 @@ struct Part {
   int counters;         // before its counters and answers, one per KV head
   // many:
   int tokens_per_item;
+
+  // Tokens whose queries ask a selector: of a prompt's the first.
+  int asking() const { return prompt ? 1 : tokens; }
+  std::int64_t asking_at() const { return position + asking() - 1; }
+  bool keeps_choice() const { return prompt ? sequence->select.keeps_choices() : sequence->select.keeps_state(); }
 };
 
 class Plan {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kv/choice.hpp"
 #include "kv/layout.hpp"
 #include "kv/outline.hpp"
 #include "kv/summaries.hpp"
+#include "tensor/buffer.hpp"
 
 namespace kvasir::kv {
 
@@ -199,6 +201,39 @@ inline Answers place_answers(std::byte* at, const Layout& l, std::size_t heads) 
   }
   a.counts = reinterpret_cast<int*>(at);
   return a;
+}
+
+// Where the heads of a step choose, and what they chose.
+class SelectScratch {
+ public:
+  SelectScratch(const Layout& layout, int threads, int max_slices);
+  std::size_t bytes() const { return answers_.size() + questions_.size(); }
+
+  Question question(int worker) const {
+    Question q{};
+    q.place(questions_.data() + static_cast<std::size_t>(worker) * layout_.question_bytes(), layout_);
+    return q;
+  }
+  const Answers& answers() const { return to_; }
+  // Of head `at`: Part::counters + head.
+  std::span<const PageRun> runs(std::int64_t at) const {
+    return {to_.runs_at(at), static_cast<std::size_t>(to_.counts[at])};
+  }
+
+ private:
+  const Layout& layout_;
+  tensor::Buffer answers_;    // of selectors
+  tensor::Buffer questions_;  // to selectors, per thread
+  Answers to_{};
+};
+
+inline SelectScratch::SelectScratch(const Layout& l, int threads, int max_slices)
+    : layout_(l),
+      answers_(tensor::Tag::kScratch, l.answer_bytes(max_slices)),
+      questions_(tensor::Tag::kScratch, static_cast<std::size_t>(threads) * l.question_bytes()) {
+  if (answers_.size() > 0)
+    to_ = place_answers(answers_.data(), l,
+                        static_cast<std::size_t>(max_slices) * static_cast<std::size_t>(l.most_heads()));
 }
 
 }  // namespace kvasir::kv

@@ -47,7 +47,7 @@ struct Selector {
   // in their second, so that they stay bounds.
   bool bounds = false;
   // A block's score is an estimate of log2 of the mean of 2^score over its tokens, and no bound. So it can say what
-  // weight blocks have that are not read (kv/attend_tail.cpp).
+  // weight blocks have that are not read (kv/select/unread.cpp).
   bool estimates = false;
   // BlockKeys has the importance of tokens: the weight that the queries of the token whose coming seals the page give
   // them, summed over the heads of the group, each head's largest being 1.

@@ -1,68 +1,56 @@
-// Attention's half that chooses which blocks the rows of a part read.
-//
-// Asking gives every block a vote, head by head: from the summaries, or, where keys choose or a prompt is preselected,
-// from the attention mass itself. Answering picks by the votes and writes the list of runs. With one choice for all
-// heads the votes of the heads are added in between. Votes and picks depend on the sequence alone, never on threads.
+#include "kv/select/selection.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "base/clock.hpp"
-#include "kv/attend.hpp"
 
 namespace kvasir::kv {
 
-Question Attention::question(int worker) const {
-  Question q{};
-  q.place(questions_.data() + static_cast<std::size_t>(worker) * arena_.layout.question_bytes(), arena_.layout);
-  return q;
-}
-
 // The layer whose choice this layer shares: itself, or an earlier one.
-const LayerLayout& Attention::slot_layer(const Part& p) const {
+const LayerLayout& Selection::slot_layer(const LayerStep& step, const Part& p) const {
   const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& here = plan_.layer();
+  const LayerLayout& here = step.layer();
   if (p.prompt) return here;  // a step takes a layer through all its positions before the next layer asks
   const int slot = here.asked - (here.asked - spec.dense_layers) % spec.layer_step;
   const LayerLayout& layer = arena_.layer_at(arena_.layout.asked[static_cast<std::size_t>(slot)]);
   return layer.shape.kv_heads == here.shape.kv_heads ? layer : here;
 }
 
-Attention::Ask Attention::what_to_ask(const Part& p, int head) const {
+Selection::Ask Selection::what_to_ask(const LayerStep& step, const Part& p, int head) const {
   const SelectSpec& spec = p.sequence->select;
-  if (!keeps_choice(p)) return Ask::kChoose;
+  if (!p.keeps_choice()) return Ask::kChoose;
   if (spec.shared) head = 0;
-  const LayerLayout& slot = slot_layer(p);
+  const LayerLayout& slot = slot_layer(step, p);
   const ChoiceState& kept = arena_.choice(*p.sequence, slot, head);
-  const int step = p.prompt ? spec.prompt : spec.token_step;
-  if (kept.chosen_at > 0 && kept.prompt == (p.prompt ? step : 0) &&
-      (kept.chosen_at - 1) / step == asking_at(p) / step && (slot.asked != plan_.layer().asked || step > 1))
+  const int positions = p.prompt ? spec.prompt : spec.token_step;
+  if (kept.chosen_at > 0 && kept.prompt == (p.prompt ? positions : 0) &&
+      (kept.chosen_at - 1) / positions == p.asking_at() / positions &&
+      (slot.asked != step.layer().asked || positions > 1))
     return Ask::kReuse;
   if (p.prompt) return Ask::kChoose;
-  if (spec.preselect != 0 && arena_.choice(*p.sequence, plan_.layer(), head).voted_at == 0) return Ask::kPreselect;
+  if (spec.preselect != 0 && arena_.choice(*p.sequence, step.layer(), head).voted_at == 0) return Ask::kPreselect;
   return Ask::kChoose;
 }
 
-void Attention::select(const Tensors& x) {
-  const double start = steady_seconds();
-  choose(x);
-  choosing_seconds_ += steady_seconds() - start;
+void Selection::run(const LayerStep& step, Plan& plan) {
+  if (plan.asks()) {
+    const double start = steady_seconds();
+    choose(step, plan);
+    seconds_ += steady_seconds() - start;
+  }
+  for (const Part& p : plan.parts()) meter_.count(step, p, scored_again(p));
+  if (plan.asks() && arena_.pages.on_disk(step.layer())) fetch(step);
 }
 
-void Attention::choose(const Tensors& x) {
-  const std::span<const Part> parts = plan_.parts();
+void Selection::choose(const LayerStep& step, Plan& plan) {
+  const std::span<const Part> parts = plan.parts();
   for (const Part& p : parts)  // an earlier step measured that its positions need everything
-    if (p.chosen && p.prompt && keeps_choice(p) && arena_.choice(*p.sequence, plan_.layer(), 0).whole_at == p.first + 1)
-      plan_.read_all(p);
-  const int heads = plan_.layer().shape.kv_heads;
-  const auto each_head = [&](auto&& f) {
-    team_.parallel_for(static_cast<std::int64_t>(parts.size()) * heads, 1,
-                       [&](std::int64_t begin, std::int64_t end, int worker) {
-                         for (auto i = begin; i < end; ++i)
-                           if (const Part& p = parts[static_cast<std::size_t>(i / heads)]; p.chosen)
-                             f(p, static_cast<int>(i % heads), worker);
-                       });
-  };
+    if (p.chosen && p.prompt && p.keeps_choice() && arena_.choice(*p.sequence, step.layer(), 0).whole_at == p.first + 1)
+      plan.read_all(p);
+  const int heads = step.layer().shape.kv_heads;
   bool shared = false;
   bool measured = false;
   for (const Part& p : parts) {
@@ -71,47 +59,49 @@ void Attention::choose(const Tensors& x) {
     shared = shared || spec.shared;
     measured = measured || p.measured;
   }
-  each_head([&](const Part& p, int head, int worker) {
-    ask(x, p, head, worker);
-    if (!p.sequence->select.shared) answer(p, head, 1, worker);
+  step.each_head(team_, [&](const Part& p, int head, int worker) {
+    if (!p.chosen) return;
+    ask(step, p, head, worker);
+    if (!p.sequence->select.shared) answer(step, p, head, 1, worker);
   });
   if (shared)
     team_.parallel_for(
         static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t begin, std::int64_t end, int worker) {
           for (auto i = begin; i < end; ++i)
             if (const Part& p = parts[static_cast<std::size_t>(i)]; p.chosen && p.sequence->select.shared)
-              answer(p, 0, heads, worker);
+              answer(step, p, 0, heads, worker);
         });
-  const bool corrected = std::any_of(parts.begin(), parts.end(), [&](const Part& p) { return corrects(x, p); });
+  const bool corrected =
+      std::any_of(parts.begin(), parts.end(), [&](const Part& p) { return Unread::wanted(step, p); });
   if (corrected)
-    each_head([&](const Part& p, int head, int worker) {
-      if (corrects(x, p)) estimate_unread(x, p, head, worker);
+    step.each_head(team_, [&](const Part& p, int head, int worker) {
+      if (Unread::wanted(step, p)) unread_.estimate(step, p, head, worker);
     });
   if (!measured) {
     for (const Part& p : parts)
-      if (p.chosen) std::fill_n(to_.masses + p.counters, heads, -1.0);
+      if (p.chosen) std::fill_n(scratch_.answers().masses + p.counters, heads, -1.0);
     return;
   }
-  each_head([&](const Part& p, int head, int worker) {
-    to_.masses[p.counters + head] = -1;
-    if (p.measured) measure_choice(x, p, head, worker);
+  step.each_head(team_, [&](const Part& p, int head, int worker) {
+    scratch_.answers().masses[p.counters + head] = -1;
+    if (p.measured) meter_.measure_choice(step, p, head, worker);
   });
-  check_floor();
+  meter_.check_floor(step, plan);
 }
 
 // Votes of one head. Those outside [initial, local) are not written.
-void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const {
+void Selection::ask(const LayerStep& step, const Part& p, int head, int worker) const {
   const Layout& l = arena_.layout;
   const SelectSpec& spec = p.sequence->select;
-  const Ask what = what_to_ask(p, head);
-  float* const votes = to_.votes_at(p.counters + head);
+  const Ask what = what_to_ask(step, p, head);
+  float* const votes = scratch_.answers().votes_at(p.counters + head);
   if (what == Ask::kReuse) return;
   if (what == Ask::kPreselect) {
     double always = 0;
     const int unit = pooled_unit(spec);
-    measure(x, p, head, worker, unit, &always);
+    meter_.measure(step, p, head, worker, unit, &always);
     const auto units = static_cast<std::size_t>(p.cut.sealed * (spec.block / unit));
-    const Question q = question(worker);
+    const Question q = scratch_.question(worker);
     // Pooled by quarters of a block, of which the units are one or two.
     const auto per_quarter = static_cast<std::size_t>(spec.block / 4 / unit);
     for (std::size_t i = 0; i < units / per_quarter; ++i) {
@@ -124,21 +114,21 @@ void Attention::ask(const Tensors& x, const Part& p, int head, int worker) const
   const Selector& selector = *spec.selector;
   if (selector.exact) {
     double always = 0;
-    measure(x, p, head, worker, kMassUnit, &always);
-    const float* const units = question(worker).units;
+    meter_.measure(step, p, head, worker, kMassUnit, &always);
+    const float* const units = scratch_.question(worker).units;
     const std::int64_t per_block = spec.block / kMassUnit;
     for (std::int64_t i = p.cut.initial; i < p.cut.local; ++i)
       votes[i] = std::accumulate(units + i * per_block, units + (i + 1) * per_block, 0.0f);
     return;
   }
   if (!selector.width) return std::fill(votes + p.cut.initial, votes + p.cut.local, 0.0f);
-  const Question q = question(worker);
-  const int rows = load_question(x, p, head, worker);
+  const Question q = scratch_.question(worker);
+  const int rows = load_question(step, p, head, q, worker);
   const std::int64_t again = scored_again(p);
-  again > 0 ? score_outlines(p, head, q, rows) : score(p, head, q, rows);
+  again > 0 ? score_outlines(step, p, head, q, rows) : score(step, p, head, q, rows);
   vote(spec.vote, q.scores, score_stride(l), rows, p.cut.initial, p.cut.local, q.spent, q.counts, votes);
-  if (again > 0) score_again(p, head, q, rows, votes);
-  if (corrects(x, p)) estimate_all(p, head, rows, q);
+  if (again > 0) score_again(step, p, head, q, rows, votes);
+  if (Unread::wanted(step, p)) unread_.estimate_all(p, head, rows, q);
 }
 
 // For every block that is to be chosen so many are scored again: among them is what representatives would choose
@@ -148,15 +138,15 @@ constexpr std::int64_t kAgain = 2;
 // all representatives. With fewer blocks their frames and questions cost more than is saved.
 constexpr std::int64_t kOutlinesPay = 4;
 
-std::int64_t Attention::scored_again(const Part& p) const {
+std::int64_t Selection::scored_again(const Part& p) {
   const std::int64_t some = kAgain * p.cut.chosen;
   return kOutlinesPay * some <= p.cut.local - p.cut.initial ? some : 0;
 }
 
 // Scores of whole pages around [initial, local), by their representatives.
-void Attention::score(const Part& p, int head, const Question& q, int rows) const {
+void Selection::score(const LayerStep& step, const Part& p, int head, const Question& q, int rows) const {
   const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
+  const LayerLayout& layer = step.owner();
   const std::int64_t per_page = spec.blocks_per_page();
   const std::int64_t first = p.cut.initial / per_page;
   const std::int64_t last = std::min((p.cut.local + per_page - 1) / per_page, p.cut.sealed / per_page);
@@ -168,10 +158,10 @@ void Attention::score(const Part& p, int head, const Question& q, int rows) cons
 }
 
 // The same by their outlines: run by run of pages in consecutive slots that share a frame.
-void Attention::score_outlines(const Part& p, int head, const Question& q, int rows) const {
+void Selection::score_outlines(const LayerStep& step, const Part& p, int head, const Question& q, int rows) const {
   const SelectSpec& spec = p.sequence->select;
   const Selector& selector = *spec.selector;
-  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
+  const LayerLayout& layer = step.owner();
   const std::vector<std::int32_t>& slots = p.sequence->pages;
   const int d = layer.shape.head_dim;
   const int pitch = summary_pitch(selector, d);
@@ -203,9 +193,10 @@ void Attention::score_outlines(const Part& p, int head, const Question& q, int r
 }
 
 // The best blocks so far get the scores of their representatives, and votes by these.
-void Attention::score_again(const Part& p, int head, const Question& q, int rows, float* votes) const {
+void Selection::score_again(const LayerStep& step, const Part& p, int head, const Question& q, int rows,
+                            float* votes) const {
   const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
+  const LayerLayout& layer = step.owner();
   const int pitch = summary_pitch(*spec.selector, layer.shape.head_dim);
   const std::int64_t stride = score_stride(arena_.layout);
   const std::int64_t count = best(votes, p.cut.initial, p.cut.local, scored_again(p), q.spent, q.again);
@@ -227,42 +218,25 @@ void Attention::score_again(const Part& p, int head, const Question& q, int rows
   }
 }
 
-// What the selector asks representatives with, (rows, pitch) in question(worker).asked. Returns the rows.
-int Attention::load_question(const Tensors& x, const Part& p, int head, int worker) const {
-  const Selector& selector = *p.sequence->select.selector;
-  const Question q = question(worker);
-  const Item item(plan_.layer(), arena_.layout.few_rows(), false, scratch(worker));
-  const Rows rows = load_rows(x, p, head, 0, asking(p), item.scratch.q);
-  const int d = plan_.layer().shape.head_dim;
-  const int pitch = summary_pitch(selector, d);
-  for (int r = 0; r < rows.count; ++r) {
-    float* const to = q.asked + static_cast<std::ptrdiff_t>(r) * pitch;
-    std::fill_n(to, pitch, 0.0f);
-    const float* const from = rows.q + static_cast<std::ptrdiff_t>(r) * d;
-    selector.ask ? selector.ask(from, d, to) : void(std::copy_n(from, d, to));
-  }
-  return rows.count;
-}
-
 // Runs of heads [first, first + heads), which have one choice.
-void Attention::answer(const Part& p, int first, int heads, int worker) const {
+void Selection::answer(const LayerStep& step, const Part& p, int first, int heads, int worker) const {
   const SelectSpec& spec = p.sequence->select;
   const BlockCut& cut = p.cut;
-  const Question q = question(worker);
-  const Ask what = what_to_ask(p, first);
-  const std::int64_t position = asking_at(p);
-  ChoiceState* const own = keeps_choice(p) ? &arena_.choice(*p.sequence, plan_.layer(), first) : nullptr;
+  const Question q = scratch_.question(worker);
+  const Ask what = what_to_ask(step, p, first);
+  const std::int64_t position = p.asking_at();
+  ChoiceState* const own = p.keeps_choice() ? &arena_.choice(*p.sequence, step.layer(), first) : nullptr;
   std::uint8_t* const picked = q.picked;
   std::fill_n(picked, cut.sealed, std::uint8_t{1});  // first and local blocks
   if (what == Ask::kReuse) {
-    ChoiceState& kept = arena_.choice(*p.sequence, slot_layer(p), first);
+    ChoiceState& kept = arena_.choice(*p.sequence, slot_layer(step, p), first);
     // Nothing that could be seen vanishes before the next choice: what was local then stays.
     const std::int64_t old = std::min(kept.local, cut.local);
     if (old > cut.initial) std::copy(kept.picked() + cut.initial, kept.picked() + old, picked + cut.initial);
   } else {
-    float* const votes = to_.votes_at(p.counters + first);
+    float* const votes = scratch_.answers().votes_at(p.counters + first);
     for (int h = 1; h < heads; ++h) {
-      const float* const other = to_.votes_at(p.counters + first + h);
+      const float* const other = scratch_.answers().votes_at(p.counters + first + h);
       if (spec.vote == Vote::kBest && what == Ask::kChoose)
         for (std::int64_t i = cut.initial; i < cut.local; ++i) votes[i] = std::max(votes[i], other[i]);
       else
@@ -287,7 +261,7 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
         if (kept)
           for (std::int64_t i = cut.initial; i < cut.local; ++i)
             if (!readable(i)) votes[i] = -std::numeric_limits<float>::infinity();
-        pick(votes, cut.initial, cut.local, cut.chosen, share_wanted(p), q.keys, picked);
+        pick(votes, cut.initial, cut.local, cut.chosen, meter_.share_wanted(step, p), q.keys, picked);
         if (kept)
           for (std::int64_t i = cut.initial; i < cut.local; ++i) picked[i] = picked[i] && readable(i);
       }
@@ -300,7 +274,23 @@ void Attention::answer(const Part& p, int first, int heads, int worker) const {
     }
   }
   for (int h = first; h < first + heads; ++h)
-    to_.counts[p.counters + h] = runs_of(picked, cut.sealed, spec.block, to_.runs_at(p.counters + h));
+    scratch_.answers().counts[p.counters + h] =
+        runs_of(picked, cut.sealed, spec.block, scratch_.answers().runs_at(p.counters + h));
+}
+
+// What choices read comes from the disk together, in as many reads at once as it takes.
+void Selection::fetch(const LayerStep& step) {
+  wanted_.clear();
+  for (const Part& p : step.plan.parts()) {
+    if (!p.chosen) continue;
+    for (int h = 0; h < step.layer().shape.kv_heads; ++h) {
+      std::int32_t before = -1;
+      for (const PageRun& run : scratch_.runs(p.counters + h))
+        if (run.page != std::exchange(before, run.page))
+          wanted_.push_back({h, p.sequence->pages[static_cast<std::size_t>(run.page)]});
+    }
+  }
+  arena_.pages.hot().fetch(step.layer().owner, wanted_);
 }
 
 }  // namespace kvasir::kv

@@ -1,22 +1,14 @@
-// Attention's correction for what a choice left out (SparQ, Ribar et al. 2024, arXiv:2312.04985, section 4: out =
-// alpha out_read + (1 - alpha) mean V).
-//
-// The tokens that are not read are one more segment of the fold, of which nothing is read: a state whose sum is their
-// estimated mass and whose output is that times the mean of their values. The mass comes from the scores of the blocks,
-// the mean from the means of the blocks' values beside the pages. Both are of exactly what is not read, so a budget of
-// everything leaves nothing to correct.
+#include "kv/select/unread.hpp"
+
 #include <algorithm>
 #include <cmath>
 
-#include "kv/attend.hpp"
 #include "simd/half.hpp"
 
 namespace kvasir::kv {
 
-// Of generated tokens alone, where scores of representatives are scores of attention: not where it bends scores
-// afterwards.
-bool Attention::corrects(const Tensors& x, const Part& p) const {
-  return p.chosen && !p.prompt && p.sequence->select.tail && x.scoring.soft_cap == 0 && !x.scoring.slopes;
+bool Unread::wanted(const LayerStep& step, const Part& p) {
+  return p.chosen && !p.prompt && p.sequence->select.tail && step.x.scoring.soft_cap == 0 && !step.x.scoring.slopes;
 }
 
 // First block that counts: those before it are read, or have sinks, which are.
@@ -24,39 +16,28 @@ static std::int64_t first_block(const Layout& l, const SelectSpec& spec, const B
   return std::min(cut.local, std::max<std::int64_t>(cut.initial, (l.sinks + spec.block - 1) / spec.block));
 }
 
-// Of the blocks that may be left out, by their scores.
-void Attention::estimate_all(const Part& p, int head, int rows, const Question& q) const {
+void Unread::estimate_all(const Part& p, int head, int rows, const Question& q) const {
   const Layout& l = arena_.layout;
   const std::int64_t first = first_block(l, p.sequence->select, p.cut);
   for (int r = 0; r < rows; ++r) {
     const float* const row = q.scores + r * score_stride(l);
     std::copy(row + first, row + p.cut.local, q.spent + first);
     const PowerSum all = add_powers(q.spent, first, p.cut.local);
-    to_.exponents_at(p.counters + head)[r] = all.most;
-    to_.sums_at(p.counters + head)[r] = static_cast<float>(all.sum);
+    scratch_.answers().exponents_at(p.counters + head)[r] = all.most;
+    scratch_.answers().sums_at(p.counters + head)[r] = static_cast<float>(all.sum);
   }
 }
 
-// f(block) for every block of a head's runs.
-template <class F>
-static void each_block(const PageRun* runs, int count, int block, F&& f) {
-  for (int i = 0; i < count; ++i) {
-    const std::int64_t page = std::int64_t{runs[i].page} * kPageTokens;
-    for (std::int64_t b = (page + 16 * runs[i].begin) / block; b < (page + 16 * runs[i].end) / block; ++b) f(b);
-  }
-}
-
-// Takes the blocks that are read off what estimate_all said.
-void Attention::estimate_unread(const Tensors& x, const Part& p, int head, int worker) const {
+void Unread::estimate(const LayerStep& step, const Part& p, int head, int worker) const {
   const Layout& l = arena_.layout;
   const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
-  float* const sums = to_.sums_at(p.counters + head);
-  const float* const exponents = to_.exponents_at(p.counters + head);
-  const auto rows = static_cast<int>(p.tokens * plan_.layer().group());
-  const Question q = question(worker);
-  if (average_unread(p, head, q.values) == 0) return void(std::fill_n(sums, rows, 0.0f));
-  load_question(x, p, head, worker);
+  const LayerLayout& layer = step.owner();
+  float* const sums = scratch_.answers().sums_at(p.counters + head);
+  const float* const exponents = scratch_.answers().exponents_at(p.counters + head);
+  const auto rows = static_cast<int>(p.tokens * step.layer().group());
+  const Question q = scratch_.question(worker);
+  if (average(step, p, head, q.values) == 0) return void(std::fill_n(sums, rows, 0.0f));
+  load_question(step, p, head, q, worker);
   const int pitch = summary_pitch(*spec.selector, layer.shape.head_dim);
   const std::int64_t first = first_block(l, spec, p.cut);
   const std::int64_t stride = score_stride(l);
@@ -72,7 +53,7 @@ void Attention::estimate_unread(const Tensors& x, const Part& p, int head, int w
           read[r] += static_cast<double>(std::exp2(score - exponents[r]));
     count = 0;
   };
-  each_block(to_.runs_at(p.counters + head), chosen_count(p, head), spec.block, [&](std::int64_t b) {
+  each_block(scratch_.runs(p.counters + head), spec.block, [&](std::int64_t b) {
     if (b < first || b >= p.cut.local) return;
     const std::int64_t page = b / spec.blocks_per_page();
     q.summaries[count++] = arena_.summary(layer, head, p.sequence->pages[static_cast<std::size_t>(page)]) +
@@ -85,10 +66,9 @@ void Attention::estimate_unread(const Tensors& x, const Part& p, int head, int w
     sums[r] = static_cast<float>(std::max(0.0, static_cast<double>(sums[r]) - read[r]) * spec.block);
 }
 
-// The mean of the values that are not read; returns how many tokens have them. rest: room for a sum.
-std::int64_t Attention::average_unread(const Part& p, int head, double* rest) const {
+std::int64_t Unread::average(const LayerStep& step, const Part& p, int head, double* rest) const {
   const SelectSpec& spec = p.sequence->select;
-  const LayerLayout& layer = arena_.layer_at(plan_.layer().owner);
+  const LayerLayout& layer = step.owner();
   const int channels = layer.shape.sum_dim();
   const std::int64_t per_page = spec.blocks_per_page();
   const std::int64_t sealed = arena_.layout.sealed_at(p.position);
@@ -103,36 +83,34 @@ std::int64_t Attention::average_unread(const Part& p, int head, double* rest) co
     for (int c = 0; c < channels; ++c) sum[c] += sign * tokens * static_cast<double>(simd::f16_to_f32(means[c]));
     return tokens;
   };
-  ValueSum& all = arena_.value_sum(*p.sequence, plan_.layer(), head);
+  ValueSum& all = arena_.value_sum(*p.sequence, step.layer(), head);
   for (; all.pages < sealed; ++all.pages)
     for (std::int64_t b = 0; b < per_page; ++b) add(all.pages * per_page + b, 1, all.sum());
   std::copy_n(all.sum(), channels, rest);
   std::int64_t tokens = sealed * kPageTokens - std::min<std::int64_t>(arena_.layout.sinks, sealed * kPageTokens);
-  each_block(to_.runs_at(p.counters + head), chosen_count(p, head), spec.block,
-             [&](std::int64_t b) { tokens -= add(b, -1, rest); });
-  float* const mean = to_.means_at(p.counters + head);
+  each_block(scratch_.runs(p.counters + head), spec.block, [&](std::int64_t b) { tokens -= add(b, -1, rest); });
+  float* const mean = scratch_.answers().means_at(p.counters + head);
   for (int c = 0; c < channels; ++c)
     mean[c] = tokens > 0 ? static_cast<float>(rest[c] / static_cast<double>(tokens)) : 0;
   return tokens;
 }
 
-// The state of what is not read.
-void Attention::add_unread(const Part& p, int head, int rows, const FoldScratch& scratch) const {
-  const int channels = plan_.layer().shape.sum_dim();
+void Unread::add(const LayerStep& step, const Part& p, int head, int rows, const FoldScratch& room) const {
+  const int channels = step.layer().shape.sum_dim();
   const auto& kernels = kernel::attention();
-  const float* const mean = to_.means_at(p.counters + head);
-  kernels.clear(rows, channels, scratch.run);
+  const float* const mean = scratch_.answers().means_at(p.counters + head);
+  kernels.clear(rows, channels, room.run);
   bool any = false;
   for (int r = 0; r < rows; ++r) {
-    const float sum = to_.sums_at(p.counters + head)[r];
+    const float sum = scratch_.answers().sums_at(p.counters + head)[r];
     if (!(sum > 0)) continue;
     any = true;
-    scratch.run.max[r] = to_.exponents_at(p.counters + head)[r];
-    scratch.run.sum[r] = sum;
-    float* const out = scratch.run.out + static_cast<std::ptrdiff_t>(r) * kernel::out_pitch(channels);
+    room.run.max[r] = scratch_.answers().exponents_at(p.counters + head)[r];
+    room.run.sum[r] = sum;
+    float* const out = room.run.out + static_cast<std::ptrdiff_t>(r) * kernel::out_pitch(channels);
     for (int c = 0; c < channels; ++c) out[c] = sum * mean[c];
   }
-  if (any) kernels.fold(rows, channels, scratch.run, scratch.total);
+  if (any) kernels.fold(rows, channels, room.run, room.total);
 }
 
 }  // namespace kvasir::kv

@@ -1,0 +1,33 @@
+// How keys and values enter the cache, and leave the window: rows are appended raw; a page that leaves the window is
+// sealed, and gets its summaries.
+#pragma once
+
+#include "kv/step.hpp"
+
+namespace kvasir::kv {
+
+class Sealer {
+ public:
+  explicit Sealer(const Arena& arena) : arena_(arena) {}
+
+  // A part's tokens in one head. Entering a block seals the page that leaves the window, whose raw block the new page
+  // then takes.
+  void enter(const LayerStep& step, const Part& part, int head, Side side, int worker) const;
+  // The same of a part that seals nothing.
+  void append(const LayerStep& step, const Part& part, int head, Side side) const;
+  // Sealed page -> its raw block (lossless codecs only), both sides.
+  void unseal(int layer, int head, const Sequence& s, std::int64_t page) const;
+  // Makes the outline of a page whose summary is there. scratch: summary_floats.
+  void outline(int layer, int head, const Sequence& s, std::int64_t page, float* scratch) const;
+
+ private:
+  // Raw page -> its sealed block, for one layer, head and side; keys get their summary, too.
+  // scratch: Layout::worker_floats(). q: queries of the token whose coming seals the page, (group, head_dim), scaled.
+  void seal(int layer, int head, Side side, const Sequence& s, std::int64_t page, const float* q, float* scratch) const;
+  // Writes n rows as positions [position, position + n): sinks and at most one page.
+  void append(int layer, int head, Side side, const Sequence& s, std::int64_t position, int n, TokenRows rows) const;
+
+  const Arena& arena_;
+};
+
+}  // namespace kvasir::kv
