@@ -32,14 +32,14 @@ const kv::Codec& raw_of(const kv::Codec& codec) {
 }
 
 // One side of a head: its codec's state and its sealed pages, one behind the other.
-struct Pages {
+struct SideOfPages {
   const kv::Codec& codec;
   kv::Head head;
   std::size_t bytes;
   tensor::Buffer state;
   tensor::Buffer sealed;
 
-  Pages(const kv::Codec& c, const kv::CodecParams& params, int d, kv::Side side, const Trial& trial)
+  SideOfPages(const kv::Codec& c, const kv::CodecParams& params, int d, kv::Side side, const Trial& trial)
       : codec(c), head{d, params, nullptr} {
     const bool keys = side == kv::Side::kKeys;
     const kv::CodecSide& s = keys ? c.k : c.v;
@@ -97,8 +97,8 @@ std::string compare(const kernel::States& expected, const kernel::States& got, i
 }
 
 Case make_case(const Shape& shape, int turn_floats, const Trial& trial) {
-  const Pages k(*shape.k, shape.k_params, shape.d, kv::Side::kKeys, trial);
-  const Pages v(*shape.v, shape.v_params, shape.dv, kv::Side::kValues, trial);
+  const SideOfPages k(*shape.k, shape.k_params, shape.d, kv::Side::kKeys, trial);
+  const SideOfPages v(*shape.v, shape.v_params, shape.dv, kv::Side::kValues, trial);
   Case c{{}, {}, 0, {}, {}, {trial.rows, shape.dv}, {trial.rows, shape.dv}};
   c.queries.resize(static_cast<std::size_t>(trial.rows * shape.d));
   std::uint64_t seed = trial.seed + 77;

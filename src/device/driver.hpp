@@ -162,6 +162,8 @@ class Context {
   // when `timed`.
   void launch(const Kernel& kernel, std::size_t groups, std::size_t local, std::span<const Argument> arguments,
               bool timed = false) const;
+  // Makes the device begin with what was queued.
+  void flush() const;
   // Waits for everything; seconds of the launches that were timed since the last call.
   std::vector<double> finish() const;
 

@@ -115,7 +115,8 @@ void Folder::upload(Table& t) {
   context_.write(t.buffer, 0, t.there.data(), bytes, true);
 }
 
-void Folder::add(const Ask& ask, bool totals) {
+void Folder::add(const Ask& ask) {
+  const bool totals = ask.groups == nullptr;
   const auto first_page = static_cast<std::uint32_t>(pages_.words.size() / 2);
   const auto count = static_cast<std::uint32_t>(ask.pages.size());
   for (const DevicePage& p : ask.pages) pages_.words.insert(pages_.words.end(), {p.at, p.where});
@@ -150,16 +151,19 @@ void Folder::add(const Ask& ask, bool totals) {
   }
 }
 
-void Folder::run(std::span<const Ask> asks, const std::array<const Buffer*, kArenas>& arenas, std::uint32_t layer_at,
-                 std::uint32_t turn_at, bool timed) {
-  if (asks.empty()) return;
-  const bool totals = asks.front().groups == nullptr;
+void Folder::start(std::span<const Ask> asks, const std::array<const Buffer*, kArenas>& arenas, std::uint32_t layer_at,
+                   std::uint32_t turn_at, bool timed) {
+  asks_ = asks;
+  timed_ = timed;
   pages_.words.clear(), jobs_.words.clear(), sums_.words.clear(), staged_.clear(), starts_.clear();
   blocks_ = states_count_ = starts_count_ = totals_count_ = 0;
-  for (const Ask& a : asks) {
-    KVASIR_CHECK(!a.pages.empty() && a.rows > 0 && (a.groups == nullptr) == totals);
-    add(a, totals);
-  }
+  for (const Ask& a : asks) KVASIR_CHECK(!a.pages.empty() && a.rows > 0);
+  for (const Ask& a : asks)
+    if (a.groups) add(a);
+  kept_states_ = states_count_;
+  for (const Ask& a : asks)
+    if (!a.groups) add(a);
+  if (states_count_ == 0) return;
   upload(pages_);
   upload(jobs_);
   const std::size_t starts_at = staged_.size();
@@ -167,30 +171,35 @@ void Folder::run(std::span<const Ask> asks, const std::array<const Buffer*, kAre
   if (!starts_.empty()) std::memcpy(staged_.data() + starts_at, starts_.data(), starts_.size() * sizeof(float));
   room(queries_, staged_.size());
   context_.write(queries_, 0, staged_.data(), staged_.size(), true);
-  const std::size_t state_bytes = static_cast<std::size_t>(kBlockRows * pitch()) * sizeof(float);
-  room(states_, states_count_ * state_bytes);
+  room(states_, states_count_ * state_floats() * sizeof(float));
   std::vector<Argument> fold;
   for (const Buffer* a : arenas) fold.emplace_back(*(a ? a : arenas[0]));
   fold.insert(fold.end(), {Argument(pages_.buffer), Argument(jobs_.buffer), Argument(queries_), Argument(turns_),
                            Argument(states_), Argument(layer_at), Argument(turn_at)});
   context_.launch(fold_, states_count_, constants_.matrix_units ? 256 : 128, fold, timed);
-  if (totals) {
+  if (totals_count_ > 0) {
     upload(sums_);
-    room(totals_, totals_count_ * state_bytes);
+    room(totals_, totals_count_ * state_floats() * sizeof(float));
     const Argument sum[] = {states_, queries_, totals_, sums_.buffer,
                             static_cast<std::uint32_t>(starts_at / sizeof(float))};
     context_.launch(total_, totals_count_ * std::size_t{kBlockRows}, 128, sum, timed);
   }
-  const std::size_t states = totals ? totals_count_ : states_count_;
-  answer_.resize(states * state_bytes / sizeof(float));
-  context_.read(totals ? totals_ : states_, 0, answer_.data(), states * state_bytes);
-  if (timed) seconds_ = context_.finish();
-  take(asks, totals);
+  context_.flush();
+}
+
+void Folder::finish() {
+  for (const bool totals : {false, true}) {
+    const std::size_t floats = (totals ? totals_count_ : kept_states_) * state_floats();
+    if (floats == 0) continue;
+    answer_.resize(floats);
+    context_.read(totals ? totals_ : states_, 0, answer_.data(), floats * sizeof(float));
+    take(totals, answer_.data());
+  }
+  if (timed_) seconds_ = context_.finish();
 }
 
 // States from the answer to where the asks want them.
-void Folder::take(std::span<const Ask> asks, bool totals) {
-  const float* from = answer_.data();
+void Folder::take(bool totals, const float* from) {
   const int pitch_out = kernel::out_pitch(shape_.dv);
   const auto copy = [&](const kernel::States& to, int row, int rows) {
     for (int r = 0; r < rows; ++r) {
@@ -199,9 +208,10 @@ void Folder::take(std::span<const Ask> asks, bool totals) {
       to.max[row + r] = from[r * pitch() + shape_.dv];
       to.sum[row + r] = from[r * pitch() + shape_.dv + 1];
     }
-    from += kBlockRows * pitch();
+    from += state_floats();
   };
-  for (const Ask& a : asks) {
+  for (const Ask& a : asks_) {
+    if (totals != (a.groups == nullptr)) continue;
     const std::size_t groups = (a.pages.size() + kv::kGroupPages - 1) / kv::kGroupPages;
     for (int row = 0; row < a.rows; row += kBlockRows) {
       const int rows = std::min(kBlockRows, a.rows - row);

@@ -36,9 +36,9 @@ struct Ask {
   int head = 0;              // of the rotations
   const float* q = nullptr;  // (rows, d), scaled, in the basis of the keys
   int rows = 0;
-  const kernel::States* start = nullptr;  // what the groups are merged into; null: the empty state
-  kernel::States total{};                 // start + group 0 + group 1 + ...
-  kernel::States* groups = nullptr;       // not null: the groups' states, and no total is made
+  const kernel::States* start = nullptr;   // what the groups are merged into; null: the empty state
+  kernel::States total{};                  // start + group 0 + group 1 + ...
+  const kernel::States* groups = nullptr;  // not null: the groups' states, and no total is made
 };
 
 // A block of up to 8 rows (rows, d) of queries as kernels take them (kernels/common.cl); absent rows are 0.
@@ -56,9 +56,16 @@ class Folder {
   int turn_floats() const { return constants_.turn_floats; }
   void set_turns(std::span<const float> turns);
 
-  // layer_at: the layer's place in a slot, in 16 bytes; turn_at: its first rotation, in floats. Throws Error.
+  // layer_at: the layer's place in a slot, in 16 bytes; turn_at: its first rotation, in floats. Returns when the device
+  // has been told; `asks` and what they point to stay as they are until finish() has written the states. Throw Error.
+  void start(std::span<const Ask> asks, const std::array<const Buffer*, kArenas>& arenas, std::uint32_t layer_at,
+             std::uint32_t turn_at, bool timed = false);
+  void finish();
   void run(std::span<const Ask> asks, const std::array<const Buffer*, kArenas>& arenas, std::uint32_t layer_at,
-           std::uint32_t turn_at, bool timed = false);
+           std::uint32_t turn_at, bool timed = false) {
+    start(asks, arenas, layer_at, turn_at, timed);
+    finish();
+  }
 
   const Shape& shape() const { return shape_; }
   bool matrix_units() const { return constants_.matrix_units; }
@@ -77,8 +84,9 @@ class Folder {
   };
   void upload(Table& table);
   void room(Buffer& buffer, std::size_t bytes);
-  void add(const Ask& ask, bool totals);
-  void take(std::span<const Ask> asks, bool totals);
+  void add(const Ask& ask);
+  void take(bool totals, const float* from);
+  std::size_t state_floats() const { return static_cast<std::size_t>(kBlockRows * pitch()); }
 
   const Context& context_;
   Shape shape_;
@@ -95,7 +103,10 @@ class Folder {
   std::vector<std::byte> staged_;
   std::vector<float> starts_;
   std::vector<float> answer_;
+  std::span<const Ask> asks_;  // between start and finish
+  bool timed_ = false;
   std::uint32_t blocks_ = 0;
+  std::uint32_t kept_states_ = 0;  // of asks that want those of groups: the first ones
   std::uint32_t states_count_ = 0;
   std::uint32_t starts_count_ = 0;
   std::uint32_t totals_count_ = 0;

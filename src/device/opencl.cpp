@@ -165,6 +165,8 @@ void Context::launch(const Kernel& kernel, std::size_t groups, std::size_t local
   if (timed) opened_->events.push_back(event);
 }
 
+void Context::flush() const { opened_->check(opened_->api().Flush(opened_->queue), "clFlush"); }
+
 std::vector<double> Context::finish() const {
   const Api& api = opened_->api();
   opened_->check(api.Finish(opened_->queue), "clFinish");

@@ -37,6 +37,7 @@ using cl_ulong = std::uint64_t;
   F(GetEventInfo, 42, cl_int (*)(void*, cl_uint, std::size_t, void*, std::size_t*))                          \
   F(ReleaseEvent, 44, cl_int (*)(void*))                                                                     \
   F(GetEventProfilingInfo, 45, cl_int (*)(void*, cl_uint, std::size_t, void*, std::size_t*))                 \
+  F(Flush, 46, cl_int (*)(void*))                                                                            \
   F(Finish, 47, cl_int (*)(void*))                                                                           \
   F(EnqueueReadBuffer, 48,                                                                                   \
     cl_int (*)(void*, void*, cl_uint, std::size_t, std::size_t, void*, cl_uint, void* const*, void**))       \

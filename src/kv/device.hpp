@@ -76,18 +76,6 @@ struct DeviceFold {
   std::span<const kernel::States> groups;  // else, one a group
 };
 
-// What a device did since it was opened.
-struct DeviceStats {
-  std::string name;             // "NVIDIA H200"; empty: there is none
-  std::string lost;             // why it folds no longer; empty: it does
-  std::int64_t held_pages = 0;  // now
-  std::int64_t most_pages = 0;  // that it has room for
-  std::uint64_t uploaded_bytes = 0;
-  std::uint64_t folded_groups = 0;  // times rows of a head
-  std::uint64_t refused_folds = 0;  // calls of begin
-  double wait_seconds = 0;          // of the host
-};
-
 class PageDevice {
  public:
   virtual ~PageDevice() = default;

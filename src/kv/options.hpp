@@ -135,6 +135,18 @@ struct MemoryPlan {
 // negative window ...), Error(kMemory) when the budget does not hold the windows and one page.
 MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads);
 
+// What a device beside the processor did since it was opened (kv/device.hpp).
+struct DeviceStats {
+  std::string name;             // "NVIDIA H200"; empty: there is none
+  std::string lost;             // why it folds no longer; empty: it does
+  std::int64_t held_pages = 0;  // now
+  std::int64_t most_pages = 0;  // that it has room for
+  std::uint64_t uploaded_bytes = 0;
+  std::uint64_t folded_groups = 0;  // times rows of a head
+  std::uint64_t refused_folds = 0;  // calls of begin
+  double wait_seconds = 0;          // of the host
+};
+
 // Of a cache whose sealed pages are on a disk, since it was made. A unit is a page of one layer and KV head.
 struct DiskFigures {
   const char* how = "";  // it reads: "io_uring", "pread"; empty: nothing is on a disk

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "device/pages.hpp"
 #include "kv/share_policy.hpp"
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
@@ -118,6 +119,15 @@ const OptionTable<EngineOptions>& engine_table() {
                   .letter = 'm',
                   .placeholder = "FILE",
                   .required = true}});
+    rows.push_back({"device",
+                    &EngineOptions::device,
+                    {.help = "keeps copies of compressed pages on a device and computes generated tokens' attention to "
+                             "them there, with the same bits: gpu, opencl or opencl:N (see `kvasir devices`)",
+                     .placeholder = "NAME"}});
+    rows.push_back({"device_memory",
+                    &EngineOptions::device_memory,
+                    {.help = "most memory of the device for pages, such as 4GiB; default: all but 512 MiB",
+                     .placeholder = "SIZE"}});
     return OptionTable<EngineOptions>{"engine", std::move(rows)};
   }();
   return table;
@@ -335,6 +345,17 @@ void check_memory(const model::Residency& residency, const std::string& path, co
 
 }  // namespace
 
+static std::shared_ptr<kv::PageDevice> open_device(const EngineOptions& options) {
+  if (options.device.empty() || options.device == "cpu") {
+    if (options.device_memory.empty()) return nullptr;
+    throw Error(Code::kBadInput, "needs --device, whose memory it is", "--device-memory");
+  }
+  const device::Survey survey = device::survey();
+  return std::make_shared<device::Pages>(
+      device::choose(survey, options.device),
+      options.device_memory.empty() ? 0 : store::parse_bytes(options.device_memory, "--device-memory"));
+}
+
 std::unique_ptr<weights::ModelFile> open_model(const EngineOptions& options) {
   auto file = weights::open_model_file(options.model);
   return options.weights.empty() ? std::move(file) : weights::rounded(std::move(file), options.weights);
@@ -361,6 +382,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   const model::KeyFacts facts = model::key_facts(spec, *file, options.exact);
   cache_options_ = run::cache_options(options, spec, facts, needs.sequences);
   cache_options_.drafts = needs.drafted > 0;
+  if (!needs.device) needs_.device = open_device(options);
   if (needs.pool_tokens > 0) cache_options_.max_tokens = needs.pool_tokens;
   if (names_no_codec(options)) default_kv(spec, &kv_note_);
   const kv::MemoryPlan cache_plan = planned_cache(cache_shape(spec), cache_options_, team_->size(), options_);

@@ -45,6 +45,8 @@ struct EngineOptions {
   std::string
       kv_memory;  // "8GiB": sealed pages are in a file in kv_disk, and so much of them in memory; empty: all are
   std::string kv_disk = "/var/tmp";
+  std::string device;  // that folds sealed pages beside the processor: "gpu", "opencl", "opencl:1"; "", "cpu": none
+  std::string device_memory;   // of it, for pages; "": what there is
   bool whole_windows = false;  // kv::CacheOptions::whole_windows: blending with such layers needs it
   // Which blocks generated tokens read (kv/select_spec.hpp); beside it what overrides its parameters:
   // run/selection.hpp.
@@ -106,7 +108,7 @@ class Engine {
     int logits = 1;                                            // rows of logits per step
     int drafted = 0;                                           // of one step: rows of drafted tokens besides
     Beside beside = {};                                        // what is left for the engine is less by this
-    std::shared_ptr<kv::PageDevice> device = {};               // of the cache; null: none. One engine at a time
+    std::shared_ptr<kv::PageDevice> device = {};               // of the cache; null: what the options name
     Team* team = nullptr;                                      // that outlives the engine; null: one of its own
     std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
     std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;  // see LoadOptions

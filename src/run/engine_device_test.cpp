@@ -1,14 +1,17 @@
 // An engine whose cache has a device (kv/device.hpp): the answers of one without.
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
+#include "device/driver.hpp"
 #include "kv/device_fixture.hpp"
 #include "run/engine.hpp"
 
 namespace kvasir::run {
 namespace {
 
-std::vector<float> run(std::shared_ptr<kv::PageDevice> device, const char* kv) {
+std::vector<float> run(std::shared_ptr<kv::PageDevice> device, const char* kv, const char* name = "") {
   EngineOptions o;
+  o.device = name;
   o.model = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
   o.ctx = 2048;
   o.kv = kv;
@@ -36,6 +39,34 @@ TEST(EngineDevice, LogitsAreThoseWithoutIt) {
     EXPECT_EQ(std::memcmp(with.data(), without.data(), with.size() * sizeof(float)), 0) << kv;
     EXPECT_GT(device->stats().folded_groups, 0u) << kv;
   }
+}
+
+// The option: an OpenCL device, where there is one.
+TEST(EngineDevice, LogitsAreThoseWithoutTheNamedOne) {
+  if (device::survey().devices.empty()) GTEST_SKIP() << "SKIPPED: no OpenCL device";
+  for (const char* kv : {"balanced", "kivi2", "auto"}) {
+    const std::vector<float> with = run(nullptr, kv, "opencl"), without = run(nullptr, kv);
+    ASSERT_EQ(with.size(), without.size());
+    EXPECT_EQ(std::memcmp(with.data(), without.data(), with.size() * sizeof(float)), 0) << kv;
+  }
+}
+
+TEST(EngineDevice, WrongOptionsAreNamed) {
+  const auto said = [](const char* name, const char* memory) -> std::string {
+    EngineOptions o;
+    o.model = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
+    o.device = name;
+    o.device_memory = memory;
+    try {
+      Engine engine(o, {});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "nothing";
+  };
+  EXPECT_NE(said("", "1GiB").find("--device-memory: needs --device"), std::string::npos) << said("", "1GiB");
+  EXPECT_NE(said("opencl:99", "").find("opencl:99"), std::string::npos) << said("opencl:99", "");
+  EXPECT_NE(said("abacus", "").find("abacus"), std::string::npos) << said("abacus", "");
 }
 
 }  // namespace

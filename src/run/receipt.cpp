@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "run/device_stats.hpp"
 #include "run/selection.hpp"
 #include "run/weights_figures.hpp"
 
@@ -48,6 +49,7 @@ Json receipt_json(const Outcome& outcome) {
   if (r.blend.asked) out["blend"] = blend_json(r.blend);
   if (!outcome.draft.sources.empty()) out["draft"] = draft_json(outcome.draft);
   if (outcome.weights.any()) out["weights"] = weights_json(outcome.weights);
+  if (!outcome.device.name.empty()) out["device"] = device_json(outcome.device);
   if (outcome.thinking_tokens >= 0) out["thinking_cut"] = outcome.thinking_tokens;
   if (!r.select.empty()) out["select"] = selection_json(r);
   return out;

@@ -6,8 +6,8 @@
 
 namespace kvasir::run {
 
-// `blend` is there where blending was asked for, `draft`, `weights`, `thinking_cut` and `select` where they apply. The
-// server adds what only it knows.
+// `blend` is there where blending was asked for, `draft`, `weights`, `device`, `thinking_cut` and `select` where they
+// apply. The server adds what only it knows.
 Json receipt_json(const Outcome& outcome);
 
 }  // namespace kvasir::run

@@ -223,7 +223,7 @@ TEST_P(Reuse, AStepPassesTheEndOfAMessageWhoseTailCanBeMadeAfterwards) {
     const int before = server.steps();
     server.ask(prompt, 1, true);
     // Tails of lossless pages can be made at any time, if the pages are in memory.
-    const int exact_steps = as_the_suite_says({}).kv_memory.empty() ? 1 : 2;
+    const int exact_steps = as_the_suite_says(EngineOptions{}).kv_memory.empty() ? 1 : 2;
     EXPECT_EQ(server.steps() - before, std::string_view(GetParam()) == "exact" ? exact_steps : c.steps) << c.message;
     prompt.resize(c.message);
     for (int i = 0; i < 40; ++i) prompt.push_back(300 + i);

@@ -280,6 +280,7 @@ void Scheduler::publish() {
   stats_.streams = engine_.model().layers().streams();
   stats_.weights = engine_.model().layers().figures();
   stats_.disk = engine_.cache().disk_figures();
+  stats_.device = engine_.cache().device_stats();
   if (running_.empty() && waiting_.empty() && inbox_.empty()) empty_.notify_all();
 }
 

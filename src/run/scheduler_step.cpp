@@ -423,6 +423,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   out.stopped_by = job.answer->stopped_by();
   out.completion_tokens = job.answer->size();
   if (job.at.started > 0) out.weights = engine_.model().layers().figures() - job.weights_before;
+  out.device = engine_.cache().device_stats();
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
   Receipt& receipt = out.receipt;
   out.thinking_tokens = job.answer->thinking_cut();

@@ -134,6 +134,7 @@ struct Outcome {
   DraftFigures draft;               // without drafts it has no sources
   // From its start to its end, of all requests that ran; without streaming no blocks.
   weights::StreamFigures weights;
+  kv::DeviceStats device;             // without one it has no name
   std::int64_t thinking_tokens = -1;  // after which the budget ended the thinking; -1: it did not
   Receipt receipt;
 };
@@ -204,7 +205,8 @@ struct ServiceStats {
   kv::SelectionFigures::Layer selection;
   bool streams = false;  // weights are read while they are used
   weights::StreamFigures weights;
-  kv::DiskFigures disk;  // of pages on a disk
+  kv::DiskFigures disk;    // of pages on a disk
+  kv::DeviceStats device;  // without one it has no name
 };
 
 using RequestId = std::uint64_t;

@@ -4,13 +4,16 @@
 //   disk        sealed pages in a file, a part of them in memory
 //   quest       generated tokens choose blocks of the context
 //   device      a device beside the processor folds sealed pages (kv/device_fixture.hpp)
+//   opencl      an OpenCL device does
 //   threads=N   N threads
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <string>
 
+#include "device/driver.hpp"
 #include "kv/device_fixture.hpp"
 #include "run/engine.hpp"
 
@@ -26,6 +29,12 @@ inline EngineOptions as_the_suite_says(EngineOptions o) {
       o.kv_memory = "4MiB";
     } else if (word == "quest") {
       o.select = "quest:budget=256";
+    } else if (word == "opencl") {
+      if (device::survey().devices.empty()) {
+        std::puts("SKIPPED: no OpenCL device (pocl-opencl-icd ocl-icd-libopencl1)");
+        std::exit(77);
+      }
+      o.device = word;
     } else if (word == "device") {
       // see below
     } else if (word.starts_with("threads=")) {

@@ -105,6 +105,16 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
     gauge(out, "kvasir_kv_disk_stall_seconds", "Time that threads have waited for the page file, added up.",
           s.disk.stall_seconds);
   }
+  if (!s.device.name.empty()) {
+    gauge(out, "kvasir_device_pages", "Cache pages that the device holds.", static_cast<double>(s.device.held_pages));
+    counter(out, "kvasir_device_uploaded_bytes_total", "Bytes of cache pages copied to it.", s.device.uploaded_bytes);
+    counter(out, "kvasir_device_folded_groups_total", "Groups of pages folded there, times rows of a KV head.",
+            s.device.folded_groups);
+    counter(out, "kvasir_device_refused_total", "Layers of a step that it left to the processor.",
+            s.device.refused_folds);
+    gauge(out, "kvasir_device_wait_seconds", "Time that the processor has waited for it.", s.device.wait_seconds);
+    gauge(out, "kvasir_device_lost", "1: it failed, and the processor folds.", s.device.lost.empty() ? 0 : 1);
+  }
   using T = run::TierStats;
   tier_family(out, s, "kvasir_tier_bytes", "gauge", "Bytes stored.", &T::bytes);
   tier_family(out, s, "kvasir_tier_budget_bytes", "gauge", "Bytes that may be stored.", &T::budget);

@@ -29,6 +29,7 @@
 #include "cli/take_sampling.hpp"
 #include "cli/terminal.hpp"
 #include "kv/spec.hpp"
+#include "run/device_stats.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
 #include "run/scheduler.hpp"
@@ -245,6 +246,7 @@ class Terminal {
                     o.receipt.reused_tokens, o.prompt_tokens,
                     human_seconds(o.receipt.queue_seconds + o.receipt.prefill_seconds), o.completion_tokens,
                     human_rate(rate, "tokens"), o.prompt_tokens + o.completion_tokens, engine_.context(), end));
+    if (!o.device.name.empty()) dim("device: " + run::device_line(o.device));
     if (o.weights.any()) dim("weights: " + run::weights_line(o.weights));
     if (!o.draft.sources.empty()) dim("drafts: " + run::draft_line(o.draft));
   }

@@ -28,6 +28,7 @@
 #include "run/answer.hpp"
 #include "run/ask.hpp"
 #include "run/blend.hpp"
+#include "run/device_stats.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
 #include "run/receipt.hpp"
@@ -223,6 +224,7 @@ void print_figures(run::Engine& engine, const run::Reply& g, const Figures& f, b
   print_selection(o.receipt);
   if (const kv::DiskFigures disk = engine.cache().disk_figures(); *disk.how)
     fmt::print(stderr, "disk        {}\n", lab::disk_line(disk));
+  if (!o.device.name.empty()) fmt::print(stderr, "device      {}\n", run::device_line(o.device));
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 

@@ -1,6 +1,7 @@
 // For people: what runs and waits, tokens computed and reused, memory, and what each tier holds and did.
 #include "base/clock.hpp"
 #include "base/rss.hpp"
+#include "run/device_stats.hpp"
 #include "run/weights_figures.hpp"
 #include "serve/exchange.hpp"
 #include "serve/model_json.hpp"
@@ -64,6 +65,7 @@ Json stats_json(const Context& context) {
       {"memory", std::move(memory)},
       {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
       {"tiers", std::move(tiers)}};
+  if (!s.device.name.empty()) out["device"] = run::device_json(s.device);
   if (s.streams) out["weights"] = run::weights_json(s.weights);
   return out;
 }
