@@ -140,6 +140,14 @@ TEST(Engine, AnyNumberOfThreadsGetTheAnswersThatTheyWouldGetAlone) {
 TEST(Engine, SaysWhatIsWrong) {
   Engine e = engine();
   EXPECT_THROW(Engine("no/such/model.gguf"), std::runtime_error);
+  EXPECT_NE(refused([&] {
+              e.generate("x", {{"num_ctx", 2}});
+            }).find("('num_ctx' is 'ctx', which does not belong here)"),
+            std::string::npos);
+  EXPECT_NE(refused([&] {
+              e.generate("x", {{"max_tokens", 2}});
+            }).find("('max_tokens' is 'n_predict' here)"),
+            std::string::npos);
   EXPECT_NE(refused([] { Engine(kModel, {{"thread", 2}}); }).find("thread: is no option here"), std::string::npos);
   EXPECT_NE(refused([] { Engine(kModel, {{"threads", "many"}}); }).find("threads"), std::string::npos);
   EXPECT_NE(refused([] { Engine(kModel, {{"kv", "nonsense"}}); }).find("nonsense"), std::string::npos);

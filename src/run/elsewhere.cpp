@@ -104,15 +104,17 @@ constexpr Foreign kForeign[] = {
     {"mmproj -mm mmproj-url -mmu mmproj-auto no-mmproj mmproj-offload limit-mm-per-prompt image-min-tokens "
      "image-max-tokens media-path allowed-local-media-path",
      kPictures},
-    {"gpu-layers -ngl n-gpu-layers device -dev split-mode -sm tensor-split -ts main-gpu -mg tensor-parallel-size -tp "
+    {"gpu-layers -ngl n-gpu-layers split-mode -sm tensor-split -ts main-gpu -mg tensor-parallel-size -tp "
      "tp "
      "pipeline-parallel-size -pp data-parallel-size -dp enable-expert-parallel gpu-memory-utilization "
      "mem-fraction-static enforce-eager no-enforce-eager kv-offload -kvo no-kv-offload -nkvo override-tensor -ot "
      "cpu-moe "
-     "-cmoe n-cpu-moe -ncmoe n-cpu-ffn -ncffn op-offload no-op-offload list-devices fit -fit fit-target -fitt "
+     "-cmoe n-cpu-moe -ncmoe n-cpu-ffn -ncffn op-offload no-op-offload fit -fit fit-target -fitt "
      "use-cuda-graph use-cuda-stream gpu-split max-seq-len-to-capture compilation-config cuda-graph-sizes rpc "
      "distributed-executor-backend memory-gpu-only utilization-percentage moe-cache-mib num-gpus",
      kProcessor},
+    {"-dev gpu-device device-id", "--device"},
+    {"list-devices", "that is `kvasir devices`"},
     // Answers.
     {"n-predict predict max-new-tokens max-tokens num-predict max-gen-len", "-n"},
     {"temp", "--temperature"},
@@ -187,15 +189,19 @@ std::string_view elsewhere(std::string_view name) {
   return {};
 }
 
-std::string key_hint(std::string_view key) {
+std::string key_hint(std::string_view key, std::span<const std::string> known) {
   const std::string_view here = elsewhere(key);
   if (here.empty()) return {};
   if (here[0] != '-') return " (" + std::string(key) + ": " + std::string(here) + ")";
   const std::string_view flag = here.substr(0, here.find_first_of(" ,"));
   std::string ours(flag.substr(flag.find_first_not_of('-')));
-  if (ours == "n") ours = "max_tokens";
+  const auto is_known = [&](std::string_view name) {
+    return known.empty() || std::find(known.begin(), known.end(), name) != known.end();
+  };
+  if (ours == "n") ours = is_known("max_tokens") ? "max_tokens" : "n_predict";
   if (ours == "m") ours = "model";
   std::replace(ours.begin(), ours.end(), '-', '_');
+  if (!is_known(ours)) return " ('" + std::string(key) + "' is '" + ours + "', which does not belong here)";
   std::string text = " ('" + std::string(key) + "' is '" + ours + "' here";
   if (const std::size_t value = here.find(' '); value != here.npos && here[value - 1] != ',')
     text += ", such as '" + std::string(here.substr(value + 1)) + "'";

@@ -1,6 +1,7 @@
 // What options of llama.cpp, vLLM, KVBoost and KTransformers are called here, for hints in messages.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,7 +13,8 @@ namespace kvasir::run {
 std::string_view elsewhere(std::string_view name);
 
 // What such an option is as a key of JSON, YAML or Python, as " ('max_model_len' is 'ctx' here)"; empty: unknown.
-std::string key_hint(std::string_view key);
+// known: the keys that there are; empty: any.
+std::string key_hint(std::string_view key, std::span<const std::string> known = {});
 
 // The field of a request that stands for a flag of `kvasir run`; empty: requests have none.
 std::string request_field(std::string_view flag);
