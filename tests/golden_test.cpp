@@ -157,8 +157,9 @@ TEST(Golden, ConvertedFilesAgreeWithTransformers) {
     EngineOptions options = options_for(entry.path().string(), true, 64, 2);
     options.ctx = 0;
     const double error = relative_error(logits_of(options, ids).logits, read_floats(base + ".logits.f32"));
-    // The converter multiplies Falcon-H1's weights in float16.
-    EXPECT_LE(error, entry.path().stem() == "falcon_h1" ? 1e-3 : 1e-4) << entry.path().filename();
+    // The converter computes in float16: Falcon-H1's products of weights and factors, decays of states.
+    const bool rounded = entry.path().stem() == "falcon_h1" || entry.path().stem() == "bamba";
+    EXPECT_LE(error, rounded ? 1e-3 : 1e-4) << entry.path().filename();
     std::printf("%-24s exact %.2e\n", entry.path().stem().c_str(), error);
     ++seen;
   }

@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: what the converter is called with besides.
 FILES = {
+    "bamba": [],  # rows of queries and keys in an order of their own
     "deepseek_v3": [],  # no expert_gating_func
     "falcon_h1": [],  # ffn_norm without .weight
     "gpt_oss": [],  # YaRN whose ramp begins and ends within pairs
@@ -35,6 +36,7 @@ def main():
     import golden_folders
     import json
     import transformers
+    from models import MODELS, PUBLISHED
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     converter, out = sys.argv[1:3]
@@ -47,8 +49,12 @@ def main():
             continue
         with tempfile.TemporaryDirectory() as place:
             os.environ["FOLDERS"] = place
-            golden_folders.write(name, golden_folders.MODELS[name], ids, place)
+            golden_folders.write(name, MODELS[name], ids, place)
             folder = os.path.join(place, name)
+            with open(folder + "/config.json", encoding="utf-8") as file:
+                config = {**json.load(file), **PUBLISHED.get(name, {})}
+            with open(folder + "/config.json", "w", encoding="utf-8") as file:
+                json.dump(config, file)
             with open(folder + "/tokenizer.json", "w", encoding="utf-8") as file:
                 file.write(TOKENIZER)
             said = convert.convert_aside(converter, folder, f"{out}/{name}.gguf", ["--outtype", "f16", *arguments])

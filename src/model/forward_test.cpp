@@ -508,6 +508,22 @@ const Option kStateOptions[] = {
        m.layers[2].mixer = mamba2(2, true);
        m.ropes = {};
      }},
+    {"RowsOfHalvesByTurns",
+     [](ModelSpec& m) {
+       m.ropes = {rope(kHead / 4, 100.0)};
+       each(m, [](LayerSpec& l, int i) {
+         Attention& a = mixer(l);
+         if (i == 1) {
+           Linear all = linear(in_layer(i, "attn_qk"), a.q.rows + a.k.rows, kDim);
+           biased(all);
+           a.q = part(all, 0, a.q.rows);
+           a.k = part(all, a.q.rows, a.k.rows);
+         } else {
+           biased(a.q), biased(a.k);
+         }
+         for (Linear* h : {&a.q, &a.k}) h->cut.turns = h->bias.cut.turns = kHead;
+       });
+     }},
     {"InterleavedQueriesAndGates",
      [](ModelSpec& m) {
        each(m, [](LayerSpec& l, int i) {

@@ -38,7 +38,9 @@ std::vector<float> floats(const Vector& v, const weights::ModelFile& file) {
   const weights::TensorInfo& t = *file.find(v.name);
   std::vector<float> all(static_cast<std::size_t>(t.rows() * t.columns()));
   quant_of(t).dequantise(t.bytes.data(), all.data(), t.rows() * t.columns());
-  return {all.begin() + v.cut.first, all.begin() + v.cut.first + v.rows * v.columns};
+  std::vector<float> part;
+  for (std::int64_t i = 0; i < v.rows * v.columns; ++i) part.push_back(all[static_cast<std::size_t>(v.cut.at(i))]);
+  return part;
 }
 
 // |W_r x|^2 of every row r, on average over x with independent elements of the sizes `input`; empty: 1.

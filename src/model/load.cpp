@@ -496,10 +496,11 @@ class Loader {
     for_each<Vector>(m_.spec_, [&](Vector& v) { v.bound = at(places.offset.at(v.name)) + v.cut.first; });
     for_each<Linear>(std::as_const(m_.spec_), [&](const Linear& l) {  // biases of rows that were turned
       const auto turned = row_order_.find(&l);
-      if (turned == row_order_.end() || !l.bias) return;
-      float* const to = at(places.offset.at(l.bias.name)) + l.bias.cut.first;
+      const RowsTaken part{l.bias.cut, turned == row_order_.end() ? nullptr : turned->second};
+      if (!l.bias || (!part.order && part.cut.turns == 0)) return;
+      float* const to = at(places.offset.at(l.bias.name)) + part.cut.first;
       const std::vector<float> rows(to, to + l.rows);
-      for (std::int64_t r = 0; r < l.rows; ++r) to[r] = rows[static_cast<std::size_t>(turned->second[r])];
+      for (std::int64_t r = 0; r < l.rows; ++r) to[r] = rows[static_cast<std::size_t>(part.at(r) - part.cut.first)];
     });
     for_each<Norm>(m_.spec_, [&](Norm& n) {
       if (!n.weight) n.weight.bound = at(bytes);

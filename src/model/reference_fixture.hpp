@@ -177,7 +177,7 @@ class Reference {
     const Row bias = b ? tensor_row(b.name, bias_row) : Row{};
     for (std::int64_t r = 0; r < rows; ++r) {
       const Row w = tensor_row(name, cut.at(r));
-      double sum = b ? bias[static_cast<std::size_t>(b.cut.first + r)] : 0;
+      double sum = b ? bias[static_cast<std::size_t>(b.cut.at(r))] : 0;
       for (std::size_t i = 0; i < w.size(); ++i) sum += w[i] * x[i];
       y.push_back(sum);
     }

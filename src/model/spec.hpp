@@ -36,8 +36,17 @@ struct Cut {
   // Of matrices that are not experts': the part comes in runs of that many rows, of which each begins `step` rows
   // behind the one before. 0: in one.
   std::int64_t run = 0, step = 0;
+  // More than 0: the part is heads of that many rows, of which row 2 i + j of the tensor is row j * turns / 2 + i here.
+  // Then the part comes in one.
+  std::int64_t turns = 0;
 
-  std::int64_t at(std::int64_t i) const { return first + (run > 0 ? i / run * step + i % run : i); }
+  std::int64_t at(std::int64_t i) const {
+    if (turns > 0) {
+      const std::int64_t in_head = i % turns, half = turns / 2;
+      return first + i - in_head + in_head % half * 2 + in_head / half;
+    }
+    return first + (run > 0 ? i / run * step + i % run : i);
+  }
 };
 
 // A row of floats: weights of a norm, a bias. Absent without a name.

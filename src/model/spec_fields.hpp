@@ -17,11 +17,12 @@ concept Part = std::is_same_v<std::remove_const_t<T>, U>;
 
 template <Part<Cut> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [first, of, run, step] = s;
+  auto& [first, of, run, step, turns] = s;
   f("first", first);
   f("of", of);
   f("run", run);
   f("step", step);
+  if (turns > 0) f("turns", turns);  // the text of others is what it was before there were any
 }
 template <Part<Vector> S, class F>
 void each_field(S& s, F&& f) {

@@ -17,7 +17,7 @@ MORE = {
                    sliding_window=16, global_attn_every_n_layers=2, layer_types=LOCAL, route_scale=1.5, mup_enabled=True),
     "apertus": usual(head_dim=16),
     "arcee": usual(head_dim=16),
-    "bamba": usual(MAMBA, num_hidden_layers=3, mamba_n_groups=1, attn_layer_indices=[1]),
+    "bamba": usual(MAMBA, num_hidden_layers=3, mamba_n_groups=1, attn_layer_indices=[1], attention_bias=True),
     "bloom": dict(PLAIN, hidden_size=64, n_layer=2, n_head=4),
     "codegen": dict(GPT, rotary_dim=8, n_ctx=704),
     "cohere2_moe": usual(FOUR, sliding_window=16, num_experts=6, num_experts_per_tok=2),
@@ -99,7 +99,7 @@ MORE = {
 MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
 MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 # What published configurations have and transformers 5 does not write.
-PUBLISHED = {"cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25},
+PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25},
              "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [32, 32]}}
 # What the converter is called with besides.
 ARGUMENTS = {kind: ["--no-nextn"] for kind in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")}

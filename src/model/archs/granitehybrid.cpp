@@ -1,5 +1,5 @@
 // Granite 4 with Mamba-2 in most layers: the scales of Granite; feed forwards or experts beside a shared one. Attention
-// has no positions unless rope.scaling.finetuned says so.
+// has no positions unless rope.scaling.finetuned says so (Bamba, or all layers attention).
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
@@ -20,11 +20,12 @@ static ModelSpec describe(const Hparams& h) {
       Attention a = attention(n);
       if (!rotated) a.rope = -1;
       // Bamba. The converter orders rows of queries and keys as if whole heads were turned, so that halves that belong
-      // together lie apart.
-      if (rotated && h.integer_or("rope.dimension_count", 1, a.d, a.d) < a.d)
-        h.unsupported("rope.dimension_count",
-                      "is less than a head has (Bamba), of which files have rows in another order");
-      if (rotated && m.ropes.empty()) m.ropes = {h.rope(kernel::RopePairs::kAdjacent, a.d)};
+      // together lie apart: its order is undone.
+      const bool in_part = rotated && h.integer_or("rope.dimension_count", 1, a.d, a.d) < a.d;
+      for (Linear* rows : {&a.q, &a.k})
+        if (in_part) rows->cut.turns = rows->bias.cut.turns = a.d;
+      if (rotated && m.ropes.empty())
+        m.ropes = {h.rope(in_part ? kernel::RopePairs::kSplitHalf : kernel::RopePairs::kAdjacent, a.d)};
       layer.mixer = a;
     } else {
       layer.mixer = mamba2(n);
