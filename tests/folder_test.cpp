@@ -224,6 +224,35 @@ TEST(FolderModels, AHeadOfOtherNumbersIsNotTied) {
   EXPECT_EQ(twice, logits());
 }
 
+// Within the length that the model was trained for it is plain RoPE. What was computed of a longer text would change
+// with every token more, so there is none.
+TEST(FolderModels, DynamicRopeEndsWhereItsBaseChanges) {
+  const FolderStyle style{"llama", true};
+  const auto model = weights::open_model_file(kShipped + "llama.gguf");
+  PlainJson config = testing::folder_config(*model, style);
+  config["max_position_embeddings"] = 1024;
+  config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.0}};
+  TemporaryPath folder("folder");
+  write_folder(folder.path, config, testing::folder_tensors(*model, style));
+  const Outcome want = run(kShipped + "llama.gguf", true), got = run(folder.path, true);
+  EXPECT_EQ(got.logits, want.logits);
+  EXPECT_EQ(got.cache, want.cache);
+  EngineOptions o;
+  o.model = folder.path;
+  o.ctx = 1025;
+  try {
+    Engine engine(o, {.sequences = 1});
+    ADD_FAILURE() << "taken";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("--ctx: is 1025, expected at most the model's positions, 1024: texts of more "
+                                         "than 1024 tokens turn all their keys otherwise"),
+              std::string::npos)
+        << e.what();
+  }
+  o.ctx = 0;
+  EXPECT_EQ(Engine(o, {.sequences = 1}).context(), 1024);
+}
+
 // What is said of a folder, and what of it.
 std::string refusal(
     const std::function<void(const std::string& path, PlainJson& config, std::vector<FolderTensor>&)>& change) {
@@ -257,7 +286,7 @@ TEST(FolderModels, WhatCannotBeComputedIsNamed) {
   says(config("num_hidden_layers", 0), "F/config.json: 'num_hidden_layers' is 0, expected an integer from 1 to 4096");
   says(config("num_hidden_layers", "two"), "'num_hidden_layers' is \"two\"");
   says(config("num_hidden_layers", 3), "blk.2.attn_norm.weight is missing");
-  says(config("rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}), "'rope_scaling.rope_type' is 'dynamic'");
+  says(config("rope_scaling", {{"rope_type", "cubic"}, {"factor", 2.0}}), "'rope_scaling.rope_type' is 'cubic'");
   says(config("rope_scaling", {{"rope_type", "linear"}}), "'rope_scaling.factor' is missing");
   says(config("quantization_config", {{"quant_method", "awq"}}), "'quantization_config.bits' is missing, expected 4");
   says(config("intermediate_size", 40), "ffn_gate.weight is 96x64, expected 40x64");

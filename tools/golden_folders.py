@@ -158,6 +158,9 @@ MODELS = {
                              final_logit_softcapping=None),
     "helium": usual(head_dim=16),
     "llama+bias": usual(head_dim=16, attention_bias=True, mlp_bias=True),
+    # As long as the text: one token more would change all of it.
+    "llama+dynamic": usual(head_dim=16, max_position_embeddings=48,
+                           rope_parameters=dict(rope_type="dynamic", factor=4.0, rope_theta=10000.0)),
     "llama+part": usual(head_dim=16, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
     "llama+yarn": usual(head_dim=16, rope_parameters=yarn(attention_factor=1.7)),
     "qwen3_next+plain": usual(DELTA, DELTA_EXPERTS, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[],

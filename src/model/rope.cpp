@@ -47,7 +47,7 @@ Rope Hparams::plain_rope(kernel::RopePairs pairs, int d, double base) const {
   if (!(base > 1.0))
     throw Error(Code::kBadInput, full("rope.freq_base") + " is " + std::to_string(base) + ", expected more than 1",
                 m_.path());
-  Rope rope{pairs, {}, 1.0f, {}};
+  Rope rope{.pairs = pairs};
   for (int i = 0; i < n / 2; ++i) rope.frequencies.push_back(std::pow(base, -2.0 * i / n));
   return rope;
 }
@@ -56,6 +56,7 @@ Rope Hparams::rope(kernel::RopePairs pairs, int d, bool whole) const {
   Rope rope = plain_rope(pairs, d);
   scale_rope(rope, whole);
   rope.magnitude *= static_cast<float>(number_or("rope.scaling.attn_factor", 1.0));
+  rope.most = integer_or("rope.most_positions", 1, kMostContext, 0);  // which folders alone say
   constexpr const char *kShort = "rope_factors_short.weight", *kLong = "rope_factors_long.weight";
   if (has_tensor("rope_freqs.weight")) {
     rope.factors.push_back(divisors("rope_freqs.weight", &rope));

@@ -129,6 +129,9 @@ struct Rope {
   std::vector<double> frequencies;
   float magnitude = 1.0f;
   std::vector<Vector> factors = {};  // tensors that a file may have: read, or passed over, when frequencies were made
+  // More than 0: these are the frequencies of texts of at most so many tokens. Longer ones have others (dynamic NTK),
+  // for all of their tokens: what was computed of a text would change when it grows.
+  std::int64_t most = 0;
 };
 
 // Queries at position p are multiplied by 1 + scale * ln(1 + floor((p + offset) / length)).
@@ -369,7 +372,9 @@ struct ModelSpec {
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   // Tokens that a sequence can have at most; 0: no bound.
-  std::int64_t most_positions() const { return embedding.positions.rows; }
+  std::int64_t most_positions() const {
+    return embedding.positions || ropes.empty() ? embedding.positions.rows : ropes[0].most;
+  }
 };
 
 }  // namespace kvasir::model

@@ -77,11 +77,12 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Rope> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [pairs, frequencies, magnitude, factors] = s;
+  auto& [pairs, frequencies, magnitude, factors, most] = s;
   f("pairs", pairs);
   f("frequencies", frequencies);
   f("magnitude", magnitude);
   f("factors", factors);
+  if (most > 0) f("most", most);  // as Cut::turns
 }
 template <Part<Temperature> S, class F>
 void each_field(S& s, F&& f) {

@@ -280,13 +280,20 @@ model::ResidencyOptions residency_options(const EngineOptions& options, std::int
   return r;
 }
 
+std::string positions_note(const model::ModelSpec& spec) {
+  if (spec.most_positions() == 0 || spec.embedding.positions) return "";
+  return "texts of more than " + std::to_string(spec.most_positions()) +
+         " tokens turn all their keys otherwise in this model (dynamic NTK RoPE), which is not computed";
+}
+
 std::int64_t context_for(const EngineOptions& options, const model::ModelSpec& spec) {
   const std::int64_t most = spec.most_positions();
+  const std::string why = positions_note(spec);
   if (most > 0 && options.ctx > most)
-    throw Error(
-        Code::kBadInput,
-        "is " + std::to_string(options.ctx) + ", expected at most the model's positions, " + std::to_string(most),
-        "--ctx");
+    throw Error(Code::kBadInput,
+                "is " + std::to_string(options.ctx) + ", expected at most the model's positions, " +
+                    std::to_string(most) + (why.empty() ? "" : ": " + why),
+                "--ctx");
   return options.ctx > 0 ? options.ctx : std::min(spec.context, kDefaultContext);
 }
 

@@ -190,6 +190,8 @@ model::ResidencyOptions residency_options(const EngineOptions& options, std::int
 // What a cache for `spec` is like under `options`: used by the engine and by `kvasir inspect`. facts: of its keys.
 kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelSpec& spec, const model::KeyFacts& facts,
                                int sequences);
+// Why the model's positions end, where they are not learned ones, in one line; else empty.
+std::string positions_note(const model::ModelSpec& spec);
 // Throws Error(kBadInput) for more tokens than the model has positions.
 std::int64_t context_for(const EngineOptions& options, const model::ModelSpec& spec);
 

@@ -62,8 +62,6 @@ MORE = {
                                                              original_max_position_embeddings=64, rope_theta=10000.0)),
     "llama+part": usual(head_dim=16, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
     "llama+yarn": usual(head_dim=16, rope_parameters=yarn(attention_factor=1.7)),
-    "llama+dynamic": usual(head_dim=16, max_position_embeddings=64,
-                           rope_parameters=dict(rope_type="dynamic", factor=4.0, rope_theta=10000.0)),
     "mamba": dict(PLAIN, hidden_size=64, num_hidden_layers=2, state_size=8),
     "mellum": usual(FOUR),
     "minicpm3": usual(LATENT, q_lora_rank=48),
@@ -108,7 +106,7 @@ ARGUMENTS = {kind: ["--no-nextn"] for kind in ("qwen3_5_text", "qwen3_5_moe_text
 def build(name, settings):
     settings = dict(settings)
     for key in ("max_position_embeddings", "n_positions"):
-        if key in settings and "dynamic" not in name:
+        if key in settings:
             settings[key] = 704
     config = AutoConfig.for_model(name.split("+")[0], **settings)
     config._attn_implementation = "eager"

@@ -221,6 +221,8 @@ void print_figures(run::Engine& engine, const run::Reply& g, const Figures& f, b
   fmt::print(stderr, "KV cache    {} per token ({})\n", human_bytes(static_cast<std::uint64_t>(f.kv_bytes_per_token)),
              kv::codecs_text(engine.codecs()));
   if (!engine.kv_note().empty()) fmt::print(stderr, "            {}\n", engine.kv_note());
+  if (const std::string note = run::positions_note(engine.model().spec()); !note.empty())
+    fmt::print(stderr, "context     {}\n", note);
   print_selection(o.receipt);
   if (const kv::DiskFigures disk = engine.cache().disk_figures(); *disk.how)
     fmt::print(stderr, "disk        {}\n", lab::disk_line(disk));

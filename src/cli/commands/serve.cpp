@@ -56,6 +56,8 @@ void describe(LoadedModel& model, const std::string& url) {
     fmt::print(stderr, "vocabulary: {}\n", note);
   if (!card.sampling.note.empty()) fmt::print(stderr, "sampling: {}\n", card.sampling.note);
   if (!model.chat_problem().empty()) fmt::print(stderr, "chats are refused: {}\n", model.chat_problem());
+  if (const std::string note = engine ? run::positions_note(engine->model().spec()) : ""; !note.empty())
+    fmt::print(stderr, "the context ends: {}\n", note);
   if (engine && !engine->kv_note().empty()) fmt::print(stderr, "KV cache: {}\n", engine->kv_note());
 }
 

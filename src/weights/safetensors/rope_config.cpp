@@ -90,6 +90,7 @@ class RopeReader {
       if (!(alpha > 0.0) || turned_ < 4) fields.bad("alpha", "expected more than 0");
       return set("rope.freq_base", base_ * std::pow(alpha, d / (d - 2.0)));
     }
+    if (kind == "dynamic") return set("rope.most_positions", context_);  // up to there it is the plain one
     if (kind == "linear") {
       set("rope.scaling.type", std::string("linear"));
       set("rope.scaling.factor", fields.number("factor"));
@@ -102,7 +103,7 @@ class RopeReader {
     } else {
       if (kind == "proportional" && arch_ == "gemma4") return;  // its reader says which pairs are turned
       fields.unsupported(type == fields.text_if("rope_type") ? "rope_type" : "type",
-                         fmt::format("is '{}', expected default, linear, yarn, llama3 or longrope", kind));
+                         fmt::format("is '{}', expected default, linear, dynamic, yarn, llama3 or longrope", kind));
     }
   }
 
