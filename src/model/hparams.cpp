@@ -31,7 +31,7 @@ void check_is_model(const weights::Metadata& m, const std::string& arch) {
     throw Error(Code::kBadInput, "is an importance matrix, not a model; kvasir quantize takes it", m.path());
 }
 
-// The converter's --mtp leaves all but the last layers out, and drafts with the file beside the model's.
+// The converter's --mtp leaves all but the last layers out; run/drafters/mtp.cpp takes such a file.
 void check_has_layers(const weights::ModelFile& file, int layers) {
   const std::string block = "blk." + std::to_string(layers) + ".";
   if (!file.find(block + "nextn.eh_proj.weight")) return;
@@ -43,7 +43,7 @@ void check_has_layers(const weights::ModelFile& file, int layers) {
   if (!other) return;  // a specification that is written to a file later
   throw Error(Code::kUnsupported,
               "holds only the layers of a model that guess further tokens (a draft head, MTP), not the model; expected "
-              "the model itself, which drafts with such layers where they are in its own file",
+              "the model itself, for which --draft mtp:FILE takes this file",
               file.metadata().path());
 }
 
@@ -62,7 +62,6 @@ Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : file_(fi
                 m_.path());
   // The last ones guess further tokens; the next one is computed without them.
   layers_ = blocks_ - static_cast<int>(integer_or("nextn_predict_layers", 0, blocks_ - 1, 0));
-  check_has_layers(file, layers_);
   dim_ = static_cast<int>(integer("embedding_length", 1, kMost));
   context_ = integer_or("context_length", 1, std::int64_t{1} << 40, 2048);
   tokens_ = tokens > 0 ? tokens : context_;
@@ -221,6 +220,7 @@ bool Hparams::scales_matrices(std::string_view name) const {
 
 ModelSpec read_spec(const weights::ModelFile& file, std::int64_t tokens) {
   const Hparams h(file, tokens);
+  check_has_layers(file, h.layers());
   ModelSpec spec = h.entry().describe(h);
   read_pooling(h, spec);
   spec.orders = orders_at_once(spec, file);

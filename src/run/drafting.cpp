@@ -36,9 +36,8 @@ const OptionTable<DraftOptions>& draft_table() {
       "draft",
       {{"draft",
         &O::draft,
-        {.help =
-             "guess further tokens and compute them together with the next one: lookup, store, mtp or model:FILE (see "
-             "`kvasir registries`); several are asked in their order. Answers stay what they are",
+        {.help = "guess further tokens and compute them together with the next one: lookup, store, mtp, mtp:FILE or "
+                 "model:FILE (see `kvasir registries`); several are asked in their order. Answers stay what they are",
          .placeholder = "NAME"}},
        {"draft_tokens",
         &O::draft_tokens,

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "run/text_memory.hpp"
 #include "tensor/buffer.hpp"
 #include "text/json_schema.hpp"
+#include "weights/gguf_writer.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -218,6 +221,70 @@ TEST(DraftMtp, ABlockThatIsTheModelIsNearlyAlwaysRight) {
     }
     server.flush();
   }
+  std::filesystem::remove_all(folder);
+}
+
+// Part of a model's file, with other numbers of layers.
+void write_part(const std::string& from, const std::string& to, std::uint32_t layers, std::uint32_t guessing,
+                const std::function<bool(const std::string& tensor)>& has) {
+  const MappedFile mapped(from);
+  const auto model = weights::open_model_file(from);
+  const std::string arch = model->metadata().require_string("general.architecture") + ".";
+  const std::string keys[] = {arch + "block_count", arch + "nextn_predict_layers"};
+  const std::string_view but[] = {keys[0], keys[1]};
+  weights::GgufHeader header;
+  header.copy_metadata(mapped.bytes(), but);
+  header.set(keys[0], layers);
+  if (guessing > 0) header.set(keys[1], guessing);
+  for (const bool writes : {false, true}) {
+    std::optional<weights::GgufWriter> out;
+    if (writes) out.emplace(to, header);
+    for (const weights::TensorInfo& t : model->tensors()) {
+      if (!has(t.name)) continue;
+      if (writes)
+        out->write(t.bytes);
+      else
+        header.add_tensor(t.name, t.quant, std::span(t.shape).first(static_cast<std::size_t>(t.rank)));
+    }
+    if (writes) out->finish();
+  }
+}
+
+// As the converter writes them with --no-nextn and --mtp: together they are as good as one.
+TEST(DraftMtp, AFileOfTheLayersAloneDraftsForTheModel) {
+  const std::string folder = ::testing::TempDir() + "kvasir-mtp-file-" + std::to_string(getpid());
+  std::filesystem::create_directories(folder);
+  Team team(2);
+  const std::string whole = folder + "/whole.gguf", model = folder + "/model.gguf", head = folder + "/mtp.gguf";
+  const model::SynthShape& shape = model::find_synth_shape("tiny-mtp");
+  model::write_synthetic_model(whole, shape, "q8_0", 1, team, [](auto, auto) {});
+  const std::string block = "blk." + std::to_string(shape.layers) + ".";
+  const auto layers = static_cast<std::uint32_t>(shape.layers);
+  write_part(whole, model, layers, 0, [&](const std::string& name) { return !name.starts_with(block); });
+  write_part(whole, head, layers + 1, 1,
+             [&](const std::string& name) { return name.starts_with(block) || !name.starts_with("blk."); });
+  Server plain("exact", {}, {}, model);
+  Server one("exact", {}, {}, whole, drafts({"mtp"})), two("exact", {}, {}, model, drafts({"mtp:" + head}));
+  const ServiceRequest asked = request(document(plain.tokenizer(), 900, 200), 150);
+  const Reply wanted = plain.submit(asked)->wait(), of_one = one.submit(asked)->wait(),
+              reply = two.submit(asked)->wait();
+  expect_equal_bits(wanted, reply);
+  expect_figures(reply, "mtp");
+  EXPECT_GT(reply.outcome.draft.drafted, 100);
+  EXPECT_EQ(reply.outcome.draft.drafted, of_one.outcome.draft.drafted);
+  EXPECT_EQ(reply.outcome.draft.accepted, of_one.outcome.draft.accepted);
+  const auto refusal = [](const std::string& of, const std::string& drafter) -> std::string {
+    try {
+      Server server("exact", {}, {}, of, drafts({drafter}));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "taken";
+  };
+  EXPECT_NE(refusal(head, "lookup").find("for which --draft mtp:FILE takes this file"), std::string::npos);
+  EXPECT_NE(refusal(kBooks, "mtp:" + head).find("expected the model's: "), std::string::npos)
+      << refusal(kBooks, "mtp:" + head);
+  EXPECT_NE(refusal(whole, "mtp:" + model).find("nextn_predict_layers is missing"), std::string::npos);
   std::filesystem::remove_all(folder);
 }
 

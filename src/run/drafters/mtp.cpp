@@ -12,6 +12,7 @@
 #include "base/host.hpp"
 #include "model/guesser.hpp"
 #include "model/hparams.hpp"
+#include "model/spec_fields.hpp"
 #include "run/guess_draw.hpp"
 
 namespace kvasir::run::drafters_mtp {
@@ -56,9 +57,32 @@ kv::CacheOptions cache_for(const EngineOptions& target, int texts, std::int64_t 
   return cache;
 }
 
+struct Block {
+  std::unique_ptr<weights::ModelFile> file;
+  model::ModelSpec spec;
+};
+
+// Of the model's own file, or of `path`. `model`: what it drafts for.
+Block block_of(EngineOptions target, const model::ModelSpec& model, std::int64_t context, const std::string& path) {
+  if (!path.empty()) target.model = path;
+  auto file = open_model(target);
+  model::ModelSpec spec = model::read_guesser(*file, context);
+  if (spec.arch != model.arch || spec.dim != model.dim || spec.vocab != model.vocab)
+    throw Error(Code::kBadInput,
+                "has layers of a " + spec.arch + " model, " + std::to_string(spec.dim) + " wide, with " +
+                    std::to_string(spec.vocab) + " tokens; expected the model's: " + model.arch + ", " +
+                    std::to_string(model.dim) + " and " + std::to_string(model.vocab),
+                path);
+  bool has = false;
+  model::for_each<model::Linear>(
+      model, [&](const model::Linear& l) { has |= l.name == spec.head.output.name && l.cut.of == 0; });
+  spec.head.output.lent &= has;
+  return {std::move(file), std::move(spec)};
+}
+
 class Mtp final : public Drafter {
  public:
-  Mtp(Engine& target, int texts);
+  Mtp(Engine& target, int texts, const std::string& path);
 
   std::unique_ptr<DraftText> begin(const std::string& tenant, bool reuse, const Answer& answer, std::size_t) override;
   bool reads_states() const override { return true; }
@@ -92,11 +116,10 @@ class Mtp final : public Drafter {
   std::vector<std::int32_t> last_;
 };
 
-Mtp::Mtp(Engine& target, int texts)
+Mtp::Mtp(Engine& target, int texts, const std::string& path)
     : target_(target), dim_(target.model().spec().dim), texts_(static_cast<std::size_t>(texts)) {
-  auto file = open_model(target.options());
-  model::ModelSpec spec = model::read_guesser(*file, target.context());
-  model_ = model::Model::load(std::move(spec), std::move(file), target.team(),
+  Block block = block_of(target.options(), target.model().spec(), target.context(), path);
+  model_ = model::Model::load(std::move(block.spec), std::move(block.file), target.team(),
                               {.exact = target.options().exact, .lender = &target.model()});
   const kv::CacheOptions cache = cache_for(target.options(), texts, target.context(), target.cache().memory().tokens);
   cache_ = std::make_unique<kv::Cache>(target.team(), model::cache_shape(model_->spec()), cache);
@@ -323,10 +346,10 @@ void Mtp::end(std::unique_ptr<DraftText> of, std::span<const std::int32_t> ids) 
   if (idle_.size() > texts_) make_room();
 }
 
-Beside memory(const EngineOptions& target, int texts, std::int64_t pool_tokens, const std::string&) {
-  const auto file = open_model(target);
-  const std::int64_t context = context_for(target, model::read_spec(*file));
-  const model::ModelSpec spec = model::read_guesser(*file, context);
+Beside memory(const EngineOptions& target, int texts, std::int64_t pool_tokens, const std::string& path) {
+  const model::ModelSpec model = model::read_spec(*open_model(target));
+  const std::int64_t context = context_for(target, model);
+  const auto [file, spec] = block_of(target, model, context, path);
   const kv::CacheOptions cache = cache_for(target, texts, context, pool_tokens);
   const int threads = target.threads > 0 ? target.threads : describe_host().usable_cores;
   const std::int64_t rows = cache.step_tokens + texts * (kPending + 1);
@@ -336,14 +359,12 @@ Beside memory(const EngineOptions& target, int texts, std::int64_t pool_tokens, 
 }
 
 std::unique_ptr<Drafter> make(Engine& engine, int texts, const std::string& parameters) {
-  if (!parameters.empty())
-    throw Error(Code::kBadInput, "has '" + parameters + "', expected no parameters", "--draft mtp");
-  return std::make_unique<Mtp>(engine, texts);
+  return std::make_unique<Mtp>(engine, texts, parameters);
 }
 
 }  // namespace
 
-const DrafterKind entry = {"what the model's own layers for further tokens say (nextn), where its file has them",
+const DrafterKind entry = {"what the model's own layers for further tokens say (nextn), of its file or mtp:FILE",
                            make,
                            memory,
                            {0.15, 0.3, 0.5, 0.67, 0.8, 0.9, 0.95, 0.98}};
