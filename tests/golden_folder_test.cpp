@@ -224,6 +224,62 @@ TEST(GoldenFolders, ExpertsMayShareTensors) {
     EXPECT_EQ(run(fused.path, golden.ids, exact).logits, run(apart.path, golden.ids, exact).logits) << exact;
 }
 
+// Published folders have matrices (inputs, outputs) in them, those that transformers 5 saved (outputs, inputs). Square
+// ones would be the latter, so the experts here are narrower than the golden ones.
+TEST(GoldenFolders, ExpertsOfQwen3VlMoeLieEitherWay) {
+  constexpr std::size_t kExperts = 6, kWide = 64, kNarrow = 16, kStored = 32;
+  GoldenFolder golden = testing::golden_folder("qwen3_moe");
+  golden.config["moe_intermediate_size"] = kNarrow;
+  for (testing::FolderTensor& t : golden.tensors) {
+    if (t.name.find(".experts.") == t.name.npos) continue;
+    const bool down = t.name.find("down_proj") != t.name.npos;
+    std::string narrow;
+    for (std::size_t r = 0; r < (down ? kWide : kNarrow); ++r)
+      narrow += t.bytes.substr(2 * r * (down ? kStored : kWide), 2 * (down ? kNarrow : kWide));
+    t.bytes = narrow;
+    t.shape[down ? 1 : 0] = kNarrow;
+  }
+  TemporaryPath apart("golden-folder");
+  testing::write_folder(apart.path, golden.config, golden.tensors);
+  testing::PlainJson text = golden.config;
+  text["model_type"] = "qwen3_vl_moe_text";
+  const testing::PlainJson config = {{"model_type", "qwen3_vl_moe"}, {"text_config", text}};
+  const auto in_tower = [](const std::string& name) {
+    return name.starts_with("model.") ? "model.language_model." + name.substr(6) : name;
+  };
+  for (const bool published : {false, true}) {
+    std::vector<testing::FolderTensor> tensors;
+    for (int layer = 0; layer < 2; ++layer) {
+      const std::string stem = fmt::format("model.layers.{}.mlp.experts.", layer);
+      for (const auto& [name, parts] :
+           {std::pair<const char*, std::vector<const char*>>{"gate_up_proj", {"gate", "up"}},
+            {"down_proj", {"down"}}}) {
+        const std::size_t rows = parts.size() == 2 ? 2 * kNarrow : kWide, columns = parts.size() == 2 ? kWide : kNarrow;
+        testing::FolderTensor all{in_tower(stem + name), "F16", {}, {}};
+        for (const std::size_t n : {kExperts, published ? columns : rows, published ? rows : columns})
+          all.shape.push_back(static_cast<std::int64_t>(n));
+        for (std::size_t e = 0; e < kExperts; ++e) {
+          std::string one, other;
+          for (const char* part : parts)
+            for (const testing::FolderTensor& t : golden.tensors)
+              if (t.name == fmt::format("{}{}.{}_proj.weight", stem, e, part)) one += t.bytes;
+          for (std::size_t c = 0; c < columns; ++c)
+            for (std::size_t r = 0; r < rows; ++r) other += one.substr(2 * (r * columns + c), 2);
+          all.bytes += published ? other : one;
+        }
+        tensors.push_back(all);
+      }
+    }
+    for (const testing::FolderTensor& t : golden.tensors)
+      if (t.name.find(".experts.") == t.name.npos) tensors.push_back(t), tensors.back().name = in_tower(t.name);
+    TemporaryPath folder("golden-folder-tower");
+    testing::write_folder(folder.path, config, tensors);
+    for (const bool exact : {true, false})
+      EXPECT_EQ(run(folder.path, golden.ids, exact).logits, run(apart.path, golden.ids, exact).logits)
+          << published << exact;
+  }
+}
+
 // What is said of a folder of experts, and what of it.
 std::string refusal(const std::string& name, const std::function<void(GoldenFolder&)>& change) {
   GoldenFolder golden = testing::golden_folder(name);

@@ -62,7 +62,7 @@ void ConfigReader::read_usual() {
   if (layers == 0 && (fields.find("layers_block_type") || fields.find("hybrid_override_pattern")))
     layers = static_cast<std::int64_t>(layer_kinds(*this).size());
   if (layers < 1 || layers > 4096) layers = fields.integer("num_hidden_layers", 1, 4096);
-  width = fields.integer("hidden_size", 1, kMost);
+  width = out.width = fields.integer("hidden_size", 1, kMost);
   out.layers = layers;
   out.heads = fields.integer("num_attention_heads", 1, kMost);
   out.kv_heads = fields.integer_if("num_key_value_heads", 1, kMost).value_or(out.heads);

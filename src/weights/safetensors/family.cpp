@@ -87,6 +87,9 @@ constexpr Rename kFalconH1[] = {{"pre_ff_layernorm", "ffn_norm"},
                                 {"feed_forward.gate_proj", "ffn_gate"},
                                 {"feed_forward.up_proj", "ffn_up"},
                                 {"feed_forward.down_proj", "ffn_down"}};
+// Published folders have the experts one way round, those that transformers 5 saved again the other.
+constexpr Rename kQwen3VlMoe[] = {{"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", Make::kEitherWay},
+                                  {"mlp.experts.down_proj", "ffn_down_exps.weight", Make::kEitherWay}};
 constexpr Rename kGemma4[] = {{"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
                               {"experts.down_proj", "ffn_down_exps.weight"},
                               {"router.proj", "ffn_gate_inp"},
@@ -250,7 +253,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "qwen3_5_text", .arch = "qwen35", .one_more = true, .post_norms = true, .read = read_delta},
     {.model_type = "qwen3_moe", .arch = "qwen3moe", .read = read_experts},
     {.model_type = "qwen3_next", .arch = "qwen3next", .one_more = true, .post_norms = true, .read = read_delta},
-    {.model_type = "qwen3_vl_moe_text", .arch = "qwen3moe", .read = read_experts},
+    {.model_type = "qwen3_vl_moe_text", .arch = "qwen3moe", .names = kQwen3VlMoe, .read = read_experts},
     {.model_type = "qwen3_vl_text", .arch = "qwen3"},
     {.model_type = "seed_oss", .arch = "seed_oss", .post_norms = true},
     {.model_type = "smollm3", .arch = "smollm3", .pairs = true},

@@ -15,6 +15,7 @@ enum class Make {
   kSame,
   kDecay,      // -exp of it
   kTurned,     // matrices (inputs, outputs)
+  kEitherWay,  // matrices (inputs, outputs) where the width of the model says so, else (outputs, inputs)
   kHalves,     // the first half of the rows belongs to "gate", which stands for the '*' of the name, the second to "up"
   kTurns,      // rows by turns of "gate" and "up"; matrices (inputs, outputs), or MXFP4 (outputs, inputs)
   kLatent,     // keys and values of a latent row, by head

@@ -216,6 +216,12 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
     case Make::kTurned:
       info = turned(std::move(info));
       break;
+    case Make::kEitherWay: {
+      const bool down = place.name.ends_with("ffn_down_exps.weight");  // makes rows of that width, the others read them
+      if (info.shape[down ? 1 : 0] != configuration_.width && info.shape[down ? 0 : 1] == configuration_.width)
+        info = turned(std::move(info));
+      break;
+    }
     case Make::kBehindTwo: {
       if (info.rows() < 3 || !plain) fail(Code::kBadInput, info.name, "expected more than two rows of floats", path);
       info.bytes = info.bytes.subspan(static_cast<std::size_t>(2 * info.row_bytes()));
