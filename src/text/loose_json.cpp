@@ -53,6 +53,7 @@ void append_in_string(std::string& out, char c) {
 bool LooseJson::convert(std::string_view text, bool end, std::string& out) {
   while (at_ < text.size() && !done_) {
     const std::string_view rest = text.substr(at_);
+    if (stops(rest, end)) break;
     const std::size_t size = in_string_ ? string_step(rest, end, out) : step(rest, out);
     if (size == 0) break;
     at_ += size;
@@ -169,6 +170,16 @@ std::size_t LooseJson::string_step(std::string_view rest, bool end, std::string&
   in_string_ = false;
   place_ = is_key_ ? Place::kColon : Place::kComma;
   return delimiter_.size();
+}
+
+// Nothing is taken: a mark is here, or may come.
+bool LooseJson::stops(std::string_view rest, bool end) {
+  if (in_string_ && !is_key_ && notation_.quote.empty()) return false;
+  for (const std::string_view mark : notation_.stops) {
+    if (rest.starts_with(mark)) return stopped_ = bad_ = true;
+    if (!end && mark.starts_with(rest)) return true;
+  }
+  return false;
 }
 
 bool LooseJson::closes(std::string_view behind) const {

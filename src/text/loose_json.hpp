@@ -15,6 +15,8 @@ struct Notation {
   bool call = false;            // the value begins with '(' and holds NAME=VALUE, as Python's calls do
   // JSON stays as it is, byte for byte; otherwise the blanks outside of strings are those of ", " and ": ".
   bool exact = true;
+  std::vector<std::string_view> stops =
+      {};  // marks: of what is inside, only strings that are values hold them; with `quote` nothing does
 };
 
 // Turns an object or a list into JSON while it is written. What is JSON stays as it is, but for control characters in
@@ -24,7 +26,7 @@ class LooseJson {
  public:
   // `names`: of a call's parameters, for arguments that stand without theirs.
   explicit LooseJson(Notation notation = {}, std::vector<std::string> names = {})
-      : notation_(notation), names_(std::move(names)) {}
+      : notation_(std::move(notation)), names_(std::move(names)) {}
 
   // Goes on where the last call ended: `text` is what it was then and more behind; `end`: nothing will follow. True:
   // the value is complete. REQUIRES: not called after that; text begins with '{', '[' or '('.
@@ -32,7 +34,8 @@ class LooseJson {
   bool done() const { return done_; }
   std::size_t taken() const { return at_; }  // bytes of the text; when done, where the value ends
   bool in_string() const { return in_string_; }
-  bool bad() const { return bad_; }  // what came out cannot become JSON
+  bool bad() const { return bad_; }          // what came out cannot become JSON
+  bool stopped() const { return stopped_; }  // at a mark that stands where none may
 
  private:
   enum class Place { kKey, kColon, kValue, kComma };
@@ -44,6 +47,7 @@ class LooseJson {
   std::size_t step(std::string_view rest, std::string& out);
   std::size_t string_step(std::string_view rest, bool end, std::string& out);
   bool closes(std::string_view behind) const;
+  bool stops(std::string_view rest, bool end);
   void begin_value(std::string& out, bool is_word_key = false);
   void open(char c, std::string& out);
   void close(char c, std::string& out);
@@ -59,7 +63,7 @@ class LooseJson {
   std::string_view delimiter_;  // of the string
   std::size_t at_ = 0, positional_ = 0;
   Place place_ = Place::kValue;
-  bool in_string_ = false, is_key_ = false, done_ = false, bad_ = false;
+  bool in_string_ = false, is_key_ = false, done_ = false, bad_ = false, stopped_ = false;
 };
 
 // A whole value that stands in text, as JSON of a type that `schema` (of one parameter, or null) allows: JSON and

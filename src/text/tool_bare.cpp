@@ -25,7 +25,7 @@ class BareParser final : public ToolParser {
   BareParser(std::unique_ptr<ToolParser> inner, std::vector<std::string_view> own, const Json& tools)
       : inner_(std::move(inner)), own_(std::move(own)), tools_(tools) {
     for (const std::string_view mark : own_)
-      if (mark.find('"') != mark.npos && !mark.starts_with('{')) quote_ = mark;
+      if (!mark.starts_with('{')) (mark.find('"') != mark.npos ? quote_ = mark : stops_.emplace_back(mark));
   }
 
   void push(std::string_view text, ToolOutput& out) override {
@@ -38,7 +38,7 @@ class BareParser final : public ToolParser {
   void finish(ToolOutput& out, bool cut) override {
     if (state_ != State::kNo) {
       read(true);
-      const bool half = state_ == State::kObject && cut && begin_of_call();
+      const bool half = state_ == State::kObject && cut && (begin_of_call() || !calls_.empty());
       if ((state_ == State::kBehind && !calls_.empty()) || half) {
         for (ToolCall& call : calls_) out.calls.push_back(std::move(call));
         return;
@@ -103,7 +103,7 @@ class BareParser final : public ToolParser {
       if (inner.empty()) return false;
       if (inner[0] == '{') return ++at_, true;
       if (!plausible_call(text)) return no();
-      loose_ = LooseJson();
+      loose_ = LooseJson({.stops = stops_});
       begin_ = at_;
       name_.clear();
     } else if (!named(text, end)) {
@@ -138,8 +138,8 @@ class BareParser final : public ToolParser {
     if (const Json* properties = parameters_of(&tools_, name))
       for (const auto& [key, value] : properties->items()) names.push_back(key);
     name_ = name;
-    loose_ = text[at] == '(' ? LooseJson({.call = true, .exact = false}, std::move(names))
-                             : LooseJson({.quote = quote_, .exact = quote_.empty()});
+    loose_ = text[at] == '(' ? LooseJson({.call = true, .exact = false, .stops = stops_}, std::move(names))
+                             : LooseJson({.quote = quote_, .exact = quote_.empty(), .stops = stops_});
     at_ += at;
     begin_ = at_;
     return true;
@@ -153,9 +153,12 @@ class BareParser final : public ToolParser {
 
   bool object(bool end) {
     loose_.convert(std::string_view(held_).substr(begin_), end, json_);
-    if (name_.empty() && !offered()) return no();
-    if (!loose_.done()) return false;
-    if (name_.empty()) {
+    if (name_.empty() && !(plausible_call(std::string_view(held_).substr(begin_)) && offered())) return no();
+    if (loose_.stopped()) {
+      if (!begin_of_call()) return no();
+    } else if (!loose_.done()) {
+      return false;
+    } else if (name_.empty()) {
       // Without arguments it is a call only when nothing else is there either; with a description it is no call.
       const Json object = Json::parse(json_, nullptr, false);
       auto call = parse_call(json_, !object.is_object() || object.size() > 1);
@@ -182,14 +185,15 @@ class BareParser final : public ToolParser {
     return true;
   }
 
-  // The answer was cut within the arguments of a call.
+  // What there is of a call that is cut within its arguments.
   bool begin_of_call() {
     if (!name_.empty()) return calls_.push_back({name_, json_}), true;
     ToolOutput out;
     ObjectCallReader reader(true, false);
-    if (reader.read(json_, true, out) != ObjectCallReader::Result::kMore || !reader.begun()) return !calls_.empty();
-    if (is_offered(&tools_, out.calls[0].name)) calls_.push_back(std::move(out.calls[0]));
-    return !calls_.empty();
+    if (reader.read(json_, true, out) != ObjectCallReader::Result::kMore || !reader.begun()) return false;
+    if (!is_offered(&tools_, out.calls[0].name)) return false;
+    calls_.push_back(std::move(out.calls[0]));
+    return true;
   }
 
   static bool describes_tool(const Json& object) {
@@ -200,6 +204,7 @@ class BareParser final : public ToolParser {
 
   std::unique_ptr<ToolParser> inner_;
   const std::vector<std::string_view> own_;
+  std::vector<std::string_view> stops_;
   const Json& tools_;
   std::string_view quote_;  // of the form's own around strings
   std::string held_, json_, name_;

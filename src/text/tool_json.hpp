@@ -37,8 +37,8 @@ std::optional<ToolCall> parse_call(std::string_view object, bool require_argumen
 class ObjectCallReader {
  public:
   enum class Result { kMore, kDone, kBad };
-  ObjectCallReader(bool require_arguments, bool key_is_name)
-      : require_arguments_(require_arguments), key_is_name_(key_is_name) {}
+  ObjectCallReader(bool require_arguments, bool key_is_name, std::vector<std::string_view> stops = {})
+      : require_arguments_(require_arguments), key_is_name_(key_is_name), loose_({.stops = std::move(stops)}) {}
 
   // `text` is what it was in the last call and more behind; `end`: nothing will follow. REQUIRES: text begins with '{',
   // and not called after kDone.

@@ -57,7 +57,7 @@ class AnswerMutator {
         return "a broken call is not said to be";
     }
     for (const std::string& tag : tags_)
-      if (has_mark(whole.content, tag)) return "markup in content: " + whole.content;
+      if (has_mark(whole.content, tag) && has_mark(content_apart(), tag)) return "markup in content: " + whole.content;
     std::string all = whole.content;
     for (const ToolCall& call : whole.calls) all += call.name + call.arguments;
     if (!cut_ && !hurt_ && text_.find(kFront) != text_.npos && whole.content.find(kFront) == whole.content.npos)
@@ -68,6 +68,14 @@ class AnswerMutator {
   }
 
  private:
+  // The content with a line's end at each call: what stands in front of one and behind it may together look like a tag
+  // that nobody wrote, and no parser can take back what it gave.
+  std::string content_apart() {
+    std::string content = parse(1, cut_).content;
+    for (; !joins_.empty(); joins_.pop_back()) content.insert(joins_.back(), "\n");
+    return content;
+  }
+
   // But in quotes, where a text speaks of it.
   static bool has_mark(std::string_view text, std::string_view mark) {
     for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
@@ -198,8 +206,11 @@ class AnswerMutator {
     std::string content;
     std::vector<ToolCall> calls;
     grew_ = true;
+    joins_.clear();
     for (std::size_t i = 0; i < text_.size(); i += piece) {
+      const std::size_t before = out.calls.size();
       parser->push(std::string_view(text_).substr(i, piece), out);
+      if (out.calls.size() > before) joins_.push_back(out.content.size());
       if (watched_) grow(out, content, calls);
     }
     parser->finish(out, cut);
@@ -221,6 +232,7 @@ class AnswerMutator {
   std::uint64_t seed_;
   std::vector<std::string> tags_;  // of the form
   std::string text_, original_;
+  std::vector<std::size_t> joins_;  // where calls stand in the content, byte by byte
   bool cut_ = false, grew_ = true;
   bool watched_ = false;  // whether it only grows
   bool foreign_ = false;  // a tag that does not belong there, which a text may hold

@@ -15,6 +15,47 @@ std::uint64_t number_from(const char* name, std::uint64_t other) {
   return text ? std::strtoull(text, nullptr, 10) : other;
 }
 
+// What runs of many mutations found, a case of each kind: content, then the calls.
+TEST(ToolMutations, FoundOnce) {
+  const auto read = [](std::string_view name, std::string_view text, std::size_t piece, bool cut = false) {
+    std::string all;
+    for (const auto& form : tool_forms()) {
+      if (form.name != name) continue;
+      ToolOutput out;
+      const auto parser = make_tool_parser(&form, &mutation_tools());
+      for (std::size_t i = 0; i < text.size(); i += piece) parser->push(text.substr(i, piece), out);
+      parser->finish(out, cut);
+      all += out.content;
+      for (const ToolCall& call : out.calls) all += "|" + call.name + " " + call.arguments;
+    }
+    return all;
+  };
+  for (const std::size_t piece : {1, 7, 1000}) {
+    // A key that lost a quote ends at the next mark of the form, and so does a string between the form's own quotes.
+    EXPECT_EQ(
+        read("functionary", "<function=look_up>{\"day:-9}</function>\n<function=look_up>{\"day\":9}</function>", piece),
+        "|look_up {\"day:-9}|look_up {\"day\":9}");
+    EXPECT_EQ(read("mistral", "[TOOL_CALLS]look_up[ARGS]{\"day\"7}look_up[ARGS]{\"day\":9}", piece),
+              "{\"day\":9}|look_up {\"day\\\"7}look_up");
+    EXPECT_EQ(read("mistral", "[TOOL_CALLS]look_up[ARGS]{\"tags\":[\"a\",b\"]}look_up[ARGS]{\"note\":\"c\"}", piece),
+              "{\"note\":\"c\"}|look_up {\"tags\":[\"a\",\"b\", \"]}look_up");
+    // The same where the first mark is missing, too.
+    EXPECT_EQ(
+        read("gemma4", "call:look_up{note:<|\"|>a}<tool_call|><|tool_call>call:look_up{note:<|\"|>b<|\"|>}", piece),
+        "|look_up {\"note\": \"a}|look_up {\"note\": \"b\"}");
+    EXPECT_EQ(read("gemma4", "call:look_up{more:{day:1}<tool_call|><|tool_call>call:look_up{day:2}", piece),
+              "|look_up {\"more\": {\"day\": 1}|look_up {\"day\": 2}");
+    // A value may speak of marks.
+    EXPECT_EQ(read("kimi", "look_up<|tool_call_argument_begin|>{\"note\":\"<|tool_call_end|>\"}", piece),
+              "|look_up {\"note\":\"<|tool_call_end|>\"}");
+    // Text behind a tag of which nothing came.
+    EXPECT_EQ(read("glm", "<tool_call>now\n<arg_key>\nDone", piece), "Done|now {}");
+    // What only looks like a call in its first bytes.
+    const std::string_view list = "[{\"name\": \"now\", \"arguments\": {}}, {\"nam\": \"now\", \"a";
+    EXPECT_EQ(read("granite", list, piece, true), list);
+  }
+}
+
 TEST(ToolMutations, NothingLeaksAndStreamsAreAsWholeAnswers) {
   const std::uint64_t runs = number_from("KVASIR_MUTATIONS", 500), from = number_from("KVASIR_MUTATIONS_FROM", 1);
   const char* only = std::getenv("KVASIR_MUTATIONS_FORM");

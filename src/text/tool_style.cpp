@@ -52,16 +52,14 @@ std::vector<std::string_view> all_marks(const CallStyle& style) {
 class StyleParser final : public StepParser {
  public:
   StyleParser(CallStyle style, const Json* tools)
-      : StepParser(all_marks(style)),
-        style_(std::move(style)),
-        tools_(tools),
-        reader_(style_.require_arguments, style_.key_is_name) {
+      : StepParser(all_marks(style)), style_(std::move(style)), tools_(tools), reader_(false, false) {
     openers_ = marks_ = style_.open;
     openers_.insert(openers_.end(), std::begin(kGuests), std::end(kGuests));
     marks_.insert(marks_.end(), style_.close.begin(), style_.close.end());
     // What ends a broken call: not what may stand in any string.
-    for (const std::string_view mark : marks_)
-      if (mark.find_first_of("<[") != mark.npos) stops_.push_back(mark);
+    std::erase_if(marks_, [](std::string_view mark) { return mark.find_first_of("<[") == mark.npos; });
+    style_.notation.stops = all_marks(style_);
+    std::erase(style_.notation.stops, style_.notation.quote);
     closers_ = style_.close;
     closers_.insert(closers_.end(), std::begin(kGuestEnds), std::end(kGuestEnds));
     if (style_.at_start) state_ = State::kCalls;
@@ -132,10 +130,10 @@ class StyleParser final : public StepParser {
     const std::size_t brace = style_.name ? rest.find(first) : rest.npos;
     const std::size_t stop = std::min(middle, brace);
     if (stop == rest.npos) {
-      const bool may_come = rest.size() <= kLongestName && first_of(rest, stops_).at == rest.npos;
+      const bool may_come = rest.size() <= kLongestName && first_of(rest, marks_).at == rest.npos;
       return may_come && !end ? false : nothing(cut && may_come, out);
     }
-    if (first_of(rest.substr(0, stop), stops_).at != rest.npos) return nothing(false, out);
+    if (first_of(rest.substr(0, stop), marks_).at != rest.npos) return nothing(false, out);
     std::string name = stop <= kLongestName ? name_of(rest.substr(0, stop)) : std::string();
     const bool odd = name.find_first_of(" \t\r\n<>{}[]()") != name.npos;
     if (name.empty() || (odd && !is_offered(tools_, name))) return nothing(false, out);
@@ -194,7 +192,7 @@ class StyleParser final : public StepParser {
       writer_.after_call(out);
       out.calls.push_back({std::move(name), {}});
     } else {
-      reader_ = ObjectCallReader(style_.require_arguments, style_.key_is_name);
+      reader_ = ObjectCallReader(style_.require_arguments, style_.key_is_name, style_.notation.stops);
     }
     return true;
   }
@@ -203,9 +201,10 @@ class StyleParser final : public StepParser {
 
   bool object(bool end, bool cut, ToolOutput& out) {
     // A mark of the form ends the call, unless it stands in a string of it.
-    const Found stop = first_of(std::string_view(buffer_).substr(searched_), stops_);
+    const std::vector<std::string_view>& stops = style_.notation.stops;
+    const Found stop = first_of(std::string_view(buffer_).substr(searched_), stops);
     const bool stopped = stop.at != std::string::npos;
-    const std::size_t here = stopped ? searched_ + stop.at : buffer_.size() - (end ? 0 : partial_of(buffer_, stops_));
+    const std::size_t here = stopped ? searched_ + stop.at : buffer_.size() - (end ? 0 : partial_of(buffer_, stops));
     const std::string_view text = std::string_view(buffer_).substr(0, here);
     if (!read(text, end || stopped, out)) return give_up(false, out);
     if (loose().done()) return finish_object(loose().taken());
@@ -219,8 +218,7 @@ class StyleParser final : public StepParser {
     // Where another call begins behind the mark, the string has lost its end.
     const int next = stopped && loose().in_string() ? call_follows(here + stop.mark.size()) : 0;
     if (next < 0 && !end) return false;
-    // A string between marks of its own holds no other ones.
-    if (next <= 0 && loose().in_string() && failures_ < kMaxFailures && (!named_ || style_.notation.quote.empty())) {
+    if (next <= 0 && loose().in_string() && failures_ < kMaxFailures) {
       // Whether the string goes on behind the mark shows where the object ends.
       if (!beyond_) beyond_ = loose(), scratch_.clear();
       const bool done = beyond_->convert(buffer_, false, scratch_);
@@ -313,7 +311,7 @@ class StyleParser final : public StepParser {
 
   CallStyle style_;
   const Json* tools_;
-  std::vector<std::string_view> openers_, closers_, marks_, stops_;
+  std::vector<std::string_view> openers_, closers_, marks_;
   ObjectCallReader reader_;          // of a call that is one object
   LooseJson arguments_;              // of a call whose name stands in front
   std::optional<LooseJson> beyond_;  // reads on behind a mark within a string

@@ -120,7 +120,8 @@ class TagParser final : public StepParser {
     if (!end) return false;
     if (state_ == State::kValue && !cut) end_value(buffer_.size(), false, out);
     if (!cut) end_call(out);
-    const std::string rest(state_ == State::kCall && !cut ? text : std::string_view());
+    const bool spare = !cut && (state_ == State::kCall || state_ == State::kKey);  // nothing came of it
+    const std::string rest(spare ? text : std::string_view());
     buffer_.clear();
     state_ = State::kContent;
     writer_.write(rest, out);
