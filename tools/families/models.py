@@ -87,6 +87,11 @@ MORE = {
     "qwen3_moe+window": usual(FOUR, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                               sliding_window=16, use_sliding_window=True, max_window_layers=2),
     "qwen3_next+plain": {**GOLDEN["qwen3_next"], "norm_topk_prob": False},
+    "qwen3_vl_moe": dict(
+        text_config=usual(LONG, head_dim=16, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2,
+                          rope_parameters=dict(ROPE, mrope_section=[4, 2, 2], mrope_interleaved=True)),
+        vision_config=dict(depth=1, hidden_size=32, intermediate_size=32, num_heads=2, out_hidden_size=64,
+                           deepstack_visual_indexes=[0], num_position_embeddings=16)),
     "seed_oss+bias": usual(head_dim=16, attention_bias=True, attention_out_bias=True, mlp_bias=True),
     "smollm3": usual(FOUR, attention_bias=True, mlp_bias=True),
     "smollm3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, layer_types=LOCAL),
@@ -98,7 +103,11 @@ MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
 MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 # What published configurations have and transformers 5 does not write.
 PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25},
-             "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [32, 32]}}
+             "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [96, 96]}}
+# What files of the converter do not say, so that nothing can compute them rightly.
+LACKS = {"llama4_text": "its chunks, temperature and floor", "olmoe+clip": "clip_qkv", "qwen3_next+plain": "norm_topk_prob",
+         **{name + "+window": "the window" for name in ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3",
+                                                        "starcoder2")}}
 # What the converter is called with besides.
 ARGUMENTS = {kind: ["--no-nextn"] for kind in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")}
 

@@ -13,6 +13,7 @@ Needs torch, transformers and gguf.
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -81,21 +82,22 @@ def convert(converter, place):
     from models import ARGUMENTS, PUBLISHED
     kind = os.path.basename(place).split("+")[0]
     published = dict(PUBLISHED.get(kind, {}))
-    copy = place + "/published"  # the folder with what published configurations have besides, and an empty vocabulary
+    copy = place + "/published"  # the folder with what published configurations have besides, and a vocabulary
     shutil.copytree(place + "/folder", copy, dirs_exist_ok=True)
     with open(copy + "/config.json", encoding="utf-8") as text:
         config = json.load(text)
     with open(copy + "/config.json", "w", encoding="utf-8") as text:
         json.dump({**config, **published}, text)
     with open(copy + "/tokenizer.json", "w", encoding="utf-8") as text:
-        text.write('{"model": {"vocab": {}}, "added_tokens": []}')
+        words = config.get("text_config", config).get("vocab_size", 0)  # embeddings are cut to that many
+        json.dump({"model": {"vocab": {f"word {i}": i for i in range(words)}}, "added_tokens": []}, text)
     said = convert_aside(converter, copy, file, ["--outtype", "f32", *ARGUMENTS.get(kind, [])])
     shutil.rmtree(copy)
     if said is None and os.path.exists(file):
         return None
     if os.path.exists(file):
         os.remove(file)
-    words = last_words(said or "")
+    words = last_words((said or "").replace(place + "/", ""))
     with open(place + "/unconverted", "w", encoding="utf-8") as out:
         out.write(words)
     return words
@@ -120,13 +122,20 @@ def shown(result):
         return "-"
     if result["kind"] == "refused":
         return "refused"
-    return f"{'**WRONG** ' if result['kind'] == 'WRONG' else ''}{result['error']:.0e}, {result['greedy']} of {GREEDY}"
+    mark = {"WRONG": "**WRONG** ", "lacks": "not told "}.get(result["kind"], "")
+    return f"{mark}{result['error']:.0e}, {result['greedy']} of {GREEDY}"
+
+
+STATES = """ States: chunks, threads, forks, cuts, restarts from
+stored pages and batches give the same bits (`golden_test`)."""
 
 
 def write_table(rows, path):
     import transformers
     ok = sum(r["folder"]["kind"] == "ok" for r in rows), sum((r["gguf"] or {}).get("kind") == "ok" for r in rows)
+    states = any(r["states"] != "-" for r in rows)
     made = sum(r["gguf"] is not None for r in rows)
+    lacks = sum((r["gguf"] or {}).get("kind") == "lacks" for r in rows)
     wrong = sum(x is not None and x["kind"] == "WRONG" for r in rows for x in (r["folder"], r["gguf"]))
     with open(path, "w", encoding="utf-8") as out:
         out.write(f"""# Families: transformers beside Kvasir
@@ -134,21 +143,22 @@ def write_table(rows, path):
 Written by `tools/families/wheel.py` with transformers {transformers.__version__} and the converter of llama-cpp-python 0.3.36. Each model is tiny, with
 random weights and its switches on (`tools/families/models.py`). A cell has the relative error (L2) of the logits of {TOKENS + GREEDY} tokens,
 computed with `--exact --kv f32`, beside transformers' in float32, and how many of {GREEDY} greedy tokens are the same. At most
-{BAR:g} and all {GREEDY} are right. `-`: the converter does not take the folder. States: chunks, threads, forks, cuts, restarts from
-stored pages and batches give the same bits (`golden_test`).
+{BAR:g} and all {GREEDY} are right. `-`: the converter does not take the folder. Not told: the file lacks what it would need (`LACKS`
+in `models.py`).{STATES if states else ''}
 
-{len(rows)} models: {ok[0]} folders right; of {made} GGUF files {ok[1]} right; {wrong} wrong.
+{len(rows)} models: {ok[0]} folders right; of {made} GGUF files {ok[1]} right, {lacks} not told; {wrong} wrong.
 
-| model | folder | GGUF | states |
-|---|---|---|---|
+| model | folder | GGUF |{' states |' if states else ''}
+|---|---|---|{'---|' if states else ''}
 """)
         for r in rows:
-            out.write(f"| `{r['name']}` | {shown(r['folder'])} | {shown(r['gguf'])} | {r['states']} |\n")
+            out.write(f"| `{r['name']}` | {shown(r['folder'])} | {shown(r['gguf'])} |" + (f" {r['states']} |\n" if states else "\n"))
         out.write("\n## What is said\n\n")
         for r in rows:
             for side, what in (("folder", r["folder"]), ("GGUF", r["gguf"])):
                 if what and what["word"]:
-                    out.write(f"* `{r['name']}`, {side}: {what['word'][:170]}\n")
+                    word = re.split(", expected one of|, supported are", what["word"])[0]
+                    out.write(f"* `{r['name']}`, {side}: {word[:170]}\n")
             if r["converter"]:
                 out.write(f"* `{r['name']}`, converter: {r['converter'][:170]}\n")
 
@@ -164,7 +174,7 @@ def main():
     args = parser.parse_args()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     import transformers
-    from models import MODELS
+    from models import LACKS, MODELS
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     import convert as converting
@@ -185,6 +195,8 @@ def main():
         row["converter"] = convert(args.converter, place)
         if row["converter"] is None:
             row["gguf"] = compare(args.kvasir, place + "/model.gguf", place)
+            if row["gguf"]["kind"] == "WRONG" and name in LACKS:
+                row["gguf"].update(kind="lacks", word="the file lacks " + LACKS[name])
         loads = [m for m, r in ((place + "/model.gguf", row["gguf"]), (place + "/folder", row["folder"]))
                  if r and r["kind"] != "refused"]
         if args.states and loads:
