@@ -52,7 +52,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage> $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
 endif()
 # Sources with definitions of their own.
-set(KVASIR_ALONE "/(api/version|weights/reads|kv/page_file|lab/eval/png|cli/version|cli/yaml|cli/line_reader)\\.cpp$")
+set(KVASIR_ALONE "/(api/version|weights/reads|kv/page_file|text/search_pattern|lab/eval/png|cli/version|cli/yaml|cli/line_reader)\\.cpp$")
 
 # kvasir_batches(OUT NAME SOURCE...): OUT is the sources, those of one folder in batches called NAME.
 function(kvasir_batches out name)

@@ -214,6 +214,11 @@ TEST(TemplateChat, ReadsByTheResponseTemplate) {
     "tool_calls": {"open_pattern": "\\(\\(do (?P<name>\\w+) ", "close": "))", "repeats": true, "content": "json",
                    "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}},
     "content": {}}})x");
+  if (!text::SearchPattern::available()) {
+    ASSERT_EQ(own.warnings(asking()).size(), 1u);
+    EXPECT_NE(own.warnings(asking())[0].find("response_template: needs PCRE2"), std::string::npos);
+    GTEST_SKIP() << "SKIPPED: built without PCRE2";
+  }
   EXPECT_EQ(answer(own, "<muse>Hm.</muse>Look.\n((do f {\"day\": \"3\"}))((do f {}))").text,
             "Hm.|Look.|f {\"day\":3}|f {}");
   EXPECT_EQ(answer(own, "Hm.</muse>Yes.", asking(), "<|user|>hi<|e|><|assistant|><muse>").text, "Hm.|Yes.");

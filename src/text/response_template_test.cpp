@@ -34,6 +34,12 @@ std::string answer(const ResponseTemplate& response, std::string_view text, std:
   return all;
 }
 
+class ResponseTemplates : public testing::Test {
+  void SetUp() override {
+    if (!SearchPattern::available()) GTEST_SKIP() << "SKIPPED: built without PCRE2";
+  }
+};
+
 // Own ones, in the manner of those that models come with.
 constexpr const char* kPlain = R"x({"defaults": {"role": "assistant"}, "start_anchor": "<|a|>\n", "fields": {
   "thinking": {"open": "<ponder>", "close": "</ponder>"},
@@ -41,7 +47,7 @@ constexpr const char* kPlain = R"x({"defaults": {"role": "assistant"}, "start_an
                  "transform": {"type": "function", "function": "{content}"}},
   "content": {"close": ["<|e|>", "<|eot|>"]}}})x";
 
-TEST(ResponseTemplate, TellsFieldsApart) {
+TEST_F(ResponseTemplates, TellsFieldsApart) {
   const auto plain = ResponseTemplate::parse(kPlain);
   EXPECT_EQ(answer(*plain, "<ponder>\nHm.\n</ponder>\n\nYes."), "Hm.|Yes.");
   EXPECT_EQ(answer(*plain, "Yes. <b>"), "|Yes. <b>");
@@ -59,7 +65,7 @@ TEST(ResponseTemplate, TellsFieldsApart) {
   EXPECT_EQ(answer(*plain, "a <d", "", true), "|a");
 }
 
-TEST(ResponseTemplate, ReadsContentsOfAllKinds) {
+TEST_F(ResponseTemplates, ReadsContentsOfAllKinds) {
   const auto with = [](const std::string& calls) {
     return ResponseTemplate::parse(R"x({"start_anchor": "x", "fields": {"content": {}, "tool_calls": )x" + calls +
                                    "}}");
@@ -85,7 +91,7 @@ TEST(ResponseTemplate, ReadsContentsOfAllKinds) {
             "||f {\"n\": 1, \"s\": \"a\"}|f {}");
 }
 
-TEST(ResponseTemplate, RefusesWhatItDoesNotKnow) {
+TEST_F(ResponseTemplates, RefusesWhatItDoesNotKnow) {
   for (const char* bad :
        {"[]", "{}", R"x({"fields": {}})x", R"x({"fields": {"content": {"opens": "x"}}})x",
         R"x({"fields": {"a": {}, "b": {}}})x", R"x({"version": 2, "fields": {"content": {}}})x",
@@ -98,7 +104,7 @@ TEST(ResponseTemplate, RefusesWhatItDoesNotKnow) {
 }
 
 // Forms and marks that are known are told by what the template makes of them.
-TEST(ResponseTemplate, KnowsFormsByWhatItReads) {
+TEST_F(ResponseTemplates, KnowsFormsByWhatItReads) {
   const auto qwen = ResponseTemplate::parse(R"x({"start_anchor": "<|im_start|>assistant\n", "fields": {
     "reasoning_content": {"open": "<think>", "close": "</think>"},
     "tool_calls": {"open_pattern": "\\s*<tool_call>\\s*<function=(?P<name>[^>\\n]+)>",

@@ -1,21 +1,22 @@
 // Regular expressions that are searched for in text that comes in pieces, as response templates have them: Python's
-// syntax without look-behind, references back and possessive repeats. '.' matches newlines, '^' and '$' stand for the
-// ends of the text.
+// syntax, by PCRE2, without look-behind. '.' matches newlines, '^' and '$' stand for the ends of the text.
 #pragma once
 
-#include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace kvasir::text {
 
 class SearchPattern {
  public:
-  // Throws Error(kBadInput) for what is no expression, Error(kUnsupported) for what is not done here.
+  static bool available();  // false: this was built without PCRE2
+
+  // Throws Error(kBadInput) for what is no expression, Error(kUnsupported) for what is not done here, and for
+  // everything where it is not available().
   explicit SearchPattern(std::string_view expression);
   // Any of these texts, the longest one first.
   static SearchPattern of_texts(std::vector<std::string> texts);
@@ -32,46 +33,8 @@ class SearchPattern {
   // Work is bounded: what would take too long does not match.
   Found search(std::string_view text, std::size_t from, bool end) const;
 
-  static bool is_word(std::uint32_t code);
-
-  bool has_names() const { return !names_.empty(); }
-
-  struct Set {
-    std::vector<std::pair<std::uint32_t, std::uint32_t>> ranges;
-    std::string classes;  // of w, W, d, D, s, S
-    bool negated = false;
-    bool has(std::uint32_t code) const;
-  };
-  struct Op {
-    enum class Kind {
-      kSet,
-      kSplit,
-      kJump,
-      kSave,
-      kMark,
-      kMoved,
-      kBegin,
-      kEnd,
-      kLastEnd,
-      kEdge,
-      kInner,
-      kAhead,
-      kNotAhead,
-      kDone
-    };
-    Kind kind;
-    int a = 0, b = 0;  // relative places; a slot; a set
-  };
-
  private:
-  SearchPattern() = default;
-  class Parser;
-  class Run;
-
-  std::vector<Op> code_;
-  std::vector<Set> sets_;
-  std::vector<std::pair<std::string, int>> names_;  // and their first slot
-  int slots_ = 0;
+  std::shared_ptr<void> code_;  // of PCRE2
 };
 
 }  // namespace kvasir::text
