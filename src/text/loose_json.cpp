@@ -160,8 +160,10 @@ std::size_t LooseJson::string_step(std::string_view rest, bool end, std::string&
   }
   const std::string_view behind = rest.substr(delimiter_.size());
   if (!marked) {  // a quote that nothing follows which may stand behind a string is part of it
-    if (behind.find_first_not_of(kLooseBlanks) == behind.npos && !end) return 0;
-    if (!closes(behind)) {
+    const std::size_t next = std::min(behind.find_first_not_of(kLooseBlanks), behind.size());
+    const int mark = mark_at(behind.substr(next), end);
+    if ((next == behind.size() && !end) || mark < 0) return 0;
+    if (mark == 0 && !closes(behind)) {
       append_in_string(out, c);
       return 1;
     }
@@ -175,11 +177,18 @@ std::size_t LooseJson::string_step(std::string_view rest, bool end, std::string&
 // Nothing is taken: a mark is here, or may come.
 bool LooseJson::stops(std::string_view rest, bool end) {
   if (in_string_ && !is_key_ && notation_.quote.empty()) return false;
+  const int mark = mark_at(rest, end);
+  if (mark > 0) stopped_ = bad_ = true;
+  return mark != 0;
+}
+
+// A mark: 1; none: 0; nobody knows yet: -1.
+int LooseJson::mark_at(std::string_view rest, bool end) const {
   for (const std::string_view mark : notation_.stops) {
-    if (rest.starts_with(mark)) return stopped_ = bad_ = true;
-    if (!end && mark.starts_with(rest)) return true;
+    if (rest.starts_with(mark)) return 1;
+    if (!end && mark.starts_with(rest)) return -1;
   }
-  return false;
+  return 0;
 }
 
 bool LooseJson::closes(std::string_view behind) const {

@@ -48,6 +48,7 @@ class LooseJson {
   std::size_t string_step(std::string_view rest, bool end, std::string& out);
   bool closes(std::string_view behind) const;
   bool stops(std::string_view rest, bool end);
+  int mark_at(std::string_view rest, bool end) const;
   void begin_value(std::string& out, bool is_word_key = false);
   void open(char c, std::string& out);
   void close(char c, std::string& out);

@@ -195,7 +195,7 @@ void ContentWriter::write(std::string_view text, ToolOutput& out) {
 
 void ContentWriter::mark(std::string_view text, ToolOutput& out) {
   take(true, out);
-  if (!mark_.empty()) decide('<', out);
+  if (!mark_.empty()) decide("<", out);
   mark_ = text;
 }
 
@@ -203,7 +203,10 @@ void ContentWriter::mark(std::string_view text, ToolOutput& out) {
 void ContentWriter::take(bool end, ToolOutput& out) {
   const std::string text = std::exchange(held_, {});
   for (std::size_t at = 0; at < text.size();) {
-    if (!mark_.empty()) decide(text[at], out);
+    if (!mark_.empty()) {
+      if (!end && at + 1 == text.size()) return void(held_ = text.substr(at));
+      decide(std::string_view(text).substr(at), out);
+    }
     std::size_t here = at;
     std::string_view found;
     for (; here < text.size(); ++here) {
@@ -227,13 +230,15 @@ void ContentWriter::take(bool end, ToolOutput& out) {
   }
 }
 
-// Whether the mark in front of `next` is one that a sentence speaks of.
-void ContentWriter::decide(char next, ToolOutput& out) {
+// Whether the mark in front of `behind` is one that a sentence speaks of.
+void ContentWriter::decide(std::string_view behind, ToolOutput& out) {
   constexpr std::string_view kLeft = "`\"'(*", kRight = "`\"')*";
   const std::string mark = std::exchange(mark_, {});
   const std::size_t quote = kLeft.find(last_);
-  const bool quoted = quote != kLeft.npos && next == kRight[quote];
-  const bool word = last_ == ' ' && std::string_view(" .,;:!?").find(next) != std::string_view::npos;
+  const bool quoted = quote != kLeft.npos && behind[0] == kRight[quote];
+  const bool point = std::string_view(".,;:!?").find(behind[0]) != std::string_view::npos;
+  const bool goes_on = point ? behind.size() == 1 || count_space(behind.substr(1, 1)) > 0 : behind[0] == ' ';
+  const bool word = last_ == ' ' && goes_on;
   if (quoted || word) put(mark, out);
 }
 

@@ -68,12 +68,12 @@ class ContentWriter {
 
  private:
   void take(bool end, ToolOutput& out);
-  void decide(char next, ToolOutput& out);
+  void decide(std::string_view behind, ToolOutput& out);
   void put(std::string_view text, ToolOutput& out);
 
   std::vector<std::string_view> marks_;
   std::string held_;   // not looked at yet
-  std::string mark_;   // one of which the next character decides
+  std::string mark_;   // one of which the next two characters decide
   std::string space_;  // held back: it is dropped if a call follows and nothing else
   char last_ = '\n';   // before the mark
   bool after_call_ = false;

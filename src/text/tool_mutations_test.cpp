@@ -45,6 +45,13 @@ TEST(ToolMutations, FoundOnce) {
         "|look_up {\"note\": \"a}|look_up {\"note\": \"b\"}");
     EXPECT_EQ(read("gemma4", "call:look_up{more:{day:1}<tool_call|><|tool_call>call:look_up{day:2}", piece),
               "|look_up {\"more\": {\"day\": 1}|look_up {\"day\": 2}");
+    EXPECT_EQ(read("mistral", "[look_up[ARGS]{\"note\":\"a\"[TOOL_CALLS]look_up[ARGS]{\"day\":2}", piece),
+              "|look_up {\"note\":\"a\"|look_up {\"day\":2}");
+    // A mark behind a blank is of a sentence only where the sentence goes on.
+    EXPECT_EQ(read("gemma4", "call:look_up day:1,note:[1, <|\"|>,any:2}", piece),
+              "call:look_up day:1,note:[1, ,any:2}");
+    EXPECT_EQ(read("gemma4", "Then comes <|\"|>, or <|\"|> and <|tool_call>.", piece),
+              "Then comes <|\"|>, or <|\"|> and <|tool_call>.");
     // A value may speak of marks.
     EXPECT_EQ(read("kimi", "look_up<|tool_call_argument_begin|>{\"note\":\"<|tool_call_end|>\"}", piece),
               "|look_up {\"note\":\"<|tool_call_end|>\"}");
