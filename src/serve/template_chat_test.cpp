@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/file.hpp"
@@ -215,8 +216,11 @@ TEST(TemplateChat, ReadsByTheResponseTemplate) {
                    "transform": {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}},
     "content": {}}})x");
   if (!text::SearchPattern::available()) {
-    ASSERT_EQ(own.warnings(asking()).size(), 1u);
-    EXPECT_NE(own.warnings(asking())[0].find("response_template: needs PCRE2"), std::string::npos);
+    const auto warnings = own.warnings(asking());  // the form of calls is unknown, and why
+    EXPECT_TRUE(std::any_of(warnings.begin(), warnings.end(), [](const std::string& w) {
+      return w.find("response_template: needs PCRE2") != std::string::npos;
+    }));
+    ASSERT_EQ(warnings.size(), 2u);
     GTEST_SKIP() << "SKIPPED: built without PCRE2";
   }
   EXPECT_EQ(answer(own, "<muse>Hm.</muse>Look.\n((do f {\"day\": \"3\"}))((do f {}))").text,
