@@ -341,14 +341,13 @@ class TagParser final : public StepParser {
   bool object(bool end, bool cut, ToolOutput& out) {
     const Tag tag = find_tag(searched_, end && !cut);
     const bool stop = tag.kind == TagKind::kCallEnd || tag.kind == TagKind::kSectionEnd;
-    const bool over = stop || (end && !cut);
-    json_.convert(std::string_view(buffer_).substr(0, tag.at), over, out.calls.back().arguments);
-    if (!json_.done()) {
-      if (tag.kind != TagKind::kNone && (!stop || json_.in_string())) {  // a string speaks of it
-        searched_ = tag.at + tag.size;
-        return true;
-      }
-      if (!stop && !end) return searched_ = tag.at, false;
+    const std::string_view text = std::string_view(buffer_).substr(0, tag.at);
+    std::string& arguments = out.calls.back().arguments;
+    const bool done = json_.convert(text, stop || (end && !cut), arguments);
+    if (!done && tag.kind == TagKind::kNone && !end) return searched_ = tag.at, false;
+    if (!done && tag.kind != TagKind::kNone) {
+      if (json_.in_string()) return searched_ = tag.at + tag.size, true;  // it speaks of the tag
+      if (!stop) json_.convert(text, true, arguments);
     }
     buffer_.erase(0, json_.done() ? json_.taken() : tag.at);
     searched_ = 0;
