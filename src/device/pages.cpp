@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "device/check.hpp"
+#include "device/open.hpp"
 
 namespace kvasir::device {
 namespace {
@@ -220,5 +221,10 @@ bool Pages::wait() noexcept {
 }
 
 kv::DeviceStats Pages::stats() const { return stats_; }
+
+std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_t memory) {
+  const Survey all = survey();
+  return std::make_shared<Pages>(choose(all, name), memory);
+}
 
 }  // namespace kvasir::device

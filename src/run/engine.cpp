@@ -5,7 +5,7 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
-#include "device/pages.hpp"
+#include "device/open.hpp"
 #include "kv/share_policy.hpp"
 #include "kv/spec.hpp"
 #include "model/hparams.hpp"
@@ -357,10 +357,8 @@ static std::shared_ptr<kv::PageDevice> open_device(const EngineOptions& options)
     if (options.device_memory.empty()) return nullptr;
     throw Error(Code::kBadInput, "needs --device, whose memory it is", "--device-memory");
   }
-  const device::Survey survey = device::survey();
-  return std::make_shared<device::Pages>(
-      device::choose(survey, options.device),
-      options.device_memory.empty() ? 0 : store::parse_bytes(options.device_memory, "--device-memory"));
+  return device::open_pages(
+      options.device, options.device_memory.empty() ? 0 : store::parse_bytes(options.device_memory, "--device-memory"));
 }
 
 std::unique_ptr<weights::ModelFile> open_model(const EngineOptions& options) {

@@ -6,3 +6,11 @@ std::unique_ptr<ModelFile> rounded(std::unique_ptr<ModelFile>, std::string_view 
 }
 
 }  // namespace kvasir::weights
+
+namespace kvasir::device {
+
+std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_t) {
+  throw Error(Code::kUnsupported, "this build knows no devices beside the processor", "device " + name);
+}
+
+}  // namespace kvasir::device
