@@ -129,7 +129,7 @@ Case make_case(const Shape& shape, int turn_floats, const Trial& trial) {
     const std::size_t at = static_cast<std::size_t>(i) * slot;
     std::memcpy(c.arena.data() + at, k.at(i), k.bytes);
     std::memcpy(c.arena.data() + at + k.bytes, v.at(i), v.bytes);
-    c.pages.push_back(DevicePage::of(at, 0, begin, end));
+    c.pages.push_back(PlacedPage::of(at, 0, begin, end));
     list.push_back({{k.at(i), begin, end, kv::kPageTokens},
                     {v.at(i), begin, end, kv::kPageTokens},
                     std::int64_t{i} * kv::kPageTokens});

@@ -27,7 +27,7 @@ struct Case {
     Held(Held&&) = default;
   };
   std::vector<std::byte> arena;  // slots: keys, values
-  std::vector<DevicePage> pages;
+  std::vector<PlacedPage> pages;
   std::uint32_t v_at = 0;
   std::vector<float> queries;  // in the basis of the keys
   std::vector<float> turns;    // of the values

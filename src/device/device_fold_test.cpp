@@ -105,8 +105,8 @@ TEST(Fold, GroupsStatesOfSeveralAsksInOneRun) {
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint16_t>(0x3000 + i * 2654435761u % 2048);
   const Buffer arena = opened()->make(bytes.size() * 2);
   opened()->write(arena, 0, bytes.data(), bytes.size() * 2);
-  std::vector<DevicePage> pages;
-  for (int i = 0; i < 11; ++i) pages.push_back(DevicePage::of(static_cast<std::size_t>(i) * 2 * page, 0, 0, 128));
+  std::vector<PlacedPage> pages;
+  for (int i = 0; i < 11; ++i) pages.push_back(PlacedPage::of(static_cast<std::size_t>(i) * 2 * page, 0, 0, 128));
   std::vector<float> q(12 * 64);
   for (std::size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i % 13) * 0.1f - 0.6f;
   std::array<const Buffer*, kArenas> arenas{};

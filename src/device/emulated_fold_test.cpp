@@ -155,7 +155,7 @@ std::string difference(const Instance& x, const Trial& trial) {
   std::vector<emulated::uint4> block(block_bytes(constants, x.d) / 16);
   pack_rows(constants, x.d, c.queries.data(), trial.rows, reinterpret_cast<std::byte*>(block.data()));
   std::vector<uint2> pages;
-  for (const DevicePage& p : c.pages) pages.push_back({p.at, p.where});
+  for (const PlacedPage& p : c.pages) pages.push_back({p.at, p.where});
   const int groups = (trial.pages + 7) / 8;
   std::vector<uint> jobs;
   for (int g = 0; g < groups; ++g)

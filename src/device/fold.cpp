@@ -119,7 +119,7 @@ void Folder::add(const Ask& ask) {
   const bool totals = ask.groups == nullptr;
   const auto first_page = static_cast<std::uint32_t>(pages_.words.size() / 2);
   const auto count = static_cast<std::uint32_t>(ask.pages.size());
-  for (const DevicePage& p : ask.pages) pages_.words.insert(pages_.words.end(), {p.at, p.where});
+  for (const PlacedPage& p : ask.pages) pages_.words.insert(pages_.words.end(), {p.at, p.where});
   const std::uint32_t groups = (count + kv::kGroupPages - 1) / kv::kGroupPages;
   for (int row = 0; row < ask.rows; row += kBlockRows) {
     const int rows = std::min(kBlockRows, ask.rows - row);

@@ -18,10 +18,10 @@ inline constexpr int kArenas = 8;     // buffers that pages lie in, at most
 inline constexpr int kBlockRows = 8;  // query rows of a work group
 
 // A page as kernels see it: where its slot begins, and its tokens [begin, end).
-struct DevicePage {
+struct PlacedPage {
   std::uint32_t at;  // in 16 bytes, of its buffer
   std::uint32_t where;
-  static DevicePage of(std::uint64_t bytes, int arena, int begin, int end) {
+  static PlacedPage of(std::uint64_t bytes, int arena, int begin, int end) {
     return {static_cast<std::uint32_t>(bytes / 16), static_cast<std::uint32_t>(arena) |
                                                         static_cast<std::uint32_t>(begin) << 8 |
                                                         static_cast<std::uint32_t>(end) << 16};
@@ -30,7 +30,7 @@ struct DevicePage {
 
 // Rows of one KV head against a list of pages. Every eight of them, from the first, are a group.
 struct Ask {
-  std::span<const DevicePage> pages;
+  std::span<const PlacedPage> pages;
   std::uint32_t k_at = 0;  // of the head's keys and values behind the layer's place in a slot, in 16 bytes
   std::uint32_t v_at = 0;
   int head = 0;              // of the rotations

@@ -52,10 +52,10 @@ void measure(const Context& context, Folder& folder, int tokens, int sequences) 
       context.write(arenas.back(), at, c.arena.data(), std::min(c.arena.size(), bytes - at), true);
   }
   context.finish();
-  std::vector<std::vector<DevicePage>> where(lists);
+  std::vector<std::vector<PlacedPage>> where(lists);
   for (std::size_t i = 0; i < lists; ++i)
     for (std::size_t p = 0; p < pages; ++p)
-      where[i].push_back(DevicePage::of((p * lists + i) * slot, 0, 0, kv::kPageTokens));
+      where[i].push_back(PlacedPage::of((p * lists + i) * slot, 0, 0, kv::kPageTokens));
   std::vector<Case::Held> totals;
   totals.reserve(lists);
   std::vector<Ask> asks(lists);

@@ -181,7 +181,7 @@ bool Pages::begin(int layer, float soft_cap, std::span<const kv::DeviceFold> fol
     const std::size_t first = pages_.size();
     for (const kv::DevicePage& p : f.pages) {
       const std::int32_t place = where_[static_cast<std::size_t>(p.slot)];
-      pages_.push_back(DevicePage::of(at(place), arena(place), p.begin, p.end));
+      pages_.push_back(PlacedPage::of(at(place), arena(place), p.begin, p.end));
     }
     a.pages = std::span(pages_).subspan(first);
     a.k_at = static_cast<std::uint32_t>(f.head) * head_at;

@@ -66,7 +66,7 @@ class Pages final : public kv::PageDevice {
   std::vector<std::int32_t> where_;  // by slot of the cache: its place, -1: not held
   std::vector<std::int32_t> free_;   // places
   std::vector<std::byte> staged_;
-  std::vector<DevicePage> pages_;
+  std::vector<PlacedPage> pages_;
   std::vector<Ask> asks_;
   Folder* busy_ = nullptr;
   kv::DeviceStats stats_;

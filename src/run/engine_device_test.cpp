@@ -9,7 +9,8 @@
 namespace kvasir::run {
 namespace {
 
-std::vector<float> run(std::shared_ptr<kv::PageDevice> device, const char* kv, const char* name = "") {
+std::vector<float> run(std::shared_ptr<kv::PageDevice> device, const char* kv, const char* name = "",
+                       kv::DeviceStats* stats = nullptr) {
   EngineOptions o;
   o.device = name;
   o.model = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
@@ -27,6 +28,7 @@ std::vector<float> run(std::shared_ptr<kv::PageDevice> device, const char* kv, c
     const std::span<const float> logits = engine.decode(s, prompt[static_cast<std::size_t>(i)]);
     all.insert(all.end(), logits.begin(), logits.end());
   }
+  if (stats) *stats = engine.cache().device_stats();
   return all;
 }
 
@@ -45,9 +47,12 @@ TEST(EngineDevice, LogitsAreThoseWithoutIt) {
 TEST(EngineDevice, LogitsAreThoseWithoutTheNamedOne) {
   if (device::survey().devices.empty()) GTEST_SKIP() << "SKIPPED: no OpenCL device";
   for (const char* kv : {"balanced", "kivi2", "auto"}) {
-    const std::vector<float> with = run(nullptr, kv, "opencl"), without = run(nullptr, kv);
+    kv::DeviceStats stats;
+    const std::vector<float> with = run(nullptr, kv, "opencl", &stats), without = run(nullptr, kv);
     ASSERT_EQ(with.size(), without.size());
     EXPECT_EQ(std::memcmp(with.data(), without.data(), with.size() * sizeof(float)), 0) << kv;
+    EXPECT_GT(stats.folded_groups, 0u) << kv;
+    EXPECT_EQ(stats.lost, "");
   }
 }
 

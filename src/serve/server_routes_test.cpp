@@ -42,6 +42,9 @@ TEST(Server, HealthStatsAndMetrics) {
     EXPECT_GT(stats["times"][times]["mean"], 0) << times;
     EXPECT_LE(stats["times"][times]["p50"], stats["times"][times]["p90"]) << times;
   }
+  EXPECT_EQ(stats["device"]["name"], "card");
+  EXPECT_EQ(stats["device"]["pages"], 12);
+  EXPECT_EQ(stats["device"]["lost"], nullptr);
   const Reply metrics = s.ask("GET", "/metrics");
   EXPECT_EQ(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
   for (const char* line :
@@ -51,6 +54,7 @@ TEST(Server, HealthStatsAndMetrics) {
         "kvasir_tier_hits_total{tier=\"ram\"} 4\n", "kvasir_tier_evictions_total{tier=\"ram\"} 6\n",
         "kvasir_tier_damaged_total{tier=\"ram\"} 7\n", "kvasir_tier_foreign_total{tier=\"ram\"} 8\n",
         "kvasir_tier_errors_total{tier=\"ram\"} 9\n", "kvasir_tier_dropped_total{tier=\"ram\"} 10\n",
+        "kvasir_device_pages 12\n", "kvasir_device_folded_groups_total 13\n", "kvasir_device_lost 0\n",
         "kvasir_kv_bytes 1000\n", "# TYPE kvasir_inter_token_seconds histogram\n"})
     EXPECT_NE(metrics.body.find(line), std::string::npos) << line << metrics.body;
 }

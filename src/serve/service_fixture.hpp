@@ -139,6 +139,7 @@ class FakeService : public run::Service {
                 .errors = 9,
                 .dropped = 10,
                 .queued = 11}};
+    s.device = {.name = "card", .held_pages = 12, .folded_groups = 13};
     return s;
   }
 

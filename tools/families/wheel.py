@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Every family that Kvasir names, from a random model to logits: transformers, the folder, the converter's GGUF file.
 
-usage: wheel.py KVASIR CONVERTER OUT [--states GOLDEN_TEST] [--table FILE] [NAME ...]
+usage: wheel.py KVASIR CONVERTER OUT [--table FILE] [NAME ...]
 
 A tiny model of random weights with its switches on (models.py) is made by transformers, whose float32 logits of 150 random
 tokens and of the 16 that follow greedily are the truth. Kvasir computes the same from the folder and from the GGUF file
 that llama.cpp's converter (CONVERTER: vendor/llama.cpp of the source package llama-cpp-python) makes of it, with
-`--exact --kv f32`. With --states the tests of chunks, threads, forks, cuts, restarts and batches of golden_test run on each
-model as well. OUT/NAME keeps folder, file and truth; what is there is used again. --table writes the Markdown page.
+`--exact --kv f32`. OUT/NAME keeps folder, file and truth; what is there is used again. --table writes the Markdown page.
 Needs torch, transformers and gguf.
 """
 import argparse
@@ -103,20 +102,6 @@ def convert(converter, place):
     return words
 
 
-def states(golden_test, name, place, model):
-    """The tests of golden_test that ask for equal bits, on one model."""
-    beside = place + "/states"
-    os.makedirs(beside, exist_ok=True)
-    link = f"{beside}/{name}" + (".gguf" if model.endswith(".gguf") else "")
-    if not os.path.lexists(link):
-        os.symlink(os.path.abspath(model), link)
-    shutil.copy(place + "/tokens.json", beside)
-    run = subprocess.run([golden_test, "--gtest_filter=More/LawOneOfModel.*"], capture_output=True, text=True,
-                         env={**os.environ, "KVASIR_GOLDEN": os.path.abspath(beside)})
-    passed = run.stdout.count("[       OK ]")
-    return "equal" if run.returncode == 0 and passed >= 2 else "no test" if passed == 0 and run.returncode == 0 else "DIFFER"
-
-
 def shown(result):
     if result is None:
         return "-"
@@ -126,14 +111,9 @@ def shown(result):
     return f"{mark}{result['error']:.0e}, {result['greedy']} of {GREEDY}"
 
 
-STATES = """ States: chunks, threads, forks, cuts, restarts from
-stored pages and batches give the same bits (`golden_test`)."""
-
-
 def write_table(rows, path):
     import transformers
     ok = sum(r["folder"]["kind"] == "ok" for r in rows), sum((r["gguf"] or {}).get("kind") == "ok" for r in rows)
-    states = any(r["states"] != "-" for r in rows)
     made = sum(r["gguf"] is not None for r in rows)
     lacks = sum((r["gguf"] or {}).get("kind") == "lacks" for r in rows)
     wrong = sum(x is not None and x["kind"] == "WRONG" for r in rows for x in (r["folder"], r["gguf"]))
@@ -144,15 +124,15 @@ Written by `tools/families/wheel.py` with transformers {transformers.__version__
 random weights and its switches on (`tools/families/models.py`). A cell has the relative error (L2) of the logits of {TOKENS + GREEDY} tokens,
 computed with `--exact --kv f32`, beside transformers' in float32, and how many of {GREEDY} greedy tokens are the same. At most
 {BAR:g} and all {GREEDY} are right. `-`: the converter does not take the folder. Not told: the file lacks what it would need (`LACKS`
-in `models.py`).{STATES if states else ''}
+in `models.py`).
 
 {len(rows)} models: {ok[0]} folders right; of {made} GGUF files {ok[1]} right, {lacks} not told; {wrong} wrong.
 
-| model | folder | GGUF |{' states |' if states else ''}
-|---|---|---|{'---|' if states else ''}
+| model | folder | GGUF |
+|---|---|---|
 """)
         for r in rows:
-            out.write(f"| `{r['name']}` | {shown(r['folder'])} | {shown(r['gguf'])} |" + (f" {r['states']} |\n" if states else "\n"))
+            out.write(f"| `{r['name']}` | {shown(r['folder'])} | {shown(r['gguf'])} |\n")
         out.write("\n## What is said\n\n")
         for r in rows:
             for side, what in (("folder", r["folder"]), ("GGUF", r["gguf"])):
@@ -169,7 +149,6 @@ def main():
     parser.add_argument("converter")
     parser.add_argument("out")
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--states")
     parser.add_argument("--table")
     args = parser.parse_args()
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -191,19 +170,15 @@ def main():
         except Exception as e:  # another version of transformers: said, and the others go on
             print(f"{name:28} no truth: {type(e).__name__} {str(e)[:200]}", flush=True)
             continue
-        row = {"name": name, "folder": compare(args.kvasir, place + "/folder", place), "gguf": None, "states": "-"}
+        row = {"name": name, "folder": compare(args.kvasir, place + "/folder", place), "gguf": None}
         row["converter"] = convert(args.converter, place)
         if row["converter"] is None:
             row["gguf"] = compare(args.kvasir, place + "/model.gguf", place)
             if row["gguf"]["kind"] == "WRONG" and name in LACKS:
                 row["gguf"].update(kind="lacks", word="the file lacks " + LACKS[name])
-        loads = [m for m, r in ((place + "/model.gguf", row["gguf"]), (place + "/folder", row["folder"]))
-                 if r and r["kind"] != "refused"]
-        if args.states and loads:
-            row["states"] = states(args.states, name, place, loads[0])
         rows.append(row)
         words = "; ".join(x["word"] for x in (row["folder"], row["gguf"]) if x and x["word"])
-        print(f"{name:28} folder {shown(row['folder']):28} GGUF {shown(row['gguf']):28} {row['states']:8} "
+        print(f"{name:28} folder {shown(row['folder']):28} GGUF {shown(row['gguf']):28} "
               f"{words or (row['converter'] or '')}", flush=True)
     if args.table:
         write_table(rows, args.table)
