@@ -49,6 +49,10 @@ std::string python_pattern(std::string_view text) {
       const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
       if (letter && std::string_view("AbBdDsSwWzZafnrtvux").find(c) == std::string_view::npos)
         refuse_pattern(Code::kUnsupported, text, i, fmt::format("\\{} is not supported", c));
+      const std::size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : 0;  // without them PCRE2 takes the letter
+      if (digits > 0 && (rest.size() < 2 + digits ||
+                         rest.substr(2, digits).find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos))
+        refuse_pattern(Code::kBadInput, text, i, fmt::format("\\{} lacks digits", c));
       size = std::min<std::size_t>(2, rest.size());
       out += c == 'Z' ? "\\z" : c == 'v' ? "\\x0b" : rest.substr(0, size);
     } else if (in_class) {
@@ -112,7 +116,8 @@ SearchPattern::SearchPattern(std::string_view expression) {
   if (!code) {
     unsigned char message[256] = {};
     pcre2_get_error_message(error, message, sizeof(message));
-    refuse_pattern(Code::kBadInput, expression, at, reinterpret_cast<const char*>(message));
+    refuse_pattern(error == PCRE2_ERROR_PATTERN_TOO_LARGE ? Code::kUnsupported : Code::kBadInput, expression, at,
+                   reinterpret_cast<const char*>(message));
   }
   code_ = {code, [](void* c) { pcre2_code_free(static_cast<pcre2_code*>(c)); }};
 }
