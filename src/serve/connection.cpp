@@ -235,8 +235,18 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     parser_.emplace();
     set_limits(*parser_, context_->options);
     enter(Phase::kHeader, context_->options.header_timeout);
-    http::async_read_header(stream_, buffer_, *parser_,
-                            handler([](Connection& c, error_code ec, std::size_t) { c.on_header(ec); }));
+    read_some();
+  }
+
+  // Reads on piece by piece: `late_` is seen after each. A read of the whole, whose pieces are all there already, would
+  // have none pending that expired() can cancel.
+  void read_some() {
+    http::async_read_some(stream_, buffer_, *parser_, handler([](Connection& c, error_code ec, std::size_t) {
+                            const bool header = c.phase_ == Phase::kHeader;
+                            const bool whole = header ? c.parser_->is_header_done() : c.parser_->is_done();
+                            if (!c.late_ && !ec && !whole) return c.read_some();
+                            return header ? c.on_header(ec) : c.on_body(ec);
+                          }));
   }
 
   void on_header(error_code ec) {
@@ -265,8 +275,8 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     if (parser_->is_done()) return on_body({});
     if (!expect.empty() && !request_.http10) send("HTTP/1.1 100 Continue\r\n\r\n");
     enter(Phase::kBody, context_->options.body_timeout);
-    http::async_read(stream_, buffer_, *parser_,
-                     handler([](Connection& c, error_code error, std::size_t) { c.on_body(error); }));
+    parser_->eager(true);
+    read_some();
   }
 
   void on_body(error_code ec) {
