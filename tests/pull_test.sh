@@ -30,12 +30,17 @@ ask 2 'a name' pull owner/repo
 expect 'a name' 'expected hf:OWNER/REPO'
 ask 0 'no models' ls
 expect 'no models' "no models in $scratch/models"
-if ! grep -q '^KVASIR_CURL:BOOL=ON' "$2/CMakeCache.txt" || ! grep -q '^KVASIR_CURL_LIBRARY:FILEPATH=/' "$2/CMakeCache.txt"; then
+if ! grep -q '^KVASIR_CURL:BOOL=ON' "$2/CMakeCache.txt" || ! grep -q '^KVASIR_CURL_INCLUDE:PATH=/' "$2/CMakeCache.txt"; then
   ask 1 'without libcurl' pull hf:owner/repo
   expect 'without libcurl' 'this build cannot download: install libcurl4-openssl-dev'
   [ $failures -eq 0 ] && echo "pull: not in this build, which says so"
   exit $failures
 fi
+# A system without the library: files that are none stand in front of it.
+mkdir "$scratch/bad"
+touch "$scratch/bad/libcurl.so.4" "$scratch/bad/libcurl-gnutls.so.4"
+answer=$(LD_LIBRARY_PATH="$scratch/bad" "$kvasir" pull hf:owner/repo 2>&1)
+expect 'no libcurl' 'hf:owner/repo: .*downloads need libcurl.so.4: install libcurl4'
 ask 1 'no hub' pull hf:owner/repo
 expect 'no hub' '^kvasir: hf:owner/repo: .*127.0.0.1'
 

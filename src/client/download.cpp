@@ -1,6 +1,7 @@
 #include "client/download.hpp"
 
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <memory>
 #include <thread>
+#include <type_traits>
 
 #include "base/error.hpp"
 
@@ -22,34 +24,69 @@ namespace {
 
 constexpr std::size_t kLongestText = std::size_t{32} << 20;
 constexpr std::size_t kLongestLink = std::size_t{16} << 10;
-constexpr int kTries = 5;  // without a byte that came
+constexpr auto kProtocols = static_cast<CURLoption>(181);          // CURLOPT_PROTOCOLS, deprecated in newer headers
+constexpr auto kRedirectProtocols = static_cast<CURLoption>(182);  // CURLOPT_REDIR_PROTOCOLS
+constexpr int kTries = 5;                                          // without a byte that came
+
+// libcurl is opened by the first download: nothing else needs it, and a program finds the one of the system it runs on.
+struct Curl {
+  decltype(&curl_global_init) global_init = nullptr;
+  decltype(&curl_easy_init) easy_init = nullptr;
+  decltype(&curl_easy_setopt) easy_setopt = nullptr;
+  decltype(&curl_easy_perform) easy_perform = nullptr;
+  decltype(&curl_easy_getinfo) easy_getinfo = nullptr;
+  decltype(&curl_easy_strerror) easy_strerror = nullptr;
+  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
+  decltype(&curl_slist_append) slist_append = nullptr;
+  decltype(&curl_slist_free_all) slist_free_all = nullptr;
+  std::string missing;  // why it cannot be used; empty: it can
+
+  Curl() {
+    void* library = nullptr;
+    for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"})
+      if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open
+    if (!library) {
+      missing = "downloads need libcurl.so.4: install libcurl4 (Debian, Ubuntu) or libcurl";
+      return;
+    }
+    const auto take = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      if (!function) missing = fmt::format("libcurl has no {}", name);
+    };
+    take(global_init, "curl_global_init");
+    take(easy_init, "curl_easy_init");
+    take(easy_setopt, "curl_easy_setopt");
+    take(easy_perform, "curl_easy_perform");
+    take(easy_getinfo, "curl_easy_getinfo");
+    take(easy_strerror, "curl_easy_strerror");
+    take(easy_cleanup, "curl_easy_cleanup");
+    take(slist_append, "curl_slist_append");
+    take(slist_free_all, "curl_slist_free_all");
+    if (missing.empty() && global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) missing = "libcurl does not start";
+  }
+};
+
+const Curl& curl() {
+  static const Curl library;
+  return library;
+}
 
 struct CurlEnd {
-  void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
-  void operator()(curl_slist* list) const { curl_slist_free_all(list); }
+  void operator()(CURL* handle) const { curl().easy_cleanup(handle); }
+  void operator()(curl_slist* list) const { curl().slist_free_all(list); }
 };
 
 // One transfer.
 class Transfer {
  public:
   Transfer(const std::string& url, const std::string& token) {
-    static const bool ready = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-    curl_.reset(ready ? curl_easy_init() : nullptr);
-    if (!curl_) throw Error(Code::kIo, "libcurl does not start", url);
+    if (!curl().missing.empty()) throw Error(Code::kUnsupported, curl().missing, url);
+    handle_.reset(curl().easy_init());
+    if (!handle_) throw Error(Code::kIo, "libcurl does not start", url);
     set(CURLOPT_URL, url.c_str());
     set(CURLOPT_FOLLOWLOCATION, 1L);
     set(CURLOPT_MAXREDIRS, 10L);
-    // Never from a secured connection to another kind, nor to a file.
-    const char* allowed = url.starts_with("https:") ? "https" : "http,https";
-#if LIBCURL_VERSION_NUM >= 0x075500
-    set(CURLOPT_PROTOCOLS_STR, allowed);
-    set(CURLOPT_REDIR_PROTOCOLS_STR, allowed);
-#else
-    const long bits = url.starts_with("https:") ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS;
-    set(CURLOPT_PROTOCOLS, bits);
-    set(CURLOPT_REDIR_PROTOCOLS, bits);
-    (void)allowed;
-#endif
+    only_web(url.starts_with("https:"));
     set(CURLOPT_FAILONERROR, 1L);
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_CONNECTTIMEOUT, 30L);
@@ -58,26 +95,26 @@ class Transfer {
     set(CURLOPT_USERAGENT, "kvasir");
     set(CURLOPT_ERRORBUFFER, error_);
     if (!token.empty()) {  // libcurl does not send it to other hosts
-      headers_.reset(curl_slist_append(nullptr, ("Authorization: Bearer " + token).c_str()));
+      headers_.reset(curl().slist_append(nullptr, ("Authorization: Bearer " + token).c_str()));
       set(CURLOPT_HTTPHEADER, headers_.get());
     }
   }
 
   template <class Value>
-  void set(CURLoption option, Value value) {
-    curl_easy_setopt(curl_.get(), option, value);
+  bool set(CURLoption option, Value value) {
+    return curl().easy_setopt(handle_.get(), option, value) == CURLE_OK;
   }
 
   CURLcode run() {
     error_[0] = '\0';
-    return curl_easy_perform(curl_.get());
+    return curl().easy_perform(handle_.get());
   }
   long status() const {
     long status = 0;
-    curl_easy_getinfo(curl_.get(), CURLINFO_RESPONSE_CODE, &status);
+    curl().easy_getinfo(handle_.get(), CURLINFO_RESPONSE_CODE, &status);
     return status;
   }
-  std::string why(CURLcode code) const { return error_[0] ? error_ : curl_easy_strerror(code); }
+  std::string why(CURLcode code) const { return error_[0] ? error_ : curl().easy_strerror(code); }
 
   [[noreturn]] void fail(CURLcode code, const std::string& what) const {
     const long http = status();
@@ -91,7 +128,19 @@ class Transfer {
   }
 
  private:
-  std::unique_ptr<CURL, CurlEnd> curl_;
+  // Never from a secured connection to another kind, nor to a file. The library may be older than the header: names are
+  // known from 7.85 on, bits before.
+  void only_web(bool secured) {
+#if LIBCURL_VERSION_NUM >= 0x075500
+    const char* const names = secured ? "https" : "http,https";
+    if (set(CURLOPT_PROTOCOLS_STR, names) && set(CURLOPT_REDIR_PROTOCOLS_STR, names)) return;
+#endif
+    const long bits = secured ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS;
+    if (!set(kProtocols, bits) || !set(kRedirectProtocols, bits))
+      throw Error(Code::kUnsupported, "this libcurl cannot be kept to HTTP");
+  }
+
+  std::unique_ptr<CURL, CurlEnd> handle_;
   std::unique_ptr<curl_slist, CurlEnd> headers_;
   char error_[CURL_ERROR_SIZE] = {};
 };
