@@ -22,8 +22,11 @@ if(CMAKE_POSITION_INDEPENDENT_CODE AND UNIX AND NOT KVASIR_FUZZ AND NOT KVASIR_S
   install(EXPORT Kvasir NAMESPACE Kvasir:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kvasir FILE KvasirConfig.cmake COMPONENT api)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/KvasirConfigVersion.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/KvasirConfigVersion.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/Kvasir COMPONENT api)
-  # Inside the Python package (pyproject.toml).
+  # Inside the Python package (pyproject.toml): the library, and the program that python/kvasir/__main__.py starts.
   install(FILES $<TARGET_FILE:kvasir_api> DESTINATION kvasir RENAME libkvasir.so COMPONENT python EXCLUDE_FROM_ALL)
+  if(NOT KVASIR_SHARED)
+    install(PROGRAMS $<TARGET_FILE:kvasir_main> DESTINATION kvasir/bin COMPONENT python EXCLUDE_FROM_ALL)
+  endif()
   # The prefix is known when it is installed.
   set(KVASIR_PC ${PROJECT_SOURCE_DIR}/cmake/Kvasir.pc.in)
   install(CODE "set(PROJECT_VERSION ${PROJECT_VERSION})
@@ -55,7 +58,12 @@ set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Language models with a compressed, reusab
 set(CPACK_PACKAGE_FILE_NAME kvasir-${PROJECT_VERSION}-${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_GENERATOR TGZ DEB)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(KVASIR_PORTABLE)  # dpkg-shlibdeps knows this system's C library alone
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.31), libgcc-s1")
+else()
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+endif()
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libcurl4, ca-certificates")  # for models that are downloaded
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_STRIP_FILES ON)
 include(CPack)

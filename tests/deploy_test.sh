@@ -1,6 +1,6 @@
 #!/bin/sh
 # The files under deploy/ as far as they can be checked without the machines they are for: by the programs that read them.
-# Docker images are not built here: the steps of the Dockerfile are checked one by one.
+# Docker images are not built here (./dev package does, where there is an engine): the steps that compile are checked one by one.
 # usage: deploy_test.sh SOURCE-DIR BUILD-DIR
 set -u
 source_dir=$1
@@ -59,9 +59,9 @@ fi
 # --- Dockerfile -----------------------------------------------------------------------------------------------------
 
 # What is copied exists, and the build's packages are those of ./dev setup without the tests'.
-stages=$(sed '/^FROM debian:12-slim$/,$d' "$deploy/Dockerfile")  # of the web page and of the program
+stages=$(sed '/ AS compiled$/,$d' "$deploy/Dockerfile")  # of the web page and of the program
 stage=$(printf '%s\n' "$stages" | sed -n '/ AS build$/,$p')
-final=$(sed -n '/^FROM debian:12-slim$/,$p' "$deploy/Dockerfile")
+final=$(sed -n '/ AS compiled$/,/ AS packaged$/p' "$deploy/Dockerfile")
 copied=$(printf '%s\n' "$stages" | sed -n '/--from=/d; s/^COPY \(.*\) [^ ]*$/\1/p')
 for path in $copied; do
   answer=$path

@@ -49,4 +49,8 @@ assert took < 0.3, took
 END
 cp -r "$source/python/tests" "$scratch/tests"
 KVASIR_MODEL=$source/models/kvasir-books-4m.gguf "$python" -m unittest tests.test_engine
+expected=$("$scratch/venv/bin/kvasir" --version)
+case $expected in kvasir*) ;; *) echo "kvasir --version says '$expected'"; exit 1 ;; esac
+[ "$("$python" -m kvasir --version)" = "$expected" ] || { echo "python -m kvasir is not the program"; exit 1; }
+"$scratch/venv/bin/kvasir" serve --help >/dev/null || { echo "the program has no server"; exit 1; }
 echo "the wheel works: $(basename "$wheel")"
