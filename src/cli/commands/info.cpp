@@ -10,6 +10,7 @@
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 #include "cli/version.hpp"
+#include "device/driver.hpp"
 #include "lab/machine.hpp"
 #include "simd/isa.hpp"
 
@@ -48,7 +49,7 @@ nlohmann::ordered_json to_json(const lab::Figure& f) {
   return {{"median", f.median * 1e-9}, {"low", f.low * 1e-9}, {"high", f.high * 1e-9}, {"cpu_share", f.cpu_share}};
 }
 
-void print_text(const lab::Machine& m) {
+void print_text(const lab::Machine& m, const device::Survey& devices) {
   const Host& h = m.host;
   fmt::print("kvasir         {}, built with {}\n", version(), compiler());
   fmt::print("processor      {}\n", h.cpu);
@@ -65,6 +66,13 @@ void print_text(const lab::Machine& m) {
                : simd::supported(isa) ? ": supported"
                                       : ": not on this machine",
                simd::emulated(isa) ? ", emulated with AVX2 (slow, for tests)" : "");
+  if (devices.devices.empty())
+    fmt::print("device         none beside the processor (kvasir devices says what was tried)\n");
+  for (std::size_t i = 0; i < devices.devices.size(); ++i) {
+    const device::Found& f = devices.devices[i];
+    fmt::print("{:<14} opencl:{} {} ({}){}\n", i == 0 ? "device" : "", i, f.name, f.kind,
+               f.refused.empty() ? "" : ", not used: " + f.refused);
+  }
   fmt::print("\nmeasured with {} thread{}, median (lowest to highest run)\n", m.threads, m.threads == 1 ? "" : "s");
   print_figure("read bandwidth", m.read_bytes, "GB/s ",
                fmt::format("{} buffer{}", binary_size(m.buffer_bytes),
@@ -81,7 +89,7 @@ void print_text(const lab::Machine& m) {
                share * 100);
 }
 
-void print_json(const lab::Machine& m) {
+void print_json(const lab::Machine& m, const device::Survey& survey) {
   const Host& h = m.host;
   nlohmann::ordered_json sets = nlohmann::ordered_json::array();
   for (simd::Isa isa : simd::kIsas)
@@ -93,6 +101,9 @@ void print_json(const lab::Machine& m) {
   nlohmann::ordered_json caches = nlohmann::ordered_json::array();
   for (const Cache& c : h.caches)
     caches.push_back({{"level", c.level}, {"type", c.type}, {"bytes", c.bytes}, {"instances", c.instances}});
+  nlohmann::ordered_json devices = nlohmann::ordered_json::array();
+  for (const device::Found& f : survey.devices)
+    devices.push_back({{"name", f.name}, {"kind", f.kind}, {"driver", f.driver}, {"refused", f.refused}});
   print_json_row({{"version", version()},
                   {"compiler", compiler()},
                   {"cpu", h.cpu},
@@ -104,6 +115,7 @@ void print_json(const lab::Machine& m) {
                   {"memory_total", h.memory_total},
                   {"memory_available", h.memory_available},
                   {"instruction_sets", sets},
+                  {"devices", devices},
                   {"threads", m.threads},
                   {"read_gbps", to_json(m.read_bytes)},
                   {"read_buffer_bytes", m.buffer_bytes},
@@ -117,7 +129,8 @@ void print_json(const lab::Machine& m) {
 int info(const Settings& settings) {
   Team team(settings.threads > 0 ? settings.threads : std::clamp(describe_host().usable_cores, 1, 512));
   const lab::Machine machine = lab::measure_machine(team, {.quick = settings.quick});
-  settings.json ? print_json(machine) : print_text(machine);
+  const device::Survey devices = device::survey();
+  settings.json ? print_json(machine, devices) : print_text(machine, devices);
   return kSuccess;
 }
 
