@@ -57,6 +57,7 @@ MODELS = {
     "cohere": usual(use_qk_norm=False),
     "cohere+norms": usual(use_qk_norm=True),
     "cohere2": usual(num_hidden_layers=4, head_dim=16, sliding_window=16),
+    "arcee": usual(head_dim=16),
     "deepseek_v2": usual(LATENT, q_lora_rank=None, n_routed_experts=6, topk_method="greedy", routed_scaling_factor=1.0,
                          norm_topk_prob=False, n_group=1, topk_group=1),
     "deepseek_v3": usual(LATENT, q_lora_rank=48, n_routed_experts=8, routed_scaling_factor=2.5, norm_topk_prob=True, n_group=4,
@@ -117,6 +118,7 @@ MODELS = {
     "ministral3": usual(head_dim=16, sliding_window=None, rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, mscale=1.0,
                                                                                 mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
     "mixtral": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
+    "nemotron": usual(head_dim=16, partial_rotary_factor=0.5),
     "nemotron_h": usual(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]),
     "nemotron_h+experts": usual(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=6,
                                 num_experts_per_tok=2, moe_intermediate_size=32, moe_shared_expert_intermediate_size=48,
@@ -157,6 +159,7 @@ MODELS = {
     "gemma2+uncapped": usual(FOUR, sliding_window=16, query_pre_attn_scalar=16, attn_logit_softcapping=None,
                              final_logit_softcapping=None),
     "helium": usual(head_dim=16),
+    "internlm3": usual(head_dim=16, qkv_bias=True, bias=True),
     "llama+bias": usual(head_dim=16, attention_bias=True, mlp_bias=True),
     # As long as the text: one token more would change all of it.
     "llama+dynamic": usual(head_dim=16, max_position_embeddings=48,

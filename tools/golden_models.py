@@ -41,6 +41,10 @@ def gelu(x):  # the form with tanh
     return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
 
 
+def relu2(x):
+    return max(x, 0.0) ** 2
+
+
 class Model:
     """heads, kv_heads, head_dim; bias: of q, k and v; head_norm: norm of every query and key head, "whole": of all query
     heads together; tied: the output matrix is token_embd; stretch: factors that divide the RoPE frequencies
@@ -57,7 +61,7 @@ class Model:
         "layer_norm": False,     # in place of RMS norm
         "before": ("attn_norm", "ffn_norm"),   # norms of what attention and feed forward read; None: none
         "after": (None, None),                 # norms of what they give
-        "gelu": False,           # in place of SiLU: True with tanh, or "erf"
+        "gelu": False,           # in place of SiLU: True with tanh, "erf", or "relu2", which is none: relu(x)^2
         "gate": "own",           # a matrix of its own, "fused": in front of ffn_up, None
         "slopes": None,          # ALiBi, by head
         "clamp": None,           # most of q, k and v
@@ -260,7 +264,7 @@ class Model:
         return self.multiply(block + "attn_output.weight", self.mixed(layer, x, out))
 
     def feed_forward(self, layer, x):
-        block, act = f"blk.{layer}.", {False: silu, True: gelu, "erf": erf_gelu}[self.rules["gelu"]]
+        block, act = f"blk.{layer}.", {False: silu, True: gelu, "erf": erf_gelu, "relu2": relu2}[self.rules["gelu"]]
         up = self.multiply(block + "ffn_up.weight", x)
         if self.rules["gate"] == "fused":
             gate, up = up[:self.ffn], up[self.ffn:]

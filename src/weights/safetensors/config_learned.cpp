@@ -1,4 +1,4 @@
-// Models of layer norms: OPT, GPT-J and Cohere's.
+// Models of layer norms: OPT, GPT-J, Cohere's and Nemotron.
 #include <fmt/format.h>
 
 #include "weights/safetensors/config_reader.hpp"
@@ -35,6 +35,10 @@ void read_gptj(ConfigReader& r) {
   r.set("attention.layer_norm_epsilon", r.fields.number_if("layer_norm_epsilon").value_or(1e-5));
   r.set("context_length", r.fields.integer("n_positions", 1, ConfigReader::kMostContext));
   r.set("rope.dimension_count", r.integer_of({"rotary_dim"}, 2).value_or(r.width / r.out.heads));
+}
+
+void read_nemotron(ConfigReader& r) {
+  r.set("attention.layer_norm_epsilon", r.fields.number_if("norm_eps").value_or(1e-5));
 }
 
 void read_cohere(ConfigReader& r) {

@@ -68,6 +68,7 @@ void read_nemotron_h(ConfigReader& r);
 void read_mamba2(ConfigReader& r);
 void read_opt(ConfigReader& r);
 void read_gptj(ConfigReader& r);
+void read_nemotron(ConfigReader& r);
 void read_cohere(ConfigReader& r);
 void read_ministral(ConfigReader& r);
 

@@ -179,6 +179,7 @@ constexpr Rename kOpt[] = {{"self_attn_layer_norm", "attn_norm"},
 
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr Family kFamilies[] = {
+    {.model_type = "arcee", .arch = "arcee", .pairs = true, .activation = "relu2"},
     {.model_type = "cohere", .arch = "command-r", .read = read_cohere},
     {.model_type = "cohere2", .arch = "cohere2", .read = read_cohere},
     {.model_type = "cwm", .arch = "llama", .pairs = true},
@@ -221,6 +222,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "helium", .arch = "llama"},
     {.model_type = "hunyuan_v1_dense", .arch = "hunyuan-dense", .names = kHunyuan},
     {.model_type = "hunyuan_v1_moe", .arch = "hunyuan-moe", .names = kHunyuan, .read = read_experts},
+    {.model_type = "internlm3", .arch = "llama", .pairs = true},
     {.model_type = "kimi_k2", .arch = "deepseek2", .read = read_latent},
     {.model_type = "lfm2", .arch = "lfm2", .names = kLfm2, .read = read_lfm2},
     {.model_type = "lfm2_moe", .arch = "lfm2moe", .names = kLfm2, .read = read_lfm2},
@@ -233,6 +235,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "mistral", .arch = "llama", .pairs = true},
     {.model_type = "mistral3", .arch = "mistral3", .pairs = true, .read = read_ministral},
     {.model_type = "mixtral", .arch = "llama", .pairs = true, .read = read_experts},
+    {.model_type = "nemotron", .arch = "nemotron", .one_more = true, .activation = "relu2", .read = read_nemotron},
     {.model_type = "nemotron_h", .arch = "nemotron_h", .names = kMixer, .read = read_nemotron_h},
     {.model_type = "olmo2", .arch = "olmo2", .post_norms = true},
     {.model_type = "olmo3", .arch = "olmo2", .post_norms = true},
