@@ -86,6 +86,7 @@ TEST(ToolMutations, FoundOnce) {
     EXPECT_EQ(read("gemma4", "<|tool_call>call:look_up{more:{day:1}\nDone", piece),
               "Done|look_up {\"more\": {\"day\": 1}");
     // What only looks like a call in its first bytes.
+    EXPECT_EQ(read("deepseek", "<｜tool▁call▁begin｜>{\"note\":\"a", piece, true), "{\"note\":\"a");
     const std::string_view list = "[{\"name\": \"now\", \"arguments\": {}}, {\"nam\": \"now\", \"a";
     EXPECT_EQ(read("granite", list, piece, true), list);
   }

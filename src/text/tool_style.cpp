@@ -117,9 +117,11 @@ class StyleParser final : public StepParser {
       const std::size_t inner = 1 + count_space(rest.substr(1));
       if (inner == rest.size() && !end) return false;
       const bool doubled = inner < rest.size() && rest[inner] == '{';
-      if (doubled && (marked || any_ || plausible_call(rest.substr(inner)))) return buffer_.erase(0, space + 1), true;
-      const bool here = (marked || any_) && !style_.middle.starts_with("{");
-      if (here || ((marked || any_ || style_.middle.empty()) && plausible_call(rest))) return enter(space, {}, out);
+      const bool sure = (marked || any_) && (doubled || !style_.middle.starts_with("{"));
+      const int begins = sure ? 1 : begins_call(doubled ? rest.substr(inner) : rest);
+      if (begins < 0 && !end) return false;
+      if (doubled && begins != 0) return buffer_.erase(0, space + 1), true;
+      if (begins != 0 && (marked || any_ || style_.middle.empty())) return enter(space, {}, out);
       if (!style_.middle.empty() || !marked) return nothing(false, out);
     }
     if (style_.middle.empty() || !(marked || any_) || guest_) return nothing(false, out);
