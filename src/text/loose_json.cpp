@@ -51,21 +51,22 @@ void append_in_string(std::string& out, char c) {
 }
 
 bool LooseJson::convert(std::string_view text, bool end, std::string& out) {
-  while (at_ < text.size() && !done_) {
+  const bool ahead = spoken_ == text.npos;  // what is damaged says enough
+  while (at_ < text.size() && !done_ && !(ahead && damaged_)) {
+    if (stops(text, end)) break;
     const std::string_view rest = text.substr(at_);
-    if (stops(rest, end)) break;
     const std::size_t size = in_string_ ? string_step(rest, end, out) : step(rest, out);
     if (size == 0) break;
     at_ += size;
   }
   // A number or the like that is cut stays as far as it came.
-  if (end && !done_ && !word_.empty() && place_ != Place::kKey) {
+  if ((end || stopped_) && !done_ && !word_.empty() && place_ != Place::kKey) {
     const std::string_view word = loose_trimmed(word_);
     if (notation_.exact || Json::accept(word)) {
       begin_value(out);
       out += word;
+      word_.clear();
     }
-    word_.clear();
   }
   return done_;
 }
@@ -104,7 +105,7 @@ std::size_t LooseJson::step(std::string_view rest, std::string& out) {
       word_.clear();
       place_ = Place::kColon;
     }
-    bad_ = bad_ || place_ != Place::kColon;
+    damaged_ = damaged_ || place_ != Place::kColon;
     out += notation_.exact ? pending_ + ":" : ": ";
     pending_.clear();
     place_ = Place::kValue;
@@ -113,7 +114,7 @@ std::size_t LooseJson::step(std::string_view rest, std::string& out) {
   if (c == ',') {
     flush_word(out);
     if (place_ != Place::kComma) {
-      bad_ = bad_ || place_ == Place::kColon || (place_ == Place::kValue && stack_.back().object);
+      damaged_ = damaged_ || place_ == Place::kColon || (place_ == Place::kValue && stack_.back().object);
       return 1;  // one too many
     }
     pending_ += c;
@@ -164,6 +165,7 @@ std::size_t LooseJson::string_step(std::string_view rest, bool end, std::string&
     const int mark = mark_at(behind.substr(next), end);
     if ((next == behind.size() && !end) || mark < 0) return 0;
     if (mark == 0 && !closes(behind)) {
+      damaged_ = true;
       append_in_string(out, c);
       return 1;
     }
@@ -175,10 +177,20 @@ std::size_t LooseJson::string_step(std::string_view rest, bool end, std::string&
 }
 
 // Nothing is taken: a mark is here, or may come.
-bool LooseJson::stops(std::string_view rest, bool end) {
-  if (in_string_ && !is_key_ && notation_.quote.empty()) return false;
-  const int mark = mark_at(rest, end);
-  if (mark > 0) stopped_ = bad_ = true;
+bool LooseJson::stops(std::string_view text, bool end) {
+  const bool may_hold = in_string_ && !is_key_ && notation_.quote.empty();
+  if (may_hold && at_ < spoken_) return false;
+  const int mark = mark_at(text.substr(at_), end);
+  if (mark > 0 && may_hold && !damaged_) {
+    // The string speaks of the mark, or it has lost its end: that shows where the object ends.
+    if (!beyond_) beyond_ = std::make_shared<LooseJson>(*this);
+    beyond_->spoken_ = text.npos;
+    std::string scratch;
+    beyond_->convert(text, false, scratch);
+    if (!beyond_->damaged_ && !beyond_->done_ && !end) return true;
+    if (!beyond_->damaged_ && beyond_->done_) return spoken_ = beyond_->at_, beyond_.reset(), false;
+  }
+  if (mark > 0) stopped_ = damaged_ = true;
   return mark != 0;
 }
 
@@ -202,12 +214,13 @@ bool LooseJson::closes(std::string_view behind) const {
 
 void LooseJson::begin_value(std::string& out, bool is_word_key) {
   if (place_ == Place::kComma && !stack_.empty()) {  // it was left out
+    damaged_ = true;
     out += notation_.exact && !pending_.empty() ? "," : ", ";
     place_ = stack_.back().object ? Place::kKey : Place::kValue;
   } else if (!notation_.exact && !pending_.empty()) {
     pending_ = ", ";
   }
-  if (place_ == Place::kColon) bad_ = true;
+  if (place_ == Place::kColon) damaged_ = true;
   out += pending_;
   pending_.clear();
   if (is_word_key || place_ != Place::kKey || !in_call()) return;
@@ -219,7 +232,7 @@ void LooseJson::begin_value(std::string& out, bool is_word_key) {
 
 void LooseJson::open(char c, std::string& out) {
   flush_word(out);
-  if (!stack_.empty() && place_ == Place::kKey && !in_call()) bad_ = true;
+  if (!stack_.empty() && place_ == Place::kKey && !in_call()) damaged_ = true;
   begin_value(out);
   const bool object = c == '{' || (c == '(' && stack_.empty() && notation_.call);
   out += object ? '{' : '[';
@@ -230,6 +243,7 @@ void LooseJson::open(char c, std::string& out) {
 void LooseJson::close(char c, std::string& out) {
   flush_word(out);
   const auto same = std::find_if(stack_.rbegin(), stack_.rend(), [&](const Level& l) { return l.source == c; });
+  damaged_ = damaged_ || same != stack_.rbegin();
   if (same == stack_.rend()) return;  // one too many
   const auto levels = same - stack_.rbegin() + 1;
   for (std::ptrdiff_t i = 0; i < levels; ++i) pop(out);
@@ -237,7 +251,7 @@ void LooseJson::close(char c, std::string& out) {
 
 void LooseJson::pop(std::string& out) {
   std::erase(pending_, ',');
-  if (stack_.back().object && (place_ == Place::kColon || place_ == Place::kValue)) bad_ = true;
+  if (stack_.back().object && (place_ == Place::kColon || place_ == Place::kValue)) damaged_ = true;
   if (notation_.exact) out += pending_;
   pending_.clear();
   out += stack_.back().close;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +16,9 @@ struct Notation {
   bool call = false;            // the value begins with '(' and holds NAME=VALUE, as Python's calls do
   // JSON stays as it is, byte for byte; otherwise the blanks outside of strings are those of ", " and ": ".
   bool exact = true;
-  std::vector<std::string_view> stops =
-      {};  // marks: of what is inside, only strings that are values hold them; with `quote` nothing does
+  // Marks: one of them ends what is inside. Only strings that are values hold them, and only where the whole object is
+  // well formed; with `quote` nothing does.
+  std::vector<std::string_view> stops = {};
 };
 
 // Turns an object or a list into JSON while it is written. What is JSON stays as it is, but for control characters in
@@ -32,10 +34,9 @@ class LooseJson {
   // the value is complete. REQUIRES: not called after that; text begins with '{', '[' or '('.
   bool convert(std::string_view text, bool end, std::string& out);
   bool done() const { return done_; }
-  std::size_t taken() const { return at_; }  // bytes of the text; when done, where the value ends
-  bool in_string() const { return in_string_; }
-  bool bad() const { return bad_; }          // what came out cannot become JSON
-  bool stopped() const { return stopped_; }  // at a mark that stands where none may
+  std::size_t taken() const { return at_; }          // bytes of the text; when done, where the value ends
+  const std::string& word() const { return word_; }  // of what was taken, what is not written
+  bool stopped() const { return stopped_; }          // at a mark that stands where none may
 
  private:
   enum class Place { kKey, kColon, kValue, kComma };
@@ -47,7 +48,7 @@ class LooseJson {
   std::size_t step(std::string_view rest, std::string& out);
   std::size_t string_step(std::string_view rest, bool end, std::string& out);
   bool closes(std::string_view behind) const;
-  bool stops(std::string_view rest, bool end);
+  bool stops(std::string_view text, bool end);
   int mark_at(std::string_view rest, bool end) const;
   void begin_value(std::string& out, bool is_word_key = false);
   void open(char c, std::string& out);
@@ -63,8 +64,11 @@ class LooseJson {
   std::string word_, pending_;  // a bare word; blanks and a comma that are not written yet
   std::string_view delimiter_;  // of the string
   std::size_t at_ = 0, positional_ = 0;
+  std::size_t spoken_ = 0;             // before that, strings may hold marks
+  std::shared_ptr<LooseJson> beyond_;  // reads on behind a mark within a string
   Place place_ = Place::kValue;
-  bool in_string_ = false, is_key_ = false, done_ = false, bad_ = false, stopped_ = false;
+  bool in_string_ = false, is_key_ = false, done_ = false, stopped_ = false;
+  bool damaged_ = false;  // quotes, commas or brackets are missing or too many
 };
 
 // A whole value that stands in text, as JSON of a type that `schema` (of one parameter, or null) allows: JSON and

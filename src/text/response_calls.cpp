@@ -25,7 +25,7 @@ Json loose_value(std::string_view text, const std::string& quote) {
   if (text[0] != '{' && text[0] != '[') return Json(Json::value_t::discarded);
   LooseJson loose({.quote = quote});
   std::string out;
-  if (!loose.convert(text, true, out) || loose.bad()) return Json(Json::value_t::discarded);
+  if (!loose.convert(text, true, out)) return Json(Json::value_t::discarded);
   return Json::parse(out, nullptr, false);
 }
 

@@ -76,13 +76,25 @@ Tag TagLexer::find(std::string_view text, std::size_t from, bool end) const {
 }
 
 int TagLexer::ends_value(std::string_view text, const Tag& tag, bool end) const {
-  for (std::size_t from = tag.at + tag.size;;) {
+  const std::size_t behind = tag.at + tag.size;
+  if (tag.at > 0 && text[tag.at - 1] == '\n') {
+    if (behind == text.size()) return end ? 1 : -1;
+    if (text[behind] == '\n') return 1;
+  }
+  for (std::size_t from = behind;;) {
     const Tag next = find(text, from, end);
     if (next.kind == LexedKind::kNone) return end ? 1 : -1;
     if (next.kind == LexedKind::kValueEnd) return 0;
-    if (next.kind == LexedKind::kKey || next.kind == LexedKind::kCall || next.kind == LexedKind::kSection) return 1;
+    if (next.kind != LexedKind::kCallEnd && next.kind != LexedKind::kSectionEnd) return 1;
     from = next.at + next.size;
   }
+}
+
+std::vector<std::string_view> TagLexer::marks() const {
+  std::vector<std::string_view> all;
+  for (const Known& tag : tags_) all.push_back(tag.first);
+  if (!own_.empty()) all.push_back(own_);
+  return all;
 }
 
 // A tag of the form that is damaged: what stands in all of them is here.

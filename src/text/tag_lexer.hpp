@@ -26,8 +26,9 @@ class TagLexer {
   // The first tag at or behind `from`; `end`: nothing follows the text.
   Tag find(std::string_view text, std::size_t from, bool end) const;
   // Of a tag that would end more than a value: 1 when it does; 0 when it is text, for the value's own end comes behind
-  // it; -1: nobody knows yet.
+  // it and no tag that opens, nor does it stand on a line of its own; -1: nobody knows yet.
   int ends_value(std::string_view text, const Tag& tag, bool end) const;
+  std::vector<std::string_view> marks() const;  // with which tags begin
 
  private:
   using Known = std::pair<std::string_view, Tag::Kind>;

@@ -1,47 +1,12 @@
-#include "text/tool_form.hpp"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+
+#include "text/tool_form_fixture.hpp"
 
 namespace kvasir::text {
 namespace {
-
-// Content, then one line per call.
-std::string flat(const ToolOutput& out) {
-  std::string text = out.content;
-  for (const auto& call : out.calls) text += "\n-> " + call.name + " " + call.arguments;
-  return text;
-}
-
-const Entry<ToolForm>* form(std::string_view name) {
-  for (const auto& entry : tool_forms())
-    if (entry.name == name) return &entry;
-  return nullptr;
-}
-
-struct Case {
-  const char* text;
-  const char* expected;
-};
-
-// At once, byte by byte, and in pieces of 7: the same; and content never shrinks.
-void check(std::string_view name, const std::vector<Case>& cases, const Json* tools = nullptr) {
-  ASSERT_NE(form(name), nullptr);
-  for (const auto& c : cases) {
-    EXPECT_EQ(flat(parse_tool_calls(form(name), c.text, tools)), c.expected) << c.text;
-    for (const std::size_t size : {std::size_t{1}, std::size_t{7}}) {
-      const auto parser = make_tool_parser(form(name), tools);
-      ToolOutput out;
-      const std::string_view text = c.text;
-      for (std::size_t i = 0; i < text.size(); i += size) parser->push(text.substr(i, size), out);
-      parser->finish(out, false);
-      EXPECT_EQ(flat(out), c.expected) << c.text << " in pieces of " << size;
-    }
-  }
-}
 
 TEST(ToolForm, Hermes) {
   check("hermes",
@@ -58,6 +23,8 @@ TEST(ToolForm, Hermes) {
             // The end tag within a string is no end, and a missing one at the end of the text is forgiven.
             {"<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"}</tool_call>{\\\"\"}}</tool_call>",
              "\n-> f {\"s\":\"}</tool_call>{\\\"\"}"},
+            {"<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"a</tool_call>\n<tool_call>b\"}}</tool_call>",
+             "\n-> f {\"s\":\"a</tool_call>\\n<tool_call>b\"}"},
             {"<tool_call>\n{\"name\":\"f\",\"arguments\":{}}", "\n-> f {}"},
             {"<tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n</tool_", "\n-> f {}"},
             // What is no call is content.
@@ -112,56 +79,6 @@ TEST(ToolForm, Llama3) {
             {"", ""},
             {"{\"name\": \"f\", \"parameters\": {}} done", "done\n-> f {}"},
         });
-}
-
-const Json kTools = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
-    "properties": {"s": {"type": "string"}, "n": {"type": "integer"}}}}}])");
-
-TEST(ToolForm, Qwen3Coder) {
-  check("qwen3_coder",
-        {
-            {"Hi <b>there</b>", "Hi <b>there</b>"},
-            {"<tool_call>\n<function=f>\n<parameter=s>\n12\n</parameter>\n<parameter=n>\n3\n</parameter>\n</function>\n"
-             "</tool_call>",
-             "\n-> f {\"s\": \"12\", \"n\": 3}"},
-            {"Look.\n<tool_call>\n<function=f>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n<parameter=x>\n"
-             "{\"a\": [1]}\n</parameter>\n</function>\n</tool_call>",
-             "Look.\n-> f {}\n-> g {\"x\": {\"a\":[1]}}"},
-            {"<function=f>\n<parameter=s>\na\n  b\"\n</parameter>\n</function>", "\n-> f {\"s\": \"a\\n  b\\\"\"}"},
-            {"<tool_call>\nno", "\nno"},
-            {"<tool_call>\n<function=f>\n<parameter=s>\nhal", "\n-> f {\"s\": \"hal\"}"},
-            // What opens ends what was open; a damaged tag costs its own parameter.
-            {"<tool_call>\n<function=f>\n<parameter=s>\none\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>",
-             "\n-> f {\"s\": \"one\", \"n\": 3}"},
-            {"<tool_call>\n<function=f>\n<parameter=s>\none\n</function>\n</tool_call>", "\n-> f {\"s\": \"one\"}"},
-            {"<tool_call>\n<function=f>\n<parameter=n>\n3\n</parameter>\n<parameter=s\n</function>\n</tool_call>",
-             "\n-> f {\"n\": 3}"},
-            {"<tool_call>\n<function=f>\n<parameter=s>\na </function> b\n</parameter>\n</function>\n</tool_call>",
-             "\n-> f {\"s\": \"a </function> b\"}"},
-            {"<tool_call>\n<function=f>\n<parameter=l>\n['a', True]\n</parameter>\n</function>\n</tool_call>",
-             "\n-> f {\"l\": [\"a\",true]}"},
-            {"<tool_call>\n<function=f>\n<function=f>\n<parameter=n>\n3\n</parameter>\n</function>\n</tool_call>",
-             "\n-> f {\"n\": 3}"},
-        },
-        &kTools);
-}
-
-TEST(ToolForm, Glm) {
-  check("glm",
-        {
-            {"<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>12</arg_value>\n<arg_key>n</arg_key>\n<arg_value>3</"
-             "arg_value>\n"
-             "</tool_call>",
-             "\n-> f {\"s\": \"12\", \"n\": 3}"},
-            {"A\n<tool_call>f\n</tool_call>\n<tool_call>f</tool_call>", "A\n-> f {}\n-> f {}"},
-            {"<tool_call>{\"name\": 1}</tool_call>", "{\"name\": 1}"},
-            {"<tool_call>f<arg_key>s</arg_key>how many</arg_value></tool_call>", "\n-> f {\"s\": \"how many\"}"},
-            {"<tool_call>f<arg_key>s</arg_key><arg_value>how many</tool_call>", "\n-> f {\"s\": \"how many\"}"},
-            {"<tool_call>f<arg_key>s<arg_value>how many</arg_value></tool_call>", "\n-> f {\"s\": \"how many\"}"},
-            {"f\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call>", "\n-> f {\"n\": 3}"},
-            {"x <tool_calls", "x <tool_calls"},
-        },
-        &kTools);
 }
 
 TEST(ToolForm, Mistral) {
@@ -234,21 +151,6 @@ TEST(ToolForm, Gemma4) {
                       {"Hi <|tool_call>call:f{}<tool_call|>", "Hi\n-> f {}"},
                       {"<|tool_call>what", "what"},
                   });
-}
-
-TEST(ToolForm, Invoke) {
-  check("minimax",
-        {{"I look.\n<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"n\">3</parameter>\n<parameter "
-          "name=\"s\">4</parameter>\n</invoke>\n</minimax:tool_call>",
-          "I look.\n-> f {\"n\": 3, \"s\": \"4\"}"},
-         {"<invoke name=\"f\">\n<parameter name=\"s\">a\n<parameter name=\"n\">3", "\n-> f {\"s\": \"a\", \"n\": 3}"}},
-        &kTools);
-  check(
-      "deepseek_dsml",
-      {{"I look.\n\n<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"g\">\n<｜DSML｜parameter name=\"a\" "
-        "string=\"false\">3</｜DSML｜parameter>\n<｜DSML｜parameter name=\"b\" string=\"true\">3</｜DSML｜parameter>\n"
-        "</｜DSML｜invoke>\n</｜DSML｜function_calls>",
-        "I look.\n-> g {\"a\": 3, \"b\": \"3\"}"}});
 }
 
 // An answer that is nothing but calls of offered tools is calls in every form.
@@ -381,6 +283,11 @@ TEST(ToolForm, HostileText) {
   for (int i = 0; i < 100001; ++i) open += "}";
   open += "</tool_call>";
   EXPECT_EQ(parse_tool_calls(form("hermes"), open).calls.at(0).arguments.size(), 600001u);
+  for (const char* object : {"{\"a\":\"", "{a:\"", "{\"a\":'"}) {
+    std::string calls;
+    for (int i = 0; i < 10000; ++i) calls += std::string("[TOOL_CALLS]f[ARGS]") + object;
+    EXPECT_EQ(parse_tool_calls(form("mistral"), calls).calls.size(), 10000u);
+  }
   std::string python;
   for (int i = 0; i < 100000; ++i) python += "<|python_tag|>{\"name\"";
   EXPECT_EQ(parse_tool_calls(form("llama3"), python).content.find("<|python_tag|>"), std::string::npos);

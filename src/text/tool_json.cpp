@@ -309,8 +309,12 @@ bool ArgumentsWriter::is_text(std::string_view name) const {
   return at != properties_->end() && is_text_only(&*at);
 }
 
+bool ArgumentsWriter::has(std::string_view name) const {
+  return std::find(given_.begin(), given_.end(), name) != given_.end();
+}
+
 void ArgumentsWriter::begin(std::string_view name, std::string& out) {
-  again_ = std::find(given_.begin(), given_.end(), name) != given_.end();
+  again_ = has(name);
   if (again_) return;
   out += (given_.empty() ? "{" : ", ") + Json(name).dump(-1, ' ', false, Json::error_handler_t::replace) + ": ";
   given_.emplace_back(name);

@@ -146,6 +146,7 @@ class ArgumentsWriter {
   ArgumentsWriter(const Json* tools, std::string_view tool);
 
   bool is_text(std::string_view name) const;  // by the tool's schema: its value is a string, whatever it looks like
+  bool has(std::string_view name) const;      // it was given already
   // What is written of an argument that was there before is nothing.
   void begin(std::string_view name, std::string& out);
   void text(std::string_view part, std::string& out);    // the next part of a string

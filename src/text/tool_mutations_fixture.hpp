@@ -56,8 +56,10 @@ class AnswerMutator {
       if (!Json::accept(a.arguments) && call_faults(a, mutation_tools()).empty())
         return "a broken call is not said to be";
     }
+    const std::string content = unquoted(whole.content);
     for (const std::string& tag : tags_)
-      if (has_mark(whole.content, tag) && has_mark(content_apart(), tag)) return "markup in content: " + whole.content;
+      if (content.find(tag) != content.npos && unquoted(content_apart()).find(tag) != content.npos)
+        return "markup in content: " + whole.content;
     std::string all = whole.content;
     for (const ToolCall& call : whole.calls) all += call.name + call.arguments;
     if (!cut_ && !hurt_ && text_.find(kFront) != text_.npos && whole.content.find(kFront) == whole.content.npos)
@@ -76,15 +78,16 @@ class AnswerMutator {
     return content;
   }
 
-  // But in quotes, where a text speaks of it.
-  static bool has_mark(std::string_view text, std::string_view mark) {
-    for (std::size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
-      const std::size_t end = at + mark.size();
-      const bool quoted = at > 0 && end < text.size() && text[at - 1] == text[end] &&
-                          std::string_view("\"'`*").find(text[end]) != text.npos;
-      if (!quoted) return true;
-    }
-    return false;
+  // The text but for tags in quotes, where it speaks of them. (A tag may hold another one.)
+  std::string unquoted(std::string text) const {
+    for (const std::string& tag : tags_)
+      for (std::size_t at = text.find(tag); at != text.npos; at = text.find(tag, at + 1)) {
+        const std::size_t end = at + tag.size();
+        const bool quoted = at > 0 && end < text.size() && text[at - 1] == text[end] &&
+                            std::string_view("\"'`*").find(text[end]) != std::string_view::npos;
+        if (quoted) text.erase(at, tag.size());
+      }
+    return text;
   }
 
   static constexpr std::string_view kFront = "I look", kBehind = "Donedone";

@@ -57,7 +57,36 @@ TEST(ToolMutations, FoundOnce) {
               "|look_up {\"note\":\"<|tool_call_end|>\"}");
     // Text behind a tag of which nothing came.
     EXPECT_EQ(read("glm", "<tool_call>now\n<arg_key>\nDone", piece), "Done|now {}");
+    // An object that is damaged ends at a mark, though a string of it seems to go on.
+    EXPECT_EQ(read("qwen3_coder", "<tool_call>\n<function=look_up>\n{\"more\":\"\",n\":[1]}</function>", piece),
+              "|look_up {\"more\":\"\",\"n\"\":[1]}");
+    EXPECT_EQ(read("mistral", "look_up[ARGS]{exact\":true}[TOOL_CALLS]look_up[ARGS]{\"day\":42}", piece),
+              "|look_up {\"exact\"\":true}|look_up {\"day\":42}");
+    EXPECT_EQ(read("hermes",
+                   "\n{\"name\": \"look_up\", \"arguments\": {\"tags\":[\"a]}}</tool_call>\n<tool_call>\n"
+                   "{\"name\": \"look_up\", \"arguments\": {\"day\":8}}\n</tool_call>",
+                   piece),
+              "|look_up {\"tags\":[\"a]}}|look_up {\"day\": 8}");
+    // A text that lost its end, where the next tag is damaged, or one that cannot stand in a text.
+    EXPECT_EQ(read("minimax",
+                   "<invoke name=\"look_up\">\n<parameter name=\"note\">a\n</invoke>\n\n<arameter "
+                   "name=\"exact\">true</parameter>\n</invoke>",
+                   piece),
+              "<arameter name=\"exact\">true\n|look_up {\"note\": \"a\"}");
+    EXPECT_EQ(read("glm",
+                   "<tool_call>look_up\n<arg_key>note</arg_key>\n<arg_value>a</tool_call>look_up\nday</arg_key>\n"
+                   "<arg_value>-11</arg_value>\n</tool_call>",
+                   piece),
+              "look_up\nday\n-11\n|look_up {\"note\": \"a\"}");
+    // Text behind a parameter that is there twice, and behind brackets that lost their end.
+    EXPECT_EQ(read("minimax",
+                   "<invoke name=\"look_up\">\n<parameter name=\"note\">a</parameter>\n<parameter name=\"note\">\nDone",
+                   piece),
+              "Done|look_up {\"note\": \"a\"}");
+    EXPECT_EQ(read("gemma4", "<|tool_call>call:look_up{more:{day:1}\nDone", piece),
+              "Done|look_up {\"more\": {\"day\": 1}");
     // What only looks like a call in its first bytes.
+    EXPECT_EQ(read("deepseek", "<｜tool▁call▁begin｜>{\"note\":\"a", piece, true), "{\"note\":\"a");
     const std::string_view list = "[{\"name\": \"now\", \"arguments\": {}}, {\"nam\": \"now\", \"a";
     EXPECT_EQ(read("granite", list, piece, true), list);
   }

@@ -1,7 +1,6 @@
 // The parser of forms whose arguments are an object, by their style.
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "text/tool_json.hpp"
 
@@ -118,9 +117,11 @@ class StyleParser final : public StepParser {
       const std::size_t inner = 1 + count_space(rest.substr(1));
       if (inner == rest.size() && !end) return false;
       const bool doubled = inner < rest.size() && rest[inner] == '{';
-      if (doubled && (marked || any_ || plausible_call(rest.substr(inner)))) return buffer_.erase(0, space + 1), true;
-      const bool here = (marked || any_) && !style_.middle.starts_with("{");
-      if (here || ((marked || any_ || style_.middle.empty()) && plausible_call(rest))) return enter(space, {}, out);
+      const bool sure = (marked || any_) && (doubled || !style_.middle.starts_with("{"));
+      const int begins = sure ? 1 : begins_call(doubled ? rest.substr(inner) : rest);
+      if (begins < 0 && !end) return false;
+      if (doubled && begins != 0) return buffer_.erase(0, space + 1), true;
+      if (begins != 0 && (marked || any_ || style_.middle.empty())) return enter(space, {}, out);
       if (!style_.middle.empty() || !marked) return nothing(false, out);
     }
     if (style_.middle.empty() || !(marked || any_) || guest_) return nothing(false, out);
@@ -181,8 +182,6 @@ class StyleParser final : public StepParser {
     skipped_ = buffer_.substr(0, at);
     buffer_.erase(0, at);
     begun_ = named_ = !name.empty();
-    searched_ = 0;
-    beyond_.reset();
     state_ = State::kObject;
     if (named_) {
       std::vector<std::string> names;
@@ -200,63 +199,30 @@ class StyleParser final : public StepParser {
   const LooseJson& loose() const { return named_ ? arguments_ : reader_.loose(); }
 
   bool object(bool end, bool cut, ToolOutput& out) {
-    // A mark of the form ends the call, unless it stands in a string of it.
-    const std::vector<std::string_view>& stops = style_.notation.stops;
-    const Found stop = first_of(std::string_view(buffer_).substr(searched_), stops);
-    const bool stopped = stop.at != std::string::npos;
-    const std::size_t here = stopped ? searched_ + stop.at : buffer_.size() - (end ? 0 : partial_of(buffer_, stops));
-    const std::string_view text = std::string_view(buffer_).substr(0, here);
-    if (!read(text, end || stopped, out)) return give_up(false, out);
+    if (!read(end, out)) return give_up(false, out);
     if (loose().done()) return finish_object(loose().taken());
-    if (!stopped) {
-      searched_ = here;
-      if (!end) return false;
-      if (!begun_) return give_up(cut, out);
-      buffer_.clear();
-      return false;
+    if (loose().stopped()) {
+      ++failures_;
+      return begun_ ? finish_object(loose().taken()) : give_up(false, out);
     }
-    // Where another call begins behind the mark, the string has lost its end.
-    const int next = stopped && loose().in_string() ? call_follows(here + stop.mark.size()) : 0;
-    if (next < 0 && !end) return false;
-    if (next <= 0 && loose().in_string() && failures_ < kMaxFailures) {
-      // Whether the string goes on behind the mark shows where the object ends.
-      if (!beyond_) beyond_ = loose(), scratch_.clear();
-      const bool done = beyond_->convert(buffer_, false, scratch_);
-      if (done && !beyond_->bad()) {
-        searched_ = beyond_->taken();
-        beyond_.reset();
-        return true;
-      }
-      if (!beyond_->bad() && !done && !end) return false;
-    }
-    ++failures_;
-    if (!begun_) return give_up(false, out);
-    return finish_object(here);
-  }
-
-  // A mark that opens, behind white space: 1; something else: 0; nobody knows yet: -1.
-  int call_follows(std::size_t at) const {
-    const std::string_view rest =
-        std::string_view(buffer_).substr(at + count_space(std::string_view(buffer_).substr(at)));
-    int follows = 0;
-    for (const std::string_view mark : style_.open) {
-      if (mark.size() > 3 && rest.starts_with(mark)) return 1;
-      if (mark.size() > 3 && mark.starts_with(rest)) follows = -1;
-    }
-    return follows;
+    if (!end) return false;
+    if (!begun_) return give_up(cut, out);
+    if (!cut) writer_.write(loose().word(), out);
+    buffer_.clear();
+    return false;
   }
 
   // False: it is no call.
-  bool read(std::string_view text, bool end, ToolOutput& out) {
+  bool read(bool end, ToolOutput& out) {
     if (named_) {
-      arguments_.convert(text, end, out.calls.back().arguments);
+      arguments_.convert(buffer_, end, out.calls.back().arguments);
       return true;
     }
     const bool unmarked = guest_ || (refused_.empty() && !any_);
     if (!begun_ && unmarked && !plausible_call(buffer_)) return false;
     // Without a mark a call is one only when its name is a tool's.
     const std::size_t calls = out.calls.size();
-    const auto result = reader_.read(text, end, out);
+    const auto result = reader_.read(buffer_, end, out);
     if (unmarked && !begun_ && out.calls.size() > calls && tools_ && !is_offered(tools_, out.calls.back().name)) {
       out.calls.pop_back();
       return false;
@@ -312,13 +278,10 @@ class StyleParser final : public StepParser {
   CallStyle style_;
   const Json* tools_;
   std::vector<std::string_view> openers_, closers_, marks_;
-  ObjectCallReader reader_;          // of a call that is one object
-  LooseJson arguments_;              // of a call whose name stands in front
-  std::optional<LooseJson> beyond_;  // reads on behind a mark within a string
-  std::string scratch_;              // what that makes
-  std::size_t searched_ = 0;         // no mark stands before that
-  std::string refused_;              // marks that become content when nothing comes of them
-  std::string skipped_;              // between them and the object
+  ObjectCallReader reader_;  // of a call that is one object
+  LooseJson arguments_;      // of a call whose name stands in front
+  std::string refused_;      // marks that become content when nothing comes of them
+  std::string skipped_;      // between them and the object
   State state_ = State::kContent;
   int failures_ = 0;
   bool named_ = false;

@@ -118,9 +118,10 @@ class TagParser final : public StepParser {
     if (state_ == State::kValue && is_text_) give(trim_end(end && !cut ? buffer_.size() : tag.at), out);
     if (!end && state_ == State::kValue && !is_text_) searched_ = tag.at;
     if (!end) return false;
-    if (state_ == State::kValue && !cut) end_value(buffer_.size(), false, out);
+    const bool again = state_ == State::kValue && !wrote_ && arguments_->has(key_);
+    if (state_ == State::kValue && !cut && !again) end_value(buffer_.size(), false, out);
     if (!cut) end_call(out);
-    const bool spare = !cut && (state_ == State::kCall || state_ == State::kKey);  // nothing came of it
+    const bool spare = !cut && (state_ == State::kCall || state_ == State::kKey || again);  // nothing came of it
     const std::string rest(spare ? text : std::string_view());
     buffer_.clear();
     state_ = State::kContent;
@@ -251,7 +252,7 @@ class TagParser final : public StepParser {
   }
 
   void begin_value(std::optional<bool> text = {}) {
-    is_text_ = text.value_or(arguments_->is_text(key_));
+    is_text_ = text.value_or(arguments_->is_text(key_)) && !arguments_->has(key_);
     wrote_ = false;
     at_first_ = true;
     state_ = State::kValue;
@@ -330,7 +331,7 @@ class TagParser final : public StepParser {
   // The arguments are one object after all.
   bool enter_json() {
     buffer_.erase(0, count_space(buffer_));
-    json_ = LooseJson();
+    json_ = LooseJson({.stops = lexer_.marks()});
     fresh_ = false;
     raw_ = true;
     searched_ = 0;
@@ -339,18 +340,9 @@ class TagParser final : public StepParser {
   }
 
   bool object(bool end, bool cut, ToolOutput& out) {
-    const Tag tag = find_tag(searched_, end && !cut);
-    const bool stop = tag.kind == TagKind::kCallEnd || tag.kind == TagKind::kSectionEnd;
-    const std::string_view text = std::string_view(buffer_).substr(0, tag.at);
-    std::string& arguments = out.calls.back().arguments;
-    const bool done = json_.convert(text, stop || (end && !cut), arguments);
-    if (!done && tag.kind == TagKind::kNone && !end) return searched_ = tag.at, false;
-    if (!done && tag.kind != TagKind::kNone) {
-      if (json_.in_string()) return searched_ = tag.at + tag.size, true;  // it speaks of the tag
-      if (!stop) json_.convert(text, true, arguments);
-    }
-    buffer_.erase(0, json_.done() ? json_.taken() : tag.at);
-    searched_ = 0;
+    const bool done = json_.convert(buffer_, end && !cut, out.calls.back().arguments);
+    if (!done && !json_.stopped() && !end) return false;
+    buffer_.erase(0, json_.taken());
     state_ = State::kCall;
     return true;
   }
