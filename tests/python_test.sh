@@ -17,5 +17,5 @@ if ! "$python" -c 'import numpy' 2>/dev/null; then
   fi
 fi
 cd "$source/python"
-KVASIR_LIBRARY=$build/api/libkvasir.so PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. \
+KVASIR_LIBRARY=$build/api/libkvasir.so KVASIR_PROGRAM=$build/kvasir PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. \
   "$python" -m unittest discover -v -s tests -t .

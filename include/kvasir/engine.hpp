@@ -94,7 +94,8 @@ class Engine {
  public:
   // model: a GGUF file, or a folder of Hugging Face. Options: of the engine, the scheduler and the cache, as of
   // `kvasir serve` ("threads", "ctx", "kv", "running", "ram_cache", "cache_dir", "tier" ...). Defaults are theirs, but
-  // one request runs at a time ("running": 1) and 256 MiB of pages are kept in memory ("ram_cache").
+  // one request runs at a time ("running": 1) and 256 MiB of pages are kept in memory ("ram_cache"). With "draft" (may
+  // be given more than once) tokens are guessed ahead; "reuse" and "blend_..." are what requests that say nothing get.
   explicit Engine(const std::string& model, const Options& options = {}, const OnProgress& progress = {});
   ~Engine();
   Engine(Engine&&) noexcept;
@@ -112,7 +113,11 @@ class Engine {
   //   ignore_eos   true: go on when the model ends its text
   //   add_bos      false: without the model's BOS token in front
   //   special      false: special tokens written in the prompt stay plain text
-  //   reuse        false: neither look for what is known nor keep what is computed
+  //   reuse        "off" or false: neither look for what is known nor keep what is computed; "exact"; "blend": known
+  //                text at any place, an approximation, for which the engine needs "reuse": "blend" or three requests
+  //                "running"; true (default): as the engine has it. With it the engine's "blend_..."
+  //   select       which blocks of the context the answer's tokens read, as the engine's option
+  //   draft        which of the engine's drafters guess: true (all, default), false, or a name; more than once
   //   tenant       whose cache it is: tenants never meet
   Reply generate(std::string_view prompt, const Options& options = {}, const OnText& on_text = {});
   Reply generate(std::span<const std::int32_t> ids, const Options& options = {}, const OnText& on_text = {});

@@ -13,7 +13,8 @@
  *
  * Every call that can fail returns a status; then nothing was made, results are untouched, and kvasir_error() says
  * what is wrong. Texts are UTF-8 with a length; those that come back also end in a zero byte. Options are texts
- * NAME=VALUE, ended by NULL; NULL itself is no options. Nothing throws, prints or exits. */
+ * NAME=VALUE, ended by NULL; NULL itself is no options. Their names are those of kvasir/engine.hpp, the same in every
+ * language. Nothing throws, prints or exits. */
 #ifndef KVASIR_H
 #define KVASIR_H
 

@@ -86,6 +86,8 @@ def _request(options: dict, max_new_tokens: int | None) -> ctypes.Array:
         if "n_predict" in options:
             raise native.BadInput("max_new_tokens: n_predict is given too, expected one of them")
         options = {**options, "n_predict": max_new_tokens}
+    if options.get("draft") in ([], ()):
+        options = {**options, "draft": False}
     if isinstance(options.get("json_schema"), dict):
         options = {**options, "json_schema": json.dumps(options["json_schema"])}
     return native.options(options)
@@ -171,7 +173,7 @@ def _local(model) -> str:
 class Engine(native.Owner, _Asks):
     """A model with its cache. Any number of threads may use it; give `running` to answer several at once.
 
-    Options are those of ``kvasir serve``: threads, ctx, kv, running, ram_cache, cache_dir, tier, ...
+    Options are those of ``kvasir serve``: threads, ctx, kv, running, ram_cache, cache_dir, tier, draft, reuse, select, ...
     """
 
     _close = "engine_close"
@@ -219,7 +221,9 @@ class Engine(native.Owner, _Asks):
         """Goes on from `prompt`, a text or token ids. on_text gets the text as it comes; False ends the answer.
 
         Options are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
-        logit_bias, json_schema (a dict), ignore_eos, add_bos, special, reuse, tenant.
+        logit_bias, json_schema (a dict), ignore_eos, add_bos, special, tenant; reuse (True: as the engine has it, False,
+        "off", "exact", "blend") with blend_ratio and its like; select; draft (True: all of the engine's drafters, False, a
+        name or a list of names).
         """
         return self._generate(prompt, max_new_tokens, on_text, options)
 

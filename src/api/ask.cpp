@@ -29,12 +29,31 @@ const OptionTable<RequestOptions>& request_table() {
        {"logit_bias", &O::logit_bias, {.help = "ID=NUMBER is added to a token's logit; may be given more than once"}},
        {"json_schema", &O::json_schema, {.help = "a JSON Schema that the answer conforms to"}},
        {"tenant", &O::tenant, {.help = "whose cache it is"}},
+       {"select", &O::select, {.help = "which blocks the answer's tokens read, as the engine's option of that name"}},
+       {"draft",
+        &O::draft,
+        {.help = "the engine's drafters that guess for it: true is all, false none, a name one; may be given more than "
+                 "once"}},
        {"logprobs", &O::logprobs, {.help = "log-probability of every token of the answer"}},
        {"ignore_eos", &O::ignore_eos, {.help = "go on when the model ends its text"}},
        {"add_bos", &O::add_bos, {.help = "put the model's BOS token in front of a text, where the model wants one"}},
-       {"special", &O::special, {.help = "special tokens written in a text are read as such"}},
-       {"reuse", &O::reuse, {.help = "look for what is known and keep what is computed"}}}};
+       {"special", &O::special, {.help = "special tokens written in a text are read as such"}}}};
   return t;
+}
+
+// "reuse" of a request may be true, as the engine has it, or false, which is "off".
+Options in_words(Options options) {
+  std::erase_if(options, [](const Option& o) { return o.name == "reuse" && o.value == "true"; });
+  for (Option& o : options)
+    if (o.name == "reuse" && o.value == "false") o.value = "off";
+  return options;
+}
+
+// As the server's field: without the option, and with true, all drafters.
+std::optional<std::vector<std::string>> drafters_of(const std::vector<std::string>& draft) {
+  if (draft.empty() || draft == std::vector<std::string>{"true"}) return std::nullopt;
+  if (draft == std::vector<std::string>{"false"}) return std::vector<std::string>{};
+  return draft;
 }
 
 std::shared_ptr<const text::Grammar> grammar_of(const std::string& schema) {
@@ -71,9 +90,10 @@ Reply reply_of(const run::Reply& r) {
 
 }  // namespace
 
-Ask::Ask(const Options& options) {
-  set_options(options, OptionTarget<RequestOptions>{request_table(), request},
-              OptionTarget<run::SamplingOptions>{run::sampling_table(), sampling});
+Ask::Ask(const run::BlendOptions& blend_, const Options& options) : blend(blend_) {
+  set_options(in_words(options), OptionTarget<RequestOptions>{request_table(), request},
+              OptionTarget<run::SamplingOptions>{run::sampling_table(), sampling},
+              OptionTarget<run::BlendOptions>{run::blend_table(), blend});
   for (const std::string& bias : request.logit_bias) run::add_logit_bias(sampling, bias);
   for (const Option& o : options) given.push_back(o.name);
 }
@@ -81,7 +101,14 @@ Ask::Ask(const Options& options) {
 Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text) {
   run::ServiceRequest service;
   service.tenant = ask.request.tenant;
-  service.reuse = ask.request.reuse;
+  service.reuse = ask.blend.reuse != "off";
+  service.blend = {.reuse = ask.blend.reuse,
+                   .strategy = ask.blend.strategy,
+                   .ratio = ask.blend.ratio,
+                   .first_rows = ask.blend.first_rows,
+                   .check_layer = ask.blend.check_layer,
+                   .second_layer = ask.blend.second_layer};
+  service.drafters = drafters_of(ask.request.draft);
   run::Request& request = service.request;
   request.prompt = std::move(prompt);
   request.max_tokens = ask.request.n_predict;
@@ -90,6 +117,7 @@ Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, 
     return std::find(ask.given.begin(), ask.given.end(), name) != ask.given.end();
   });
   request.stop = ask.request.stop;
+  request.select = ask.request.select;
   request.top_logprobs = ask.request.logprobs ? 0 : -1;
   request.ignore_eos = ask.request.ignore_eos;
   request.grammar = grammar_of(ask.request.json_schema);

@@ -51,18 +51,20 @@ EngineStats Engine::stats() const {
 
 Reply Engine::generate(std::string_view prompt, const Options& options, const OnText& on_text) {
   return api::guarded([&] {
-    const api::Ask ask(options);
+    const api::Ask ask(impl_->scheduler_options.blend, options);
     return api::ask(*impl_, ask, impl_->encode(prompt, ask.request.add_bos, ask.request.special, false), on_text);
   });
 }
 
 Reply Engine::generate(std::span<const std::int32_t> ids, const Options& options, const OnText& on_text) {
-  return api::guarded([&] { return api::ask(*impl_, api::Ask(options), {ids.begin(), ids.end()}, on_text); });
+  return api::guarded([&] {
+    return api::ask(*impl_, api::Ask(impl_->scheduler_options.blend, options), {ids.begin(), ids.end()}, on_text);
+  });
 }
 
 Reply Engine::chat(std::string_view messages, const Options& options, const OnText& on_text, std::string_view tools) {
   return api::guarded([&] {
-    const api::Ask ask(options);
+    const api::Ask ask(impl_->scheduler_options.blend, options);
     return api::ask(*impl_, ask, text::encode_prompt(impl_->tokenizer(), prompt_of(*impl_, messages, tools)), on_text);
   });
 }

@@ -1,5 +1,7 @@
 #include "api/host.hpp"
 
+#include <algorithm>
+
 #include "api/options.hpp"
 #include "base/error.hpp"
 #include "kv/spec.hpp"
@@ -14,10 +16,21 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
   engine_options.model = model;
   api::set_options(options, api::OptionTarget<run::EngineOptions>{run::engine_table(), engine_options},
                    api::OptionTarget<run::SchedulerOptions>{run::scheduler_table(), scheduler_options},
+                   api::OptionTarget<run::BlendOptions>{run::blend_table(), scheduler_options.blend},
+                   api::OptionTarget<run::DraftOptions>{run::draft_table(), drafts},
                    api::OptionTarget<store::ReuseOptions>{store::reuse_table(), reuse});
   if (engine_options.model.empty()) throw Error(Code::kBadInput, "is empty, expected a GGUF file or a folder", "model");
   auto tiers = store::open_tiers(reuse);
-  run::Engine::Needs needs{.sequences = scheduler_options.running, .logits = scheduler_options.running};
+  const int running = scheduler_options.running;
+  const std::int64_t context = engine_options.ctx > 0 ? engine_options.ctx : run::kDefaultContext;
+  const bool blends = scheduler_options.blend.reuse == "blend";
+  engine_options.whole_windows = engine_options.whole_windows || blends;
+  const std::int64_t pool = blends ? run::kBlendSequences * context : 0;
+  run::Engine::Needs needs{.sequences = blends ? std::max(running, run::kBlendSequences) : running,
+                           .pool_tokens = pool,
+                           .logits = running,
+                           .drafted = run::drafted_rows(drafts, running),
+                           .beside = run::drafts_memory(drafts, engine_options, running, pool)};
   if (progress) needs.progress = progress;
   engine = std::make_unique<run::Engine>(engine_options, needs);
   if (!engine->tokenizer())
@@ -26,8 +39,9 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
   engine->choose_codecs(run::calibration_tokens(tokenizer(), engine->context()));
   if (!tiers.empty())
     library.emplace(engine->cache(), store::fingerprint_of(run::describe_cache(*engine)), std::move(tiers));
+  if (drafts.wanted()) drafting.emplace(*engine, drafts, running);
   scheduler.emplace(*engine, scheduler_options, weights::model_name(engine_options.model),
-                    library ? &*library : nullptr);
+                    library ? &*library : nullptr, drafting ? &*drafting : nullptr);
   const run::ModelCard& card = scheduler->card();
   const auto piece = [&](std::int32_t id) { return id >= 0 ? std::string(tokenizer().piece(id)) : std::string(); };
   if (card.chat_template.empty()) {

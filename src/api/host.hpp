@@ -27,10 +27,12 @@ struct Engine::Impl {
 
   run::EngineOptions engine_options;
   run::SchedulerOptions scheduler_options{.running = 1};
+  run::DraftOptions drafts;
   store::ReuseOptions reuse{.ram_cache = "256MiB"};
   // In the order in which they need each other.
   std::unique_ptr<run::Engine> engine;
   std::optional<store::Library> library;
+  std::optional<run::Drafting> drafting;
   std::optional<run::Scheduler> scheduler;
   std::optional<text::ChatTemplate> chat_template;
   std::string chat_problem;  // why there is none
@@ -46,18 +48,21 @@ struct RequestOptions {
   std::vector<std::string> logit_bias;
   std::string json_schema;
   std::string tenant;
+  std::string select;
+  std::vector<std::string> draft;
   bool logprobs = false;
   bool ignore_eos = false;
   bool add_bos = true;
   bool special = true;
-  bool reuse = true;
 };
 
 // A request without its prompt, and how a prompt that is text becomes ids.
 struct Ask {
-  Ask(const Options& options);  // throws Error(kBadInput)
+  // blend: what holds where the options say nothing. Throws Error(kBadInput).
+  Ask(const run::BlendOptions& blend, const Options& options);
   RequestOptions request;
   run::SamplingOptions sampling;
+  run::BlendOptions blend;
   std::vector<std::string> given;  // names of options
 };
 

@@ -41,7 +41,7 @@ void Session::append(std::span<const std::int32_t> ids) {
 Reply Session::generate(const Options& options, const OnText& on_text) {
   return api::guarded([&] {
     if (ids_.empty()) throw Error(Code::kBadInput, "is empty, expected some tokens in front of an answer", "session");
-    api::Ask ask(options);
+    api::Ask ask(engine_->impl().scheduler_options.blend, options);
     if (ask.request.tenant.empty()) ask.request.tenant = tenant_;
     Reply reply = api::ask(engine_->impl(), ask, ids_, on_text);
     ids_.insert(ids_.end(), reply.ids.begin(), reply.ids.end());
