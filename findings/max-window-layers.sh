@@ -11,7 +11,10 @@ python3 -m venv "$dir/venv"
 "$dir/venv/bin/pip" install --quiet transformers==5.24.0
 cat >"$dir/a.py" <<'END'
 import sys
+import transformers
 from transformers import AutoConfig
+
+print("transformers", transformers.__version__)
 
 early, late = "window full full full", "full full window window"
 wanted = {"qwen2": late, "qwen3": late, "qwen2_vl": late, "qwen2_5_vl": late, "dots1": late, "qwen2_moe": early,
