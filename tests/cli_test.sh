@@ -29,6 +29,10 @@ expect 2 '' '^usage: kvasir COMMAND'
 expect 2 '' "^kvasir: unknown command 'regsitries' (did you mean 'registries'?)" regsitries
 expect 2 '' '^kvasir: registries: .*--jsn' registries --jsn
 expect 0 '"registry":"cli/commands","entries":\[.*"registries"' '' registries --json
+export KVASIR_OPENCL=none
+expect 0 '^device  *none beside the processor' '' info --quick --threads 1
+expect 0 '"devices":\[\]' '' info --quick --threads 1 --json
+unset KVASIR_OPENCL
 
 # Tiers that this build lacks say what to install; those that it has say what is wrong with the address.
 tier() { # NAME CACHE-VARIABLE PACKAGE ADDRESS PATTERN STATUS

@@ -93,6 +93,10 @@ with_needs() { # PACKAGE...
     }'
 }
 
+# libcurl is opened by the first download: no library of the program names it.
+answer=$(sed -n '/ AS compiled$/,/^FROM \${PROGRAM}$/p' "$deploy/Dockerfile" | grep -c libcurl4)
+[ "$answer" -eq 2 ] || fail 'libcurl4 is in both kinds of image'
+
 # Libraries of the program are in the packages of the second stage. Only where this program was built on that Debian.
 if [ "$(. /etc/os-release 2>/dev/null && echo "$ID $VERSION_ID")" = 'debian 12' ] && have dpkg-query dpkg; then
   # shellcheck disable=SC2046  # a list of words
