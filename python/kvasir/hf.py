@@ -162,6 +162,36 @@ class KvasirCache(Cache):
         return s
 
 
+class QuantizedCache(KvasirCache):
+    """In place of transformers' class of this name, with its arguments: `from kvasir.hf import QuantizedCache`.
+
+    quanto's and hqq's codes in groups within a token, on pages that are compressed once. residual_length is rounded up
+    to whole pages of 128, and the newest tokens of a prompt stay raw, too. The config's model attends by "kvasir" then.
+    """
+
+    CODECS = {("quanto", 2): "int2_token", ("quanto", 4): "int4_token", **{("hqq", b): f"hqq{b}" for b in (2, 3, 4, 8)}}
+
+    def __init__(self, backend: str, config, nbits: int | None = None, axis_key: int | None = None, axis_value: int | None = None,
+                 q_group_size: int | None = None, residual_length: int | None = None):
+        codec = self.CODECS.get((backend, 4 if nbits is None else nbits))
+        if codec is None:
+            known = ", ".join(f"{b} {n}" for b, n in self.CODECS)
+            raise native.BadInput(f"backend '{backend}' with nbits {nbits}: expected one of {known}")
+        group = 64 if q_group_size is None else q_group_size
+        # quanto's axis 0 and hqq's axis 1 are groups within a token, which both recommend.
+        within = 0 if backend == "quanto" else 1
+        for name, axis in (("axis_key", axis_key), ("axis_value", axis_value)):
+            if (0 if axis is None else axis) != within:
+                raise native.Unsupported(
+                    f"{name}: {0 if axis is None else axis} mixes tokens or heads with {backend}; expected {within}, groups within a token. "
+                    "KvasirCache(config, codecs='kivi4') has scales by channel"
+                )
+        if getattr(config, "model_type", "") in ("falcon", "bloom", "mpt"):
+            raise native.Unsupported("config: Falcon, BLOOM and MPT attend by themselves: KvasirCache.from_model(model) takes them")
+        super().__init__(config, codecs=f"{codec}:{group}", window=128 if residual_length is None else residual_length)
+        self.store.config._attn_implementation = NAME
+
+
 def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=None, softcap=None, s_aux=None, **kwargs):
     """The attention function "kvasir": on views by the cache they came from, on tensors by sdpa."""
     if not isinstance(key, View):

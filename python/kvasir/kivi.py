@@ -2,14 +2,15 @@
 
 The quantiser: s = (max - min) / (2^bits - 1), code = round((x - min) / s), half to even; keys in groups of tokens within
 a channel, values in groups of channels within a token; scales and minima in float16, codes packed with the first one in
-the lowest bits. `kvasir.hf.KvasirCache(bits=2)` is what attends on such numbers; this is for export and comparison.
+the lowest bits. `kvasir.hf.KvasirCache(bits=2)` is what attends on such numbers; this is for export and comparison, and
+`model_cache` for group sizes that packed attention does not have.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ._native import BadInput, Error
+from ._native import BadInput, Error, Unsupported
 
 
 def _numpy(x) -> tuple[np.ndarray, object]:
@@ -82,6 +83,11 @@ def dequantize_values(codes, scales, minima, group_size: int = 32, bits: int = 2
     return back(_dequantize(np.asarray(codes), np.asarray(scales), np.asarray(minima), group_size, bits))
 
 
+def _check_device(device) -> None:
+    if device is not None and str(device) != "cpu":
+        raise BadInput(f"device: '{device}', expected cpu or nothing: arrays are numpy's and attention runs on the CPU")
+
+
 class _KiviLayer:
     """One layer: quantised groups of tokens, which never change, and raw tokens behind them."""
 
@@ -98,7 +104,10 @@ class KiviCache:
     Groups are appended and never quantised again. Sizes are those of the arrays that are held.
     """
 
-    def __init__(self, layers: int, head_dim: int, *, group_size: int = 32, residual_length: int = 128, bits: int = 2):
+    def __init__(self, layers: int, head_dim: int, kv_heads: int | None = None, *, device=None, group_size: int = 32,
+                 residual_length: int = 128, bits: int = 2):
+        """kv_heads: checked against what comes; None: not."""
+        _check_device(device)
         if group_size < 4 or group_size % 4 or residual_length < group_size or head_dim % group_size:
             raise BadInput(
                 f"group_size: {group_size}, expected a multiple of 4 from 4 to residual_length, {residual_length}, that "
@@ -107,7 +116,7 @@ class KiviCache:
         if layers < 1:
             raise BadInput(f"layers: {layers}, expected at least 1")
         self.group, self.residual, self.bits, self.head_dim = group_size, residual_length, bits, head_dim
-        self.count = layers
+        self.count, self.kv_heads = layers, kv_heads
         self.reset()
 
     @classmethod
@@ -136,24 +145,33 @@ class KiviCache:
     def add_tokens(self, past) -> int:
         """Takes what is new in `past`, a Cache of transformers or (keys, values) per layer, each [B, H, T, D] with all
         tokens so far. Returns how many are new; none is an error, and so is another batch."""
-        pairs = [(l.keys, l.values) for l in past.layers] if hasattr(past, "layers") else list(past)
+        if hasattr(past, "layers"):
+            pairs = [(l.keys, l.values) for l in past.layers]
+        elif hasattr(past, "key_cache"):  # transformers before 5
+            pairs = list(zip(past.key_cache, past.value_cache))
+        else:
+            pairs = list(past)
         if len(pairs) != self.count:
             raise BadInput(f"past: has {len(pairs)} layers, expected {self.count}")
         arrays = [(_numpy(k)[0], _numpy(v)[0]) for k, v in pairs]
         for i, ((k, v), layer) in enumerate(zip(arrays, self._layers)):
             if k.ndim != 4 or k.shape[-1] != self.head_dim or k.shape[:3] != v.shape[:3] or k.shape[2] != arrays[0][0].shape[2]:
                 raise BadInput(f"past, layer {i}: keys {k.shape} and values {v.shape}, expected [B, H, T, {self.head_dim}] of one length")
+            if self.kv_heads and k.shape[1] != self.kv_heads:
+                raise BadInput(f"past, layer {i}: {k.shape[1]} heads, expected kv_heads, {self.kv_heads}")
             if layer.raw_k is not None and layer.raw_k.shape[:2] != k.shape[:2]:
                 raise BadInput(f"past, layer {i}: batch and heads {k.shape[:2]}, expected {layer.raw_k.shape[:2]}")
         new = arrays[0][0].shape[2] - self.tokens
         if new <= 0:
             raise BadInput(f"past: has {arrays[0][0].shape[2]} tokens, expected more than the {self.tokens} that are held")
         for (k, v), layer in zip(arrays, self._layers):
-            k, v = k[:, :, -new:], v[:, :, -new:]
-            layer.raw_k = k.copy() if layer.raw_k is None else np.concatenate([layer.raw_k, k], 2)
-            layer.raw_v = v.copy() if layer.raw_v is None else np.concatenate([layer.raw_v, v], 2)
+            self._append(layer, k[:, :, -new:], v[:, :, -new:])
             self._flush(layer)
         return new
+
+    def _append(self, layer: _KiviLayer, k: np.ndarray, v: np.ndarray) -> None:
+        layer.raw_k = k.copy() if layer.raw_k is None else np.concatenate([layer.raw_k, k], 2)
+        layer.raw_v = v.copy() if layer.raw_v is None else np.concatenate([layer.raw_v, v], 2)
 
     def _flush(self, layer: _KiviLayer) -> None:
         """Whole groups leave the residual as long as it is full."""
@@ -200,17 +218,88 @@ class KiviCache:
         }
 
 
-def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, *, bits: int = 2, residual_length: int = 128,
-             verbose: bool = False, **options) -> str:
-    """prompt and answer of a model of transformers, attending on 2-bit pages. Options are those of model.generate.
+def model_cache(model, **options):
+    """A cache of transformers that holds a KiviCache and hands the model floats: any group size from 4 and a residual
+    that is exact to the token, for comparisons. The past is unpacked at every step; KvasirCache attends on packed bytes.
 
-    verbose: the answer is printed as it comes, and then what the cache takes.
+    Options are those of KiviCache. Beams, crop and models with sliding or shared layers are refused.
+    """
+    import torch
+    from transformers.cache_utils import Cache, CacheLayerMixin
+
+    config = model.config.get_text_config(decoder=True)
+    if set(getattr(config, "layer_types", None) or ["full_attention"]) != {"full_attention"} or getattr(config, "sliding_window", None):
+        raise Unsupported("model_cache: the model has layers that do not attend to all tokens; KvasirCache takes those with windows")
+    store = KiviCache.from_model(model, **options)
+    if config._attn_implementation == "kvasir":
+        model.set_attn_implementation("sdpa")
+
+    class Layer(CacheLayerMixin):
+        is_sliding = False
+
+        def __init__(self, index):
+            super().__init__()
+            self.index, self.held = index, store._layers[index]
+
+        def lazy_initialization(self, *_):
+            self.is_initialized = True
+
+        def update(self, key_states, value_states, *_, **__):
+            self.is_initialized = True
+            store._append(self.held, _numpy(key_states)[0], _numpy(value_states)[0])
+            k, v = store.get(self.index)  # what is new is still raw
+            store._flush(self.held)
+            return (torch.from_numpy(x).to(key_states.device, key_states.dtype) for x in (k, v))
+
+        def get_seq_length(self, *_):
+            return store._held(self.held)
+
+        def get_mask_sizes(self, query, *_):
+            return self.get_seq_length() + (query if isinstance(query, int) else query.numel()), 0
+
+        def get_max_length(self):
+            return -1
+
+        get_max_cache_shape = get_max_length
+
+        def refuse(self, *_):
+            raise Unsupported("model_cache: rows and tokens are not rearranged; KvasirCache does that")
+
+        crop = reorder_cache = batch_repeat_interleave = batch_select_indices = refuse
+
+        def reset(self):
+            store._layers[self.index] = self.held = _KiviLayer()
+
+    cache = Cache(layers=[Layer(i) for i in range(store.count)])
+    cache.stats = lambda: {  # of all layers, as KvasirCache has them
+        "tokens": store.tokens, "bytes": sum(store.get_stats(i)["kivi_bytes"] for i in range(store.count)),
+        "fp16_bytes": sum(store.get_stats(i)["fp16_bytes"] for i in range(store.count)),
+    }
+    return cache
+
+
+def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, group_size: int = 32, residual_length: int = 128,
+             device=None, temperature: float = 1.0, top_k: int | None = None, do_sample: bool = False, verbose: bool = False,
+             *, bits: int = 2, **options) -> str:
+    """prompt and answer of a model of transformers. Further options are those of model.generate.
+
+    Groups of 32, 64 and 128 attend on packed pages, with residual_length rounded up to whole pages of 128; other ones
+    are unpacked at every step (`model_cache`). verbose: the answer is printed as it comes, and then what the cache takes.
     """
     from .hf import KvasirCache, as_argument
 
+    _check_device(device)
     inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
-    cache = KvasirCache.from_model(model, bits=bits, window=residual_length)
-    options = {"do_sample": False, "pad_token_id": tokenizer.eos_token_id, **options}
+    if group_size == 32:
+        cache = KvasirCache.from_model(model, bits=bits, window=residual_length)
+    elif group_size in (64, 128) and bits in (2, 4):
+        cache = KvasirCache.from_model(
+            model, codecs=f"int{bits}_channel:{group_size}/int{bits}_token:{group_size}", window=residual_length)
+    else:
+        cache = model_cache(model, group_size=group_size, residual_length=residual_length, bits=bits)
+    if do_sample:
+        options = {"temperature": temperature, **({} if top_k is None else {"top_k": top_k}), **options}
+    options = {"do_sample": do_sample, "pad_token_id": tokenizer.eos_token_id, **options}
     if verbose:
         from transformers import TextStreamer
 

@@ -188,6 +188,44 @@ class HfTest(unittest.TestCase):
             text = kivi.generate(model, Tokenizer(), "a bb ccc", 5, verbose=True)
         self.assertIn("cache: ", out.getvalue())
         self.assertEqual(text, kivi.generate(model, Tokenizer(), "a bb ccc", 5))
+        long = "a bb ccc dddd " * 75
+        for group in (4, 16, 32, 64):  # whole pages for the last two
+            with self.subTest(group=group):
+                out = io.StringIO()
+                with contextlib.redirect_stdout(out):
+                    kivi.generate(model, Tokenizer(), long, 5, group_size=group, residual_length=64, verbose=True)
+                self.assertIn("for 304 tokens", out.getvalue())
+        with self.assertRaisesRegex(kvasir.BadInput, "device: 'xpu', expected cpu"):
+            kivi.generate(model, Tokenizer(), "a", 5, device="xpu")
+
+    @torch.no_grad()
+    def test_small_groups_attend_to_what_kivi_holds(self):
+        model, ids = model_of("llama"), ids_of(2, 310)
+        past, kept = own(model), kivi.KiviCache.from_model(model, group_size=4, residual_length=30)
+        model(ids[:, :300], **hf.as_argument(past))
+        kept.add_tokens(past)
+        want = model(ids[:, 300:], **hf.as_argument(kept.get_full_cache())).logits
+        cache = kivi.model_cache(model, group_size=4, residual_length=30)
+        model(ids[:, :300], **hf.as_argument(cache))
+        torch.testing.assert_close(model(ids[:, 300:], **hf.as_argument(cache)).logits, want, rtol=1e-5, atol=1e-6)
+        self.assertEqual(cache.stats()["tokens"], 310)
+        self.assertLess(kept.get_stats()["residual_tokens"], 30)
+        with self.assertRaisesRegex(kvasir.Unsupported, "KvasirCache takes those with windows"):
+            kivi.model_cache(model_of("mistral"))
+
+    @torch.no_grad()
+    def test_quantized_cache_in_one_line(self):
+        model, ids = model_of("llama"), ids_of(1, 300)
+        model.set_attn_implementation("sdpa")
+        cache = hf.QuantizedCache("quanto", model.config, nbits=4, axis_key=0, axis_value=0, q_group_size=32, residual_length=128)
+        got = generate(model, ids, cache)
+        want = generate(model, ids, hf.KvasirCache.from_model(model, codecs="int4_token:32", window=128))
+        self.assertTrue(torch.equal(got, want))
+        for arguments, text in ((("quanto", model.config, 60), "expected one of quanto 2, quanto 4, hqq 2"),
+                                (("hqq", model.config), "expected 1, groups within a token"),
+                                (("fp8", model.config), "backend 'fp8'")):
+            with self.assertRaisesRegex(kvasir.Error, text):
+                hf.QuantizedCache(*arguments)
 
     def test_kivi_cache_follows_a_model(self):
         model, ids = model_of("llama"), ids_of(2, 300)
@@ -198,6 +236,8 @@ class HfTest(unittest.TestCase):
             self.assertEqual(cache.add_tokens(past), 200)
             with self.assertRaises(kvasir.BadInput):
                 cache.add_tokens(past)
+            with self.assertRaisesRegex(kvasir.BadInput, "2 heads, expected kv_heads, 4"):
+                kivi.KiviCache(3, 16, 4, group_size=16).add_tokens(past)
             model(ids[:, 200:], **hf.as_argument(past))
             self.assertEqual(cache.add_tokens(past), 100)
         full = cache.get_full_cache()
