@@ -51,7 +51,7 @@ def model_of(config, seed=7):
         for p in model.parameters():
             if p.ndim > 1:
                 p.normal_(0, 0.12)
-    model.generation_config.use_cache = True
+    model.generation_config.use_cache, model.generation_config.eos_token_id = True, 0
     return model
 
 
@@ -60,7 +60,7 @@ def ids_of(rows, n, seed=1):
 
 
 def generate(model, ids, cache, n=10, **more):
-    more = {"attention_mask": torch.ones_like(ids), "do_sample": False, "pad_token_id": 0, "min_new_tokens": n, **more}
+    more = {"attention_mask": torch.ones_like(ids), "do_sample": False, "pad_token_id": 0, **more}
     return model.generate(ids, **hf.as_argument(cache), max_new_tokens=n, **more)
 
 
