@@ -53,7 +53,13 @@ def yarn(**more):
 GPT_OSS = usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, intermediate_size=64, sliding_window=16,
                 layer_types=["sliding_attention", "full_attention"], max_position_embeddings=128,
                 rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))
+# Those whose GGUF files are golden models, too.
+SLIM = dict(max_position_embeddings=704, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, intermediate_size=64, head_dim=16)
 MODELS = {
+    "afmoe": usual(SLIM, num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
+                   num_shared_experts=2, num_dense_layers=1, sliding_window=16, route_scale=1.5, mup_enabled=True),
+    "afmoe+two": usual(FOUR, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=1,
+                       num_dense_layers=1, sliding_window=16, global_attn_every_n_layers=2, attention_bias=True),
     "cohere": usual(use_qk_norm=False),
     "cohere+norms": usual(use_qk_norm=True),
     "cohere2": usual(num_hidden_layers=4, head_dim=16, sliding_window=16),
@@ -106,6 +112,9 @@ MODELS = {
     "lfm2_moe": usual(num_hidden_layers=4, conv_L_cache=3, layer_types=["conv", "full_attention", "conv", "conv"],
                       num_dense_layers=1, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                       use_expert_bias=True, routed_scaling_factor=1.0),
+    "lfm3": usual(SLIM, num_hidden_layers=5, sliding_window=16, attention_bias=True),
+    "lfm3+plain": usual(num_hidden_layers=3, head_dim=16, conv_L_cache=3, use_sandwich_norm=False, use_attention_gate=False,
+                        layer_types=["conv", "full_attention", "conv"]),
     "llama4_text": usual(num_hidden_layers=4, head_dim=16, intermediate_size=32, intermediate_size_mlp=96, num_local_experts=4,
                          num_experts_per_tok=1, interleave_moe_layer_step=2, attention_chunk_size=16, use_qk_norm=True,
                          attn_temperature_tuning=True, floor_scale=16, attn_scale=0.1, no_rope_layers=[1, 1, 1, 0],

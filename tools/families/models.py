@@ -13,8 +13,6 @@ PLAIN = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
 GPT = dict(PLAIN, n_embd=64, n_layer=2, n_head=4, n_positions=704)
 
 MORE = {
-    "afmoe": usual(FOUR, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=1, num_dense_layers=1,
-                   sliding_window=16, global_attn_every_n_layers=2, layer_types=LOCAL, route_scale=1.5, mup_enabled=True),
     "apertus": usual(head_dim=16),
     "bamba": usual(MAMBA, num_hidden_layers=3, mamba_n_groups=1, attn_layer_indices=[1], attention_bias=True),
     "bloom": dict(PLAIN, hidden_size=64, n_layer=2, n_head=4),
@@ -53,7 +51,6 @@ MORE = {
                    num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=4,
                    use_mamba_kernels=False),
     "laguna": usual(FOUR),
-    "lfm3": usual(FOUR),
     "llama": usual(head_dim=16, tie_word_embeddings=True),
     "llama+bias": usual(head_dim=16, attention_bias=True, mlp_bias=True),
     "llama+llama3": usual(head_dim=16, rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -102,7 +99,8 @@ MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25},
              "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [96, 96]}}
 # What files of the converter do not say, so that nothing can compute them rightly.
-LACKS = {"llama4_text": "its chunks, temperature and floor", "olmoe+clip": "clip_qkv", "qwen3_next+plain": "norm_topk_prob",
+LACKS = {"afmoe+two": "which layers see everything, and mup_enabled", "llama4_text": "its chunks, temperature and floor",
+         "olmoe+clip": "clip_qkv", "qwen3_next+plain": "norm_topk_prob",
          **{name + "+window": "the window" for name in ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3",
                                                         "starcoder2")}}
 # What the converter is called with besides.

@@ -105,6 +105,7 @@ std::int64_t ConfigReader::read_window() {
   if (!window && out.family.model_type == "mistral" && !fields.is_null("sliding_window"))
     window = 4096;  // the class's own
   if (!window || *window == 0 || fields.flag_if("use_sliding_window") == false) return context;
+  if (out.family.arch == "lfm3") return context;  // its reader says which layers have it
   if (out.family.post_norms || out.family.arch == "phi3" || out.family.arch == "cohere2") {
     set("attention.sliding_window", *window);
     read_layer_types();

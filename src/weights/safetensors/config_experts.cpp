@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/rope_config.hpp"
 
 namespace kvasir::weights {
 namespace {
@@ -60,9 +61,10 @@ void read_experts(ConfigReader& r) {
   if (const auto norm = r.fields.flag_if("norm_topk_prob")) r.set("expert_weights_norm", *norm);
   if (const auto scale = r.fields.number_if("routed_scaling_factor"); scale && *scale != 1.0)
     r.set("expert_weights_scale", *scale);
+  r.take_number("route_scale", "expert_weights_scale");
   read_dense_layers(r);
   read_groups(r);
-  if (const auto n = r.integer_of({"n_shared_experts"}, 0)) r.set("expert_shared_count", *n);
+  if (const auto n = r.integer_of({"n_shared_experts", "num_shared_experts"}, 0)) r.set("expert_shared_count", *n);
   if (const auto n = r.integer_of({"num_shared_expert"}, 0))
     r.set("expert_shared_feed_forward_length", *n * r.need({"intermediate_size"}, 1));
   if (const auto n = r.integer_of({"moe_num_shared_experts"}, 0))
@@ -72,6 +74,17 @@ void read_experts(ConfigReader& r) {
     r.set("expert_shared_feed_forward_length", *n);
   if (const auto turned = r.integer_of({"rotary_dim"}, 2)) r.set("rope.dimension_count", *turned);
   r.out.predicting = r.integer_of({"num_nextn_predict_layers"}, 0).value_or(0);
+}
+
+// Trinity. The class reads neither groups nor how weights are made of scores.
+void read_afmoe(ConfigReader& r) {
+  r.expect("route_norm", true);
+  r.expect("score_func", "sigmoid");
+  r.expect("n_group", 1);
+  read_experts(r);
+  if (!r.fields.find("layer_types"))
+    r.set("attention.sliding_window_pattern", r.integer_of({"global_attn_every_n_layers"}, 1).value_or(4));
+  if (!r.fields.flag_if("mup_enabled").value_or(false)) r.set("embedding_scale", 1.0);
 }
 
 void read_ernie(ConfigReader& r) {
@@ -154,12 +167,7 @@ void read_gemma4(ConfigReader& r) {
   const FolderJson* rope = r.fields.object("rope_parameters");
   if (rope && rope->contains("full_attention") && (*rope)["full_attention"].is_object()) {
     const ConfigFields full((*rope)["full_attention"], r.fields.path(), "rope_parameters.full_attention.");
-    const double share = full.number_if("partial_rotary_factor").value_or(1.0);
-    if (!(share > 0.0 && share <= 1.0)) full.bad("partial_rotary_factor", "expected more than 0 and at most 1");
-    const auto turned = static_cast<std::int64_t>(share * static_cast<double>(global) / 2.0);
-    std::vector<float> factors;
-    for (std::int64_t i = 0; i < global / 2; ++i) factors.push_back(i < turned ? 1.0f : 1e30f);
-    r.out.extras.push_back({"rope_freqs.weight", std::move(factors)});
+    r.out.extras.push_back({"rope_freqs.weight", proportional_factors(full, global)});
   }
   if (r.fields.flag_if("enable_moe_block").value_or(false)) read_experts(r);
 }

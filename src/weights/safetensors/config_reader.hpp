@@ -55,6 +55,7 @@ class ConfigReader {
 std::vector<std::string> layer_kinds(const ConfigReader& reader);
 
 void read_experts(ConfigReader& r);
+void read_afmoe(ConfigReader& r);
 void read_ernie(ConfigReader& r);
 void read_gpt_oss(ConfigReader& r);
 void read_llama4(ConfigReader& r);
@@ -62,6 +63,7 @@ void read_gemma4(ConfigReader& r);
 void read_latent(ConfigReader& r);
 void read_delta(ConfigReader& r);
 void read_lfm2(ConfigReader& r);
+void read_lfm3(ConfigReader& r);
 void read_falcon_h1(ConfigReader& r);
 void read_granite_hybrid(ConfigReader& r);
 void read_nemotron_h(ConfigReader& r);

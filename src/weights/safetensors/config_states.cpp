@@ -112,6 +112,33 @@ void read_lfm2(ConfigReader& r) {
   }
 }
 
+// LFM3: attention of two kinds, each with RoPE of its own.
+void read_lfm3(ConfigReader& r) {
+  r.expect("conv_bias", false);
+  r.out.tied = r.fields.flag_if("tie_word_embeddings").value_or(true);
+  r.set("shortconv.l_cache", r.need({"conv_L_cache"}, 1));
+  std::vector<std::string> kinds = layer_kinds(r);
+  std::vector<bool> local;
+  for (std::string& kind : kinds) {
+    local.push_back(kind == "sliding_attention");
+    if (local.back()) kind = "full_attention";
+  }
+  const FolderJson* rope = r.fields.object("rope_parameters");
+  const auto check_rope = [&](const char* kind) {
+    if (!rope || !rope->contains(kind) || !(*rope)[kind].is_object())
+      r.fields.bad("rope_parameters", fmt::format("has no '{}', which is the class's own there", kind));
+  };
+  check_rope("full_attention");
+  if (std::find(local.begin(), local.end(), true) != local.end()) {
+    check_rope("sliding_attention");
+    r.set("attention.sliding_window", r.need({"sliding_window"}, 1));
+    r.set("attention.sliding_window_pattern", std::move(local));
+  }
+  r.set("attention.head_count_kv", attends(r, kinds, {"conv"}));
+  r.set("sandwich_norms", r.fields.flag_if("use_sandwich_norm").value_or(true));
+  r.set("attention.gated", r.fields.flag_if("use_attention_gate").value_or(true));
+}
+
 void read_granite_hybrid(ConfigReader& r) {
   const std::vector<std::string> kinds = layer_kinds(r);
   r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention"}));

@@ -20,6 +20,7 @@ enum class Make {
   kTurns,      // rows by turns of "gate" and "up"; matrices (inputs, outputs), or MXFP4 (outputs, inputs)
   kLatent,     // keys and values of a latent row, by head
   kBehindTwo,  // without its first two rows
+  kByHead,     // rows by KV head: those of its queries, its key's, its value's
 };
 
 struct Rename {

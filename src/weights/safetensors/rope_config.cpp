@@ -100,6 +100,8 @@ class RopeReader {
       configuration.extras.push_back({"rope_freqs.weight", llama3_factors(fields)});
     } else if (kind == "longrope" || kind == "su") {
       read_long(fields, configuration);
+    } else if (kind == "proportional" && arch_ == "lfm3") {
+      configuration.extras.push_back({"rope_freqs.weight", proportional_factors(fields, head_)});
     } else {
       if (kind == "proportional" && arch_ == "gemma4") return;  // its reader says which pairs are turned
       fields.unsupported(type == fields.text_if("rope_type") ? "rope_type" : "type",
@@ -179,6 +181,17 @@ class RopeReader {
 };
 
 }  // namespace
+
+std::vector<float> proportional_factors(const ConfigFields& rope, std::int64_t head) {
+  const double share = rope.number_if("partial_rotary_factor").value_or(1.0);
+  const double factor = rope.number_if("factor").value_or(1.0);
+  if (!(share > 0.0 && share <= 1.0)) rope.bad("partial_rotary_factor", "expected more than 0 and at most 1");
+  if (!(factor > 0.0)) rope.bad("factor", "expected more than 0");
+  const auto turned = static_cast<std::int64_t>(share * static_cast<double>(head) / 2.0);
+  std::vector<float> factors;
+  for (std::int64_t i = 0; i < head / 2; ++i) factors.push_back(i < turned ? static_cast<float>(factor) : 1e30f);
+  return factors;
+}
 
 void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
                Metadata& metadata, Configuration& out) {
