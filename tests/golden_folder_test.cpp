@@ -342,6 +342,18 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("llama4_text", "no_rope_layers", {1, 1, 0, 1}), "'no_rope_layers' is not the pattern");
   says(config("llama4_text", "layer_types", {"chunked_attention"}), "'layer_types' has 1 entries, expected ");
   says(config("gemma4_text", "layer_types", nullptr), "'layer_types' is missing");
+  says(config("lfm3", "conv_bias", true), "'conv_bias' is true, expected false");
+  says(config("lfm3", "rope_parameters", nullptr), "'rope_parameters' has no 'full_attention'");
+  says(config("lfm3", "sliding_window", nullptr), "'sliding_window' is missing");
+  says(config("afmoe", "n_group", 2), "'n_group' is 2, expected 1");
+  says(config("falcon", "alibi", true), "'alibi' is true, expected false");
+  says(config("falcon", "num_kv_heads", 3), "'num_kv_heads' is 3, expected a divisor of 4");
+  says(config("falcon", "num_kv_heads", 1), "query_key_value.weight: has 128 rows, expected");
+  says(config("falcon+one", "parallel_attn", false), "'parallel_attn' is false, expected true");
+  says(config("gpt2", "scale_attn_by_inverse_layer_idx", true), "'scale_attn_by_inverse_layer_idx' is true");
+  says(config("gpt2", "activation_function", "tanh"), "'activation_function' is 'tanh'");
+  says(config("mpt", "logit_scale", 2.0), "'logit_scale' is 2.0, expected null");
+  says(config("mpt", "attn_config", {{"alibi_bias_max", 4}}), "'attn_config.alibi_bias_max' is 4, expected 8");
   says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
 }
 

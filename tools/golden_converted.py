@@ -17,7 +17,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: architecture.
-GOLDEN = {"afmoe": "afmoe"}
+GOLDEN = {"afmoe": "afmoe", "gpt_bigcode": "starcoder"}
 # NAME: what the converter is called with besides.
 FILES = {
     **{name: [] for name in GOLDEN},

@@ -55,11 +55,16 @@ GPT_OSS = usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, interme
                 rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))
 # Those whose GGUF files are golden models, too.
 SLIM = dict(max_position_embeddings=704, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, intermediate_size=64, head_dim=16)
+GPT = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
 MODELS = {
     "afmoe": usual(SLIM, num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
                    num_shared_experts=2, num_dense_layers=1, sliding_window=16, route_scale=1.5, mup_enabled=True),
     "afmoe+two": usual(FOUR, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=1,
                        num_dense_layers=1, sliding_window=16, global_attn_every_n_layers=2, attention_bias=True),
+    "apertus": usual(SLIM, attention_bias=True,
+                     rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                          original_max_position_embeddings=64, rope_theta=10000.0)),
+    "bloom": dict(GPT, hidden_size=64, n_layer=2, n_head=4),
     "cohere": usual(use_qk_norm=False),
     "cohere+norms": usual(use_qk_norm=True),
     "cohere2": usual(num_hidden_layers=4, head_dim=16, sliding_window=16),
@@ -74,6 +79,10 @@ MODELS = {
     "exaone4+small": usual(head_dim=16, sliding_window=None, layer_types=["full_attention"] * 2),
     "ernie4_5_moe": usual(head_dim=16, moe_num_experts=4, moe_k=2, moe_intermediate_size=32, moe_num_shared_experts=1,
                           moe_layer_start_index=1, moe_layer_end_index=1, moe_layer_interval=1),
+    "falcon": dict(GPT, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_kv_heads=2,
+                   new_decoder_architecture=True, max_position_embeddings=704),
+    "falcon+one": dict(GPT, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, multi_query=True, parallel_attn=True,
+                       new_decoder_architecture=False, bias=True, ffn_hidden_size=96),
     "falcon_h1": usual(MAMBA, head_dim=16, mamba_d_ssm=128, mamba_n_groups=2, mamba_rms_norm=True, mamba_norm_before_gate=False,
                        key_multiplier=0.5, attention_in_multiplier=1.5, attention_out_multiplier=0.75, ssm_in_multiplier=1.25,
                        ssm_out_multiplier=0.6, mlp_multipliers=[0.8, 0.7], ssm_multipliers=[0.5, 0.6, 0.7, 0.8, 0.9],
@@ -93,6 +102,12 @@ MODELS = {
                       topk_group=1, use_qk_norm=True, attention_bias=True),
     "glm4_moe_lite": usual(LATENT, q_lora_rank=48, n_routed_experts=8, routed_scaling_factor=1.8, norm_topk_prob=True, n_group=1,
                            topk_group=1),
+    "gpt2": dict(GPT, n_embd=64, n_layer=2, n_head=4, n_positions=704),
+    "gpt_bigcode": dict(GPT, n_embd=32, n_layer=2, n_head=2, n_positions=704),
+    "gpt_bigcode+heads": dict(GPT, n_embd=64, n_layer=2, n_head=4, n_positions=704, multi_query=False, n_inner=96),
+    "gpt_neox": usual(head_dim=16),
+    "gpt_neox+sequential": usual(use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new",
+                                 rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
     "gpt_oss": GPT_OSS,
     "gpt_oss+mxfp4": GPT_OSS,
     "gptj": dict(vocab_size=128, n_embd=64, n_layer=2, n_head=4, rotary_dim=8, n_positions=128, n_inner=None,
@@ -127,6 +142,7 @@ MODELS = {
     "ministral3": usual(head_dim=16, sliding_window=None, rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, mscale=1.0,
                                                                                 mscale_all_dim=1.0, llama_4_scaling_beta=0.1)),
     "mixtral": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=None),
+    "mpt": dict(GPT, d_model=48, n_heads=3, n_layers=2, max_seq_len=704, attn_config=dict(clip_qkv=1.0)),
     "nemotron": usual(head_dim=16, partial_rotary_factor=0.5),
     "nemotron_h": usual(NEMOTRON, layers_block_type=["mamba", "attention", "mlp", "mamba"]),
     "nemotron_h+experts": usual(NEMOTRON, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=6,

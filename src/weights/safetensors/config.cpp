@@ -94,7 +94,7 @@ void ConfigReader::read_usual() {
 void ConfigReader::check_activation() const {
   auto name = fields.text_if("hidden_activation");
   if (!name) name = fields.text_if("hidden_act");
-  if (!name || *name == out.family.activation) return;
+  if (!name || out.family.activation.empty() || *name == out.family.activation) return;
   if (out.family.arch == "gemma" && *name == "gelu") return;  // published so; computed with tanh
   fields.unsupported("hidden_act", fmt::format("is '{}', expected '{}'", *name, out.family.activation));
 }

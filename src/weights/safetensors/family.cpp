@@ -17,6 +17,7 @@ constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr Family kFamilies[] = {
     {.model_type = "afmoe", .arch = "afmoe", .post_norms = true, .names = kAfmoe, .read = read_afmoe},
     {.model_type = "arcee", .arch = "arcee", .pairs = true, .activation = "relu2"},
+    {.model_type = "bloom", .arch = "bloom", .names = kByKvHead, .read_all = read_bloom},
     {.model_type = "cohere", .arch = "command-r", .read = read_cohere},
     {.model_type = "cohere2", .arch = "cohere2", .read = read_cohere},
     {.model_type = "cwm", .arch = "llama", .pairs = true},
@@ -25,6 +26,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "ernie4_5", .arch = "ernie4_5"},
     {.model_type = "ernie4_5_moe", .arch = "ernie4_5-moe", .read = read_ernie},
     {.model_type = "exaone4", .arch = "exaone4", .post_norms = true},
+    {.model_type = "falcon", .arch = "falcon", .names = kByKvHead, .read_all = read_falcon},
     {.model_type = "falcon_h1", .arch = "falcon-h1", .names = kFalconH1, .read = read_falcon_h1},
     {.model_type = "gemma", .arch = "gemma", .one_more = true, .activation = kGelu},
     {.model_type = "gemma2", .arch = "gemma2", .one_more = true, .post_norms = true, .activation = kGelu},
@@ -46,6 +48,9 @@ constexpr Family kFamilies[] = {
     {.model_type = "glm4v_text", .arch = "glm4", .names = kGlm4},
     {.model_type = "glm4_moe", .arch = "glm4moe", .post_norms = true, .read = read_experts},
     {.model_type = "glm4_moe_lite", .arch = "deepseek2", .read = read_latent},
+    {.model_type = "gpt2", .arch = "gpt2", .names = kGpt2, .read_all = read_gpt2},
+    {.model_type = "gpt_bigcode", .arch = "starcoder", .names = kGptBigCode, .read_all = read_gpt2},
+    {.model_type = "gpt_neox", .arch = "gptneox", .activation = "", .names = kByKvHead, .read = read_gpt_neox},
     {.model_type = "gpt_oss", .arch = "gpt-oss", .post_norms = true, .names = kGptOss, .read = read_gpt_oss},
     {.model_type = "gptj", .arch = "gptj", .names = kGptJ, .read_all = read_gptj},
     {.model_type = "granite", .arch = "granite", .pairs = true},
@@ -73,6 +78,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "mistral", .arch = "llama", .pairs = true},
     {.model_type = "mistral3", .arch = "mistral3", .pairs = true, .read = read_ministral},
     {.model_type = "mixtral", .arch = "llama", .pairs = true, .read = read_experts},
+    {.model_type = "mpt", .arch = "mpt", .names = kMpt, .read_all = read_mpt},
     {.model_type = "nemotron", .arch = "nemotron", .one_more = true, .activation = "relu2", .read = read_nemotron},
     {.model_type = "nemotron_h", .arch = "nemotron_h", .names = kMixer, .read = read_nemotron_h},
     {.model_type = "olmo2", .arch = "olmo2", .post_norms = true},
@@ -171,17 +177,18 @@ const Family& family_of(std::string_view model_type, const std::string& path) {
 
 Place place_of(const Family& family, std::string_view name, const std::string& path) {
   std::string_view rest = name;
-  if (rest.ends_with(".rotary_emb.inv_freq") || rest.ends_with(".masked_bias")) return {};
+  for (const char* buffer : {".rotary_emb.inv_freq", ".masked_bias", ".attn.bias", ".attention.bias"})
+    if (rest.ends_with(buffer)) return {};
   for (const std::string_view model : {"", "model."})
     for (const std::string_view other : {"vision_tower.", "multi_modal_projector.", "visual.", "audio_tower.",
                                          "embed_vision.", "embed_audio.", "vision_model.", "connector.", "mtp."})
       if (rest.starts_with(model) && rest.substr(model.size()).starts_with(other)) return {};
   takes(rest, "model.language_model.") || takes(rest, "model.text_model.") || takes(rest, "language_model.model.") ||
       takes(rest, "language_model.") || takes(rest, "model.decoder.") || takes(rest, "model.") ||
-      takes(rest, "backbone.") || takes(rest, "transformer.") || takes(rest, "decoder.");
+      takes(rest, "backbone.") || takes(rest, "gpt_neox.") || takes(rest, "transformer.") || takes(rest, "decoder.");
   if (auto place = find(kOfModel, rest)) return *place;
   std::string_view layer = rest;
-  if (takes(layer, "layers.") || takes(layer, "h."))
+  if (takes(layer, "layers.") || takes(layer, "h.") || takes(layer, "blocks."))
     if (auto place = of_layer(family, layer)) return *place;
   throw Error(Code::kUnsupported,
               fmt::format("tensor {}: is none of a {} model's", name.substr(0, 200), family.model_type), path);

@@ -38,7 +38,7 @@ struct Family {
   bool one_more = false;
   // "post_attention_layernorm" is called post_attention_norm; otherwise it is the norm of the feed forward.
   bool post_norms = false;
-  std::string_view activation = "silu";
+  std::string_view activation = "silu";              // empty: its reader looks
   std::span<const Rename> names = {};                // of layers, where they differ from the usual ones
   void (*read)(ConfigReader& reader) = nullptr;      // what the configuration has besides; null: the usual alone
   void (*read_all)(ConfigReader& reader) = nullptr;  // in place of the usual

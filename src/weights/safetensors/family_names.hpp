@@ -81,6 +81,15 @@ inline constexpr Rename kAfmoe[] = {{"pre_mlp_layernorm", "ffn_norm"},
                                     {"self_attn.gate_proj", "attn_gate"},
                                     {"mlp.router.gate", "ffn_gate_inp"},
                                     {"mlp.expert_bias", "exp_probs_b.bias"}};
+// Falcon, BLOOM and GPT-NeoX.
+inline constexpr Rename kByKvHead[] = {{"self_attention.query_key_value", "attn_qkv", Make::kByHead},
+                                       {"attention.query_key_value", "attn_qkv", Make::kByHead},
+                                       {"self_attention.dense", "attn_output"},
+                                       {"attention.dense", "attn_output"},
+                                       {"ln_attn", "attn_norm_2"},
+                                       {"ln_mlp", "attn_norm"},
+                                       {"mlp.dense_h_to_4h", "ffn_up"},
+                                       {"mlp.dense_4h_to_h", "ffn_down"}};
 inline constexpr Rename kFalconH1[] = {{"pre_ff_layernorm", "ffn_norm"},
                                        {"feed_forward.gate_proj", "ffn_gate"},
                                        {"feed_forward.up_proj", "ffn_up"},
@@ -102,6 +111,18 @@ inline constexpr Rename kGemma4[] = {{"experts.gate_up_proj", "ffn_gate_up_exps.
                                      {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"}};
 inline constexpr Rename kGlm4[] = {{"post_self_attn_layernorm", "post_attention_norm"},
                                    {"post_mlp_layernorm", "post_ffw_norm"}};
+inline constexpr Rename kGpt2[] = {{"ln_1", "attn_norm"},
+                                   {"ln_2", "ffn_norm"},
+                                   {"attn.c_attn", "attn_qkv", Make::kTurned},
+                                   {"attn.c_proj", "attn_output", Make::kTurned},
+                                   {"mlp.c_fc", "ffn_up", Make::kTurned},
+                                   {"mlp.c_proj", "ffn_down", Make::kTurned}};
+inline constexpr Rename kGptBigCode[] = {
+    {"ln_1", "attn_norm"},          {"ln_2", "ffn_norm"},   {"attn.c_attn", "attn_qkv", Make::kByHead},
+    {"attn.c_proj", "attn_output"}, {"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
+inline constexpr Rename kMpt[] = {{"norm_1", "attn_norm"},   {"norm_2", "ffn_norm"},
+                                  {"attn.Wqkv", "attn_qkv"}, {"attn.out_proj", "attn_output"},
+                                  {"ffn.up_proj", "ffn_up"}, {"ffn.down_proj", "ffn_down"}};
 inline constexpr Rename kGptJ[] = {
     {"ln_1", "attn_norm"},   {"attn.q_proj", "attn_q"},  {"attn.k_proj", "attn_k"},       {"attn.v_proj", "attn_v"},
     {"mlp.fc_in", "ffn_up"}, {"mlp.fc_out", "ffn_down"}, {"attn.out_proj", "attn_output"}};
@@ -183,6 +204,10 @@ inline constexpr Rename kOpt[] = {{"self_attn_layer_norm", "attn_norm"},
 inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"embeddings", "token_embd"},
                                       {"wte", "token_embd"},
+                                      {"embed_in", "token_embd"},
+                                      {"word_embeddings", "token_embd"},
+                                      {"word_embeddings_layernorm", "token_embd_norm"},
+                                      {"wpe", "position_embd"},
                                       {"norm", "output_norm"},
                                       {"norm_f", "output_norm"},
                                       {"ln_f", "output_norm"},
@@ -195,6 +220,7 @@ inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"embed_tokens_per_layer", "per_layer_token_embd"},
                                       {"per_layer_model_projection", "per_layer_model_proj"},
                                       {"per_layer_projection_norm", "per_layer_proj_norm"},
+                                      {"embed_out", "output"},
                                       {"lm_head", "output"}};
 
 }  // namespace kvasir::weights

@@ -32,7 +32,9 @@ class RopeReader {
       set("rope.freq_base_swa", *base);
     }
     const ConfigFields fields(*all, config_.path(), prefix);
-    base_ = fields.number_if("rope_theta").value_or(config_.number_if("rope_theta").value_or(10000.0));
+    base_ = 10000.0;
+    for (const char* of : {"rotary_emb_base", "rope_theta"}) base_ = config_.number_if(of).value_or(base_);
+    base_ = fields.number_if("rope_theta").value_or(base_);
     if (!(base_ > 1.0)) config_.bad("rope_theta", fmt::format("is {}, expected more than 1", base_));
     set("rope.freq_base", base_);
     read_part(fields);
@@ -66,6 +68,7 @@ class RopeReader {
     auto share = fields.number_if("partial_rotary_factor");
     for (const char* name : {"partial_rotary_factor", "rotary_pct"})
       if (!share) share = config_.number_if(name);
+    if (!share && arch_ == "gptneox") share = 0.25;  // the class's own
     if (!turns_part()) share.reset();
     turned_ = static_cast<std::int64_t>(std::llround(share.value_or(1.0) * static_cast<double>(head_)));
     if (turned_ < 2 || turned_ > head_ || turned_ % 2 != 0)
