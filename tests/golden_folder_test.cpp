@@ -354,6 +354,10 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("gpt2", "activation_function", "tanh"), "'activation_function' is 'tanh'");
   says(config("mpt", "logit_scale", 2.0), "'logit_scale' is 2.0, expected null");
   says(config("mpt", "attn_config", {{"alibi_bias_max", 4}}), "'attn_config.alibi_bias_max' is 4, expected 8");
+  says(config("granite_swa", "layer_rope_theta", {1e4, 1e5, 1e4, 0}), "'layer_rope_theta' holds more than one base");
+  says(config("bamba", "attn_layer_indices", {7}), "'attn_layer_indices' holds 7, expected layers below 3");
+  says(config("mellum", "rope_parameters", {{"full_attention", testing::PlainJson::object()}}),
+       "'rope_parameters' has no 'sliding_attention'");
   says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
 }
 

@@ -13,20 +13,6 @@ PLAIN = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
 GPT = dict(PLAIN, n_embd=64, n_layer=2, n_head=4, n_positions=704)
 
 MORE = {
-    "bamba": usual(MAMBA, num_hidden_layers=3, mamba_n_groups=1, attn_layer_indices=[1], attention_bias=True),
-    "dots1": usual(num_hidden_layers=3, head_dim=16, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
-                   moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True, n_group=1, topk_group=1,
-                   routed_scaling_factor=1.5),
-    "exaone_moe": usual(FOUR, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=1,
-                        first_k_dense_replace=1, sliding_window=16, n_group=1, topk_group=1),
-    "flex_olmo": usual(num_experts=6, num_experts_per_tok=2),
-    "glm": usual(head_dim=16, attention_bias=True, partial_rotary_factor=0.5),
-    "granite_swa": usual(GRANITE, FOUR, sliding_window=16, layer_types=LOCAL),
-    "granitemoe_swa": usual(GRANITE, FOUR, sliding_window=16, layer_types=LOCAL, num_local_experts=4, num_experts_per_tok=2),
-    "hy_v3": usual(num_hidden_layers=3, head_dim=16, num_experts=8, num_experts_per_tok=2, moe_intermediate_size=32),
-    "mellum": usual(FOUR),
-    "olmo": usual(head_dim=16, clip_qkv=2.0),
-    "vaultgemma": usual(FOUR, sliding_window=16, query_pre_attn_scalar=16),
     "codegen": dict(GPT, rotary_dim=8, n_ctx=704),
     "minicpm3": usual(LATENT, q_lora_rank=48),
     "nanochat": usual(head_dim=16),
@@ -80,6 +66,8 @@ MORE = {
     "smollm3": usual(FOUR, attention_bias=True, mlp_bias=True),
     "smollm3+window": usual(FOUR, sliding_window=16, use_sliding_window=True, layer_types=LOCAL),
     "starcoder2+window": usual(sliding_window=16),
+    "glm+part": usual(head_dim=16, partial_rotary_factor=0.25),
+    "granite_swa+all": usual(GRANITE, FOUR, sliding_window=16, layer_types=LOCAL),
     "falcon_h1+plain": {**GOLDEN["falcon_h1"], "mamba_rms_norm": False, "mamba_norm_before_gate": True},
 }
 MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
@@ -88,7 +76,8 @@ MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25},
              "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [96, 96]}}
 # What files of the converter do not say, so that nothing can compute them rightly.
-LACKS = {"afmoe+two": "which layers see everything, and mup_enabled", "llama4_text": "its chunks, temperature and floor",
+LACKS = {"afmoe+two": "which layers see everything, and mup_enabled", "granite_swa": "layer_rope_theta",
+         "granitemoehybrid+dense": "position_embedding_type", "llama4_text": "its chunks, temperature and floor",
                   "olmoe+clip": "clip_qkv", "qwen3_next+plain": "norm_topk_prob",
          **{name + "+window": "the window" for name in ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3",
                                                         "starcoder2")}}

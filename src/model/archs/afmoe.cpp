@@ -9,8 +9,6 @@ namespace kvasir::model::archs_afmoe {
 static ModelSpec describe(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   m.embedding.scale = static_cast<float>(h.number_or("embedding_scale", std::sqrt(static_cast<double>(h.dim()))));
-  const std::int64_t dense = h.integer_or("leading_dense_block_count", 0, 4096, 0);
-  const std::int64_t shared = h.integer_or("expert_shared_count", 0, 1024, 0);
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     Attention a = attention(n);
@@ -18,20 +16,12 @@ static ModelSpec describe(const Hparams& h) {
     a.gate = n.linear("attn_gate", a.o.columns, h.dim());
     a.window = h.window(l, 4);
     if (a.window == 0) a.rope = -1;
-    LayerSpec layer{.norm = n.rms("attn_norm"),
-                    .mixer = a,
-                    .post_mixer = n.rms("post_attention_norm"),
-                    .feed_norm = n.rms("ffn_norm"),
-                    .feed = gated(n, Activation::kSilu),
-                    .post_feed = n.rms("post_ffw_norm")};
-    if (l >= dense) {
-      const std::int64_t width = expert_width(h, h.ffn(l));
-      Experts e = experts(n, width);
-      read_gating(n, Gating::kSigmoid, true, e);
-      if (shared > 0) e.shared = shared_expert(n, width * shared);
-      layer.feed = e;
-    }
-    m.layers.push_back(layer);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = a,
+                        .post_mixer = n.rms("post_attention_norm"),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = feed_by_router(n, Gating::kSigmoid, true),
+                        .post_feed = n.rms("post_ffw_norm")});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "weights/safetensors/config_reader.hpp"
 #include "weights/safetensors/rope_config.hpp"
@@ -61,7 +62,7 @@ void read_experts(ConfigReader& r) {
   if (const auto norm = r.fields.flag_if("norm_topk_prob")) r.set("expert_weights_norm", *norm);
   if (const auto scale = r.fields.number_if("routed_scaling_factor"); scale && *scale != 1.0)
     r.set("expert_weights_scale", *scale);
-  r.take_number("route_scale", "expert_weights_scale");
+  for (const char* name : {"route_scale", "router_scaling_factor"}) r.take_number(name, "expert_weights_scale");
   read_dense_layers(r);
   read_groups(r);
   if (const auto n = r.integer_of({"n_shared_experts", "num_shared_experts"}, 0)) r.set("expert_shared_count", *n);
@@ -85,6 +86,42 @@ void read_afmoe(ConfigReader& r) {
   if (!r.fields.find("layer_types"))
     r.set("attention.sliding_window_pattern", r.integer_of({"global_attn_every_n_layers"}, 1).value_or(4));
   if (!r.fields.flag_if("mup_enabled").value_or(false)) r.set("embedding_scale", 1.0);
+}
+
+// Both kinds of layers turn whole heads.
+void read_mellum(ConfigReader& r) {
+  read_experts(r);
+  const FolderJson* rope = r.fields.object("rope_parameters");
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    if (!rope || !rope->contains(kind) || !(*rope)[kind].is_object())
+      r.fields.bad("rope_parameters", fmt::format("has no '{}', which is the class's own there", kind));
+    const ConfigFields own((*rope)[kind], r.fields.path(), fmt::format("rope_parameters.{}.", kind));
+    if (own.number_if("partial_rotary_factor").value_or(1.0) != 1.0)
+      own.unsupported("partial_rotary_factor", "is not 1");
+  }
+}
+
+// One base of all layers that have positions.
+void read_granite_swa(ConfigReader& r) {
+  read_experts(r);
+  if (!r.fields.find("layer_types")) {
+    std::vector<bool> local;
+    for (std::int64_t l = 0; l < r.layers; ++l) local.push_back(l % 4 != 0);
+    r.set("attention.sliding_window_pattern", std::move(local));
+  }
+  const FolderJson* bases = r.by_layer("layer_rope_theta");
+  if (!bases) return;
+  std::vector<bool> turned;
+  double base = 0;
+  for (const FolderJson& b : *bases) {
+    const double x = b.is_number() ? b.get<double>() : -1.0;
+    if (x != 0.0 && (x <= 1.0 || (base != 0.0 && x != base)))
+      r.fields.unsupported("layer_rope_theta", "holds more than one base beside 0");
+    turned.push_back(x != 0.0);
+    if (x != 0.0) base = x;
+  }
+  r.set("attention.rope_pattern", std::move(turned));
+  if (base != 0.0) r.set("rope.freq_base", static_cast<double>(static_cast<float>(base)));
 }
 
 void read_ernie(ConfigReader& r) {

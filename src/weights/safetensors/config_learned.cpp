@@ -123,6 +123,11 @@ void read_mpt(ConfigReader& r) {
   if (const auto scale = attention.number_if("softmax_scale")) r.set("attention.scale", *scale);
 }
 
+void read_olmo(ConfigReader& r) {
+  r.set("attention.layer_norm_epsilon", 1e-5);
+  r.take_number("clip_qkv", "attention.clamp_kqv");
+}
+
 void read_nemotron(ConfigReader& r) {
   r.set("attention.layer_norm_epsilon", r.fields.number_if("norm_eps").value_or(1e-5));
 }

@@ -150,6 +150,33 @@ void read_granite_hybrid(ConfigReader& r) {
   r.set("feed_forward_length", r.need({"shared_intermediate_size"}, 1));
 }
 
+// Published configurations have attn_rotary_emb, which is elements of a head.
+void read_bamba(ConfigReader& r) {
+  for (const char* name : {"mamba_proj_bias", "mlp_bias"}) r.expect(name, false);
+  std::vector<std::string> kinds(static_cast<std::size_t>(r.layers), "linear_attention");
+  const FolderJson* full = r.fields.array("attn_layer_indices");
+  if (r.fields.find("layer_types") || r.fields.find("layers_block_type")) {
+    kinds = layer_kinds(r);
+  } else if (full) {
+    for (const FolderJson& i : *full) {
+      if (!i.is_number_unsigned() || i.get<std::uint64_t>() >= kinds.size())
+        r.fields.bad("attn_layer_indices",
+                     fmt::format("holds {}, expected layers below {}", i.dump().substr(0, 40), r.layers));
+      kinds[i.get<std::size_t>()] = "full_attention";
+    }
+  }
+  r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention"}));
+  r.set("rope.scaling.finetuned", true);
+  std::int64_t turned = r.integer_of({"attn_rotary_emb"}, 2).value_or(r.head / 2);
+  if (const FolderJson* rope = r.fields.object("rope_parameters"))
+    if (const auto part = ConfigFields(*rope, r.fields.path(), "rope_parameters.").number_if("partial_rotary_factor"))
+      turned = static_cast<std::int64_t>(*part * static_cast<double>(r.head));
+  if (turned < 2 || turned > r.head || turned % 2 != 0)
+    r.fields.bad("attn_rotary_emb", fmt::format("is {}, expected an even number of at most {}", turned, r.head));
+  r.set("rope.dimension_count", turned);
+  read_mamba(r);
+}
+
 void read_nemotron_h(ConfigReader& r) {
   r.expect("mlp_hidden_act", "relu2");
   const std::vector<std::string> kinds = layer_kinds(r);

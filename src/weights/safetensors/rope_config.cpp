@@ -56,9 +56,9 @@ class RopeReader {
 
   // Model types that read the field; the others turn whole heads whatever it says.
   bool turns_part() const {
-    constexpr std::string_view kArchs[] = {"deepseek2", "glm4",       "glm4moe",   "gptneox", "laguna",
-                                           "mellum",    "minimax-m2", "nemotron",  "phi2",    "phi3",
-                                           "qwen35",    "qwen35moe",  "qwen3next", "stablelm"};
+    constexpr std::string_view kArchs[] = {"chatglm", "deepseek2", "glm4",       "glm4moe",   "gptneox",
+                                           "laguna",  "mellum",    "minimax-m2", "nemotron",  "phi2",
+                                           "phi3",    "qwen35",    "qwen35moe",  "qwen3next", "stablelm"};
     return std::find(std::begin(kArchs), std::end(kArchs), arch_) != std::end(kArchs);
   }
 
@@ -68,7 +68,9 @@ class RopeReader {
     auto share = fields.number_if("partial_rotary_factor");
     for (const char* name : {"partial_rotary_factor", "rotary_pct"})
       if (!share) share = config_.number_if(name);
-    if (!share && arch_ == "gptneox") share = 0.25;  // the class's own
+    // The classes' own.
+    if (!share && arch_ == "gptneox") share = 0.25;
+    if (!share && arch_ == "chatglm") share = 0.5;
     if (!turns_part()) share.reset();
     turned_ = static_cast<std::int64_t>(std::llround(share.value_or(1.0) * static_cast<double>(head_)));
     if (turned_ < 2 || turned_ > head_ || turned_ % 2 != 0)
