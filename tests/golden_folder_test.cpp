@@ -358,6 +358,7 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("bamba", "attn_layer_indices", {7}), "'attn_layer_indices' holds 7, expected layers below 3");
   says(config("mellum", "rope_parameters", {{"full_attention", testing::PlainJson::object()}}),
        "'rope_parameters' has no 'sliding_attention'");
+  says(config("minicpm3", "v_head_dim", nullptr), "'v_head_dim' is missing");
   says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
 }
 

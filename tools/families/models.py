@@ -13,9 +13,6 @@ PLAIN = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
 GPT = dict(PLAIN, n_embd=64, n_layer=2, n_head=4, n_positions=704)
 
 MORE = {
-    "codegen": dict(GPT, rotary_dim=8, n_ctx=704),
-    "minicpm3": usual(LATENT, q_lora_rank=48),
-    "nanochat": usual(head_dim=16),
     "cohere2_moe": usual(FOUR, sliding_window=16, num_experts=6, num_experts_per_tok=2),
     "cwm": usual(FOUR, sliding_window=16, layer_types=LOCAL),
     "gemma": usual(head_dim=16),
@@ -78,7 +75,7 @@ PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "g
 # What files of the converter do not say, so that nothing can compute them rightly.
 LACKS = {"afmoe+two": "which layers see everything, and mup_enabled", "granite_swa": "layer_rope_theta",
          "granitemoehybrid+dense": "position_embedding_type", "llama4_text": "its chunks, temperature and floor",
-                  "olmoe+clip": "clip_qkv", "qwen3_next+plain": "norm_topk_prob",
+         "minicpm3+scales": "the three scales",         "olmoe+clip": "clip_qkv", "qwen3_next+plain": "norm_topk_prob",
          **{name + "+window": "the window" for name in ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3",
                                                         "starcoder2")}}
 # What the converter is called with besides.

@@ -91,7 +91,9 @@ void ConfigReader::read_usual() {
   check_activation();
   set("context_length", read_window());
   // Only a part of each head of latent attention is turned, which the sizes of such heads say.
-  const auto turned = out.family.read == read_latent ? fields.integer_if("qk_rope_head_dim", 2, kMost) : std::nullopt;
+  const auto turned = out.family.read == read_latent || out.family.read == read_minicpm3
+                          ? fields.integer_if("qk_rope_head_dim", 2, kMost)
+                          : std::nullopt;
   read_rope(fields, out.family.arch, turned.value_or(head), context, metadata, out);
   read_scales();
   check_layers_without_positions();

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "weights/safetensors/config_reader.hpp"
@@ -225,6 +226,20 @@ void read_latent(ConfigReader& r) {
   r.set("attention.key_length_mla", l.keys + turned);
   r.set("attention.value_length_mla", l.values);
   read_experts(r);
+}
+
+void read_minicpm3(ConfigReader& r) {
+  for (const char* name : {"n_routed_experts", "num_experts", "num_local_experts"}) r.expect(name, nullptr);
+  if (!r.fields.find("v_head_dim")) r.fields.bad("v_head_dim", "is missing");
+  read_latent(r);
+  const double layers = static_cast<double>(r.layers), width = static_cast<double>(r.width);
+  const auto scale = [&](const char* name, double own, double none) {
+    return r.fields.is_null(name) ? none : r.fields.number_if(name).value_or(own);
+  };
+  r.out.tied = r.fields.flag_if("tie_word_embeddings").value_or(true);
+  r.set("embedding_scale", r.fields.number_if("scale_emb").value_or(12.0));
+  r.set("residual_scale", scale("scale_depth", 1.4, std::sqrt(layers)) / std::sqrt(layers));
+  r.set("logit_scale", width / scale("dim_model_base", 256.0, width));
 }
 
 }  // namespace kvasir::weights

@@ -64,6 +64,7 @@ void read_gpt_oss(ConfigReader& r);
 void read_llama4(ConfigReader& r);
 void read_gemma4(ConfigReader& r);
 void read_latent(ConfigReader& r);
+void read_minicpm3(ConfigReader& r);
 void read_delta(ConfigReader& r);
 void read_lfm2(ConfigReader& r);
 void read_lfm3(ConfigReader& r);

@@ -124,9 +124,14 @@ inline constexpr Rename kGptBigCode[] = {
 inline constexpr Rename kMpt[] = {{"norm_1", "attn_norm"},   {"norm_2", "ffn_norm"},
                                   {"attn.Wqkv", "attn_qkv"}, {"attn.out_proj", "attn_output"},
                                   {"ffn.up_proj", "ffn_up"}, {"ffn.down_proj", "ffn_down"}};
-inline constexpr Rename kGptJ[] = {
-    {"ln_1", "attn_norm"},   {"attn.q_proj", "attn_q"},  {"attn.k_proj", "attn_k"},       {"attn.v_proj", "attn_v"},
-    {"mlp.fc_in", "ffn_up"}, {"mlp.fc_out", "ffn_down"}, {"attn.out_proj", "attn_output"}};
+inline constexpr Rename kGptJ[] = {{"ln_1", "attn_norm"},
+                                   {"attn.q_proj", "attn_q"},
+                                   {"attn.k_proj", "attn_k"},
+                                   {"attn.v_proj", "attn_v"},
+                                   {"attn.qkv_proj", "attn_qkv", Make::kByFour},
+                                   {"mlp.fc_in", "ffn_up"},
+                                   {"mlp.fc_out", "ffn_down"},
+                                   {"attn.out_proj", "attn_output"}};
 inline constexpr Rename kGptOss[] = {{"mlp.router", "ffn_gate_inp"},
                                      {"mlp.experts.gate_up_proj", "ffn_*_exps.weight", Make::kTurns},
                                      {"mlp.experts.gate_up_proj_bias", "ffn_*_exps.bias", Make::kTurns},

@@ -195,8 +195,9 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
       return place_gate_and_up(place, std::move(info), path);
     case Make::kLatent:
       return place_latent(place, std::move(info), path);
+    case Make::kByFour:
     case Make::kByHead:
-      info = picked(info, fused_rows(info.rows(), info.name, path));
+      info = picked(info, fused_rows(place.make, info.rows(), info.name, path));
       break;
     case Make::kTurned:
       info = turned(std::move(info));

@@ -77,7 +77,7 @@ void Translation::vector_by_heads(const Place& place, const TensorInfo& info, st
   const TiledHeads& h = configuration_.tiled;
   std::vector<std::int64_t> from;
   if (place.make == Make::kByHead) {
-    from = fused_rows(info.columns(), info.name, path);
+    from = fused_rows(place.make, info.columns(), info.name, path);
   } else if (h.value_heads > 0 && (place.name.ends_with("ssm_a") || place.name.ends_with("ssm_dt.bias"))) {
     if (info.columns() != h.value_heads)
       wrong_heads(info.name, fmt::format("has {} numbers, expected {}", info.columns(), h.value_heads), path);
@@ -89,15 +89,17 @@ void Translation::vector_by_heads(const Place& place, const TensorInfo& info, st
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = read[static_cast<std::size_t>(from[i])];
 }
 
-// Queries, keys and values, each of all heads, of rows that are there by KV head.
-std::vector<std::int64_t> Translation::fused_rows(std::int64_t rows, const std::string& name,
+// Queries, keys and values, each of all heads, of rows that are there by KV head or (CodeGen) in four parts.
+std::vector<std::int64_t> Translation::fused_rows(Make make, std::int64_t rows, const std::string& name,
                                                   const std::string& path) const {
-  const std::int64_t kv = configuration_.kv_heads, each = configuration_.heads / kv + 2, heads = kv * each;
-  if (rows % heads != 0) wrong_heads(name, fmt::format("has {} rows, expected {} heads of them", rows, heads), path);
-  const std::int64_t d = rows / heads;
+  const bool four = make == Make::kByFour;
+  const std::int64_t kv = four ? 4 : configuration_.kv_heads, each = four ? 3 : configuration_.heads / kv + 2;
+  if (rows % (kv * each) != 0)
+    wrong_heads(name, fmt::format("has {} rows, expected a multiple of {}", rows, kv * each), path);
+  const std::int64_t d = rows / (kv * each), key = each - (four ? 1 : 2);
   std::vector<std::int64_t> queries, keys, values;
-  for (std::int64_t h = 0; h < heads; ++h) {
-    auto& to = h % each < each - 2 ? queries : h % each == each - 2 ? keys : values;
+  for (std::int64_t h = 0; h < kv * each; ++h) {
+    auto& to = h % each < each - 2 ? queries : h % each == key ? keys : values;
     for (const std::int64_t r : counted(h * d, d)) to.push_back(r);
   }
   queries.insert(queries.end(), keys.begin(), keys.end());
