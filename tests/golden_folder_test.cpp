@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "golden_folder_fixture.hpp"
@@ -198,6 +199,24 @@ TEST_P(GoldenFolders, ActivationsOf8BitsChangeNoMoreThanChoicesDo) {
   }
   EXPECT_GE(steady, rows * 3 / 4);
   EXPECT_LE(relative_error(steady_got, steady_want), 0.10);
+}
+
+// As GPT-2, BLOOM and Pythia were published: names without the class's prefix, and masks among the tensors.
+TEST(GoldenFolders, NamesMayLackThePrefixAndMasksAreLeftOut) {
+  for (const auto& [name, prefix, mask] : {std::tuple{"gpt2", "transformer.", "h.0.attn.bias"},
+                                           {"bloom", "transformer.", "h.0.self_attention.masked_bias"},
+                                           {"gpt_neox", "gpt_neox.", "gpt_neox.layers.0.attention.bias"}}) {
+    const GoldenFolder golden = testing::golden_folder(name);
+    std::vector<testing::FolderTensor> tensors = golden.tensors;
+    for (testing::FolderTensor& t : tensors)
+      if (std::string(mask).starts_with("h.") && t.name.starts_with(prefix))
+        t.name = t.name.substr(std::string(prefix).size());
+    tensors.push_back({mask, "F16", {1, 1, 4, 4}, std::string(32, '\0')});
+    TemporaryPath own("golden-folder"), published("golden-folder-published");
+    testing::write_folder(own.path, golden.config, golden.tensors);
+    testing::write_folder(published.path, golden.config, tensors);
+    EXPECT_EQ(run(published.path, golden.ids, true).logits, run(own.path, golden.ids, true).logits) << name;
+  }
 }
 
 // Published folders have the experts of a layer in one tensor, or in one for each.

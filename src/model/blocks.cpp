@@ -189,6 +189,20 @@ ModelSpec around(const Hparams& h, const Norm& output_norm) {
   return m;
 }
 
+ModelSpec qwen_model(const Hparams& h, bool head_norms) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, head_norms ? Bias::kIfPresent : Bias::kRequired);
+    a.window = stated_window(h, l);
+    if (head_norms) norm_heads(n, a);
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
 ModelSpec encoder(const Hparams& h) {
   ModelSpec m{.arch = h.arch(), .dim = h.dim(), .vocab = h.vocab(), .context = h.context()};
   m.causal = false;

@@ -54,6 +54,16 @@ MORE = {
     "qwen3_moe+window": usual(FOUR, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True,
                               sliding_window=16, use_sliding_window=True, max_window_layers=2),
     "qwen3_next+plain": {**GOLDEN["qwen3_next"], "norm_topk_prob": False},
+    "qwen2_vl": dict(
+        text_config=usual(rope_parameters=dict(ROPE, mrope_section=[4, 2, 2])),
+        vision_config=dict(depth=1, embed_dim=32, hidden_size=64, num_heads=2)),
+    "qwen2_5_vl": dict(
+        text_config=usual(rope_parameters=dict(ROPE, mrope_section=[4, 2, 2])),
+        vision_config=dict(depth=1, hidden_size=32, intermediate_size=32, num_heads=2, out_hidden_size=64)),
+    "qwen3_vl": dict(
+        text_config=usual(LONG, head_dim=16, rope_parameters=dict(ROPE, mrope_section=[4, 2, 2], mrope_interleaved=True)),
+        vision_config=dict(depth=1, hidden_size=32, intermediate_size=32, num_heads=2, out_hidden_size=64,
+                           deepstack_visual_indexes=[0], num_position_embeddings=16)),
     "qwen3_vl_moe": dict(
         text_config=usual(LONG, head_dim=16, moe_intermediate_size=24, num_experts=6, num_experts_per_tok=2,
                           rope_parameters=dict(ROPE, mrope_section=[4, 2, 2], mrope_interleaved=True)),
