@@ -281,7 +281,7 @@ TEST(FolderModels, WhatCannotBeComputedIsNamed) {
     EXPECT_NE(what.find(words), std::string::npos) << what;
   };
   EXPECT_EQ(config("hidden_act", "silu"), "taken");
-  says(config("model_type", "mamba3"), "F/config.json: 'model_type' is 'mamba3', expected one of arcee");
+  says(config("model_type", "mamba3"), "F/config.json: 'model_type' is 'mamba3', expected one of afmoe");
   says(config("hidden_act", "relu"), "F/config.json: 'hidden_act' is 'relu', expected 'silu'");
   says(config("num_hidden_layers", 0), "F/config.json: 'num_hidden_layers' is 0, expected an integer from 1 to 4096");
   says(config("num_hidden_layers", "two"), "'num_hidden_layers' is \"two\"");

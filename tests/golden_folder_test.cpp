@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "golden_folder_fixture.hpp"
@@ -200,6 +201,24 @@ TEST_P(GoldenFolders, ActivationsOf8BitsChangeNoMoreThanChoicesDo) {
   EXPECT_LE(relative_error(steady_got, steady_want), 0.10);
 }
 
+// As GPT-2, BLOOM and Pythia were published: names without the class's prefix, and masks among the tensors.
+TEST(GoldenFolders, NamesMayLackThePrefixAndMasksAreLeftOut) {
+  for (const auto& [name, prefix, mask] : {std::tuple{"gpt2", "transformer.", "h.0.attn.bias"},
+                                           {"bloom", "transformer.", "h.0.self_attention.masked_bias"},
+                                           {"gpt_neox", "gpt_neox.", "gpt_neox.layers.0.attention.bias"}}) {
+    const GoldenFolder golden = testing::golden_folder(name);
+    std::vector<testing::FolderTensor> tensors = golden.tensors;
+    for (testing::FolderTensor& t : tensors)
+      if (std::string(mask).starts_with("h.") && t.name.starts_with(prefix))
+        t.name = t.name.substr(std::string(prefix).size());
+    tensors.push_back({mask, "F16", {1, 1, 4, 4}, std::string(32, '\0')});
+    TemporaryPath own("golden-folder"), published("golden-folder-published");
+    testing::write_folder(own.path, golden.config, golden.tensors);
+    testing::write_folder(published.path, golden.config, tensors);
+    EXPECT_EQ(run(published.path, golden.ids, true).logits, run(own.path, golden.ids, true).logits) << name;
+  }
+}
+
 // Published folders have the experts of a layer in one tensor, or in one for each.
 TEST(GoldenFolders, ExpertsMayShareTensors) {
   const GoldenFolder golden = testing::golden_folder("qwen3_moe");
@@ -342,6 +361,23 @@ TEST(GoldenFolders, WhatIsWrongIsNamed) {
   says(config("llama4_text", "no_rope_layers", {1, 1, 0, 1}), "'no_rope_layers' is not the pattern");
   says(config("llama4_text", "layer_types", {"chunked_attention"}), "'layer_types' has 1 entries, expected ");
   says(config("gemma4_text", "layer_types", nullptr), "'layer_types' is missing");
+  says(config("lfm3", "conv_bias", true), "'conv_bias' is true, expected false");
+  says(config("lfm3", "rope_parameters", nullptr), "'rope_parameters' has no 'full_attention'");
+  says(config("lfm3", "sliding_window", nullptr), "'sliding_window' is missing");
+  says(config("afmoe", "n_group", 2), "'n_group' is 2, expected 1");
+  says(config("falcon", "alibi", true), "'alibi' is true, expected false");
+  says(config("falcon", "num_kv_heads", 3), "'num_kv_heads' is 3, expected a divisor of 4");
+  says(config("falcon", "num_kv_heads", 1), "query_key_value.weight: has 128 rows, expected");
+  says(config("falcon+one", "parallel_attn", false), "'parallel_attn' is false, expected true");
+  says(config("gpt2", "scale_attn_by_inverse_layer_idx", true), "'scale_attn_by_inverse_layer_idx' is true");
+  says(config("gpt2", "activation_function", "tanh"), "'activation_function' is 'tanh'");
+  says(config("mpt", "logit_scale", 2.0), "'logit_scale' is 2.0, expected null");
+  says(config("mpt", "attn_config", {{"alibi_bias_max", 4}}), "'attn_config.alibi_bias_max' is 4, expected 8");
+  says(config("granite_swa", "layer_rope_theta", {1e4, 1e5, 1e4, 0}), "'layer_rope_theta' holds more than one base");
+  says(config("bamba", "attn_layer_indices", {7}), "'attn_layer_indices' holds 7, expected layers below 3");
+  says(config("mellum", "rope_parameters", {{"full_attention", testing::PlainJson::object()}}),
+       "'rope_parameters' has no 'sliding_attention'");
+  says(config("minicpm3", "v_head_dim", nullptr), "'v_head_dim' is missing");
   says(config("gemma4_text", "layer_types", {"full_attention"}), "'layer_types' has 1 entries, expected ");
 }
 

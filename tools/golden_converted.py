@@ -3,6 +3,8 @@
 
 usage: golden_converted.py CONVERTER OUT [NAME ...]
 
+Those of GOLDEN are the golden models of their architectures and lie in tests/golden, the others in its folder converted.
+
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package. Writes OUT/NAME.gguf (float16) and OUT/NAME.logits.f32,
 transformers' logits in float32 of the folder that was converted, as tools/golden_folders.py makes it. Needs torch,
 transformers 5.24 and gguf.
@@ -14,8 +16,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
+# NAME: architecture.
+GOLDEN = {"afmoe": "afmoe", "dots1": "dots1", "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder",
+          "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3", "mellum": "mellum", "minicpm3": "minicpm3", "olmo": "olmo"}
 # NAME: what the converter is called with besides.
 FILES = {
+    **{name: [] for name in GOLDEN},
     "bamba": [],  # rows of queries and keys in an order of their own
     "deepseek_v3": [],  # no expert_gating_func
     "falcon_h1": [],  # ffn_norm without .weight
@@ -57,11 +63,12 @@ def main():
                 json.dump(config, file)
             with open(folder + "/tokenizer.json", "w", encoding="utf-8") as file:
                 file.write(TOKENIZER)
-            said = convert.convert_aside(converter, folder, f"{out}/{name}.gguf", ["--outtype", "f16", *arguments])
+            to = GOLDEN.get(name, name)
+            said = convert.convert_aside(converter, folder, f"{out}/{to}.gguf", ["--outtype", "f16", *arguments])
             if said is not None:
                 sys.exit(f"{name}: {said}")
-            shutil.copy(f"{place}/{name}.logits.f32", out)
-            print(name, os.path.getsize(f"{out}/{name}.gguf"), flush=True)
+            shutil.copy(f"{place}/{name}.logits.f32", f"{out}/{to}.logits.f32")
+            print(to, os.path.getsize(f"{out}/{to}.gguf"), flush=True)
 
 
 main()

@@ -182,6 +182,8 @@ MODELS = {
                                         keys={"leading_dense_block_count": 1, "interleave_moe_layer_step": 2,
                                               "expert_shared_feed_forward_length": 32}, **ONE),
     "qwen3moe": lambda: ExpertModel("qwen3moe", 70, experts=(6, 2, 32), head_norm=True, base=1000000.0, **ONE),
+    "qwen3vlmoe": lambda: ExpertModel("qwen3vlmoe", 178, experts=(5, 2, 32), head_norm=True, base=1000000.0,
+                                      keys={"rope.dimension_sections": [4, 2, 2, 0], "n_deepstack_layers": 1}, **ONE),
     "mixtral": lambda: ExpertModel("llama", 71, experts=(5, 2, 32), base=1000000.0, **ONE),
     "gpt-oss": gpt_oss,
     "hunyuan-moe": lambda: ExpertModel("hunyuan-moe", 64, experts=(5, 2, 32), shared=16, head_norm=True,

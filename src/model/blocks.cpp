@@ -52,12 +52,24 @@ Linear part_of(const Linear& fused, std::int64_t first, std::int64_t rows) {
 
 namespace {
 
+// Files that were made of hybrids which transformers 5 saved say of every layer that it has no KV heads: the matrix of
+// keys has to.
+int kv_heads_of(const Names& n, const Attention& a) {
+  const Hparams& h = n.h();
+  if (h.in_layer("attention.head_count_kv", n.layer(), a.heads, 0) > 0 || !n.has("attn_k"))
+    return h.kv_heads(n.layer());
+  const auto heads = static_cast<int>(h.rows_of(n.full("attn_k")) / a.d);
+  if (heads < 1 || a.heads % heads != 0)
+    h.unsupported("attention.head_count_kv", "is 0 in a layer whose keys are not of a divisor of attention.head_count");
+  return heads;
+}
+
 Attention sizes(const Names& n) {
   const Hparams& h = n.h();
   Attention a;
   a.heads = h.heads(n.layer());
-  a.kv_heads = h.kv_heads(n.layer());
   a.d = h.head_dim(n.layer());
+  a.kv_heads = kv_heads_of(n, a);
   a.dv = h.head_dim_v(n.layer());
   a.scale = static_cast<float>(h.number_or("attention.scale", 0.0));
   if (a.scale == 0.0f) a.scale = 1.0f / std::sqrt(static_cast<float>(a.d));
@@ -174,6 +186,20 @@ ModelSpec around(const Hparams& h, const Norm& output_norm) {
   m.head.norm = output_norm;
   const char* const output = h.has_tensor("output.weight") ? "output" : "token_embd";
   m.head.output = Names(h).linear(output, h.vocab(), h.dim(), Bias::kIfPresent);
+  return m;
+}
+
+ModelSpec qwen_model(const Hparams& h, bool head_norms) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, head_norms ? Bias::kIfPresent : Bias::kRequired);
+    a.window = stated_window(h, l);
+    if (head_norms) norm_heads(n, a);
+    m.layers.push_back(
+        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;
 }
 

@@ -68,6 +68,10 @@ std::int64_t stated_window(const Hparams& h, int layer);
 // What "activation" names (relu, gelu: by erf, gelu_tanh, silu), which folders alone say.
 Activation stated_activation(const Hparams& h, Activation fallback);
 
+// Qwen 2, which has biases on q, k and v, and 3 (dense), which has norms of heads; also the text half of their models
+// of pictures, where the three parts of a position are equal.
+ModelSpec qwen_model(const Hparams& h, bool head_norms);
+
 // A model without layers: token_embd; output_norm as given; output, or token_embd once more where the file has none.
 ModelSpec around(const Hparams& h, const Norm& output_norm);
 // The same for one that writes no texts: token_embd, token_types where the file has them, token_embd_norm.

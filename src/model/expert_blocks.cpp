@@ -106,9 +106,35 @@ void read_gating(const Names& n, Gating gating, bool normalise, Experts& e) {
       h.unsupported("expert_gating_func", "is none of 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)");
   }
   e.routing.normalise = h.flag_or("expert_weights_norm", normalise);
-  const Vector bias = n.vector("exp_probs_b.bias", e.routing.count);
-  if (h.has_tensor(bias.name)) e.choice_bias = bias;
+  for (const char* name : {"exp_probs_b", "exp_probs_b.bias"}) {  // the former in files of Hunyuan 3
+    const Vector bias = n.vector(name, e.routing.count);
+    if (h.has_tensor(bias.name)) e.choice_bias = bias;
+  }
   read_groups(n, e);
+}
+
+Feed feed_by_router(const Names& n, Gating gating, bool normalise) {
+  const Hparams& h = n.h();
+  if (!n.has("ffn_gate_inp")) return gated(n, Activation::kSilu);
+  Experts e = experts(n, expert_width(h, h.ffn(n.layer())));
+  read_gating(n, gating, normalise, e);
+  if (n.has("ffn_up_shexp")) e.shared = shared_expert(n, width_of(n, "ffn_up_shexp", 0));
+  return e;
+}
+
+ModelSpec qwen3_experts_model(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n);
+    a.window = stated_window(h, l);
+    norm_heads(n, a);
+    Experts e = experts(n, expert_width(h, h.ffn(l) / h.integer("expert_used_count", 1, kernel::kMostUsed)));
+    e.routing.normalise = h.flag_or("expert_weights_norm", true);
+    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = e});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
 }
 
 Experts qwen_experts(const Names& n) {

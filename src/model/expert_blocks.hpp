@@ -23,6 +23,13 @@ std::int64_t expert_width(const Hparams& h, std::int64_t fallback);
 // ffn_{gate,up,down}_shexp.
 Dense shared_expert(const Names& n, std::int64_t width, Activation activation = Activation::kSilu);
 
+// Of layers that have a router, experts of expert_feed_forward_length as read_gating says, beside a shared one where
+// there is one; of others a gated feed forward.
+Feed feed_by_router(const Names& n, Gating gating, bool normalise);
+
+// Qwen 3 with experts, also the text half of its models of pictures.
+ModelSpec qwen3_experts_model(const Hparams& h);
+
 // Of the models of Qwen since Qwen3-Next: weights divided by their sum, and where the file has it a shared expert of
 // expert_shared_feed_forward_length whose part ffn_gate_inp_shexp decides.
 Experts qwen_experts(const Names& n);

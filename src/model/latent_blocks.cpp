@@ -15,6 +15,13 @@ struct Sizes {
   std::int64_t rank, rotated, plain, values;
 };
 
+// MiniCPM 3's files do not say how wide a head's values are; rows of the matrix that makes keys and values do.
+std::int64_t latent_values(const Hparams& h, std::int64_t plain) {
+  const Names n(h, 0);
+  const std::int64_t each = n.has("attn_kv_b") ? h.rows_of(n.full("attn_kv_b")) / h.heads(0) : 0;
+  return each > plain ? each - plain : h.integer("attention.value_length", 1, kLatentBlocksMostWidth);
+}
+
 Sizes latent_blocks_sizes(const Hparams& h) {
   Sizes s{};
   s.rank = h.integer("attention.kv_lora_rank", 8, kLatentBlocksMostWidth);
@@ -22,8 +29,9 @@ Sizes latent_blocks_sizes(const Hparams& h) {
   const bool rows = h.has("attention.key_length_mla");
   const char* const key = rows ? "attention.key_length_mla" : "attention.key_length";
   const std::int64_t head = h.integer(key, 1, kLatentBlocksMostWidth);
-  s.values = h.integer(rows ? "attention.value_length_mla" : "attention.value_length", 1, kLatentBlocksMostWidth);
   s.plain = head - s.rotated;
+  const char* const value = rows ? "attention.value_length_mla" : "attention.value_length";
+  s.values = h.has(value) ? h.integer(value, 1, kLatentBlocksMostWidth) : latent_values(h, s.plain);
   if (s.plain < 1) h.unsupported(key, "is no more than rope.dimension_count");
   if ((s.rank + s.rotated) % 8 != 0 || s.rank % 8 != 0)
     h.unsupported("attention.kv_lora_rank", "and its sum with rope.dimension_count are no multiples of 8");

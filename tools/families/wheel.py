@@ -69,6 +69,13 @@ def compare(kvasir, model, place):
     return {"kind": "ok" if right else "WRONG", "error": error, "greedy": sum(greedy), "word": word}
 
 
+def turn_experts(file):
+    """Published folders have the matrices (inputs, outputs), which transformers 5 turns when it saves them."""
+    from safetensors.torch import load_file, save_file
+    tensors = {name: t.transpose(1, 2).contiguous() if ".experts." in name and t.ndim == 3 else t for name, t in load_file(file).items()}
+    save_file(tensors, file, {"format": "pt"})
+
+
 def convert(converter, place):
     """What the converter said last where it makes no file."""
     file = place + "/model.gguf"
@@ -87,6 +94,8 @@ def convert(converter, place):
         config = json.load(text)
     with open(copy + "/config.json", "w", encoding="utf-8") as text:
         json.dump({**config, **published}, text)
+    if kind == "qwen3_vl_moe":
+        turn_experts(copy + "/model.safetensors")
     with open(copy + "/tokenizer.json", "w", encoding="utf-8") as text:
         words = config.get("text_config", config).get("vocab_size", 0)  # embeddings are cut to that many
         json.dump({"model": {"vocab": {f"word {i}": i for i in range(words)}}, "added_tokens": []}, text)

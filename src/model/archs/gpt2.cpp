@@ -10,10 +10,11 @@ static ModelSpec describe(const Hparams& h) {
     const Names n(h, l);
     Attention a = attention(n, Bias::kRequired, Bias::kRequired);
     a.rope = -1;
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = a,
-                        .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired, width_of(n, "ffn_up", 0))});
+    m.layers.push_back(
+        {.norm = n.layer_norm("attn_norm"),
+         .mixer = a,
+         .feed_norm = n.layer_norm("ffn_norm"),
+         .feed = plain(n, stated_activation(h, Activation::kGeluTanh), Bias::kRequired, width_of(n, "ffn_up", 0))});
   }
   return m;
 }

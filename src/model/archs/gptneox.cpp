@@ -8,7 +8,7 @@ static ModelSpec describe(const Hparams& h) {
   for (int l = 0; l < h.layers(); ++l) {
     const Names n(h, l);
     m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = attention(n, Bias::kRequired, Bias::kRequired),
+                        .mixer = attention(n),
                         .feed_norm = n.layer_norm("ffn_norm"),
                         .feed = plain(n, stated_activation(h, Activation::kGeluErf), Bias::kRequired),
                         .parallel = h.flag_or("use_parallel_residual", true)});

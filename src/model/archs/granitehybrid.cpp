@@ -16,7 +16,7 @@ static ModelSpec describe(const Hparams& h) {
     LayerSpec layer{.norm = n.rms("attn_norm"),
                     .feed_norm = n.rms("ffn_norm"),
                     .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))};
-    if (h.attends(l)) {
+    if (h.attends(l) || n.has("attn_k")) {
       Attention a = attention(n);
       if (!rotated) a.rope = -1;
       // Bamba. The converter orders rows of queries and keys as if whole heads were turned, so that halves that belong

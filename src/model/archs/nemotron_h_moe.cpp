@@ -24,9 +24,10 @@ static ModelSpec describe(const Hparams& h) {
     const Norm norm = n.rms("attn_norm");
     if (n.has("ffn_gate_inp")) {
       m.layers.push_back({.mixer = NoMixer{}, .feed_norm = norm, .feed = feed(n)});
-    } else if (h.in_layer("feed_forward_length", l, {}, 0) > 0) {
-      m.layers.push_back(
-          {.mixer = NoMixer{}, .feed_norm = norm, .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
+    } else if (n.has("ffn_up")) {  // files may say that it is 0 wide
+      m.layers.push_back({.mixer = NoMixer{},
+                          .feed_norm = norm,
+                          .feed = plain(n, Activation::kRelu2, Bias::kIfPresent, width_of(n, "ffn_up", 0))});
     } else if (h.attends(l)) {
       Attention a = attention(n);
       a.rope = -1;

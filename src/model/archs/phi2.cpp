@@ -10,7 +10,7 @@ static ModelSpec describe(const Hparams& h) {
     m.layers.push_back({.norm = n.layer_norm("attn_norm"),
                         .mixer = attention(n, Bias::kRequired, Bias::kRequired),
                         .feed_norm = n.layer_norm("attn_norm"),
-                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired),
+                        .feed = plain(n, Activation::kGeluTanh, Bias::kRequired, width_of(n, "ffn_up", 0)),
                         .parallel = true});
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};

@@ -3,18 +3,7 @@
 
 namespace kvasir::model::archs_qwen2 {
 
-static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).rms("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    Attention a = attention(n, Bias::kRequired);
-    a.window = stated_window(h, l);
-    m.layers.push_back(
-        {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
-}
+static ModelSpec describe(const Hparams& h) { return qwen_model(h, false); }
 
 const Arch entry = {"Qwen 2 and 2.5", describe};
 

@@ -16,7 +16,14 @@ namespace {
 
 // Architectures of model/archs whose window is where the file says it, layer by layer.
 bool states_window(std::string_view arch) {
-  constexpr std::string_view kArchs[] = {"llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "smollm3", "starcoder2"};
+  constexpr std::string_view kArchs[] = {"llama",    "qwen2",   "qwen2moe",   "qwen3",
+                                         "qwen3moe", "smollm3", "starcoder2", "dots1"};
+  return std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs);
+}
+
+// Those whose window is the architecture's, by "layer_types".
+bool has_window(std::string_view arch) {
+  constexpr std::string_view kArchs[] = {"phi3", "cohere2", "exaone-moe", "granite_swa", "mellum"};
   return std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs);
 }
 
@@ -84,7 +91,9 @@ void ConfigReader::read_usual() {
   check_activation();
   set("context_length", read_window());
   // Only a part of each head of latent attention is turned, which the sizes of such heads say.
-  const auto turned = out.family.read == read_latent ? fields.integer_if("qk_rope_head_dim", 2, kMost) : std::nullopt;
+  const auto turned = out.family.read == read_latent || out.family.read == read_minicpm3
+                          ? fields.integer_if("qk_rope_head_dim", 2, kMost)
+                          : std::nullopt;
   read_rope(fields, out.family.arch, turned.value_or(head), context, metadata, out);
   read_scales();
   check_layers_without_positions();
@@ -94,7 +103,7 @@ void ConfigReader::read_usual() {
 void ConfigReader::check_activation() const {
   auto name = fields.text_if("hidden_activation");
   if (!name) name = fields.text_if("hidden_act");
-  if (!name || *name == out.family.activation) return;
+  if (!name || out.family.activation.empty() || *name == out.family.activation) return;
   if (out.family.arch == "gemma" && *name == "gelu") return;  // published so; computed with tanh
   fields.unsupported("hidden_act", fmt::format("is '{}', expected '{}'", *name, out.family.activation));
 }
@@ -105,7 +114,8 @@ std::int64_t ConfigReader::read_window() {
   if (!window && out.family.model_type == "mistral" && !fields.is_null("sliding_window"))
     window = 4096;  // the class's own
   if (!window || *window == 0 || fields.flag_if("use_sliding_window") == false) return context;
-  if (out.family.post_norms || out.family.arch == "phi3" || out.family.arch == "cohere2") {
+  if (out.family.arch == "lfm3") return context;  // its reader says which layers have it
+  if (out.family.post_norms || has_window(out.family.arch)) {
     set("attention.sliding_window", *window);
     read_layer_types();
     return context;
@@ -124,7 +134,7 @@ std::int64_t ConfigReader::read_window() {
 std::vector<bool> ConfigReader::stated_layers(std::int64_t window) const {
   const auto n = static_cast<std::size_t>(layers);
   const std::string_view type = out.family.model_type;
-  const bool used = type == "cwm" || fields.flag_if("use_sliding_window").value_or(false);
+  const bool used = type == "cwm" || type == "dots1" || fields.flag_if("use_sliding_window").value_or(false);
   if (type == "mistral" || type == "mixtral" || type == "starcoder2") return std::vector<bool>(n, window > 0);
   if (!used) return std::vector<bool>(n, false);
   if (type == "qwen3_moe") return std::vector<bool>(n, true);
@@ -133,7 +143,7 @@ std::vector<bool> ConfigReader::stated_layers(std::int64_t window) const {
     for (std::size_t l = 0; l < n; ++l) local[l] = (*types)[l] == "sliding_attention";
     return local;
   }
-  const std::int64_t most = fields.integer_if("max_window_layers", 0, kMost).value_or(28);
+  const std::int64_t most = fields.integer_if("max_window_layers", 0, kMost).value_or(type == "dots1" ? 62 : 28);
   for (std::int64_t l = 0; l < layers; ++l)
     local[static_cast<std::size_t>(l)] = type == "smollm3"     ? (l + 1) % 4 == 0
                                          : type == "qwen2_moe" ? l % 2 == 0 && l < most

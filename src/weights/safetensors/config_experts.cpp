@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/rope_config.hpp"
 
 namespace kvasir::weights {
 namespace {
@@ -60,9 +63,10 @@ void read_experts(ConfigReader& r) {
   if (const auto norm = r.fields.flag_if("norm_topk_prob")) r.set("expert_weights_norm", *norm);
   if (const auto scale = r.fields.number_if("routed_scaling_factor"); scale && *scale != 1.0)
     r.set("expert_weights_scale", *scale);
+  for (const char* name : {"route_scale", "router_scaling_factor"}) r.take_number(name, "expert_weights_scale");
   read_dense_layers(r);
   read_groups(r);
-  if (const auto n = r.integer_of({"n_shared_experts"}, 0)) r.set("expert_shared_count", *n);
+  if (const auto n = r.integer_of({"n_shared_experts", "num_shared_experts"}, 0)) r.set("expert_shared_count", *n);
   if (const auto n = r.integer_of({"num_shared_expert"}, 0))
     r.set("expert_shared_feed_forward_length", *n * r.need({"intermediate_size"}, 1));
   if (const auto n = r.integer_of({"moe_num_shared_experts"}, 0))
@@ -72,6 +76,53 @@ void read_experts(ConfigReader& r) {
     r.set("expert_shared_feed_forward_length", *n);
   if (const auto turned = r.integer_of({"rotary_dim"}, 2)) r.set("rope.dimension_count", *turned);
   r.out.predicting = r.integer_of({"num_nextn_predict_layers"}, 0).value_or(0);
+}
+
+// Trinity. The class reads neither groups nor how weights are made of scores.
+void read_afmoe(ConfigReader& r) {
+  r.expect("route_norm", true);
+  r.expect("score_func", "sigmoid");
+  r.expect("n_group", 1);
+  read_experts(r);
+  if (!r.fields.find("layer_types"))
+    r.set("attention.sliding_window_pattern", r.integer_of({"global_attn_every_n_layers"}, 1).value_or(4));
+  if (!r.fields.flag_if("mup_enabled").value_or(false)) r.set("embedding_scale", 1.0);
+}
+
+// Both kinds of layers turn whole heads.
+void read_mellum(ConfigReader& r) {
+  read_experts(r);
+  const FolderJson* rope = r.fields.object("rope_parameters");
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    if (!rope || !rope->contains(kind) || !(*rope)[kind].is_object())
+      r.fields.bad("rope_parameters", fmt::format("has no '{}', which is the class's own there", kind));
+    const ConfigFields own((*rope)[kind], r.fields.path(), fmt::format("rope_parameters.{}.", kind));
+    if (own.number_if("partial_rotary_factor").value_or(1.0) != 1.0)
+      own.unsupported("partial_rotary_factor", "is not 1");
+  }
+}
+
+// One base of all layers that have positions.
+void read_granite_swa(ConfigReader& r) {
+  read_experts(r);
+  if (!r.fields.find("layer_types")) {
+    std::vector<bool> local;
+    for (std::int64_t l = 0; l < r.layers; ++l) local.push_back(l % 4 != 0);
+    r.set("attention.sliding_window_pattern", std::move(local));
+  }
+  const FolderJson* bases = r.by_layer("layer_rope_theta");
+  if (!bases) return;
+  std::vector<bool> turned;
+  double base = 0;
+  for (const FolderJson& b : *bases) {
+    const double x = b.is_number() ? b.get<double>() : -1.0;
+    if (x != 0.0 && (x <= 1.0 || (base != 0.0 && x != base)))
+      r.fields.unsupported("layer_rope_theta", "holds more than one base beside 0");
+    turned.push_back(x != 0.0);
+    if (x != 0.0) base = x;
+  }
+  r.set("attention.rope_pattern", std::move(turned));
+  if (base != 0.0) r.set("rope.freq_base", static_cast<double>(static_cast<float>(base)));
 }
 
 void read_ernie(ConfigReader& r) {
@@ -154,12 +205,7 @@ void read_gemma4(ConfigReader& r) {
   const FolderJson* rope = r.fields.object("rope_parameters");
   if (rope && rope->contains("full_attention") && (*rope)["full_attention"].is_object()) {
     const ConfigFields full((*rope)["full_attention"], r.fields.path(), "rope_parameters.full_attention.");
-    const double share = full.number_if("partial_rotary_factor").value_or(1.0);
-    if (!(share > 0.0 && share <= 1.0)) full.bad("partial_rotary_factor", "expected more than 0 and at most 1");
-    const auto turned = static_cast<std::int64_t>(share * static_cast<double>(global) / 2.0);
-    std::vector<float> factors;
-    for (std::int64_t i = 0; i < global / 2; ++i) factors.push_back(i < turned ? 1.0f : 1e30f);
-    r.out.extras.push_back({"rope_freqs.weight", std::move(factors)});
+    r.out.extras.push_back({"rope_freqs.weight", proportional_factors(full, global)});
   }
   if (r.fields.flag_if("enable_moe_block").value_or(false)) read_experts(r);
 }
@@ -180,6 +226,20 @@ void read_latent(ConfigReader& r) {
   r.set("attention.key_length_mla", l.keys + turned);
   r.set("attention.value_length_mla", l.values);
   read_experts(r);
+}
+
+void read_minicpm3(ConfigReader& r) {
+  for (const char* name : {"n_routed_experts", "num_experts", "num_local_experts"}) r.expect(name, nullptr);
+  if (!r.fields.find("v_head_dim")) r.fields.bad("v_head_dim", "is missing");
+  read_latent(r);
+  const double layers = static_cast<double>(r.layers), width = static_cast<double>(r.width);
+  const auto scale = [&](const char* name, double own, double none) {
+    return r.fields.is_null(name) ? none : r.fields.number_if(name).value_or(own);
+  };
+  r.out.tied = r.fields.flag_if("tie_word_embeddings").value_or(true);
+  r.set("embedding_scale", r.fields.number_if("scale_emb").value_or(12.0));
+  r.set("residual_scale", scale("scale_depth", 1.4, std::sqrt(layers)) / std::sqrt(layers));
+  r.set("logit_scale", width / scale("dim_model_base", 256.0, width));
 }
 
 }  // namespace kvasir::weights

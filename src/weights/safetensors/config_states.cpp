@@ -112,6 +112,33 @@ void read_lfm2(ConfigReader& r) {
   }
 }
 
+// LFM3: attention of two kinds, each with RoPE of its own.
+void read_lfm3(ConfigReader& r) {
+  r.expect("conv_bias", false);
+  r.out.tied = r.fields.flag_if("tie_word_embeddings").value_or(true);
+  r.set("shortconv.l_cache", r.need({"conv_L_cache"}, 1));
+  std::vector<std::string> kinds = layer_kinds(r);
+  std::vector<bool> local;
+  for (std::string& kind : kinds) {
+    local.push_back(kind == "sliding_attention");
+    if (local.back()) kind = "full_attention";
+  }
+  const FolderJson* rope = r.fields.object("rope_parameters");
+  const auto check_rope = [&](const char* kind) {
+    if (!rope || !rope->contains(kind) || !(*rope)[kind].is_object())
+      r.fields.bad("rope_parameters", fmt::format("has no '{}', which is the class's own there", kind));
+  };
+  check_rope("full_attention");
+  if (std::find(local.begin(), local.end(), true) != local.end()) {
+    check_rope("sliding_attention");
+    r.set("attention.sliding_window", r.need({"sliding_window"}, 1));
+    r.set("attention.sliding_window_pattern", std::move(local));
+  }
+  r.set("attention.head_count_kv", attends(r, kinds, {"conv"}));
+  r.set("sandwich_norms", r.fields.flag_if("use_sandwich_norm").value_or(true));
+  r.set("attention.gated", r.fields.flag_if("use_attention_gate").value_or(true));
+}
+
 void read_granite_hybrid(ConfigReader& r) {
   const std::vector<std::string> kinds = layer_kinds(r);
   r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention"}));
@@ -121,6 +148,33 @@ void read_granite_hybrid(ConfigReader& r) {
   if (r.out.experts > 0) return;
   r.out.family.names = granite_without_experts();
   r.set("feed_forward_length", r.need({"shared_intermediate_size"}, 1));
+}
+
+// Published configurations have attn_rotary_emb, which is elements of a head.
+void read_bamba(ConfigReader& r) {
+  for (const char* name : {"mamba_proj_bias", "mlp_bias"}) r.expect(name, false);
+  std::vector<std::string> kinds(static_cast<std::size_t>(r.layers), "linear_attention");
+  const FolderJson* full = r.fields.array("attn_layer_indices");
+  if (r.fields.find("layer_types") || r.fields.find("layers_block_type")) {
+    kinds = layer_kinds(r);
+  } else if (full) {
+    for (const FolderJson& i : *full) {
+      if (!i.is_number_unsigned() || i.get<std::uint64_t>() >= kinds.size())
+        r.fields.bad("attn_layer_indices",
+                     fmt::format("holds {}, expected layers below {}", i.dump().substr(0, 40), r.layers));
+      kinds[i.get<std::size_t>()] = "full_attention";
+    }
+  }
+  r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention"}));
+  r.set("rope.scaling.finetuned", true);
+  std::int64_t turned = r.integer_of({"attn_rotary_emb"}, 2).value_or(r.head / 2);
+  if (const FolderJson* rope = r.fields.object("rope_parameters"))
+    if (const auto part = ConfigFields(*rope, r.fields.path(), "rope_parameters.").number_if("partial_rotary_factor"))
+      turned = static_cast<std::int64_t>(*part * static_cast<double>(r.head));
+  if (turned < 2 || turned > r.head || turned % 2 != 0)
+    r.fields.bad("attn_rotary_emb", fmt::format("is {}, expected an even number of at most {}", turned, r.head));
+  r.set("rope.dimension_count", turned);
+  read_mamba(r);
 }
 
 void read_nemotron_h(ConfigReader& r) {

@@ -20,6 +20,8 @@ enum class Make {
   kTurns,      // rows by turns of "gate" and "up"; matrices (inputs, outputs), or MXFP4 (outputs, inputs)
   kLatent,     // keys and values of a latent row, by head
   kBehindTwo,  // without its first two rows
+  kByHead,     // rows by KV head: those of its queries, its key's, its value's
+  kByFour,     // rows in four parts, each of queries, values and keys
 };
 
 struct Rename {
@@ -37,7 +39,7 @@ struct Family {
   bool one_more = false;
   // "post_attention_layernorm" is called post_attention_norm; otherwise it is the norm of the feed forward.
   bool post_norms = false;
-  std::string_view activation = "silu";
+  std::string_view activation = "silu";              // empty: its reader looks
   std::span<const Rename> names = {};                // of layers, where they differ from the usual ones
   void (*read)(ConfigReader& reader) = nullptr;      // what the configuration has besides; null: the usual alone
   void (*read_all)(ConfigReader& reader) = nullptr;  // in place of the usual

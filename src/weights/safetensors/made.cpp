@@ -221,6 +221,12 @@ TensorInfo stacked(std::vector<TensorInfo> matrices) {
   return made;
 }
 
+std::vector<std::int64_t> counted(std::int64_t first, std::int64_t n, std::int64_t step) {
+  std::vector<std::int64_t> out(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) out[static_cast<std::size_t>(i)] = first + i * step;
+  return out;
+}
+
 TensorInfo picked(TensorInfo from, std::vector<std::int64_t> rows, std::int64_t count) {
   TensorInfo made = from;
   made.shape = {from.columns(), static_cast<std::int64_t>(rows.size()) / count, count, 1};

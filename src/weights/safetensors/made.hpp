@@ -13,6 +13,9 @@ namespace kvasir::weights {
 // Matrices of one shape and weight type, one behind the other. REQUIRES: at least one, all alike.
 TensorInfo stacked(std::vector<TensorInfo> matrices);
 
+// first, first + step, ...: n numbers.
+std::vector<std::int64_t> counted(std::int64_t first, std::int64_t n, std::int64_t step = 1);
+
 // Rows `rows` of a tensor in that order, as `count` matrices. REQUIRES: rows of it; their number is a multiple of
 // count.
 TensorInfo picked(TensorInfo from, std::vector<std::int64_t> rows, std::int64_t count = 1);

@@ -32,7 +32,9 @@ class RopeReader {
       set("rope.freq_base_swa", *base);
     }
     const ConfigFields fields(*all, config_.path(), prefix);
-    base_ = fields.number_if("rope_theta").value_or(config_.number_if("rope_theta").value_or(10000.0));
+    base_ = 10000.0;
+    for (const char* of : {"rotary_emb_base", "rope_theta"}) base_ = config_.number_if(of).value_or(base_);
+    base_ = fields.number_if("rope_theta").value_or(base_);
     if (!(base_ > 1.0)) config_.bad("rope_theta", fmt::format("is {}, expected more than 1", base_));
     set("rope.freq_base", base_);
     read_part(fields);
@@ -54,9 +56,9 @@ class RopeReader {
 
   // Model types that read the field; the others turn whole heads whatever it says.
   bool turns_part() const {
-    constexpr std::string_view kArchs[] = {"deepseek2", "glm4",       "glm4moe",   "gptneox", "laguna",
-                                           "mellum",    "minimax-m2", "nemotron",  "phi2",    "phi3",
-                                           "qwen35",    "qwen35moe",  "qwen3next", "stablelm"};
+    constexpr std::string_view kArchs[] = {"chatglm", "deepseek2", "glm4",       "glm4moe",   "gptneox",
+                                           "laguna",  "mellum",    "minimax-m2", "nemotron",  "phi2",
+                                           "phi3",    "qwen35",    "qwen35moe",  "qwen3next", "stablelm"};
     return std::find(std::begin(kArchs), std::end(kArchs), arch_) != std::end(kArchs);
   }
 
@@ -66,6 +68,9 @@ class RopeReader {
     auto share = fields.number_if("partial_rotary_factor");
     for (const char* name : {"partial_rotary_factor", "rotary_pct"})
       if (!share) share = config_.number_if(name);
+    // The classes' own.
+    if (!share && arch_ == "gptneox") share = 0.25;
+    if (!share && arch_ == "chatglm") share = 0.5;
     if (!turns_part()) share.reset();
     turned_ = static_cast<std::int64_t>(std::llround(share.value_or(1.0) * static_cast<double>(head_)));
     if (turned_ < 2 || turned_ > head_ || turned_ % 2 != 0)
@@ -100,6 +105,8 @@ class RopeReader {
       configuration.extras.push_back({"rope_freqs.weight", llama3_factors(fields)});
     } else if (kind == "longrope" || kind == "su") {
       read_long(fields, configuration);
+    } else if (kind == "proportional" && arch_ == "lfm3") {
+      configuration.extras.push_back({"rope_freqs.weight", proportional_factors(fields, head_)});
     } else {
       if (kind == "proportional" && arch_ == "gemma4") return;  // its reader says which pairs are turned
       fields.unsupported(type == fields.text_if("rope_type") ? "rope_type" : "type",
@@ -179,6 +186,17 @@ class RopeReader {
 };
 
 }  // namespace
+
+std::vector<float> proportional_factors(const ConfigFields& rope, std::int64_t head) {
+  const double share = rope.number_if("partial_rotary_factor").value_or(1.0);
+  const double factor = rope.number_if("factor").value_or(1.0);
+  if (!(share > 0.0 && share <= 1.0)) rope.bad("partial_rotary_factor", "expected more than 0 and at most 1");
+  if (!(factor > 0.0)) rope.bad("factor", "expected more than 0");
+  const auto turned = static_cast<std::int64_t>(share * static_cast<double>(head) / 2.0);
+  std::vector<float> factors;
+  for (std::int64_t i = 0; i < head / 2; ++i) factors.push_back(i < turned ? static_cast<float>(factor) : 1e30f);
+  return factors;
+}
 
 void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
                Metadata& metadata, Configuration& out) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "weights/safetensors/config.hpp"
 #include "weights/safetensors/fields.hpp"
@@ -12,5 +13,9 @@ namespace kvasir::weights {
 // the model was trained for. Throws Error as read_config does.
 void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
                Metadata& metadata, Configuration& out);
+
+// Divisors of the frequencies of a head of `head` elements of which proportional RoPE turns the first pairs alone: the
+// others' are huge. `rope` has the share ("partial_rotary_factor").
+std::vector<float> proportional_factors(const ConfigFields& rope, std::int64_t head);
 
 }  // namespace kvasir::weights

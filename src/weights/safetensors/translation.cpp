@@ -27,12 +27,6 @@ constexpr std::string_view kBlocks = "_blocks", kScales = "_scales", kWeight = "
   throw Error(code, fmt::format("tensor {}: {}", tensor.substr(0, 200), why), path);
 }
 
-std::vector<std::int64_t> counted(std::int64_t first, std::int64_t n, std::int64_t step = 1) {
-  std::vector<std::int64_t> out(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) out[static_cast<std::size_t>(i)] = first + i * step;
-  return out;
-}
-
 std::string with(std::string name, std::string_view star) {
   if (const std::size_t at = name.find('*'); at != name.npos) name.replace(at, 1, star);
   return name;
@@ -59,12 +53,6 @@ bool same_numbers(const TensorInfo& a, const TensorInfo& b) {
     if (x != y) return false;
   }
   return true;
-}
-
-// Row or channel i of the values as GGUF has it is number tiled(i) here: heads of one key head lie together.
-std::int64_t tiled(const TiledHeads& h, std::int64_t i, std::int64_t size) {
-  const std::int64_t head = i / size, own = h.value_heads / h.key_heads;
-  return (head % h.key_heads * own + head / h.key_heads) * size + i % size;
 }
 
 }  // namespace
@@ -187,13 +175,7 @@ void Translation::put_vector(const Place& place, const TensorInfo& info, const s
     for (float& v : x) v += 1.0f;
   if (place.make == Make::kDecay)
     for (float& v : x) v = -std::exp(v);
-  if (c.tiled.value_heads > 0 && (place.name.ends_with("ssm_a") || place.name.ends_with("ssm_dt.bias"))) {
-    if (n != c.tiled.value_heads)
-      fail(Code::kBadInput, info.name, fmt::format("has {} numbers, expected {}", n, c.tiled.value_heads), path);
-    const std::vector<float> read = x;
-    for (std::size_t i = 0; i < x.size(); ++i)
-      x[i] = read[static_cast<std::size_t>(tiled(c.tiled, static_cast<std::int64_t>(i), 1))];
-  }
+  vector_by_heads(place, info, x, path);
   if (state_norm && c.norm_groups > 1) {
     if (n % c.norm_groups != 0)
       fail(Code::kBadInput, info.name, fmt::format("has {} numbers, expected a multiple of {}", n, c.norm_groups),
@@ -213,6 +195,10 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
       return place_gate_and_up(place, std::move(info), path);
     case Make::kLatent:
       return place_latent(place, std::move(info), path);
+    case Make::kByFour:
+    case Make::kByHead:
+      info = picked(info, fused_rows(place.make, info.rows(), info.name, path));
+      break;
     case Make::kTurned:
       info = turned(std::move(info));
       break;
@@ -291,27 +277,6 @@ void Translation::place_gate_and_up(const Place& place, TensorInfo info, const s
   }
 }
 
-// (heads * (keys + values), rank) as keys (heads, rank, keys) and values (heads, values, rank).
-void Translation::place_latent(const Place& place, TensorInfo info, const std::string& path) {
-  const LatentHeads& l = configuration_.latent;
-  const std::int64_t each = l.keys + l.values;
-  if (l.heads < 1 || info.rank != 2 || info.rows() != l.heads * each)
-    fail(Code::kBadInput, info.name,
-         fmt::format("has {} rows, expected {} heads of {} and {}", info.rows(), l.heads, l.keys, l.values), path);
-  std::vector<std::int64_t> keys, values;
-  for (std::int64_t h = 0; h < l.heads; ++h) {
-    for (const std::int64_t r : counted(h * each, l.keys)) keys.push_back(r);
-    for (const std::int64_t r : counted(h * each + l.keys, l.values)) values.push_back(r);
-  }
-  const std::string stem = place.name.substr(0, place.name.size() - std::string_view("kv_b.weight").size());
-  TensorInfo k = turned(picked(info, std::move(keys), l.heads)), v = picked(info, std::move(values), l.heads);
-  k.name = stem + "k_b.weight";
-  v.name = stem + "v_b.weight";
-  k.rank = v.rank = 3;
-  push(std::move(k), path);
-  push(std::move(v), path);
-}
-
 void Translation::stack_experts() {
   for (auto& [name, matrices] : experts_) {
     std::vector<TensorInfo> all;
@@ -357,32 +322,6 @@ void Translation::widen() {
       }
     add_floats(by == &in ? "token_embd.weight" : "output.weight", std::move(wide), narrow.rows());
   }
-}
-
-// Value heads of gated DeltaNet in GGUF's order.
-TensorInfo Translation::by_heads(const Place& place, TensorInfo info, const std::string& path) const {
-  const TiledHeads& h = configuration_.tiled;
-  if (h.value_heads == 0 || place.layer < 0) return info;
-  const std::string_view name = std::string_view(place.name).substr(place.name.find('.', 4) + 1);
-  const auto expect = [&](std::int64_t got, std::int64_t want, const char* what) {
-    if (got != want) fail(Code::kBadInput, info.name, fmt::format("has {} {}, expected {}", got, what, want), path);
-  };
-  const std::int64_t inner = h.value_heads * h.values;
-  if (name == "ssm_out.weight") {
-    expect(info.columns(), inner, "columns");
-    std::vector<std::int64_t> heads;
-    for (std::int64_t i = 0; i < h.value_heads; ++i) heads.push_back(tiled(h, i, 1));
-    return with_columns(std::move(info), std::move(heads), h.values);
-  }
-  const bool one = name == "ssm_alpha.weight" || name == "ssm_beta.weight";
-  const bool shared = name == "attn_qkv.weight" || name == "ssm_conv1d.weight";
-  // In layers of attention attn_qkv does not occur and attn_gate is no name.
-  if (!one && !shared && name != "attn_gate.weight") return info;
-  const std::int64_t size = one ? 1 : h.values, before = shared ? h.before : 0;
-  expect(info.rows(), before + h.value_heads * size, "rows");
-  std::vector<std::int64_t> rows = counted(0, before);
-  for (std::int64_t i = 0; i < h.value_heads * size; ++i) rows.push_back(before + tiled(h, i, size));
-  return picked(std::move(info), std::move(rows));
 }
 
 TensorInfo Translation::times_factors(const Place& place, TensorInfo info, const std::string& path) const {

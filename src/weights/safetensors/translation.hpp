@@ -43,6 +43,10 @@ class Translation {
   void widen();
   void drop_tied_head();
   TensorInfo by_heads(const Place& place, TensorInfo info, const std::string& path) const;
+  void vector_by_heads(const Place& place, const TensorInfo& info, std::vector<float>& x,
+                       const std::string& path) const;
+  std::vector<std::int64_t> fused_rows(Make make, std::int64_t rows, const std::string& name,
+                                       const std::string& path) const;
   TensorInfo times_factors(const Place& place, TensorInfo info, const std::string& path) const;
   std::int64_t pairs_of(std::string_view name) const;
   void add_floats(const std::string& name, std::vector<float> values, std::int64_t rows = 1);

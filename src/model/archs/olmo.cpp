@@ -1,0 +1,21 @@
+// OLMo 1: layer norms without weights; queries, keys and values may be cut.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::archs_olmo {
+
+static ModelSpec describe(const Hparams& h) {
+  const Norm norm{.kind = NormKind::kLayer, .width = h.dim(), .eps = h.layer_eps()};
+  ModelSpec m = around(h, norm);
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n);
+    a.clamp = static_cast<float>(h.number_or("attention.clamp_kqv", 0.0));
+    m.layers.push_back({.norm = norm, .mixer = a, .feed_norm = norm, .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
+  return m;
+}
+
+const Arch entry = {"OLMo 1", describe};
+
+}  // namespace kvasir::model::archs_olmo

@@ -1,0 +1,8 @@
+// The text half of Qwen 3 VL with experts: the three parts of a position are equal in texts.
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::archs_qwen3vlmoe {
+
+const Arch entry = {"Qwen 3 VL with experts (text)", qwen3_experts_model};
+
+}  // namespace kvasir::model::archs_qwen3vlmoe
