@@ -93,9 +93,13 @@ class Slice(ctypes.Structure):
 # Handles go in as c_void_p: a plain int would be cut to 32 bits.
 _CALLS = {
     "engine_open": [_text, _out(_text), OnProgress, Handle, _out(Handle)],
+    "options": [_out(Handle)],
     "engine_info": [Handle, _out(Handle)],
     "engine_stats": [Handle, _out(Handle)],
     "engine_flush": [Handle],
+    "engine_reset_cache": [Handle],
+    "generate_batch": [Handle, _out(_text), _out(_size), _size, _out(_text), _out(Handle)],
+    "embed": [Handle, _text, _size, _out(_text), _out(Floats), _out(_size)],
     "generate": [Handle, _text, _size, _out(_text), OnText, Handle, _out(Handle)],
     "generate_ids": [Handle, Ids, _size, _out(_text), OnText, Handle, _out(Handle)],
     "chat": [Handle, _text, _text, _out(_text), OnText, Handle, _out(Handle)],
