@@ -72,6 +72,7 @@ struct ModelInfo {
   std::int64_t context = 0;          // tokens of one request at most, prompt and answer
   std::int64_t trained_context = 0;  // 0: the file does not say
   std::int32_t vocabulary = 0;
+  std::int64_t width = 0;  // numbers of a row
   std::uint64_t parameters = 0;
   std::uint64_t weight_bytes = 0;
   std::string k_codec, v_codec;  // of sealed pages, by layer where layers differ
@@ -96,6 +97,13 @@ struct EngineStats {
     std::vector<std::uint64_t> histogram;     // steps with guesses, by how many of them were right: 0, 1, ...
     double draft_seconds = 0, verify_seconds = 0, rollback_seconds = 0;
   } drafts;
+};
+
+// Rows of floats that stand in a prompt in place of tokens, such as embeddings of another model: (n, ModelInfo::width)
+// as they enter the first layer, behind the embedding's factor, from element `begin` of the prompt on.
+struct PromptRows {
+  std::int64_t begin = 0;
+  std::vector<float> values;
 };
 
 class Engine {
@@ -129,6 +137,13 @@ class Engine {
   //   tenant       whose cache it is: tenants never meet
   Reply generate(std::string_view prompt, const Options& options = {}, const OnText& on_text = {});
   Reply generate(std::span<const std::int32_t> ids, const Options& options = {}, const OnText& on_text = {});
+  // The same with rows, ascending, where `ids` has -1. They are reused as tokens are, by their content, also after a
+  // restart; a run of fewer than 8 rows only ends what is reused. Drafters do not guess for such a prompt, and nothing
+  // of it is blended.
+  Reply generate(std::span<const std::int32_t> ids, std::span<const PromptRows> rows, const Options& options = {},
+                 const OnText& on_text = {});
+  // The model's rows of tokens, (ids, width), in the form of PromptRows.
+  std::vector<float> rows_of(std::span<const std::int32_t> ids) const;
   // The answers to many prompts, in their order; "running" of them are computed together. Each has the bits that it
   // would have alone. What one throws is thrown when all have ended.
   std::vector<Reply> generate_batch(std::span<const std::string> prompts, const Options& options = {});

@@ -70,6 +70,18 @@ kvasir_status kvasir_generate(kvasir_engine* engine, const char* prompt, size_t 
                               kvasir_on_text on_text, void* user, kvasir_reply** reply);
 kvasir_status kvasir_generate_ids(kvasir_engine* engine, const int32_t* ids, size_t count, const char* const* options,
                                   kvasir_on_text on_text, void* user, kvasir_reply** reply);
+/* Rows of floats in place of tokens, where the prompt's ids are -1; see kvasir::PromptRows. */
+typedef struct kvasir_rows {
+  int64_t begin;       /* element of the prompt */
+  const float* values; /* (count, width of kvasir_engine_info) */
+  size_t count;        /* of rows */
+} kvasir_rows;
+kvasir_status kvasir_generate_rows(kvasir_engine* engine, const int32_t* ids, size_t count, const kvasir_rows* rows,
+                                   size_t runs, const char* const* options, kvasir_on_text on_text, void* user,
+                                   kvasir_reply** reply);
+/* The model's rows of tokens, (count, width): *size numbers; kvasir_free. */
+kvasir_status kvasir_rows_of(const kvasir_engine* engine, const int32_t* ids, size_t count, float** values,
+                             size_t* size);
 /* replies[i] answers prompts[i], of sizes[i] bytes. When one fails there are no replies. */
 kvasir_status kvasir_generate_batch(kvasir_engine* engine, const char* const* prompts, const size_t* sizes,
                                     size_t count, const char* const* options, kvasir_reply** replies);

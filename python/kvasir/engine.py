@@ -242,14 +242,47 @@ class Engine(native.Owner, _Asks):
             text = prompt.encode()
             native.call("generate", self.handle, text, len(text), options, listener.call, None, ctypes.byref(reply))
         else:
-            ids = native.ids_array(prompt)
-            native.call("generate_ids", self.handle, ids, len(ids), options, listener.call, None, ctypes.byref(reply))
+            ids, rows = self._elements(prompt)
+            native.call(
+                "generate_rows", self.handle, ids, len(ids), (native.Rows * len(rows))(*rows), len(rows), options,
+                listener.call, None, ctypes.byref(reply),
+            )
         return _generation(reply)
+
+    def _elements(self, prompt) -> tuple[ctypes.Array, list[native.Rows]]:
+        """Ids with -1 in place of rows, and the rows."""
+        ids, rows = [], []
+        for item in prompt:
+            if hasattr(item, "__index__"):
+                ids.append(int(item))
+                continue
+            width = self.info()["width"]
+            values = item.tolist() if hasattr(item, "tolist") else list(item)
+            if not values or any(not isinstance(row, list) or len(row) != width for row in values):
+                raise native.BadInput(f"rows: expected (n, {width}) numbers behind the first {len(ids)} elements of the prompt")
+            flat = (ctypes.c_float * (len(values) * width))(*(x for row in values for x in row))
+            rows.append(native.Rows(len(ids), flat, len(values)))
+            ids += [-1] * len(values)
+        return native.ids_array(ids), rows
+
+    def rows_of(self, ids: Sequence[int]) -> list[list[float]]:
+        """The model's rows of tokens, (len(ids), width), as they enter the first layer: see generate."""
+        data, values, size = native.ids_array(ids), native.Floats(), ctypes.c_size_t()
+        native.call("rows_of", self.handle, data, len(data), ctypes.byref(values), ctypes.byref(size))
+        try:
+            flat = values[: size.value]
+        finally:
+            native.lib.kvasir_free(values)
+        width = self.info()["width"]
+        return [flat[i : i + width] for i in range(0, len(flat), width)]
 
     def generate(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, on_text=None, **options) -> Generation:
         """Goes on from `prompt`, a text or token ids. on_text gets the text as it comes; False ends the answer.
 
-        Options are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
+        Among the ids may be arrays (n, width) of floats: rows that enter the first layer in place of n tokens, such as
+        embeddings of another model, behind the embedding's factor. They are reused by their content.
+
+        Options (see kvasir.options()) are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
         logit_bias, json_schema (a dict), ignore_eos, add_bos, special, tenant; reuse (True: as the engine has it, False,
         "off", "exact", "blend") with blend_ratio and its like; select; draft (True: all of the engine's drafters, False, a
         name or a list of names).

@@ -133,6 +133,23 @@ class CallsTest(unittest.TestCase):
             with self.assertRaisesRegex(kvasir.BadInput, "prompts: expected a list of texts"):
                 engine.generate_batch("A cat")
 
+    def test_rows_stand_for_tokens(self):
+        with kvasir.Engine(MODEL, **ENGINE) as engine:
+            ids = engine.tokenize(STORY * 20)
+            whole = engine.generate(ids, reuse=False, logprobs=True, **DRAWN)
+            rows = engine.rows_of(ids[30:250])
+            self.assertEqual((len(rows), len(rows[0])), (220, engine.info()["width"]))
+            mixed = [*ids[:30], rows, *ids[250:]]
+            for _ in range(2):
+                answer = engine.generate(mixed, logprobs=True, **DRAWN)
+                self.assertEqual((answer.ids, answer.logprobs), (whole.ids, whole.logprobs))
+            self.assertGreater(answer.receipt["reused_tokens"], 128)
+            rows[0][0] += 1
+            self.assertLessEqual(engine.generate(mixed, **DRAWN).receipt["reused_tokens"], 30)
+            for wrong, text in (([1, rows[0]], "rows: expected"), ([1, [[0.0] * 3]], r"rows: expected \(n, \d+\) numbers behind the first 1"), ([1, [[float("nan")] * len(rows[0])]], "not finite")):
+                with self.assertRaisesRegex(kvasir.BadInput, text):
+                    engine.generate(wrong)
+
     def test_the_cache_is_counted_and_reset(self):
         with kvasir.Engine(MODEL, **ENGINE) as engine:
             first = engine.generate(STORY * 20, logprobs=True, **DRAWN)

@@ -82,7 +82,8 @@ Ask::Ask(const run::BlendOptions& blend_, const Options& options) : blend(blend_
   for (const Option& o : options) given.push_back(o.name);
 }
 
-Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text) {
+Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text,
+          std::vector<model::RowRun> runs) {
   run::ServiceRequest service;
   service.tenant = ask.request.tenant;
   service.reuse = ask.blend.reuse != "off";
@@ -96,6 +97,7 @@ Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, 
   run::Request& request = service.request;
   run::fill(request, ask.request);
   request.prompt = std::move(prompt);
+  request.runs = std::move(runs);
   request.sampling = ask.sampling;
   impl.scheduler->card().sampling.fill(request.sampling, [&](const std::string& name) {
     return std::find(ask.given.begin(), ask.given.end(), name) != ask.given.end();

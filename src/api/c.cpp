@@ -166,6 +166,7 @@ Json to_json(const ModelInfo& i) {
           {"context", i.context},
           {"trained_context", i.trained_context},
           {"vocabulary", i.vocabulary},
+          {"width", i.width},
           {"parameters", i.parameters},
           {"weight_bytes", i.weight_bytes},
           {"k_codec", i.k_codec},
@@ -281,6 +282,34 @@ kvasir_status kvasir_engine_flush(kvasir_engine* engine) {
 
 kvasir_status kvasir_engine_reset_cache(kvasir_engine* engine) {
   return call([&] { some(engine, "engine").engine.reset_cache(); });
+}
+
+kvasir_status kvasir_generate_rows(kvasir_engine* engine, const int32_t* ids, size_t count, const kvasir_rows* rows,
+                                   size_t runs, const char* const* options, kvasir_on_text on_text, void* user,
+                                   kvasir_reply** reply) {
+  return call([&] {
+    some(reply, "reply");
+    Engine& e = some(engine, "engine").engine;
+    const auto width = static_cast<std::size_t>(e.info().width);
+    std::vector<PromptRows> all;
+    for (std::size_t i = 0; i < runs; ++i) {
+      const kvasir_rows& r = (&some(rows, "rows"))[i];
+      const float* const values = &some(r.values, "rows");
+      all.push_back({r.begin, {values, values + r.count * width}});
+    }
+    *reply = c_reply_of(e.generate(ids_of(ids, count), all, options_of(options), on_text_of(on_text, user)));
+  });
+}
+
+kvasir_status kvasir_rows_of(const kvasir_engine* engine, const int32_t* ids, size_t count, float** values,
+                             size_t* size) {
+  return call([&] {
+    some(values, "values");
+    some(size, "size");
+    const std::vector<float> rows = some(engine, "engine").engine.rows_of(ids_of(ids, count));
+    *values = static_cast<float*>(copy(rows.data(), rows.size() * sizeof(float), 0));
+    *size = rows.size();
+  });
 }
 
 kvasir_status kvasir_generate_batch(kvasir_engine* engine, const char* const* prompts, const size_t* sizes,

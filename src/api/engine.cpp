@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <exception>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -68,6 +69,41 @@ Reply Engine::generate(std::string_view prompt, const Options& options, const On
 Reply Engine::generate(std::span<const std::int32_t> ids, const Options& options, const OnText& on_text) {
   return api::guarded([&] {
     return api::ask(*impl_, api::Ask(impl_->scheduler_options.blend, options), {ids.begin(), ids.end()}, on_text);
+  });
+}
+
+Reply Engine::generate(std::span<const std::int32_t> ids, std::span<const PromptRows> rows, const Options& options,
+                       const OnText& on_text) {
+  return api::guarded([&] {
+    std::vector<std::int32_t> prompt(ids.begin(), ids.end());
+    const auto width = static_cast<std::size_t>(impl_->info.width);
+    std::vector<model::RowRun> runs;
+    for (const PromptRows& r : rows) {
+      const auto refuse = [&](const std::string& what) {
+        throw Error(Code::kBadInput, fmt::format("at {} {}", r.begin, what), "rows");
+      };
+      if (r.values.empty() || r.values.size() % width != 0)
+        refuse(fmt::format("have {} numbers, expected rows of {}", r.values.size(), width));
+      if (!std::all_of(r.values.begin(), r.values.end(), [](float x) { return std::isfinite(x); }))
+        refuse("hold a number that is not finite");
+      auto block = std::make_shared<const model::RowBlock>(r.values, static_cast<int>(width));
+      if (r.begin < 0 || r.begin + block->count() > static_cast<std::int64_t>(ids.size()))
+        refuse(fmt::format("are {}, which do not lie in the prompt of {}", block->count(), ids.size()));
+      const auto place = prompt.begin() + r.begin;
+      if (!std::all_of(place, place + block->count(), [](std::int32_t id) { return id == -1; }))
+        refuse("stand where the prompt has tokens, expected -1");
+      std::copy(block->ids().begin(), block->ids().end(), place);
+      runs.push_back({r.begin, std::move(block)});
+    }
+    return api::ask(*impl_, api::Ask(impl_->scheduler_options.blend, options), std::move(prompt), on_text,
+                    std::move(runs));
+  });
+}
+
+std::vector<float> Engine::rows_of(std::span<const std::int32_t> ids) const {
+  return api::guarded([&] {
+    impl_->engine->check_ids(ids);
+    return impl_->engine->forward().rows_of(ids);
   });
 }
 

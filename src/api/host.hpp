@@ -56,7 +56,8 @@ struct Ask {
   std::vector<std::string> given;  // names of options
 };
 
-Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text);
+Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text,
+          std::vector<model::RowRun> runs = {});
 
 }  // namespace api
 }  // namespace kvasir

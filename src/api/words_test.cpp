@@ -210,6 +210,40 @@ TEST(Words, CBatchesAndReset) {
   kvasir_engine_close(engine);
 }
 
+TEST(Words, RowsStandForTokens) {
+  kvasir_engine* engine = nullptr;
+  const char* const options[] = {"ctx=1024", nullptr};
+  ASSERT_EQ(kvasir_engine_open(kWordsModel.c_str(), options, nullptr, nullptr, &engine), KVASIR_OK) << kvasir_error();
+  Engine e = words_engine({});
+  std::vector<std::int32_t> ids = e.tokenize(words_text("The old house stood on the hill number ", 12), true);
+  ASSERT_GT(ids.size(), 100u);
+  const Reply whole = e.generate(ids, words_request({{"reuse", false}}));
+  const std::vector<float> values = e.rows_of(std::span(ids).subspan(10, 60));
+  float* c_values = nullptr;
+  std::size_t size = 0;
+  ASSERT_EQ(kvasir_rows_of(engine, ids.data() + 10, 60, &c_values, &size), KVASIR_OK) << kvasir_error();
+  EXPECT_EQ(std::vector<float>(c_values, c_values + size), values);
+  EXPECT_EQ(static_cast<std::int64_t>(size), 60 * e.info().width);
+  std::fill_n(ids.begin() + 10, 60, -1);
+  const PromptRows rows[] = {{10, values}};
+  expect_same(e.generate(ids, rows, words_request()), whole);
+  const kvasir_rows c_rows{10, c_values, 60};
+  const char* const request[] = {"n_predict=24", "temperature=0.9", "seed=7", "ignore_eos=true", nullptr};
+  kvasir_reply* reply = nullptr;
+  ASSERT_EQ(kvasir_generate_rows(engine, ids.data(), ids.size(), &c_rows, 1, request, nullptr, nullptr, &reply),
+            KVASIR_OK)
+      << kvasir_error();
+  EXPECT_EQ(kvasir_reply_text(reply, nullptr), whole.text);
+  kvasir_reply_free(reply);
+  kvasir_free(c_values);
+  kvasir_engine_close(engine);
+  ids[12] = 5;
+  EXPECT_EQ(words_refused([&] { e.generate(ids, rows); }),
+            "rows: at 10 stand where the prompt has tokens, expected -1");
+  const PromptRows odd[] = {{10, {1, 2, 3}}};
+  EXPECT_NE(words_refused([&] { e.generate(ids, odd); }).find("have 3 numbers, expected rows of"), std::string::npos);
+}
+
 TEST(Words, COptionsAreTheSame) {
   const char* const options[] = {"threads=2", "ctx=1024", "draft=lookup", "draft_always=true", nullptr};
   kvasir_engine* engine = nullptr;
