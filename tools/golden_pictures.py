@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Golden files of picture encoders: small random ones of transformers, as llama.cpp's converter writes them.
+
+usage: golden_pictures.py CONVERTER FOLDER [NAME ...]
+
+CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, FOLDER is tests/golden/vision. Writes FOLDER/pictures/*.png
+where they are missing, and of every encoder NAME.gguf (float32), NAME.rows.f32 (the rows of every picture in the order of
+NAME.json, then those of deepstack) and NAME.json: of every picture its size, resized size, grid and FNV-1a of the resized bytes.
+Needs torch, torchvision, pillow, transformers 5.24 and gguf.
+"""
+import json
+import os
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, HERE + "/families"]
+SIZES = [(64, 64), (97, 53), (40, 211), (307, 19), (150, 151)]  # width, height
+TEXT = dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1,
+            head_dim=16)
+TOKENIZER = '{"model": {"vocab": {}}, "added_tokens": []}'
+
+
+def picture(width, height):
+    """Waves, edges and a little noise: what a resized picture can go wrong in, and PNG can pack."""
+    import numpy
+    noise = numpy.random.default_rng(width * 1000 + height)
+    y, x = numpy.mgrid[0:height, 0:width].astype(float)
+    waves = [128 + 90 * numpy.sin(x / (4 + 3 * c) + c) * numpy.cos(y / (9 - 2 * c)) for c in range(3)]
+    p = numpy.stack(waves, -1) + 60 * ((x // 11 + y // 7) % 2)[..., None] + noise.integers(-3, 4, (height, width, 3))
+    return numpy.clip(numpy.round(p), 0, 255).astype(numpy.uint8)
+
+
+def fnv(data):
+    h = 0xCBF29CE484222325
+    for b in data:
+        h = (h ^ b) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{h:016x}"
+
+
+def shake(model, seed):
+    """Random numbers for every parameter, so that none can be left out unseen; float16 holds them all."""
+    import torch
+    noise = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            wide = p.ndim > 1 and "pos" not in name
+            value = torch.randn(p.shape, generator=noise) * (1.5 / p[0].numel() ** 0.5 if wide else 0.3)
+            if "norm" in name or "ln" in name:
+                value = torch.randn(p.shape, generator=noise) * 0.2 + (name.endswith("weight") and "soft_emb" not in name)
+            p.copy_(value.half().float())
+
+
+class Gemma4Unified:
+    def __init__(self):
+        from transformers import Gemma4UnifiedConfig, Gemma4UnifiedForConditionalGeneration
+        from transformers.models.gemma4_unified.image_processing_gemma4_unified import Gemma4UnifiedImageProcessor
+        vision = dict(patch_size=2, pooling_kernel_size=3, mm_embed_dim=32, mm_posemb_size=80, output_proj_dims=32)
+        audio = dict(audio_embed_dim=64, output_proj_dims=64)
+        self.model = Gemma4UnifiedForConditionalGeneration(Gemma4UnifiedConfig(text_config=dict(TEXT, layer_types=["full_attention"] * 4),
+                                                            vision_config=vision, audio_config=audio))
+        self.processor = Gemma4UnifiedImageProcessor(patch_size=2)
+
+    def rows(self, image):
+        """Pixels (h, w, 3) as bytes, grid, rows, rows of deepstack."""
+        import torch
+        x = self.processor(image, return_tensors="pt")
+        rows = self.model.get_image_features(x.pixel_values, x.image_position_ids).pooler_output[0]
+        n = x.num_soft_tokens_per_image[0]
+        places = x.image_position_ids[0, :n]
+        w, h = int(places[:, 0].max()) + 1, int(places[:, 1].max()) + 1
+        side = 6
+        pixels = torch.zeros(h * side, w * side, 3)
+        for patch, (px, py) in zip(x.pixel_values[0, :n], places.tolist()):
+            pixels[py * side:(py + 1) * side, px * side:(px + 1) * side] = patch.reshape(side, side, 3)
+        return (pixels * 255).round().byte().numpy(), [1, h, w], rows, []
+
+
+ENCODERS = {"gemma4uv": Gemma4Unified}
+
+
+def write(name, converter, out, pictures):
+    import convert
+    import torch
+    from PIL import Image
+    torch.manual_seed(1)
+    encoder = ENCODERS[name]()
+    encoder.model.eval().float()
+    shake(encoder.model, 7)
+    listed, all_rows = [], b""
+    with torch.no_grad():
+        for file in pictures:
+            image = Image.open(f"{out}/pictures/{file}")
+            pixels, grid, rows, deep = encoder.rows(image)
+            listed.append(dict(file=file, width=image.width, height=image.height, resized=[pixels.shape[1], pixels.shape[0]], grid=grid,
+                               pixels=fnv(pixels.tobytes()), rows=list(rows.shape), deep=len(deep)))
+            for part in [rows, *deep]:
+                all_rows += part.contiguous().numpy().astype("<f4").tobytes()
+    with tempfile.TemporaryDirectory() as folder:
+        encoder.model.save_pretrained(folder)
+        encoder.processor.save_pretrained(folder)
+        with open(folder + "/tokenizer.json", "w", encoding="utf-8") as file:
+            file.write(TOKENIZER)
+        said = convert.convert_aside(converter, folder, f"{out}/{name}.gguf", ["--mmproj", "--outtype", "f32"])
+        if said:
+            sys.exit(f"{name}: {said}")
+    with open(f"{out}/{name}.rows.f32", "wb") as file:
+        file.write(all_rows)
+    with open(f"{out}/{name}.json", "w", encoding="utf-8") as file:
+        json.dump({"pictures": listed}, file, indent=1)
+        file.write("\n")
+    print(name, os.path.getsize(f"{out}/{name}.gguf"), len(all_rows), [p["grid"] for p in listed])
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    import convert
+    import torch
+    from PIL import Image
+    torch.set_num_threads(1)  # the converter runs in a fork, where other threads are missing
+    converter, out = sys.argv[1:3]
+    os.makedirs(out + "/pictures", exist_ok=True)
+    files = []
+    for width, height in SIZES:
+        files.append(f"{width}x{height}.png")
+        place = f"{out}/pictures/{files[-1]}"
+        if not os.path.exists(place):
+            Image.fromarray(picture(width, height)).save(place, optimize=True)
+    convert.load(converter)
+    for name in sys.argv[3:] or ENCODERS:
+        write(name, converter, out, files)
+
+
+if __name__ == "__main__":
+    main()
