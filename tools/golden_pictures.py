@@ -76,7 +76,28 @@ class Gemma4Unified:
         return (pixels * 255).round().byte().numpy(), [1, h, w], rows, []
 
 
-ENCODERS = {"gemma4uv": Gemma4Unified}
+class Qwen3:
+    def __init__(self):
+        from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+        from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
+        vision = dict(depth=4, hidden_size=32, intermediate_size=48, num_heads=2, patch_size=4, out_hidden_size=32,
+                      num_position_embeddings=25, deepstack_visual_indexes=[1, 3])
+        text = dict(TEXT, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 2, 2]})
+        self.model = Qwen3VLForConditionalGeneration(Qwen3VLConfig(text_config=text, vision_config=vision))
+        # As published for patches of 16: 64 to 16384 merged ones.
+        self.processor = Qwen2VLImageProcessor(patch_size=4, image_mean=[0.5] * 3, image_std=[0.5] * 3,
+                                               size={"shortest_edge": 64 * 8 * 8, "longest_edge": 16384 * 8 * 8})
+
+    def rows(self, image):
+        x = self.processor(image, return_tensors="pt")
+        _, h, w = x.image_grid_thw[0].tolist()
+        out = self.model.model.visual(x.pixel_values, x.image_grid_thw)
+        blocks = x.pixel_values.reshape(h // 2, w // 2, 2, 2, 3, 2, 4, 4)[:, :, :, :, :, 0]
+        pixels = blocks.permute(0, 2, 5, 1, 3, 6, 4).reshape(h * 4, w * 4, 3)
+        return ((pixels * 0.5 + 0.5) * 255).round().byte().numpy(), [1, h // 2, w // 2], out.pooler_output, out.deepstack_features
+
+
+ENCODERS = {"gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
 
 
 def write(name, converter, out, pictures):

@@ -114,10 +114,10 @@ void RowWork::multiply(const Linear& m, const float* x, std::int64_t n, float* o
   if (!m.bias.empty()) each(n, [&](std::int64_t r) { kernel::ops().add(out + r * rows, m.bias.data(), rows); });
 }
 
-void RowWork::layer_norm(const Norm& norm, float* x, std::int64_t n) const {
+void RowWork::layer_norm(const Norm& norm, const float* x, float* out, std::int64_t n) const {
   const auto width = static_cast<std::int64_t>(norm.weight.size());
   each(n, [&](std::int64_t r) {
-    kernel::ops().layer_norm(x + r * width, norm.weight.data(), norm.bias.data(), x + r * width, width, norm.eps);
+    kernel::ops().layer_norm(x + r * width, norm.weight.data(), norm.bias.data(), out + r * width, width, norm.eps);
   });
 }
 

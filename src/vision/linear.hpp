@@ -65,8 +65,8 @@ class RowWork {
   void multiply(const Linear& m, const float* x, std::int64_t n, float* out);
   // f(row) for rows 0 to n - 1, by all threads.
   void each(std::int64_t n, FunctionRef<void(std::int64_t)> f) const;
+  void layer_norm(const Norm& norm, const float* x, float* out, std::int64_t n) const;  // in place allowed
   // In place, n rows.
-  void layer_norm(const Norm& norm, float* x, std::int64_t n) const;
   void activate(kernel::Activation activation, float* x, std::int64_t n, std::int64_t width) const;
   void add(float* x, const float* y, std::int64_t n, std::int64_t width) const;
 

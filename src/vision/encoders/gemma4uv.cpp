@@ -8,6 +8,7 @@
 #include "vision/encoder.hpp"
 #include "vision/linear.hpp"
 #include "vision/resize.hpp"
+#include "vision/tower.hpp"
 
 namespace kvasir::vision::encoders_gemma4uv {
 namespace {
@@ -67,17 +68,18 @@ class Gemma4 final : public Encoder {
     RowWork work(team);
     std::vector<float> x(static_cast<std::size_t>(n * inputs)), y(static_cast<std::size_t>(n * dim_));
     work.each(n, [&](std::int64_t i) {
-      cut(p, static_cast<int>(i % grid.w), static_cast<int>(i / grid.w), &x[static_cast<std::size_t>(i * inputs)]);
+      const int column = static_cast<int>(i % grid.w), row = static_cast<int>(i / grid.w);
+      cut_patch(p, column * side_, row * side_, side_, {}, x.data() + i * inputs);
     });
-    work.layer_norm(patch_norm_, x.data(), n);
+    work.layer_norm(patch_norm_, x.data(), x.data(), n);
     work.multiply(patch_, x.data(), n, y.data());
-    work.layer_norm(after_, y.data(), n);
+    work.layer_norm(after_, y.data(), y.data(), n);
     work.each(n, [&](std::int64_t i) {
       float* const row = y.data() + i * dim_;
       kernel::ops().add(row, positions_.data() + i % grid.w * dim_, dim_);
       kernel::ops().add(row, positions_.data() + (places_ + i / grid.w) * dim_, dim_);
     });
-    work.layer_norm(position_norm_, y.data(), n);
+    work.layer_norm(position_norm_, y.data(), y.data(), n);
     work.each(n, [&](std::int64_t i) {
       float* const row = y.data() + i * dim_;
       kernel::ops().rms_norm(row, ones_.data(), row, dim_, last_eps_);
@@ -95,18 +97,6 @@ class Gemma4 final : public Encoder {
   }
 
  private:
-  // A patch, channel by channel, as the file has its columns.
-  void cut(const Picture& p, int column, int row, float* to) const {
-    for (int c = 0; c < 3; ++c)
-      for (int y = 0; y < side_; ++y) {
-        const std::size_t at = static_cast<std::size_t>(row * side_ + y) * static_cast<std::size_t>(p.size.width) +
-                               static_cast<std::size_t>(column * side_);
-        for (int x = 0; x < side_; ++x)
-          *to++ = static_cast<float>(p.rgb[(at + static_cast<std::size_t>(x)) * 3 + static_cast<std::size_t>(c)]) *
-                  (1.0f / 255);
-      }
-  }
-
   int most_, side_ = 0;
   std::int64_t dim_ = 0, width_ = 0, places_ = 0;
   Linear patch_, out_;
