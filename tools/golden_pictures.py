@@ -97,13 +97,33 @@ class Qwen3:
         return ((pixels * 0.5 + 0.5) * 255).round().byte().numpy(), [1, h // 2, w // 2], out.pooler_output, out.deepstack_features
 
 
-ENCODERS = {"gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
+class Gemma3:
+    # As published, where transformers 5 saves them without vision_model; the converter knows the published names.
+    names = ("vision_tower.", "vision_tower.vision_model.")
+
+    def __init__(self):
+        from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+        from transformers.models.gemma3.image_processing_gemma3 import Gemma3ImageProcessor
+        vision = dict(hidden_size=40, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4, image_size=48, patch_size=4,
+                      vision_use_head=False)
+        self.model = Gemma3ForConditionalGeneration(Gemma3Config(text_config=TEXT, vision_config=vision, mm_tokens_per_image=9))
+        self.processor = Gemma3ImageProcessor(size={"height": 48, "width": 48})
+
+    def rows(self, image):
+        x = self.processor(image, return_tensors="pt")
+        pixels = (x.pixel_values[0] * 0.5 + 0.5) * 255
+        rows = self.model.get_image_features(x.pixel_values).pooler_output[0]
+        return pixels.permute(1, 2, 0).round().byte().contiguous().numpy(), [1, 3, 3], rows, []
+
+
+ENCODERS = {"gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
 
 
 def write(name, converter, out, pictures):
     import convert
     import torch
     from PIL import Image
+    from safetensors.torch import load_file, save_file
     torch.manual_seed(1)
     encoder = ENCODERS[name]()
     encoder.model.eval().float()
@@ -120,6 +140,9 @@ def write(name, converter, out, pictures):
     with tempfile.TemporaryDirectory() as folder:
         encoder.model.save_pretrained(folder)
         encoder.processor.save_pretrained(folder)
+        if hasattr(encoder, "names"):
+            tensors = load_file(folder + "/model.safetensors")
+            save_file({key.replace(*encoder.names): t for key, t in tensors.items()}, folder + "/model.safetensors", {"format": "pt"})
         with open(folder + "/tokenizer.json", "w", encoding="utf-8") as file:
             file.write(TOKENIZER)
         said = convert.convert_aside(converter, folder, f"{out}/{name}.gguf", ["--mmproj", "--outtype", "f32"])
