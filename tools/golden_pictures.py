@@ -5,7 +5,7 @@ usage: golden_pictures.py CONVERTER FOLDER [NAME ...]
 
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, FOLDER is tests/golden/vision. Writes FOLDER/pictures/*.png
 where they are missing, and of every encoder NAME.gguf (float32), NAME.rows.f32 (the rows of every picture in the order of
-NAME.json, then those of deepstack) and NAME.json: of every picture its size, resized size, grid and FNV-1a of the resized bytes.
+NAME.json, then those of deepstack) and NAME.json: of every picture its parts, and of each its size, grid and FNV-1a of its bytes.
 Needs torch, torchvision, pillow, transformers 5.24 and gguf.
 """
 import json
@@ -16,6 +16,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 SIZES = [(64, 64), (97, 53), (40, 211), (307, 19), (150, 151)]  # width, height
+LARGE = (1500, 500)  # more than one tile
 TEXT = dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2, num_key_value_heads=1,
             head_dim=16)
 TOKENIZER = '{"model": {"vocab": {}}, "added_tokens": []}'
@@ -28,6 +29,8 @@ def picture(width, height):
     y, x = numpy.mgrid[0:height, 0:width].astype(float)
     waves = [128 + 90 * numpy.sin(x / (4 + 3 * c) + c) * numpy.cos(y / (9 - 2 * c)) for c in range(3)]
     p = numpy.stack(waves, -1) + 60 * ((x // 11 + y // 7) % 2)[..., None] + noise.integers(-3, 4, (height, width, 3))
+    if (width, height) == LARGE:  # without what would make its file large
+        p = numpy.stack([x // 6, y // 2, 255 - x // 8], -1) - 60 * ((x // 61 + y // 47) % 2)[..., None]
     return numpy.clip(numpy.round(p), 0, 255).astype(numpy.uint8)
 
 
@@ -62,7 +65,7 @@ class Gemma4Unified:
         self.processor = Gemma4UnifiedImageProcessor(patch_size=2)
 
     def rows(self, image):
-        """Pixels (h, w, 3) as bytes, grid, rows, rows of deepstack."""
+        """Of every part its pixels (h, w, 3) as bytes and its grid; rows of all parts; rows of deepstack."""
         import torch
         x = self.processor(image, return_tensors="pt")
         rows = self.model.get_image_features(x.pixel_values, x.image_position_ids).pooler_output[0]
@@ -73,7 +76,7 @@ class Gemma4Unified:
         pixels = torch.zeros(h * side, w * side, 3)
         for patch, (px, py) in zip(x.pixel_values[0, :n], places.tolist()):
             pixels[py * side:(py + 1) * side, px * side:(px + 1) * side] = patch.reshape(side, side, 3)
-        return (pixels * 255).round().byte().numpy(), [1, h, w], rows, []
+        return [((pixels * 255).round().byte().numpy(), [1, h, w])], rows, []
 
 
 class Qwen3:
@@ -94,7 +97,8 @@ class Qwen3:
         out = self.model.model.visual(x.pixel_values, x.image_grid_thw)
         blocks = x.pixel_values.reshape(h // 2, w // 2, 2, 2, 3, 2, 4, 4)[:, :, :, :, :, 0]
         pixels = blocks.permute(0, 2, 5, 1, 3, 6, 4).reshape(h * 4, w * 4, 3)
-        return ((pixels * 0.5 + 0.5) * 255).round().byte().numpy(), [1, h // 2, w // 2], out.pooler_output, out.deepstack_features
+        pixels = ((pixels * 0.5 + 0.5) * 255).round().byte().numpy()
+        return [(pixels, [1, h // 2, w // 2])], out.pooler_output, out.deepstack_features
 
 
 class Gemma3:
@@ -113,10 +117,35 @@ class Gemma3:
         x = self.processor(image, return_tensors="pt")
         pixels = (x.pixel_values[0] * 0.5 + 0.5) * 255
         rows = self.model.get_image_features(x.pixel_values).pooler_output[0]
-        return pixels.permute(1, 2, 0).round().byte().contiguous().numpy(), [1, 3, 3], rows, []
+        return [(pixels.permute(1, 2, 0).round().byte().contiguous().numpy(), [1, 3, 3])], rows, []
 
 
-ENCODERS = {"gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
+class Lfm2:
+    names = Gemma3.names
+    tiles = True
+
+    def __init__(self):
+        from transformers import Lfm2VlConfig, Lfm2VlForConditionalGeneration
+        from transformers.models.lfm2_vl.image_processing_lfm2_vl import Lfm2VlImageProcessor
+        # The converter knows patches of 16 alone, and the second matrix of the projector only of three layers and more.
+        vision = dict(model_type="siglip2_vision_model", hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2,
+                      patch_size=16, num_patches=36, vision_use_head=False)
+        text = dict(TEXT, model_type="lfm2", layer_types=["full_attention"] * 4)
+        self.model = Lfm2VlForConditionalGeneration(Lfm2VlConfig(text_config=text, vision_config=vision, projector_hidden_size=24))
+        self.processor = Lfm2VlImageProcessor()
+
+    def rows(self, image):
+        import torch
+        x = self.processor(image, return_tensors="pt")
+        rows = torch.cat(self.model.get_image_features(x.pixel_values, x.spatial_shapes, x.pixel_attention_mask).pooler_output)
+        parts = []
+        for values, (h, w) in zip(x.pixel_values, x.spatial_shapes.tolist()):
+            pixels = values[:h * w].reshape(h, w, 16, 16, 3).permute(0, 2, 1, 3, 4).reshape(h * 16, w * 16, 3)
+            parts.append((((pixels * 0.5 + 0.5) * 255).round().byte().numpy(), [1, h // 2, w // 2]))
+        return parts, rows, []
+
+
+ENCODERS = {"lfm2": Lfm2, "gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
 
 
 def write(name, converter, out, pictures):
@@ -130,11 +159,11 @@ def write(name, converter, out, pictures):
     shake(encoder.model, 7)
     listed, all_rows = [], b""
     with torch.no_grad():
-        for file in pictures:
+        for file in pictures if hasattr(encoder, "tiles") else pictures[:-1]:
             image = Image.open(f"{out}/pictures/{file}")
-            pixels, grid, rows, deep = encoder.rows(image)
-            listed.append(dict(file=file, width=image.width, height=image.height, resized=[pixels.shape[1], pixels.shape[0]], grid=grid,
-                               pixels=fnv(pixels.tobytes()), rows=list(rows.shape), deep=len(deep)))
+            parts, rows, deep = encoder.rows(image)
+            parts = [dict(width=p.shape[1], height=p.shape[0], pixels=fnv(p.tobytes()), grid=grid) for p, grid in parts]
+            listed.append(dict(file=file, parts=parts, rows=list(rows.shape), deep=len(deep)))
             for part in [rows, *deep]:
                 all_rows += part.contiguous().numpy().astype("<f4").tobytes()
     with tempfile.TemporaryDirectory() as folder:
@@ -153,7 +182,7 @@ def write(name, converter, out, pictures):
     with open(f"{out}/{name}.json", "w", encoding="utf-8") as file:
         json.dump({"pictures": listed}, file, indent=1)
         file.write("\n")
-    print(name, os.path.getsize(f"{out}/{name}.gguf"), len(all_rows), [p["grid"] for p in listed])
+    print(name, os.path.getsize(f"{out}/{name}.gguf"), len(all_rows), [[part["grid"] for part in p["parts"]] for p in listed])
 
 
 def main():
@@ -166,7 +195,7 @@ def main():
     converter, out = sys.argv[1:3]
     os.makedirs(out + "/pictures", exist_ok=True)
     files = []
-    for width, height in SIZES:
+    for width, height in [*SIZES, LARGE]:
         files.append(f"{width}x{height}.png")
         place = f"{out}/pictures/{files[-1]}"
         if not os.path.exists(place):

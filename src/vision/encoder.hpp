@@ -42,6 +42,7 @@ struct EncoderOptions {
 struct Prepared {
   Size original;  // upright
   std::vector<Picture> parts;
+  std::vector<std::string> marks;  // of an encoder that cuts pictures: what stands in front of each part
 };
 
 // Places of rows: row (t h + y) w + x lies at (t, y, x). Positions of M-RoPE are counted in it.

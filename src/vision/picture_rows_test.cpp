@@ -38,19 +38,26 @@ TEST_P(PictureRows, AreThoseOfTransformers) {
   for (const auto& p : listed["pictures"]) {
     const Picture picture = read_picture(golden("pictures/" + p["file"].get<std::string>()));
     const Prepared prepared = encoder->prepare(picture);
-    ASSERT_EQ(prepared.parts.size(), 1u);
-    const Size resized{p["resized"][0], p["resized"][1]};
-    ASSERT_EQ(prepared.parts[0].size, resized);
-    EXPECT_EQ(encoder->size_for(picture.size), resized);
-    const std::uint64_t hash = hash_bytes(std::as_bytes(std::span(prepared.parts[0].rgb)));
-    EXPECT_EQ(fmt::format("{:016x}", hash), p["pixels"]) << p["file"];
+    const nlohmann::json& parts = p["parts"];
+    ASSERT_EQ(prepared.parts.size(), parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      ASSERT_EQ(prepared.parts[i].size, (Size{parts[i]["width"], parts[i]["height"]})) << p["file"];
+      const std::uint64_t hash = hash_bytes(std::as_bytes(std::span(prepared.parts[i].rgb)));
+      EXPECT_EQ(fmt::format("{:016x}", hash), parts[i]["pixels"]) << p["file"];
+    }
+    EXPECT_EQ(encoder->size_for(picture.size), prepared.parts.back().size);
     const Encoding e = encoder->encode(prepared, team_);
     ASSERT_EQ(e.count(), p["rows"][0].get<std::int64_t>());
     ASSERT_EQ(e.width, p["rows"][1].get<std::int64_t>());
-    ASSERT_EQ(e.runs.size(), 1u);
-    const Grid g = e.runs[0].grid;
-    EXPECT_EQ((std::vector<int>{g.t, g.h, g.w}), p["grid"].get<std::vector<int>>());
-    EXPECT_EQ(g.count(), e.count());
+    ASSERT_EQ(e.runs.size(), parts.size());
+    std::int64_t rows = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const Grid g = e.runs[i].grid;
+      EXPECT_EQ((std::vector<int>{g.t, g.h, g.w}), parts[i]["grid"].get<std::vector<int>>());
+      EXPECT_EQ(e.runs[i].first, rows);
+      rows += g.count();
+    }
+    EXPECT_EQ(rows, e.count());
     ASSERT_EQ(e.deep.size(), p["deep"].get<std::size_t>());
     EXPECT_LE(error_of(e.rows, want), 1e-4) << p["file"];
     want += e.rows.size();
@@ -94,6 +101,27 @@ std::vector<std::string> all_kinds() {
 }
 INSTANTIATE_TEST_SUITE_P(Encoders, PictureRows, testing::ValuesIn(all_kinds()),
                          [](const auto& kind) { return kind.param; });
+
+// Kind, text in front of and behind a picture, whether its rows see each other both ways.
+TEST(PictureEncoder, SaysWhatStandsAroundRows) {
+  if (!reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";
+  Team team(2);
+  const auto around = [&](const std::string& kind, const std::string& file) {
+    const auto encoder = open_encoder(golden(kind + ".gguf"), {}, team);
+    std::string text;
+    for (const vision::Run& r : encoder->encode(encoder->prepare(read_picture(golden("pictures/" + file))), team).runs)
+      text += fmt::format("{}[{}{}]{}", r.before, r.grid.count(), r.both_ways ? " both ways" : "", r.after);
+    return text;
+  };
+  EXPECT_EQ(around("gemma3", "64x64.png"), "\n\n<start_of_image>[9 both ways]<end_of_image>\n\n");
+  EXPECT_EQ(around("gemma4uv", "64x64.png"), "<|image>[256 both ways]<image|>");
+  EXPECT_EQ(around("qwen3vl_merger", "64x64.png"), "<|vision_start|>[64]<|vision_end|>");
+  EXPECT_EQ(around("lfm2", "64x64.png"), "<|image_start|>[64]<|image_end|>");
+  EXPECT_EQ(
+      around("lfm2", "1500x500.png"),
+      "<|image_start|><|img_row_1_col_1|>[256]<|img_row_1_col_2|>[256]<|img_row_1_col_3|>[256]<|img_thumbnail|>[243]"
+      "<|image_end|>");
+}
 
 TEST(PictureEncoder, OfOtherFilesIsRefused) {
   Team team(1);
