@@ -6,7 +6,7 @@
 //   const vision::Prepared p = encoder->prepare(vision::read_picture("cat.png"));
 //   const vision::PictureKey key = vision::key_of(p, *encoder);                // a cache may be asked here
 //   const vision::Encoding e = encoder->encode(p, team);                      // e.rows: (e.count(), encoder->width())
-//   for (const vision::Run& run : e.runs) {
+//   for (const vision::Run& run : e.runs) {          // or, before anything is computed, encoder->runs(p)
 //     ids += tokens of run.before;                // special tokens of the text model
 //     rows [run.first, run.first + run.grid.count()); they see each other if run.both_ways
 //     ids += tokens of run.after;
@@ -57,6 +57,7 @@ struct Run {
   std::int64_t first = 0;     // of Encoding::rows
   Grid grid;
   bool both_ways = false;  // whether the text model's attention lets each of these rows see all of them
+  bool places = false;     // whether rows have positions of three parts, by their places in the grid (M-RoPE)
 };
 
 struct Encoding {
@@ -85,6 +86,8 @@ class Encoder {
   virtual Size size_for(Size picture) const = 0;
   // Throws Error(kBadInput) as size_for.
   virtual Prepared prepare(const Picture& picture) const = 0;
+  // Encoding::runs of what prepare() gave, which take no computing.
+  virtual std::vector<Run> runs(const Prepared& prepared) const = 0;
   // REQUIRES: what prepare() of this encoder gave; one call at a time. Throws Error(kMemory).
   virtual Encoding encode(const Prepared& prepared, Team& team) = 0;
   // All that prepare() and encode() do besides reading weights, as text.

@@ -31,6 +31,7 @@
 #include "run/device_stats.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
+#include "run/pictures.hpp"
 #include "run/receipt.hpp"
 #include "run/request_options.hpp"
 #include "run/scheduler.hpp"
@@ -46,6 +47,8 @@ namespace {
 struct RunOptions : run::RequestOptions {
   std::string prompt;
   std::string file;
+  std::vector<std::string> image;
+  std::string mmproj;
   bool no_bos = false;
   bool no_special = false;
   bool no_figures = false;
@@ -58,7 +61,16 @@ const OptionTable<RunOptions>& table() {
       "run", [] {
         std::vector<OptionTable<O>::Row> rows{
             {"prompt", &O::prompt, {.help = "the text to continue", .letter = 'p', .placeholder = "TEXT"}},
-            {"file", &O::file, {.help = "read the prompt from a file", .letter = 'f', .placeholder = "FILE"}}};
+            {"file", &O::file, {.help = "read the prompt from a file", .letter = 'f', .placeholder = "FILE"}},
+            {"image",
+             &O::image,
+             {.help = "a picture, JPEG, PNG or WebP, where the prompt says <image>, or else in front of it; may be "
+                      "given more than once",
+              .placeholder = "FILE"}},
+            {"mmproj",
+             &O::mmproj,
+             {.help = "with --image: the file of the model's encoder of pictures", .placeholder = "FILE"}}};
+
         const auto request = run::request_rows<O>();
         rows.insert(rows.end(), request.begin(), request.end());
         const std::vector<OptionTable<O>::Row> more{
@@ -238,12 +250,18 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
 }
 
 run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokenizer, const std::string& text,
-                               std::shared_ptr<const text::Grammar> grammar) {
+                               run::Pictures* pictures, std::shared_ptr<const text::Grammar> grammar) {
   run::ServiceRequest service;
   run::Request& request = service.request;
   run::fill(request, s.run);
-  request.prompt = text::encode_prompt(
-      tokenizer, text, {.add_bos = !s.run.no_bos && tokenizer.add_bos(), .parse_special = !s.run.no_special});
+  const bool add_bos = !s.run.no_bos && tokenizer.add_bos(), special = !s.run.no_special;
+  if (pictures) {
+    run::PicturePrompt prompt = pictures->place(text, s.run.image, add_bos, special);
+    request.prompt = std::move(prompt.ids);
+    request.runs = std::move(prompt.runs);
+  } else {
+    request.prompt = text::encode_prompt(tokenizer, text, {.add_bos = add_bos, .parse_special = special});
+  }
   request.sampling = s.sampling;
   request.grammar = std::move(grammar);
   return service;
@@ -280,6 +298,8 @@ int run_command(Settings& s) {
   settle_drafts(s.drafts);
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
+  if (!s.run.image.empty() && s.run.mmproj.empty())
+    throw Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of pictures", "image");
   const auto grammar = grammar_of(std::exchange(s.run.json_schema, {}));
   std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   Interrupt interrupt;
@@ -301,11 +321,15 @@ int run_command(Settings& s) {
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   take_sampling(engine, s.sampling, s.given);
-  run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, grammar);
+  std::optional<run::Pictures> pictures;  // makes rows while the prompt is computed
+  if (!s.run.image.empty()) pictures.emplace(engine, s.run.mmproj);
+  run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, pictures ? &*pictures : nullptr, grammar);
   run::check_request(engine, request.request);
 
   const double choosing = steady_seconds();
-  engine.choose_codecs(request.request.prompt);  // before the library: what is stored is of these codecs
+  std::vector<std::int32_t> tokens = request.request.prompt;
+  std::erase_if(tokens, [](std::int32_t id) { return id < 0; });  // rows of pictures
+  engine.choose_codecs(tokens);  // before the library: what is stored is of these codecs
   const double chosen = steady_seconds();
   std::optional<store::Library> library;
   if (!tiers.empty())

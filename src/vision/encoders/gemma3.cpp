@@ -53,6 +53,11 @@ class Gemma3 final : public Encoder {
     return {p.size, {resize(p, {size_, size_}, Filter::kBilinear, Rounding::kTorchvision)}};
   }
 
+  std::vector<Run> runs(const Prepared&) const override {
+    const int pooled = grid() / pool_;
+    return {{"\n\n<start_of_image>", "<end_of_image>\n\n", 0, {1, pooled, pooled}, true}};
+  }
+
   Encoding encode(const Prepared& prepared, Team& team) override {
     const Picture& p = prepared.parts.at(0);
     const std::int64_t n = std::int64_t{grid()} * grid(), inputs = patches_.matrix.k, dim = tower_.dim();
@@ -80,7 +85,7 @@ class Gemma3 final : public Encoder {
     e.width = width_;
     e.rows.resize(static_cast<std::size_t>(pooled * pooled * width_));
     work.multiply(out_, y.data(), std::int64_t{pooled} * pooled, e.rows.data());
-    e.runs.push_back({"\n\n<start_of_image>", "<end_of_image>\n\n", 0, {1, pooled, pooled}, true});
+    e.runs = runs(prepared);
     return e;
   }
 

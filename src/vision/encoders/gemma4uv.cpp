@@ -61,9 +61,13 @@ class Gemma4 final : public Encoder {
     return {p.size, {resize(p, size_for(p.size), Filter::kBicubic, Rounding::kTorchvision)}};
   }
 
+  std::vector<Run> runs(const Prepared& prepared) const override {
+    return {{"<|image>", "<image|>", 0, grid_of(prepared.parts.at(0)), true}};
+  }
+
   Encoding encode(const Prepared& prepared, Team& team) override {
     const Picture& p = prepared.parts.at(0);
-    const Grid grid{1, p.size.height / side_, p.size.width / side_};
+    const Grid grid = grid_of(p);
     const std::int64_t n = grid.count(), inputs = std::int64_t{3} * side_ * side_;
     RowWork work(team);
     std::vector<float> x(static_cast<std::size_t>(n * inputs)), y(static_cast<std::size_t>(n * dim_));
@@ -88,7 +92,7 @@ class Gemma4 final : public Encoder {
     e.width = width_;
     e.rows.resize(static_cast<std::size_t>(n * width_));
     work.multiply(out_, y.data(), n, e.rows.data());
-    e.runs.push_back({"<|image>", "<image|>", 0, grid, true});
+    e.runs = runs(prepared);
     return e;
   }
 
@@ -97,6 +101,8 @@ class Gemma4 final : public Encoder {
   }
 
  private:
+  Grid grid_of(const Picture& p) const { return {1, p.size.height / side_, p.size.width / side_}; }
+
   int most_, side_ = 0;
   std::int64_t dim_ = 0, width_ = 0, places_ = 0;
   Linear patch_, out_;

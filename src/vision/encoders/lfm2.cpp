@@ -126,18 +126,26 @@ class Lfm2 final : public Encoder {
     return out;
   }
 
+  std::vector<Run> runs(const Prepared& prepared) const override {
+    std::vector<Run> all;
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < prepared.parts.size(); ++i) {
+      const Size size = prepared.parts[i].size;
+      const Grid grid{1, size.height / side_ / merge_, size.width / side_ / merge_};
+      all.push_back({prepared.marks[i], "", first, grid, false});
+      first += grid.count();
+    }
+    all.front().before = "<|image_start|>" + all.front().before;
+    all.back().after = "<|image_end|>";
+    return all;
+  }
+
   Encoding encode(const Prepared& prepared, Team& team) override {
     RowWork work(team);
     Encoding e;
     e.width = width();
-    for (std::size_t i = 0; i < prepared.parts.size(); ++i) {
-      const Size size = prepared.parts[i].size;
-      const Grid grid{1, size.height / side_ / merge_, size.width / side_ / merge_};
-      e.runs.push_back({prepared.marks[i], "", e.count(), grid, false});
-      add(prepared.parts[i], grid, work, e.rows);
-    }
-    e.runs.front().before = "<|image_start|>" + e.runs.front().before;
-    e.runs.back().after = "<|image_end|>";
+    e.runs = runs(prepared);
+    for (std::size_t i = 0; i < prepared.parts.size(); ++i) add(prepared.parts[i], e.runs[i].grid, work, e.rows);
     return e;
   }
 

@@ -98,10 +98,18 @@ class Qwen3 final : public Encoder {
     return {p.size, {resize(p, size_for(p.size), Filter::kBicubic, Rounding::kTorchvision)}};
   }
 
+  std::vector<Run> runs(const Prepared& prepared) const override {
+    const Size size = prepared.parts.at(0).size;
+    const int unit = side_ * merge_;
+    return {{"<|vision_start|>", "<|vision_end|>", 0, {1, size.height / unit, size.width / unit}, false, true}};
+  }
+
   Encoding encode(const Prepared& prepared, Team& team) override {
     const Picture& p = prepared.parts.at(0);
-    const int unit = side_ * merge_, in_row = merge_ * merge_;
-    const Grid grid{1, p.size.height / unit, p.size.width / unit};
+    const int in_row = merge_ * merge_;
+    Encoding e;
+    e.runs = runs(prepared);
+    const Grid grid = e.runs.front().grid;
     const std::int64_t n = grid.count() * in_row, inputs = patches_.matrix.k, dim = tower_.dim();
     // Patches of one row stand together. Where patch i lies:
     const auto place = [&](std::int64_t i) -> std::pair<int, int> {
@@ -122,7 +130,6 @@ class Qwen3 final : public Encoder {
       const auto [column, row] = place(i);
       add_position(x.data() + i * dim, column, grid.w * merge_, row, grid.h * merge_);
     });
-    Encoding e;
     e.width = width();
     std::size_t next = 0;
     for (std::size_t block = 0; block < tower_.blocks(); ++block) {
@@ -130,7 +137,6 @@ class Qwen3 final : public Encoder {
       if (next < deep_.size() && deep_[next].first == block) e.deep.push_back(deep_[next++].second.run(work, x));
     }
     e.rows = merger_.run(work, x);
-    e.runs.push_back({"<|vision_start|>", "<|vision_end|>", 0, grid, false});
     return e;
   }
 

@@ -14,6 +14,7 @@ class Mean final : public Encoder {
   Size size_for(Size picture) const override { return picture; }
   Prepared prepare(const Picture& p) const override { return {p.size, {p}}; }
   std::string description() const override { return "mean colour"; }
+  std::vector<Run> runs(const Prepared&) const override { return {{.grid = {1, 1, 1}}}; }
   Encoding encode(const Prepared& p, Team& team) override {
     float mean[3] = {};
     const std::vector<std::uint8_t>& rgb = p.parts.at(0).rgb;
@@ -21,7 +22,7 @@ class Mean final : public Encoder {
       mean[i % 3] += static_cast<float>(rgb[i]) / static_cast<float>(85 * rgb.size());
     Encoding e{.width = width(), .rows = std::vector<float>(static_cast<std::size_t>(width()))};
     RowWork(team).multiply(out_, mean, 1, e.rows.data());
-    e.runs.push_back({.grid = {1, 1, 1}});
+    e.runs = runs(p);
     return e;
   }
 
