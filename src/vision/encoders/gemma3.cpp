@@ -80,7 +80,7 @@ class Gemma3 final : public Encoder {
     e.width = width_;
     e.rows.resize(static_cast<std::size_t>(pooled * pooled * width_));
     work.multiply(out_, y.data(), std::int64_t{pooled} * pooled, e.rows.data());
-    e.runs.push_back({"\n\n<start_of_image>", "<end_of_image>\n\n", 0, {1, pooled, pooled}, true});
+    e.runs.push_back({"\n\n<start_of_image>", "<end_of_image>\n\n", 0, {1, pooled, pooled}, Sight::kBothWays});
     return e;
   }
 

@@ -88,7 +88,7 @@ class Gemma4 final : public Encoder {
     e.width = width_;
     e.rows.resize(static_cast<std::size_t>(n * width_));
     work.multiply(out_, y.data(), n, e.rows.data());
-    e.runs.push_back({"<|image>", "<image|>", 0, grid, true});
+    e.runs.push_back({"<|image>", "<image|>", 0, grid, Sight::kBothWaysInWindows});
     return e;
   }
 

@@ -133,7 +133,7 @@ class Lfm2 final : public Encoder {
     for (std::size_t i = 0; i < prepared.parts.size(); ++i) {
       const Size size = prepared.parts[i].size;
       const Grid grid{1, size.height / side_ / merge_, size.width / side_ / merge_};
-      e.runs.push_back({prepared.marks[i], "", e.count(), grid, false});
+      e.runs.push_back({prepared.marks[i], "", e.count(), grid, Sight::kEarlier});
       add(prepared.parts[i], grid, work, e.rows);
     }
     e.runs.front().before = "<|image_start|>" + e.runs.front().before;

@@ -130,7 +130,7 @@ class Qwen3 final : public Encoder {
       if (next < deep_.size() && deep_[next].first == block) e.deep.push_back(deep_[next++].second.run(work, x));
     }
     e.rows = merger_.run(work, x);
-    e.runs.push_back({"<|vision_start|>", "<|vision_end|>", 0, grid, false});
+    e.runs.push_back({"<|vision_start|>", "<|vision_end|>", 0, grid, Sight::kEarlier});
     return e;
   }
 
