@@ -194,6 +194,20 @@ TEST_F(Attend, RunsThatSeeEachOther) {
   }
 }
 
+// Runs of which that holds in layers with a window alone.
+TEST_F(Attend, RunsThatSeeEachOtherInWindows) {
+  const int n = 500;
+  const std::vector<BothWays> both{{130, 300, true}};
+  CacheShape s = CacheShape::uniform(2, {1, 3, 16, 16});
+  s.layers[0].window = 200;
+  const Tokens t = fixture::random_tokens(s, n, 10);
+  Team team(2);
+  Cache cache(team, s, options_for(n, "f32", 128, 4));
+  const Outputs out = fixture::step(cache, {{cache.create(), &t, 0, n, false, both}})[0];
+  EXPECT_LT(error_against_double(s, t, out[0], "f32", 0, 0, both), 1e-6);
+  EXPECT_LT(error_against_double(s, t, out[1], "f32", 1), 1e-6);
+}
+
 // With packed pages, too: runs read the sealed ones in front of them, and are read sealed.
 TEST_F(Attend, RunsThatSeeEachOtherWithPackedPages) {
   const int n = 900;

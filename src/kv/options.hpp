@@ -219,6 +219,7 @@ struct BorrowedRun {
 struct BothWays {
   std::int64_t begin = 0;  // tokens [begin, end) of the sequence
   std::int64_t end = 0;
+  bool in_windows = false;  // in layers with a window alone; REQUIRES: the window holds the run
 };
 struct Slice {
   Sequence* sequence = nullptr;

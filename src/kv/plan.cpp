@@ -32,6 +32,7 @@ bool Plan::next() {
     p.row = s.row + done_[i];
     p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
     for (const BothWays& b : s.both) {
+      if (b.in_windows && layer_->shape.window == 0) continue;
       const std::int64_t border = p.position < b.begin ? b.begin : b.end;
       if (border <= p.position) continue;
       if (border == b.end) p.both = b;

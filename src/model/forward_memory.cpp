@@ -89,9 +89,9 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.sin = p.take<float>(n * pairs);
   s.logits = p.take<float>(spec.head.output ? std::max(1, max_logits) * spec.vocab : 0);
   if (!spec.causal) {
-    int d = 0;
-    for_each<Attention>(spec, [&](const Attention& a) { d = std::max(d, a.d); });
-    s.whole_stride = kernel::whole_head_scratch(max_tokens, d);
+    int d = 0, dv = 0;
+    for_each<Attention>(spec, [&](const Attention& a) { d = std::max(d, a.d), dv = std::max(dv, a.dv); });
+    s.whole_stride = kernel::whole_head_scratch(max_tokens, d, dv);
     s.whole = p.take<float>(threads * s.whole_stride);
   }
   s.rows = cpu::RowScratch::place(widths, max_tokens, threads, p);
@@ -176,7 +176,7 @@ int Forward::take(std::span<const Input> inputs) {
     for (const RowRun& run : in.runs)
       if (run.block->both_ways() && run.begin < in.at + count && run.end() > in.at) {
         KVASIR_CHECK(run.begin >= in.at && run.end() <= in.at + count);
-        both_.push_back({run.begin, run.end()});
+        both_.push_back({run.begin, run.end(), run.block->sight() == Sight::kAllInWindows});
       }
     slices_.back().both = std::span(both_).subspan(first);
   }

@@ -37,9 +37,9 @@ RowBlock::RowBlock(std::vector<float> values, int width) : width_(width), values
   ids_ = ids_of(stream.key(), static_cast<std::int64_t>(values_.size()) / width);
 }
 
-RowBlock::RowBlock(const store::Key& content, std::int64_t count, int width, bool both_ways,
+RowBlock::RowBlock(const store::Key& content, std::int64_t count, int width, Sight sight,
                    std::function<std::vector<float>()> load)
-    : ids_(ids_of(content, count)), width_(width), both_ways_(both_ways), load_(std::move(load)) {}
+    : ids_(ids_of(content, count)), width_(width), sight_(sight), load_(std::move(load)) {}
 
 const float* RowBlock::row(std::int64_t i) const {
   if (load_)

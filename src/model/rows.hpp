@@ -23,6 +23,13 @@ namespace kvasir::model {
 
 inline constexpr std::int64_t kSureRows = 8;
 
+// Which of a run's rows each of them sees, besides what stands in front of the run.
+enum class Sight {
+  kEarlier,       // those before it, as tokens do
+  kAll,           // all
+  kAllInWindows,  // all in layers with a window, which holds the run, and those before it in the others
+};
+
 // Any thread.
 class RowBlock {
  public:
@@ -30,19 +37,20 @@ class RowBlock {
   RowBlock(std::vector<float> values, int width);
   // Of content that is named otherwise. `load` gives the values when they are first asked for, which is never where
   // everything is known already; what it throws, row() throws.
-  RowBlock(const store::Key& content, std::int64_t count, int width, bool both_ways,
+  RowBlock(const store::Key& content, std::int64_t count, int width, Sight sight,
            std::function<std::vector<float>()> load);
 
   int width() const { return width_; }
   std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }
-  bool both_ways() const { return both_ways_; }               // each of the rows sees all of them
+  Sight sight() const { return sight_; }
+  bool both_ways() const { return sight_ != Sight::kEarlier; }
   std::span<const std::int32_t> ids() const { return ids_; }  // (count), each below -1
   const float* row(std::int64_t i) const;
 
  private:
   std::vector<std::int32_t> ids_;
   int width_;
-  bool both_ways_ = false;
+  Sight sight_ = Sight::kEarlier;
   mutable std::once_flag once_;
   mutable std::function<std::vector<float>()> load_;
   mutable std::vector<float> values_;

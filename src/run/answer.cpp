@@ -41,10 +41,14 @@ void check_rows(const Engine& engine, const Request& request) {
       if (run.block->count() > most)
         refuse(where + " see each other and are " + std::to_string(run.block->count()) + ", expected at most " +
                std::to_string(most) + ", which fit a step beside answers (see --chunk)");
-      for (int l = 0; l < spec.layer_count(); ++l)
-        if (const auto* a = std::get_if<model::Attention>(&spec.layers[static_cast<std::size_t>(l)].mixer);
-            a && (a->latent || a->kv_of >= 0 || !a->slopes.empty()))
+      const bool in_windows = run.block->sight() == model::Sight::kAllInWindows;
+      for (int l = 0; l < spec.layer_count(); ++l) {
+        const auto* a = std::get_if<model::Attention>(&spec.layers[static_cast<std::size_t>(l)].mixer);
+        if (!a || (in_windows && a->window == 0)) continue;
+        const bool fits = !in_windows || run.block->count() <= a->window;
+        if (a->latent || a->kv_of >= 0 || !a->slopes.empty() || !fits)
           refuse(where + " see each other, which layer " + std::to_string(l) + " cannot compute");
+      }
     }
     if (run.begin < at || run.end() > static_cast<std::int64_t>(ids.size()))
       refuse(where + " lie outside of the prompt or in the rows before");

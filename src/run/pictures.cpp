@@ -21,6 +21,12 @@ store::Key content_of(const vision::PictureKey& picture, std::size_t run) {
   return stream.key();
 }
 
+model::Sight sight_of(vision::Sight sight) {
+  return sight == vision::Sight::kBothWays            ? model::Sight::kAll
+         : sight == vision::Sight::kBothWaysInWindows ? model::Sight::kAllInWindows
+                                                      : model::Sight::kEarlier;
+}
+
 std::vector<std::string> parts_of(const std::string& text, std::size_t pictures) {
   std::vector<std::string> parts;
   std::size_t from = 0;
@@ -94,7 +100,7 @@ PicturePrompt Pictures::place(const std::string& text, const std::vector<std::st
         return std::vector<float>(from, from + count * e.width);
       };
       const auto block = std::make_shared<const model::RowBlock>(
-          content_of(key, r), run.grid.count(), static_cast<int>(encoder_->width()), run.both_ways, values);
+          content_of(key, r), run.grid.count(), static_cast<int>(encoder_->width()), sight_of(run.sight), values);
       out.runs.push_back({std::ssize(out.ids), block});
       out.ids.insert(out.ids.end(), block->ids().begin(), block->ids().end());
       pending += run.after;

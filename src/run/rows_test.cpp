@@ -169,7 +169,8 @@ TEST_P(Rows, SeeEachOther) {
     name.bytes[0] = static_cast<std::byte>(from);
     name.bytes[1] = static_cast<std::byte>(count);
     return std::make_shared<const RowBlock>(name, static_cast<std::int64_t>(count),
-                                            static_cast<int>(server_->model().spec().dim), true, [rows, loaded] {
+                                            static_cast<int>(server_->model().spec().dim), model::Sight::kAll,
+                                            [rows, loaded] {
                                               if (loaded) ++*loaded;
                                               return rows;
                                             });

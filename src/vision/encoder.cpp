@@ -48,6 +48,10 @@ std::string projector_of(const weights::Metadata& m) {
 
 }  // namespace
 
+std::string_view name(Sight sight) {
+  return sight == Sight::kEarlier ? "earlier" : sight == Sight::kBothWays ? "both_ways" : "both_ways_in_windows";
+}
+
 std::string to_hex(const PictureKey& key) {
   std::string text(2 * key.bytes.size() + 1, '\0');
   sodium_bin2hex(text.data(), text.size(), reinterpret_cast<const unsigned char*>(key.bytes.data()), key.bytes.size());

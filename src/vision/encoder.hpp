@@ -8,7 +8,7 @@
 //   const vision::Encoding e = encoder->encode(p, team);                      // e.rows: (e.count(), encoder->width())
 //   for (const vision::Run& run : e.runs) {          // or, before anything is computed, encoder->runs(p)
 //     ids += tokens of run.before;                // special tokens of the text model
-//     rows [run.first, run.first + run.grid.count()); they see each other if run.both_ways
+//     rows [run.first, run.first + run.grid.count()); run.sight says which of each other they see
 //     ids += tokens of run.after;
 //   }
 #pragma once
@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/registry.hpp"
@@ -51,13 +52,21 @@ struct Grid {
   std::int64_t count() const { return std::int64_t{t} * h * w; }
 };
 
+// Which of a run's rows the text model's attention lets each of them see, besides what stands before the run.
+enum class Sight {
+  kEarlier,            // those before it, as with text
+  kBothWays,           // all
+  kBothWaysInWindows,  // all in layers with a window (and within it), those before it in the others
+};
+std::string_view name(Sight sight);  // "earlier", "both_ways", "both_ways_in_windows"
+
 // Rows that stand together in a prompt, and what stands around them.
 struct Run {
   std::string before, after;  // texts of special tokens; empty: nothing
   std::int64_t first = 0;     // of Encoding::rows
   Grid grid;
-  bool both_ways = false;  // whether the text model's attention lets each of these rows see all of them
-  bool places = false;     // whether rows have positions of three parts, by their places in the grid (M-RoPE)
+  Sight sight = Sight::kEarlier;
+  bool places = false;  // whether rows have positions of three parts, by their places in the grid (M-RoPE)
 };
 
 struct Encoding {

@@ -102,7 +102,7 @@ std::vector<std::string> all_kinds() {
 INSTANTIATE_TEST_SUITE_P(Encoders, PictureRows, testing::ValuesIn(all_kinds()),
                          [](const auto& kind) { return kind.param; });
 
-// Kind, text in front of and behind a picture, whether its rows see each other both ways.
+// Kind, text in front of and behind a picture, which of each other its rows see.
 TEST(PictureEncoder, SaysWhatStandsAroundRows) {
   if (!reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";
   Team team(2);
@@ -110,17 +110,16 @@ TEST(PictureEncoder, SaysWhatStandsAroundRows) {
     const auto encoder = open_encoder(golden(kind + ".gguf"), {}, team);
     std::string text;
     for (const vision::Run& r : encoder->encode(encoder->prepare(read_picture(golden("pictures/" + file))), team).runs)
-      text += fmt::format("{}[{}{}]{}", r.before, r.grid.count(), r.both_ways ? " both ways" : "", r.after);
+      text += fmt::format("{}[{} {}]{}", r.before, r.grid.count(), name(r.sight), r.after);
     return text;
   };
-  EXPECT_EQ(around("gemma3", "64x64.png"), "\n\n<start_of_image>[9 both ways]<end_of_image>\n\n");
-  EXPECT_EQ(around("gemma4uv", "64x64.png"), "<|image>[256 both ways]<image|>");
-  EXPECT_EQ(around("qwen3vl_merger", "64x64.png"), "<|vision_start|>[64]<|vision_end|>");
-  EXPECT_EQ(around("lfm2", "64x64.png"), "<|image_start|>[64]<|image_end|>");
-  EXPECT_EQ(
-      around("lfm2", "1500x500.png"),
-      "<|image_start|><|img_row_1_col_1|>[256]<|img_row_1_col_2|>[256]<|img_row_1_col_3|>[256]<|img_thumbnail|>[243]"
-      "<|image_end|>");
+  EXPECT_EQ(around("gemma3", "64x64.png"), "\n\n<start_of_image>[9 both_ways]<end_of_image>\n\n");
+  EXPECT_EQ(around("gemma4uv", "64x64.png"), "<|image>[256 both_ways_in_windows]<image|>");
+  EXPECT_EQ(around("qwen3vl_merger", "64x64.png"), "<|vision_start|>[64 earlier]<|vision_end|>");
+  EXPECT_EQ(around("lfm2", "64x64.png"), "<|image_start|>[64 earlier]<|image_end|>");
+  EXPECT_EQ(around("lfm2", "1500x500.png"),
+            "<|image_start|><|img_row_1_col_1|>[256 earlier]<|img_row_1_col_2|>[256 earlier]<|img_row_1_col_3|>"
+            "[256 earlier]<|img_thumbnail|>[243 earlier]<|image_end|>");
 }
 
 TEST(PictureEncoder, OfOtherFilesIsRefused) {

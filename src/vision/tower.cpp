@@ -120,7 +120,7 @@ void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Turns& t
                            turns.cos.data() + r * (d / 2), turns.sin.data() + r * (d / 2), d / 2,
                            kernel::RopePairs::kSplitHalf);
     });
-  const std::int64_t scratch = kernel::whole_head_scratch(n, d);
+  const std::int64_t scratch = kernel::whole_head_scratch(n, d, d);
   attention_scratch_.resize(static_cast<std::size_t>(work.team().size() * scratch));
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
   work.team().parallel_for(heads_, 1, [&](std::int64_t begin, std::int64_t end, int worker) {

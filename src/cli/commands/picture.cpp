@@ -68,7 +68,7 @@ void print_one(const std::string& path, vision::Encoder& encoder, Team& team, bo
                            {"after", r.after},
                            {"first", r.first},
                            {"grid", {r.grid.t, r.grid.h, r.grid.w}},
-                           {"both_ways", r.both_ways}});
+                           {"sight", vision::name(r.sight)}});
   out["deep"] = e.deep.size();
   out["hash"] = hash;
   out["seconds"] = {{"decode", decoded - begin}, {"prepare", ready - decoded}, {"encode", end - ready}};

@@ -55,7 +55,7 @@ class Gemma3 final : public Encoder {
 
   std::vector<Run> runs(const Prepared&) const override {
     const int pooled = grid() / pool_;
-    return {{"\n\n<start_of_image>", "<end_of_image>\n\n", 0, {1, pooled, pooled}, true}};
+    return {{"\n\n<start_of_image>", "<end_of_image>\n\n", 0, {1, pooled, pooled}, Sight::kBothWays}};
   }
 
   Encoding encode(const Prepared& prepared, Team& team) override {

@@ -62,7 +62,7 @@ class Gemma4 final : public Encoder {
   }
 
   std::vector<Run> runs(const Prepared& prepared) const override {
-    return {{"<|image>", "<image|>", 0, grid_of(prepared.parts.at(0)), true}};
+    return {{"<|image>", "<image|>", 0, grid_of(prepared.parts.at(0)), Sight::kBothWaysInWindows}};
   }
 
   Encoding encode(const Prepared& prepared, Team& team) override {

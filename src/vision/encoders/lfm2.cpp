@@ -132,7 +132,7 @@ class Lfm2 final : public Encoder {
     for (std::size_t i = 0; i < prepared.parts.size(); ++i) {
       const Size size = prepared.parts[i].size;
       const Grid grid{1, size.height / side_ / merge_, size.width / side_ / merge_};
-      all.push_back({prepared.marks[i], "", first, grid, false});
+      all.push_back({prepared.marks[i], "", first, grid, Sight::kEarlier});
       first += grid.count();
     }
     all.front().before = "<|image_start|>" + all.front().before;

@@ -101,7 +101,8 @@ class Qwen3 final : public Encoder {
   std::vector<Run> runs(const Prepared& prepared) const override {
     const Size size = prepared.parts.at(0).size;
     const int unit = side_ * merge_;
-    return {{"<|vision_start|>", "<|vision_end|>", 0, {1, size.height / unit, size.width / unit}, false, true}};
+    return {
+        {"<|vision_start|>", "<|vision_end|>", 0, {1, size.height / unit, size.width / unit}, Sight::kEarlier, true}};
   }
 
   Encoding encode(const Prepared& prepared, Team& team) override {
