@@ -26,11 +26,11 @@ endif()
 
 # Called last, when everything has been looked for: a package lacks nothing.
 function(kvasir_finish_portable)
-  foreach(name bsd md tinfo)  # what libedit is made of
+  foreach(name bsd md tinfo z)  # what libedit is made of, and libpng
     string(TOUPPER ${name} upper)
     find_library(KVASIR_${upper}_LIBRARY ${name})
   endforeach()
-  foreach(name REDIS URING PCRE2 YAML EDIT BSD MD TINFO)
+  foreach(name REDIS URING PCRE2 YAML EDIT BSD MD TINFO JPEG PNG WEBP Z)
     if(NOT KVASIR_${name}_LIBRARY)
       message(FATAL_ERROR "KVASIR_PORTABLE: no archive of the library for ${name} (./dev setup)")
     endif()
@@ -38,6 +38,7 @@ function(kvasir_finish_portable)
   if(NOT KVASIR_NETWORK OR NOT KVASIR_CURL_INCLUDE)
     message(FATAL_ERROR "KVASIR_PORTABLE needs Boost, OpenSSL and the header of libcurl (./dev setup)")
   endif()
+  target_link_libraries(kvasir PRIVATE ${KVASIR_Z_LIBRARY})
   target_link_libraries(kvasir_cli PRIVATE ${KVASIR_BSD_LIBRARY} ${KVASIR_MD_LIBRARY} ${KVASIR_TINFO_LIBRARY})
   target_sources(kvasir_main PRIVATE $<TARGET_OBJECTS:kvasir_portable>)
   target_sources(kvasir_api PRIVATE $<TARGET_OBJECTS:kvasir_portable>)

@@ -50,6 +50,8 @@ tier redis REDIS libhiredis-dev 127.0.0.1:1 '127.0.0.1:1' 1
 model=$1/models/kvasir-books-4m.gguf
 printf '{"enum":["left","right"]}' >"$scratch/schema"
 expect 0 '^x *"\(left\|right\)"$' '' run -m "$model" -p x --seed 1 --json-schema "$scratch/schema" --no-figures
+expect 0 '^x *"\(left\|right\)"$' '' run -m "$model" -p x --seed 1 --json-schema '{"enum": ["left", "right"]}' --no-figures
+expect 2 '' '--json-schema: is not JSON$' run -m "$model" -p x --json-schema '{"enum"'
 printf '{"pattern":"(a)\\\\1"}' >"$scratch/schema"
 expect 2 '' '/schema: pattern: back references are not supported$' run -m "$model" -p x --json-schema "$scratch/schema"
 printf '{' >"$scratch/schema"

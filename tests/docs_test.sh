@@ -15,6 +15,9 @@ failed=0
 # shellcheck disable=SC2086
 $check $program "$source_dir" || failed=1
 
+# What the program says of its options is what the page says.
+"$kvasir" options | diff - "$source_dir/docs/options.md" || { echo "FAILED: expected kvasir options >docs/options.md"; failed=1; }
+
 planted() { # PATTERN: a line of the check on the planted tree
   # shellcheck disable=SC2086
   found=$($check $program "$scratch") && { echo "FAILED: nothing was wrong, expected: $1"; failed=1; }

@@ -44,7 +44,8 @@ struct Receipt {
 
 struct TokenProbability {
   std::int32_t id = 0;
-  float logprob = 0;  // natural logarithm, of the model's own distribution
+  float logprob = 0;                  // natural logarithm, of the model's own distribution
+  std::vector<TokenProbability> top;  // the most probable ones, as many as "logprobs" says
 };
 
 struct Reply {
@@ -71,6 +72,7 @@ struct ModelInfo {
   std::int64_t context = 0;          // tokens of one request at most, prompt and answer
   std::int64_t trained_context = 0;  // 0: the file does not say
   std::int32_t vocabulary = 0;
+  std::int64_t width = 0;  // numbers of a row
   std::uint64_t parameters = 0;
   std::uint64_t weight_bytes = 0;
   std::string k_codec, v_codec;  // of sealed pages, by layer where layers differ
@@ -88,6 +90,20 @@ struct EngineStats {
     std::uint64_t bytes = 0, records = 0, hits = 0, misses = 0, errors = 0;
   };
   std::vector<Tier> tiers;  // where pages are kept beyond a request
+  // Of answers with "draft" that ended.
+  struct Drafts {
+    std::uint64_t steps = 0, tokens = 0;      // that gave tokens behind an answer's first one, and how many they gave
+    std::uint64_t drafted = 0, accepted = 0;  // guesses that were computed; of them right
+    std::vector<std::uint64_t> histogram;     // steps with guesses, by how many of them were right: 0, 1, ...
+    double draft_seconds = 0, verify_seconds = 0, rollback_seconds = 0;
+  } drafts;
+};
+
+// Rows of floats that stand in a prompt in place of tokens, such as embeddings of another model: (n, ModelInfo::width)
+// as they enter the first layer, behind the embedding's factor, from element `begin` of the prompt on.
+struct PromptRows {
+  std::int64_t begin = 0;
+  std::vector<float> values;
 };
 
 class Engine {
@@ -107,7 +123,7 @@ class Engine {
   // Options of a request: those of sampling ("temperature", "top_k", "top_p", "min_p", "seed", ...) and
   //   n_predict    most tokens of the answer; -1 (default): until its end or that of the context
   //   stop         a text that ends the answer; may be given more than once
-  //   logprobs     true: Reply::logprobs
+  //   logprobs     true, or a number of alternatives: Reply::logprobs
   //   logit_bias   "ID=NUMBER"; may be given more than once
   //   json_schema  the text of a JSON Schema that the answer conforms to
   //   ignore_eos   true: go on when the model ends its text
@@ -121,6 +137,16 @@ class Engine {
   //   tenant       whose cache it is: tenants never meet
   Reply generate(std::string_view prompt, const Options& options = {}, const OnText& on_text = {});
   Reply generate(std::span<const std::int32_t> ids, const Options& options = {}, const OnText& on_text = {});
+  // The same with rows, ascending, where `ids` has -1. They are reused as tokens are, by their content, also after a
+  // restart; a run of fewer than 8 rows only ends what is reused. Drafters do not guess for such a prompt, and nothing
+  // of it is blended.
+  Reply generate(std::span<const std::int32_t> ids, std::span<const PromptRows> rows, const Options& options = {},
+                 const OnText& on_text = {});
+  // The model's rows of tokens, (ids, width), in the form of PromptRows.
+  std::vector<float> rows_of(std::span<const std::int32_t> ids) const;
+  // The answers to many prompts, in their order; "running" of them are computed together. Each has the bits that it
+  // would have alone. What one throws is thrown when all have ended.
+  std::vector<Reply> generate_batch(std::span<const std::string> prompts, const Options& options = {});
   // messages: a JSON array as /v1/chat/completions takes it, [{"role": "user", "content": "Hi"}], put into the model's
   // own chat template. With `tools` (a JSON array) these, too. The answer is as the model wrote it, with the marks of
   // reasoning and of tool calls.
@@ -131,12 +157,19 @@ class Engine {
   // Computes a prompt and keeps it; the number of its tokens.
   std::int64_t warm(std::string_view prompt, const Options& options = {});
 
+  // The vectors of texts, as of `kvasir embed`, one each. Options: pooling ("mean", "cls", "last"; default: as the
+  // model's file says), dimensions (only the first so many; 0: all), raw (true: not divided by their length).
+  std::vector<std::vector<float>> embed(std::span<const std::string> texts, const Options& options = {});
+
   std::vector<std::int32_t> tokenize(std::string_view text, bool add_bos = false, bool special = true) const;
   std::string detokenize(std::span<const std::int32_t> ids) const;
 
   // Writes everything that is kept to where it lasts ("cache_dir", "tier"). Throws std::runtime_error that says what
   // could not be. The destructor does the same, silently.
   void flush();
+  // Forgets everything that is kept, of every tenant: in "cache_dir" and "tier" also what other engines and models keep
+  // there. Throws std::runtime_error that says what could not be.
+  void reset_cache();
 
   struct Impl;
   Impl& impl() const { return *impl_; }

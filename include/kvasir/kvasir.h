@@ -39,6 +39,8 @@ typedef enum kvasir_status {
 /* Of the last call that failed in this thread; good until the next one fails. */
 const char* kvasir_error(void);
 const char* kvasir_version(void);
+/* {"engine": [...], "request": [...]}: every option with name, type, expects, preset, unit and help. */
+kvasir_status kvasir_options(char** json);
 /* Frees ids and texts that a call made. NULL is fine. */
 void kvasir_free(void* memory);
 
@@ -61,11 +63,31 @@ void kvasir_engine_close(kvasir_engine* engine);
 kvasir_status kvasir_engine_info(const kvasir_engine* engine, char** json);
 kvasir_status kvasir_engine_stats(const kvasir_engine* engine, char** json);
 kvasir_status kvasir_engine_flush(kvasir_engine* engine);
+/* Forgets everything that is kept; see kvasir::Engine::reset_cache. */
+kvasir_status kvasir_engine_reset_cache(kvasir_engine* engine);
 
 kvasir_status kvasir_generate(kvasir_engine* engine, const char* prompt, size_t size, const char* const* options,
                               kvasir_on_text on_text, void* user, kvasir_reply** reply);
 kvasir_status kvasir_generate_ids(kvasir_engine* engine, const int32_t* ids, size_t count, const char* const* options,
                                   kvasir_on_text on_text, void* user, kvasir_reply** reply);
+/* Rows of floats in place of tokens, where the prompt's ids are -1; see kvasir::PromptRows. */
+typedef struct kvasir_rows {
+  int64_t begin;       /* element of the prompt */
+  const float* values; /* (count, width of kvasir_engine_info) */
+  size_t count;        /* of rows */
+} kvasir_rows;
+kvasir_status kvasir_generate_rows(kvasir_engine* engine, const int32_t* ids, size_t count, const kvasir_rows* rows,
+                                   size_t runs, const char* const* options, kvasir_on_text on_text, void* user,
+                                   kvasir_reply** reply);
+/* The model's rows of tokens, (count, width): *size numbers; kvasir_free. */
+kvasir_status kvasir_rows_of(const kvasir_engine* engine, const int32_t* ids, size_t count, float** values,
+                             size_t* size);
+/* replies[i] answers prompts[i], of sizes[i] bytes. When one fails there are no replies. */
+kvasir_status kvasir_generate_batch(kvasir_engine* engine, const char* const* prompts, const size_t* sizes,
+                                    size_t count, const char* const* options, kvasir_reply** replies);
+/* Options: pooling, dimensions, raw. The vector has *count numbers; kvasir_free. */
+kvasir_status kvasir_embed(kvasir_engine* engine, const char* text, size_t size, const char* const* options,
+                           float** vector, size_t* count);
 /* messages, tools: JSON arrays as in /v1/chat/completions; tools may be NULL. */
 kvasir_status kvasir_chat(kvasir_engine* engine, const char* messages, const char* tools, const char* const* options,
                           kvasir_on_text on_text, void* user, kvasir_reply** reply);

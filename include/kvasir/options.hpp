@@ -24,6 +24,18 @@ struct Option {
 // One that takes a list ("stop") may be named more than once; of the others the last counts.
 using Options = std::vector<Option>;
 
+// An option as the command line, C, C++, Python and HTTP have it.
+struct OptionDescription {
+  std::string name;
+  std::string type;     // "boolean", "integer", "number", "text", "list of texts"
+  std::string expects;  // "a number from 0 to 1"
+  std::string preset;   // what holds without it, as JSON
+  std::string unit;     // "tokens"; empty when it has none
+  std::string help;
+};
+std::vector<OptionDescription> engine_options();   // of Engine
+std::vector<OptionDescription> request_options();  // of its calls and of Session
+
 namespace detail {
 std::string option_text(double value);  // the shortest text that reads as the same number
 std::string option_text(float value);

@@ -8,10 +8,10 @@
 """
 
 from ._native import BadInput, Busy, Cancelled, Error, InternalError, IoError, NoMemory, Unsupported, version
-from .engine import Engine, Generation, Session
+from .engine import Engine, Generation, Session, options
 
 __version__ = version()
 __all__ = [
     "BadInput", "Busy", "Cancelled", "Engine", "Error", "Generation", "InternalError", "IoError", "NoMemory", "Session",
-    "Unsupported", "version",
+    "Unsupported", "options", "version",
 ]

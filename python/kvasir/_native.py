@@ -86,6 +86,10 @@ class Layer(ctypes.Structure):
     ]
 
 
+class Rows(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_int64), ("values", Floats), ("count", ctypes.c_size_t)]
+
+
 class Slice(ctypes.Structure):
     _fields_ = [("sequence", ctypes.c_uint64), ("count", ctypes.c_int32), ("generated", ctypes.c_int32)]
 
@@ -93,11 +97,17 @@ class Slice(ctypes.Structure):
 # Handles go in as c_void_p: a plain int would be cut to 32 bits.
 _CALLS = {
     "engine_open": [_text, _out(_text), OnProgress, Handle, _out(Handle)],
+    "options": [_out(Handle)],
     "engine_info": [Handle, _out(Handle)],
     "engine_stats": [Handle, _out(Handle)],
     "engine_flush": [Handle],
+    "engine_reset_cache": [Handle],
+    "generate_batch": [Handle, _out(_text), _out(_size), _size, _out(_text), _out(Handle)],
+    "embed": [Handle, _text, _size, _out(_text), _out(Floats), _out(_size)],
     "generate": [Handle, _text, _size, _out(_text), OnText, Handle, _out(Handle)],
     "generate_ids": [Handle, Ids, _size, _out(_text), OnText, Handle, _out(Handle)],
+    "generate_rows": [Handle, Ids, _size, _out(Rows), _size, _out(_text), OnText, Handle, _out(Handle)],
+    "rows_of": [Handle, Ids, _size, _out(Floats), _out(_size)],
     "chat": [Handle, _text, _text, _out(_text), OnText, Handle, _out(Handle)],
     "chat_prompt": [Handle, _text, _text, _out(Handle)],
     "warm": [Handle, _text, _size, _out(_text), _out(_i64)],

@@ -93,6 +93,16 @@ def _request(options: dict, max_new_tokens: int | None) -> ctypes.Array:
     return native.options(options)
 
 
+def options() -> dict[str, list[dict]]:
+    """All options: {"engine": [...], "request": [...]}, each with name, type, expects, preset, unit and help.
+
+    Those of "engine" are arguments of `Engine`, those of "request" of its calls.
+    """
+    text = native.Handle()
+    native.call("options", ctypes.byref(text))
+    return json.loads(native.take_text(text))
+
+
 class _Bar:
     """Progress of loading on a terminal."""
 
@@ -199,6 +209,25 @@ class Engine(native.Owner, _Asks):
         native.call("engine_stats", self.handle, ctypes.byref(text))
         return json.loads(native.take_text(text))
 
+    def cache_stats(self) -> dict:
+        """Of stats(): tokens that prompts had and reused, their share, bytes of running requests, and what tiers hold."""
+        s = self.stats()
+        share = s["reused_tokens"] / s["prompt_tokens"] if s["prompt_tokens"] else 0.0
+        return {"hit_share": share, **{k: s[k] for k in ("prompt_tokens", "reused_tokens", "kv_bytes", "kv_budget", "tiers")}}
+
+    def speculative_stats(self) -> dict:
+        """What drafts did since the start. histogram[n]: steps with guesses of which n were right."""
+        d = self.stats()["drafts"]
+        return {
+            **d,
+            "acceptance": d["accepted"] / d["drafted"] if d["drafted"] else 0.0,
+            "tokens_per_step": d["tokens"] / d["steps"] if d["steps"] else 0.0,
+        }
+
+    def reset_cache(self) -> None:
+        """Forgets everything that is kept; in `cache_dir` and `tier` also what other engines and models keep there."""
+        native.call("engine_reset_cache", self.handle)
+
     def flush(self) -> None:
         """Everything that is kept is written to where it lasts."""
         native.call("engine_flush", self.handle)
@@ -213,19 +242,74 @@ class Engine(native.Owner, _Asks):
             text = prompt.encode()
             native.call("generate", self.handle, text, len(text), options, listener.call, None, ctypes.byref(reply))
         else:
-            ids = native.ids_array(prompt)
-            native.call("generate_ids", self.handle, ids, len(ids), options, listener.call, None, ctypes.byref(reply))
+            ids, rows = self._elements(prompt)
+            native.call(
+                "generate_rows", self.handle, ids, len(ids), (native.Rows * len(rows))(*rows), len(rows), options,
+                listener.call, None, ctypes.byref(reply),
+            )
         return _generation(reply)
+
+    def _elements(self, prompt) -> tuple[ctypes.Array, list[native.Rows]]:
+        """Ids with -1 in place of rows, and the rows."""
+        ids, rows = [], []
+        for item in prompt:
+            if hasattr(item, "__index__"):
+                ids.append(int(item))
+                continue
+            width = self.info()["width"]
+            values = item.tolist() if hasattr(item, "tolist") else list(item)
+            if not values or any(not isinstance(row, list) or len(row) != width for row in values):
+                raise native.BadInput(f"rows: expected (n, {width}) numbers behind the first {len(ids)} elements of the prompt")
+            flat = (ctypes.c_float * (len(values) * width))(*(x for row in values for x in row))
+            rows.append(native.Rows(len(ids), flat, len(values)))
+            ids += [-1] * len(values)
+        return native.ids_array(ids), rows
+
+    def rows_of(self, ids: Sequence[int]) -> list[list[float]]:
+        """The model's rows of tokens, (len(ids), width), as they enter the first layer: see generate."""
+        data, values, size = native.ids_array(ids), native.Floats(), ctypes.c_size_t()
+        native.call("rows_of", self.handle, data, len(data), ctypes.byref(values), ctypes.byref(size))
+        try:
+            flat = values[: size.value]
+        finally:
+            native.lib.kvasir_free(values)
+        width = self.info()["width"]
+        return [flat[i : i + width] for i in range(0, len(flat), width)]
 
     def generate(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, on_text=None, **options) -> Generation:
         """Goes on from `prompt`, a text or token ids. on_text gets the text as it comes; False ends the answer.
 
-        Options are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
+        Among the ids may be arrays (n, width) of floats: rows that enter the first layer in place of n tokens, such as
+        embeddings of another model, behind the embedding's factor. They are reused by their content.
+
+        Options (see kvasir.options()) are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
         logit_bias, json_schema (a dict), ignore_eos, add_bos, special, tenant; reuse (True: as the engine has it, False,
         "off", "exact", "blend") with blend_ratio and its like; select; draft (True: all of the engine's drafters, False, a
         name or a list of names).
         """
         return self._generate(prompt, max_new_tokens, on_text, options)
+
+    def generate_batch(self, prompts: Sequence[str], max_new_tokens: int | None = None, **options) -> list[Generation]:
+        """The answers to `prompts`, in their order; `running` of them are computed together, each as it would be alone."""
+        if isinstance(prompts, str) or not all(isinstance(p, str) for p in prompts):
+            raise native.BadInput("prompts: expected a list of texts")
+        texts = [p.encode() for p in prompts]
+        n = len(texts)
+        replies = (native.Handle * n)()
+        sizes = (ctypes.c_size_t * n)(*map(len, texts))
+        native.call("generate_batch", self.handle, (ctypes.c_char_p * n)(*texts), sizes, n, _request(options, max_new_tokens), replies)
+        return [_generation(native.Handle(r)) for r in replies]
+
+    def embed(self, text: str | Sequence[str], **options) -> list[float] | list[list[float]]:
+        """The vector of a text, or those of a list of texts. Options: pooling ("mean", "cls", "last"), dimensions, raw."""
+        if not isinstance(text, str):
+            return [self.embed(t, **options) for t in text]
+        data, vector, count = text.encode(), native.Floats(), ctypes.c_size_t()
+        native.call("embed", self.handle, data, len(data), native.options(options), ctypes.byref(vector), ctypes.byref(count))
+        try:
+            return vector[: count.value]
+        finally:
+            native.lib.kvasir_free(vector)
 
     def stream(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, **options) -> Iterator[str]:
         """The answer's text as it comes. Closing the iterator ends the answer."""

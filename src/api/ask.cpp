@@ -10,42 +10,19 @@
 #include "api/options.hpp"
 #include "base/error.hpp"
 #include "run/receipt.hpp"
-#include "text/json_schema.hpp"
 
 namespace kvasir::api {
 namespace {
 
-const OptionTable<RequestOptions>& request_table() {
-  using O = RequestOptions;
-  static const OptionTable<O> t{
-      "request",
-      {{"n_predict",
-        &O::n_predict,
-        {.help = "most tokens to generate; -1 is until the end of the text or of the context",
-         .unit = "tokens",
-         .low = -1,
-         .high = 1 << 24}},
-       {"stop", &O::stop, {.help = "end before this text; may be given more than once"}},
-       {"logit_bias", &O::logit_bias, {.help = "ID=NUMBER is added to a token's logit; may be given more than once"}},
-       {"json_schema", &O::json_schema, {.help = "a JSON Schema that the answer conforms to"}},
-       {"tenant", &O::tenant, {.help = "whose cache it is"}},
-       {"select", &O::select, {.help = "which blocks the answer's tokens read, as the engine's option of that name"}},
-       {"draft",
-        &O::draft,
-        {.help = "the engine's drafters that guess for it: true is all, false none, a name one; may be given more than "
-                 "once"}},
-       {"logprobs", &O::logprobs, {.help = "log-probability of every token of the answer"}},
-       {"ignore_eos", &O::ignore_eos, {.help = "go on when the model ends its text"}},
-       {"add_bos", &O::add_bos, {.help = "put the model's BOS token in front of a text, where the model wants one"}},
-       {"special", &O::special, {.help = "special tokens written in a text are read as such"}}}};
-  return t;
-}
-
-// "reuse" of a request may be true, as the engine has it, or false, which is "off".
+// "reuse" of a request may be true, as the engine has it, or false, which is "off"; "logprobs" true, which is of no
+// alternatives, or false.
 Options in_words(Options options) {
   std::erase_if(options, [](const Option& o) { return o.name == "reuse" && o.value == "true"; });
-  for (Option& o : options)
+  for (Option& o : options) {
     if (o.name == "reuse" && o.value == "false") o.value = "off";
+    if (o.name == "logprobs" && o.value == "true") o.value = "0";
+    if (o.name == "logprobs" && o.value == "false") o.value = "-1";
+  }
   return options;
 }
 
@@ -54,17 +31,6 @@ std::optional<std::vector<std::string>> drafters_of(const std::vector<std::strin
   if (draft.empty() || draft == std::vector<std::string>{"true"}) return std::nullopt;
   if (draft == std::vector<std::string>{"false"}) return std::vector<std::string>{};
   return draft;
-}
-
-std::shared_ptr<const text::Grammar> grammar_of(const std::string& schema) {
-  if (schema.empty()) return nullptr;
-  const auto json = nlohmann::ordered_json::parse(schema, nullptr, false);
-  if (json.is_discarded()) throw Error(Code::kBadInput, "is not JSON", "json_schema");
-  try {
-    return text::grammar_of_schema(json, text::Unknown::kRefuse);
-  } catch (const Error& e) {
-    throw Error(e.code(), e.what(), "json_schema");
-  }
 }
 
 Reply reply_of(const run::Reply& r) {
@@ -84,21 +50,40 @@ Reply reply_of(const run::Reply& r) {
                           .miss = o.receipt.miss,
                           .json = run::receipt_json(o).dump(-1, ' ', false, Json::error_handler_t::replace)}};
   for (const run::Span& s : o.receipt.spans) reply.receipt.spans.push_back({s.begin, s.end, s.source});
-  for (const run::TokenRecord& t : r.records) reply.logprobs.push_back({t.id, t.logprob});
+  for (const run::TokenRecord& t : r.records) {
+    TokenProbability& token = reply.logprobs.emplace_back(TokenProbability{t.id, t.logprob, {}});
+    for (const auto& b : t.best) token.top.push_back({b.id, b.logprob, {}});
+  }
   return reply;
+}
+
+void count(EngineStats::Drafts& sum, const run::DraftFigures& f) {
+  const auto add = [](std::uint64_t& to, std::int64_t more) { to += static_cast<std::uint64_t>(more); };
+  add(sum.steps, f.steps), add(sum.tokens, f.tokens), add(sum.drafted, f.drafted), add(sum.accepted, f.accepted);
+  sum.draft_seconds += f.draft_seconds;
+  sum.verify_seconds += f.verify_seconds;
+  sum.rollback_seconds += f.rollback_seconds;
+  // accepted_at[i] steps had more than i right guesses.
+  for (std::size_t right = 0; right <= f.accepted_at.size(); ++right) {
+    const std::int64_t least = right == 0 ? f.drafted_at[0] : f.accepted_at[right - 1];
+    const std::int64_t steps = least - (right < f.accepted_at.size() ? f.accepted_at[right] : 0);
+    if (steps > 0 && sum.histogram.size() <= right) sum.histogram.resize(right + 1);
+    if (steps > 0) add(sum.histogram[right], steps);
+  }
 }
 
 }  // namespace
 
 Ask::Ask(const run::BlendOptions& blend_, const Options& options) : blend(blend_) {
-  set_options(in_words(options), OptionTarget<RequestOptions>{request_table(), request},
+  set_options(in_words(options), OptionTarget<run::RequestOptions>{run::request_table(), request},
               OptionTarget<run::SamplingOptions>{run::sampling_table(), sampling},
               OptionTarget<run::BlendOptions>{run::blend_table(), blend});
   for (const std::string& bias : request.logit_bias) run::add_logit_bias(sampling, bias);
   for (const Option& o : options) given.push_back(o.name);
 }
 
-Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text) {
+Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text,
+          std::vector<model::RowRun> runs) {
   run::ServiceRequest service;
   service.tenant = ask.request.tenant;
   service.reuse = ask.blend.reuse != "off";
@@ -110,17 +95,13 @@ Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, 
                    .second_layer = ask.blend.second_layer};
   service.drafters = drafters_of(ask.request.draft);
   run::Request& request = service.request;
+  run::fill(request, ask.request);
   request.prompt = std::move(prompt);
-  request.max_tokens = ask.request.n_predict;
+  request.runs = std::move(runs);
   request.sampling = ask.sampling;
   impl.scheduler->card().sampling.fill(request.sampling, [&](const std::string& name) {
     return std::find(ask.given.begin(), ask.given.end(), name) != ask.given.end();
   });
-  request.stop = ask.request.stop;
-  request.select = ask.request.select;
-  request.top_logprobs = ask.request.logprobs ? 0 : -1;
-  request.ignore_eos = ask.request.ignore_eos;
-  request.grammar = grammar_of(ask.request.json_schema);
 
   std::atomic<bool> cancelled = false;
   std::exception_ptr thrown;  // written before `cancelled` is, and read when the request is over
@@ -138,6 +119,10 @@ Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, 
     events.cancelled = [&] { return cancelled.load(); };
   }
   const run::Reply reply = run::ask(*impl.scheduler, std::move(service), events);
+  {
+    const std::lock_guard lock(impl.drafted_mutex);
+    count(impl.drafted, reply.outcome.draft);
+  }
   if (thrown) std::rethrow_exception(thrown);
   return reply_of(reply);
 }

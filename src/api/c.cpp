@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -138,9 +139,25 @@ Json to_json(const Reply& r) {
             {"generate_seconds", r.generate_seconds},
             {"receipt", Json::parse(r.receipt.json)}};
   Json logprobs = Json::array();
-  for (const TokenProbability& t : r.logprobs) logprobs.push_back({{"id", t.id}, {"logprob", t.logprob}});
+  for (const TokenProbability& t : r.logprobs) {
+    Json top = Json::array();
+    for (const TokenProbability& b : t.top) top.push_back({{"id", b.id}, {"logprob", b.logprob}});
+    logprobs.push_back({{"id", t.id}, {"logprob", t.logprob}, {"top", std::move(top)}});
+  }
   json["logprobs"] = std::move(logprobs);
   return json;
+}
+
+Json to_json(const std::vector<OptionDescription>& options) {
+  Json list = Json::array();
+  for (const OptionDescription& o : options)
+    list.push_back({{"name", o.name},
+                    {"type", o.type},
+                    {"expects", o.expects},
+                    {"preset", Json::parse(o.preset)},
+                    {"unit", o.unit},
+                    {"help", o.help}});
+  return list;
 }
 
 Json to_json(const ModelInfo& i) {
@@ -149,6 +166,7 @@ Json to_json(const ModelInfo& i) {
           {"context", i.context},
           {"trained_context", i.trained_context},
           {"vocabulary", i.vocabulary},
+          {"width", i.width},
           {"parameters", i.parameters},
           {"weight_bytes", i.weight_bytes},
           {"k_codec", i.k_codec},
@@ -172,7 +190,16 @@ Json to_json(const EngineStats& s) {
           {"generated_tokens", s.generated_tokens},
           {"kv_bytes", s.kv_bytes},
           {"kv_budget", s.kv_budget},
-          {"tiers", tiers}};
+          {"tiers", tiers},
+          {"drafts",
+           {{"steps", s.drafts.steps},
+            {"tokens", s.drafts.tokens},
+            {"drafted", s.drafts.drafted},
+            {"accepted", s.drafts.accepted},
+            {"histogram", s.drafts.histogram},
+            {"draft_seconds", s.drafts.draft_seconds},
+            {"verify_seconds", s.drafts.verify_seconds},
+            {"rollback_seconds", s.drafts.rollback_seconds}}}};
 }
 
 // Texts that are no UTF-8 (bytes of half a character) become JSON all the same.
@@ -234,6 +261,13 @@ kvasir_status kvasir_engine_open(const char* model, const char* const* options, 
 
 void kvasir_engine_close(kvasir_engine* engine) { delete engine; }
 
+kvasir_status kvasir_options(char** json) {
+  return call([&] {
+    const Json all{{"engine", to_json(engine_options())}, {"request", to_json(request_options())}};
+    give_text(dump(all), json, nullptr);
+  });
+}
+
 kvasir_status kvasir_engine_info(const kvasir_engine* engine, char** json) {
   return call([&] { some(json, "json") = copy(dump(to_json(some(engine, "engine").engine.info()))); });
 }
@@ -244,6 +278,66 @@ kvasir_status kvasir_engine_stats(const kvasir_engine* engine, char** json) {
 
 kvasir_status kvasir_engine_flush(kvasir_engine* engine) {
   return call([&] { some(engine, "engine").engine.flush(); });
+}
+
+kvasir_status kvasir_engine_reset_cache(kvasir_engine* engine) {
+  return call([&] { some(engine, "engine").engine.reset_cache(); });
+}
+
+kvasir_status kvasir_generate_rows(kvasir_engine* engine, const int32_t* ids, size_t count, const kvasir_rows* rows,
+                                   size_t runs, const char* const* options, kvasir_on_text on_text, void* user,
+                                   kvasir_reply** reply) {
+  return call([&] {
+    some(reply, "reply");
+    Engine& e = some(engine, "engine").engine;
+    const auto width = static_cast<std::size_t>(e.info().width);
+    std::vector<PromptRows> all;
+    for (std::size_t i = 0; i < runs; ++i) {
+      const kvasir_rows& r = (&some(rows, "rows"))[i];
+      const float* const values = &some(r.values, "rows");
+      all.push_back({r.begin, {values, values + r.count * width}});
+    }
+    *reply = c_reply_of(e.generate(ids_of(ids, count), all, options_of(options), on_text_of(on_text, user)));
+  });
+}
+
+kvasir_status kvasir_rows_of(const kvasir_engine* engine, const int32_t* ids, size_t count, float** values,
+                             size_t* size) {
+  return call([&] {
+    some(values, "values");
+    some(size, "size");
+    const std::vector<float> rows = some(engine, "engine").engine.rows_of(ids_of(ids, count));
+    *values = static_cast<float*>(copy(rows.data(), rows.size() * sizeof(float), 0));
+    *size = rows.size();
+  });
+}
+
+kvasir_status kvasir_generate_batch(kvasir_engine* engine, const char* const* prompts, const size_t* sizes,
+                                    size_t count, const char* const* options, kvasir_reply** replies) {
+  return call([&] {
+    some(engine, "engine");
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < count; ++i)
+      texts.emplace_back(text_of((&some(prompts, "prompts"))[i], (&some(sizes, "sizes"))[i], "prompts"));
+    if (count > 0) some(replies, "replies");
+    std::vector<std::unique_ptr<kvasir_reply>> all;
+    for (Reply& reply : engine->engine.generate_batch(texts, options_of(options)))
+      all.emplace_back(c_reply_of(std::move(reply)));
+    for (std::size_t i = 0; i < count; ++i) replies[i] = all[i].release();
+  });
+}
+
+kvasir_status kvasir_embed(kvasir_engine* engine, const char* text, size_t size, const char* const* options,
+                           float** vector, size_t* count) {
+  return call([&] {
+    some(vector, "vector");
+    some(count, "count");
+    const std::string one(text_of(text, size, "text"));
+    const std::vector<float> numbers =
+        some(engine, "engine").engine.embed(std::span(&one, 1), options_of(options)).front();
+    *vector = static_cast<float*>(copy(numbers.data(), numbers.size() * sizeof(float), 0));
+    *count = numbers.size();
+  });
 }
 
 kvasir_status kvasir_generate(kvasir_engine* engine, const char* prompt, size_t size, const char* const* options,

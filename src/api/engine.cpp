@@ -2,11 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "api/guard.hpp"
 #include "api/host.hpp"
+#include "api/options.hpp"
 #include "base/json.hpp"
+#include "run/embed.hpp"
 #include "text/conversation.hpp"
 #include "text/prompt.hpp"
 
@@ -46,6 +54,8 @@ EngineStats Engine::stats() const {
                   .kv_bytes = s.kv_bytes,
                   .kv_budget = s.kv_budget};
   for (const run::TierStats& t : s.tiers) out.tiers.push_back({t.tier, t.bytes, t.records, t.hits, t.misses, t.errors});
+  const std::lock_guard lock(impl_->drafted_mutex);
+  out.drafts = impl_->drafted;
   return out;
 }
 
@@ -59,6 +69,41 @@ Reply Engine::generate(std::string_view prompt, const Options& options, const On
 Reply Engine::generate(std::span<const std::int32_t> ids, const Options& options, const OnText& on_text) {
   return api::guarded([&] {
     return api::ask(*impl_, api::Ask(impl_->scheduler_options.blend, options), {ids.begin(), ids.end()}, on_text);
+  });
+}
+
+Reply Engine::generate(std::span<const std::int32_t> ids, std::span<const PromptRows> rows, const Options& options,
+                       const OnText& on_text) {
+  return api::guarded([&] {
+    std::vector<std::int32_t> prompt(ids.begin(), ids.end());
+    const auto width = static_cast<std::size_t>(impl_->info.width);
+    std::vector<model::RowRun> runs;
+    for (const PromptRows& r : rows) {
+      const auto refuse = [&](const std::string& what) {
+        throw Error(Code::kBadInput, fmt::format("at {} {}", r.begin, what), "rows");
+      };
+      if (r.values.empty() || r.values.size() % width != 0)
+        refuse(fmt::format("have {} numbers, expected rows of {}", r.values.size(), width));
+      if (!std::all_of(r.values.begin(), r.values.end(), [](float x) { return std::isfinite(x); }))
+        refuse("hold a number that is not finite");
+      auto block = std::make_shared<const model::RowBlock>(r.values, static_cast<int>(width));
+      if (r.begin < 0 || r.begin + block->count() > static_cast<std::int64_t>(ids.size()))
+        refuse(fmt::format("are {}, which do not lie in the prompt of {}", block->count(), ids.size()));
+      const auto place = prompt.begin() + r.begin;
+      if (!std::all_of(place, place + block->count(), [](std::int32_t id) { return id == -1; }))
+        refuse("stand where the prompt has tokens, expected -1");
+      std::copy(block->ids().begin(), block->ids().end(), place);
+      runs.push_back({r.begin, std::move(block)});
+    }
+    return api::ask(*impl_, api::Ask(impl_->scheduler_options.blend, options), std::move(prompt), on_text,
+                    std::move(runs));
+  });
+}
+
+std::vector<float> Engine::rows_of(std::span<const std::int32_t> ids) const {
+  return api::guarded([&] {
+    impl_->engine->check_ids(ids);
+    return impl_->engine->forward().rows_of(ids);
   });
 }
 
@@ -90,15 +135,65 @@ std::string Engine::detokenize(std::span<const std::int32_t> ids) const {
   });
 }
 
-void Engine::flush() {
-  if (!impl_->library) return;
+namespace {
+
+// What `f` cannot do to a tier is said of all of them together.
+template <class F>
+void of_tiers(Engine::Impl& impl, const char* problem, F&& f) {
+  if (!impl.library) return;
   std::string lost;
-  for (const auto& tier : impl_->library->tiers()) {
-    const store::Status written = tier->flush();
-    if (!written.ok())
-      lost += fmt::format("{}{}: not all was kept: {}", lost.empty() ? "" : "; ", tier->name(), written.why);
+  for (const auto& tier : impl.library->tiers()) {
+    const store::Status done = f(*tier);
+    if (!done.ok()) lost += fmt::format("{}{}: {}: {}", lost.empty() ? "" : "; ", tier->name(), problem, done.why);
   }
   if (!lost.empty()) throw std::runtime_error(lost);
+}
+
+}  // namespace
+
+void Engine::flush() {
+  of_tiers(*impl_, "not all was kept", [](store::Tier& tier) { return tier.flush(); });
+}
+
+void Engine::reset_cache() {
+  of_tiers(*impl_, "not all was forgotten", [](store::Tier& tier) {
+    const store::Status written = tier.flush();  // what is queued would come behind it
+    return written.ok() ? tier.clear() : written;
+  });
+}
+
+std::vector<Reply> Engine::generate_batch(std::span<const std::string> prompts, const Options& options) {
+  std::vector<Reply> replies(prompts.size());
+  std::exception_ptr thrown;
+  std::mutex mutex;  // of it
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < prompts.size();) try {
+        replies[i] = generate(prompts[i], options);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!thrown) thrown = std::current_exception();
+        next = prompts.size();
+      }
+  };
+  {
+    const std::size_t running = static_cast<std::size_t>(impl_->scheduler_options.running);
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < std::min(running, prompts.size()); ++i) others.emplace_back(work);
+    work();
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  return replies;
+}
+
+std::vector<std::vector<float>> Engine::embed(std::span<const std::string> texts, const Options& options) {
+  return api::guarded([&] {
+    run::EmbedOptions how;
+    api::set_options(options, api::OptionTarget<run::EmbedOptions>{run::embed_table(), how});
+    std::vector<std::vector<float>> vectors;
+    for (const std::string& text : texts) vectors.push_back(run::embed(*impl_->scheduler, text, how).vector);
+    return vectors;
+  });
 }
 
 }  // namespace kvasir

@@ -58,6 +58,7 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
           .context = card.context,
           .trained_context = card.trained_context,
           .vocabulary = card.vocabulary,
+          .width = card.width,
           .parameters = card.parameters,
           .weight_bytes = card.bytes,
           .k_codec = kv::codecs_text(engine->codecs(), kv::Side::kKeys),

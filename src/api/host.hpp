@@ -3,11 +3,14 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "kvasir/engine.hpp"
+#include "run/blend.hpp"
 #include "run/engine.hpp"
+#include "run/request_options.hpp"
 #include "run/scheduler.hpp"
 #include "store/library.hpp"
 #include "store/reuse_options.hpp"
@@ -37,36 +40,24 @@ struct Engine::Impl {
   std::optional<text::ChatTemplate> chat_template;
   std::string chat_problem;  // why there is none
   ModelInfo info;
+  std::mutex drafted_mutex;  // of this
+  EngineStats::Drafts drafted;
 };
 
 namespace api {
-
-// What a request says besides its prompt.
-struct RequestOptions {
-  std::int32_t n_predict = -1;
-  std::vector<std::string> stop;
-  std::vector<std::string> logit_bias;
-  std::string json_schema;
-  std::string tenant;
-  std::string select;
-  std::vector<std::string> draft;
-  bool logprobs = false;
-  bool ignore_eos = false;
-  bool add_bos = true;
-  bool special = true;
-};
 
 // A request without its prompt, and how a prompt that is text becomes ids.
 struct Ask {
   // blend: what holds where the options say nothing. Throws Error(kBadInput).
   Ask(const run::BlendOptions& blend, const Options& options);
-  RequestOptions request;
+  run::RequestOptions request;
   run::SamplingOptions sampling;
   run::BlendOptions blend;
   std::vector<std::string> given;  // names of options
 };
 
-Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text);
+Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, const OnText& on_text,
+          std::vector<model::RowRun> runs = {});
 
 }  // namespace api
 }  // namespace kvasir

@@ -19,10 +19,13 @@ struct WholeHead {
   std::int64_t out_stride;
 };
 
-// Floats of scratch that attend() needs for a head of d channels and n rows.
-constexpr std::int64_t whole_head_scratch(std::int64_t n, int d) {
-  const std::int64_t pitch = (n + 15) / 16 * 16;
-  return pitch * (d + 1);
+inline constexpr int kWholePanel = 16;
+inline constexpr std::int64_t kWholeQueries = 24;  // whose scores with all rows are held at a time
+constexpr std::int64_t whole_pitch(std::int64_t n) { return (n + kWholePanel - 1) / kWholePanel * kWholePanel; }
+
+// Floats of scratch that attend() needs for a head of n rows with d channels of keys, dv of values.
+constexpr std::int64_t whole_head_scratch(std::int64_t n, int d, int dv) {
+  return whole_pitch(n) * (d + whole_pitch(dv) + kWholeQueries);
 }
 
 struct BidirectionalKernels {

@@ -1,5 +1,8 @@
 #include "kernel/bidirectional.hpp"
 
+#include <algorithm>
+#include <type_traits>
+
 #include "kernel/ops.hpp"
 #include "simd/vec.hpp"
 
@@ -8,55 +11,93 @@ namespace {
 
 using namespace simd::KVASIR_TARGET;
 
-// kt (d, pitch): keys channel by channel, so that a lane is a row.
-void transpose(const WholeHead& h, std::int64_t pitch, float* kt) {
-  for (int c = 0; c < h.d; ++c) {
-    float* const row = kt + c * pitch;
-    for (std::int64_t r = 0; r < h.n; ++r) row[r] = h.k[r * h.k_stride + c];
-    for (std::int64_t r = h.n; r < pitch; ++r) row[r] = 0;
-  }
+static_assert(kWholePanel == kLanes);
+constexpr int kGroup = 6;  // queries that are multiplied together: what their sums leave of 16 registers of AVX2
+static_assert(kWholeQueries % kGroup == 0);
+
+// Rows in panels of 16: (panels, d, 16), so that a lane is a row and what is read lies together; 0 behind the last row.
+void pack_keys(const WholeHead& h, std::int64_t pitch, float* to) {
+  for (std::int64_t r = 0; r < pitch; r += kLanes)
+    for (int c = 0; c < h.d; ++c)
+      for (int lane = 0; lane < kLanes; ++lane) *to++ = r + lane < h.n ? h.k[(r + lane) * h.k_stride + c] : 0;
 }
 
-// Scores of one query with all rows, and their maximum.
-float score(const WholeHead& h, const float* q, const float* kt, std::int64_t pitch, float* s) {
-  for (std::int64_t r = 0; r < pitch; r += kLanes) {
-    F32 sum = zero();
-    for (int c = 0; c < h.d; ++c) sum = fma(set1(q[c]), load(kt + c * pitch + r), sum);
-    store(s + r, mul(sum, set1(h.scale)));
+// Channels in panels of 16: (panels, n, 16).
+void pack_values(const WholeHead& h, float* to) {
+  for (int c = 0; c < h.dv; c += kLanes)
+    for (std::int64_t r = 0; r < h.n; ++r, to += kLanes)
+      store(to, load_n(h.v + r * h.v_stride + c, std::min(h.dv - c, kLanes)));
+}
+
+// Products of `Count` queries with a panel of keys to `scores`, pitch apart.
+template <int Count>
+void score_panel(const WholeHead& h, std::int64_t query, const float* panel, std::int64_t pitch, float* scores) {
+  F32 sum[Count];
+  for (F32& s : sum) s = zero();
+  const float* const q = h.q + query * h.q_stride;
+  for (int c = 0; c < h.d; ++c) {
+    const F32 keys = load(panel + c * kLanes);
+    for (int i = 0; i < Count; ++i) sum[i] = fma(set1(q[i * h.q_stride + c]), keys, sum[i]);
   }
+  for (int i = 0; i < Count; ++i) store(scores + i * pitch, mul(sum[i], set1(h.scale)));
+}
+
+// Sums of values by the weights of `Count` queries, divided by `totals`: channels of one panel.
+template <int Count>
+void add_values(const WholeHead& h, std::int64_t query, const float* panel, int channel, const float* weights,
+                std::int64_t pitch, const float* totals) {
+  F32 sum[Count];
+  for (F32& s : sum) s = zero();
+  for (std::int64_t r = 0; r < h.n; ++r) {
+    const F32 values = load(panel + r * kLanes);
+    for (int i = 0; i < Count; ++i) sum[i] = fma(set1(weights[i * pitch + r]), values, sum[i]);
+  }
+  for (int i = 0; i < Count; ++i)
+    store_n(h.out + (query + i) * h.out_stride + channel, mul(sum[i], set1(1.0f / totals[i])),
+            std::min(h.dv - channel, kLanes));
+}
+
+// s becomes exp(s - max), 0 behind the last row; returns the sum.
+float weigh(const WholeHead& h, std::int64_t pitch, float* s) {
   if (h.soft_cap > 0) ops_table.soft_cap(s, h.soft_cap, h.n);
   float most = s[0];
   for (std::int64_t r = 1; r < h.n; ++r) most = s[r] > most ? s[r] : most;
-  return most;
-}
-
-// s becomes exp(s - most), 0 behind the last row; returns the sum.
-float weigh(std::int64_t n, std::int64_t pitch, float most, float* s) {
   F32 sum = zero();
   for (std::int64_t r = 0; r < pitch; r += kLanes) {
     F32 w = exp(sub(load(s + r), set1(most)));
-    if (r + kLanes > n) w = select_first(static_cast<int>(n - r), w, zero());
+    if (r + kLanes > h.n) w = select_first(static_cast<int>(h.n - r), w, zero());
     store(s + r, w);
     sum = add(sum, w);
   }
   return reduce_add(sum);
 }
 
+// f(first, count as a type) for groups of `count` queries, and those left over one by one.
+template <class F>
+void in_groups(std::int64_t count, const F& f) {
+  std::int64_t i = 0;
+  for (; i + kGroup <= count; i += kGroup) f(i, std::integral_constant<int, kGroup>());
+  for (; i < count; ++i) f(i, std::integral_constant<int, 1>());
+}
+
+// Each row's sums are made in one order, whatever is computed beside it.
 void attend(const WholeHead& h, float* scratch) {
-  const std::int64_t pitch = (h.n + 15) / 16 * 16;
-  float *const kt = scratch, *const s = scratch + pitch * h.d;
-  transpose(h, pitch, kt);
-  for (std::int64_t i = 0; i < h.n; ++i) {
-    const float most = score(h, h.q + i * h.q_stride, kt, pitch, s);
-    const float total = weigh(h.n, pitch, most, s);
-    const F32 factor = set1(1.0f / total);
-    float* const out = h.out + i * h.out_stride;
-    for (int c = 0; c < h.dv; c += kLanes) {
-      const int m = h.dv - c < kLanes ? h.dv - c : kLanes;
-      F32 sum = zero();
-      for (std::int64_t r = 0; r < h.n; ++r) sum = fma(set1(s[r]), load_n(h.v + r * h.v_stride + c, m), sum);
-      store_n(out + c, mul(sum, factor), m);
-    }
+  const std::int64_t pitch = whole_pitch(h.n);
+  float *const keys = scratch, *const values = keys + pitch * h.d, *const scores = values + pitch * whole_pitch(h.dv);
+  pack_keys(h, pitch, keys);
+  pack_values(h, values);
+  for (std::int64_t first = 0; first < h.n; first += kWholeQueries) {
+    const std::int64_t count = std::min(kWholeQueries, h.n - first);
+    for (std::int64_t r = 0; r < pitch; r += kLanes)
+      in_groups(count, [&](std::int64_t i, auto size) {
+        score_panel<size()>(h, first + i, keys + r * h.d, pitch, scores + i * pitch + r);
+      });
+    float totals[kWholeQueries];
+    for (std::int64_t i = 0; i < count; ++i) totals[i] = weigh(h, pitch, scores + i * pitch);
+    for (int c = 0; c < h.dv; c += kLanes)
+      in_groups(count, [&](std::int64_t i, auto size) {
+        add_values<size()>(h, first + i, values + c * h.n, c, scores + i * pitch, pitch, totals + i);
+      });
   }
 }
 

@@ -47,7 +47,7 @@ TEST(Bidirectional, IsASoftmaxOverAllRows) {
             want.push_back(sum / total);
           }
         }
-        std::vector<float> scratch(static_cast<std::size_t>(whole_head_scratch(n, d)), NAN), first;
+        std::vector<float> scratch(static_cast<std::size_t>(whole_head_scratch(n, d, dv)), NAN), first;
         for (const simd::Isa isa : simd::kIsas) {
           if (!simd::supported(isa)) continue;
           std::vector<float> out(static_cast<std::size_t>(n * out_stride), -1);

@@ -157,6 +157,10 @@ void Attention::attend_many(const LayerStep& step, const Part& p, int head, int 
     fold.group(g, {}, group);
     fold.merge(group, total);
   }
+  if (p.both.end > 0) {
+    fold.both(group);
+    fold.merge(group, total);
+  }
   fold.sink_logits();
   write_out(step, p, head, token, tokens, total);
 }

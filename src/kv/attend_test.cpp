@@ -150,6 +150,92 @@ TEST_F(Attend, WindowsAndSinksKeepTheLaw) {
   }
 }
 
+// Tokens of a run see each other, in layers with and without a window, whatever pages and sinks the run lies in; what
+// does not see them has the bits that it has without them.
+TEST_F(Attend, RunsThatSeeEachOther) {
+  const int n = 700;
+  const std::vector<BothWays> both{{2, 40}, {100, 390}, {390, 391}, {500, 640}};
+  const std::vector<int> borders{0, 1, 2, 40, 41, 90, 100, 390, 391, 450, 500, 640, 650, 699, n};
+  const auto fed = [&](const CacheShape& s, const CacheOptions& o, const Tokens& t, std::span<const int> cuts,
+                       std::span<const BothWays> runs, int threads) {
+    Team team(threads);
+    Cache cache(team, s, o);
+    Sequence* sequence = cache.create();
+    Outputs all;
+    for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+      std::vector<BothWays> inside;
+      for (const BothWays& b : runs)
+        if (b.begin >= cuts[i] && b.end <= cuts[i + 1]) inside.push_back(b);
+      fixture::append(&all, fixture::step(cache, {{sequence, &t, cuts[i], cuts[i + 1] - cuts[i], false, inside}})[0]);
+    }
+    cache.check_integrity();
+    return all;
+  };
+  for (const auto isa : isas()) {
+    simd::force(isa);
+    for (const int window : {0, 150})
+      for (const int sinks : {0, 4, 17}) {
+        CacheShape s = CacheShape::uniform(1, {2, 6, 32, 24});
+        s.layers[0].window = window;
+        const Tokens t = fixture::random_tokens(s, n, 8);
+        const CacheOptions o = options_for(n, "f32", 128, sinks);
+        const int whole[] = {0, n};
+        const std::string what =
+            std::string(simd::name(isa)) + " window " + std::to_string(window) + " sinks " + std::to_string(sinks);
+        const Outputs out = fed(s, o, t, whole, both, 1);
+        EXPECT_LT(error_against_double(s, t, out[0], "f32", 0, 0, both), 1e-6) << what;
+        expect_same_bits(out, fed(s, o, t, borders, both, 2), what);
+        // In front of the first run, and where the window of a layer no longer reaches one.
+        const Outputs causal = fed(s, o, t, whole, {}, 2);
+        const auto row = static_cast<std::size_t>(s.at(0).query_heads * s.at(0).head_dim_v);
+        EXPECT_EQ(std::memcmp(out[0].data(), causal[0].data(), 2 * row * sizeof(float)), 0) << what;
+        EXPECT_NE(std::memcmp(out[0].data() + 2 * row, causal[0].data() + 2 * row, row * sizeof(float)), 0) << what;
+      }
+  }
+}
+
+// Runs of which that holds in layers with a window alone.
+TEST_F(Attend, RunsThatSeeEachOtherInWindows) {
+  const int n = 500;
+  const std::vector<BothWays> both{{130, 300, true}};
+  CacheShape s = CacheShape::uniform(2, {1, 3, 16, 16});
+  s.layers[0].window = 200;
+  const Tokens t = fixture::random_tokens(s, n, 10);
+  Team team(2);
+  Cache cache(team, s, options_for(n, "f32", 128, 4));
+  const Outputs out = fixture::step(cache, {{cache.create(), &t, 0, n, false, both}})[0];
+  EXPECT_LT(error_against_double(s, t, out[0], "f32", 0, 0, both), 1e-6);
+  EXPECT_LT(error_against_double(s, t, out[1], "f32", 1), 1e-6);
+}
+
+// With packed pages, too: runs read the sealed ones in front of them, and are read sealed.
+TEST_F(Attend, RunsThatSeeEachOtherWithPackedPages) {
+  const int n = 900;
+  const std::vector<BothWays> both{{300, 560}};
+  for (const char* codec : {"f16", "int8_token", "rq4"}) {
+    const CacheShape s = CacheShape::uniform(1, {2, 4, 64, 64});
+    const Tokens t = fixture::random_tokens(s, n, 9);
+    std::vector<Outputs> all;
+    for (const std::vector<int>& cuts : {std::vector<int>{0, n}, {0, 129, 300, 560, 700, n}, {0, 300, 561, n}}) {
+      Team team(2);
+      Cache cache(team, s, options_for(n, codec, 128, 4));
+      Sequence* sequence = cache.create();
+      Outputs out;
+      for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+        const bool has = cuts[i] <= 300 && cuts[i + 1] >= 560;
+        fixture::append(
+            &out, fixture::step(cache, {{sequence, &t, cuts[i], cuts[i + 1] - cuts[i], false,
+                                         has ? std::span<const BothWays>(both) : std::span<const BothWays>()}})[0]);
+      }
+      cache.check_integrity();
+      all.push_back(std::move(out));
+    }
+    for (const Outputs& out : all) expect_same_bits(all[0], out, codec);
+    EXPECT_LT(error_against_double(s, t, all[0][0], "f32", 0, 0, both), std::string(codec) == "f16" ? 2e-3 : 0.1)
+        << codec;
+  }
+}
+
 TEST_F(Attend, NeighboursInABatchNeverShow) {
   const CacheShape s = CacheShape::uniform(2, {2, 6, 32, 32});
   const int n = 420;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,7 @@ struct Feed {
   int from;
   int count;
   bool decode = false;
+  std::span<const BothWays> both = {};
 };
 
 // One step over all feeds as one batch. Returns the outputs per feed and layer, (count, H, dv).
@@ -73,7 +75,7 @@ inline std::vector<std::vector<std::vector<float>>> step(Cache& cache, const std
   std::vector<Slice> slices;
   int n = 0;
   for (const Feed& f : feeds) {
-    slices.push_back({f.sequence, n, f.count, f.decode});
+    slices.push_back({f.sequence, n, f.count, f.decode, f.both});
     n += f.count;
   }
   std::vector<std::vector<std::vector<float>>> result(feeds.size());
@@ -131,7 +133,8 @@ inline double as_stored(float x, const std::string& codec) {
 // Relative L2 error of the outputs of all rows of one layer against softmax(score(q k)) v in double, with keys and
 // values as the lossless codec stores them.
 inline double error_against_double(const CacheShape& shape, const Tokens& t, const std::vector<float>& out,
-                                   const std::string& codec, int layer, double soft_cap = 0) {
+                                   const std::string& codec, int layer, double soft_cap = 0,
+                                   std::span<const BothWays> both = {}) {
   const LayerShape& s = shape.at(layer);
   const auto owner = static_cast<std::size_t>(s.kv_of < 0 ? layer : s.kv_of);
   const int g = s.group();
@@ -155,7 +158,18 @@ inline double error_against_double(const CacheShape& shape, const Tokens& t, con
     const int first = window == 0 ? 0 : s.chunked ? i - i % window : std::max(0, i + 1 - window);
     for (int h = 0; h < s.query_heads; ++h) {
       double top = -1e300;
-      for (int j = first; j <= i; ++j) {
+      int from = first, to = i;
+      for (const BothWays& b : both)
+        if (i >= b.begin && i < b.end)
+          from = std::min(from, static_cast<int>(b.begin)), to = static_cast<int>(b.end) - 1;
+      // Of a run all is seen, however far away; of what lies in front of it what the window holds.
+      const auto seen = [&](int j) {
+        for (const BothWays& b : both)
+          if (i >= b.begin && i < b.end && j >= b.begin && j < b.end) return true;
+        return j >= first && j <= i;
+      };
+      for (int j = from; j <= to; ++j) {
+        if (!seen(j)) continue;
         double x = 0;
         for (int c = 0; c < s.head_dim; ++c)
           x += at(q, i, s.query_heads, h, s.head_dim, c) * at(k, j, s.kv_heads, h / g, s.head_dim, c);
@@ -166,7 +180,8 @@ inline double error_against_double(const CacheShape& shape, const Tokens& t, con
       }
       double sum = 0;
       std::vector<double> row(static_cast<std::size_t>(s.head_dim_v));
-      for (int j = first; j <= i; ++j) {
+      for (int j = from; j <= to; ++j) {
+        if (!seen(j)) continue;
         const double w = std::exp(p[static_cast<std::size_t>(j)] - top);
         sum += w;
         for (int c = 0; c < s.head_dim_v; ++c)

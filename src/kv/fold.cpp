@@ -33,6 +33,8 @@ std::size_t FoldScratch::place(float* p, const FoldSize& size) {
   sines = take(d / 2);
   k_tile = size.tiles ? take(kPageTokens * d) : nullptr;
   v_tile = size.tiles ? take(kPageTokens * ((pitch + kPanel - 1) / kPanel * kPanel)) : nullptr;
+  k_rows = size.tiles ? take(kPageTokens * d) : nullptr;
+  v_rows = size.tiles ? take(kPageTokens * static_cast<std::size_t>(size.dv)) : nullptr;
   return at;
 }
 

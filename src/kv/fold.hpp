@@ -92,6 +92,7 @@ struct FoldPage {
   // Tokens that no row sees, because fresher rows stand for them: bit t % 64 of word t / 64. Null: none.
   const std::uint64_t* hidden = nullptr;
   bool borrowed = false;  // `position` is one of the text, else a number of the sequence's own tokens
+  bool open = false;      // every row sees all of it
 };
 
 // What one fold needs room for.
@@ -127,6 +128,8 @@ struct FoldScratch {
   float* sines;
   float* k_tile;
   float* v_tile;
+  float* k_rows;  // room for a raw page, of tokens that are seen before they are part of the sequence
+  float* v_rows;
 
   // Lays the pieces out from p on, which is aligned to a line (null: only counts); returns the floats they take.
   std::size_t place(float* p, const FoldSize& size);
@@ -158,6 +161,11 @@ class Fold {
   void add_tile(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
   void add_latent(const Segment& segment, const FoldPage& page, const float* q, const kernel::States& into);
   void limit(const FoldPage& page) {
+    if (page.open) {
+      std::fill_n(s_.begins, rows_.count, page.k.begin);
+      std::fill_n(s_.ends, rows_.count, page.k.end);
+      return;
+    }
     page.borrowed ? rows_.limits_in_text(page.position, page.k.begin, page.k.end, s_.begins, s_.ends)
                   : rows_.limits(page.position, page.k.begin, page.k.end, s_.begins, s_.ends);
   }

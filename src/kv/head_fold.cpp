@@ -7,6 +7,7 @@ namespace kvasir::kv {
 HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const PageList& list, int token, int tokens,
                    bool many, int worker)
     : step_(step),
+      part_(part),
       sequence_(*part.sequence),
       layer_(step.layer().owner),
       head_(head),
@@ -24,7 +25,7 @@ HeadFold::HeadFold(const LayerStep& step, const Part& part, int head, const Page
 FoldPage HeadFold::sink_page() const {
   const Layout& l = step_.arena.layout;
   const Blocks b = step_.arena.sinks(layer_, head_, sequence_);
-  const int end = static_cast<int>(std::min<std::int64_t>(l.sinks, rows_.last() + 1));
+  const int end = static_cast<int>(std::min<std::int64_t>(l.sinks, part_.seen_to(rows_.last())));
   return {{b.k, 0, end, l.sink_capacity}, {b.v, 0, end, l.sink_capacity}, 0};
 }
 
@@ -55,8 +56,8 @@ int HeadFold::load(std::int64_t begin, std::int64_t end, PinnedPages* here, Fold
 FoldPage HeadFold::page_at(std::int64_t place, const Blocks& b) const {
   const std::int64_t index = list_.page(place);
   const int first = std::max(step_.arena.first_row(index), list_.first_token(place));
-  const auto seen =
-      static_cast<int>(std::min<std::int64_t>(list_.end_token(place), rows_.last() + 1 - index * kPageTokens));
+  const auto seen = static_cast<int>(
+      std::min<std::int64_t>(list_.end_token(place), part_.seen_to(rows_.last()) - index * kPageTokens));
   const int last = std::max(first, seen);
   return {{b.k, first, last, kPageTokens}, {b.v, first, last, kPageTokens}, index * kPageTokens};
 }
@@ -124,6 +125,25 @@ void HeadFold::borrowed(std::int64_t group, const kernel::States& into) {
     segment.angles = turn ? b.angles(*turn, run) : nullptr;
     fold_.add(segment, {pages, count}, first, into);
     first = false;
+  }
+}
+
+// They are read as they will lie in the cache, which has only some of them yet.
+void HeadFold::both(const kernel::States& into) {
+  const LayerLayout& layer = step_.layer();
+  const std::int64_t begin = part_.both.begin, end = part_.both.end;
+  auto* const k = reinterpret_cast<std::byte*>(scratch_.k_rows);
+  auto* const v = reinterpret_cast<std::byte*>(scratch_.v_rows);
+  clear(into);
+  for (std::int64_t at = begin; at < end; at += kPageTokens) {
+    const int n = static_cast<int>(std::min<std::int64_t>(end - at, kPageTokens));
+    const std::int64_t row = part_.row + (at - part_.position);
+    const TokenRows keys = step_.tokens_of(Side::kKeys, row, head_),
+                    values = step_.tokens_of(Side::kValues, row, head_);
+    layer.raw_k->write_k(k, kPageTokens, 0, n, keys.data, keys.stride, layer.shape.head_dim);
+    layer.raw_v->write_v(v, kPageTokens, 0, n, values.data, values.stride, layer.shape.head_dim_v);
+    const FoldPage page{{k, 0, n, kPageTokens}, {v, 0, n, kPageTokens}, at, nullptr, false, true};
+    fold_.add(raw_, {&page, 1}, at == begin, into);
   }
 }
 

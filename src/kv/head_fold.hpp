@@ -41,6 +41,8 @@ class HeadFold {
   void group(std::int64_t group, const Ahead& after, const kernel::States& into);
   // The same of a group of the pages that the sequence borrows.
   void borrowed(std::int64_t group, const kernel::States& into);
+  // The tokens of the part's run that see each other become the state `into`. REQUIRES: Part::both
+  void both(const kernel::States& into);
   // The learned sink logits of the model: the state of a token with that score and a value of 0. It is merged last,
   // into scratch().total.
   void sink_logits();
@@ -58,6 +60,7 @@ class HeadFold {
   FoldPage sink_page() const;
 
   const LayerStep& step_;
+  const Part& part_;
   const Sequence& sequence_;
   const int layer_;  // that owns the pages
   const int head_;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -212,11 +213,20 @@ struct BorrowedRun {
 // alone. They use the codecs' products on packed bytes. Prompts use them with codecs that have packed_prompts
 // (kv/codec.hpp), else never, however short their chunks: what a prompt leaves behind must not depend on its chunks
 // (law 1). With lossless codecs both ways have the same bits.
+//
+// both: ascending; each token of such a run sees all of the run, besides what lies in front of it. REQUIRES: a run lies
+// in one slice, whole; layers have keys and values of their own, which are not latent, and no slopes.
+struct BothWays {
+  std::int64_t begin = 0;  // tokens [begin, end) of the sequence
+  std::int64_t end = 0;
+  bool in_windows = false;  // in layers with a window alone; REQUIRES: the window holds the run
+};
 struct Slice {
   Sequence* sequence = nullptr;
   int row = 0;
   int count = 0;
   bool decode = false;
+  std::span<const BothWays> both = {};
 };
 
 // How scores become weights.

@@ -31,10 +31,19 @@ bool Plan::next() {
     p.block = p.position / kPageTokens;
     p.row = s.row + done_[i];
     p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
+    for (const BothWays& b : s.both) {
+      if (b.in_windows && layer_->shape.window == 0) continue;
+      const std::int64_t border = p.position < b.begin ? b.begin : b.end;
+      if (border <= p.position) continue;
+      if (border == b.end) p.both = b;
+      p.tokens = static_cast<int>(std::min<std::int64_t>(p.tokens, border - p.position));
+      break;
+    }
     if (s.decode) p.tokens = std::min(p.tokens, drafted_together());
     const std::int64_t sealed = layout_.sealed_at(p.position);
     const SelectSpec& select = p.sequence->select;
-    const bool asks = !select.dense() && layer_->asked >= select.dense_layers && sealed > 0 && !s.sequence->borrowed;
+    const bool asks = p.both.end == 0 && !select.dense() && layer_->asked >= select.dense_layers && sealed > 0 &&
+                      !s.sequence->borrowed;
     p.prompt = !s.decode && select.prompt > 0 && asks;
     if (p.prompt) {
       p.first = p.position / select.prompt * select.prompt;
@@ -46,7 +55,7 @@ bool Plan::next() {
     }
     done_[i] += p.tokens;
     p.seals = !shared && layer_->seals() && p.position % kPageTokens == 0 && sealed > 0;
-    p.few = layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
+    p.few = p.both.end == 0 && layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
     p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
     p.borrowed_groups = s.sequence->borrowed ? static_cast<int>(s.sequence->borrowed->groups()) : 0;
     if (asks && s.decode && p.few) p.cut = cut_blocks(select, p.position + p.tokens, sealed * kPageTokens);

@@ -50,6 +50,7 @@ struct Part {
   bool prompt;    // for a prompt, whose positions [first, first + SelectSpec::prompt) read one choice; `first` is a
                   // multiple of that, so it does not depend on steps. The first of them that is computed chooses.
   std::int64_t first;
+  BothWays both;  // that the tokens lie in; {}: none
   BlockCut cut;
   int items_per_head;
   std::int64_t first_item;  // of this part among all of the stage
@@ -61,6 +62,8 @@ struct Part {
   // many:
   int tokens_per_item;
 
+  // The first token behind those of the sequence's own that a row sees, whose last token is `last`, by itself.
+  std::int64_t seen_to(std::int64_t last) const { return both.end > 0 ? both.begin : last + 1; }
   // Tokens whose queries ask a selector: of a prompt's the first.
   int asking() const { return prompt ? 1 : tokens; }
   std::int64_t asking_at() const { return position + asking() - 1; }

@@ -76,6 +76,19 @@ void Forward::look(std::span<const Input> inputs, int layer, const Observer& obs
   experts_.take_bytes_read();
 }
 
+std::vector<float> Forward::rows_of(std::span<const std::int32_t> tokens) const {
+  const Embedding& e = spec_.embedding;
+  std::vector<float> rows(tokens.size() * static_cast<std::size_t>(spec_.dim));
+  float* x = rows.data();
+  for (const std::int32_t id : tokens) {
+    KVASIR_CHECK(id >= 0 && id < spec_.vocab);
+    e.tokens.row(id, x);
+    if (e.scale != 1.0f) ops().scale(x, e.scale, spec_.dim);
+    x += spec_.dim;
+  }
+  return rows;
+}
+
 void Forward::embed(std::span<const Input> inputs) {
   const Embedding& e = spec_.embedding;
   const std::int64_t dim = spec_.dim;
@@ -83,10 +96,14 @@ void Forward::embed(std::span<const Input> inputs) {
   for (const Input& in : inputs)
     for (std::size_t i = 0; i < in.tokens.size(); ++i) {
       const std::int32_t id = in.tokens[i];
-      KVASIR_CHECK(id >= 0 && id < spec_.vocab);
+      KVASIR_CHECK(id < spec_.vocab);
       float* const x = s_.x + static_cast<std::int64_t>(row) * dim;
-      e.tokens.row(id, x);
-      if (e.scale != 1.0f) ops().scale(x, e.scale, dim);
+      if (id < 0) {
+        std::copy_n(row_at(in.runs, in.at + static_cast<std::int64_t>(i)), dim, x);
+      } else {
+        e.tokens.row(id, x);
+        if (e.scale != 1.0f) ops().scale(x, e.scale, dim);
+      }
       if (e.positions) {
         float* const learned = s_.rows.whole(1).y;
         KVASIR_CHECK(positions_[row] < e.positions.rows);

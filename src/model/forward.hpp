@@ -15,6 +15,7 @@
 #include "kv/cache.hpp"
 #include "kv/turn.hpp"
 #include "model/model.hpp"
+#include "model/rows.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::model {
@@ -22,11 +23,13 @@ namespace kvasir::model {
 // A run of tokens of one sequence inside a step.
 struct Input {
   kv::Sequence* sequence = nullptr;
-  std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab)
+  std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab), or of rows
   int logits = 1;                        // rows of logits wanted: those of the last `logits` tokens (0..tokens.size())
   bool decode = false;                   // the tokens were generated: see kv::Slice
   const float* states = nullptr;         // with Embedding::join: (tokens, dim), what is read with them
   std::int64_t second = -1;              // of encoders: the tokens from here on are of a second text; -1: there is one
+  std::span<const RowRun> runs = {};     // of the text, with the rows that stand in it ...
+  std::int64_t at = 0;                   // ... whose element `at` is the first of the tokens
 };
 
 class Forward {
@@ -63,6 +66,8 @@ class Forward {
   // Logits of `count` rows of the last step, from `first` on, over all of its inputs: (count, vocab), valid until the
   // next call of this or of step(), whose rows they replace. REQUIRES: count in 1..max_logits.
   std::span<const float> logits_of(int first, int count);
+  // The embedding's rows of tokens, (tokens, dim), as RowBlock has them. REQUIRES: ids in range.
+  std::vector<float> rows_of(std::span<const std::int32_t> tokens) const;
   // What the head reads of a row of the last step: its state behind the last layer, normed. (dim)
   void state_of(int row, float* out) const;
   // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
@@ -180,6 +185,7 @@ class Forward {
   bool tiles_ = false;
   std::vector<kv::Turn> turns_;  // of every RoPE
   std::vector<kv::Slice> slices_;
+  std::vector<kv::BothWays> both_;
   std::vector<std::int64_t> positions_;  // of every row of the step
   std::vector<std::int32_t> ids_;        // of every row, where layers have inputs
   int rows_ = 0;

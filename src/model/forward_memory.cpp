@@ -89,9 +89,9 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   s.sin = p.take<float>(n * pairs);
   s.logits = p.take<float>(spec.head.output ? std::max(1, max_logits) * spec.vocab : 0);
   if (!spec.causal) {
-    int d = 0;
-    for_each<Attention>(spec, [&](const Attention& a) { d = std::max(d, a.d); });
-    s.whole_stride = kernel::whole_head_scratch(max_tokens, d);
+    int d = 0, dv = 0;
+    for_each<Attention>(spec, [&](const Attention& a) { d = std::max(d, a.d), dv = std::max(dv, a.dv); });
+    s.whole_stride = kernel::whole_head_scratch(max_tokens, d, dv);
     s.whole = p.take<float>(threads * s.whole_stride);
   }
   s.rows = cpu::RowScratch::place(widths, max_tokens, threads, p);
@@ -153,12 +153,14 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
     turns_.push_back({r.frequencies.data(), static_cast<std::int64_t>(r.frequencies.size()), r.pairs});
   positions_.reserve(static_cast<std::size_t>(max_tokens));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
+  both_.reserve(static_cast<std::size_t>(max_tokens));
   ids_.reserve(static_cast<std::size_t>(max_tokens));
 }
 
 // The rows of a step; how many of them want logits.
 int Forward::take(std::span<const Input> inputs) {
   slices_.clear();
+  both_.clear();
   positions_.clear();
   rows_ = 0;
   int wanted = 0;
@@ -170,6 +172,13 @@ int Forward::take(std::span<const Input> inputs) {
     for (int i = 0; i < count; ++i) positions_.push_back(in.sequence ? kv::Cache::position(*in.sequence, i) : i);
     rows_ += count;
     wanted += in.logits;
+    const std::size_t first = both_.size();  // it never moves: there are no more runs than rows
+    for (const RowRun& run : in.runs)
+      if (run.block->both_ways() && run.begin < in.at + count && run.end() > in.at) {
+        KVASIR_CHECK(run.begin >= in.at && run.end() <= in.at + count);
+        both_.push_back({run.begin, run.end(), run.block->sight() == Sight::kAllInWindows});
+      }
+    slices_.back().both = std::span(both_).subspan(first);
   }
   KVASIR_CHECK(rows_ >= 1 && rows_ <= max_tokens_ && wanted <= max_logits_);
   return wanted;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <variant>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
@@ -14,6 +15,53 @@ std::string_view name(Finish finish) {
   return kNames[static_cast<std::size_t>(finish)];
 }
 
+namespace {
+
+void check_rows(const Engine& engine, const Request& request) {
+  if (request.runs.empty()) return engine.check_ids(request.prompt);
+  const model::ModelSpec& spec = engine.model().spec();
+  const auto refuse = [](const std::string& what) { throw Error(Code::kBadInput, what, "rows"); };
+  if (spec.embedding.layers) refuse("the model's layers read rows of the tokens, so others cannot stand for these");
+  if (spec.embedding.join) refuse("the model reads states beside tokens");
+  if (request.prompt_logprobs) refuse("have no log-probabilities, and those of the prompt are asked for");
+  if (request.keep >= 0) refuse("cannot be left out where the context is full");
+  const std::span<const std::int32_t> ids = request.prompt;
+  std::int64_t at = 0;
+  const auto tokens_to = [&](std::int64_t end) {
+    engine.check_ids(ids.subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(end - at)));
+  };
+  for (const model::RowRun& run : request.runs) {
+    const std::string where = "at " + std::to_string(run.begin);
+    if (!run.block || run.block->count() == 0) refuse(where + " are none");
+    if (run.block->width() != spec.dim)
+      refuse(where + " have " + std::to_string(run.block->width()) + " numbers each, expected the model's " +
+             std::to_string(spec.dim));
+    if (run.block->both_ways()) {
+      const std::int64_t most = std::min<std::int64_t>(engine.options().chunk, engine.context()) - engine.sequences();
+      if (run.block->count() > most)
+        refuse(where + " see each other and are " + std::to_string(run.block->count()) + ", expected at most " +
+               std::to_string(most) + ", which fit a step beside answers (see --chunk)");
+      const bool in_windows = run.block->sight() == model::Sight::kAllInWindows;
+      for (int l = 0; l < spec.layer_count(); ++l) {
+        const auto* a = std::get_if<model::Attention>(&spec.layers[static_cast<std::size_t>(l)].mixer);
+        if (!a || (in_windows && a->window == 0)) continue;
+        const bool fits = !in_windows || run.block->count() <= a->window;
+        if (a->latent || a->kv_of >= 0 || !a->slopes.empty() || !fits)
+          refuse(where + " see each other, which layer " + std::to_string(l) + " cannot compute");
+      }
+    }
+    if (run.begin < at || run.end() > static_cast<std::int64_t>(ids.size()))
+      refuse(where + " lie outside of the prompt or in the rows before");
+    if (!std::equal(run.block->ids().begin(), run.block->ids().end(), ids.begin() + run.begin))
+      refuse(where + " are not those that the prompt's ids name");
+    tokens_to(run.begin);
+    at = run.end();
+  }
+  tokens_to(static_cast<std::int64_t>(ids.size()));
+}
+
+}  // namespace
+
 void check_request(const Engine& engine, const Request& request) {
   if (request.prompt.empty()) throw Error(Code::kBadInput, "is empty, expected at least one token", "prompt");
   const auto tokens = static_cast<std::int64_t>(request.prompt.size());
@@ -22,7 +70,7 @@ void check_request(const Engine& engine, const Request& request) {
                 "has " + std::to_string(tokens) + " tokens, expected fewer than the context's " +
                     std::to_string(engine.context()) + " (see --ctx)",
                 "prompt");
-  engine.check_ids(request.prompt);
+  check_rows(engine, request);
   if (!request.select.empty()) {
     const kv::SelectSpec own = kv::parse_select(engine.cache_options().selector, "select");
     if (const char* why = kv::parse_select(request.select, "select").refused_in(own))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/pooling.hpp"
+#include "model/rows.hpp"
 #include "run/logprobs.hpp"
 #include "run/sampling_options.hpp"
 #include "text/grammar.hpp"
@@ -28,6 +29,7 @@ struct ThinkingBudget {
 
 struct Request {
   std::vector<std::int32_t> prompt;  // at least one token
+  std::vector<model::RowRun> runs;   // ascending, of rows in the prompt, whose ids stand in it
   std::int32_t max_tokens = -1;      // -1: until the model ends or the context is full
   SamplingOptions sampling;
   std::vector<std::string> stop;

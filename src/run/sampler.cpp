@@ -55,7 +55,8 @@ void SamplerChain::accept(std::int32_t id) {
 }
 
 void SamplerChain::accept_prompt(std::span<const std::int32_t> ids) {
-  for (std::int32_t id : ids) accept(id);
+  for (std::int32_t id : ids)
+    if (id >= 0) accept(id);  // rows are no tokens
 }
 
 void SamplerChain::follow(const SamplerChain& other) {

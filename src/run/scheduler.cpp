@@ -106,6 +106,9 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   job->listener = std::move(listener);
   if (blend_options(job->asked).reuse == "off") job->asked.reuse = false;
   if (job->pools()) check_pooled(engine_.model(), card_, job->asked.request);
+  if (!job->asked.request.runs.empty() && !job->asked.drafters) job->asked.drafters.emplace();  // drafters know tokens
+  if (!job->asked.request.runs.empty() && !job->asked.drafters->empty())
+    throw Error(Code::kBadInput, "names drafters, which know tokens alone, and the prompt has rows", "draft");
   if (job->asked.drafters) {
     if (!drafting_ && !job->asked.drafters->empty())
       throw Error(Code::kBadInput, "names drafters, but there are none (see --draft)", "draft");

@@ -122,6 +122,7 @@ class Scheduler final : public Service {
   void learn_pace(std::int64_t prompt_rows, double seconds);
   void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
+  static std::int64_t whole_runs(const Job& job, std::int64_t count, std::int64_t room);
   bool preempt_for(const std::string& why);
   void lose_step(const std::string& why);
   void draft();

@@ -80,6 +80,7 @@ void Scheduler::relocate(Job& job) {
   b.asked = true;
   b.strategy = o.strategy;
   b.refused = no_blend_;
+  if (!job.asked.request.runs.empty()) b.refused = "the prompt has rows, which are found where they stand";
   if (o.repaired_ratio() >= 1) b.refused = "every row would be computed again, so all are, exactly";
   if (!b.refused.empty()) return;
   const std::int64_t exact = job.cached(), n = job.length();

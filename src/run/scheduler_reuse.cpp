@@ -66,8 +66,10 @@ void Scheduler::search(Job& job) {
   // Of a prompt that reads choices only what it would compute as any other does: an answer must not depend on what a
   // store knew.
   const auto exact = static_cast<std::size_t>(exact_prompt(job));
-  job.kept.search = library_->search(job.asked.tenant, std::span(job.ids).first(exact), store::within(kSearchTime),
-                                     done, no_blend_.empty() && wants_blend(job));
+  job.kept.search =
+      library_->search(job.asked.tenant, std::span(job.ids).first(exact), store::within(kSearchTime), done,
+                       no_blend_.empty() && wants_blend(job),
+                       [runs = job.asked.request.runs](std::int64_t n) { return model::common_end(runs, n); });
 }
 
 std::int64_t Scheduler::exact_prompt(const Job& job) const {
@@ -105,7 +107,11 @@ void Scheduler::begin(Job& job) {
   }
   if (job.blended.on()) return;  // what it computes is kept by itself alone
   const std::int64_t last = cache.pages_suffice() ? 0 : next_tail(std::max(have, job.prompt - 1));
-  std::erase_if(points, [&](std::int64_t at) { return at <= have || (at >= job.prompt && at != last); });
+  for (const model::RowRun& run : job.asked.request.runs)  // what follows a picture changes more often than the picture
+    if (run.block->count() >= model::kSureRows) points.push_back(run.end());
+  std::erase_if(points, [&](std::int64_t at) {
+    return at <= have || (at >= job.prompt && at != last) || model::common_end(job.asked.request.runs, at) < at;
+  });
   std::sort(points.begin(), points.end(), std::greater<>());
   points.erase(std::unique(points.begin(), points.end()), points.end());
   job.kept.checkpoints = std::move(points);
@@ -161,7 +167,9 @@ void Scheduler::explain_miss(Job& job, const store::Known& known) const {
   if (!job.reuses() || have >= job.prompt - 1) return;
   const auto token = [&](std::int64_t at) {
     const auto* t = engine_.tokenizer();
-    return t ? " ('" + std::string(t->piece(job.ids[static_cast<std::size_t>(at)])) + "')" : std::string();
+    return t && job.ids[static_cast<std::size_t>(at)] >= 0
+               ? " ('" + std::string(t->piece(job.ids[static_cast<std::size_t>(at)])) + "')"
+               : std::string();
   };
   const auto parts_at = [&](std::int64_t at) {
     job.outcome.receipt.miss_token = at;
@@ -221,7 +229,7 @@ Scheduler::Lead Scheduler::find_leader(const Job& job) const {
       continue;
     const std::int64_t most = std::min({r->prompt, job.length() - 1, exact_prompt(*r), exact_prompt(job)});
     const auto differ = std::mismatch(job.ids.begin(), job.ids.begin() + most, r->ids.begin());
-    const std::int64_t common = differ.first - job.ids.begin();
+    const std::int64_t common = model::common_end(job.asked.request.runs, differ.first - job.ids.begin());
     if (common < std::max(kLeastShare, best.share + 1)) continue;
     if (r->leader.job && r->leader.share >= common) continue;  // its leader is asked too
     if (r->cached() > common && !cache.can_truncate(*r->sequence, common)) continue;
@@ -283,8 +291,9 @@ void Scheduler::offer_prompt(Job& job) {
   std::vector<std::int64_t> borders = job.asked.partings;
   borders.insert(borders.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
   std::sort(borders.begin(), borders.end());
-  library_->remember_segments(*job.kept.chain, job.asked.tenant, job.ids,
-                              engine_.cache().sealed_pages_at(job.cached()) * kv::kPageTokens, borders);
+  if (job.asked.request.runs.empty())  // texts with rows are found where they stand
+    library_->remember_segments(*job.kept.chain, job.asked.tenant, job.ids,
+                                engine_.cache().sealed_pages_at(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
 

@@ -25,6 +25,17 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
   return stop;
 }
 
+// As many of a job's next `count` elements, or more, that no run is cut whose rows see each other; 0: there is no room.
+std::int64_t Scheduler::whole_runs(const Job& job, std::int64_t count, std::int64_t room) {
+  const std::int64_t begin = job.cached();
+  for (const model::RowRun& run : job.asked.request.runs) {
+    if (!run.block->both_ways() || run.begin >= begin + count || run.end() <= begin + count) continue;
+    if (run.begin > begin) return run.begin - begin;
+    return run.block->count() <= room ? run.block->count() : 0;
+  }
+  return count;
+}
+
 void Scheduler::Plan::add(Job& job, std::int64_t count) {
   if (const int drafted = job.drafted(); drafted > 0) {
     inputs.push_back({job.sequence, job.draft->fed, drafted + 1, true});
@@ -34,7 +45,12 @@ void Scheduler::Plan::add(Job& job, std::int64_t count) {
   const std::span<const std::int32_t> ids = job.next();
   const bool reads = job.scores_prompt() || job.pools();
   const bool last = count == static_cast<std::int64_t>(ids.size()) && !reads;
-  inputs.push_back({job.sequence, ids.first(static_cast<std::size_t>(count)), last ? 1 : 0, job.decodes()});
+  inputs.push_back({.sequence = job.sequence,
+                    .tokens = ids.first(static_cast<std::size_t>(count)),
+                    .logits = last ? 1 : 0,
+                    .decode = job.decodes(),
+                    .runs = job.asked.request.runs,
+                    .at = job.cached()});
   jobs.push_back(&job);
   reads_rows = reads_rows || reads;
 }
@@ -72,12 +88,15 @@ void Scheduler::plan() {
     const double alone = answer_pace_.seconds(static_cast<double>(plan_.rows));
     budget = std::min(budget, std::max(prompts, prompt_pace_.rows(std::max(1e-3 * options_.step_ms, alone))));
   }
+  std::int64_t room = engine_.forward().max_tokens() - plan_.rows;
   for (const auto& job : running_) {
     if (!job->runs() || job->decodes()) continue;
     const std::int64_t count = job->blended.pending()
                                    ? std::min(budget / prompts, static_cast<std::int64_t>(job->next().size()))
-                                   : stop_of(*job, budget / prompts) - job->cached();
+                                   : whole_runs(*job, stop_of(*job, budget / prompts) - job->cached(), room);
+    if (count < 1) continue;  // a picture for which there is no room beside the others
     plan_.add(*job, count);
+    room -= count;
     budget -= count;
     --prompts;
   }

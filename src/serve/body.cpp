@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "base/check.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -121,10 +124,12 @@ std::optional<std::int64_t> Fields::integer(std::string_view name, std::int64_t 
 std::optional<double> Fields::number(std::string_view name, double low, double high) const {
   const Json* value = find(name);
   if (!value) return std::nullopt;
-  if (!value->is_number()) wrong_type(path(name), fmt::format("a number from {} to {}", low, high), *value);
+  const auto expected = [&] {
+    return fmt::format("a number from {}{}", low, high < 3e38 ? fmt::format(" to {}", high) : "");
+  };
+  if (!value->is_number()) wrong_type(path(name), expected(), *value);
   const double x = value->get<double>();
-  if (!(x >= low && x <= high))
-    bad_field(path(name), fmt::format("{}, expected a number from {} to {}", x, low, high), "invalid_value");
+  if (!(x >= low && x <= high)) bad_field(path(name), fmt::format("{}, expected {}", x, expected()), "invalid_value");
   return x;
 }
 
@@ -132,6 +137,19 @@ const std::string* Fields::string(std::string_view name) const {
   const Json* value = find(name);
   if (value && !value->is_string()) wrong_type(path(name), "a string", *value);
   return value ? value->get_ptr<const std::string*>() : nullptr;
+}
+
+std::optional<OptionValue> Fields::option(std::string_view name, const OptionSpec& spec) const {
+  const auto some = [](const auto& value) { return value ? std::optional<OptionValue>(*value) : std::nullopt; };
+  if (spec.kind == OptionKind::kBool) return some(boolean(name));
+  if (spec.kind == OptionKind::kInt) return some(integer(name, spec.int_low, spec.int_high));
+  if (spec.kind == OptionKind::kFloat) return some(number(name, spec.low, spec.high));
+  KVASIR_CHECK(spec.kind == OptionKind::kString);  // lists have forms of their own
+  const std::string* text = string(name);
+  if (!text) return std::nullopt;
+  if (!spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), *text) == spec.choices.end())
+    bad_field(path(name), fmt::format("'{}', expected {}", *text, spec.expects()), "invalid_value");
+  return *text;
 }
 
 const Json* Fields::object(std::string_view name) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/options.hpp"
 #include "serve/http.hpp"
 
 namespace kvasir::serve {
@@ -36,6 +37,8 @@ class Fields {
   std::optional<std::int64_t> integer(std::string_view name, std::int64_t low, std::int64_t high) const;
   std::optional<double> number(std::string_view name, double low, double high) const;
   const std::string* string(std::string_view name) const;
+  // A value by a row of a table of options, with its range and its words.
+  std::optional<OptionValue> option(std::string_view name, const OptionSpec& spec) const;
   const Json* object(std::string_view name) const;
   const Json* array(std::string_view name) const;
 

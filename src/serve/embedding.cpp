@@ -245,16 +245,6 @@ void compute_vectors(const std::shared_ptr<Exchange>& exchange, std::vector<Enco
   std::make_shared<Job>(exchange, std::move(texts), pooling, std::move(answer))->start();
 }
 
-void settle_vector(std::vector<float>& vector, std::int64_t dimensions, bool normalise) {
-  if (dimensions > 0) vector.resize(std::min(vector.size(), static_cast<std::size_t>(dimensions)));
-  if (!normalise) return;
-  double squares = 0;
-  for (const float x : vector) squares += static_cast<double>(x) * static_cast<double>(x);
-  if (squares <= 0) return;
-  const double scale = 1 / std::sqrt(squares);
-  for (float& x : vector) x = static_cast<float>(static_cast<double>(x) * scale);
-}
-
 model::Pooling read_pooling(const Fields& fields, const run::ModelCard& card) {
   const std::string* name = fields.string("pooling");
   if (!name) return card.pooling;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/pooling.hpp"
+#include "run/embed.hpp"
 #include "serve/body.hpp"
 #include "serve/exchange.hpp"
 #include "serve/request.hpp"
@@ -49,8 +50,7 @@ struct Vectors {
 void compute_vectors(const std::shared_ptr<Exchange>& exchange, std::vector<EncodedText> texts, model::Pooling pooling,
                      std::function<Json(Vectors)> answer);
 
-// The first `dimensions` elements (0: all), divided by their length where it is not 0.
-void settle_vector(std::vector<float>& vector, std::int64_t dimensions, bool normalise);
+using run::settle_vector;
 
 // "mean", "cls" or "last"; the card's without the field. Throws ApiException.
 model::Pooling read_pooling(const Fields& fields, const run::ModelCard& card);

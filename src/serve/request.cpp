@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
+#include "run/blend.hpp"
+#include "run/sampling_options.hpp"
 #include "serve/answer_format.hpp"
 #include "serve/body.hpp"
 #include "serve/foreign_fields.hpp"
@@ -57,22 +60,18 @@ void read_bias(const Fields& fields, std::int32_t vocabulary, std::map<std::int3
 
 // What the model's file recommends, else the OpenAI API's defaults: temperature 1 and every other stage off.
 run::SamplingOptions read_sampling(const Fields& fields, const RequestLimits& limits) {
-  run::SamplingOptions s;
-  const auto number = [&](const char* name, double low, double high, double otherwise) {
-    return static_cast<float>(fields.number(name, low, high).value_or(limits.sampling.get(name, otherwise)));
-  };
-  const auto integer = [&](const char* name, std::int64_t low, std::int64_t high, std::int32_t otherwise) {
-    return static_cast<std::int32_t>(
-        fields.integer(name, low, high).value_or(static_cast<std::int64_t>(limits.sampling.get(name, otherwise))));
-  };
-  s.temperature = number("temperature", 0, 2, 1);
-  s.top_p = number("top_p", 0, 1, 1);
-  s.min_p = number("min_p", 0, 1, 0);
-  s.top_k = std::max(integer("top_k", -1, INT32_MAX, 0), 0);  // -1 is off in other servers
-  s.presence_penalty = number("presence_penalty", -2, 2, 0);
-  s.frequency_penalty = number("frequency_penalty", -2, 2, 0);
-  s.repetition_penalty = number("repetition_penalty", 0.01, 100, 1);
-  s.penalty_last_n = integer("penalty_last_n", -1, 1 << 20, -1);
+  run::SamplingOptions s{.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0, .penalty_last_n = -1};
+  limits.sampling.fill(s, [&](const std::string& name) { return fields.find(name) != nullptr; });
+  const auto& table = run::sampling_table();
+  for (std::size_t i = 0; i < table.specs().size(); ++i) {
+    const OptionSpec& spec = table.specs()[i];
+    const Json* value = fields.find(spec.name);
+    if (!value || spec.name == "seed") continue;
+    if (spec.name == "top_k" && *value == Json(-1))
+      s.top_k = 0;  // is off in other servers
+    else
+      table.set(s, i, *fields.option(spec.name, spec), spec.name);
+  }
   s.seed = fields.integer("seed", INT64_MIN, INT64_MAX).value_or(-1);
   if (s.seed < -1) s.seed &= INT64_MAX;  // -1: a new one each time
   read_bias(fields, limits.vocabulary, s.logit_bias);
@@ -104,35 +103,35 @@ void read_shift(const Fields& fields, ContextShift& shift) {
   shift.keep = fields.integer("n_keep", -1, INT32_MAX).value_or(shift.keep);
 }
 
-std::string one_of(const Fields& fields, const char* name, std::initializer_list<std::string_view> words) {
-  const std::string* word = fields.string(name);
-  if (!word) return {};
-  if (std::find(words.begin(), words.end(), *word) == words.end()) {
-    std::string list;
-    for (const std::string_view w : words) list += (list.empty() ? "'" : ", '") + std::string(w) + "'";
-    bad_field(fields.path(name), fmt::format("'{}', expected {}", *word, list), "invalid_value");
-  }
-  return *word;
-}
-
-// `reuse` is true (as the server has it), false, or a word; `cache_prompt` is llama.cpp's.
+// `reuse` is true (as the server has it), false, or a word; `cache_prompt` is llama.cpp's. The options of blending have
+// their names, or stand in an object `blend` without their first word.
 void read_reuse(const Fields& fields, run::ServiceRequest& out) {
   const Json* reuse = fields.find("reuse");
-  if (reuse && reuse->is_string()) {
-    out.blend.reuse = one_of(fields, "reuse", {"off", "exact", "blend"});
-    out.reuse = out.blend.reuse != "off";
-  } else {
-    out.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
+  const bool word = reuse && reuse->is_string();
+  if (!word) out.reuse = fields.boolean("reuse").value_or(fields.boolean("cache_prompt").value_or(true));
+  const Json* object = fields.object("blend");
+  const Json none = Json::object();
+  const Fields inside(object ? *object : none, "blend.");
+  constexpr std::string_view kPrefix = "blend_";
+  const auto& table = run::blend_table();
+  run::BlendOptions how;
+  std::set<std::string> given;
+  for (std::size_t i = 0; i < table.specs().size(); ++i) {
+    const OptionSpec& spec = table.specs()[i];
+    std::optional<OptionValue> value;
+    if (spec.name.starts_with(kPrefix)) value = inside.option(spec.name.substr(kPrefix.size()), spec);
+    if (!value && (word || spec.name != "reuse")) value = fields.option(spec.name, spec);
+    if (!value) continue;
+    table.set(how, i, *value, spec.name);
+    given.insert(spec.name);
   }
-  const Json* blend = fields.object("blend");
-  if (!blend) return;
-  const Fields how(*blend, "blend.");
-  if (const auto ratio = how.number("ratio", 0, 1)) out.blend.ratio = static_cast<float>(*ratio);
-  if (const auto rows = how.integer("first_rows", 0, 4096)) out.blend.first_rows = static_cast<std::int32_t>(*rows);
-  if (const auto layer = how.integer("check_layer", 0, 1024)) out.blend.check_layer = static_cast<std::int32_t>(*layer);
-  if (const auto layer = how.integer("second_layer", 0, 1024))
-    out.blend.second_layer = static_cast<std::int32_t>(*layer);
-  out.blend.strategy = one_of(how, "strategy", {"none", "first_rows", "blend"});
+  run::BlendRequest& blend = out.blend;
+  if (given.contains("reuse")) out.reuse = how.reuse != "off", blend.reuse = how.reuse;
+  if (given.contains("blend_strategy")) blend.strategy = how.strategy;
+  if (given.contains("blend_ratio")) blend.ratio = how.ratio;
+  if (given.contains("blend_first_rows")) blend.first_rows = how.first_rows;
+  if (given.contains("blend_check_layer")) blend.check_layer = how.check_layer;
+  if (given.contains("blend_second_layer")) blend.second_layer = how.second_layer;
 }
 
 // true: all that the server has; false: none; else names.
@@ -200,6 +199,22 @@ std::int32_t read_budget(const Fields& fields) {
 }
 
 }  // namespace
+
+void pass_fields(const Fields& from, Json& to, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const Json* value = from.find(name)) to[name] = *value;
+}
+
+void pass_own(const Fields& from, Json& to) {
+  for (const OptionSpec& spec : run::blend_table().specs()) pass_fields(from, to, {spec.name.c_str()});
+  pass_fields(from, to,
+              {"model", "stream", "blend", "select", "draft", "ignore_eos", "logit_bias", "cache_prompt",
+               "context_shift", "truncation", "n_keep", "return_progress"});
+}
+
+void pass_sampling(const Fields& from, Json& to) {
+  for (const OptionSpec& spec : run::sampling_table().specs()) pass_fields(from, to, {spec.name.c_str()});
+}
 
 std::vector<Prompt> read_texts(const Json& value, const std::string& field, std::int32_t vocabulary) {
   const auto of_text = [](const Json& text) { return Prompt{.text = text.get<std::string>()}; };

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "run/service.hpp"
+#include "serve/body.hpp"
 #include "serve/chat.hpp"
 #include "serve/field_names.hpp"
 #include "serve/http.hpp"
@@ -68,6 +70,12 @@ struct ApiRequest {
   Json dialect;                       // what the dialect's writer needs of the body
   Json ready;                         // not null: the answer already, nothing is generated
 };
+
+// For dialects: what /v1/completions has by the same names. Copies the fields of `names` that there are; Kvasir's own,
+// which all dialects have; and those of sampling.
+void pass_fields(const Fields& from, Json& to, std::initializer_list<const char*> names);
+void pass_own(const Fields& from, Json& to);
+void pass_sampling(const Fields& from, Json& to);
 
 // What bounds a request besides the documented ranges.
 struct RequestLimits {

@@ -281,7 +281,7 @@ TEST(ServerFaults, FieldsAndBounds) {
   ModelServer s(kPlain, 512);
   EXPECT_EQ(s.answer({{"seed", -5}, {"max_tokens", 3}})["choices"][0]["message"]["content"],
             s.answer({{"seed", -5}, {"max_tokens", 3}})["choices"][0]["message"]["content"]);
-  EXPECT_EQ(s.refusal({{"temperature", 9}}), "400 temperature: 'temperature': 9, expected a number from 0 to 2");
+  EXPECT_EQ(s.refusal({{"temperature", -9}}), "400 temperature: 'temperature': -9, expected a number from 0");
   const auto completion = [&](int tokens, int most) {
     return s.ask("/v1/completions", {{"prompt", std::vector<int>(static_cast<std::size_t>(tokens), 100)},
                                      {"max_tokens", most},

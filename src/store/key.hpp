@@ -6,6 +6,7 @@
 //   content  = H(-,      "kvasir.x", fingerprint, token ids)     the same text anywhere: reuse of it is approximate
 //   prefix   = H(secret, "kvasir.p", scope, bytes)               names no record: see serve/prefix_id.hpp
 //   place    = H(secret, "kvasir.a", ...)                        names no record: see serve/turns.cpp
+//   rows     = H(-,      "kvasir.e", ...)                        names no record: see model/rows.hpp
 //
 // H(k, ...) is BLAKE2b-256 keyed with k (RFC 7693) over the fields one after the other; all but the last have a fixed
 // size, the label has 8 bytes and an id is a little-endian int32. Without a tenant's salt nobody can name, and so

@@ -123,12 +123,14 @@ void Library::Search::abandon() {
 }
 
 std::shared_ptr<Library::Search> Library::search(std::string_view tenant, std::span<const std::int32_t> ids,
-                                                 Deadline deadline, std::function<void()> done, bool elsewhere) {
+                                                 Deadline deadline, std::function<void()> done, bool elsewhere,
+                                                 std::function<std::int64_t(std::int64_t)> common) {
   auto search = std::make_shared<Search>();
   search->tenant_ = tenant;
   search->ids_.assign(ids.begin(), ids.end());
   search->deadline_ = deadline;
   search->elsewhere_ = elsewhere;
+  search->common_ = std::move(common);
   if (immediate_) {
     search->known_ = find(*search);
     search->ready_ = true;
@@ -225,8 +227,8 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
   const std::span<const std::int32_t> ids = search.ids_;
   const std::int64_t raw = sealed * kPageTokens;
   const std::int64_t tail_tokens = raw + static_cast<std::int64_t>(tail.record.n_tokens());
-  const auto common =
-      raw + static_cast<std::int64_t>(tail.record.common_prefix(piece(ids, raw, std::min(begin + kPageTokens, most))));
+  const std::int64_t common = search.common(
+      raw + static_cast<std::int64_t>(tail.record.common_prefix(piece(ids, raw, std::min(begin + kPageTokens, most)))));
   if (common <= begin || page_of_last(tail_tokens) != c.page || tail.record.head.parent != chain.before(sealed) ||
       tail.record.payload.size() != cache_.tail_bytes(tail_tokens))
     return false;
@@ -240,6 +242,9 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
     *usable = static_cast<std::int64_t>(chunks.size());
     return false;
   }
+  while (!chunks.empty() && search.common(std::ssize(chunks) * kPageTokens) < std::ssize(chunks) * kPageTokens &&
+         std::ssize(chunks) > sealed)
+    chunks.pop_back();
   if (static_cast<std::int64_t>(chunks.size()) * kPageTokens <= common) chunks.resize(static_cast<std::size_t>(sealed));
   const std::int64_t whole = static_cast<std::int64_t>(chunks.size()) * kPageTokens;
   std::vector<Part> parts;

@@ -131,14 +131,18 @@ class Library {
     std::vector<std::int32_t> ids_;
     Deadline deadline_;
     bool elsewhere_ = false;
+    std::function<std::int64_t(std::int64_t)> common_;
+    std::int64_t common(std::int64_t n) const { return common_ ? common_(n) : n; }
     mutable std::mutex mutex_;
     std::function<void()> done_;  // called with the mutex held, so that it cannot outlive whom it calls
     bool ready_ = false;
     Known known_;
   };
-  // elsewhere: find_moved will be asked, too, and shall find what earlier processes stored.
+  // elsewhere: find_moved will be asked, too, and shall find what earlier processes stored. common(n): of n tokens that
+  // are equal the first so many say the same for sure.
   std::shared_ptr<Search> search(std::string_view tenant, std::span<const std::int32_t> ids, Deadline deadline,
-                                 std::function<void()> done, bool elsewhere = false);
+                                 std::function<void()> done, bool elsewhere = false,
+                                 std::function<std::int64_t(std::int64_t)> common = {});
 
   // A sequence of known.tokens tokens. nullptr: it has no room. Tiers that lack chunks which another one had are given
   // them, and the tail.

@@ -1,10 +1,9 @@
 // kvasir embed -m MODEL [-p TEXT|-f FILE] [--lines] [--pooling KIND] [--dimensions N] [--raw]
-#include <fmt/format.h>
+#include "run/embed.hpp"
 
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -14,10 +13,8 @@
 #include "cli/json_output.hpp"
 #include "cli/models.hpp"
 #include "cli/standard_input.hpp"
-#include "run/ask.hpp"
 #include "run/encoder.hpp"
 #include "run/scheduler.hpp"
-#include "serve/embedding.hpp"
 
 namespace kvasir::cli::commands_embed {
 namespace {
@@ -27,9 +24,6 @@ struct EmbedOptions {
   std::string prompt;
   std::string file;
   bool lines = false;
-  std::string pooling;
-  std::int32_t dimensions = 0;
-  bool raw = false;
   std::int32_t threads = 0;
 };
 
@@ -45,11 +39,6 @@ const OptionTable<EmbedOptions>& table() {
          .letter = 'f',
          .placeholder = "FILE"}},
        {"lines", &O::lines, {.help = "every line is a text of its own; empty ones are left out"}},
-       {"pooling",
-        &O::pooling,
-        {.help = "mean, cls (the first token) or last; default: what the model file says", .placeholder = "KIND"}},
-       {"dimensions", &O::dimensions, {.help = "only the first N elements; 0 is all", .low = 0, .high = 1 << 24}},
-       {"raw", &O::raw, {.help = "do not divide vectors by their length"}},
        {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}}}};
   return t;
 }
@@ -71,13 +60,6 @@ std::vector<std::string> texts_of(const EmbedOptions& o) {
   }
   if (lines.empty()) throw Error(Code::kBadInput, "holds no text, expected lines", o.file.empty() ? "-p" : o.file);
   return lines;
-}
-
-model::Pooling pooling_of(const EmbedOptions& o, const run::ModelCard& card) {
-  if (o.pooling.empty()) return card.pooling;
-  for (const model::Pooling p : {model::Pooling::kMean, model::Pooling::kCls, model::Pooling::kLast})
-    if (o.pooling == model::name(p)) return p;
-  throw Error(Code::kBadInput, "'" + o.pooling + "', expected mean, cls or last", "--pooling");
 }
 
 // A model that reads, or one that also writes, with as much context as it was made for.
@@ -102,32 +84,23 @@ struct Reader {
   run::Service* service = nullptr;
 };
 
-int embed(const EmbedOptions& o) {
+int embed(const EmbedOptions& o, const run::EmbedOptions& how) {
   const std::vector<std::string> texts = texts_of(o);
   Reader reader(o);
   run::Service& service = *reader.service;
   const text::Tokenizer* tokenizer = service.tokenizer();
   if (!tokenizer) throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", o.model);
-  const run::ModelCard& card = service.card();
-  if (o.dimensions > card.width)
-    throw Error(Code::kBadInput, fmt::format("{}, expected at most the model's {}", o.dimensions, card.width),
-                "--dimensions");
+  const model::Pooling pooling = run::pooling_of(how, service.card());
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   std::int64_t tokens = 0, width = 0;
-  run::ServiceRequest r;
-  r.request.pooling = pooling_of(o, card);
-  r.request.max_tokens = 0;
-  r.reuse = false;
   for (const std::string& text : texts) {
-    r.request.prompt = tokenizer->encode(text, {.add_bos = tokenizer->add_bos(), .add_eos = tokenizer->add_eos()});
-    tokens += static_cast<std::int64_t>(r.request.prompt.size());
-    std::vector<float> vector = run::ask(service, r).vector;
-    serve::settle_vector(vector, o.dimensions, !o.raw);
-    width = static_cast<std::int64_t>(vector.size());
-    rows.push_back(vector);
+    const run::Embedding e = run::embed(service, text, how);
+    tokens += e.tokens;
+    width = static_cast<std::int64_t>(e.vector.size());
+    rows.push_back(e.vector);
   }
   nlohmann::ordered_json out{
-      {"model", o.model}, {"pooling", model::name(r.request.pooling)}, {"dimensions", width}, {"tokens", tokens}};
+      {"model", o.model}, {"pooling", model::name(pooling)}, {"dimensions", width}, {"tokens", tokens}};
   out["embeddings"] = std::move(rows);
   print_json_row(out);
   return kSuccess;
@@ -135,10 +108,12 @@ int embed(const EmbedOptions& o) {
 
 Action setup(Flags& flags) {
   auto options = std::make_shared<EmbedOptions>();
+  auto how = std::make_shared<run::EmbedOptions>();
   add_options(flags, table(), *options);
-  return [options] {
+  add_options(flags, run::embed_table(), *how);
+  return [options, how] {
     options->model = local_model(options->model);
-    return embed(*options);
+    return embed(*options, *how);
   };
 }
 

@@ -31,26 +31,24 @@
 #include "run/device_stats.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
+#include "run/pictures.hpp"
 #include "run/receipt.hpp"
+#include "run/request_options.hpp"
 #include "run/scheduler.hpp"
 #include "run/weights_figures.hpp"
 #include "store/library.hpp"
-#include "text/json_schema.hpp"
 #include "text/prompt.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::cli::commands_run {
 namespace {
 
-struct RunOptions {
+// What one request says of tenants, drafters and selection stands in the engine's options here.
+struct RunOptions : run::RequestOptions {
   std::string prompt;
   std::string file;
-  std::int32_t n = -1;
-  std::vector<std::string> stop;
-  std::vector<std::string> logit_bias;
-  std::int32_t logprobs = -1;
-  std::string json_schema;
-  bool ignore_eos = false;
+  std::vector<std::string> image;
+  std::string mmproj;
   bool no_bos = false;
   bool no_special = false;
   bool no_figures = false;
@@ -60,33 +58,29 @@ struct RunOptions {
 const OptionTable<RunOptions>& table() {
   using O = RunOptions;
   static const OptionTable<O> t{
-      "run",
-      {{"prompt", &O::prompt, {.help = "the text to continue", .letter = 'p', .placeholder = "TEXT"}},
-       {"file", &O::file, {.help = "read the prompt from a file", .letter = 'f', .placeholder = "FILE"}},
-       {"n_predict",
-        &O::n,
-        {.help = "most tokens to generate; -1 is until the end of the text or of the context",
-         .unit = "tokens",
-         .letter = 'n',
-         .low = -1,
-         .high = 1 << 24}},
-       {"stop", &O::stop, {.help = "end before this text; may be given more than once", .placeholder = "TEXT"}},
-       {"logit_bias",
-        &O::logit_bias,
-        {.help = "add NUMBER to a token's logit; may be given more than once", .placeholder = "ID=NUMBER"}},
-       {"logprobs",
-        &O::logprobs,
-        {.help = "with --json: log-probability of every token and of this many alternatives; -1 is none",
-         .low = -1,
-         .high = 100}},
-       {"json_schema",
-        &O::json_schema,
-        {.help = "generate JSON that conforms to the JSON Schema in this file", .placeholder = "FILE"}},
-       {"ignore_eos", &O::ignore_eos, {.help = "go on when the model ends its text"}},
-       {"no_bos", &O::no_bos, {.help = "do not put the model's BOS token in front"}},
-       {"no_special", &O::no_special, {.help = "special tokens written in the prompt stay plain text"}},
-       {"no_figures", &O::no_figures, {.help = "print the text only"}},
-       {"json", &O::json, {.help = "one object with text, ids and figures"}}}};
+      "run", [] {
+        std::vector<OptionTable<O>::Row> rows{
+            {"prompt", &O::prompt, {.help = "the text to continue", .letter = 'p', .placeholder = "TEXT"}},
+            {"file", &O::file, {.help = "read the prompt from a file", .letter = 'f', .placeholder = "FILE"}},
+            {"image",
+             &O::image,
+             {.help = "a picture, JPEG, PNG or WebP, where the prompt says <image>, or else in front of it; may be "
+                      "given more than once",
+              .placeholder = "FILE"}},
+            {"mmproj",
+             &O::mmproj,
+             {.help = "with --image: the file of the model's encoder of pictures", .placeholder = "FILE"}}};
+
+        const auto request = run::request_rows<O>();
+        rows.insert(rows.end(), request.begin(), request.end());
+        const std::vector<OptionTable<O>::Row> more{
+            {"no_bos", &O::no_bos, {.help = "do not put the model's BOS token in front"}},
+            {"no_special", &O::no_special, {.help = "special tokens written in the prompt stay plain text"}},
+            {"no_figures", &O::no_figures, {.help = "print the text only"}},
+            {"json", &O::json, {.help = "one object with text, ids and figures"}}};
+        rows.insert(rows.end(), more.begin(), more.end());
+        return rows;
+      }()};
   return t;
 }
 
@@ -112,15 +106,11 @@ std::string prompt_text(const RunOptions& o) {
   return text;
 }
 
-std::shared_ptr<const text::Grammar> read_schema(const std::string& file) {
-  if (file.empty()) return nullptr;
-  const auto schema = nlohmann::ordered_json::parse(read_text_file(file), nullptr, false);
-  if (schema.is_discarded()) throw Error(Code::kBadInput, "is not JSON", file);
-  try {
-    return text::grammar_of_schema(schema, text::Unknown::kRefuse);
-  } catch (const Error& e) {
-    throw Error(e.code(), e.what(), file);
-  }
+// The option holds a schema, or the name of a file with one.
+std::shared_ptr<const text::Grammar> grammar_of(const std::string& option) {
+  const std::size_t first = option.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || option[first] == '{') return run::read_schema(option, "--json-schema");
+  return run::read_schema(read_text_file(option), option);
 }
 
 double per_second(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
@@ -260,16 +250,19 @@ void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f
 }
 
 run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokenizer, const std::string& text,
-                               std::shared_ptr<const text::Grammar> grammar) {
+                               run::Pictures* pictures, std::shared_ptr<const text::Grammar> grammar) {
   run::ServiceRequest service;
   run::Request& request = service.request;
-  request.prompt = text::encode_prompt(
-      tokenizer, text, {.add_bos = !s.run.no_bos && tokenizer.add_bos(), .parse_special = !s.run.no_special});
-  request.max_tokens = s.run.n;
+  run::fill(request, s.run);
+  const bool add_bos = !s.run.no_bos && tokenizer.add_bos(), special = !s.run.no_special;
+  if (pictures) {
+    run::PicturePrompt prompt = pictures->place(text, s.run.image, add_bos, special);
+    request.prompt = std::move(prompt.ids);
+    request.runs = std::move(prompt.runs);
+  } else {
+    request.prompt = text::encode_prompt(tokenizer, text, {.add_bos = add_bos, .parse_special = special});
+  }
   request.sampling = s.sampling;
-  request.stop = s.run.stop;
-  request.top_logprobs = s.run.logprobs;
-  request.ignore_eos = s.run.ignore_eos;
   request.grammar = std::move(grammar);
   return service;
 }
@@ -305,7 +298,9 @@ int run_command(Settings& s) {
   settle_drafts(s.drafts);
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
-  const auto grammar = read_schema(s.run.json_schema);
+  if (!s.run.image.empty() && s.run.mmproj.empty())
+    throw Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of pictures", "image");
+  const auto grammar = grammar_of(std::exchange(s.run.json_schema, {}));
   std::vector<std::shared_ptr<store::Tier>> tiers = open_tiers(s.reuse);
   Interrupt interrupt;
   ProgressBar loading("loading");
@@ -326,11 +321,15 @@ int run_command(Settings& s) {
   if (!engine.tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   take_sampling(engine, s.sampling, s.given);
-  run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, grammar);
+  std::optional<run::Pictures> pictures;  // makes rows while the prompt is computed
+  if (!s.run.image.empty()) pictures.emplace(engine, s.run.mmproj);
+  run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, pictures ? &*pictures : nullptr, grammar);
   run::check_request(engine, request.request);
 
   const double choosing = steady_seconds();
-  engine.choose_codecs(request.request.prompt);  // before the library: what is stored is of these codecs
+  std::vector<std::int32_t> tokens = request.request.prompt;
+  std::erase_if(tokens, [](std::int32_t id) { return id < 0; });  // rows of pictures
+  engine.choose_codecs(tokens);  // before the library: what is stored is of these codecs
   const double chosen = steady_seconds();
   std::optional<store::Library> library;
   if (!tiers.empty())

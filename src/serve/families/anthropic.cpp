@@ -219,10 +219,9 @@ class Translation {
   }
 
   void read_sampling() {
-    for (const char* name :
-         {"model", "max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse", "blend",
-          "repetition_penalty", "chat_template_kwargs", "context_shift", "truncation", "n_keep"})
-      if (const Json* value = fields_.find(name)) chat_[name] = *value;
+    pass_own(fields_, chat_);
+    pass_sampling(fields_, chat_);
+    pass_fields(fields_, chat_, {"max_tokens", "chat_template_kwargs"});
     if (const Json* stops = fields_.array("stop_sequences"); stops && !stops->empty()) chat_["stop"] = *stops;
     for (const auto& [own, given] : {std::pair{"stop", "stop_sequences"},
                                      {"tool_choice.function.name", "tool_choice.name"},

@@ -27,33 +27,9 @@ Json translated(const Fields& fields, FieldNames& names, const run::ModelSamplin
       out[as] = *value;
       names.add(as, name);
     }
-  for (const char* name : {"model",
-                           "max_tokens",
-                           "temperature",
-                           "top_k",
-                           "top_p",
-                           "min_p",
-                           "presence_penalty",
-                           "frequency_penalty",
-                           "repetition_penalty",
-                           "penalty_last_n",
-                           "seed",
-                           "stop",
-                           "stream",
-                           "ignore_eos",
-                           "logit_bias",
-                           "json_schema",
-                           "grammar",
-                           "cache_prompt",
-                           "reuse",
-                           "blend",
-                           "draft",
-                           "n_keep",
-                           "context_shift",
-                           "truncation",
-                           "return_progress",
-                           "response_format"})
-    if (const Json* value = fields.find(name)) out[name] = *value;
+  pass_own(fields, out);
+  pass_sampling(fields, out);
+  pass_fields(fields, out, {"max_tokens", "stop", "json_schema", "grammar", "response_format"});
   return out;
 }
 

@@ -28,12 +28,12 @@ class OllamaTranslation {
     const std::string* model = fields_.string("model");
     if (!model) bad_field("model", "is missing", "missing_required_parameter");
     model_ = *model;
-    chat_["model"] = without_tag(*model);
-    chat_["stream"] = fields_.boolean("stream").value_or(true);
     if (const Json* images = fields_.array("images"); images && !images->empty())
       unsupported("images", "this model reads only text");
-    for (const char* name : {"context_shift", "shift"})
-      if (const Json* value = fields_.find(name)) chat_["context_shift"] = *value;
+    pass_own(fields_, chat_);
+    chat_["model"] = without_tag(*model);
+    chat_["stream"] = fields_.boolean("stream").value_or(true);
+    if (const Json* value = fields_.find("shift")) chat_["context_shift"] = *value;
     check_foreign(fields_, ollama_foreign_fields(), warnings_);
     read_options();
     read_format();

@@ -258,10 +258,9 @@ class ResponsesTranslation {
   }
 
   void read_sampling() {
-    for (const char* name : {"model", "temperature", "top_p", "top_k", "min_p", "seed", "stream", "reuse", "blend",
-                             "stop", "parallel_tool_calls", "repetition_penalty", "chat_template_kwargs", "truncation",
-                             "context_shift", "n_keep", "return_progress"})
-      if (const Json* value = fields_.find(name)) chat_[name] = *value;
+    pass_own(fields_, chat_);
+    pass_sampling(fields_, chat_);
+    pass_fields(fields_, chat_, {"stop", "parallel_tool_calls", "chat_template_kwargs"});
     const auto best = fields_.integer("top_logprobs", 0, 20);
     if (best || includes("message.output_text.logprobs")) {
       chat_["logprobs"] = true;

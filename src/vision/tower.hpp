@@ -1,0 +1,63 @@
+// What towers of vision transformers share: patches to rows, blocks with attention over all of a picture's rows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/ops.hpp"
+#include "vision/linear.hpp"
+#include "vision/picture.hpp"
+
+namespace kvasir::vision {
+
+// (byte / 255 - mean) / deviation of a channel, as one multiplication and one addition.
+struct Normal {
+  std::array<float, 3> mean{}, deviation{1, 1, 1};
+  // clip.vision.image_mean, image_std. Throws Error(kBadInput) for anything but three numbers, deviations positive.
+  static Normal read(const Reader& reader);
+  std::string text() const;
+};
+
+// The patch of side x side pixels whose first one is (x, y), channel by channel: (3, side, side).
+void cut_patch(const Picture& p, int x, int y, int side, const Normal& normal, float* out);
+
+// v.patch_embd.weight (dim, 3 side side); .weight.1, if it is there, belongs to a second frame, and a still picture has
+// the same one twice. With bias.
+Linear read_patches(const Reader& reader, std::int64_t dim, int side);
+
+struct Block {
+  Norm before_mixer, before_feed;
+  std::vector<Linear> qkv;  // one fused matrix, or three
+  Linear out, up, down;
+};
+
+// Cosines and sines of rows, (rows, head / 2) each; empty: no rotation. Halves are split (kernel::RopePairs).
+struct Turns {
+  std::vector<float> cos, sin;
+};
+
+class Tower {
+ public:
+  // Blocks v.blk.0 … of the keys clip.vision.block_count, embedding_length, feed_forward_length, attention.head_count.
+  // Throws Error(kBadInput).
+  Tower(const Reader& reader, kernel::Activation activation, float eps);
+
+  std::int64_t dim() const { return dim_; }
+  int head() const { return static_cast<int>(dim_ / heads_); }
+  std::size_t blocks() const { return blocks_.size(); }
+  // x (n, dim) through block i, in place.
+  void run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns& turns);
+
+ private:
+  void attend(const Block& b, RowWork& work, std::int64_t n, const Turns& turns);
+
+  std::int64_t dim_ = 0, heads_ = 0, feed_ = 0;
+  kernel::Activation activation_;
+  std::vector<Block> blocks_;
+  // Of one pass: (n, dim), (n, 3 dim) or three of (n, dim), (n, feed).
+  std::vector<float> normed_, qkv_, hidden_, attention_scratch_;
+};
+
+}  // namespace kvasir::vision
