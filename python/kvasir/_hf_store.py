@@ -28,11 +28,11 @@ class Mask:
 
     ndim = 4
 
-    def __init__(self, arguments: dict, parts=()):
-        self.arguments, self.parts = arguments, parts
+    def __init__(self, arguments: dict, parts=(), made=None):
+        self.arguments, self.parts, self.made = arguments, parts, {} if made is None else made
 
     def __getitem__(self, part) -> Mask:
-        return Mask(self.arguments, (*self.parts, part))
+        return Mask(self.arguments, (*self.parts, part), self.made)
 
     def plain(self) -> bool:
         """Whether it is causal, or a window of that, but for padding."""
@@ -40,12 +40,21 @@ class Mask:
 
     def dense(self) -> torch.Tensor:
         """(batch, 1, queries, keys), True where a query sees a key."""
-        from transformers.masking_utils import sdpa_mask
-
-        mask = sdpa_mask(**{**self.arguments, "allow_is_causal_skip": False})
+        mask = self._made(False)
         for part in self.parts:
             mask = mask[part]
         return mask
+
+    def for_sdpa(self) -> torch.Tensor | None:
+        """As sdpa would have it: None where causality says all."""
+        return self.dense() if self.parts else self._made(self.arguments.get("allow_is_causal_skip", True))
+
+    def _made(self, skip: bool) -> torch.Tensor | None:
+        from transformers.masking_utils import sdpa_mask
+
+        if skip not in self.made:  # once for all layers
+            self.made[skip] = sdpa_mask(**{**self.arguments, "allow_is_causal_skip": skip})
+        return self.made[skip]
 
     def padding(self) -> torch.Tensor | None:
         """(batch, keys), False for padding."""

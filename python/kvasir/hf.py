@@ -199,7 +199,7 @@ def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=No
 
         if softcap is not None or s_aux is not None:
             raise native.Unsupported("without a KvasirCache: soft caps and sinks of attention are not for sdpa")
-        mask = attention_mask.dense() if isinstance(attention_mask, Mask) else attention_mask
+        mask = attention_mask.for_sdpa() if isinstance(attention_mask, Mask) else attention_mask
         return sdpa_attention_forward(module, query, key, value, mask, dropout=dropout, scaling=scaling, **kwargs)
     if dropout:
         raise native.Unsupported("dropout: expected a model in eval mode")

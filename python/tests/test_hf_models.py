@@ -137,12 +137,14 @@ class HfModelsTest(unittest.TestCase):
     def test_a_model_without_the_cache_is_what_it_was(self):
         ids, mask = ids_of(2, 150), torch.ones(2, 150, dtype=torch.long)
         mask[0, :20] = 0
+        plain = dict(max_new_tokens=4, do_sample=False, pad_token_id=0)
 
         def test(model):
             with torch.no_grad():
-                want = model(ids, attention_mask=mask).logits
+                want, tokens = model(ids, attention_mask=mask).logits, model.generate(ids, attention_mask=mask, **plain)
                 ours(model)
                 torch.testing.assert_close(model(ids, attention_mask=mask).logits[mask == 1], want[mask == 1], rtol=1e-4, atol=1e-5)
+                self.assertTrue(torch.equal(model.generate(ids, attention_mask=mask, **plain), tokens))
 
         self.each(test)
 

@@ -163,6 +163,8 @@ class KvBoost(Readers):
 
     @needs_program
     def test_12_options_of_its_server(self):
+        if run("serve", "--help")[0] != 0:
+            self.skipTest("SKIPPED: this program was built without the server")
         for option, words in (("--kv-cache-bits", "is --kv here"), ("--recompute-strategy", "is --blend-strategy here"),
                               ("--draft-model", "is --draft model:FILE here"), ("--gamma", "is --draft-tokens here"),
                               ("--max-batch-size", "is --running here"), ("--sink-tokens", "is --sinks here")):
