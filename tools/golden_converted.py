@@ -17,7 +17,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: architecture.
-GOLDEN = {"afmoe": "afmoe", "dots1": "dots1", "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder",
+GOLDEN = {"afmoe": "afmoe", "cohere2_moe": "cohere2moe", "dots1": "dots1", "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder",
           "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3", "mellum": "mellum", "minicpm3": "minicpm3", "olmo": "olmo"}
 # NAME: what the converter is called with besides.
 FILES = {

@@ -374,13 +374,19 @@ void Forward::after(Rows& rows, std::size_t l) {
   const LayerSpec& layer = spec_.layers[l];
   const auto* const dense = std::get_if<Dense>(&layer.feed);
   const bool feeds = !std::holds_alternative<NoFeed>(layer.feed);
-  if (layer.parallel) hide(rows, layer, *dense);  // the feed forward reads what the mixer has not been added to
+  if (layer.parallel && dense) hide(rows, layer, *dense);  // reads what the mixer has not been added to
+  const bool waits = layer.parallel && !dense;             // what the mixer gives, for experts to read the same
+  const Vector* bias = nullptr;
   std::visit(
       [&](const auto& mixer) {
         if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(mixer)>, NoMixer>) {
           const Linear& o = answer(rows, mixer);
           if (layer.beside) add_beside(rows, layer.beside);
-          add(rows, layer, layer.post_mixer, o.bias, !feeds && !layer.input);
+          bias = &o.bias;
+          if (waits)
+            std::copy_n(rows.y, rows.count * spec_.dim, s_.branch);
+          else
+            add(rows, layer, layer.post_mixer, o.bias, !feeds && !layer.input);
         }
       },
       layer.mixer);
@@ -392,7 +398,11 @@ void Forward::after(Rows& rows, std::size_t l) {
     if (!layer.parallel) hide(rows, layer, *dense);
     products_.multiply_hidden(rows, dense->down.bound, rows.y);
   }
-  if (feeds) add(rows, layer, layer.post_feed, dense ? dense->down.bias : kNone, !layer.input);
+  if (feeds) add(rows, layer, layer.post_feed, dense ? dense->down.bias : kNone, !layer.input && !waits);
+  if (waits) {
+    std::copy_n(s_.branch, rows.count * spec_.dim, rows.y);
+    add(rows, layer, layer.post_mixer, *bias, !layer.input);
+  }
   if (layer.input) add_input(rows, l);
 }
 

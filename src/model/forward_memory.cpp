@@ -10,6 +10,12 @@
 #include "model/spec_fields.hpp"
 
 namespace kvasir::model {
+namespace {
+
+// Experts beside the mixer, which read what it has not been added to.
+bool waits_for_experts(const LayerSpec& layer) { return layer.parallel && std::holds_alternative<Experts>(layer.feed); }
+
+}  // namespace
 
 Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p) {
   std::int64_t q = 0, k = 0, v = 0, gate = 0, heads = 0, pairs = 0;
@@ -57,7 +63,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     narrow = std::max(narrow, e.into.rows);
   });
   for (const Rope& r : spec.ropes) pairs += static_cast<std::int64_t>(r.frequencies.size());
-  if (narrow > 0) branch = spec.dim;
+  if (narrow > 0 || std::any_of(spec.layers.begin(), spec.layers.end(), waits_for_experts)) branch = spec.dim;
   widths.input = std::max(widths.input, narrow);
   const std::int64_t n = max_tokens;
   Scratch s{};
@@ -145,7 +151,8 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
       tiles_(!model.layers().streams() && tiles_pay(model.spec())) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
   for (const LayerSpec& layer : spec_.layers)
-    KVASIR_CHECK(!layer.parallel || std::holds_alternative<Dense>(layer.feed));
+    KVASIR_CHECK(!layer.parallel || std::holds_alternative<Dense>(layer.feed) ||
+                 (waits_for_experts(layer) && !std::get<Experts>(layer.feed).into));
   kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
   cpu::Placer p(memory_.data());
   s_ = place(spec_, max_tokens, max_logits, team.size(), p);

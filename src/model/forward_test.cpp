@@ -415,6 +415,16 @@ const Option kExpertOptions[] = {
          e.up.cut = {.first = kWidth, .of = 2 * kWidth};
        });
      }},
+    {"ParallelExperts",
+     [](ModelSpec& m) {
+       with_experts(m, [](Experts& e, int l) { shared(e, l); });
+       each(m, [](LayerSpec& l, int i) {
+         l.parallel = true;
+         l.feed_norm = l.norm;
+         l.post_mixer = norm(NormKind::kRms, in_layer(i, "post_attention_norm"), kDim);
+         l.residual_scale = 0.5f;
+       });
+     }},
     {"ExpertsInSomeLayers",
      [](ModelSpec& m) {
        m.layers[1].feed = experts_of(1);

@@ -13,7 +13,6 @@ PLAIN = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
 GPT = dict(PLAIN, n_embd=64, n_layer=2, n_head=4, n_positions=704)
 
 MORE = {
-    "cohere2_moe": usual(FOUR, sliding_window=16, num_experts=6, num_experts_per_tok=2),
     "cwm": usual(FOUR, sliding_window=16, layer_types=LOCAL),
     "gemma": usual(head_dim=16),
     "gemma2": usual(FOUR, sliding_window=16, query_pre_attn_scalar=16),

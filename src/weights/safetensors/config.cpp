@@ -23,7 +23,7 @@ bool states_window(std::string_view arch) {
 
 // Those whose window is the architecture's, by "layer_types".
 bool has_window(std::string_view arch) {
-  constexpr std::string_view kArchs[] = {"phi3", "cohere2", "exaone-moe", "granite_swa", "mellum"};
+  constexpr std::string_view kArchs[] = {"phi3", "cohere2", "cohere2moe", "exaone-moe", "granite_swa", "mellum"};
   return std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs);
 }
 

@@ -242,4 +242,24 @@ void read_minicpm3(ConfigReader& r) {
   r.set("logit_scale", width / scale("dim_model_base", 256.0, width));
 }
 
+void read_cohere2_moe(ConfigReader& r) {
+  r.expect("prefix_dense_sliding_window_pattern", 1);
+  r.out.tied = r.fields.flag_if("tie_word_embeddings").value_or(true);
+  read_experts(r);
+  r.set("expert_feed_forward_length", r.need({"intermediate_size"}, 1));
+  const std::string by = r.fields.text_if("expert_selection_fn").value_or("softmax");
+  if (by != "softmax" && by != "sigmoid") r.fields.unsupported("expert_selection_fn", "is neither softmax nor sigmoid");
+  r.set("expert_gating_func", by == "softmax" ? std::int64_t{1} : kSigmoid);
+  r.take_number("logit_scale", "logit_scale");
+  if (r.integer_of({"num_shared_experts"}, 0).value_or(0) > 0) {
+    const std::string way = r.fields.text_if("shared_expert_combination_strategy").value_or("average");
+    if (way != "average" && way != "sum")
+      r.fields.unsupported("shared_expert_combination_strategy", "is neither average nor sum");
+    if (way == "average") r.set("expert_weights_scale", 0.5);
+    if (way == "average") r.out.factors["ffn_down_shexp"] = {{ConfigReader::kMost, 0.5f}};
+    r.set("shared_expert_scaled", true);
+  }
+  if (!r.fields.number_if("rms_norm_eps")) r.set("attention.layer_norm_rms_epsilon", 0.0);  // layer norms
+}
+
 }  // namespace kvasir::weights

@@ -65,6 +65,7 @@ void read_llama4(ConfigReader& r);
 void read_gemma4(ConfigReader& r);
 void read_latent(ConfigReader& r);
 void read_minicpm3(ConfigReader& r);
+void read_cohere2_moe(ConfigReader& r);
 void read_delta(ConfigReader& r);
 void read_lfm2(ConfigReader& r);
 void read_lfm3(ConfigReader& r);

@@ -22,6 +22,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "codegen", .arch = "gptj", .names = kGptJ, .read_all = read_gptj},
     {.model_type = "cohere", .arch = "command-r", .read = read_cohere},
     {.model_type = "cohere2", .arch = "cohere2", .read = read_cohere},
+    {.model_type = "cohere2_moe", .arch = "cohere2moe", .read = read_cohere2_moe},
     {.model_type = "cwm", .arch = "llama", .pairs = true},
     {.model_type = "deepseek_v2", .arch = "deepseek2", .read = read_latent},
     {.model_type = "deepseek_v3", .arch = "deepseek2", .read = read_latent},
