@@ -38,7 +38,8 @@ class Pictures : public ::testing::TestWithParam<const char*> {
 
   const TemporaryPath model_{"pictures.gguf"}, cache_{"pictures-cache"};
 };
-INSTANTIATE_TEST_SUITE_P(Encoders, Pictures, ::testing::Values("gemma3.gguf", "gemma4uv.gguf", "lfm2.gguf"));
+INSTANTIATE_TEST_SUITE_P(Encoders, Pictures,
+                         ::testing::Values("gemma3.gguf", "gemma4uv.gguf", "gemma4v.gguf", "lfm2.gguf"));
 
 TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
   if (!vision::reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";

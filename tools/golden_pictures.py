@@ -79,6 +79,35 @@ class Gemma4Unified:
         return [((pixels * 255).round().byte().numpy(), [1, h, w])], rows, []
 
 
+class Gemma4:
+    def __init__(self):
+        import torch
+        from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+        from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
+        vision = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
+                      patch_size=4, position_embedding_size=256, use_clipped_linears=True, standardize=True)
+        text = dict(TEXT, layer_types=["full_attention"] * 4, hidden_size_per_layer_input=0)
+        self.model = Gemma4ForConditionalGeneration(Gemma4Config(text_config=text, vision_config=vision, audio_config=None))
+        self.processor = Gemma4ImageProcessor(patch_size=4)
+        for name, b in self.model.named_buffers():
+            if "put_min" in name or "put_max" in name:  # some values are cut
+                b.fill_((-1 if "min" in name else 1) * 1.75)
+            elif "std_" in name:
+                b.copy_(torch.linspace(0.5, 1.5, len(b)))
+
+    def rows(self, image):
+        import torch
+        x = self.processor(image, return_tensors="pt")
+        places = x.image_position_ids[0]
+        places = places[places[:, 0] >= 0]
+        w, h = int(places[:, 0].max()) + 1, int(places[:, 1].max()) + 1
+        pixels = torch.zeros(h * 4, w * 4, 3)
+        for patch, (px, py) in zip(x.pixel_values[0], places.tolist()):
+            pixels[py * 4:(py + 1) * 4, px * 4:(px + 1) * 4] = patch.reshape(4, 4, 3)
+        rows = self.model.get_image_features(x.pixel_values, x.image_position_ids).pooler_output
+        return [((pixels * 255).round().byte().numpy(), [1, h // 3, w // 3])], torch.cat(list(rows)) if not hasattr(rows, "shape") else rows, []
+
+
 class Qwen3:
     def __init__(self):
         from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
@@ -145,7 +174,7 @@ class Lfm2:
         return parts, rows, []
 
 
-ENCODERS = {"lfm2": Lfm2, "gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
+ENCODERS = {"lfm2": Lfm2, "gemma4v": Gemma4, "gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
 
 
 def write(name, converter, out, pictures):

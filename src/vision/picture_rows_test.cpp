@@ -114,6 +114,7 @@ TEST(PictureEncoder, SaysWhatStandsAroundRows) {
     return text;
   };
   EXPECT_EQ(around("gemma3", "64x64.png"), "\n\n<start_of_image>[9 both_ways]<end_of_image>\n\n");
+  EXPECT_EQ(around("gemma4v", "64x64.png"), "<|image>[256 both_ways_in_windows]<image|>");
   EXPECT_EQ(around("gemma4uv", "64x64.png"), "<|image>[256 both_ways_in_windows]<image|>");
   EXPECT_EQ(around("qwen3vl_merger", "64x64.png"), "<|vision_start|>[64 earlier]<|vision_end|>");
   EXPECT_EQ(around("lfm2", "64x64.png"), "<|image_start|>[64 earlier]<|image_end|>");

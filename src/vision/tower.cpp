@@ -57,7 +57,7 @@ Linear read_patches(const Reader& reader, std::int64_t dim, int side) {
     for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += second[i];
   }
   Linear out = reader.linear_of(weights, dim, inputs);
-  out.bias = reader.floats("v.patch_embd.bias", dim);
+  if (reader.file().find("v.patch_embd.bias")) out.bias = reader.floats("v.patch_embd.bias", dim);
   return out;
 }
 

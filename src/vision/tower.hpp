@@ -24,7 +24,7 @@ struct Normal {
 void cut_patch(const Picture& p, int x, int y, int side, const Normal& normal, float* out);
 
 // v.patch_embd.weight (dim, 3 side side); .weight.1, if it is there, belongs to a second frame, and a still picture has
-// the same one twice. With bias.
+// the same one twice. With v.patch_embd.bias, if it is there.
 Linear read_patches(const Reader& reader, std::int64_t dim, int side);
 
 struct Block {

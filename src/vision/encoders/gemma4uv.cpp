@@ -1,11 +1,10 @@
 // Gemma 4 Unified: no tower. A patch of 48 x 48 pixels is one row; its place comes from two tables.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
-#include "base/error.hpp"
 #include "vision/encoder.hpp"
+#include "vision/gemma4.hpp"
 #include "vision/linear.hpp"
 #include "vision/resize.hpp"
 #include "vision/tower.hpp"
@@ -13,12 +12,11 @@
 namespace kvasir::vision::encoders_gemma4uv {
 namespace {
 
-constexpr std::int32_t kRows = 280;  // max_soft_tokens of the processor; 70, 140, 560 and 1120 are allowed, too
-constexpr float kLayerEps = 1e-5f;   // torch's; the file has the last norm's alone
+constexpr float kLayerEps = 1e-5f;  // torch's; the file has the last norm's alone
 
 class Gemma4 final : public Encoder {
  public:
-  Gemma4(const Reader& r, const EncoderOptions& o) : most_(o.most_rows > 0 ? o.most_rows : kRows) {
+  Gemma4(const Reader& r, const EncoderOptions& o) : most_(o.most_rows > 0 ? o.most_rows : kGemma4Rows) {
     const weights::TensorInfo& patches = r.tensor("v.patch_embd.weight");
     const std::int64_t inputs = patches.columns();
     side_ = static_cast<int>(std::lround(std::sqrt(static_cast<double>(inputs) / 3)));
@@ -40,20 +38,9 @@ class Gemma4 final : public Encoder {
 
   std::int64_t width() const override { return width_; }
 
-  // The largest multiples of a patch's side that keep the shape, with `most_` patches at most.
   Size size_for(Size p) const override {
-    const double area = static_cast<double>(most_) * side_ * side_;
-    const double factor = std::sqrt(area / (static_cast<double>(p.width) * p.height));
-    const auto rounded = [&](int length) { return static_cast<int>(std::floor(factor * length / side_)) * side_; };
-    const auto narrow = [&](int longer, int shorter) { return std::min(longer / shorter, most_) * side_; };
-    Size to{rounded(p.width), rounded(p.height)};
-    if (to.height == 0) to = {narrow(p.width, p.height), side_};
-    if (to.width == 0) to = {side_, narrow(p.height, p.width)};
-    if (std::max(to.width, to.height) / side_ > places_)
-      throw Error(
-          Code::kBadInput,
-          fmt::format("{} x {} pixels are more patches in a row than the {} of the model", p.width, p.height, places_),
-          "picture");
+    const Size to = largest_in(p, side_, most_);
+    check_places(to, side_, places_);
     return to;
   }
 
