@@ -45,6 +45,24 @@ class Generation:
         seconds = (self.total_ms - self.ttft_ms) / 1e3
         return (self.tokens - 1) / seconds if seconds > 0 else 0.0
 
+    # KVBoost's names.
+    @property
+    def output_text(self) -> str:
+        return self.text
+
+    @property
+    def generated_tokens(self) -> int:
+        return self.tokens
+
+    @property
+    def tokens_per_sec(self) -> float:
+        return self.tokens_per_second
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that were not computed."""
+        return self.receipt["reused_tokens"]
+
     def __str__(self) -> str:
         return self.text
 

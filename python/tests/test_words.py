@@ -133,6 +133,15 @@ class CallsTest(unittest.TestCase):
             with self.assertRaisesRegex(kvasir.BadInput, "prompts: expected a list of texts"):
                 engine.generate_batch("A cat")
 
+    def test_answers_have_kvboosts_names_too(self):
+        with kvasir.Engine(MODEL, **ENGINE) as engine:
+            engine.generate(STORY * 20, **DRAWN)
+            answer = engine.generate(STORY * 20, **DRAWN)
+            self.assertEqual((answer.output_text, answer.generated_tokens), (answer.text, 24))
+            self.assertEqual(answer.tokens_per_sec, answer.tokens_per_second)
+            self.assertGreater(answer.cached_tokens, 128)
+            self.assertEqual(answer.cached_tokens, answer.receipt["reused_tokens"])
+
     def test_rows_stand_for_tokens(self):
         with kvasir.Engine(MODEL, **ENGINE) as engine:
             ids = engine.tokenize(STORY * 20)
