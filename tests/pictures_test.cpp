@@ -52,9 +52,10 @@ TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
   EXPECT_EQ(warm["ids"], cold["ids"]);
   EXPECT_EQ(warm["logprobs"], cold["logprobs"]);
   EXPECT_EQ(row(run({"64x64.png"}, question))["logprobs"], cold["logprobs"]);
-  // Another picture of as many rows: only what stands in front of it is known.
+  // Another picture of as many rows: only what stands in front of it is known, its mark, which this vocabulary spells
+  // in bytes.
   const Json other = row(run({"97x53.png"}, question, kept));
-  EXPECT_LE(reused(other), 8);
+  EXPECT_LE(reused(other), 20);
   EXPECT_NE(other["logprobs"], cold["logprobs"]);
   EXPECT_EQ(row(run({"97x53.png"}, question))["logprobs"], other["logprobs"]);
   // Two, and the same two in the other order.
