@@ -55,7 +55,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "glm4v_text", .arch = "glm4", .names = kGlm4},
     {.model_type = "glm4_moe", .arch = "glm4moe", .post_norms = true, .read = read_experts},
     {.model_type = "glm4_moe_lite", .arch = "deepseek2", .read = read_latent},
-    {.model_type = "gpt2", .arch = "gpt2", .names = kGpt2, .read_all = read_gpt2},
+    {.model_type = "gpt2", .arch = "gpt2", .names = kOfGpt2, .read_all = read_gpt2},
     {.model_type = "gpt_bigcode", .arch = "starcoder", .names = kGptBigCode, .read_all = read_gpt2},
     {.model_type = "gpt_neox", .arch = "gptneox", .activation = "", .names = kByKvHead, .read = read_gpt_neox},
     {.model_type = "gpt_oss", .arch = "gpt-oss", .post_norms = true, .names = kGptOss, .read = read_gpt_oss},

@@ -112,12 +112,12 @@ inline constexpr Rename kGemma4[] = {{"experts.gate_up_proj", "ffn_gate_up_exps.
                                      {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"}};
 inline constexpr Rename kGlm4[] = {{"post_self_attn_layernorm", "post_attention_norm"},
                                    {"post_mlp_layernorm", "post_ffw_norm"}};
-inline constexpr Rename kGpt2[] = {{"ln_1", "attn_norm"},
-                                   {"ln_2", "ffn_norm"},
-                                   {"attn.c_attn", "attn_qkv", Make::kTurned},
-                                   {"attn.c_proj", "attn_output", Make::kTurned},
-                                   {"mlp.c_fc", "ffn_up", Make::kTurned},
-                                   {"mlp.c_proj", "ffn_down", Make::kTurned}};
+inline constexpr Rename kOfGpt2[] = {{"ln_1", "attn_norm"},
+                                     {"ln_2", "ffn_norm"},
+                                     {"attn.c_attn", "attn_qkv", Make::kTurned},
+                                     {"attn.c_proj", "attn_output", Make::kTurned},
+                                     {"mlp.c_fc", "ffn_up", Make::kTurned},
+                                     {"mlp.c_proj", "ffn_down", Make::kTurned}};
 inline constexpr Rename kGptBigCode[] = {
     {"ln_1", "attn_norm"},          {"ln_2", "ffn_norm"},   {"attn.c_attn", "attn_qkv", Make::kByHead},
     {"attn.c_proj", "attn_output"}, {"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
