@@ -56,7 +56,7 @@ namespace {
 // keys has to.
 int kv_heads_of(const Names& n, const Attention& a) {
   const Hparams& h = n.h();
-  if (h.in_layer("attention.head_count_kv", n.layer(), a.heads, 0) > 0 || !n.has("attn_k"))
+  if (!h.has("ssm.state_size") || h.in_layer("attention.head_count_kv", n.layer(), a.heads, 0) > 0 || !n.has("attn_k"))
     return h.kv_heads(n.layer());
   const auto heads = static_cast<int>(h.rows_of(n.full("attn_k")) / a.d);
   if (heads < 1 || a.heads % heads != 0)
