@@ -194,10 +194,12 @@ class QuantCpp(Readers):
         self.assertEqual((code, "uniform4" in said), (0, True), said)
 
     def test_16_a_callback_that_stops(self):
-        with kvasir.Engine(MODEL, threads=2, ctx=512) as engine:
-            answer = engine.generate("Once", max_new_tokens=64, on_text=lambda text: False)
+        heard = []
+        with kvasir.Engine(MODEL, threads=2, ctx=4096) as engine:  # the engine goes on until it hears of it
+            answer = engine.generate("Once", max_new_tokens=3000, ignore_eos=True, on_text=lambda text: heard.append(text) or False)
         self.assertEqual(answer.finish, "cancelled")
-        self.assertLess(answer.tokens, 64)
+        self.assertEqual(len(heard), 1)
+        self.assertLess(answer.tokens, 3000)
 
 
 class KTransformers(Readers):
