@@ -203,6 +203,22 @@ ModelSpec qwen_model(const Hparams& h, bool head_norms) {
   return m;
 }
 
+ModelSpec gpt2_model(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n, Bias::kRequired, Bias::kRequired);
+    a.rope = -1;
+    m.layers.push_back(
+        {.norm = n.layer_norm("attn_norm"),
+         .mixer = a,
+         .feed_norm = n.layer_norm("ffn_norm"),
+         .feed = plain(n, stated_activation(h, Activation::kGeluTanh), Bias::kRequired, width_of(n, "ffn_up", 0))});
+  }
+  return m;
+}
+
 ModelSpec encoder(const Hparams& h) {
   ModelSpec m{.arch = h.arch(), .dim = h.dim(), .vocab = h.vocab(), .context = h.context()};
   m.causal = false;

@@ -72,6 +72,9 @@ Activation stated_activation(const Hparams& h, Activation fallback);
 // of pictures, where the three parts of a position are equal.
 ModelSpec qwen_model(const Hparams& h, bool head_norms);
 
+// GPT-2 and StarCoder, whose queries may share one key and value: learned positions, layer norms and biases everywhere.
+ModelSpec gpt2_model(const Hparams& h);
+
 // A model without layers: token_embd; output_norm as given; output, or token_embd once more where the file has none.
 ModelSpec around(const Hparams& h, const Norm& output_norm);
 // The same for one that writes no texts: token_embd, token_types where the file has them, token_embd_norm.
