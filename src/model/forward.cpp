@@ -76,16 +76,17 @@ void Forward::look(std::span<const Input> inputs, int layer, const Observer& obs
   experts_.take_bytes_read();
 }
 
-std::vector<float> Forward::rows_of(std::span<const std::int32_t> tokens) const {
+void Forward::row_of(std::int32_t token, float* x) const {
+  KVASIR_CHECK(token >= 0 && token < spec_.vocab);
   const Embedding& e = spec_.embedding;
+  e.tokens.row(token, x);
+  if (e.scale != 1.0f) ops().scale(x, e.scale, spec_.dim);
+}
+
+std::vector<float> Forward::rows_of(std::span<const std::int32_t> tokens) const {
   std::vector<float> rows(tokens.size() * static_cast<std::size_t>(spec_.dim));
-  float* x = rows.data();
-  for (const std::int32_t id : tokens) {
-    KVASIR_CHECK(id >= 0 && id < spec_.vocab);
-    e.tokens.row(id, x);
-    if (e.scale != 1.0f) ops().scale(x, e.scale, spec_.dim);
-    x += spec_.dim;
-  }
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    row_of(tokens[i], rows.data() + i * static_cast<std::size_t>(spec_.dim));
   return rows;
 }
 
@@ -96,14 +97,11 @@ void Forward::embed(std::span<const Input> inputs) {
   for (const Input& in : inputs)
     for (std::size_t i = 0; i < in.tokens.size(); ++i) {
       const std::int32_t id = in.tokens[i];
-      KVASIR_CHECK(id < spec_.vocab);
       float* const x = s_.x + static_cast<std::int64_t>(row) * dim;
-      if (id < 0) {
+      if (id < 0)
         std::copy_n(row_at(in.runs, in.at + static_cast<std::int64_t>(i)), dim, x);
-      } else {
-        e.tokens.row(id, x);
-        if (e.scale != 1.0f) ops().scale(x, e.scale, dim);
-      }
+      else
+        row_of(id, x);
       if (e.positions) {
         float* const learned = s_.rows.whole(1).y;
         KVASIR_CHECK(positions_[row] < e.positions.rows);

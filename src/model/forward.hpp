@@ -101,7 +101,7 @@ class Forward {
     std::int64_t input_width;                         // of a row
     float* token_inputs;                              // (threads, input_width)
     float* joined;                                    // (max_tokens, 2 dim), with Embedding::join
-    float* branch;                                    // what the dense part of DenseAndExperts gives, or Experts::out
+    float* branch;                                    // of DenseAndExperts, Experts::out or a mixer
     float *narrow, *narrow_y;                         // with Experts::into: what experts read, and what they give
     float *low, *own, *values;  // of latent layers: Latent::down, queries before their keys' matrices, what `o` reads
     // Of recurrent layers: rows of the cache's recurrence and their gates, products that these are made of, what the
@@ -124,6 +124,7 @@ class Forward {
   }
   int take(std::span<const Input> inputs);
   void pass(std::span<const Input> inputs, int layers, bool ends);
+  void row_of(std::int32_t token, float* x) const;
   void embed(std::span<const Input> inputs);
   void join(std::span<const Input> inputs);
   void angles();
