@@ -1,5 +1,5 @@
 // What a request says besides its prompt and how it samples: one table, from which the command line, C, C++ and Python
-// take the words. HTTP has other forms of some (serve/request.cpp); cli/faces_test.cpp compares all five.
+// take the words. HTTP has other forms of some (serve/request.cpp); tests/faces_test.cpp compares all five.
 #pragma once
 
 #include <cstdint>

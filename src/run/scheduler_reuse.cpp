@@ -107,11 +107,7 @@ void Scheduler::begin(Job& job) {
   }
   if (job.blended.on()) return;  // what it computes is kept by itself alone
   const std::int64_t last = cache.pages_suffice() ? 0 : next_tail(std::max(have, job.prompt - 1));
-  for (const model::RowRun& run : job.asked.request.runs)  // what follows a picture changes more often than the picture
-    if (run.block->count() >= model::kSureRows) points.push_back(run.end());
-  std::erase_if(points, [&](std::int64_t at) {
-    return at <= have || (at >= job.prompt && at != last) || model::common_end(job.asked.request.runs, at) < at;
-  });
+  std::erase_if(points, [&](std::int64_t at) { return at <= have || (at >= job.prompt && at != last); });
   std::sort(points.begin(), points.end(), std::greater<>());
   points.erase(std::unique(points.begin(), points.end()), points.end());
   job.kept.checkpoints = std::move(points);
@@ -122,6 +118,8 @@ void Scheduler::begin(Job& job) {
 std::vector<std::int64_t> Scheduler::checkpoints_of(const Job& job) const {
   if (!library_ || !job.asked.reuse) return {};
   std::vector<std::int64_t> points = job.asked.partings;
+  // What follows a picture changes more often than the picture.
+  for (const model::RowRun& run : job.asked.request.runs) points.push_back(run.end());
   std::erase_if(points, [](std::int64_t at) { return at < kLeastShare; });
   // The same prompt again takes all but its last token, which must not have a page of its own then.
   if (job.prompt % kv::kPageTokens == 1 && job.prompt > 1) points.push_back(job.prompt - 1);
@@ -195,6 +193,7 @@ void Scheduler::offer(Job& job, store::Library::Offering offering) {
 }
 
 void Scheduler::offer_tail(Job& job, std::int64_t at) {
+  if (model::common_end(job.asked.request.runs, at) < at) return;  // nobody could begin there
   if (job.kept.chain && at <= kv::Cache::exact_tokens(*job.sequence))
     library_->offer_tail(*job.kept.chain, job.ids, *job.sequence, at, static_cast<float>(token_microseconds_));
 }
@@ -305,6 +304,7 @@ void Scheduler::pin(Job& job) {
     const std::vector<std::int64_t> inside = page_waypoints(job.prompt, cache.sinks());
     ends.insert(ends.end(), inside.begin(), inside.end());
   }
+  std::erase_if(ends, [&](std::int64_t at) { return model::common_end(job.asked.request.runs, at) < at; });
   const auto ttl =
       std::chrono::duration_cast<store::Clock::duration>(std::chrono::duration<double>(job.asked.pin_seconds));
   job.outcome.receipt.pin_error =
