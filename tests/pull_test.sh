@@ -40,7 +40,7 @@ fi
 mkdir "$scratch/bad"
 touch "$scratch/bad/libcurl.so.4" "$scratch/bad/libcurl-gnutls.so.4"
 answer=$(LD_LIBRARY_PATH="$scratch/bad" "$kvasir" pull hf:owner/repo 2>&1)
-expect 'no libcurl' 'downloads need libcurl.so.4: install libcurl4'
+expect 'no libcurl' 'owner/repo/tree/main[^ ]*: downloads need libcurl.so.4: install libcurl4'
 ask 1 'no hub' pull hf:owner/repo
 expect 'no hub' '^kvasir: hf:owner/repo: .*127.0.0.1'
 
