@@ -8,12 +8,15 @@
 
 namespace kvasir::cpu {
 
+struct Addend;
+
 struct Matrix {
   const kernel::PanelFormat* format = nullptr;  // nullptr: there is none
   const std::byte* panels = nullptr;
   std::int64_t rows = 0, k = 0;
   std::int64_t panel_bytes = 0;
   const std::int32_t* order = nullptr;  // (k): column j is multiplied by element order[j]; null: by element j
+  const Addend* addend = nullptr;       // of products with rows: null: none. REQUIRES: no order
 
   std::int64_t panel_count() const { return (rows + kernel::kPanelRows - 1) / kernel::kPanelRows; }
   std::int64_t bytes() const { return panel_count() * panel_bytes; }
@@ -24,6 +27,15 @@ struct Matrix {
     format->unpack_row(panels + row / kernel::kPanelRows * panel_bytes, static_cast<int>(row % kernel::kPanelRows), k,
                        out);
   }
+};
+
+// What adapters add to a product (LoRA, arXiv 2106.09685): W x becomes W x + B (A x). Several adapters of a matrix are
+// one addend, whose ranks follow each other; their scales are in B.
+struct Addend {
+  Matrix a;  // (rank, k), floats
+  Matrix b;  // (rows, rank), floats
+
+  std::int64_t rank() const { return a.rows; }
 };
 
 // Matrices of one shape and format, `stride` bytes from one to the next, or `offset` bytes behind places[i] each.

@@ -17,14 +17,22 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
   const kernel::OpKernels& ops = kernel::ops();
   const auto activation = static_cast<std::size_t>(h.activation);
   float* const g = u + kPieceFloats;
-  const auto product = [&](const Matrix& m, const float* bias, float* to) {
-    const kernel::Activations x = columns_of(rows.input_of(m), columns.begin, columns.end);
+  const auto multiply = [&](const Matrix& m, const kernel::Activations& input, float* to) {
+    const kernel::Activations x = columns_of(input, columns.begin, columns.end);
     m.format->matmul(
         {m.panels + panels.begin * m.panel_bytes, m.k, m.rows - row, 0, panels.end - panels.begin, &x, to, pitch});
-    for (std::int64_t c = 0; bias && c < columns.end - columns.begin; ++c) ops.add(to + c * pitch, bias + row, count);
   };
-  if (h.gate) product(*h.gate, h.gate_bias, g);
-  product(h.up, h.up_bias, u);
+  const auto product = [&](const Matrix& m, const kernel::Activations* low, const float* bias, float* to) {
+    multiply(m, rows.input_of(m), to);
+    float* const added = u + 2 * kPieceFloats;
+    if (m.addend) multiply(m.addend->b, *low, added);
+    for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
+      if (m.addend) ops.add(to + c * pitch, added + c * pitch, count);
+      if (bias) ops.add(to + c * pitch, bias + row, count);
+    }
+  };
+  if (h.gate) product(*h.gate, h.gate_low, h.gate_bias, g);
+  product(h.up, h.up_low, h.up_bias, u);
   for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
     float* const at = u + c * pitch;
     if (h.gate)
@@ -33,6 +41,8 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
       ops.activate[activation](at, count);
   }
   kernel::activation().prepare(rows.hidden, columns.begin, columns.end, u, pitch, {row, row + count});
+  if (h.floats_too)
+    kernel::activation().prepare(rows.float_hidden, columns.begin, columns.end, u, pitch, {row, row + count});
 }
 
 // Gives the order of `m` a place among those of the rows. Matrices that read the same have few.
@@ -87,7 +97,10 @@ void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const f
                        RowNorm norm) const {
   bool wanted[kernel::kActivationKinds] = {};
   for (OrderedInput& o : rows.ordered) o.order = nullptr;
-  for (const Matrix* m : users) m->order ? want_order(rows, *m) : void(wanted[index(m->format->activation)] = true);
+  for (const Matrix* m : users) {
+    m->order ? want_order(rows, *m) : void(wanted[index(m->format->activation)] = true);
+    if (m->addend) wanted[index(kernel::ActivationKind::kF32)] = true;
+  }
   for (kernel::Activations& a : rows.inputs) a.k = k;
   split(rows, rows.count, kRowGrain, kRowGrain, [&](std::int64_t begin, std::int64_t end, int worker) {
     const float* source = x + begin * k;
@@ -106,7 +119,8 @@ void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const f
   });
 }
 
-void Products::multiply(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs) const {
+void Products::multiply_plain(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
+                              InputOf input) const {
   std::int64_t panels = 0;
   for (const Matrix* m : matrices) panels += m->panel_count();
   split_panels(rows, panels, matrices[0]->panel_bytes, [&](std::int64_t begin, std::int64_t end, int) {
@@ -114,25 +128,99 @@ void Products::multiply(const Rows& rows, std::span<const Matrix* const> matrice
     for (std::size_t i = 0; i < matrices.size(); ++i) {
       const Matrix& m = *matrices[i];
       const std::int64_t from = std::max(begin - offset, std::int64_t{0}), to = std::min(end - offset, m.panel_count());
-      const kernel::Activations& x = rows.input_of(m);
+      const kernel::Activations& x = input(m);
       if (from < to) m.format->matmul({m.panels, m.k, m.rows, from, to, &x, outs[i], m.rows});
       offset += m.panel_count();
     }
   });
 }
 
-void Products::multiply_hidden(const Rows& rows, const Matrix& m, float* out) const {
-  split_panels(rows, m.panel_count(), m.panel_bytes, [&](std::int64_t begin, std::int64_t end, int) {
-    m.format->matmul({m.panels, m.k, m.rows, begin, end, &rows.hidden, out, m.rows});
+// A x of every addend, as its B reads it.
+std::array<kernel::Activations, kMostAddends> Products::make_lows(const Rows& rows,
+                                                                  std::span<const Addend* const> addends,
+                                                                  const kernel::Activations& x) const {
+  KVASIR_CHECK(addends.size() <= kMostAddends);
+  std::array<kernel::Activations, kMostAddends> lows = rows.lows;
+  std::array<const Matrix*, kMostAddends> a = {};
+  for (std::size_t i = 0; i < addends.size(); ++i) a[i] = &addends[i]->a, lows[i].k = addends[i]->rank();
+  multiply_plain(rows, {a.data(), addends.size()}, rows.low_products,
+                 [&](const Matrix&) -> const kernel::Activations& { return x; });
+  row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::size_t i = 0; i < addends.size(); ++i)
+      kernel::activation().prepare(lows[i], begin, end, rows.low_products[i] + begin * lows[i].k, lows[i].k,
+                                   {0, lows[i].k});
   });
+  return lows;
+}
+
+// outs[i] += B (A x) of the matrices that have addends; x in floats.
+void Products::add_addends(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
+                           const kernel::Activations& x) const {
+  std::array<const Addend*, kMostAddends> addends = {};
+  std::array<float*, kMostAddends> to = {};
+  std::size_t count = 0;
+  std::int64_t panels = 0;
+  for (std::size_t i = 0; i < matrices.size(); ++i) {
+    if (!matrices[i]->addend) continue;
+    KVASIR_CHECK(count < kMostAddends);
+    to[count] = outs[i];
+    addends[count++] = matrices[i]->addend;
+    panels += matrices[i]->panel_count();
+  }
+  if (count == 0) return;
+  const auto lows = make_lows(rows, {addends.data(), count}, x);
+  const Piece most = piece_in(true, rows.count);
+  split_panels(rows, panels, addends[0]->b.panel_bytes, [&](std::int64_t begin, std::int64_t end, int worker) {
+    float* const added = scratch_.factors(worker);
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < count; offset += addends[i++]->b.panel_count()) {
+      const Matrix& b = addends[i]->b;
+      const std::int64_t stop = std::min(end - offset, b.panel_count());
+      for (std::int64_t p = std::max(begin - offset, std::int64_t{0}); p < stop; p += most.panels)
+        for (std::int64_t first = 0; first < rows.count; first += most.columns) {
+          const std::int64_t panel_end = std::min(p + most.panels, stop), row = p * kernel::kPanelRows;
+          const std::int64_t last = std::min(first + most.columns, std::int64_t{rows.count});
+          const std::int64_t pitch = (panel_end - p) * kernel::kPanelRows;
+          const kernel::Activations low = columns_of(lows[i], first, last);
+          b.format->matmul({b.panels + p * b.panel_bytes, b.k, b.rows - row, 0, panel_end - p, &low, added, pitch});
+          for (std::int64_t c = first; c < last; ++c)
+            kernel::ops().add(to[i] + c * b.rows + row, added + (c - first) * pitch, std::min(pitch, b.rows - row));
+        }
+    }
+  });
+}
+
+void Products::multiply(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs) const {
+  multiply_plain(rows, matrices, outs, [&](const Matrix& m) -> const kernel::Activations& { return rows.input_of(m); });
+  add_addends(rows, matrices, outs, rows.inputs[index(kernel::ActivationKind::kF32)]);
+}
+
+void Products::multiply_hidden(const Rows& rows, const Matrix& m, float* out) const {
+  const Matrix* const matrices[] = {&m};
+  float* const outs[] = {out};
+  multiply_plain(rows, matrices, outs, [&](const Matrix&) -> const kernel::Activations& { return rows.hidden; });
+  add_addends(rows, matrices, outs, rows.float_hidden);
 }
 
 void Products::make_hidden(Rows& rows, const Hidden& h, const Matrix& down) const {
   rows.hidden.kind = down.format->activation;
   rows.hidden.k = down.k;
+  rows.float_hidden.k = down.k;
+  Hidden all = h;
+  all.floats_too = down.addend != nullptr;
+  std::array<const Addend*, 2> addends = {};
+  std::size_t count = 0;
+  if (h.gate && h.gate->addend) addends[count++] = h.gate->addend;
+  if (h.up.addend) addends[count++] = h.up.addend;
+  std::array<kernel::Activations, kMostAddends> lows;
+  if (count > 0) {
+    lows = make_lows(rows, {addends.data(), count}, rows.inputs[index(kernel::ActivationKind::kF32)]);
+    all.gate_low = &lows[0];
+    all.up_low = &lows[count - 1];
+  }
   const std::int64_t bytes = h.gate ? 2 * h.gate->panel_bytes : h.up.panel_bytes;
   split_panels(rows, h.up.panel_count(), bytes, [&](std::int64_t begin, std::int64_t end, int worker) {
-    make_hidden_panels(rows, h, {begin, end}, scratch_.factors(worker));
+    make_hidden_panels(rows, all, {begin, end}, scratch_.factors(worker));
   });
 }
 

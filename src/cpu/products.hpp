@@ -2,6 +2,7 @@
 // not depend on how.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -37,6 +38,10 @@ struct Hidden {
   const float* gate_bias;
   const Matrix& up;
   const float* up_bias;
+  // Of the matrices' addends, if they have some: what B reads. Products::make_hidden makes it.
+  const kernel::Activations* gate_low = nullptr;
+  const kernel::Activations* up_low = nullptr;
+  bool floats_too = false;  // Rows::float_hidden as well
 };
 
 // Of a range of panels or columns.
@@ -60,7 +65,8 @@ class Products {
   // norm(row of x, out) makes of them.
   using RowNorm = FunctionRef<void(const float* x, float* out)>;
   void prepare(Rows& rows, std::span<const Matrix* const> users, const float* x, std::int64_t k, RowNorm norm) const;
-  // outs[i] = matrices[i] times the prepared rows, all in one parallel region.
+  // outs[i] = matrices[i] times the prepared rows, all in one parallel region; addends take three more. REQUIRES: at
+  // most kMostAddends of the matrices have some.
   void multiply(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs) const;
   // Prepares rows.hidden for `down`, from the prepared rows.
   void make_hidden(Rows& rows, const Hidden& h, const Matrix& down) const;
@@ -70,6 +76,13 @@ class Products {
  private:
   void split(const Rows& rows, std::int64_t n, std::int64_t first, std::int64_t grain, Team::Pieces f) const;
   void split_panels(const Rows& rows, std::int64_t panels, std::int64_t panel_bytes, Team::Pieces f) const;
+  using InputOf = FunctionRef<const kernel::Activations&(const Matrix&)>;
+  void multiply_plain(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
+                      InputOf input) const;
+  void add_addends(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
+                   const kernel::Activations& x) const;
+  std::array<kernel::Activations, kMostAddends> make_lows(const Rows& rows, std::span<const Addend* const> addends,
+                                                          const kernel::Activations& x) const;
 
   Team& team_;
   const RowScratch& scratch_;

@@ -23,7 +23,7 @@ RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Pl
   s.widths_.input = in_blocks(widths.input);
   s.normed_ = p.take<float>(n * widths.dim);
   s.y_ = p.take<float>(n * widths.dim);
-  s.factors_ = p.take<float>(threads * 2 * kPieceFloats);
+  s.factors_ = p.take<float>(threads * (widths.rank > 0 ? 3 : 2) * kPieceFloats);
   for (const kernel::ActivationKind kind : kKinds) {
     s.inputs_[index(kind)] =
         p.take<std::byte>(kind_used(kind) ? n * kernel::activation_bytes(kind, s.widths_.input) : 0);
@@ -34,6 +34,10 @@ RowScratch RowScratch::place(const Widths& widths, int max_rows, int threads, Pl
         p.take<std::byte>(n * kernel::activation_bytes(kernel::ActivationKind::kInt8, s.widths_.input));
   s.turned_ = p.take<float>(widths.orders > 0 ? threads * s.widths_.input : 0);
   s.hidden_ = p.take<std::byte>(kElementBytes * n * widths.hidden);
+  if (widths.rank == 0) return s;
+  for (float*& low : s.low_products_) low = p.take<float>(n * widths.rank);
+  for (std::byte*& low : s.lows_) low = p.take<std::byte>(kElementBytes * n * widths.rank);
+  s.float_hidden_ = p.take<std::byte>(kElementBytes * n * widths.hidden);
   return s;
 }
 
@@ -42,6 +46,7 @@ Rows RowScratch::whole(int rows) const {
   r.hidden = {kKinds[0], hidden_, rows, 0, rows};
   for (const kernel::ActivationKind kind : kKinds) r.inputs[index(kind)] = {kind, inputs_[index(kind)], rows, 0, rows};
   set_orders(r, 0, rows);
+  set_addends(r, 0, rows);
   return r;
 }
 
@@ -54,6 +59,7 @@ Rows RowScratch::tile(std::int64_t first, int rows, int worker) const {
     r.inputs[index(kind)] = {kind, inputs_[index(kind)] + skip * kernel::activation_bytes(kind, widths_.input), count,
                              0, rows};
   set_orders(r, skip, rows);
+  set_addends(r, skip, rows);
   return r;
 }
 
@@ -66,6 +72,16 @@ void RowScratch::set_orders(Rows& r, std::int64_t skip, int whole) const {
                     {kKind, ordered_[i] + skip * kernel::activation_bytes(kKind, widths_.input), r.count, 0, whole}};
 }
 
+void RowScratch::set_addends(Rows& r, std::int64_t skip, int whole) const {
+  if (widths_.rank == 0) return;
+  constexpr auto kKind = kernel::ActivationKind::kF32;
+  for (std::size_t i = 0; i < lows_.size(); ++i) {
+    r.low_products[i] = low_products_[i] + skip * widths_.rank;
+    r.lows[i] = {kKind, lows_[i] + skip * kElementBytes * widths_.rank, r.count, 0, whole};
+  }
+  r.float_hidden = {kKind, float_hidden_ + skip * kElementBytes * widths_.hidden, r.count, 0, whole};
+}
+
 const kernel::Activations& Rows::input_of(const Matrix& m) const {
   if (!m.order) return inputs[index(m.format->activation)];
   for (std::size_t i = 0; i < static_cast<std::size_t>(orders); ++i)
@@ -74,6 +90,6 @@ const kernel::Activations& Rows::input_of(const Matrix& m) const {
   return hidden;
 }
 
-float* RowScratch::factors(int worker) const { return factors_ + 2 * worker * kPieceFloats; }
+float* RowScratch::factors(int worker) const { return factors_ + (widths_.rank > 0 ? 3 : 2) * worker * kPieceFloats; }
 
 }  // namespace kvasir::cpu

@@ -46,8 +46,10 @@ struct Widths {
   std::int64_t input = 0;   // what a matrix reads, hidden rows aside
   std::int64_t hidden = 0;  // of a feed forward
   int orders = 0;           // of columns, among matrices that read the same; 0..kMostOrders
+  std::int64_t rank = 0;    // of an addend; 0: there is none
 };
 inline constexpr int kMostOrders = 4;
+inline constexpr int kMostAddends = 6;  // of matrices that are multiplied together
 
 // Rows [first, first + count) of a step and who computes them: the whole team, or one of its threads by itself. Scratch
 // is (count, ...).
@@ -67,6 +69,11 @@ struct Rows {
   kernel::Activations hidden;                                        // what the last product of a feed forward reads
   int orders = 0;                                                    // of `ordered` that may be used
   std::array<OrderedInput, kMostOrders> ordered = {};
+  // With addends: A x of matrices that are multiplied together, as products (count, rank of the widest) and as what B
+  // reads; and `hidden` in floats.
+  std::array<float*, kMostAddends> low_products = {};
+  std::array<kernel::Activations, kMostAddends> lows = {};
+  kernel::Activations float_hidden = {};
 
   // What `m` reads. REQUIRES: it was among the users that the rows were prepared for.
   const kernel::Activations& input_of(const Matrix& m) const;
@@ -80,13 +87,14 @@ class RowScratch {
   Rows whole(int rows) const;
   // Of a step of `rows`, by thread `worker` alone: the parts of whole()'s scratch that are the thread's.
   Rows tile(std::int64_t first, int rows, int worker) const;
-  // (2, kPieceFloats) of a thread: factors of hidden elements.
+  // (2, kPieceFloats) of a thread: factors of hidden elements. With addends there is a third part, for what they add.
   float* factors(int worker) const;
   // (widest input) of a thread: a row in another order. REQUIRES: there are orders.
   float* turned(int worker) const { return turned_ + worker * widths_.input; }
 
  private:
   void set_orders(Rows& r, std::int64_t skip, int whole) const;
+  void set_addends(Rows& r, std::int64_t skip, int whole) const;
 
   Widths widths_;
   float* normed_ = nullptr;
@@ -96,6 +104,9 @@ class RowScratch {
   std::array<std::byte*, kMostOrders> ordered_{};  // of kInt8
   float* turned_ = nullptr;
   std::byte* hidden_ = nullptr;  // of any kind
+  std::array<float*, kMostAddends> low_products_{};
+  std::array<std::byte*, kMostAddends> lows_{};
+  std::byte* float_hidden_ = nullptr;
 };
 
 // What a thread computes at a time in scratch of its own: panels x columns, kPieceFloats elements at most.

@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "kernel/bidirectional.hpp"
 #include "kernel/streaming.hpp"
+#include "model/adapters.hpp"
 #include "model/cache_shape.hpp"
 #include "model/forward.hpp"
 #include "model/spec_fields.hpp"
@@ -21,7 +22,8 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
   std::int64_t q = 0, k = 0, v = 0, gate = 0, heads = 0, pairs = 0;
   std::int64_t inputs = spec.embedding.layers.projection.rows, branch = 0, narrow = 0;
   std::int64_t low = 0, own = 0, values = 0, latent_heads = 0, head_width = 0;
-  cpu::Widths widths{.dim = spec.dim, .input = spec.dim, .orders = spec.orders};
+  cpu::Widths widths{
+      .dim = spec.dim, .input = spec.dim, .orders = spec.orders, .rank = spec.adapters ? spec.adapters->rank() : 0};
   for_each<Attention>(spec, [&](const Attention& a) {
     q = std::max(q, a.q.rows);
     k = std::max(k, a.k.rows);

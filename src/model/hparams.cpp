@@ -20,7 +20,8 @@ void check_is_model(const weights::Metadata& m, const std::string& arch) {
   if (type == "adapter")
     throw Error(Code::kBadInput,
                 "is an adapter (" + m.get_string("adapter.type").value_or("of no type") +
-                    ") for a model of architecture '" + arch + "', not a model; expected the model itself",
+                    ") for a model of architecture '" + arch +
+                    "', not a model; expected the model itself, to which --lora adds this file",
                 m.path());
   if (type == "mmproj" || arch == "clip")
     throw Error(Code::kBadInput,

@@ -10,6 +10,7 @@
 
 #include "base/check.hpp"
 #include "base/error.hpp"
+#include "model/adapters.hpp"
 #include "model/bundles.hpp"
 #include "model/factors.hpp"
 #include "model/hparams.hpp"
@@ -156,6 +157,7 @@ void shape(ModelSpec& spec, const weights::ModelFile& file, bool exact, bool bf1
   for_each<Linear>(spec, [&](Linear& l) {
     const bool in_floats = exact || l.in_floats;
     l.bound = matrix_of(l.rows, l.columns, format_of(form_of(*file.find(l.name), in_floats), in_floats, bf16_products));
+    l.bound.addend = l.addend;
   });
   for_each<Stack>(spec, [&](Stack& s) {
     s.bound = {};
@@ -166,7 +168,8 @@ void shape(ModelSpec& spec, const weights::ModelFile& file, bool exact, bool bf1
 // With what else is always in memory: orders of columns.
 std::int64_t bytes_of_vectors(const ModelSpec& spec, const weights::ModelFile& file) {
   const VectorPlaces vectors = place_vectors(spec, file);
-  return vectors.bytes + whole_lines(4 * vectors.ones) + order_bytes(file);
+  return vectors.bytes + whole_lines(4 * vectors.ones) + order_bytes(file) +
+         (spec.adapters ? spec.adapters->bytes() : 0);
 }
 
 Residency plan_of(const std::vector<Bundle>& bundles, const ModelSpec& spec, const weights::ModelFile& file,
@@ -200,6 +203,7 @@ class Loader {
     for (const TensorSpec& t : tensors_of(m_.spec_)) m_.parameters_ += t.rows * t.columns;
     m_.spec_.orders = orders_at_once(m_.spec_, *m_.file_);
     m_.order_bytes_ = order_bytes(*m_.file_);
+    m_.adapter_bytes_ = m_.spec_.adapters ? m_.spec_.adapters->bytes() : 0;
     find_orders();
     const LoadScratch scratch = load_scratch(m_.spec_, *m_.file_, options_.exact, team_.size());
     scratch_ = tensor::Buffer(tensor::Tag::kScratch, static_cast<std::size_t>(scratch.made + scratch.floats));
@@ -264,6 +268,7 @@ class Loader {
       if (theirs.name == l.name && theirs.cut.of == 0) matrix = theirs.bound;
     });
     KVASIR_CHECK(matrix.panels && matrix.rows == l.rows && matrix.k == l.columns);
+    matrix.addend = nullptr;  // what drafts guesses without it: its scratch has no room
     return matrix;
   }
 

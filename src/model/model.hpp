@@ -54,7 +54,7 @@ class Model {
   // In this process's memory.
   std::int64_t weight_bytes() const {
     return static_cast<std::int64_t>(arena_.size() + vectors_.size()) + paged_.size() + layers_.buffer_bytes() +
-           order_bytes_;
+           order_bytes_ + adapter_bytes_;
   }
   const Residency& residency() const { return residency_; }
   // For the one pass at a time that there may be where weights are streamed.
@@ -80,6 +80,7 @@ class Model {
   mutable LayerWeights layers_;
   tensor::Buffer vectors_;        // norms and biases as floats
   std::int64_t order_bytes_ = 0;  // of orders of columns, which the file keeps
+  std::int64_t adapter_bytes_ = 0;
   std::int64_t parameters_ = 0;
   std::int64_t shared_bytes_ = 0;
   std::int64_t expert_bytes_ = 0;    // that one token uses

@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,6 +29,8 @@
 #include "model/pooling.hpp"
 
 namespace kvasir::model {
+
+class Adapters;
 
 // Elements or rows [first, first + their number) of a tensor that holds several parts and has `of` in all.
 struct Cut {
@@ -86,8 +89,9 @@ struct Linear {
   std::int64_t rows = 0, columns = 0;
   Cut cut = {};  // of rows
   Vector bias = {};
-  bool in_floats = false;  // multiplied in floats whatever type the file has
-  bool lent = false;       // bound to the matrix of that name of a model that is in memory already
+  bool in_floats = false;               // multiplied in floats whatever type the file has
+  bool lent = false;                    // bound to the matrix of that name of a model that is in memory already
+  const cpu::Addend* addend = nullptr;  // of an adapter (model/adapters.hpp); null: none
   cpu::Matrix bound = {};
 
   explicit operator bool() const { return !name.empty(); }
@@ -369,6 +373,7 @@ struct ModelSpec {
   Pooling pooling = Pooling::kNone;  // what the file says of vectors of texts
   Rank rank;
   int orders = 0;  // of columns, among matrices that read the same: the file's (model/orders.hpp). Changes no result
+  std::shared_ptr<const Adapters> adapters;  // what Linear::addend is of; null: there are none
 
   int layer_count() const { return static_cast<int>(layers.size()); }
   // Tokens that a sequence can have at most; 0: no bound.

@@ -44,8 +44,8 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Linear> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [name, rows, columns, cut, bias, in_floats, lent, bound] = s;
-  static_cast<void>(lent), static_cast<void>(bound);
+  auto& [name, rows, columns, cut, bias, in_floats, lent, addend, bound] = s;
+  static_cast<void>(lent), static_cast<void>(addend), static_cast<void>(bound);
   f("name", name);
   f("rows", rows);
   f("columns", columns);
@@ -309,8 +309,8 @@ void each_field(S& s, F&& f) {
 }
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, orders] = s;
-  static_cast<void>(orders);
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, orders, adapters] = s;
+  static_cast<void>(orders), static_cast<void>(adapters);
   f("arch", arch);
   f("dim", dim);
   f("vocab", vocab);

@@ -12,7 +12,7 @@ constexpr std::string_view kFile = "the model's file says it";
 constexpr std::string_view kStage = "there is no such stage of sampling, see `kvasir registries`";
 constexpr std::string_view kSystem = "for the system to say: taskset, numactl, nice";
 constexpr std::string_view kLog = "the log is one line a request on standard error";
-constexpr std::string_view kAdapters = "adapters are not read: merge them into the model's file";
+constexpr std::string_view kVectors = "control vectors are not read";
 constexpr std::string_view kPictures = "pictures are read by kvasir run --image FILE --mmproj FILE";
 
 // Names with a single dash are written with it, all others without dashes.
@@ -98,9 +98,10 @@ constexpr Foreign kForeign[] = {
      "rope-freq-base rope-freq-scale yarn-orig-ctx yarn-ext-factor yarn-attn-factor yarn-beta-slow yarn-beta-fast "
      "optimize-config-path architectures check-tensors",
      kFile},
-    {"lora lora-scaled lora-modules enable-lora max-loras max-lora-rank lora-path adapter adapter-path control-vector "
-     "control-vector-scaled control-vector-layer-range",
-     kAdapters},
+    {"lora-scaled lora-modules lora-path lora-paths lora-adapter adapter adapter-path", "--lora"},
+    {"enable-lora max-loras max-lora-rank max-cpu-loras lora-init-without-apply",
+     "not needed: --lora FILE says it all"},
+    {"control-vector control-vector-scaled control-vector-layer-range", kVectors},
     {"mmproj -mm mmproj-url -mmu mmproj-auto no-mmproj mmproj-offload limit-mm-per-prompt image-min-tokens "
      "image-max-tokens media-path allowed-local-media-path",
      kPictures},

@@ -8,6 +8,7 @@
 #include "device/open.hpp"
 #include "kv/share_policy.hpp"
 #include "kv/spec.hpp"
+#include "model/adapters.hpp"
 #include "model/hparams.hpp"
 #include "model/spec_fields.hpp"
 #include "run/auto_kv.hpp"
@@ -36,6 +37,12 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
         .unit = "tokens",
         .low = 1,
         .high = 8192}},
+      {"lora",
+       &O::lora,
+       {.help =
+            "LoRA adapter of the model, a GGUF file or a folder of PEFT's, with a scale of its own behind =; may be "
+            "given more than once",
+        .placeholder = "FILE[=SCALE]"}},
       {"weights",
        &O::weights,
        {.help = "rounds weights of 16 and 32 bits while they are loaded: q8_0, q4_0, q4_k or any mixture of "
@@ -228,7 +235,8 @@ static kv::MemoryPlan planned_cache(const kv::CacheShape& shape, const kv::Cache
 
 EnginePlan plan_engine(const weights::ModelFile& file, const EngineOptions& options, int sequences, int logits,
                        std::int64_t pool_tokens, const Beside& beside) {
-  const model::ModelSpec spec = model::read_spec(file, longest(options));
+  model::ModelSpec spec = model::read_spec(file, longest(options));
+  model::Adapters::attach(spec, file, options.lora, options.exact);
   const model::KeyFacts facts = model::key_facts(spec, file, options.exact);
   kv::CacheOptions cache = cache_options(options, spec, facts, sequences);
   if (pool_tokens > 0) cache.max_tokens = pool_tokens;
@@ -384,6 +392,7 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
                     std::to_string(spec.vocab) + " rows",
                 options.model);
   context_ = context_for(options, spec);
+  model::Adapters::attach(spec, *file, options.lora, options.exact);
   const model::KeyFacts facts = model::key_facts(spec, *file, options.exact);
   cache_options_ = run::cache_options(options, spec, facts, needs.sequences);
   cache_options_.drafts = needs.drafted > 0;

@@ -24,10 +24,11 @@ namespace kvasir::run {
 
 struct EngineOptions {
   std::string model;
-  std::int32_t threads = 0;  // 0: one per usable core
-  std::int32_t ctx = 0;      // tokens of all sequences together; 0: the model's context, at most kDefaultContext
-  std::int32_t chunk = 512;  // tokens of a prompt that go through the layers together
-  std::string weights;       // mixture that weights of 16 or 32 bits are rounded to; "": none
+  std::int32_t threads = 0;       // 0: one per usable core
+  std::int32_t ctx = 0;           // tokens of all sequences together; 0: the model's context, at most kDefaultContext
+  std::int32_t chunk = 512;       // tokens of a prompt that go through the layers together
+  std::vector<std::string> lora;  // adapters: model/adapters.hpp
+  std::string weights;            // mixture that weights of 16 or 32 bits are rounded to; "": none
   // Where packed weights are kept: model/residency.hpp.
   std::string weights_memory;  // most bytes of them in memory, such as 2GiB; "": what fits
   std::string weights_mode = "auto";

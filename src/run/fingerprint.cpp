@@ -5,6 +5,7 @@
 #include "base/hash.hpp"
 #include "kv/select_spec.hpp"
 #include "kv/spec.hpp"
+#include "model/adapters.hpp"
 #include "model/relocation.hpp"
 #include "model/spec_fields.hpp"
 #include "simd/isa.hpp"
@@ -39,6 +40,8 @@ std::string describe_cache(const Engine& engine) {
   const std::string summaries = kv::parse_select(engine.cache_options().selector, "--select").summaries();
   text += summaries == "none" ? "select all 0\n" : fmt::format("summaries {} f16\n", summaries);
   text += fmt::format("arithmetic {}{}\n", simd::name(simd::active()), o.exact ? " exact" : "");
+  if (const auto& adapters = engine.model().spec().adapters)
+    text += fmt::format("adapters {:016x}\n", adapters->hash());
   text += weights::tensor_text(engine.model().file());
   return text;
 }

@@ -190,6 +190,13 @@ const Family& family_of(std::string_view model_type, const std::string& path) {
               path);
 }
 
+const Family& family_of_arch(std::string_view arch, const std::string& path) {
+  const auto it =
+      std::find_if(std::begin(kFamilies), std::end(kFamilies), [&](const Family& f) { return f.arch == arch; });
+  if (it != std::end(kFamilies)) return *it;
+  throw Error(Code::kUnsupported, fmt::format("the names of {} models in folders are not known", arch), path);
+}
+
 Place place_of(const Family& family, std::string_view name, const std::string& path) {
   std::string_view rest = name;
   for (const char* buffer : {".rotary_emb.inv_freq", ".masked_bias", ".attn.bias", ".attention.bias"})

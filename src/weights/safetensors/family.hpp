@@ -48,6 +48,9 @@ struct Family {
 // Throws Error(kUnsupported) naming `path` and the types that are known.
 const Family& family_of(std::string_view model_type, const std::string& path);
 
+// The first of that architecture, whose names they share. Throws likewise.
+const Family& family_of_arch(std::string_view arch, const std::string& path);
+
 // The names of Granite without experts, whose shared feed forward is the only one.
 std::span<const Rename> granite_without_experts();
 

@@ -1,0 +1,38 @@
+// Adapters of a model in memory (LoRA): what they add to its matrices' products (cpu::Addend), as packed floats. The
+// weights stay what they are, so the same packed file serves with and without.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/spec.hpp"
+#include "tensor/buffer.hpp"
+#include "weights/model_file.hpp"
+
+namespace kvasir::model {
+
+class Adapters {
+ public:
+  // Reads the adapters `names`, each FILE or FILE=SCALE, and makes them part of the specification: Linear::addend,
+  // ModelSpec::adapters. Without names nothing changes. Throws Error: what weights::open_adapter throws, a matrix that
+  // the model does not have or in another shape, one of the embedding or of experts, or weights with columns in an
+  // order of their own, unless they are computed `exact`.
+  static void attach(ModelSpec& spec, const weights::ModelFile& base, std::span<const std::string> names, bool exact);
+
+  std::int64_t rank() const { return rank_; }  // of the widest addend
+  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_.size()); }
+  std::size_t matrices() const { return addends_.size(); }
+  // Of everything that changes a result.
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  tensor::Buffer memory_;
+  std::vector<cpu::Addend> addends_;
+  std::int64_t rank_ = 0;
+  std::uint64_t hash_ = 0;
+};
+
+}  // namespace kvasir::model
