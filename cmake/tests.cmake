@@ -6,7 +6,7 @@
 # Tests that wait for a port, a clock or the whole machine run alone, and are named here. All others run as many at once as
 # there are cores.
 set(KVASIR_SERIAL_TESTS "^(server_.*|load|link|keys|serving|scheduler.*|reuse.*|team|turns|turn_memory|library.*|lmdb|redis|disk.*|tiers?|churn|memory|process|allocation|peak|bench.*|replay|drafting)_test$")
-set(KVASIR_SERIAL_SCRIPTS "^(serve|scale_out|fault|page|clients|fields|openai|python_clients|node_clients|framework_clients|deploy|pull|identity|install|run_reuse|drafts|amalgamation|registry|python|cli|eval|tools)_test$")
+set(KVASIR_SERIAL_SCRIPTS "^(serve|scale_out|fault|page|clients|fields|openai|python_clients|node_clients|deploy|pull|identity|install|run_reuse|drafts|python|cli|eval|tools)_test$")
 # Tests that depend on the instruction set (label and target): all that `./dev test emulated` builds and runs.
 set(KVASIR_KERNEL_TESTS "/src/(simd|kernel|weights|kv)/|/tests/(golden|broken_weights)_test")
 # These replace operator new, so they are programs of their own.
