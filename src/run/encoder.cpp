@@ -7,6 +7,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "model/adapters.hpp"
 #include "model/hparams.hpp"
 #include "run/model_card.hpp"
 #include "run/pooling.hpp"
@@ -21,7 +22,8 @@ static int threads_of(const EngineOptions& options) {
 }
 
 std::int64_t Encoder::planned_bytes(const EngineOptions& options, const weights::ModelFile& file) {
-  const model::ModelSpec spec = model::read_spec(file, options.ctx);
+  model::ModelSpec spec = model::read_spec(file, options.ctx);
+  model::Adapters::attach(spec, file, options.lora, options.exact);
   const int threads = threads_of(options);
   return model::Model::planned_bytes(spec, file, options.exact) +
          std::max(model::Model::planned_load_scratch(spec, file, options.exact, threads),
@@ -36,6 +38,7 @@ Encoder::Encoder(const EngineOptions& options, std::string name, std::int32_t wa
   if (!options.weights.empty()) file = weights::rounded(std::move(file), options.weights);
   model::ModelSpec spec = model::read_spec(*file, options.ctx);
   if (spec.causal) throw Error(Code::kUnsupported, "is a model that writes texts, expected an encoder", options.model);
+  model::Adapters::attach(spec, *file, options.lora, options.exact);
   tokenizer_ = text::make_tokenizer(file->metadata());
   if (tokenizer_ && tokenizer_->size() > spec.vocab)
     throw Error(Code::kBadInput,
