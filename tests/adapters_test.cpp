@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "golden_folder_fixture.hpp"
+#include "run/encoder.hpp"
 #include "run/reuse_fixture.hpp"
 
 namespace kvasir::run {
@@ -196,6 +197,13 @@ TEST_F(AdapterTest, RefuseByName) {
   expect(kAll + ".gguf", "is for models of architecture 'llama', and this one is 'gemma'", kHere + "gemma.gguf");
   expect(kAll + ".gguf", "the adapter is for", kHere + "llama.gguf");
   expect(kHere + "adapters", "adapter_config.json");
+
+  EXPECT_THROW(
+      try { Encoder(options(kHere + "encoders/bert.gguf", {kAll + ".gguf"}), "test", 1); } catch (const Error& e) {
+        EXPECT_NE(std::string(e.what()).find("and this one is 'bert'"), std::string::npos) << e.what();
+        throw;
+      },
+      Error);
 
   // Settings of PEFT's that change what is computed.
   const TemporaryPath changed("adapters-changed");

@@ -17,8 +17,8 @@ namespace kvasir::run {
 
 class Encoder final : public Service {
  public:
-  // Loads the model. Of the options only model, threads, ctx and exact count. `waiting`: requests in the queue. Throws
-  // Error: a bad file, one without a vocabulary, too little memory.
+  // Loads the model. Of the options only model, lora, weights, threads, ctx and exact count. `waiting`: requests in the
+  // queue. Throws Error: a bad file, one without a vocabulary, too little memory.
   Encoder(const EngineOptions& options, std::string name, std::int32_t waiting,
           const std::function<void(std::int64_t, std::int64_t)>& progress = {});
   // Memory that it takes, from the file's header alone.
