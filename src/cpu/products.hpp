@@ -37,6 +37,7 @@ struct Hidden {
   const float* gate_bias;
   const Matrix& up;
   const float* up_bias;
+  const kernel::Xielu* xielu = nullptr;  // of Activation::kXielu, which has no gate
 };
 
 // Of a range of panels or columns.
