@@ -17,8 +17,11 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: architecture.
-GOLDEN = {"afmoe": "afmoe", "cohere2_moe": "cohere2moe", "dots1": "dots1", "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder",
-          "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3", "mellum": "mellum", "minicpm3": "minicpm3", "olmo": "olmo"}
+GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "cohere2_moe": "cohere2moe", "dots1": "dots1", "exaone": "exaone",
+          "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder", "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3",
+          "internlm2": "internlm2", "jais2": "jais2", "laguna": "laguna", "mellum": "mellum", "minicpm": "minicpm",
+          "minicpm3": "minicpm3", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen", "sarvam_moe": "bailingmoe2",
+          "xverse": "xverse"}
 # NAME: what the converter is called with besides.
 FILES = {
     **{name: [] for name in GOLDEN},

@@ -15,9 +15,11 @@ import shutil
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "families"))
 import numpy as np
 import torch
 import transformers
+from remote import REMOTE
 from safetensors.numpy import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -56,6 +58,9 @@ GPT_OSS = usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, interme
 # Those whose GGUF files are golden models, too.
 SLIM = dict(max_position_embeddings=704, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, intermediate_size=64, head_dim=16)
 GPT = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+LAGUNA = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48,
+              moe_routed_scaling_factor=1.5)
+OLMO_HYBRID = dict(linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=16)
 WINDOWS = dict(sliding_window=16, layer_types=["sliding_attention"] * 3 + ["full_attention"])
 MODELS = {
     "afmoe": usual(SLIM, num_hidden_layers=4, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
@@ -87,6 +92,9 @@ MODELS = {
                    moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True, n_group=4, topk_group=2,
                    routed_scaling_factor=1.5, attention_bias=True),
     "ernie4_5": usual(head_dim=16),
+    "exaone": usual(tie_word_embeddings=True,
+                    rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                         original_max_position_embeddings=64, rope_theta=10000.0)),
     "exaone4": usual(num_hidden_layers=4, head_dim=16, sliding_window=16,
                      layer_types=["sliding_attention"] * 3 + ["full_attention"]),
     "exaone4+small": usual(head_dim=16, sliding_window=None, layer_types=["full_attention"] * 2),
@@ -112,6 +120,9 @@ MODELS = {
                                  layer_types=["sliding_attention"] * 3 + ["full_attention"], use_double_wide_mlp=False,
                                  final_logit_softcapping=30.0, enable_moe_block=True, num_experts=4, top_k_experts=2,
                                  moe_intermediate_size=32, attention_k_eq_v=True),
+    "gemma4_unified_text": usual(num_hidden_layers=4, head_dim=16, global_head_dim=32, num_global_key_value_heads=1,
+                                 sliding_window=16, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+                                 final_logit_softcapping=30.0, attention_k_eq_v=True),
     "glm": usual(SLIM, attention_bias=True, partial_rotary_factor=0.5, rms_norm_eps=1e-5),
     "glm4": usual(head_dim=16),
     "glm4_moe": usual(num_hidden_layers=3, head_dim=16, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
@@ -142,7 +153,17 @@ MODELS = {
     "hunyuan_v1_dense": usual(head_dim=16),
     "hunyuan_v1_dense+alpha": usual(head_dim=16, rope_parameters=dict(rope_type="dynamic", alpha=1000.0, factor=1.0, rope_theta=10000.0)),
     "hunyuan_v1_moe": usual(head_dim=16, num_experts=4, moe_topk=2, num_shared_expert=1, moe_intermediate_size=32),
+    "hyperclovax": usual(SLIM, GRANITE, attention_bias=True),
+    "hyperclovax+plain": usual(head_dim=16, use_post_norm=False, tie_word_embeddings=True),
+    "internlm2": usual(),
+    "iquestcoder": usual(head_dim=16),
+    "jais2": usual(SLIM),
     "hy_v3": usual(SLIM, num_hidden_layers=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=2),
+    "laguna": usual(SLIM, LAGUNA, num_hidden_layers=4, sliding_window=16, attention_bias=True,
+                    layer_types=["full_attention"] + ["sliding_attention"] * 3, num_attention_heads_per_layer=[2, 4, 4, 2],
+                    rope_parameters=dict(full_attention=dict(ROPE, partial_rotary_factor=0.5), sliding_attention=dict(ROPE, rope_theta=1000.0))),
+    "laguna+element": usual(LAGUNA, num_hidden_layers=2, head_dim=16, gating="per-element", mlp_layer_types=["sparse"] * 2,
+                            sliding_window=0, rope_parameters=dict(full_attention=dict(ROPE, partial_rotary_factor=0.5))),
     "lfm2": usual(num_hidden_layers=3, block_multiple_of=32, block_auto_adjust_ff_dim=True, block_ff_dim=96, conv_L_cache=3,
                   full_attn_idxs=[1], layer_types=["conv", "full_attention", "conv"]),
     "lfm2_moe": usual(num_hidden_layers=4, conv_L_cache=3, layer_types=["conv", "full_attention", "conv", "conv"],
@@ -162,6 +183,8 @@ MODELS = {
                     rope_parameters=dict(full_attention=yarn(), sliding_attention=dict(rope_type="default", rope_theta=1000.0))),
     "mellum+dense": usual(FOUR, num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=False,
                           mlp_layer_types=["dense"] + ["sparse"] * 3, layer_types=["full_attention"] * 4, attention_bias=True),
+    "minicpm": usual(embedding_multiplier=3.0, residual_multiplier=0.5, logits_scaling=4.0, attention_multiplier=0.25),
+    "ministral": usual(head_dim=16, sliding_window=16, num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2),
     "minicpm3": usual(SLIM, head_dim=8, num_key_value_heads=2, kv_lora_rank=32, q_lora_rank=48, qk_rope_head_dim=8, qk_nope_head_dim=16,
                       v_head_dim=24),
     "minicpm3+scales": usual(num_key_value_heads=4, kv_lora_rank=32, q_lora_rank=48, qk_rope_head_dim=8, qk_nope_head_dim=16,
@@ -183,10 +206,21 @@ MODELS = {
                                n_shared_experts=1, n_group=1, topk_group=1, norm_topk_prob=True, routed_scaling_factor=2.0,
                                moe_latent_size=32),
     "olmo": usual(SLIM, clip_qkv=1.5),
+    "olmo_hybrid": usual(SLIM, OLMO_HYBRID, num_hidden_layers=4),
+    "olmo_hybrid+plain": usual(OLMO_HYBRID, rope_parameters=dict(rope_type="default", rope_theta=None), linear_allow_neg_eigval=False,
+                               layer_types=["linear_attention", "full_attention"]),
     "olmoe": usual(num_key_value_heads=4, num_experts=6, num_experts_per_tok=2, intermediate_size=32, norm_topk_prob=False),
     "opt": dict(OPT, do_layer_norm_before=True, word_embed_proj_dim=64),
     "opt+behind": dict(OPT, do_layer_norm_before=False, word_embed_proj_dim=32),
     "phi": usual(num_key_value_heads=4),
+    "phimoe": usual(SLIM, num_local_experts=4, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True,
+                    rope_parameters=dict(ROPE, original_max_position_embeddings=704)),
+    "phimoe+jitter": usual(head_dim=16, num_local_experts=6, num_experts_per_tok=2, router_jitter_noise=0.2),
+    "phimoe+long": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2,
+                         rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, short_factor=[1.0, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 4.0],
+                                              long_factor=[1.0, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 5.0], short_mscale=1.25, long_mscale=1.25,
+                                              original_max_position_embeddings=1024)),
+    "qwen": usual(num_key_value_heads=4),
     "qwen2_moe": usual(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64,
                        decoder_sparse_step=1, mlp_only_layers=[], use_sliding_window=False),
     "qwen3_5_moe_text": usual(DELTA, DELTA_EXPERTS, rope_parameters=SECTIONS),
@@ -195,10 +229,17 @@ MODELS = {
                        decoder_sparse_step=1, mlp_only_layers=[]),
     "qwen3_next": usual(DELTA, DELTA_EXPERTS, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
                         partial_rotary_factor=0.5),
+    "sarvam_moe": usual(SLIM, num_hidden_layers=3, n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=32,
+                        first_k_dense_replace=1, n_group=4, topk_group=2, attention_bias=True),
     "seed_oss": usual(head_dim=16),
+    "solar_open": usual(head_dim=16, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=2, moe_intermediate_size=32,
+                        attention_bias=True),
     "stablelm": usual(use_qkv_bias=True, partial_rotary_factor=0.5),
     "starcoder2": usual(sliding_window=None),
     "vaultgemma": usual(SLIM, num_hidden_layers=4, sliding_window=16, query_pre_attn_scalar=24),
+    "xverse": usual(),
+    "youtu": usual(num_key_value_heads=4, kv_lora_rank=32, q_lora_rank=48, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16,
+                   tie_word_embeddings=False),
     # Windows that all layers have, or those behind the first ones, or every other one.
     "cwm": usual(FOUR, sliding_window=16, layer_types=["sliding_attention", "full_attention"] * 2),
     "mistral+window": usual(head_dim=16, sliding_window=16),
@@ -276,12 +317,18 @@ def mxfp4(name, tensor):
 
 
 def write(name, settings, ids, out):
-    config = AutoConfig.for_model(name.split("+")[0], **settings)
+    kind = name.split("+")[0]
+    remote = REMOTE.get(kind)
+    config = AutoConfig.for_model(remote.kind if remote else kind, **settings)
     config._attn_implementation = "eager"
     with tempfile.TemporaryDirectory() as folder:
         AutoModelForCausalLM.from_config(config).half().save_pretrained(folder)
         file = os.path.join(folder, "model.safetensors")
+        with open(os.path.join(folder, "config.json"), encoding="utf-8") as written:
+            plain = json.load(written)
         tensors, listed = load_file(file), []
+        if remote:
+            tensors = remote.published(tensors, plain)
         for key in sorted(tensors):
             tensor = tensors[key]
             if "mxfp4" in name and key.endswith(("gate_up_proj", "down_proj")):
@@ -291,12 +338,15 @@ def write(name, settings, ids, out):
             exponent, offset = rule(key, tensor)
             tensors[key] = values(key, tensor.shape, exponent, offset)
             listed.append([key, "F16", list(tensor.shape), exponent, offset])
-        save_file(tensors, file, {"format": "pt"})
+        save_file(remote.own(tensors, plain) if remote else tensors, file, {"format": "pt"})
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
         with torch.no_grad():
             logits = model(torch.tensor([ids])).logits[0].numpy()
-        with open(os.path.join(folder, "config.json"), encoding="utf-8") as written:
-            plain = json.load(written)
+        if remote:
+            plain = remote.config(plain, kind)
+            save_file(tensors, file, {"format": "pt"})
+            with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as published:
+                json.dump(plain, published)
         if os.environ.get("FOLDERS"):
             shutil.copytree(folder, os.path.join(os.environ["FOLDERS"], name), dirs_exist_ok=True)
     if "mxfp4" in name:

@@ -37,6 +37,8 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
     float* const at = u + c * pitch;
     if (h.gate)
       ops.gate[activation](g + c * pitch, at, at, count);
+    else if (h.activation == kernel::Activation::kXielu)
+      ops.xielu(at, *h.xielu, count);
     else
       ops.activate[activation](at, count);
   }

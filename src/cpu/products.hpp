@@ -38,6 +38,7 @@ struct Hidden {
   const float* gate_bias;
   const Matrix& up;
   const float* up_bias;
+  const kernel::Xielu* xielu = nullptr;  // of Activation::kXielu, which has no gate
   // Of the matrices' addends, if they have some: what B reads. Products::make_hidden makes it.
   const kernel::Activations* gate_low = nullptr;
   const kernel::Activations* up_low = nullptr;

@@ -13,8 +13,14 @@ enum class RopePairs {
   kSplitHalf,  // (i, i + n_rot/2): GPT-NeoX, Qwen
 };
 
-enum class Activation { kSilu, kGeluTanh, kGeluErf, kRelu2, kSigmoid, kClampedSilu, kRelu };
-inline constexpr int kActivations = 7;
+// kXielu alone has parameters, and no entry in the tables below.
+enum class Activation { kSilu, kGeluTanh, kGeluErf, kRelu2, kSigmoid, kClampedSilu, kRelu, kSoftplus, kXielu };
+inline constexpr int kActivations = 8;
+
+// xIELU (arXiv:2411.13010): positive x^2 + beta x for x > 0, else negative (e^min(x, eps) - 1 - x) + beta x.
+struct Xielu {
+  float positive = 0, negative = 0, beta = 0, eps = 0;
+};
 
 struct OpKernels {
   // out = x / sqrt(mean(x^2) + eps) * w, n elements; in place allowed.
@@ -29,11 +35,13 @@ struct OpKernels {
   void (*soft_cap)(float* x, float cap, std::int64_t n);
   // out = act(gate) * up, by Activation; in place allowed. silu(x) = x / (1 + exp(-x)); gelu_tanh(x) = x / 2 * (1 +
   // tanh(sqrt(2 / pi) * (x + 0.044715 x^3))); gelu_erf(x) = x / 2 * (1 + erf(x / sqrt(2))); relu(x) = max(x, 0);
-  // relu2(x) = relu(x)^2; sigmoid(x) = 1 / (1 + exp(-x)). Clamped SiLU (gpt-oss, swiglu of its reference code): with c
-  // = min(x, 7) it is c / (1 + exp(-1.702 c)), and what it is multiplied with is not up but clamp(up, -7, 7) + 1.
+  // relu2(x) = relu(x)^2; sigmoid(x) = 1 / (1 + exp(-x)); softplus(x) = ln(1 + exp(x)). Clamped SiLU (gpt-oss, swiglu
+  // of its reference code): with c = min(x, 7) it is c / (1 + exp(-1.702 c)), and what it is multiplied with is not up
+  // but clamp(up, -7, 7) + 1.
   void (*gate[kActivations])(const float* gate, const float* up, float* out, std::int64_t n);
   // x = act(x)
   void (*activate[kActivations])(float* x, std::int64_t n);
+  void (*xielu)(float* x, const Xielu& by, std::int64_t n);
   // Rotates the first 2 * pairs elements of one head; cos and sin have `pairs` elements.
   void (*rope)(float* head, const float* cos, const float* sin, std::int64_t pairs, RopePairs style);
 };

@@ -135,6 +135,36 @@ void activate(float* x, std::int64_t n) {
   each_vector(n, [&](auto read, auto write) { write(x, A::of(read(x))); });
 }
 
+// Of gates, which are few: element by element. NaN stays NaN.
+float softplus(float x) { return (x > 0.0f ? x : 0.0f) + __builtin_log1pf(__builtin_expf(-__builtin_fabsf(x))); }
+
+void gate_softplus(const float* g, const float* up, float* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) out[i] = softplus(g[i]) * up[i];
+}
+
+void activate_softplus(float* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) x[i] = softplus(x[i]);
+}
+
+// e^x - 1 - x within 1e-7, x <= 0: the difference would lose the digits of small ones, for which it is a series.
+KVASIR_INLINE F32 expm1_less_x(F32 x) {
+  constexpr float kNear = -0.5f, kBelow = -0.50000006f;
+  F32 p = set1(1.0f / 40320);
+  for (const float c : {1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f}) p = fma(p, x, set1(c));
+  const F32 far = sub(sub(exp(x), set1(1.0f)), x);
+  return add(zero_if_less(x, set1(kNear), mul(mul(x, x), p)), zero_if_less(set1(kBelow), x, far));
+}
+
+void xielu(float* x, const Xielu& by, std::int64_t n) {
+  const F32 positive = set1(by.positive), negative = set1(by.negative), beta = set1(by.beta), eps = set1(by.eps);
+  each_vector(n, [&](auto read, auto write) {
+    const F32 v = read(x);
+    const F32 below = min(eps, v);  // NaN passes as the second operand
+    const F32 left = zero_if_less(zero(), v, mul(negative, add(expm1_less_x(below), sub(below, v))));
+    write(x, fma(positive, Relu2::of(v), fma(beta, v, left)));
+  });
+}
+
 void rope(float* head, const float* cos, const float* sin, std::int64_t pairs, RopePairs style) {
   if (style == RopePairs::kAdjacent) {
     for (std::int64_t i = 0; i < pairs; ++i) {
@@ -154,15 +184,16 @@ void rope(float* head, const float* cos, const float* sin, std::int64_t pairs, R
 }  // namespace
 
 extern const OpKernels ops_table;
-const OpKernels ops_table = {
-    rms_norm,
-    layer_norm,
-    add_rows,
-    scale_row,
-    soft_cap,
-    {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>, gate<Sigmoid>, gate<ClampedSilu>, gate<Relu>},
-    {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>, activate<Sigmoid>, activate<ClampedSilu>,
-     activate<Relu>},
-    rope};
+const OpKernels ops_table = {rms_norm,
+                             layer_norm,
+                             add_rows,
+                             scale_row,
+                             soft_cap,
+                             {gate<Silu>, gate<GeluTanh>, gate<GeluErf>, gate<Relu2>, gate<Sigmoid>, gate<ClampedSilu>,
+                              gate<Relu>, gate_softplus},
+                             {activate<Silu>, activate<GeluTanh>, activate<GeluErf>, activate<Relu2>, activate<Sigmoid>,
+                              activate<ClampedSilu>, activate<Relu>, activate_softplus},
+                             xielu,
+                             rope};
 
 }  // namespace kvasir::kernel::KVASIR_TARGET

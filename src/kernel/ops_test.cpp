@@ -39,6 +39,10 @@ double exact(Activation activation, double x) {
       return 1 / (1 + std::exp(-x));
     case Activation::kClampedSilu:
       return std::min(x, 7.0) / (1 + std::exp(-1.702 * std::min(x, 7.0)));
+    case Activation::kSoftplus:
+      return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
+    case Activation::kXielu:
+      break;  // has a case of its own
   }
   return 0;
 }
@@ -114,6 +118,29 @@ TEST(Ops, ActivationsFarFromZero) {
       EXPECT_TRUE(std::isnan(bad));
     });
   }
+}
+
+TEST(Ops, Xielu) {
+  const Xielu by{.positive = 0.8f, .negative = 1.3f, .beta = 0.5f, .eps = -1e-6f};
+  std::vector<float> x = some(300, 3.0f);
+  for (const float v : {0.0f, -0.0f, -1e-7f, -1e-6f, -1e-3f, -0.4999f, -0.5f, -0.50000006f, -0.6f, -90.0f, -1e4f, 1e4f})
+    x.push_back(v);
+  std::vector<double> want;
+  for (const float f : x) {
+    const double v = static_cast<double>(f), p = static_cast<double>(by.positive), n = static_cast<double>(by.negative);
+    want.push_back(v > 0 ? p * v * v + 0.5 * v
+                         : n * (std::expm1(std::min(v, static_cast<double>(by.eps))) - v) + 0.5 * v);
+  }
+  expect_near(want, 3e-7, [&] {
+    std::vector<float> row = x;
+    ops().xielu(row.data(), by, static_cast<std::int64_t>(x.size()));
+    return row;
+  });
+  simd::on_every_isa([&] {
+    float bad = std::nanf("");
+    ops().xielu(&bad, by, 1);
+    EXPECT_TRUE(std::isnan(bad));
+  });
 }
 
 // A mean far from 0 does not cost the digits of what is left.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace kvasir::kernel {
 namespace {
@@ -38,9 +39,31 @@ std::array<bool, kMostGroups> open_groups(const Routing& rule, const Score& scor
   return open;
 }
 
+void mix_two(const Routing& rule, const float* logits, const float* bias, std::int32_t* experts, float* weights) {
+  const auto score = [&](int i) { return logits[i] + (bias ? bias[i] : 0.0f); };
+  int first = -1;
+  for (int turn = 0; turn < 2; ++turn) {
+    int best = first == 0 ? 1 : 0;
+    for (int i = 0; i < rule.count; ++i)
+      if (i != first && score(i) > score(best)) best = i;
+    const float top = logits[best];
+    double sum = 0;
+    for (int i = 0; i < rule.count; ++i)
+      if (i != first && !((top - logits[i]) / std::max(std::abs(logits[i]), top) > 2.0f * rule.jitter))
+        sum += std::exp(static_cast<double>(logits[i]) - static_cast<double>(top));
+    experts[turn] = best;
+    weights[turn] = static_cast<float>(1.0 / sum);
+    first = best;
+  }
+  if (experts[0] < experts[1]) return;
+  std::swap(experts[0], experts[1]);
+  std::swap(weights[0], weights[1]);
+}
+
 }  // namespace
 
 void route(const Routing& rule, const float* logits, const float* bias, std::int32_t* experts, float* weights) {
+  if (rule.gating == Gating::kSparseMixer) return mix_two(rule, logits, bias, experts, weights);
   const int n = rule.count;
   double top = largest(logits, n);
   const auto power = [&](int i) { return std::exp(static_cast<double>(logits[i]) - top); };

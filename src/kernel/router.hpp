@@ -10,6 +10,9 @@ enum class Gating {
   kSoftmax,          // over all experts
   kSigmoid,          // of each by itself
   kSoftmaxOfChosen,  // chosen by the logits; over the chosen ones
+  // Two experts (SparseMixer, arXiv:2409.12136): the best and the best of the others, each by the softmax over those
+  // that were left to choose from and whose logits x are near its own, (top - x) / max(|x|, top) <= 2 jitter.
+  kSparseMixer,
 };
 
 inline constexpr int kMostUsed = 64;    // experts of a row
@@ -25,7 +28,8 @@ struct Routing {
   // of their `group_best` greatest gating(logits) + bias. 1: all are in one.
   int groups = 1;
   int groups_used = 1;
-  int group_best = 1;  // 1 or 2
+  int group_best = 1;   // 1 or 2
+  float jitter = 0.0f;  // of kSparseMixer, which reads no more than `count` beside it; `used` is 2
 };
 
 // Chooses for one row the `used` experts of the greatest gating(logits) + bias (of the greatest logits + bias where

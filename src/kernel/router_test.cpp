@@ -73,6 +73,41 @@ TEST(Router, ChoosesTheGreatestAndGivesTheirWeights) {
         }
 }
 
+// As transformers' sparsemixer computes it in evaluation.
+TEST(Router, SparseMixerWeighsAmongThoseNearTheBest) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal(0, 2);
+  bool alone = false, several = false;
+  for (int round = 0; round < 400; ++round) {
+    std::vector<float> x(round % 7 == 0 ? 2 : 16);
+    for (float& v : x) v = round % 5 == 0 ? -1.0f - std::abs(normal(random)) : normal(random);
+    const Routing rule{static_cast<int>(x.size()), 2, Gating::kSparseMixer, false, 1, 1, 1, 1, 0.2f};
+    const Choice c = route(rule, x);
+    std::array<std::int32_t, 2> want{-1, -1};
+    std::array<double, 2> weight{};
+    for (const std::size_t turn : {0u, 1u}) {
+      double sum = 0;
+      for (std::size_t i = 0; i < x.size(); ++i)
+        if (static_cast<std::int32_t>(i) != want[0] &&
+            (want[turn] < 0 || x[i] > x[static_cast<std::size_t>(want[turn])]))
+          want[turn] = static_cast<std::int32_t>(i);
+      const float top = x[static_cast<std::size_t>(want[turn])];
+      for (std::size_t i = 0; i < x.size(); ++i)
+        if ((turn == 0 || static_cast<std::int32_t>(i) != want[0]) &&
+            (top - x[i]) / std::max(std::abs(x[i]), top) <= 2 * rule.jitter)
+          sum += std::exp(static_cast<double>(x[i]) - static_cast<double>(top));
+      weight[turn] = 1 / sum;
+      alone |= weight[turn] == 1;
+      several |= weight[turn] < 0.9;
+    }
+    const std::size_t first = want[0] < want[1] ? 0 : 1;
+    EXPECT_EQ(c.experts, (std::vector{want[first], want[1 - first]}));
+    EXPECT_NEAR(static_cast<double>(c.weights[0]), weight[first], 1e-6);
+    EXPECT_NEAR(static_cast<double>(c.weights[1]), weight[1 - first], 1e-6);
+  }
+  EXPECT_TRUE(alone && several);
+}
+
 // Of groups: those with the best expert, or the best two, and then the best experts in them.
 TEST(Router, OnlyOpenGroupsAreChosenFrom) {
   std::mt19937 random(2);

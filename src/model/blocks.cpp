@@ -203,6 +203,32 @@ ModelSpec qwen_model(const Hparams& h, bool head_norms) {
   return m;
 }
 
+ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = attention(n),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = gated(n, Activation::kSilu)});
+  }
+  m.ropes = {h.rope(pairs, h.head_dim(0))};
+  return m;
+}
+
+ModelSpec nemotron_model(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
+                        .mixer = attention(n),
+                        .feed_norm = n.layer_norm("ffn_norm"),
+                        .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
 ModelSpec gpt2_model(const Hparams& h) {
   ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
   m.embedding.positions = {"position_embd.weight", h.context(), h.dim()};

@@ -72,6 +72,12 @@ Activation stated_activation(const Hparams& h, Activation fallback);
 // of pictures, where the three parts of a position are equal.
 ModelSpec qwen_model(const Hparams& h, bool head_norms);
 
+// Llama without scales: RMS norms, gated feed forwards, RoPE on whole heads unless rope.dimension_count says otherwise.
+ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs);
+
+// Layer norms and two matrices with a squared ReLU between them: Nemotron, Jais 2.
+ModelSpec nemotron_model(const Hparams& h);
+
 // GPT-2 and StarCoder, whose queries may share one key and value: learned positions, layer norms and biases everywhere.
 ModelSpec gpt2_model(const Hparams& h);
 

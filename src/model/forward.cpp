@@ -558,7 +558,7 @@ void Forward::hide(Rows& rows, const LayerSpec& layer, const Dense& feed) {
 void Forward::make_hidden(Rows& rows, const Dense& feed) {
   products_.make_hidden(rows,
                         {feed.activation, feed.gate ? &feed.gate.bound : nullptr, feed.gate.bias.bound, feed.up.bound,
-                         feed.up.bias.bound},
+                         feed.up.bias.bound, &feed.xielu},
                         feed.down.bound);
 }
 

@@ -69,7 +69,7 @@ void Forward::before(Rows& rows, const LayerSpec& layer, const Delta& d) {
         const float* const pair = b + row * 2 * heads + h / r * 2 * r + h % r;
         const float beta = d.ba ? pair[0] : b[row * heads + h], alpha = d.ba ? pair[r] : a[row * heads + h];
         decays[h] = std::exp(softplus(alpha + d.dt.bound[h]) * d.decay.bound[h]);
-        decays[heads + h] = sigmoid(beta);
+        decays[heads + h] = d.strength * sigmoid(beta);
       }
     }
   });

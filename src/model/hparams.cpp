@@ -126,6 +126,18 @@ bool Hparams::flag_in_layer(std::string_view key, int layer) const {
   return flags ? (*flags)[at] : (*numbers)[at] != 0;
 }
 
+double Hparams::number_in_layer(const std::string& key, int layer) const {
+  const weights::Value* value = m_.find(key);
+  const auto* list = value ? std::get_if<std::vector<double>>(value) : nullptr;
+  if (!list) return m_.require_float(key);
+  if (list->size() != static_cast<std::size_t>(blocks_))
+    throw Error(Code::kBadInput,
+                key + " has " + std::to_string(list->size()) + " elements, expected one for each of " +
+                    std::to_string(blocks_) + " layers",
+                m_.path());
+  return (*list)[static_cast<std::size_t>(layer)];
+}
+
 bool Hparams::attends(int layer) const {
   return in_layer("attention.head_count_kv", layer, 1, 0) > 0 && in_layer("attention.head_count", layer, 1, 0) > 0;
 }

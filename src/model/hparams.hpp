@@ -40,6 +40,8 @@ class Hparams {
   // One number for all layers, or an array with one for each. Without a fallback the key is required.
   int in_layer(std::string_view key, int layer, std::optional<int> fallback = {}, int least = 1) const;
 
+  // Of a layer, from an array with an element for each, or one number of all; `key` is whole.
+  double number_in_layer(const std::string& key, int layer) const;
   // Of a layer, from an array with an element for each.
   bool flag_in_layer(std::string_view key, int layer) const;
 

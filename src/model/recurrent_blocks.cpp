@@ -62,7 +62,7 @@ ShortConv short_conv(const Names& n) {
   return c;
 }
 
-static Delta delta(const Names& n) {
+Delta delta(const Names& n) {
   const Hparams& h = n.h();
   const RecurrentBlocksSizes s(h);
   const std::int64_t keys = s.groups * s.state, channels = 2 * keys + s.inner, dim = h.dim();

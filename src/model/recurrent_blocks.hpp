@@ -13,6 +13,7 @@ ShortConv short_conv(const Names& n);
 // ssm.{group_count, time_step_rank, state_size, inner_size, conv_kernel}. attn_qkv and attn_gate or, by key head,
 // ssm_in; ssm_beta and ssm_alpha or, by key head, ssm_ba; ssm_conv1d, ssm_dt.bias, ssm_a, ssm_norm, ssm_out. attn_q has
 // queries and gates head by head, [q | gate]. `tiled`: which key head a value head has, see Delta.
+Delta delta(const Names& n);
 LayerSpec delta_layer(const Hparams& h, int layer, bool tiled, Feed (*feed)(const Names& n));
 ModelSpec delta_model(const Hparams& h, bool tiled, Feed (*feed)(const Names& n));
 

@@ -104,8 +104,8 @@ const char* name_of(NormKind kind) {
 }
 
 const char* name_of(Activation activation) {
-  constexpr const char* kNames[kernel::kActivations] = {"SiLU",         "GELU (tanh)", "GELU (erf)",
-                                                        "squared ReLU", "sigmoid",     "clamped SiLU"};
+  constexpr const char* kNames[] = {"SiLU",         "GELU (tanh)", "GELU (erf)", "squared ReLU", "sigmoid",
+                                    "clamped SiLU", "ReLU",        "softplus",   "xIELU"};
   return kNames[static_cast<int>(activation)];
 }
 

@@ -208,7 +208,7 @@ struct ShortConv {
 
 // Gated DeltaNet (arXiv:2412.06464). [q | k | v] = silu(convolution(qkv x)), q and k divided by their lengths, q by
 // sqrt(d). Every value head has a state S (d, dv) and in every token, with its a and b and a key head's q and k:
-//   S <- e^(decay softplus(a + dt)) S;  S <- S + k (sigmoid(b) (v - S^T k))^T;  y = norm(S^T q) * silu(z)
+//   S <- e^(decay softplus(a + dt)) S;  S <- S + k (strength sigmoid(b) (v - S^T k))^T;  y = norm(S^T q) * silu(z)
 struct Delta {
   int key_heads = 0;
   int value_heads = 0;  // a multiple of key_heads
@@ -216,6 +216,7 @@ struct Delta {
   int dv = 0;
   bool tiled = false;  // value head j has key head j mod key_heads, else j / (value_heads / key_heads)
   float eps = 0;       // q and k are divided by no less
+  float strength = 1;  // of sigmoid(b), which 2 lets the state turn round
   Linear qkv = {}, z = {};
   Linear beta = {}, alpha = {};  // of b and a, (value_heads)
   // In place of these, rows by key head with its value heads: [q | k | v ... | z ...] and [b ... | a ...].
@@ -250,6 +251,7 @@ using kernel::Activation;
 // down(act(gate x) * (up x)), or down(act(up x)) without a gate.
 struct Dense {
   Activation activation = Activation::kSilu;
+  kernel::Xielu xielu = {};  // of kXielu, which has no gate
   Linear gate = {};
   Linear up, down;
 };

@@ -153,13 +153,15 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Delta> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [key_heads, value_heads, d, dv, tiled, eps, qkv, z, beta, alpha, qkvz, ba, convolution, dt, decay, norm, o] = s;
+  auto& [key_heads, value_heads, d, dv, tiled, eps, strength, qkv, z, beta, alpha, qkvz, ba, convolution, dt, decay,
+         norm, o] = s;
   f("key_heads", key_heads);
   f("value_heads", value_heads);
   f("d", d);
   f("dv", dv);
   f("tiled", tiled);
   f("eps", eps);
+  if (strength != 1) f("strength", strength);  // as Cut::turns
   f("qkv", qkv);
   f("z", z);
   f("beta", beta);
@@ -193,17 +195,26 @@ template <Part<NoMixer> S, class F>
 void each_field(S&, F&&) {}
 template <Part<NoFeed> S, class F>
 void each_field(S&, F&&) {}
+template <Part<kernel::Xielu> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [positive, negative, beta, eps] = s;
+  f("positive", positive);
+  f("negative", negative);
+  f("beta", beta);
+  f("eps", eps);
+}
 template <Part<Dense> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [activation, gate, up, down] = s;
+  auto& [activation, xielu, gate, up, down] = s;
   f("activation", activation);
+  if (activation == Activation::kXielu) f("xielu", xielu);  // as Cut::turns
   f("gate", gate);
   f("up", up);
   f("down", down);
 }
 template <Part<Routing> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [count, used, gating, normalise, scale, groups, groups_used, group_best] = s;
+  auto& [count, used, gating, normalise, scale, groups, groups_used, group_best, jitter] = s;
   f("count", count);
   f("used", used);
   f("gating", gating);
@@ -212,6 +223,7 @@ void each_field(S& s, F&& f) {
   f("groups", groups);
   f("groups_used", groups_used);
   f("group_best", group_best);
+  if (gating == Gating::kSparseMixer) f("jitter", jitter);  // as Cut::turns
 }
 template <Part<Experts> S, class F>
 void each_field(S& s, F&& f) {

@@ -2,8 +2,9 @@
 import math
 
 import torch
-from golden_folders import GRANITE, LATENT, MAMBA, ROPE, usual, yarn
+from golden_folders import GRANITE, LAGUNA, LATENT, MAMBA, ROPE, usual, yarn
 from golden_folders import MODELS as GOLDEN
+from remote import REMOTE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 LONG = dict(max_position_embeddings=704)
@@ -27,7 +28,9 @@ MORE = {
     "jamba": usual(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
                    num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=4,
                    use_mamba_kernels=False),
-    "laguna": usual(FOUR),
+    "laguna+yarn": usual(FOUR, **LAGUNA, sliding_window=16, layer_types=LOCAL, num_attention_heads_per_layer=[2, 4, 4, 8],
+                         gating="per-element", mlp_layer_types=["dense"] + ["sparse"] * 3,
+                         rope_parameters=dict(full_attention=dict(yarn(), partial_rotary_factor=0.5), sliding_attention=ROPE)),
     "llama": usual(head_dim=16, tie_word_embeddings=True),
     "llama+bias": usual(head_dim=16, attention_bias=True, mlp_bias=True),
     "llama+llama3": usual(head_dim=16, rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -39,10 +42,8 @@ MORE = {
     "mixtral+window": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=16),
     "olmo2": usual(head_dim=16),
     "olmo3": usual(FOUR, sliding_window=16),
-    "olmo_hybrid": usual(FOUR),
     "olmoe+clip": usual(num_key_value_heads=4, num_experts=6, num_experts_per_tok=2, intermediate_size=32, clip_qkv=1.0),
     "phi3": usual(head_dim=16),
-    "phimoe": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2),
     "qwen2": usual(head_dim=16),
     "qwen2+window": usual(num_hidden_layers=4, sliding_window=16, use_sliding_window=True, max_window_layers=2),
     "qwen2_moe+window": usual(num_hidden_layers=4, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=32,
@@ -79,12 +80,14 @@ MORE = {
 MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
 MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 # What published configurations have and transformers 5 does not write.
-PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25},
+PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25}, "phimoe": {"architectures": ["PhiMoEForCausalLM"]},
+             "exaone": {"activation_function": "silu"},
              "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [96, 96]}}
 # What files of the converter do not say, so that nothing can compute them rightly.
 LACKS = {"afmoe+two": "which layers see everything, and mup_enabled", "granite_swa": "layer_rope_theta",
          "granitemoehybrid+dense": "position_embedding_type", "llama4_text": "its chunks, temperature and floor",
-         "minicpm3+scales": "the three scales",         "olmoe+clip": "clip_qkv", "qwen3_next+plain": "norm_topk_prob",
+         "minicpm3+scales": "the three scales", "solar_open": "partial_rotary_factor", "olmoe+clip": "clip_qkv", "phimoe+long": "short_mscale", "laguna+yarn": "which layers have a window",
+         "qwen3_next+plain": "norm_topk_prob",
          **{name + "+window": "the window" for name in ("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3",
                                                         "starcoder2")}}
 # What the converter is called with besides.
@@ -96,7 +99,8 @@ def build(name, settings):
     for key in ("max_position_embeddings", "n_positions"):
         if key in settings:
             settings[key] = 704
-    config = AutoConfig.for_model(name.split("+")[0], **settings)
+    kind = name.split("+")[0]
+    config = AutoConfig.for_model(REMOTE[kind].kind if kind in REMOTE else kind, **settings)
     config._attn_implementation = "eager"
     try:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)

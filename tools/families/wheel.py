@@ -29,10 +29,13 @@ def truth_of(name, settings, place):
     """Writes place/folder, place/logits.f32 and place/tokens.json."""
     import torch
     from models import build, randomise
+    from remote import REMOTE, publish
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     model = build(name, settings)
     randomise(model, generator)
     model.save_pretrained(place + "/folder")
+    if (kind := name.split("+")[0]) in REMOTE:
+        publish(kind, place + "/folder")
     vocab = model.config.get_text_config().vocab_size
     ids = torch.randint(3, vocab, (TOKENS,), generator=generator).tolist()
     with torch.no_grad():

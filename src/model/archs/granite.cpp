@@ -1,4 +1,5 @@
-// Granite: Llama with scales of embedding, residuals and logits (attention.scale is every architecture's).
+// Granite: Llama with scales of embedding, residuals and logits (attention.scale is every architecture's). HyperCLOVA X
+// has norms behind both parts besides.
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_granite {
@@ -18,11 +19,13 @@ static ModelSpec describe(const Hparams& h) {
                         .feed_norm = n.rms("ffn_norm"),
                         .feed = gated(n, Activation::kSilu),
                         .residual_scale = static_cast<float>(h.number_or("residual_scale", 1.0))});
+    if (n.has("post_attention_norm")) m.layers.back().post_mixer = n.rms("post_attention_norm");
+    if (n.has("post_ffw_norm")) m.layers.back().post_feed = n.rms("post_ffw_norm");
   }
   if (rotated) m.ropes = {h.rope(kernel::RopePairs::kAdjacent, h.head_dim(0))};
   return m;
 }
 
-const Arch entry = {"Granite 3 and 4 (dense)", describe};
+const Arch entry = {"Granite 3 and 4 (dense), HyperCLOVA X", describe};
 
 }  // namespace kvasir::model::archs_granite

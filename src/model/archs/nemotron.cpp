@@ -3,19 +3,6 @@
 
 namespace kvasir::model::archs_nemotron {
 
-static ModelSpec describe(const Hparams& h) {
-  ModelSpec m = around(h, Names(h).layer_norm("output_norm"));
-  for (int l = 0; l < h.layers(); ++l) {
-    const Names n(h, l);
-    m.layers.push_back({.norm = n.layer_norm("attn_norm"),
-                        .mixer = attention(n),
-                        .feed_norm = n.layer_norm("ffn_norm"),
-                        .feed = plain(n, Activation::kRelu2, Bias::kIfPresent)});
-  }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
-  return m;
-}
-
-const Arch entry = {"Nemotron 3 and 4, Minitron", describe};
+const Arch entry = {"Nemotron 3 and 4, Minitron", nemotron_model};
 
 }  // namespace kvasir::model::archs_nemotron

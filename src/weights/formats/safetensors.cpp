@@ -43,6 +43,7 @@ class Folder {
           fmt::format("lacks tensor {}, which {} says is there", promised_.begin()->first.substr(0, 200), kIndex),
           in(promised_.begin()->second));
     translation_.finish();
+    for (auto& [key, values] : translation_.numbers) metadata_.set(key, std::move(values));
     read_texts(config);
     return std::make_unique<MappedModel>(std::move(files_), std::move(metadata_), std::move(translation_.tensors),
                                          std::move(translation_.floats));

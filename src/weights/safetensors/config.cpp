@@ -23,7 +23,8 @@ bool states_window(std::string_view arch) {
 
 // Those whose window is the architecture's, by "layer_types".
 bool has_window(std::string_view arch) {
-  constexpr std::string_view kArchs[] = {"phi3", "cohere2", "cohere2moe", "exaone-moe", "granite_swa", "mellum"};
+  constexpr std::string_view kArchs[] = {"phi3",        "cohere2", "cohere2moe", "exaone-moe",
+                                         "granite_swa", "laguna",  "mellum"};
   return std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs);
 }
 
@@ -58,14 +59,15 @@ void ConfigReader::expect(const char* name, const FolderJson& value) const {
 void ConfigReader::read() {
   metadata.set("general.architecture", std::string(out.family.arch));
   out.vocabulary = fields.integer("vocab_size", 1, kMost);
-  out.tied = fields.flag_if("tie_word_embeddings").value_or(out.family.arch.starts_with("gemma"));
+  out.tied = fields.flag_if("tie_word_embeddings")
+                 .value_or(out.family.arch.starts_with("gemma") || out.family.model_type == "youtu");
   if (out.family.read_all) return out.family.read_all(*this);
   read_usual();
   if (out.family.read) out.family.read(*this);
 }
 
 void ConfigReader::read_usual() {
-  layers = fields.integer_if("num_hidden_layers", 1, 4096).value_or(0);
+  layers = integer_of({"num_hidden_layers", "num_layers"}, 1).value_or(0);
   if (layers == 0 && (fields.find("layers_block_type") || fields.find("hybrid_override_pattern")))
     layers = static_cast<std::int64_t>(layer_kinds(*this).size());
   if (layers < 1 || layers > 4096) layers = fields.integer("num_hidden_layers", 1, 4096);
@@ -78,7 +80,7 @@ void ConfigReader::read_usual() {
   head = fields.integer_if("head_dim", 1, kMost).value_or(gemma ? 256 : width / out.heads);
   set("block_count", layers);
   set("embedding_length", width);
-  set("feed_forward_length", fields.integer("intermediate_size", 1, kMost));
+  set("feed_forward_length", need({"intermediate_size", "moe_intermediate_size"}, 1));  // the latter: all are experts
   set("attention.head_count", out.heads);
   set("attention.head_count_kv", out.kv_heads);
   set("attention.key_length", head);
@@ -102,7 +104,8 @@ void ConfigReader::read_usual() {
 
 void ConfigReader::check_activation() const {
   auto name = fields.text_if("hidden_activation");
-  if (!name) name = fields.text_if("hidden_act");
+  for (const char* other : {"hidden_act", "activation_function"})
+    if (!name) name = fields.text_if(other);
   if (!name || out.family.activation.empty() || *name == out.family.activation) return;
   if (out.family.arch == "gemma" && *name == "gelu") return;  // published so; computed with tanh
   fields.unsupported("hidden_act", fmt::format("is '{}', expected '{}'", *name, out.family.activation));
@@ -111,8 +114,8 @@ void ConfigReader::check_activation() const {
 // Returns the context. A window is an architecture's, or the end of what is computed rightly.
 std::int64_t ConfigReader::read_window() {
   auto window = fields.integer_if("sliding_window", 0, kMostContext);
-  if (!window && out.family.model_type == "mistral" && !fields.is_null("sliding_window"))
-    window = 4096;  // the class's own
+  const bool mistral = out.family.model_type == "mistral" || out.family.model_type == "ministral";
+  if (!window && mistral && !fields.is_null("sliding_window")) window = 4096;  // the class's own
   if (!window || *window == 0 || fields.flag_if("use_sliding_window") == false) return context;
   if (out.family.arch == "lfm3") return context;  // its reader says which layers have it
   if (out.family.post_norms || has_window(out.family.arch)) {
@@ -134,8 +137,11 @@ std::int64_t ConfigReader::read_window() {
 std::vector<bool> ConfigReader::stated_layers(std::int64_t window) const {
   const auto n = static_cast<std::size_t>(layers);
   const std::string_view type = out.family.model_type;
-  const bool used = type == "cwm" || type == "dots1" || fields.flag_if("use_sliding_window").value_or(false);
-  if (type == "mistral" || type == "mixtral" || type == "starcoder2") return std::vector<bool>(n, window > 0);
+  const bool used =
+      type == "cwm" || type == "dots1" || type == "ministral" || fields.flag_if("use_sliding_window").value_or(false);
+  if (type == "mistral" || type == "mixtral" || type == "starcoder2" ||
+      (type == "ministral" && !by_layer("layer_types")))
+    return std::vector<bool>(n, window > 0);
   if (!used) return std::vector<bool>(n, false);
   if (type == "qwen3_moe") return std::vector<bool>(n, true);
   std::vector<bool> local(n);
@@ -211,6 +217,34 @@ void ConfigReader::check_layers_without_positions() const {
   for (std::size_t l = 0; l < turned->size(); ++l)
     if ((*turned)[l] != ((l + 1) % 4 == 0 ? 0 : 1))
       fields.unsupported("no_rope_layers", "is not the pattern of three layers with positions and one without");
+}
+
+// Of muP, whose factor of logits is Granite's divisor.
+void read_hyperclova(ConfigReader& r) {
+  const double scale = r.fields.number_if("logits_scaling").value_or(1.0);
+  if (!(scale > 0.0)) r.fields.bad("logits_scaling", "expected more than 0");
+  r.set("logit_scale", 1.0 / scale);
+}
+
+void read_iquest(ConfigReader& r) {
+  r.expect("clip_qkv", nullptr);
+  r.expect("use_sliding_window", false);
+}
+
+void read_minicpm(ConfigReader& r) {
+  for (const char* name : {"num_experts", "sparse_config"}) r.expect(name, nullptr);
+  r.set("embedding_scale", r.fields.number("scale_emb"));
+  r.set("residual_scale", r.fields.number("scale_depth") / std::sqrt(static_cast<double>(r.layers)));
+  r.set("logit_scale", static_cast<double>(r.width) / r.fields.number("dim_model_base"));
+}
+
+// What depends on the length begins behind the context. The width is that of gate and up together.
+void read_qwen(ConfigReader& r) {
+  r.expect("no_bias", true);
+  r.expect("rotary_pct", 1.0);
+  if (const auto own = r.integer_of({"kv_channels"}, 1); own && *own != r.head)
+    r.fields.unsupported("kv_channels", fmt::format("is {}, expected {}", *own, r.head));
+  if (const auto n = r.integer_of({"seq_length"}, 1)) r.set("context_length", std::min(*n, r.context));
 }
 
 // Queries of Ministral 3 grow behind the context that it was trained for at first.

@@ -19,8 +19,8 @@ bool scores_by_sigmoid(const ConfigReader& r) {
       r.fields.unsupported("scoring_func", fmt::format("is '{}', expected softmax or sigmoid", given->substr(0, 40)));
     return *given == "sigmoid";
   }
-  constexpr std::string_view kTypes[] = {"deepseek_v3", "glm4_moe",   "glm4_moe_lite", "kimi_k2",
-                                         "lfm2_moe",    "minimax_m2", "nemotron_h"};
+  constexpr std::string_view kTypes[] = {"deepseek_v3", "glm4_moe",   "glm4_moe_lite", "kimi_k2",   "lfm2_moe",
+                                         "minimax_m2",  "nemotron_h", "sarvam_moe",    "solar_open"};
   return std::find(std::begin(kTypes), std::end(kTypes), r.out.family.model_type) != std::end(kTypes);
 }
 
@@ -89,14 +89,46 @@ void read_afmoe(ConfigReader& r) {
   if (!r.fields.flag_if("mup_enabled").value_or(false)) r.set("embedding_scale", 1.0);
 }
 
+void read_phimoe(ConfigReader& r) {
+  read_experts(r);
+  r.take_number("router_jitter_noise", "router_jitter");
+}
+
+// RoPE of the kinds of layers that there are, which is the class's own where it is not there.
+static void expect_ropes(const ConfigReader& r) {
+  const FolderJson *rope = r.fields.object("rope_parameters"), *types = r.by_layer("layer_types");
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    const bool used = !types || std::find(types->begin(), types->end(), kind) != types->end();
+    if (used && (!rope || !rope->contains(kind) || !(*rope)[kind].is_object()))
+      r.fields.bad("rope_parameters", fmt::format("has no '{}', which is the class's own there", kind));
+  }
+}
+
+void read_laguna(ConfigReader& r) {
+  r.expect("moe_apply_router_weight_on_input", false);
+  r.expect("moe_router_logit_softcapping", 0.0);
+  read_experts(r);
+  expect_ropes(r);
+  r.take_number("moe_routed_scaling_factor", "expert_weights_scale");
+  if (!r.fields.find("layer_types")) r.fields.bad("layer_types", "is missing");
+  const FolderJson* heads = r.by_layer("num_attention_heads_per_layer");
+  if (!heads) return;
+  std::vector<std::int64_t> all;
+  for (const FolderJson& n : *heads) {
+    if (!n.is_number_integer() || n.get<std::int64_t>() < 1 || n.get<std::int64_t>() > ConfigReader::kMost)
+      r.fields.bad("num_attention_heads_per_layer", "holds something else than numbers of heads");
+    all.push_back(n.get<std::int64_t>());
+  }
+  r.set("attention.head_count", std::move(all));
+}
+
 // Both kinds of layers turn whole heads.
 void read_mellum(ConfigReader& r) {
   read_experts(r);
-  const FolderJson* rope = r.fields.object("rope_parameters");
+  expect_ropes(r);
   for (const char* kind : {"full_attention", "sliding_attention"}) {
-    if (!rope || !rope->contains(kind) || !(*rope)[kind].is_object())
-      r.fields.bad("rope_parameters", fmt::format("has no '{}', which is the class's own there", kind));
-    const ConfigFields own((*rope)[kind], r.fields.path(), fmt::format("rope_parameters.{}.", kind));
+    const ConfigFields own((*r.fields.object("rope_parameters"))[kind], r.fields.path(),
+                           fmt::format("rope_parameters.{}.", kind));
     if (own.number_if("partial_rotary_factor").value_or(1.0) != 1.0)
       own.unsupported("partial_rotary_factor", "is not 1");
   }
@@ -161,6 +193,8 @@ void read_llama4(ConfigReader& r) {
 
 // Layers with and without a window have sizes and RoPE of their own.
 void read_gemma4(ConfigReader& r) {
+  if (r.fields.text_if("use_bidirectional_attention") == "all")
+    r.fields.unsupported("use_bidirectional_attention", "is 'all', expected 'vision' or null");
   const FolderJson* types = r.by_layer("layer_types");
   if (!types) r.fields.bad("layer_types", "is missing");
   std::int64_t global = r.integer_of({"global_head_dim"}, 1).value_or(0);

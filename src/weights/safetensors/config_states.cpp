@@ -86,7 +86,7 @@ void read_delta(ConfigReader& r) {
   r.set("ssm.time_step_rank", heads);
   r.set("ssm.state_size", key);
   r.set("ssm.inner_size", heads * value);
-  if (r.out.family.arch != "qwen3next") r.out.tiled = {keys, heads, value, 2 * keys * key};
+  if (r.out.family.arch.starts_with("qwen35")) r.out.tiled = {keys, heads, value, 2 * keys * key};
   if (r.fields.find("layer_types")) {
     std::vector<bool> recurrent;
     for (const std::int64_t n : attends(r, layer_kinds(r), {"linear_attention"})) recurrent.push_back(n == 0);
@@ -95,6 +95,17 @@ void read_delta(ConfigReader& r) {
     r.set("full_attention_interval", r.integer_of({"full_attention_interval"}, 1).value_or(4));
   }
   read_experts(r);
+}
+
+// OLMo hybrid: as many key heads as value heads. Released ones have no positions.
+void read_olmo_hybrid(ConfigReader& r) {
+  read_delta(r);
+  if (r.need({"linear_num_key_heads"}, 1) != r.need({"linear_num_value_heads"}, 1))
+    r.fields.unsupported("linear_num_value_heads", "is not the number of key heads");
+  r.set("ssm.negative", r.fields.flag_if("linear_allow_neg_eigval").value_or(true));
+  const FolderJson* rope = r.fields.object("rope_parameters");
+  const bool turned = rope && ConfigFields(*rope, r.fields.path(), "rope_parameters.").number_if("rope_theta");
+  r.set("attention.rotated", turned || r.fields.number_if("rope_theta"));
 }
 
 // LFM2's short convolutions.

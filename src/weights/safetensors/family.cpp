@@ -16,6 +16,7 @@ namespace {
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr Family kFamilies[] = {
     {.model_type = "afmoe", .arch = "afmoe", .post_norms = true, .names = kAfmoe, .read = read_afmoe},
+    {.model_type = "apertus", .arch = "apertus", .activation = "xielu", .names = kApertus},
     {.model_type = "arcee", .arch = "arcee", .pairs = true, .activation = "relu2"},
     {.model_type = "bamba", .arch = "granitehybrid", .pairs = true, .names = kFalconH1, .read = read_bamba},
     {.model_type = "bloom", .arch = "bloom", .names = kByKvHead, .read_all = read_bloom},
@@ -29,6 +30,7 @@ constexpr Family kFamilies[] = {
     {.model_type = "dots1", .arch = "dots1", .read = read_experts},
     {.model_type = "ernie4_5", .arch = "ernie4_5"},
     {.model_type = "ernie4_5_moe", .arch = "ernie4_5-moe", .read = read_ernie},
+    {.model_type = "exaone", .arch = "exaone", .names = kExaone},
     {.model_type = "exaone4", .arch = "exaone4", .post_norms = true},
     {.model_type = "exaone_moe", .arch = "exaone-moe", .read = read_experts},
     {.model_type = "falcon", .arch = "falcon", .names = kByKvHead, .read_all = read_falcon},
@@ -45,6 +47,18 @@ constexpr Family kFamilies[] = {
      .names = kGemma4,
      .read = read_gemma4},
     {.model_type = "gemma4_text",
+     .arch = "gemma4",
+     .post_norms = true,
+     .activation = kGelu,
+     .names = kGemma4,
+     .read = read_gemma4},
+    {.model_type = "gemma4_unified",
+     .arch = "gemma4",
+     .post_norms = true,
+     .activation = kGelu,
+     .names = kGemma4,
+     .read = read_gemma4},
+    {.model_type = "gemma4_unified_text",
      .arch = "gemma4",
      .post_norms = true,
      .activation = kGelu,
@@ -74,8 +88,13 @@ constexpr Family kFamilies[] = {
     {.model_type = "hunyuan_v1_dense", .arch = "hunyuan-dense", .names = kHunyuan},
     {.model_type = "hunyuan_v1_moe", .arch = "hunyuan-moe", .names = kHunyuan, .read = read_experts},
     {.model_type = "hy_v3", .arch = "hy_v3", .names = kAfmoe, .read = read_experts},
+    {.model_type = "hyperclovax", .arch = "granite", .pairs = true, .names = kHyperClova, .read = read_hyperclova},
+    {.model_type = "internlm2", .arch = "internlm2", .pairs = true, .names = kInternLm2},
     {.model_type = "internlm3", .arch = "llama", .pairs = true},
+    {.model_type = "iquestcoder", .arch = "llama", .pairs = true, .read = read_iquest},
+    {.model_type = "jais2", .arch = "jais2", .activation = "relu2"},
     {.model_type = "kimi_k2", .arch = "deepseek2", .read = read_latent},
+    {.model_type = "laguna", .arch = "laguna", .names = kLaguna, .read = read_laguna},
     {.model_type = "lfm2", .arch = "lfm2", .names = kLfm2, .read = read_lfm2},
     {.model_type = "lfm2_moe", .arch = "lfm2moe", .names = kLfm2, .read = read_lfm2},
     {.model_type = "lfm3", .arch = "lfm3", .names = kLfm2, .read = read_lfm3},
@@ -84,8 +103,10 @@ constexpr Family kFamilies[] = {
     {.model_type = "llama4_text", .arch = "llama4", .names = kLlama4, .read = read_llama4},
     {.model_type = "mamba2", .arch = "mamba2", .names = kMixer, .read_all = read_mamba2},
     {.model_type = "mellum", .arch = "mellum", .read = read_mellum},
+    {.model_type = "minicpm", .arch = "minicpm", .pairs = true, .read = read_minicpm},
     {.model_type = "minicpm3", .arch = "minicpm3", .read = read_minicpm3},
     {.model_type = "minimax_m2", .arch = "minimax-m2", .read = read_experts},
+    {.model_type = "ministral", .arch = "llama", .pairs = true},
     {.model_type = "ministral3", .arch = "mistral3", .pairs = true, .read = read_ministral},
     {.model_type = "mistral", .arch = "llama", .pairs = true},
     {.model_type = "mistral3", .arch = "mistral3", .pairs = true, .read = read_ministral},
@@ -97,10 +118,17 @@ constexpr Family kFamilies[] = {
     {.model_type = "olmo", .arch = "olmo", .pairs = true, .read = read_olmo},
     {.model_type = "olmo2", .arch = "olmo2", .post_norms = true},
     {.model_type = "olmo3", .arch = "olmo2", .post_norms = true},
+    {.model_type = "olmo_hybrid",
+     .arch = "olmo_hybrid",
+     .post_norms = true,
+     .names = kOlmoHybrid,
+     .read = read_olmo_hybrid},
     {.model_type = "olmoe", .arch = "olmoe", .read = read_experts},
     {.model_type = "opt", .arch = "opt", .names = kOpt, .read_all = read_opt},
     {.model_type = "phi", .arch = "phi2", .activation = "gelu_new", .names = kPhi},
     {.model_type = "phi3", .arch = "phi3"},
+    {.model_type = "phimoe", .arch = "phimoe", .read = read_phimoe},
+    {.model_type = "qwen", .arch = "qwen", .names = kQwen, .read = read_qwen},
     {.model_type = "qwen2", .arch = "qwen2"},
     {.model_type = "qwen2_5_vl", .arch = "qwen2"},
     {.model_type = "qwen2_5_vl_text", .arch = "qwen2"},
@@ -116,11 +144,15 @@ constexpr Family kFamilies[] = {
     {.model_type = "qwen3_next", .arch = "qwen3next", .one_more = true, .post_norms = true, .read = read_delta},
     {.model_type = "qwen3_vl_moe_text", .arch = "qwen3moe", .names = kQwen3VlMoe, .read = read_experts},
     {.model_type = "qwen3_vl_text", .arch = "qwen3"},
+    {.model_type = "sarvam_moe", .arch = "bailingmoe2", .names = kBailing, .read = read_experts},
     {.model_type = "seed_oss", .arch = "seed_oss", .post_norms = true},
     {.model_type = "smollm3", .arch = "smollm3", .pairs = true},
+    {.model_type = "solar_open", .arch = "glm4moe", .post_norms = true, .read = read_experts},
     {.model_type = "stablelm", .arch = "stablelm"},
     {.model_type = "starcoder2", .arch = "starcoder2", .activation = kGelu, .names = kStarcoder2},
     {.model_type = "vaultgemma", .arch = "vaultgemma", .one_more = true, .post_norms = true, .activation = kGelu},
+    {.model_type = "xverse", .arch = "xverse", .pairs = true},
+    {.model_type = "youtu", .arch = "deepseek2", .read = read_latent},
 };
 
 bool takes(std::string_view& text, std::string_view prefix) {
@@ -168,7 +200,7 @@ std::optional<Place> of_layer(const Family& family, std::string_view rest) {
     place = Place{.name = fmt::format("{}.{}", family.post_norms ? "post_attention_norm" : "ffn_norm", rest)};
   if (!place) place = find(kOfLayer, name);
   if (!place) return std::nullopt;
-  place->name = fmt::format("blk.{}.{}", layer, place->name);
+  if (place->make != Make::kNumber) place->name = fmt::format("blk.{}.{}", layer, place->name);
   place->expert = expert;
   place->layer = static_cast<int>(layer);
   return place;

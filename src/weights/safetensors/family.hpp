@@ -21,6 +21,7 @@ enum class Make {
   kLatent,     // keys and values of a latent row, by head
   kBehindTwo,  // without its first two rows
   kByHead,     // rows by KV head: those of its queries, its key's, its value's
+  kNumber,     // one number of a layer, which is metadata in GGUF: `to` is the key
   kByFour,     // rows in four parts, each of queries, values and keys
 };
 

@@ -91,6 +91,45 @@ inline constexpr Rename kByKvHead[] = {{"self_attention.query_key_value", "attn_
                                        {"ln_mlp", "attn_norm"},
                                        {"mlp.dense_h_to_4h", "ffn_up"},
                                        {"mlp.dense_4h_to_h", "ffn_down"}};
+inline constexpr Rename kApertus[] = {{"attention_layernorm", "attn_norm"},
+                                      {"feedforward_layernorm", "ffn_norm"},
+                                      {"mlp.act_fn.alpha_p", "xielu.alpha_p", Make::kNumber},
+                                      {"mlp.act_fn.alpha_n", "xielu.alpha_n", Make::kNumber},
+                                      {"mlp.act_fn.beta", "xielu.beta", Make::kNumber},
+                                      {"mlp.act_fn.eps", "xielu.eps", Make::kNumber}};
+// The rows of a name with a number behind a slash are that part of the tensor's.
+inline constexpr Rename kOlmoHybrid[] = {
+    {"attention_layer_norm", "attn_norm"},    {"feedforward_layer_norm", "post_attention_norm"},
+    {"linear_attn.q_proj", "attn_qkv/0"},     {"linear_attn.k_proj", "attn_qkv/1"},
+    {"linear_attn.v_proj", "attn_qkv/2"},     {"linear_attn.q_conv1d", "ssm_conv1d/0"},
+    {"linear_attn.k_conv1d", "ssm_conv1d/1"}, {"linear_attn.v_conv1d", "ssm_conv1d/2"},
+    {"linear_attn.g_proj", "attn_gate"},      {"linear_attn.b_proj", "ssm_beta"},
+    {"linear_attn.a_proj", "ssm_alpha"},      {"linear_attn.o_norm", "ssm_norm"},
+    {"linear_attn.o_proj", "ssm_out"}};
+inline constexpr Rename kExaone[] = {{"ln_1", "attn_norm"},
+                                     {"ln_2", "ffn_norm"},
+                                     {"attn.attention.q_proj", "attn_q"},
+                                     {"attn.attention.k_proj", "attn_k"},
+                                     {"attn.attention.v_proj", "attn_v"},
+                                     {"attn.attention.out_proj", "attn_output"},
+                                     {"mlp.c_fc_0", "ffn_gate"},
+                                     {"mlp.c_fc_1", "ffn_up"},
+                                     {"mlp.c_proj", "ffn_down"}};
+inline constexpr Rename kHyperClova[] = {{"post_norm1", "post_attention_norm"}, {"post_norm2", "post_ffw_norm"}};
+inline constexpr Rename kInternLm2[] = {
+    {"attention_norm", "attn_norm"}, {"ffn_norm", "ffn_norm"},        {"attention.wqkv", "attn_qkv", Make::kByHead},
+    {"attention.wo", "attn_output"}, {"feed_forward.w1", "ffn_gate"}, {"feed_forward.w3", "ffn_up"},
+    {"feed_forward.w2", "ffn_down"}};
+inline constexpr Rename kQwen[] = {{"ln_1", "attn_norm"},          {"ln_2", "ffn_norm"},   {"attn.c_attn", "attn_qkv"},
+                                   {"attn.c_proj", "attn_output"}, {"mlp.w2", "ffn_gate"}, {"mlp.w1", "ffn_up"},
+                                   {"mlp.c_proj", "ffn_down"}};
+inline constexpr Rename kBailing[] = {{"attention.query_key_value", "attn_qkv"},
+                                      {"attention.dense", "attn_output"},
+                                      {"attention.query_layernorm", "attn_q_norm"},
+                                      {"attention.key_layernorm", "attn_k_norm"},
+                                      {"mlp.gate.expert_bias", "exp_probs_b.bias"}};
+inline constexpr Rename kLaguna[] = {{"self_attn.g_proj", "attn_gate"},
+                                     {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"}};
 inline constexpr Rename kFalconH1[] = {{"pre_ff_layernorm", "ffn_norm"},
                                        {"feed_forward.gate_proj", "ffn_gate"},
                                        {"feed_forward.up_proj", "ffn_up"},
@@ -226,6 +265,8 @@ inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"embed_positions", "position_embd", Make::kBehindTwo},
                                       {"project_in", "token_embd_in"},
                                       {"project_out", "output_in"},
+                                      {"tok_embeddings", "token_embd"},
+                                      {"output", "output"},
                                       {"embed_tokens_per_layer", "per_layer_token_embd"},
                                       {"per_layer_model_projection", "per_layer_model_proj"},
                                       {"per_layer_projection_norm", "per_layer_proj_norm"},

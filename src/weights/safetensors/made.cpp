@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -67,6 +68,34 @@ class Stacked final : public PiecedRows {
 
  private:
   const std::vector<TensorInfo> matrices_;
+};
+
+class Joined final : public PiecedRows {
+ public:
+  explicit Joined(std::vector<TensorInfo> parts) : parts_(std::move(parts)) {}
+  std::int64_t row_bytes() const override { return parts_.front().row_bytes(); }
+  std::vector<std::span<const std::byte>> pieces() const override {
+    std::vector<std::span<const std::byte>> all;
+    for (const TensorInfo& t : parts_)
+      for (const auto piece : pieces_of(t)) all.push_back(piece);
+    return all;
+  }
+  std::int64_t scratch(std::int64_t rows) const override {
+    std::int64_t most = 0;
+    for (const TensorInfo& t : parts_) most = std::max(most, t.source ? t.source->scratch(rows) : 0);
+    return most;
+  }
+  void read(std::span<const std::int64_t> rows, std::byte* out) const override {
+    for (std::int64_t row : rows) {
+      auto part = parts_.begin();
+      for (; row >= part->rows(); ++part) row -= part->rows();
+      read_rows(*part, {&row, 1}, out);
+      out += row_bytes();
+    }
+  }
+
+ private:
+  const std::vector<TensorInfo> parts_;
 };
 
 class Picked final : public OfOne {
@@ -219,6 +248,23 @@ TensorInfo stacked(std::vector<TensorInfo> matrices) {
   made.shape[2] = count;
   made.rank = 3;
   return made;
+}
+
+TensorInfo joined(std::vector<TensorInfo> parts) {
+  const TensorInfo first = parts.front();
+  std::int64_t rows = 0;
+  for (const TensorInfo& t : parts) rows += t.rows();
+  TensorInfo made = with_source(first, std::make_shared<Joined>(std::move(parts)));
+  made.shape[1] = rows;
+  return made;
+}
+
+std::vector<float> all_floats(const TensorInfo& t) {
+  std::vector<float> x(static_cast<std::size_t>(t.columns() * t.rows()));
+  std::vector<std::byte> room;
+  const Quant& quant = *find(quants(), t.quant);
+  for (std::int64_t r = 0; r < t.rows(); ++r) quant.dequantise(t.row(r, room), x.data() + r * t.columns(), t.columns());
+  return x;
 }
 
 std::vector<std::int64_t> counted(std::int64_t first, std::int64_t n, std::int64_t step) {

@@ -13,6 +13,12 @@ namespace kvasir::weights {
 // Matrices of one shape and weight type, one behind the other. REQUIRES: at least one, all alike.
 TensorInfo stacked(std::vector<TensorInfo> matrices);
 
+// The rows of all, one behind the other, as one matrix. REQUIRES: at least one, of one width and weight type, matrices.
+TensorInfo joined(std::vector<TensorInfo> parts);
+
+// All elements, rows one behind the other.
+std::vector<float> all_floats(const TensorInfo& t);
+
 // first, first + step, ...: n numbers.
 std::vector<std::int64_t> counted(std::int64_t first, std::int64_t n, std::int64_t step = 1);
 

@@ -52,6 +52,10 @@ class RopeReader {
     if (const auto type = fields.text_if("rope_type"); type && *type != "default")
       fields.unsupported("rope_type", fmt::format("is '{}', expected 'default'", *type));
     set("rope.freq_base_swa", fields.number("rope_theta"));
+    if (arch_ != "laguna") return;
+    const double share = fields.number_if("partial_rotary_factor").value_or(1.0);
+    if (!(share > 0.0 && share <= 1.0)) fields.bad("partial_rotary_factor", "expected more than 0 and at most 1");
+    set("rope.dimension_count_swa", static_cast<std::int64_t>(share * static_cast<double>(head_)));
   }
 
   // Model types that read the field; the others turn whole heads whatever it says.
@@ -174,6 +178,11 @@ class RopeReader {
     }
     const double grown = static_cast<double>(context_) / length;
     const double magnitude = grown > 1.0 ? std::sqrt(1.0 + std::log(grown) / std::log(length)) : 1.0;
+    if (arch_ == "phimoe") {
+      const double own = fields.number("short_mscale");
+      if (fields.number("long_mscale") != own) fields.unsupported("long_mscale", "is not short_mscale");
+      return set("rope.scaling.attn_factor", own);
+    }
     set("rope.scaling.attn_factor", fields.number_if("attention_factor").value_or(magnitude));
   }
 

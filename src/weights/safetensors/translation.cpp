@@ -32,15 +32,6 @@ std::string with(std::string name, std::string_view star) {
   return name;
 }
 
-// All elements, rows one behind the other.
-std::vector<float> all_floats(const TensorInfo& t) {
-  std::vector<float> x(static_cast<std::size_t>(t.columns() * t.rows()));
-  std::vector<std::byte> room;
-  const Quant& quant = *find(quants(), t.quant);
-  for (std::int64_t r = 0; r < t.rows(); ++r) quant.dequantise(t.row(r, room), x.data() + r * t.columns(), t.columns());
-  return x;
-}
-
 bool same_numbers(const TensorInfo& a, const TensorInfo& b) {
   if (a.shape != b.shape) return false;
   if (a.quant == b.quant && !a.source && !b.source)
@@ -77,11 +68,13 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
     return;
   }
   if (t.name.ends_with(".input_scale")) return;  // what activations of 8 bits would be rounded with
-  if (unused(place_of(configuration_.family, t.name, path))) return;
+  const Place place = place_of(configuration_.family, t.name, path);
+  if (unused(place)) return;
   const auto kind =
       std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.dtype == t.dtype; });
   if (kind == std::end(kKinds))
     fail(Code::kUnsupported, t.name, fmt::format("is {}, expected F32, F16, BF16, F8_E4M3 or F8_E5M2", t.dtype), path);
+  if (place.make == Make::kNumber) return put_number(place, t, kind->quant, path);
   if (t.shape.empty() || t.shape.size() > 3 || t.bytes.empty())
     fail(Code::kBadInput, t.name,
          fmt::format("has {} dimensions and {} bytes, expected a vector or matrices", t.shape.size(), t.bytes.size()),
@@ -100,6 +93,8 @@ void Translation::finish() {
   if (!f8_scales_.empty())
     fail(Code::kBadInput, f8_scales_.begin()->second.name, "is a scale of no matrix of 8-bit floats", folder_);
   add_mxfp4();
+  check_numbers();
+  join_parts();
   stack_experts();
   widen();
   if (configuration_.tied) drop_tied_head();
@@ -145,11 +140,20 @@ void Translation::put(const std::string& name, TensorInfo info, const std::strin
   if (place.expert >= 0 && std::cmp_greater_equal(place.expert, configuration_.experts))
     fail(Code::kBadInput, name, fmt::format("expected experts below {}", configuration_.experts), path);
   info.name = name;
-  if (info.rank == 3 && info.shape[1] == 1 && !info.source) {
+  const bool convolution = info.rank == 3 && info.shape[1] == 1 && !info.source;
+  if (convolution) {
     info.shape = {info.shape[0], info.shape[2], 1, 1};
     info.rank = 2;
-    return add_floats(place.name, all_floats(by_heads(place, std::move(info), path)), info.shape[1]);
   }
+  if (const std::size_t slash = place.name.find('/'); slash != place.name.npos) {
+    if (info.rank != 2) fail(Code::kBadInput, name, "expected a matrix", path);
+    std::string whole = place.name;
+    const char number = whole[slash + 1];
+    whole.erase(slash, 2);
+    if (!parts_[whole].emplace(number, std::move(info)).second) fail(Code::kBadInput, name, "is there twice", path);
+    return;
+  }
+  if (convolution) return add_floats(place.name, all_floats(by_heads(place, std::move(info), path)), info.shape[1]);
   const bool vector = info.rank == 1 || (info.rank == 2 && info.rows() == 1 && place.name.ends_with(".bias"));
   if (vector) return put_vector(place, info, path);
   place_matrix(place, std::move(info), path);
@@ -274,53 +278,6 @@ void Translation::place_gate_and_up(const Place& place, TensorInfo info, const s
     }
     made.name = with(place.name, part ? "up" : "gate");
     push(std::move(made), path);
-  }
-}
-
-void Translation::stack_experts() {
-  for (auto& [name, matrices] : experts_) {
-    std::vector<TensorInfo> all;
-    for (auto& [expert, info] : matrices) {
-      if (std::cmp_not_equal(expert, all.size()))
-        fail(Code::kBadInput, name, fmt::format("has no expert {}, expected {}", all.size(), configuration_.experts),
-             folder_);
-      if (!all.empty() && (info.shape != all.front().shape || info.quant != all.front().quant))
-        fail(Code::kBadInput, name, fmt::format("expert {} has another shape or type than the first", expert), folder_);
-      all.push_back(std::move(info));
-    }
-    if (std::cmp_not_equal(all.size(), configuration_.experts))
-      fail(Code::kBadInput, name, fmt::format("has {} experts, expected {}", all.size(), configuration_.experts),
-           folder_);
-    push(stacked(std::move(all)), folder_);
-  }
-}
-
-// An embedding of narrow rows, with a matrix behind it and one in front of the head, as an embedding and a head of
-// floats.
-void Translation::widen() {
-  if (widen_in_.name.empty() && widen_out_.name.empty()) return;
-  const auto found =
-      std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo& t) { return t.name == "token_embd.weight"; });
-  if (widen_in_.name.empty() || widen_out_.name.empty() || found == tensors.end())
-    fail(Code::kBadInput, widen_in_.name.empty() ? "project_in.weight" : "project_out.weight",
-         "is missing, or the embedding is", folder_);
-  const TensorInfo narrow = *found, in = turned(widen_in_);
-  tensors.erase(found);
-  names_.erase(narrow.name);
-  for (const TensorInfo* by : {&in, static_cast<const TensorInfo*>(&widen_out_)}) {
-    const std::int64_t dim = by->columns(), n = narrow.columns();
-    if (by->rows() != n)
-      fail(Code::kBadInput, by->name, fmt::format("is of rows of {} elements, expected {}", by->rows(), n), folder_);
-    const std::vector<float> rows = all_floats(narrow), matrix = all_floats(*by);
-    std::vector<float> wide(static_cast<std::size_t>(narrow.rows() * dim));
-    for (std::int64_t v = 0; v < narrow.rows(); ++v)
-      for (std::int64_t k = 0; k < n; ++k) {
-        const float x = rows[static_cast<std::size_t>(v * n + k)];
-        const float* const from = matrix.data() + k * dim;
-        float* const to = wide.data() + v * dim;
-        for (std::int64_t d = 0; d < dim; ++d) to[d] += x * from[d];
-      }
-    add_floats(by == &in ? "token_embd.weight" : "output.weight", std::move(wide), narrow.rows());
   }
 }
 

@@ -28,6 +28,7 @@ class Translation {
 
   std::vector<TensorInfo> tensors;
   std::vector<std::vector<float>> floats;
+  std::map<std::string, std::vector<double>> numbers;  // of each layer, by key
 
  private:
   void add_int4(const std::string& stem, const std::map<std::string, ShardTensor>& parts);
@@ -35,10 +36,13 @@ class Translation {
   void add_mxfp4();
   // A matrix, or matrices, of whichever type.
   void put(const std::string& name, TensorInfo info, const std::string& path);
+  void put_number(const Place& place, const ShardTensor& t, std::string_view quant, const std::string& path);
   void put_vector(const Place& place, const TensorInfo& info, const std::string& path);
   void place_matrix(const Place& place, TensorInfo info, const std::string& path);
   void place_gate_and_up(const Place& place, TensorInfo info, const std::string& path);
   void place_latent(const Place& place, TensorInfo info, const std::string& path);
+  void check_numbers() const;
+  void join_parts();
   void stack_experts();
   void widen();
   void drop_tied_head();
@@ -60,6 +64,7 @@ class Translation {
   std::map<std::string, ShardTensor> f8_scales_;                       // by stem
   std::map<std::string, std::pair<ShardTensor, ShardTensor>> mxfp4_;   // blocks and scales, by stem
   std::map<std::string, std::map<std::int64_t, TensorInfo>> experts_;  // by name in GGUF
+  std::map<std::string, std::map<char, TensorInfo>> parts_;            // of rows, by name in GGUF and number
   TensorInfo widen_in_, widen_out_;  // OPT's narrow embedding: (dim, narrow) and (narrow, dim)
   std::set<std::string> names_;
 };

@@ -1,15 +1,20 @@
-// What lies by head in a folder and otherwise in GGUF.
+// What lies by head or by layer in a folder and otherwise in GGUF.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
+#include "weights/quant.hpp"
 #include "weights/safetensors/made.hpp"
 #include "weights/safetensors/translation.hpp"
 
 namespace kvasir::weights {
 namespace {
+
+constexpr double kAbsent = std::numeric_limits<double>::infinity();
 
 [[noreturn]] void wrong_heads(const std::string& tensor, const std::string& why, const std::string& path) {
   throw Error(Code::kBadInput, fmt::format("tensor {}: {}", tensor.substr(0, 200), why), path);
@@ -103,8 +108,31 @@ std::vector<std::int64_t> Translation::fused_rows(Make make, std::int64_t rows, 
     for (const std::int64_t r : counted(h * d, d)) to.push_back(r);
   }
   queries.insert(queries.end(), keys.begin(), keys.end());
+  if (configuration_.family.pairs) {  // as pairs_of
+    const std::vector<std::int64_t> read = queries;
+    for (std::int64_t i = 0; i < std::ssize(read); ++i)
+      queries[static_cast<std::size_t>(i)] = read[static_cast<std::size_t>(i - i % d + i % 2 * (d / 2) + i % d / 2)];
+  }
   queries.insert(queries.end(), values.begin(), values.end());
   return queries;
+}
+
+void Translation::put_number(const Place& place, const ShardTensor& t, std::string_view quant,
+                             const std::string& path) {
+  const Quant& q = *find(quants(), quant);
+  if (std::cmp_not_equal(t.bytes.size(), q.block_bytes) || place.layer >= configuration_.layers)
+    wrong_heads(t.name, "expected one number of a layer", path);
+  float x = 0;
+  q.dequantise(t.bytes.data(), &x, 1);
+  std::vector<double>& values = numbers[place.name];
+  values.resize(static_cast<std::size_t>(configuration_.layers), kAbsent);
+  values[static_cast<std::size_t>(place.layer)] = static_cast<double>(x);
+}
+
+void Translation::check_numbers() const {
+  for (const auto& [key, values] : numbers)
+    if (std::count(values.begin(), values.end(), kAbsent) > 0)
+      wrong_heads(key, fmt::format("is not there in all of {} layers", configuration_.layers), folder_);
 }
 
 }  // namespace kvasir::weights

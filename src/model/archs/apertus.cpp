@@ -1,0 +1,36 @@
+// Apertus: norms of heads, and two matrices with xIELU between them, whose two slopes every layer has learned.
+#include <algorithm>
+#include <cmath>
+
+#include "model/blocks.hpp"
+
+namespace kvasir::model::archs_apertus {
+
+// Files have what softplus makes slopes of, as GGUF's metadata.
+static kernel::Xielu xielu(const Hparams& h, int l) {
+  const auto number = [&](const char* key) { return h.number_in_layer(key, l); };
+  const auto softplus = [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); };
+  const double beta = number("xielu.beta");
+  return {.positive = static_cast<float>(softplus(number("xielu.alpha_p"))),
+          .negative = static_cast<float>(beta + softplus(number("xielu.alpha_n"))),
+          .beta = static_cast<float>(beta),
+          .eps = static_cast<float>(number("xielu.eps"))};
+}
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n);
+    norm_heads(n, a);
+    Dense feed = plain(n, Activation::kXielu, Bias::kIfPresent);
+    feed.xielu = xielu(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = feed});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+const Arch entry = {"Apertus", describe};
+
+}  // namespace kvasir::model::archs_apertus

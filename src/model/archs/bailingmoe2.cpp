@@ -1,0 +1,26 @@
+// Ling 2, Ring 2 and Sarvam: norms of heads; sigmoid routing with a bias for the choice, experts in groups, a shared
+// one; the first layers are dense.
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::archs_bailingmoe2 {
+
+static LayerSpec block(const Hparams& h, int l) {
+  const Names n(h, l);
+  Attention a = attention(n);
+  norm_heads(n, a);
+  return {.norm = n.rms("attn_norm"),
+          .mixer = a,
+          .feed_norm = n.rms("ffn_norm"),
+          .feed = feed_by_router(n, Gating::kSigmoid, true)};
+}
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) m.layers.push_back(block(h, l));
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+const Arch entry = {"Ling 2, Ring 2 and Sarvam", describe, block};
+
+}  // namespace kvasir::model::archs_bailingmoe2

@@ -1,0 +1,43 @@
+// Laguna: norms of heads, whose number differs by layer; a softplus gate for each head or each of its elements; one
+// layer that sees everything, then three with a window and RoPE of their own; experts beside a shared one behind dense
+// layers.
+#include <cmath>
+
+#include "model/expert_blocks.hpp"
+
+namespace kvasir::model::archs_laguna {
+
+static Rope local_rope(const Hparams& h, int d) {
+  const std::int64_t n = h.integer_or("rope.dimension_count_swa", 2, d, d);
+  const double base = h.number_or("rope.freq_base_swa", h.number_or("rope.freq_base", 10000.0));
+  if (n % 2 != 0) h.unsupported("rope.dimension_count_swa", "is odd");
+  Rope rope{.pairs = kernel::RopePairs::kSplitHalf};
+  for (std::int64_t i = 0; i < n / 2; ++i)
+    rope.frequencies.push_back(std::pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(n)));
+  return rope;
+}
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  const bool stated = h.has("attention.sliding_window_pattern");
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    Attention a = attention(n);
+    norm_heads(n, a);
+    const std::int64_t gates = width_of(n, "attn_gate", a.heads);
+    a.gate = n.linear("attn_gate", gates == a.o.columns ? gates : a.heads, h.dim());
+    a.gate_activation = Activation::kSoftplus;
+    a.window = stated || l % 4 != 0 ? h.window(l, 0) : 0;
+    a.rope = a.window > 0 ? 1 : 0;
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = a,
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = feed_by_router(n, Gating::kSigmoid, true)});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0)), local_rope(h, h.head_dim(0))};
+  return m;
+}
+
+const Arch entry = {"Laguna", describe};
+
+}  // namespace kvasir::model::archs_laguna

@@ -1,0 +1,42 @@
+// OLMo hybrid: three layers of gated DeltaNet, whose states may turn round, with norms before both parts, then one of
+// attention with norms behind them, as OLMo 2 has. Folders alone.
+#include "model/recurrent_blocks.hpp"
+
+namespace kvasir::model::archs_olmo_hybrid {
+
+static LayerSpec recurrent(const Names& n) {
+  Delta d = delta(n);
+  d.eps = 1e-6f;
+  d.norm.eps = 1e-5f;
+  d.strength = n.h().flag_or("ssm.negative", true) ? 2.0f : 1.0f;
+  return {.norm = n.rms("attn_norm"),
+          .mixer = d,
+          .feed_norm = n.rms("post_attention_norm"),
+          .feed = gated(n, Activation::kSilu)};
+}
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  const bool rotated = h.flag_or("attention.rotated", true);
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    if (h.flag_in_layer("attention.recurrent_layers", l)) {
+      m.layers.push_back(recurrent(n));
+      continue;
+    }
+    Attention a = attention(n);
+    a.q_norm = n.rms("attn_q_norm", a.q.rows);
+    a.k_norm = n.rms("attn_k_norm", a.k.rows);
+    if (!rotated) a.rope = -1;
+    m.layers.push_back({.mixer = a,
+                        .post_mixer = n.rms("post_attention_norm"),
+                        .feed = gated(n, Activation::kSilu),
+                        .post_feed = n.rms("post_ffw_norm")});
+  }
+  if (rotated) m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+const Arch entry = {"OLMo hybrid (gated DeltaNet)", describe};
+
+}  // namespace kvasir::model::archs_olmo_hybrid

@@ -1,0 +1,22 @@
+// The first Qwen: one matrix of queries, keys and values with biases, none elsewhere. Files give the width of both
+// halves of the feed forward together.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::archs_qwen {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"),
+                        .mixer = fused_attention(n, Bias::kRequired, Bias::kNone),
+                        .feed_norm = n.rms("ffn_norm"),
+                        .feed = gated(n, Activation::kSilu, Bias::kNone, width_of(n, "ffn_up", h.ffn(l) / 2))});
+  }
+  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  return m;
+}
+
+const Arch entry = {"Qwen (the first)", describe};
+
+}  // namespace kvasir::model::archs_qwen

@@ -1,0 +1,10 @@
+// XVERSE: Llama with a vocabulary of its own.
+#include "model/blocks.hpp"
+
+namespace kvasir::model::archs_xverse {
+
+static ModelSpec describe(const Hparams& h) { return llama_like_model(h, kernel::RopePairs::kAdjacent); }
+
+const Arch entry = {"XVERSE", describe};
+
+}  // namespace kvasir::model::archs_xverse

@@ -1,0 +1,83 @@
+// Tensors that are made of several: of parts, of experts, of matrices behind each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "base/error.hpp"
+#include "weights/safetensors/made.hpp"
+#include "weights/safetensors/translation.hpp"
+
+namespace kvasir::weights {
+
+[[noreturn]] static void wrong_part(std::string_view tensor, const std::string& why, const std::string& path) {
+  throw Error(Code::kBadInput, fmt::format("tensor {}: {}", tensor.substr(0, 200), why), path);
+}
+
+// Three of each, whose numbers begin at 0.
+void Translation::join_parts() {
+  for (auto& [name, numbered] : parts_) {
+    std::vector<TensorInfo> all;
+    for (auto& [number, info] : numbered) {
+      if (number != static_cast<char>('0' + all.size())) break;
+      if (!all.empty() && (info.columns() != all.front().columns() || info.quant != all.front().quant))
+        wrong_part(info.name, fmt::format("has another width or type than {}", all.front().name), folder_);
+      all.push_back(std::move(info));
+    }
+    if (all.size() != 3) wrong_part(name, "lacks a part of its three", folder_);
+    const TensorInfo whole = joined(std::move(all));
+    if (name.ends_with("ssm_conv1d.weight"))
+      add_floats(name, all_floats(whole), whole.rows());
+    else
+      place_matrix({.name = name}, whole, folder_);
+  }
+}
+
+void Translation::stack_experts() {
+  for (auto& [name, matrices] : experts_) {
+    std::vector<TensorInfo> all;
+    for (auto& [expert, info] : matrices) {
+      if (std::cmp_not_equal(expert, all.size()))
+        wrong_part(name, fmt::format("has no expert {}, expected {}", all.size(), configuration_.experts), folder_);
+      if (!all.empty() && (info.shape != all.front().shape || info.quant != all.front().quant))
+        wrong_part(name, fmt::format("expert {} has another shape or type than the first", expert), folder_);
+      all.push_back(std::move(info));
+    }
+    if (std::cmp_not_equal(all.size(), configuration_.experts))
+      wrong_part(name, fmt::format("has {} experts, expected {}", all.size(), configuration_.experts), folder_);
+    push(stacked(std::move(all)), folder_);
+  }
+}
+
+// An embedding of narrow rows, with a matrix behind it and one in front of the head, as an embedding and a head of
+// floats.
+void Translation::widen() {
+  if (widen_in_.name.empty() && widen_out_.name.empty()) return;
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo& t) { return t.name == "token_embd.weight"; });
+  if (widen_in_.name.empty() || widen_out_.name.empty() || found == tensors.end())
+    wrong_part(widen_in_.name.empty() ? "project_in.weight" : "project_out.weight", "is missing, or the embedding is",
+               folder_);
+  const TensorInfo narrow = *found, in = turned(widen_in_);
+  tensors.erase(found);
+  names_.erase(narrow.name);
+  for (const TensorInfo* by : {&in, static_cast<const TensorInfo*>(&widen_out_)}) {
+    const std::int64_t dim = by->columns(), n = narrow.columns();
+    if (by->rows() != n)
+      wrong_part(by->name, fmt::format("is of rows of {} elements, expected {}", by->rows(), n), folder_);
+    const std::vector<float> rows = all_floats(narrow), matrix = all_floats(*by);
+    std::vector<float> wide(static_cast<std::size_t>(narrow.rows() * dim));
+    for (std::int64_t v = 0; v < narrow.rows(); ++v)
+      for (std::int64_t k = 0; k < n; ++k) {
+        const float x = rows[static_cast<std::size_t>(v * n + k)];
+        const float* const from = matrix.data() + k * dim;
+        float* const to = wide.data() + v * dim;
+        for (std::int64_t d = 0; d < dim; ++d) to[d] += x * from[d];
+      }
+    add_floats(by == &in ? "token_embd.weight" : "output.weight", std::move(wide), narrow.rows());
+  }
+}
+
+}  // namespace kvasir::weights
