@@ -2,6 +2,7 @@
 
 #include <sodium.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -73,7 +74,9 @@ PictureKey key_of(const Prepared& prepared, const Encoder& encoder) {
 std::unique_ptr<Encoder> open_encoder(const std::string& path, const EncoderOptions& options, Team& team) {
   const std::unique_ptr<weights::ModelFile> file = weights::open_model_file(path);
   const std::string projector = projector_of(file->metadata());
-  const EncoderKind* const kind = find(encoders(), projector);
+  std::string entry = projector;
+  std::replace(entry.begin(), entry.end(), '.', '_');
+  const EncoderKind* const kind = find(encoders(), entry);
   if (!kind)
     throw Error(Code::kUnsupported, "the projector " + projector + " is not known; known are " + names(encoders()),
                 path);

@@ -91,6 +91,7 @@ class Encoder {
   virtual ~Encoder() = default;
 
   virtual std::int64_t width() const = 0;
+  virtual int deep() const { return 0; }  // elements of Encoding::deep
   // What a picture of this size is resized to. Throws Error(kBadInput) for one that the model's processor refuses.
   virtual Size size_for(Size picture) const = 0;
   // Throws Error(kBadInput) as size_for.
@@ -104,7 +105,7 @@ class Encoder {
 
   // Of description(), the file's tensors and the kernels' arithmetic: two encoders with the same give the same rows.
   const PictureKey& fingerprint() const { return fingerprint_; }
-  const std::string& kind() const { return kind_; }  // as in the file and in vision/encoders
+  const std::string& kind() const { return kind_; }  // as in the file
 
  private:
   friend std::unique_ptr<Encoder> open_encoder(const std::string&, const EncoderOptions&, Team&);
@@ -115,7 +116,7 @@ class Encoder {
 // Of the encoder's fingerprint, and size and bytes of every part.
 PictureKey key_of(const Prepared& prepared, const Encoder& encoder);
 
-// Contract of an entry in vision/encoders; its file is called as clip.projector_type calls it.
+// Contract of an entry in vision/encoders; its file is called as clip.projector_type calls it, with _ for a dot.
 struct EncoderKind {
   const char* summary;
   // Reads keys and tensors. Throws Error naming the file and what is wrong.

@@ -86,6 +86,10 @@ Norm Reader::layer_norm(const std::string& name, std::int64_t width, float eps) 
   return {floats(name + ".weight", width), floats(name + ".bias", width), eps};
 }
 
+Norm Reader::rms_norm(const std::string& name, std::int64_t width, float eps) const {
+  return {floats(name + ".weight", width), {}, eps};
+}
+
 void RowWork::each(std::int64_t n, FunctionRef<void(std::int64_t)> f) const {
   team_.parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t r = begin; r < end; ++r) f(r);
@@ -114,10 +118,16 @@ void RowWork::multiply(const Linear& m, const float* x, std::int64_t n, float* o
   if (!m.bias.empty()) each(n, [&](std::int64_t r) { kernel::ops().add(out + r * rows, m.bias.data(), rows); });
 }
 
-void RowWork::layer_norm(const Norm& norm, const float* x, float* out, std::int64_t n) const {
+void RowWork::norm(const Norm& norm, const float* x, float* out, std::int64_t n) const {
   const auto width = static_cast<std::int64_t>(norm.weight.size());
+  const auto& ops = kernel::ops();
   each(n, [&](std::int64_t r) {
-    kernel::ops().layer_norm(x + r * width, norm.weight.data(), norm.bias.data(), out + r * width, width, norm.eps);
+    const float* const from = x + r * width;
+    float* const to = out + r * width;
+    if (norm.bias.empty())
+      ops.rms_norm(from, norm.weight.data(), to, width, norm.eps);
+    else
+      ops.layer_norm(from, norm.weight.data(), norm.bias.data(), to, width, norm.eps);
   });
 }
 

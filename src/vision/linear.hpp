@@ -21,7 +21,7 @@ struct Linear {
 };
 
 struct Norm {
-  std::vector<float> weight, bias;  // a norm without weights has ones; without bias it is empty
+  std::vector<float> weight, bias;  // of an RMS norm there is no bias
   float eps = 0;
 };
 
@@ -45,7 +45,8 @@ class Reader {
   Linear linear(const std::string& name, std::int64_t rows, std::int64_t columns, Bias bias) const;
   // Of (rows, columns) floats that lie in the file otherwise; without bias.
   Linear linear_of(const std::vector<float>& weights, std::int64_t rows, std::int64_t columns) const;
-  Norm layer_norm(const std::string& name, std::int64_t width, float eps) const;  // with bias
+  Norm layer_norm(const std::string& name, std::int64_t width, float eps) const;
+  Norm rms_norm(const std::string& name, std::int64_t width, float eps) const;
 
  private:
   Linear pack(const weights::TensorInfo* t, const float* weights, std::int64_t rows, std::int64_t columns) const;
@@ -65,7 +66,7 @@ class RowWork {
   void multiply(const Linear& m, const float* x, std::int64_t n, float* out);
   // f(row) for rows 0 to n - 1, by all threads.
   void each(std::int64_t n, FunctionRef<void(std::int64_t)> f) const;
-  void layer_norm(const Norm& norm, const float* x, float* out, std::int64_t n) const;  // in place allowed
+  void norm(const Norm& norm, const float* x, float* out, std::int64_t n) const;  // in place allowed
   // In place, n rows.
   void activate(kernel::Activation activation, float* x, std::int64_t n, std::int64_t width) const;
   void add(float* x, const float* y, std::int64_t n, std::int64_t width) const;

@@ -59,6 +59,7 @@ TEST_P(PictureRows, AreThoseOfTransformers) {
     }
     EXPECT_EQ(rows, e.count());
     ASSERT_EQ(e.deep.size(), p["deep"].get<std::size_t>());
+    ASSERT_EQ(std::ssize(e.deep), encoder->deep());
     EXPECT_LE(error_of(e.rows, want), 1e-4) << p["file"];
     want += e.rows.size();
     for (const std::vector<float>& layer : e.deep) {
@@ -116,6 +117,7 @@ TEST(PictureEncoder, SaysWhatStandsAroundRows) {
   EXPECT_EQ(around("gemma3", "64x64.png"), "\n\n<start_of_image>[9 both_ways]<end_of_image>\n\n");
   EXPECT_EQ(around("gemma4v", "64x64.png"), "<|image>[256 both_ways_in_windows]<image|>");
   EXPECT_EQ(around("gemma4uv", "64x64.png"), "<|image>[256 both_ways_in_windows]<image|>");
+  EXPECT_EQ(around("qwen2_5vl_merger", "64x64.png"), "<|vision_start|>[64 earlier]<|vision_end|>");
   EXPECT_EQ(around("qwen3vl_merger", "64x64.png"), "<|vision_start|>[64 earlier]<|vision_end|>");
   EXPECT_EQ(around("lfm2", "64x64.png"), "<|image_start|>[64 earlier]<|image_end|>");
   EXPECT_EQ(around("lfm2", "1500x500.png"),

@@ -61,13 +61,13 @@ Linear read_patches(const Reader& reader, std::int64_t dim, int side) {
   return out;
 }
 
-Tower::Tower(const Reader& r, kernel::Activation activation, float eps) : activation_(activation) {
+Tower::Tower(const Reader& r, const TowerKind& kind) : kind_(kind) {
   const weights::Metadata& m = r.metadata();
   const auto count = [&](const char* key, std::int64_t most) {
     return m.require_int(std::string("clip.vision.") + key, 1, most);
   };
   dim_ = count("embedding_length", kMostWidth);
-  feed_ = count("feed_forward_length", 4 * kMostWidth);
+  feed_ = r.tensor("v.blk.0.ffn_up.weight").rows();  // of Qwen2-VL feed_forward_length is another number
   heads_ = count("attention.head_count", dim_);
   if (dim_ % heads_ != 0)
     throw Error(Code::kBadInput, fmt::format("is {}, which does not divide {}", heads_, dim_),
@@ -76,8 +76,11 @@ Tower::Tower(const Reader& r, kernel::Activation activation, float eps) : activa
   for (std::int64_t i = 0; i < blocks; ++i) {
     const std::string at = fmt::format("v.blk.{}.", i);
     Block b;
-    b.before_mixer = r.layer_norm(at + "ln1", dim_, eps);
-    b.before_feed = r.layer_norm(at + "ln2", dim_, eps);
+    const auto norm = [&](const std::string& name) {
+      return kind.rms ? r.rms_norm(name, dim_, kind.eps) : r.layer_norm(name, dim_, kind.eps);
+    };
+    b.before_mixer = norm(at + "ln1");
+    b.before_feed = norm(at + "ln2");
     if (r.file().find(at + "attn_qkv.weight"))
       b.qkv.push_back(r.linear(at + "attn_qkv", 3 * dim_, dim_, Bias::kHas));
     else
@@ -86,30 +89,45 @@ Tower::Tower(const Reader& r, kernel::Activation activation, float eps) : activa
     b.out = r.linear(at + "attn_out", dim_, dim_, Bias::kHas);
     b.up = r.linear(at + "ffn_up", feed_, dim_, Bias::kHas);
     b.down = r.linear(at + "ffn_down", dim_, feed_, Bias::kHas);
+    if (kind.gated) b.gate = r.linear(at + "ffn_gate", feed_, dim_, Bias::kHas);
     blocks_.push_back(std::move(b));
   }
 }
 
-void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns& turns) {
+void Tower::run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns& turns,
+                std::span<const std::int64_t> ends) {
   const Block& b = blocks_[i];
   const auto n = static_cast<std::int64_t>(x.size()) / dim_;
   normed_.resize(x.size());
   qkv_.resize(3 * x.size());
   hidden_.resize(static_cast<std::size_t>(n * feed_));
-  work.layer_norm(b.before_mixer, x.data(), normed_.data(), n);
+  work.norm(b.before_mixer, x.data(), normed_.data(), n);
   for (std::size_t part = 0; part < b.qkv.size(); ++part)
     work.multiply(b.qkv[part], normed_.data(), n, qkv_.data() + part * x.size());
-  attend(b, work, n, turns);  // to normed_
+  attend(b, work, n, turns, ends);  // to normed_
   work.multiply(b.out, normed_.data(), n, qkv_.data());
   work.add(x.data(), qkv_.data(), n, dim_);
-  work.layer_norm(b.before_feed, x.data(), normed_.data(), n);
+  work.norm(b.before_feed, x.data(), normed_.data(), n);
   work.multiply(b.up, normed_.data(), n, hidden_.data());
-  work.activate(activation_, hidden_.data(), n, feed_);
+  if (kind_.gated) {
+    gate_.resize(hidden_.size());
+    work.multiply(b.gate, normed_.data(), n, gate_.data());
+  }
+  const auto& ops = kernel::ops();
+  const auto kind = static_cast<std::size_t>(kind_.activation);
+  work.each(n, [&](std::int64_t r) {
+    float* const hidden = hidden_.data() + r * feed_;
+    if (kind_.gated) return ops.gate[kind](gate_.data() + r * feed_, hidden, hidden, feed_);
+    if (kind_.sharp != 1) ops.scale(hidden, kind_.sharp, feed_);
+    ops.activate[kind](hidden, feed_);
+    if (kind_.sharp != 1) ops.scale(hidden, 1 / kind_.sharp, feed_);
+  });
   work.multiply(b.down, hidden_.data(), n, normed_.data());
   work.add(x.data(), normed_.data(), n, dim_);
 }
 
-void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Turns& turns) {
+void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Turns& turns,
+                   std::span<const std::int64_t> ends) {
   const bool fused = b.qkv.size() == 1;
   const std::int64_t stride = fused ? 3 * dim_ : dim_, next = fused ? dim_ : n * dim_;  // from queries to keys
   const int d = head();
@@ -123,12 +141,17 @@ void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Turns& t
   const std::int64_t scratch = kernel::whole_head_scratch(n, d, d);
   attention_scratch_.resize(static_cast<std::size_t>(work.team().size() * scratch));
   const float scale = 1.0f / std::sqrt(static_cast<float>(d));
-  work.team().parallel_for(heads_, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t h = begin; h < end; ++h) {
-      const float* const q = qkv_.data() + h * d;
-      kernel::bidirectional().attend(
-          {n, d, d, q, q + next, q + 2 * next, stride, stride, stride, scale, 0, normed_.data() + h * d, dim_},
-          attention_scratch_.data() + worker * scratch);
+  const std::span<const std::int64_t> parts = ends.empty() ? std::span(&n, 1) : ends;
+  const auto count = static_cast<std::int64_t>(parts.size());
+  work.team().parallel_for(count * heads_, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t h = i % heads_;
+      const auto part = static_cast<std::size_t>(i / heads_);
+      const std::int64_t first = part > 0 ? parts[part - 1] : 0;
+      const float* const q = qkv_.data() + first * stride + h * d;
+      kernel::bidirectional().attend({parts[part] - first, d, d, q, q + next, q + 2 * next, stride, stride, stride,
+                                      scale, 0, normed_.data() + first * dim_ + h * d, dim_},
+                                     attention_scratch_.data() + worker * scratch);
     }
   });
 }

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,15 @@ struct Block {
   Norm before_mixer, before_feed;
   std::vector<Linear> qkv;  // one fused matrix, or three
   Linear out, up, down;
+  Linear gate;  // with TowerKind::gated
+};
+
+struct TowerKind {
+  kernel::Activation activation;
+  float eps;
+  bool rms = false;    // norms, else layer norms
+  bool gated = false;  // down(act(gate x) * up x), else down(act(up x))
+  float sharp = 1;     // act(sharp x) / sharp in place of act(x): GELU as x sigmoid(1.702 x) is SiLU of 1.702
 };
 
 // Cosines and sines of rows, (rows, head / 2) each; empty: no rotation. Halves are split (kernel::RopePairs).
@@ -40,24 +50,26 @@ struct Turns {
 
 class Tower {
  public:
-  // Blocks v.blk.0 … of the keys clip.vision.block_count, embedding_length, feed_forward_length, attention.head_count.
+  // Blocks v.blk.0 … of the keys clip.vision.block_count, embedding_length, attention.head_count.
   // Throws Error(kBadInput).
-  Tower(const Reader& reader, kernel::Activation activation, float eps);
+  Tower(const Reader& reader, const TowerKind& kind);
 
   std::int64_t dim() const { return dim_; }
   int head() const { return static_cast<int>(dim_ / heads_); }
   std::size_t blocks() const { return blocks_.size(); }
-  // x (n, dim) through block i, in place.
-  void run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns& turns);
+  // x (n, dim) through block i, in place. Rows up to each of `ends`, from the last one on, see each other; all do where
+  // there are none.
+  void run(std::size_t i, RowWork& work, std::vector<float>& x, const Turns& turns,
+           std::span<const std::int64_t> ends = {});
 
  private:
-  void attend(const Block& b, RowWork& work, std::int64_t n, const Turns& turns);
+  void attend(const Block& b, RowWork& work, std::int64_t n, const Turns& turns, std::span<const std::int64_t> ends);
 
   std::int64_t dim_ = 0, heads_ = 0, feed_ = 0;
-  kernel::Activation activation_;
+  TowerKind kind_;
   std::vector<Block> blocks_;
   // Of one pass: (n, dim), (n, 3 dim) or three of (n, dim), (n, feed).
-  std::vector<float> normed_, qkv_, hidden_, attention_scratch_;
+  std::vector<float> normed_, qkv_, hidden_, gate_, attention_scratch_;
 };
 
 }  // namespace kvasir::vision

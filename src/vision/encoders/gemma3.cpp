@@ -22,7 +22,7 @@ class Gemma3 final : public Encoder {
             r.metadata().get_int("clip.vision.projector.scale_factor", 1, size_ / side_).value_or(kPool))),
         normal_(Normal::read(r)),
         eps_(static_cast<float>(r.metadata().require_float("clip.vision.attention.layer_norm_epsilon"))),
-        tower_(r, kernel::Activation::kGeluTanh, eps_),
+        tower_(r, {kernel::Activation::kGeluTanh, eps_}),
         patches_(read_patches(r, tower_.dim(), side_)),
         positions_(r.floats("v.position_embd.weight", tower_.dim() * grid() * grid())),
         last_(r.layer_norm("v.post_ln", tower_.dim(), eps_)),
@@ -70,7 +70,7 @@ class Gemma3 final : public Encoder {
     work.multiply(patches_, pixels.data(), n, x.data());
     work.add(x.data(), positions_.data(), n, dim);
     for (std::size_t i = 0; i < tower_.blocks(); ++i) tower_.run(i, work, x, {});
-    work.layer_norm(last_, x.data(), x.data(), n);
+    work.norm(last_, x.data(), x.data(), n);
     const int pooled = grid() / pool_;
     std::vector<float> y(static_cast<std::size_t>(pooled * pooled * dim));
     work.each(std::int64_t{pooled} * pooled, [&](std::int64_t i) {

@@ -62,15 +62,15 @@ class Gemma4 final : public Encoder {
       const int column = static_cast<int>(i % grid.w), row = static_cast<int>(i / grid.w);
       cut_patch(p, column * side_, row * side_, side_, {}, x.data() + i * inputs);
     });
-    work.layer_norm(patch_norm_, x.data(), x.data(), n);
+    work.norm(patch_norm_, x.data(), x.data(), n);
     work.multiply(patch_, x.data(), n, y.data());
-    work.layer_norm(after_, y.data(), y.data(), n);
+    work.norm(after_, y.data(), y.data(), n);
     work.each(n, [&](std::int64_t i) {
       float* const row = y.data() + i * dim_;
       kernel::ops().add(row, positions_.data() + i % grid.w * dim_, dim_);
       kernel::ops().add(row, positions_.data() + (places_ + i / grid.w) * dim_, dim_);
     });
-    work.layer_norm(position_norm_, y.data(), y.data(), n);
+    work.norm(position_norm_, y.data(), y.data(), n);
     work.each(n, [&](std::int64_t i) {
       float* const row = y.data() + i * dim_;
       kernel::ops().rms_norm(row, ones_.data(), row, dim_, last_eps_);

@@ -70,7 +70,7 @@ class Lfm2 final : public Encoder {
         merge_(static_cast<int>(r.metadata().get_int("clip.vision.projector.scale_factor", 1, 16).value_or(2))),
         normal_(Normal::read(r)),
         eps_(static_cast<float>(r.metadata().require_float("clip.vision.attention.layer_norm_epsilon"))),
-        tower_(r, kernel::Activation::kGeluTanh, eps_),
+        tower_(r, {kernel::Activation::kGeluTanh, eps_}),
         patches_(read_patches(r, tower_.dim(), side_)),
         last_(r.layer_norm("v.post_ln", tower_.dim(), eps_)) {
     if (kTile % (side_ * merge_) != 0) r.fail("clip.vision.patch_size", "does not divide tiles of 512");
@@ -186,8 +186,8 @@ class Lfm2 final : public Encoder {
       }
     });
     for (std::size_t i = 0; i < tower_.blocks(); ++i) tower_.run(i, work, x, {});
-    work.layer_norm(last_, x.data(), x.data(), n);
-    if (!merged_norm_.weight.empty()) work.layer_norm(merged_norm_, x.data(), x.data(), n / in_row);
+    work.norm(last_, x.data(), x.data(), n);
+    if (!merged_norm_.weight.empty()) work.norm(merged_norm_, x.data(), x.data(), n / in_row);
     std::vector<float> hidden(static_cast<std::size_t>(n / in_row * first_.matrix.rows));
     work.multiply(first_, x.data(), n / in_row, hidden.data());
     work.activate(kernel::Activation::kGeluErf, hidden.data(), n / in_row, first_.matrix.rows);
