@@ -112,6 +112,7 @@ class Engine {
   // `kvasir serve` ("threads", "ctx", "kv", "running", "ram_cache", "cache_dir", "tier" ...). Defaults are theirs, but
   // one request runs at a time ("running": 1) and 256 MiB of pages are kept in memory ("ram_cache"). With "draft" (may
   // be given more than once) tokens are guessed ahead; "reuse" and "blend_..." are what requests that say nothing get.
+  // "mmproj" is the file of the model's encoder of pictures.
   explicit Engine(const std::string& model, const Options& options = {}, const OnProgress& progress = {});
   ~Engine();
   Engine(Engine&&) noexcept;
@@ -147,9 +148,14 @@ class Engine {
   // The answers to many prompts, in their order; "running" of them are computed together. Each has the bits that it
   // would have alone. What one throws is thrown when all have ended.
   std::vector<Reply> generate_batch(std::span<const std::string> prompts, const Options& options = {});
+  // With pictures, for which the engine needs "mmproj": the bytes of JPEG, PNG or WebP files, each where the prompt
+  // says <image>, or all in front of it where it says that nowhere.
+  Reply generate_images(std::string_view prompt, std::span<const std::string> images, const Options& options = {},
+                        const OnText& on_text = {});
   // messages: a JSON array as /v1/chat/completions takes it, [{"role": "user", "content": "Hi"}], put into the model's
   // own chat template. With `tools` (a JSON array) these, too. The answer is as the model wrote it, with the marks of
-  // reasoning and of tool calls.
+  // reasoning and of tool calls. Pictures are parts of a content, for which the engine needs "mmproj":
+  // {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}.
   Reply chat(std::string_view messages, const Options& options = {}, const OnText& on_text = {},
              std::string_view tools = {});
   // The prompt that chat would ask.

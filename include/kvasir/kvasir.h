@@ -79,6 +79,14 @@ typedef struct kvasir_rows {
 kvasir_status kvasir_generate_rows(kvasir_engine* engine, const int32_t* ids, size_t count, const kvasir_rows* rows,
                                    size_t runs, const char* const* options, kvasir_on_text on_text, void* user,
                                    kvasir_reply** reply);
+/* Pictures, where the prompt says <image> or else in front of it; the engine needs the option mmproj. */
+typedef struct kvasir_image {
+  const void* data; /* bytes of a JPEG, PNG or WebP file */
+  size_t size;
+} kvasir_image;
+kvasir_status kvasir_generate_images(kvasir_engine* engine, const char* prompt, size_t size, const kvasir_image* images,
+                                     size_t count, const char* const* options, kvasir_on_text on_text, void* user,
+                                     kvasir_reply** reply);
 /* The model's rows of tokens, (count, width): *size numbers; kvasir_free. */
 kvasir_status kvasir_rows_of(const kvasir_engine* engine, const int32_t* ids, size_t count, float** values,
                              size_t* size);
@@ -88,7 +96,8 @@ kvasir_status kvasir_generate_batch(kvasir_engine* engine, const char* const* pr
 /* Options: pooling, dimensions, raw. The vector has *count numbers; kvasir_free. */
 kvasir_status kvasir_embed(kvasir_engine* engine, const char* text, size_t size, const char* const* options,
                            float** vector, size_t* count);
-/* messages, tools: JSON arrays as in /v1/chat/completions; tools may be NULL. */
+/* messages, tools: JSON arrays as in /v1/chat/completions; tools may be NULL. Pictures are parts image_url with data:
+ * URLs. */
 kvasir_status kvasir_chat(kvasir_engine* engine, const char* messages, const char* tools, const char* const* options,
                           kvasir_on_text on_text, void* user, kvasir_reply** reply);
 kvasir_status kvasir_chat_prompt(const kvasir_engine* engine, const char* messages, const char* tools, char** text);

@@ -90,6 +90,10 @@ class Rows(ctypes.Structure):
     _fields_ = [("begin", ctypes.c_int64), ("values", Floats), ("count", ctypes.c_size_t)]
 
 
+class Image(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
 class Slice(ctypes.Structure):
     _fields_ = [("sequence", ctypes.c_uint64), ("count", ctypes.c_int32), ("generated", ctypes.c_int32)]
 
@@ -107,6 +111,7 @@ _CALLS = {
     "generate": [Handle, _text, _size, _out(_text), OnText, Handle, _out(Handle)],
     "generate_ids": [Handle, Ids, _size, _out(_text), OnText, Handle, _out(Handle)],
     "generate_rows": [Handle, Ids, _size, _out(Rows), _size, _out(_text), OnText, Handle, _out(Handle)],
+    "generate_images": [Handle, _text, _size, _out(Image), _size, _out(_text), OnText, Handle, _out(Handle)],
     "rows_of": [Handle, Ids, _size, _out(Floats), _out(_size)],
     "chat": [Handle, _text, _text, _out(_text), OnText, Handle, _out(Handle)],
     "chat_prompt": [Handle, _text, _text, _out(Handle)],

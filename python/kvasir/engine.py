@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import ctypes
+import io
 import json
 import os
 import queue
@@ -256,6 +258,12 @@ class Engine(native.Owner, _Asks):
         reply = native.Handle()
         if isinstance(prompt, _Messages):
             native.call("chat", self.handle, prompt.messages, prompt.tools, options, listener.call, None, ctypes.byref(reply))
+        elif isinstance(prompt, _Pictured):
+            text, files = prompt.text.encode(), prompt.files
+            images = (native.Image * len(files))(*(native.Image(f, len(f)) for f in files))
+            native.call(
+                "generate_images", self.handle, text, len(text), images, len(files), options, listener.call, None, ctypes.byref(reply),
+            )
         elif isinstance(prompt, str):
             text = prompt.encode()
             native.call("generate", self.handle, text, len(text), options, listener.call, None, ctypes.byref(reply))
@@ -294,18 +302,21 @@ class Engine(native.Owner, _Asks):
         width = self.info()["width"]
         return [flat[i : i + width] for i in range(0, len(flat), width)]
 
-    def generate(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, on_text=None, **options) -> Generation:
+    def generate(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, images: Sequence = (), on_text=None, **options) -> Generation:
         """Goes on from `prompt`, a text or token ids. on_text gets the text as it comes; False ends the answer.
 
         Among the ids may be arrays (n, width) of floats: rows that enter the first layer in place of n tokens, such as
         embeddings of another model, behind the embedding's factor. They are reused by their content.
+
+        images: pictures (a file's name, its bytes, or a PIL image), each where the text says <image>, or all in front of it
+        where it says that nowhere. The engine needs mmproj, the file of the model's encoder of pictures.
 
         Options (see kvasir.options()) are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
         logit_bias, json_schema (a dict), ignore_eos, add_bos, special, tenant; reuse (True: as the engine has it, False,
         "off", "exact", "blend") with blend_ratio and its like; select; draft (True: all of the engine's drafters, False, a
         name or a list of names).
         """
-        return self._generate(prompt, max_new_tokens, on_text, options)
+        return self._generate(_pictured(prompt, images), max_new_tokens, on_text, options)
 
     def generate_batch(self, prompts: Sequence[str], max_new_tokens: int | None = None, **options) -> list[Generation]:
         """The answers to `prompts`, in their order; `running` of them are computed together, each as it would be alone."""
@@ -329,12 +340,16 @@ class Engine(native.Owner, _Asks):
         finally:
             native.lib.kvasir_free(vector)
 
-    def stream(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, **options) -> Iterator[str]:
+    def stream(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, images: Sequence = (), **options) -> Iterator[str]:
         """The answer's text as it comes. Closing the iterator ends the answer."""
-        return self._stream(prompt, max_new_tokens, options)
+        return self._stream(_pictured(prompt, images), max_new_tokens, options)
 
     def chat(self, messages: list[dict], max_new_tokens: int | None = None, *, tools: list | None = None, on_text=None, **options) -> Generation:
-        """messages as OpenAI's API has them, put into the model's own chat template."""
+        """messages as OpenAI's API has them, put into the model's own chat template.
+
+        A content may be a list of parts: {"type": "text", "text": ...}, and pictures, {"type": "image", "image": ...} with a
+        file's name, its bytes or a PIL image, or {"type": "image_url", "image_url": {"url": "data:..."}}.
+        """
         return self._generate(_Messages(messages, tools), max_new_tokens, on_text, options)
 
     def stream_chat(self, messages: list[dict], max_new_tokens: int | None = None, *, tools: list | None = None, **options) -> Iterator[str]:
@@ -409,9 +424,49 @@ class Engine(native.Owner, _Asks):
         return native.take_text(text, size.value)
 
 
+@dataclass
+class _Pictured:
+    text: str
+    files: list[bytes]
+
+
+def _pictured(prompt, images):
+    if not images:
+        return prompt
+    if not isinstance(prompt, str):
+        raise native.BadInput("images: expected a text as the prompt")
+    return _Pictured(prompt, [_image_bytes(i) for i in images])
+
+
+def _image_bytes(image) -> bytes:
+    """The bytes of a picture's file."""
+    if isinstance(image, (bytes, bytearray, memoryview)):
+        return bytes(image)
+    if isinstance(image, (str, os.PathLike)):
+        with open(image, "rb") as file:
+            return file.read()
+    if hasattr(image, "save"):  # of PIL
+        file = io.BytesIO()
+        image.save(file, "PNG")
+        return file.getvalue()
+    raise native.BadInput(f"image: expected the name of a file, bytes or a PIL image, found {type(image).__name__}")
+
+
+def _with_urls(message):
+    """Pictures in its parts as data: URLs."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(content, list):
+        return message
+    def part(p):
+        if not isinstance(p, dict) or p.get("type") != "image" or "image" not in p:
+            return p
+        return {"type": "image_url", "image_url": {"url": "data:image/*;base64," + base64.b64encode(_image_bytes(p["image"])).decode()}}
+    return {**message, "content": [part(p) for p in content]}
+
+
 class _Messages:
     def __init__(self, messages, tools):
-        self.messages = json.dumps(messages).encode()
+        self.messages = json.dumps([_with_urls(m) for m in messages]).encode()
         self.tools = json.dumps(tools).encode() if tools else None
 
 

@@ -159,6 +159,21 @@ class CallsTest(unittest.TestCase):
                 with self.assertRaisesRegex(kvasir.BadInput, text):
                     engine.generate(wrong)
 
+    def test_pictures_need_their_encoder(self):
+        part = {"type": "image", "image": b"x"}
+        asked = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part]}]
+        with kvasir.Engine(MODEL, **ENGINE) as engine:
+            with self.assertRaisesRegex(kvasir.BadInput, r"images\[0\]: is a picture, .* mmproj"):
+                engine.generate("x", images=[b"x"])
+            with self.assertRaisesRegex(kvasir.BadInput, r"messages\[0\].content\[1\]: is a picture, .* mmproj"):
+                engine.chat(asked)
+            with self.assertRaises(FileNotFoundError):
+                engine.generate("x", images=["no such file.png"])
+            with self.assertRaisesRegex(kvasir.BadInput, "found int"):
+                engine.generate("x", images=[1])
+            with self.assertRaisesRegex(kvasir.BadInput, "expected a text"):
+                engine.generate([1, 2], images=[b"x"])
+
     def test_the_cache_is_counted_and_reset(self):
         with kvasir.Engine(MODEL, **ENGINE) as engine:
             first = engine.generate(STORY * 20, logprobs=True, **DRAWN)

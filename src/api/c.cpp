@@ -301,6 +301,22 @@ kvasir_status kvasir_generate_rows(kvasir_engine* engine, const int32_t* ids, si
   });
 }
 
+kvasir_status kvasir_generate_images(kvasir_engine* engine, const char* prompt, size_t size, const kvasir_image* images,
+                                     size_t count, const char* const* options, kvasir_on_text on_text, void* user,
+                                     kvasir_reply** reply) {
+  return call([&] {
+    some(reply, "reply");
+    std::vector<std::string> files;
+    for (std::size_t i = 0; i < count; ++i) {
+      const kvasir_image& image = (&some(images, "images"))[i];
+      files.emplace_back(&some(static_cast<const char*>(image.data), "images"), image.size);
+    }
+    *reply = c_reply_of(some(engine, "engine")
+                            .engine.generate_images(text_of(prompt, size, "prompt"), files, options_of(options),
+                                                    on_text_of(on_text, user)));
+  });
+}
+
 kvasir_status kvasir_rows_of(const kvasir_engine* engine, const int32_t* ids, size_t count, float** values,
                              size_t* size) {
   return call([&] {

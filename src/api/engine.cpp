@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -16,13 +17,13 @@
 #include "base/json.hpp"
 #include "run/embed.hpp"
 #include "text/conversation.hpp"
+#include "text/pictures.hpp"
 #include "text/prompt.hpp"
 
 namespace kvasir {
 namespace {
 
-text::Prompt prompt_of(const Engine::Impl& impl, std::string_view messages, std::string_view tools) {
-  const text::ChatTemplate& chat = impl.chat();
+text::Conversation conversation_of(std::string_view messages, std::string_view tools) {
   const auto array = [](std::string_view text, const char* name) {
     Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || !json.is_array()) throw Error(Code::kBadInput, "expected a JSON array", name);
@@ -32,7 +33,12 @@ text::Prompt prompt_of(const Engine::Impl& impl, std::string_view messages, std:
   c.messages = array(messages, "messages");
   if (c.messages.empty()) throw Error(Code::kBadInput, "is empty, expected at least one message", "messages");
   if (!tools.empty()) c.tools = array(tools, "tools");
-  return chat.prompt(c, impl.tokenizer().control_names());
+  text::drop_marks(c.tools);
+  return c;
+}
+
+text::Prompt prompt_of(const Engine::Impl& impl, const text::Conversation& c) {
+  return impl.chat().prompt(c, impl.tokenizer().control_names());
 }
 
 }  // namespace
@@ -100,6 +106,22 @@ Reply Engine::generate(std::span<const std::int32_t> ids, std::span<const Prompt
   });
 }
 
+Reply Engine::generate_images(std::string_view prompt, std::span<const std::string> images, const Options& options,
+                              const OnText& on_text) {
+  return api::guarded([&] {
+    const api::Ask ask(impl_->scheduler_options.blend, options);
+    std::vector<std::shared_ptr<const run::PromptPicture>> pictures;
+    for (const std::string& image : images) {
+      const std::string name = fmt::format("images[{}]", pictures.size());
+      pictures.push_back(impl_->picture_reader(name).read(image, name));
+    }
+    if (pictures.empty()) return generate(prompt, options, on_text);
+    run::PicturePrompt placed = impl_->pictures->place(
+        std::string(prompt), pictures, ask.request.add_bos && impl_->tokenizer().add_bos(), ask.request.special);
+    return api::ask(*impl_, ask, std::move(placed.ids), on_text, std::move(placed.runs));
+  });
+}
+
 std::vector<float> Engine::rows_of(std::span<const std::int32_t> ids) const {
   return api::guarded([&] {
     impl_->engine->check_ids(ids);
@@ -110,12 +132,32 @@ std::vector<float> Engine::rows_of(std::span<const std::int32_t> ids) const {
 Reply Engine::chat(std::string_view messages, const Options& options, const OnText& on_text, std::string_view tools) {
   return api::guarded([&] {
     const api::Ask ask(impl_->scheduler_options.blend, options);
-    return api::ask(*impl_, ask, text::encode_prompt(impl_->tokenizer(), prompt_of(*impl_, messages, tools)), on_text);
+    text::Conversation c = conversation_of(messages, tools);
+    const std::vector<text::PictureFile> files = text::take_pictures(c.messages);
+    std::map<std::string, std::shared_ptr<const run::PromptPicture>> pictures;
+    for (const text::PictureFile& file : files)
+      pictures[file.mark] = impl_->picture_reader(file.field).read(*file.bytes, file.field);
+    const text::Prompt prompt = prompt_of(*impl_, c);
+    std::vector<run::PicturePlace> places;
+    for (const text::Prompt::Picture& p : prompt.pictures)
+      places.push_back({p.begin, p.end, p.lead, pictures.at(p.mark)});
+    const text::Tokenizer& tokenizer = impl_->tokenizer();
+    run::PicturePrompt encoded;
+    encoded.add(tokenizer, prompt.text, 0, places,
+                {.add_bos = tokenizer.add_bos(), .parse_special = true, .plain = prompt.plain});
+    return api::ask(*impl_, ask, std::move(encoded.ids), on_text, std::move(encoded.runs));
   });
 }
 
 std::string Engine::chat_prompt(std::string_view messages, std::string_view tools) const {
-  return api::guarded([&] { return prompt_of(*impl_, messages, tools).text; });
+  return api::guarded([&] {
+    text::Conversation c = conversation_of(messages, tools);
+    text::take_pictures(c.messages);
+    const text::Prompt prompt = prompt_of(*impl_, c);
+    std::vector<text::MarkAt> places;
+    for (const text::Prompt::Picture& p : prompt.pictures) places.push_back({p.begin, p.end});
+    return text::without_marks(prompt.text, places);
+  });
 }
 
 std::int64_t Engine::warm(std::string_view prompt, const Options& options) {

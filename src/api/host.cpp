@@ -18,6 +18,7 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
                    api::OptionTarget<run::SchedulerOptions>{run::scheduler_table(), scheduler_options},
                    api::OptionTarget<run::BlendOptions>{run::blend_table(), scheduler_options.blend},
                    api::OptionTarget<run::DraftOptions>{run::draft_table(), drafts},
+                   api::OptionTarget<run::PictureOptions>{run::picture_table(), picture_options},
                    api::OptionTarget<store::ReuseOptions>{store::reuse_table(), reuse});
   if (engine_options.model.empty()) throw Error(Code::kBadInput, "is empty, expected a GGUF file or a folder", "model");
   auto tiers = store::open_tiers(reuse);
@@ -39,6 +40,7 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
   engine->choose_codecs(run::calibration_tokens(tokenizer(), engine->context()));
   if (!tiers.empty())
     library.emplace(engine->cache(), store::fingerprint_of(run::describe_cache(*engine)), std::move(tiers));
+  if (!picture_options.mmproj.empty()) pictures.emplace(*engine, picture_options);
   if (drafts.wanted()) drafting.emplace(*engine, drafts, running);
   scheduler.emplace(*engine, scheduler_options, weights::model_name(engine_options.model),
                     library ? &*library : nullptr, drafting ? &*drafting : nullptr);
@@ -72,6 +74,13 @@ Engine::Impl::~Impl() = default;
 const text::ChatTemplate& Engine::Impl::chat() const {
   if (!chat_template) throw Error(Code::kBadInput, chat_problem, engine_options.model);
   return *chat_template;
+}
+
+run::Pictures& Engine::Impl::picture_reader(const std::string& field) {
+  if (!pictures)
+    throw Error(Code::kBadInput,
+                "is a picture, and the engine reads none: open it with mmproj, the file of the model's encoder", field);
+  return *pictures;
 }
 
 std::vector<std::int32_t> Engine::Impl::encode(std::string_view text, bool bos, bool special, bool behind) const {

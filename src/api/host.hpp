@@ -10,6 +10,7 @@
 #include "kvasir/engine.hpp"
 #include "run/blend.hpp"
 #include "run/engine.hpp"
+#include "run/pictures.hpp"
 #include "run/request_options.hpp"
 #include "run/scheduler.hpp"
 #include "store/library.hpp"
@@ -26,16 +27,20 @@ struct Engine::Impl {
   const text::Tokenizer& tokenizer() const { return *engine->tokenizer(); }
   // Throws Error(kBadInput) when the model has none.
   const text::ChatTemplate& chat() const;
+  // Throws Error(kBadInput) naming `field` when the engine reads none.
+  run::Pictures& picture_reader(const std::string& field);
   std::vector<std::int32_t> encode(std::string_view text, bool bos, bool special, bool behind) const;
 
   run::EngineOptions engine_options;
   run::SchedulerOptions scheduler_options{.running = 1};
   run::DraftOptions drafts;
+  run::PictureOptions picture_options;
   store::ReuseOptions reuse{.ram_cache = "256MiB"};
   // In the order in which they need each other.
   std::unique_ptr<run::Engine> engine;
   std::optional<store::Library> library;
   std::optional<run::Drafting> drafting;
+  std::optional<run::Pictures> pictures;  // makes rows for the scheduler
   std::optional<run::Scheduler> scheduler;
   std::optional<text::ChatTemplate> chat_template;
   std::string chat_problem;  // why there is none

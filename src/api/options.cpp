@@ -11,6 +11,7 @@
 #include "run/drafting.hpp"
 #include "run/elsewhere.hpp"
 #include "run/engine.hpp"
+#include "run/pictures.hpp"
 #include "run/request_options.hpp"
 #include "run/sampling_options.hpp"
 #include "run/scheduler.hpp"
@@ -36,6 +37,7 @@ std::vector<OptionDescription> engine_options() {
   describe(all, run::scheduler_table());
   describe(all, run::blend_table());
   describe(all, run::draft_table());
+  describe(all, run::picture_table());
   describe(all, store::reuse_table());
   return all;
 }

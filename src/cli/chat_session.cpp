@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "base/base64.hpp"
 #include "base/error.hpp"
 #include "run/ask.hpp"
+#include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/request.hpp"
 #include "serve/turns.hpp"
@@ -13,15 +15,23 @@ namespace {
 
 constexpr std::int64_t kAnswerMemory = 16 << 20;  // as a server has by default
 
+// As other programs read it in a conversation that was saved.
+std::string data_url(std::string_view file) {
+  const char* kind = file.starts_with("\x89PNG") ? "png" : file.starts_with("\xff\xd8") ? "jpeg" : "webp";
+  return std::string("data:image/") + kind + ";base64," + to_base64(file);
+}
+
 bool is(const Json& message, std::string_view role) { return message["role"] == role; }
 
 }  // namespace
 
-ChatSession::ChatSession(run::Service& service, const serve::ChatFormat& format, run::Request settings, Json variables)
+ChatSession::ChatSession(run::Service& service, const serve::ChatFormat& format, run::Request settings, Json variables,
+                         run::Pictures* pictures)
     : service_(service),
       format_(format),
       settings_(std::move(settings)),
       variables_(std::move(variables)),
+      pictures_(pictures),
       memory_(kAnswerMemory) {}
 
 void ChatSession::set_system(const std::string& text) {
@@ -29,9 +39,16 @@ void ChatSession::set_system(const std::string& text) {
   if (!text.empty()) messages_.insert(messages_.begin(), Json{{"role", "system"}, {"content", text}});
 }
 
-ChatAnswer ChatSession::ask(const std::string& text, const ChatEvents& events) {
+ChatAnswer ChatSession::ask(const std::string& text, const ChatEvents& events, const std::vector<std::string>& images) {
   const Json before = messages_;
-  messages_.push_back({{"role", "user"}, {"content", text}});
+  Json content = text;
+  if (!images.empty()) {
+    content = Json::array();
+    for (const std::string& image : images)
+      content.push_back({{"type", "image_url"}, {"image_url", {{"url", data_url(image)}}}});
+    content.push_back({{"type", "text"}, {"text", text}});
+  }
+  messages_.push_back({{"role", "user"}, {"content", std::move(content)}});
   return answer_or(before, events);
 }
 
@@ -67,17 +84,24 @@ bool ChatSession::undo() {
   return true;
 }
 
-void ChatSession::load(const Json& json) { messages_ = serve::parse_messages(json).messages; }
+void ChatSession::load(const Json& json) {
+  serve::ChatInput chat = serve::parse_messages(json, pictures_ != nullptr);
+  serve::read_pictures(chat, pictures_);
+  messages_ = chat.pictures.empty() ? std::move(chat.messages) : json["messages"];
+}
 
 ChatAnswer ChatSession::answer(const ChatEvents& events) {
-  serve::ChatInput input;
-  input.messages = messages_;
+  serve::ChatInput input = serve::parse_messages({{"messages", messages_}}, pictures_ != nullptr);
+  serve::read_pictures(input, pictures_);
   input.extra = variables_;
   const text::Tokenizer& tokenizer = *service_.tokenizer();
-  const serve::EncodedPrompt prompt = serve::encode_turns(format_.prompt(input, tokenizer), tokenizer, memory_, {});
+  text::Prompt said = format_.prompt(input, tokenizer);
+  const std::vector<run::PicturePlace> places = serve::places_of(said, input);
+  const serve::EncodedPrompt prompt = serve::encode_turns(std::move(said), tokenizer, memory_, {}, nullptr, places);
   run::ServiceRequest request;
   request.request = settings_;
   request.request.prompt = prompt.ids;
+  request.request.runs = prompt.runs;
   request.request.shown = serve::shown_tokens(format_, input, tokenizer);
   // A seed that was given would give the same answer again.
   if (std::int64_t& seed = request.request.sampling.seed; seed >= 0) seed = (seed + retries_) & INT64_MAX;

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/json.hpp"
+#include "run/pictures.hpp"
 #include "run/service.hpp"
 #include "serve/chat.hpp"
 #include "serve/turn_memory.hpp"
@@ -29,13 +31,16 @@ struct ChatEvents {
 
 class ChatSession {
  public:
-  // What references name must outlive this. `settings`: everything but the prompt. `variables`: of the template.
-  ChatSession(run::Service& service, const serve::ChatFormat& format, run::Request settings, Json variables);
+  // What references and pointers name must outlive this. `settings`: everything but the prompt. `variables`: of the
+  // template. `pictures`: null where the model reads none.
+  ChatSession(run::Service& service, const serve::ChatFormat& format, run::Request settings, Json variables,
+              run::Pictures* pictures = nullptr);
 
   void set_system(const std::string& text);  // "": none
   // Says `text` and returns the answer, which is part of the conversation from then on. An answer that was cancelled
   // before its first text is not, nor is what was said. Throws Error, and then nothing was said either.
-  ChatAnswer ask(const std::string& text, const ChatEvents& events);
+  // `images`: the bytes of files with pictures, which stand in front of the text.
+  ChatAnswer ask(const std::string& text, const ChatEvents& events, const std::vector<std::string>& images = {});
   // Another answer to what was said last. Throws Error(kBadInput) when nothing was.
   ChatAnswer retry(const ChatEvents& events);
   bool undo();  // forgets what was said last, and its answer; false: there is nothing
@@ -55,6 +60,7 @@ class ChatSession {
   const serve::ChatFormat& format_;
   const run::Request settings_;
   const Json variables_;
+  run::Pictures* const pictures_;
   serve::TurnMemory memory_;
   Json messages_ = Json::array();
   std::int64_t retries_ = 0;

@@ -84,6 +84,7 @@ void settle_models(ServingOptions& options) {
   };
   refuse(!s.name.empty(), "--name", "of several each is named by -m NAME=FILE");
   refuse(!s.chat_template.empty(), "--chat-template", "of several each has its own");
+  refuse(!options.pictures.mmproj.empty(), "--mmproj", "of several none reads pictures yet");
   refuse(!s.warm.empty(), "--warm", "of several ask POST /v1/warm with the model's name");
 }
 
@@ -102,6 +103,8 @@ static std::int64_t pool_of(const ServingOptions& s) {
 }
 
 void LoadedModel::load_encoder(const ServingOptions& s, const Progress& progress) {
+  if (!s.pictures.mmproj.empty())
+    throw Error(Code::kBadInput, "the model writes no texts, expected one that does", "--mmproj");
   encoder_.emplace(s.engine, name_of(s), s.scheduler.waiting, progress);
   service_ = &*encoder_;
   if (!encoder_->tokenizer())
@@ -128,6 +131,7 @@ void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<stor
   if (!tiers.empty())
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
   if (s.drafts.wanted()) drafting_.emplace(*engine_, s.drafts, s.scheduler.running);
+  if (!s.pictures.mmproj.empty()) pictures_.emplace(*engine_, s.pictures);
   scheduler_.emplace(*engine_, s.scheduler, name_of(s), library_ ? &*library_ : nullptr,
                      drafting_ ? &*drafting_ : nullptr);
   service_ = &*scheduler_;
@@ -156,7 +160,7 @@ Serving::Serving(const ServingOptions& s, serve::LogSink log) {
     loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
   });
   loading.finish();
-  server_.emplace(s.server, only_->service(), only_->chat(), std::move(log));
+  server_.emplace(s.server, only_->service(), only_->chat(), std::move(log), only_->pictures());
 }
 
 namespace {

@@ -12,6 +12,7 @@
 #include "cli/reuse_options.hpp"
 #include "run/encoder.hpp"
 #include "run/engine.hpp"
+#include "run/pictures.hpp"
 #include "run/scheduler.hpp"
 #include "serve/roster.hpp"
 #include "serve/server.hpp"
@@ -36,6 +37,7 @@ struct ServingOptions {
   run::EngineOptions engine;
   run::SchedulerOptions scheduler;  // its blend counts, which is a table of its own
   run::DraftOptions drafts;
+  run::PictureOptions pictures;
   serve::ServerOptions server;
 };
 
@@ -58,6 +60,7 @@ class LoadedModel final : public serve::Resident {
 
   run::Service& service() override { return *service_; }
   const serve::ChatFormat* chat() const override { return chat_ ? chat_.get() : no_chat_.get(); }
+  run::Pictures* pictures() override { return pictures_ ? &*pictures_ : nullptr; }
   run::Engine* engine() { return engine_.get(); }                           // null: an encoder
   const serve::TemplateChat* template_chat() const { return chat_.get(); }  // null: none
   // Why the model's own chat template cannot be used; empty when it can, or there is none.
@@ -71,6 +74,7 @@ class LoadedModel final : public serve::Resident {
   std::unique_ptr<run::Engine> engine_;
   std::optional<store::Library> library_;
   std::optional<run::Drafting> drafting_;
+  std::optional<run::Pictures> pictures_;  // makes rows for the scheduler
   std::optional<run::Scheduler> scheduler_;
   std::optional<run::Encoder> encoder_;  // instead of the three
   run::Service* service_ = nullptr;      // one of the two

@@ -13,7 +13,8 @@ constexpr std::string_view kStage = "there is no such stage of sampling, see `kv
 constexpr std::string_view kSystem = "for the system to say: taskset, numactl, nice";
 constexpr std::string_view kLog = "the log is one line a request on standard error";
 constexpr std::string_view kVectors = "control vectors are not read";
-constexpr std::string_view kPictures = "pictures are read by kvasir run --image FILE --mmproj FILE";
+constexpr std::string_view kPictures =
+    "pictures are read with --mmproj FILE by kvasir run --image FILE, serve and chat";
 
 // Names with a single dash are written with it, all others without dashes.
 struct Foreign {

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
+#include "text/pictures.hpp"
 #include "text/tokenizer.hpp"
+#include "vision/encoder.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -27,87 +31,122 @@ model::Sight sight_of(vision::Sight sight) {
                                                       : model::Sight::kEarlier;
 }
 
-std::vector<std::string> parts_of(const std::string& text, std::size_t pictures) {
-  std::vector<std::string> parts;
-  std::size_t from = 0;
-  for (std::size_t at; (at = text.find(Pictures::kMark, from)) != std::string::npos; from = at + Pictures::kMark.size())
-    parts.push_back(text.substr(from, at - from));
-  parts.push_back(text.substr(from));
-  if (parts.size() == 1) parts.insert(parts.begin(), pictures, "");  // all in front
-  if (parts.size() != pictures + 1)
-    throw Error(Code::kBadInput,
-                fmt::format("{} pictures, and the prompt says {} at {} places, expected as many or none", pictures,
-                            Pictures::kMark, parts.size() - 1),
-                "image");
-  return parts;
-}
+// What a picture's runs share until all of them have their rows.
+struct Source {
+  vision::Prepared prepared;
+  std::unique_ptr<const vision::Encoding> encoding;
+  std::size_t left = 0;  // runs without rows
+};
 
 }  // namespace
 
-Pictures::Pictures(Engine& engine, const std::string& mmproj)
+Pictures::Pictures(Engine& engine, const PictureOptions& options)
     : engine_(engine),
-      mmproj_(mmproj),
-      encoder_(vision::open_encoder(mmproj, {.exact = engine.options().exact}, engine.team())) {
+      options_(options),
+      encoder_(vision::open_encoder(options.mmproj, {.exact = engine.options().exact}, engine.team())) {
   const model::ModelSpec& spec = engine.model().spec();
   if (encoder_->width() != spec.dim)
     throw Error(Code::kBadInput,
                 fmt::format("gives rows of {} numbers, expected the model's {}: it belongs to another model",
                             encoder_->width(), spec.dim),
-                mmproj);
+                options.mmproj);
 }
 
-PicturePrompt Pictures::place(const std::string& text, const std::vector<std::string>& files, bool add_bos,
-                              bool special) {
-  const std::vector<std::string> parts = parts_of(text, files.size());
-  const text::Tokenizer& tokenizer = *engine_.tokenizer();
-  PicturePrompt out;
-  // What stands between two pictures is one text, so that it has the tokens that it has in the model's own prompts.
-  std::string pending;
-  std::vector<std::size_t> plain;  // places of the caller's text in it, where special tokens are not read
-  bool begun = false;
-  const auto say = [&](const std::string& part) {
-    for (std::size_t i = 0; i < part.size() && !special; ++i) plain.push_back(pending.size() + i);
-    pending += part;
-  };
-  const auto write = [&] {
-    const std::vector<std::int32_t> ids = tokenizer.encode(
-        pending, {.add_bos = add_bos && !begun, .parse_special = true, .plain = plain, .behind_text = begun});
-    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
-    begun = true;
-    pending.clear(), plain.clear();
-  };
-  say(parts.front());
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const auto prepared = std::make_shared<const vision::Prepared>(encoder_->prepare(vision::read_picture(files[i])));
-    const vision::PictureKey key = vision::key_of(*prepared, *encoder_);
+Pictures::~Pictures() = default;
+
+std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& picture, std::uint64_t* bytes) {
+  const auto source = std::make_shared<Source>();
+  source->prepared = encoder_->prepare(picture);
+  for (const vision::Picture& part : source->prepared.parts) *bytes += part.rgb.size();
+  const vision::PictureKey key = vision::key_of(source->prepared, *encoder_);
+  const std::vector<vision::Run> runs = encoder_->runs(source->prepared);
+  source->left = runs.size();
+  const auto out = std::make_shared<PromptPicture>();
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const vision::Run& run = runs[r];
+    if (run.places)
+      throw Error(Code::kUnsupported,
+                  "is of a kind (" + encoder_->kind() + ") whose rows have positions of three parts: not computed yet",
+                  options_.mmproj);
     // Computed when the first of its rows is asked for: never where the cache knows all of them.
-    const auto encoding = std::make_shared<std::unique_ptr<const vision::Encoding>>();
-    const std::vector<vision::Run> runs = encoder_->runs(*prepared);
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-      const vision::Run& run = runs[r];
-      if (run.places)
-        throw Error(
-            Code::kUnsupported,
-            "is of a kind (" + encoder_->kind() + ") whose rows have positions of three parts: not computed yet",
-            mmproj_);
-      pending += run.before;
-      write();
-      const auto values = [this, prepared, encoding, first = run.first, count = run.grid.count()] {
-        if (!*encoding)
-          *encoding = std::make_unique<const vision::Encoding>(encoder_->encode(*prepared, engine_.team()));
-        const vision::Encoding& e = **encoding;
-        const auto from = e.rows.begin() + first * e.width;
-        return std::vector<float>(from, from + count * e.width);
-      };
-      const auto block = std::make_shared<const model::RowBlock>(
-          content_of(key, r), run.grid.count(), static_cast<int>(encoder_->width()), sight_of(run.sight), values);
-      out.runs.push_back({std::ssize(out.ids), block});
-      out.ids.insert(out.ids.end(), block->ids().begin(), block->ids().end());
-      pending += run.after;
-    }
-    say(parts[i + 1]);
+    const auto values = [this, source, first = run.first, count = run.grid.count()] {
+      if (!source->encoding) {
+        source->encoding = std::make_unique<const vision::Encoding>(encoder_->encode(source->prepared, engine_.team()));
+        ++encoded_;
+      }
+      const vision::Encoding& e = *source->encoding;
+      const auto from = e.rows.begin() + first * e.width;
+      std::vector<float> rows(from, from + count * e.width);
+      if (--source->left == 0) *source = {};  // nobody asks again
+      return rows;
+    };
+    *bytes += static_cast<std::uint64_t>(run.grid.count() * encoder_->width()) * sizeof(float);
+    out->runs.push_back(
+        {run.before, run.after,
+         std::make_shared<const model::RowBlock>(content_of(key, r), run.grid.count(),
+                                                 static_cast<int>(encoder_->width()), sight_of(run.sight), values)});
   }
-  write();
+  return out;
+}
+
+std::shared_ptr<const PromptPicture> Pictures::read(std::string_view file, const std::string& name) {
+  const std::string mark = text::picture_mark(file);
+  if (auto known = find(mark)) return known;
+  const std::lock_guard one(decoding_);
+  if (auto known = find(mark)) return known;  // meanwhile
+  Kept kept{.mark = mark, .picture = nullptr, .bytes = sizeof(Kept)};
+  const vision::Picture picture = vision::decode(std::as_bytes(std::span(file)), name);
+  ++decoded_;
+  kept.picture = made_of(picture, &kept.bytes);
+  keep(kept);
+  return kept.picture;
+}
+
+std::string Pictures::bytes_of(const std::string& path) { return vision::read_picture_bytes(path); }
+
+std::shared_ptr<const PromptPicture> Pictures::find(const std::string& mark) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.mark == mark; });
+  if (at == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, at);
+  return at->picture;
+}
+
+// What is larger than all of the memory is not kept.
+void Pictures::keep(Kept kept) {
+  const auto most = static_cast<std::uint64_t>(options_.image_memory);
+  if (kept.bytes > most) return;
+  const std::lock_guard lock(mutex_);
+  kept_bytes_ += kept.bytes;
+  kept_.push_front(std::move(kept));
+  while (kept_bytes_ > most) {
+    kept_bytes_ -= kept_.back().bytes;
+    kept_.pop_back();
+  }
+}
+
+Pictures::Figures Pictures::figures() const {
+  const std::lock_guard lock(mutex_);
+  return {.decoded = decoded_, .encoded = encoded_, .bytes = kept_bytes_};
+}
+
+PicturePrompt Pictures::place(const std::string& text,
+                              const std::vector<std::shared_ptr<const PromptPicture>>& pictures, bool add_bos,
+                              bool special) const {
+  std::vector<PicturePlace> places;
+  for (std::size_t at = 0; (at = text.find(kMark, at)) != text.npos; at += kMark.size())
+    places.push_back({at, at + kMark.size(), {}, nullptr});
+  if (places.empty()) places.assign(pictures.size(), {0, 0, {}, nullptr});  // all in front
+  if (places.size() != pictures.size())
+    throw Error(Code::kBadInput,
+                fmt::format("{} pictures, and the prompt says {} at {} places, expected as many or none",
+                            pictures.size(), kMark, places.size()),
+                "image");
+  for (std::size_t i = 0; i < places.size(); ++i) places[i].picture = pictures[i];
+  std::vector<std::size_t> plain;  // where special tokens are not read
+  for (std::size_t i = 0; i < text.size() && !special; ++i) plain.push_back(i);
+  PicturePrompt out;
+  out.add(*engine_.tokenizer(), text, 0, places, {.add_bos = add_bos, .parse_special = true, .plain = plain});
   return out;
 }
 

@@ -2,38 +2,78 @@
 // says, between its special tokens.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "model/rows.hpp"
+#include "base/options.hpp"
 #include "run/engine.hpp"
-#include "vision/encoder.hpp"
+#include "run/picture_prompt.hpp"
+
+namespace kvasir::vision {
+class Encoder;
+struct Picture;
+}  // namespace kvasir::vision
 
 namespace kvasir::run {
 
-struct PicturePrompt {
-  std::vector<std::int32_t> ids;
-  std::vector<model::RowRun> runs;
+struct PictureOptions {
+  std::string mmproj;                      // "": no pictures
+  std::int64_t image_memory = 64LL << 20;  // bytes for pictures that were read, with their rows; 0: none is kept
 };
+const OptionTable<PictureOptions>& picture_table();  // run/picture_options.cpp
 
 class Pictures {
  public:
-  // mmproj: the encoder's file. Throws Error naming it, kBadInput for one of another model.
-  Pictures(Engine& engine, const std::string& mmproj);
+  // Throws Error naming the encoder's file, kBadInput for one of another model.
+  Pictures(Engine& engine, const PictureOptions& options);
+  ~Pictures();
 
   static constexpr std::string_view kMark = "<image>";
-  // Files of pictures in `text`, each where it says kMark, or all in front of it where it says that nowhere. Rows are
-  // computed when they are asked for, with the engine's threads; this must still be there then. Throws Error naming the
-  // picture, "image" for another number of marks than pictures, and kUnsupported for encoders whose rows have positions
-  // of three parts. add_bos, special: as text::EncodeOptions has them; special is about `text` alone.
-  PicturePrompt place(const std::string& text, const std::vector<std::string>& files, bool add_bos, bool special);
+
+  // The picture in a file's bytes. Rows are computed when they are asked for, with the engine's threads and on
+  // whoever's thread computes with the engine; this must still be there then. Pictures with the same bytes are decoded
+  // and encoded once while they are kept (image_memory). Any thread; one picture is decoded at a time, which bounds
+  // what that takes. Throws Error naming the picture, kUnsupported for encoders whose rows have positions of three
+  // parts.
+  std::shared_ptr<const PromptPicture> read(std::string_view file, const std::string& name);
+  // The bytes of a file, for read(). Throws Error(kIo).
+  static std::string bytes_of(const std::string& path);
+
+  // Each picture where `text` says kMark, or all in front of it where it says that nowhere. Throws Error naming "image"
+  // for another number of marks than pictures. add_bos, special: as text::EncodeOptions has them; special is about
+  // `text` alone.
+  PicturePrompt place(const std::string& text, const std::vector<std::shared_ptr<const PromptPicture>>& pictures,
+                      bool add_bos, bool special) const;
+
+  struct Figures {
+    std::int64_t decoded = 0, encoded = 0;
+    std::uint64_t bytes = 0;  // kept
+  };
+  Figures figures() const;
 
  private:
+  struct Kept {
+    std::string mark;
+    std::shared_ptr<const PromptPicture> picture;
+    std::uint64_t bytes;
+  };
+  std::shared_ptr<const PromptPicture> made_of(const vision::Picture& picture, std::uint64_t* bytes);
+  std::shared_ptr<const PromptPicture> find(const std::string& mark);
+  void keep(Kept kept);
+
   Engine& engine_;
-  const std::string mmproj_;
+  const PictureOptions options_;
   std::unique_ptr<vision::Encoder> encoder_;
+  std::mutex decoding_;
+  std::atomic<std::int64_t> decoded_{0}, encoded_{0};
+  mutable std::mutex mutex_;  // of what follows
+  std::list<Kept> kept_;      // the last used one first
+  std::uint64_t kept_bytes_ = 0;
 };
 
 }  // namespace kvasir::run

@@ -10,23 +10,30 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "run/picture_prompt.hpp"
 #include "serve/http.hpp"
 #include "text/chat.hpp"
 #include "text/conversation.hpp"
 #include "text/grammar.hpp"
 #include "text/json_schema.hpp"
+#include "text/pictures.hpp"
 #include "text/reasoning.hpp"
 #include "text/tokenizer.hpp"
 
 namespace kvasir::serve {
 
-// A conversation whose messages are objects with a role and a content: a string, or null in an assistant's message with
-// tool_calls.
+struct ChatPicture : text::PictureFile {
+  std::shared_ptr<const run::PromptPicture> rows = nullptr;  // null until read_pictures (serve/pictures.hpp)
+};
+
+// A conversation whose messages are objects with a role and a content: a string, in which marks stand for pictures, or
+// null in an assistant's message with tool_calls.
 struct ChatInput : text::Conversation {
   std::optional<std::string> must_call;  // the answer is a call: of the tool with this name, of any where it is empty
   std::optional<Json> callable = {};     // of `tools` those that may be called, none perhaps; without: all
   bool one_call = false;                 // and no more than one
   std::string template_name = {};        // of the model's chat templates the one with this name; empty: by the tools
+  std::vector<ChatPicture> pictures = {};
 
   bool has_tools() const { return tools.is_array() && !tools.empty(); }
   const Json& may_call() const { return callable ? *callable : tools; }  // an array, or null

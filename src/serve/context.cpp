@@ -54,16 +54,17 @@ ModelMemory::ModelMemory(const ServerOptions& options, const run::ModelCard& car
     : prefix_ids(options.prefix_key_file, card), turns(options.answer_memory) {}
 
 Context::Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format,
-                 LogSink log_sink)
+                 LogSink log_sink, run::Pictures* of_pictures)
     : Context(std::make_shared<Shared>(std::move(server_options), std::move(log_sink)), nullptr, run_service,
-              chat_format) {}
+              chat_format, of_pictures) {}
 
 Context::Context(std::shared_ptr<Shared> of_all, std::shared_ptr<ModelMemory> of_model, run::Service& run_service,
-                 const ChatFormat* chat_format)
+                 const ChatFormat* chat_format, run::Pictures* of_pictures)
     : shared(std::move(of_all)),
       memory(of_model ? std::move(of_model) : std::make_shared<ModelMemory>(shared->options, run_service.card())),
       service(run_service),
       chat(chat_format),
+      pictures(of_pictures),
       fingerprint(fmt::format("kvasir-{}-{}", service.card().k_codec, service.card().v_codec)) {}
 
 }  // namespace kvasir::serve

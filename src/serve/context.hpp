@@ -17,6 +17,10 @@
 #include "serve/response_memory.hpp"
 #include "serve/turn_memory.hpp"
 
+namespace kvasir::run {
+class Pictures;  // run/pictures.hpp
+}
+
 namespace kvasir::serve {
 
 class ChatFormat;  // serve/chat.hpp
@@ -74,14 +78,16 @@ struct ModelMemory {
 struct Context {
   // Of the only model. `chat` may be null: then /v1/chat/completions answers 501. The references must outlive this.
   // Throws as PrefixIds.
-  Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format, LogSink log_sink);
+  Context(ServerOptions server_options, run::Service& run_service, const ChatFormat* chat_format, LogSink log_sink,
+          run::Pictures* of_pictures = nullptr);
   Context(std::shared_ptr<Shared> of_all, std::shared_ptr<ModelMemory> of_model, run::Service& run_service,
-          const ChatFormat* chat_format);
+          const ChatFormat* chat_format, run::Pictures* of_pictures = nullptr);
 
   const std::shared_ptr<Shared> shared;
   const std::shared_ptr<ModelMemory> memory;
   run::Service& service;
   const ChatFormat* const chat;
+  run::Pictures* const pictures;  // null: the model reads none
   const std::string fingerprint;  // what computes the answers: version of the cache's arithmetic, from the model card
 
   const ServerOptions& options = shared->options;

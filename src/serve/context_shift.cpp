@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "text/prompt.hpp"
+#include "serve/pictures.hpp"
 
 namespace kvasir::serve {
 namespace {
@@ -37,10 +37,10 @@ std::int64_t in_blocks(std::int64_t excess, std::int64_t room) {
 void fit_chat(ApiRequest& request, const ChatFormat& chat, const text::Tokenizer& tokenizer, std::int64_t context) {
   const auto tokens = [&](const ChatInput& input) {
     const text::Prompt prompt = chat.prompt(input, tokenizer);
-    return static_cast<std::int64_t>(
-        text::encode_prompt(tokenizer, prompt.text,
-                            {.add_bos = tokenizer.add_bos(), .parse_special = true, .plain = prompt.plain})
-            .size());
+    run::PicturePrompt encoded;
+    encoded.add(tokenizer, prompt.text, 0, places_of(prompt, input),
+                {.add_bos = tokenizer.add_bos(), .parse_special = true, .plain = prompt.plain});
+    return std::ssize(encoded.ids);
   };
   const std::int64_t all = tokens(request.chat);
   const std::int64_t room = context - 1 - answer_room(request, context);

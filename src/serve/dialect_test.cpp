@@ -120,7 +120,7 @@ TEST(Dialects, WhatIsRefusedIsNamed) {
         {"model", "org/fake-model"}, {"max_tokens", 1}, {"messages", {{{"role", "user"}, {"content", content}}}}};
   };
   EXPECT_EQ(refused("/v1/messages", message({{{"type", "image"}, {"source", Json::object()}}})),
-            "messages[0].content[0].type");
+            "messages[0].content[0].source.type");
   EXPECT_EQ(refused("/v1/messages", message({{{"type", "text"}}})), "messages[0].content[0].text");
   EXPECT_EQ(refused("/v1/messages", {{"messages", {{{"role", "bishop"}, {"content", "x"}}}}}), "messages[0].role");
   EXPECT_EQ(refused("/v1/messages", {{"max_tokens", 1}}), "messages");
@@ -133,7 +133,7 @@ TEST(Dialects, WhatIsRefusedIsNamed) {
   EXPECT_EQ(refused("/v1/responses", {{"input", "x"}, {"previous_response_id", "resp_0"}}), "previous_response_id");
   EXPECT_EQ(refused("/v1/responses", {{"input", {{{"type", "item_reference"}, {"id", "msg_1"}}}}}), "input[0].type");
   EXPECT_EQ(refused("/v1/responses", {{"input", {{{"role", "user"}, {"content", {{{"type", "input_image"}}}}}}}}),
-            "input[0].content[0].type");
+            "input[0].content[0].image_url");
   EXPECT_EQ(refused("/v1/responses", {{"input", {{{"type", "function_call"}, {"name", "f"}}}}}), "input[0].call_id");
   EXPECT_EQ(refused("/api/chat", {{"messages", Json::array()}}), "model");
   EXPECT_EQ(refused("/api/chat", {{"model", "another"}, {"messages", Json::array()}}), "model");
@@ -142,7 +142,8 @@ TEST(Dialects, WhatIsRefusedIsNamed) {
   EXPECT_EQ(refused("/completion", {{"n_predict", 3}}), "prompt");
   EXPECT_EQ(refused("/completion", {{"prompt", "x"}, {"n_predict", -3}}), "n_predict");
   EXPECT_EQ(refused("/v1/responses", {{"input", "x"}, {"truncation", "some"}}), "truncation");
-  EXPECT_EQ(refused("/api/generate", {{"model", "org/fake-model"}, {"prompt", "x"}, {"images", {"aGk="}}}), "images");
+  EXPECT_EQ(refused("/api/generate", {{"model", "org/fake-model"}, {"prompt", "x"}, {"images", {"aGk="}}}),
+            "images[0]");
   EXPECT_EQ(refused("/api/chat", with(message("x"), {{"format", 3}})), "format");
   EXPECT_EQ(refused("/api/chat", with(message("x"), {{"think", 3}})), "think");
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "model/rows.hpp"
+#include "run/picture_prompt.hpp"
 #include "serve/turn_memory.hpp"
 
 namespace kvasir::serve {
@@ -28,6 +30,10 @@ struct EncodedPrompt {
   // begin.
   std::size_t in_template(std::size_t at) const;
   std::size_t in_text(std::size_t at) const;
+  std::string for_people() const;  // `text` without marks of pictures
+
+  std::vector<model::RowRun> runs = {};               // of pictures, whose ids stand in `ids`
+  std::vector<run::PicturePrompt::Shown> shown = {};  // where they stand in `text`
 
   std::vector<std::int64_t> partings = {};  // numbers of tokens behind which other chats may go on differently
 };

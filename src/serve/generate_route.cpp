@@ -8,6 +8,7 @@
 #include "serve/context_shift.hpp"
 #include "serve/dialect.hpp"
 #include "serve/generation.hpp"
+#include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/thinking.hpp"
 
@@ -21,6 +22,7 @@ RequestLimits request_limits(Context& context, const HttpRequest& request) {
           .keep_billing_line = context.options.keep_billing_line,
           .tenant = request.tenant,
           .responses = context.responses.on() ? &context.responses : nullptr,
+          .pictures = context.pictures != nullptr,
           .sampling = card.sampling};
 }
 
@@ -69,10 +71,13 @@ void answer_in_dialect(Context& context, const std::shared_ptr<Exchange>& exchan
   const Dialect& dialect = *find_dialect(http.path);
   ApiRequest request = dialect.parse(parse_body(http.body), request_limits(context, http));
   if (!request.ready.is_null()) return exchange->reply(json_response(request.ready));
+  read_pictures(request, context.pictures);
   if (request.shift.on && request.is_chat && context.chat && context.service.tokenizer())
     fit_chat(request, *context.chat, *context.service.tokenizer(), context.service.card().context);
   auto prompts = encode_request(context, request, http.tenant);
   for (const EncodedPrompt& p : prompts) request.shift.dropped_tokens += p.dropped;
+  if (request.shift.on && !prompts.front().runs.empty())
+    request.warnings.emplace_back("context_shift: with pictures a full context ends the answer");
   if (request.is_chat) prepare_chat(context, prompts.front(), request);
   warn_of_length(context, prompts, request.warnings);
   exchange->name_prefix(context.prefix_ids.name(http, request, prompts));

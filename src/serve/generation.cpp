@@ -149,6 +149,7 @@ void Generation::submit() {
       for (int i = 0; i < n; ++i, ++index) {
         run::ServiceRequest r = request_.service;
         r.request.prompt = prompt.ids;
+        r.request.runs = prompt.runs;
         r.request.keep = prompt.keep;
         r.partings = prompt.partings;
         if (r.request.sampling.seed >= 0) r.request.sampling.seed = (r.request.sampling.seed + i) & INT64_MAX;

@@ -10,18 +10,49 @@
 namespace kvasir::serve {
 namespace {
 
-// A content of parts becomes their text.
-std::string joined_parts(const Json& parts, const std::string& field) {
+// The picture in a part image_url.
+ChatPicture picture_of(const Fields& part, const std::string& name) {
+  const Json* image = part.find("image_url");
+  if (!image) bad_field(name + ".image_url", "is missing", "missing_required_parameter");
+  const std::string* url = nullptr;
+  if (image->is_string()) {
+    url = part.string("image_url");
+  } else {
+    const Fields inner(*image, name + ".image_url.");
+    url = inner.string("url");
+    if (!url) bad_field(name + ".image_url.url", "is missing", "missing_required_parameter");
+  }
+  if (url->starts_with("http://") || url->starts_with("https://"))
+    unsupported(name, "this server fetches no pictures from other servers: send it as data:image/png;base64,DATA");
+  try {
+    const auto bytes = std::make_shared<const std::string>(text::read_data_url(*url));
+    return {{text::picture_mark(*bytes), bytes, name}};
+  } catch (const Error& e) {
+    bad_field(name, e.message(), "invalid_image");
+  }
+}
+
+// A content of parts becomes their text, with marks in place of pictures.
+std::string joined_parts(const Json& parts, const std::string& field, bool reads_pictures,
+                         std::vector<ChatPicture>& pictures) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string name = fmt::format("{}[{}]", field, i);
     const Fields part(parts[i], name + ".");
     const std::string* type = part.string("type");
     if (!type) bad_field(name + ".type", "is missing", "missing_required_parameter");
-    if (*type != "text") unsupported(name + ".type", fmt::format("'{}', this model reads only text", *type));
+    if (*type == "image_url") {
+      if (!reads_pictures)
+        unsupported(name, "is a picture, and this model has no encoder of pictures, which --mmproj FILE gives it");
+      text += pictures.emplace_back(picture_of(part, name)).mark;
+      continue;
+    }
+    if (*type != "text") unsupported(name + ".type", fmt::format("'{}', expected 'text' or 'image_url'", *type));
     const std::string* part_text = part.string("text");
     if (!part_text) bad_field(name + ".text", "is missing", "missing_required_parameter");
-    text += *part_text;
+    Json own = *part_text;
+    text::drop_marks(own);
+    text += own.get_ref<const std::string&>();
   }
   return text;
 }
@@ -51,11 +82,15 @@ void read_reasoning(const Fields& fields, Json& message) {
     }
 }
 
-Json one_message(const Json& message, const std::string& field) {
+Json one_message(const Json& message, const std::string& field, bool reads_pictures,
+                 std::vector<ChatPicture>& pictures) {
   const Fields fields(message, field + ".");
   const std::string* role = fields.string("role");
   if (!role || role->empty()) bad_field(fields.path("role"), "is missing", "missing_required_parameter");
-  Json out = message;
+  Json out = Json::object();
+  for (const auto& [name, value] : message.items())
+    out[name] = name == "content" && value.is_array() ? Json() : value;  // pictures are large
+  text::drop_marks(out);
   // The newer name of the same thing; templates know only the older one.
   if (*role == "developer") out["role"] = "system";
   read_reasoning(fields, out);
@@ -66,7 +101,7 @@ Json one_message(const Json& message, const std::string& field) {
     if (*role != "assistant") bad_field(fields.path("content"), "is missing", "missing_required_parameter");
     out["content"] = calls && !calls->empty() ? Json(nullptr) : Json("");
   } else if (content->is_array()) {
-    out["content"] = joined_parts(*content, fields.path("content"));
+    out["content"] = joined_parts(*content, fields.path("content"), reads_pictures, pictures);
   } else if (!content->is_string()) {
     bad_field(fields.path("content"), "expected a string or an array of parts, found " + shown(*content),
               "invalid_type");
@@ -148,14 +183,14 @@ void read_choice(const Fields& fields, const Json& tools, bool one_call, ChatInp
 
 }  // namespace
 
-ChatInput parse_messages(const Json& body) {
+ChatInput parse_messages(const Json& body, bool reads_pictures) {
   const Fields fields(body);
   const Json* messages = fields.array("messages");
   if (!messages) bad_field("messages", "is missing", "missing_required_parameter");
   if (messages->empty()) bad_field("messages", "is empty, expected at least one message", "invalid_value");
   ChatInput chat;
   for (std::size_t i = 0; i < messages->size(); ++i)
-    chat.messages.push_back(one_message((*messages)[i], fmt::format("messages[{}]", i)));
+    chat.messages.push_back(one_message((*messages)[i], fmt::format("messages[{}]", i), reads_pictures, chat.pictures));
   const bool one_call = !fields.boolean("parallel_tool_calls").value_or(true);  // of a wrong type: refused anyway
   if (const Json* tools = fields.array("tools"); tools && !tools->empty()) {
     check_tools(*tools);
@@ -170,6 +205,8 @@ ChatInput parse_messages(const Json& body) {
   if (const std::string* effort = fields.string("reasoning_effort"))
     ask_effort(chat.extra, *effort, "reasoning_effort");
   chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
+  text::drop_marks(chat.tools);
+  text::drop_marks(chat.extra);
   return chat;
 }
 

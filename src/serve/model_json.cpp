@@ -16,7 +16,10 @@ std::string rfc3339_seconds(std::int64_t unix_seconds) {
 
 std::vector<Roster::Entry> known_models(const Context& context) {
   if (const Roster* roster = context.shared->roster) return roster->list();
-  return {{.card = context.service.card(), .chats = context.chat != nullptr, .loaded = true}};
+  return {{.card = context.service.card(),
+           .chats = context.chat != nullptr,
+           .vision = context.pictures != nullptr,
+           .loaded = true}};
 }
 
 Json model_json(const Context& context, const Roster::Entry& model) {
@@ -31,6 +34,7 @@ Json model_json(const Context& context, const Roster::Entry& model) {
           {"created", context.created},
           {"owned_by", "kvasir"},
           {"max_model_len", card.context},
+          {"input_modalities", model.vision ? Json{"text", "image"} : Json{"text"}},
           {"kvasir",
            {{"architecture", card.architecture},
             {"vocabulary", card.vocabulary},
@@ -40,6 +44,7 @@ Json model_json(const Context& context, const Roster::Entry& model) {
             {"kv_bytes_per_token", card.kv_token},
             {"kv_f16_bytes_per_token", card.kv_token_f16},
             {"chat", model.chats},
+            {"vision", model.vision},
             {"loaded", model.loaded}}}};
 }
 

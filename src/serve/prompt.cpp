@@ -7,6 +7,7 @@
 
 #include "serve/context_shift.hpp"
 #include "serve/infill.hpp"
+#include "serve/pictures.hpp"
 #include "serve/turns.hpp"
 #include "text/prompt.hpp"
 
@@ -46,9 +47,44 @@ void prompt_check_length(std::size_t tokens, const PromptLimits& limits, const c
 
 }  // namespace
 
+namespace {
+
+// Where each token ends in the text; rows of a picture end where it begins. Empty where the ids do not spell the text.
+std::vector<std::size_t> ends_of(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt) {
+  std::vector<std::size_t> ends;
+  std::size_t spelled = 0, added = 0;  // added: a BOS in front
+  std::int32_t previous = -1;
+  auto next = prompt.shown.begin();
+  for (std::size_t i = 0; i < prompt.ids.size(); i = ends.size()) {
+    if (next != prompt.shown.end() && std::cmp_equal(i, next->first_row)) {
+      if (spelled < next->begin + next->before) return {};
+      if (next == prompt.shown.begin()) added = spelled - next->begin - next->before;
+      for (std::size_t& end : ends) end = std::min(end, next->begin + added);
+      ends.resize(static_cast<std::size_t>(next->rows_end), next->begin + added);
+      spelled = next->end - next->after + added;
+      previous = -1;
+      ++next;
+      continue;
+    }
+    spelled += tokenizer.text_behind(std::exchange(previous, prompt.ids[i]), prompt.ids[i], true).size();
+    ends.push_back(spelled);
+  }
+  if (spelled < prompt.text.size()) return {};
+  if (prompt.shown.empty()) added = spelled - prompt.text.size();
+  for (std::size_t& end : ends) end -= std::min(end, added);
+  return ends;
+}
+
+}  // namespace
+
 std::optional<std::size_t> byte_of_token(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
                                          std::size_t index) {
   if (index > prompt.ids.size()) return std::nullopt;
+  if (!prompt.shown.empty()) {
+    const std::vector<std::size_t> ends = ends_of(tokenizer, prompt);
+    if (ends.empty()) return std::nullopt;
+    return index > 0 ? ends[index - 1] : 0;
+  }
   const std::string all = tokenizer.decode(prompt.ids, true);
   const std::size_t added = all.size() - std::min(all.size(), prompt.text.size());  // a BOS in front
   if (std::string_view(all).substr(added) != prompt.text) return std::nullopt;
@@ -61,24 +97,13 @@ namespace {
 // How many tokens stand in front of each of `places`, ascending bytes of the text. None where the ids do not spell it.
 std::vector<std::int64_t> tokens_before(const text::Tokenizer& tokenizer, const EncodedPrompt& prompt,
                                         std::span<const std::size_t> places) {
-  std::vector<std::size_t> ends;  // of the tokens, in bytes of what they spell
-  std::size_t spelled = 0;
-  std::int32_t previous = -1;
-  for (const std::int32_t id : prompt.ids) {
-    spelled += tokenizer.text_behind(std::exchange(previous, id), id, true).size();
-    ends.push_back(spelled);
-  }
-  if (spelled < prompt.text.size()) return {};
-  const std::size_t added = spelled - prompt.text.size();  // a BOS in front
+  const std::vector<std::size_t> ends = ends_of(tokenizer, prompt);
+  if (ends.empty()) return {};
   std::vector<std::int64_t> counts;
   for (const std::size_t place : places)
-    counts.push_back(std::upper_bound(ends.begin(), ends.end(), place + added) - ends.begin());
+    counts.push_back(std::upper_bound(ends.begin(), ends.end(), place) - ends.begin());
   return counts;
 }
-
-}  // namespace
-
-namespace {
 
 // The prompt of the first `n` messages, as it stands before others.
 std::string first_messages(const ChatFormat& chat, const ChatInput& input, std::size_t n) {
@@ -92,12 +117,14 @@ std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tok
                                       const ChatFormat* chat, const PromptLimits& limits, TurnMemory* memory,
                                       std::string_view tenant) {
   std::vector<EncodedPrompt> all;
-  const auto encode = [&](std::string text, std::span<const std::size_t> plain = {}) {
-    EncodedPrompt out{
-        text::encode_prompt(*tokenizer, text, {.add_bos = tokenizer->add_bos(), .parse_special = true, .plain = plain}),
-        {}};
-    out.text = std::move(text);
-    return out;
+  const auto encode = [&](std::string text, std::span<const std::size_t> plain = {},
+                          std::span<const run::PicturePlace> places = {}) {
+    run::PicturePrompt prompt;
+    prompt.add(*tokenizer, text, 0, places, {.add_bos = tokenizer->add_bos(), .parse_special = true, .plain = plain});
+    return EncodedPrompt{.ids = std::move(prompt.ids),
+                         .text = std::move(text),
+                         .runs = std::move(prompt.runs),
+                         .shown = std::move(prompt.shown)};
   };
   const auto need_tokenizer = [&] {
     if (!tokenizer) cannot("this model has no tokenizer, expected token ids");
@@ -108,12 +135,14 @@ std::vector<EncodedPrompt> encode_all(const ApiRequest& request, const text::Tok
     text::Prompt prompt = chat->prompt(request.chat, *tokenizer);
     const bool remembers = memory && memory->on();
     std::vector<std::size_t> contents = partings_of(prompt.contents);
+    const std::vector<run::PicturePlace> places = places_of(prompt, request.chat);
     const History history{request.chat.messages, [&](std::size_t n) { return first_messages(*chat, request.chat, n); }};
-    all.push_back(remembers ? encode_turns(std::move(prompt), *tokenizer, *memory, tenant, &history)
-                            : encode(std::move(prompt.text), prompt.plain));
+    all.push_back(remembers ? encode_turns(std::move(prompt), *tokenizer, *memory, tenant, &history, places)
+                            : encode(std::move(prompt.text), prompt.plain, places));
     for (std::size_t& at : contents) at = all.back().in_text(at);
     all.back().partings = tokens_before(*tokenizer, all.back(), contents);
-    if (request.shift.on) fit_prompt(request, all.back(), tokenizer, limits.context);
+    // Rows of pictures stay where they are: with them a full context ends the answer.
+    if (request.shift.on && all.back().runs.empty()) fit_prompt(request, all.back(), tokenizer, limits.context);
     prompt_check_length(all.back().ids.size(), limits, "messages");
   }
   for (const Prompt& prompt : request.prompts) {

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "serve/body.hpp"
+#include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/request.hpp"
 #include "unicode/utf8.hpp"
@@ -22,7 +23,7 @@ Json body_of(std::string_view line) {
 
 std::vector<run::ServiceRequest> read_prompt_file(const std::string& file, const run::ModelCard& card,
                                                   const text::Tokenizer& tokenizer, const ChatFormat* chat,
-                                                  bool answered) {
+                                                  bool answered, run::Pictures* pictures) {
   const std::string text = read_text_file(file);
   std::vector<run::ServiceRequest> requests;
   std::size_t number = 0;
@@ -36,10 +37,13 @@ std::vector<run::ServiceRequest> read_prompt_file(const std::string& file, const
     try {
       Json body = body_of(line);
       if (answered && !body.contains("add_generation_prompt")) body["add_generation_prompt"] = true;
-      ApiRequest request = parse_warm(body, {.vocabulary = card.vocabulary, .choices = 1});
+      ApiRequest request =
+          parse_warm(body, {.vocabulary = card.vocabulary, .choices = 1, .pictures = pictures != nullptr});
+      read_pictures(request, pictures);
       const std::string* tenant = Fields(body).string("tenant");
       EncodedPrompt prompt = encode_prompts(request, &tokenizer, chat, {.context = card.context}).front();
       request.service.request.prompt = std::move(prompt.ids);
+      request.service.request.runs = std::move(prompt.runs);
       request.service.partings = std::move(prompt.partings);
       if (tenant) request.service.tenant = *tenant;
       requests.push_back(std::move(request.service));

@@ -85,6 +85,7 @@ struct RequestLimits {
   bool keep_billing_line = false;       // see ServerOptions
   std::string tenant;                   // whose request it is
   ResponseMemory* responses = nullptr;  // what earlier requests stored; null: none
+  bool pictures = false;                // whether the model has an encoder of pictures
   run::ModelSampling sampling = {};     // what the model's file recommends, in place of an API's own defaults
 };
 
@@ -94,7 +95,7 @@ ApiRequest parse_chat(const Json& body, const RequestLimits& limits);
 ApiRequest parse_completion(const Json& body, const RequestLimits& limits);
 ApiRequest parse_warm(const Json& body, const RequestLimits& limits);
 
-// `messages`, `tools` and what goes with them (messages.cpp).
-ChatInput parse_messages(const Json& body);
+// `messages`, `tools` and what goes with them (messages.cpp). Pictures are taken out of the parts and not looked at.
+ChatInput parse_messages(const Json& body, bool reads_pictures = false);
 
 }  // namespace kvasir::serve

@@ -174,7 +174,7 @@ TEST(Request, Messages) {
   EXPECT_EQ(messages(R"({"messages": [{"role": 1, "content": "x"}]})"), "messages[0].role invalid_type");
   EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": 1}]})"), "messages[0].content invalid_type");
   EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})"),
-            "messages[0].content[0].type unsupported_parameter");
+            "messages[0].content[0] unsupported_parameter");
   EXPECT_EQ(messages(R"({"messages": [{"role": "assistant", "tool_calls": [{}]}]})"),
             "messages[0].tool_calls[0].function missing_required_parameter");
   EXPECT_EQ(messages(R"({"messages": [{"role": "user", "content": ""}], "tools": [{"type": "function"}]})"),

@@ -303,7 +303,7 @@ void Roster::load(std::unique_lock<std::mutex>& lock, Slot& slot) {
     resident = slot.offer.load();
     if (!memory) memory = std::make_shared<ModelMemory>(shared_.options, resident->service().card());
     context = std::make_unique<Context>(std::shared_ptr<Shared>(std::shared_ptr<void>(), &shared_), memory,
-                                        resident->service(), resident->chat());
+                                        resident->service(), resident->chat(), resident->pictures());
     shared_.log(fmt::format("loaded model={} seconds={:.3f}", name, steady_seconds() - start));
   } catch (const Error& e) {
     fail(e.message(), e.what());  // its context may be a path, which is the operator's

@@ -24,7 +24,8 @@ class Resident {
  public:
   virtual ~Resident() = default;  // no request runs any more
   virtual run::Service& service() = 0;
-  virtual const ChatFormat* chat() const = 0;  // null: no chats
+  virtual const ChatFormat* chat() const = 0;            // null: no chats
+  virtual run::Pictures* pictures() { return nullptr; }  // null: it reads none
 };
 
 // A model that may be asked for.
@@ -60,7 +61,8 @@ class Roster {
 
   struct Entry {
     run::ModelCard card;
-    bool chats = false;  // it has a chat template
+    bool chats = false;   // it has a chat template
+    bool vision = false;  // and reads pictures
     std::int64_t bytes = 0;
     bool loaded = false;
     std::int64_t requests = 0;  // that hold it

@@ -229,9 +229,11 @@ struct Server::Impl {
   int stops = 0;
 };
 
-Server::Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log) {
+Server::Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log,
+               run::Pictures* pictures) {
   validate(options);
-  impl_ = std::make_unique<Impl>(std::make_shared<Context>(std::move(options), service, chat, std::move(log)));
+  impl_ =
+      std::make_unique<Impl>(std::make_shared<Context>(std::move(options), service, chat, std::move(log), pictures));
 }
 
 Server::Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogSink log) {

@@ -9,6 +9,10 @@
 #include "serve/log.hpp"
 #include "serve/options.hpp"
 
+namespace kvasir::run {
+class Pictures;  // run/pictures.hpp
+}
+
 namespace kvasir::serve {
 
 class ChatFormat;  // serve/chat.hpp
@@ -20,8 +24,10 @@ void require_network();
 class Server {
  public:
   // Binds and listens, so that the port is known and what is wrong is thrown here: Error(kBadInput) for options, keys
-  // and certificates, Error(kIo) for the address. `service` and `chat` (may be null: no chats) must outlive this.
-  Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log = {});
+  // and certificates, Error(kIo) for the address. `service`, `chat` (may be null: no chats) and `pictures` (may be
+  // null: none are read) must outlive this.
+  Server(ServerOptions options, run::Service& service, const ChatFormat* chat, LogSink log = {},
+         run::Pictures* pictures = nullptr);
   // Of several models, which are loaded on demand within `budget` bytes (serve/roster.hpp). REQUIRES: offers.
   Server(ServerOptions options, std::vector<Offer> offers, std::int64_t budget, LogSink log = {});
   ~Server();

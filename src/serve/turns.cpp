@@ -121,12 +121,13 @@ std::span<const std::int32_t> answer_of(const text::Tokenizer& tokenizer, std::s
 class Encoding {
  public:
   Encoding(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory, std::string_view tenant,
-           const History* history)
+           const History* history, std::span<const run::PicturePlace> pictures)
       : prompt_(std::move(prompt)),
         tokenizer_(tokenizer),
         memory_(memory),
         tenant_(tenant),
         history_(history),
+        pictures_(pictures),
         keys_(prompt_, memory.secret(), tenant) {}
 
   EncodedPrompt run() {
@@ -141,10 +142,13 @@ class Encoding {
     }
     encode_to(size);
     EncodedPrompt out;
-    if (size >= kEnd && !ids_.empty()) out.place = TurnPlace{keys_.at(size), end_at(size), ids_.back()};
-    out.ids = std::move(ids_);
+    if (size >= kEnd && !coded_.ids.empty()) out.place = TurnPlace{keys_.at(size), end_at(size), coded_.ids.back()};
+    out.ids = std::move(coded_.ids);
     out.text = spliced_text();
     out.splices = std::move(splices_);
+    out.runs = std::move(coded_.runs);
+    out.shown = std::move(coded_.shown);
+    for (run::PicturePrompt::Shown& s : out.shown) s.begin = out.in_text(s.begin), s.end = out.in_text(s.end);
     out.remembered = remembered_;
     return out;
   }
@@ -182,7 +186,7 @@ class Encoding {
     if (!best) return;
     const auto ids = std::span(best->ids).first(most.ids);
     encode_to(at);
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    coded_.ids.insert(coded_.ids.end(), ids.begin(), ids.end());
     encoded_ = at + most.bytes;
     remembered_ += static_cast<std::int64_t>(ids.size());
     keys_.replace(at, encoded_, ids);
@@ -206,7 +210,7 @@ class Encoding {
     if (!shows_given(answer->message, rest.substr(0, size), text)) return false;
     if (!known) memory_.show(key, answer, std::string(rest.substr(0, size)));
     encode_to(at);
-    ids_.insert(ids_.end(), answer->ids.begin(), answer->ids.end());
+    coded_.ids.insert(coded_.ids.end(), answer->ids.begin(), answer->ids.end());
     encoded_ = at + size;
     remembered_ += static_cast<std::int64_t>(answer->ids.size());
     keys_.replace(at, encoded_, answer->ids);
@@ -303,13 +307,15 @@ class Encoding {
       if (prompt_.plain[plain_] >= encoded_) plain.push_back(prompt_.plain[plain_] - encoded_);
     const std::string_view part = std::string_view(prompt_.text).substr(encoded_, end - encoded_);
     const bool first = encoded_ == 0;
-    const std::vector<std::int32_t> ids =
-        text::encode_prompt(tokenizer_, part,
-                            {.add_bos = first && tokenizer_.add_bos(),
-                             .parse_special = true,
-                             .plain = plain,
-                             .behind_text = !first && !tokenizer_.is_special(ids_.back())});
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    std::vector<run::PicturePlace> places;
+    for (const run::PicturePlace& p : pictures_)
+      if (p.begin >= encoded_ && p.begin < end)
+        places.push_back({p.begin - encoded_, p.end - encoded_, p.lead, p.picture});
+    coded_.add(tokenizer_, part, encoded_, places,
+               {.add_bos = first && tokenizer_.add_bos(),
+                .parse_special = true,
+                .plain = plain,
+                .behind_text = !first && !tokenizer_.is_special(coded_.ids.back())});
     encoded_ = end;
   }
 
@@ -318,11 +324,12 @@ class Encoding {
   TurnMemory& memory_;
   const std::string_view tenant_;
   const History* history_;  // null: answers come back as text alone
+  const std::span<const run::PicturePlace> pictures_;
   std::vector<EncodedPrompt::Splice> splices_;
   std::vector<std::string> texts_;  // of the splices
   PlaceKeys keys_;
-  std::vector<std::int32_t> ids_;
-  std::size_t encoded_ = 0;  // bytes that ids_ spell
+  run::PicturePrompt coded_;
+  std::size_t encoded_ = 0;  // bytes that it has
   std::size_t plain_ = 0;    // of prompt_.plain that stand before it
   std::int64_t remembered_ = 0;
   text::SpecialMatcher::Match control_{0, 0, 0};  // the last one found; id -1: there is no further one
@@ -352,9 +359,16 @@ std::size_t EncodedPrompt::in_text(std::size_t at) const {
   return at - taken + added;
 }
 
+std::string EncodedPrompt::for_people() const {
+  std::vector<text::MarkAt> places;
+  for (const run::PicturePrompt::Shown& s : shown) places.push_back({s.begin, s.end});
+  return text::without_marks(text, places);
+}
+
 EncodedPrompt encode_turns(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory,
-                           std::string_view tenant, const History* history) {
-  return Encoding(std::move(prompt), tokenizer, memory, tenant, history).run();
+                           std::string_view tenant, const History* history,
+                           std::span<const run::PicturePlace> pictures) {
+  return Encoding(std::move(prompt), tokenizer, memory, tenant, history, pictures).run();
 }
 
 void remember_turn(TurnMemory& memory, const text::Tokenizer& tokenizer, std::string_view tenant,

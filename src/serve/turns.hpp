@@ -33,6 +33,8 @@ namespace kvasir::serve {
 // and of reasoning included, stand in the place of what the template makes of the message. Reasoning that the template
 // leaves out of earlier turns stays out. `text` is then the text of the ids.
 //
+// Pictures stand where `pictures` says, in bytes of the prompt's text; marks in the text tell them apart.
+//
 // Time is linear in the text and in the answers that are remembered at places of it.
 struct History {
   const Json& messages;
@@ -40,7 +42,8 @@ struct History {
 };
 
 EncodedPrompt encode_turns(text::Prompt prompt, const text::Tokenizer& tokenizer, TurnMemory& memory,
-                           std::string_view tenant, const History* history = nullptr);
+                           std::string_view tenant, const History* history = nullptr,
+                           std::span<const run::PicturePlace> pictures = {});
 
 // Remembers `ids` as an answer to `prompt`, which encode_turns returned, up to a token that ends a text.
 void remember_turn(TurnMemory& memory, const text::Tokenizer& tokenizer, std::string_view tenant,

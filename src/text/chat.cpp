@@ -11,6 +11,7 @@
 #include "text/arguments.hpp"
 #include "text/blur.hpp"
 #include "text/conversation.hpp"
+#include "text/pictures.hpp"
 
 namespace kvasir::text {
 
@@ -47,6 +48,17 @@ std::string joined_parts(const Json& parts, const std::string& where) {
     if (value == part.end() || !value->is_string()) refuse_message(at + ".text", "expected a string");
     if (i > 0) text += '\n';
     text += value->get_ref<const std::string&>();
+  }
+  return text;
+}
+
+// Of a content as the template gets it: its text up to the first picture.
+std::string first_text(const Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  for (const Json& part : content) {
+    if (!part.contains("text")) break;
+    text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
   }
   return text;
 }
@@ -103,6 +115,7 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string bos, std::string
     knows_form_ = false;
   }
   probe_content();
+  probe_pictures();
   probe_arguments();
   probe_tools();
   probe_history();
@@ -118,6 +131,10 @@ void ChatTemplate::adapt_content(Json& message, const std::string& where) const 
     if (content_ == Content::kText) content = std::move(text);
   } else if (!content.is_string()) {
     refuse_message(where, "expected a string, an array of parts or null");
+  }
+  if (!content.is_string()) return;
+  if (!picture_text_.empty() && next_mark(content.get_ref<const std::string&>())) {
+    content = picture_parts(content.get<std::string>());
   } else if (content_ == Content::kParts) {
     Json part = {{"type", "text"}, {"text", std::move(content)}};
     content = Json::array({std::move(part)});
@@ -149,8 +166,7 @@ std::vector<std::size_t> contents_of(const Json& messages, const std::string& pr
   std::vector<std::size_t> begins;
   std::size_t from = 0;
   for (const Json& m : messages) {
-    std::string text =
-        m["content"].is_string() ? m["content"].get<std::string>() : joined_parts(m["content"], "content");
+    std::string text = first_text(m["content"]);
     const std::size_t first = text.find_first_not_of(kWhiteSpace);
     if (first == text.npos) continue;
     text = text.substr(first, text.find_last_not_of(kWhiteSpace) + 1 - first);
@@ -341,8 +357,7 @@ std::string ChatTemplate::render_messages(const Json& messages, const Conversati
   const Json& last = messages.back();
   const std::string where = fmt::format("messages[{}]", messages.size() - 1);
   if (last["role"] != "assistant") refuse_message(where + ".role", "only an assistant's message can be continued");
-  std::string text =
-      last["content"].is_string() ? last["content"].get<std::string>() : joined_parts(last["content"], where);
+  std::string text = first_text(last["content"]);
   // Templates may trim it.
   text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
   text.erase(text.find_last_not_of(" \t\r\n") + 1);
@@ -355,8 +370,6 @@ std::string ChatTemplate::render_messages(const Json& messages, const Conversati
   return prompt;
 }
 
-// A second conversation, whose texts spell no name, is rendered beside the first. Where both prompts agree the template
-// speaks; where they do not the conversation does.
 Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) const {
   check_depths(c);
   const Json messages = adapt(c).messages;
@@ -368,6 +381,15 @@ Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) 
     throw;
   }
   out.contents = contents_of(messages, out.text);
+  find_plain(messages, c, names, out);
+  find_pictures(c, out);
+  return out;
+}
+
+// A second conversation, whose texts spell no name, is rendered beside the first. Where both prompts agree the template
+// speaks; where they do not the conversation does.
+void ChatTemplate::find_plain(const Json& messages, const Conversation& c, const SpecialMatcher& names,
+                              Prompt& out) const {
   Json harmless = messages;
   Conversation other;
   other.tools = c.tools;
@@ -376,7 +398,7 @@ Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) 
   other.continue_last = c.continue_last;
   bool found = blur_names(other.tools, names) | blur_names(other.extra, names);
   for (Json& message : harmless) found |= blur_names(message, names, true);
-  if (!found) return out;
+  if (!found) return;
   std::string text;
   try {
     text = render_messages(harmless, other);
@@ -388,7 +410,6 @@ Prompt ChatTemplate::prompt(const Conversation& c, const SpecialMatcher& names) 
                    "from the template's own");
   for (std::size_t i = 0; i < text.size(); ++i)
     if (text[i] != out.text[i]) out.plain.push_back(i);
-  return out;
 }
 
 int ChatTemplate::message_at(const Conversation& c, std::size_t at) const {
@@ -408,8 +429,7 @@ Place ChatTemplate::place_at(const Conversation& c, std::size_t at) const {
   if (place.message < 0 || place.message >= place.messages) return place;
   const Json& message = messages[static_cast<std::size_t>(found.message)];
   place.role = message["role"].get<std::string>();
-  const std::string content =
-      message["content"].is_string() ? message["content"].get<std::string>() : joined_parts(message["content"], "");
+  const std::string content = first_text(message["content"]);
   // `begin` is where the content begins, or what is left of it when the template trims; up to `at` it has to stand
   // there as it is, and at least up to its first character that is not white space.
   const std::size_t first = content.find_first_not_of(kWhiteSpace);

@@ -27,6 +27,13 @@ struct Prompt {
   std::vector<std::size_t> plain;  // ascending
   // Where the contents of the messages begin that are shown as they are: other conversations part from this one there.
   std::vector<std::size_t> contents = {};
+  // Where pictures stand, ascending: in the place of bytes [begin, end), which are the mark (text/pictures.hpp) and
+  // what the template itself wrote for a picture, behind `lead`, which is text that stays.
+  struct Picture {
+    std::size_t begin, end;
+    std::string mark, lead;
+  };
+  std::vector<Picture> pictures = {};
 };
 
 // A byte of a prompt, in terms of the conversation.
@@ -53,10 +60,12 @@ class ChatTemplate {
   // Special tokens stand in it as text, so it is encoded with parse_special; and without BOS if it begins with bos().
   std::string render(const Conversation& c) const;
 
-  // The same, with the places where what the conversation says is not the template's own marking. `names`: those of the
+  // The same, with the places where what the conversation says is not the template's own marking, and the places of
+  // pictures. Where the template writes something for pictures it gets them as parts. `names`: those of the
   // control tokens (Tokenizer::control_names). Everything that a message or tool holds counts as text, but a role may
   // be part of a name. Costs a second render where a name occurs. Throws Error(kBadInput) when the template itself
-  // reads a text that holds a name, so that nobody can tell whose it is.
+  // reads a text that holds a name, so that nobody can tell whose it is, and for pictures that the template does not
+  // show.
   Prompt prompt(const Conversation& c, const SpecialMatcher& names) const;
 
   // The message that byte `at` of the prompt belongs to, its header included: -1 in front of the first message (what
@@ -129,6 +138,10 @@ class ChatTemplate {
   std::string probe(const Json& messages, bool tools, std::string* why = nullptr) const;
   std::string probe_with(const Json& messages, const Json& tools, std::string* why = nullptr) const;
   void probe_content();
+  void probe_pictures();
+  Json picture_parts(std::string_view content) const;
+  void find_plain(const Json& messages, const Conversation& c, const SpecialMatcher& names, Prompt& prompt) const;
+  void find_pictures(const Conversation& c, Prompt& prompt) const;
   void probe_arguments();
   void probe_tools();
   void probe_history();
@@ -146,6 +159,7 @@ class ChatTemplate {
   std::string response_problem_;  // why the model's is not used
   // How this template wants them, found by rendering small conversations.
   Content content_ = Content::kText;
+  std::string picture_type_, picture_text_;  // of a part that is a picture; what it writes for it, without blanks
   bool arguments_as_objects_ = true;
   std::string tools_name_ = "tools";  // the variable that it shows tools of; empty: none
   bool shows_calls_ = true, shows_results_ = true, shows_several_ = true, shows_system_ = true;

@@ -110,11 +110,11 @@ Picture decode(std::span<const std::byte> file, const std::string& name, const L
   encoded.fail(file.empty() ? "is empty, expected a picture" : "is no picture: expected JPEG, PNG or WebP");
 }
 
-Picture read_picture(const std::string& path, const Limits& limits) {
+std::string read_picture_bytes(const std::string& path, const Limits& limits) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(Code::kIo, "cannot open", path);
   // Not by the file's size, which pipes do not have and which may change; one byte more than is allowed.
-  std::vector<char> bytes;
+  std::string bytes;
   constexpr std::size_t kStep = std::size_t{1} << 20;
   while (in && std::cmp_less_equal(bytes.size(), limits.bytes)) {
     const std::size_t had = bytes.size();
@@ -123,6 +123,11 @@ Picture read_picture(const std::string& path, const Limits& limits) {
     bytes.resize(had + static_cast<std::size_t>(in.gcount()));
   }
   if (in.bad() || (bytes.empty() && !in.eof())) throw Error(Code::kIo, "cannot read", path);
+  return bytes;
+}
+
+Picture read_picture(const std::string& path, const Limits& limits) {
+  const std::string bytes = read_picture_bytes(path, limits);
   return decode(std::as_bytes(std::span(bytes)), path, limits);
 }
 

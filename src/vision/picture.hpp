@@ -33,7 +33,10 @@ struct Limits {
 // larger than the limits, kUnsupported where the build has no library for the format.
 Picture decode(std::span<const std::byte> file, const std::string& name, const Limits& limits = {});
 
-// The same of a file. Throws Error(kIo) when it cannot be read.
+// The bytes of a picture's file, at most one more than the limit. Throws Error(kIo) when it cannot be read.
+std::string read_picture_bytes(const std::string& path, const Limits& limits = {});
+
+// Both.
 Picture read_picture(const std::string& path, const Limits& limits = {});
 
 }  // namespace kvasir::vision

@@ -2,7 +2,8 @@
 namespace kvasir::weights {
 
 std::unique_ptr<ModelFile> rounded(std::unique_ptr<ModelFile>, std::string_view mix) {
-  throw Error(Code::kUnsupported, "this build rounds no weights: write a file with `kvasir quantize`", std::string(mix));
+  throw Error(Code::kUnsupported, "this build rounds no weights: write a file with `kvasir quantize`",
+              std::string(mix));
 }
 
 }  // namespace kvasir::weights
@@ -14,3 +15,25 @@ std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_
 }
 
 }  // namespace kvasir::device
+
+// The encoders of pictures.
+namespace kvasir::vision {
+
+class Encoder {};
+
+}  // namespace kvasir::vision
+
+namespace kvasir::run {
+
+Pictures::Pictures(Engine& engine, const PictureOptions& options) : engine_(engine), options_(options) {
+  throw Error(Code::kUnsupported, "this build reads no pictures: use the library as a whole",
+              "mmproj " + options.mmproj);
+}
+Pictures::~Pictures() = default;
+std::shared_ptr<const PromptPicture> Pictures::read(std::string_view, const std::string&) { return nullptr; }
+PicturePrompt Pictures::place(const std::string&, const std::vector<std::shared_ptr<const PromptPicture>>&, bool,
+                              bool) const {
+  return {};
+}
+
+}  // namespace kvasir::run

@@ -1,4 +1,4 @@
-// What store/key.cpp calls of libsodium, for programs that have no libsodium: BLAKE2b with a key (RFC 7693), and random
+// What store/key.cpp and text/pictures.cpp call of libsodium, for programs that have no libsodium: BLAKE2b with a key (RFC 7693), and random
 // bytes of the system. Written for amalgamations (tools/amalgamate.py); tests/amalgamation_hash_test.cpp holds it
 // against libsodium.
 #pragma once

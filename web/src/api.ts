@@ -21,6 +21,7 @@ export interface Call { id: string; type: 'function'; function: { name: string; 
 export interface Message {
   role: 'system' | 'user' | 'assistant' | 'tool';
   content: string;
+  images?: string[];  // data: URLs of pictures, which stand in front of the text
   reasoning_content?: string;
   tool_calls?: Call[];
   tool_call_id?: string;
@@ -34,7 +35,7 @@ export interface Model {
   id: string;
   max_model_len: number;
   kvasir: {
-    k_codec: string; v_codec: string; chat: boolean; loaded: boolean;
+    k_codec: string; v_codec: string; chat: boolean; vision: boolean; loaded: boolean;
     kv: string; kv_bytes_per_token: number; kv_f16_bytes_per_token: number;
   };
 }
@@ -74,19 +75,20 @@ export class Api {
   async models(): Promise<Model[]> { return (await (await this.fetch('/v1/models')).json()).data; }
   async stats(): Promise<Stats> { return await (await this.fetch('/v1/stats')).json(); }
 
-  // The prompt's tokens as text. Bytes of a character that is split over tokens come with the last of them.
+  // The prompt's tokens as text. Bytes of a character that is split over tokens come with the last of them. Rows of a
+  // picture have negative ids.
   async tokens(request: Request): Promise<string[]> {
     const what = request.text === undefined ? this.body(request) : { content: request.text, add_special: true, ...(this.chosen ? { model: this.chosen } : {}) };
     const answer = await (await this.fetch('/tokenize', { ...what, with_pieces: true })).json();
     const decoder = new TextDecoder();
-    return answer.tokens.map(({ piece }: { piece: string | number[] }) =>
-      typeof piece === 'string' ? piece : decoder.decode(new Uint8Array(piece), { stream: true }));
+    return answer.tokens.map(({ id, piece }: { id: number; piece: string | number[] }) =>
+      id < 0 ? '▪' : typeof piece === 'string' ? piece : decoder.decode(new Uint8Array(piece), { stream: true }));
   }
 
   private body(request: Request): Record<string, unknown> {
     const { temperature, top_p, top_k, min_p, max_tokens, seed } = request.sampling;
     return {
-      ...(request.text === undefined ? { messages: request.messages } : { prompt: request.text }),
+      ...(request.text === undefined ? { messages: request.messages.map(asSent) } : { prompt: request.text }),
       temperature, top_p, top_k, min_p,
       ...(this.chosen ? { model: this.chosen } : {}),
       ...(request.tools ? { tools: request.tools } : {}),
@@ -125,6 +127,14 @@ export class Api {
     const end = await this.chat({ ...request, reuse: false, sampling: { ...request.sampling, max_tokens: 1 } }, signal, () => {});
     return end ? end.receipt.prefill_seconds : NaN;
   }
+}
+
+// A message with pictures has parts.
+function asSent({ images, ...message }: Message): unknown {
+  if (!images?.length) return message;
+  const parts: unknown[] = images.map((url) => ({ type: 'image_url', image_url: { url } }));
+  if (message.content) parts.push({ type: 'text', text: message.content });
+  return { ...message, content: parts };
 }
 
 async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {

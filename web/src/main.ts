@@ -68,11 +68,14 @@ const input = h('textarea', { rows: 1, placeholder: 'Message', ariaLabel: 'Messa
 const send = h('button', { type: 'submit', className: 'primary', textContent: 'Send' });
 const settingsButton = h('button', { type: 'button', textContent: 'Settings', onclick: () => toggle(settings) });
 const newButton = h('button', { type: 'button', textContent: 'New chat' });
-const form = h('form', { className: 'ask' }, input, send);
+const picker = h('input', { type: 'file', accept: 'image/png,image/jpeg,image/webp', multiple: true, hidden: true });
+const pick = h('button', { type: 'button', textContent: 'Picture', hidden: true, title: 'or paste or drop one', onclick: () => picker.click() });
+const pictures = h('div', { className: 'pictures' });
+const form = h('form', { className: 'ask' }, pick, picker, input, send);
 
 document.body.append(
   h('header', {}, h('h1', {}, 'Kvasir'), modelChoice, modelName, cacheButton, codecs, newButton, settingsButton),
-  h('main', {}, chat, h('div', {}, notice, form)), side);
+  h('main', {}, chat, h('div', {}, notice, pictures, form)), side);
 
 function toggle(panel: HTMLElement): void {
   const shown = !side.hidden && side.firstChild === panel;
@@ -128,7 +131,8 @@ function drawMessage(node: Node): HTMLElement {
     h('div', { className: 'who' }, { user: continues() ? 'Text' : 'You', assistant: continues() ? 'Continued' : 'Model', tool: 'Result', system: 'System' }[m.role],
       ...buttons(node)));
   if (m.reasoning_content) box.append(h('details', { open: !m.content }, h('summary', {}, 'Reasoning'), m.reasoning_content));
-  box.append(text);
+  if (m.images?.length) box.append(h('div', { className: 'pictures' }, ...m.images.map((src) => h('img', { src, alt: 'a picture of yours' }))));
+  if (m.content || !m.images?.length) box.append(text);
   for (const call of m.tool_calls ?? []) box.append(h('pre', {}, `${call.function.name}(${call.function.arguments})`));
   if (m.tool_calls && !running && node.children.length === 0) box.append(resultForm(node));
   if (node.error) box.append(h('div', { className: 'error' }, node.error));
@@ -167,7 +171,8 @@ function edit(node: Node): void {
     h('button', { type: 'button', onclick: draw }, 'Cancel'));
   save.onsubmit = (event) => {
     event.preventDefault();
-    void answer(tree.add(node.parent!, { role: 'user', content: field.value }));
+    const images = node.message.images;
+    void answer(tree.add(node.parent!, { role: 'user', content: field.value, ...(images ? { images } : {}) }));
   };
   shown.get(node)!.replaceChildren(save);
   field.focus();
@@ -246,10 +251,13 @@ form.onsubmit = (event) => {
   if (running) return running.abort();
   const text = input.value;
   // A text may go on without a word more.
-  if (!text.trim()) return void (continues() && tree.last() !== tree.root && answer(tree.last()));
+  if (!text.trim() && !pending.length) return void (continues() && tree.last() !== tree.root && answer(tree.last()));
   input.value = '';
   fit();
-  void answer(tree.add(tree.last(), { role: 'user', content: text }));
+  const images = pending;
+  pending = [];
+  drawPending();
+  void answer(tree.add(tree.last(), { role: 'user', content: text, ...(images.length ? { images } : {}) }));
 };
 input.oninput = fit;
 input.onkeydown = (event) => {
@@ -264,18 +272,50 @@ document.addEventListener('keydown', (event) => {
   else side.hidden = true;
 });
 
-const refuseFiles = (data: DataTransfer | null, event: Event) => {
+let pending: string[] = [];  // pictures for the next message
+
+function drawPending(): void {
+  pictures.replaceChildren(...pending.map((src, i) => h('button', {
+    type: 'button', title: 'leave it out', ariaLabel: `leave picture ${i + 1} out`,
+    onclick: () => { pending.splice(i, 1); drawPending(); },
+  }, h('img', { src, alt: '' }))));
+}
+
+async function addFiles(files: FileList): Promise<void> {
+  if (!current?.kvasir.vision || continues()) return say('This model reads only text: images and files cannot be sent.');
+  say('');
+  for (const file of files) {
+    if (!/^image\/(png|jpeg|webp)$/.test(file.type)) {
+      say(`${file.name || 'This file'} is no picture: PNG, JPEG and WebP can be sent.`);
+      continue;
+    }
+    pending.push(await new Promise<string>((resolve, reject) => {
+      const reader = new FileReader();
+      reader.onload = () => resolve(reader.result as string);
+      reader.onerror = () => reject(reader.error);
+      reader.readAsDataURL(file);
+    }));
+    drawPending();
+  }
+}
+
+const take = (data: DataTransfer | null, event: Event) => {
   if (!data || data.files.length === 0) return;
   event.preventDefault();
-  say('This model reads only text: images and files cannot be sent.');
+  addFiles(data.files).catch(fail);
 };
-document.addEventListener('paste', (event) => refuseFiles(event.clipboardData, event));
-document.addEventListener('drop', (event) => refuseFiles(event.dataTransfer, event));
+document.addEventListener('paste', (event) => take(event.clipboardData, event));
+document.addEventListener('drop', (event) => take(event.dataTransfer, event));
+picker.onchange = () => {
+  addFiles(picker.files!).catch(fail).finally(() => { picker.value = ''; });
+};
 document.addEventListener('dragover', (event) => event.preventDefault());
 
 newButton.onclick = () => {
   running?.abort();
   tree = new Tree();
+  pending = [];
+  drawPending();
   side.hidden = true;
   say('');
   draw();
@@ -289,6 +329,7 @@ function show(model: Model, several: boolean): void {
   const facts = several ? [] : [model.id];
   facts.push(`context ${model.max_model_len}`);
   if (several && !loaded) facts.push('loaded when it is asked');
+  pick.hidden = !model.kvasir.vision || continues();
   modelName.textContent = facts.join(' · ');
   cacheButton.hidden = !kv;
   cacheButton.textContent = plain > 0 ? `${kv}: ${Math.round((100 * sealed) / plain)} % of 16 bits` : kv;

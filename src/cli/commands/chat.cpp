@@ -32,6 +32,7 @@
 #include "run/device_stats.hpp"
 #include "run/engine.hpp"
 #include "run/fingerprint.hpp"
+#include "run/pictures.hpp"
 #include "run/scheduler.hpp"
 #include "run/weights_figures.hpp"
 #include "serve/http.hpp"
@@ -74,6 +75,7 @@ struct Settings {
   run::EngineOptions engine;
   run::SamplingOptions sampling;
   run::DraftOptions drafts;
+  run::PictureOptions pictures;
   ReuseOptions reuse{.ram_cache = "256MiB"};
   std::function<bool(const std::string&)> given;  // options of sampling that the model's file does not decide
 };
@@ -97,13 +99,14 @@ std::string reused_from(const run::Receipt& r) {
 class Terminal {
  public:
   Terminal(const Settings& settings, run::Engine& engine, run::Scheduler& scheduler, store::Library* library,
-           const serve::ChatFormat& format)
+           const serve::ChatFormat& format, run::Pictures* pictures)
       : settings_(settings),
         engine_(engine),
         scheduler_(scheduler),
         library_(library),
+        pictures_(pictures),
         colours_(is_terminal(stdout) && is_terminal(stderr)),
-        session_(scheduler, format, request(settings), variables(settings)) {
+        session_(scheduler, format, request(settings), variables(settings), pictures) {
     session_.set_system(settings.chat.system);
     if (!settings.chat.load.empty()) load(settings.chat.load);
   }
@@ -124,7 +127,8 @@ class Terminal {
       if (first == std::string::npos) continue;
       try {
         if ((*line)[first] != '/') {
-          answer([&](const ChatEvents& events) { return session_.ask(*line, events); });
+          const std::vector<std::string> images = std::exchange(images_, {});
+          answer([&](const ChatEvents& events) { return session_.ask(*line, events, images); });
         } else if (!command(line->substr(first))) {
           break;
         }
@@ -145,6 +149,7 @@ class Terminal {
   static std::span<const CommandInfo> commands() {
     static constexpr CommandInfo kAll[] = {
         {"/system", "TEXT", "sets the system prompt; without TEXT there is none", &Terminal::set_system},
+        {"/image", "FILE", "shows the model a picture with your next message", &Terminal::add_image},
         {"/save", "FILE", "writes the conversation as JSON", &Terminal::save},
         {"/load", "FILE", "reads one that /save wrote", &Terminal::load},
         {"/kv", "", "what the cache holds and what it costs", &Terminal::show_kv},
@@ -251,6 +256,14 @@ class Terminal {
     if (!o.draft.sources.empty()) dim("drafts: " + run::draft_line(o.draft));
   }
 
+  void add_image(const std::string& file) {
+    need_file(file);
+    if (!pictures_) throw Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of pictures", "/image");
+    std::string bytes = run::Pictures::bytes_of(file);
+    pictures_->read(bytes, file);  // what is wrong with it is said now
+    images_.push_back(std::move(bytes));
+    dim(fmt::format("{} {} with your next message", images_.size(), images_.size() == 1 ? "picture" : "pictures"));
+  }
   void set_system(const std::string& text) { session_.set_system(text); }
   void save(const std::string& file) {
     need_file(file);
@@ -262,7 +275,11 @@ class Terminal {
     need_file(file);
     const Json json = Json::parse(read_text_file(file), nullptr, false);
     if (!json.is_object()) throw Error(Code::kBadInput, "is no JSON object with 'messages'", file);
-    session_.load(json);
+    try {
+      session_.load(json);
+    } catch (const serve::ApiException& e) {
+      throw Error(Code::kBadInput, e.what(), file);
+    }
     dim(fmt::format("{} messages from {}", session_.messages().size(), file));
   }
   static void need_file(const std::string& file) {
@@ -306,6 +323,8 @@ class Terminal {
   run::Engine& engine_;
   run::Scheduler& scheduler_;
   store::Library* library_;
+  run::Pictures* const pictures_;    // null: the model reads none
+  std::vector<std::string> images_;  // files, for the next message
   const bool colours_;
   ChatSession session_;
   std::optional<LineReader> reader_;
@@ -337,6 +356,8 @@ int chat_command(Settings& s) {
     // One waits: an answer has ended for its listener a moment before it has for the scheduler.
     std::optional<run::Drafting> drafting;
     if (s.drafts.wanted()) drafting.emplace(engine, s.drafts, 1);
+    std::optional<run::Pictures> pictures;
+    if (!s.pictures.mmproj.empty()) pictures.emplace(engine, s.pictures);
     run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, s.engine.model, library ? &*library : nullptr,
                              drafting ? &*drafting : nullptr);
     const auto format = open_chat(scheduler.card().chat_template, *engine.tokenizer(), s.chat.chat_template,
@@ -344,7 +365,7 @@ int chat_command(Settings& s) {
     if (!format)
       throw Error(Code::kBadInput, "the model has no chat template; name a file that holds one with --chat-template",
                   s.engine.model);
-    Terminal(s, engine, scheduler, library ? &*library : nullptr, *format).run();
+    Terminal(s, engine, scheduler, library ? &*library : nullptr, *format, pictures ? &*pictures : nullptr).run();
   }
   if (library) write_kept(*library);
   return kSuccess;
@@ -357,6 +378,7 @@ Action setup(Flags& flags) {
   config->add(flags, table(), settings->chat);
   config->add(flags, run::sampling_table(), settings->sampling);
   config->add(flags, run::draft_table(), settings->drafts);
+  config->add(flags, run::picture_table(), settings->pictures);
   config->add(flags, reuse_table(), settings->reuse);
   settings->given = [&config = *config](const std::string& name) { return config.given("sampling." + name); };
   return [settings, config] { return config->resolve() ? chat_command(*settings) : kSuccess; };

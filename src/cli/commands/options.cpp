@@ -10,6 +10,7 @@
 #include "run/blend.hpp"
 #include "run/drafting.hpp"
 #include "run/engine.hpp"
+#include "run/pictures.hpp"
 #include "run/request_options.hpp"
 #include "run/sampling_options.hpp"
 #include "run/scheduler.hpp"
@@ -58,6 +59,7 @@ int print_options(bool json) {
   show(run::engine_table(), kEngine);
   show(run::scheduler_table(), "\n");
   show(run::draft_table(), "\n");
+  show(run::picture_table(), "\n");
   show(store::reuse_table(), "\n");
   return kSuccess;
 }

@@ -256,7 +256,9 @@ run::ServiceRequest request_of(const Settings& s, const text::Tokenizer& tokeniz
   run::fill(request, s.run);
   const bool add_bos = !s.run.no_bos && tokenizer.add_bos(), special = !s.run.no_special;
   if (pictures) {
-    run::PicturePrompt prompt = pictures->place(text, s.run.image, add_bos, special);
+    std::vector<std::shared_ptr<const run::PromptPicture>> files;
+    for (const std::string& file : s.run.image) files.push_back(pictures->read(run::Pictures::bytes_of(file), file));
+    run::PicturePrompt prompt = pictures->place(text, files, add_bos, special);
     request.prompt = std::move(prompt.ids);
     request.runs = std::move(prompt.runs);
   } else {
@@ -322,7 +324,7 @@ int run_command(Settings& s) {
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);
   take_sampling(engine, s.sampling, s.given);
   std::optional<run::Pictures> pictures;  // makes rows while the prompt is computed
-  if (!s.run.image.empty()) pictures.emplace(engine, s.run.mmproj);
+  if (!s.run.image.empty()) pictures.emplace(engine, run::PictureOptions{.mmproj = s.run.mmproj});
   run::ServiceRequest request = request_of(s, *engine.tokenizer(), text, pictures ? &*pictures : nullptr, grammar);
   run::check_request(engine, request.request);
 

@@ -25,7 +25,7 @@ namespace {
 void warm(LoadedModel& model, const std::string& file) {
   std::vector<run::ServiceRequest> requests =
       serve::read_prompt_file(file, model.service().card(), *model.service().tokenizer(),
-                              model.template_chat() ? model.chat() : nullptr, false);
+                              model.template_chat() ? model.chat() : nullptr, false, model.pictures());
   ProgressBar bar("warming");
   const double start = steady_seconds();
   std::int64_t tokens = 0, reused = 0;
@@ -97,6 +97,7 @@ struct Settings {
     config.add(flags, run::scheduler_table(), serving.scheduler);
     config.add(flags, run::blend_table(), serving.scheduler.blend);
     config.add(flags, run::draft_table(), serving.drafts);
+    config.add(flags, run::picture_table(), serving.pictures);
     config.add(flags, serve_table(), serving.serve);
     config.add(flags, reuse_table(), serving.reuse);
     config.add(flags, serve::server_table(), serving.server);

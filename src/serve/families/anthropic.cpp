@@ -108,11 +108,26 @@ class Translation {
       push(message_of("user", text_of_blocks(&content, field)), message);
       return;
     }
-    std::string text;
+    std::string text;            // so far, or what follows the last one of `parts`
+    Json parts = Json::array();  // of a message with pictures, and what their fields are called
+    std::vector<std::string> places;
     bool open = true;  // the text so far is to become a message, even when empty
+    const auto end_text = [&](const std::string& at) {
+      if (text.empty()) return;
+      parts.push_back({{"type", "text"}, {"text", std::exchange(text, {})}});
+      places.push_back(at);
+    };
     const auto flush = [&] {
-      if (!text.empty()) push(message_of("user", std::exchange(text, {})), message);
       open = false;
+      if (parts.empty()) {
+        if (!text.empty()) push(message_of("user", std::exchange(text, {})), message);
+        return;
+      }
+      end_text(field);
+      for (std::size_t i = 0; i < places.size(); ++i)
+        names_.add(fmt::format("messages[{}].content[{}]", messages_.size(), i), places[i]);
+      push(message_of("user", std::exchange(parts, Json::array())), message);
+      places.clear();
     };
     for (std::size_t i = 0; i < content.size(); ++i) {
       const std::string at = fmt::format("{}[{}]", field, i);
@@ -122,16 +137,20 @@ class Translation {
         text += block_string(block, "text");
       } else if (type == "document") {
         text += document(block);
+      } else if (type == "image") {
+        end_text(field);
+        parts.push_back(picture_part(block));
+        places.push_back(at);
       } else if (type == "tool_result") {
         flush();
-        Json result = message_of("tool", text_of_blocks(block.find("content"), at + ".content"));
+        Json result = message_of("tool", content_of_blocks(block.find("content"), at + ".content"));
         result["tool_call_id"] = block_string(block, "tool_use_id");
         push(std::move(result), at);
       } else {
-        unsupported(block.path("type"), fmt::format("'{}', this model reads only text and tool results", type));
+        unsupported(block.path("type"), fmt::format("'{}', expected text, image, document or tool_result", type));
       }
     }
-    if (open && text.empty()) push(message_of("user", ""), message);
+    if (open && text.empty() && parts.empty()) push(message_of("user", ""), message);
     flush();
   }
 
@@ -142,7 +161,7 @@ class Translation {
     const std::string& type = block_type(inner);
     if (type == "text") return block_string(inner, "data");
     if (type == "content") return text_of_blocks(inner.find("content"), inner.path("content"));
-    unsupported(inner.path("type"), fmt::format("'{}', this model reads only text", type));
+    unsupported(inner.path("type"), fmt::format("'{}', expected 'text' or 'content'", type));
   }
 
   void read_assistant(const Json& content, const std::string& at) {

@@ -28,8 +28,6 @@ class OllamaTranslation {
     const std::string* model = fields_.string("model");
     if (!model) bad_field("model", "is missing", "missing_required_parameter");
     model_ = *model;
-    if (const Json* images = fields_.array("images"); images && !images->empty())
-      unsupported("images", "this model reads only text");
     pass_own(fields_, chat_);
     chat_["model"] = without_tag(*model);
     chat_["stream"] = fields_.boolean("stream").value_or(true);
@@ -43,6 +41,8 @@ class OllamaTranslation {
   }
 
   ApiRequest chat() {
+    if (const Json* images = fields_.array("images"); images && !images->empty())
+      unsupported("images", "of /api/chat stand in its messages");
     const Json* messages = fields_.array("messages");
     if (!messages || messages->empty()) return loaded();
     for (std::size_t i = 0; i < messages->size(); ++i)
@@ -61,7 +61,9 @@ class OllamaTranslation {
     if (!prompt || prompt->empty()) return loaded();
     const std::string* suffix = fields_.string("suffix");
     const bool gap = suffix && !suffix->empty();
+    const Json* images = fields_.array("images");
     if (gap || fields_.boolean("raw").value_or(false)) {
+      if (images && !images->empty()) unsupported("images", "with 'raw' or 'suffix'");
       chat_["prompt"] = *prompt;
       if (gap) chat_["suffix"] = *suffix;
       if (!chat_.contains("max_tokens")) chat_["max_tokens"] = -1;
@@ -74,7 +76,7 @@ class OllamaTranslation {
       messages_.push_back(message_of("system", *system));
     }
     names_.add(fmt::format("messages[{}]", messages_.size()), "prompt");
-    messages_.push_back(message_of("user", *prompt));
+    messages_.push_back(message_of("user", with_images(*prompt, images, "images")));
     read_think();
     return as_chat();
   }
@@ -171,12 +173,14 @@ class OllamaTranslation {
     }
   }
 
+  Json with_images(const std::string& text, const Json* images, const std::string& field) {
+    return content_with_images(text, images, field, names_, fmt::format("messages[{}].content", messages_.size()));
+  }
+
   void read_message(const Fields& message) {
     const std::string& role = block_string(message, "role");
     const std::string* content = message.string("content");
-    if (const Json* images = message.array("images"); images && !images->empty())
-      unsupported(message.path("images"), "this model reads only text");
-    Json out = message_of(role, content ? *content : "");
+    Json out = message_of(role, with_images(content ? *content : "", message.array("images"), message.path("images")));
     if (const std::string* thinking = message.string("thinking"); thinking && !thinking->empty())
       out["reasoning_content"] = *thinking;
     if (const Json* calls = message.array("tool_calls"); calls && !calls->empty()) read_calls(*calls, message, out);

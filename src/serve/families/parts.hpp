@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "serve/body.hpp"
+#include "serve/field_names.hpp"
 
 namespace kvasir::serve {
 
@@ -15,11 +16,25 @@ const std::string& block_type(const Fields& block);
 const std::string& block_string(const Fields& block, std::string_view name);
 
 // The texts of a string or of an array of blocks of the types text, input_text and output_text, joined without anything
-// between. Other blocks are refused by name: this model reads only text. An absent content (null) is "".
+// between. Other blocks are refused by name. An absent content (null) is "".
 std::string text_of_blocks(const Json* content, const std::string& field);
 
-// A message in the internal form.
-Json message_of(std::string_view role, std::string text);
+// The same with pictures: blocks of the types image, input_image and image_url become parts image_url, and then the
+// content is an array with one part for each block.
+Json content_of_blocks(const Json* content, const std::string& field);
+
+bool is_picture(std::string_view type);
+// The part image_url that a block says. Throws ApiException for a picture that is not in the block: a file's id.
+Json picture_part(const Fields& block);
+// The same of base64, or of a data: URL.
+Json picture_part(const std::string& base64, std::string_view media_type);
+
+// A text behind pictures in base64, which `field` calls images, as parts of `content`. images: null where there are none.
+Json content_with_images(const std::string& text, const Json* images, const std::string& field, FieldNames& names,
+                         const std::string& content);
+
+// A message in the internal form. content: a text or parts.
+Json message_of(std::string_view role, Json content);
 
 // The internal form of a call.
 Json call_of(const std::string& id, const std::string& name, Json arguments);

@@ -108,6 +108,9 @@ class ResponsesTranslation {
       names.add(own, tool_places_[i]);
       names.add(own + ".function", tool_places_[i]);
     }
+    const std::size_t moved = places_.size() - messages_.size();  // by the instructions in front
+    for (const std::size_t i : outputs_)
+      names.add(fmt::format("messages[{}].content", i + moved), places_[i + moved] + ".output");
     names.add("max_completion_tokens", "max_output_tokens");
     names.add("tool_choice.function.name", "tool_choice.name");
     names.add("response_format", "text.format");
@@ -130,9 +133,10 @@ class ResponsesTranslation {
       assistant_["tool_calls"].push_back(call_of(id, name, Json{{"input", block_string(item, "input")}}));
     } else if (*type == "function_call_output" || *type == "custom_tool_call_output") {
       end_assistant();
-      Json message = message_of("tool", text_of_blocks(item.find("output"), field + ".output"));
+      Json message = message_of("tool", content_of_blocks(item.find("output"), field + ".output"));
       message["tool_call_id"] = block_string(item, "call_id");
       push(std::move(message), field);
+      outputs_.push_back(messages_.size() - 1);
     } else if (*type == "item_reference") {
       unsupported(item.path("type"), "'item_reference': send the item itself, or previous_response_id");
     } else {
@@ -161,12 +165,12 @@ class ResponsesTranslation {
     const std::string& role = block_string(item, "role");
     const Json* content = item.find("content");
     if (!content) bad_field(item.path("content"), "is missing", "missing_required_parameter");
-    const std::string text = text_of(*content, field + ".content");
     if (role != "assistant") {
       end_assistant();
-      push(message_of(role, text), field);
+      push(message_of(role, content_of_blocks(content, field + ".content")), field);
       return;
     }
+    const std::string text = text_of(*content, field + ".content");
     if (assistant_.contains("content") || assistant_.contains("tool_calls")) end_assistant();
     assistant_["content"] = text;
   }
@@ -341,6 +345,7 @@ class ResponsesTranslation {
   Json messages_ = Json::array(), input_ = Json::array();
   Json assistant_ = Json::object();                // the assistant's message that items are added to
   std::vector<std::string> places_, tool_places_;  // the client's names of the messages and tools
+  std::vector<std::size_t> outputs_;               // of the messages, results of tools
   std::string assistant_at_;
   Json tools_ = Json::array(), namespaces_ = Json::object();
   Json chat_ = Json::object();

@@ -4,6 +4,7 @@
 #include "serve/body.hpp"
 #include "serve/exchange.hpp"
 #include "serve/generate_route.hpp"
+#include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/request.hpp"
 #include "serve/route.hpp"
@@ -15,12 +16,13 @@ void handle_apply(Context& context, const std::shared_ptr<Exchange>& exchange) {
   if (!context.chat)
     throw ApiException({.status = 501, .message = "this model has no chat template", .code = "unsupported"});
   const HttpRequest& http = exchange->request();
-  const ApiRequest request = parse_chat(parse_body(http.body), request_limits(context, http));
+  ApiRequest request = parse_chat(parse_body(http.body), request_limits(context, http));
   const text::Tokenizer* tokenizer = context.service.tokenizer();
+  read_pictures(request, context.pictures);
   const std::string prompt =
       tokenizer ? encode_prompts(request, tokenizer, context.chat, {.context = INT64_MAX}, &context.turns, http.tenant)
                       .front()
-                      .text
+                      .for_people()
                 : context.chat->render(request.chat);
   exchange->reply(json_response({{"prompt", prompt}}));
 }

@@ -4,6 +4,7 @@
 #include "serve/body.hpp"
 #include "serve/families/anthropic.hpp"
 #include "serve/generate_route.hpp"
+#include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
 
@@ -12,7 +13,8 @@ namespace {
 
 void handle_count(Context& context, const std::shared_ptr<Exchange>& exchange) {
   const HttpRequest& http = exchange->request();
-  const ApiRequest request = parse_anthropic(parse_body(http.body), request_limits(context, http));
+  ApiRequest request = parse_anthropic(parse_body(http.body), request_limits(context, http));
+  read_pictures(request, context.pictures);
   // A prompt that is too long is counted too.
   const auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat, {.context = INT64_MAX},
                                       &context.turns, http.tenant);

@@ -13,10 +13,11 @@
 namespace kvasir::serve::routes_ollama_show {
 namespace {
 
-Json capabilities(const ChatFormat* chat) {
+Json capabilities(const ChatFormat* chat, bool vision) {
   Json all = Json::array({"completion"});
   if (chat && chat->knows_tools()) all.push_back("tools");
   if (chat && chat->knows_thinking()) all.push_back("thinking");
+  if (vision) all.push_back("vision");
   return all;
 }
 
@@ -35,17 +36,18 @@ void handle_show(Context& context, const std::shared_ptr<Exchange>& exchange) {
   if (!context.options.any_model && without_tag(*name) != card.name)
     throw ApiException({.status = 404, .message = fmt::format("model '{}' not found", *name), .param = "model"});
   const std::string& a = card.architecture;
-  exchange->reply(json_response({{"modelfile", fmt::format("FROM {}\n", card.name)},
-                                 {"parameters", ""},
-                                 {"template", chat ? std::string(chat->source()) : card.chat_template},
-                                 {"details", ollama_details(card)},
-                                 {"model_info",
-                                  {{"general.architecture", a},
-                                   {"general.parameter_count", card.parameters},
-                                   {a + ".context_length", card.context},
-                                   {a + ".vocab_size", card.vocabulary}}},
-                                 {"capabilities", capabilities(chat)},
-                                 {"modified_at", rfc3339(static_cast<double>(context.created))}}));
+  exchange->reply(
+      json_response({{"modelfile", fmt::format("FROM {}\n", card.name)},
+                     {"parameters", ""},
+                     {"template", chat ? std::string(chat->source()) : card.chat_template},
+                     {"details", ollama_details(card)},
+                     {"model_info",
+                      {{"general.architecture", a},
+                       {"general.parameter_count", card.parameters},
+                       {a + ".context_length", card.context},
+                       {a + ".vocab_size", card.vocabulary}}},
+                     {"capabilities", capabilities(chat, (loaded ? loaded->pictures : context.pictures) != nullptr)},
+                     {"modified_at", rfc3339(static_cast<double>(context.created))}}));
 }
 
 }  // namespace

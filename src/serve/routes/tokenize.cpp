@@ -1,9 +1,11 @@
 // Text or messages to token ids. Body: `content` (or `prompt`) with `add_special` (false) and `parse_special` (true),
-// or `messages` as of a chat; `with_pieces` asks for the tokens' text too.
+// or `messages` as of a chat, whose pictures are negative numbers, one a row; `with_pieces` asks for the tokens' text
+// too.
 #include <fmt/format.h>
 
 #include "serve/body.hpp"
 #include "serve/exchange.hpp"
+#include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
 #include "text/prompt.hpp"
@@ -16,7 +18,8 @@ std::vector<std::int32_t> ids_of(Context& context, const text::Tokenizer& tokeni
                                  const std::string& tenant) {
   const Fields fields(body);
   if (fields.find("messages")) {
-    ApiRequest chat{.is_chat = true, .chat = parse_messages(body)};
+    ApiRequest chat{.is_chat = true, .chat = parse_messages(body, context.pictures != nullptr)};
+    read_pictures(chat, context.pictures);
     return encode_prompts(chat, &tokenizer, context.chat, {.context = INT64_MAX}, &context.turns, tenant).front().ids;
   }
   const std::string* content = fields.string("content");

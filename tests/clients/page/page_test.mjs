@@ -199,6 +199,55 @@ test('files are refused', async () => {
   assert.match(notice, /reads only text/);
 });
 
+test('pictures are picked, pasted and dropped, shown, and sent as parts', async () => {
+  const other = await browser.newPage();
+  await other.route('**/v1/models', async (route) => {
+    const card = await (await route.fetch()).json();
+    card.data[0].kvasir.vision = true;
+    return route.fulfill({ json: card });
+  });
+  const sent = [];
+  await other.route('**/v1/chat/completions', (route) => {
+    sent.push(route.request().postDataJSON().messages);
+    return route.fulfill({
+      contentType: 'text/event-stream',
+      body: 'data: {"choices": [{"index": 0, "delta": {"content": "A dot."}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n',
+    });
+  });
+  await other.goto(server.url + '/');
+  const dot = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
+  const url = 'data:image/png;base64,' + dot;
+  await other.locator('input[type=file]').setInputFiles({ name: 'dot.png', mimeType: 'image/png', buffer: Buffer.from(dot, 'base64') });
+  for (const [kind, field] of [['paste', 'clipboardData'], ['drop', 'dataTransfer']]) {
+    await other.evaluate(async ([dot, kind, field]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([Uint8Array.from(atob(dot), (c) => c.charCodeAt(0))], 'dot.png', { type: 'image/png' }));
+      document.dispatchEvent(new (kind === 'paste' ? ClipboardEvent : DragEvent)(kind, { [field]: data, bubbles: true, cancelable: true }));
+    }, [dot, kind, field]);
+  }
+  await other.waitForFunction(() => document.querySelectorAll('.pictures button').length === 3);
+  await other.getByLabel('leave picture 3 out').focus();
+  await other.keyboard.press('Enter');
+  await other.getByRole('textbox', { name: 'Message' }).fill('What is this?');
+  await other.keyboard.press('Enter');
+  await other.waitForFunction(() => document.querySelectorAll('article.assistant').length === 1 && document.body.textContent.includes('A dot.'));
+  const picture = { type: 'image_url', image_url: { url } };
+  assert.deepEqual(sent[0], [{ role: 'user', content: [picture, picture, { type: 'text', text: 'What is this?' }] }]);
+  assert.equal(await other.locator('article.user .pictures img').count(), 2);
+  assert.equal(await other.locator('.pictures button').count(), 0);
+  await other.getByRole('textbox', { name: 'Message' }).fill('And now?');
+  await other.keyboard.press('Enter');
+  await other.waitForFunction(() => document.querySelectorAll('article.assistant').length === 2);
+  assert.deepEqual([sent[1].length, sent[1][0].content[0], sent[1][2]], [3, picture, { role: 'user', content: 'And now?' }]);
+  await other.evaluate(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(['x'], 'x.pdf', { type: 'application/pdf' }));
+    document.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true }));
+  });
+  assert.match(await other.getByRole('alert').textContent(), /x.pdf is no picture/);
+  await other.close();
+});
+
 test('Markdown becomes elements, and cannot run or ask anything', async () => {
   const markdown = '# Head\n\n**bold** `code`\n\n```js\nlet a = "<b>";\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n' +
       '![x](http://evil.example/x.png) <img src="http://evil.example/y.png" onerror="window.evil = 1">' +

@@ -108,7 +108,7 @@ class Responses(unittest.TestCase):
     def test_errors_name_the_field(self):
         for more, param in ({"input": []}, "input"), ({"temperature": "hot"}, "temperature"), (
                 {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
-                "input[0].content[0].type"):
+                "input[0].content[0]"):
             with self.assertRaises(openai.BadRequestError) as caught:
                 self.create(**more)
             self.assertEqual(caught.exception.param, param)
