@@ -16,6 +16,7 @@ Action setup_bench_replay(Flags& flags);
 Action setup_bench_load(Flags& flags);
 Action setup_bench_rag(Flags& flags);
 Action setup_bench_draft(Flags& flags);
+Action setup_bench_beside(Flags& flags);
 
 // A server that runs already, or (bench load without a URL) one of this process.
 struct RemoteOptions {

@@ -1,7 +1,10 @@
 // What steps cost, measured; older ones count less.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace kvasir::run {
 
@@ -22,18 +25,26 @@ class Pace {
   double rows_rows_ = 0, rows_seconds_ = 0;
 };
 
-// Of a prompt's tokens: so much for each. A few of them cost less beside answers, whose weights are read anyway, and
-// more alone; so what a row costs is that of the last steps, and is taken to fall slowly.
+// Of prompts' tokens in short steps: so much for each, by how many tokens stand before it, which attention reads. What
+// is measured counts at once where it is more, and slowly where it is less: a step that is too long holds up answers.
 class PromptPace {
  public:
-  // Even where a step cannot be short. With fewer rows the weights would be read for next to nothing.
+  // A step has as many, even where it cannot be short. With fewer the weights would be read for next to nothing.
   static constexpr std::int64_t kFewest = 16;
-  // `rows` tokens of prompts took so long. Fewer than kFewest say nothing.
-  void learn(double rows, double seconds);
-  std::int64_t rows(double seconds) const;  // that take so long, at least kFewest; kFewest before the first step
+  struct Slice {
+    std::int64_t rows = 0, depth = 0;  // behind so many tokens
+  };
+  // A step took so long for these. Fewer than kFewest rows say nothing.
+  void learn(std::span<const Slice> slices, double seconds);
+  double row_seconds(std::int64_t depth) const;  // 0: nothing is known yet
+  // That take so long; kFewest as long as nothing is known.
+  std::int64_t rows(std::int64_t depth, double seconds) const;
 
  private:
-  double row_ = 0;  // seconds
+  // By depth: 0 to 511 tokens, then twice as many each.
+  static std::size_t class_of(std::int64_t depth);
+  static constexpr std::size_t kClasses = 24;
+  std::array<double, kClasses> row_{};  // seconds; 0: unknown
 };
 
 }  // namespace kvasir::run

@@ -59,7 +59,8 @@ const OptionTable<SchedulerOptions>& scheduler_table() {
          .high = 8192}},
        {"step_ms",
         &O::step_ms,
-        {.help = "that prompts take of such a step, or as long as its answers take if that is more; 0 is any time",
+        {.help = "of such a step: prompts get what its answers leave of it, and half as long as those take at least; "
+                 "0 is any time",
          .unit = "ms",
          .low = 0,
          .high = 3600000}}}};
@@ -83,6 +84,8 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   card_.running = options.running;
   plan_.inputs.reserve(static_cast<std::size_t>(options.running));
   plan_.jobs.reserve(static_cast<std::size_t>(options.running));
+  prompts_.reserve(static_cast<std::size_t>(options.running));
+  slices_.reserve(static_cast<std::size_t>(options.running));
   drafted_.reserve(static_cast<std::size_t>(options.running));
   publish();
   if (drafting_ && library_) drafting_->open(*library_);

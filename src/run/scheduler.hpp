@@ -1,7 +1,7 @@
 // Many requests on one engine: continuous batching of decode steps with chunked prefill.
 //
 // One thread runs the engine. In every step each answer that grows gets its next token, and what is left of the step's
-// token budget, or of its time on slow machines, is split evenly between the prompts that are being computed, so that a
+// time and token budget is split evenly between the prompts that are being computed, so that a
 // long prompt neither stops nor is stopped by short ones, and answers keep their pace beside it. A request is admitted
 // in order of arrival, when a sequence is free and the pages that its prompt needs are reserved. Should answers outgrow
 // the pages all the same, the youngest request gives its pages back and is computed again later. Law 1 makes all of
@@ -38,7 +38,7 @@ struct SchedulerOptions {
   std::int32_t running = 8;        // requests that are computed together
   std::int32_t waiting = 256;      // requests in the queue
   std::int32_t step_tokens = 256;  // tokens of one step while answers grow; the engine's chunk when none do
-  std::int32_t step_ms = 100;      // that prompts may take of such a step, see plan(); 0: any time
+  std::int32_t step_ms = 200;      // that such a step may take, see plan(); 0: any time
   BlendOptions blend;              // a table of its own
   // The self-test of blending runs in the constructor, as it always does with blend.reuse "blend"; else when nothing is
   // computed, once a request has asked for it.
@@ -77,6 +77,7 @@ class Scheduler final : public Service {
     std::vector<Job*> jobs;    // whose they are
     std::int64_t answers = 0;  // of them, the first ones; the others are prompts
     std::int64_t rows = 0;     // of answers: their tokens, and guesses behind them
+    bool bounded = false;      // by time
     bool reads_rows = false;   // log-probabilities or vectors of prompts are wanted
     void add(Job& job, std::int64_t count);
     void clear();
@@ -119,7 +120,8 @@ class Scheduler final : public Service {
   void step();
   std::span<const float> compute(double& start);
   void plan();
-  void learn_pace(std::int64_t prompt_rows, double seconds);
+  void plan_prompts();
+  void learn_pace(double seconds);
   void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   static std::int64_t whole_runs(const Job& job, std::int64_t count, std::int64_t room);
@@ -152,10 +154,12 @@ class Scheduler final : public Service {
   Drafting* const drafting_;
   double token_microseconds_ = 0;  // of prompts, a moving mean
   Pace answer_pace_;               // of steps without prompts
-  PromptPace prompt_pace_;
+  PromptPace prompt_pace_;         // of steps that were bounded by time
   ModelCard card_;
-  std::vector<JobPtr> running_;           // in order of arrival
-  Plan plan_;                             // of the step; kept, so that a step allocates nothing
+  std::vector<JobPtr> running_;  // in order of arrival
+  Plan plan_;                    // of the step; kept, so that a step allocates nothing
+  std::vector<Job*> prompts_;    // of the step, those with the fewest tokens left first
+  std::vector<PromptPace::Slice> slices_;
   std::vector<Drafting::Text*> drafted_;  // of the step
   std::deque<JobPtr> waiting_;
 

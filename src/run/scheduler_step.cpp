@@ -59,46 +59,68 @@ void Scheduler::Plan::clear() {
   inputs.clear();
   jobs.clear();
   answers = rows = 0;
-  reads_rows = false;
+  bounded = reads_rows = false;
 }
 
-// The next token of every answer, then of every prompt its part of what is left of the step. Beside answers prompts get
-// as many rows as take step_ms, or as long as the answers take: so an answer waits for twice its own time at most where
-// that is long, and where it is short a slow machine still writes some ten tokens a second. How a prompt is cut changes
-// no bit of it (law 1).
+// The next token of every answer, then of every prompt its part of what is left of the step. How a prompt is cut
+// changes no bit of it (law 1).
 void Scheduler::plan() {
   plan_.clear();
-  std::int64_t prompts = 0;
+  prompts_.clear();
   for (const auto& job : running_) {
     if (!job->runs()) continue;
     if (!job->decodes()) {
-      ++prompts;
+      prompts_.push_back(job.get());
       continue;
     }
     plan_.add(*job, 1);
     plan_.rows += 1 + job->drafted();
   }
   plan_.answers = static_cast<std::int64_t>(plan_.jobs.size());
-  if (prompts == 0) return;
+  if (!prompts_.empty()) plan_prompts();
+}
+
+// Beside answers prompts get as many rows as take what the answers leave of step_ms, or half as long as the answers
+// take: so these keep two thirds of their pace where that is slow. The prompts with the fewest tokens left come first,
+// and what they do not need is the others'. Those that end in a step without answers wait for no more of the others
+// than an answer would.
+void Scheduler::plan_prompts() {
+  std::sort(prompts_.begin(), prompts_.end(), [](const Job* a, const Job* b) {
+    const std::size_t left = a->next().size(), other = b->next().size();
+    return left != other ? left < other : a->id < b->id;
+  });
+  auto others = static_cast<std::int64_t>(prompts_.size());
+  const std::int64_t fewest = std::max<std::int64_t>(1, PromptPace::kFewest / others);
   const std::int64_t wanted = plan_.answers > 0 ? options_.step_tokens : engine_.options().chunk;
   // However many answers grow, a quarter of the step is for prompts: with less they would come in token by token.
-  const std::int64_t share = std::max({prompts, wanted - plan_.rows, wanted / 4});
-  std::int64_t budget = std::min<std::int64_t>(share, engine_.forward().max_tokens() - plan_.rows);
-  if (plan_.answers > 0 && options_.step_ms > 0) {
-    const double alone = answer_pace_.seconds(static_cast<double>(plan_.rows));
-    budget = std::min(budget, std::max(prompts, prompt_pace_.rows(std::max(1e-3 * options_.step_ms, alone))));
-  }
+  const std::int64_t share = std::max({others, wanted - plan_.rows, wanted / 4});
   std::int64_t room = engine_.forward().max_tokens() - plan_.rows;
-  for (const auto& job : running_) {
-    if (!job->runs() || job->decodes()) continue;
-    const std::int64_t count = job->blended.pending()
-                                   ? std::min(budget / prompts, static_cast<std::int64_t>(job->next().size()))
-                                   : whole_runs(*job, stop_of(*job, budget / prompts) - job->cached(), room);
+  std::int64_t budget = std::min(share, room), rows = plan_.rows;
+  const double alone = plan_.answers > 0 ? answer_pace_.seconds(static_cast<double>(plan_.rows)) : 0;
+  double seconds = std::max(1e-3 * options_.step_ms - alone, 0.5 * alone);
+  plan_.bounded = plan_.answers > 0 && options_.step_ms > 0;
+  bool ends = false;  // one of those so far
+  for (Job* job : prompts_) {
+    const auto left = static_cast<std::int64_t>(job->next().size());
+    std::int64_t part = budget / others;
+    if (ends && left > part && options_.step_ms > 0) plan_.bounded = true;
+    if (plan_.bounded) {
+      const double mine = seconds / static_cast<double>(others);
+      part = std::min(part, std::max(fewest, prompt_pace_.rows(job->cached(), mine)));
+      // Kernels take rows by kFewest.
+      const std::int64_t cut = (rows + part) % PromptPace::kFewest;
+      if (part > PromptPace::kFewest && 4 * cut <= part) part -= cut;
+    }
+    const std::int64_t count =
+        job->blended.pending() ? std::min(part, left) : whole_runs(*job, stop_of(*job, part) - job->cached(), room);
+    --others;
     if (count < 1) continue;  // a picture for which there is no room beside the others
     plan_.add(*job, count);
     room -= count;
     budget -= count;
-    --prompts;
+    rows += count;
+    seconds -= static_cast<double>(count) * prompt_pace_.row_seconds(job->cached());
+    ends = ends || count == left;
   }
 }
 
@@ -188,11 +210,16 @@ void Scheduler::lose_step(const std::string& why) {
   plan_.clear();
 }
 
-// A step took so long, with `prompt_rows` tokens of prompts.
-void Scheduler::learn_pace(std::int64_t prompt_rows, double seconds) {
-  const auto rows = static_cast<double>(plan_.rows);
-  if (prompt_rows == 0) return answer_pace_.learn(rows, seconds);
-  prompt_pace_.learn(static_cast<double>(prompt_rows), seconds - answer_pace_.seconds(rows));
+// The step took so long.
+void Scheduler::learn_pace(double seconds) {
+  const auto answers = static_cast<std::size_t>(plan_.answers);
+  if (plan_.jobs.size() == answers) return answer_pace_.learn(static_cast<double>(plan_.rows), seconds);
+  if (!plan_.bounded) return;  // where many rows are computed together, each costs less
+  slices_.clear();
+  for (const model::Input& input : std::span(plan_.inputs).subspan(answers))
+    slices_.push_back({static_cast<std::int64_t>(input.tokens.size()), input.at});
+  const double alone = answers > 0 ? answer_pace_.seconds(static_cast<double>(plan_.rows)) : 0;
+  prompt_pace_.learn(slices_, seconds - alone);
 }
 
 void Scheduler::step() {
@@ -207,7 +234,7 @@ void Scheduler::step() {
     const double mean = (now - start) * 1e6 / static_cast<double>(tokens);
     token_microseconds_ = token_microseconds_ > 0 ? 0.8 * token_microseconds_ + 0.2 * mean : mean;
   }
-  learn_pace(static_cast<std::int64_t>(tokens) - plan_.rows, now - start);
+  learn_pace(now - start);
   if (drafting_ && plan_.answers > 0 && static_cast<std::int64_t>(tokens) == plan_.rows)
     drafting_->stepped(plan_.rows, now - start);
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);

@@ -345,11 +345,14 @@ Action setup(Flags& flags) {
   const Action retrieve = setup_bench_rag(rag);
   Flags& draft = flags.command("draft", "generation with guesses of further tokens and without");
   const Action guess = setup_bench_draft(draft);
-  return [settings, config, &replay, play, &load, press, &rag, retrieve, &draft, guess] {
+  Flags& beside = flags.command("beside", "an answer beside a long prompt, and a short prompt behind it");
+  const Action stand = setup_bench_beside(beside);
+  return [settings, config, &replay, play, &load, press, &rag, retrieve, &draft, guess, &beside, stand] {
     if (replay.chosen()) return play();
     if (rag.chosen()) return retrieve();
     if (load.chosen()) return press();
     if (draft.chosen()) return guess();
+    if (beside.chosen()) return stand();
     if (!config->resolve()) return kSuccess;
     settings->engine.model = local_model(settings->engine.model);
     return bench(settings->bench, settings->engine);
