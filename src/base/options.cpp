@@ -55,6 +55,13 @@ Number parse_number(const OptionSpec& spec, std::string_view text, const std::st
   return value;
 }
 
+std::int64_t parse_int(const OptionSpec& spec, std::string_view text, const std::string& context) {
+  std::int64_t value = 0;
+  if (spec.unit != "tokens") return parse_number<std::int64_t>(spec, text, context);
+  if (!parse_count(text, &value)) wrong(spec, std::string(text), context);
+  return value;
+}
+
 bool parse_bool(const OptionSpec& spec, std::string_view text, const std::string& context) {
   if (text == "true" || text == "1") return true;
   if (text == "false" || text == "0") return false;
@@ -114,12 +121,23 @@ std::string OptionSpec::expects() const {
   return kind == OptionKind::kString ? one : "a list of strings" + (choices.empty() ? "" : ", each " + one);
 }
 
+bool parse_count(std::string_view text, std::int64_t* to) {
+  std::int64_t value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || status != std::errc{}) return false;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const int shift = unit.empty() ? 0 : unit == "K" || unit == "k" ? 10 : unit == "M" || unit == "m" ? 20 : -1;
+  if (shift < 0 || value > (INT64_MAX >> shift) || value < (INT64_MIN >> shift)) return false;
+  *to = value * (std::int64_t{1} << shift);
+  return true;
+}
+
 OptionValue option_from_text(const OptionSpec& spec, std::string_view text, const std::string& context) {
   switch (spec.kind) {
     case OptionKind::kBool:
       return parse_bool(spec, text, context);
     case OptionKind::kInt:
-      return parse_number<std::int64_t>(spec, text, context);
+      return parse_int(spec, text, context);
     case OptionKind::kFloat:
       return parse_number<double>(spec, text, context);
     case OptionKind::kString:

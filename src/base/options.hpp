@@ -59,6 +59,9 @@ struct OptionSpec : OptionInfo {
   std::string expects() const;  // "an integer from 1 to 512", "one of f16, f32", "true or false"
 };
 
+// An integer as people write counts of tokens: "4096", "128K", "1M", of 1024 and 1048576. False: it is none.
+bool parse_count(std::string_view text, std::int64_t* to);
+
 // Text as given on a command line, or JSON, to a value of the spec's kind within its range. `context` begins the
 // message.
 OptionValue option_from_text(const OptionSpec& spec, std::string_view text, const std::string& context);

@@ -123,6 +123,18 @@ TEST(Options, TextSetsEveryKind) {
   EXPECT_EQ(e.stop, (std::vector<std::string>{"one", "two"}));
 }
 
+TEST(Options, CountsHaveUnits) {
+  const auto read = [](std::string_view text) {
+    std::int64_t n = -7;
+    return parse_count(text, &n) ? n : -7;
+  };
+  EXPECT_EQ(read("128K"), 131072);
+  EXPECT_EQ(read("1m"), 1048576);
+  EXPECT_EQ(read("-1"), -1);
+  EXPECT_EQ(read("9223372036854775807"), INT64_MAX);
+  for (const char* bad : {"", "K", "1KB", "1 K", "1.5K", "9223372036854775807K", "1G"}) EXPECT_EQ(read(bad), -7) << bad;
+}
+
 TEST(Options, TextErrorsNameFlagAndRange) {
   EXPECT_EQ(text_message(1, "513"), "--threads: expected an integer from 1 to 512, found '513'");
   for (const char* bad : {"", " 1", "1 ", "1.0", "0x10", "99999999999999999999", "4294967297"})

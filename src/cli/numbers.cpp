@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
+#include "base/options.hpp"
 
 namespace kvasir::cli {
 
@@ -13,16 +16,15 @@ std::vector<std::int64_t> parse_numbers(const std::string& text, std::int64_t lo
                  fmt::format("is '{}', expected numbers from {} to {} separated by commas", text, low, high), option);
   };
   std::vector<std::int64_t> numbers;
-  for (std::size_t i = 0;; ++i) {
-    std::size_t end = i;
-    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
-    if (end == i || end - i > 12) throw bad();
-    numbers.push_back(std::stoll(text.substr(i, end - i)));
-    if (numbers.back() < low || numbers.back() > high) throw bad();
-    i = end;
-    if (end == text.size()) return numbers;
-    if (text[end] != ',') throw bad();
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::int64_t number = 0;
+    if (!parse_count(std::string_view(text).substr(begin, end - begin), &number) || number < low || number > high)
+      throw bad();
+    numbers.push_back(number);
+    begin = end + 1;
   }
+  return numbers;
 }
 
 }  // namespace kvasir::cli

@@ -3,8 +3,10 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "base/error.hpp"
+#include "base/options.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -16,8 +18,14 @@ namespace {
 template <class T>
 T number(std::string_view key, std::string_view value, T low, T high, const std::string& context) {
   T x{};
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
-  if (error != std::errc() || end != value.data() + value.size() || !(x >= low && x <= high))
+  bool read = false;
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    read = parse_count(value, &x);
+  } else {
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), x);
+    read = error == std::errc() && end == value.data() + value.size();
+  }
+  if (!read || !(x >= low && x <= high))
     bad_choice(std::string(key) + " is '" + std::string(value) + "', expected a number from " + std::to_string(low) +
                    " to " + std::to_string(high),
                context);

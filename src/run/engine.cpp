@@ -27,7 +27,7 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
       {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
       {"ctx",
        &O::ctx,
-       {.help = "length of the context; 0 is the model's own, at most 8192",
+       {.help = "length of the context, such as 4096 or 128K; 0 is the model's own, at most 8192",
         .unit = "tokens",
         .low = 0,
         .high = 1 << 24}},
@@ -281,9 +281,7 @@ model::ResidencyOptions residency_options(const EngineOptions& options, std::int
   const auto machine = static_cast<std::int64_t>(describe_host().memory_total);
   others += drafters;
   if (r.mode != "auto" || machine == 0 || weights + others <= machine) return r;
-  // The rest is for the program itself and what the system keeps for it.
-  constexpr std::int64_t kProgram = std::int64_t{64} << 20;
-  const std::int64_t left = machine - machine / 20 - kProgram - others;
+  const std::int64_t left = machine - machine / 20 - kProgramBytes - others;
   if (left > 0) r.memory = left;  // else the others alone do not fit, and check_memory says so
   return r;
 }

@@ -68,6 +68,7 @@ struct EngineOptions {
 };
 
 inline constexpr std::int64_t kDefaultContext = 8192;
+inline constexpr std::int64_t kProgramBytes = std::int64_t{64} << 20;  // of the program itself, tokenizer and all
 
 const OptionTable<EngineOptions>& engine_table();
 const OptionTable<EngineOptions>& plan_table();  // the same without the model, for `kvasir inspect`

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "cli/command.hpp"
+#include "cli/fits.hpp"
 #include "cli/flags.hpp"
 #include "cli/json_output.hpp"
 #include "cli/models.hpp"
@@ -15,6 +16,7 @@
 #include "model/spec_fields.hpp"
 #include "model/unused.hpp"
 #include "run/engine.hpp"
+#include "store/spec.hpp"
 #include "weights/model_file.hpp"
 #include "weights/rounded_file.hpp"
 
@@ -24,7 +26,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string path;
+  std::string path;  // of `models`, the one
+  std::vector<std::string> models;
+  std::string memory;  // what is to fit into it; empty: not asked
   bool json = false;
   bool full = false;          // long arrays and strings in full
   run::EngineOptions engine;  // for the memory plan
@@ -324,14 +328,34 @@ int inspect(const Options& o) {
   return kSuccess;
 }
 
+int fit(const Options& o) {
+  const auto memory = static_cast<std::int64_t>(
+      std::min<std::uint64_t>(store::parse_bytes(o.memory, "--memory"), std::uint64_t{1} << 60));
+  if (o.engine.ctx > 0) throw Error(Code::kBadInput, "is what --memory asks for: expected one of them", "--ctx");
+  std::vector<Fits> all;
+  for (const std::string& path : o.models) all.push_back(what_fits(path, o.engine, memory));
+  if (o.json)
+    print_fits_json(all, memory);
+  else
+    print_fits(all, o.memory);
+  return kSuccess;
+}
+
 Action setup(Flags& flags) {
   auto o = std::make_shared<Options>();
-  flags.value("MODEL", o->path, "model file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT]", {.required = true});
+  flags.values("MODEL", o->models, -1,
+               "model file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT]; more than one with --memory",
+               {.placeholder = "MODEL", .required = true});
+  flags.value("--memory", o->memory, "the longest context that fits into so much, by how the cache is stored",
+              {.placeholder = "SIZE"});
   flags.flag("--full", o->full, "long arrays and texts in full");
   flags.flag("--json", o->json, "one JSON object");
   add_options(flags, run::plan_table(), o->engine);
   return [o] {
-    o->path = local_model(o->path);
+    for (std::string& model : o->models) model = local_model(model);
+    if (!o->memory.empty()) return fit(*o);
+    if (o->models.size() > 1) throw Error(Code::kBadInput, "expected one, or --memory", "MODEL");
+    o->path = o->models.front();
     return inspect(*o);
   };
 }

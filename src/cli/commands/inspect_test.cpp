@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -151,6 +152,53 @@ TEST_F(Inspect, StatesAreShown) {
   ASSERT_EQ(plain.status, 0) << plain.err;
   EXPECT_NE(plain.out.find("Mamba-2 of 4 heads in 2 groups"), std::string::npos) << plain.out;
   EXPECT_NE(plain.out.find("states"), std::string::npos) << plain.out;
+}
+
+// The context that is named fits, and the next page would not.
+TEST_F(Inspect, SaysWhatFits) {
+  ASSERT_EQ(run({"synth", "--shape", "tiny", "--quant", "Q8_0", "--threads", "2", path_}).status, 0);
+  Result r = run({"inspect", path_, "--memory", "100MiB", "--json", "-t", "2"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto fits = nlohmann::json::parse(r.out);
+  const auto total = [&](const std::string& kv, std::int64_t ctx) {
+    const Result plan =
+        run({"inspect", path_, "--json", "-t", "2", "--kv", kv == "f16" ? "exact" : kv, "--ctx", std::to_string(ctx)});
+    return nlohmann::json::parse(plan.out)["plan"]["total_bytes"].get<std::int64_t>();
+  };
+  constexpr std::int64_t kRoom = (100 - 64) << 20;  // run::kProgramBytes
+  std::int64_t before = 0;
+  ASSERT_GT(fits["caches"].size(), 5u);
+  EXPECT_EQ(fits["caches"][0]["kv"], "f16");
+  for (const auto& f : fits["caches"]) {
+    const std::int64_t context = f["context"];
+    EXPECT_LE(total(f["kv"], context), kRoom) << f;
+    EXPECT_GT(total(f["kv"], context + 128), kRoom) << f;
+    EXPECT_GE(context + 512, before) << f;  // the less a token takes, the more fit, but for what codecs keep beside
+    before = context;
+  }
+  EXPECT_GT(before, 2 * fits["caches"][0]["context"].get<std::int64_t>());
+
+  r = run({"inspect", path_, path_, "--memory", "100MiB", "-t", "2"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.out.find("safe"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("kivi2"), std::string::npos) << r.out;
+  EXPECT_EQ(std::count(r.out.begin(), r.out.end(), '\n'), 4) << r.out;
+  EXPECT_NE(run({"inspect", path_, "--memory", "65MiB"}).out.find("none"), std::string::npos);
+  r = run({"inspect", path_, "--memory", "100MiB", "--kv", "rq3/rq2"});
+  EXPECT_NE(r.out.find("rq3/rq2"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("balanced"), std::string::npos) << r.out;
+
+  EXPECT_NE(run({"inspect", path_, path_}).err.find("MODEL: expected one"), std::string::npos);
+  EXPECT_NE(run({"inspect", path_, "--memory", "16 apples"}).err.find("--memory: "), std::string::npos);
+  EXPECT_NE(run({"inspect", path_, "--memory", "1GiB", "--ctx", "4K"}).err.find("--ctx: "), std::string::npos);
+}
+
+TEST_F(Inspect, ReadsCountsWithK) {
+  ASSERT_EQ(run({"synth", "--shape", "tiny", "--quant", "Q8_0", "--threads", "2", path_}).status, 0);
+  const Result r = run({"inspect", path_, "--json", "--ctx", "4K"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(nlohmann::json::parse(r.out)["plan"]["context"], 4096);
+  EXPECT_NE(run({"inspect", path_, "--ctx", "4G"}).err.find("found '4G'"), std::string::npos);
 }
 
 TEST_F(Inspect, BadFilesAndOptions) {
