@@ -9,12 +9,13 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "unicode/classes.hpp"
+#include "unicode/utf8.hpp"
 
 namespace kvasir::text {
 namespace {
 
 constexpr const char* kModel = "tokenizer.ggml.model";
-constexpr const char* kTokenizerBlanks = " \t\n\v\f\r";
 constexpr std::size_t kLongestText = std::size_t{1} << 30;  // offsets in a piece are 32 bits wide
 
 const TokenizerKind* find_kind(std::string_view name) {
@@ -55,6 +56,40 @@ bool covers(const SpecialMatcher::Match& match, std::span<const std::size_t> pla
   return at != places.end() && *at < match.begin + match.size;
 }
 
+unicode::CharClass class_at(std::string_view text, std::size_t at) {
+  return unicode::char_class(unicode::decode_char(text.substr(at)).code);
+}
+
+// Where the character begins that ends in front of `at`. REQUIRES: at > 0.
+std::size_t before(std::string_view text, std::size_t at) {
+  std::size_t begin = at - 1;
+  while (begin > 0 && at - begin < 4 && (static_cast<unsigned char>(text[begin]) & 0xc0) == 0x80) --begin;
+  return begin + unicode::decode_char(text.substr(begin)).size == at ? begin : at - 1;
+}
+
+// Whether the character that begins at `at` is of a word: \w of regular expressions over Unicode.
+bool of_word(std::string_view text, std::size_t at) {
+  const unicode::CharClass c = class_at(text, at);
+  return is_letter(c) || is_number(c) || is_mark(c) || text[at] == '_';
+}
+
+bool stands_alone(std::string_view text, const SpecialMatcher::Match& match) {
+  const std::size_t end = match.begin + match.size;
+  return (match.begin == 0 || !of_word(text, before(text, match.begin))) && (end == text.size() || !of_word(text, end));
+}
+
+std::size_t behind_space(std::string_view text, std::size_t at) {
+  while (at < text.size() && class_at(text, at) == unicode::CharClass::kSpace)
+    at += unicode::decode_char(text.substr(at)).size;
+  return at;
+}
+
+// No further than to `first`.
+std::size_t in_front_of_space(std::string_view text, std::size_t at, std::size_t first) {
+  while (at > first && class_at(text, before(text, at)) == unicode::CharClass::kSpace) at = before(text, at);
+  return std::max(at, first);
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, std::unique_ptr<const Encoder> encoder, bool add_bos,
@@ -80,8 +115,13 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
   const SpecialMatcher& matcher = options.parse_special ? all_special_ : user_defined_;
   for (std::size_t i = 0; i < text.size();) {
     auto match = matcher.next(text, i);
-    while (match.id >= 0 && covers(match, options.plain)) match = matcher.next(text, match.begin + 1);
-    const std::size_t end = match.id >= 0 ? match.begin : text.size();
+    const auto counts = [&] {
+      return !covers(match, options.plain) && (!vocabulary_->edges(match.id).whole_word || stands_alone(text, match));
+    };
+    while (match.id >= 0 && !counts()) match = matcher.next(text, match.begin + 1);
+    const Vocabulary::Edges edges = match.id >= 0 ? vocabulary_->edges(match.id) : Vocabulary::Edges();
+    const std::size_t begin = match.id >= 0 ? match.begin : text.size();
+    const std::size_t end = edges.strips_front ? in_front_of_space(text, begin, i) : begin;
     const std::string_view part = text.substr(i, end - i);
     scratch.first = i == 0 && !options.behind_text;
     if (!part.empty() && options.behind_text && i == 0)
@@ -89,9 +129,8 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, EncodeOptions
     else if (!part.empty())
       encoder_->encode(part, ids, scratch);
     if (match.id >= 0) ids.push_back(match.id);
-    i = end + match.size;
-    if (match.id >= 0 && vocabulary_->strips_behind(match.id))
-      i = std::min(text.find_first_not_of(kTokenizerBlanks, i), text.size());
+    i = begin + match.size;
+    if (edges.strips_behind) i = behind_space(text, i);
   }
   if (options.add_eos) ids.push_back(eos());
   return ids;

@@ -207,6 +207,33 @@ TEST(SpecialTokens, Phi3TakesTheWhiteSpaceBehindThem) {
   EXPECT_EQ(pieces(*t, "<tag> \n", {.parse_special = true}), (Pieces{"<tag>"}));
 }
 
+// As tokenizers 0.23 has it: white space is Unicode's, and none is taken of what stands in front of an earlier token.
+TEST(SpecialTokens, TakeWhiteSpaceAndWordsAsAddedTokensSay) {
+  auto m = byte_level_vocabulary("gpt-2");
+  const std::int64_t tag = make_tokenizer(m)->find("<tag>");
+  const EncodeOptions special{.parse_special = true};
+  m.set("kvasir.added.lstrip", std::vector{tag});
+  EXPECT_EQ(pieces(*make_tokenizer(m), "a \n\u00a0<tag> b", special), (Pieces{"a", "<tag>", " ", "b"}));
+  EXPECT_EQ(pieces(*make_tokenizer(m), "  <tag><tag>", special), (Pieces{"<tag>", "<tag>"}));
+  m.set("kvasir.added.lstrip", std::vector<std::int64_t>());
+  m.set("kvasir.added.rstrip", std::vector{tag});
+  EXPECT_EQ(pieces(*make_tokenizer(m), "a <tag>\u3000 \nb", special), (Pieces{"a", " ", "<tag>", "b"}));
+  EXPECT_EQ(pieces(*make_tokenizer(m), "<tag> ", special), (Pieces{"<tag>"}));
+  m.set("kvasir.added.rstrip", std::vector<std::int64_t>());
+  m.set("kvasir.added.single_word", std::vector{tag});
+  const auto alone = make_tokenizer(m);
+  for (const char* text : {"a<tag>", "<tag>b", "\u00e9<tag>", "<tag>_", "7<tag>"}) {
+    for (const auto id : alone->encode(text, special)) EXPECT_NE(id, tag) << text;
+    EXPECT_EQ(alone->decode(alone->encode(text, special), true), text);
+  }
+  for (const char* text : {"<tag>", " <tag> ", "-<tag>.", "\u3002<tag>"}) {
+    const auto ids = alone->encode(text, special);
+    EXPECT_NE(std::find(ids.begin(), ids.end(), tag), ids.end()) << text;
+  }
+  m.set("kvasir.added.single_word", std::vector<std::int64_t>{1 << 20});
+  EXPECT_THROW(make_tokenizer(m), Error);
+}
+
 TEST(SpecialTokens, InTheHarmonyFormatAMessagesEndIsNoAnswersEnd) {
   auto m = byte_level_vocabulary("gpt-4o");
   EXPECT_TRUE(make_tokenizer(m)->is_eog(make_tokenizer(m)->find("<|end|>")));

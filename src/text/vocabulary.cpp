@@ -245,8 +245,22 @@ void Vocabulary::find_ends(const weights::Metadata& metadata) {
   ends_.erase(std::unique(ends_.begin(), ends_.end()), ends_.end());
 }
 
-// Files do not say it; the original's added tokens do.
+// GGUF files do not say it; the original's added tokens do.
 void Vocabulary::find_strippers(const weights::Metadata& metadata, const VocabularyRules& rules) {
+  const auto read = [&](const char* key, std::vector<std::int32_t>& to) {
+    const auto* const ids = metadata.get_ints(key);
+    for (std::size_t i = 0; ids && i < ids->size(); ++i) {
+      if ((*ids)[i] < 0 || (*ids)[i] >= size())
+        throw Error(Code::kBadInput, fmt::format("has {}, expected ids below {}", (*ids)[i], size()),
+                    where(metadata, key));
+      to.push_back(static_cast<std::int32_t>((*ids)[i]));
+    }
+    std::sort(to.begin(), to.end());
+  };
+  read("kvasir.added.lstrip", front_strippers_);
+  read("kvasir.added.rstrip", strippers_);
+  read("kvasir.added.single_word", whole_words_);
+  if (!strippers_.empty()) return;
   if (!rules.byte_names || metadata.get_string("general.architecture") != "phi3") return;
   for (std::int32_t id = 0; id < size(); ++id) {
     if (is_special(id) && piece(id) != "<unk>" && piece(id) != "<s>" && piece(id) != "<|endoftext|>")
@@ -254,8 +268,9 @@ void Vocabulary::find_strippers(const weights::Metadata& metadata, const Vocabul
   }
 }
 
-bool Vocabulary::strips_behind(std::int32_t id) const {
-  return std::binary_search(strippers_.begin(), strippers_.end(), id);
+Vocabulary::Edges Vocabulary::edges(std::int32_t id) const {
+  const auto in = [&](const std::vector<std::int32_t>& ids) { return std::binary_search(ids.begin(), ids.end(), id); };
+  return {.strips_front = in(front_strippers_), .strips_behind = in(strippers_), .whole_word = in(whole_words_)};
 }
 
 bool Vocabulary::is_special(std::int32_t id) const {

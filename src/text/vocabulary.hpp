@@ -78,8 +78,13 @@ class Vocabulary {
   bool is_eog(std::int32_t id) const;
   const SpecialIds& ids() const { return ids_; }
   const GapIds& gap() const { return gap_; }
-  // Whether white space behind the token belongs to it (in Phi-3's SentencePiece vocabularies).
-  bool strips_behind(std::int32_t id) const;
+  // What a special token's name takes with it in a text, or asks of the text: white space in front of it and behind it;
+  // that it is no part of a word. Added tokens of folders say so (lstrip, rstrip, single_word), and what Phi-3's
+  // SentencePiece vocabularies leave out is known.
+  struct Edges {
+    bool strips_front = false, strips_behind = false, whole_word = false;
+  };
+  Edges edges(std::int32_t id) const;
   // Tokens that the file calls normal text and whose names are those of control tokens: they are taken as such.
   const std::vector<std::int32_t>& retyped() const { return retyped_; }
   // Tokens that the file wants never to be generated.
@@ -102,12 +107,12 @@ class Vocabulary {
   void find_ends(const weights::Metadata& metadata);
   void find_strippers(const weights::Metadata& metadata, const VocabularyRules& rules);
 
-  std::string bytes_;                    // all pieces, one behind the other
-  std::vector<std::uint32_t> begin_;     // (size() + 1)
-  std::vector<TokenType> types_;         // (size())
-  std::vector<std::int32_t> retyped_;    // sorted
-  std::vector<std::int32_t> ends_;       // end-of-generation ids, sorted
-  std::vector<std::int32_t> strippers_;  // sorted
+  std::string bytes_;                                                    // all pieces, one behind the other
+  std::vector<std::uint32_t> begin_;                                     // (size() + 1)
+  std::vector<TokenType> types_;                                         // (size())
+  std::vector<std::int32_t> retyped_;                                    // sorted
+  std::vector<std::int32_t> ends_;                                       // end-of-generation ids, sorted
+  std::vector<std::int32_t> front_strippers_, strippers_, whole_words_;  // each sorted
   std::vector<std::int32_t> suppressed_;
   SpecialIds ids_;
   GapIds gap_;

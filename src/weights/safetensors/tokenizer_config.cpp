@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -150,6 +151,8 @@ class TokenizerReader {
   void read_added(const ConfigFields& all) {
     const FolderJson* added = all.array("added_tokens");
     if (!added) return;
+    std::array<std::pair<const char*, std::vector<std::int64_t>>, 3> edges{
+        {{"lstrip", {}}, {"rstrip", {}}, {"single_word", {}}}};
     for (std::size_t i = 0; i < added->size(); ++i) {
       if (!(*added)[i].is_object()) all.bad("added_tokens", "holds what is no object");
       const ConfigFields one((*added)[i], path_, fmt::format("added_tokens[{}].", i));
@@ -157,10 +160,11 @@ class TokenizerReader {
       const FolderJson* id = one.find("id");
       if (!text || !id) one.bad("content", "or 'id' is missing");
       put(one, *text, *id, one.flag_if("special").value_or(false) ? kControl : kUserDefined);
-      if (one.flag_if("special").value_or(false)) continue;
-      for (const char* name : {"lstrip", "rstrip", "single_word"})
-        if (one.flag_if(name).value_or(false)) one.unsupported(name, "is true, expected false");
+      for (auto& [name, ids] : edges)
+        if (one.flag_if(name).value_or(false)) ids.push_back(id->get<std::int64_t>());
     }
+    for (auto& [name, ids] : edges)
+      if (!ids.empty()) out_.set(std::string("kvasir.added.") + name, std::move(ids));
   }
 
   template <class Each>
