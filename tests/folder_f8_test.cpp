@@ -1,4 +1,5 @@
-// Folders with 8-bit floats: the bits of a folder with the same weights in f16, and clear words for what does not fit.
+// Folders with 8-bit floats: the bits of a folder with the same weights in f16, or as floats where compressed-tensors
+// has scales, and clear words for what does not fit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,6 +66,7 @@ Folders folders_of(const Case& c) {
                               : c.scales == Scales::kOutputs ? out
                                                              : 1;
     const std::int64_t wide = c.scales == Scales::kBlocks ? (in + kColumns - 1) / kColumns : 1;
+    const bool floats = c.scales == Scales::kMatrix || c.scales == Scales::kOutputs;
     std::vector<float> scales;
     std::string scale_bytes, codes, halves;
     for (std::int64_t i = 0; i < high * wide; ++i) {
@@ -84,11 +86,13 @@ Folders folders_of(const Case& c) {
         const std::int64_t at = c.scales == Scales::kBlocks    ? o / kRows * wide + i / kColumns
                                 : c.scales == Scales::kOutputs ? o
                                                                : 0;
-        const std::uint16_t half = simd::f32_to_f16(by_half(code, c.e5) * scales[static_cast<std::size_t>(at)]);
+        const float x = by_half(code, c.e5) * scales[static_cast<std::size_t>(at)];
+        const std::uint16_t half = simd::f32_to_f16(x);
         codes += static_cast<char>(code);
-        halves.append(reinterpret_cast<const char*>(&half), 2);
+        halves.append(floats ? reinterpret_cast<const char*>(&x) : reinterpret_cast<const char*>(&half),
+                      floats ? 4 : 2);
       }
-    f.halves.push_back({t.name, "F16", t.shape, halves});
+    f.halves.push_back({t.name, floats ? "F32" : "F16", t.shape, halves});
     f.f8.push_back({t.name, c.e5 ? "F8_E5M2" : "F8_E4M3", t.shape, codes});
     if (c.scales == Scales::kNone) continue;
     const std::string name = t.name + (c.scales == Scales::kBlocks ? "_scale_inv" : "_scale");

@@ -40,7 +40,9 @@ std::array<bool, kMostGroups> open_groups(const Routing& rule, const Score& scor
 }
 
 void mix_two(const Routing& rule, const float* logits, const float* bias, std::int32_t* experts, float* weights) {
-  const auto score = [&](int i) { return logits[i] + (bias ? bias[i] : 0.0f); };
+  const auto score = [&](int i) {
+    return static_cast<double>(logits[i]) + (bias ? static_cast<double>(bias[i]) : 0.0);
+  };
   int first = -1;
   for (int turn = 0; turn < 2; ++turn) {
     int best = first == 0 ? 1 : 0;

@@ -328,7 +328,7 @@ class Loader {
       const auto turned = row_order_.find(l);
       const RowsTaken part{l->cut, turned == row_order_.end() ? nullptr : turned->second};
       if (from.source)
-        pack_made(l->bound, from, part, in_floats, 0, out);
+        pack_made(l->bound, from, part, in_floats, 0, 0, out);
       else
         pack(l->bound, from, source(*l), part, in_floats, 0, out);
       out += whole_lines(l->bound.bytes());
@@ -346,7 +346,7 @@ class Loader {
 
   void pack_matrix(const Stack& s, std::int64_t i, std::byte* out) {
     if (info(s.name).source)
-      pack_made(s.bound.first, info(s.name), RowsTaken{s.cut}, options_.exact, i * (info(s.name).rows() / s.count),
+      pack_made(s.bound.first, info(s.name), RowsTaken{s.cut}, options_.exact, i, i * (info(s.name).rows() / s.count),
                 out);
     else if (s.transposed)
       pack_transposed(s.bound.first, info(s.name), source(s, i), out);
@@ -417,10 +417,11 @@ class Loader {
     if (options_.progress) options_.progress(static_cast<std::int64_t>(done_), static_cast<std::int64_t>(total_));
   }
 
-  // Of rows that do not lie in the file as rows, from `from` on. They are made for some panels at a time, so nothing is
-  // kept twice.
+  // Of rows that do not lie in the file as rows, from `from` on, matrix i of the tensor. They are made for some panels
+  // at a time, so nothing is kept twice.
   void pack_made(const cpu::Matrix& m, const weights::TensorInfo& t, const RowsTaken& part, bool in_floats,
-                 std::int64_t from, std::byte* out) {
+                 std::int64_t i, std::int64_t from, std::byte* out) {
+    const std::optional<float> factor = factor_of(t, i);
     const weights::Quant& quant = *find(weights::quants(), t.quant);
     const std::int64_t row_bytes = t.row_bytes(), k = m.k;
     team_.parallel_for((m.panel_count() + kMadePanels - 1) / kMadePanels, 1,
@@ -440,9 +441,12 @@ class Loader {
                                if (!in_floats || !row[r]) continue;
                                float* const f = floats_ + (worker * kernel::kPanelRows + r) * k;
                                quant.dequantise(row[r], f, k);
+                               if (factor) kernel::ops().scale(f, *factor, k);
                                row[r] = reinterpret_cast<const std::byte*>(f);
                              }
-                             m.format->pack(row, k, out + (first / kernel::kPanelRows + p) * m.panel_bytes);
+                             std::byte* const panel = out + (first / kernel::kPanelRows + p) * m.panel_bytes;
+                             m.format->pack(row, k, panel);
+                             if (factor && !in_floats) m.format->set_factor(panel, k, *factor);
                            }
                          }
                        });

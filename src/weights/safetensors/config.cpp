@@ -273,12 +273,21 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
     if (std::find(kinds.begin(), kinds.end(), "moe") != kinds.end()) out.family.arch = "nemotron_h_moe";
   }
   reader.read();
+  if (const FolderJson* mlx = all.object("quantization")) {
+    out.coded = read_mlx_config(*mlx, path);
+    for (const char* state : {".ssm.conv_kernel", ".shortconv.l_cache"})
+      if (metadata.has(std::string(out.family.arch) + state))
+        all.unsupported("quantization", "is MLX's in a model with convolutions, which MLX keeps otherwise");
+    return out;
+  }
   for (const ConfigFields* of : {&fields, &all}) {
     const FolderJson* quantised = of->object("quantization_config");
-    if (!quantised || out.int4) continue;
+    if (!quantised || out.int4 || out.coded) continue;
     const ConfigFields config_of(*quantised, path, "quantization_config.");
     if (config_of.text_if("quant_method") == "mxfp4") continue;  // its tensors say it
-    if (const auto f8 = read_f8_config(config_of))
+    if (auto coded = read_compressed_config(config_of))
+      out.coded = std::move(coded);
+    else if (const auto f8 = read_f8_config(config_of))
       out.f8 = *f8;
     else
       out.int4 = read_int4_config(config_of);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weights/model_file.hpp"
+#include "weights/safetensors/coded_rows.hpp"
 #include "weights/safetensors/f8_rows.hpp"
 #include "weights/safetensors/family.hpp"
 #include "weights/safetensors/int4_rows.hpp"
@@ -43,8 +44,9 @@ struct Configuration {
   std::int64_t layers = 0, predicting = 0;  // layers behind the others that guess further tokens, which are left out
   std::int64_t norm_groups = 1;             // of the norm behind Mamba-2
   std::vector<Extra> extras;
-  std::optional<Int4Config> int4;  // matrices may have codes of 4 bits
-  F8Blocks f8;                     // of scales of 8-bit floats
+  std::optional<Int4Config> int4;    // matrices may have codes of 4 bits
+  std::optional<CodedConfig> coded;  // matrices may have codes of compressed-tensors or MLX
+  F8Blocks f8;                       // of scales of 8-bit floats
   LatentHeads latent;
   TiledHeads tiled;
   std::map<std::string, RowFactors, std::less<>> factors;  // by name in a layer; rows behind: of the whole tensor

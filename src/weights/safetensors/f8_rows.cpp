@@ -15,18 +15,6 @@ namespace {
 constexpr std::string_view kE4 = "F8_E4M3", kE5 = "F8_E5M2";
 constexpr std::string_view kScaleNames[] = {".weight_scale_inv", ".weight_scale"};
 
-// Sign, `exponent` bits and the rest; E4M3 has no infinity and one NaN, all ones.
-float value_of(int code, int exponent) {
-  const int digits = 7 - exponent, bias = (1 << (exponent - 1)) - 1;
-  const int e = code >> digits & ((1 << exponent) - 1), m = code & ((1 << digits) - 1);
-  const float sign = code & 128 ? -1.0f : 1.0f;
-  const bool top = e == (1 << exponent) - 1;
-  if (exponent == 4 && top && m == 7) return NAN;
-  if (exponent == 5 && top) return m == 0 ? sign * INFINITY : NAN;
-  if (e == 0) return sign * std::ldexp(static_cast<float>(m), 1 - bias - digits);
-  return sign * std::ldexp(static_cast<float>(m + (1 << digits)), e - bias - digits);
-}
-
 class Rows final : public RowSource {
  public:
   std::int64_t out = 0, in = 0;
@@ -52,7 +40,6 @@ class Rows final : public RowSource {
 
 std::optional<F8Blocks> read_f8_config(const ConfigFields& fields) {
   const auto method = fields.text_if("quant_method");
-  if (method == "compressed-tensors" && fields.text_if("format") == "float-quantized") return F8Blocks{};
   if (method != "fp8") return std::nullopt;
   F8Blocks blocks;
   if (const FolderJson* size = fields.array("weight_block_size")) {
@@ -62,6 +49,18 @@ std::optional<F8Blocks> read_f8_config(const ConfigFields& fields) {
     if (blocks.rows < 1 || blocks.columns < 1) fields.bad("weight_block_size", "expected two numbers of at least 1");
   }
   return blocks;
+}
+
+// Sign, `exponent` bits and the rest; E4M3 has no infinity and one NaN, all ones.
+float f8_value(int code, int exponent) {
+  const int digits = 7 - exponent, bias = (1 << (exponent - 1)) - 1;
+  const int e = code >> digits & ((1 << exponent) - 1), m = code & ((1 << digits) - 1);
+  const float sign = code & 128 ? -1.0f : 1.0f;
+  const bool top = e == (1 << exponent) - 1;
+  if (exponent == 4 && top && m == 7) return NAN;
+  if (exponent == 5 && top) return m == 0 ? sign * INFINITY : NAN;
+  if (e == 0) return sign * std::ldexp(static_cast<float>(m), 1 - bias - digits);
+  return sign * std::ldexp(static_cast<float>(m + (1 << digits)), e - bias - digits);
 }
 
 bool is_f8(std::string_view dtype) { return dtype == kE4 || dtype == kE5; }
@@ -84,7 +83,7 @@ TensorInfo f8_matrix(const ShardTensor& weight, const ShardTensor* scale, const 
   rows->in = weight.shape[1];
   rows->codes = weight.bytes.data();
   for (std::size_t i = 0; i < rows->values.size(); ++i)
-    rows->values[i] = value_of(static_cast<int>(i), weight.dtype == kE4 ? 4 : 5);
+    rows->values[i] = f8_value(static_cast<int>(i), weight.dtype == kE4 ? 4 : 5);
   if (scale) {
     if (scale->dtype != "F32" && scale->dtype != "BF16")
       fail(*scale, fmt::format("is {}, expected F32 or BF16", scale->dtype));

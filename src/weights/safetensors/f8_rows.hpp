@@ -25,6 +25,9 @@ std::optional<F8Blocks> read_f8_config(const ConfigFields& fields);
 
 bool is_f8(std::string_view dtype);
 
+// Of a code with so many bits of exponent, 4 (E4M3, which has no infinity) or 5 (E5M2).
+float f8_value(int code, int exponent);
+
 // The stem of a tensor of scales, "….q_proj"; nothing: it is none.
 std::optional<std::string> f8_scale(std::string_view name);
 

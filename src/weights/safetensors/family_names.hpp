@@ -38,6 +38,9 @@ inline constexpr Rename kOfLayer[] = {
     {"mlp.experts.*.gate_proj", "ffn_gate_exps"},
     {"mlp.experts.*.up_proj", "ffn_up_exps"},
     {"mlp.experts.*.down_proj", "ffn_down_exps"},
+    {"mlp.switch_mlp.gate_proj", "ffn_gate_exps"},  // of MLX
+    {"mlp.switch_mlp.up_proj", "ffn_up_exps"},
+    {"mlp.switch_mlp.down_proj", "ffn_down_exps"},
     {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight"},
     {"mlp.experts.down_proj", "ffn_down_exps.weight"},
     {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},

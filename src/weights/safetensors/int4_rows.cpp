@@ -319,25 +319,6 @@ Int4Config read_int4_config(const ConfigFields& fields) {
       fields.unsupported("checkpoint_format",
                          fmt::format("is '{}', expected 'gptq' or 'gptq_v2'", format.substr(0, 40)));
     c.zeros_less_one = format == "gptq";
-  } else if (*method == "compressed-tensors") {
-    c.method = Int4Method::kCompressed;
-    if (const auto format = fields.text_if("format"); format != "pack-quantized")
-      fields.unsupported("format",
-                         fmt::format("is '{}', expected 'pack-quantized'", format.value_or("").substr(0, 40)));
-    const FolderJson* groups = fields.object("config_groups");
-    if (!groups || groups->size() != 1)
-      fields.unsupported("config_groups", "expected one group of layers that are quantised alike");
-    const FolderJson& one = groups->begin().value();
-    const auto weights = one.is_object() ? one.find("weights") : one.end();
-    if (!one.is_object() || weights == one.end() || !weights->is_object())
-      fields.bad("config_groups", "has no 'weights'");
-    const ConfigFields of(*weights, fields.path(), "quantization_config.config_groups.weights.");
-    bits(of, "num_bits");
-    if (of.text_if("type") != "int") of.unsupported("type", "expected 'int'");
-    const std::string order = of.text_if("actorder").value_or("");
-    if (!order.empty() && order != "group" && order != "weight" && order != "static" && order != "dynamic")
-      of.unsupported("actorder", fmt::format("is '{}', expected 'group' or 'weight'", order.substr(0, 40)));
-    c.group = of.text_if("strategy") == "channel" ? 0 : group(of);
   } else {
     fields.unsupported("quant_method",
                        fmt::format("is '{}', expected awq, gptq or compressed-tensors", method->substr(0, 40)));

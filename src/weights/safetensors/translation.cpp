@@ -54,6 +54,11 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
       int4_parts_[part->stem][part->part] = t;
       return;
     }
+  if (configuration_.coded)
+    if (const auto part = coded_part(t, *configuration_.coded)) {
+      coded_parts_[part->stem][part->part] = t;
+      return;
+    }
   if (t.dtype == "U8" && t.name.ends_with(kBlocks)) {
     mxfp4_[t.name.substr(0, t.name.size() - kBlocks.size())].first = t;
     return;
@@ -89,6 +94,12 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
 
 void Translation::finish() {
   for (const auto& [stem, parts] : int4_parts_) add_int4(stem, parts);
+  for (const auto& [stem, parts] : coded_parts_) add_coded(stem, parts);
+  for (const auto& [name, by_expert] : factors_) {
+    std::vector<float> all(by_expert.size() > 1 ? static_cast<std::size_t>(configuration_.experts) : 1, 1.0f);
+    for (const auto& [expert, factor] : by_expert) all[static_cast<std::size_t>(expert)] = factor;
+    add_floats(name, std::move(all));
+  }
   for (const ShardTensor& t : f8_) add_f8(t);
   if (!f8_scales_.empty())
     fail(Code::kBadInput, f8_scales_.begin()->second.name, "is a scale of no matrix of 8-bit floats", folder_);
@@ -191,8 +202,7 @@ void Translation::put_vector(const Place& place, const TensorInfo& info, const s
 
 void Translation::place_matrix(const Place& place, TensorInfo info, const std::string& path) {
   const bool plain = find(quants(), info.quant)->block == 1 && !info.source;
-  if (place.name == "token_embd.weight" && !plain)
-    fail(Code::kUnsupported, info.name, "an embedding of 4 or 8 bits is not supported", path);
+  if (place.name == "token_embd.weight" && !plain) return add_rows(place.name, info);
   switch (place.make) {
     case Make::kTurns:
     case Make::kHalves:

@@ -32,6 +32,7 @@ class Translation {
 
  private:
   void add_int4(const std::string& stem, const std::map<std::string, ShardTensor>& parts);
+  void add_coded(const std::string& stem, const std::map<std::string, ShardTensor>& parts);
   void add_f8(const ShardTensor& tensor);
   void add_mxfp4();
   // A matrix, or matrices, of whichever type.
@@ -54,12 +55,14 @@ class Translation {
   TensorInfo times_factors(const Place& place, TensorInfo info, const std::string& path) const;
   std::int64_t pairs_of(std::string_view name) const;
   void add_floats(const std::string& name, std::vector<float> values, std::int64_t rows = 1);
+  void add_rows(const std::string& name, const TensorInfo& info);
   void push(TensorInfo info, const std::string& path);
   bool unused(const Place& place) const;
 
   const Configuration& configuration_;
   const std::string& folder_;
-  std::map<std::string, std::map<std::string, ShardTensor>> int4_parts_;  // by stem
+  std::map<std::string, std::map<std::string, ShardTensor>> int4_parts_, coded_parts_;  // by stem
+  std::map<std::string, std::map<std::int64_t, float>> factors_;  // of whole matrices, by name in GGUF and expert
   std::vector<ShardTensor> f8_;
   std::map<std::string, ShardTensor> f8_scales_;                       // by stem
   std::map<std::string, std::pair<ShardTensor, ShardTensor>> mxfp4_;   // blocks and scales, by stem

@@ -16,6 +16,21 @@ namespace kvasir::weights {
   throw Error(Code::kBadInput, fmt::format("tensor {}: {}", tensor.substr(0, 200), why), path);
 }
 
+// A factor of all elements is only given where the rows stay as they are.
+void Translation::add_coded(const std::string& stem, const std::map<std::string, ShardTensor>& parts) {
+  const Configuration& c = configuration_;
+  const std::string name = stem + ".weight";
+  const Place place = place_of(c.family, name, folder_);
+  if (unused(place)) return;
+  const bool kept = place.make == Make::kSame && c.factors.empty() && c.tiled.value_heads == 0 &&
+                    place.name != "token_embd.weight" && place.name.find('/') == place.name.npos;
+  CodedMatrix m = coded_matrix(*c.coded, parts, stem, kept, folder_);
+  if (m.factor != 1.0f)
+    factors_[place.name.substr(0, place.name.size() - std::string_view(".weight").size()) + ".scale"].emplace(
+        std::max<std::int64_t>(place.expert, 0), m.factor);
+  put(name, std::move(m.info), folder_);
+}
+
 // Three of each, whose numbers begin at 0.
 void Translation::join_parts() {
   for (auto& [name, numbered] : parts_) {
@@ -78,6 +93,22 @@ void Translation::widen() {
       }
     add_floats(by == &in ? "token_embd.weight" : "output.weight", std::move(wide), narrow.rows());
   }
+}
+
+// Rows are looked up where they lie, so those that have to be made are kept.
+void Translation::add_rows(const std::string& name, const TensorInfo& from) {
+  const auto each = static_cast<std::size_t>(from.row_bytes()), rows = static_cast<std::size_t>(from.rows());
+  std::vector<float>& room = floats.emplace_back((each * rows + 3) / 4);
+  TensorInfo info = from;
+  info.name = name;
+  info.source.reset();
+  info.ordered.reset();
+  info.bytes = std::as_bytes(std::span(room)).first(each * rows);
+  std::vector<std::byte> made;
+  for (std::size_t r = 0; r < rows; ++r)
+    std::memcpy(std::as_writable_bytes(std::span(room)).data() + r * each, from.row(static_cast<std::int64_t>(r), made),
+                each);
+  push(std::move(info), folder_);
 }
 
 }  // namespace kvasir::weights
