@@ -29,7 +29,8 @@ Json picture_part(const Fields& block);
 // The same of base64, or of a data: URL.
 Json picture_part(const std::string& base64, std::string_view media_type);
 
-// A text behind pictures in base64, which `field` calls images, as parts of `content`. images: null where there are none.
+// A text behind pictures in base64, which `field` calls images, as parts of `content`. images: null where there are
+// none.
 Json content_with_images(const std::string& text, const Json* images, const std::string& field, FieldNames& names,
                          const std::string& content);
 
