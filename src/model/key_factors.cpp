@@ -1,6 +1,7 @@
 #include "model/key_factors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -20,6 +21,9 @@ namespace {
 constexpr std::int64_t kSample = 512;
 // Rows of a folder's matrix that are made together: those of 4-bit codes share words.
 constexpr std::int64_t kTogether = 128;
+// Rows that are summed up together: an addition does not wait for the one before it.
+constexpr std::int64_t kAtOnce = 4;
+static_assert(kTogether % kAtOnce == 0);
 // A head's factors stay within so many times of each other's geometric mean.
 constexpr double kMostFactor = 64;
 // Of E k^2 E q^2 as the weights of norms give it, what is left when the means of pages are taken off and channels of
@@ -61,28 +65,38 @@ std::vector<double> row_squares(const Linear& l, const std::vector<float>& input
   const std::size_t unit_bytes = static_cast<std::size_t>(t.row_bytes() / units);
   std::vector<std::byte> room;  // rows that are made, some together
   std::vector<std::int64_t> which;
-  std::vector<float> w(static_cast<std::size_t>(unit));
+  std::array<std::vector<std::byte>, kAtOnce> rooms;
+  std::array<std::vector<float>, kAtOnce> w;
+  for (std::vector<float>& one : w) one.resize(static_cast<std::size_t>(unit));
   std::vector<double> squares(static_cast<std::size_t>(l.rows));
-  for (std::int64_t r = 0; r < l.rows; ++r) {
+  for (std::int64_t r = 0; r < l.rows; r += kAtOnce) {
     if (t.source && r % kTogether == 0) {
       which.clear();
       for (std::int64_t i = r; i < std::min(l.rows, r + kTogether); ++i) which.push_back(t.row_in_file(l.cut.at(i)));
       room.resize(which.size() * static_cast<std::size_t>(t.row_bytes()));
       t.source->read(which, room.data());
     }
-    const std::byte* const row = t.source ? room.data() + r % kTogether * t.row_bytes() : t.row(l.cut.at(r), room);
-    double sum = 0;
+    std::array<const std::byte*, kAtOnce> rows;
+    for (std::size_t j = 0; j < kAtOnce; ++j) {  // the last ones again where there are fewer
+      const std::int64_t n = std::min(l.rows - 1, r + static_cast<std::int64_t>(j));
+      rows[j] = t.source ? room.data() + n % kTogether * t.row_bytes() : t.row(l.cut.at(n), rooms[j]);
+    }
+    std::array<double, kAtOnce> sums{};
     for (std::int64_t i = 0; i < taken; ++i) {
       const std::int64_t at = i * units / taken;
-      quant.dequantise(row + static_cast<std::size_t>(at) * unit_bytes, w.data(), unit);
-      for (std::int64_t c = 0; c < unit; ++c) {
-        const double x = w[static_cast<std::size_t>(c)] *
-                         (input.empty() ? 1.0 : static_cast<double>(input[static_cast<std::size_t>(at * unit + c)]));
-        sum += x * x;
+      for (std::size_t j = 0; j < kAtOnce; ++j)
+        quant.dequantise(rows[j] + static_cast<std::size_t>(at) * unit_bytes, w[j].data(), unit);
+      for (std::size_t c = 0; c < static_cast<std::size_t>(unit); ++c) {
+        const double size = input.empty() ? 1.0 : static_cast<double>(input[static_cast<std::size_t>(at * unit) + c]);
+        for (std::size_t j = 0; j < kAtOnce; ++j) {
+          const double x = w[j][c] * size;
+          sums[j] += x * x;
+        }
       }
     }
-    squares[static_cast<std::size_t>(r)] =
-        sum * factor * factor * static_cast<double>(units) / static_cast<double>(taken);
+    for (std::size_t j = 0; j < kAtOnce && r + static_cast<std::int64_t>(j) < l.rows; ++j)
+      squares[static_cast<std::size_t>(r) + j] =
+          sums[j] * factor * factor * static_cast<double>(units) / static_cast<double>(taken);
   }
   return squares;
 }
