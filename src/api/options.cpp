@@ -63,8 +63,8 @@ void api::unknown_option(const std::string& name, const std::vector<std::string>
   std::vector<std::string> names = known;
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  std::string hint = did_you_mean(name, names);
-  if (hint.empty()) hint = run::key_hint(name, names);
+  std::string hint = run::key_hint(name, names);
+  if (hint.empty()) hint = did_you_mean(name, names);
   throw Error(Code::kBadInput, fmt::format("is no option here{}, expected one of {}", hint, fmt::join(names, ", ")),
               name);
 }

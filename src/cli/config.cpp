@@ -86,8 +86,8 @@ void Config::read_tables(json all) {
   for (const auto& [title, values] : all.items()) {
     const Table* const known = table(title);
     if (!known) {
-      std::string hint = did_you_mean(title, titles);
-      if (hint.empty()) hint = run::key_hint(title);
+      std::string hint = run::key_hint(title);
+      if (hint.empty()) hint = did_you_mean(title, titles);
       throw Error(Code::kBadInput,
                   fmt::format("unknown table '{}'{}, expected {}", title.substr(0, 40), hint, fmt::join(titles, ", ")));
     }

@@ -31,7 +31,7 @@ constexpr Foreign kForeign[] = {
     {"-ctv cache-type-v type-v", "--v-codec"},
     {"kv-cache-dtype kv-cache-bits kv-type cache-8bit cache-q4 kv-bits kv-quant", "--kv"},
     {"sink-tokens n-sink attention-sinks", "--sinks"},
-    {"residual-length local-window recency-window recency-window-chunks", "--window"},
+    {"residual-length local-window recency-window", "--window"},
     {"num-blocks num-gpu-blocks-override kv-cache-memory-bytes", "--pool"},
     {"block-size page-size",
      "not to be chosen: a page of the cache has 128 tokens (of long contexts it is "
@@ -43,6 +43,7 @@ constexpr Foreign kForeign[] = {
     {"recompute-ratio", "--blend-ratio"},
     {"overlap-k chunk-boundary-window recompute-overlap", "--blend-first-rows"},
     {"no-enable-prefix-caching no-cache-prompt no-prefix-caching disable-prefix-caching no-kv-reuse", "--reuse off"},
+    {"recency-window-chunks", "not to be chosen: what was used last is given up last, and what /v1/warm keeps stays"},
     {"swa-full", "--whole-windows"},
     {"cache-reuse enable-prefix-caching cache-prompt prefix-caching cache-idle-slots enable-kv-reuse",
      "always so: what begins alike is reused"},
@@ -51,7 +52,8 @@ constexpr Foreign kForeign[] = {
     {"-kvu kv-unified -no-kvu no-kv-unified -dt defrag-thold", "not needed: all sequences have one pool of pages"},
     {"-fa flash-attn no-flash-attn attention-backend", "not needed: attention never stores its scores"},
     // Steps.
-    {"batch-size -b ubatch-size -ub n-batch n-ubatch chunk-size chunk-prefill-size prefill-chunk-size", "--chunk"},
+    {"batch-size -b ubatch-size -ub n-batch n-ubatch chunk-prefill-size prefill-chunk-size", "--chunk"},
+    {"chunk-size", "of the steps of a prompt it is --chunk; what is reused has pages of 128 tokens"},
     {"max-num-batched-tokens max-batched-tokens long-prefill-token-threshold", "--step-tokens"},
     {"parallel -np max-num-seqs max-batch-size n-parallel n-seq-max max-running-requests", "--running"},
     {"max-queue-size max-waiting-requests", "--waiting"},
@@ -67,7 +69,8 @@ constexpr Foreign kForeign[] = {
      "prio-batch poll-batch",
      kSystem},
     // Long contexts.
-    {"mode long-context", "--select"},
+    {"long-context", "--select"},
+    {"mode", "of reuse it is --reuse, of long contexts --select"},
     {"second-select-num second-block-count", "--select-budget"},
     {"local-windows-len", "--select-local"},
     {"anchor-type representative-type", "--select"},
@@ -76,11 +79,13 @@ constexpr Foreign kForeign[] = {
     {"head-select-mode", "--head-mode"},
     {"preselect-block preselect-block-count", "--preselect"},
     // Drafts.
-    {"draft-model model-draft -md draft-model-path draft-gguf-path draft-model-dir spec-draft-model speculative-model",
+    {"draft-model model-draft -md draft-model-path draft-gguf-path draft-model-dir spec-draft-model speculative-model "
+     "speculative-draft-model",
      "--draft model:FILE"},
     {"speculative-config spec-type speculative-algorithm", "--draft"},
     {"lookup-cache-static -lcs lookup-cache-dynamic -lcd ngram-decoding ngram-prompt-lookup-max", "--draft lookup"},
-    {"gamma draft-max draft-n n-draft draft-num num-speculative-tokens spec-draft-n-max num-lookahead-slots "
+    {"gamma speculative-gamma draft-max draft-n n-draft draft-num num-speculative-tokens spec-draft-n-max "
+     "num-lookahead-slots "
      "speculative-num-draft-tokens",
      "--draft-tokens"},
     // Weights.
@@ -120,6 +125,9 @@ constexpr Foreign kForeign[] = {
     // Answers.
     {"n-predict predict max-new-tokens max-tokens num-predict max-gen-len", "-n"},
     {"temp", "--temperature"},
+    {"do-sample greedy", "not needed: a temperature of 0 is greedy, any other draws"},
+    {"num-beams use-beam-search beam-width early-stopping length-penalty",
+     "there is no beam search: answers are drawn, or take the most probable tokens"},
     {"repeat-penalty", "--repetition-penalty"},
     {"repeat-last-n", "--penalty-last-n"},
     {"random-seed rng-seed", "--seed"},

@@ -109,40 +109,54 @@ std::string selection_of(const EngineOptions& o) {
   return text;
 }
 
+static nlohmann::ordered_json mass_of(const kv::SelectionFigures::Layer& l) {
+  return l.measured > 0 ? nlohmann::ordered_json(l.mass / static_cast<double>(l.measured)) : nullptr;
+}
+
+nlohmann::ordered_json selection_figures_json(const kv::SelectionFigures::Layer& t) {
+  using Json = nlohmann::ordered_json;
+  return Json{{"chosen", t.chosen},
+              {"dense", t.dense},
+              {"read_tokens", t.chosen > 0 ? t.read / static_cast<double>(t.chosen) : 0.0},
+              {"seen_tokens", t.chosen > 0 ? t.seen / static_cast<double>(t.chosen) : 0.0},
+              {"measured", t.measured},
+              {"mass", mass_of(t)},
+              {"least_mass", t.measured > 0 ? Json(t.least) : Json(nullptr)}};
+}
+
 nlohmann::ordered_json selection_json(const Receipt& receipt) {
   using Json = nlohmann::ordered_json;
-  const auto mass_of = [](const kv::SelectionFigures::Layer& l) {
-    return l.measured > 0 ? Json(l.mass / static_cast<double>(l.measured)) : Json(nullptr);
-  };
   Json masses = Json::array();
   for (const kv::SelectionFigures::Layer& l : receipt.selection.layers) masses.push_back(mass_of(l));
-  const auto figures = [&](const kv::SelectionFigures::Layer& t) {
-    return Json{{"chosen", t.chosen},
-                {"dense", t.dense},
-                {"read_tokens", t.chosen > 0 ? t.read / static_cast<double>(t.chosen) : 0.0},
-                {"seen_tokens", t.chosen > 0 ? t.seen / static_cast<double>(t.chosen) : 0.0},
-                {"measured", t.measured},
-                {"mass", mass_of(t)},
-                {"least_mass", t.measured > 0 ? Json(t.least) : Json(nullptr)}};
-  };
   Json json{{"name", receipt.select}};
-  json.update(figures(receipt.selection.total()));
+  json.update(selection_figures_json(receipt.selection.total()));
   json["mass_by_layer"] = masses;
-  if (const auto prompts = receipt.selection.prompt_total(); prompts.chosen > 0) json["prompt"] = figures(prompts);
+  if (const auto prompts = receipt.selection.prompt_total(); prompts.chosen > 0)
+    json["prompt"] = selection_figures_json(prompts);
   return json;
 }
 namespace {
 
 constexpr const char* kContext = "long_context";
 
-[[noreturn]] void bad(const std::string& key, const char* expected) {
+[[noreturn]] void bad(const std::string& key, const std::string& expected) {
   throw Error(Code::kBadInput, "'" + key + "': expected " + expected, kContext);
 }
 
-std::int64_t integer(const std::string& key, const nlohmann::json& value, std::int64_t low) {
-  if (!value.is_number_integer() || value.get<std::int64_t>() < low || value.get<std::int64_t>() > (1 << 30))
-    bad(key, low > 0 ? "an integer from 1 on" : "an integer from 0 on");
+constexpr std::int64_t kAny = 1 << 30;
+
+// Ranges are those of our options, so that what is wrong is said with the file's own word.
+std::int64_t integer(const std::string& key, const nlohmann::json& value, std::int64_t low, std::int64_t high = kAny) {
+  if (!value.is_number_integer() || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high)
+    bad(key, fmt::format("an integer from {} {}", low, high < kAny ? fmt::format("to {}", high) : "on"));
   return value.get<std::int64_t>();
+}
+
+std::int64_t block_of(const std::string& key, const nlohmann::json& value) {
+  const std::int64_t block = integer(key, value, 1);
+  if (block != 16 && block != 32 && block != 64 && block != 128)
+    bad(key, fmt::format("16, 32, 64 or 128, found {}: a block has 16 tokens at least here", block));
+  return block;
 }
 
 std::string lower_case(const std::string& key, const nlohmann::json& value) {
@@ -187,15 +201,15 @@ nlohmann::json ktransformers_options(const nlohmann::json& section) {
   for (const auto& [key, value] : section.items()) {
     if (value.is_null()) {  // "token_step:" without a value is the default
     } else if (key == "chunk_size") {
-      engine["chunk"] = integer(key, value, 1);
+      engine["chunk"] = integer(key, value, 1, 8192);
     } else if (key == "max_seq_len") {
-      engine["ctx"] = integer(key, value, 1);
+      engine["ctx"] = integer(key, value, 1, 1 << 24);
     } else if (key == "threads_num") {
-      engine["threads"] = integer(key, value, 1);
+      engine["threads"] = integer(key, value, 1, 512);
     } else if (key == "kv_type") {
       engine["kv"] = codec_of(key, value);
     } else if (key == "block_size") {
-      block = integer(key, value, 1);
+      block = block_of(key, value);
     } else if (key == "local_windows_len") {
       local = integer(key, value, 0);
     } else if (key == "second_block_count" || key == "second_select_num") {
@@ -206,18 +220,18 @@ nlohmann::json ktransformers_options(const nlohmann::json& section) {
     } else if (key == "preselect_block_count") {
       preselect_count = integer(key, value, 0);
     } else if (key == "token_step") {
-      token_step = integer(key, value, 1);
+      token_step = integer(key, value, 1, 1 << 20);
     } else if (key == "layer_step") {
-      layer_step = integer(key, value, 1);
+      layer_step = integer(key, value, 1, 4096);
     } else if (key == "dense_layer_num") {
-      dense = integer(key, value, 0);
+      dense = integer(key, value, 0, 4096);
     } else if (key == "head_select_mode") {
       mode = lower_case(key, value);
       if (mode != "shared" && mode != "separate") bad(key, "SHARED or SEPARATE");
     } else if (key == "representative_type" || key == "anchor_type") {
       selector = selector_of(key, value);
     } else if (key == "representative_num" || key == "anchor_num") {
-      anchors = integer(key, value, 1);
+      anchors = integer(key, value, 1, 128);
     } else {
       bad(key,
           "one of chunk_size, max_seq_len, threads_num, kv_type, block_size, local_windows_len, second_block_count, "

@@ -104,7 +104,8 @@ TEST(SelectionOptions, KTransformersNamesAreUnderstood) {
     EXPECT_EQ(kv::parse_select(selection_of(engine({{"representative_type", theirs}})), "test").kind, ours);
   for (const nlohmann::json& bad :
        {nlohmann::json{{"preselect_block", true}, {"preselect_block_count", 0}}, nlohmann::json{{"kv_type", "FP3"}},
-        nlohmann::json{{"block_size", "128"}}, nlohmann::json{{"blocks", 1}}, nlohmann::json{{"token_step", 0}},
+        nlohmann::json{{"block_size", "128"}}, nlohmann::json{{"block_size", 1}}, nlohmann::json{{"anchor_num", 129}},
+        nlohmann::json{{"blocks", 1}}, nlohmann::json{{"token_step", 0}},
         nlohmann::json{{"representative_type", "BEST"}}, nlohmann::json{{"head_select_mode", 1}}, nlohmann::json(3)})
     EXPECT_THROW(ktransformers_options(bad), Error) << bad.dump();
 }
