@@ -120,6 +120,8 @@ class Scheduler final : public Service {
   std::span<const float> compute(double& start);
   void plan();
   void learn_pace(std::int64_t prompt_rows, double seconds);
+  std::int64_t written() const;
+  void count_step(std::int64_t prompt_rows, std::int64_t answer_tokens, double seconds);
   void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   static std::int64_t whole_runs(const Job& job, std::int64_t count, std::int64_t room);
