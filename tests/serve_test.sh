@@ -98,6 +98,13 @@ expect 'unknown route' '"error"'
 post /tokenize '{"content":"dark night"}'
 expect tokenize '"tokens":\['
 answer=$(curl -sS "$url/metrics") && expect metrics '^kvasir_http_requests_total'
+expect 'metrics: rates' '^kvasir_generated_tokens_per_second [0-9.]*[1-9]'
+printf '%s' "$answer" | grep -q '^vllm:' && fail "names of vLLM that nobody asked for"
+answer=$(curl -sS "$url/v1/stats")
+expect 'stats: rates' '"generated_tokens_per_second":[0-9.]*[1-9]'
+expect 'stats: batch' '"batch":{"steps":[1-9][0-9]*,"mean":1.0,"most":1}'
+expect 'stats: pages' '"pool":{"pages":[1-9][0-9]*,"used":0,"free":[1-9][0-9]*,"shared":0,'
+expect 'stats: hits' '"hit_share":0\.[0-9]*[1-9]'
 
 # A replay over HTTP, as of any other server.
 printf '%s\n' '{"turns":[{"role":"user","content":"Tell me of the sea."},{"role":"assistant","content":"It is wide."},

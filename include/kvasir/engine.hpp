@@ -97,6 +97,15 @@ struct EngineStats {
     std::vector<std::uint64_t> histogram;     // steps with guesses, by how many of them were right: 0, 1, ...
     double draft_seconds = 0, verify_seconds = 0, rollback_seconds = 0;
   } drafts;
+  double hit_share = 0;  // of the tokens of prompts: not computed
+  // Tokens per second while prompts were computed and while answers grew (an answer's first token is its prompt's), and
+  // answers that grew in one step: the mean and the most. 0 without any.
+  double prompt_tokens_per_second = 0, generated_tokens_per_second = 0, batch_mean = 0;
+  std::uint64_t batch_most = 0;
+  // Pages of the cache at this moment; shared: of those in use, by more than one sequence.
+  std::int64_t pages = 0, pages_free = 0, pages_shared = 0;
+  // JSON object as /v1/stats has them: "hit_share", "rates", "batch", "pool", "drafts", "selection".
+  std::string json;
 };
 
 // Rows of floats that stand in a prompt in place of tokens, such as embeddings of another model: (n, ModelInfo::width)
@@ -166,6 +175,11 @@ class Engine {
   // The vectors of texts, as of `kvasir embed`, one each. Options: pooling ("mean", "cls", "last"; default: as the
   // model's file says), dimensions (only the first so many; 0: all), raw (true: not divided by their length).
   std::vector<std::vector<float>> embed(std::span<const std::string> texts, const Options& options = {});
+
+  // How well documents answer a question, one number each, as "relevance_score" of /v1/rerank: for models that write
+  // and have a head that ranks (cls.output.weight). Options: raw (true: the head's first score itself).
+  std::vector<double> rerank(const std::string& query, std::span<const std::string> documents,
+                             const Options& options = {});
 
   std::vector<std::int32_t> tokenize(std::string_view text, bool add_bos = false, bool special = true) const;
   std::string detokenize(std::span<const std::int32_t> ids) const;

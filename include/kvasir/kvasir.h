@@ -96,6 +96,9 @@ kvasir_status kvasir_generate_batch(kvasir_engine* engine, const char* const* pr
 /* Options: pooling, dimensions, raw. The vector has *count numbers; kvasir_free. */
 kvasir_status kvasir_embed(kvasir_engine* engine, const char* text, size_t size, const char* const* options,
                            float** vector, size_t* count);
+/* The documents' relevance, *scores[i] of documents[i] of sizes[i] bytes; kvasir_free. Option: raw. */
+kvasir_status kvasir_rerank(kvasir_engine* engine, const char* query, size_t size, const char* const* documents,
+                            const size_t* sizes, size_t count, const char* const* options, double** scores);
 /* messages, tools: JSON arrays as in /v1/chat/completions; tools may be NULL. Pictures are parts image_url with data:
  * URLs. */
 kvasir_status kvasir_chat(kvasir_engine* engine, const char* messages, const char* tools, const char* const* options,

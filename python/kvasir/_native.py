@@ -72,6 +72,7 @@ OnText = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes
 OnProgress = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 Ids = ctypes.POINTER(ctypes.c_int32)
 Floats = ctypes.POINTER(ctypes.c_float)
+Doubles = ctypes.POINTER(ctypes.c_double)
 _text, _size, _int, _i64, _out = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int64, ctypes.POINTER
 _sequence = ctypes.c_uint64
 
@@ -107,6 +108,7 @@ _CALLS = {
     "engine_flush": [Handle],
     "engine_reset_cache": [Handle],
     "generate_batch": [Handle, _out(_text), _out(_size), _size, _out(_text), _out(Handle)],
+    "rerank": [Handle, _text, _size, _out(_text), _out(_size), _size, _out(_text), _out(Doubles)],
     "embed": [Handle, _text, _size, _out(_text), _out(Floats), _out(_size)],
     "generate": [Handle, _text, _size, _out(_text), OnText, Handle, _out(Handle)],
     "generate_ids": [Handle, Ids, _size, _out(_text), OnText, Handle, _out(Handle)],

@@ -7,14 +7,13 @@ import base64
 import ctypes
 import io
 import json
-import os
 import queue
-import re
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from . import _hub
 from . import _native as native
 
 
@@ -31,6 +30,7 @@ class Generation:
     total_ms: float  # to the last one
     receipt: dict  # where each span of the prompt came from
     logprobs: list[dict] = field(default_factory=list)
+    prompt: str | None = None  # where it was a text
 
     @property
     def tokens(self) -> int:
@@ -64,6 +64,14 @@ class Generation:
     def cached_tokens(self) -> int:
         """Tokens of the prompt that were not computed."""
         return self.receipt["reused_tokens"]
+
+    @property
+    def mode(self) -> str:
+        """What was done with the prompt: "baseline" (computed), "prefix_cache" (known from its beginning on) or
+        "chunk_kv_reuse" (known text at another place was read, reuse="blend").
+        """
+        blended = (self.receipt.get("blend") or {}).get("relocated_tokens", 0) > 0
+        return "chunk_kv_reuse" if blended else "prefix_cache" if self.cached_tokens else "baseline"
 
     def __str__(self) -> str:
         return self.text
@@ -148,56 +156,77 @@ class _Asks:
         listener = _Listener(on_text)
         reply = self._ask(prompt, _request(options, max_new_tokens), listener)
         listener.check()
+        reply.prompt = prompt if isinstance(prompt, str) else None
         return reply
 
-    def _stream(self, prompt, max_new_tokens, options) -> Iterator[str]:
-        pieces: queue.SimpleQueue = queue.SimpleQueue()
-        left = threading.Event()
+    def _stream(self, prompt, max_new_tokens, options) -> Stream:
+        return Stream(lambda hear: self._generate(prompt, max_new_tokens, hear, options))
 
-        def hear(text: str) -> bool:
-            pieces.put(text)
-            return not left.is_set()
 
-        def run() -> None:
+class Stream:
+    """An answer's text as it comes, for `for` and for `async for`. What leaves it, ends the answer.
+
+    result: the whole Generation, once the text is over; None before.
+    """
+
+    def __init__(self, generate: Callable[[Callable[[str], bool]], Generation]):
+        self.result: Generation | None = None
+        self._pieces: queue.SimpleQueue = queue.SimpleQueue()
+        self._left = threading.Event()
+        pieces, left = self._pieces, self._left
+
+        def run() -> None:  # without `self`, so that a stream nobody has any more is closed
+            def hear(text: str) -> bool:
+                pieces.put(text)
+                return not left.is_set()
+
             try:
-                pieces.put(self._generate(prompt, max_new_tokens, hear, options))
+                pieces.put(generate(hear))
             except BaseException as e:
                 pieces.put(e)
 
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
+        self._thread = threading.Thread(target=run, daemon=True)  # from the first piece on
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if self._left.is_set():
+            raise StopIteration
+        if not self._thread.ident:
+            self._thread.start()
+        piece = self._pieces.get()
+        if isinstance(piece, str):
+            return piece
+        self.close()
+        if isinstance(piece, BaseException):
+            raise piece
+        self.result = piece
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the answer, and waits until it has ended."""
+        self._left.set()
+        if self._thread.ident:
+            self._thread.join()
+
+    __del__ = close
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
         try:
-            while True:
-                piece = pieces.get()
-                if isinstance(piece, BaseException):
-                    raise piece
-                if isinstance(piece, Generation):
-                    return piece
-                yield piece
-        finally:
-            left.set()
-            thread.join()
+            piece = await asyncio.to_thread(next, self, None)
+        except asyncio.CancelledError:
+            self._left.set()
+            raise
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
 
-    async def _astream(self, stream: Iterator[str]) -> AsyncIterator[str]:
-        done = object()
-        try:
-            while (piece := await asyncio.to_thread(next, stream, done)) is not done:
-                yield piece
-        finally:
-            stream.close()
-
-
-def _local(model) -> str:
-    """The path; a name of the Hub that is no path is refused in words."""
-    path = str(model)
-    named = re.fullmatch(r"(?:hf:)?([\w.-]+/[\w.-]+)(:[\w.-]+)?", path)
-    if named and not path.endswith(".gguf") and (path.startswith("hf:") or not os.path.exists(path)):
-        name = f"hf:{named[1]}{named[2] or ''}"
-        raise native.BadInput(
-            f"{path}: is no file or folder here, and this library has no downloads: `kvasir pull {name}` fetches the model "
-            "and says where it is"
-        )
-    return path
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
 
 
 class Engine(native.Owner, _Asks):
@@ -209,14 +238,18 @@ class Engine(native.Owner, _Asks):
     _close = "engine_close"
 
     def __init__(self, model, *, progress: bool | None = None, **options):
-        """model: a GGUF file or a folder of Hugging Face. progress: show the loading; None: on a terminal."""
+        """model: a GGUF file, a folder of Hugging Face, or a name of the Hub: "OWNER/REPO", "hf:OWNER/REPO:QUANT",
+        "hf:OWNER/REPO/FILE.gguf", which huggingface_hub downloads (`pip install 'kvasir[hub]'`). progress: show the
+        loading; None: on a terminal.
+        """
         handle, bar = native.Handle(), _Bar(progress)
-        native.call("engine_open", _local(model).encode(), native.options(options), bar.call, None, ctypes.byref(handle))
+        native.call("engine_open", _hub.local(str(model), progress).encode(), native.options(options), bar.call, None, ctypes.byref(handle))
         super().__init__(handle)
 
     @classmethod
-    def from_pretrained(cls, path, **options) -> Engine:
-        return cls(path, **options)
+    def from_pretrained(cls, model, *, progress: bool | None = None, **options) -> Engine:
+        """Engine(model, ...), by transformers' name."""
+        return cls(model, progress=progress, **options)
 
     def info(self) -> dict:
         text = native.Handle()
@@ -224,16 +257,20 @@ class Engine(native.Owner, _Asks):
         return json.loads(native.take_text(text))
 
     def stats(self) -> dict:
-        """Tokens computed and reused since the start, and what the tiers hold."""
+        """Tokens computed and reused since the start, and what the tiers hold; as of /v1/stats rates, batch, pool, drafts,
+        selection and hit_share.
+        """
         text = native.Handle()
         native.call("engine_stats", self.handle, ctypes.byref(text))
         return json.loads(native.take_text(text))
 
     def cache_stats(self) -> dict:
-        """Of stats(): tokens that prompts had and reused, their share, bytes of running requests, and what tiers hold."""
+        """Of stats(): what prompts reused, what the pool of pages holds and what tiers do, in the words of /v1/stats."""
         s = self.stats()
-        share = s["reused_tokens"] / s["prompt_tokens"] if s["prompt_tokens"] else 0.0
-        return {"hit_share": share, **{k: s[k] for k in ("prompt_tokens", "reused_tokens", "kv_bytes", "kv_budget", "tiers")}}
+        return {
+            **{k: s[k] for k in ("prompt_tokens", "reused_tokens", "kv_bytes", "kv_budget", "pool", "tiers")},
+            "hit_share": s["hit_share"] or 0.0,
+        }
 
     def speculative_stats(self) -> dict:
         """What drafts did since the start. histogram[n]: steps with guesses of which n were right."""
@@ -340,8 +377,25 @@ class Engine(native.Owner, _Asks):
         finally:
             native.lib.kvasir_free(vector)
 
-    def stream(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, images: Sequence = (), **options) -> Iterator[str]:
-        """The answer's text as it comes. Closing the iterator ends the answer."""
+    def rerank(self, query: str, documents: Sequence[str], *, top_n: int | None = None, raw: bool = False) -> list[dict]:
+        """Documents by how well they answer `query`, the best first: {"index", "relevance_score"} as of /v1/rerank.
+
+        For models that write and have a head that ranks (cls.output.weight). raw: the head's first score itself.
+        """
+        if isinstance(documents, str) or not all(isinstance(d, str) for d in documents):
+            raise native.BadInput("documents: expected a list of texts")
+        question, texts, scores = query.encode(), [d.encode() for d in documents], native.Doubles()
+        n = len(texts)
+        native.call("rerank", self.handle, question, len(question), (ctypes.c_char_p * n)(*texts), (ctypes.c_size_t * n)(*map(len, texts)),
+                    n, native.options({"raw": raw}), ctypes.byref(scores))  # fmt: skip
+        try:
+            ranked = sorted(({"index": i, "relevance_score": s} for i, s in enumerate(scores[:n])), key=lambda r: -r["relevance_score"])
+        finally:
+            native.lib.kvasir_free(scores)
+        return ranked[:top_n]
+
+    def stream(self, prompt: str | Sequence[int], max_new_tokens: int | None = None, *, images: Sequence = (), **options) -> Stream:
+        """The answer's text as it comes, for `for` and for `async for`. Closing it ends the answer."""
         return self._stream(_pictured(prompt, images), max_new_tokens, options)
 
     def chat(self, messages: list[dict], max_new_tokens: int | None = None, *, tools: list | None = None, on_text=None, **options) -> Generation:
@@ -352,7 +406,7 @@ class Engine(native.Owner, _Asks):
         """
         return self._generate(_Messages(messages, tools), max_new_tokens, on_text, options)
 
-    def stream_chat(self, messages: list[dict], max_new_tokens: int | None = None, *, tools: list | None = None, **options) -> Iterator[str]:
+    def stream_chat(self, messages: list[dict], max_new_tokens: int | None = None, *, tools: list | None = None, **options) -> Stream:
         return self._stream(_Messages(messages, tools), max_new_tokens, options)
 
     def chat_prompt(self, messages: list[dict], tools: list | None = None) -> str:
@@ -367,8 +421,8 @@ class Engine(native.Owner, _Asks):
     async def achat(self, messages: list[dict], max_new_tokens: int | None = None, **options) -> Generation:
         return await asyncio.to_thread(self.chat, messages, max_new_tokens, **options)
 
-    def astream(self, prompt, max_new_tokens: int | None = None, **options) -> AsyncIterator[str]:
-        return self._astream(self.stream(prompt, max_new_tokens, **options))
+    def astream(self, prompt, max_new_tokens: int | None = None, **options) -> Stream:
+        return self.stream(prompt, max_new_tokens, **options)
 
     # ---- the cache
 
@@ -516,7 +570,7 @@ class Session(native.Owner, _Asks):
         """Goes on from what is there; the answer becomes part of it."""
         return self._generate(None, max_new_tokens, on_text, options)
 
-    def stream(self, max_new_tokens: int | None = None, **options) -> Iterator[str]:
+    def stream(self, max_new_tokens: int | None = None, **options) -> Stream:
         return self._stream(None, max_new_tokens, options)
 
     @property

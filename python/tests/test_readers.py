@@ -9,9 +9,11 @@ import io
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import kvasir
 
@@ -132,12 +134,13 @@ class KvBoost(Readers):
         cls.engine.close()
 
     def test_07_from_the_hub(self):
-        with self.named("Qwen/Qwen2.5-3B", "kvasir pull hf:Qwen/Qwen2.5-3B"):
-            kvasir.Engine.from_pretrained("Qwen/Qwen2.5-3B")
+        with mock.patch.dict(sys.modules, {"huggingface_hub": None}):  # test_hub.py has it with
+            with self.named("Qwen/Qwen2.5-3B", "kvasir[hub]", "kvasir pull hf:Qwen/Qwen2.5-3B"):
+                kvasir.Engine.from_pretrained("Qwen/Qwen2.5-3B")
 
     def test_08_options_of_its_engine(self):
         for name, words in {
-            "chunk_size": "'chunk'", "max_cache_bytes": "'ram_cache'", "kv_cache_bits": "'kv'", "recompute_strategy": "'blend_strategy'",
+            "chunk_size": "pages of 128 tokens", "recency_window_chunks": "not to be chosen", "max_cache_bytes": "'ram_cache'", "kv_cache_bits": "'kv'", "recompute_strategy": "'blend_strategy'",
             "recompute_overlap": "'blend_first_rows'", "overlap_k": "'blend_first_rows'", "disk_cache_dir": "'cache_dir'",
             "max_batch_size": "'running'", "awq_streaming": "'weights_memory'", "num_blocks": "'pool'", "block_size": "128 tokens",
         }.items():
@@ -148,6 +151,12 @@ class KvBoost(Readers):
         self.engine.warm(TEXT)
         result = self.engine.generate(TEXT + "What happened?", max_new_tokens=8, temperature=0.0)
         self.assertGreater(result.kv_reuse_ratio, 0.5)
+        self.assertEqual((result.mode, result.prompt), ("prefix_cache", TEXT + "What happened?"))
+        self.assertEqual(self.engine.generate(TEXT, 1, reuse=False).mode, "baseline")
+        with self.named("do_sample", "temperature of 0"):
+            self.engine.generate(TEXT, do_sample=True)
+        with self.named("num_beams", "no beam search"):
+            self.engine.generate(TEXT, num_beams=4)
         self.assertGreater(result.total_ms, result.ttft_ms)
 
     def test_10_verify_correctness(self):
@@ -170,6 +179,23 @@ class KvBoost(Readers):
                               ("--max-batch-size", "is --running here"), ("--sink-tokens", "is --sinks here")):
             with self.subTest(option):
                 self.program_names(words, "serve", option, "4")
+
+
+    @needs_program
+    def test_12b_one_hint_for_one_name(self):
+        if run("serve", "--help")[0] != 0:
+            self.skipTest("SKIPPED: this program was built without the server")
+        for name in ("sink_tokens", "kv_cache_bits", "max_batch_size", "gamma", "speculative_gamma", "recompute_ratio", "num_blocks",
+                     "chunk_size", "recency_window_chunks", "block_size"):  # fmt: skip
+            with self.subTest(name), self.assertRaises(kvasir.BadInput) as caught:
+                kvasir.Engine(MODEL, **{name: 4})
+            here = re.search(r"\((.*?)\)", str(caught.exception))[1]
+            said = re.search(r"\((.*)\)", run("serve", "-m", MODEL, "--" + name.replace("_", "-"), "4")[1])[1]
+            ours = re.search(r"'\w+' is '(\w+)'", here)
+            if ours:
+                self.assertIn(f"is --{ours[1].replace('_', '-')} here", said)
+            else:
+                self.assertIn(here.split(": ", 1)[1].split("(")[0].strip(), said)
 
 
 class QuantCpp(Readers):
@@ -250,7 +276,7 @@ long_context:
     def test_19_blocks_of_one_token(self):
         code, said = self.with_config(re.sub("block_size: 128", "block_size: 1", self.CONFIG))
         self.assertNotEqual(code, 0)
-        self.assertIn("expected one of 16, 32, 64, 128", said)
+        self.assertIn("'block_size': expected 16, 32, 64 or 128", said)
 
     @needs_program
     def test_20_its_command_line(self):

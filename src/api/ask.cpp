@@ -57,21 +57,6 @@ Reply reply_of(const run::Reply& r) {
   return reply;
 }
 
-void count(EngineStats::Drafts& sum, const run::DraftFigures& f) {
-  const auto add = [](std::uint64_t& to, std::int64_t more) { to += static_cast<std::uint64_t>(more); };
-  add(sum.steps, f.steps), add(sum.tokens, f.tokens), add(sum.drafted, f.drafted), add(sum.accepted, f.accepted);
-  sum.draft_seconds += f.draft_seconds;
-  sum.verify_seconds += f.verify_seconds;
-  sum.rollback_seconds += f.rollback_seconds;
-  // accepted_at[i] steps had more than i right guesses.
-  for (std::size_t right = 0; right <= f.accepted_at.size(); ++right) {
-    const std::int64_t least = right == 0 ? f.drafted_at[0] : f.accepted_at[right - 1];
-    const std::int64_t steps = least - (right < f.accepted_at.size() ? f.accepted_at[right] : 0);
-    if (steps > 0 && sum.histogram.size() <= right) sum.histogram.resize(right + 1);
-    if (steps > 0) add(sum.histogram[right], steps);
-  }
-}
-
 }  // namespace
 
 Ask::Ask(const run::BlendOptions& blend_, const Options& options) : blend(blend_) {
@@ -119,10 +104,6 @@ Reply ask(Engine::Impl& impl, const Ask& ask, std::vector<std::int32_t> prompt, 
     events.cancelled = [&] { return cancelled.load(); };
   }
   const run::Reply reply = run::ask(*impl.scheduler, std::move(service), events);
-  {
-    const std::lock_guard lock(impl.drafted_mutex);
-    count(impl.drafted, reply.outcome.draft);
-  }
   if (thrown) std::rethrow_exception(thrown);
   return reply_of(reply);
 }

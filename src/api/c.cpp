@@ -184,22 +184,15 @@ Json to_json(const EngineStats& s) {
                      {"hits", t.hits},
                      {"misses", t.misses},
                      {"errors", t.errors}});
-  return {{"requests", s.requests},
-          {"prompt_tokens", s.prompt_tokens},
-          {"reused_tokens", s.reused_tokens},
-          {"generated_tokens", s.generated_tokens},
-          {"kv_bytes", s.kv_bytes},
-          {"kv_budget", s.kv_budget},
-          {"tiers", tiers},
-          {"drafts",
-           {{"steps", s.drafts.steps},
-            {"tokens", s.drafts.tokens},
-            {"drafted", s.drafts.drafted},
-            {"accepted", s.drafts.accepted},
-            {"histogram", s.drafts.histogram},
-            {"draft_seconds", s.drafts.draft_seconds},
-            {"verify_seconds", s.drafts.verify_seconds},
-            {"rollback_seconds", s.drafts.rollback_seconds}}}};
+  Json all{{"requests", s.requests},
+           {"prompt_tokens", s.prompt_tokens},
+           {"reused_tokens", s.reused_tokens},
+           {"generated_tokens", s.generated_tokens},
+           {"kv_bytes", s.kv_bytes},
+           {"kv_budget", s.kv_budget},
+           {"tiers", tiers}};
+  all.update(Json::parse(s.json));
+  return all;
 }
 
 // Texts that are no UTF-8 (bytes of half a character) become JSON all the same.
@@ -208,6 +201,13 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 kvasir_reply* c_reply_of(Reply&& reply) {
   std::string json = dump(to_json(reply));
   return new kvasir_reply{std::move(reply), std::move(json)};
+}
+
+std::vector<std::string> texts_of(const char* const* texts, const size_t* sizes, size_t count, const char* name) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < count; ++i)
+    all.emplace_back(text_of((&some(texts, name))[i], (&some(sizes, "sizes"))[i], name));
+  return all;
 }
 
 KvCacheOptions cache_options(const char* const* texts) {
@@ -332,9 +332,7 @@ kvasir_status kvasir_generate_batch(kvasir_engine* engine, const char* const* pr
                                     size_t count, const char* const* options, kvasir_reply** replies) {
   return call([&] {
     some(engine, "engine");
-    std::vector<std::string> texts;
-    for (std::size_t i = 0; i < count; ++i)
-      texts.emplace_back(text_of((&some(prompts, "prompts"))[i], (&some(sizes, "sizes"))[i], "prompts"));
+    const std::vector<std::string> texts = texts_of(prompts, sizes, count, "prompts");
     if (count > 0) some(replies, "replies");
     std::vector<std::unique_ptr<kvasir_reply>> all;
     for (Reply& reply : engine->engine.generate_batch(texts, options_of(options)))
@@ -353,6 +351,18 @@ kvasir_status kvasir_embed(kvasir_engine* engine, const char* text, size_t size,
         some(engine, "engine").engine.embed(std::span(&one, 1), options_of(options)).front();
     *vector = static_cast<float*>(copy(numbers.data(), numbers.size() * sizeof(float), 0));
     *count = numbers.size();
+  });
+}
+
+kvasir_status kvasir_rerank(kvasir_engine* engine, const char* query, size_t size, const char* const* documents,
+                            const size_t* sizes, size_t count, const char* const* options, double** scores) {
+  return call([&] {
+    some(scores, "scores");
+    const std::vector<double> all =
+        some(engine, "engine")
+            .engine.rerank(std::string(text_of(query, size, "query")), texts_of(documents, sizes, count, "documents"),
+                           options_of(options));
+    *scores = static_cast<double*>(copy(all.data(), all.size() * sizeof(double), 0));
   });
 }
 

@@ -16,6 +16,8 @@
 #include "api/options.hpp"
 #include "base/json.hpp"
 #include "run/embed.hpp"
+#include "run/rank.hpp"
+#include "run/work_json.hpp"
 #include "text/conversation.hpp"
 #include "text/pictures.hpp"
 #include "text/prompt.hpp"
@@ -60,8 +62,22 @@ EngineStats Engine::stats() const {
                   .kv_bytes = s.kv_bytes,
                   .kv_budget = s.kv_budget};
   for (const run::TierStats& t : s.tiers) out.tiers.push_back({t.tier, t.bytes, t.records, t.hits, t.misses, t.errors});
-  const std::lock_guard lock(impl_->drafted_mutex);
-  out.drafts = impl_->drafted;
+  const run::DraftTotals& d = s.drafts;
+  out.drafts = {.steps = d.steps,
+                .tokens = d.tokens,
+                .drafted = d.drafted,
+                .accepted = d.accepted,
+                .histogram = d.histogram,
+                .draft_seconds = d.draft_seconds,
+                .verify_seconds = d.verify_seconds,
+                .rollback_seconds = d.rollback_seconds};
+  out.hit_share = s.hit_share();
+  out.prompt_tokens_per_second = s.work.prompt_rate();
+  out.generated_tokens_per_second = s.work.answer_rate();
+  out.batch_mean = s.work.batch();
+  out.batch_most = s.work.most_answers;
+  out.pages = s.pool.pages, out.pages_free = s.pool.free, out.pages_shared = s.pool.shared;
+  out.json = run::work_json(s).dump();
   return out;
 }
 
@@ -235,6 +251,15 @@ std::vector<std::vector<float>> Engine::embed(std::span<const std::string> texts
     std::vector<std::vector<float>> vectors;
     for (const std::string& text : texts) vectors.push_back(run::embed(*impl_->scheduler, text, how).vector);
     return vectors;
+  });
+}
+
+std::vector<double> Engine::rerank(const std::string& query, std::span<const std::string> documents,
+                                   const Options& options) {
+  return api::guarded([&] {
+    run::RankOptions how;
+    api::set_options(options, api::OptionTarget<run::RankOptions>{run::rank_table(), how});
+    return run::rank(*impl_->scheduler, query, documents, how);
   });
 }
 

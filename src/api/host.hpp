@@ -45,8 +45,6 @@ struct Engine::Impl {
   std::optional<text::ChatTemplate> chat_template;
   std::string chat_problem;  // why there is none
   ModelInfo info;
-  std::mutex drafted_mutex;  // of this
-  EngineStats::Drafts drafted;
 };
 
 namespace api {

@@ -47,32 +47,53 @@ std::string percent(std::int64_t part, std::int64_t all) {
 }
 
 std::vector<std::vector<std::string>> cells(const std::vector<RagRow>& rows) {
-  std::vector<std::vector<std::string>> table{{"", "prompts", "TTFT p50 s", "p90", "x", "reused", "relocated",
+  std::vector<std::vector<std::string>> table{{"", "prompts", "TTFT p50 s", "p90", "p95", "x", "reused", "relocated",
                                                "repaired", "computed", "looking ms", "mean KL", "first token",
                                                "answers", "right", "equal or as right", "worse"}};
   const double cold = rows.empty() || rows[0].ttft.empty() ? 0 : median(rows[0].ttft);
   for (const RagRow& r : rows) {
     if (r.ttft.empty()) continue;
     const double ttft = median(r.ttft);
-    table.push_back({r.name, std::to_string(r.asked), fmt::format("{:.3f}", ttft),
-                     fmt::format("{:.3f}", percentile_of(r.ttft, 0.9)), fmt::format("{:.3f}", cold / ttft),
-                     percent(r.reused, r.prompt_tokens), percent(r.relocated, r.prompt_tokens),
-                     percent(r.repaired, r.prompt_tokens),
-                     percent(r.prompt_tokens - r.reused - r.relocated, r.prompt_tokens),
-                     fmt::format("{:.1f}", 1e3 * median(r.looking)), fmt::format("{:.4f}", mean(r.kl)),
-                     percent(r.same_first, r.asked), percent(r.same_answer, r.asked), percent(r.right, r.asked),
-                     percent(r.as_good, r.asked), percent(r.worse, r.asked)});
+    table.push_back(
+        {r.name, std::to_string(r.asked), fmt::format("{:.3f}", ttft),
+         fmt::format("{:.3f}", percentile_of(r.ttft, 0.9)), fmt::format("{:.3f}", percentile_of(r.ttft, 0.95)),
+         fmt::format("{:.3f}", cold / ttft), percent(r.reused, r.prompt_tokens), percent(r.relocated, r.prompt_tokens),
+         percent(r.repaired, r.prompt_tokens), percent(r.prompt_tokens - r.reused - r.relocated, r.prompt_tokens),
+         fmt::format("{:.1f}", 1e3 * median(r.looking)), fmt::format("{:.4f}", mean(r.kl)),
+         percent(r.same_first, r.asked), percent(r.same_answer, r.asked), percent(r.right, r.asked),
+         percent(r.as_good, r.asked), percent(r.worse, r.asked)});
   }
+  return table;
+}
+
+// How right answers are by the share of their prompts that was not computed.
+std::vector<std::vector<std::string>> cells_by_reuse(const std::vector<RagRow>& rows) {
+  std::vector<std::vector<std::string>> table{
+      {"", "not computed", "prompts", "right", "right when cold", "same answer"}};
+  for (const RagRow& r : rows)
+    for (const lab::RagBucket& b : r.by_reuse)
+      if (b.asked > 0 && &r != &rows.front())
+        table.push_back({r.name, fmt::format("{:.0f} to {:.0f} %", 100 * b.from, 100 * b.from + 25),
+                         std::to_string(b.asked), percent(b.right, b.asked), percent(b.cold_right, b.asked),
+                         percent(b.same_answer, b.asked)});
   return table;
 }
 
 void print_json(const std::vector<RagRow>& rows) {
   for (const RagRow& r : rows) {
     if (r.ttft.empty()) continue;
+    auto buckets = nlohmann::ordered_json::array();
+    for (const lab::RagBucket& b : r.by_reuse)
+      buckets.push_back({{"from", b.from},
+                         {"prompts", b.asked},
+                         {"right", b.right},
+                         {"cold_right", b.cold_right},
+                         {"same_answer", b.same_answer}});
     print_json_row({{"way", r.name},
                     {"prompts", r.asked},
                     {"ttft_p50_ms", 1e3 * median(r.ttft)},
                     {"ttft_p90_ms", 1e3 * percentile_of(r.ttft, 0.9)},
+                    {"ttft_p95_ms", 1e3 * percentile_of(r.ttft, 0.95)},
                     {"prompt_tokens", r.prompt_tokens},
                     {"reused_tokens", r.reused},
                     {"relocated_tokens", r.relocated},
@@ -84,6 +105,7 @@ void print_json(const std::vector<RagRow>& rows) {
                     {"right", r.right},
                     {"equal_or_as_right", r.as_good},
                     {"worse", r.worse},
+                    {"by_reuse", std::move(buckets)},
                     {"refused", r.refused}});
   }
 }
@@ -123,7 +145,13 @@ int run_rag(BenchRagSettings& s) {
     return !interrupt.requested().load(std::memory_order_relaxed);
   });
   progress.finish();
-  s.json ? print_json(rows) : print_table(cells(rows));
+  if (s.json) {
+    print_json(rows);
+  } else {
+    print_table(cells(rows));
+    fmt::print("\n");
+    print_table(cells_by_reuse(rows));
+  }
   for (const RagRow& r : rows)
     if (!s.json && !r.refused.empty()) fmt::print(stderr, "{}: {}\n", r.name, r.refused);
   if (!s.plot.empty()) plot(s, rows);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -44,7 +45,7 @@ struct PplOptions {
   std::string file;
   std::int64_t tokens = 0;
   bool decode = false;
-  std::string plot;
+  std::string plot, curve;
   bool json = false;
 };
 
@@ -61,6 +62,10 @@ const OptionTable<PplOptions>& eval_ppl_table() {
         {.help =
              "score token by token with the products on packed bytes that generation uses, not with those of prompts"}},
        {"plot", &O::plot, {.help = "draw divergence against bytes into a .svg, .html or .png", .placeholder = "FILE"}},
+       {"curve",
+        &O::curve,
+        {.help = "score windows from their first token on, and draw the perplexity over the length into such a file",
+         .placeholder = "FILE"}},
        {"json", &O::json, {.help = "one object per choice of codecs"}}}};
   return t;
 }
@@ -93,10 +98,10 @@ std::vector<std::vector<std::string>> eval_ppl_cells(const PplReport& report) {
 }
 
 std::string eval_ppl_material(const EvalPplSettings& s, const PplReport& r) {
-  return fmt::format("{}, {}: {} windows of {} tokens, {} scored{}",
+  return fmt::format("{}, {}: {} windows of {} tokens, {} scored{}{}",
                      std::filesystem::path(s.subject.model).filename().string(),
                      std::filesystem::path(s.ppl.file).filename().string(), r.windows, s.subject.ctx, r.scored,
-                     s.ppl.decode ? " as generated" : "");
+                     s.ppl.decode ? " as generated" : "", r.places.empty() ? "" : ", from the first one on");
 }
 
 std::string coverage(const EvalPplSettings& s, const PplReport& r) {
@@ -135,34 +140,38 @@ void print_so_far(const PplReport& r, std::int64_t windows) {
 }
 
 void eval_ppl_print_json(const EvalPplSettings& s, const PplReport& report) {
-  for (const PplRow& r : report.rows)
-    print_json_row({{"kv", r.kv},
-                    {"ppl", r.ppl},
-                    {"ppl_f32", report.baseline_ppl},
-                    {"ppl_change", r.ppl_change()},
-                    {"ppl_change_error", r.ppl_change_error()},
-                    {"nll", r.nll},
-                    {"nll_difference", r.nll_difference},
-                    {"nll_difference_error", r.nll_difference_error},
-                    {"kl_mean", r.kl_mean},
-                    {"kl_p99", r.kl_p99},
-                    {"top1", r.top1},
-                    {"bits_k", r.cost.bits_k},
-                    {"bits_v", r.cost.bits_v},
-                    {"kv_bytes_per_token", r.cost.bytes_per_token},
-                    {"f16_bytes_per_token", r.cost.f16_bytes_per_token},
-                    {"held_bytes_per_token", r.cost.held_bytes_per_token},
-                    {"sealed_share", report.sealed_share},
-                    {"decode", s.ppl.decode},
-                    {"ctx", s.subject.ctx},
-                    {"windows", report.windows},
-                    {"scored", report.scored},
-                    {"bos", report.bos},
-                    {"window", s.subject.window},
-                    {"sinks", s.subject.sinks},
-                    {"model", std::filesystem::path(s.subject.model).filename().string()},
-                    {"text", std::filesystem::path(s.ppl.file).filename().string()},
-                    {"note", r.note}});
+  for (const PplRow& r : report.rows) {
+    nlohmann::ordered_json row{{"kv", r.kv},
+                               {"ppl", r.ppl},
+                               {"ppl_f32", report.baseline_ppl},
+                               {"ppl_change", r.ppl_change()},
+                               {"ppl_change_error", r.ppl_change_error()},
+                               {"nll", r.nll},
+                               {"nll_difference", r.nll_difference},
+                               {"nll_difference_error", r.nll_difference_error},
+                               {"kl_mean", r.kl_mean},
+                               {"kl_p99", r.kl_p99},
+                               {"top1", r.top1},
+                               {"bits_k", r.cost.bits_k},
+                               {"bits_v", r.cost.bits_v},
+                               {"kv_bytes_per_token", r.cost.bytes_per_token},
+                               {"f16_bytes_per_token", r.cost.f16_bytes_per_token},
+                               {"held_bytes_per_token", r.cost.held_bytes_per_token},
+                               {"sealed_share", report.sealed_share},
+                               {"decode", s.ppl.decode},
+                               {"ctx", s.subject.ctx},
+                               {"windows", report.windows},
+                               {"scored", report.scored},
+                               {"bos", report.bos},
+                               {"window", s.subject.window},
+                               {"sinks", s.subject.sinks},
+                               {"model", std::filesystem::path(s.subject.model).filename().string()},
+                               {"text", std::filesystem::path(s.ppl.file).filename().string()},
+                               {"note", r.note}};
+    if (!r.curve.empty())
+      row.update({{"places", report.places}, {"nll_by_place", r.curve}, {"nll_by_place_f32", report.baseline_curve}});
+    print_json_row(row);
+  }
 }
 
 void eval_ppl_plot(const EvalPplSettings& s, const PplReport& r) {
@@ -175,9 +184,33 @@ void eval_ppl_plot(const EvalPplSettings& s, const PplReport& r) {
   write_plot(p, eval_ppl_cells(r), s.ppl.plot);
 }
 
+void eval_ppl_draw_curve(const EvalPplSettings& s, const PplReport& r) {
+  lab::eval::Plot p{.title = "Perplexity over the length of the text",
+                    .subtitle = eval_ppl_material(s, r),
+                    .note = fmt::format("means over sixteenths of the windows; window {}, sinks {}", s.subject.window,
+                                        s.subject.sinks),
+                    .x_label = "tokens before",
+                    .y_label = "perplexity"};
+  std::vector<std::vector<std::string>> table{{"kv", "up to", "perplexity"}};
+  const auto add = [&](const std::string& name, const std::vector<double>& nll) {
+    lab::eval::PlotLine line{name, {}};
+    for (std::size_t i = 0; i < nll.size(); ++i) {
+      line.points.push_back({static_cast<double>(r.places[i]), std::exp(nll[i])});
+      table.push_back({name, std::to_string(r.places[i]), fmt::format("{:.3f}", std::exp(nll[i]))});
+    }
+    p.lines.push_back(std::move(line));
+  };
+  add("f32", r.baseline_curve);
+  for (const PplRow& row : r.rows) add(row.kv, row.curve);
+  write_plot(p, table, s.ppl.curve);
+}
+
 int run_ppl(EvalPplSettings& s) {
   s.subject.kv = with_noise(s.subject.kv);
-  if (!s.ppl.plot.empty()) lab::eval::check_plot_path(s.ppl.plot);
+  for (const std::string& path : {s.ppl.plot, s.ppl.curve})
+    if (!path.empty()) lab::eval::check_plot_path(path);
+  if (!s.ppl.curve.empty() && s.subject.ctx < lab::eval::kCurveParts)
+    throw Error(Code::kBadInput, "needs windows of 16 tokens or more", "--curve");
   Interrupt interrupt;
   const auto stop_if_asked = [&] {
     if (interrupt.requested().load(std::memory_order_relaxed))
@@ -202,10 +235,11 @@ int run_ppl(EvalPplSettings& s) {
     scoring.erase();
     if (is_terminal(stderr) && steady_seconds() - start > 2) print_so_far(r, windows);
   };
-  const PplReport report = measure_ppl(subject, ids, windows, s.ppl.decode, progress, so_far);
+  const PplReport report = measure_ppl(subject, ids, windows, {s.ppl.decode, !s.ppl.curve.empty()}, progress, so_far);
   scoring.finish();
   s.ppl.json ? eval_ppl_print_json(s, report) : eval_ppl_print_report(s, report);
   if (!s.ppl.plot.empty()) eval_ppl_plot(s, report);
+  if (!s.ppl.curve.empty()) eval_ppl_draw_curve(s, report);
   return kSuccess;
 }
 

@@ -149,6 +149,15 @@ TEST(Load, ReplayOverHttp) {
     EXPECT_EQ(t.same_bits, -1);
     EXPECT_EQ(t.same_text, 1);
   }
+  const lab::ReplayTurn all = lab::overall(turns);
+  EXPECT_EQ(all.turn, 0);
+  EXPECT_EQ(all.ttft, (std::vector<float>{turns[0].ttft[0], turns[1].ttft[0]}));
+  EXPECT_EQ(all.prompt_tokens, turns[0].prompt_tokens + turns[1].prompt_tokens);
+  EXPECT_EQ(all.reused_tokens, 10);
+  EXPECT_EQ(all.reusable_tokens, -1);
+  EXPECT_EQ(all.same_text, 2);
+  ASSERT_EQ(all.seconds.size(), 2u);
+  EXPECT_GE(all.seconds[0], all.ttft[0]);
   const auto requests = s.service.requests();
   ASSERT_EQ(requests.size(), 4u);
   EXPECT_TRUE(requests[2].reuse);

@@ -30,6 +30,7 @@ class RemoteTarget final : public lab::ReplayTarget {
       throw Error(Code::kIo, "does not answer a chat: " + answer.error, endpoint_.host + ":" + endpoint_.port);
     lab::ReplayAnswer out{.text = answer.text,
                           .ttft = (answer.first > 0 ? answer.first : answer.ended) - answer.sent,
+                          .seconds = answer.ended - answer.sent,
                           .prompt_tokens = answer.prompt_tokens,
                           .reused_tokens = answer.cached_tokens};
     read_sources(answer, &out);

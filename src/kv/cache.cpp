@@ -98,6 +98,7 @@ std::int64_t Cache::position(const Sequence& sequence, std::int64_t ahead) {
 bool Cache::borrows(const Sequence& sequence) { return sequence.borrowed != nullptr; }
 std::int64_t Cache::sinks() const { return impl_->arena.layout.sinks; }
 std::int64_t Cache::free_pages() const { return impl_->arena.pool.free(); }
+std::int64_t Cache::shared_pages() const { return impl_->arena.pool.shared(); }
 std::int64_t Cache::sealed_tokens(const Sequence& s) const { return impl_->sealed_pages(s.length) * kPageTokens; }
 bool Cache::can_draft() const {
   const Layout& l = impl_->arena.layout;

@@ -130,6 +130,7 @@ class Cache {
 
   // Figures.
   std::int64_t free_pages() const;
+  std::int64_t shared_pages() const;  // that more than one sequence has
   std::int64_t sealed_tokens(const Sequence& sequence) const;
   // Which blocks the sequence's generated tokens read from now on, as kv/select_spec.hpp; empty: as CacheOptions say.
   // Forks have it, too. Throws Error(kBadInput) when it cannot be read, or needs summaries or a memory of choices that

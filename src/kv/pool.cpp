@@ -27,12 +27,15 @@ std::int32_t PagePool::take(std::int32_t after) {
   return taken;
 }
 
-void PagePool::share(std::int32_t slot) { ++references_[static_cast<std::size_t>(slot)]; }
+void PagePool::share(std::int32_t slot) {
+  if (++references_[static_cast<std::size_t>(slot)] == 2) ++shared_;
+}
 
 void PagePool::drop(std::int32_t slot) {
   auto& n = references_[static_cast<std::size_t>(slot)];
   KVASIR_CHECK(n > 0);
-  if (--n > 0) return;
+  if (--n == 1) --shared_;
+  if (n > 0) return;
   --used_beside(slot);
   ++free_;
 }
@@ -40,14 +43,15 @@ void PagePool::drop(std::int32_t slot) {
 void PagePool::check(const std::vector<std::int32_t>& expected) const {
   KVASIR_CHECK(expected == references_);
   std::vector<int> used(used_.size(), 0);
-  std::int64_t free = 0;
+  std::int64_t free = 0, shared = 0;
   for (std::int64_t slot = 0; slot < total(); ++slot) {
     if (is_free(slot))
       ++free;
     else
       ++used[static_cast<std::size_t>(slot / extent_)];
+    shared += references_[static_cast<std::size_t>(slot)] > 1;
   }
-  KVASIR_CHECK(used == used_ && free == free_);
+  KVASIR_CHECK(used == used_ && free == free_ && shared == shared_);
 }
 
 }  // namespace kvasir::kv

@@ -15,6 +15,7 @@ class PagePool {
 
   std::int64_t total() const { return static_cast<std::int64_t>(references_.size()); }
   std::int64_t free() const { return free_; }
+  std::int64_t shared() const { return shared_; }  // with more than one reference
   std::int32_t references(std::int32_t slot) const { return references_[static_cast<std::size_t>(slot)]; }
 
   // Takes a free slot, with one reference: the slot after `after` (-1: none) if it is free, else the first slot of an
@@ -35,6 +36,7 @@ class PagePool {
   std::vector<std::int32_t> references_;
   std::vector<int> used_;  // slots, by extent
   std::int64_t free_;
+  std::int64_t shared_ = 0;
 };
 
 }  // namespace kvasir::kv

@@ -170,6 +170,13 @@ void add(const Sample& s, RagRow* row) {
   row->as_good += s.same_answer || s.right == s.cold_right;
   row->worse += s.cold_right && !s.right;
   ++row->asked;
+  const double share =
+      static_cast<double>(s.reused + s.relocated) / static_cast<double>(std::max<std::int64_t>(1, s.prompt_tokens));
+  RagBucket& bucket = row->by_reuse[std::min<std::size_t>(3, static_cast<std::size_t>(4 * share))];
+  ++bucket.asked;
+  bucket.right += s.right;
+  bucket.cold_right += s.cold_right;
+  bucket.same_answer += s.same_answer;
 }
 
 // What was measured by earlier runs with the same settings.

@@ -28,6 +28,12 @@ struct RagOptions {
 };
 const OptionTable<RagOptions>& rag_table();
 
+// Of questions of whose prompt a share within [from, from + 1/4) was not computed; the last one has 1, too.
+struct RagBucket {
+  double from = 0;
+  std::int64_t asked = 0, right = 0, cold_right = 0, same_answer = 0;
+};
+
 // One way to compute the prompts, over all questions.
 struct RagRow {
   std::string name;
@@ -40,7 +46,8 @@ struct RagRow {
   std::int64_t same_first = 0, same_answer = 0, right = 0, asked = 0;
   std::int64_t as_good = 0;  // answers that are the same, or as right or wrong as the cold one
   std::int64_t worse = 0;    // answers that are wrong where the cold one is right
-  std::string refused;       // the last reason why nothing was relocated
+  std::vector<RagBucket> by_reuse = {{0}, {0.25}, {0.5}, {0.75}};
+  std::string refused;  // the last reason why nothing was relocated
 };
 
 // The rows so far after every question: "cold", "exact", "naive", "first rows", then "blend R" for every ratio. poll

@@ -63,6 +63,7 @@ class Player {
  private:
   static void count(const ReplayAnswer& answer, ReplayTurn* row) {
     row->ttft.push_back(static_cast<float>(answer.ttft));
+    row->seconds.push_back(static_cast<float>(answer.seconds));
     row->load.push_back(static_cast<float>(answer.load_seconds));
     row->loaded_bytes += answer.loaded_bytes;
     row->prompt_tokens += answer.prompt_tokens;
@@ -107,6 +108,31 @@ class Player {
 };
 
 }  // namespace
+
+ReplayTurn overall(const std::vector<ReplayTurn>& turns) {
+  ReplayTurn all;
+  const auto append = [](std::vector<float>& to, const std::vector<float>& more) {
+    to.insert(to.end(), more.begin(), more.end());
+  };
+  for (const ReplayTurn& t : turns) {
+    append(all.ttft, t.ttft), append(all.plain_ttft, t.plain_ttft);
+    append(all.seconds, t.seconds), append(all.load, t.load);
+    all.prompt_tokens += t.prompt_tokens;
+    all.reused_tokens += t.reused_tokens;
+    all.reusable_tokens =
+        all.reusable_tokens < 0 || t.reusable_tokens < 0 ? -1 : all.reusable_tokens + t.reusable_tokens;
+    for (const auto& [source, tokens] : t.tokens_by_source) all.tokens_by_source[source] += tokens;
+    all.loaded_bytes += t.loaded_bytes;
+    all.same_bits = all.same_bits < 0 || t.same_bits < 0 ? -1 : all.same_bits + t.same_bits;
+    all.prompt_only += t.prompt_only;
+    all.same_bits_prompt_only += t.same_bits_prompt_only;
+    all.same_text += t.same_text;
+    all.largest_difference = std::max(all.largest_difference, t.largest_difference);
+    all.above_milli += t.above_milli;
+    all.plain_reused += t.plain_reused;
+  }
+  return all;
+}
 
 std::vector<ReplayTurn> replay(ReplayTarget& target, const ReplayOptions& options,
                                const std::function<bool(std::int64_t, std::int64_t)>& poll) {

@@ -30,7 +30,8 @@ const OptionTable<ReplayOptions>& replay_table();
 
 struct ReplayAnswer {
   std::string text;
-  double ttft = 0;  // seconds
+  double ttft = 0;     // seconds
+  double seconds = 0;  // of the whole answer
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   // Leading tokens of this prompt that the turn before had in its cache; -1: not known.
   std::int64_t reusable_tokens = -1;
@@ -57,11 +58,12 @@ std::unique_ptr<ReplayTarget> engine_target(const run::EngineOptions& engine, co
 
 // The requests of all conversations in one turn.
 struct ReplayTurn {
-  int turn = 0;                         // from 1
+  int turn = 0;                         // from 1; 0: all of them
   std::vector<float> ttft, plain_ttft;  // seconds, in the order of the conversations
   std::int64_t prompt_tokens = 0, reused_tokens = 0;
   std::int64_t reusable_tokens = 0;  // see ReplayAnswer; -1: not known
   std::map<std::string, std::int64_t> tokens_by_source;
+  std::vector<float> seconds;      // of whole answers
   std::vector<float> load;         // seconds for fetching and restoring, part of each ttft
   std::uint64_t loaded_bytes = 0;  // of all requests
   std::int64_t same_bits = 0;    // first token's log-probabilities are those without reuse, bit for bit; -1: not known
@@ -72,6 +74,9 @@ struct ReplayTurn {
   std::int64_t above_milli = 0;            // requests where it is above 0.001
   std::int64_t plain_reused = 0;           // tokens reused in runs without reuse; above 0 plain_ttft means nothing
 };
+
+// All requests of some turns together.
+ReplayTurn overall(const std::vector<ReplayTurn>& turns);
 
 // poll(done, total) in requests; false stops early. Throws Error.
 std::vector<ReplayTurn> replay(ReplayTarget& target, const ReplayOptions& options,

@@ -77,6 +77,7 @@ class EngineTarget final : public ReplayTarget {
     const run::Receipt& receipt = answer->outcome_.receipt;
     ReplayAnswer out{.text = answer->text_,
                      .ttft = receipt.queue_seconds + receipt.prefill_seconds,
+                     .seconds = receipt.queue_seconds + receipt.prefill_seconds + answer->outcome_.decode_seconds,
                      .prompt_tokens = static_cast<std::int64_t>(prompt.size()),
                      .reused_tokens = receipt.reused_tokens,
                      .reusable_tokens = reusable(prompt),

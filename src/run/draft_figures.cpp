@@ -6,6 +6,22 @@
 
 namespace kvasir::run {
 
+DraftTotals& DraftTotals::operator+=(const DraftFigures& f) {
+  const auto add = [](std::uint64_t& to, std::int64_t more) { to += static_cast<std::uint64_t>(more); };
+  add(steps, f.steps), add(tokens, f.tokens), add(drafted, f.drafted), add(accepted, f.accepted);
+  draft_seconds += f.draft_seconds;
+  verify_seconds += f.verify_seconds;
+  rollback_seconds += f.rollback_seconds;
+  // accepted_at[i] steps had more than i right guesses.
+  for (std::size_t right = 0; right <= f.accepted_at.size(); ++right) {
+    const std::int64_t least = right == 0 ? f.drafted_at[0] : f.accepted_at[right - 1];
+    const std::int64_t here = least - (right < f.accepted_at.size() ? f.accepted_at[right] : 0);
+    if (here > 0 && histogram.size() <= right) histogram.resize(right + 1);
+    if (here > 0) add(histogram[right], here);
+  }
+  return *this;
+}
+
 std::string draft_line(const DraftFigures& f) {
   std::string line =
       fmt::format("{} of {} guesses were right, {:.2f} tokens per step", f.accepted, f.drafted, f.tokens_per_step());

@@ -29,6 +29,14 @@ struct DraftFigures {
   double tokens_per_step() const { return steps > 0 ? static_cast<double>(tokens) / static_cast<double>(steps) : 0; }
 };
 
+// Of all requests that ended.
+struct DraftTotals {
+  std::uint64_t steps = 0, tokens = 0, drafted = 0, accepted = 0;  // as DraftFigures has them
+  std::vector<std::uint64_t> histogram;                            // steps with guesses, by how many were right
+  double draft_seconds = 0, verify_seconds = 0, rollback_seconds = 0;
+  DraftTotals& operator+=(const DraftFigures& more);
+};
+
 // "61 of 80 guesses were right, 2.10 tokens per step; draft 3 ms, verify 410 ms, rollback 0 ms".
 std::string draft_line(const DraftFigures& figures);
 // Lists by place end with the last place that was drafted.

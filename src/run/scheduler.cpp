@@ -283,6 +283,7 @@ void Scheduler::publish() {
   queued_ = static_cast<std::int64_t>(waiting_.size() + inbox_.size());
   stats_.kv_bytes = static_cast<std::uint64_t>(plan.pages - engine_.cache().free_pages()) * plan.chunk_bytes;
   stats_.kv_budget = static_cast<std::uint64_t>(plan.total());
+  stats_.pool = {plan.pages, engine_.cache().free_pages(), engine_.cache().shared_pages()};
   stats_.streams = engine_.model().layers().streams();
   stats_.weights = engine_.model().layers().figures();
   stats_.disk = engine_.cache().disk_figures();

@@ -122,6 +122,8 @@ class Scheduler final : public Service {
   void plan();
   void plan_prompts();
   void learn_pace(double seconds);
+  std::int64_t written() const;
+  void count_step(std::int64_t prompt_rows, std::int64_t answer_tokens, double seconds);
   void account(Job& job, const model::Input& input, double now);
   std::int64_t stop_of(const Job& job, std::int64_t most) const;
   static std::int64_t whole_runs(const Job& job, std::int64_t count, std::int64_t room);

@@ -222,6 +222,30 @@ void Scheduler::learn_pace(double seconds) {
   prompt_pace_.learn(slices_, seconds - alone);
 }
 
+// Tokens of the answers that grow in this step.
+std::int64_t Scheduler::written() const {
+  std::int64_t tokens = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(plan_.answers); ++i) tokens += plan_.jobs[i]->answer->size();
+  return tokens;
+}
+
+void Scheduler::count_step(std::int64_t prompt_rows, std::int64_t answer_tokens, double seconds) {
+  const auto answers = static_cast<std::uint64_t>(plan_.answers);
+  const std::lock_guard lock(mutex_);
+  StepFigures& work = stats_.work;
+  if (answers > 0) {
+    ++work.steps;
+    work.answers += answers;
+    work.most_answers = std::max(work.most_answers, answers);
+    work.answer_tokens += static_cast<std::uint64_t>(answer_tokens);
+    work.answer_seconds += seconds;
+  }
+  if (prompt_rows > 0) {
+    work.prompt_tokens += static_cast<std::uint64_t>(prompt_rows);
+    work.prompt_seconds += seconds;
+  }
+}
+
 void Scheduler::step() {
   double start = 0;
   const std::span<const float> rows = compute(start);
@@ -237,6 +261,7 @@ void Scheduler::step() {
   learn_pace(now - start);
   if (drafting_ && plan_.answers > 0 && static_cast<std::int64_t>(tokens) == plan_.rows)
     drafting_->stepped(plan_.rows, now - start);
+  const std::int64_t before = written();
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);
   std::size_t row = 0;  // of logits
   int computed = 0;     // rows of the step
@@ -260,6 +285,7 @@ void Scheduler::step() {
     offer_prompt(job);
     advance(job, rows.subspan(row++ * vocab, vocab));
   }
+  count_step(static_cast<std::int64_t>(tokens) - plan_.rows, written() - before, steady_seconds() - start);
   if (!plan_.reads_rows) return;
   int first = 0;  // of the input's rows
   for (std::size_t i = 0; i < plan_.jobs.size(); ++i) {
@@ -501,6 +527,9 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
     stats_.relocated_tokens += static_cast<std::uint64_t>(receipt.blend.relocated_tokens);
     stats_.repaired_tokens += static_cast<std::uint64_t>(receipt.blend.repaired_tokens);
     stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);
+    stats_.drafts += out.draft;
+    stats_.stopped += failure == Failure::kNone && (out.finish == Finish::kEnd || out.finish == Finish::kStop);
+    stats_.cut += failure == Failure::kNone && (out.finish == Finish::kLength || out.finish == Finish::kContext);
     stats_.cancelled += out.finish == Finish::kCancelled && failure == Failure::kNone;
     stats_.failed += failure != Failure::kNone;
   }

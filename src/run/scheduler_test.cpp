@@ -395,6 +395,37 @@ TEST_F(SchedulerTest, AFullQueueRefusesAndWaitingHasALimit) {
   expect_empty();
 }
 
+// Also of answers of a token: those grow in no step of their own.
+TEST_F(SchedulerTest, CountsWhatItsStepsDid) {
+  start("f16", {.running = 2, .waiting = 4, .step_tokens = 64});
+  EXPECT_EQ(scheduler_->stats().pool.used(), 0);
+  EXPECT_EQ(scheduler_->stats().pool.pages, engine_->cache().memory().pages);
+  submit(ask(text(*engine_, 0, 150), 1))->wait();
+  ASSERT_TRUE(scheduler_->drain(static_cast<double>(kPatience.count())));
+  StepFigures work = scheduler_->stats().work;
+  EXPECT_EQ(work.prompt_tokens, 150u);
+  EXPECT_GT(work.prompt_rate(), 0);
+  EXPECT_EQ(work.steps, 0u);
+  EXPECT_EQ(work.answer_rate(), 0);
+  expect_empty();
+  start("f16", {.running = 2, .waiting = 4, .step_tokens = 64});
+  const auto first = submit(ask(text(*engine_, 0, 300), 40)), second = submit(ask(text(*engine_, 0, 300), 40));
+  first->wait(), second->wait();
+  ASSERT_TRUE(scheduler_->drain(static_cast<double>(kPatience.count())));
+  const ServiceStats stats = scheduler_->stats();
+  work = stats.work;
+  EXPECT_EQ(work.answer_tokens, 2u * 39u);
+  EXPECT_EQ(work.answers, work.answer_tokens);  // without drafts a token each
+  EXPECT_EQ(work.most_answers, 2u);
+  EXPECT_LT(work.steps, work.answers);
+  EXPECT_GT(work.answer_rate(), 0);
+  EXPECT_EQ(work.prompt_tokens + stats.reused_tokens, 600u);
+  EXPECT_EQ(stats.cut, 2u);
+  EXPECT_EQ(stats.stopped, 0u);
+  EXPECT_EQ(stats.pool.used(), 0);
+  expect_empty();
+}
+
 TEST_F(SchedulerTest, AQueueOfNothingTakesWhatCanRun) {
   start("f16", {.running = 2, .waiting = 0, .step_tokens = 64});
   const auto first = submit(ask(text(*engine_, 0, 100), 400));

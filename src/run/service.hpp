@@ -192,6 +192,27 @@ struct TierStats {
   std::uint64_t queued = 0;                // records that wait to be written; until then nobody finds them
 };
 
+// Pages of the cache's pool at one moment.
+struct PoolFigures {
+  std::int64_t pages = 0, free = 0;
+  std::int64_t shared = 0;  // of those in use: by more than one sequence
+  std::int64_t used() const { return pages - free; }
+};
+
+// What steps did since the start. A step may compute prompts and answers at once: its time counts for both.
+struct StepFigures {
+  std::uint64_t steps = 0;          // in which answers grew
+  std::uint64_t answers = 0;        // how many grew, added up over these steps
+  std::uint64_t most_answers = 0;   // in one step
+  std::uint64_t answer_tokens = 0;  // that these steps gave: all of an answer but its first token
+  std::uint64_t prompt_tokens = 0;  // computed
+  double answer_seconds = 0, prompt_seconds = 0;
+  // Tokens per second while there was such work, and answers per step; 0 without any.
+  double answer_rate() const { return answer_seconds > 0 ? static_cast<double>(answer_tokens) / answer_seconds : 0; }
+  double prompt_rate() const { return prompt_seconds > 0 ? static_cast<double>(prompt_tokens) / prompt_seconds : 0; }
+  double batch() const { return steps > 0 ? static_cast<double>(answers) / static_cast<double>(steps) : 0; }
+};
+
 struct ServiceStats {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
@@ -199,7 +220,11 @@ struct ServiceStats {
   std::uint64_t prompt_tokens = 0, reused_tokens = 0, generated_tokens = 0;  // since the start
   std::uint64_t relocated_tokens = 0, repaired_tokens = 0;                   // see BlendReceipt
   std::uint64_t requests = 0, rejected = 0, cancelled = 0, failed = 0;
-  std::uint64_t preempted = 0;  // times that a request gave its pages back and was computed again
+  std::uint64_t stopped = 0, cut = 0;  // answers that ended by themselves; at their length or the context's end
+  std::uint64_t preempted = 0;         // times that a request gave its pages back and was computed again
+  PoolFigures pool;
+  StepFigures work;
+  DraftTotals drafts;
   std::vector<TierStats> tiers;
   PageCounts pages;  // of all requests that ended
   kv::SelectionFigures::Layer selection;
@@ -207,6 +232,12 @@ struct ServiceStats {
   weights::StreamFigures weights;
   kv::DiskFigures disk;    // of pages on a disk
   kv::DeviceStats device;  // without one it has no name
+  // Of the tokens of prompts the share that was not computed, exactly or at another place; 0 without any.
+  double hit_share() const {
+    return prompt_tokens > 0
+               ? static_cast<double>(reused_tokens + relocated_tokens) / static_cast<double>(prompt_tokens)
+               : 0;
+  }
 };
 
 using RequestId = std::uint64_t;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "run/rank.hpp"
 #include "serve/failure.hpp"
 
 namespace kvasir::serve {
@@ -196,46 +197,11 @@ std::vector<EncodedText> encode_texts(const std::vector<Prompt>& texts, const st
   return all;
 }
 
-namespace {
-
-// The template's own words may spell control tokens, what stands in it may not.
-EncodedText in_template(const std::string& words, const text::Tokenizer& tokenizer, const std::string& query,
-                        const std::string& document) {
-  EncodedText out;
-  bool begun = false;
-  const auto add = [&](std::string_view text, bool own) {
-    if (text.empty()) return;
-    const auto ids =
-        tokenizer.encode(text, {.add_bos = !begun && tokenizer.add_bos(), .parse_special = own, .behind_text = begun});
-    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
-    begun = true;
-  };
-  std::string_view rest = words;
-  while (!rest.empty()) {
-    const std::size_t q = rest.find("{query}"), d = rest.find("{document}"), at = std::min(q, d);
-    add(rest.substr(0, at), true);
-    if (at == rest.npos) break;
-    add(at == q ? query : document, false);
-    rest.remove_prefix(at + (at == q ? std::string_view("{query}") : std::string_view("{document}")).size());
-  }
-  return out;
-}
-
-}  // namespace
-
 EncodedText encode_pair(const run::ModelCard& card, const text::Tokenizer& tokenizer, const std::string& query,
                         const std::string& document, const std::string& field, const TextLimits& limits) {
-  if (!card.rank_template.empty()) {
-    EncodedText out = in_template(card.rank_template, tokenizer, query, document);
-    check_length(out, field, limits);
-    return out;
-  }
-  EncodedText out{tokenizer.encode(query, {.add_bos = tokenizer.add_bos(), .add_eos = tokenizer.add_eos()})};
-  if (card.two_separators && tokenizer.add_eos()) out.ids.push_back(tokenizer.eos());
-  out.second = static_cast<std::int64_t>(out.ids.size());
-  const auto behind = tokenizer.encode(document, {.add_eos = tokenizer.add_eos()});
-  out.ids.insert(out.ids.end(), behind.begin(), behind.end());
-  if (limits.cut && out.second < most_of(limits)) cut(out, most_of(limits), tokenizer.add_eos());
+  run::RankPair pair = run::encode_pair(card, tokenizer, query, document);
+  EncodedText out{std::move(pair.ids), pair.second};
+  if (limits.cut && out.second >= 0 && out.second < most_of(limits)) cut(out, most_of(limits), tokenizer.add_eos());
   check_length(out, field, limits);
   return out;
 }

@@ -23,25 +23,12 @@ void gauge(std::string& out, std::string_view name, std::string_view help, doubl
   fmt::format_to(std::back_inserter(out), "{} {}\n", name, value);
 }
 
-std::string label(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\n') {
-      out += "\\n";
-      continue;
-    }
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
 void tier_family(std::string& out, const run::ServiceStats& stats, std::string_view name, std::string_view type,
                  std::string_view help, std::uint64_t run::TierStats::*member) {
   if (stats.tiers.empty()) return;
   head(out, name, type, help);
   for (const run::TierStats& tier : stats.tiers)
-    fmt::format_to(std::back_inserter(out), "{}{{tier=\"{}\"}} {}\n", name, label(tier.tier), tier.*member);
+    fmt::format_to(std::back_inserter(out), "{}{{tier=\"{}\"}} {}\n", name, escaped_label(tier.tier), tier.*member);
 }
 
 void seconds_counter(std::string& out, std::string_view name, std::string_view help, double seconds) {
@@ -63,6 +50,29 @@ void weights_text(std::string& out, const weights::StreamFigures& w) {
   seconds_counter(out, "kvasir_weights_busy_seconds_total", "Time in which weights were being read.", w.busy_seconds);
 }
 
+void work_text(std::string& out, const run::ServiceStats& s) {
+  gauge(out, "kvasir_pages", "Pages of the cache's pool, of 128 tokens.", static_cast<double>(s.pool.pages));
+  gauge(out, "kvasir_pages_free", "Of these: free.", static_cast<double>(s.pool.free));
+  gauge(out, "kvasir_pages_shared", "Of those in use: by more than one sequence.", static_cast<double>(s.pool.shared));
+  const run::StepFigures& w = s.work;
+  counter(out, "kvasir_steps_total", "Steps in which answers grew.", w.steps);
+  counter(out, "kvasir_step_answers_total",
+          "Answers that grew, added up over these steps: the batch size is the quotient.", w.answers);
+  gauge(out, "kvasir_step_answers_most", "Most answers that grew in one step.", static_cast<double>(w.most_answers));
+  counter(out, "kvasir_step_answer_tokens_total", "Tokens that these steps gave.", w.answer_tokens);
+  seconds_counter(out, "kvasir_step_answer_seconds_total", "Time of these steps.", w.answer_seconds);
+  counter(out, "kvasir_step_prompt_tokens_total", "Tokens of prompts that steps computed.", w.prompt_tokens);
+  seconds_counter(out, "kvasir_step_prompt_seconds_total", "Time of steps that computed prompts.", w.prompt_seconds);
+  if (w.prompt_seconds > 0)
+    gauge(out, "kvasir_prompt_tokens_per_second", "While prompts were computed, since the start.", w.prompt_rate());
+  if (w.answer_seconds > 0)
+    gauge(out, "kvasir_generated_tokens_per_second", "While answers grew, since the start.", w.answer_rate());
+  if (s.prompt_tokens > 0)
+    gauge(out, "kvasir_hit_share", "Of the tokens of prompts the share that was not computed.", s.hit_share());
+  counter(out, "kvasir_drafted_tokens_total", "Guesses that were computed.", s.drafts.drafted);
+  counter(out, "kvasir_draft_accepted_tokens_total", "Of these: right.", s.drafts.accepted);
+}
+
 void engine_text(std::string& out, const run::ServiceStats& s) {
   gauge(out, "kvasir_running_requests", "Requests being computed.", static_cast<double>(s.running));
   gauge(out, "kvasir_waiting_requests", "Requests in the queue.", static_cast<double>(s.waiting));
@@ -81,6 +91,7 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
   counter(out, "kvasir_engine_failed_total", "Requests that failed.", s.failed);
   counter(out, "kvasir_engine_preempted_total", "Times that a request gave its pages back and was computed again.",
           s.preempted);
+  work_text(out, s);
   const kv::SelectionFigures::Layer& choice = s.selection;
   counter(out, "kvasir_select_chosen_total", "Steps and layers that read a choice of blocks.",
           static_cast<std::uint64_t>(choice.chosen));
@@ -138,6 +149,19 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
 
 }  // namespace
 
+std::string escaped_label(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 void Histogram::observe(double seconds, std::uint64_t times) {
   std::size_t i = 0;
   while (i < kBounds.size() && seconds > kBounds[i]) ++i;
@@ -165,16 +189,18 @@ double Histogram::quantile(double q) const {
   return rank > 0 ? kBounds.back() : 0;
 }
 
-void Histogram::write(std::string& out, std::string_view name, std::string_view help) const {
+void Histogram::write(std::string& out, std::string_view name, std::string_view help, std::string_view labels) const {
   head(out, name, "histogram", help);
+  const std::string more = labels.empty() ? "" : fmt::format("{},", labels);
+  const std::string all = labels.empty() ? "" : fmt::format("{{{}}}", labels);
   std::uint64_t below = 0;
   for (std::size_t i = 0; i < kBounds.size(); ++i) {
     below += buckets_[i].load(std::memory_order_relaxed);
-    fmt::format_to(std::back_inserter(out), "{}_bucket{{le=\"{}\"}} {}\n", name, kBounds[i], below);
+    fmt::format_to(std::back_inserter(out), "{}_bucket{{{}le=\"{}\"}} {}\n", name, more, kBounds[i], below);
   }
   below += buckets_[kBounds.size()].load(std::memory_order_relaxed);
-  fmt::format_to(std::back_inserter(out), "{0}_bucket{{le=\"+Inf\"}} {1}\n{0}_sum {2}\n{0}_count {1}\n", name, below,
-                 sum_.load(std::memory_order_relaxed));
+  fmt::format_to(std::back_inserter(out), "{0}_bucket{{{3}le=\"+Inf\"}} {1}\n{0}_sum{4} {2}\n{0}_count{4} {1}\n", name,
+                 below, sum_.load(std::memory_order_relaxed), more, all);
 }
 
 void Metrics::count_request(std::string_view route, int status) {
@@ -189,7 +215,7 @@ std::string Metrics::text(const run::ServiceStats& stats, std::int64_t open_conn
     const std::lock_guard lock(mutex_);
     for (const auto& [key, n] : requests_)
       fmt::format_to(std::back_inserter(out), "kvasir_http_requests_total{{route=\"{}\",status=\"{}\"}} {}\n",
-                     label(key.first), key.second, n);
+                     escaped_label(key.first), key.second, n);
   }
   gauge(out, "kvasir_http_connections", "Open connections.", static_cast<double>(open_connections));
   counter(out, "kvasir_http_connections_total", "Connections accepted.", connections.load());

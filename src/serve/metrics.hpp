@@ -22,7 +22,8 @@ class Histogram {
                                                   1,    3,    10,   30,   100,  300,  1000};
 
   void observe(double seconds, std::uint64_t times = 1);
-  void write(std::string& out, std::string_view name, std::string_view help) const;
+  // labels: of every line, such as `model="a"`; empty: none.
+  void write(std::string& out, std::string_view name, std::string_view help, std::string_view labels = {}) const;
   std::uint64_t count() const;
   double sum() const { return sum_.load(std::memory_order_relaxed); }
   // The value below which a share `q` of the observations lies, interpolated between bounds; 0 without any.
@@ -32,6 +33,9 @@ class Histogram {
   std::array<std::atomic<std::uint64_t>, kBounds.size() + 1> buckets_{};
   std::atomic<double> sum_{0};
 };
+
+// A label's value, without the quotes around it.
+std::string escaped_label(std::string_view text);
 
 struct Metrics {
   Histogram first_token;   // from the end of the request's body to the first token

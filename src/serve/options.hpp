@@ -18,6 +18,7 @@ struct ServerOptions {
   std::string api_key_file;     // "": no keys, one tenant
   std::string prefix_key_file;  // secret of X-Kvasir-Prefix; "": a random one
   bool open_metrics = false;    // /metrics without a key
+  bool vllm_metrics = false;    // serve/vllm_metrics.hpp
   std::string tls_cert, tls_key;
   std::vector<std::string> cors_origins;
   std::vector<std::string> allowed_hosts;  // besides loopback names; only asked when bound to loopback

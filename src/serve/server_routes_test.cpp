@@ -42,21 +42,61 @@ TEST(Server, HealthStatsAndMetrics) {
     EXPECT_GT(stats["times"][times]["mean"], 0) << times;
     EXPECT_LE(stats["times"][times]["p50"], stats["times"][times]["p90"]) << times;
   }
+  EXPECT_EQ(stats["hit_share"], 0.25);
+  EXPECT_EQ(stats["rates"]["prompt_tokens_per_second"], 60);
+  EXPECT_EQ(stats["rates"]["generated_tokens_per_second"], 10);
+  EXPECT_EQ(stats["batch"].dump(), R"({"steps":4,"mean":2.5,"most":3})");
+  EXPECT_EQ(stats["pool"].dump(), R"({"pages":10,"used":4,"free":6,"shared":2,"utilisation":0.4})");
+  EXPECT_EQ(stats["drafts"]["accepted"], 5);
+  EXPECT_EQ(stats["drafts"]["histogram"].dump(), "[1,1,2]");
+  EXPECT_EQ(stats["selection"]["mass"], nullptr);
   EXPECT_EQ(stats["device"]["name"], "card");
   EXPECT_EQ(stats["device"]["pages"], 12);
   EXPECT_EQ(stats["device"]["lost"], nullptr);
   const Reply metrics = s.ask("GET", "/metrics");
   EXPECT_EQ(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
-  for (const char* line :
-       {"kvasir_http_requests_total{route=\"completions\",status=\"200\"} 1\n", "kvasir_prompt_tokens_total 6\n",
-        "kvasir_cached_tokens_total 3\n", "kvasir_completion_tokens_total 4\n",
-        "kvasir_time_to_first_token_seconds_count 1\n", "kvasir_inter_token_seconds_count 3\n",
-        "kvasir_tier_hits_total{tier=\"ram\"} 4\n", "kvasir_tier_evictions_total{tier=\"ram\"} 6\n",
-        "kvasir_tier_damaged_total{tier=\"ram\"} 7\n", "kvasir_tier_foreign_total{tier=\"ram\"} 8\n",
-        "kvasir_tier_errors_total{tier=\"ram\"} 9\n", "kvasir_tier_dropped_total{tier=\"ram\"} 10\n",
-        "kvasir_device_pages 12\n", "kvasir_device_folded_groups_total 13\n", "kvasir_device_lost 0\n",
-        "kvasir_kv_bytes 1000\n", "# TYPE kvasir_inter_token_seconds histogram\n"})
+  for (const char* line : {"kvasir_http_requests_total{route=\"completions\",status=\"200\"} 1\n",
+                           "kvasir_prompt_tokens_total 6\n",
+                           "kvasir_cached_tokens_total 3\n",
+                           "kvasir_completion_tokens_total 4\n",
+                           "kvasir_time_to_first_token_seconds_count 1\n",
+                           "kvasir_inter_token_seconds_count 3\n",
+                           "kvasir_tier_hits_total{tier=\"ram\"} 4\n",
+                           "kvasir_tier_evictions_total{tier=\"ram\"} 6\n",
+                           "kvasir_tier_damaged_total{tier=\"ram\"} 7\n",
+                           "kvasir_tier_foreign_total{tier=\"ram\"} 8\n",
+                           "kvasir_tier_errors_total{tier=\"ram\"} 9\n",
+                           "kvasir_tier_dropped_total{tier=\"ram\"} 10\n",
+                           "kvasir_device_pages 12\n",
+                           "kvasir_device_folded_groups_total 13\n",
+                           "kvasir_device_lost 0\n",
+                           "kvasir_kv_bytes 1000\n",
+                           "# TYPE kvasir_inter_token_seconds histogram\n",
+                           "kvasir_pages_shared 2\n",
+                           "kvasir_generated_tokens_per_second 10\n",
+                           "kvasir_hit_share 0.25\n",
+                           "kvasir_draft_accepted_tokens_total 5\n"})
     EXPECT_NE(metrics.body.find(line), std::string::npos) << line << metrics.body;
+  EXPECT_EQ(metrics.body.find("vllm:"), std::string::npos);
+}
+
+TEST(Server, MetricsHaveTheNamesOfVllmWhenAsked) {
+  TestServer s({.reused = 3}, {.vllm_metrics = true});
+  ASSERT_EQ(s.post("/v1/completions", {{"prompt", "abcdef"}, {"max_tokens", 4}}).status, 200);
+  const Reply metrics = s.ask("GET", "/metrics");
+  const std::string labels = R"({model_name="org/fake-model",engine="0")";
+  for (const std::string& line :
+       {"vllm:num_requests_running" + labels + "} 0\n", "vllm:kv_cache_usage_perc" + labels + "} 0.4\n",
+        "vllm:prefix_cache_queries_total" + labels + "} 40\n", "vllm:prefix_cache_hits_total" + labels + "} 10\n",
+        "vllm:generation_tokens_total" + labels + "} 21\n",
+        "vllm:request_success_total" + labels + R"(,finished_reason="length"} 1)" + "\n",
+        "vllm:time_to_first_token_seconds_count" + labels + "} 1\n",
+        "vllm:e2e_request_latency_seconds_bucket" + labels + R"(,le="+Inf"} 1)" + "\n",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + R"(,position="0"} 3)" + "\n",
+        "vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + R"(,position="1"} 2)" + "\n",
+        "vllm:cache_config_info" + labels + R"(,block_size="128",num_gpu_blocks="10"} 1)" + "\n"})
+    EXPECT_NE(metrics.body.find("\n" + line), std::string::npos) << line << metrics.body;
+  EXPECT_NE(metrics.body.find("kvasir_pages 10\n"), std::string::npos);
 }
 
 TEST(Server, Warm) {

@@ -127,6 +127,20 @@ class FakeService : public run::Service {
     s.requests = requests_.size();
     s.cancelled = cancelled_;
     s.rejected = rejected_;
+    s.prompt_tokens = 40;
+    s.reused_tokens = 8;
+    s.relocated_tokens = 2;
+    s.generated_tokens = 21;
+    s.stopped = 2, s.cut = 1;
+    s.pool = {.pages = 10, .free = 6, .shared = 2};
+    s.work = {.steps = 4,
+              .answers = 10,
+              .most_answers = 3,
+              .answer_tokens = 20,
+              .prompt_tokens = 30,
+              .answer_seconds = 2,
+              .prompt_seconds = 0.5};
+    s.drafts = {.steps = 4, .tokens = 9, .drafted = 8, .accepted = 5, .histogram = {1, 1, 2}};
     s.tiers = {{.tier = "ram",
                 .bytes = 10,
                 .budget = 20,

@@ -40,7 +40,16 @@ export interface Model {
   };
 }
 export interface Tier { tier: string; bytes: number; budget: number; records: number; hits: number; misses: number }
-export interface Stats { tiers: Tier[]; kv: { bytes: number; budget: number } }
+export interface Stats {
+  tiers: Tier[];
+  kv: { bytes: number; budget: number };
+  hit_share: number | null;
+  rates: { prompt_tokens_per_second: number | null; generated_tokens_per_second: number | null };
+  batch: { mean: number | null; most: number };
+  pool: { pages: number; used: number; free: number; shared: number };
+  drafts: { drafted: number; accepted: number };
+  selection: { chosen: number; mass: number | null };
+}
 
 export class ApiError extends Error {
   constructor(readonly status: number, message: string) {

@@ -1,5 +1,5 @@
 // The cache inspector: whose work each token of a prompt was, why no more was reused, and what that saved.
-import type { Api, End, Model, Request, Span } from './api.js';
+import type { Api, End, Model, Request, Span, Stats } from './api.js';
 import { h } from './dom.js';
 import type { Node } from './tree.js';
 
@@ -70,7 +70,7 @@ export async function inspect(api: Api, node: Node, requestOf: (question: Node) 
   const r = end.receipt;
   const total = end.usage.prompt_tokens;
   const text = h('div', {}, 'The prompt is being read again …');
-  const tiers = h('div', {});
+  const tiers = h('div', {}), server = h('div', {});
   into.replaceChildren(
     h('h2', {}, 'Cache inspector'),
     h('div', {}, `${r.reused_tokens} of ${total} tokens of this prompt were there already.`),
@@ -80,6 +80,7 @@ export async function inspect(api: Api, node: Node, requestOf: (question: Node) 
     h('h2', {}, 'The prompt by origin'), text,
     h('h2', {}, 'Time to first token by turn'), times(api, turns, requestOf),
     h('h2', {}, 'What is kept'), tiers,
+    h('h2', {}, 'The server since its start'), server,
   );
   const [pieces, stats] = await Promise.all([api.tokens(requestOf(node.parent!)), api.stats()]);
   if (pieces.length === total) text.replaceChildren(prompt(pieces, end));
@@ -87,8 +88,25 @@ export async function inspect(api: Api, node: Node, requestOf: (question: Node) 
   const table = h('table', { className: 'ttft' }, h('tr', {}, ...['place', 'bytes', 'of', 'records'].map((t) => h('th', {}, t))));
   for (const t of stats.tiers)
     table.append(h('tr', {}, ...[t.tier, bytes(t.bytes), bytes(t.budget), String(t.records)].map((x) => h('td', {}, x))));
+  server.replaceChildren(work(stats));
   tiers.replaceChildren(stats.tiers.length ? table : 'Nothing: the server has no place for pages.',
     h('p', {}, `This answer loaded ${bytes(r.loaded_bytes)} in ${seconds(r.load_seconds)}.`));
+}
+
+// What all requests together made of the server; rows of what there was none of are left out.
+function work(s: Stats): HTMLElement {
+  const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
+  const rate = (value: number | null) => value !== null && `${value.toFixed(1)} tokens/s`;
+  const rows: [string, string | false][] = [
+    ['prompts', rate(s.rates.prompt_tokens_per_second)],
+    ['answers', rate(s.rates.generated_tokens_per_second)],
+    ['reused', s.hit_share !== null && `${percent(s.hit_share)} of the tokens of prompts`],
+    ['at a time', s.batch.mean !== null && `${s.batch.mean.toFixed(2)} answers, ${s.batch.most} at most`],
+    ['pages', `${s.pool.used} used, ${s.pool.shared} of them shared, ${s.pool.free} free`],
+    ['drafts', s.drafts.drafted > 0 && `${s.drafts.accepted} of ${s.drafts.drafted} guesses were right`],
+    ['selection', s.selection.mass !== null && `held ${percent(s.selection.mass)} of the attention`],
+  ];
+  return h('table', { className: 'ttft' }, ...rows.flatMap(([name, text]) => text ? [h('tr', {}, h('td', {}, name), h('td', {}, text))] : []));
 }
 
 function times(api: Api, turns: Node[], requestOf: (question: Node) => Request): HTMLElement {

@@ -49,6 +49,8 @@ struct BenchCliOptions {
   bool fill = false;
   std::string out;
   std::string plot;
+  std::string draw = "speed";
+  std::string over = "depth";
   bool json = false;
 };
 
@@ -78,9 +80,17 @@ const OptionTable<BenchCliOptions>& table() {
        {"out", &O::out, {.help = "append the rows as JSON to this file, too", .placeholder = "FILE"}},
        {"plot",
         &O::plot,
-        {.help = "draw generated tokens per second over the depth into a .svg, .html or .png; with --out also those of "
-                 "the rows that the file had before",
+        {.help = "draw the rows into a .svg, .html or .png (--draw, --over); with --out also those that the file had "
+                 "before",
          .placeholder = "FILE"}},
+       {"draw",
+        &O::draw,
+        {.help = "what --plot draws: generated tokens per second, milliseconds of a step, or the memory of the process",
+         .choices = {"speed", "latency", "memory"}}},
+       {"over",
+        &O::over,
+        {.help = "over the tokens in the cache, or over the sequences that decode together",
+         .choices = {"depth", "batch"}}},
        {"json", &O::json, {.help = "one object per row"}}}};
   return t;
 }
@@ -215,22 +225,33 @@ std::vector<nlohmann::ordered_json> earlier_rows(const std::string& path) {
   return rows;
 }
 
-// A line for every model, cache, selector and batch. What all have in common stands below the title.
-void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& path) {
+// What --draw names, of a row; 0: the row has none.
+double drawn(const nlohmann::ordered_json& row, const std::string& what) {
+  const double rate = row.value("decode_tps", 0.0);
+  if (what == "latency") return rate > 0 ? 1e3 * row.value("batch", 1.0) / rate : 0;
+  return what == "memory" ? row.value("resident_bytes", 0.0) / 1048576 : rate;
+}
+
+// A line for every model, cache, selector, and batch or depth. What all have in common stands below the title.
+void draw(const std::vector<nlohmann::ordered_json>& rows, const BenchCliOptions& o) {
   using Words = std::vector<std::string>;  // some may be empty
   constexpr std::size_t kSelector = 2;
+  const bool by_batch = o.over == "batch";
   std::vector<std::pair<Words, lab::eval::Point2>> points;
   for (const auto& row : rows) {
     const auto text = [&](const char* key) { return row.value(key, std::string()); };
-    const double rate = row.value("decode_tps", 0.0);
-    if (rate <= 0) continue;
+    const double y = drawn(row, o.draw);
+    if (y <= 0) continue;
     const std::string select = text("select");
-    const auto batch = row.value("batch", std::int64_t{1});
+    const auto batch = row.value("batch", std::int64_t{1}), depth = row.value("depth", std::int64_t{0});
     points.push_back(
         {{text("model"), text("k_codec") == text("v_codec") ? text("k_codec") : text("k_codec") + "/" + text("v_codec"),
-          select.empty() || select == "all" ? "dense" : select, batch > 1 ? fmt::format("batch {}", batch) : "",
+          select.empty() || select == "all" ? "dense" : select,
+          by_batch    ? fmt::format("{} tokens in the cache", depth)
+          : batch > 1 ? fmt::format("batch {}", batch)
+                      : "",
           row.value("disk_bytes_per_token", 0.0) > 0 ? "from disk" : ""},
-         {row.value("depth", 0.0), rate}});
+         {static_cast<double>(by_batch ? batch : depth), y}});
   }
   if (points.empty()) return;
   const auto sentence = [&](const Words& words, bool common) {
@@ -245,15 +266,21 @@ void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& pa
   const auto [least, most] = std::minmax_element(points.begin(), points.end(),
                                                  [](const auto& a, const auto& b) { return a.second.x < b.second.x; });
   const std::string common = sentence(points.front().first, true);
-  lab::eval::Plot plot{.title = "Generated tokens per second over the depth of the cache",
+  const bool latency = o.draw == "latency", memory = o.draw == "memory";
+  const std::string over = by_batch ? "sequences that decode together" : "the depth of the cache";
+  const std::string y = latency ? "milliseconds of a step" : memory ? "MiB of the process" : "tokens per second";
+  lab::eval::Plot plot{.title = (latency  ? "Time of a step over "
+                                 : memory ? "Memory of the process over "
+                                          : "Generated tokens per second over ") +
+                                over,
                        .subtitle = "medians of the runs" + (common.empty() ? "" : "; " + common),
                        .note = "",
-                       .x_label = "tokens in the cache",
-                       .y_label = "tokens per second",
+                       .x_label = by_batch ? over : "tokens in the cache",
+                       .y_label = y,
                        .points = {},
                        .lines = {},
                        .wide = least->second.x > 0 && most->second.x >= 16 * least->second.x};
-  std::vector<std::vector<std::string>> table{{"what", "depth", "tokens/s"}};
+  std::vector<std::vector<std::string>> table{{"what", o.over, y}};
   for (const auto& [words, point] : points) {
     std::string label = sentence(words, false);
     if (label.empty()) label = words[kSelector];  // a single line
@@ -264,7 +291,7 @@ void draw(const std::vector<nlohmann::ordered_json>& rows, const std::string& pa
   }
   for (auto& line : plot.lines)
     std::stable_sort(line.points.begin(), line.points.end(), [](const auto& a, const auto& b) { return a.x < b.x; });
-  write_plot(plot, table, path);
+  write_plot(plot, table, o.plot);
 }
 
 void measure(const BenchCliOptions& o, const run::EngineOptions& engine_options,
@@ -324,7 +351,7 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
     first = false;
     measure(o, choice, depths, batches, go_on, &rows);
   }
-  if (!o.plot.empty() && !rows.empty()) draw(rows, o.plot);
+  if (!o.plot.empty() && !rows.empty()) draw(rows, o);
   return go_on() ? kSuccess : kFailure;
 }
 

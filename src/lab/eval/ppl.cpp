@@ -36,6 +36,7 @@ namespace {
 // The running score of one lane.
 struct Score {
   Moments nll, difference, kl;
+  std::vector<Moments> parts;  // nll, of a curve
   std::int64_t same_top = 0;
   std::vector<float> kls;  // of every token, for the percentile
 };
@@ -48,10 +49,12 @@ struct Point {
 
 class Evaluation {
  public:
-  Evaluation(Subject& subject, std::int64_t windows, bool decode)
-      : s_(subject), decode_(decode), scores_(subject.all().size()) {
+  Evaluation(Subject& subject, std::int64_t windows, PplScoring how)
+      : s_(subject), decode_(how.decode), curve_(how.curve), scores_(subject.all().size()) {
     for (Lane& lane : s_.all()) sequences_.push_back(lane.cache->create());
-    const auto scored = static_cast<std::size_t>(windows * (s_.context() - 1 - s_.context() / 2));
+    const auto scored = static_cast<std::size_t>(windows * (s_.context() - 1 - first(s_.context())));
+    if (curve_)
+      for (Score& score : scores_) score.parts.resize(kCurveParts);
     for (std::size_t i = 1; i < scores_.size(); ++i) scores_[i].kls.reserve(scored);
     base_sums_.resize(static_cast<std::size_t>(s_.logits_rows()));
     base_tops_.resize(base_sums_.size());
@@ -65,7 +68,7 @@ class Evaluation {
 
   // One window, in steps that all lanes take side by side so that only one step's logits exist.
   void window(std::span<const std::int32_t> ids, const std::function<void(std::int64_t)>& poll) {
-    const auto first = static_cast<std::int64_t>(ids.size()) / 2;
+    const std::int64_t first = this->first(static_cast<std::int64_t>(ids.size()));
     const std::int64_t end = static_cast<std::int64_t>(ids.size()) - 1;  // the last token is only predicted
     for (std::size_t i = 0; i < sequences_.size(); ++i) s_.all()[i].cache->truncate(sequences_[i], 0);
     for (std::int64_t p = 0; p < end;) {
@@ -81,6 +84,8 @@ class Evaluation {
   std::span<Score> scores() { return scores_; }
 
  private:
+  std::int64_t first(std::int64_t window) const { return curve_ ? 0 : window / 2; }  // place that is scored
+
   void step(std::span<const std::int32_t> ids, std::int64_t p, int n, bool scored) {
     const auto tokens = ids.subspan(static_cast<std::size_t>(p), static_cast<std::size_t>(n));
     std::span<const float> base;
@@ -89,11 +94,12 @@ class Evaluation {
       const std::span<const float> logits = s_.all()[i].forward->step({&input, 1});
       if (!scored) continue;
       if (i == 0) base = logits;
-      compare(i, base, logits, n, ids.data() + p + 1);
+      compare(i, base, logits, n, p, ids.data() + p + 1);
     }
   }
 
-  void compare(std::size_t lane, std::span<const float> base, std::span<const float> logits, int n,
+  // at: place of the first row in the window.
+  void compare(std::size_t lane, std::span<const float> base, std::span<const float> logits, int n, std::int64_t at,
                const std::int32_t* targets) {
     const auto vocab = static_cast<std::size_t>(s_.spec().vocab);
     s_.team().parallel_for(n, 1, [&](std::int64_t begin, std::int64_t end, int) {
@@ -115,6 +121,7 @@ class Evaluation {
       if (!std::isfinite(point.nll) || !std::isfinite(point.kl))
         throw Error(Code::kUnsupported, "the model's output is not a number", s_.all()[lane].name);
       score.nll.add(point.nll);
+      if (curve_) score.parts[part(at + static_cast<std::int64_t>(r))].add(point.nll);
       if (lane == 0) continue;
       score.difference.add(point.nll - base_points_[r].nll);
       score.kl.add(point.kl);
@@ -123,8 +130,10 @@ class Evaluation {
     }
   }
 
+  std::size_t part(std::int64_t place) const { return static_cast<std::size_t>(place * kCurveParts / s_.context()); }
+
   Subject& s_;
-  bool decode_;
+  bool decode_, curve_;
   std::vector<kv::Sequence*> sequences_;
   std::vector<Score> scores_;  // of every lane, the baseline first
   // of the rows of one step
@@ -134,9 +143,9 @@ class Evaluation {
 };
 
 // Architecture, section 2: a query at position p sees 128 max(0, p / 128 - ceil(R / 128)) tokens sealed, sinks aside.
-double sealed_share(const SubjectOptions& o) {
+double sealed_share(const SubjectOptions& o, bool curve) {
   double sealed = 0, all = 0;
-  for (std::int64_t p = o.ctx / 2; p < o.ctx - 1; ++p) {
+  for (std::int64_t p = curve ? 0 : o.ctx / 2; p < o.ctx - 1; ++p) {
     const std::int64_t pages = p / kv::kPageTokens - (o.window + kv::kPageTokens - 1) / kv::kPageTokens;
     sealed += static_cast<double>(std::max<std::int64_t>(0, pages * kv::kPageTokens - o.sinks));
     all += static_cast<double>(p + 1);
@@ -144,17 +153,27 @@ double sealed_share(const SubjectOptions& o) {
   return sealed / all;
 }
 
+std::vector<double> curve_of(const Score& score) {
+  std::vector<double> curve;
+  for (const Moments& part : score.parts) curve.push_back(part.mean());
+  return curve;
+}
+
 PplReport report_of(Subject& subject, std::span<Score> scores, std::int64_t windows) {
   PplReport report;
   report.windows = windows;
   report.bos = wants_bos(subject.tokenizer());
-  report.sealed_share = sealed_share(subject.options());
+  const std::int64_t parts = static_cast<std::int64_t>(scores[0].parts.size());
+  report.sealed_share = sealed_share(subject.options(), parts > 0);
+  for (std::int64_t i = 1; i <= parts; ++i) report.places.push_back((i * subject.context() + parts - 1) / parts);
+  report.baseline_curve = curve_of(scores[0]);
   report.scored = scores[0].nll.count();
   report.baseline_ppl = std::exp(scores[0].nll.mean());
   for (std::size_t i = 1; i < scores.size(); ++i) {
     Score& score = scores[i];
     const Lane& lane = subject.all()[i];
     PplRow row{.kv = lane.name, .note = lane.note, .cost = lane.cost};
+    row.curve = curve_of(score);
     row.nll = score.nll.mean();
     row.ppl = std::exp(row.nll);
     row.nll_difference = score.difference.mean();
@@ -169,13 +188,13 @@ PplReport report_of(Subject& subject, std::span<Score> scores, std::int64_t wind
 
 }  // namespace
 
-PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, bool decode,
+PplReport measure_ppl(Subject& subject, std::span<const std::int32_t> ids, std::int64_t windows, PplScoring how,
                       const std::function<void(std::int64_t, std::int64_t)>& poll,
                       const std::function<void(const PplReport&)>& so_far) {
   const std::int64_t ctx = subject.context();
   KVASIR_CHECK(windows >= 1 && windows * ctx <= static_cast<std::int64_t>(ids.size()));
   subject.choose_codecs(ids);
-  Evaluation evaluation(subject, windows, decode);
+  Evaluation evaluation(subject, windows, how);
   std::vector<std::int32_t> window(static_cast<std::size_t>(ctx));
   for (std::int64_t w = 0; w < windows; ++w) {
     std::copy_n(ids.begin() + w * ctx, ctx, window.begin());

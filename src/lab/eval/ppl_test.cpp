@@ -17,7 +17,7 @@ PplReport measure(const SubjectOptions& options, std::int64_t windows, bool deco
   Subject subject(options, {});
   const auto ids = ppl_tokens(subject.tokenizer(), read_text_file(fixture::text_path()));
   subject.load({});
-  return measure_ppl(subject, ids, windows, decode, nothing);
+  return measure_ppl(subject, ids, windows, {.decode = decode}, nothing);
 }
 
 std::string error_of(const SubjectOptions& options) {
@@ -122,12 +122,37 @@ TEST(Ppl, ErrorsComeBeforeTheWork) {
   EXPECT_THROW(count_windows(5000, 512, 511, "t"), Error);
 }
 
+// The parts of a window together are its mean, and the later ones are what is scored without a curve.
+TEST(Ppl, ACurveIsOfAllOfAWindow) {
+  constexpr int kCtx = 160, kWindows = 2;
+  Subject subject(fixture::options("f32", kCtx), {});
+  const auto ids = ppl_tokens(subject.tokenizer(), read_text_file(fixture::text_path()));
+  subject.load({});
+  const PplReport report = measure_ppl(subject, ids, kWindows, {.curve = true}, nothing);
+  const PplReport half = measure_ppl(subject, ids, kWindows, {}, nothing);
+  EXPECT_TRUE(half.places.empty());
+  EXPECT_EQ(report.scored, kWindows * (kCtx - 1));
+  ASSERT_EQ(report.places.size(), static_cast<std::size_t>(kCurveParts));
+  EXPECT_EQ(report.places.front(), 10);
+  EXPECT_EQ(report.places.back(), kCtx);
+  const PplRow& row = report.rows[0];
+  EXPECT_EQ(row.curve, report.baseline_curve);  // f32 against itself
+  double all = 0, second = 0;
+  for (std::size_t i = 0; i < row.curve.size(); ++i) {
+    const double tokens = i + 1 < row.curve.size() ? 10 : 9;  // the last one has nothing behind it
+    all += tokens * row.curve[i];
+    if (i >= row.curve.size() / 2) second += tokens * row.curve[i];
+  }
+  EXPECT_NEAR(all / (kCtx - 1), row.nll, 1e-9);
+  EXPECT_NEAR(second / (kCtx / 2 - 1), half.rows[0].nll, 1e-9);
+}
+
 TEST(Ppl, StopsWhenAsked) {
   Subject subject(fixture::options("f16", 64), {});
   const auto ids = ppl_tokens(subject.tokenizer(), read_text_file(fixture::text_path()));
   subject.load({});
   int calls = 0;
-  EXPECT_THROW(measure_ppl(subject, ids, 4, false,
+  EXPECT_THROW(measure_ppl(subject, ids, 4, {},
                            [&](std::int64_t, std::int64_t) {
                              if (++calls == 5) throw Error(Code::kCancelled, "stopped");
                            }),

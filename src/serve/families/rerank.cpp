@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "run/rank.hpp"
 #include "serve/body.hpp"
 #include "serve/embedding.hpp"
 #include "serve/generate_route.hpp"
@@ -36,15 +36,6 @@ std::vector<std::string> read_documents(const Fields& fields) {
     texts.push_back(*text);
   }
   return texts;
-}
-
-double relevance(const std::vector<float>& scores, bool raw) {
-  const auto first = static_cast<double>(scores.front());
-  if (raw) return first;
-  if (scores.size() == 1) return 1 / (1 + std::exp(-first));
-  double sum = 0;
-  for (const float s : scores) sum += std::exp(static_cast<double>(s) - first);
-  return 1 / sum;
 }
 
 }  // namespace
@@ -79,7 +70,7 @@ void answer_rerank(Context& context, const std::shared_ptr<Exchange>& exchange) 
                   [=, name = card.name, documents = std::move(documents)](Vectors vectors) {
                     std::vector<std::size_t> order(vectors.rows.size());
                     std::iota(order.begin(), order.end(), std::size_t{0});
-                    const auto score = [&](std::size_t i) { return relevance(vectors.rows[i], raw); };
+                    const auto score = [&](std::size_t i) { return run::relevance(vectors.rows[i], raw); };
                     std::stable_sort(order.begin(), order.end(),
                                      [&](std::size_t a, std::size_t b) { return score(a) > score(b); });
                     order.resize(static_cast<std::size_t>(std::min(top, count)));

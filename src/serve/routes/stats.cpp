@@ -3,6 +3,7 @@
 #include "base/rss.hpp"
 #include "run/device_stats.hpp"
 #include "run/weights_figures.hpp"
+#include "run/work_json.hpp"
 #include "serve/exchange.hpp"
 #include "serve/model_json.hpp"
 #include "serve/route.hpp"
@@ -65,6 +66,7 @@ Json stats_json(const Context& context) {
       {"memory", std::move(memory)},
       {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
       {"tiers", std::move(tiers)}};
+  out.update(run::work_json(s));
   if (!s.device.name.empty()) out["device"] = run::device_json(s.device);
   if (s.streams) out["weights"] = run::weights_json(s.weights);
   return out;

@@ -144,6 +144,7 @@ test('the inspector colours the prompt and says why no more was reused', async (
   assert.match(text, /You tell long stories of the sea/);
   assert.match(text, /And what did the captain say\?/);
   assert.ok((await page.locator('.inspector .legend').first().textContent()).includes('from memory'));
+  assert.match(await page.locator('.inspector').textContent(), /since its start.*answers[0-9.]+ tokens\/s.*at a time1\.\d\d answers.*pages\d+ used/s);
   const memory = await page.locator('.inspector .prompt span').first().evaluate((e) => getComputedStyle(e).backgroundColor);
   const computed = await page.locator('.inspector .prompt span').last().evaluate((e) => getComputedStyle(e).backgroundColor);
   assert.notEqual(memory, computed);
