@@ -54,6 +54,12 @@ Pictures::Pictures(Engine& engine, const std::string& mmproj)
                 fmt::format("gives rows of {} numbers, expected the model's {}: it belongs to another model",
                             encoder_->width(), spec.dim),
                 mmproj);
+  if (encoder_->deep() != spec.deep)
+    throw Error(Code::kBadInput,
+                fmt::format("gives rows for {} layers besides (deepstack), expected the model's {}: it belongs to "
+                            "another model",
+                            encoder_->deep(), spec.deep),
+                mmproj);
 }
 
 PicturePrompt Pictures::place(const std::string& text, const std::vector<std::string>& files, bool add_bos,
@@ -85,10 +91,11 @@ PicturePrompt Pictures::place(const std::string& text, const std::vector<std::st
     const std::vector<vision::Run> runs = encoder_->runs(*prepared);
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const vision::Run& run = runs[r];
-      if (run.places)
+      if (run.places != engine_.model().spec().has_places())
         throw Error(
             Code::kUnsupported,
-            "is of a kind (" + encoder_->kind() + ") whose rows have positions of three parts: not computed yet",
+            fmt::format("is of a kind ({}) whose rows have positions of {}, and the model's have {}", encoder_->kind(),
+                        run.places ? "three parts" : "one part", run.places ? "one part" : "three parts (M-RoPE)"),
             mmproj_);
       pending += run.before;
       write();
@@ -96,11 +103,21 @@ PicturePrompt Pictures::place(const std::string& text, const std::vector<std::st
         if (!*encoding)
           *encoding = std::make_unique<const vision::Encoding>(encoder_->encode(*prepared, engine_.team()));
         const vision::Encoding& e = **encoding;
-        const auto from = e.rows.begin() + first * e.width;
-        return std::vector<float>(from, from + count * e.width);
+        std::vector<float> all;
+        const auto add = [&](const std::vector<float>& rows) {
+          const auto from = rows.begin() + first * e.width;
+          all.insert(all.end(), from, from + count * e.width);
+        };
+        add(e.rows);
+        for (const std::vector<float>& rows : e.deep) add(rows);
+        return all;
       };
-      const auto block = std::make_shared<const model::RowBlock>(
-          content_of(key, r), run.grid.count(), static_cast<int>(encoder_->width()), sight_of(run.sight), values);
+      const model::Grid grid = run.places ? model::Grid{run.grid.h, run.grid.w} : model::Grid{};
+      const auto block =
+          std::make_shared<const model::RowBlock>(content_of(key, r),
+                                                  model::RowShape{run.grid.count(), static_cast<int>(encoder_->width()),
+                                                                  sight_of(run.sight), grid, encoder_->deep()},
+                                                  values);
       out.runs.push_back({std::ssize(out.ids), block});
       out.ids.insert(out.ids.end(), block->ids().begin(), block->ids().end());
       pending += run.after;

@@ -27,7 +27,8 @@ class Pictures {
   // Files of pictures in `text`, each where it says kMark, or all in front of it where it says that nowhere. Rows are
   // computed when they are asked for, with the engine's threads; this must still be there then. Throws Error naming the
   // picture, "image" for another number of marks than pictures, and kUnsupported for encoders whose rows have positions
-  // of three parts. add_bos, special: as text::EncodeOptions has them; special is about `text` alone.
+  // of three parts where the model's have one, or the other way round. add_bos, special: as text::EncodeOptions has
+  // them; special is about `text` alone.
   PicturePrompt place(const std::string& text, const std::vector<std::string>& files, bool add_bos, bool special);
 
  private:
