@@ -159,7 +159,8 @@ def compare(name, converter, kvasir):
                 if best != said["id"] or worst > BAR:
                     sys.exit(f"{name} {prompt!r}: token {step} is {best} and {said['id']}, apart {most:.1e}, of the norm {worst:.1e}")
                 x = torch.cat([x, torch.tensor([[best]])], 1)
-            print(f"{name} {prompt!r}: {row['prompt_tokens']} and {STEPS} tokens, apart {most:.1e} at most, {worst:.1e} of the norm", flush=True)
+            print(f"{name} {prompt!r}: {row['prompt_tokens']} and {STEPS} tokens, apart {most:.1e} at most, {worst:.1e} of the norm",
+                  flush=True)
 
 
 if __name__ == "__main__":
