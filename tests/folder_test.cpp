@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/options.hpp"
 #include "folder_fixture.hpp"
+#include "model/hparams.hpp"
 #include "run/engine.hpp"
 #include "text/tokenizer.hpp"
 #include "weights/mixes.hpp"
@@ -130,6 +131,38 @@ TEST(FolderModels, BecomeGgufFiles) {
                         [](const weights::Change&) {});
     EXPECT_EQ(run(out.path, true).logits, run(kShipped + "llama.gguf", true).logits) << name;
   }
+}
+
+// The text halves of models of pictures: which parts of a position pairs turn by, and how many layers get rows.
+TEST(FolderModels, SayWherePicturesStand) {
+  const auto spec_of = [](const char* file, const char* type, const PlainJson& sections, const PlainJson& around) {
+    const auto model = weights::open_model_file(kShipped + file);
+    const FolderStyle style{type};
+    PlainJson config = testing::folder_config(*model, style);
+    config["rope_scaling"] = {{"rope_type", "default"}, {"mrope_section", sections}};
+    if (!around.empty()) {
+      PlainJson whole = around;
+      whole["text_config"] = config;
+      config = whole;
+    }
+    TemporaryPath folder("folder");
+    write_folder(folder.path, config, testing::folder_tensors(*model, style));
+    return model::read_spec(*weights::open_model_file(folder.path));
+  };
+  const auto axes = [](const model::ModelSpec& spec) {
+    std::string text;
+    for (const int a : spec.ropes[0].axes) text += static_cast<char>('0' + a);
+    return text;
+  };
+  const model::ModelSpec second = spec_of("qwen2.gguf", "qwen2_vl", {6, 5, 5}, {});
+  EXPECT_EQ(axes(second), "0000001111122222");
+  EXPECT_EQ(second.deep, 0);
+  const PlainJson tower = {{"model_type", "qwen3_vl"},
+                           {"vision_config", {{"deepstack_visual_indexes", PlainJson::array({7})}}}};
+  const model::ModelSpec third = spec_of("qwen3.gguf", "qwen3_vl_text", {12, 10, 10}, tower);
+  EXPECT_EQ(axes(third), "01201201201201201201201201201200");
+  EXPECT_EQ(third.deep, 1);
+  EXPECT_EQ(axes(spec_of("llama.gguf", "llama", {6, 5, 5}, {})), "");
 }
 
 std::vector<float> floats_in(const weights::ModelFile& model, const char* tensor) {

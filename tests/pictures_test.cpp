@@ -17,7 +17,11 @@ using Json = nlohmann::json;
 
 class Pictures : public ::testing::TestWithParam<const char*> {
  protected:
-  Pictures() { TinyModel().write(model_.path); }
+  Pictures() { model_for(GetParam()).write(model_.path); }
+  static TinyModel model_for(const std::string& encoder) {
+    TinyModel model;
+    return encoder.starts_with("qwen") ? model.see(encoder.starts_with("qwen3") ? "qwen3vl" : "qwen2vl") : model;
+  }
   static std::string file(const std::string& name) { return vision::golden("pictures/" + name); }
 
   cli::Result run(const std::vector<std::string>& images, const std::string& prompt, std::vector<std::string> more = {},
@@ -39,7 +43,8 @@ class Pictures : public ::testing::TestWithParam<const char*> {
   const TemporaryPath model_{"pictures.gguf"}, cache_{"pictures-cache"};
 };
 INSTANTIATE_TEST_SUITE_P(Encoders, Pictures,
-                         ::testing::Values("gemma3.gguf", "gemma4uv.gguf", "gemma4v.gguf", "lfm2.gguf"));
+                         ::testing::Values("gemma3.gguf", "gemma4uv.gguf", "gemma4v.gguf", "lfm2.gguf",
+                                           "qwen2_5vl_merger.gguf", "qwen3vl_merger.gguf"));
 
 TEST_P(Pictures, AreReusedAfterARestartAndNeverForAnother) {
   if (!vision::reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";
@@ -89,15 +94,27 @@ TEST_P(Pictures, WhatIsWrongIsNamed) {
             std::string::npos);
 }
 
-TEST(PicturesOfQwen, AreRefusedByTheKindOfTheirPositions) {
+TEST(PicturesOfOtherModels, AreRefusedByWhatTheirRowsAre) {
   if (!vision::reads("pictures/64x64.png")) GTEST_SKIP() << "SKIPPED: this build has no libpng";
-  const TemporaryPath model("qwen.gguf");
-  TinyModel().write(model.path);
-  const cli::Result r = cli::run_captured(std::vector<std::string>{"run", "-m", model.path, "-p", "x", "--image",
-                                                                   vision::golden("pictures/64x64.png"), "--mmproj",
-                                                                   vision::golden("qwen3vl_merger.gguf")});
-  EXPECT_EQ(r.status, 1);
-  EXPECT_NE(r.err.find("positions of three parts"), std::string::npos) << r.err;
+  const auto error = [&](const TinyModel& model, const char* mmproj) {
+    const TemporaryPath path("other.gguf");
+    model.write(path.path);
+    const cli::Result r = cli::run_captured(std::vector<std::string>{"run", "-m", path.path, "-p", "x", "--image",
+                                                                     vision::golden("pictures/64x64.png"), "--mmproj",
+                                                                     vision::golden(mmproj)});
+    return r.status == 0 ? "accepted" : r.err;
+  };
+  const std::string flat = error(TinyModel(), "qwen2vl_merger.gguf"),
+                    placed = error(TinyModel().see("qwen2vl"), "gemma3.gguf"),
+                    deep = error(TinyModel().see("qwen2vl"), "qwen3vl_merger.gguf");
+  EXPECT_NE(flat.find("(qwen2vl_merger) whose rows have positions of three parts, and the model's have one part"),
+            std::string::npos)
+      << flat;
+  EXPECT_NE(placed.find("whose rows have positions of one part, and the model's have three parts (M-RoPE)"),
+            std::string::npos)
+      << placed;
+  EXPECT_NE(deep.find("gives rows for 2 layers besides (deepstack), expected the model's 0"), std::string::npos)
+      << deep;
 }
 
 }  // namespace

@@ -80,9 +80,27 @@ class TinyModel {
   }
 
   std::map<std::string, Number> numbers;  // metadata; erase or replace
+  std::map<std::string, std::vector<std::int32_t>> arrays;
   std::map<std::string, std::string> strings{
       {"general.architecture", "llama"}, {"tokenizer.ggml.model", "gpt2"}, {"tokenizer.ggml.pre", "gpt-2"}};
   std::vector<TinyTensor> tensors;
+
+  // The same as a text model of Qwen's whose positions have three parts: qwen2vl, or qwen3vl with deepstack.
+  TinyModel& see(const std::string& arch) {
+    std::map<std::string, Number> renamed;
+    for (const auto& [key, value] : numbers) renamed[key.starts_with("llama.") ? arch + key.substr(5) : key] = value;
+    numbers = renamed;
+    strings["general.architecture"] = arch;
+    arrays[arch + ".rope.dimension_sections"] = {2, 1, 1, 0};
+    if (arch == "qwen3vl") numbers[arch + ".n_deepstack_layers"] = 2u;
+    for (int l = 0; l < 2; ++l)
+      for (const auto& [name, width] : {std::pair<const char*, std::int64_t>{"q", kDim}, {"k", kKv}, {"v", kKv}}) {
+        const std::string at = fmt::format("blk.{}.attn_{}", l, name);
+        if (arch == "qwen2vl") add(at + ".bias", "f32", {width});
+        if (arch == "qwen3vl" && *name != 'v') add(at + "_norm.weight", "f32", {8});
+      }
+    return *this;
+  }
 
   TinyTensor& tensor(const std::string& name) {
     for (auto& t : tensors)
@@ -109,6 +127,7 @@ class TinyModel {
     weights::GgufHeader h;
     for (const auto& [key, value] : strings) h.set_string(key, value);
     for (const auto& [key, value] : numbers) std::visit([&, k = key](auto v) { h.set(k, v); }, value);
+    for (const auto& [key, values] : arrays) h.set_array<std::int32_t>(key, values);
     std::vector<std::string> tokens, merges;
     for (int b = 0; b < 256; ++b) tokens.push_back(text::byte_level(std::string(1, static_cast<char>(b))));
     for (int i = 0; i < kMerges; ++i) {

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A prompt with a picture: transformers beside `kvasir run --image`, on small random models.
+"""Prompts with pictures: transformers beside `kvasir run --image`, on small random models.
 
-usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2]
+usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5]
 
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, KVASIR the program. Both files are the converter's; the text model's
-gets the vocabulary of the bundled model and the marks of pictures besides. Prints every greedy token of both and how far their
-log-probabilities are apart; fails where a token differs. Needs torch, torchvision, pillow and transformers 5.24.
+gets the vocabulary of the bundled model and the marks of pictures besides. Compares the greedy tokens of both, and the log-probabilities of
+the best MOST tokens of every step; prints how far these are apart at most, and fails where a token differs or they are further apart than
+BAR of their norm. Needs torch, torchvision, pillow and transformers 5.24.
 """
 import json
 import os
@@ -16,10 +17,19 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 BOOKS = HERE + "/../models/kvasir-books-4m.gguf"
-PICTURE = HERE + "/../tests/golden/vision/pictures/97x53.png"
+PICTURES = HERE + "/../tests/golden/vision/pictures/"
 TEXT = "The old house stood on the hill, and nobody knew why."
-AROUND = {"gemma3": ("\n\n<start_of_image>", "<end_of_image>\n\n"), "lfm2": ("<|image_start|>", "<|image_end|>")}
+PROMPTS = [("97x53.png", TEXT),  # in front of all
+           ("307x19.png 40x211.png", "The house <image> stood behind the trees <image>"),  # the last one at the end
+           ("150x151.png 97x53.png 64x64.png", "<image><image>Nobody knew why. <image> " + TEXT)]
+VISION = ("<|vision_start|>", "<|vision_end|>")
+# Encoders of golden_pictures, and the text around their pictures.
+KINDS = {"gemma3": ("Gemma3", "\n\n<start_of_image>", "<end_of_image>\n\n"),
+         "lfm2": ("Lfm2", "<|image_start|>", "<|image_end|>"),
+         "qwen2vl": ("Qwen2", *VISION), "qwen2.5vl": ("Qwen25", *VISION), "qwen3vl": ("Qwen3", *VISION), "qwen3.5": ("Qwen35", *VISION)}
 STEPS = 12
+MOST = 20
+BAR = 1e-4
 
 
 def write_text_model(source, target, embedding, marks):
@@ -60,15 +70,15 @@ def build(name, converter, folder):
     if name == "gemma3":
         golden_pictures.TEXT["query_pre_attn_scalar"] = 16  # the converter leaves it out and takes the head's size
     torch.manual_seed(1)
-    encoder = golden_pictures.ENCODERS[name]()
+    encoder = getattr(golden_pictures, KINDS[name][0])()
     encoder.model.eval().float()
     golden_pictures.shake(encoder.model, 7)
     places = {"--mmproj": folder + "/whole", "": folder + "/whole"}
     encoder.model.save_pretrained(places[""])
     encoder.processor.save_pretrained(places[""])
-    weights = places[""] + "/model.safetensors"
-    tensors = load_file(weights)
-    save_file({key.replace(*encoder.names): t for key, t in tensors.items()}, weights, {"format": "pt"})
+    if hasattr(encoder, "names"):
+        weights = places[""] + "/model.safetensors"
+        save_file({key.replace(*encoder.names): t for key, t in load_file(weights).items()}, weights, {"format": "pt"})
     if name == "lfm2":  # the converter knows its text model alone
         from transformers import Lfm2ForCausalLM
         alone = Lfm2ForCausalLM(encoder.model.config.text_config).float()
@@ -76,61 +86,85 @@ def build(name, converter, folder):
         alone.lm_head.weight.data.copy_(encoder.model.lm_head.weight.data)
         places[""] = folder + "/text"
         alone.save_pretrained(places[""])
+    no_guesses = ["--no-nextn"] if name == "qwen3.5" else []
     for flag, place in places.items():
         with open(place + "/tokenizer.json", "w", encoding="utf-8") as file:
             file.write(golden_pictures.TOKENIZER)
         said = convert.convert_aside(converter, place, folder + (flag.replace("--", "/") or "/plain") + ".gguf",
-                                     [*flag.split(), "--outtype", "f32"])
+                                     [*(flag.split() or no_guesses), "--outtype", "f32"])
         if said:
             sys.exit(said)
     embedding = encoder.model.get_input_embeddings().weight.detach().numpy()
-    write_text_model(folder + "/plain.gguf", folder + "/text.gguf", embedding, [mark.strip() for mark in AROUND[name]])
+    write_text_model(folder + "/plain.gguf", folder + "/text.gguf", embedding, [mark.strip() for mark in KINDS[name][1:]])
     return encoder
+
+
+def last_logits(name, encoder, x, images, pad):
+    """Of the ids x, whose pads stand for the rows of the images."""
+    import torch
+    if hasattr(encoder, "logits"):
+        return encoder.logits(x[0].tolist(), pad, images)
+    model = encoder.model
+    inputs = model.get_input_embeddings()(x)
+    inputs[x == pad] = torch.cat([encoder.rows(image)[1] for image in images])
+    mask = None
+    if name == "gemma3":
+        from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
+        inside = (x == pad)[0]
+        picture = torch.cumsum(inside & ~torch.roll(inside, 1), 0)  # its number
+        both = dict(config=model.config.text_config, inputs_embeds=inputs, attention_mask=None, past_key_values=None,
+                    or_mask_function=lambda b, h, q, k: inside[q] & inside[k] & (picture[q] == picture[k]))
+        mask = {"full_attention": create_causal_mask(**both), "sliding_attention": create_sliding_window_causal_mask(**both)}
+    return model.lm_head(model.model.language_model(inputs_embeds=inputs, attention_mask=mask).last_hidden_state[0, -1])
 
 
 def compare(name, converter, kvasir):
     import torch
     from PIL import Image
+    _, before, after = KINDS[name]
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         encoder = build(name, converter, folder)
-        model = encoder.model
         text_file = folder + "/text.gguf"
+        pad = encoder.model.config.text_config.vocab_size - 3
 
         def call(*arguments):
             return json.loads(subprocess.run([kvasir, *arguments], capture_output=True, text=True, check=True).stdout)
 
-        row = call("run", "-m", text_file, "--mmproj", folder + "/mmproj.gguf", "--image", PICTURE, "-p", TEXT, "--exact", "--kv", "f32",
-                   "--json", "--logprobs", "0", "-n", str(STEPS), "--temperature", "0", "--ignore-eos")
-        image = Image.open(PICTURE)
-        rows = encoder.rows(image)[1]
-        before, after = (call("tokenize", "-m", text_file, "-p", text, "--special", "--json")["ids"]
-                         for text in (AROUND[name][0], AROUND[name][1] + TEXT))
-        after = after[after[0] == before[0]:]  # a BOS of its own
-        pad = model.config.text_config.vocab_size - 3
-        x = torch.tensor([[*before, *[pad] * len(rows), *after]])
-        if x.shape[1] != row["prompt_tokens"]:
-            sys.exit(f"{name}: {x.shape[1]} tokens, kvasir has {row['prompt_tokens']}")
-        for step, said in enumerate(row["logprobs"]):
-            inputs = model.get_input_embeddings()(x)
-            inputs[x == pad] = rows
-            mask = None
-            if name == "gemma3":
-                from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
-                inside = (x == pad)[0]
-                both = dict(config=model.config.text_config, inputs_embeds=inputs, attention_mask=None, past_key_values=None,
-                            or_mask_function=lambda b, h, q, k: inside[q] & inside[k])
-                mask = {"full_attention": create_causal_mask(**both), "sliding_attention": create_sliding_window_causal_mask(**both)}
-            state = model.model.language_model(inputs_embeds=inputs, attention_mask=mask).last_hidden_state[0, -1]
-            ours = torch.log_softmax(model.lm_head(state).float(), -1)
-            best = int(ours.argmax())
-            print(f"{name} token {step}: {best} and {said['id']}, apart {abs(float(ours[best]) - said['logprob']):.1e}")
-            if best != said["id"]:
-                sys.exit(1)
-            x = torch.cat([x, torch.tensor([[best]])], 1)
+        def ids(text):
+            return call("tokenize", "-m", text_file, "-p", text, "--special", "--json")["ids"] if text else []
+
+        bos = ids("a")[:1]
+        for files, prompt in PROMPTS:
+            paths = [PICTURES + file for file in files.split()]
+            row = call("run", "-m", text_file, "--mmproj", folder + "/mmproj.gguf", *[a for path in paths for a in ("--image", path)],
+                       "-p", prompt, "--exact", "--kv", "f32", "--json", "--logprobs", str(MOST), "-n", str(STEPS), "--temperature", "0",
+                       "--ignore-eos")
+            images = [Image.open(path) for path in paths]
+            texts = (prompt if "<image>" in prompt else "<image>" + prompt).split("<image>")
+            all_ids = []
+            for i, image in enumerate(images):
+                text = ids((after if i > 0 else "") + texts[i] + before)
+                all_ids += text[text[:1] == bos and i > 0:] + [pad] * len(encoder.rows(image)[1])
+            text = ids(after + texts[-1])
+            x = torch.tensor([all_ids + text[text[:1] == bos:]])
+            if x.shape[1] != row["prompt_tokens"]:
+                sys.exit(f"{name}: {x.shape[1]} tokens, kvasir has {row['prompt_tokens']}")
+            most = worst = 0
+            for step, said in enumerate(row["logprobs"]):
+                ours = torch.log_softmax(last_logits(name, encoder, x, images, pad).float(), -1)
+                best = int(ours.argmax())
+                theirs = torch.tensor([one["logprob"] for one in said["top"]])
+                apart = theirs - ours[[one["id"] for one in said["top"]]]
+                most, worst = max(most, float(apart.abs().max())), max(worst, float(apart.norm() / theirs.norm()))
+                if best != said["id"] or worst > BAR:
+                    sys.exit(f"{name} {prompt!r}: token {step} is {best} and {said['id']}, apart {most:.1e}, of the norm {worst:.1e}")
+                x = torch.cat([x, torch.tensor([[best]])], 1)
+            print(f"{name} {prompt!r}: {row['prompt_tokens']} and {STEPS} tokens, apart {most:.1e} at most, {worst:.1e} of the norm",
+                  flush=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    for one in sys.argv[3:] or AROUND:
+    for one in sys.argv[3:] or KINDS:
         compare(one, *sys.argv[1:3])

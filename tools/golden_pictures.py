@@ -6,6 +6,8 @@ usage: golden_pictures.py CONVERTER FOLDER [NAME ...]
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, FOLDER is tests/golden/vision. Writes FOLDER/pictures/*.png
 where they are missing, and of every encoder NAME.gguf (float32), NAME.rows.f32 (the rows of every picture in the order of
 NAME.json, then those of deepstack) and NAME.json: of every picture its parts, and of each its size, grid and FNV-1a of its bytes.
+Of Qwen's also the text model, NAME.text.gguf (float16, without a vocabulary), what it answers to prompts of ids and pictures,
+NAME.answers.json, and with which log-probabilities of all ids at every token, NAME.answers.f32.
 Needs torch, torchvision, pillow, transformers 5.24 and gguf.
 """
 import json
@@ -52,6 +54,11 @@ def shake(model, seed):
             if "norm" in name or "ln" in name:
                 value = torch.randn(p.shape, generator=noise) * 0.2 + (name.endswith("weight") and "soft_emb" not in name)
             p.copy_(value.half().float())
+
+
+PROMPTS = [["97x53.png", 5, 17, 3, 40, 8], [9, 31, 2, "307x19.png", 11, 12, "40x211.png"],
+           ["150x151.png", 7, "64x64.png", 22, *range(10, 60), "97x53.png", 41, 6]]
+STEPS = 8
 
 
 class Gemma4Unified:
@@ -109,16 +116,20 @@ class Gemma4:
 
 
 class Qwen3:
+    name, sections = "Qwen3VL", [4, 2, 2]
+    vision = dict(hidden_size=32, intermediate_size=48, out_hidden_size=32, num_position_embeddings=25, deepstack_visual_indexes=[1, 3])
+    text = {}
+    least = 64  # merged patches, as published; with 16384 at most
+
     def __init__(self):
-        from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+        import transformers
         from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
-        vision = dict(depth=4, hidden_size=32, intermediate_size=48, num_heads=2, patch_size=4, out_hidden_size=32,
-                      num_position_embeddings=25, deepstack_visual_indexes=[1, 3])
-        text = dict(TEXT, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 2, 2]})
-        self.model = Qwen3VLForConditionalGeneration(Qwen3VLConfig(text_config=text, vision_config=vision))
-        # As published for patches of 16: 64 to 16384 merged ones.
+        text = dict(TEXT, rope_parameters={"rope_type": "default", "rope_theta": 1e6, "mrope_section": self.sections}, **self.text)
+        config = getattr(transformers, self.name + "Config")(text_config=text,
+                                                             vision_config=dict(self.vision, depth=4, num_heads=2, patch_size=4))
+        self.model = getattr(transformers, self.name + "ForConditionalGeneration")(config)
         self.processor = Qwen2VLImageProcessor(patch_size=4, image_mean=[0.5] * 3, image_std=[0.5] * 3,
-                                               size={"shortest_edge": 64 * 8 * 8, "longest_edge": 16384 * 8 * 8})
+                                               size={"shortest_edge": self.least * 8 * 8, "longest_edge": 16384 * 8 * 8})
 
     def rows(self, image):
         x = self.processor(image, return_tensors="pt")
@@ -127,7 +138,33 @@ class Qwen3:
         blocks = x.pixel_values.reshape(h // 2, w // 2, 2, 2, 3, 2, 4, 4)[:, :, :, :, :, 0]
         pixels = blocks.permute(0, 2, 5, 1, 3, 6, 4).reshape(h * 4, w * 4, 3)
         pixels = ((pixels * 0.5 + 0.5) * 255).round().byte().numpy()
-        return [(pixels, [1, h // 2, w // 2])], out.pooler_output, out.deepstack_features
+        return [(pixels, [1, h // 2, w // 2])], out.pooler_output, getattr(out, "deepstack_features", [])
+
+    def logits(self, ids, pad, images):
+        """Of the next token behind ids, whose pads stand for the rows of the images. The model counts the positions."""
+        import torch
+        self.model.config.image_token_id = pad
+        x = torch.tensor([ids])
+        pictures = [self.processor(image, return_tensors="pt") for image in images]
+        return self.model(input_ids=x, pixel_values=torch.cat([p.pixel_values for p in pictures]), mm_token_type_ids=(x == pad).int(),
+                          image_grid_thw=torch.cat([p.image_grid_thw for p in pictures])).logits[0, -1]
+
+
+class Qwen35(Qwen3):
+    """The same tower without deepstack beside a text model with states."""
+    name, sections = "Qwen3_5", [2, 1, 1]
+    vision = {key: value for key, value in Qwen3.vision.items() if key != "deepstack_visual_indexes"}
+
+
+class Qwen2(Qwen3):
+    name = "Qwen2VL"
+    vision = dict(embed_dim=32, hidden_size=32)
+    least = 4
+
+
+class Qwen25(Qwen2):
+    name = "Qwen2_5_VL"
+    vision = dict(hidden_size=32, intermediate_size=48, out_hidden_size=32, window_size=112, fullatt_block_indexes=[1, 3])
 
 
 class Gemma3:
@@ -174,7 +211,29 @@ class Lfm2:
         return parts, rows, []
 
 
-ENCODERS = {"lfm2": Lfm2, "gemma4v": Gemma4, "gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen3vl_merger": Qwen3}
+ENCODERS = {"lfm2": Lfm2, "gemma4v": Gemma4, "gemma3": Gemma3, "gemma4uv": Gemma4Unified, "qwen2_5vl_merger": Qwen25,
+            "qwen2vl_merger": Qwen2, "qwen3vl_merger": Qwen3}
+
+
+def write_answers(encoder, place):
+    import torch
+    from PIL import Image
+    pad, listed, logprobs = TEXT["vocab_size"] - 1, [], b""
+    for prompt in PROMPTS:
+        images = [Image.open(f"{os.path.dirname(place)}/pictures/{file}") for file in prompt if isinstance(file, str)]
+        counts = iter([len(encoder.rows(image)[1]) for image in images])
+        ids = [i for item in prompt for i in ([item] if isinstance(item, int) else [pad] * next(counts))]
+        length = len(ids)
+        for _ in range(STEPS):
+            rows = torch.log_softmax(encoder.logits(ids, pad, images).float(), -1)
+            logprobs += rows.numpy().astype("<f4").tobytes()
+            ids.append(int(rows.argmax()))
+        listed.append(dict(prompt=prompt, ids=ids[length:]))
+    with open(place + ".answers.f32", "wb") as file:
+        file.write(logprobs)
+    with open(place + ".answers.json", "w", encoding="utf-8") as file:
+        json.dump({"prompts": listed}, file)
+        file.write("\n")
 
 
 def write(name, converter, out, pictures):
@@ -195,6 +254,8 @@ def write(name, converter, out, pictures):
             listed.append(dict(file=file, parts=parts, rows=list(rows.shape), deep=len(deep)))
             for part in [rows, *deep]:
                 all_rows += part.contiguous().numpy().astype("<f4").tobytes()
+        if hasattr(encoder, "logits"):
+            write_answers(encoder, f"{out}/{name}")
     with tempfile.TemporaryDirectory() as folder:
         encoder.model.save_pretrained(folder)
         encoder.processor.save_pretrained(folder)
@@ -203,9 +264,13 @@ def write(name, converter, out, pictures):
             save_file({key.replace(*encoder.names): t for key, t in tensors.items()}, folder + "/model.safetensors", {"format": "pt"})
         with open(folder + "/tokenizer.json", "w", encoding="utf-8") as file:
             file.write(TOKENIZER)
-        said = convert.convert_aside(converter, folder, f"{out}/{name}.gguf", ["--mmproj", "--outtype", "f32"])
-        if said:
-            sys.exit(f"{name}: {said}")
+        files = {".gguf": ["--mmproj", "--outtype", "f32"]}
+        if hasattr(encoder, "logits"):
+            files[".text.gguf"] = ["--outtype", "f16"]
+        for ending, arguments in files.items():
+            said = convert.convert_aside(converter, folder, f"{out}/{name}{ending}", arguments)
+            if said:
+                sys.exit(f"{name}: {said}")
     with open(f"{out}/{name}.rows.f32", "wb") as file:
         file.write(all_rows)
     with open(f"{out}/{name}.json", "w", encoding="utf-8") as file:

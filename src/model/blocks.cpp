@@ -199,7 +199,7 @@ ModelSpec qwen_model(const Hparams& h, bool head_norms) {
     m.layers.push_back(
         {.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = gated(n, Activation::kSilu)});
   }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  see_pictures(h, head_norms, m);
   return m;
 }
 
@@ -227,6 +227,11 @@ ModelSpec nemotron_model(const Hparams& h) {
   }
   m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
   return m;
+}
+
+void see_pictures(const Hparams& h, bool interleaved, ModelSpec& m) {
+  m.ropes = {h.rope_of_places(h.head_dim(0), interleaved)};
+  m.deep = static_cast<int>(h.integer_or("n_deepstack_layers", 0, h.layers(), 0));
 }
 
 ModelSpec gpt2_model(const Hparams& h) {

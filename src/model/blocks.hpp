@@ -69,8 +69,11 @@ std::int64_t stated_window(const Hparams& h, int layer);
 Activation stated_activation(const Hparams& h, Activation fallback);
 
 // Qwen 2, which has biases on q, k and v, and 3 (dense), which has norms of heads; also the text half of their models
-// of pictures, where the three parts of a position are equal.
+// of pictures.
 ModelSpec qwen_model(const Hparams& h, bool head_norms);
+// RoPE of the text half of Qwen's models of pictures, and the layers that these add rows to (n_deepstack_layers).
+// `interleaved`: as Hparams::rope_of_places.
+void see_pictures(const Hparams& h, bool interleaved, ModelSpec& m);
 
 // Llama without scales: RMS norms, gated feed forwards, RoPE on whole heads unless rope.dimension_count says otherwise.
 ModelSpec llama_like_model(const Hparams& h, kernel::RopePairs pairs);

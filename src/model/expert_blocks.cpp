@@ -133,7 +133,7 @@ ModelSpec qwen3_experts_model(const Hparams& h) {
     e.routing.normalise = h.flag_or("expert_weights_norm", true);
     m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = a, .feed_norm = n.rms("ffn_norm"), .feed = e});
   }
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  see_pictures(h, true, m);
   return m;
 }
 

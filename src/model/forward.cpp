@@ -98,10 +98,14 @@ void Forward::embed(std::span<const Input> inputs) {
     for (std::size_t i = 0; i < in.tokens.size(); ++i) {
       const std::int32_t id = in.tokens[i];
       float* const x = s_.x + static_cast<std::int64_t>(row) * dim;
-      if (id < 0)
-        std::copy_n(row_at(in.runs, in.at + static_cast<std::int64_t>(i)), dim, x);
-      else
+      if (id < 0) {
+        const std::int64_t at = in.at + static_cast<std::int64_t>(i);
+        const RowRun& run = run_at(in.runs, at);
+        std::copy_n(run.block->row(at - run.begin), dim, x);
+        if (run.block->deep() > 0) deep_.push_back({static_cast<std::int64_t>(row), run.block.get(), at - run.begin});
+      } else {
         row_of(id, x);
+      }
       if (e.positions) {
         float* const learned = s_.rows.whole(1).y;
         KVASIR_CHECK(positions_[row] < e.positions.rows);
@@ -402,6 +406,16 @@ void Forward::after(Rows& rows, std::size_t l) {
     add(rows, layer, layer.post_mixer, *bias, !layer.input);
   }
   if (layer.input) add_input(rows, l);
+  if (!deep_.empty()) add_deep(rows, l);
+}
+
+// What pictures have for layer l.
+void Forward::add_deep(const Rows& rows, std::size_t l) {
+  const auto before = [](const DeepRow& d, std::int64_t row) { return d.row < row; };
+  for (auto d = std::lower_bound(deep_.begin(), deep_.end(), rows.first, before);
+       d != deep_.end() && d->row < rows.first + rows.count; ++d)
+    if (static_cast<int>(l) < d->block->deep())
+      ops().add(s_.x + d->row * spec_.dim, d->block->deep_row(static_cast<int>(l), d->i), spec_.dim);
 }
 
 void Forward::add_input(Rows& rows, std::size_t l) {

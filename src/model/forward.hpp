@@ -144,6 +144,7 @@ class Forward {
   void recur(int layer, const M& mixer);
   void attend_whole(const Attention& a);
   void after(Rows& rows, std::size_t layer);
+  void add_deep(const Rows& rows, std::size_t layer);
   const Linear& answer(Rows& rows, const Attention& a);
   const Linear& answer(Rows& rows, const ShortConv& c);
   const Linear& answer(Rows& rows, const Delta& d);
@@ -187,8 +188,15 @@ class Forward {
   std::vector<kv::Turn> turns_;  // of every RoPE
   std::vector<kv::Slice> slices_;
   std::vector<kv::BothWays> both_;
-  std::vector<std::int64_t> positions_;  // of every row of the step
-  std::vector<std::int32_t> ids_;        // of every row, where layers have inputs
+  std::vector<std::int64_t> positions_;  // of every row of the step, among its text's elements
+  std::vector<Position> places_;         // the same where ModelSpec::has_places
+  struct DeepRow {
+    std::int64_t row;  // of the step
+    const RowBlock* block;
+    std::int64_t i;  // of the block
+  };
+  std::vector<DeepRow> deep_;      // ascending
+  std::vector<std::int32_t> ids_;  // of every row, where layers have inputs
   int rows_ = 0;
   Observer observer_;
   ExpertHooks expert_hooks_;

@@ -161,6 +161,8 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
   for (const Rope& r : spec_.ropes)
     turns_.push_back({r.frequencies.data(), static_cast<std::int64_t>(r.frequencies.size()), r.pairs});
   positions_.reserve(static_cast<std::size_t>(max_tokens));
+  places_.reserve(static_cast<std::size_t>(spec_.has_places() ? max_tokens : 0));
+  deep_.reserve(static_cast<std::size_t>(spec_.deep > 0 ? max_tokens : 0));
   slices_.reserve(static_cast<std::size_t>(max_tokens));
   both_.reserve(static_cast<std::size_t>(max_tokens));
   ids_.reserve(static_cast<std::size_t>(max_tokens));
@@ -171,6 +173,8 @@ int Forward::take(std::span<const Input> inputs) {
   slices_.clear();
   both_.clear();
   positions_.clear();
+  places_.clear();
+  deep_.clear();
   rows_ = 0;
   int wanted = 0;
   for (const Input& in : inputs) {
@@ -178,7 +182,11 @@ int Forward::take(std::span<const Input> inputs) {
     KVASIR_CHECK(count >= 1 && in.logits >= 0 && in.logits <= count);
     slices_.push_back({in.sequence, rows_, count, in.decode});
     KVASIR_CHECK((in.sequence != nullptr) == (cache_ != nullptr));
-    for (int i = 0; i < count; ++i) positions_.push_back(in.sequence ? kv::Cache::position(*in.sequence, i) : i);
+    for (int i = 0; i < count; ++i) {
+      positions_.push_back(in.sequence ? kv::Cache::position(*in.sequence, i) : i);
+      KVASIR_CHECK(in.runs.empty() || positions_.back() == in.at + i);
+      if (spec_.has_places()) places_.push_back(position_of(in.runs, positions_.back()));
+    }
     rows_ += count;
     wanted += in.logits;
     const std::size_t first = both_.size();  // it never moves: there are no more runs than rows
@@ -201,7 +209,8 @@ std::int64_t Forward::angles_at(int rope) const {
   return at;
 }
 
-// cos and sin of every row's angles: p * frequency in double, because a float angle loses digits at long contexts.
+// cos and sin of every row's angles: position * frequency in double, because a float angle loses digits at long
+// contexts.
 void Forward::angles() {
   team_.parallel_for(rows_, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (int rope = 0; rope < static_cast<int>(spec_.ropes.size()); ++rope) {
@@ -210,8 +219,10 @@ void Forward::angles() {
       float *const cos = s_.cos + angles_at(rope), *const sin = s_.sin + angles_at(rope);
       for (std::int64_t row = begin; row < end; ++row)
         for (std::int64_t i = 0; i < pairs; ++i) {
-          const double angle = static_cast<double>(positions_[static_cast<std::size_t>(row)]) *
-                               r.frequencies[static_cast<std::size_t>(i)];
+          const auto at = static_cast<std::size_t>(row), pair = static_cast<std::size_t>(i);
+          const std::int64_t position =
+              r.axes.empty() ? positions_[at] : places_[at][static_cast<std::size_t>(r.axes[pair])];
+          const double angle = static_cast<double>(position) * r.frequencies[pair];
           cos[row * pairs + i] = static_cast<float>(std::cos(angle)) * r.magnitude;
           sin[row * pairs + i] = static_cast<float>(std::sin(angle)) * r.magnitude;
         }

@@ -68,6 +68,10 @@ class Hparams {
   Rope rope(kernel::RopePairs pairs, int d, bool whole = true) const;
   // The same without scaling and divisors. base 0: rope.freq_base.
   Rope plain_rope(kernel::RopePairs pairs, int d, double base = 0) const;
+  // rope() with Rope::axes from rope.dimension_sections, the numbers of pairs that turn by each part of a position, if
+  // the file has them: one part's pairs behind another's (Qwen2-VL), or interleaved (Qwen3-VL): pair 3 i + a turns by
+  // part a up to that part's number, all others by time.
+  Rope rope_of_places(int d, bool interleaved) const;
 
   bool has_tensor(std::string_view name) const { return file_.find(name) != nullptr; }
   bool scales_matrices(std::string_view name) const;  // NAME.scale is for the loader: model/factors.hpp

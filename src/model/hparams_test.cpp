@@ -215,5 +215,42 @@ TEST(RopeScaling, AnUnknownTypeIsRefusedByName) {
   }
 }
 
+// 32 pairs; qwen2 has the parts behind each other, qwen3 every third pair.
+TEST(Rope, ThePartsOfPositionsThatPairsTurnBy) {
+  const auto axes = [](const std::string& arch, const std::vector<std::int64_t>& sections) {
+    FakeFile file;
+    file.set("rope.dimension_sections", sections);
+    file.rename(arch);
+    const ModelSpec spec = read_spec(file);
+    EXPECT_TRUE(spec.has_places());
+    std::string text;
+    for (const int a : spec.ropes[0].axes) text += static_cast<char>('0' + a);
+    return text;
+  };
+  EXPECT_EQ(axes("qwen2vl", {8, 12, 12, 0}), "00000000111111111111222222222222");
+  EXPECT_EQ(axes("qwen3vl", {12, 10, 10, 0}), "01201201201201201201201201201200");
+  EXPECT_EQ(axes("qwen3vl", {24, 1, 3}), "01200200200000000000000000000000");
+  EXPECT_FALSE(read_spec(FakeFile()).has_places());
+  for (const auto& [sections, why] :
+       {std::pair<std::vector<std::int64_t>, const char*>{{8, 12, 11, 0}, "of 31 pairs, expected 32"},
+        {{8, 24}, "three or four numbers"},
+        {{-1, 12, 12, 0}, "three or four numbers"}}) {
+    try {
+      axes("qwen2vl", sections);
+      ADD_FAILURE() << why;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(Hparams, LayersThatPicturesAddRowsTo) {
+  FakeFile file;
+  file.set("n_deepstack_layers", std::int64_t{1});
+  file.rename("qwen3vl");
+  EXPECT_EQ(read_spec(file).deep, 1);
+  EXPECT_EQ(read_spec(FakeFile()).deep, 0);
+}
+
 }  // namespace
 }  // namespace kvasir::model

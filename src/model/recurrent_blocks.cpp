@@ -137,7 +137,7 @@ LayerSpec delta_layer(const Hparams& h, int l, bool tiled, Feed (*feed)(const Na
 ModelSpec delta_model(const Hparams& h, bool tiled, Feed (*feed)(const Names& n)) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
   for (int l = 0; l < h.layers(); ++l) m.layers.push_back(delta_layer(h, l, tiled, feed));
-  m.ropes = {h.rope(kernel::RopePairs::kSplitHalf, h.head_dim(0))};
+  see_pictures(h, true, m);
   return m;
 }
 

@@ -68,6 +68,27 @@ Rope Hparams::rope(kernel::RopePairs pairs, int d, bool whole) const {
   return rope;
 }
 
+Rope Hparams::rope_of_places(int d, bool interleaved) const {
+  Rope r = rope(kernel::RopePairs::kSplitHalf, d);
+  constexpr const char* kSections = "rope.dimension_sections";
+  const std::vector<std::int64_t>* const sections = m_.get_ints(full(kSections));
+  if (!sections) return r;
+  const auto pairs = static_cast<std::int64_t>(r.frequencies.size());
+  const auto wrong = [](std::int64_t n) { return n < 0 || n > (1 << 24); };
+  if (sections->size() < 3 || std::any_of(sections->begin(), sections->end(), wrong))
+    throw Error(Code::kBadInput, full(kSections) + " are no three or four numbers of pairs", m_.path());
+  for (int axis = 0; axis < 3 && !interleaved; ++axis)
+    r.axes.insert(r.axes.end(), static_cast<std::size_t>((*sections)[static_cast<std::size_t>(axis)]), axis);
+  for (std::int64_t i = 0; i < pairs && interleaved; ++i)
+    r.axes.push_back(i / 3 < (*sections)[static_cast<std::size_t>(i % 3)] ? static_cast<int>(i % 3) : 0);
+  if (r.axes.size() != r.frequencies.size())
+    throw Error(
+        Code::kBadInput,
+        full(kSections) + " are of " + std::to_string(r.axes.size()) + " pairs, expected " + std::to_string(pairs),
+        m_.path());
+  return r;
+}
+
 void Hparams::scale_rope(Rope& rope, bool whole) const {
   const std::string type = text_or("rope.scaling.type", "linear");
   double factor = number_or("rope.scaling.factor", 0.0);

@@ -26,34 +26,58 @@ std::vector<std::int32_t> ids_of(const store::Key& content, std::int64_t count) 
   return ids;
 }
 
+// Rows are other ones where they lie otherwise, though what they were made of is the same.
+store::Key content_of(const store::Key& content, const RowShape& shape) {
+  if (!shape.grid && shape.deep == 0) return content;
+  store::KeyStream stream(content, "kvasir.g");
+  const std::int64_t layout[] = {shape.grid.height, shape.grid.width, shape.deep};
+  stream.add(std::as_bytes(std::span(layout)));
+  return stream.key();
+}
+
 }  // namespace
 
-RowBlock::RowBlock(std::vector<float> values, int width) : width_(width), values_(std::move(values)) {
+RowBlock::RowBlock(std::vector<float> values, int width) : shape_{.width = width}, values_(std::move(values)) {
   KVASIR_CHECK(width > 0 && values_.size() % static_cast<std::size_t>(width) == 0);
+  shape_.count = static_cast<std::int64_t>(values_.size()) / width;
   store::KeyStream stream({}, "kvasir.e");
   const std::int64_t wide = width;
   stream.add(std::as_bytes(std::span(&wide, 1)));
   stream.add(std::as_bytes(std::span(values_)));
-  ids_ = ids_of(stream.key(), static_cast<std::int64_t>(values_.size()) / width);
+  ids_ = ids_of(stream.key(), shape_.count);
 }
 
-RowBlock::RowBlock(const store::Key& content, std::int64_t count, int width, Sight sight,
-                   std::function<std::vector<float>()> load)
-    : ids_(ids_of(content, count)), width_(width), sight_(sight), load_(std::move(load)) {}
+RowBlock::RowBlock(const store::Key& content, const RowShape& shape, std::function<std::vector<float>()> load)
+    : shape_(shape), ids_(ids_of(content_of(content, shape), shape.count)), load_(std::move(load)) {
+  KVASIR_CHECK(!shape.grid || std::int64_t{shape.grid.height} * shape.grid.width == shape.count);
+}
 
-const float* RowBlock::row(std::int64_t i) const {
+const float* RowBlock::values(int level, std::int64_t i) const {
   if (load_)
     std::call_once(once_, [this] {
       values_ = load_();
-      KVASIR_CHECK(values_.size() == ids_.size() * static_cast<std::size_t>(width_));
+      KVASIR_CHECK(static_cast<std::int64_t>(values_.size()) == (1 + deep()) * count() * width());
     });
-  return values_.data() + i * width_;
+  return values_.data() + (level * count() + i) * width();
 }
 
-const float* row_at(std::span<const RowRun> runs, std::int64_t at) {
+const RowRun& run_at(std::span<const RowRun> runs, std::int64_t at) {
   const auto run = std::find_if(runs.begin(), runs.end(), [&](const RowRun& r) { return at < r.end(); });
   KVASIR_CHECK(run != runs.end() && at >= run->begin);
-  return run->block->row(at - run->begin);
+  return *run;
+}
+
+Position position_of(std::span<const RowRun> runs, std::int64_t at) {
+  std::int64_t ahead = 0;  // of elements before positions
+  for (const RowRun& run : runs) {
+    if (at < run.begin) break;
+    if (const Grid grid = run.block->grid(); grid && at < run.end()) {
+      const std::int64_t first = run.begin - ahead, i = at - run.begin;
+      return {first, first + i / grid.width, first + i % grid.width};
+    }
+    if (at >= run.end()) ahead += run.block->count() - run.block->extent();
+  }
+  return {at - ahead, at - ahead, at - ahead};
 }
 
 std::int64_t common_end(std::span<const RowRun> runs, std::int64_t n) {

@@ -136,6 +136,9 @@ struct Rope {
   // More than 0: these are the frequencies of texts of at most so many tokens. Longer ones have others (dynamic NTK),
   // for all of their tokens: what was computed of a text would change when it grows.
   std::int64_t most = 0;
+  // Of every frequency the part of a position that its pair turns by: 0 time, 1 line, 2 column (M-RoPE, see position_of in
+  // model/rows.hpp). Empty: positions have one part, whatever lies in a text.
+  std::vector<int> axes = {};
 };
 
 // Queries at position p are multiplied by 1 + scale * ln(1 + floor((p + offset) / length)).
@@ -374,6 +377,7 @@ struct ModelSpec {
   bool causal = true;  // false: every token sees all of its text. Such a model has no cache and writes no texts
   Pooling pooling = Pooling::kNone;  // what the file says of vectors of texts
   Rank rank;
+  int deep = 0;    // layers, the first ones, to whose answers pictures add rows (deepstack)
   int orders = 0;  // of columns, among matrices that read the same: the file's (model/orders.hpp). Changes no result
   std::shared_ptr<const Adapters> adapters;  // what Linear::addend is of; null: there are none
 
@@ -382,6 +386,7 @@ struct ModelSpec {
   std::int64_t most_positions() const {
     return embedding.positions || ropes.empty() ? embedding.positions.rows : ropes[0].most;
   }
+  bool has_places() const { return !ropes.empty() && !ropes[0].axes.empty(); }  // positions of three parts
 };
 
 }  // namespace kvasir::model

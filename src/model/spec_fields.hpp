@@ -77,12 +77,13 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Rope> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [pairs, frequencies, magnitude, factors, most] = s;
+  auto& [pairs, frequencies, magnitude, factors, most, axes] = s;
   f("pairs", pairs);
   f("frequencies", frequencies);
   f("magnitude", magnitude);
   f("factors", factors);
   if (most > 0) f("most", most);  // as Cut::turns
+  if (!axes.empty()) f("axes", axes);
 }
 template <Part<Temperature> S, class F>
 void each_field(S& s, F&& f) {
@@ -321,7 +322,7 @@ void each_field(S& s, F&& f) {
 }
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, orders, adapters] = s;
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, deep, orders, adapters] = s;
   static_cast<void>(orders), static_cast<void>(adapters);
   f("arch", arch);
   f("dim", dim);
@@ -334,6 +335,7 @@ void each_field(S& s, F&& f) {
   f("causal", causal);
   f("pooling", pooling);
   f("rank", rank);
+  if (deep > 0) f("deep", deep);  // as Cut::turns
 }
 
 template <class T>

@@ -31,6 +31,8 @@ ModelSpec sample() {
   ModelSpec m{.arch = "sample", .dim = 32, .vocab = 40, .context = 64};
   m.embedding.tokens = {"token_embd.weight", 40, 32};
   m.ropes = {{kernel::RopePairs::kAdjacent, {1.0, 0.1, 0.01, 0.001}, 1.0f, {{"rope_freqs.weight", 4}}}};
+  m.ropes[0].axes = {0, 1, 2, 0};
+  m.deep = 1;
   m.layers.push_back({.norm = norm("blk.0.attn_norm.weight"),
                       .mixer = a,
                       .feed_norm = norm("blk.0.ffn_norm.weight"),

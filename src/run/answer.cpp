@@ -36,6 +36,11 @@ void check_rows(const Engine& engine, const Request& request) {
     if (run.block->width() != spec.dim)
       refuse(where + " have " + std::to_string(run.block->width()) + " numbers each, expected the model's " +
              std::to_string(spec.dim));
+    if (run.block->grid() && !spec.has_places())
+      refuse(where + " lie in a plane, and the model's positions have one part, not three (M-RoPE)");
+    if (run.block->deep() > spec.deep)
+      refuse(where + " have rows for " + std::to_string(run.block->deep()) + " layers, expected at most the model's " +
+             std::to_string(spec.deep));
     if (run.block->both_ways()) {
       const std::int64_t most = std::min<std::int64_t>(engine.options().chunk, engine.context()) - engine.sequences();
       if (run.block->count() > most)

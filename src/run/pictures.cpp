@@ -49,7 +49,13 @@ Pictures::Pictures(Engine& engine, const PictureOptions& options)
     throw Error(Code::kBadInput,
                 fmt::format("gives rows of {} numbers, expected the model's {}: it belongs to another model",
                             encoder_->width(), spec.dim),
-                options.mmproj);
+                options_.mmproj);
+  if (encoder_->deep() != spec.deep)
+    throw Error(Code::kBadInput,
+                fmt::format("gives rows for {} layers besides (deepstack), expected the model's {}: it belongs to "
+                            "another model",
+                            encoder_->deep(), spec.deep),
+                options_.mmproj);
 }
 
 Pictures::~Pictures() = default;
@@ -64,10 +70,12 @@ std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& pi
   const auto out = std::make_shared<PromptPicture>();
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const vision::Run& run = runs[r];
-    if (run.places)
-      throw Error(Code::kUnsupported,
-                  "is of a kind (" + encoder_->kind() + ") whose rows have positions of three parts: not computed yet",
-                  options_.mmproj);
+    if (run.places != engine_.model().spec().has_places())
+      throw Error(
+          Code::kUnsupported,
+          fmt::format("is of a kind ({}) whose rows have positions of {}, and the model's have {}", encoder_->kind(),
+                      run.places ? "three parts" : "one part", run.places ? "one part" : "three parts (M-RoPE)"),
+          options_.mmproj);
     // Computed when the first of its rows is asked for: never where the cache knows all of them.
     const auto values = [this, source, first = run.first, count = run.grid.count()] {
       if (!source->encoding) {
@@ -75,16 +83,24 @@ std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& pi
         ++encoded_;
       }
       const vision::Encoding& e = *source->encoding;
-      const auto from = e.rows.begin() + first * e.width;
-      std::vector<float> rows(from, from + count * e.width);
+      std::vector<float> all;
+      const auto add = [&](const std::vector<float>& rows) {
+        const auto from = rows.begin() + first * e.width;
+        all.insert(all.end(), from, from + count * e.width);
+      };
+      add(e.rows);
+      for (const std::vector<float>& rows : e.deep) add(rows);
       if (--source->left == 0) *source = {};  // nobody asks again
-      return rows;
+      return all;
     };
-    *bytes += static_cast<std::uint64_t>(run.grid.count() * encoder_->width()) * sizeof(float);
+    *bytes += static_cast<std::uint64_t>((1 + encoder_->deep()) * run.grid.count() * encoder_->width()) * sizeof(float);
+    const model::Grid grid = run.places ? model::Grid{run.grid.h, run.grid.w} : model::Grid{};
     out->runs.push_back(
         {run.before, run.after,
-         std::make_shared<const model::RowBlock>(content_of(key, r), run.grid.count(),
-                                                 static_cast<int>(encoder_->width()), sight_of(run.sight), values)});
+         std::make_shared<const model::RowBlock>(content_of(key, r),
+                                                 model::RowShape{run.grid.count(), static_cast<int>(encoder_->width()),
+                                                                 sight_of(run.sight), grid, encoder_->deep()},
+                                                 values)});
   }
   return out;
 }

@@ -39,7 +39,7 @@ class Pictures {
   // whoever's thread computes with the engine; this must still be there then. Pictures with the same bytes are decoded
   // and encoded once while they are kept (image_memory). Any thread; one picture is decoded at a time, which bounds
   // what that takes. Throws Error naming the picture, kUnsupported for encoders whose rows have positions of three
-  // parts.
+  // parts where the model's have one, or the other way round.
   std::shared_ptr<const PromptPicture> read(std::string_view file, const std::string& name);
   // The bytes of a file, for read(). Throws Error(kIo).
   static std::string bytes_of(const std::string& path);

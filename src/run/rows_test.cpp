@@ -168,8 +168,10 @@ TEST_P(Rows, SeeEachOther) {
     store::Key name;
     name.bytes[0] = static_cast<std::byte>(from);
     name.bytes[1] = static_cast<std::byte>(count);
-    return std::make_shared<const RowBlock>(name, static_cast<std::int64_t>(count),
-                                            static_cast<int>(server_->model().spec().dim), model::Sight::kAll,
+    return std::make_shared<const RowBlock>(name,
+                                            model::RowShape{.count = static_cast<std::int64_t>(count),
+                                                            .width = static_cast<int>(server_->model().spec().dim),
+                                                            .sight = model::Sight::kAll},
                                             [rows, loaded] {
                                               if (loaded) ++*loaded;
                                               return rows;

@@ -38,7 +38,12 @@ std::int64_t Scheduler::whole_runs(const Job& job, std::int64_t count, std::int6
 
 void Scheduler::Plan::add(Job& job, std::int64_t count) {
   if (const int drafted = job.drafted(); drafted > 0) {
-    inputs.push_back({job.sequence, job.draft->fed, drafted + 1, true});
+    inputs.push_back({.sequence = job.sequence,
+                      .tokens = job.draft->fed,
+                      .logits = drafted + 1,
+                      .decode = true,
+                      .runs = job.asked.request.runs,
+                      .at = job.cached()});
     jobs.push_back(&job);
     return;
   }

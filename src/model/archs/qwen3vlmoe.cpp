@@ -1,4 +1,4 @@
-// The text half of Qwen 3 VL with experts: the three parts of a position are equal in texts.
+// The text half of Qwen 3 VL with experts.
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_qwen3vlmoe {

@@ -273,6 +273,9 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
     if (std::find(kinds.begin(), kinds.end(), "moe") != kinds.end()) out.family.arch = "nemotron_h_moe";
   }
   reader.read();
+  if (const FolderJson* tower = out.family.arch.starts_with("qwen3") ? all.object("vision_config") : nullptr)
+    if (const FolderJson* deep = ConfigFields(*tower, path, "vision_config.").array("deepstack_visual_indexes"))
+      reader.set("n_deepstack_layers", static_cast<std::int64_t>(deep->size()));
   if (const FolderJson* mlx = all.object("quantization")) {
     out.coded = read_mlx_config(*mlx, path);
     for (const char* state : {".ssm.conv_kernel", ".shortconv.l_cache"})

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace kvasir::weights {
 namespace {
@@ -39,6 +40,15 @@ class RopeReader {
     set("rope.freq_base", base_);
     read_part(fields);
     read_kind(fields, configuration);
+    // Of models of pictures, whose text halves are otherwise Qwen 2, 3 and 3.5.
+    const FolderJson* const sections = arch_.starts_with("qwen") ? fields.array("mrope_section") : nullptr;
+    if (!sections) return;
+    std::vector<std::int64_t> pairs;
+    for (const FolderJson& n : *sections) {
+      if (!n.is_number_integer()) fields.bad("mrope_section", "expected numbers of pairs");
+      pairs.push_back(n.get<std::int64_t>());
+    }
+    set("rope.dimension_sections", pairs);
   }
 
  private:
@@ -93,8 +103,8 @@ class RopeReader {
     auto type = fields.text_if("rope_type");
     if (!type) type = fields.text_if("type");
     const std::string kind = type.value_or("default");
-    if (kind == "default" || kind == "mrope") return;  // parts of positions are equal in a text
-    if (kind == "dynamic" && fields.find("alpha")) {   // Hunyuan: another base, from the first position on
+    if (kind == "default" || kind == "mrope") return;
+    if (kind == "dynamic" && fields.find("alpha")) {  // Hunyuan: another base, from the first position on
       const double alpha = fields.number("alpha"), d = static_cast<double>(turned_);
       if (!(alpha > 0.0) || turned_ < 4) fields.bad("alpha", "expected more than 0");
       return set("rope.freq_base", base_ * std::pow(alpha, d / (d - 2.0)));
