@@ -1,10 +1,10 @@
 // Where elements of a text stand, and what tells runs of rows from each other.
-#include "model/rows.hpp"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <set>
+
+#include "model/rows.hpp"
 
 namespace kvasir::model {
 namespace {

@@ -136,8 +136,8 @@ struct Rope {
   // More than 0: these are the frequencies of texts of at most so many tokens. Longer ones have others (dynamic NTK),
   // for all of their tokens: what was computed of a text would change when it grows.
   std::int64_t most = 0;
-  // Of every frequency the part of a position that its pair turns by: 0 time, 1 line, 2 column (M-RoPE, see position_of in
-  // model/rows.hpp). Empty: positions have one part, whatever lies in a text.
+  // Of every frequency the part of a position that its pair turns by: 0 time, 1 line, 2 column (M-RoPE, see position_of
+  // in model/rows.hpp). Empty: positions have one part, whatever lies in a text.
   std::vector<int> axes = {};
 };
 
