@@ -1,6 +1,6 @@
-// What store/key.cpp and text/pictures.cpp call of libsodium, for programs that have no libsodium: BLAKE2b with a key (RFC 7693), and random
-// bytes of the system. Written for amalgamations (tools/amalgamate.py); tests/amalgamation_hash_test.cpp holds it
-// against libsodium.
+// What store/key.cpp and text/pictures.cpp call of libsodium, for programs that have no libsodium: BLAKE2b with a key
+// (RFC 7693), and random bytes of the system. Written for amalgamations (tools/amalgamate.py);
+// tests/amalgamation_hash_test.cpp holds it against libsodium.
 #pragma once
 
 #include <sys/random.h>
@@ -26,8 +26,8 @@ constexpr std::size_t kBlock = 128;  // bytes
 
 struct State {
   std::uint64_t h[8];
-  std::uint64_t count;         // bytes that were compressed; a hash of 2^64 bytes is never made
-  std::size_t held;            // of `block`
+  std::uint64_t count;          // bytes that were compressed; a hash of 2^64 bytes is never made
+  std::size_t held;             // of `block`
   unsigned char block[kBlock];  // compressed when more comes: the last one is marked
 };
 
