@@ -453,6 +453,17 @@ TEST(FolderModels, TextsBecomeTheSameIds) {
   EXPECT_FALSE(made->metadata().has("general.sampling.top_p"));
   EXPECT_EQ(std::vector<std::int32_t>(got->suppressed().begin(), got->suppressed().end()),
             (std::vector<std::int32_t>{3, 5}));
+
+  // An added token takes the white space beside it where tokenizer.json says so.
+  added[0]["lstrip"] = added[0]["rstrip"] = true;
+  tokenizer["added_tokens"] = added;
+  testing::write_bytes(folder.path + "/tokenizer.json", tokenizer.dump());
+  const auto strips = text::make_tokenizer(weights::open_model_file(folder.path)->metadata());
+  const std::string name = added[0]["content"];
+  std::vector<std::int32_t> ids = strips->encode("night");
+  ids.push_back(added[0]["id"]);
+  for (const std::int32_t id : strips->encode("dark")) ids.push_back(id);
+  EXPECT_EQ(strips->encode("night \n" + name + "  dark", {.parse_special = true}), ids);
 }
 
 }  // namespace

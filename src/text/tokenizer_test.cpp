@@ -212,15 +212,15 @@ TEST(SpecialTokens, TakeWhiteSpaceAndWordsAsAddedTokensSay) {
   auto m = byte_level_vocabulary("gpt-2");
   const std::int64_t tag = make_tokenizer(m)->find("<tag>");
   const EncodeOptions special{.parse_special = true};
-  m.set("kvasir.added.lstrip", std::vector{tag});
+  m.set("tokenizer.kvasir.lstrip", std::vector{tag});
   EXPECT_EQ(pieces(*make_tokenizer(m), "a \n\u00a0<tag> b", special), (Pieces{"a", "<tag>", " ", "b"}));
   EXPECT_EQ(pieces(*make_tokenizer(m), "  <tag><tag>", special), (Pieces{"<tag>", "<tag>"}));
-  m.set("kvasir.added.lstrip", std::vector<std::int64_t>());
-  m.set("kvasir.added.rstrip", std::vector{tag});
+  m.set("tokenizer.kvasir.lstrip", std::vector<std::int64_t>());
+  m.set("tokenizer.kvasir.rstrip", std::vector{tag});
   EXPECT_EQ(pieces(*make_tokenizer(m), "a <tag>\u3000 \nb", special), (Pieces{"a", " ", "<tag>", "b"}));
   EXPECT_EQ(pieces(*make_tokenizer(m), "<tag> ", special), (Pieces{"<tag>"}));
-  m.set("kvasir.added.rstrip", std::vector<std::int64_t>());
-  m.set("kvasir.added.single_word", std::vector{tag});
+  m.set("tokenizer.kvasir.rstrip", std::vector<std::int64_t>());
+  m.set("tokenizer.kvasir.single_word", std::vector{tag});
   const auto alone = make_tokenizer(m);
   for (const char* text : {"a<tag>", "<tag>b", "\u00e9<tag>", "<tag>_", "7<tag>"}) {
     for (const auto id : alone->encode(text, special)) EXPECT_NE(id, tag) << text;
@@ -230,8 +230,25 @@ TEST(SpecialTokens, TakeWhiteSpaceAndWordsAsAddedTokensSay) {
     const auto ids = alone->encode(text, special);
     EXPECT_NE(std::find(ids.begin(), ids.end(), tag), ids.end()) << text;
   }
-  m.set("kvasir.added.single_word", std::vector<std::int64_t>{1 << 20});
+  m.set("tokenizer.kvasir.single_word", std::vector<std::int64_t>{1 << 20});
   EXPECT_THROW(make_tokenizer(m), Error);
+}
+
+// GGUF files leave types out, so names tell; a tokenizer.json has every type.
+TEST(SpecialTokens, AreNotGuessedByTheirNamesWhereTheFileTellsAll) {
+  auto m = byte_level_vocabulary("gpt-2");
+  auto tokens = *m.get_strings("tokenizer.ggml.tokens");
+  auto types = *m.get_ints("tokenizer.ggml.token_type");
+  tokens.emplace_back("<|piece|>");
+  types.push_back(1);
+  m.set("tokenizer.ggml.tokens", tokens);
+  m.set("tokenizer.ggml.token_type", types);
+  const auto guessed = make_tokenizer(m);
+  EXPECT_TRUE(guessed->is_special(guessed->find("<|piece|>")));
+  m.set("tokenizer.kvasir.types_told", true);
+  const auto told = make_tokenizer(m);
+  EXPECT_FALSE(told->is_special(told->find("<|piece|>")));
+  EXPECT_EQ(told->note(), "");
 }
 
 TEST(SpecialTokens, InTheHarmonyFormatAMessagesEndIsNoAnswersEnd) {

@@ -147,7 +147,9 @@ void Vocabulary::read_types(const weights::Metadata& metadata, const VocabularyR
       }
       types_[i] = static_cast<TokenType>(t);
     }
-    // Some converters forget the type; as text the template's marks would not be what the model knows.
+    // Some converters forget the type; as text the template's marks would not be what the model knows. A tokenizer.json
+    // has them all.
+    if (metadata.get_bool("tokenizer.kvasir.types_told").value_or(false)) return;
     const auto& names = *metadata.get_strings(kTokens);
     for (std::size_t i = 0; i < types_.size(); ++i)
       if (types_[i] == TokenType::kNormal && looks_like_control(names[i])) {
@@ -257,9 +259,9 @@ void Vocabulary::find_strippers(const weights::Metadata& metadata, const Vocabul
     }
     std::sort(to.begin(), to.end());
   };
-  read("kvasir.added.lstrip", front_strippers_);
-  read("kvasir.added.rstrip", strippers_);
-  read("kvasir.added.single_word", whole_words_);
+  read("tokenizer.kvasir.lstrip", front_strippers_);
+  read("tokenizer.kvasir.rstrip", strippers_);
+  read("tokenizer.kvasir.single_word", whole_words_);
   if (!strippers_.empty()) return;
   if (!rules.byte_names || metadata.get_string("general.architecture") != "phi3") return;
   for (std::int32_t id = 0; id < size(); ++id) {

@@ -106,7 +106,7 @@ class TokenizerReader {
       const bool bytes = model.flag_if("byte_fallback").value_or(false);
       out_.set("tokenizer.kvasir.byte_fallback", bytes);
       for (std::size_t i = 0; bytes && i < tokens_.size(); ++i)
-        if (types_[i] == kNormal && is_byte_name(tokens_[i])) types_[i] = kByte;
+        if (types_[i] != kUnused && is_byte_name(tokens_[i])) types_[i] = kByte;  // added or not
       out_.set("tokenizer.ggml.scores", scores_);
       if (const auto id = model.integer_if("unk_id", 0, vocabulary_ - 1)) set_unknown(*id);
       return;
@@ -149,6 +149,7 @@ class TokenizerReader {
   }
 
   void read_added(const ConfigFields& all) {
+    out_.set("tokenizer.kvasir.types_told", true);
     const FolderJson* added = all.array("added_tokens");
     if (!added) return;
     std::array<std::pair<const char*, std::vector<std::int64_t>>, 3> edges{
@@ -164,7 +165,7 @@ class TokenizerReader {
         if (one.flag_if(name).value_or(false)) ids.push_back(id->get<std::int64_t>());
     }
     for (auto& [name, ids] : edges)
-      if (!ids.empty()) out_.set(std::string("kvasir.added.") + name, std::move(ids));
+      if (!ids.empty()) out_.set(std::string("tokenizer.kvasir.") + name, std::move(ids));
   }
 
   template <class Each>
@@ -219,7 +220,7 @@ class TokenizerReader {
     out_.set("tokenizer.kvasir.fuse_unknown", model.flag_if("fuse_unk").value_or(false));
     out_.set("tokenizer.kvasir.whole_words", model.flag_if("ignore_merges").value_or(false));
     for (std::size_t i = 0; byte_fallback && i < tokens_.size(); ++i)
-      if (types_[i] == kNormal && is_byte_name(tokens_[i])) types_[i] = kByte;
+      if (types_[i] != kUnused && is_byte_name(tokens_[i])) types_[i] = kByte;
     if (const auto unknown = model.text_if("unk_token"))
       if (const auto id = id_of(*unknown)) set_unknown(*id);
   }
@@ -243,7 +244,7 @@ class TokenizerReader {
     each_merge(model, [&](const std::string& left, const std::string& right) { rank.emplace(left + right, next++); });
     std::vector<double> scores;
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
-      if (types_[i] == kNormal && is_byte_name(tokens_[i])) types_[i] = kByte;
+      if (types_[i] != kUnused && is_byte_name(tokens_[i])) types_[i] = kByte;
       const auto it = rank.find(tokens_[i]);
       scores.push_back(types_[i] != kNormal ? 0.0 : it == rank.end() ? -1e9 : -it->second);
     }
