@@ -17,22 +17,24 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: architecture.
-GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "cohere2_moe": "cohere2moe", "dots1": "dots1", "exaone": "exaone",
+GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "cohere2_moe": "cohere2moe", "dots1": "dots1",
           "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder", "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3",
           "internlm2": "internlm2", "jais2": "jais2", "laguna": "laguna", "mellum": "mellum", "minicpm": "minicpm",
-          "minicpm3": "minicpm3", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen", "sarvam_moe": "bailingmoe2",
+          "minicpm3": "minicpm3", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen",
           "xverse": "xverse"}
 # NAME: what the converter is called with besides.
 FILES = {
     **{name: [] for name in GOLDEN},
     "bamba": [],  # rows of queries and keys in an order of their own
     "deepseek_v3": [],  # no expert_gating_func
+    "exaone": [],  # as a llama
     "falcon_h1": [],  # ffn_norm without .weight
     "gpt_oss": [],  # YaRN whose ramp begins and ends within pairs
     "llama+bias": [],
     "llama+yarn": [],  # attention_factor
     "nemotron_h+experts": [],  # attention.layer_norm_epsilon alone
     "nemotron_h+latent": [],  # ffn_latent_down, ffn_latent_up
+    "sarvam_moe": [],  # as a glm4moe
     "seed_oss+bias": [],
 }
 TOKENIZER = '{"model": {"vocab": {}}, "added_tokens": []}'
