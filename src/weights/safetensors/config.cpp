@@ -67,7 +67,8 @@ void ConfigReader::read() {
 }
 
 void ConfigReader::read_usual() {
-  layers = integer_of({"num_hidden_layers", "num_layers"}, 1).value_or(0);
+  layers = fields.integer_if("num_hidden_layers", 1, 4096).value_or(0);
+  if (layers == 0) layers = fields.integer_if("num_layers", 1, 4096).value_or(0);
   if (layers == 0 && (fields.find("layers_block_type") || fields.find("hybrid_override_pattern")))
     layers = static_cast<std::int64_t>(layer_kinds(*this).size());
   if (layers < 1 || layers > 4096) layers = fields.integer("num_hidden_layers", 1, 4096);
