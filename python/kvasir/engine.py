@@ -7,6 +7,7 @@ import base64
 import ctypes
 import io
 import json
+import os
 import queue
 import sys
 import threading
