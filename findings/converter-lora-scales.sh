@@ -11,6 +11,7 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 python3 -m venv "$dir/venv"
 "$dir/venv/bin/pip" install --quiet transformers==5.24.0 torch==2.15.0 peft==0.21.2 sentencepiece==0.2.1
+"$dir/venv/bin/pip" list --format=freeze | grep -iE '^(peft|torch|transformers)=='  # the version of each
 "$dir/venv/bin/pip" download --quiet --no-deps --no-binary llama_cpp_python -d "$dir" llama_cpp_python==0.3.36
 tar -xzf "$dir"/llama_cpp_python-0.3.36.tar.gz -C "$dir"
 cat >"$dir/a.py" <<'END'

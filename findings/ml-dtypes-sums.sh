@@ -11,6 +11,7 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir"
 python3 -m venv venv
 venv/bin/pip install --quiet ml_dtypes==0.6.0 numpy==2.4.6
+venv/bin/pip list --format=freeze | grep -iE '^(ml_dtypes|numpy)=='  # the version of each
 cat >a.py <<'END'
 import sys
 

@@ -13,6 +13,8 @@ cd "$dir"
 python3 -m venv venv
 venv/bin/pip install --quiet jinja2==3.1.6
 npm install --silent --no-audit --no-fund --prefix . @huggingface/jinja@0.5.11
+venv/bin/pip list --format=freeze | grep -iE '^(jinja2)=='  # the version of each
+npm ls --prefix . @huggingface/jinja
 cat >a.py <<'END'
 import json
 import subprocess

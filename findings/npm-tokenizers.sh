@@ -13,6 +13,8 @@ cd "$dir"
 python3 -m venv venv
 venv/bin/pip install --quiet tokenizers==0.23.3
 npm install --silent --no-audit --no-fund --prefix . @huggingface/tokenizers@0.2.0
+venv/bin/pip list --format=freeze | grep -iE '^(tokenizers)=='  # the version of each
+npm ls --prefix . @huggingface/tokenizers
 cat >a.mjs <<'END'
 import {Tokenizer} from "@huggingface/tokenizers";
 import {readFileSync} from "node:fs";

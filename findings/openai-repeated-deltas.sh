@@ -12,6 +12,8 @@ cd "$dir"
 python3 -m venv venv
 venv/bin/pip install --quiet openai==3.57.0
 npm install --silent --no-audit --no-fund --prefix . openai@7.59.0
+venv/bin/pip list --format=freeze | grep -iE '^(openai)=='  # the version of each
+npm ls --prefix . openai
 cat >a.mjs <<'END'
 import OpenAI from "openai";
 const client = new OpenAI({baseURL: process.argv[2], apiKey: "none"});

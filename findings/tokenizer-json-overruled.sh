@@ -12,6 +12,7 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir"
 python3 -m venv venv
 venv/bin/pip install --quiet transformers==5.24.0
+venv/bin/pip list --format=freeze | grep -iE '^(transformers|tokenizers)=='  # the version of each
 cat >a.py <<'END'
 import io
 import json
