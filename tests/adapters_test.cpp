@@ -10,12 +10,14 @@
 
 #include "base/error.hpp"
 #include "golden_folder_fixture.hpp"
+#include "logits_fixture.hpp"
 #include "run/encoder.hpp"
 #include "run/reuse_fixture.hpp"
 
 namespace kvasir::run {
 namespace {
 
+using kvasir::testing::relative_error;
 using kvasir::testing::TemporaryPath;
 using kvasir::testing::write_bytes;
 
@@ -29,16 +31,6 @@ std::vector<float> floats_of(const std::string& path) {
   std::vector<float> out(bytes.size() / 4);
   std::memcpy(out.data(), bytes.data(), bytes.size());
   return out;
-}
-
-double relative_error_of(const std::vector<float>& got, const std::vector<float>& want) {
-  EXPECT_EQ(got.size(), want.size());
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
-    norm += std::pow(static_cast<double>(want[i]), 2);
-  }
-  return std::sqrt(error / norm);
 }
 
 class AdapterTest : public ::testing::Test {
@@ -91,9 +83,9 @@ TEST_F(AdapterTest, AgreeWithPeft) {
   for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     const std::vector<float> want = floats_of(kHere + "adapters/" + c.logits + ".logits.f32");
-    ASSERT_GT(relative_error_of(plain, want), 0.05);  // the adapter does something
-    const double error = relative_error_of(run(options(c.model, c.lora)), want);
-    const double used = relative_error_of(run(options(c.model, c.lora, false)), want);
+    ASSERT_GT(relative_error(plain, want), 0.05);  // the adapter does something
+    const double error = relative_error(run(options(c.model, c.lora)), want);
+    const double used = relative_error(run(options(c.model, c.lora, false)), want);
     std::printf("%-30s exact %.2e, as used %.2e\n", c.name, error, used);
     EXPECT_LE(error, 1e-4);
     EXPECT_LE(used, 0.05);

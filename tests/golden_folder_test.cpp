@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "golden_folder_fixture.hpp"
+#include "logits_fixture.hpp"
 #include "model/hparams.hpp"
 #include "model/model.hpp"
 #include "model/spec_fields.hpp"
@@ -21,6 +22,8 @@
 
 namespace kvasir::run {
 namespace {
+
+using kvasir::testing::relative_error;
 
 using testing::GoldenFolder;
 using testing::TemporaryPath;
@@ -70,16 +73,6 @@ Outcome run(const std::string& model, const std::vector<std::int32_t>& ids, bool
   kv::Sequence* s = engine.cache().create();
   const auto rows = engine.feed(s, ids, static_cast<int>(ids.size()));
   return {{rows.begin(), rows.end()}, engine.cache().digest(*s)};
-}
-
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
-  EXPECT_EQ(got.size(), want.size());
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
-    norm += std::pow(static_cast<double>(want[i]), 2);
-  }
-  return std::sqrt(error / norm);
 }
 
 class GoldenFolders : public ::testing::TestWithParam<std::string> {};

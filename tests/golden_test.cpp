@@ -16,6 +16,7 @@
 #include "base/file.hpp"
 #include "base/options.hpp"
 #include "base/test_data_fixture.hpp"
+#include "logits_fixture.hpp"
 #include "model/arch.hpp"
 #include "model/synth.hpp"
 #include "run/ask.hpp"
@@ -27,6 +28,8 @@
 
 namespace kvasir::run {
 namespace {
+
+using kvasir::testing::relative_error;
 
 const std::string kGolden = fixture::test_data("golden/");
 const std::string kShipped = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";  // made by tools/golden_models.py
@@ -74,16 +77,6 @@ Outcome logits_of(const EngineOptions& o, const std::vector<std::int32_t>& ids) 
   run.cache = engine.cache().digest(*s);
   engine.cache().check_integrity();
   return run;
-}
-
-double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
-  EXPECT_EQ(got.size(), want.size());
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
-    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
-    norm += std::pow(static_cast<double>(want[i]), 2);
-  }
-  return std::sqrt(error / norm);
 }
 
 // A model with NAME.logits.f32 beside it and the tokens of these logits in `tokens`.

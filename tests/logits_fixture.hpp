@@ -1,6 +1,10 @@
-// All logits of the golden models' tokens, fed at once.
+// All logits of the golden models' tokens, fed at once, and how far they are from others.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -25,6 +29,17 @@ inline std::vector<float> logits_of(const std::string& model, bool exact, const 
   run::Engine engine(o, {.sequences = 1, .logits = static_cast<int>(ids.size())});
   const auto rows = engine.feed(engine.cache().create(), ids, static_cast<int>(ids.size()));
   return {rows.begin(), rows.end()};
+}
+
+// Of vectors, by their norms.
+inline double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  EXPECT_EQ(got.size(), want.size());
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < std::min(got.size(), want.size()); ++i) {
+    error += std::pow(static_cast<double>(got[i]) - static_cast<double>(want[i]), 2);
+    norm += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(error / norm);
 }
 
 }  // namespace kvasir::testing
