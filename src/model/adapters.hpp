@@ -24,7 +24,6 @@ class Adapters {
 
   std::int64_t rank() const { return rank_; }  // of the widest addend
   std::int64_t bytes() const { return static_cast<std::int64_t>(memory_.size()); }
-  std::size_t matrices() const { return addends_.size(); }
   // Of everything that changes a result.
   std::uint64_t hash() const { return hash_; }
 
