@@ -108,7 +108,7 @@ class PictureServer {
     body.update(more);
     return answer("/v1/chat/completions", body);
   }
-  run::Pictures::Figures figures() { return serving_.only()->pictures()->figures(); }
+  run::Pictures::Stats stats() { return serving_.only()->pictures()->stats(); }
 
  private:
   cli::Serving serving_;
@@ -144,8 +144,8 @@ TEST_P(PictureFaces, EveryApiTakesTheSamePicture) {
   EXPECT_EQ(server.answer("/tokenize", body)["count"], tokens);
   // What the template writes for pictures went with them.
   EXPECT_EQ(server.answer("/apply-template", body)["prompt"], "<user><image>What?\n<assistant>");
-  EXPECT_EQ(server.figures().decoded, 1);
-  EXPECT_EQ(server.figures().encoded, 1);
+  EXPECT_EQ(server.stats().decoded, 1);
+  EXPECT_EQ(server.stats().encoded, 1);
   EXPECT_EQ(server.answer("/v1/models", nullptr)["data"][0]["kvasir"]["vision"], true);
   EXPECT_EQ(server.answer("/props", nullptr)["modalities"]["vision"], true);
   EXPECT_EQ(server.answer("/api/show", {{"model", "tiny"}})["capabilities"].back(), "vision");
@@ -185,23 +185,23 @@ TEST_P(PictureFaces, LaterTurnsReuseAllRowsAlsoAfterARestart) {
   const Json first = server->chat(asked(nullptr));
   const Json said = first["choices"][0]["message"]["content"];
   EXPECT_EQ(cached(first), 0);
-  EXPECT_EQ(server->figures().encoded, 1);
+  EXPECT_EQ(server->stats().encoded, 1);
   const Json second = server->chat(asked(said));
   EXPECT_GE(cached(second), prompt_tokens(first) - 1);
-  EXPECT_EQ(server->figures().encoded, 1);
-  EXPECT_EQ(server->figures().decoded, 1);
+  EXPECT_EQ(server->stats().encoded, 1);
+  EXPECT_EQ(server->stats().decoded, 1);
   const Json computed = server->chat(asked(said), {{"reuse", false}});
   EXPECT_EQ(cached(computed), 0);
   EXPECT_EQ(logprobs(computed), logprobs(second));
-  EXPECT_EQ(server->figures().encoded, 1);  // its rows are still in memory
+  EXPECT_EQ(server->stats().encoded, 1);  // its rows are still in memory
   server.emplace(o);
   const Json again = server->chat(asked(said));
   EXPECT_GE(cached(again), prompt_tokens(first) - 1);
-  EXPECT_EQ(server->figures().encoded, 0);
-  EXPECT_EQ(server->figures().decoded, 1);
+  EXPECT_EQ(server->stats().encoded, 0);
+  EXPECT_EQ(server->stats().decoded, 1);
   // The answer's own tokens are forgotten, so the prompt is not the second one.
   EXPECT_EQ(logprobs(server->chat(asked(said), {{"reuse", false}})), logprobs(again));
-  EXPECT_EQ(server->figures().encoded, 1);
+  EXPECT_EQ(server->stats().encoded, 1);
 }
 
 TEST_P(PictureFaces, WithoutMemoryForPicturesTheCacheStillSparesTheEncoder) {
@@ -211,9 +211,9 @@ TEST_P(PictureFaces, WithoutMemoryForPicturesTheCacheStillSparesTheEncoder) {
   const Json messages = list(says("user", list(picture(png("64x64.png")), part(std::string(150, 'b')))));
   server.chat(messages);
   EXPECT_GE(cached(server.chat(messages)), 100);
-  EXPECT_EQ(server.figures().decoded, 2);
-  EXPECT_EQ(server.figures().encoded, 1);
-  EXPECT_EQ(server.figures().bytes, 0u);
+  EXPECT_EQ(server.stats().decoded, 2);
+  EXPECT_EQ(server.stats().encoded, 1);
+  EXPECT_EQ(server.stats().bytes, 0u);
 }
 
 TEST_P(PictureFaces, SwappedPicturesAreNeverTakenForEachOther) {
@@ -228,7 +228,7 @@ TEST_P(PictureFaces, SwappedPicturesAreNeverTakenForEachOther) {
   EXPECT_LE(cached(ba), 40);  // what stands in front of the first, spelled in bytes
   EXPECT_EQ(logprobs(server.chat(both(b, a), {{"reuse", false}})), logprobs(ba));
   EXPECT_NE(logprobs(ab), logprobs(ba));
-  EXPECT_EQ(server.figures().encoded, 2);
+  EXPECT_EQ(server.stats().encoded, 2);
   // The same beginning, then another picture.
   const Json aa = server.chat(both(a, a));
   EXPECT_LT(cached(aa), prompt_tokens(aa) - 140);
@@ -249,7 +249,7 @@ TEST_P(PictureFaces, ResultsOfToolsStreamsDraftsBlendingAndShifts) {
       list(says("user", "Take a photo."), called,
            Json{{"role", "tool"}, {"tool_call_id", "call_1"}, {"content", list(part("Done: "), picture(file))}});
   const Json result = server.chat(messages);
-  EXPECT_EQ(server.figures().encoded, 1);
+  EXPECT_EQ(server.stats().encoded, 1);
   EXPECT_EQ(logprobs(server.chat(messages, {{"reuse", false}, {"draft", false}})), logprobs(result));
   const Json use{{"type", "tool_use"}, {"id", "t1"}, {"name", "shoot"}, {"input", Json::object()}};
   const Json seen{{"type", "tool_result"}, {"tool_use_id", "t1"}, {"content", list(part("Done: "), block(file))}};
@@ -329,7 +329,7 @@ TEST_P(PictureFaces, ChatsInTheTerminalKeepTheirPictures) {
   const cli::ChatAnswer first = session.ask(std::string(140, 'b'), {}, {png("64x64.png")});
   const cli::ChatAnswer second = session.ask("And?", {});
   EXPECT_GE(second.outcome.receipt.reused_tokens, first.outcome.prompt_tokens - 1);
-  EXPECT_EQ(model.pictures()->figures().encoded, 1);
+  EXPECT_EQ(model.pictures()->stats().encoded, 1);
   cli::ChatSession other(model.service(), *model.chat(), settings, Json::object(), model.pictures());
   other.load(Json::parse(session.to_json().dump()));
   EXPECT_EQ(other.messages(), session.messages());

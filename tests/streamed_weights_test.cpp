@@ -58,7 +58,7 @@ EngineOptions options_for(const std::string& model, const std::string& file, con
 struct Passes {
   std::vector<float> logits;
   std::uint64_t cache = 0;
-  weights::StreamFigures figures;
+  weights::StreamStats stats;
   bool streams = false;
 };
 
@@ -85,7 +85,7 @@ Passes run_through(const EngineOptions& o, const std::vector<std::int32_t>& ids)
   add(engine.forward().step(both));
   run.cache = cache.digest(*s) ^ 3 * cache.digest(*fork);
   cache.check_integrity();
-  run.figures = engine.model().layers().figures();
+  run.stats = engine.model().layers().stats();
   run.streams = engine.model().layers().streams();
   return run;
 }
@@ -119,10 +119,10 @@ TEST_P(StreamedGolden, HasTheBitsOfWeightsInMemory) {
     const Passes run = run_through(options_for(model, file.path, &way, 64, way.name == "mapped" ? 1 : 2), ids);
     EXPECT_EQ(run.logits, wanted.logits);
     EXPECT_EQ(run.cache, wanted.cache);
-    EXPECT_EQ(run.figures.restarts, 0u);
+    EXPECT_EQ(run.stats.restarts, 0u);
     if (way.name == "full_stream") {
       EXPECT_TRUE(run.streams);
-      EXPECT_GT(run.figures.bytes_read, 0u);
+      EXPECT_GT(run.stats.bytes_read, 0u);
     }
   }
 }

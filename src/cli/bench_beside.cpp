@@ -29,7 +29,7 @@ struct BenchBesideSettings {
   bool json = false;
 };
 
-struct BesideFigures {
+struct BesideStats {
   float alone = 0, beside = 0, ratio = 0, short_alone = 0, short_behind = 0;  // medians of runs
   std::vector<float> gaps_alone, gaps;                                        // of all runs
 };
@@ -40,8 +40,8 @@ float median_of(const std::vector<BesideRun>& runs, const std::function<double(c
   return static_cast<float>(lab::eval::percentile(values, 0.5));
 }
 
-BesideFigures figures_of(const std::vector<BesideRun>& runs) {
-  BesideFigures f;
+BesideStats stats_of(const std::vector<BesideRun>& runs) {
+  BesideStats f;
   f.alone = median_of(runs, [](const BesideRun& r) { return r.alone; });
   f.beside = median_of(runs, [](const BesideRun& r) { return r.beside; });
   f.ratio = median_of(runs, [](const BesideRun& r) { return r.beside / r.alone; });
@@ -88,7 +88,7 @@ int run_beside(BenchBesideSettings& s) {
   });
   progress.finish();
   if (runs.empty()) return kFailure;
-  const BesideFigures f = figures_of(runs);
+  const BesideStats f = stats_of(runs);
   if (s.json) {
     print_json_row({{"prompt_tokens", s.beside.prompt},
                     {"answer_tokens", s.beside.tokens},

@@ -80,15 +80,15 @@ struct Way {
   std::int64_t reused = 0;                  // tokens of prompts
   double seconds = 0, prompt_seconds = 0;
   std::int64_t tokens = 0, different = 0;
-  run::DraftFigures figures;
+  run::DraftStats stats;
   void clear() {
     seconds = prompt_seconds = 0;
     tokens = different = reused = 0;
-    figures = {};
+    stats = {};
   }
 };
 
-void add(run::DraftFigures& to, const run::DraftFigures& from) {
+void add(run::DraftStats& to, const run::DraftStats& from) {
   to.steps += from.steps, to.tokens += from.tokens, to.drafted += from.drafted, to.accepted += from.accepted;
   for (std::size_t i = 0; i < to.drafted_at.size(); ++i)
     to.drafted_at[i] += from.drafted_at[i], to.accepted_at[i] += from.accepted_at[i];
@@ -104,7 +104,7 @@ std::vector<std::int32_t> answer(run::Engine& engine, Way& way, run::ServiceRequ
   way.prompt_seconds += reply.outcome.prompt_seconds;
   way.tokens += reply.outcome.completion_tokens - 1;
   way.reused += reply.outcome.receipt.reused_tokens;
-  add(way.figures, reply.outcome.draft);
+  add(way.stats, reply.outcome.draft);
   return reply.ids;
 }
 
@@ -132,7 +132,7 @@ std::string shown(const std::string& names) {
 void show(const std::string& file, const Way& way, const Way& plain, bool json) {
   const double rate = static_cast<double>(way.tokens) / way.seconds;
   const double ratio = rate / (static_cast<double>(plain.tokens) / plain.seconds);
-  const run::DraftFigures& f = way.figures;
+  const run::DraftStats& f = way.stats;
   if (json) {
     nlohmann::ordered_json row{{"file", file}, {"draft", way.name}, {"tokens", way.tokens},
                                {"tps", rate},  {"ratio", ratio},    {"different_answers", way.different}};

@@ -118,7 +118,7 @@ Sequence* Cache::create() {
     s->marked = -1;
     s->select = impl_->arena.layout.select;
     impl_->arena.forget_selection(*s);
-    impl_->meter().reset_figures(*s);
+    impl_->meter().reset_stats(*s);
     return s.get();
   }
   throw Error(Code::kMemory, "all " + std::to_string(impl_->arena.sequences.size()) + " sequences are in use",
@@ -140,7 +140,7 @@ Sequence* Cache::fork(const Sequence& from) {
   to->exact = from.exact;
   to->live = from.live;
   to->select = from.select;
-  impl_->meter().set_figures(*to, impl_->meter().figures(from));
+  impl_->meter().set_stats(*to, impl_->meter().stats(from));
   for (const auto slot : from.pages) {
     impl_->arena.pool.share(slot);
     to->pages.push_back(slot);
@@ -584,12 +584,12 @@ std::int64_t Cache::exact_prompt(const std::string& text, std::int64_t n) const 
 
 std::string Cache::selection(const Sequence& s) { return s.select.dense() ? std::string() : s.select.name; }
 
-const SelectionFigures& Cache::selection_figures(const Sequence& s) const {
+const SelectionStats& Cache::selection_stats(const Sequence& s) const {
   impl_->check_handle(&s);
-  return impl_->meter().figures(s);
+  return impl_->meter().stats(s);
 }
 
-DiskFigures Cache::disk_figures() const { return impl_->arena.pages.disk_figures(); }
+DiskStats Cache::disk_stats() const { return impl_->arena.pages.disk_stats(); }
 
 DeviceStats Cache::device_stats() const {
   const PageDevice* const device = impl_->arena.pages.device();

@@ -137,8 +137,8 @@ class Cache {
   // this cache was not made with.
   void set_selection(Sequence* sequence, const std::string& text);
   static std::string selection(const Sequence& sequence);  // as it was written; empty: everything is read
-  const SelectionFigures& selection_figures(const Sequence& sequence) const;
-  DiskFigures disk_figures() const;  // of pages on a disk
+  const SelectionStats& selection_stats(const Sequence& sequence) const;
+  DiskStats disk_stats() const;      // of pages on a disk
   DeviceStats device_stats() const;  // of CacheOptions::device
   double choosing_seconds() const;   // that steps have spent on choosing blocks, since the cache was made
   // First tokens of a prompt of n that a sequence with that selection (as of set_selection) computes as any other

@@ -78,13 +78,13 @@ TEST_F(OnDisk, PagesHaveTheBitsOfThoseInMemory) {
       Team one(1), three(3);
       Cache memory(one, shape(), options(spec, false, codec)), disk(three, shape(), options(spec, true, codec));
       expect_same_bits(fixture::live(disk, kPrompt, 61), fixture::live(memory, kPrompt, 500), spec + " " + codec);
-      const DiskFigures f = disk.disk_figures();
+      const DiskStats f = disk.disk_stats();
       EXPECT_GT(f.misses, 100u) << spec;  // there were too few frames for all
       EXPECT_GT(f.hits, 100u) << spec;
       EXPECT_GT(f.read_bytes, 0u);
       EXPECT_GT(f.written_bytes, 0u);
       EXPECT_TRUE(f.how == std::string("io_uring") || f.how == std::string("pread"));
-      EXPECT_STREQ(memory.disk_figures().how, "");
+      EXPECT_STREQ(memory.disk_stats().how, "");
     }
 }
 

@@ -71,7 +71,7 @@ HotPages::HotPages(const Layout& l, std::unique_ptr<PageFile> file)
   memory_ = tensor::Buffer(tensor::Tag::kCache, at + kReadSlack);
   pieces_.reserve(each);
   fetched_.reserve(each);
-  figures_.how = file_->how();
+  stats_.how = file_->how();
 }
 
 // A frame that nobody uses, by the clock: those that were used since it came by last get another round. -1: all are
@@ -135,9 +135,9 @@ void HotPages::read(Layer& l, std::span<const int> frames) {
   }
   const double seconds = steady_seconds() - start;
   const std::lock_guard lock(mutex_);
-  figures_.reads += frames.size();
-  figures_.read_bytes += frames.size() * l.bytes();
-  figures_.stall_seconds += seconds;
+  stats_.reads += frames.size();
+  stats_.read_bytes += frames.size() * l.bytes();
+  stats_.stall_seconds += seconds;
   for (std::size_t i = 0; i < frames.size(); ++i) {
     frame(i).loading = false;
     if (!failure) continue;
@@ -168,13 +168,13 @@ void HotPages::pin(int layer, int head, std::span<const std::int32_t> slots, int
         ++f.pins;
         f.recent = true;
         held[i] = at;
-        ++figures_.hits;
+        ++stats_.hits;
         break;
       }
       if (const int free = free_frame(l); free >= 0) {
         begin(l, unit, free);
         mine[count++] = held[i] = free;
-        ++figures_.misses;
+        ++stats_.misses;
         break;
       }
       // Others hold all frames, each for as long as it computes with a few, or waits for what is read here.
@@ -218,7 +218,7 @@ void HotPages::fetch(int layer, std::span<const Unit> units) {
       if (free < 0) break;
       begin(l, unit, free);
       fetched_.push_back(free);
-      ++figures_.misses;
+      ++stats_.misses;
     }
   }
   read(l, fetched_);
@@ -243,7 +243,7 @@ void HotPages::store(int layer, int head, std::int32_t slot, Side side, std::spa
     return;
   }
   const std::lock_guard lock(mutex_);
-  figures_.written_bytes += bytes.size();
+  stats_.written_bytes += bytes.size();
 }
 
 void HotPages::store_page(std::int32_t slot, std::span<const std::byte> page) {
@@ -258,7 +258,7 @@ void HotPages::store_page(std::int32_t slot, std::span<const std::byte> page) {
         l.sums[0][static_cast<std::size_t>(unit)] = sum_of(bytes.first(l.k_bytes));
         l.sums[1][static_cast<std::size_t>(unit)] = sum_of(bytes.subspan(l.k_bytes));
       }
-    figures_.written_bytes += page.size();
+    stats_.written_bytes += page.size();
   }
   const std::lock_guard lock(file_mutex_);
   file_->write(static_cast<std::uint64_t>(slot) * page_bytes_, page);
@@ -272,8 +272,8 @@ void HotPages::load_page(std::int32_t slot, std::span<std::byte> page) {
     file_->read({&piece, 1});
   }
   const std::lock_guard lock(mutex_);
-  figures_.reads += 1;
-  figures_.read_bytes += page.size();
+  stats_.reads += 1;
+  stats_.read_bytes += page.size();
   for (const Layer& l : layers_)
     for (int head = 0; head < l.heads; ++head) {
       const auto unit = static_cast<std::size_t>(unit_of(head, slot));
@@ -290,9 +290,9 @@ void HotPages::check() {
   throw e;
 }
 
-DiskFigures HotPages::figures() const {
+DiskStats HotPages::stats() const {
   const std::lock_guard lock(mutex_);
-  return figures_;
+  return stats_;
 }
 
 }  // namespace kvasir::kv

@@ -58,7 +58,7 @@ class HotPages {
 
   // Throws what went wrong since the last call.
   void check();
-  DiskFigures figures() const;
+  DiskStats stats() const;
   std::size_t frames(int layer) const { return layers_[static_cast<std::size_t>(layer)].frames.size(); }
 
  private:
@@ -103,7 +103,7 @@ class HotPages {
   std::mutex file_mutex_;
   std::vector<FilePiece> pieces_;  // under file_mutex_
   std::vector<int> fetched_;       // of fetch
-  DiskFigures figures_;
+  DiskStats stats_;
   std::optional<Error> failure_;
 };
 

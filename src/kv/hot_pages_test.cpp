@@ -112,13 +112,13 @@ TEST(HotPages, ThreadsReadWhatWasWritten) {
   std::vector<HotPages::Unit> some;
   for (std::int32_t slot = 0; slot < kPages; ++slot) some.push_back({slot % kHeads, slot});
   hot.fetch(2, some);
-  const DiskFigures fetched = hot.figures();
+  const DiskStats fetched = hot.stats();
   EXPECT_EQ(fetched.reads, some.size());
   hot.fetch(2, some);  // all there
-  EXPECT_EQ(hot.figures().reads, fetched.reads);
+  EXPECT_EQ(hot.stats().reads, fetched.reads);
   EXPECT_EQ(read_from_threads(hot, l, false), 0);
   hot.check();
-  const DiskFigures f = hot.figures();
+  const DiskStats f = hot.stats();
   EXPECT_EQ(f.reads, f.misses);
   EXPECT_GT(f.hits, 1000u);
   EXPECT_GT(f.misses, 1000u);

@@ -149,7 +149,7 @@ struct DeviceStats {
 };
 
 // Of a cache whose sealed pages are on a disk, since it was made. A unit is a page of one layer and KV head.
-struct DiskFigures {
+struct DiskStats {
   const char* how = "";  // it reads: "io_uring", "pread"; empty: nothing is on a disk
   std::uint64_t reads = 0;
   std::uint64_t read_bytes = 0;
@@ -161,7 +161,7 @@ struct DiskFigures {
 
 // What selectors did for a sequence. Per generated token, or token of a prompt, and layer that was asked about: which
 // tokens were read, and of measured ones which share of the mass of dense attention they hold, mean over the heads.
-struct SelectionFigures {
+struct SelectionStats {
   struct Layer {
     std::int64_t chosen = 0;    // steps that read a choice
     std::int64_t dense = 0;     // steps that read everything because a choice held less than the floor

@@ -63,7 +63,7 @@ class SealedPages final : public PageSource {
   void check() const {
     if (hot_) hot_->check();
   }
-  DiskFigures disk_figures() const { return hot_ ? hot_->figures() : DiskFigures(); }
+  DiskStats disk_stats() const { return hot_ ? hot_->stats() : DiskStats(); }
 
   // Null: none. `layers` are those that it may keep. Throws as PageDevice::open.
   void attach(std::shared_ptr<PageDevice> device, std::vector<DeviceLayer> layers);

@@ -53,7 +53,7 @@ struct Ran {
   Outputs outs;  // of the prompt and some generated tokens
   std::uint64_t digest;
   std::int64_t exact;
-  SelectionFigures figures;
+  SelectionStats stats;
 };
 
 Ran run(const std::string& selector, int threads, int chunk, const std::string& codec = "rq4") {
@@ -65,7 +65,7 @@ Ran run(const std::string& selector, int threads, int chunk, const std::string& 
   append(&r.outs, decode(cache, s, t, kPrompt, kAll));
   r.digest = cache.digest(*s);
   r.exact = Cache::exact_tokens(*s);
-  r.figures = cache.selection_figures(*s);
+  r.stats = cache.selection_stats(*s);
   cache.check_integrity();
   return r;
 }
@@ -73,14 +73,14 @@ Ran run(const std::string& selector, int threads, int chunk, const std::string& 
 TEST(SelectPrompt, ThreadsAndChunksNeverShow) {
   for (const std::string& spec : kSpecs) {
     const Ran one = run(spec, 1, 500);
-    EXPECT_GT(one.figures.prompt_total().chosen, 0) << spec;
-    EXPECT_LT(one.figures.prompt_total().read, one.figures.prompt_total().seen) << spec;
+    EXPECT_GT(one.stats.prompt_total().chosen, 0) << spec;
+    EXPECT_LT(one.stats.prompt_total().read, one.stats.prompt_total().seen) << spec;
     for (const int chunk : {37, 128, 1490}) {
       const Ran other = run(spec, chunk == 37 ? 3 : 2, chunk);
       expect_same_bits(other.outs, one.outs, spec + " in chunks of " + std::to_string(chunk));
       EXPECT_EQ(other.digest, one.digest) << spec;
       EXPECT_EQ(other.exact, one.exact) << spec;
-      const auto a = one.figures.prompt_total(), b = other.figures.prompt_total();
+      const auto a = one.stats.prompt_total(), b = other.stats.prompt_total();
       EXPECT_EQ(a.chosen, b.chosen) << spec;
       EXPECT_EQ(a.measured, b.measured) << spec;
       EXPECT_DOUBLE_EQ(a.mass, b.mass) << spec;
@@ -97,14 +97,14 @@ TEST(SelectPrompt, ChunksNeverShowWithAnyCodec) {
     const Ran one = run(kSpecs[0], 2, 500, codec);
     const Ran other = run(kSpecs[0], 1, 61, codec);
     expect_same_bits(other.outs, one.outs, codec);
-    EXPECT_LT(one.figures.prompt_total().read, one.figures.prompt_total().seen) << codec;
+    EXPECT_LT(one.stats.prompt_total().read, one.stats.prompt_total().seen) << codec;
   }
 }
 
 TEST(SelectPrompt, FloorsWereMet) {  // else the specs with a floor would test nothing
   for (const std::string& spec : kSpecs) {
     if (spec.find("floor") == std::string::npos) continue;
-    const auto t = run(spec, 1, 500).figures.prompt_total();
+    const auto t = run(spec, 1, 500).stats.prompt_total();
     EXPECT_GT(t.dense, 0) << spec;
     EXPECT_LT(t.dense, t.measured) << spec;
   }

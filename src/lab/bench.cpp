@@ -80,18 +80,18 @@ class Bench {
       if (o_.prefill > 0 && row.batch == 1) {
         const double seconds = once(base, 1, [&](std::span<kv::Sequence* const> s) {
                                  e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
-                                 prompt_read_ = share_read(e_.cache().selection_figures(*s[0]).prompt_total());
+                                 prompt_read_ = share_read(e_.cache().selection_stats(*s[0]).prompt_total());
                                  return 0.0;
                                }).first;
         prefill.push_back(seconds);
         prefill_fractions.push_back(prefill_work(row, around()).seconds / seconds);
       }
       if (o_.decode > 0) {
-        const weights::StreamFigures before = e_.model().layers().figures();
+        const weights::StreamStats before = e_.model().layers().stats();
         const auto [seconds, bytes] =
             once(base, row.batch, [&](std::span<kv::Sequence* const> s) { return decode_run(s, row.depth); });
         decode.push_back(seconds);
-        row.streamed += e_.model().layers().figures() - before;
+        row.streamed += e_.model().layers().stats() - before;
         row.streamed_seconds += seconds;
         row.streamed_steps += o_.decode;
         choosing.push_back(chosen_ / seconds);
@@ -128,7 +128,7 @@ class Bench {
   double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
     double read = 0;
     const double chosen = e_.cache().choosing_seconds();
-    const kv::DiskFigures before = e_.cache().disk_figures();
+    const kv::DiskStats before = e_.cache().disk_stats();
     std::vector<std::int32_t> ids(sequences.size());
     std::vector<model::Input> inputs(sequences.size());
     for (int i = 0; i < o_.decode; ++i) {
@@ -141,7 +141,7 @@ class Bench {
       for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().kv_bytes_read(*s));
     }
     chosen_ = e_.cache().choosing_seconds() - chosen;
-    const kv::DiskFigures after = e_.cache().disk_figures();
+    const kv::DiskStats after = e_.cache().disk_stats();
     disk_ = {.how = after.how,
              .reads = after.reads - before.reads,
              .read_bytes = after.read_bytes - before.read_bytes,
@@ -149,11 +149,11 @@ class Bench {
              .hits = after.hits - before.hits,
              .misses = after.misses - before.misses,
              .stall_seconds = after.stall_seconds - before.stall_seconds};
-    read_ = share_read(e_.cache().selection_figures(*sequences.front()).total());
+    read_ = share_read(e_.cache().selection_stats(*sequences.front()).total());
     return read;
   }
 
-  static double share_read(const kv::SelectionFigures::Layer& f) { return f.seen > 0 ? f.read / f.seen : 1; }
+  static double share_read(const kv::SelectionStats::Layer& f) { return f.seen > 0 ? f.read / f.seen : 1; }
 
   // Seconds, and what `work` says.
   template <class F>
@@ -237,7 +237,7 @@ class Bench {
   double chosen_ = 0;       // seconds of the last decode run
   double read_ = 1;         // share of the tokens that the last decode run read
   double prompt_read_ = 1;  // and the last prompt
-  kv::DiskFigures disk_;    // of the last decode run
+  kv::DiskStats disk_;      // of the last decode run
 };
 
 // A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
@@ -257,7 +257,7 @@ kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t 
 
 }  // namespace
 
-std::string disk_line(const kv::DiskFigures& d) {
+std::string disk_line(const kv::DiskStats& d) {
   const auto wanted = static_cast<double>(d.hits + d.misses);
   return fmt::format(
       "{:.1f} MB of pages read in {} reads ({}), {:.1f} MB written; {:.0f} % of what was wanted was in "

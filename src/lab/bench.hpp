@@ -49,7 +49,7 @@ struct BenchRow {
   double choosing_fraction = 0;
   double read_fraction = 1;
   // Decode with weights that are streamed: of all runs, and their seconds and steps.
-  weights::StreamFigures streamed;
+  weights::StreamStats streamed;
   double streamed_seconds = 0;
   std::int64_t streamed_steps = 0;
   // Decode with pages on a disk, per token: bytes read from it, seconds that threads waited for it; of the pages that
@@ -69,7 +69,7 @@ struct BenchRow {
 };
 
 // What pages on a disk cost, in a sentence.
-std::string disk_line(const kv::DiskFigures& figures);
+std::string disk_line(const kv::DiskStats& stats);
 
 // Fills a sequence to each depth in turn (ascending, with arbitrary tokens) and measures runs on forks of it, which are
 // thrown away. `engine` needs a sequence more than the largest batch, as many rows of logits as that, and a context of

@@ -83,9 +83,9 @@ cpu::ExpertSource* LayerWeights::experts(int layer) const {
   return i < 0 ? nullptr : &experts_->layer(i);
 }
 
-weights::StreamFigures LayerWeights::figures() const {
-  weights::StreamFigures f = stream_ ? stream_->figures() : weights::StreamFigures{};
-  if (experts_) f += experts_->figures();
+weights::StreamStats LayerWeights::stats() const {
+  weights::StreamStats f = stream_ ? stream_->stats() : weights::StreamStats{};
+  if (experts_) f += experts_->stats();
   return f;
 }
 

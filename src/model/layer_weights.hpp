@@ -38,7 +38,7 @@ class LayerWeights {
   // Of a layer whose experts are not all in memory; else null.
   cpu::ExpertSource* experts(int layer) const;
 
-  weights::StreamFigures figures() const;  // with experts: the pass's thread
+  weights::StreamStats stats() const;  // with experts: the pass's thread
   const std::string& reads_name() const { return reads_name_; }
   std::int64_t buffer_bytes() const { return (stream_ ? stream_->room() : 0) + (experts_ ? experts_->bytes() : 0); }
   const std::string& path() const;

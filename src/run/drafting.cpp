@@ -102,8 +102,8 @@ std::unique_ptr<Drafting::Text> Drafting::begin(const std::string& tenant, bool 
     if (!own) continue;
     Source& s = text->sources.emplace_back(Source{i, std::move(own), Acceptance(known_[i].acceptance.get())});
     s.guesses.reserve(kMostDraft);
-    text->figures.sources.push_back({known_[i].name});
-    if (!s.text->message.empty()) text->figures.message = s.text->message;
+    text->stats.sources.push_back({known_[i].name});
+    if (!s.text->message.empty()) text->stats.message = s.text->message;
   }
   if (text->sources.empty()) return nullptr;
   text->answer = &answer;
@@ -132,7 +132,7 @@ void Drafting::computed(Text& text, const Computed& step) {
   const double start = steady_seconds();
   for (Source& s : text.sources)
     if (known_[s.drafter].drafter->reads_states()) known_[s.drafter].drafter->computed(*s.text, step);
-  text.figures.draft_seconds += steady_seconds() - start;
+  text.stats.draft_seconds += steady_seconds() - start;
 }
 
 void Drafting::end(std::unique_ptr<Text> text, std::span<const std::int32_t> ids) {
@@ -199,7 +199,7 @@ void Drafting::draft(std::span<Text* const> texts, std::int64_t answers) {
   for (std::size_t i = 0; i < known_.size(); ++i) ask(i, texts, rate);
   share_rows(texts, answers);
   const double seconds = steady_seconds() - start;
-  for (Text* t : texts) t->figures.draft_seconds += seconds;
+  for (Text* t : texts) t->stats.draft_seconds += seconds;
 }
 
 // The guesses that make tokens come fastest: the likeliest of all texts, as long as each brings more tokens than the
@@ -232,7 +232,7 @@ void Drafting::share_rows(std::span<Text* const> texts, std::int64_t answers) {
 }
 
 void Drafting::verified(Text& text, std::span<const std::int32_t> tokens) {
-  DraftFigures& f = text.figures;
+  DraftStats& f = text.stats;
   ++f.steps;
   f.tokens += static_cast<std::int64_t>(tokens.size());
   for (Source& s : text.sources)  // those that were not computed teach as much
@@ -248,7 +248,7 @@ void Drafting::verified(Text& text, std::span<const std::int32_t> tokens) {
     while (right < std::min(drafted, tokens.size()) && text.fed[right + 1] == tokens[right]) ++right;
     for (std::size_t i = 0; i < drafted; ++i) ++f.drafted_at[i];
     for (std::size_t i = 0; i < right; ++i) ++f.accepted_at[i];
-    DraftFigures::Source& own = f.sources[static_cast<std::size_t>(text.from - text.sources.data())];
+    DraftStats::Source& own = f.sources[static_cast<std::size_t>(text.from - text.sources.data())];
     f.drafted += static_cast<std::int64_t>(drafted), own.drafted += static_cast<std::int64_t>(drafted);
     f.accepted += static_cast<std::int64_t>(right), own.accepted += static_cast<std::int64_t>(right);
   }

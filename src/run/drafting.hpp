@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/options.hpp"
-#include "run/draft_figures.hpp"
+#include "run/draft_stats.hpp"
 #include "run/drafter.hpp"
 #include "run/pace.hpp"
 
@@ -57,7 +57,7 @@ class Drafting {
     int most = 0;                       // guesses that the answer and the cache have room for
     Source* from = nullptr;             // whose guesses may be computed
     std::vector<std::int32_t> fed;      // the answer's last token and the guesses that are computed
-    DraftFigures figures;
+    DraftStats stats;
     int drafted() const { return fed.empty() ? 0 : static_cast<int>(fed.size()) - 1; }
   };
   // names: of drafters that this request is for; null: all. Null when none is.

@@ -50,8 +50,8 @@ ServiceRequest request(std::vector<std::int32_t> prompt, std::int32_t tokens, fl
   return r;
 }
 
-void expect_figures(const Reply& reply, const std::string& what) {
-  const DraftFigures& f = reply.outcome.draft;
+void expect_stats(const Reply& reply, const std::string& what) {
+  const DraftStats& f = reply.outcome.draft;
   EXPECT_EQ(f.tokens, reply.outcome.completion_tokens - 1) << what;
   EXPECT_GE(f.steps + f.accepted, f.tokens) << what;
   std::int64_t drafted = 0, accepted = 0, by_source = 0;
@@ -88,7 +88,7 @@ TEST_P(Drafts, AnswersAreThoseWithout) {
       for (std::size_t i = 0; i < requests.size(); ++i) {
         const Reply reply = server.submit(requests[i])->wait();
         expect_equal_bits(wanted[i], reply);
-        expect_figures(reply, names.back());
+        expect_stats(reply, names.back());
         if (round + 1 < rounds) continue;
         EXPECT_GT(reply.outcome.draft.drafted, 0) << names.back();
         if (rounds == 2) {
@@ -165,7 +165,7 @@ TEST_P(DraftClasses, ConversationsAndRestartsKeepEveryBit) {
     for (std::size_t turn = 0; turn < 3; ++turn, ++i) {
       const Reply reply = server.ask(prompts[i], 40, true);
       expect_equal_bits(wanted[i], reply);
-      expect_figures(reply, GetParam());
+      expect_stats(reply, GetParam());
       drafted += reply.outcome.draft.drafted;
       if (i > 0) {
         EXPECT_GT(reply.outcome.receipt.reused_tokens, 0) << i;
@@ -209,7 +209,7 @@ TEST(DraftMtp, ABlockThatIsTheModelIsNearlyAlwaysRight) {
       const Reply wanted = plain.submit(request(prompt, 150, temperature))->wait();
       const Reply reply = server.submit(request(prompt, 150, temperature))->wait();
       expect_equal_bits(wanted, reply);
-      expect_figures(reply, "mtp");
+      expect_stats(reply, "mtp");
       EXPECT_GT(reply.outcome.draft.drafted, 100);
       if (life == 0) {
         const double right =
@@ -269,7 +269,7 @@ TEST(DraftMtp, AFileOfTheLayersAloneDraftsForTheModel) {
   const Reply wanted = plain.submit(asked)->wait(), of_one = one.submit(asked)->wait(),
               reply = two.submit(asked)->wait();
   expect_equal_bits(wanted, reply);
-  expect_figures(reply, "mtp");
+  expect_stats(reply, "mtp");
   EXPECT_GT(reply.outcome.draft.drafted, 100);
   EXPECT_EQ(reply.outcome.draft.drafted, of_one.outcome.draft.drafted);
   EXPECT_EQ(reply.outcome.draft.accepted, of_one.outcome.draft.accepted);

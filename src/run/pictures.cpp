@@ -141,7 +141,7 @@ void Pictures::keep(Kept kept) {
   }
 }
 
-Pictures::Figures Pictures::figures() const {
+Pictures::Stats Pictures::stats() const {
   const std::lock_guard lock(mutex_);
   return {.decoded = decoded_, .encoded = encoded_, .bytes = kept_bytes_};
 }

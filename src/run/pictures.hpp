@@ -50,11 +50,11 @@ class Pictures {
   PicturePrompt place(const std::string& text, const std::vector<std::shared_ptr<const PromptPicture>>& pictures,
                       bool add_bos, bool special) const;
 
-  struct Figures {
+  struct Stats {
     std::int64_t decoded = 0, encoded = 0;
     std::uint64_t bytes = 0;  // kept
   };
-  Figures figures() const;
+  Stats stats() const;
 
  private:
   struct Kept {

@@ -4,7 +4,7 @@
 
 #include "run/device_stats.hpp"
 #include "run/selection.hpp"
-#include "run/weights_figures.hpp"
+#include "run/weights_stats.hpp"
 
 namespace kvasir::run {
 namespace {

@@ -260,7 +260,7 @@ bool Scheduler::admit(Job& job) {
   if (!running_.empty() && pages > cache.memory().pages) return false;
   if (job.at.started == 0) {
     job.at.started = steady_seconds();
-    job.weights_before = engine_.model().layers().figures();
+    job.weights_before = engine_.model().layers().stats();
     job.outcome.receipt.queue_seconds = job.at.started - job.at.submitted;
     job.listener->started();
   }
@@ -285,8 +285,8 @@ void Scheduler::publish() {
   stats_.kv_budget = static_cast<std::uint64_t>(plan.total());
   stats_.pool = {plan.pages, engine_.cache().free_pages(), engine_.cache().shared_pages()};
   stats_.streams = engine_.model().layers().streams();
-  stats_.weights = engine_.model().layers().figures();
-  stats_.disk = engine_.cache().disk_figures();
+  stats_.weights = engine_.model().layers().stats();
+  stats_.disk = engine_.cache().disk_stats();
   stats_.device = engine_.cache().device_stats();
   if (running_.empty() && waiting_.empty() && inbox_.empty()) empty_.notify_all();
 }

@@ -50,7 +50,7 @@ struct Scheduler::Job {
     double submitted = 0, started = 0, first_token = 0;
   } at;
 
-  weights::StreamFigures weights_before;  // when it started
+  weights::StreamStats weights_before;  // when it started
   Outcome outcome;
   bool over = false;  // finished; goes at the next sweep
 

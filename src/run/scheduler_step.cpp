@@ -237,7 +237,7 @@ std::int64_t Scheduler::written() const {
 void Scheduler::count_step(std::int64_t prompt_rows, std::int64_t answer_tokens, double seconds) {
   const auto answers = static_cast<std::uint64_t>(plan_.answers);
   const std::lock_guard lock(mutex_);
-  StepFigures& work = stats_.work;
+  StepStats& work = stats_.work;
   if (answers > 0) {
     ++work.steps;
     work.answers += answers;
@@ -277,7 +277,7 @@ void Scheduler::step() {
     const bool relocated = job.blended.pending();
     account(job, plan_.inputs[i], now);
     if (const int drafted = job.draft && plan_.inputs[i].decode ? job.draft->drafted() : 0; drafted > 0) {
-      job.draft->figures.verify_seconds += now - start;
+      job.draft->stats.verify_seconds += now - start;
       const auto count = static_cast<std::size_t>(drafted) + 1;
       verify(job, rows.subspan(row * vocab, count * vocab), static_cast<std::size_t>(drafted), at);
       row += count;
@@ -438,7 +438,7 @@ void Scheduler::verify(Job& job, std::span<const float> rows, std::size_t drafte
   });
   const double start = steady_seconds();
   if (right < drafted) engine_.cache().truncate(job.sequence, first + static_cast<std::int64_t>(right));
-  job.draft->figures.rollback_seconds += steady_seconds() - start;
+  job.draft->stats.rollback_seconds += steady_seconds() - start;
   job.outcome.decode_steps += static_cast<std::int64_t>(right);
   drafting_->verified(*job.draft, std::span(job.ids).subspan(before));
   show(job, row, first - 1, std::min(static_cast<std::int64_t>(right) + 1, job.length() - first + 1));
@@ -499,7 +499,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   out.finish = job.answer->finish();
   out.stopped_by = job.answer->stopped_by();
   out.completion_tokens = job.answer->size();
-  if (job.at.started > 0) out.weights = engine_.model().layers().figures() - job.weights_before;
+  if (job.at.started > 0) out.weights = engine_.model().layers().stats() - job.weights_before;
   out.device = engine_.cache().device_stats();
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
   Receipt& receipt = out.receipt;
@@ -515,11 +515,11 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   if (job.sequence) {
     receipt.state_bytes = engine_.cache().recurrent_bytes(job.cached());
     receipt.select = engine_.cache().selection(*job.sequence);
-    receipt.selection = engine_.cache().selection_figures(*job.sequence);
+    receipt.selection = engine_.cache().selection_stats(*job.sequence);
   }
   offer_end(job);
   if (job.draft) {
-    out.draft = job.draft->figures;
+    out.draft = job.draft->stats;
     drafting_->end(std::move(job.draft), job.ids);
   }
   release(job);

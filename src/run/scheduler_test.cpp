@@ -402,7 +402,7 @@ TEST_F(SchedulerTest, CountsWhatItsStepsDid) {
   EXPECT_EQ(scheduler_->stats().pool.pages, engine_->cache().memory().pages);
   submit(ask(text(*engine_, 0, 150), 1))->wait();
   ASSERT_TRUE(scheduler_->drain(static_cast<double>(kPatience.count())));
-  StepFigures work = scheduler_->stats().work;
+  StepStats work = scheduler_->stats().work;
   EXPECT_EQ(work.prompt_tokens, 150u);
   EXPECT_GT(work.prompt_rate(), 0);
   EXPECT_EQ(work.steps, 0u);

@@ -109,11 +109,11 @@ std::string selection_of(const EngineOptions& o) {
   return text;
 }
 
-static nlohmann::ordered_json mass_of(const kv::SelectionFigures::Layer& l) {
+static nlohmann::ordered_json mass_of(const kv::SelectionStats::Layer& l) {
   return l.measured > 0 ? nlohmann::ordered_json(l.mass / static_cast<double>(l.measured)) : nullptr;
 }
 
-nlohmann::ordered_json selection_figures_json(const kv::SelectionFigures::Layer& t) {
+nlohmann::ordered_json selection_stats_json(const kv::SelectionStats::Layer& t) {
   using Json = nlohmann::ordered_json;
   return Json{{"chosen", t.chosen},
               {"dense", t.dense},
@@ -127,12 +127,12 @@ nlohmann::ordered_json selection_figures_json(const kv::SelectionFigures::Layer&
 nlohmann::ordered_json selection_json(const Receipt& receipt) {
   using Json = nlohmann::ordered_json;
   Json masses = Json::array();
-  for (const kv::SelectionFigures::Layer& l : receipt.selection.layers) masses.push_back(mass_of(l));
+  for (const kv::SelectionStats::Layer& l : receipt.selection.layers) masses.push_back(mass_of(l));
   Json json{{"name", receipt.select}};
-  json.update(selection_figures_json(receipt.selection.total()));
+  json.update(selection_stats_json(receipt.selection.total()));
   json["mass_by_layer"] = masses;
   if (const auto prompts = receipt.selection.prompt_total(); prompts.chosen > 0)
-    json["prompt"] = selection_figures_json(prompts);
+    json["prompt"] = selection_stats_json(prompts);
   return json;
 }
 namespace {

@@ -20,7 +20,7 @@ std::string selection_of(const EngineOptions& options);
 nlohmann::json ktransformers_options(const nlohmann::json& section);
 
 // What a request's choices did: for receipts.
-nlohmann::ordered_json selection_figures_json(const kv::SelectionFigures::Layer& figures);
+nlohmann::ordered_json selection_stats_json(const kv::SelectionStats::Layer& stats);
 nlohmann::ordered_json selection_json(const Receipt& receipt);
 
 }  // namespace kvasir::run

@@ -130,7 +130,7 @@ TEST(Selection, ARequestChoosesAndItsReceiptSaysWhatWasRead) {
   EXPECT_EQ(whole.ids, dense.ids);
   EXPECT_EQ(dense.outcome.receipt.select, "");
   EXPECT_EQ(own.outcome.receipt.select, "quest:block=16:local=16:meter=1:budget=64");
-  const kv::SelectionFigures::Layer t = own.outcome.receipt.selection.total();
+  const kv::SelectionStats::Layer t = own.outcome.receipt.selection.total();
   EXPECT_GT(t.chosen, 0);
   EXPECT_EQ(t.measured, t.chosen);
   EXPECT_LT(t.read, t.seen / 2);

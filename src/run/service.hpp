@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "kv/options.hpp"
-#include "run/draft_figures.hpp"
+#include "run/draft_stats.hpp"
 #include "run/model_sampling.hpp"
 #include "run/request.hpp"
 #include "text/tokenizer.hpp"
-#include "weights/stream_figures.hpp"
+#include "weights/stream_stats.hpp"
 
 namespace kvasir::run {
 
@@ -67,8 +67,8 @@ struct Receipt {
   std::string k_codec, v_codec;  // of the sealed pages, by layer where layers differ
   std::string pin_error;         // why the prompt is not pinned although that was asked for
   PageCounts pages;
-  std::string select;              // what chose the blocks that the answer's tokens read; empty: they read everything
-  kv::SelectionFigures selection;  // what it did
+  std::string select;            // what chose the blocks that the answer's tokens read; empty: they read everything
+  kv::SelectionStats selection;  // what it did
   BlendReceipt blend;
   // Tokens of a prompt that were computed, repaired ones included.
   std::int64_t computed(std::int64_t prompt) const { return prompt - reused_tokens - blend.relocated_tokens; }
@@ -131,9 +131,9 @@ struct Outcome {
   double decode_bytes = 0;
   std::int64_t shifts = 0;          // times that the context was full and old tokens were left out ...
   std::int64_t shifted_tokens = 0;  // ... and how many of them
-  DraftFigures draft;               // without drafts it has no sources
+  DraftStats draft;                 // without drafts it has no sources
   // From its start to its end, of all requests that ran; without streaming no blocks.
-  weights::StreamFigures weights;
+  weights::StreamStats weights;
   kv::DeviceStats device;             // without one it has no name
   std::int64_t thinking_tokens = -1;  // after which the budget ended the thinking; -1: it did not
   Receipt receipt;
@@ -193,14 +193,14 @@ struct TierStats {
 };
 
 // Pages of the cache's pool at one moment.
-struct PoolFigures {
+struct PoolStats {
   std::int64_t pages = 0, free = 0;
   std::int64_t shared = 0;  // of those in use: by more than one sequence
   std::int64_t used() const { return pages - free; }
 };
 
 // What steps did since the start. A step may compute prompts and answers at once: its time counts for both.
-struct StepFigures {
+struct StepStats {
   std::uint64_t steps = 0;          // in which answers grew
   std::uint64_t answers = 0;        // how many grew, added up over these steps
   std::uint64_t most_answers = 0;   // in one step
@@ -222,15 +222,15 @@ struct ServiceStats {
   std::uint64_t requests = 0, rejected = 0, cancelled = 0, failed = 0;
   std::uint64_t stopped = 0, cut = 0;  // answers that ended by themselves; at their length or the context's end
   std::uint64_t preempted = 0;         // times that a request gave its pages back and was computed again
-  PoolFigures pool;
-  StepFigures work;
+  PoolStats pool;
+  StepStats work;
   DraftTotals drafts;
   std::vector<TierStats> tiers;
   PageCounts pages;  // of all requests that ended
-  kv::SelectionFigures::Layer selection;
+  kv::SelectionStats::Layer selection;
   bool streams = false;  // weights are read while they are used
-  weights::StreamFigures weights;
-  kv::DiskFigures disk;    // of pages on a disk
+  weights::StreamStats weights;
+  kv::DiskStats disk;      // of pages on a disk
   kv::DeviceStats device;  // without one it has no name
   // Of the tokens of prompts the share that was not computed, exactly or at another place; 0 without any.
   double hit_share() const {

@@ -9,7 +9,7 @@ namespace kvasir::run {
 
 Json work_json(const ServiceStats& s) {
   const auto or_null = [](bool any, double value) { return any ? Json(value) : Json(nullptr); };
-  const StepFigures& w = s.work;
+  const StepStats& w = s.work;
   const DraftTotals& d = s.drafts;
   return {
       {"hit_share", or_null(s.prompt_tokens > 0, s.hit_share())},
@@ -35,7 +35,7 @@ Json work_json(const ServiceStats& s) {
         {"draft_seconds", d.draft_seconds},
         {"verify_seconds", d.verify_seconds},
         {"rollback_seconds", d.rollback_seconds}}},
-      {"selection", selection_figures_json(s.selection)}};
+      {"selection", selection_stats_json(s.selection)}};
 }
 
 }  // namespace kvasir::run

@@ -36,7 +36,7 @@ void seconds_counter(std::string& out, std::string_view name, std::string_view h
   fmt::format_to(std::back_inserter(out), "{} {}\n", name, seconds);
 }
 
-void weights_text(std::string& out, const weights::StreamFigures& w) {
+void weights_text(std::string& out, const weights::StreamStats& w) {
   counter(out, "kvasir_weights_read_bytes_total", "Bytes of weights read from the packed file.", w.bytes_read);
   counter(out, "kvasir_weights_blocks_total", "Blocks of weights that steps asked for.", w.blocks);
   counter(out, "kvasir_weights_late_total", "Of these: had to be waited for.", w.late);
@@ -54,7 +54,7 @@ void work_text(std::string& out, const run::ServiceStats& s) {
   gauge(out, "kvasir_pages", "Pages of the cache's pool, of 128 tokens.", static_cast<double>(s.pool.pages));
   gauge(out, "kvasir_pages_free", "Of these: free.", static_cast<double>(s.pool.free));
   gauge(out, "kvasir_pages_shared", "Of those in use: by more than one sequence.", static_cast<double>(s.pool.shared));
-  const run::StepFigures& w = s.work;
+  const run::StepStats& w = s.work;
   counter(out, "kvasir_steps_total", "Steps in which answers grew.", w.steps);
   counter(out, "kvasir_step_answers_total",
           "Answers that grew, added up over these steps: the batch size is the quotient.", w.answers);
@@ -92,7 +92,7 @@ void engine_text(std::string& out, const run::ServiceStats& s) {
   counter(out, "kvasir_engine_preempted_total", "Times that a request gave its pages back and was computed again.",
           s.preempted);
   work_text(out, s);
-  const kv::SelectionFigures::Layer& choice = s.selection;
+  const kv::SelectionStats::Layer& choice = s.selection;
   counter(out, "kvasir_select_chosen_total", "Steps and layers that read a choice of blocks.",
           static_cast<std::uint64_t>(choice.chosen));
   counter(out, "kvasir_select_dense_total", "Of these: read everything, because a choice held too little mass.",

@@ -73,7 +73,7 @@ void ExpertCache::need(int layer, std::span<const std::int32_t> experts) {
     const auto i = static_cast<std::size_t>(e);
     s.uses[i] += 1;
     s.needed[i] = now_;
-    ++figures_.experts;
+    ++stats_.experts;
   }
   bool waits = false;
   for (const std::int32_t e : experts) {
@@ -81,10 +81,10 @@ void ExpertCache::need(int layer, std::span<const std::int32_t> experts) {
     if (at >= 0 && s.places[static_cast<std::size_t>(at)].ready) continue;
     waits = true;
     if (at >= 0) {
-      ++figures_.experts_expected;  // and still under way
+      ++stats_.experts_expected;  // and still under way
       continue;
     }
-    ++figures_.experts_read;
+    ++stats_.experts_read;
     int place;
     while ((place = place_for(s)) < 0) {  // all are under way: some were expected and are not needed
       KVASIR_CHECK(in_flight_ > 0 || !waiting_.empty());
@@ -106,7 +106,7 @@ void ExpertCache::need(int layer, std::span<const std::int32_t> experts) {
     if (failure_) fail();
   }
   pump();
-  figures_.stall_seconds += steady_seconds() - start;
+  stats_.stall_seconds += steady_seconds() - start;
 }
 
 void ExpertCache::expect(int layer, std::span<const std::int32_t> experts) {
@@ -115,7 +115,7 @@ void ExpertCache::expect(int layer, std::span<const std::int32_t> experts) {
     if (s.place_of[static_cast<std::size_t>(e)] >= 0) continue;
     const int place = place_for(s);
     if (place < 0) break;
-    ++figures_.experts_ahead;
+    ++stats_.experts_ahead;
     read(layer, e, place, false);
   }
   pump();
@@ -176,7 +176,7 @@ void ExpertCache::start(std::size_t slot) {
 }
 
 void ExpertCache::answered(const ReadAnswer& answer) {
-  if (--in_flight_ == 0) figures_.busy_seconds += steady_seconds() - busy_since_;
+  if (--in_flight_ == 0) stats_.busy_seconds += steady_seconds() - busy_since_;
   Piece& p = pieces_[answer.tag];
   State& s = layers_[static_cast<std::size_t>(p.layer)];
   Place& place = s.places[static_cast<std::size_t>(p.place)];
@@ -187,10 +187,10 @@ void ExpertCache::answered(const ReadAnswer& answer) {
                      : answer.result == 0 ? "the file ends there"
                                           : "";
   if (answer.result > 0) {
-    figures_.bytes_read += static_cast<std::uint64_t>(answer.result);
+    stats_.bytes_read += static_cast<std::uint64_t>(answer.result);
     p.done += answer.result / kBlockAlign * kBlockAlign;  // direct reads go on at whole pages only
     if (p.done < p.bytes && answer.result >= kBlockAlign) {
-      ++figures_.retries;
+      ++stats_.retries;
       return start(answer.tag);
     }
     if (p.done < p.bytes)
@@ -200,7 +200,7 @@ void ExpertCache::answered(const ReadAnswer& answer) {
       flaw = "the bytes are damaged: the checksum does not match";
   }
   if (!flaw.empty()) {
-    ++figures_.retries;
+    ++stats_.retries;
     p.done = 0;
     if (++p.attempts < kAttempts) return start(answer.tag);
     failure_ = Error(Code::kIo, fmt::format("reading block {} at byte {} failed: {}", block, at, flaw), file_.path());
@@ -219,7 +219,7 @@ void ExpertCache::fail() {
   waiting_.clear();
   while (in_flight_ > 0) {
     pieces_[reads_->wait().tag].used = false;
-    if (--in_flight_ == 0) figures_.busy_seconds += steady_seconds() - busy_since_;
+    if (--in_flight_ == 0) stats_.busy_seconds += steady_seconds() - busy_since_;
   }
   for (State& s : layers_)
     for (Place& p : s.places) {

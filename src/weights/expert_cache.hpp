@@ -14,7 +14,7 @@
 #include "cpu/experts.hpp"
 #include "weights/packed_file.hpp"
 #include "weights/reads.hpp"
-#include "weights/stream_figures.hpp"
+#include "weights/stream_stats.hpp"
 
 namespace kvasir::weights {
 
@@ -34,7 +34,7 @@ class ExpertCache {
   cpu::ExpertSource& layer(int i) { return *sources_[static_cast<std::size_t>(i)]; }
   // Where the experts of a layer lie; null: not in memory. Valid for as long as this.
   const std::byte* const* places(int layer) const;
-  const StreamFigures& figures() const { return figures_; }
+  const StreamStats& stats() const { return stats_; }
   std::int64_t bytes() const { return memory_.size(); }
 
  private:
@@ -80,7 +80,7 @@ class ExpertCache {
   std::uint64_t now_ = 0;  // calls of need
   std::optional<Error> failure_;
   double busy_since_ = 0;
-  StreamFigures figures_;
+  StreamStats stats_;
 };
 
 }  // namespace kvasir::weights

@@ -84,26 +84,26 @@ TEST_F(Caches, GiveTheBytesWhateverWasNeededAndExpected) {
 TEST_F(Caches, ReadNothingThatIsThere) {
   const auto c = cache(4);
   for (int i = 0; i < 5; ++i) need(*c, 0, {1, 3, 7, 9});
-  EXPECT_EQ(c->figures().experts, 20u);
-  EXPECT_EQ(c->figures().experts_read, 4u);
-  EXPECT_EQ(c->figures().bytes_read, 4u * static_cast<std::uint64_t>(padded(sizes_[0])));
+  EXPECT_EQ(c->stats().experts, 20u);
+  EXPECT_EQ(c->stats().experts_read, 4u);
+  EXPECT_EQ(c->stats().bytes_read, 4u * static_cast<std::uint64_t>(padded(sizes_[0])));
 }
 
 TEST_F(Caches, KeepWhatIsUsedMost) {
   const auto c = cache(4);
   for (int i = 0; i < 20; ++i) need(*c, 0, {0, 1, i % 2 ? 2 + i % 10 : 11});
-  const std::uint64_t before = c->figures().experts_read;
+  const std::uint64_t before = c->stats().experts_read;
   need(*c, 0, {0, 1, 11});
-  EXPECT_EQ(c->figures().experts_read, before);
+  EXPECT_EQ(c->stats().experts_read, before);
 }
 
 TEST_F(Caches, WhatIsExpectedIsNotReadTwice) {
   const auto c = cache(4);
   c->layer(1).expect(std::vector<std::int32_t>{2, 5});
   need(*c, 1, {2, 5});
-  EXPECT_EQ(c->figures().experts_read, 0u);
-  EXPECT_EQ(c->figures().experts_ahead, 2u);
-  EXPECT_EQ(c->figures().bytes_read, 2u * static_cast<std::uint64_t>(padded(sizes_[kExperts])));
+  EXPECT_EQ(c->stats().experts_read, 0u);
+  EXPECT_EQ(c->stats().experts_ahead, 2u);
+  EXPECT_EQ(c->stats().bytes_read, 2u * static_cast<std::uint64_t>(padded(sizes_[kExperts])));
 }
 
 TEST_F(Caches, FaultsAreErrorsUntilTheyGo) {

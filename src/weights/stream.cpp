@@ -122,19 +122,19 @@ Stream::~Stream() {
 
 const std::byte* Stream::acquire(int i) {
   std::unique_lock lock(mutex_);
-  ++figures_.blocks;
+  ++stats_.blocks;
   if (failure_ && !ring_.ready(i)) {  // of what was read ahead, maybe long ago
     failure_.reset();
     ring_.restart(i);
   }
-  if (!ring_.want(i)) ++figures_.restarts;
+  if (!ring_.want(i)) ++stats_.restarts;
   settle();
   wake_.notify_one();
   if (!ring_.ready(i)) {
-    ++figures_.late;
+    ++stats_.late;
     const double start = steady_seconds();
     arrived_.wait(lock, [&] { return failure_ || ring_.ready(i); });
-    figures_.stall_seconds += steady_seconds() - start;
+    stats_.stall_seconds += steady_seconds() - start;
   }
   if (failure_ && !ring_.ready(i)) {
     const Error e = *failure_;
@@ -154,9 +154,9 @@ void Stream::release(int i) {
   wake_.notify_one();
 }
 
-StreamFigures Stream::figures() const {
+StreamStats Stream::stats() const {
   const std::lock_guard lock(mutex_);
-  StreamFigures f = figures_;
+  StreamStats f = stats_;
   if (in_flight_ > 0) f.busy_seconds += steady_seconds() - busy_since_;
   return f;
 }
@@ -218,18 +218,18 @@ Stream::Pending& Stream::pending(std::uint64_t id) {
 }
 
 void Stream::answered(std::unique_lock<std::mutex>& lock, const ReadAnswer& answer) {
-  if (--in_flight_ == 0) figures_.busy_seconds += steady_seconds() - busy_since_;
+  if (--in_flight_ == 0) stats_.busy_seconds += steady_seconds() - busy_since_;
   Piece& p = pieces_[answer.tag];
   const int block = blocks_[static_cast<std::size_t>(p.read.block)];
   if (!ring_.wanted(p.read.id) || pending(p.read.id).failed || stop_) return end_piece(p, false);
   const std::string flaw = flaw_of(answer.result);
-  if (answer.result > 0) figures_.bytes_read += static_cast<std::uint64_t>(answer.result);
+  if (answer.result > 0) stats_.bytes_read += static_cast<std::uint64_t>(answer.result);
   bool good = flaw.empty();
   if (good) {
     // Direct reads go on at whole pages only.
     p.done += answer.result / kBlockAlign * kBlockAlign;
     if (p.done < p.bytes) {
-      ++figures_.retries;
+      ++stats_.retries;
       if (answer.result >= kBlockAlign || ++p.attempts < kStreamAttempts) return start(answer.tag);
       failure_ = failed_read(file_, block, p.from, "too few bytes came");
       return end_piece(p, false);
@@ -241,7 +241,7 @@ void Stream::answered(std::unique_lock<std::mutex>& lock, const ReadAnswer& answ
   }
   if (!ring_.wanted(p.read.id)) return end_piece(p, false);
   p.done = 0;
-  ++figures_.retries;
+  ++stats_.retries;
   if (++p.attempts < kStreamAttempts) return start(answer.tag);
   failure_ = flaw.empty() ? damaged_block(Code::kIo, file_, block, p.from) : failed_read(file_, block, p.from, flaw);
   end_piece(p, false);

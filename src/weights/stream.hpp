@@ -16,7 +16,7 @@
 #include "weights/packed_file.hpp"
 #include "weights/reads.hpp"
 #include "weights/ring.hpp"
-#include "weights/stream_figures.hpp"
+#include "weights/stream_stats.hpp"
 
 namespace kvasir::weights {
 
@@ -40,7 +40,7 @@ class Stream {
   const std::byte* acquire(int i);
   void release(int i);
 
-  StreamFigures figures() const;  // any thread
+  StreamStats stats() const;  // any thread
   std::string reads_name() const { return reads_->name(); }
   std::int64_t room() const { return memory_.size(); }
 
@@ -80,7 +80,7 @@ class Stream {
   std::optional<Error> failure_;  // what the computation is told next
   bool stop_ = false;
   double busy_since_ = 0;
-  StreamFigures figures_;
+  StreamStats stats_;
   std::thread thread_;
 };
 

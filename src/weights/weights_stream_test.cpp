@@ -84,7 +84,7 @@ TEST_F(Streams, EveryWayOfReadingGivesTheBytes) {
     for (const auto& blocks : {all_, some_}) {
       Stream stream(*file_, blocks, room(blocks), open(path_));
       go(stream, blocks, passes(4, static_cast<int>(blocks.size())));
-      const StreamFigures f = stream.figures();
+      const StreamStats f = stream.stats();
       EXPECT_EQ(f.blocks, 4 * blocks.size());
       EXPECT_EQ(f.restarts, 0u);
       EXPECT_EQ(f.retries, 0u);
@@ -143,7 +143,7 @@ TEST_F(Streams, ASlowDiskIsSlowerAndSaid) {
     return Fault::Kind::kSlow;
   }));
   go(stream, all_, passes(2, 9));
-  const StreamFigures f = stream.figures();
+  const StreamStats f = stream.stats();
   EXPECT_GT(f.stall_seconds, 0.01);
   EXPECT_GT(f.late, 9u);
   EXPECT_LT(f.overlap(), 0.9);
@@ -158,7 +158,7 @@ TEST_F(Streams, AFastDiskIsNotWaitedFor) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     stream.release(i);
   }
-  const StreamFigures f = stream.figures();
+  const StreamStats f = stream.stats();
   EXPECT_LT(f.late, f.blocks);
 }
 
@@ -170,7 +170,7 @@ TEST_F(Streams, FaultsThatPassAreRepeated) {
       return seen.insert(r.at / kPieceBytes).second ? kind : Fault::Kind::kNone;
     }));
     go(stream, all_, passes(3, 9));
-    EXPECT_GT(stream.figures().retries, 0u) << static_cast<int>(kind);
+    EXPECT_GT(stream.stats().retries, 0u) << static_cast<int>(kind);
     if (HasFatalFailure()) return;
   }
 }

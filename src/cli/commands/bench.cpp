@@ -33,7 +33,7 @@
 #include "model/hparams.hpp"
 #include "run/auto_kv.hpp"
 #include "run/selection.hpp"
-#include "run/weights_figures.hpp"
+#include "run/weights_stats.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::cli::commands_bench {

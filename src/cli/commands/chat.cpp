@@ -34,7 +34,7 @@
 #include "run/fingerprint.hpp"
 #include "run/pictures.hpp"
 #include "run/scheduler.hpp"
-#include "run/weights_figures.hpp"
+#include "run/weights_stats.hpp"
 #include "serve/http.hpp"
 #include "serve/thinking.hpp"
 #include "store/library.hpp"
@@ -237,10 +237,10 @@ class Terminal {
     ++answers_;
     prompt_tokens_ += last_->outcome.prompt_tokens;
     reused_tokens_ += last_->outcome.receipt.reused_tokens;
-    if (!settings_.chat.no_figures) figures();
+    if (!settings_.chat.no_figures) stats();
   }
 
-  void figures() const {
+  void stats() const {
     const run::Outcome& o = last_->outcome;
     const double rate = o.decode_seconds > 0 ? static_cast<double>(o.decode_steps) / o.decode_seconds : 0;
     const char* end = o.finish == run::Finish::kCancelled ? ", stopped"
@@ -299,7 +299,7 @@ class Terminal {
   }
   void show_stats(const std::string&) {
     if (!last_) throw Error(Code::kBadInput, "nothing was answered yet");
-    figures();
+    stats();
     const run::Receipt& r = last_->outcome.receipt;
     if (const std::string sources = reused_from(r); !sources.empty()) dim(sources);
     if (!r.miss.empty()) dim(r.miss);

@@ -35,7 +35,7 @@
 #include "run/receipt.hpp"
 #include "run/request_options.hpp"
 #include "run/scheduler.hpp"
-#include "run/weights_figures.hpp"
+#include "run/weights_stats.hpp"
 #include "store/library.hpp"
 #include "text/prompt.hpp"
 #include "unicode/utf8.hpp"
@@ -115,7 +115,7 @@ std::shared_ptr<const text::Grammar> grammar_of(const std::string& option) {
 
 double per_second(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
-struct Figures {
+struct Stats {
   double load = 0, choose = 0;  // seconds before the request
   double prompt_rate, prompt_seconds, decode_rate, ttft, bytes_per_token, bandwidth;
   std::optional<double> machine_bandwidth;  // bytes/s; without, `unmeasured` says why
@@ -130,9 +130,9 @@ struct Figures {
 };
 
 // load, choose: seconds that loading and choosing codecs took.
-Figures figures(run::Engine& engine, const run::Reply& reply, double load, double choose) {
+Stats stats(run::Engine& engine, const run::Reply& reply, double load, double choose) {
   const run::Outcome& o = reply.outcome;
-  Figures f{.load = load, .choose = choose};
+  Stats f{.load = load, .choose = choose};
   const auto computed = static_cast<double>(o.receipt.computed(o.prompt_tokens));
   f.prompt_seconds = choose + o.prompt_seconds;
   f.prompt_rate = per_second(computed, f.prompt_seconds - o.receipt.load_seconds);
@@ -169,7 +169,7 @@ void print_receipt(const run::Outcome& o) {
   if (!r.miss.empty()) fmt::print(stderr, "            {}\n", r.miss);
 }
 
-void print_choices(const char* label, const std::string& what, const kv::SelectionFigures::Layer& t) {
+void print_choices(const char* label, const std::string& what, const kv::SelectionStats::Layer& t) {
   const auto steps = static_cast<double>(t.chosen);
   fmt::print(stderr, "{}{}{:.0f} of {:.0f} tokens read per layer and head", label, what, t.read / steps,
              t.seen / steps);
@@ -188,7 +188,7 @@ void print_selection(const run::Receipt& r) {
   if (answer.chosen > 0) print_choices("selection   ", r.select + ": ", answer);
 }
 
-void print_figures(run::Engine& engine, const run::Reply& g, const Figures& f, bool keeps) {
+void print_stats(run::Engine& engine, const run::Reply& g, const Stats& f, bool keeps) {
   const run::Outcome& o = g.outcome;
   fmt::print(stderr, "\nloading     {}\n", human_seconds(f.load));
   fmt::print(stderr, "prompt      {} tokens{} in {}: {}\n", o.prompt_tokens,
@@ -214,13 +214,13 @@ void print_figures(run::Engine& engine, const run::Reply& g, const Figures& f, b
   if (const std::string note = run::positions_note(engine.model().spec()); !note.empty())
     fmt::print(stderr, "context     {}\n", note);
   print_selection(o.receipt);
-  if (const kv::DiskFigures disk = engine.cache().disk_figures(); *disk.how)
+  if (const kv::DiskStats disk = engine.cache().disk_stats(); *disk.how)
     fmt::print(stderr, "disk        {}\n", lab::disk_line(disk));
   if (!o.device.name.empty()) fmt::print(stderr, "device      {}\n", run::device_line(o.device));
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));
 }
 
-void print_json(const run::Engine& engine, const run::Reply& g, const Figures& f) {
+void print_json(const run::Engine& engine, const run::Reply& g, const Stats& f) {
   const run::Outcome& o = g.outcome;
   nlohmann::ordered_json row{{"text", g.text}, {"ids", g.ids}, {"finish", name(o.finish)}, {"seed", o.seed}};
   if (!g.records.empty()) {
@@ -347,8 +347,8 @@ int run_command(Settings& s) {
   }
   if (library) write_kept(*library);
   if (s.run.json || !s.run.no_figures) {
-    const Figures f = figures(engine, reply, load_seconds, chosen - choosing);
-    s.run.json ? print_json(engine, reply, f) : print_figures(engine, reply, f, library.has_value());
+    const Stats f = stats(engine, reply, load_seconds, chosen - choosing);
+    s.run.json ? print_json(engine, reply, f) : print_stats(engine, reply, f, library.has_value());
   }
   const run::Finish finish = reply.outcome.finish;
   if (finish == run::Finish::kNothing)

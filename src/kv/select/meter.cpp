@@ -11,7 +11,7 @@ namespace kvasir::kv {
 Meter::Meter(const Arena& arena, const SelectScratch& scratch)
     : arena_(arena), scratch_(scratch), counts_(arena.sequences.size()) {
   const std::size_t asked = arena.layout.asked.size();
-  for (Counts& c : counts_) c.figures.layers.resize(asked), c.figures.prompts.resize(asked);
+  for (Counts& c : counts_) c.stats.layers.resize(asked), c.stats.prompts.resize(asked);
 }
 
 void Meter::measure(const LayerStep& step, const Part& p, int head, int worker, int unit, double* always) const {
@@ -113,7 +113,7 @@ void Meter::check_floor(const LayerStep& step, Plan& plan) {
       mass += to.masses[p.counters + h] / heads;
       best += to.bests[p.counters + h] / heads;
     }
-    SelectionFigures::Layer& f = figures_of(step, p);
+    SelectionStats::Layer& f = stats_of(step, p);
     ++f.measured;
     f.mass += mass;
     f.best += best;
@@ -144,8 +144,8 @@ void Meter::adapt(const LayerStep& step, const Part& p, double mass) {
   levels.set(p.asking_at() / spec.meter, next_level(level, mass, spec.aim));
 }
 
-SelectionFigures::Layer& Meter::figures_of(const LayerStep& step, const Part& p) {
-  SelectionFigures& f = of(*p.sequence).figures;
+SelectionStats::Layer& Meter::stats_of(const LayerStep& step, const Part& p) {
+  SelectionStats& f = of(*p.sequence).stats;
   return (p.prompt ? f.prompts : f.layers)[static_cast<std::size_t>(step.layer().asked)];
 }
 
@@ -176,7 +176,7 @@ void Meter::count(const LayerStep& step, const Part& p, std::int64_t again) {
     std::int64_t& from = of(*p.sequence).sparse_from;
     from = std::min(from, p.position);
   }
-  SelectionFigures::Layer& f = figures_of(step, p);
+  SelectionStats::Layer& f = stats_of(step, p);
   // The others of a prompt read one raw token more each.
   const double more = p.prompt ? p.tokens - 1 : 0;
   f.chosen += 1 + static_cast<std::int64_t>(more);

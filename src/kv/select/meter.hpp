@@ -33,22 +33,22 @@ class Meter {
   std::int64_t left_out_from(const Sequence& s) const { return of(s).sparse_from; }
   void begin_step(const Sequence& s) { of(s).bytes = 0, of(s).sparse_from = kAllExact; }
   // Since the sequence was made.
-  const SelectionFigures& figures(const Sequence& s) const { return of(s).figures; }
-  void set_figures(const Sequence& s, const SelectionFigures& to) { of(s).figures = to; }
-  void reset_figures(const Sequence& s) {
-    for (auto* layers : {&of(s).figures.layers, &of(s).figures.prompts})
-      std::fill(layers->begin(), layers->end(), SelectionFigures::Layer());
+  const SelectionStats& stats(const Sequence& s) const { return of(s).stats; }
+  void set_stats(const Sequence& s, const SelectionStats& to) { of(s).stats = to; }
+  void reset_stats(const Sequence& s) {
+    for (auto* layers : {&of(s).stats.layers, &of(s).stats.prompts})
+      std::fill(layers->begin(), layers->end(), SelectionStats::Layer());
   }
 
  private:
   struct Counts {
     std::size_t bytes = 0;
     std::int64_t sparse_from = 0;
-    SelectionFigures figures;
+    SelectionStats stats;
   };
   Counts& of(const Sequence& s) { return counts_[static_cast<std::size_t>(s.index)]; }
   const Counts& of(const Sequence& s) const { return counts_[static_cast<std::size_t>(s.index)]; }
-  SelectionFigures::Layer& figures_of(const LayerStep& step, const Part& part);
+  SelectionStats::Layer& stats_of(const LayerStep& step, const Part& part);
   void adapt(const LayerStep& step, const Part& part, double mass);
   double chosen_tokens(const LayerStep& step, const Part& part) const;
 

@@ -183,15 +183,15 @@ class Reader {
 };
 
 // What the choice of the sequence's next token, `id`, holds. Measured in a fork: the sequence stays as it is.
-kv::SelectionFigures::Layer measure_next(Reader& reader, kv::Cache& cache, const kv::Sequence& sequence,
-                                         const std::string& spec, std::int32_t id) {
+kv::SelectionStats::Layer measure_next(Reader& reader, kv::Cache& cache, const kv::Sequence& sequence,
+                                       const std::string& spec, std::int32_t id) {
   kv::Sequence* fork = cache.fork(sequence);
-  kv::SelectionFigures::Layer f = cache.selection_figures(*fork).total();
+  kv::SelectionStats::Layer f = cache.selection_stats(*fork).total();
   const double mass = f.mass;
   const std::int64_t measured = f.measured;
   cache.set_selection(fork, spec + ":meter=1:floor=0:aim=0");
   reader.decode(fork, {&id, 1});
-  f = cache.selection_figures(*fork).total();
+  f = cache.selection_stats(*fork).total();
   cache.release(fork);
   return {.measured = f.measured - measured, .mass = f.mass - mass};
 }
@@ -284,7 +284,7 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
         kv::Sequence* sequence = anew ? read(spec) : cache.fork(*base);
         cache.set_selection(sequence, spec);
         reader.decode(sequence, prompt.last(question).first(question - 1));
-        kv::SelectionFigures::Layer begins;
+        kv::SelectionStats::Layer begins;
         if (spec != "all") begins = measure_next(reader, cache, *sequence, spec, prompt.back());
         const std::vector<float> next = reader.decode(sequence, prompt.last(1));
         SelectedRow one{.tokens = static_cast<std::int64_t>(prompt.size()), .trials = 1};
@@ -295,7 +295,7 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
         one.exact = subject.tokenizer().decode(answer.greedy).find(probe.answer) <= 1;  // perhaps behind one space
         one.first = std::max_element(answer.scores.begin(), answer.scores.end()) == answer.scores.begin();
         one.same = answer.greedy == dense;
-        const kv::SelectionFigures::Layer f = cache.selection_figures(*sequence).total();
+        const kv::SelectionStats::Layer f = cache.selection_stats(*sequence).total();
         one.read = f.read, one.seen = f.seen;
         one.mass = f.mass + begins.mass, one.measured = f.measured + begins.measured;
         cache.release(sequence);
@@ -348,13 +348,13 @@ std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::strin
         row.kl += kl_divergence(dense, log_sum_exp(dense), sparse, log_sum_exp(sparse)) / static_cast<double>(queries);
         row.same += argmax(dense) == argmax(sparse) ? 1 / static_cast<double>(queries) : 0;
       }
-      const kv::SelectionFigures& figures = cache.selection_figures(*sequence);
-      for (const kv::SelectionFigures::Layer& layer : figures.layers) {
+      const kv::SelectionStats& stats = cache.selection_stats(*sequence);
+      for (const kv::SelectionStats::Layer& layer : stats.layers) {
         const auto n = static_cast<double>(std::max<std::int64_t>(layer.measured, 1));
         row.mass.push_back(layer.measured > 0 ? layer.mass / n : 1);
         row.best.push_back(layer.measured > 0 ? layer.best / n : 1);
       }
-      const kv::SelectionFigures::Layer t = figures.total();
+      const kv::SelectionStats::Layer t = stats.total();
       row.read = t.context > 0 ? t.choice / t.context : 1;
       rows.push_back(std::move(row));
       cache.release(sequence);

@@ -2,7 +2,7 @@
 #include "base/clock.hpp"
 #include "base/rss.hpp"
 #include "run/device_stats.hpp"
-#include "run/weights_figures.hpp"
+#include "run/weights_stats.hpp"
 #include "run/work_json.hpp"
 #include "serve/exchange.hpp"
 #include "serve/model_json.hpp"

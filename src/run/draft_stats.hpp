@@ -9,7 +9,7 @@
 
 namespace kvasir::run {
 
-struct DraftFigures {
+struct DraftStats {
   static constexpr int kPlaces = 16;
   std::int64_t steps = 0;     // that gave tokens of the answer behind its first one ...
   std::int64_t tokens = 0;    // ... and how many: tokens / steps are tokens per sweep over the weights
@@ -31,15 +31,15 @@ struct DraftFigures {
 
 // Of all requests that ended.
 struct DraftTotals {
-  std::uint64_t steps = 0, tokens = 0, drafted = 0, accepted = 0;  // as DraftFigures has them
+  std::uint64_t steps = 0, tokens = 0, drafted = 0, accepted = 0;  // as DraftStats has them
   std::vector<std::uint64_t> histogram;                            // steps with guesses, by how many were right
   double draft_seconds = 0, verify_seconds = 0, rollback_seconds = 0;
-  DraftTotals& operator+=(const DraftFigures& more);
+  DraftTotals& operator+=(const DraftStats& more);
 };
 
 // "61 of 80 guesses were right, 2.10 tokens per step; draft 3 ms, verify 410 ms, rollback 0 ms".
-std::string draft_line(const DraftFigures& figures);
+std::string draft_line(const DraftStats& stats);
 // Lists by place end with the last place that was drafted.
-nlohmann::ordered_json draft_json(const DraftFigures& figures);
+nlohmann::ordered_json draft_json(const DraftStats& stats);
 
 }  // namespace kvasir::run

@@ -1,4 +1,4 @@
-#include "run/draft_figures.hpp"
+#include "run/draft_stats.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 namespace kvasir::run {
 
-DraftTotals& DraftTotals::operator+=(const DraftFigures& f) {
+DraftTotals& DraftTotals::operator+=(const DraftStats& f) {
   const auto add = [](std::uint64_t& to, std::int64_t more) { to += static_cast<std::uint64_t>(more); };
   add(steps, f.steps), add(tokens, f.tokens), add(drafted, f.drafted), add(accepted, f.accepted);
   draft_seconds += f.draft_seconds;
@@ -22,23 +22,22 @@ DraftTotals& DraftTotals::operator+=(const DraftFigures& f) {
   return *this;
 }
 
-std::string draft_line(const DraftFigures& f) {
+std::string draft_line(const DraftStats& f) {
   std::string line =
       fmt::format("{} of {} guesses were right, {:.2f} tokens per step", f.accepted, f.drafted, f.tokens_per_step());
-  for (const DraftFigures::Source& s : f.sources)
+  for (const DraftStats::Source& s : f.sources)
     if (f.sources.size() > 1) line += fmt::format("; {} {} of {}", s.drafter, s.accepted, s.drafted);
   line += fmt::format("; draft {:.0f} ms, verify {:.0f} ms, rollback {:.1f} ms", 1e3 * f.draft_seconds,
                       1e3 * f.verify_seconds, 1e3 * f.rollback_seconds);
   return f.message.empty() ? line : line + "; " + f.message;
 }
 
-nlohmann::ordered_json draft_json(const DraftFigures& f) {
+nlohmann::ordered_json draft_json(const DraftStats& f) {
   std::size_t places = 0;
   for (std::size_t i = 0; i < f.drafted_at.size(); ++i)
     if (f.drafted_at[i] > 0) places = i + 1;
   nlohmann::ordered_json sources = nlohmann::ordered_json::object();
-  for (const DraftFigures::Source& s : f.sources)
-    sources[s.drafter] = {{"drafted", s.drafted}, {"accepted", s.accepted}};
+  for (const DraftStats::Source& s : f.sources) sources[s.drafter] = {{"drafted", s.drafted}, {"accepted", s.accepted}};
   nlohmann::ordered_json json{{"drafted", f.drafted},
                               {"accepted", f.accepted},
                               {"drafted_at", std::span(f.drafted_at).first(places)},

@@ -1,8 +1,8 @@
-#include "weights/stream_figures.hpp"
+#include "weights/stream_stats.hpp"
 
 namespace kvasir::weights {
 
-StreamFigures StreamFigures::operator-(const StreamFigures& from) const {
+StreamStats StreamStats::operator-(const StreamStats& from) const {
   return {.bytes_read = bytes_read - from.bytes_read,
           .blocks = blocks - from.blocks,
           .late = late - from.late,
@@ -16,7 +16,7 @@ StreamFigures StreamFigures::operator-(const StreamFigures& from) const {
           .busy_seconds = busy_seconds - from.busy_seconds};
 }
 
-StreamFigures& StreamFigures::operator+=(const StreamFigures& o) {
+StreamStats& StreamStats::operator+=(const StreamStats& o) {
   bytes_read += o.bytes_read;
   blocks += o.blocks;
   late += o.late;

@@ -26,7 +26,7 @@ using fixture::run;
 using fixture::shape;
 using fixture::Tokens;
 
-TEST(SelectorFigures, FewerBytesAreReadAndCounted) {
+TEST(SelectorStats, FewerBytesAreReadAndCounted) {
   const Tokens t = fixture::random_tokens(shape(), kAll, 45);
   std::size_t bytes[2];
   for (const bool sparse : {false, true}) {
@@ -36,12 +36,12 @@ TEST(SelectorFigures, FewerBytesAreReadAndCounted) {
     fixture::feed(cache, s, t, 0, kPrompt, 500);
     decode(cache, s, t, kPrompt, kPrompt + 1);
     bytes[sparse] = cache.kv_bytes_read(*s);
-    const SelectionFigures::Layer total = cache.selection_figures(*s).total();
+    const SelectionStats::Layer total = cache.selection_stats(*s).total();
     if (!sparse) {
       EXPECT_EQ(total.chosen, 0);
       continue;
     }
-    EXPECT_EQ(cache.selection_figures(*s).layers.size(), 2u);
+    EXPECT_EQ(cache.selection_stats(*s).layers.size(), 2u);
     EXPECT_EQ(total.chosen, 2);
     EXPECT_EQ(total.measured, 2);
     EXPECT_EQ(total.seen, 2 * (kPrompt + 1));
@@ -54,7 +54,7 @@ TEST(SelectorFigures, FewerBytesAreReadAndCounted) {
 }
 
 // The measured mass is that of softmax over all keys, in float64.
-TEST(SelectorFigures, MeasuredMassIsThatOfTheSoftmax) {
+TEST(SelectorStats, MeasuredMassIsThatOfTheSoftmax) {
   const CacheShape s = CacheShape::uniform(1, {1, 2, 32, 32});
   constexpr int n = 900;
   const Tokens t = fixture::random_tokens(s, n, 50, 3.0f);
@@ -79,36 +79,36 @@ TEST(SelectorFigures, MeasuredMassIsThatOfTheSoftmax) {
     }
     expected += read / all / 2;
   }
-  EXPECT_NEAR(cache.selection_figures(*sequence).total().mass, expected, 1e-3);
+  EXPECT_NEAR(cache.selection_stats(*sequence).total().mass, expected, 1e-3);
 }
 
 // It holds what no other choice of as many blocks exceeds, and reads all keys for it.
-TEST(SelectorFigures, KeysHoldTheBest) {
+TEST(SelectorStats, KeysHoldTheBest) {
   const Tokens t = fixture::random_tokens(shape(), kAll, 58, 3.0f);
-  const auto figures = [&](const std::string& spec, std::size_t* bytes) {
+  const auto stats = [&](const std::string& spec, std::size_t* bytes) {
     Team team(2);
     Cache cache(team, shape(), options_for(4 * kAll, spec));
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
     decode(cache, s, t, kPrompt, kAll);
     *bytes = cache.kv_bytes_read(*s);
-    return cache.selection_figures(*s).total();
+    return cache.selection_stats(*s).total();
   };
   for (const char* rest : {":budget=320:block=16:meter=1", ":budget=512:block=64:meter=1",
                            ":budget=30%:block=128:meter=1", ":budget=90%:block=16:p=0.5:meter=1"}) {
     std::size_t bytes = 0, fewer = 0;
-    const SelectionFigures::Layer f = figures(std::string("keys") + rest, &bytes);
+    const SelectionStats::Layer f = stats(std::string("keys") + rest, &bytes);
     EXPECT_EQ(f.measured, 2 * (kAll - kPrompt)) << rest;
     EXPECT_NEAR(f.mass, f.best, 1e-5 * f.best) << rest;
     if (std::string_view(rest).find(":p=") != std::string_view::npos) continue;
-    const SelectionFigures::Layer other = figures(std::string("mean") + rest, &fewer);
+    const SelectionStats::Layer other = stats(std::string("mean") + rest, &fewer);
     EXPECT_EQ(f.read, other.read) << rest;
     EXPECT_LT(other.mass, f.mass * 0.999) << rest;
     EXPECT_LT(fewer, bytes) << rest;
   }
 }
 
-TEST(SelectorFigures, BelowTheFloorEverythingIsRead) {
+TEST(SelectorStats, BelowTheFloorEverythingIsRead) {
   const Outputs dense = run("all", 1);
   expect_same_bits(run("sink_recent:budget=256:meter=1:floor=1", 2), dense, "floor");
   Team team(1);
@@ -117,12 +117,12 @@ TEST(SelectorFigures, BelowTheFloorEverythingIsRead) {
   Sequence* s = cache.create();
   fixture::feed(cache, s, t, 0, kPrompt, 500);
   decode(cache, s, t, kPrompt, kPrompt + 4);
-  EXPECT_EQ(cache.selection_figures(*s).total().dense, 8);
+  EXPECT_EQ(cache.selection_stats(*s).total().dense, 8);
   EXPECT_EQ(Cache::exact_tokens(*s), kPrompt + 4);
 }
 
 // A layer's share moves until its choices hold what is wanted; in another sequence it begins anew.
-TEST(SelectorFigures, SharesFollowWhatIsMeasured) {
+TEST(SelectorStats, SharesFollowWhatIsMeasured) {
   const CacheShape s = CacheShape::uniform(2, {2, 4, 32, 32});
   const Tokens t = fixture::random_tokens(s, 1500, 57, 3.0f);
   const auto mass_of = [&](const std::string& spec) {
@@ -132,9 +132,9 @@ TEST(SelectorFigures, SharesFollowWhatIsMeasured) {
     Sequence* sequence = cache.create();
     fixture::feed(cache, sequence, t, 0, 1400, 500);
     decode(cache, sequence, t, 1400, 1460);
-    const auto before = cache.selection_figures(*sequence).total();
+    const auto before = cache.selection_stats(*sequence).total();
     decode(cache, sequence, t, 1460, 1500);
-    const auto after = cache.selection_figures(*sequence).total();
+    const auto after = cache.selection_stats(*sequence).total();
     return std::pair{(after.mass - before.mass) / static_cast<double>(after.measured - before.measured),
                      (after.read - before.read) / (after.seen - before.seen)};
   };
@@ -156,7 +156,7 @@ TEST(SelectorFigures, SharesFollowWhatIsMeasured) {
 
 // In float64: read tokens with their scores, and the others as one, with the mean of their values and the mass that the
 // means of their blocks' keys promise.
-TEST(SelectorFigures, TheTailIsTheMeanOfWhatIsNotRead) {
+TEST(SelectorStats, TheTailIsTheMeanOfWhatIsNotRead) {
   const CacheShape s = CacheShape::uniform(1, {1, 2, 32, 32});
   constexpr int n = 900, kBlock = 16, kD = 32;
   const Tokens t = fixture::random_tokens(s, n, 53, 1.0f);
@@ -235,7 +235,7 @@ TEST(SelectorFigures, TheTailIsTheMeanOfWhatIsNotRead) {
 }
 
 // What is kept of a sequence's values follows from its tokens, also when they were others before.
-TEST(SelectorFigures, ACutSequenceForgetsTheValuesThatWent) {
+TEST(SelectorStats, ACutSequenceForgetsTheValuesThatWent) {
   const CacheShape s = CacheShape::uniform(2, {2, 4, 32, 32});
   const Tokens a = fixture::random_tokens(s, 1400, 54), b = fixture::random_tokens(s, 1400, 55);
   CacheOptions o = options_for(5600, "spread:budget=256:block=16:tail=mean");
@@ -253,7 +253,7 @@ TEST(SelectorFigures, ACutSequenceForgetsTheValuesThatWent) {
   expect_same_bits(decode(cache, cut, b, 1350, 1360), decode(cache, fresh, b, 1350, 1360), "cut");
 }
 
-TEST(SelectorFigures, ATailWantsScoresThatEstimate) {
+TEST(SelectorStats, ATailWantsScoresThatEstimate) {
   for (const char* spec : {"quest:tail=mean", "sink_recent:tail=mean", "all:preselect=4:tail=mean", "max:tail=mean",
                            "spread:tail=mean:token_step=2", "mean:tail=mean:layer_step=2", "spread:tail=more"})
     EXPECT_THROW(parse_select(spec, "test"), Error) << spec;

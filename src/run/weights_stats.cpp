@@ -1,10 +1,10 @@
-#include "run/weights_figures.hpp"
+#include "run/weights_stats.hpp"
 
 #include <fmt/format.h>
 
 namespace kvasir::run {
 
-std::string weights_line(const weights::StreamFigures& f) {
+std::string weights_line(const weights::StreamStats& f) {
   return fmt::format(
              "read {:.2f} GB at {:.2f} GB/s; waited {:.2f} s for {} of {} blocks, {:.0f} % of the reading was hidden",
              static_cast<double>(f.bytes_read) * 1e-9, f.bandwidth() * 1e-9, f.stall_seconds, f.late, f.blocks,
@@ -15,7 +15,7 @@ std::string weights_line(const weights::StreamFigures& f) {
          (f.retries > 0 ? fmt::format("; {} reads were repeated", f.retries) : "");
 }
 
-nlohmann::ordered_json weights_json(const weights::StreamFigures& f) {
+nlohmann::ordered_json weights_json(const weights::StreamStats& f) {
   return {{"bytes_read", f.bytes_read},
           {"blocks", f.blocks},
           {"late", f.late},

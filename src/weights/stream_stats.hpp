@@ -6,7 +6,7 @@
 namespace kvasir::weights {
 
 // Counted since the start.
-struct StreamFigures {
+struct StreamStats {
   std::uint64_t bytes_read = 0;
   std::uint64_t blocks = 0;    // that the computation asked for
   std::uint64_t late = 0;      // of them: it had to wait
@@ -25,8 +25,8 @@ struct StreamFigures {
   double overlap() const { return busy_seconds > stall_seconds ? 1 - stall_seconds / busy_seconds : 0; }
   // Bytes a second while something was read.
   double bandwidth() const { return busy_seconds > 0 ? static_cast<double>(bytes_read) / busy_seconds : 0; }
-  StreamFigures operator-(const StreamFigures& from) const;
-  StreamFigures& operator+=(const StreamFigures& other);
+  StreamStats operator-(const StreamStats& from) const;
+  StreamStats& operator+=(const StreamStats& other);
 };
 
 }  // namespace kvasir::weights
