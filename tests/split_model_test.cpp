@@ -1,4 +1,4 @@
-// Models in parts, with tensors that are not read, with layers that guess further tokens: the same bits as the plain
+// Models in parts, with tensors that are not read, with layers that predict further tokens: the same bits as the plain
 // file.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -148,7 +148,7 @@ TEST_F(Files, InPartsAreTheWholeModel) {
   EXPECT_EQ(got.substr(0, got.find('\n')), expected.substr(0, expected.find('\n')));
 }
 
-TEST_F(Files, LayersThatGuessFurtherTokensAreSkipped) {
+TEST_F(Files, LayersThatPredictFurtherTokensAreSkipped) {
   const std::int64_t layers = model_->metadata().require_int("llama.block_count", 1, 100);
   const std::string blk = fmt::format("blk.{}.", layers);
   const std::string path = changed({{"llama.block_count", layers + 1}, {"llama.nextn_predict_layers", 1}},
@@ -162,7 +162,7 @@ TEST_F(Files, LayersThatGuessFurtherTokensAreSkipped) {
   const auto j = nlohmann::json::parse(r.out);
   ASSERT_EQ(j["unused"].size(), 3u);
   EXPECT_EQ(j["unused"][0]["name"], blk + "nextn.eh_proj.weight");
-  EXPECT_EQ(j["unused"][0]["reason"], "for guessing further tokens");
+  EXPECT_EQ(j["unused"][0]["reason"], "for predicting further tokens");
   EXPECT_NE(cli::run_captured({"inspect", path}).out.find("not used (3)\n"), std::string::npos);
   // The arrays of such files have an element for every layer.
   changed({{"llama.block_count", layers + 1}, {"llama.nextn_predict_layers", layers + 1}}, {});

@@ -93,8 +93,8 @@ struct EngineStats {
   // Of answers with "draft" that ended.
   struct Drafts {
     std::uint64_t steps = 0, tokens = 0;      // that gave tokens behind an answer's first one, and how many they gave
-    std::uint64_t drafted = 0, accepted = 0;  // guesses that were computed; of them right
-    std::vector<std::uint64_t> histogram;     // steps with guesses, by how many of them were right: 0, 1, ...
+    std::uint64_t drafted = 0, accepted = 0;  // draft tokens that were computed; of them right
+    std::vector<std::uint64_t> histogram;     // steps with draft tokens, by how many of them were right: 0, 1, ...
     double draft_seconds = 0, verify_seconds = 0, rollback_seconds = 0;
   } drafts;
   double hit_share = 0;  // of the tokens of prompts: not computed
@@ -120,7 +120,7 @@ class Engine {
   // model: a GGUF file, or a folder of Hugging Face. Options: of the engine, the scheduler and the cache, as of
   // `kvasir serve` ("threads", "ctx", "kv", "running", "ram_cache", "cache_dir", "tier" ...). Defaults are theirs, but
   // one request runs at a time ("running": 1) and 256 MiB of pages are kept in memory ("ram_cache"). With "draft" (may
-  // be given more than once) tokens are guessed ahead; "reuse" and "blend_..." are what requests that say nothing get.
+  // be given more than once) tokens are drafted ahead; "reuse" and "blend_..." are what requests that say nothing get.
   // "mmproj" is the file of the model's encoder of pictures.
   explicit Engine(const std::string& model, const Options& options = {}, const OnProgress& progress = {});
   ~Engine();
@@ -143,13 +143,13 @@ class Engine {
   //                text at any place, an approximation, for which the engine needs "reuse": "blend" or three requests
   //                "running"; true (default): as the engine has it. With it the engine's "blend_..."
   //   select       which blocks of the context the answer's tokens read, as the engine's option
-  //   draft        which of the engine's drafters guess: true (all, default), false, or a name; more than once
+  //   draft        which of the engine's drafters draft token: true (all, default), false, or a name; more than once
   //   tenant       whose cache it is: tenants never meet
   Reply generate(std::string_view prompt, const Options& options = {}, const OnText& on_text = {});
   Reply generate(std::span<const std::int32_t> ids, const Options& options = {}, const OnText& on_text = {});
   // The same with rows, ascending, where `ids` has -1. They are reused as tokens are, by their content, also after a
-  // restart; a run of fewer than 8 rows only ends what is reused. Drafters do not guess for such a prompt, and nothing
-  // of it is blended.
+  // restart; a run of fewer than 8 rows only ends what is reused. Drafters do not draft token for such a prompt, and
+  // nothing of it is blended.
   Reply generate(std::span<const std::int32_t> ids, std::span<const PromptRows> rows, const Options& options = {},
                  const OnText& on_text = {});
   // The model's rows of tokens, (ids, width), in the form of PromptRows.

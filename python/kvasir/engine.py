@@ -274,7 +274,7 @@ class Engine(native.Owner, _Asks):
         }
 
     def speculative_stats(self) -> dict:
-        """What drafts did since the start. histogram[n]: steps with guesses of which n were right."""
+        """What drafts did since the start. histogram[n]: steps with draft tokens of which n were right."""
         d = self.stats()["drafts"]
         return {
             **d,

@@ -59,8 +59,8 @@ void ExpertProducts::choose(Range rows, const kernel::Routing& rule, const float
   }
 }
 
-std::span<const std::int32_t> ExpertProducts::guess(Range rows, const kernel::Routing& rule,
-                                                    const float* choice_bias) const {
+std::span<const std::int32_t> ExpertProducts::predict(Range rows, const kernel::Routing& rule,
+                                                      const float* choice_bias) const {
   choose(rows, rule, choice_bias, nullptr);
   std::int32_t* const list = scratch_.chosen_ + rows.begin * rule.used;
   std::int32_t* const end = scratch_.chosen_ + rows.end * rule.used;

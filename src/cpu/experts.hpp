@@ -75,7 +75,7 @@ class ExpertProducts {
 
   // The experts that rows [begin, end) would choose by other logits (rows, experts): distinct ones, ascending, in
   // memory that the next choose() overwrites.
-  std::span<const std::int32_t> guess(Range rows, const kernel::Routing& rule, const float* choice_bias) const;
+  std::span<const std::int32_t> predict(Range rows, const kernel::Routing& rule, const float* choice_bias) const;
 
   std::span<const std::int32_t> chosen(std::int64_t row, const kernel::Routing& rule) const {
     return {scratch_.chosen_ + row * rule.used, static_cast<std::size_t>(rule.used)};

@@ -142,37 +142,37 @@ TEST(Drafted, WhateverTheWindowTheSinksAndTheThreads) {
 }
 
 // The cache of a model's own block (run/drafters/mtp.cpp): rows of what is right come in steps of several, then one row
-// for every guess, and all of these are cut off.
-void expect_guesses_leave_nothing(const CacheShape& s, int threads) {
+// for every draft token, and all of these are cut off.
+void expect_drafts_leave_nothing(const CacheShape& s, int threads) {
   const CacheOptions o = options_for("f16", "f16");
   const Tokens right = fixture::random_tokens(s, kEnd, 3), wrong = fixture::random_tokens(s, kEnd, 4);
   Team team(threads);
-  Cache plain(team, s, o), guessing(team, s, o);
+  Cache plain(team, s, o), drafting(team, s, o);
   Sequence* const a = plain.create();
-  Sequence* const b = guessing.create();
+  Sequence* const b = drafting.create();
   fixture::feed(plain, a, right, 0, kPrompt, 64);
-  fixture::feed(guessing, b, right, 0, kPrompt, 64);
+  fixture::feed(drafting, b, right, 0, kPrompt, 64);
   int step = 0;
   for (int p = kPrompt; p < kEnd; ++step) {
     const int count = std::min(1 + step * 7 % 33, kEnd - p);  // as many as states wait at most, and one
     const Outputs wanted = fixture::step(plain, {{a, &right, p, count, true}})[0];
-    const Outputs got = fixture::step(guessing, {{b, &right, p, count, true}})[0];
+    const Outputs got = fixture::step(drafting, {{b, &right, p, count, true}})[0];
     for (std::size_t l = 0; l < wanted.size(); ++l)
       ASSERT_EQ(std::memcmp(got[l].data(), wanted[l].data(), wanted[l].size() * sizeof(float)), 0) << p << " " << l;
     p += count;
-    for (int g = 0; g < step % 17 && p + g < kEnd; ++g) fixture::step(guessing, {{b, &wrong, p + g, 1, true}});
-    ASSERT_TRUE(guessing.can_truncate(*b, p)) << p;
-    guessing.truncate(b, p);
-    ASSERT_EQ(guessing.digest(*b), plain.digest(*a)) << p;
-    guessing.check_integrity();
+    for (int g = 0; g < step % 17 && p + g < kEnd; ++g) fixture::step(drafting, {{b, &wrong, p + g, 1, true}});
+    ASSERT_TRUE(drafting.can_truncate(*b, p)) << p;
+    drafting.truncate(b, p);
+    ASSERT_EQ(drafting.digest(*b), plain.digest(*a)) << p;
+    drafting.check_integrity();
   }
 }
 
-TEST(Drafted, MtpLeavesNothingOfItsGuesses) {
+TEST(Drafted, MtpLeavesNothingOfItsDrafts) {
   simd::each_isa([&] {
     SCOPED_TRACE(simd::name(simd::active()));
     for (const LayerShape& layer : {LayerShape{1, 2, 32, 32}, LayerShape{2, 8, 64, 64}, latent().layers[0]})
-      for (const int threads : {1, 3}) expect_guesses_leave_nothing({{layer}}, threads);
+      for (const int threads : {1, 3}) expect_drafts_leave_nothing({{layer}}, threads);
   });
 }
 

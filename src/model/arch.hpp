@@ -15,8 +15,8 @@ struct Arch {
   const char* summary;
   // Throws Error for hyper-parameters that are missing or make no model. Tensors are checked afterwards.
   ModelSpec (*describe)(const Hparams& h);
-  // Block `block` of the file as a layer, of those that guess further tokens, too (model/guesser.hpp). Null: what such
-  // blocks of this architecture are is not known.
+  // Block `block` of the file as a layer, of those that predict further tokens, too (model/mtp_head.hpp). Null: what
+  // such blocks of this architecture are is not known.
   LayerSpec (*block)(const Hparams& h, int block) = nullptr;
 };
 

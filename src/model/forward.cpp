@@ -258,7 +258,7 @@ void Forward::before_latent(Rows& rows, const LayerSpec& layer, const Attention&
   }
   const Rope& rope = spec_.ropes[static_cast<std::size_t>(a.rope)];
   const auto pairs = static_cast<std::int64_t>(rope.frequencies.size());
-  const std::int64_t wide = m.plain + m.rotated;
+  const std::int64_t wide = m.nope + m.rope;
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::int64_t at = angles_at(a.rope) + r * pairs;
@@ -268,9 +268,9 @@ void Forward::before_latent(Rows& rows, const LayerSpec& layer, const Attention&
       float* const q = s_.own + r * a.q.rows;
       if (a.temperature) heat(q, a, r);
       for (int h = 0; h < a.heads; ++h) {
-        float* const turned = q + h * wide + m.plain;
+        float* const turned = q + h * wide + m.nope;
         ops().rope(turned, s_.cos + at, s_.sin + at, pairs, rope.pairs);
-        std::copy_n(turned, m.rotated, s_.q + (r * a.heads + h) * a.d + m.rank);
+        std::copy_n(turned, m.rope, s_.q + (r * a.heads + h) * a.d + m.rank);
       }
     }
   });
@@ -455,7 +455,8 @@ void Forward::feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& bo
   });
 }
 
-// Guesses which experts layer l will choose: its router reads what the layer before it does. Only to read them early.
+// Draft tokens which experts layer l will choose: its router reads what the layer before it does. Only to read them
+// early.
 void Forward::expect(Rows& rows, std::size_t l) {
   constexpr int kMostRows = 8;  // more rows use most experts anyway
   if (l >= spec_.layers.size() || rows.count > kMostRows) return;
@@ -468,7 +469,7 @@ void Forward::expect(Rows& rows, std::size_t l) {
   products_.multiply(rows, routers, outs);
   for (int r = 0; r < rows.count && e->router.bias; ++r)
     ops().add(outs[0] + r * e->routing.count, e->router.bias.bound, e->routing.count);
-  source->expect(experts_.guess({0, rows.count}, e->routing, e->choice_bias.bound));
+  source->expect(experts_.predict({0, rows.count}, e->routing, e->choice_bias.bound));
 }
 
 // What the shared expert gives, and to it what the experts that the router chooses give.

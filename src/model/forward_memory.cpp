@@ -37,7 +37,7 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     own = std::max(own, a.q.rows);
     values = std::max(values, a.o.columns);
     latent_heads = std::max<std::int64_t>(latent_heads, a.heads);
-    head_width = std::max<std::int64_t>({head_width, a.latent.plain, a.latent.rank});
+    head_width = std::max<std::int64_t>({head_width, a.latent.nope, a.latent.rank});
   });
   for_each<DenseAndExperts>(spec, [&](const DenseAndExperts&) { branch = spec.dim; });
   for_each<LayerInput>(spec, [&](const LayerInput& i) { gate = std::max(gate, i.gate.rows); });

@@ -23,8 +23,8 @@ class Hparams {
 
   const Arch& entry() const { return *entry_; }
   const std::string& arch() const { return arch_; }
-  int layers() const { return layers_; }              // without those that guess further tokens (nextn_predict_layers)
-  int guessing() const { return blocks_ - layers_; }  // how many these are; they stand behind the others
+  int layers() const { return layers_; }           // without those that predict further tokens (nextn_predict_layers)
+  int nextn() const { return blocks_ - layers_; }  // how many these are; they stand behind the others
   int dim() const { return dim_; }
   std::int64_t vocab() const { return vocab_; }      // rows of token_embd.weight
   std::int64_t context() const { return context_; }  // what the model was trained for

@@ -12,28 +12,28 @@ constexpr std::int64_t kLatentBlocksMostWidth = 1 << 16;
 
 // Sizes of a head. Files that say key_length_mla give the cache's row as key_length.
 struct Sizes {
-  std::int64_t rank, rotated, plain, values;
+  std::int64_t rank, rope, nope, values;
 };
 
 // MiniCPM 3's files do not say how wide a head's values are; rows of the matrix that makes keys and values do.
-std::int64_t latent_values(const Hparams& h, std::int64_t plain) {
+std::int64_t latent_values(const Hparams& h, std::int64_t nope) {
   const Names n(h, 0);
   const std::int64_t each = n.has("attn_kv_b") ? h.rows_of(n.full("attn_kv_b")) / h.heads(0) : 0;
-  return each > plain ? each - plain : h.integer("attention.value_length", 1, kLatentBlocksMostWidth);
+  return each > nope ? each - nope : h.integer("attention.value_length", 1, kLatentBlocksMostWidth);
 }
 
 Sizes latent_blocks_sizes(const Hparams& h) {
   Sizes s{};
   s.rank = h.integer("attention.kv_lora_rank", 8, kLatentBlocksMostWidth);
-  s.rotated = h.integer("rope.dimension_count", 2, kLatentBlocksMostWidth);
+  s.rope = h.integer("rope.dimension_count", 2, kLatentBlocksMostWidth);
   const bool rows = h.has("attention.key_length_mla");
   const char* const key = rows ? "attention.key_length_mla" : "attention.key_length";
   const std::int64_t head = h.integer(key, 1, kLatentBlocksMostWidth);
-  s.plain = head - s.rotated;
+  s.nope = head - s.rope;
   const char* const value = rows ? "attention.value_length_mla" : "attention.value_length";
-  s.values = h.has(value) ? h.integer(value, 1, kLatentBlocksMostWidth) : latent_values(h, s.plain);
-  if (s.plain < 1) h.unsupported(key, "is no more than rope.dimension_count");
-  if ((s.rank + s.rotated) % 8 != 0 || s.rank % 8 != 0)
+  s.values = h.has(value) ? h.integer(value, 1, kLatentBlocksMostWidth) : latent_values(h, s.nope);
+  if (s.nope < 1) h.unsupported(key, "is no more than rope.dimension_count");
+  if ((s.rank + s.rope) % 8 != 0 || s.rank % 8 != 0)
     h.unsupported("attention.kv_lora_rank", "and its sum with rope.dimension_count are no multiples of 8");
   return s;
 }
@@ -58,14 +58,14 @@ Attention latent(const Names& n) {
   Attention a;
   a.heads = h.heads(n.layer());
   a.kv_heads = 1;
-  a.d = static_cast<int>(s.rank + s.rotated);
+  a.d = static_cast<int>(s.rank + s.rope);
   a.dv = static_cast<int>(s.rank);
   Latent& m = a.latent;
   m.rank = static_cast<int>(s.rank);
-  m.plain = static_cast<int>(s.plain);
-  m.rotated = static_cast<int>(s.rotated);
+  m.nope = static_cast<int>(s.nope);
+  m.rope = static_cast<int>(s.rope);
   m.values = static_cast<int>(s.values);
-  const std::int64_t queries = a.heads * (s.plain + s.rotated);
+  const std::int64_t queries = a.heads * (s.nope + s.rope);
   if (n.has("attn_q_a")) {
     const std::int64_t low = h.integer("attention.q_lora_rank", 1, kLatentBlocksMostWidth);
     m.down = n.linear("attn_q_a", low, h.dim());
@@ -77,22 +77,22 @@ Attention latent(const Names& n) {
   a.k = n.linear("attn_kv_a_mqa", a.d, h.dim());
   a.k_norm = n.rms("attn_kv_a_norm", s.rank);
   if (n.has("attn_k_b")) {
-    m.up_k = latent_blocks_stack(n, "attn_k_b", a.heads, s.rank, s.plain);
+    m.up_k = latent_blocks_stack(n, "attn_k_b", a.heads, s.rank, s.nope);
     m.up_v = latent_blocks_stack(n, "attn_v_b", a.heads, s.values, s.rank);
   } else {
-    const std::int64_t both = s.plain + s.values;
-    m.up_k = latent_blocks_stack(n, "attn_kv_b", a.heads, s.rank, s.plain);
+    const std::int64_t both = s.nope + s.values;
+    m.up_k = latent_blocks_stack(n, "attn_kv_b", a.heads, s.rank, s.nope);
     m.up_k.cut = {0, both};
     m.up_k.flat = m.up_k.transposed = true;
     m.up_v = latent_blocks_stack(n, "attn_kv_b", a.heads, s.values, s.rank);
-    m.up_v.cut = {s.plain, both};
+    m.up_v.cut = {s.nope, both};
     m.up_v.flat = true;
   }
   a.o = n.linear("attn_output", h.dim(), a.heads * s.values);
   if (const double grows = h.number_or("attention.temperature_scale", 0.0); grows != 0.0)
     a.temperature = {static_cast<float>(grows), 0, h.integer("attention.temperature_length", 1, std::int64_t{1} << 30)};
   const double by = 1.0 + h.number_or("rope.scaling.yarn_log_multiplier", 0.0) * growth(h);
-  a.scale = static_cast<float>(by * by / std::sqrt(static_cast<double>(s.plain + s.rotated)));
+  a.scale = static_cast<float>(by * by / std::sqrt(static_cast<double>(s.nope + s.rope)));
   return a;
 }
 
@@ -118,7 +118,7 @@ LayerSpec latent_layer(const Hparams& h, int l) {
 
 ModelSpec latent_model(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(latent_blocks_sizes(h).rotated))};
+  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(latent_blocks_sizes(h).rope))};
   if (!h.has(Hparams::kYarnMagnitude)) m.ropes.front().magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
   for (int l = 0; l < h.layers(); ++l) m.layers.push_back(latent_layer(h, l));
   return m;

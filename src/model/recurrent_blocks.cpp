@@ -124,7 +124,7 @@ static Attention gated_attention(const Names& n) {
 LayerSpec delta_layer(const Hparams& h, int l, bool tiled, Feed (*feed)(const Names& n)) {
   const Names n(h, l);
   LayerSpec layer{.norm = n.rms("attn_norm"), .feed_norm = n.rms("post_attention_norm"), .feed = feed(n)};
-  if (l >= h.layers() || !is_delta(h, l)) {  // those that guess further tokens are attention
+  if (l >= h.layers() || !is_delta(h, l)) {  // those that predict further tokens are attention
     layer.mixer = gated_attention(n);
     return layer;
   }

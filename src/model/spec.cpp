@@ -111,7 +111,7 @@ const char* name_of(Activation activation) {
 
 std::string summary_of(const Attention& a, const ModelSpec& spec) {
   std::string text = a.latent ? fmt::format("latent attention of {} heads, {} wide, over rows of {} + {}", a.heads,
-                                            a.latent.plain + a.latent.rotated, a.latent.rank, a.latent.rotated)
+                                            a.latent.nope + a.latent.rope, a.latent.rank, a.latent.rope)
                               : fmt::format("attention of {} heads over {}, {} wide", a.heads, a.kv_heads, a.d);
   if (const int values = a.latent ? a.latent.values : a.dv; a.latent || values != a.d)
     text += fmt::format(" (values {})", values);

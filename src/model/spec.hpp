@@ -156,12 +156,12 @@ struct Temperature {
 // so that no head's keys and values are ever made. Attention::q makes the heads q_h, k makes [c | k], v is absent.
 struct Latent {
   int rank = 0;      // of c; Attention::dv. Its norm is Attention::k_norm
-  int plain = 0;     // elements of n_h
-  int rotated = 0;   // elements of r_h and k; Attention::d is rank + rotated
+  int nope = 0;      // elements of n_h
+  int rope = 0;      // elements of r_h and k; Attention::d is rank + rope
   int values = 0;    // what a head gives to `o`
   Linear down = {};  // q reads norm(down x) instead of x; absent: x
   Norm down_norm = {};
-  Stack up_k = {};  // (heads, rank, plain)
+  Stack up_k = {};  // (heads, rank, nope)
   Stack up_v = {};  // (heads, values, rank)
 
   explicit operator bool() const { return rank > 0; }
@@ -331,8 +331,8 @@ struct LayerInputs {
   explicit operator bool() const { return static_cast<bool>(tokens); }
 };
 
-// Of a block that guesses further tokens (model/guesser.hpp): a row is both([norm(x) | state_norm(s)]), where x is the
-// embedding's row and s is given with the token.
+// Of a block that predicts further tokens (model/mtp_head.hpp): a row is both([norm(x) | state_norm(s)]), where x is
+// the embedding's row and s is given with the token.
 struct Join {
   Norm norm = {}, state_norm = {};
   Linear both = {};  // (dim, 2 dim)

@@ -94,10 +94,10 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Latent> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [rank, plain, rotated, values, down, down_norm, up_k, up_v] = s;
+  auto& [rank, nope, rope, values, down, down_norm, up_k, up_v] = s;
   f("rank", rank);
-  f("plain", plain);
-  f("rotated", rotated);
+  f("plain", nope);
+  f("rotated", rope);
   f("values", values);
   f("down", down);
   f("down_norm", down_norm);

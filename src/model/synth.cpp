@@ -12,8 +12,8 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "base/registry.hpp"
-#include "model/guesser.hpp"
 #include "model/hparams.hpp"
+#include "model/mtp_head.hpp"
 #include "model/spec_fields.hpp"
 #include "weights/gguf_writer.hpp"
 #include "weights/quant.hpp"
@@ -81,7 +81,7 @@ struct Number {
 
 std::vector<Number> numbers_of(const SynthShape& s) {
   const auto count = [](int n) { return static_cast<std::uint32_t>(n); };
-  std::vector<Number> all = {{"block_count", count(s.layers + s.guessing)},
+  std::vector<Number> all = {{"block_count", count(s.layers + s.nextn)},
                              {"context_length", count(s.context)},
                              {"embedding_length", count(s.dim)},
                              {"feed_forward_length", count(s.ffn)},
@@ -100,7 +100,7 @@ std::vector<Number> numbers_of(const SynthShape& s) {
     all.push_back({"attention.value_length_swa", count(s.head_dim)});
     all.push_back({"rope.dimension_count_swa", count(s.head_dim)});
   }
-  if (s.guessing > 0) all.push_back({"nextn_predict_layers", count(s.guessing)});
+  if (s.nextn > 0) all.push_back({"nextn_predict_layers", count(s.nextn)});
   if (s.window > 0) all.push_back({"attention.sliding_window", count(s.window)});
   if (s.experts > 0) {
     all.push_back({"expert_count", count(s.experts)});
@@ -160,8 +160,8 @@ class Outline : public weights::ModelFile {
       add("rope_freqs.weight", s.head_dim / 2, 1);
       tensors_.back().bytes = std::as_bytes(std::span(factors_));
     }
-    for (int l = 0; l < s.layers + s.guessing && s.latent > 0; ++l) add(fmt::format("blk.{}.attn_k_b.weight", l), 0, 0);
-    for (int l = s.layers; l < s.layers + s.guessing; ++l)
+    for (int l = 0; l < s.layers + s.nextn && s.latent > 0; ++l) add(fmt::format("blk.{}.attn_k_b.weight", l), 0, 0);
+    for (int l = s.layers; l < s.layers + s.nextn; ++l)
       for (const char* name : {"eh_proj", "shared_head_norm"})
         add(fmt::format("blk.{}.nextn.{}.weight", l, name), 0, 0);
     for (const char* name : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
@@ -201,7 +201,7 @@ std::vector<Tensor> tensors_of(const SynthShape& s, std::string_view quant) {
   };
   const Outline outline(s);
   add(read_spec(outline));
-  if (s.guessing > 0) add(read_guesser(outline));
+  if (s.nextn > 0) add(read_mtp_head(outline));
   return all;
 }
 
@@ -272,10 +272,10 @@ class Generator {
  private:
   // Row `at` of the tensor.
   void fill(const Tensor& t, std::uint64_t key, std::int64_t at, float* row, std::int64_t n) const {
-    if (shape_.guesses_right && t.name.ends_with("nextn.eh_proj.weight")) {
+    if (shape_.drafts_right && t.name.ends_with("nextn.eh_proj.weight")) {
       std::fill(row, row + n, 0.f);
       row[at] = 1.f;
-    } else if (shape_.guesses_right && t.name == "token_embd.weight") {  // which a norm leaves as they are
+    } else if (shape_.drafts_right && t.name == "token_embd.weight") {  // which a norm leaves as they are
       random_row(key, 1.f, row, n);
       for (std::int64_t i = 0; i < n; ++i) row[i] = row[i] < 0.f ? -1.f : 1.f;
     } else if (t.name == "rope_freqs.weight") {
@@ -304,7 +304,7 @@ class Generator {
 // Tensors of one number have the same random weights.
 static std::size_t seed_index(const SynthShape& shape, std::span<const Tensor> tensors, std::size_t i) {
   const std::string block = fmt::format("blk.{}.", shape.layers), last = fmt::format("blk.{}.", shape.layers - 1);
-  if (!shape.guesses_right || !tensors[i].name.starts_with(block)) return i;
+  if (!shape.drafts_right || !tensors[i].name.starts_with(block)) return i;
   const std::string twin = last + tensors[i].name.substr(block.size());
   const auto at = std::find_if(tensors.begin(), tensors.end(), [&](const Tensor& t) { return t.name == twin; });
   return at == tensors.end() ? i : static_cast<std::size_t>(at - tensors.begin());

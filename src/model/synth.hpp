@@ -51,11 +51,12 @@ struct SynthShape {
   int attention_interval = 0;
   // Of Gemma 4: every second layer has a window, and the last so many read another's keys and values. 0: none.
   int shared_layers = 0;
-  // Blocks behind the layers that guess further tokens (nextn_predict_layers). REQUIRES: an architecture that has them.
-  int guessing = 0;
+  // Blocks behind the layers that predict further tokens (nextn_predict_layers). REQUIRES: an architecture that has
+  // them.
+  int nextn = 0;
   // The block has the weights of the last layer and reads nothing but the token, as that does in a model of one layer:
-  // so its guesses are nearly always right.
-  bool guesses_right = false;
+  // so its draft tokens are nearly always right.
+  bool drafts_right = false;
   bool tied;  // the output matrix is the token embedding
   bool add_bos;
   int bos;

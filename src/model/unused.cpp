@@ -39,7 +39,7 @@ const char* reason_of(const weights::TensorInfo& t, int layers, int predicting) 
   const std::string_view name = t.name;
   const int layer = layer_of(name);
   if (name.find(".nextn.") != name.npos || (layer >= layers && layer < layers + predicting))
-    return "for guessing further tokens";
+    return "for predicting further tokens";
   for (const char* prefix : {"v.", "a.", "mm.", "resampler."})
     if (name.starts_with(prefix)) return "for images or sound";
   for (const char* prefix : {"cls.", "dense_2.", "dense_3.", "pooler."})

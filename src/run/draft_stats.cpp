@@ -12,7 +12,7 @@ DraftTotals& DraftTotals::operator+=(const DraftStats& f) {
   draft_seconds += f.draft_seconds;
   verify_seconds += f.verify_seconds;
   rollback_seconds += f.rollback_seconds;
-  // accepted_at[i] steps had more than i right guesses.
+  // accepted_at[i] steps had more than i right draft tokens.
   for (std::size_t right = 0; right <= f.accepted_at.size(); ++right) {
     const std::int64_t least = right == 0 ? f.drafted_at[0] : f.accepted_at[right - 1];
     const std::int64_t here = least - (right < f.accepted_at.size() ? f.accepted_at[right] : 0);
@@ -23,8 +23,8 @@ DraftTotals& DraftTotals::operator+=(const DraftStats& f) {
 }
 
 std::string draft_line(const DraftStats& f) {
-  std::string line =
-      fmt::format("{} of {} guesses were right, {:.2f} tokens per step", f.accepted, f.drafted, f.tokens_per_step());
+  std::string line = fmt::format("{} of {} draft tokens were accepted, {:.2f} tokens per step", f.accepted, f.drafted,
+                                 f.tokens_per_step());
   for (const DraftStats::Source& s : f.sources)
     if (f.sources.size() > 1) line += fmt::format("; {} {} of {}", s.drafter, s.accepted, s.drafted);
   line += fmt::format("; draft {:.0f} ms, verify {:.0f} ms, rollback {:.1f} ms", 1e3 * f.draft_seconds,

@@ -1,9 +1,9 @@
-// Drafters guess the tokens that follow a text. The model then computes all of them in the step of its next token, and
-// those that it would have chosen itself are free.
+// Drafters draft token the tokens that follow a text. The model then computes all of them in the step of its next
+// token, and those that it would have chosen itself are free.
 //
-// A guess is right if it is the token that the request's sampler draws, with the random number that it would have had
-// without drafts. So whatever drafters do, an answer is the one that it would be without them, and its distribution,
-// too.
+// A draft token is right if it is the token that the request's sampler draws, with the random number that it would have
+// had without drafts. So whatever drafters do, an answer is the one that it would be without them, and its
+// distribution, too.
 #pragma once
 
 #include <array>
@@ -34,15 +34,15 @@ class DraftText {
   std::string message;  // what the user should know, from the beginning on; usually empty
 };
 
-// What is to be drafted behind one text. The drafter appends to `guesses`.
+// What is to be drafted behind one text. The drafter appends to `draft tokens`.
 struct Round {
   std::span<const std::int32_t> ids;  // prompt and answer so far
   int most = 0;                       // tokens wanted at most, >= 1
-  double worth = 0;                   // a guess pays if it and all before it are right with this chance
+  double worth = 0;                   // a draft token pays if it and all before it are right with this chance
   Answer* answer = nullptr;
   const Acceptance* acceptance = nullptr;  // of this drafter in this text
   DraftText* text = nullptr;
-  std::vector<Guess>* guesses = nullptr;  // room for kMostDraft; empty
+  std::vector<DraftToken>* draft_tokens = nullptr;  // room for kMostDraft; empty
 };
 
 // What a step computed of a text, for drafters that read the model's states.
@@ -84,9 +84,9 @@ struct DrafterKind {
   // as it can be known from headers of files. Null: little.
   Beside (*memory)(const EngineOptions& engine, int texts, std::int64_t pool_tokens,
                    const std::string& parameters) = nullptr;
-  // Chances of guesses by their sureness, until some were checked. Low ones cost nothing where guesses are free: those
-  // that are not computed are checked, too.
-  std::array<double, kSureness> priors = {0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.8, 0.9};
+  // Chances of draft tokens by their confidence, until some were checked. Low ones cost nothing where draft tokens are
+  // free: those that are not computed are checked, too.
+  std::array<double, kConfidence> priors = {0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.8, 0.9};
 };
 
 std::span<const Entry<DrafterKind>> drafters();

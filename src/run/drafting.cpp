@@ -10,9 +10,9 @@ namespace {
 
 // Rows beyond which a step of drafts is slower than steps without: products are bound by arithmetic then.
 constexpr int kMostRows = 64;
-// Checked guesses after which a costly drafter may be found not to pay.
+// Checked draft tokens after which a costly drafter may be found not to pay.
 constexpr double kTrial = 12;
-constexpr double kTrust = 0.6;  // that its guesses are right before that
+constexpr double kTrust = 0.6;  // that its draft tokens are right before that
 
 std::string name_of(const std::string& spec) { return spec.substr(0, spec.find(':')); }
 std::string parameters_of(const std::string& spec) {
@@ -36,15 +36,15 @@ const OptionTable<DraftOptions>& draft_table() {
       "draft",
       {{"draft",
         &O::draft,
-        {.help = "guess further tokens and compute them together with the next one: lookup, store, mtp, mtp:FILE or "
+        {.help = "draft further tokens and compute them together with the next one: lookup, store, mtp, mtp:FILE or "
                  "model:FILE (see `kvasir registries`); several are asked in their order. Answers stay what they are",
          .placeholder = "NAME"}},
        {"draft_tokens",
         &O::draft_tokens,
-        {.help = "most guesses in one step", .unit = "tokens", .low = 1, .high = kMostDraft}},
+        {.help = "most draft tokens in one step", .unit = "tokens", .low = 1, .high = kMostDraft}},
        {"draft_always",
         &O::draft_always,
-        {.help = "compute unlikely guesses, too, which is slower; for measurements"}}}};
+        {.help = "compute unlikely draft tokens, too, which is slower; for measurements"}}}};
   return table;
 }
 
@@ -69,7 +69,7 @@ Drafting::Drafting(Engine& engine, const DraftOptions& options, int texts)
   if (!engine.cache().can_draft())
     throw Error(Code::kUnsupported,
                 "cannot be used with --select " + engine.options().select +
-                    ", which remembers what it chose: a guess that was wrong would change its choices",
+                    ", which remembers what it chose: a draft token that was wrong would change its choices",
                 "--draft");
   for (const std::string& spec : options.draft) {
     const std::string name = name_of(spec);
@@ -101,7 +101,7 @@ std::unique_ptr<Drafting::Text> Drafting::begin(const std::string& tenant, bool 
     auto own = known_[i].drafter->begin(tenant, reuse, answer, room);
     if (!own) continue;
     Source& s = text->sources.emplace_back(Source{i, std::move(own), Acceptance(known_[i].acceptance.get())});
-    s.guesses.reserve(kMostDraft);
+    s.draft_tokens.reserve(kMostDraft);
     text->stats.sources.push_back({known_[i].name});
     if (!s.text->message.empty()) text->stats.message = s.text->message;
   }
@@ -139,15 +139,15 @@ void Drafting::end(std::unique_ptr<Text> text, std::span<const std::int32_t> ids
   for (Source& s : text->sources) known_[s.drafter].drafter->end(std::move(s.text), ids);
 }
 
-// Cuts guesses that a grammar forbids, and those behind the end of the text.
+// Cuts draft tokens that a grammar forbids, and those behind the end of the text.
 void Drafting::keep_possible(Text& text, Source& source) {
   Answer::Ahead at = text.answer->ahead();
   std::size_t n = 0;
-  while (n < source.guesses.size() && text.answer->follow(at, source.guesses[n].id)) ++n;
-  source.guesses.resize(n);
+  while (n < source.draft_tokens.size() && text.answer->follow(at, source.draft_tokens[n].id)) ++n;
+  source.draft_tokens.resize(n);
 }
 
-// Asks a drafter for texts that have no guesses worth a row.
+// Asks a drafter for texts that have no draft tokens worth a row.
 void Drafting::ask(std::size_t drafter, std::span<Text* const> texts, double rate) {
   Drafter& d = *known_[drafter].drafter;
   const auto source = [&](const Text& t) {
@@ -163,7 +163,7 @@ void Drafting::ask(std::size_t drafter, std::span<Text* const> texts, double rat
     if (!wants(*t)) continue;
     Source& s = t->sources[static_cast<std::size_t>(source(*t) - t->sources.begin())];
     const auto length = static_cast<std::int64_t>(t->ids.size());
-    if (cost > 0) {  // it sleeps while its guesses do not earn their time
+    if (cost > 0) {  // it sleeps while its draft tokens do not earn their time
       if (length < s.sleeps_until) continue;
       if (s.acceptance.tries() > kTrial && s.acceptance.mean(kTrust) < row + cost) {
         s.sleeps_until = length + s.nap;
@@ -172,7 +172,7 @@ void Drafting::ask(std::size_t drafter, std::span<Text* const> texts, double rat
       }
     }
     rounds_.push_back({t->ids, std::min(t->most, options_.draft_tokens), row + cost, t->answer, &s.acceptance,
-                       s.text.get(), &s.guesses});
+                       s.text.get(), &s.draft_tokens});
   }
   if (rounds_.empty()) return;
   asked_.clear();
@@ -182,7 +182,7 @@ void Drafting::ask(std::size_t drafter, std::span<Text* const> texts, double rat
     if (!wants(*t)) continue;
     Source& s = t->sources[static_cast<std::size_t>(source(*t) - t->sources.begin())];
     keep_possible(*t, s);
-    if (!s.guesses.empty() && s.acceptance.chance(s.guesses[0].sureness) >= row) t->from = &s;
+    if (!s.draft_tokens.empty() && s.acceptance.chance(s.draft_tokens[0].confidence) >= row) t->from = &s;
   }
 }
 
@@ -191,7 +191,7 @@ void Drafting::draft(std::span<Text* const> texts, std::int64_t answers) {
   const auto n = static_cast<double>(std::max<std::int64_t>(1, answers));
   const double rate = pace_.known() ? n / pace_.seconds(n) : 0;  // tokens per second without drafts
   for (Text* t : texts) {
-    for (Source& s : t->sources) s.guesses.clear();
+    for (Source& s : t->sources) s.draft_tokens.clear();
     t->fed.clear();
     t->from = nullptr;
   }
@@ -202,14 +202,14 @@ void Drafting::draft(std::span<Text* const> texts, std::int64_t answers) {
   for (Text* t : texts) t->stats.draft_seconds += seconds;
 }
 
-// The guesses that make tokens come fastest: the likeliest of all texts, as long as each brings more tokens than the
-// step without it in the time that it takes.
+// The draft tokens that make tokens come fastest: the likeliest of all texts, as long as each brings more tokens than
+// the step without it in the time that it takes.
 void Drafting::share_rows(std::span<Text* const> texts, std::int64_t answers) {
   candidates_.clear();
   for (Text* t : texts) {
     double chance = 1;
-    for (std::size_t i = 0; t->from && i < t->from->guesses.size(); ++i) {
-      chance *= t->from->acceptance.chance(t->from->guesses[i].sureness);
+    for (std::size_t i = 0; t->from && i < t->from->draft_tokens.size(); ++i) {
+      chance *= t->from->acceptance.chance(t->from->draft_tokens[i].confidence);
       candidates_.push_back({chance, t, static_cast<int>(i)});
     }
   }
@@ -224,7 +224,7 @@ void Drafting::share_rows(std::span<Text* const> texts, std::int64_t answers) {
     std::vector<std::int32_t>& fed = c.text->fed;
     if (fed.empty()) fed.push_back(c.text->ids.back());
     if (static_cast<int>(fed.size()) != c.place + 1) continue;  // equal chances may stand in another order
-    fed.push_back(c.text->from->guesses[static_cast<std::size_t>(c.place)].id);
+    fed.push_back(c.text->from->draft_tokens[static_cast<std::size_t>(c.place)].id);
     tokens += c.chance;
     seconds += row;
     ++rows;
@@ -236,10 +236,10 @@ void Drafting::verified(Text& text, std::span<const std::int32_t> tokens) {
   ++f.steps;
   f.tokens += static_cast<std::int64_t>(tokens.size());
   for (Source& s : text.sources)  // those that were not computed teach as much
-    for (std::size_t i = 0; i < std::min(tokens.size(), s.guesses.size()); ++i) {
-      const bool right = s.guesses[i].id == tokens[i];
-      s.acceptance.learn(s.guesses[i].sureness, right);
-      known_[s.drafter].acceptance->learn(s.guesses[i].sureness, right, Acceptance::kLongMemory);
+    for (std::size_t i = 0; i < std::min(tokens.size(), s.draft_tokens.size()); ++i) {
+      const bool right = s.draft_tokens[i].id == tokens[i];
+      s.acceptance.learn(s.draft_tokens[i].confidence, right);
+      known_[s.drafter].acceptance->learn(s.draft_tokens[i].confidence, right, Acceptance::kLongMemory);
       if (!right) break;
     }
   const auto drafted = static_cast<std::size_t>(text.drafted());

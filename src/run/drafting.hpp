@@ -1,5 +1,5 @@
-// Drafts for the scheduler: which drafter is asked for which text, how many guesses are worth a step's time, and what
-// came of them.
+// Drafts for the scheduler: which drafter is asked for which text, how many draft tokens are worth a step's time, and
+// what came of them.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace kvasir::run {
 struct DraftOptions {
   std::vector<std::string> draft;  // NAME or NAME:PARAMETERS, asked in this order; empty: no drafts
   std::int32_t draft_tokens = 8;   // behind one text in one step at most
-  bool draft_always = false;       // guesses are never too unlikely to be computed: for tests and measurements
+  bool draft_always = false;       // draft tokens are never too unlikely to be computed: for tests and measurements
 
   bool wanted() const { return !draft.empty(); }
 };
@@ -45,18 +45,18 @@ class Drafting {
     std::size_t drafter;
     std::unique_ptr<DraftText> text;
     Acceptance acceptance;
-    std::vector<Guess> guesses;     // of this step
-    std::int64_t sleeps_until = 0;  // tokens of the text
-    std::int64_t nap = 512;         // tokens that it sleeps the next time
+    std::vector<DraftToken> draft_tokens;  // of this step
+    std::int64_t sleeps_until = 0;         // tokens of the text
+    std::int64_t nap = 512;                // tokens that it sleeps the next time
   };
   struct Text {
     Answer* answer = nullptr;
     std::vector<Source> sources;
     // Of this step.
     std::span<const std::int32_t> ids;  // prompt and answer
-    int most = 0;                       // guesses that the answer and the cache have room for
-    Source* from = nullptr;             // whose guesses may be computed
-    std::vector<std::int32_t> fed;      // the answer's last token and the guesses that are computed
+    int most = 0;                       // draft tokens that the answer and the cache have room for
+    Source* from = nullptr;             // whose draft tokens may be computed
+    std::vector<std::int32_t> fed;      // the answer's last token and the draft tokens that are computed
     DraftStats stats;
     int drafted() const { return fed.empty() ? 0 : static_cast<int>(fed.size()) - 1; }
   };
@@ -69,9 +69,9 @@ class Drafting {
   void computed(Text& text, const Computed& step);
   // Fills `fed` of texts whose next tokens are computed in one step, `answers` with those that have no drafts at all.
   void draft(std::span<Text* const> texts, std::int64_t answers);
-  // `tokens` are those that the step gave: all but the last were guessed.
+  // `tokens` are those that the step gave: all but the last were drafted.
   void verified(Text& text, std::span<const std::int32_t> tokens);
-  // A step took so long; its rows are answers' tokens and guesses.
+  // A step took so long; its rows are answers' tokens and draft tokens.
   void stepped(std::int64_t rows, double seconds) { pace_.learn(static_cast<double>(rows), seconds); }
   void end(std::unique_ptr<Text> text, std::span<const std::int32_t> ids);
   // What drafters know may outlive the process in the library's tiers: it is read there from now on, and written there

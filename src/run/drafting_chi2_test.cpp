@@ -28,7 +28,7 @@
 namespace kvasir::run {
 namespace {
 
-constexpr int kVocab = 8, kDraws = 100000, kGuesses = 4;
+constexpr int kVocab = 8, kDraws = 100000, kDraftTokens = 4;
 using Distribution = std::vector<double>;
 
 // Logits behind the last token: a model's, and a smaller model's that resembles it.
@@ -118,30 +118,31 @@ Text lookup(SuffixAutomaton& automaton, const Text& text) {
   while (automaton.size() < static_cast<std::int64_t>(text.size()))
     automaton.push(text[static_cast<std::size_t>(automaton.size())]);
   const auto match = automaton.longest();
-  Text guesses;
-  for (std::int64_t i = match.next; match.length > 0 && static_cast<int>(guesses.size()) < kGuesses; ++i)
-    guesses.push_back(i < static_cast<std::int64_t>(text.size()) ? text[static_cast<std::size_t>(i)]
-                                                                 : guesses[static_cast<std::size_t>(i) - text.size()]);
-  return guesses;
+  Text draft_tokens;
+  for (std::int64_t i = match.next; match.length > 0 && static_cast<int>(draft_tokens.size()) < kDraftTokens; ++i)
+    draft_tokens.push_back(i < static_cast<std::int64_t>(text.size())
+                               ? text[static_cast<std::size_t>(i)]
+                               : draft_tokens[static_cast<std::size_t>(i) - text.size()]);
+  return draft_tokens;
 }
 
-// A model that draws with the random numbers of the text; or whose best token is always the guess.
+// A model that draws with the random numbers of the text; or whose best token is always the draft token.
 Text draw_from_small(SamplerChain& own, const SamplerChain& target, int last, bool greedy) {
-  Text guesses;
+  Text draft_tokens;
   own.follow(target);
-  for (int i = 0; i < kGuesses; ++i) {
-    std::vector<float> x = logits(guesses.empty() ? last : guesses.back(), true);
+  for (int i = 0; i < kDraftTokens; ++i) {
+    std::vector<float> x = logits(draft_tokens.empty() ? last : draft_tokens.back(), true);
     const std::int32_t best = static_cast<std::int32_t>(std::max_element(x.begin(), x.end()) - x.begin());
     const std::int32_t id = greedy ? best : own.sample(x).id;
     own.accept(id);
-    guesses.push_back(id);
+    draft_tokens.push_back(id);
   }
-  return guesses;
+  return draft_tokens;
 }
 
 struct Drawn {
   Text text{0, 1};
-  std::int64_t guessed = 0, right = 0;
+  std::int64_t drafted = 0, right = 0;
 };
 
 Drawn draw(const SamplingOptions& options, const std::string& drafter) {
@@ -152,18 +153,18 @@ Drawn draw(const SamplingOptions& options, const std::string& drafter) {
   chain.accept_prompt(out.text);
   Text earlier;
   while (static_cast<int>(out.text.size()) < kDraws) {
-    Text guesses;
-    if (drafter == "lookup") guesses = lookup(automaton, out.text);
+    Text draft_tokens;
+    if (drafter == "lookup") draft_tokens = lookup(automaton, out.text);
     if (drafter == "store") {
       if (out.text.size() % 500 < 3) memory.add(std::span(out.text).last(std::min<std::size_t>(500, out.text.size())));
       const auto found = memory.find(out.text);
-      guesses.assign(found.followed.begin(),
-                     found.followed.begin() + std::min<std::ptrdiff_t>(kGuesses, std::ssize(found.followed)));
+      draft_tokens.assign(found.followed.begin(),
+                          found.followed.begin() + std::min<std::ptrdiff_t>(kDraftTokens, std::ssize(found.followed)));
     }
-    if (drafter == "model") guesses = draw_from_small(small, chain, out.text.back(), false);
-    if (drafter == "best of a model") guesses = draw_from_small(small, chain, out.text.back(), true);
-    out.guessed += static_cast<std::int64_t>(guesses.size());
-    out.right += static_cast<std::int64_t>(verify_guesses(guesses, [&](std::size_t) {
+    if (drafter == "model") draft_tokens = draw_from_small(small, chain, out.text.back(), false);
+    if (drafter == "best of a model") draft_tokens = draw_from_small(small, chain, out.text.back(), true);
+    out.drafted += static_cast<std::int64_t>(draft_tokens.size());
+    out.right += static_cast<std::int64_t>(verify_drafts(draft_tokens, [&](std::size_t) {
       std::vector<float> x = logits(out.text.back(), false);
       const std::int32_t id = chain.sample(x).id;
       chain.accept(id);
@@ -182,9 +183,9 @@ TEST(DraftedDraws, HaveTheDistributionOfTheOptions) {
       const Drawn drawn = draw(options, drafter);
       if (drafter != "none") {
         EXPECT_GT(drawn.right, kDraws / 100);
-        EXPECT_LT(drawn.right, drawn.guessed);
+        EXPECT_LT(drawn.right, drawn.drafted);
       }
-      // More: the very tokens that the seed gives without guesses.
+      // More: the very tokens that the seed gives without draft tokens.
       const std::size_t n = std::min(drawn.text.size(), plain.text.size());
       EXPECT_TRUE(
           std::equal(plain.text.begin(), plain.text.begin() + static_cast<std::ptrdiff_t>(n), drawn.text.begin()));
@@ -220,7 +221,7 @@ TEST(DraftedDraws, HaveTheDistributionOfTheOptions) {
 }
 
 // The model's logits behind every token of `text` from the last of the first `prompt` on, with the bits that they have
-// where the text is generated: guessed tokens have those of single steps (kv/drafted_test.cpp). (rows, vocab)
+// where the text is generated: drafted tokens have those of single steps (kv/drafted_test.cpp). (rows, vocab)
 std::vector<float> logits_of(Team& team, const model::Model& model, const Text& text, std::size_t prompt) {
   constexpr std::int64_t kStep = 16;
   kv::Cache cache(team, model::cache_shape(model.spec()), {.k_codec = "f32", .v_codec = "f32", .max_tokens = 512});
@@ -279,11 +280,11 @@ TEST(DraftedDraws, OfAModelsOwnBlockHaveTheDistributionOfTheOptions) {
   Team team(1);  // a busy machine must not hold up threads that wait for each other
   model::write_synthetic_model(file, model::find_synth_shape("tiny-mtp"), "q8_0", 1, team, [](auto, auto) {});
   testing::Server server(
-      "f32", {}, {}, file, {.draft = {"mtp"}, .draft_tokens = kGuesses, .draft_always = true},
+      "f32", {}, {}, file, {.draft = {"mtp"}, .draft_tokens = kDraftTokens, .draft_always = true},
       [](std::string text) { return text; }, [](EngineOptions& o, Engine::Needs&) { o.threads = 1; });
   Places by_chance, by_id;
   std::uint64_t state = 77;  // of random places inside
-  std::int64_t guessed = 0, right = 0, seed = 0, outside = 0;
+  std::int64_t drafted = 0, right = 0, seed = 0, outside = 0;
   for (auto [name, options] : settings()) {
     SCOPED_TRACE(name);
     Places chance, id;
@@ -303,7 +304,7 @@ TEST(DraftedDraws, OfAModelsOwnBlockHaveTheDistributionOfTheOptions) {
       for (std::size_t i = 0; i < waiting.size(); ++i) {
         const testing::Reply reply = waiting[i]->wait();
         ASSERT_EQ(reply.tokens.size(), static_cast<std::size_t>(kTokens)) << reply.outcome.error;
-        guessed += reply.outcome.draft.drafted, right += reply.outcome.draft.accepted;
+        drafted += reply.outcome.draft.drafted, right += reply.outcome.draft.accepted;
         Text text = prompts[i];
         const std::size_t from = text.size();
         testing::append(text, reply.ids());
@@ -324,13 +325,13 @@ TEST(DraftedDraws, OfAModelsOwnBlockHaveTheDistributionOfTheOptions) {
     EXPECT_GT(id.p(), 1e-3);
     by_chance.add(chance), by_id.add(id);
   }
-  std::printf("%.0f draws, %lld guesses, %lld of them right, %lld draws outside; p %.3f by chance, %.3f by id\n",
-              by_chance.total, static_cast<long long>(guessed), static_cast<long long>(right),
+  std::printf("%.0f draws, %lld draft tokens, %lld of them right, %lld draws outside; p %.3f by chance, %.3f by id\n",
+              by_chance.total, static_cast<long long>(drafted), static_cast<long long>(right),
               static_cast<long long>(outside), by_chance.p(), by_id.p());
   EXPECT_LE(outside, 5);  // the sampler's sums are floats: a token at the edge of a cut may be in there and not here
   EXPECT_GE(by_chance.total, kDraws);
-  EXPECT_GT(right, guessed / 20);
-  EXPECT_LT(right, guessed);
+  EXPECT_GT(right, drafted / 20);
+  EXPECT_LT(right, drafted);
   EXPECT_GT(by_chance.p(), 0.01);
   EXPECT_GT(by_id.p(), 0.01);
   std::filesystem::remove_all(folder);

@@ -98,7 +98,7 @@ TEST_P(Drafts, AnswersAreThoseWithout) {
   }
 }
 
-// The draft model is the model: every guess is right if its cache has no hole, however many were right before.
+// The draft model is the model: every draft token is right if its cache has no hole, however many were right before.
 TEST(DraftModel, OfTheSameWeightsIsAlwaysRight) {
   Server server("exact", {}, {}, kBooks, drafts({"model:" + kBooks}));
   for (const float temperature : {0.0f, 1.0f}) {
@@ -193,8 +193,8 @@ TEST_P(DraftClasses, ABatchIsAsAlone) {
     expect_equal_bits(plain.submit(requests[i])->wait(), waiting[i]->wait());
 }
 
-// A block that reads nothing but tokens, in a model of one layer, guesses what the model says: in a conversation, in a
-// batch whose beginnings are copies, and after a restart that left the block without rows.
+// A block that reads nothing but tokens, in a model of one layer, draft tokens what the model says: in a conversation,
+// in a batch whose beginnings are copies, and after a restart that left the block without rows.
 TEST(DraftMtp, ABlockThatIsTheModelIsNearlyAlwaysRight) {
   const std::string folder = ::testing::TempDir() + "kvasir-mtp-" + std::to_string(getpid());
   std::filesystem::create_directories(folder);
@@ -225,7 +225,7 @@ TEST(DraftMtp, ABlockThatIsTheModelIsNearlyAlwaysRight) {
 }
 
 // Part of a model's file, with other numbers of layers.
-void write_part(const std::string& from, const std::string& to, std::uint32_t layers, std::uint32_t guessing,
+void write_part(const std::string& from, const std::string& to, std::uint32_t layers, std::uint32_t nextn,
                 const std::function<bool(const std::string& tensor)>& has) {
   const MappedFile mapped(from);
   const auto model = weights::open_model_file(from);
@@ -235,7 +235,7 @@ void write_part(const std::string& from, const std::string& to, std::uint32_t la
   weights::GgufHeader header;
   header.copy_metadata(mapped.bytes(), but);
   header.set(keys[0], layers);
-  if (guessing > 0) header.set(keys[1], guessing);
+  if (nextn > 0) header.set(keys[1], nextn);
   for (const bool writes : {false, true}) {
     std::optional<weights::GgufWriter> out;
     if (writes) out.emplace(to, header);
@@ -299,7 +299,7 @@ TEST(DraftMtp, AModelWithoutSuchLayersIsRefusedByFileAndField) {
   EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"mtp:2"})), Error);
 }
 
-// An end inside the guesses: of tokens, by a stop string, by the model, by the context.
+// An end inside the draft tokens: of tokens, by a stop string, by the model, by the context.
 TEST(DraftEnds, AreWhereTheyWereWithout) {
   Server plain("balanced", {});
   Server server("balanced", {}, {}, kBooks, drafts({"store", "lookup"}));
@@ -323,7 +323,7 @@ TEST(DraftEnds, AreWhereTheyWereWithout) {
     }
 }
 
-TEST(DraftEnds, GrammarsHoldForGuessesToo) {
+TEST(DraftEnds, GrammarsHoldForDraftsToo) {
   const auto schema = nlohmann::ordered_json::parse(
       R"({"type": "array", "minItems": 5, "maxItems": 9, "items": {"type": "object", "properties": {"name": {"enum": ["one", "two"]}, "n": {"type": "integer"}}, "required": ["name", "n"], "additionalProperties": false}})");
   Server plain("balanced", {});
@@ -353,7 +353,7 @@ TEST(DraftNames, ChooseForOneRequest) {
   EXPECT_THROW(Server("balanced", {}, {}, kBooks, drafts({"store", "store"})), Error);
 }
 
-// What other tenants wrote, and what was not to be reused, is never guessed.
+// What other tenants wrote, and what was not to be reused, is never drafted.
 TEST(DraftNames, TenantsNeverMeet) {
   Server server("balanced", {}, {}, kBooks, drafts({"store"}));
   ServiceRequest r = request(document(server.tokenizer(), 300, 200), 60);
@@ -381,7 +381,7 @@ class DraftNotes : public ::testing::Test {
   const std::string disk_ = "lmdb:" + folder_ + "/store?size=256MiB";
 };
 
-// Another process with the same store guesses what the first one saw, each tenant its own.
+// Another process with the same store draft tokens what the first one saw, each tenant its own.
 TEST_F(DraftNotes, TextsOutliveARestart) {
   const Reply wanted = [&] {
     Server server("balanced", {disk_}, {}, kBooks, drafts({"store"}));
@@ -512,8 +512,8 @@ TEST(DraftMemory, IsPartOfTheOneBudget) {
   std::filesystem::remove_all(folder);
 }
 
-// Where guesses are mostly wrong few are computed.
-TEST(DraftPace, UnlikelyGuessesAreNotComputed) {
+// Where draft tokens are mostly wrong few are computed.
+TEST(DraftPace, UnlikelyDraftTokensAreNotComputed) {
   Pace pace;
   for (int i = 0; i < 50; ++i) pace.learn(1, 0.010), pace.learn(5, 0.014), pace.learn(9, 0.018);
   EXPECT_NEAR(pace.row_seconds(), 0.001, 1e-4);

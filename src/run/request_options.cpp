@@ -24,7 +24,7 @@ const OptionTable<RequestOptions>& request_table() {
              {.help = "which blocks the answer's tokens read, as the engine's option of that name"}},
             {"draft",
              &O::draft,
-             {.help = "the engine's drafters that guess for it: true is all, false none, a name one; may be given more "
+             {.help = "the engine's drafters that draft for it: true is all, false none, a name one; may be given more "
                       "than "
                       "once"}}};
         rows.insert(rows.end(), more.begin(), more.end());

@@ -50,7 +50,7 @@ class Scheduler final : public Service {
  public:
   // REQUIRES: the engine was made for options.running sequences and rows of logits, and has its codecs. It must outlive
   // this and is used by nothing else; so must `library`, which may be null: nothing is kept beyond a request then. With
-  // `drafting`, made for options.running texts, steps compute guesses, too.
+  // `drafting`, made for options.running texts, steps compute draft tokens, too.
   Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library = nullptr,
             Drafting* drafting = nullptr);
   ~Scheduler() override;  // cancels what runs
@@ -76,7 +76,7 @@ class Scheduler final : public Service {
     std::vector<model::Input> inputs;
     std::vector<Job*> jobs;    // whose they are
     std::int64_t answers = 0;  // of them, the first ones; the others are prompts
-    std::int64_t rows = 0;     // of answers: their tokens, and guesses behind them
+    std::int64_t rows = 0;     // of answers: their tokens, and draft tokens behind them
     bool bounded = false;      // by time
     bool reads_rows = false;   // log-probabilities or vectors of prompts are wanted
     void add(Job& job, std::int64_t count);

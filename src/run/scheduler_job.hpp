@@ -70,7 +70,7 @@ struct Scheduler::Job {
     return blended.pending() ? std::span(blended.ids).subspan(blended.done)
                              : std::span(ids).subspan(static_cast<std::size_t>(cached()));
   }
-  // Guesses behind it that the next step computes.
+  // Draft tokens behind it that the next step computes.
   int drafted() const { return draft && decodes() ? draft->drafted() : 0; }
 };
 

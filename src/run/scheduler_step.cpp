@@ -160,8 +160,8 @@ bool Scheduler::preempt_for(const std::string& why) {
   return true;
 }
 
-// Guesses what follows the answers that go on, as far as every guess may be cut off again: within the page of the
-// answer's token, the context and the answer's length.
+// Draft tokens what follows the answers that go on, as far as every draft token may be cut off again: within the page
+// of the answer's token, the context and the answer's length.
 void Scheduler::draft() {
   if (!drafting_) return;
   drafted_.clear();
@@ -425,14 +425,14 @@ void Scheduler::show(Job& job, int row, std::int64_t first, std::int64_t count) 
   if (job.draft) drafting_->computed(*job.draft, {job.ids, first, count, row, &engine_.forward()});
 }
 
-// The rows of a step with guesses: each gives the token that its step alone would have given, as long as all guesses
-// before it were right. What was computed behind a wrong one is cut off.
+// The rows of a step with draft tokens: each gives the token that its step alone would have given, as long as all draft
+// tokens before it were right. What was computed behind a wrong one is cut off.
 void Scheduler::verify(Job& job, std::span<const float> rows, std::size_t drafted, int row) {
   const auto vocab = static_cast<std::size_t>(card_.vocabulary);
   const auto before = static_cast<std::size_t>(job.length());
   const std::int64_t first = job.cached() - static_cast<std::int64_t>(drafted);  // tokens up to the answer's last one
   bool more = true;
-  const std::size_t right = verify_guesses(std::span(job.draft->fed).subspan(1), [&](std::size_t i) {
+  const std::size_t right = verify_drafts(std::span(job.draft->fed).subspan(1), [&](std::size_t i) {
     more = choose(job, rows.subspan(i * vocab, vocab), first + static_cast<std::int64_t>(i));
     return more ? job.ids.back() : -1;
   });

@@ -69,7 +69,7 @@ void work_text(std::string& out, const run::ServiceStats& s) {
     gauge(out, "kvasir_generated_tokens_per_second", "While answers grew, since the start.", w.answer_rate());
   if (s.prompt_tokens > 0)
     gauge(out, "kvasir_hit_share", "Of the tokens of prompts the share that was not computed.", s.hit_share());
-  counter(out, "kvasir_drafted_tokens_total", "Guesses that were computed.", s.drafts.drafted);
+  counter(out, "kvasir_drafted_tokens_total", "Draft tokens that were computed.", s.drafts.drafted);
   counter(out, "kvasir_draft_accepted_tokens_total", "Of these: right.", s.drafts.accepted);
 }
 

@@ -40,14 +40,14 @@ class VllmText {
   std::string labels_, out_;
 };
 
-// Guesses by place: accepted at place i are the steps with more than i right ones.
+// Draft tokens by place: accepted at place i are the steps with more than i right ones.
 void drafts(VllmText& text, const run::DraftTotals& d) {
   const std::uint64_t steps = std::accumulate(d.histogram.begin(), d.histogram.end(), std::uint64_t{0});
-  text.counter("spec_decode_num_drafts", "Steps with guesses.", steps);
-  text.counter("spec_decode_num_draft_tokens", "Guesses that were computed.", d.drafted);
+  text.counter("spec_decode_num_drafts", "Steps with draft tokens.", steps);
+  text.counter("spec_decode_num_draft_tokens", "Draft tokens that were computed.", d.drafted);
   text.counter("spec_decode_num_accepted_tokens", "Of these: right.", d.accepted);
   constexpr const char* kByPlace = "spec_decode_num_accepted_tokens_per_pos_total";
-  text.head(kByPlace, "counter", "Right guesses by their place.");
+  text.head(kByPlace, "counter", "Accepted draft tokens by their place.");
   std::uint64_t left = steps;
   for (std::size_t i = 0; i + 1 < d.histogram.size(); ++i) {
     left -= d.histogram[i];

@@ -103,7 +103,7 @@ function work(s: Stats): HTMLElement {
     ['reused', s.hit_share !== null && `${percent(s.hit_share)} of the tokens of prompts`],
     ['at a time', s.batch.mean !== null && `${s.batch.mean.toFixed(2)} answers, ${s.batch.most} at most`],
     ['pages', `${s.pool.used} used, ${s.pool.shared} of them shared, ${s.pool.free} free`],
-    ['drafts', s.drafts.drafted > 0 && `${s.drafts.accepted} of ${s.drafts.drafted} guesses were right`],
+    ['drafts', s.drafts.drafted > 0 && `${s.drafts.accepted} of ${s.drafts.drafted} draft tokens were accepted`],
     ['selection', s.selection.mass !== null && `held ${percent(s.selection.mass)} of the attention`],
   ];
   return h('table', { className: 'ttft' }, ...rows.flatMap(([name, text]) => text ? [h('tr', {}, h('td', {}, name), h('td', {}, text))] : []));

@@ -370,7 +370,7 @@ Action setup(Flags& flags) {
   const Action press = setup_bench_load(load);
   Flags& rag = flags.command("rag", "prompts of known documents in another order, exactly and blended");
   const Action retrieve = setup_bench_rag(rag);
-  Flags& draft = flags.command("draft", "generation with guesses of further tokens and without");
+  Flags& draft = flags.command("draft", "generation with draft tokens and without");
   const Action guess = setup_bench_draft(draft);
   Flags& beside = flags.command("beside", "an answer beside a long prompt, and a short prompt behind it");
   const Action stand = setup_bench_beside(beside);

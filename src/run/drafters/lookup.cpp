@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "run/drafter.hpp"
-#include "run/match_sureness.hpp"
+#include "run/match_confidence.hpp"
 #include "run/suffix_automaton.hpp"
 
 namespace kvasir::run::drafters_lookup {
@@ -22,13 +22,13 @@ class Text final : public DraftText {
       automaton_.push(round.ids[static_cast<std::size_t>(automaton_.size())]);
     if (grows) match_ = automaton_.longest();
     if (match_.length == 0) return;
-    std::vector<Guess>& guesses = *round.guesses;
+    std::vector<DraftToken>& draft_tokens = *round.draft_tokens;
     const auto known = static_cast<std::int64_t>(round.ids.size());
     for (std::int64_t i = 0; i < round.most; ++i) {
       const std::int64_t at = match_.next + i;  // beyond the text's end a period goes on
       const std::int32_t id =
-          at < known ? round.ids[static_cast<std::size_t>(at)] : guesses[static_cast<std::size_t>(at - known)].id;
-      guesses.push_back({id, sureness_of_match(match_.length + i)});
+          at < known ? round.ids[static_cast<std::size_t>(at)] : draft_tokens[static_cast<std::size_t>(at - known)].id;
+      draft_tokens.push_back({id, confidence_of_match(match_.length + i)});
     }
   }
 

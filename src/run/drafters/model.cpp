@@ -9,7 +9,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "model/hparams.hpp"
-#include "run/guess_draw.hpp"
+#include "run/draft_sampler.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::run::drafters_model {
@@ -36,8 +36,8 @@ class Text final : public DraftText {
   std::string tenant;
   bool reuse = false;
   bool hopeless = false;  // too long for the model, or a token that it does not have
-  GuessDraw draw;
-  explicit Text(GuessDraw d) : draw(std::move(d)) {}
+  DraftSampler draw;
+  explicit Text(DraftSampler d) : draw(std::move(d)) {}
 };
 
 class Model final : public Drafter {
@@ -111,7 +111,7 @@ Model::Model(Engine& target, int texts, const std::string& file)
 
 std::unique_ptr<DraftText> Model::begin(const std::string& tenant, bool reuse, const Answer& answer, std::size_t) {
   auto text =
-      std::make_unique<Text>(GuessDraw(answer, static_cast<std::int32_t>(target_.model().spec().vocab), vocab_));
+      std::make_unique<Text>(DraftSampler(answer, static_cast<std::int32_t>(target_.model().spec().vocab), vocab_));
   text->tenant = tenant;
   text->reuse = reuse;
   return text;
@@ -202,7 +202,7 @@ void Model::draft(std::span<Round* const> rounds) {
   for (int n = 0; !growing_.empty(); ++n) {
     inputs_.clear();
     last_.clear();
-    for (Round* round : growing_) last_.push_back(n == 0 ? round->ids.back() : round->guesses->back().id);
+    for (Round* round : growing_) last_.push_back(n == 0 ? round->ids.back() : round->draft_tokens->back().id);
     for (std::size_t i = 0; i < growing_.size(); ++i)
       inputs_.push_back({static_cast<Text*>(growing_[i]->text)->line->sequence, {&last_[i], 1}, 1, true});
     const double start = steady_seconds();
@@ -222,7 +222,7 @@ void Model::draft(std::span<Round* const> rounds) {
     seconds_ = seconds_ > 0 ? kMemory * seconds_ + (1 - kMemory) * now : now;
     std::erase_if(growing_, [&](const Round* round) {
       return !static_cast<const Text*>(round->text)->draw.goes_on(*round, n + 1) ||
-             round->guesses->back().id >= engine_.model().spec().vocab;
+             round->draft_tokens->back().id >= engine_.model().spec().vocab;
     });
   }
 }

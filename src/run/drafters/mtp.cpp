@@ -1,4 +1,4 @@
-// What the model's own block for further tokens says (model/guesser.hpp). It reads the states of every token that the
+// What the model's own block for further tokens says (model/mtp_head.hpp). It reads the states of every token that the
 // model computes, so it follows a text from the first step of its prompt on, in a cache of its own with one row less
 // than the model's. What the model takes from a store has no states: there the block begins behind it, and knows what
 // was before only from the states, unless an earlier text of the tenant left the rows.
@@ -10,10 +10,10 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
-#include "model/guesser.hpp"
 #include "model/hparams.hpp"
+#include "model/mtp_head.hpp"
 #include "model/spec_fields.hpp"
-#include "run/guess_draw.hpp"
+#include "run/draft_sampler.hpp"
 
 namespace kvasir::run::drafters_mtp {
 namespace {
@@ -37,15 +37,15 @@ struct Line {
 };
 
 struct Text final : DraftText {
-  explicit Text(GuessDraw d) : draw(std::move(d)) {}
+  explicit Text(DraftSampler d) : draw(std::move(d)) {}
   std::string tenant;
   bool reuse = false;
   bool hopeless = false;      // there was no room
   std::optional<Line> line;   // none: nothing was computed yet
   std::vector<float> states;  // (kPending, dim): of tokens behind those that have rows
   std::int64_t pending = 0;   // how many
-  GuessDraw draw;
-  const float* state = nullptr;  // of the round: what the next guess is made of
+  DraftSampler draw;
+  const float* state = nullptr;  // of the round: what the next draft token is made of
 };
 
 kv::CacheOptions cache_for(const EngineOptions& target, int texts, std::int64_t context, std::int64_t pool_tokens) {
@@ -66,7 +66,7 @@ struct Block {
 Block block_of(EngineOptions target, const model::ModelSpec& model, std::int64_t context, const std::string& path) {
   if (!path.empty()) target.model = path;
   auto file = open_model(target);
-  model::ModelSpec spec = model::read_guesser(*file, context);
+  model::ModelSpec spec = model::read_mtp_head(*file, context);
   if (spec.arch != model.arch || spec.dim != model.dim || spec.vocab != model.vocab)
     throw Error(Code::kBadInput,
                 "has layers of a " + spec.arch + " model, " + std::to_string(spec.dim) + " wide, with " +
@@ -135,7 +135,7 @@ Mtp::Mtp(Engine& target, int texts, const std::string& path)
 
 std::unique_ptr<DraftText> Mtp::begin(const std::string& tenant, bool reuse, const Answer& answer, std::size_t) {
   const auto vocab = static_cast<std::int32_t>(target_.model().spec().vocab);
-  auto text = std::make_unique<Text>(GuessDraw(answer, vocab, vocab));
+  auto text = std::make_unique<Text>(DraftSampler(answer, vocab, vocab));
   text->tenant = tenant;
   text->reuse = reuse;
   text->states.resize(static_cast<std::size_t>(kPending * dim_));
@@ -278,11 +278,11 @@ void Mtp::draft(std::span<Round* const> rounds) {
     text.draw.begin(*round);
     growing_.push_back(round);
   }
-  // First the rows of all states that wait, then one row for every further guess.
+  // First the rows of all states that wait, then one row for every further draft token.
   for (int n = 0; !growing_.empty(); ++n) {
     inputs_.clear();
     last_.clear();
-    for (const Round* round : growing_) last_.push_back(n == 0 ? 0 : round->guesses->back().id);
+    for (const Round* round : growing_) last_.push_back(n == 0 ? 0 : round->draft_tokens->back().id);
     for (std::size_t i = 0; i < growing_.size(); ++i) {
       const Text& text = *static_cast<Text*>(growing_[i]->text);
       if (n == 0)
@@ -330,7 +330,7 @@ void Mtp::draft(std::span<Round* const> rounds) {
       return !static_cast<const Text*>(round->text)->draw.goes_on(*round, n + 1);
     });
   }
-  // Rows of guesses go: those of what is right are computed again, of the model's own states.
+  // Rows of draft tokens go: those of what is right are computed again, of the model's own states.
   for (const Round* round : rounds) {
     Text& text = *static_cast<Text*>(round->text);
     if (text.line && !cut(*text.line, text.line->end())) leave(text);

@@ -9,7 +9,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "run/drafter.hpp"
-#include "run/match_sureness.hpp"
+#include "run/match_confidence.hpp"
 #include "run/text_memory.hpp"
 #include "store/library.hpp"
 
@@ -65,7 +65,8 @@ class Store final : public Drafter {
       if (found.equal == 0) continue;
       const auto most = std::min(found.followed.size(), static_cast<std::size_t>(round->most));
       for (std::size_t i = 0; i < most; ++i)
-        round->guesses->push_back({found.followed[i], sureness_of_match(found.equal + static_cast<std::int64_t>(i))});
+        round->draft_tokens->push_back(
+            {found.followed[i], confidence_of_match(found.equal + static_cast<std::int64_t>(i))});
     }
   }
 

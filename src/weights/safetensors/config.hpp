@@ -41,7 +41,7 @@ struct Configuration {
   bool tied = false;  // the head is the embedding, unless the files hold one of other numbers
   std::int64_t heads = 0, kv_heads = 0, vocabulary = 0, width = 0;
   std::int64_t experts = 0;
-  std::int64_t layers = 0, predicting = 0;  // layers behind the others that guess further tokens, which are left out
+  std::int64_t layers = 0, predicting = 0;  // layers behind the others that predict further tokens, which are left out
   std::int64_t norm_groups = 1;             // of the norm behind Mamba-2
   std::vector<Extra> extras;
   std::optional<Int4Config> int4;    // matrices may have codes of 4 bits

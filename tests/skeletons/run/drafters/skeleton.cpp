@@ -1,5 +1,5 @@
-// Something that guesses the tokens behind a text: copy to src/run/drafters/NAME.cpp and rename `skeleton` to NAME.
-// Contract: run/drafter.hpp.
+// Something that draft tokens the tokens behind a text: copy to src/run/drafters/NAME.cpp and rename `skeleton` to
+// NAME. Contract: run/drafter.hpp.
 #include "run/drafter.hpp"
 
 namespace kvasir::run::drafters_skeleton {

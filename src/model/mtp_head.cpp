@@ -1,4 +1,4 @@
-#include "model/guesser.hpp"
+#include "model/mtp_head.hpp"
 
 #include "base/error.hpp"
 #include "model/arch.hpp"
@@ -7,21 +7,21 @@
 
 namespace kvasir::model {
 
-ModelSpec read_guesser(const weights::ModelFile& file, std::int64_t tokens) {
+ModelSpec read_mtp_head(const weights::ModelFile& file, std::int64_t tokens) {
   const Hparams h(file, tokens);
   constexpr const char* kKey = "nextn_predict_layers";
-  if (h.guessing() == 0)
-    h.unsupported(kKey, h.has(kKey) ? "is 0: the file has no block that guesses further tokens"
-                                    : "is missing: the file has no block that guesses further tokens");
+  if (h.nextn() == 0)
+    h.unsupported(kKey, h.has(kKey) ? "is 0: the file has no block that predicts further tokens"
+                                    : "is missing: the file has no block that predicts further tokens");
   if (!h.entry().block)
-    h.unsupported(kKey, "is " + std::to_string(h.guessing()) + ", but what such a block of " + h.arch() +
-                            " computes is not known");
+    h.unsupported(
+        kKey, "is " + std::to_string(h.nextn()) + ", but what such a block of " + h.arch() + " computes is not known");
   ModelSpec spec = h.entry().describe(h);
   const Names n(h, h.layers());
   if (!n.has("nextn.eh_proj"))
     throw Error(Code::kBadInput,
                 "tensor blk." + std::to_string(h.layers()) + ".nextn.eh_proj.weight is missing, expected it because " +
-                    h.arch() + "." + kKey + " is " + std::to_string(h.guessing()),
+                    h.arch() + "." + kKey + " is " + std::to_string(h.nextn()),
                 file.metadata().path());
   spec.layers = {h.entry().block(h, h.layers())};
   Embedding& e = spec.embedding;

@@ -1,4 +1,4 @@
-// How sure a guess is that follows equal words: by how many they are.
+// How sure a draft token is that follows equal words: by how many they are.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace kvasir::run {
 
 // 1, 2, 3, 4 to 7, 8 to 15 ...
-inline int sureness_of_match(std::int64_t tokens) {
+inline int confidence_of_match(std::int64_t tokens) {
   if (tokens <= 3) return static_cast<int>(std::max<std::int64_t>(tokens, 1)) - 1;
-  return std::min(kSureness - 1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(tokens))));
+  return std::min(kConfidence - 1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(tokens))));
 }
 
 }  // namespace kvasir::run

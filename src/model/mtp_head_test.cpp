@@ -1,6 +1,6 @@
-// Blocks that guess further tokens: what files say of them, their logits against float64, and that steps of any size
+// Blocks that predict further tokens: what files say of them, their logits against float64, and that steps of any size
 // give the same bits.
-#include "model/guesser.hpp"
+#include "model/mtp_head.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,13 +22,13 @@
 namespace kvasir::model {
 namespace {
 
-class Guesser : public ::testing::TestWithParam<const char*> {
+class MtpHead : public ::testing::TestWithParam<const char*> {
  protected:
-  Guesser() {
+  MtpHead() {
     std::filesystem::create_directories(folder_);
     write_synthetic_model(path_, find_synth_shape(GetParam()), "q8_0", 3, team_, [](auto, auto) {});
   }
-  ~Guesser() override { std::filesystem::remove_all(folder_); }
+  ~MtpHead() override { std::filesystem::remove_all(folder_); }
 
   // Logits of every row, (rows, vocab), in steps of `chunk` rows. states: (rows, dim).
   static std::vector<float> run(Team& team, const Model& model, std::span<const std::int32_t> ids, const float* states,
@@ -55,10 +55,10 @@ class Guesser : public ::testing::TestWithParam<const char*> {
   }
 
   Team team_{2};
-  const std::string folder_ = ::testing::TempDir() + "kvasir-guesser-" + std::to_string(getpid());
+  const std::string folder_ = ::testing::TempDir() + "kvasir-mtp-head-" + std::to_string(getpid());
   const std::string path_ = folder_ + "/model.gguf";
 };
-INSTANTIATE_TEST_SUITE_P(Shapes, Guesser,
+INSTANTIATE_TEST_SUITE_P(Shapes, MtpHead,
                          ::testing::Values("tiny-mtp", "tiny-mtp-states", "tiny-mtp-latent", "tiny-mtp-experts"));
 
 template <class T>
@@ -73,7 +73,7 @@ double distance(const std::vector<float>& got, const std::vector<T>& wanted) {
 }
 
 // On every instruction set. Of latent attention: with the path of floats.
-TEST_P(Guesser, LogitsAgreeWithFloat64) {
+TEST_P(MtpHead, LogitsAgreeWithFloat64) {
   std::mt19937 random(5);
   std::vector<std::int32_t> ids(40), next;
   for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random() % 1000);
@@ -87,14 +87,14 @@ TEST_P(Guesser, LogitsAgreeWithFloat64) {
       run(team_, *model, std::span(ids).first(next.size()), nullptr, 16, &states);
       auto file = weights::open_model_file(path_);
       const weights::ModelFile& tensors = *file;
-      const ModelSpec spec = read_guesser(*file);
+      const ModelSpec spec = read_mtp_head(*file);
       EXPECT_TRUE(spec.head.output.lent);
-      const auto guesser = Model::load(spec, std::move(file), team_, {.exact = exact, .lender = model.get()});
-      EXPECT_LT(guesser->weight_bytes(), model->weight_bytes());  // the output matrix is there once
-      const std::vector<float> got = run(team_, *guesser, next, states.data(), next.size());
+      const auto mtp_head = Model::load(spec, std::move(file), team_, {.exact = exact, .lender = model.get()});
+      EXPECT_LT(mtp_head->weight_bytes(), model->weight_bytes());  // the output matrix is there once
+      const std::vector<float> got = run(team_, *mtp_head, next, states.data(), next.size());
 
       for (const std::size_t chunk : {1u, 7u}) {
-        const std::vector<float> parts = run(team_, *guesser, next, states.data(), chunk);
+        const std::vector<float> parts = run(team_, *mtp_head, next, states.data(), chunk);
         EXPECT_EQ(0, std::memcmp(parts.data(), got.data(), got.size() * sizeof(float))) << chunk;
       }
       if (std::get<Attention>(spec.layers[0].mixer).latent) {  // the reference does not know that
@@ -115,23 +115,23 @@ TEST_P(Guesser, LogitsAgreeWithFloat64) {
 }
 
 // The model computes what it does without the block.
-TEST_P(Guesser, TheModelDoesWithoutIt) {
+TEST_P(MtpHead, TheModelDoesWithoutIt) {
   const auto file = weights::open_model_file(path_);
   EXPECT_EQ(read_spec(*file).layer_count(), find_synth_shape(GetParam()).layers);
 }
 
 std::string error_of(const std::string& path) {
   try {
-    read_guesser(*weights::open_model_file(path));
+    read_mtp_head(*weights::open_model_file(path));
   } catch (const Error& e) {
     return e.what();
   }
   return "none";
 }
 
-TEST(GuesserFiles, WithoutABlockAreRefusedByFileAndField) {
+TEST(MtpHeadFiles, WithoutABlockAreRefusedByFileAndField) {
   Team team(1);
-  const std::string path = ::testing::TempDir() + "kvasir-no-guesser-" + std::to_string(getpid()) + ".gguf";
+  const std::string path = ::testing::TempDir() + "kvasir-no-mtp-head-" + std::to_string(getpid()) + ".gguf";
   for (const char* name : {"tiny", "tiny-states"}) {
     const SynthShape& shape = find_synth_shape(name);
     write_synthetic_model(path, shape, "q8_0", 1, team, [](auto, auto) {});
