@@ -50,6 +50,8 @@ elseif(KVASIR_ISAS STREQUAL "native")
     if(flags MATCHES " avx512f .*" AND flags MATCHES " avx512_vnni" AND flags MATCHES " avx512bw" AND flags MATCHES " avx512vl"
        AND flags MATCHES " avx512dq")
       set(KVASIR_ISAS scalar avx512vnni)
+    elseif(flags MATCHES " avx_vnni" AND flags MATCHES " avx2 " AND flags MATCHES " fma " AND flags MATCHES " f16c ")
+      set(KVASIR_ISAS scalar avxvnni)
     elseif(flags MATCHES " avx2 " AND flags MATCHES " fma " AND flags MATCHES " f16c ")
       set(KVASIR_ISAS scalar avx2)
     else()
@@ -94,6 +96,7 @@ endforeach()
 # in a third of the time, to the same bits. Inlined are all inline functions, which these objects may not export.
 set(KVASIR_ISA_FLAGS_scalar -DKVASIR_FEW_SHAPES=2 -O1 -finline-functions -fno-tree-vectorize -fno-tree-slp-vectorize)
 set(KVASIR_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c -mbmi -mbmi2)
+set(KVASIR_ISA_FLAGS_avxvnni ${KVASIR_ISA_FLAGS_avx2} -mavxvnni)
 set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni
     -mprefer-vector-width=512)
 # Sources that also have functions around the dot product of bf16, which the set avx512bf16 alone calls: processors with VNNI
@@ -104,6 +107,19 @@ set(KVASIR_ISA_FLAGS_neondot -march=armv8.2-a+dotprod)
 set(KVASIR_ISA_FLAGS_neoni8mm -march=armv8.2-a+dotprod+i8mm+bf16)
 # Cross-builds for tests take -O1, which compiles in half the time, to the same bits.
 set(KVASIR_KERNEL_LEVEL -O3 CACHE STRING "How hard the compiler tries on kernels")
+# For tests on processors that have AVX-512 with VNNI and no AVX-VNNI: their encoding of the same instruction on 256 bits, with
+# the 16 registers of AVX2. `kvasir info` says so.
+option(KVASIR_AVX_VNNI_BY_AVX512 "Tests only: run the kernels for AVX-VNNI by AVX-512's VNNI" OFF)
+if(KVASIR_AVX_VNNI_BY_AVX512)
+  if(CMAKE_BUILD_TYPE MATCHES "^(Release|MinSizeRel)$")
+    message(FATAL_ERROR "KVASIR_AVX_VNNI_BY_AVX512 is for tests, not for ${CMAKE_BUILD_TYPE} builds")
+  endif()
+  set(KVASIR_ISA_FLAGS_avxvnni ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512vl -mavx512vnni -DKVASIR_AVX_VNNI_BY_AVX512)
+  foreach(register RANGE 16 31)
+    list(APPEND KVASIR_ISA_FLAGS_avxvnni -ffixed-xmm${register})
+  endforeach()
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/simd/isa.cpp APPEND PROPERTY COMPILE_DEFINITIONS KVASIR_AVX_VNNI_BY_AVX512)
+endif()
 # For tests on machines without AVX-512: its copies are compiled for AVX2, their 512-bit intrinsics replaced (simd/x86.hpp).
 # Slow; `kvasir info` and `kvasir bench` say so. Not in release builds, whose figures would be taken for those of AVX-512.
 option(KVASIR_EMULATE_AVX512 "Tests only: run the kernels for AVX-512 on AVX2 (needs libsimde-dev)" OFF)
@@ -123,7 +139,7 @@ if(KVASIR_EMULATE_AVX512)
       set(KVASIR_ISA_FLAGS_${isa} ${KVASIR_ISA_FLAGS_avx2} -DKVASIR_EMULATE_AVX512)
     endif()
   endforeach()
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/simd/isa.cpp PROPERTIES COMPILE_DEFINITIONS KVASIR_EMULATE_AVX512)
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/simd/isa.cpp APPEND PROPERTY COMPILE_DEFINITIONS KVASIR_EMULATE_AVX512)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   set(KVASIR_ISA_FLAGS_scalar -DKVASIR_FEW_SHAPES=2 -O1 -finline-functions -fno-vectorize -fno-slp-vectorize)

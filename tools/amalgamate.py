@@ -28,7 +28,7 @@ FOLDERS = ["weights/safetensors", "kv/select", "text/jinja", "text/schema"]  # o
 LEFT_OUT = """base/sha256 model/synth model/synth_shapes weights/requantise weights/gguf_writer weights/fit
 weights/importance weights/mixes weights/rounded_file store/archive store/inventory store/faulty run/pictures""".split()
 # Options of CMake that are off here: their parts are dropped from the text.
-ABSENT = {"KVASIR_LMDB", "KVASIR_REDIS", "KVASIR_URING", "KVASIR_CAIRO", "KVASIR_PCRE2", "KVASIR_EMULATE_AVX512"}
+ABSENT = {"KVASIR_LMDB", "KVASIR_REDIS", "KVASIR_URING", "KVASIR_CAIRO", "KVASIR_PCRE2", "KVASIR_EMULATE_AVX512", "KVASIR_AVX_VNNI_BY_AVX512"}
 # What the presets, the policies that share bytes out among the layers, and KIVI need. docs/library.md lists them.
 CODECS = "f32 f16 bf16 int2_channel int2_token int4_channel int4_token int8_token rq2 rq3 rq4 rq5 rq8".split()
 # Formats of weights but those that few files have and that take longest to compile.
@@ -39,6 +39,7 @@ WRITTEN = ("/f32.cpp", "/f16.cpp", "/bf16.cpp")
 # alike.
 TARGETS = {
     "avx2": "avx2,fma,f16c,bmi,bmi2",
+    "avxvnni": "avx2,fma,f16c,bmi,bmi2,avxvnni",
     "avx512vnni": "avx2,fma,f16c,bmi,bmi2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx512bf16,prefer-vector-width=512",
     "neon": "arch=armv8-a",
     "neondot": "arch=armv8.2-a+dotprod",

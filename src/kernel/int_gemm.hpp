@@ -96,7 +96,12 @@ struct IntGemm : IntSums<F> {
     // Two panels times kColumns columns are ten independent chains of dot products; one chain alone would fill the
     // scheduler with instructions that wait for their predecessor. On a Zen 5 eight are 1 to 3 % slower, fourteen 6 to
     // 9 %.
-    constexpr int kColumns = kFewShapes ? 8 / kHalves : kHalves == 1 ? 5 : 2;
+    // The 16 registers of AVX2 hold eight vectors: two columns of two panels, or five of one.
+    constexpr bool kMany = KVASIR_VECTOR_REGISTERS >= 32;
+    constexpr int kColumns = kFewShapes ? 8 / kHalves
+                             : kMany    ? (kHalves == 1 ? 5 : 2)
+                             : P == 2   ? 3 / kHalves
+                                        : 5 / kHalves;
 #else
     // Eight accumulators of 16-bit sums, of the 16 registers of AVX2 as two per vector.
     constexpr int kColumns = (kFewShapes && KVASIR_VECTOR_REGISTERS >= 32 ? 8 : 4) / kHalves;

@@ -35,6 +35,12 @@ bool has_f16c() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+// Leaf 7, subleaf 1, EAX bit 4; compilers before GCC 11 and clang 12 have no name for it. Its registers are those of
+// AVX2.
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
+}
 #elif defined(__aarch64__)
 // What the kernel says that programs may use.
 struct Features {
@@ -92,6 +98,8 @@ std::string_view requirements(Isa isa) { return kRequirements[static_cast<int>(i
 bool emulated([[maybe_unused]] Isa isa) {
 #if defined(KVASIR_EMULATE_AVX512)
   return isa == Isa::kAvx512Vnni;
+#elif defined(KVASIR_AVX_VNNI_BY_AVX512)
+  return isa == Isa::kAvxVnni;
 #else
   return false;
 #endif
@@ -107,8 +115,8 @@ bool supported(Isa isa) {
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  if (emulated(isa)) return avx2;
 #if defined(KVASIR_EMULATE_AVX512)
+  if (emulated(isa)) return avx2;
   if (isa == Isa::kAvx512Bf16) return false;  // its dot product is not emulated
 #endif
   switch (isa) {
@@ -116,6 +124,12 @@ bool supported(Isa isa) {
       return true;
     case Isa::kAvx2:
       return avx2;
+    case Isa::kAvxVnni:
+#if defined(KVASIR_AVX_VNNI_BY_AVX512)
+      return avx512 && __builtin_cpu_supports("avx512vnni");
+#else
+      return avx2 && has_avx_vnni();
+#endif
     case Isa::kAvx512Vnni:
       return avx512 && __builtin_cpu_supports("avx512vnni");
     case Isa::kAvx512Bf16:

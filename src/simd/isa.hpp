@@ -27,7 +27,8 @@ bool supported(Isa isa);                 // by this machine (CPU and operating s
 // multiply-adds with bf16 that they do with float32, Intel's without AMX half of them; kNeonBf16 not until measured.
 bool preferred(Isa isa);
 
-// Whether this build computes it with AVX2 (-DKVASIR_EMULATE_AVX512=ON): right, but its speed means nothing.
+// Whether this build computes it with other instructions, for tests: AVX-512 with AVX2 (-DKVASIR_EMULATE_AVX512=ON),
+// whose speed means nothing, AVX-VNNI as AVX-512 encodes it (-DKVASIR_AVX_VNNI_BY_AVX512=ON).
 bool emulated(Isa isa);
 std::string label(Isa isa);  // the name, and that it is emulated where it is; for what people and files are told
 

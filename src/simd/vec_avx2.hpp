@@ -3,9 +3,14 @@
 
 #include "simd/x86.hpp"
 
+#if defined(KVASIR_AVX_VNNI)
+#define KVASIR_HAS_VNNI 1
+#define KVASIR_STEPWISE_DOTS 0
+#else
 #define KVASIR_HAS_VNNI 0
-#define KVASIR_HAS_BF16 0
 #define KVASIR_STEPWISE_DOTS 1
+#endif
+#define KVASIR_HAS_BF16 0
 #define KVASIR_VECTOR_REGISTERS 8
 
 namespace kvasir::simd::KVASIR_TARGET {
@@ -315,9 +320,16 @@ KVASIR_INLINE Bytes shift_left16(Bytes x) {
 }
 
 KVASIR_INLINE __m256i dot_us_half(__m256i acc, __m256i u, __m256i s) {
+#if defined(KVASIR_AVX_VNNI_BY_AVX512)  // the same instruction as AVX-512 encodes it: see cmake/isa.cmake
+  return _mm256_dpbusd_epi32(acc, u, s);
+#elif KVASIR_HAS_VNNI
+  return _mm256_dpbusd_avx_epi32(acc, u, s);
+#else
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
+#endif
 }
-// acc[i] += sum of 4 products u * s, u unsigned, s signed. REQUIRES: u <= 127 (no saturation of 16-bit sums).
+// acc[i] += sum of 4 products u * s, u unsigned, s signed. REQUIRES (without VNNI): u <= 127 (no saturation of 16-bit
+// sums).
 KVASIR_INLINE I32 dot_us(I32 acc, Bytes u, Bytes s) {
   return {dot_us_half(acc.a, u.a, s.a), dot_us_half(acc.b, u.b, s.b)};
 }
@@ -327,21 +339,29 @@ KVASIR_INLINE I32 dot_ss(I32 acc, Bytes x, Bytes y) {
           dot_us_half(acc.b, _mm256_abs_epi8(x.b), _mm256_sign_epi8(y.b, x.b))};
 }
 
-// Sums of products held in 16 bits, for operands so small that several products fit (kPairSum): they save the widening
-// of every product.
-inline constexpr std::int32_t kPairSum = 32767;
+// Sums of products, in 16 bits where that saves the widening of every product; with VNNI there is nothing to save.
+// kPairSum: what they can hold.
+inline constexpr std::int32_t kPairSum = KVASIR_HAS_VNNI ? INT32_MAX : 32767;
 struct Pairs {
   __m256i a, b;
 };
 KVASIR_INLINE Pairs zero_pairs() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-// Adds two products u * s to each of the two 16-bit halves of a lane.
+// Adds two products u * s to each of the two 16-bit halves of a lane; with VNNI four to the lane.
 KVASIR_INLINE Pairs dot_pairs(Pairs acc, Bytes u, Bytes s) {
+#if KVASIR_HAS_VNNI
+  return {dot_us_half(acc.a, u.a, s.a), dot_us_half(acc.b, u.b, s.b)};
+#else
   return {_mm256_add_epi16(acc.a, _mm256_maddubs_epi16(u.a, s.a)),
           _mm256_add_epi16(acc.b, _mm256_maddubs_epi16(u.b, s.b))};
+#endif
 }
 KVASIR_INLINE I32 add_pairs(I32 acc, Pairs x) {
+#if KVASIR_HAS_VNNI
+  return {_mm256_add_epi32(acc.a, x.a), _mm256_add_epi32(acc.b, x.b)};
+#else
   const __m256i one = _mm256_set1_epi16(1);
   return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(x.a, one)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(x.b, one))};
+#endif
 }
 KVASIR_INLINE void pin(Bytes& x) { asm("" : "+x"(x.a), "+x"(x.b)); }
 KVASIR_INLINE void pin(Pairs& x) { asm("" : "+x"(x.a), "+x"(x.b)); }

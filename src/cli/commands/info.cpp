@@ -64,8 +64,9 @@ void print_text(const lab::Machine& m, const device::Survey& devices) {
                simd::requirements(isa),
                isa == m.isa           ? ": in use"
                : simd::supported(isa) ? ": supported"
-                                      : ": not on this machine",
-               simd::emulated(isa) ? ", emulated with AVX2 (slow, for tests)" : "");
+               : simd::built(isa)     ? ": not on this machine"
+                                      : ": not in this build",
+               simd::emulated(isa) ? ", by other instructions (for tests)" : "");
   if (devices.devices.empty())
     fmt::print("device         none beside the processor (kvasir devices says what was tried)\n");
   for (std::size_t i = 0; i < devices.devices.size(); ++i) {
