@@ -32,6 +32,7 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
                            .logits = running,
                            .drafted = run::drafted_rows(drafts, running),
                            .beside = run::drafts_memory(drafts, engine_options, running, pool)};
+  needs.weights_folder = store::weights_folder(reuse);
   if (progress) needs.progress = progress;
   engine = std::make_unique<run::Engine>(engine_options, needs);
   if (!engine->tokenizer())

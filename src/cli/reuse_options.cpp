@@ -18,4 +18,6 @@ void write_kept(store::Library& library) {
   }
 }
 
+void print_weights_note(const std::string& note) { fmt::print(stderr, "kvasir: {}\n", note); }
+
 }  // namespace kvasir::cli

@@ -124,6 +124,8 @@ void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<stor
                                                                        .logits = s.scheduler.running,
                                                                        .drafted = drafted_rows(s),
                                                                        .beside = beside(s),
+                                                                       .weights_folder = weights_folder(s.reuse),
+                                                                       .weights_note = print_weights_note,
                                                                        .progress = progress});
   if (!engine_->tokenizer())
     throw Error(Code::kBadInput, "the model has no vocabulary, so it cannot read text", s.engine.model);

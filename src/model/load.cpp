@@ -14,6 +14,7 @@
 #include "model/bundles.hpp"
 #include "model/factors.hpp"
 #include "model/hparams.hpp"
+#include "model/kept_weights.hpp"
 #include "model/model.hpp"
 #include "model/orders.hpp"
 #include "model/packed_name.hpp"
@@ -255,10 +256,25 @@ class Loader {
     for (const Bundle& b : bundles) bytes += b.count() * b.part_bytes();
     m_.arena_ = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(bytes));
     std::byte* at = m_.arena_.data();
+    std::vector<std::int64_t> part_bytes;
+    std::vector<std::byte*> places;
     for (const Bundle& b : bundles) {
       b.bind(at, b.part_bytes());
-      for (std::int64_t i = 0; i < b.count(); ++i, at += b.part_bytes()) pack_part(b, i, at);
+      for (std::int64_t i = 0; i < b.count(); ++i, at += b.part_bytes()) {
+        part_bytes.push_back(b.part_bytes());
+        places.push_back(at);
+      }
     }
+    // Floats of --exact take more than the model's file and are seldom asked for twice.
+    if (options_.residency.keep && !options_.exact) {
+      const PackedName name = packed_name(m_.spec_, *m_.file_, options_.exact, options_.bf16_products, "");
+      m_.kept_ = std::make_unique<KeptWeights>(options_.residency.keep, name.fingerprint, part_bytes, places);
+      if (m_.kept_->read(team_)) return;
+    }
+    std::size_t next = 0;
+    for (const Bundle& b : bundles)
+      for (std::int64_t i = 0; i < b.count(); ++i) pack_part(b, i, places[next++]);
+    if (m_.kept_) m_.kept_->write();
   }
 
   cpu::Matrix lent(const Linear& l) const {

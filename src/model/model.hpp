@@ -77,6 +77,7 @@ class Model {
   weights::PageBuffer paged_;  // those that stay in memory
   Residency residency_;
   std::unique_ptr<MappedFile> mapped_;  // packed matrices, or null
+  std::unique_ptr<KeptWeights> kept_;   // writes the arena to a file, or null
   mutable LayerWeights layers_;
   tensor::Buffer vectors_;        // norms and biases as floats
   std::int64_t order_bytes_ = 0;  // of orders of columns, which the file keeps

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/bundles.hpp"
+#include "model/kept_weights.hpp"
 
 namespace kvasir::model {
 
@@ -18,6 +19,7 @@ struct ResidencyOptions {
   // Layers at both ends that stay in memory where a mode streams; -1: the mode's own. With auto 0.
   int keep_first = -1, keep_last = -1;
   std::string file;  // of packed weights; "": beside the model
+  KeepWeights keep;  // of a model that is all in memory
 };
 
 enum class Place : std::uint8_t { kResident, kStreamed, kCached, kMapped };  // kCached: experts, by use

@@ -71,6 +71,11 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
       {"weights_file",
        &O::weights_file,
        {.help = "the packed file; it is made if it is not there; default: beside the model", .placeholder = "FILE"}},
+      {"keep_weights",
+       &O::keep_weights,
+       {.help = "with a cache folder: packed weights of models that are all in memory are kept there, at most so many "
+                "bytes, and the next start reads them instead of packing; 0: none",
+        .placeholder = "SIZE"}},
       {"exact", &O::exact, {.help = "reference path: weights as dequantised floats, f32 cache unless --kv names one"}},
       {"kv",
        &O::kv,
@@ -400,12 +405,15 @@ Engine::Engine(const EngineOptions& options, const Needs& needs) : options_(opti
   const kv::MemoryPlan cache_plan = planned_cache(cache_shape(spec), cache_options_, team_->size(), options_);
   const std::int64_t scratch =
       model::Forward::planned_scratch(spec, step_rows(), needs.logits + needs.drafted, team_->size());
-  const model::ResidencyOptions where =
+  model::ResidencyOptions where =
       residency_options(options, static_cast<std::int64_t>(cache_plan.total()) + scratch + needs.beside.others,
                         model::Model::planned_bytes(spec, *file, options.exact), needs.beside.weights);
   check_memory(model::Model::plan(spec, *file, options.exact, where), options.model, cache_plan, scratch,
                model::Model::planned_load_scratch(spec, *file, options.exact, team_->size()), needs.beside,
                describe_host().memory_total);
+  where.keep = {.folder = needs.weights_folder,
+                .bytes = static_cast<std::int64_t>(store::parse_bytes(options.keep_weights, "--keep-weights")),
+                .note = needs.weights_note};
   model_ = model::Model::load(
       std::move(spec), std::move(file), *team_,
       {.exact = options.exact, .residency = where, .wrap_reads = needs.wrap_reads, .progress = needs.progress});

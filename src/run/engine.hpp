@@ -35,6 +35,7 @@ struct EngineOptions {
   std::int32_t keep_first = -1;
   std::int32_t keep_last = -1;
   std::string weights_file;
+  std::string keep_weights = "16GiB";  // most of packed weights in Needs::weights_folder
   bool exact = false;   // reference path: all matrices dequantised to floats, f32 cache unless one is named
   std::string kv;       // preset, CODEC, KCODEC/VCODEC or "auto"; "": default_kv, or f32 with exact
   std::string k_codec;  // of keys, when they differ
@@ -106,13 +107,15 @@ class Engine {
  public:
   struct Needs {
     int sequences = 1;
-    std::int64_t pool_tokens = 0;                              // of all sequences together; 0: the context
-    int logits = 1;                                            // rows of logits per step
-    int drafted = 0;                                           // of one step: rows of drafted tokens besides
-    Beside beside = {};                                        // what is left for the engine is less by this
-    std::shared_ptr<kv::PageDevice> device = {};               // of the cache; null: what the options name
-    Team* team = nullptr;                                      // that outlives the engine; null: one of its own
-    std::function<void(std::int64_t, std::int64_t)> progress;  // of loading: bytes done, bytes in all
+    std::int64_t pool_tokens = 0;                 // of all sequences together; 0: the context
+    int logits = 1;                               // rows of logits per step
+    int drafted = 0;                              // of one step: rows of drafted tokens besides
+    Beside beside = {};                           // what is left for the engine is less by this
+    std::shared_ptr<kv::PageDevice> device = {};  // of the cache; null: what the options name
+    Team* team = nullptr;                         // that outlives the engine; null: one of its own
+    std::string weights_folder = {};              // where packed weights are kept for the next start; "": nowhere
+    std::function<void(const std::string&)> weights_note = {};  // what became of that, in any thread
+    std::function<void(std::int64_t, std::int64_t)> progress;   // of loading: bytes done, bytes in all
     std::function<std::unique_ptr<weights::Reads>(std::unique_ptr<weights::Reads>)> wrap_reads;  // see LoadOptions
   };
 

@@ -19,6 +19,8 @@ const OptionTable<ReuseOptions>& reuse_table() {
   return t;
 }
 
+std::string weights_folder(const ReuseOptions& o) { return o.cache_dir.empty() ? "" : o.cache_dir + "/weights"; }
+
 std::vector<std::shared_ptr<Tier>> open_tiers(const ReuseOptions& o) {
   std::vector<std::shared_ptr<Tier>> tiers;
   if (o.ram_cache != "0") tiers.push_back(open_tier("ram:?size=" + o.ram_cache));

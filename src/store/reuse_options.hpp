@@ -18,6 +18,9 @@ struct ReuseOptions {
 };
 const OptionTable<ReuseOptions>& reuse_table();
 
+// Where packed weights are kept beside what was computed (run::Engine::Needs); "": nowhere.
+std::string weights_folder(const ReuseOptions& options);
+
 // The fastest first. Throws Error as open_tier.
 std::vector<std::shared_ptr<Tier>> open_tiers(const ReuseOptions& options);
 

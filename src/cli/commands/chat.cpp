@@ -341,6 +341,8 @@ int chat_command(Settings& s) {
   ProgressBar loading("loading");
   run::Engine engine(s.engine, {.drafted = run::drafted_rows(s.drafts, 1),
                                 .beside = run::drafts_memory(s.drafts, s.engine, 1),
+                                .weights_folder = weights_folder(s.reuse),
+                                .weights_note = print_weights_note,
                                 .progress = [&](std::int64_t done, std::int64_t total) {
                                   loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
                                 }});

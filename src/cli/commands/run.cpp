@@ -313,6 +313,8 @@ int run_command(Settings& s) {
                                 .pool_tokens = s.blends() ? run::kBlendSequences * context : 0,
                                 .drafted = run::drafted_rows(s.drafts, 1),
                                 .beside = run::drafts_memory(s.drafts, s.engine, 1),
+                                .weights_folder = weights_folder(s.reuse),
+                                .weights_note = print_weights_note,
                                 .progress = [&](std::int64_t done, std::int64_t total) {
                                   if (interrupt.requested().load(std::memory_order_relaxed))
                                     throw Error(Code::kCancelled, "stopped while loading", s.engine.model);
