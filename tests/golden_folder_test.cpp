@@ -56,7 +56,7 @@ Outcome run(const std::string& model, const std::vector<std::int32_t>& ids, bool
                                   [&](const model::Experts& e) { number.emplace(&e, number.size()); });
   if (experts.choices) experts.choices->assign(number.size(), Choices::value_type(ids.size()));
   std::vector<std::vector<std::vector<float>>> biases(number.size(), std::vector<std::vector<float>>(ids.size()));
-  model::Forward::ExpertHooks hooks;
+  model::ExpertHooks hooks;
   if (experts.choices)
     hooks.chosen = [&](const model::Experts& e, std::int64_t row, std::span<const std::int32_t> chosen) {
       (*experts.choices)[number.at(&e)][static_cast<std::size_t>(row)].assign(chosen.begin(), chosen.end());

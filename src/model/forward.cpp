@@ -1,591 +1,222 @@
-// What a layer computes. How a team shares the work is in cpu/.
+// What a layer computes. Its parts are in forward/; how a team shares the work is in cpu/.
 #include "model/forward.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 
 #include "base/check.hpp"
 #include "base/error.hpp"
-#include "kernel/bidirectional.hpp"
 #include "kernel/ops.hpp"
+#include "kernel/streaming.hpp"
+#include "model/adapters.hpp"
 #include "model/apply_norm.hpp"
-#include "model/cache_shape.hpp"
+#include "model/spec_fields.hpp"
 
 namespace kvasir::model {
 namespace {
 
-using cpu::Matrix;
 using kernel::ops;
 
-const Vector kNone = {};
+// Rows of experts are gathered from the whole step, and heads of latent layers multiplied by the whole team.
+bool tiles_pay(const ModelSpec& spec) {
+  bool whole = false;
+  for_each<Experts>(spec, [&](const Experts&) { whole = true; });
+  for_each<Latent>(spec, [&](const Latent&) { whole = true; });
+  if (whole) return false;
+  cpu::TileRule rule;
+  for (const LayerSpec& layer : spec.layers) {
+    rule.next_layer();
+    for_each<Linear>(layer, [&](const Linear& l) { rule.add(l.bound); });
+  }
+  return rule.pays();
+}
 
-// x to -most .. most, if there is a most.
-void clamp(float* x, float most, std::int64_t n) {
-  for (std::int64_t i = 0; i < n && most > 0; ++i) x[i] = std::clamp(x[i], -most, most);
+ScratchPlan plan_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads, std::byte* memory) {
+  return {spec,
+          max_tokens,
+          max_logits,
+          threads,
+          cpu::Placer(memory),
+          cpu::Widths{.dim = spec.dim,
+                      .input = spec.dim,
+                      .orders = spec.orders,
+                      .rank = spec.adapters ? spec.adapters->rank() : 0}};
 }
 
 }  // namespace
 
+Forward::Scratch Forward::Scratch::place(ScratchPlan& plan) {
+  return {Embedder::Scratch::place(plan), LayerInputRows::Scratch::place(plan),
+          MixerRows::place(plan),         FeedForward::Scratch::place(plan),
+          OutputHead::place(plan),        StepState::Scratch::place(plan)};
+}
+
+std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads) {
+  ScratchPlan plan = plan_scratch(spec, max_tokens, max_logits, threads, nullptr);
+  Scratch::place(plan);
+  return plan.placer.used();
+}
+
+Forward::Forward(Team& team, const Model& model, kv::Cache& cache, int max_tokens, int max_logits)
+    : Forward(team, model, &cache, max_tokens, max_logits) {
+  KVASIR_CHECK(model.spec().causal);
+}
+
+Forward::Forward(Team& team, const Model& model, int max_tokens) : Forward(team, model, nullptr, max_tokens, 0) {
+  KVASIR_CHECK(!model.spec().causal);
+}
+
+Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits)
+    : spec_(model.spec()),
+      weights_(model.layers()),
+      max_logits_(max_logits),
+      shared_bytes_(model.shared_bytes()),
+      memory_(tensor::Tag::kScratch,
+              static_cast<std::size_t>(planned_scratch(spec_, max_tokens, max_logits, team.size()))),
+      scratch_([&] {
+        ScratchPlan plan = plan_scratch(spec_, max_tokens, max_logits, team.size(), memory_.data());
+        return Scratch::place(plan);
+      }()),
+      step_(team, spec_, cache, max_tokens, !weights_.streams() && tiles_pay(spec_), scratch_.step),
+      embed_(step_, scratch_.embed),
+      layer_inputs_(step_, scratch_.layer_inputs),
+      feed_(step_, weights_, scratch_.feed),
+      head_(step_, scratch_.logits) {
+  KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
+  for (const LayerSpec& layer : spec_.layers) {
+    const auto* const experts = std::get_if<Experts>(&layer.feed);
+    KVASIR_CHECK(!layer.parallel || std::holds_alternative<Dense>(layer.feed) || (experts && !experts->into));
+  }
+  kernel::streaming();  // what KVASIR_STREAMING has that is wrong is an error here, not within a step
+}
+
+// The rows of a step; how many of them want logits.
+int Forward::begin(std::span<const Input> inputs) {
+  const int wanted = step_.begin(inputs);
+  KVASIR_CHECK(wanted <= max_logits_);
+  return wanted;
+}
+
+std::span<const float> Forward::step(std::span<const Input> inputs) {
+  begin(inputs);
+  pass(inputs, spec_.layer_count(), true);
+  if (step_.cache) step_.cache->commit();
+  weight_bytes_ = shared_bytes_ + feed_.experts().take_bytes_read();
+  return head_.logits(inputs);
+}
+
+void Forward::look(std::span<const Input> inputs, int layer, const Observer& observer) {
+  KVASIR_CHECK(step_.cache && layer >= 0 && layer < spec_.layer_count() && begin(inputs) == 0);
+  pass(inputs, layer, false);
+  const MixerRows& m = scratch_.mixers;
+  observer(layer, step_.slices, m.q, m.k, m.v);
+  step_.cache->commit(layer);
+  feed_.experts().take_bytes_read();
+}
+
 // Takes the rows through the first layers, and into what the layer behind them begins with unless it `ends` there. If a
 // disk does not give the weights, the step is given up.
 void Forward::pass(std::span<const Input> inputs, int layers, bool ends) {
-  if (cache_) cache_->begin(slices_);
+  if (step_.cache) step_.cache->begin(step_.slices);
   try {
-    embed(inputs);
-    if (spec_.embedding.layers) make_inputs(inputs);
-    if (spec_.embedding.join) join(inputs);
-    angles();
-    const auto begin = [&](Rows& rows, int l) {
-      weights_.enter(l, BundleKind::kMixer);
-      before(rows, spec_.layers[static_cast<std::size_t>(l)]);
-    };
-    in_rows([&](Rows& rows) { begin(rows, 0); });
+    embed_.embed(inputs);
+    if (spec_.embedding.layers) layer_inputs_.make(inputs);
+    if (spec_.embedding.join) embed_.join(inputs);
+    step_.compute_angles();
+    step_.in_rows([&](cpu::Rows& rows) { project(rows, 0); });
     for (int l = 0; l < layers; ++l) {
       mix(l);
       // The end of a layer and the beginning of the next have no meeting of all rows between them.
-      in_rows([&](Rows& rows) {
-        weights_.enter(l, BundleKind::kFeed);
-        after(rows, static_cast<std::size_t>(l));
-        weights_.leave(l);
-        if (l + 1 < layers || !ends) begin(rows, l + 1);
+      step_.in_rows([&](cpu::Rows& rows) {
+        feed(rows, l);
+        if (l + 1 < layers || !ends) project(rows, l + 1);
       });
     }
     if (!ends) weights_.leave(layers);
   } catch (const Error&) {
     weights_.leave_all();
-    experts_.take_bytes_read();
-    if (cache_) cache_->abort();
+    feed_.experts().take_bytes_read();
+    if (step_.cache) step_.cache->abort();
     throw;
   }
 }
 
-std::span<const float> Forward::step(std::span<const Input> inputs) {
-  const int wanted = take(inputs);
-  pass(inputs, spec_.layer_count(), true);
-  if (cache_) cache_->commit();
-  weight_bytes_ = shared_bytes_ + experts_.take_bytes_read();
-  return logits(inputs, wanted);
-}
-
-void Forward::look(std::span<const Input> inputs, int layer, const Observer& observer) {
-  KVASIR_CHECK(cache_ && layer >= 0 && layer < spec_.layer_count() && take(inputs) == 0);
-  pass(inputs, layer, false);
-  observer(layer, slices_, s_.q, s_.k, s_.v);
-  cache_->commit(layer);
-  experts_.take_bytes_read();
-}
-
-void Forward::row_of(std::int32_t token, float* x) const {
-  KVASIR_CHECK(token >= 0 && token < spec_.vocab);
-  const Embedding& e = spec_.embedding;
-  e.tokens.row(token, x);
-  if (e.scale != 1.0f) ops().scale(x, e.scale, spec_.dim);
-}
-
-std::vector<float> Forward::rows_of(std::span<const std::int32_t> tokens) const {
-  std::vector<float> rows(tokens.size() * static_cast<std::size_t>(spec_.dim));
-  for (std::size_t i = 0; i < tokens.size(); ++i)
-    row_of(tokens[i], rows.data() + i * static_cast<std::size_t>(spec_.dim));
-  return rows;
-}
-
-void Forward::embed(std::span<const Input> inputs) {
-  const Embedding& e = spec_.embedding;
-  const std::int64_t dim = spec_.dim;
-  std::size_t row = 0;
-  for (const Input& in : inputs)
-    for (std::size_t i = 0; i < in.tokens.size(); ++i) {
-      const std::int32_t id = in.tokens[i];
-      float* const x = s_.x + static_cast<std::int64_t>(row) * dim;
-      if (id < 0) {
-        const std::int64_t at = in.at + static_cast<std::int64_t>(i);
-        const RowRun& run = run_at(in.runs, at);
-        std::copy_n(run.block->row(at - run.begin), dim, x);
-        if (run.block->deep() > 0) deep_.push_back({static_cast<std::int64_t>(row), run.block.get(), at - run.begin});
-      } else {
-        row_of(id, x);
-      }
-      if (e.positions) {
-        float* const learned = s_.rows.whole(1).y;
-        KVASIR_CHECK(positions_[row] < e.positions.rows);
-        e.positions.row(positions_[row], learned);
-        ops().add(x, learned, dim);
-      }
-      if (e.types) {
-        float* const type = s_.rows.whole(1).y;
-        const bool second = in.second >= 0 && static_cast<std::int64_t>(i) >= in.second;
-        e.types.row(second && e.types.rows > 1 ? 1 : 0, type);
-        ops().add(x, type, dim);
-      }
-      if (e.norm) apply(e.norm, x, x, dim);
-      ++row;
-    }
-}
-
-// Rows of tokens and the states that come with them become one.
-void Forward::join(std::span<const Input> inputs) {
-  const Join& j = spec_.embedding.join;
-  const std::int64_t dim = spec_.dim;
-  std::int64_t first = 0;
-  for (const Input& in : inputs) {
-    KVASIR_CHECK(in.states);
-    const auto count = static_cast<std::int64_t>(in.tokens.size());
-    team_.parallel_for(count, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        float* const row = s_.joined + (first + i) * 2 * dim;
-        apply(j.norm, s_.x + (first + i) * dim, row, dim);
-        apply(j.state_norm, in.states + i * dim, row + dim, dim);
-      }
-    });
-    first += count;
-  }
-  const Matrix* const users[] = {&j.both.bound};
-  float* const outs[] = {s_.x};
-  Rows rows = s_.rows.whole(rows_);
-  prepare(rows, users, s_.joined, {});
-  products_.multiply(rows, users, outs);
-}
-
-// What the embedding has for every layer.
-void Forward::make_inputs(std::span<const Input> inputs) {
-  const LayerInputs& e = spec_.embedding.layers;
-  const Matrix* const users[] = {&e.projection.bound};
-  float* const outs[] = {s_.inputs};
-  Rows rows = s_.rows.whole(rows_);
-  prepare(rows, users, s_.x, {});
-  products_.multiply(rows, users, outs);
-  const float root = 1.0f / std::sqrt(static_cast<float>(spec_.dim));
-  const std::int64_t width = e.projection.rows;
-  std::vector<std::int32_t>& ids = ids_;
-  ids.clear();
-  for (const Input& in : inputs) ids.insert(ids.end(), in.tokens.begin(), in.tokens.end());
-  team_.parallel_for(rows_, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-    float* const token = s_.token_inputs + worker * width;
-    for (std::int64_t r = begin; r < end; ++r) {
-      float* const row = s_.inputs + r * width;
-      ops().scale(row, root, width);
-      apply(e.norm, row, row, width);
-      e.tokens.row(ids[static_cast<std::size_t>(r)], token);
-      ops().scale(token, e.scale, width);
-      ops().add(row, token, width);
-      ops().scale(row, std::numbers::sqrt2_v<float> / 2, width);
-    }
-  });
-}
-
-void Forward::before(Rows& rows, const LayerSpec& layer) {
-  std::visit([&](const auto& mixer) { before(rows, layer, mixer); }, layer.mixer);
-  if (layer.beside) before(rows, layer, layer.beside);
-}
-
-// Queries, keys and values of a layer.
-void Forward::before(Rows& rows, const LayerSpec& layer, const Attention& a) {
-  if (a.latent) return before_latent(rows, layer, a);
-  float* const q = s_.q + rows.first * a.q.rows;
-  float* const k = s_.k + rows.first * a.k.rows;
-  const std::int64_t values = a.v_of_k ? a.k.rows : a.v.rows;
-  float* const v = s_.v + rows.first * values;
-  const Matrix* users[4];
-  float* outs[4];
-  std::size_t count = 0;
-  const auto add = [&](const Linear& l, float* out) {
-    if (!l) return;  // keys and values: the layer reads another's
-    users[count] = &l.bound;
-    outs[count++] = out;
-  };
-  add(a.q, q);
-  add(a.k, k);
-  add(a.v, v);
-  add(a.gate, gates(rows));
-  prepare(rows, {users, count}, s_.x + rows.first * spec_.dim, layer.norm);
-  products_.multiply(rows, {users, count}, {outs, count});
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      finish_heads(q + r * a.q.rows, a, a.q, a.q_norm, a.heads, rows.first + r);
-      if (a.temperature) heat(q + r * a.q.rows, a, rows.first + r);
-      if (!a.k) continue;
-      if (a.v_of_k) std::copy_n(k + r * values, values, v + r * values);
-      finish_heads(k + r * a.k.rows, a, a.k, a.k_norm, a.kv_heads, rows.first + r);
-      finish_values(v + r * values, a, values);
-    }
-  });
-}
-
-// Bias, norm and RoPE of the query or key heads of one row.
-void Forward::finish_heads(float* x, const Attention& a, const Linear& l, const Norm& norm, int heads,
-                           std::int64_t row) const {
-  if (l.bias) ops().add(x, l.bias.bound, l.rows);
-  clamp(x, a.clamp, l.rows);
-  if (norm && !a.norm_after_rope) apply(norm, x, x, l.rows);
-  if (a.rope >= 0) {
-    const Rope& r = spec_.ropes[static_cast<std::size_t>(a.rope)];
-    const auto pairs = static_cast<std::int64_t>(r.frequencies.size());
-    const std::int64_t at = angles_at(a.rope) + row * pairs;
-    for (int h = 0; h < heads; ++h) ops().rope(x + h * a.d, s_.cos + at, s_.sin + at, pairs, r.pairs);
-  }
-  if (norm && a.norm_after_rope) apply(norm, x, x, l.rows);
-}
-
-void Forward::finish_values(float* v, const Attention& a, std::int64_t width) const {
-  if (a.v.bias) ops().add(v, a.v.bias.bound, width);
-  clamp(v, a.clamp, width);
-  if (a.v_norm) apply(a.v_norm, v, v, width);
-}
-
-// The queries of one row, far from the beginning of a text.
-void Forward::heat(float* q, const Attention& a, std::int64_t row) const {
-  const Temperature& t = a.temperature;
-  const std::int64_t times = (positions_[static_cast<std::size_t>(row)] + t.offset) / t.length;
-  const double factor = 1.0 + static_cast<double>(t.scale) * std::log1p(static_cast<double>(times));
-  if (times > 0) ops().scale(q, static_cast<float>(factor), a.q.rows);
-}
-
-// What one KV head's attention reads of a latent layer. The whole team does it.
-void Forward::before_latent(Rows& rows, const LayerSpec& layer, const Attention& a) {
-  KVASIR_CHECK(rows.worker < 0);
-  const Latent& m = a.latent;
-  const Linear& first = m.down ? m.down : a.q;
-  const Matrix* const users[] = {&first.bound, &a.k.bound};
-  float* const outs[] = {m.down ? s_.low : s_.own, s_.k};
-  prepare(rows, users, s_.x, layer.norm);
-  products_.multiply(rows, users, outs);
-  if (m.down) {
-    const Matrix* const q[] = {&a.q.bound};
-    float* const own[] = {s_.own};
-    prepare(rows, q, s_.low, m.down_norm);
-    products_.multiply(rows, q, own);
-  }
-  const Rope& rope = spec_.ropes[static_cast<std::size_t>(a.rope)];
-  const auto pairs = static_cast<std::int64_t>(rope.frequencies.size());
-  const std::int64_t wide = m.nope + m.rope;
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t at = angles_at(a.rope) + r * pairs;
-      float* const k = s_.k + r * a.k.rows;
-      apply(a.k_norm, k, k, m.rank);
-      ops().rope(k + m.rank, s_.cos + at, s_.sin + at, pairs, rope.pairs);
-      float* const q = s_.own + r * a.q.rows;
-      if (a.temperature) heat(q, a, r);
-      for (int h = 0; h < a.heads; ++h) {
-        float* const turned = q + h * wide + m.nope;
-        ops().rope(turned, s_.cos + at, s_.sin + at, pairs, rope.pairs);
-        std::copy_n(turned, m.rope, s_.q + (r * a.heads + h) * a.d + m.rank);
-      }
-    }
-  });
-  head_products_.multiply(rows.count, a.heads, m.up_k.bound, {s_.own, a.q.rows, wide},
-                          {s_.q, std::int64_t{a.heads} * a.d, a.d});
-}
-
-// What the output matrix of a latent layer reads.
-void Forward::values_of_latent(const Rows& rows, const Attention& a) {
-  const Latent& m = a.latent;
-  head_products_.multiply(rows.count, a.heads, m.up_v.bound, {s_.heads, std::int64_t{a.heads} * a.dv, a.dv},
-                          {s_.values, a.o.columns, m.values});
+// The norm of a layer, and what its mixer reads: of attention queries, keys and values.
+void Forward::project(cpu::Rows& rows, int layer) {
+  weights_.enter(layer, BundleKind::kMixer);
+  const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
+  each_mixer(l, [&](const auto& mixer) { model::project(step_, scratch_.mixers, rows, l.norm, mixer); });
 }
 
 // What rows have to do with each other.
 void Forward::mix(int layer) {
   const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
-  const auto* const a = std::get_if<Attention>(&l.mixer);
-  const bool keys = a && a->k;
-  if (observer_)
-    observer_(layer, slices_, a ? s_.q : nullptr, keys ? s_.k : nullptr, a && (a->v || a->v_of_k) ? s_.v : nullptr);
-  if (a) attend(layer, *a);
-  if (const auto* c = std::get_if<ShortConv>(&l.mixer)) recur(layer, *c);
-  if (const auto* d = std::get_if<Delta>(&l.mixer)) recur(layer, *d);
-  if (const auto* m = std::get_if<Mamba2>(&l.mixer)) recur(layer, *m);
-  if (l.beside) recur(layer, l.beside);
+  const MixerRows& m = scratch_.mixers;
+  if (observer_) {
+    const auto* const a = std::get_if<Attention>(&l.mixer);
+    observer_(layer, step_.slices, a ? m.q : nullptr, a && a->k ? m.k : nullptr,
+              a && (a->v || a->v_of_k) ? m.v : nullptr);
+  }
+  each_mixer(l, [&](const auto& mixer) { model::mix(step_, m, layer, mixer); });
 }
 
-template <class M>
-void Forward::recur(int layer, const M& mixer) {
-  cache_->recur(layer, recurrence_of(mixer), s_.channels, s_.steps, s_.states);
-}
-
-void Forward::attend(int layer, const Attention& a) {
-  const float* const k = a.k ? s_.k : nullptr;
-  const float* const v = a.v || a.v_of_k ? s_.v : nullptr;
-  if (!cache_) return attend_whole(a);
-  cache_->attend(layer, s_.q, k, v, s_.heads,
-                 {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
-                  a.rope < 0 ? nullptr : &turns_[static_cast<std::size_t>(a.rope)]});
-}
-
-// Every row with all rows of its text, head by head.
-void Forward::attend_whole(const Attention& a) {
-  const auto texts = static_cast<std::int64_t>(slices_.size());
-  team_.parallel_for(texts * a.heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const kv::Slice& text = slices_[static_cast<std::size_t>(i / a.heads)];
-      const std::int64_t h = i % a.heads, kv = h * a.kv_heads / a.heads;
-      kernel::bidirectional().attend({.n = text.count,
-                                      .d = a.d,
-                                      .dv = a.dv,
-                                      .q = s_.q + text.row * a.q.rows + h * a.d,
-                                      .k = s_.k + text.row * a.k.rows + kv * a.d,
-                                      .v = s_.v + text.row * a.v.rows + kv * a.dv,
-                                      .q_stride = a.q.rows,
-                                      .k_stride = a.k.rows,
-                                      .v_stride = a.v.rows,
-                                      .scale = a.scale,
-                                      .soft_cap = a.soft_cap,
-                                      .out = s_.heads + text.row * a.o.columns + h * a.dv,
-                                      .out_stride = a.o.columns},
-                                     s_.whole + worker * s_.whole_stride);
-    }
-  });
-}
-
-// heads *= act(gate)
-void Forward::gate_heads(const Rows& rows, const Attention& a) {
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      float* const gate = gates(rows) + r * a.gate.rows;
-      float* const heads = s_.heads + (rows.first + r) * a.o.columns;
-      const auto kind = static_cast<std::size_t>(a.gate_activation);
-      if (a.gate.bias) ops().add(gate, a.gate.bias.bound, a.gate.rows);
-      if (a.gate.rows == a.o.columns) {
-        ops().gate[kind](gate, heads, heads, a.o.columns);
-        continue;
-      }
-      ops().activate[kind](gate, a.heads);
-      for (int h = 0; h < a.heads; ++h) ops().scale(heads + h * a.dv, gate[h], a.dv);
-    }
-  });
-}
-
-void Forward::multiply_answer(Rows& rows, const Linear& l, const float* x, float* y) {
-  const Matrix* const users[] = {&l.bound};
-  float* const outs[] = {y};
-  prepare(rows, users, x, {});
-  products_.multiply(rows, users, outs);
-}
-
-// What attention gives, gated, through the output matrix.
-const Linear& Forward::answer(Rows& rows, const Attention& a) {
-  if (a.gate) gate_heads(rows, a);
-  if (a.latent) values_of_latent(rows, a);
-  multiply_answer(rows, a.o, (a.latent ? s_.values : s_.heads) + rows.first * a.o.columns, rows.y);
-  return a.o;
-}
-
-// From what the mixer gives to the end of layer l.
-void Forward::after(Rows& rows, std::size_t l) {
-  const LayerSpec& layer = spec_.layers[l];
-  const auto* const dense = std::get_if<Dense>(&layer.feed);
-  const bool feeds = !std::holds_alternative<NoFeed>(layer.feed);
-  if (layer.parallel && dense) hide(rows, layer, *dense);  // reads what the mixer has not been added to
-  const bool waits = layer.parallel && !dense;             // what the mixer gives, for experts to read the same
+// rows.y = what the mixers give, through their output matrices and without the bias that is returned; null: the layer
+// has no mixer.
+const Vector* Forward::output(cpu::Rows& rows, const LayerSpec& layer) {
+  const std::int64_t dim = spec_.dim;
+  float* const beside = scratch_.mixers.beside + rows.first * dim;
   const Vector* bias = nullptr;
-  std::visit(
-      [&](const auto& mixer) {
-        if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(mixer)>, NoMixer>) {
-          const Linear& o = answer(rows, mixer);
-          if (layer.beside) add_beside(rows, layer.beside);
-          bias = &o.bias;
-          if (waits)
-            std::copy_n(rows.y, rows.count * spec_.dim, s_.branch);
-          else
-            add(rows, layer, layer.post_mixer, o.bias, !feeds && !layer.input);
-        }
-      },
-      layer.mixer);
-  if (const auto* const experts = std::get_if<Experts>(&layer.feed)) {
-    feed(rows, layer.feed_norm, *experts, l);
-  } else if (const auto* const both = std::get_if<DenseAndExperts>(&layer.feed)) {
-    feed(rows, layer, *both, l);
-  } else if (dense) {
-    if (!layer.parallel) hide(rows, layer, *dense);
-    products_.multiply_hidden(rows, dense->down.bound, rows.y);
-  }
-  if (feeds) add(rows, layer, layer.post_feed, dense ? dense->down.bias : kNone, !layer.input && !waits);
-  if (waits) {
-    std::copy_n(s_.branch, rows.count * spec_.dim, rows.y);
-    add(rows, layer, layer.post_mixer, *bias, !layer.input);
-  }
-  if (layer.input) add_input(rows, l);
-  if (!deep_.empty()) add_deep(rows, l);
-}
-
-// What pictures have for layer l.
-void Forward::add_deep(const Rows& rows, std::size_t l) {
-  const auto before = [](const DeepRow& d, std::int64_t row) { return d.row < row; };
-  for (auto d = std::lower_bound(deep_.begin(), deep_.end(), rows.first, before);
-       d != deep_.end() && d->row < rows.first + rows.count; ++d)
-    if (static_cast<int>(l) < d->block->deep())
-      ops().add(s_.x + d->row * spec_.dim, d->block->deep_row(static_cast<int>(l), d->i), spec_.dim);
-}
-
-void Forward::add_input(Rows& rows, std::size_t l) {
-  const LayerSpec& layer = spec_.layers[l];
-  const LayerInput& in = layer.input;
-  const Matrix *const gate[] = {&in.gate.bound}, *const out[] = {&in.out.bound};
-  const std::int64_t width = in.gate.rows;
-  float* const hidden = gates(rows);
-  float *const hiddens[] = {hidden}, *const y[] = {rows.y};
-  prepare(rows, gate, s_.x + rows.first * spec_.dim, {});
-  products_.multiply(rows, gate, hiddens);
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      float* const h = hidden + r * width;
-      const float* const e = s_.inputs + (rows.first + r) * s_.input_width + static_cast<std::int64_t>(l) * width;
-      ops().gate[static_cast<std::size_t>(in.activation)](h, e, h, width);
-    }
+  each_mixer(layer, [&](const auto& mixer) {
+    step_.multiply(rows, model::finish(step_, scratch_.mixers, rows, mixer), {}, {{mixer.o, bias ? beside : rows.y}});
+    if (!bias) bias = &mixer.o.bias;
   });
-  prepare(rows, out, hidden, {});
-  products_.multiply(rows, out, y);
-  add(rows, layer, in.post, kNone, true);
+  if (layer.beside)
+    step_.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+      ops().add(rows.y + begin * dim, beside + begin * dim, (end - begin) * dim);
+    });
+  return bias;
 }
 
-// What a dense feed forward and experts give, each normed.
-void Forward::feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both, std::size_t l) {
-  hide(rows, layer, both.dense);
-  products_.multiply_hidden(rows, both.dense.down.bound, s_.branch);
-  feed(rows, both.experts_norm, both.experts, l);
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      float *const y = rows.y + r * spec_.dim, *const dense = s_.branch + r * spec_.dim;
-      if (both.dense.down.bias) ops().add(dense, both.dense.down.bias.bound, spec_.dim);
-      if (both.dense_post) apply(both.dense_post, dense, dense, spec_.dim);
-      if (both.experts_post) apply(both.experts_post, y, y, spec_.dim);
-      ops().add(y, dense, spec_.dim);
-    }
-  });
-}
-
-// Draft tokens which experts layer l will choose: its router reads what the layer before it does. Only to read them
-// early.
-void Forward::expect(Rows& rows, std::size_t l) {
-  constexpr int kMostRows = 8;  // more rows use most experts anyway
-  if (l >= spec_.layers.size() || rows.count > kMostRows) return;
-  cpu::ExpertSource* const source = weights_.experts(static_cast<int>(l));
-  const auto* const e = std::get_if<Experts>(&spec_.layers[l].feed);
-  if (!source || !e || !weights_.bound(static_cast<int>(l), BundleKind::kFeed)) return;
-  const Matrix* const routers[] = {&e->router.bound};
-  float* const outs[] = {s_.experts.logits()};
-  prepare(rows, routers, s_.x + rows.first * spec_.dim, e->router_norm ? e->router_norm : spec_.layers[l].feed_norm);
-  products_.multiply(rows, routers, outs);
-  for (int r = 0; r < rows.count && e->router.bias; ++r)
-    ops().add(outs[0] + r * e->routing.count, e->router.bias.bound, e->routing.count);
-  source->expect(experts_.predict({0, rows.count}, e->routing, e->choice_bias.bound));
-}
-
-// What the shared expert gives, and to it what the experts that the router chooses give.
-void Forward::feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t l) {
-  expect(rows, l + 1);
-  const float* const x = s_.x + rows.first * spec_.dim;
-  const Matrix* const routers[] = {&e.router.bound, &e.shared_gate.bound};
-  float* const outs[] = {s_.experts.logits(), s_.experts.shared_weights()};
-  if (e.router_norm) {  // the router reads rows of its own
-    prepare(rows, {routers, 1}, x, e.router_norm);
-    products_.multiply(rows, {routers, 1}, {outs, 1});
+// From what the mixer gave to the end of a layer: output projection, feed forward, and the residual stream.
+void Forward::feed(cpu::Rows& rows, int layer) {
+  weights_.enter(layer, BundleKind::kFeed);
+  const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
+  const bool feeds = !std::holds_alternative<NoFeed>(l.feed);
+  const auto add_output = [&](bool last) {
+    if (const Vector* const bias = output(rows, l)) add(rows, l, l.post_mixer, bias, last && !l.input);
+  };
+  const auto add_feed = [&](bool last) {
+    if (feeds) add(rows, l, l.post_feed, &feed_.finish(rows, layer), last && !l.input);
+  };
+  if (!l.parallel) {
+    add_output(!feeds);
+    feed_.begin(rows, l);
+    add_feed(true);
+  } else if (std::holds_alternative<Experts>(l.feed)) {  // which read all rows before any are added to
+    add_feed(false);
+    add_output(true);
+  } else {
+    feed_.begin(rows, l);
+    add_output(false);
+    add_feed(true);
   }
-  const Matrix* users[] = {e.into ? &e.into.bound : &e.up.bound.first, nullptr, nullptr, nullptr, nullptr, nullptr};
-  std::size_t count = 1;
-  if (!e.router_norm) users[count++] = &e.router.bound;
-  if (e.gate && !e.into) users[count++] = &e.gate.bound.first;
-  if (e.shared.up) users[count++] = &e.shared.up.bound;
-  if (e.shared.gate) users[count++] = &e.shared.gate.bound;
-  if (e.shared_gate) users[count++] = &e.shared_gate.bound;
-  prepare(rows, {users, count}, x, norm);
-
-  const std::size_t from = e.router_norm ? 1 : 0, to = e.shared_gate ? 2 : 1;
-  if (from < to) products_.multiply(rows, {routers + from, to - from}, {outs + from, to - from});
-  if (e.into) {
-    const Matrix* const into[] = {&e.into.bound};
-    float* const narrow[] = {s_.narrow};
-    products_.multiply(rows, into, narrow);
+  if (l.input) {
+    layer_inputs_.multiply(rows, l.input, layer);
+    add(rows, l, l.input.post, nullptr, true);
   }
-  if (e.shared.up) {
-    make_hidden(rows, e.shared);
-    products_.multiply_hidden(rows, e.shared.down.bound, rows.y);
-  }
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      float* const logits = outs[0] + r * e.routing.count;
-      if (e.router_scale != 1.0f) ops().scale(logits, e.router_scale, e.routing.count);
-      if (e.router.bias) ops().add(logits, e.router.bias.bound, e.routing.count);
-      float* const y = rows.y + r * spec_.dim;
-      if (!e.shared.up) {
-        std::fill_n(y, spec_.dim, 0.0f);
-        continue;
-      }
-      if (e.shared.down.bias) ops().add(y, e.shared.down.bias.bound, spec_.dim);
-      if (e.shared_gate) ops().scale(y, 1.0f / (1.0f + std::exp(-outs[1][r])), spec_.dim);
-    }
-    choose(e, begin, end);
-  });
-  const cpu::ExpertStacks stacks{e.activation,
-                                 e.gate ? &e.gate.bound : nullptr,
-                                 e.gate.bias.bound,
-                                 e.up.bound,
-                                 e.up.bias.bound,
-                                 e.down.bound,
-                                 e.down.bias.bound,
-                                 e.weigh_inputs,
-                                 weights_.experts(static_cast<int>(l))};
-  if (e.into) return add_narrow(rows, e, stacks);
-  experts_.add(rows, norm ? rows.normed : x, stacks, e.routing);
-}
-
-// The experts of rows that Experts::into has made, which lie in s_.narrow.
-void Forward::add_narrow(Rows& rows, const Experts& e, const cpu::ExpertStacks& stacks) {
-  const std::int64_t width = e.into.rows;
-  if (e.into.bias)
-    for (int r = 0; r < rows.count; ++r) ops().add(s_.narrow + r * width, e.into.bias.bound, width);
-  std::fill_n(s_.narrow_y, rows.count * width, 0.0f);
-  const Matrix* const users[] = {&e.up.bound.first, e.gate ? &e.gate.bound.first : nullptr};
-  Rows inner = rows;
-  inner.y = s_.narrow_y;
-  prepare(inner, {users, e.gate ? 2u : 1u}, s_.narrow, {});
-  experts_.add(inner, s_.narrow, stacks, e.routing);
-  const Matrix* const out[] = {&e.out.bound};
-  float* const outs[] = {s_.branch};
-  prepare(rows, out, s_.narrow_y, {});
-  products_.multiply(rows, out, outs);
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      if (e.out.bias) ops().add(s_.branch + r * spec_.dim, e.out.bias.bound, spec_.dim);
-      ops().add(rows.y + r * spec_.dim, s_.branch + r * spec_.dim, spec_.dim);
-    }
-  });
-}
-
-void Forward::choose(const Experts& e, std::int64_t begin, std::int64_t end) {
-  if (!expert_hooks_.bias && !expert_hooks_.chosen)
-    return experts_.choose({begin, end}, e.routing, e.choice_bias.bound, e.weight_scales.bound);
-  for (std::int64_t r = begin; r < end; ++r) {
-    const float* const own = expert_hooks_.bias ? expert_hooks_.bias(e, r) : nullptr;
-    experts_.choose({r, r + 1}, e.routing, own ? own : e.choice_bias.bound, e.weight_scales.bound);
-    if (expert_hooks_.chosen) expert_hooks_.chosen(e, r, experts_.chosen(r, e.routing));
-  }
-}
-
-// The hidden rows of a feed forward.
-void Forward::hide(Rows& rows, const LayerSpec& layer, const Dense& feed) {
-  const Matrix* const users[] = {&feed.up.bound, &feed.gate.bound};
-  prepare(rows, {users, feed.gate ? 2u : 1u}, s_.x + rows.first * spec_.dim, layer.feed_norm);
-  make_hidden(rows, feed);
-}
-
-void Forward::make_hidden(Rows& rows, const Dense& feed) {
-  products_.make_hidden(rows,
-                        {feed.activation, feed.gate ? &feed.gate.bound : nullptr, feed.gate.bias.bound, feed.up.bound,
-                         feed.up.bias.bound, &feed.xielu},
-                        feed.down.bound);
+  embed_.add_deep(rows, layer);
+  weights_.leave(layer);
 }
 
 // x += residual_scale * post(y + bias), the last time of a layer x *= output_scale.
-void Forward::add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last) {
+void Forward::add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last) {
   const std::int64_t dim = spec_.dim;
-  products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+  const float* const b = bias && *bias ? bias->bound : nullptr;
+  step_.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t n = (end - begin) * dim;
-    float* const x = s_.x + (rows.first + begin) * dim;
+    float* const x = step_.residual(rows) + begin * dim;
     float* const y = rows.y + begin * dim;
-    for (std::int64_t i = 0; i < n && (bias || post); i += dim) {
-      if (bias) ops().add(y + i, bias.bound, dim);
+    for (std::int64_t i = 0; i < n && (b || post); i += dim) {
+      if (b) ops().add(y + i, b, dim);
       if (post && !layer.norm_of_sums) apply(post, y + i, y + i, dim);
     }
     if (layer.residual_scale != 1.0f) ops().scale(y, layer.residual_scale, n);
@@ -595,74 +226,21 @@ void Forward::add(const Rows& rows, const LayerSpec& layer, const Norm& post, co
   });
 }
 
-// Only the wanted rows go through the output matrix.
-std::span<const float> Forward::logits(std::span<const Input> inputs, int wanted) {
-  const std::int64_t dim = spec_.dim;
-  float* const gathered = s_.rows.whole(std::max(1, wanted)).y;
-  int out = 0;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const int first = slices_[i].row + slices_[i].count - inputs[i].logits;
-    for (int r = 0; r < inputs[i].logits; ++r, ++out) std::copy_n(s_.x + (first + r) * dim, dim, gathered + out * dim);
-  }
-  return multiply_head(gathered, wanted);
+std::span<const float> Forward::logits_of(int first, int count) {
+  KVASIR_CHECK(first >= 0 && count >= 1 && first + count <= step_.rows && count <= max_logits_);
+  return head_.logits(first, count);
 }
 
-std::span<const float> Forward::logits_of(int first, int count) {
-  KVASIR_CHECK(first >= 0 && count >= 1 && first + count <= rows_ && count <= max_logits_);
-  return multiply_head(s_.x + first * spec_.dim, count);
+std::vector<float> Forward::rows_of(std::span<const std::int32_t> tokens) const {
+  const auto dim = static_cast<std::size_t>(spec_.dim);
+  std::vector<float> rows(tokens.size() * dim);
+  for (std::size_t i = 0; i < tokens.size(); ++i) embed_.row(tokens[i], rows.data() + i * dim);
+  return rows;
 }
 
 void Forward::state_of(int row, float* out) const {
-  KVASIR_CHECK(row >= 0 && row < rows_);
-  const float* const x = s_.x + row * spec_.dim;
-  spec_.head.norm ? apply(spec_.head.norm, x, out, spec_.dim) : void(std::copy_n(x, spec_.dim, out));
-}
-
-std::vector<float> Forward::rank(std::span<const float> state) {
-  const Rank& rank = spec_.rank;
-  KVASIR_CHECK(rank && static_cast<std::int64_t>(state.size()) == spec_.dim);
-  std::vector<float> x(state.begin(), state.end());
-  Rows rows = s_.rows.whole(1);
-  const auto multiply = [&](const Linear& l) {
-    std::vector<float> y(static_cast<std::size_t>(l.rows));
-    const Matrix* const users[] = {&l.bound};
-    float* const outs[] = {y.data()};
-    prepare(rows, users, x.data(), {});
-    products_.multiply(rows, users, outs);
-    if (l.bias) ops().add(y.data(), l.bias.bound, l.rows);
-    return y;
-  };
-  if (rank.dense) {
-    x = multiply(rank.dense);
-    for (float& v : x) v = std::tanh(v);
-  }
-  return multiply(rank.output);
-}
-
-std::span<const float> Forward::multiply_head(const float* x, int count) {
-  const Head& head = spec_.head;
-  KVASIR_CHECK(count == 0 || head.output);
-  if (count > 0) {
-    const Matrix* const users[] = {&head.output.bound};
-    float* const outs[] = {s_.logits};
-    Rows rows = s_.rows.whole(count);
-    prepare(rows, users, x, head.norm);
-    products_.multiply(rows, users, outs);
-    const bool plain = !head.output.bias && head.scale == 1.0f && head.soft_cap == 0.0f;
-    for (int r = 0; r < count && !plain; ++r) {
-      float* const row = s_.logits + r * spec_.vocab;
-      if (head.output.bias) ops().add(row, head.output.bias.bound, spec_.vocab);
-      if (head.scale != 1.0f) ops().scale(row, head.scale, spec_.vocab);
-      if (head.soft_cap > 0.0f) ops().soft_cap(row, head.soft_cap, spec_.vocab);
-    }
-  }
-  return {s_.logits, static_cast<std::size_t>(count * spec_.vocab)};
-}
-
-void Forward::prepare(Rows& rows, std::span<const Matrix* const> users, const float* x, const Norm& norm) {
-  const std::int64_t k = users[0]->k;
-  if (!norm) return products_.prepare(rows, users, x, k, {});
-  products_.prepare(rows, users, x, k, [&](const float* from, float* out) { apply(norm, from, out, k); });
+  KVASIR_CHECK(row >= 0 && row < step_.rows);
+  head_.state(row, out);
 }
 
 }  // namespace kvasir::model

@@ -8,29 +8,17 @@
 #include <vector>
 
 #include "base/team.hpp"
-#include "cpu/experts.hpp"
-#include "cpu/head_products.hpp"
-#include "cpu/products.hpp"
-#include "cpu/rows.hpp"
 #include "kv/cache.hpp"
-#include "kv/turn.hpp"
+#include "model/forward/embed.hpp"
+#include "model/forward/feed.hpp"
+#include "model/forward/head.hpp"
+#include "model/forward/layer_inputs.hpp"
+#include "model/forward/mixers.hpp"
+#include "model/forward/step_state.hpp"
 #include "model/model.hpp"
-#include "model/rows.hpp"
 #include "tensor/buffer.hpp"
 
 namespace kvasir::model {
-
-// A run of tokens of one sequence inside a step.
-struct Input {
-  kv::Sequence* sequence = nullptr;
-  std::span<const std::int32_t> tokens;  // at least 1, the sequence's next ones; ids in [0, vocab), or of rows
-  int logits = 1;                        // rows of logits wanted: those of the last `logits` tokens (0..tokens.size())
-  bool decode = false;                   // the tokens were generated: see kv::Slice
-  const float* states = nullptr;         // with Embedding::join: (tokens, dim), what is read with them
-  std::int64_t second = -1;              // of encoders: the tokens from here on are of a second text; -1: there is one
-  std::span<const RowRun> runs = {};     // of the text, with the rows that stand in it ...
-  std::int64_t at = 0;                   // ... whose element `at` is the first of the tokens
-};
 
 class Forward {
  public:
@@ -44,10 +32,10 @@ class Forward {
   // gets them; null for layers without attention.
   using Observer = std::function<void(int, std::span<const kv::Slice>, const float*, const float*, const float*)>;
 
-  int max_tokens() const { return max_tokens_; }
+  int max_tokens() const { return step_.max_tokens; }
   int max_logits() const { return max_logits_; }
   // Whether steps of many rows are computed in tiles of rows, each by one thread. Results do not depend on it.
-  bool in_tiles() const { return tiles_; }
+  bool in_tiles() const { return step_.tiles; }
 
   // Runs one step. Returns the wanted rows of logits in the order of the inputs, (rows, vocab), valid until the next
   // step. Throws Error(kMemory) when the cache cannot hold the tokens; nothing has changed then. Throws Error(kIo) when
@@ -71,19 +59,12 @@ class Forward {
   // What the head reads of a row of the last step: its state behind the last layer, normed. (dim)
   void state_of(int row, float* out) const;
   // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
-  std::vector<float> rank(std::span<const float> state);
+  std::vector<float> rank(std::span<const float> state) { return head_.rank(state); }
 
   // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention. An empty one
   // ends it.
   void observe(Observer observer) { observer_ = std::move(observer); }
-
-  // For tests of what falls otherwise: `chosen(e, row)` is called for every row of a step with its experts of `e`, in
-  // ascending order; `bias(e, row)`, if it gives any, is (experts) in place of Experts::choice_bias. In any thread.
-  struct ExpertHooks {
-    std::function<const float*(const Experts& e, std::int64_t row)> bias;
-    std::function<void(const Experts& e, std::int64_t row, std::span<const std::int32_t> experts)> chosen;
-  };
-  void hook_experts(ExpertHooks hooks) { expert_hooks_ = std::move(hooks); }
+  void hook_experts(ExpertHooks hooks) { feed_.experts().hook(std::move(hooks)); }
 
   // Packed bytes of weights that the last step read: of experts those that one of its tokens used.
   std::int64_t weight_bytes() const { return weight_bytes_; }
@@ -93,113 +74,38 @@ class Forward {
   static std::int64_t planned_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads);
 
  private:
-  // (max_tokens, ...) each, but for the logits.
   struct Scratch {
-    float *x, *q, *k, *v, *gate, *heads, *cos, *sin;  // residual; of one layer; of every RoPE in turn
-    std::int64_t gate_width;                          // of a row, the widest layer's
-    float* inputs;                                    // of layers that have some: Embedding::layers, all layers'
-    std::int64_t input_width;                         // of a row
-    float* token_inputs;                              // (threads, input_width)
-    float* joined;                                    // (max_tokens, 2 dim), with Embedding::join
-    float* branch;                                    // of DenseAndExperts, Experts::out or a mixer
-    float *narrow, *narrow_y;                         // with Experts::into: what experts read, and what they give
-    float *low, *own, *values;  // of latent layers: Latent::down, queries before their keys' matrices, what `o` reads
-    // Of recurrent layers: rows of the cache's recurrence and their gates, products that these are made of, what the
-    // answers are gated with, answers, and what a mixer beside another gives.
-    float *channels, *steps, *mixed, *z, *states, *beside;
-    std::int64_t z_width;  // of a row, the widest layer's
-    float* logits;         // (max_logits, vocab)
-    float* whole;          // of encoders: (threads, whole_stride)
-    std::int64_t whole_stride;
-    cpu::RowScratch rows;
-    cpu::ExpertScratch experts;
-    cpu::HeadScratch head_inputs;
-  };
-  static Scratch place(const ModelSpec& spec, int max_tokens, int max_logits, int threads, cpu::Placer& p);
-  Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits);
-  using Rows = cpu::Rows;
-  template <class F>
-  void in_rows(const F& f) {
-    cpu::in_rows(team_, s_.rows, rows_, tiles_, f);
-  }
-  int take(std::span<const Input> inputs);
-  void pass(std::span<const Input> inputs, int layers, bool ends);
-  void row_of(std::int32_t token, float* x) const;
-  void embed(std::span<const Input> inputs);
-  void join(std::span<const Input> inputs);
-  void angles();
-  std::int64_t angles_at(int rope) const;
-  void before(Rows& rows, const LayerSpec& layer);
-  void before(Rows& rows, const LayerSpec& layer, const Attention& a);
-  void before_latent(Rows& rows, const LayerSpec& layer, const Attention& a);
-  void values_of_latent(const Rows& rows, const Attention& a);
-  void before(Rows& rows, const LayerSpec& layer, const ShortConv& c);
-  void before(Rows& rows, const LayerSpec& layer, const Delta& d);
-  void before(Rows& rows, const LayerSpec& layer, const Mamba2& m);
-  void before(Rows&, const LayerSpec&, const NoMixer&) {}
-  static void part_heads(const Delta& d, const float* from, float* to, float* z);
-  void mix(int layer);
-  void attend(int layer, const Attention& a);
-  template <class M>
-  void recur(int layer, const M& mixer);
-  void attend_whole(const Attention& a);
-  void after(Rows& rows, std::size_t layer);
-  void add_deep(const Rows& rows, std::size_t layer);
-  const Linear& answer(Rows& rows, const Attention& a);
-  const Linear& answer(Rows& rows, const ShortConv& c);
-  const Linear& answer(Rows& rows, const Delta& d);
-  const Linear& answer(Rows& rows, const Mamba2& m);
-  void add_beside(Rows& rows, const Mamba2& m);
-  void multiply_answer(Rows& rows, const Linear& o, const float* x, float* y);
-  void feed(Rows& rows, const Norm& norm, const Experts& e, std::size_t layer);
-  void feed(Rows& rows, const LayerSpec& layer, const DenseAndExperts& both, std::size_t l);
-  void expect(Rows& rows, std::size_t layer);
-  void add_narrow(Rows& rows, const Experts& e, const cpu::ExpertStacks& stacks);
-  void choose(const Experts& e, std::int64_t begin, std::int64_t end);
-  void hide(Rows& rows, const LayerSpec& layer, const Dense& feed);
-  void make_inputs(std::span<const Input> inputs);
-  void add_input(Rows& rows, std::size_t layer);
-  void make_hidden(Rows& rows, const Dense& feed);
-  void add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last);
-  void finish_heads(float* x, const Attention& a, const Linear& l, const Norm& norm, int heads, std::int64_t row) const;
-  void finish_values(float* v, const Attention& a, std::int64_t width) const;
-  void heat(float* q, const Attention& a, std::int64_t row) const;
-  void gate_heads(const Rows& rows, const Attention& a);
-  // Of these rows alone, however wide: while a tile makes the gates of a layer, another still uses those of the last.
-  float* gates(const Rows& rows) const { return s_.gate + rows.first * s_.gate_width; }
-  float* z(const Rows& rows) const { return s_.z + rows.first * s_.z_width; }
-  void prepare(Rows& rows, std::span<const cpu::Matrix* const> users, const float* x, const Norm& norm);
-  std::span<const float> logits(std::span<const Input> inputs, int wanted);
-  std::span<const float> multiply_head(const float* x, int rows);
+    Embedder::Scratch embed;
+    LayerInputRows::Scratch layer_inputs;
+    MixerRows mixers;
+    FeedForward::Scratch feed;
+    float* logits;
+    StepState::Scratch step;
 
-  Team& team_;
+    static Scratch place(ScratchPlan& plan);
+  };
+  Forward(Team& team, const Model& model, kv::Cache* cache, int max_tokens, int max_logits);
+  int begin(std::span<const Input> inputs);
+  void pass(std::span<const Input> inputs, int layers, bool ends);
+  void project(cpu::Rows& rows, int layer);
+  void mix(int layer);
+  void feed(cpu::Rows& rows, int layer);
+  const Vector* output(cpu::Rows& rows, const LayerSpec& layer);
+  void add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last);
+
   const ModelSpec& spec_;
   LayerWeights& weights_;
-  kv::Cache* const cache_;  // null: an encoder
-  int max_tokens_, max_logits_;
-  tensor::Buffer memory_;
-  Scratch s_{};
-  cpu::Products products_;
-  cpu::ExpertProducts experts_;
-  cpu::HeadProducts head_products_;
-  std::int64_t shared_bytes_ = 0;  // of weights that every step reads
+  const int max_logits_;
+  const std::int64_t shared_bytes_;  // of weights that every step reads
   std::int64_t weight_bytes_ = 0;
-  bool tiles_ = false;
-  std::vector<kv::Turn> turns_;  // of every RoPE
-  std::vector<kv::Slice> slices_;
-  std::vector<kv::BothWays> both_;
-  std::vector<std::int64_t> positions_;  // of every row of the step, among its text's elements
-  std::vector<Position> places_;         // the same where ModelSpec::has_places
-  struct DeepRow {
-    std::int64_t row;  // of the step
-    const RowBlock* block;
-    std::int64_t i;  // of the block
-  };
-  std::vector<DeepRow> deep_;      // ascending
-  std::vector<std::int32_t> ids_;  // of every row, where layers have inputs
-  int rows_ = 0;
+  const tensor::Buffer memory_;
+  const Scratch scratch_;
+  StepState step_;
+  Embedder embed_;
+  LayerInputRows layer_inputs_;
+  FeedForward feed_;
+  OutputHead head_;
   Observer observer_;
-  ExpertHooks expert_hooks_;
 };
 
 }  // namespace kvasir::model

@@ -1,0 +1,181 @@
+// Attention: queries, keys and values, and what of its heads goes to the output matrix.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.hpp"
+#include "kernel/bidirectional.hpp"
+#include "kernel/ops.hpp"
+#include "model/apply_norm.hpp"
+#include "model/forward/mixers.hpp"
+
+namespace kvasir::model {
+namespace {
+
+using kernel::ops;
+
+// x to -most .. most, if there is a most.
+void clamp(float* x, float most, std::int64_t n) {
+  for (std::int64_t i = 0; i < n && most > 0; ++i) x[i] = std::clamp(x[i], -most, most);
+}
+
+std::int64_t values_of(const Attention& a) { return a.v_of_k ? a.k.rows : a.v.rows; }
+
+// Bias, norm and RoPE of the query or key heads of one row of the step.
+void finish_heads(const StepState& step, float* x, const Attention& a, const Linear& l, const Norm& norm, int heads,
+                  std::int64_t row) {
+  if (l.bias) ops().add(x, l.bias.bound, l.rows);
+  clamp(x, a.clamp, l.rows);
+  if (norm && !a.norm_after_rope) apply(norm, x, x, l.rows);
+  if (a.rope >= 0) {
+    const Angles angles = step.angles(a.rope, row);
+    for (int h = 0; h < heads; ++h) angles.rotate(x + h * a.d);
+  }
+  if (norm && a.norm_after_rope) apply(norm, x, x, l.rows);
+}
+
+void finish_values(float* v, const Attention& a) {
+  const std::int64_t width = values_of(a);
+  if (a.v.bias) ops().add(v, a.v.bias.bound, width);
+  clamp(v, a.clamp, width);
+  if (a.v_norm) apply(a.v_norm, v, v, width);
+}
+
+// Attention::temperature, of the queries of one row of the step.
+void scale_queries(const StepState& step, float* q, const Attention& a, std::int64_t row) {
+  const Temperature& t = a.temperature;
+  if (!t) return;
+  const std::int64_t times = (step.positions[static_cast<std::size_t>(row)] + t.offset) / t.length;
+  const double factor = 1.0 + static_cast<double>(t.scale) * std::log1p(static_cast<double>(times));
+  if (times > 0) ops().scale(q, static_cast<float>(factor), a.q.rows);
+}
+
+// Latent attention as attention of one KV head (model::Latent). The whole team does it.
+void project_latent(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const Attention& a) {
+  KVASIR_CHECK(rows.worker < 0);
+  const Latent& latent = a.latent;
+  if (latent.down) {
+    step.multiply(rows, step.residual(rows), norm, {{latent.down, m.low}, {a.k, m.k}});
+    step.multiply(rows, m.low, latent.down_norm, {{a.q, m.own}});
+  } else {
+    step.multiply(rows, step.residual(rows), norm, {{a.q, m.own}, {a.k, m.k}});
+  }
+  const std::int64_t width = latent.nope + latent.rope;
+  step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const Angles angles = step.angles(a.rope, r);
+      float* const k = m.k + r * a.k.rows;
+      apply(a.k_norm, k, k, latent.rank);
+      angles.rotate(k + latent.rank);
+      float* const q = m.own + r * a.q.rows;
+      scale_queries(step, q, a, r);
+      for (int h = 0; h < a.heads; ++h) {
+        float* const rope = q + h * width + latent.nope;
+        angles.rotate(rope);
+        std::copy_n(rope, latent.rope, m.q + (r * a.heads + h) * a.d + latent.rank);
+      }
+    }
+  });
+  cpu::HeadProducts(step.team, m.latent)
+      .multiply(rows.count, a.heads, latent.up_k.bound, {m.own, a.q.rows, width},
+                {m.q, std::int64_t{a.heads} * a.d, a.d});
+}
+
+// heads *= act(gate)
+void gate_heads(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Attention& a) {
+  step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      float* const gate = step.gates(rows) + r * a.gate.rows;
+      float* const heads = m.heads + (rows.first + r) * a.o.columns;
+      const auto kind = static_cast<std::size_t>(a.gate_activation);
+      if (a.gate.bias) ops().add(gate, a.gate.bias.bound, a.gate.rows);
+      if (a.gate.rows == a.o.columns) {
+        ops().gate[kind](gate, heads, heads, a.o.columns);
+        continue;
+      }
+      ops().activate[kind](gate, a.heads);
+      for (int h = 0; h < a.heads; ++h) ops().scale(heads + h * a.dv, gate[h], a.dv);
+    }
+  });
+}
+
+// Of an encoder: every row with all rows of its text, head by head.
+void attend_whole(const StepState& step, const MixerRows& m, const Attention& a) {
+  const auto texts = static_cast<std::int64_t>(step.slices.size());
+  step.team.parallel_for(texts * a.heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const kv::Slice& text = step.slices[static_cast<std::size_t>(i / a.heads)];
+      const std::int64_t h = i % a.heads, kv = h * a.kv_heads / a.heads;
+      kernel::bidirectional().attend({.n = text.count,
+                                      .d = a.d,
+                                      .dv = a.dv,
+                                      .q = m.q + text.row * a.q.rows + h * a.d,
+                                      .k = m.k + text.row * a.k.rows + kv * a.d,
+                                      .v = m.v + text.row * a.v.rows + kv * a.dv,
+                                      .q_stride = a.q.rows,
+                                      .k_stride = a.k.rows,
+                                      .v_stride = a.v.rows,
+                                      .scale = a.scale,
+                                      .soft_cap = a.soft_cap,
+                                      .out = m.heads + text.row * a.o.columns + h * a.dv,
+                                      .out_stride = a.o.columns},
+                                     m.whole + worker * m.whole_stride);
+    }
+  });
+}
+
+}  // namespace
+
+void widen(MixerWidths& w, const Attention& a) {
+  const auto widest = [](std::int64_t& width, std::int64_t floats) { width = std::max(width, floats); };
+  widest(w.q, a.q.rows);
+  widest(w.k, a.k.rows);
+  widest(w.v, values_of(a));
+  widest(w.gates, a.gate.rows);
+  widest(w.heads, a.o.columns);
+  if (!a.latent) return;
+  widest(w.q, std::int64_t{a.heads} * a.d);
+  widest(w.heads, std::int64_t{a.heads} * a.dv);
+  widest(w.low, a.latent.down.rows);
+  widest(w.own, a.q.rows);
+  widest(w.head_inputs, a.o.columns);
+  widest(w.latent_heads, a.heads);
+  widest(w.latent_width, std::max(a.latent.nope, a.latent.rank));
+}
+
+void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const Attention& a) {
+  if (a.latent) return project_latent(step, m, rows, norm, a);
+  const std::int64_t values = values_of(a);
+  float* const q = m.q + rows.first * a.q.rows;
+  float* const k = m.k + rows.first * a.k.rows;
+  float* const v = m.v + rows.first * values;
+  // Without keys and values the layer reads another's.
+  step.multiply(rows, step.residual(rows), norm, {{a.q, q}, {a.k, k}, {a.v, v}, {a.gate, step.gates(rows)}});
+  step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      finish_heads(step, q + r * a.q.rows, a, a.q, a.q_norm, a.heads, rows.first + r);
+      scale_queries(step, q + r * a.q.rows, a, rows.first + r);
+      if (!a.k) continue;
+      if (a.v_of_k) std::copy_n(k + r * values, values, v + r * values);
+      finish_heads(step, k + r * a.k.rows, a, a.k, a.k_norm, a.kv_heads, rows.first + r);
+      finish_values(v + r * values, a);
+    }
+  });
+}
+
+void mix(const StepState& step, const MixerRows& m, int layer, const Attention& a) {
+  if (!step.cache) return attend_whole(step, m, a);
+  step.cache->attend(layer, m.q, a.k ? m.k : nullptr, a.v || a.v_of_k ? m.v : nullptr, m.heads,
+                     {a.scale, a.soft_cap, a.slopes.empty() ? nullptr : a.slopes.data(), a.sinks.bound,
+                      a.rope < 0 ? nullptr : &step.turns[static_cast<std::size_t>(a.rope)]});
+}
+
+const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Attention& a) {
+  if (a.gate) gate_heads(step, m, rows, a);
+  if (!a.latent) return m.heads + rows.first * a.o.columns;
+  cpu::HeadProducts(step.team, m.latent)
+      .multiply(rows.count, a.heads, a.latent.up_v.bound, {m.heads, std::int64_t{a.heads} * a.dv, a.dv},
+                {m.head_inputs, a.o.columns, a.latent.values});
+  return m.head_inputs;
+}
+
+}  // namespace kvasir::model

@@ -1,0 +1,92 @@
+#include "model/forward/embed.hpp"
+
+#include <algorithm>
+
+#include "base/check.hpp"
+#include "model/apply_norm.hpp"
+
+namespace kvasir::model {
+namespace {
+
+using kernel::ops;
+
+}  // namespace
+
+Embedder::Scratch Embedder::Scratch::place(ScratchPlan& plan) {
+  const std::int64_t joined = plan.spec.embedding.join.both.columns;
+  plan.widths.input = std::max(plan.widths.input, joined);
+  return {plan.rows(joined)};
+}
+
+Embedder::Embedder(StepState& step, const Scratch& scratch) : step_(step), s_(scratch) {
+  deep_.reserve(static_cast<std::size_t>(step.spec.deep > 0 ? step.max_tokens : 0));
+}
+
+void Embedder::row(std::int32_t token, float* out) const {
+  KVASIR_CHECK(token >= 0 && token < step_.spec.vocab);
+  const Embedding& e = step_.spec.embedding;
+  e.tokens.row(token, out);
+  if (e.scale != 1.0f) ops().scale(out, e.scale, step_.spec.dim);
+}
+
+void Embedder::embed(std::span<const Input> inputs) {
+  const Embedding& e = step_.spec.embedding;
+  const std::int64_t dim = step_.spec.dim;
+  float* const added = step_.scratch.rows.whole(1).y;
+  deep_.clear();
+  std::int64_t row_at = 0;
+  for (const Input& in : inputs)
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(in.tokens.size()); ++i, ++row_at) {
+      const std::int32_t id = in.tokens[static_cast<std::size_t>(i)];
+      float* const x = step_.scratch.x + row_at * dim;
+      if (id < 0) {
+        const RowRun& run = run_at(in.runs, in.at + i);
+        std::copy_n(run.block->row(in.at + i - run.begin), dim, x);
+        if (run.block->deep() > 0) deep_.push_back({row_at, run.block.get(), in.at + i - run.begin});
+      } else {
+        row(id, x);
+      }
+      if (e.positions) {
+        const std::int64_t position = step_.positions[static_cast<std::size_t>(row_at)];
+        KVASIR_CHECK(position < e.positions.rows);
+        e.positions.row(position, added);
+        ops().add(x, added, dim);
+      }
+      if (e.types) {
+        const bool second = in.second >= 0 && i >= in.second;
+        e.types.row(second && e.types.rows > 1 ? 1 : 0, added);
+        ops().add(x, added, dim);
+      }
+      if (e.norm) apply(e.norm, x, x, dim);
+    }
+}
+
+void Embedder::join(std::span<const Input> inputs) {
+  const Join& j = step_.spec.embedding.join;
+  const std::int64_t dim = step_.spec.dim;
+  std::int64_t first = 0;
+  for (const Input& in : inputs) {
+    KVASIR_CHECK(in.states);
+    const auto count = static_cast<std::int64_t>(in.tokens.size());
+    step_.team.parallel_for(count, cpu::kRowGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        float* const joined = s_.joined + (first + i) * 2 * dim;
+        apply(j.norm, step_.scratch.x + (first + i) * dim, joined, dim);
+        apply(j.state_norm, in.states + i * dim, joined + dim, dim);
+      }
+    });
+    first += count;
+  }
+  cpu::Rows rows = step_.scratch.rows.whole(step_.rows);
+  step_.multiply(rows, s_.joined, {}, {{j.both, step_.scratch.x}});
+}
+
+void Embedder::add_deep(const cpu::Rows& rows, int layer) const {
+  const auto before = [](const DeepRow& d, std::int64_t row) { return d.row < row; };
+  for (auto d = std::lower_bound(deep_.begin(), deep_.end(), rows.first, before);
+       d != deep_.end() && d->row < rows.first + rows.count; ++d)
+    if (layer < d->block->deep())
+      ops().add(step_.scratch.x + d->row * step_.spec.dim, d->block->deep_row(layer, d->i), step_.spec.dim);
+}
+
+}  // namespace kvasir::model

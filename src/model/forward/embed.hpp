@@ -1,0 +1,41 @@
+// The rows with which the elements of a step enter the first layer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/forward/step_state.hpp"
+
+namespace kvasir::model {
+
+class Embedder {
+ public:
+  struct Scratch {
+    float* joined;  // (max_tokens, 2 dim), with Embedding::join
+
+    static Scratch place(ScratchPlan& plan);
+  };
+  Embedder(StepState& step, const Scratch& scratch);
+
+  // The embedding's row of a token, (dim). REQUIRES: it is in range.
+  void row(std::int32_t token, float* out) const;
+  // To the residual stream: tokens' rows or those of their runs, with learned positions and types, normed.
+  void embed(std::span<const Input> inputs);
+  // Makes one row of those and the states that come with the tokens (Embedding::join).
+  void join(std::span<const Input> inputs);
+  // Adds what pictures have for a layer.
+  void add_deep(const cpu::Rows& rows, int layer) const;
+
+ private:
+  StepState& step_;
+  Scratch s_;
+  struct DeepRow {
+    std::int64_t row;  // of the step
+    const RowBlock* block;
+    std::int64_t i;  // of the block
+  };
+  std::vector<DeepRow> deep_;  // ascending
+};
+
+}  // namespace kvasir::model

@@ -1,0 +1,36 @@
+// What is made of the rows behind the last layer: logits, states, scores.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/forward/step_state.hpp"
+
+namespace kvasir::model {
+
+class OutputHead {
+ public:
+  // logits: (max_logits, vocab)
+  static float* place(ScratchPlan& plan);
+  OutputHead(const StepState& step, float* logits) : step_(step), logits_(logits) {}
+
+  // Of the wanted rows, in the order of the inputs: (rows, vocab).
+  std::span<const float> logits(std::span<const Input> inputs) const;
+  // Of rows [first, first + count) of the step.
+  std::span<const float> logits(int first, int count) const {
+    return multiply(step_.scratch.x + first * step_.spec.dim, count);
+  }
+  // The normed state of a row. (dim)
+  void state(int row, float* out) const;
+  // ModelSpec::rank of such a state: (labels).
+  std::vector<float> rank(std::span<const float> state) const;
+
+ private:
+  std::span<const float> multiply(const float* x, int count) const;
+
+  const StepState& step_;
+  float* const logits_;
+};
+
+}  // namespace kvasir::model
