@@ -37,7 +37,7 @@ bool has_f16c() {
 }
 // Leaf 7, subleaf 1, EAX bit 4; compilers before GCC 11 and clang 12 have no name for it. Its registers are those of
 // AVX2.
-bool has_avx_vnni() {
+[[maybe_unused]] bool has_avx_vnni() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) != 0;
 }
