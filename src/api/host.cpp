@@ -26,8 +26,8 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
   const std::int64_t context = engine_options.ctx > 0 ? engine_options.ctx : run::kDefaultContext;
   const bool blends = scheduler_options.blend.reuse == "blend";
   engine_options.whole_windows = engine_options.whole_windows || blends;
-  const std::int64_t pool = blends ? run::kBlendSequences * context : 0;
-  run::Engine::Needs needs{.sequences = blends ? std::max(running, run::kBlendSequences) : running,
+  const std::int64_t pool = blends ? run::kBlendContexts * context : 0;
+  run::Engine::Needs needs{.sequences = run::sequences_for(scheduler_options.blend, running),
                            .pool_tokens = pool,
                            .logits = running,
                            .drafted = run::drafted_rows(drafts, running),

@@ -115,11 +115,12 @@ void LoadedModel::load_encoder(const ServingOptions& s, const Progress& progress
 static run::Beside beside(const ServingOptions& s) {
   return run::drafts_memory(s.drafts, s.engine, s.scheduler.running, pool_of(s));
 }
+static int sequences_of(const ServingOptions& s) { return run::sequences_for(s.scheduler.blend, s.scheduler.running); }
 static int drafted_rows(const ServingOptions& s) { return run::drafted_rows(s.drafts, s.scheduler.running); }
 
 void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<store::Tier>> tiers,
                        const Progress& progress) {
-  engine_ = std::make_unique<run::Engine>(s.engine, run::Engine::Needs{.sequences = s.scheduler.running,
+  engine_ = std::make_unique<run::Engine>(s.engine, run::Engine::Needs{.sequences = sequences_of(s),
                                                                        .pool_tokens = pool_of(s),
                                                                        .logits = s.scheduler.running,
                                                                        .drafted = drafted_rows(s),
@@ -175,7 +176,7 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
       model::read_spec(*file, s.engine.ctx > 0 ? s.engine.ctx : static_cast<std::int64_t>(run::kDefaultContext));
   serve::Offer offer{.card = run::card_of(spec, *file, name_of(s))};
   if (spec.causal) {
-    const run::EnginePlan plan = run::plan_engine(*file, s.engine, s.scheduler.running,
+    const run::EnginePlan plan = run::plan_engine(*file, s.engine, sequences_of(s),
                                                   s.scheduler.running + drafted_rows(s), pool_of(s), beside(s));
     offer.bytes = plan.total();
     offer.card.context = plan.context;

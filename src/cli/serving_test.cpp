@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "base/file.hpp"
 #include "cli/run_fixture.hpp"
 #include "serve/client_fixture.hpp"
 
@@ -181,6 +182,27 @@ TEST_F(SeveralModels, ABudgetTooSmallIsSaid) {
   EXPECT_THROW(Serving(o, {}), Error);  // both have the name of their file
   o.serve.models[1] = folder_ + "/none.gguf";
   EXPECT_THROW(Serving(o, {}), Error);  // known at the start
+}
+
+// Blending compares with a further sequence, and the model is tested with two before there is a request.
+TEST(ServingThatBlends, DoesSoWithOneRequestAtATime) {
+  ServingOptions o;
+  o.engine.model = std::string(KVASIR_SOURCE_DIR) + "/models/kvasir-books-4m.gguf";
+  o.engine.ctx = 2048;
+  o.engine.threads = 2;
+  o.scheduler.running = 1;
+  o.scheduler.blend.reuse = "blend";
+  o.reuse.ram_cache = "64MiB";
+  o.server.port = 0;
+  Running s(o);
+  const std::string text = read_text_file(std::string(KVASIR_SOURCE_DIR) + "/DECISIONS.md").substr(2000, 2400);
+  const auto blend_of = [&](const std::string& prompt) {
+    return s.ask("POST", "/v1/completions", {{"prompt", prompt}, {"max_tokens", 200}})["kvasir"]["blend"];
+  };
+  blend_of("A first beginning. " + text);
+  const Json blend = blend_of("Quite another one, and longer. " + text);
+  EXPECT_TRUE(blend["refused"].is_null()) << blend;
+  EXPECT_GT(blend["relocated_tokens"], 256) << blend;
 }
 
 }  // namespace

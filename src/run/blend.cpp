@@ -50,6 +50,8 @@ const OptionTable<BlendOptions>& blend_table() {
   return table;
 }
 
+int sequences_for(const BlendOptions& options, int running) { return options.reuse == "blend" ? running + 1 : running; }
+
 Checks checks_of(const model::ModelSpec& spec, const BlendOptions& options) {
   if (options.repaired_ratio() <= 0) return {};
   const int layers = spec.layer_count();

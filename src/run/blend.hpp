@@ -16,8 +16,8 @@
 
 namespace kvasir::run {
 
-// Blending compares what it borrows with what a second sequence computes, and tests the model with a third.
-inline constexpr int kBlendSequences = 3;
+// Contexts that a prompt, what it borrows and what that is compared with may fill.
+inline constexpr int kBlendContexts = 3;
 
 struct BlendOptions {
   std::string reuse = "exact";     // "off", "exact" or "blend": what requests that say nothing get
@@ -32,6 +32,10 @@ struct BlendOptions {
   std::int32_t forced_rows() const { return strategy == "none" ? 0 : first_rows; }
 };
 const OptionTable<BlendOptions>& blend_table();
+
+// Of an engine whose scheduler computes `running` requests together and has these options: blending compares what it
+// borrows with what a further sequence computes, and so does the test of the model, when none runs.
+int sequences_for(const BlendOptions& options, int running);
 
 // The deeper the check, the better rows are chosen, and the longer it takes: docs/results/blend.md. So all rows are
 // compared in an early layer, and, if it is wanted, those that differ most there, kCandidates times as many as are

@@ -309,8 +309,8 @@ int run_command(Settings& s) {
   const double start = steady_seconds();
   const std::int64_t context = s.engine.ctx > 0 ? s.engine.ctx : run::kDefaultContext;
   s.engine.whole_windows = s.engine.whole_windows || s.blends();
-  run::Engine engine(s.engine, {.sequences = s.blends() ? run::kBlendSequences : 1,
-                                .pool_tokens = s.blends() ? run::kBlendSequences * context : 0,
+  run::Engine engine(s.engine, {.sequences = run::sequences_for(s.blend, 1),
+                                .pool_tokens = s.blends() ? run::kBlendContexts * context : 0,
                                 .drafted = run::drafted_rows(s.drafts, 1),
                                 .beside = run::drafts_memory(s.drafts, s.engine, 1),
                                 .weights_folder = weights_folder(s.reuse),

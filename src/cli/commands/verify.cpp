@@ -174,8 +174,8 @@ int verify_command(Settings& s) {
   ProgressBar loading("loading");
   const std::int64_t context = s.engine.ctx > 0 ? s.engine.ctx : run::kDefaultContext;
   s.engine.whole_windows = s.engine.whole_windows || s.blends();
-  run::Engine engine(s.engine, {.sequences = s.blends() ? run::kBlendSequences : 1,
-                                .pool_tokens = s.blends() ? run::kBlendSequences * context : 0,
+  run::Engine engine(s.engine, {.sequences = run::sequences_for(s.blend, 1),
+                                .pool_tokens = s.blends() ? run::kBlendContexts * context : 0,
                                 .progress = [&](std::int64_t done, std::int64_t total) {
                                   loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
                                 }});

@@ -1,17 +1,24 @@
-// One request inside the scheduler.
+// One request inside the scheduler: what was asked, its tokens, and what the scheduler's parts note about it. Whatever
+// is one part's is written by that part alone, but that all of it goes with the sequence (Lifecycle).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <vector>
 
+#include "kv/cache.hpp"
+#include "kv/page.hpp"
+#include "run/answer.hpp"
+#include "run/drafting.hpp"
 #include "run/pooling.hpp"
-#include "run/scheduler.hpp"
+#include "run/service.hpp"
+#include "store/library.hpp"
 
 namespace kvasir::run {
 
-struct Scheduler::Job {
+struct Job {
   // Asked.
   RequestId id = 0;
   ServiceRequest asked;
@@ -22,27 +29,38 @@ struct Scheduler::Job {
   std::vector<std::int32_t> ids;  // prompt, then the answer
   std::int64_t prompt = 0;        // tokens of it
   kv::Sequence* sequence = nullptr;
-  Lead leader;
   std::unique_ptr<Pooled> vector;   // with Request::pooling, once something of it is computed
   std::vector<TokenRecord> scores;  // of the last step, with Request::prompt_logprobs
   std::int64_t scored = 0;          // tokens of the prompt whose log-probabilities were said
 
-  std::unique_ptr<Drafting::Text> draft;  // with drafts, once its answer has begun
+  std::unique_ptr<Drafting::Text> draft;  // of Speculation: with drafts, once its answer has begun
 
-  // With a library.
+  // Of Sharing: another job computes the first `share` tokens for this one, too.
+  struct Lead {
+    Job* job = nullptr;
+    std::int64_t share = 0;
+  } leader;
+
+  // Of Reuse, with a library.
   struct Kept {
     std::shared_ptr<store::Library::Search> search;  // not over, or its answer not looked at yet
     std::unique_ptr<store::Chain> chain;
     std::vector<std::int64_t> checkpoints;  // that are still to come, the next one last
     bool prompt_offered = false;
+
+    // The first whole pages of so many tokens are those of another job.
+    void share(const Kept& leader, std::int64_t tokens) {
+      if (chain && leader.chain) chain->share(*leader.chain, tokens / kv::kPageTokens);
+    }
   } kept;
 
-  // With text that was relocated: what is computed of it, in order; its tokens do not follow each other.
+  // Of Blending, with text that was relocated: what is computed of it, in order; its tokens do not follow each other.
   struct Blended {
     std::vector<std::int32_t> ids;
     std::size_t done = 0;
     bool on() const { return !ids.empty(); }
     bool pending() const { return done < ids.size(); }
+    void computed(std::size_t tokens) { done = std::min(ids.size(), done + tokens); }
   } blended;
 
   // Seconds; 0: not yet.
@@ -56,6 +74,7 @@ struct Scheduler::Job {
 
   std::int64_t cached() const { return sequence ? kv::Cache::length(*sequence) : 0; }
   std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
+  std::int64_t written() const { return answer ? answer->size() : 0; }  // tokens of the answer
   bool waits() const { return leader.job || kept.search; }
   bool runs() const { return !over && !waits(); }
   // Log-probabilities of the prompt's tokens need its logits, so nothing of it is taken from elsewhere; nor is what a
@@ -72,6 +91,14 @@ struct Scheduler::Job {
   }
   // Draft tokens behind it that the next step computes.
   int drafted() const { return draft && decodes() ? draft->drafted() : 0; }
+  // First tokens of its prompt that are computed as every request computes them.
+  std::int64_t exact_prompt(const kv::Cache& cache) const { return cache.exact_prompt(asked.request.select, length()); }
+
+  // The answer's next token, by its row of logits and so many tokens in the cache. False: the answer is over.
+  bool draw(std::span<const float> row, std::int64_t tokens);
+  void say_rest();  // text that was held back and that no token brought
+  void note_first_token();
 };
+using Jobs = std::vector<std::unique_ptr<Job>>;
 
 }  // namespace kvasir::run

@@ -1,10 +1,11 @@
-// The scheduler's half that relocates: text of a prompt that is known at another place.
+#include "run/schedule/blending.hpp"
+
 #include <algorithm>
 #include <chrono>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
-#include "run/scheduler_job.hpp"
+#include "model/relocation.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -20,8 +21,14 @@ void add_span(Receipt& receipt, std::int64_t begin, std::int64_t end, const char
 
 }  // namespace
 
-BlendOptions Scheduler::blend_options(const ServiceRequest& asked) const {
-  BlendOptions o = options_.blend;
+Blending::Blending(Engine& engine, const BlendOptions& options, store::Library* library)
+    : engine_(engine),
+      options_(options),
+      library_(library),
+      unfit_(model::why_not_relocated(engine.model().spec(), engine.options().whole_windows)) {}
+
+BlendOptions Blending::options_of(const ServiceRequest& asked) const {
+  BlendOptions o = options_;
   const BlendRequest& r = asked.blend;
   if (!r.reuse.empty()) o.reuse = r.reuse;
   if (!r.strategy.empty()) o.strategy = r.strategy;
@@ -32,54 +39,53 @@ BlendOptions Scheduler::blend_options(const ServiceRequest& asked) const {
   return o;
 }
 
-bool Scheduler::wants_blend(const Job& job) const {
-  return library_ && job.reuses() && blend_options(job.asked).reuse == "blend";
+bool Blending::wants(const Job& job) const {
+  return library_ && job.reuses() && options_of(job.asked).reuse == "blend";
 }
 
-// Whether the verdict is there, or was kept in a tier; otherwise the test is to be run. What is tested is the server's
-// own ratio, once. The strategies without comparisons are for whoever measures them.
-bool Scheduler::recall_blend() {
-  if (blend_tested_) return true;
-  if (!blend_test_) {
+// What is tested is the server's own ratio, once. The strategies without comparisons are for whoever measures them.
+bool Blending::recall() {
+  if (verdict_) return true;
+  if (!test_) {
     if (const auto kept = library_->note(kNote, store::within(kFindTime)))
-      blend_tested_ = from_note({reinterpret_cast<const char*>(kept->data()), kept->size()}, options_.blend);
-    if (!blend_tested_) blend_test_ = std::make_unique<BlendTest>(engine_, options_.blend);
+      verdict_ = from_note({reinterpret_cast<const char*>(kept->data()), kept->size()}, options_);
+    if (!verdict_) test_ = std::make_unique<BlendTest>(engine_, options_);
   }
-  return blend_tested_.has_value();
+  return verdict_.has_value();
 }
 
-// Runs the test that is to be run, as far as go_on() lets it. No request runs meanwhile: none waits for it.
-void Scheduler::prove_blend(const std::function<bool()>& go_on) {
+void Blending::prove_first(bool always) {
+  if (library_ && unfit_.empty() && (always || options_.reuse == "blend") && !recall()) prove(nullptr);
+}
+
+void Blending::prove(const std::function<bool()>& go_on) {
   try {
-    if (!blend_test_->run(go_on)) return;
-    blend_tested_ = blend_test_->verdict();
-    const std::string note = to_note(*blend_tested_, options_.blend);
+    if (!test_->run(go_on)) return;
+    verdict_ = test_->verdict();
+    const std::string note = to_note(*verdict_, options_);
     library_->keep_note(kNote, std::as_bytes(std::span(note)));
   } catch (const Error& e) {  // no room, or a disk that fails: the next request that asks has it tried again
     proof_failed_ = e.what();
   }
-  blend_test_.reset();
+  test_.reset();
 }
 
-// The job's sequence has what is known exactly. From there on known text is read where it is, if that pays; else the
-// receipt says why not.
-void Scheduler::blend(Job& job) {
+void Blending::blend(Job& job, double token_seconds) {
   const double start = steady_seconds();
   BlendReceipt& b = job.outcome.receipt.blend;
   relocate(job);
   b.seconds = steady_seconds() - start;
-  if (b.refused.empty())
-    b.saved_seconds = 1e-6 * token_microseconds_ * static_cast<double>(b.relocated_tokens) - b.seconds;
+  if (b.refused.empty()) b.saved_seconds = token_seconds * static_cast<double>(b.relocated_tokens) - b.seconds;
 }
 
-void Scheduler::relocate(Job& job) {
-  BlendOptions o = blend_options(job.asked);
+void Blending::relocate(Job& job) {
+  BlendOptions o = options_of(job.asked);
   const model::ModelSpec& spec = engine_.model().spec();
   Receipt& receipt = job.outcome.receipt;
   BlendReceipt& b = receipt.blend;
   b.asked = true;
   b.strategy = o.strategy;
-  b.refused = no_blend_;
+  b.refused = unfit_;
   if (!job.asked.request.runs.empty()) b.refused = "the prompt has rows, which are found where they stand";
   if (o.repaired_ratio() >= 1) b.refused = "every row would be computed again, so all are, exactly";
   if (!b.refused.empty()) return;
@@ -94,15 +100,15 @@ void Scheduler::relocate(Job& job) {
     return;
   }
   if (o.strategy == "blend") {
-    if (!recall_blend())
+    if (!recall())
       b.refused = proof_failed_.empty()
                       ? "the model is not tested yet: that is done when nothing else is computed, and "
                         "at the start with --reuse blend"
                       : proof_failed_;
-    else if (!blend_tested_->allowed)
-      b.refused = blend_tested_->why;
-    else if (blend_tested_->ratio > options_.blend.ratio)
-      o.ratio = std::max(o.ratio, blend_tested_->ratio);
+    else if (!verdict_->allowed)
+      b.refused = verdict_->why;
+    else if (verdict_->ratio > options_.ratio)
+      o.ratio = std::max(o.ratio, verdict_->ratio);
     if (!b.refused.empty()) return;
   }
   const int layers = spec.layer_count();
@@ -121,7 +127,6 @@ void Scheduler::relocate(Job& job) {
     return;
   }
   for (const std::int64_t at : plan.fresh) job.blended.ids.push_back(job.ids[static_cast<std::size_t>(at)]);
-  job.kept.chain.reset();  // from here on it is no text that a store could keep
   std::int64_t at = exact;
   for (const store::Moved::Run& run : plan.runs) {
     if (run.begin >= job.prompt) break;  // a preempted job's answer
