@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_afmoe {
 
@@ -27,6 +29,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"AFMoE (Trinity)", describe};
+const Arch entry{.summary = "AFMoE (Trinity)",
+                 .describe = describe,
+                 .hub = {{.types = {"afmoe"},
+                          .post_norms = true,
+                          .window = weights::Window::kOwn,
+                          .names = weights::kAfmoe,
+                          .read = weights::read_afmoe}}};
 
 }  // namespace kvasir::model::archs_afmoe

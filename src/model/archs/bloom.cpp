@@ -1,5 +1,7 @@
 // BLOOM: ALiBi, a layer norm of the embedding, biases everywhere.
 #include "model/blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_bloom {
 
@@ -19,6 +21,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"BLOOM", describe};
+const Arch entry{.summary = "BLOOM",
+                 .describe = describe,
+                 .hub = {{.types = {"bloom"}, .names = weights::kByKvHead, .read_all = weights::read_bloom}}};
 
 }  // namespace kvasir::model::archs_bloom

@@ -1,5 +1,6 @@
 // dots.llm1: norms of heads; the first layers are dense, the others experts beside a shared one, scored by sigmoid.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_dots1 {
 
@@ -19,6 +20,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"dots.llm1", describe};
+const Arch entry{.summary = "dots.llm1",
+                 .describe = describe,
+                 .hub = {{.types = {"dots1"}, .window = weights::Window::kStated, .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_dots1

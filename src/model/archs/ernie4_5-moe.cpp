@@ -1,6 +1,7 @@
 // ERNIE 4.5 with experts: llama, of whose layers every few have experts, from one on. A bias for the choice, shared
 // experts.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_ernie4_5_moe {
 
@@ -26,6 +27,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"ERNIE 4.5 with experts", describe};
+const Arch entry{.summary = "ERNIE 4.5 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"ernie4_5_moe"}, .read = weights::read_ernie}}};
 
 }  // namespace kvasir::model::archs_ernie4_5_moe

@@ -1,6 +1,7 @@
 // EXAONE MoE (K-EXAONE): norms of heads; three layers with a window and RoPE, then one that sees everything without
 // positions; experts beside a shared one behind the first layers.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_exaone_moe {
 
@@ -22,6 +23,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"EXAONE MoE", describe};
+const Arch entry{.summary = "EXAONE MoE",
+                 .describe = describe,
+                 .hub = {{.types = {"exaone_moe"}, .window = weights::Window::kOwn, .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_exaone_moe

@@ -1,5 +1,7 @@
 // Falcon: attention and feed forward side by side on one layer norm, or (40B) on two, attn_norm_2 for attention.
 #include "model/blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_falcon {
 
@@ -18,6 +20,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Falcon", describe};
+const Arch entry{.summary = "Falcon",
+                 .describe = describe,
+                 .hub = {{.types = {"falcon"}, .names = weights::kByKvHead, .read_all = weights::read_falcon}}};
 
 }  // namespace kvasir::model::archs_falcon

@@ -1,5 +1,6 @@
 // FlexOlmo: OLMo 2 with experts. Only folders have it.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_flex_olmo {
 
@@ -19,6 +20,10 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"FlexOlmo", describe};
+const Arch entry{
+    .summary = "FlexOlmo",
+    .describe = describe,
+    .hub = {
+        {.types = {"flex_olmo"}, .post_norms = true, .window = weights::Window::kOwn, .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_flex_olmo

@@ -1,6 +1,7 @@
 // GLM 4.5 to 4.7: the first layers are dense, the others experts with a shared one; sigmoid routing with a bias for the
 // choice. post_attention_norm is the norm before the feed forward. Some have norms of query and key heads.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_glm4moe {
 
@@ -29,6 +30,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"GLM 4.5 to 4.7", describe, block};
+const Arch entry{.summary = "GLM 4.5 to 4.7",
+                 .describe = describe,
+                 .block = block,
+                 .hub = {{.types = {"glm4_moe", "solar_open"},
+                          .post_norms = true,
+                          .window = weights::Window::kOwn,
+                          .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_glm4moe

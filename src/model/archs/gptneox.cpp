@@ -1,5 +1,7 @@
 // GPT-NeoX: attention and feed forward side by side, each on a layer norm of its own; RoPE on a part of heads.
 #include "model/blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_gptneox {
 
@@ -17,6 +19,9 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"GPT-NeoX, Pythia", describe};
+const Arch entry{
+    .summary = "GPT-NeoX, Pythia",
+    .describe = describe,
+    .hub = {{.types = {"gpt_neox"}, .activation = "", .names = weights::kByKvHead, .read = weights::read_gpt_neox}}};
 
 }  // namespace kvasir::model::archs_gptneox

@@ -1,5 +1,7 @@
 // Granite Swash: Granite with windows, sinks and layers without positions; some have experts.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_granite_swa {
 
@@ -43,6 +45,15 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Granite Swash (windows and sinks)", describe};
+const Arch entry{
+    .summary = "Granite Swash (windows and sinks)",
+    .describe = describe,
+    .hub = {
+        {.types = {"granite_swa"}, .pairs = true, .window = weights::Window::kOwn, .read = weights::read_granite_swa},
+        {.types = {"granitemoe_swa"},
+         .pairs = true,
+         .window = weights::Window::kOwn,
+         .names = weights::kGranite,
+         .read = weights::read_granite_swa}}};
 
 }  // namespace kvasir::model::archs_granite_swa

@@ -2,6 +2,8 @@
 // has no positions unless rope.scaling.finetuned says so (Bamba, or all layers attention).
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_granitehybrid {
 
@@ -43,6 +45,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Granite 4 H (Mamba-2)", describe};
+const Arch entry{.summary = "Granite 4 H (Mamba-2)",
+                 .describe = describe,
+                 .hub = {{.types = {"bamba"}, .pairs = true, .names = weights::kFalconH1, .read = weights::read_bamba},
+                         {.types = {"granitemoehybrid"},
+                          .pairs = true,
+                          .names = weights::kGranite,
+                          .read = weights::read_granite_hybrid}}};
 
 }  // namespace kvasir::model::archs_granitehybrid

@@ -1,5 +1,7 @@
 // Granite 3 with experts, and where the file has one a shared expert.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_granitemoe {
 
@@ -26,6 +28,11 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Granite 3 with experts", describe};
+const Arch entry{.summary = "Granite 3 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"granitemoe", "granitemoeshared"},
+                          .pairs = true,
+                          .names = weights::kGranite,
+                          .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_granitemoe

@@ -1,5 +1,6 @@
 // Hunyuan, dense: RMS norm of every query and key head after RoPE.
 #include "model/blocks.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_hunyuan_dense {
 
@@ -17,6 +18,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Hunyuan (dense)", describe};
+const Arch entry{.summary = "Hunyuan (dense)",
+                 .describe = describe,
+                 .hub = {{.types = {"hunyuan_v1_dense"}, .names = weights::kHunyuan}}};
 
 }  // namespace kvasir::model::archs_hunyuan_dense

@@ -1,5 +1,7 @@
 // Hunyuan with experts: RMS norm of every query and key head after RoPE, and a shared expert.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_hunyuan_moe {
 
@@ -19,6 +21,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Hunyuan with experts", describe};
+const Arch entry{.summary = "Hunyuan with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"hunyuan_v1_moe"}, .names = weights::kHunyuan, .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_hunyuan_moe

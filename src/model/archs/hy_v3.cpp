@@ -1,5 +1,7 @@
 // Hunyuan 3: norms of heads; a dense layer, then experts beside a shared one, scored by sigmoid.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_hy_v3 {
 
@@ -18,6 +20,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Hunyuan 3", describe};
+const Arch entry{.summary = "Hunyuan 3",
+                 .describe = describe,
+                 .hub = {{.types = {"hy_v3"}, .names = weights::kAfmoe, .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_hy_v3

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_laguna {
 
@@ -38,6 +39,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Laguna", describe};
+constexpr weights::Rename kNames[] = {{"self_attn.g_proj", "attn_gate"},
+                                      {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"}};
+
+const Arch entry{
+    .summary = "Laguna",
+    .describe = describe,
+    .hub = {{.types = {"laguna"}, .window = weights::Window::kOwn, .names = kNames, .read = weights::read_laguna}}};
 
 }  // namespace kvasir::model::archs_laguna

@@ -1,6 +1,8 @@
 // LFM2 with experts in all but the first layers.
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_lfm2moe {
 
@@ -31,6 +33,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"LFM2 with experts", describe};
+const Arch entry{.summary = "LFM2 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"lfm2_moe"}, .names = weights::kLfm2, .read = weights::read_lfm2}}};
 
 }  // namespace kvasir::model::archs_lfm2moe

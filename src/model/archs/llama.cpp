@@ -1,6 +1,7 @@
 // Llama 1 to 3.x, Mistral, SmolLM2: RoPE on adjacent pairs (the converter permuted the weights), optional biases. With
 // experts Mixtral.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_llama {
 
@@ -21,6 +22,14 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Llama 1-3.x, Mistral, Mixtral, SmolLM2", describe};
+const Arch entry{
+    .summary = "Llama 1-3.x, Mistral, Mixtral, SmolLM2",
+    .describe = describe,
+    .hub = {{.types = {"cwm", "internlm3", "llama", "ministral", "mistral"},
+             .pairs = true,
+             .window = weights::Window::kStated},
+            {.types = {"helium"}, .window = weights::Window::kStated},
+            {.types = {"iquestcoder"}, .pairs = true, .window = weights::Window::kStated, .read = weights::read_iquest},
+            {.types = {"mixtral"}, .pairs = true, .window = weights::Window::kStated, .read = weights::read_experts}}};
 
 }  // namespace kvasir::model::archs_llama

@@ -1,5 +1,7 @@
 // Mamba-2: one mixer in every layer and no feed forward.
 #include "model/recurrent_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_mamba2 {
 
@@ -12,6 +14,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Mamba-2 and Codestral Mamba", describe};
+const Arch entry{.summary = "Mamba-2 and Codestral Mamba",
+                 .describe = describe,
+                 .hub = {{.types = {"mamba2"}, .names = weights::kMixer, .read_all = weights::read_mamba2}}};
 
 }  // namespace kvasir::model::archs_mamba2

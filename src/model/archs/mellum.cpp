@@ -1,5 +1,6 @@
 // Mellum 2: Qwen 3 with experts, of whose layers some have a window and plain RoPE with a base of its own.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_mellum {
 
@@ -22,6 +23,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Mellum 2", describe};
+const Arch entry{.summary = "Mellum 2",
+                 .describe = describe,
+                 .hub = {{.types = {"mellum"}, .window = weights::Window::kOwn, .read = weights::read_mellum}}};
 
 }  // namespace kvasir::model::archs_mellum

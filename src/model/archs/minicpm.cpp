@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "model/blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_minicpm {
 
@@ -17,6 +18,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"MiniCPM 1 and 2", describe};
+const Arch entry{.summary = "MiniCPM 1 and 2",
+                 .describe = describe,
+                 .hub = {{.types = {"minicpm"}, .pairs = true, .read = weights::read_minicpm}}};
 
 }  // namespace kvasir::model::archs_minicpm

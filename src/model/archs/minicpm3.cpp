@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "model/latent_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_minicpm3 {
 
@@ -17,6 +18,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"MiniCPM 3", describe};
+const Arch entry{
+    .summary = "MiniCPM 3", .describe = describe, .hub = {{.types = {"minicpm3"}, .read = weights::read_minicpm3}}};
 
 }  // namespace kvasir::model::archs_minicpm3

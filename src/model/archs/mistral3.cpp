@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "model/blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_mistral3 {
 
@@ -25,6 +26,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Ministral 3, Devstral 2", describe};
+const Arch entry{.summary = "Ministral 3, Devstral 2",
+                 .describe = describe,
+                 .hub = {{.types = {"ministral3", "mistral3"}, .pairs = true, .read = weights::read_ministral}}};
 
 }  // namespace kvasir::model::archs_mistral3

@@ -1,5 +1,6 @@
 // OLMo 1: layer norms without weights; queries, keys and values may be cut.
 #include "model/blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_olmo {
 
@@ -16,6 +17,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"OLMo 1", describe};
+const Arch entry{
+    .summary = "OLMo 1", .describe = describe, .hub = {{.types = {"olmo"}, .pairs = true, .read = weights::read_olmo}}};
 
 }  // namespace kvasir::model::archs_olmo

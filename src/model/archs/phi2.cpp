@@ -1,5 +1,6 @@
 // Phi 1.5 and 2: attention and feed forward side by side on one layer norm, biases everywhere, RoPE on a part of heads.
 #include "model/blocks.hpp"
+#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_phi2 {
 
@@ -17,6 +18,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Phi 1.5 and 2", describe};
+const Arch entry{.summary = "Phi 1.5 and 2",
+                 .describe = describe,
+                 .hub = {{.types = {"phi"}, .activation = "gelu_new", .names = weights::kPhi}}};
 
 }  // namespace kvasir::model::archs_phi2

@@ -1,5 +1,6 @@
 // Phi-3.5-MoE and Phi-mini-MoE: layer norms, biases, LongRoPE; two experts by SparseMixer.
 #include "model/expert_blocks.hpp"
+#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_phimoe {
 
@@ -18,6 +19,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Phi-3.5-MoE", describe};
+const Arch entry{
+    .summary = "Phi-3.5-MoE", .describe = describe, .hub = {{.types = {"phimoe"}, .read = weights::read_phimoe}}};
 
 }  // namespace kvasir::model::archs_phimoe

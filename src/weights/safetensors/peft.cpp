@@ -142,7 +142,7 @@ Adapter open_peft(const std::string& folder, const Metadata& base) {
     (a ? pair.a : pair.b) = info_of(t, path);
   }
   const std::string& arch = base.require_string("general.architecture");
-  const Family& family = family_of_arch(arch, path);
+  const Family family = family_of_arch(arch, path);
   const auto heads = [&](const char* key) { return base.get_int(arch + key, 1, 1 << 20); };
   for (auto& [module, pair] : pairs) {
     if (pair.a.name.empty() || pair.b.name.empty())

@@ -23,6 +23,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{.summary = "an architecture that no file has", .describe = describe};
+constexpr weights::Rename kNames[] = {{"attn.norm", "attn_norm"}, {"attn.qkv", "attn_qkv"}, {"attn.out", "attn_output"},
+                                      {"ffn.norm", "ffn_norm"},   {"ffn.in", "ffn_up"},     {"ffn.out", "ffn_down"}};
+
+const Arch entry{
+    .summary = "an architecture that no file has",
+    .describe = describe,
+    .hub = {{.types = {"skeleton_text"}, .window = weights::Window::kOwn, .activation = "gelu_new", .names = kNames}}};
 
 }  // namespace kvasir::model::archs_skeleton
