@@ -1,6 +1,6 @@
 #include "model/arch.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 std::vector<Family> families() {
   std::vector<Family> all;
@@ -12,4 +12,4 @@ std::vector<Family> families() {
   return all;
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

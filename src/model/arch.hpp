@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/registry.hpp"
+#include "hub/family.hpp"
 #include "model/spec.hpp"
-#include "weights/safetensors/family.hpp"
 
 namespace kvasir::model {
 
@@ -22,7 +22,7 @@ struct Arch {
   // such blocks of this architecture are is not known.
   LayerSpec (*block)(const Hparams& h, int block) = nullptr;
   // How folders of Hugging Face say it; empty: none are read. The first one's names are those of adapters, too.
-  std::vector<weights::Family> hub = {};
+  std::vector<hub::Family> hub = {};
 };
 
 std::span<const Entry<Arch>> archs();

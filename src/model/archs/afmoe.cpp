@@ -2,9 +2,9 @@
 // every element of attention's heads; norms before and behind both parts; experts beside a shared one.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_afmoe {
 
@@ -33,8 +33,8 @@ const Arch entry{.summary = "AFMoE (Trinity)",
                  .describe = describe,
                  .hub = {{.types = {"afmoe"},
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
-                          .names = weights::kAfmoe,
-                          .read = weights::read_afmoe}}};
+                          .window = hub::Window::kOwn,
+                          .names = hub::kAfmoe,
+                          .read = hub::read_afmoe}}};
 
 }  // namespace kvasir::model::archs_afmoe

@@ -31,12 +31,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-constexpr weights::Rename kNames[] = {{"attention_layernorm", "attn_norm"},
-                                      {"feedforward_layernorm", "ffn_norm"},
-                                      {"mlp.act_fn.alpha_p", "xielu.alpha_p", weights::Make::kNumber},
-                                      {"mlp.act_fn.alpha_n", "xielu.alpha_n", weights::Make::kNumber},
-                                      {"mlp.act_fn.beta", "xielu.beta", weights::Make::kNumber},
-                                      {"mlp.act_fn.eps", "xielu.eps", weights::Make::kNumber}};
+constexpr hub::Rename kNames[] = {{"attention_layernorm", "attn_norm"},
+                                  {"feedforward_layernorm", "ffn_norm"},
+                                  {"mlp.act_fn.alpha_p", "xielu.alpha_p", hub::Make::kNumber},
+                                  {"mlp.act_fn.alpha_n", "xielu.alpha_n", hub::Make::kNumber},
+                                  {"mlp.act_fn.beta", "xielu.beta", hub::Make::kNumber},
+                                  {"mlp.act_fn.eps", "xielu.eps", hub::Make::kNumber}};
 
 const Arch entry{.summary = "Apertus",
                  .describe = describe,

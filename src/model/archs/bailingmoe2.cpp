@@ -1,7 +1,7 @@
 // Ling 2, Ring 2 and Sarvam: norms of heads; sigmoid routing with a bias for the choice, experts in groups, a shared
 // one; the first layers are dense.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_bailingmoe2 {
 
@@ -22,15 +22,15 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-constexpr weights::Rename kNames[] = {{"attention.query_key_value", "attn_qkv"},
-                                      {"attention.dense", "attn_output"},
-                                      {"attention.query_layernorm", "attn_q_norm"},
-                                      {"attention.key_layernorm", "attn_k_norm"},
-                                      {"mlp.gate.expert_bias", "exp_probs_b.bias"}};
+constexpr hub::Rename kNames[] = {{"attention.query_key_value", "attn_qkv"},
+                                  {"attention.dense", "attn_output"},
+                                  {"attention.query_layernorm", "attn_q_norm"},
+                                  {"attention.key_layernorm", "attn_k_norm"},
+                                  {"mlp.gate.expert_bias", "exp_probs_b.bias"}};
 
 const Arch entry{.summary = "Ling 2, Ring 2 and Sarvam",
                  .describe = describe,
                  .block = block,
-                 .hub = {{.types = {"sarvam_moe"}, .names = kNames, .read = weights::read_experts}}};
+                 .hub = {{.types = {"sarvam_moe"}, .names = kNames, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_bailingmoe2

@@ -1,7 +1,7 @@
 // BLOOM: ALiBi, a layer norm of the embedding, biases everywhere.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_bloom {
 
@@ -23,6 +23,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "BLOOM",
                  .describe = describe,
-                 .hub = {{.types = {"bloom"}, .names = weights::kByKvHead, .read_all = weights::read_bloom}}};
+                 .hub = {{.types = {"bloom"}, .names = hub::kByKvHead, .read_all = hub::read_bloom}}};
 
 }  // namespace kvasir::model::archs_bloom

@@ -1,6 +1,6 @@
 // Cohere 2: Command R with three layers of a window, then one that sees everything and has no positions.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_cohere2 {
 
@@ -25,6 +25,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Command R7B, Command A, Aya",
                  .describe = describe,
-                 .hub = {{.types = {"cohere2"}, .window = weights::Window::kOwn, .read = weights::read_cohere}}};
+                 .hub = {{.types = {"cohere2"}, .window = hub::Window::kOwn, .read = hub::read_cohere}}};
 
 }  // namespace kvasir::model::archs_cohere2

@@ -1,7 +1,7 @@
 // Cohere 2 with experts: attention and feed forward side by side on one norm; a window and RoPE in most layers, none of
 // both in the others. The first layers may be dense, and then have positions.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_cohere2moe {
 
@@ -42,9 +42,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{
-    .summary = "Cohere 2 with experts",
-    .describe = describe,
-    .hub = {{.types = {"cohere2_moe"}, .window = weights::Window::kOwn, .read = weights::read_cohere2_moe}}};
+const Arch entry{.summary = "Cohere 2 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"cohere2_moe"}, .window = hub::Window::kOwn, .read = hub::read_cohere2_moe}}};
 
 }  // namespace kvasir::model::archs_cohere2moe

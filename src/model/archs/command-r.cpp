@@ -1,6 +1,6 @@
 // Command R: attention and feed forward side by side on one layer norm without bias, scaled logits; R+ norms heads.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_command_r {
 
@@ -22,6 +22,6 @@ static ModelSpec describe(const Hparams& h) {
 }
 
 const Arch entry{
-    .summary = "Command R and R+", .describe = describe, .hub = {{.types = {"cohere"}, .read = weights::read_cohere}}};
+    .summary = "Command R and R+", .describe = describe, .hub = {{.types = {"cohere"}, .read = hub::read_cohere}}};
 
 }  // namespace kvasir::model::archs_command_r

@@ -1,6 +1,6 @@
 // dots.llm1: norms of heads; the first layers are dense, the others experts beside a shared one, scored by sigmoid.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_dots1 {
 
@@ -22,6 +22,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "dots.llm1",
                  .describe = describe,
-                 .hub = {{.types = {"dots1"}, .window = weights::Window::kStated, .read = weights::read_experts}}};
+                 .hub = {{.types = {"dots1"}, .window = hub::Window::kStated, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_dots1

@@ -1,7 +1,7 @@
 // ERNIE 4.5 with experts: llama, of whose layers every few have experts, from one on. A bias for the choice, shared
 // experts.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_ernie4_5_moe {
 
@@ -29,6 +29,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "ERNIE 4.5 with experts",
                  .describe = describe,
-                 .hub = {{.types = {"ernie4_5_moe"}, .read = weights::read_ernie}}};
+                 .hub = {{.types = {"ernie4_5_moe"}, .read = hub::read_ernie}}};
 
 }  // namespace kvasir::model::archs_ernie4_5_moe

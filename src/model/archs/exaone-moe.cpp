@@ -1,7 +1,7 @@
 // EXAONE MoE (K-EXAONE): norms of heads; three layers with a window and RoPE, then one that sees everything without
 // positions; experts beside a shared one behind the first layers.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_exaone_moe {
 
@@ -25,6 +25,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "EXAONE MoE",
                  .describe = describe,
-                 .hub = {{.types = {"exaone_moe"}, .window = weights::Window::kOwn, .read = weights::read_experts}}};
+                 .hub = {{.types = {"exaone_moe"}, .window = hub::Window::kOwn, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_exaone_moe

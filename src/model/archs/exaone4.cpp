@@ -25,6 +25,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "EXAONE 4",
                  .describe = describe,
-                 .hub = {{.types = {"exaone4"}, .post_norms = true, .window = weights::Window::kOwn}}};
+                 .hub = {{.types = {"exaone4"}, .post_norms = true, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_exaone4

@@ -1,8 +1,8 @@
 // Falcon-H1: attention and Mamba-2 side by side in every layer. The file's matrices hold its multipliers; a folder's
 // hold all but those of the embedding and of the logits.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_falcon_h1 {
 
@@ -31,6 +31,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Falcon-H1 (attention beside Mamba-2)",
                  .describe = describe,
-                 .hub = {{.types = {"falcon_h1"}, .names = weights::kFalconH1, .read = weights::read_falcon_h1}}};
+                 .hub = {{.types = {"falcon_h1"}, .names = hub::kFalconH1, .read = hub::read_falcon_h1}}};
 
 }  // namespace kvasir::model::archs_falcon_h1

@@ -1,7 +1,7 @@
 // Falcon: attention and feed forward side by side on one layer norm, or (40B) on two, attn_norm_2 for attention.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_falcon {
 
@@ -22,6 +22,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Falcon",
                  .describe = describe,
-                 .hub = {{.types = {"falcon"}, .names = weights::kByKvHead, .read_all = weights::read_falcon}}};
+                 .hub = {{.types = {"falcon"}, .names = hub::kByKvHead, .read_all = hub::read_falcon}}};
 
 }  // namespace kvasir::model::archs_falcon

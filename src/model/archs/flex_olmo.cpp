@@ -1,6 +1,6 @@
 // FlexOlmo: OLMo 2 with experts. Only folders have it.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_flex_olmo {
 
@@ -23,7 +23,6 @@ static ModelSpec describe(const Hparams& h) {
 const Arch entry{
     .summary = "FlexOlmo",
     .describe = describe,
-    .hub = {
-        {.types = {"flex_olmo"}, .post_norms = true, .window = weights::Window::kOwn, .read = weights::read_experts}}};
+    .hub = {{.types = {"flex_olmo"}, .post_norms = true, .window = hub::Window::kOwn, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_flex_olmo

@@ -32,7 +32,7 @@ const Arch entry{.summary = "Gemma 2",
                  .hub = {{.types = {"gemma2"},
                           .one_more = true,
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
+                          .window = hub::Window::kOwn,
                           .activation = "gelu_pytorch_tanh"}}};
 
 }  // namespace kvasir::model::archs_gemma2

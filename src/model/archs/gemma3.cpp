@@ -34,7 +34,7 @@ const Arch entry{.summary = "Gemma 3 (text)",
                  .hub = {{.types = {"gemma3", "gemma3_text"},
                           .one_more = true,
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
+                          .window = hub::Window::kOwn,
                           .activation = "gelu_pytorch_tanh"}}};
 
 }  // namespace kvasir::model::archs_gemma3

@@ -1,7 +1,7 @@
 // GLM 4.5 to 4.7: the first layers are dense, the others experts with a shared one; sigmoid routing with a bias for the
 // choice. post_attention_norm is the norm before the feed forward. Some have norms of query and key heads.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_glm4moe {
 
@@ -35,7 +35,7 @@ const Arch entry{.summary = "GLM 4.5 to 4.7",
                  .block = block,
                  .hub = {{.types = {"glm4_moe", "solar_open"},
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
-                          .read = weights::read_experts}}};
+                          .window = hub::Window::kOwn,
+                          .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_glm4moe

@@ -1,7 +1,7 @@
 // gpt-oss: biases everywhere, sinks, every second layer with a window, the first one too. All feed forwards are experts
 // with a clamped gate. post_attention_norm is the norm before them.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_gpt_oss {
 
@@ -21,18 +21,18 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-constexpr weights::Rename kNames[] = {{"mlp.router", "ffn_gate_inp"},
-                                      {"mlp.experts.gate_up_proj", "ffn_*_exps.weight", weights::Make::kTurns},
-                                      {"mlp.experts.gate_up_proj_bias", "ffn_*_exps.bias", weights::Make::kTurns},
-                                      {"mlp.experts.down_proj", "ffn_down_exps.weight", weights::Make::kTurned},
-                                      {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"}};
+constexpr hub::Rename kNames[] = {{"mlp.router", "ffn_gate_inp"},
+                                  {"mlp.experts.gate_up_proj", "ffn_*_exps.weight", hub::Make::kTurns},
+                                  {"mlp.experts.gate_up_proj_bias", "ffn_*_exps.bias", hub::Make::kTurns},
+                                  {"mlp.experts.down_proj", "ffn_down_exps.weight", hub::Make::kTurned},
+                                  {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"}};
 
 const Arch entry{.summary = "gpt-oss",
                  .describe = describe,
                  .hub = {{.types = {"gpt_oss"},
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
+                          .window = hub::Window::kOwn,
                           .names = kNames,
-                          .read = weights::read_gpt_oss}}};
+                          .read = hub::read_gpt_oss}}};
 
 }  // namespace kvasir::model::archs_gpt_oss

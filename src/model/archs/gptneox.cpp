@@ -1,7 +1,7 @@
 // GPT-NeoX: attention and feed forward side by side, each on a layer norm of its own; RoPE on a part of heads.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_gptneox {
 
@@ -22,6 +22,6 @@ static ModelSpec describe(const Hparams& h) {
 const Arch entry{
     .summary = "GPT-NeoX, Pythia",
     .describe = describe,
-    .hub = {{.types = {"gpt_neox"}, .activation = "", .names = weights::kByKvHead, .read = weights::read_gpt_neox}}};
+    .hub = {{.types = {"gpt_neox"}, .activation = "", .names = hub::kByKvHead, .read = hub::read_gpt_neox}}};
 
 }  // namespace kvasir::model::archs_gptneox

@@ -1,7 +1,7 @@
 // Granite Swash: Granite with windows, sinks and layers without positions; some have experts.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_granite_swa {
 
@@ -48,12 +48,11 @@ static ModelSpec describe(const Hparams& h) {
 const Arch entry{
     .summary = "Granite Swash (windows and sinks)",
     .describe = describe,
-    .hub = {
-        {.types = {"granite_swa"}, .pairs = true, .window = weights::Window::kOwn, .read = weights::read_granite_swa},
-        {.types = {"granitemoe_swa"},
-         .pairs = true,
-         .window = weights::Window::kOwn,
-         .names = weights::kGranite,
-         .read = weights::read_granite_swa}}};
+    .hub = {{.types = {"granite_swa"}, .pairs = true, .window = hub::Window::kOwn, .read = hub::read_granite_swa},
+            {.types = {"granitemoe_swa"},
+             .pairs = true,
+             .window = hub::Window::kOwn,
+             .names = hub::kGranite,
+             .read = hub::read_granite_swa}}};
 
 }  // namespace kvasir::model::archs_granite_swa

@@ -1,7 +1,7 @@
 // Granite 3 with experts, and where the file has one a shared expert.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_granitemoe {
 
@@ -32,7 +32,7 @@ const Arch entry{.summary = "Granite 3 with experts",
                  .describe = describe,
                  .hub = {{.types = {"granitemoe", "granitemoeshared"},
                           .pairs = true,
-                          .names = weights::kGranite,
-                          .read = weights::read_experts}}};
+                          .names = hub::kGranite,
+                          .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_granitemoe

@@ -1,6 +1,6 @@
 // Hunyuan, dense: RMS norm of every query and key head after RoPE.
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_hunyuan_dense {
 
@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Hunyuan (dense)",
                  .describe = describe,
-                 .hub = {{.types = {"hunyuan_v1_dense"}, .names = weights::kHunyuan}}};
+                 .hub = {{.types = {"hunyuan_v1_dense"}, .names = hub::kHunyuan}}};
 
 }  // namespace kvasir::model::archs_hunyuan_dense

@@ -1,7 +1,7 @@
 // Hunyuan with experts: RMS norm of every query and key head after RoPE, and a shared expert.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_hunyuan_moe {
 
@@ -23,6 +23,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Hunyuan with experts",
                  .describe = describe,
-                 .hub = {{.types = {"hunyuan_v1_moe"}, .names = weights::kHunyuan, .read = weights::read_experts}}};
+                 .hub = {{.types = {"hunyuan_v1_moe"}, .names = hub::kHunyuan, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_hunyuan_moe

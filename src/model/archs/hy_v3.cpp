@@ -1,7 +1,7 @@
 // Hunyuan 3: norms of heads; a dense layer, then experts beside a shared one, scored by sigmoid.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_hy_v3 {
 
@@ -22,6 +22,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Hunyuan 3",
                  .describe = describe,
-                 .hub = {{.types = {"hy_v3"}, .names = weights::kAfmoe, .read = weights::read_experts}}};
+                 .hub = {{.types = {"hy_v3"}, .names = hub::kAfmoe, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_hy_v3

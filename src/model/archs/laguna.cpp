@@ -3,8 +3,8 @@
 // layers.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_laguna {
 
@@ -39,12 +39,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-constexpr weights::Rename kNames[] = {{"self_attn.g_proj", "attn_gate"},
-                                      {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"}};
+constexpr hub::Rename kNames[] = {{"self_attn.g_proj", "attn_gate"},
+                                  {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"}};
 
 const Arch entry{
     .summary = "Laguna",
     .describe = describe,
-    .hub = {{.types = {"laguna"}, .window = weights::Window::kOwn, .names = kNames, .read = weights::read_laguna}}};
+    .hub = {{.types = {"laguna"}, .window = hub::Window::kOwn, .names = kNames, .read = hub::read_laguna}}};
 
 }  // namespace kvasir::model::archs_laguna

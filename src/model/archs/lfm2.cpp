@@ -1,8 +1,8 @@
 // LFM2 of Liquid AI: short convolutions, and attention in the layers that have heads. The last norm is called
 // token_embd_norm.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_lfm2 {
 
@@ -27,6 +27,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "LFM2 and LFM2.5 (short convolutions)",
                  .describe = describe,
-                 .hub = {{.types = {"lfm2"}, .names = weights::kLfm2, .read = weights::read_lfm2}}};
+                 .hub = {{.types = {"lfm2"}, .names = hub::kLfm2, .read = hub::read_lfm2}}};
 
 }  // namespace kvasir::model::archs_lfm2

@@ -1,8 +1,8 @@
 // LFM2 with experts in all but the first layers.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_lfm2moe {
 
@@ -35,6 +35,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "LFM2 with experts",
                  .describe = describe,
-                 .hub = {{.types = {"lfm2_moe"}, .names = weights::kLfm2, .read = weights::read_lfm2}}};
+                 .hub = {{.types = {"lfm2_moe"}, .names = hub::kLfm2, .read = hub::read_lfm2}}};
 
 }  // namespace kvasir::model::archs_lfm2moe

@@ -1,7 +1,7 @@
 // Llama 1 to 3.x, Mistral, SmolLM2: RoPE on adjacent pairs (the converter permuted the weights), optional biases. With
 // experts Mixtral.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_llama {
 
@@ -25,11 +25,10 @@ static ModelSpec describe(const Hparams& h) {
 const Arch entry{
     .summary = "Llama 1-3.x, Mistral, Mixtral, SmolLM2",
     .describe = describe,
-    .hub = {{.types = {"cwm", "internlm3", "llama", "ministral", "mistral"},
-             .pairs = true,
-             .window = weights::Window::kStated},
-            {.types = {"helium"}, .window = weights::Window::kStated},
-            {.types = {"iquestcoder"}, .pairs = true, .window = weights::Window::kStated, .read = weights::read_iquest},
-            {.types = {"mixtral"}, .pairs = true, .window = weights::Window::kStated, .read = weights::read_experts}}};
+    .hub = {
+        {.types = {"cwm", "internlm3", "llama", "ministral", "mistral"}, .pairs = true, .window = hub::Window::kStated},
+        {.types = {"helium"}, .window = hub::Window::kStated},
+        {.types = {"iquestcoder"}, .pairs = true, .window = hub::Window::kStated, .read = hub::read_iquest},
+        {.types = {"mixtral"}, .pairs = true, .window = hub::Window::kStated, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_llama

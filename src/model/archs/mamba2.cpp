@@ -1,7 +1,7 @@
 // Mamba-2: one mixer in every layer and no feed forward.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_mamba2 {
 
@@ -16,6 +16,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Mamba-2 and Codestral Mamba",
                  .describe = describe,
-                 .hub = {{.types = {"mamba2"}, .names = weights::kMixer, .read_all = weights::read_mamba2}}};
+                 .hub = {{.types = {"mamba2"}, .names = hub::kMixer, .read_all = hub::read_mamba2}}};
 
 }  // namespace kvasir::model::archs_mamba2

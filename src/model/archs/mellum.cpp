@@ -1,6 +1,6 @@
 // Mellum 2: Qwen 3 with experts, of whose layers some have a window and plain RoPE with a base of its own.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_mellum {
 
@@ -25,6 +25,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Mellum 2",
                  .describe = describe,
-                 .hub = {{.types = {"mellum"}, .window = weights::Window::kOwn, .read = weights::read_mellum}}};
+                 .hub = {{.types = {"mellum"}, .window = hub::Window::kOwn, .read = hub::read_mellum}}};
 
 }  // namespace kvasir::model::archs_mellum

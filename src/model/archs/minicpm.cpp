@@ -1,8 +1,8 @@
 // MiniCPM: Granite whose scales are always there, and whose divisor of logits has the same name.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_minicpm {
 
@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "MiniCPM 1 and 2",
                  .describe = describe,
-                 .hub = {{.types = {"minicpm"}, .pairs = true, .read = weights::read_minicpm}}};
+                 .hub = {{.types = {"minicpm"}, .pairs = true, .read = hub::read_minicpm}}};
 
 }  // namespace kvasir::model::archs_minicpm

@@ -2,8 +2,8 @@
 // Files lack these, which are those of the published model then.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/latent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_minicpm3 {
 
@@ -19,6 +19,6 @@ static ModelSpec describe(const Hparams& h) {
 }
 
 const Arch entry{
-    .summary = "MiniCPM 3", .describe = describe, .hub = {{.types = {"minicpm3"}, .read = weights::read_minicpm3}}};
+    .summary = "MiniCPM 3", .describe = describe, .hub = {{.types = {"minicpm3"}, .read = hub::read_minicpm3}}};
 
 }  // namespace kvasir::model::archs_minicpm3

@@ -1,7 +1,7 @@
 // MiniMax M2: experts in every layer, by sigmoid and with a bias for the choice; norms of all query heads together;
 // RoPE on half a head.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_minimax_m2 {
 
@@ -21,6 +21,6 @@ static ModelSpec describe(const Hparams& h) {
 }
 
 const Arch entry{
-    .summary = "MiniMax M2", .describe = describe, .hub = {{.types = {"minimax_m2"}, .read = weights::read_experts}}};
+    .summary = "MiniMax M2", .describe = describe, .hub = {{.types = {"minimax_m2"}, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_minimax_m2

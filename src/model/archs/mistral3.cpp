@@ -1,8 +1,8 @@
 // Ministral 3: Llama whose queries grow with their position, and with YaRN of two magnitudes.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_mistral3 {
 
@@ -28,6 +28,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Ministral 3, Devstral 2",
                  .describe = describe,
-                 .hub = {{.types = {"ministral3", "mistral3"}, .pairs = true, .read = weights::read_ministral}}};
+                 .hub = {{.types = {"ministral3", "mistral3"}, .pairs = true, .read = hub::read_ministral}}};
 
 }  // namespace kvasir::model::archs_mistral3

@@ -1,6 +1,6 @@
 // MPT: ALiBi or learned positions, queries, keys and values that may be cut, no biases in most files.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_mpt {
 
@@ -23,12 +23,11 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-constexpr weights::Rename kNames[] = {{"norm_1", "attn_norm"},   {"norm_2", "ffn_norm"},
-                                      {"attn.Wqkv", "attn_qkv"}, {"attn.out_proj", "attn_output"},
-                                      {"ffn.up_proj", "ffn_up"}, {"ffn.down_proj", "ffn_down"}};
+constexpr hub::Rename kNames[] = {{"norm_1", "attn_norm"},   {"norm_2", "ffn_norm"},
+                                  {"attn.Wqkv", "attn_qkv"}, {"attn.out_proj", "attn_output"},
+                                  {"ffn.up_proj", "ffn_up"}, {"ffn.down_proj", "ffn_down"}};
 
-const Arch entry{.summary = "MPT",
-                 .describe = describe,
-                 .hub = {{.types = {"mpt"}, .names = kNames, .read_all = weights::read_mpt}}};
+const Arch entry{
+    .summary = "MPT", .describe = describe, .hub = {{.types = {"mpt"}, .names = kNames, .read_all = hub::read_mpt}}};
 
 }  // namespace kvasir::model::archs_mpt

@@ -1,7 +1,7 @@
 // nanochat: no norm has weights, those of heads come behind RoPE, which turns the other way round; a squared ReLU
 // between two matrices. Only folders have it.
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_nanochat {
 
@@ -25,6 +25,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "nanochat",
                  .describe = describe,
-                 .hub = {{.types = {"nanochat"}, .activation = "relu2", .names = weights::kPhi}}};
+                 .hub = {{.types = {"nanochat"}, .activation = "relu2", .names = hub::kPhi}}};
 
 }  // namespace kvasir::model::archs_nanochat

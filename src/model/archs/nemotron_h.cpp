@@ -1,8 +1,8 @@
 // Nemotron-H and Nemotron Nano 2: every layer is Mamba-2, attention without positions, or a feed forward of squared
 // ReLU.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_nemotron_h {
 
@@ -27,6 +27,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Nemotron-H and Nemotron Nano 2 (Mamba-2)",
                  .describe = describe,
-                 .hub = {{.types = {"nemotron_h"}, .names = weights::kMixer, .read = weights::read_nemotron_h}}};
+                 .hub = {{.types = {"nemotron_h"}, .names = hub::kMixer, .read = hub::read_nemotron_h}}};
 
 }  // namespace kvasir::model::archs_nemotron_h

@@ -1,6 +1,6 @@
 // OLMo 1: layer norms without weights; queries, keys and values may be cut.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_olmo {
 
@@ -18,6 +18,6 @@ static ModelSpec describe(const Hparams& h) {
 }
 
 const Arch entry{
-    .summary = "OLMo 1", .describe = describe, .hub = {{.types = {"olmo"}, .pairs = true, .read = weights::read_olmo}}};
+    .summary = "OLMo 1", .describe = describe, .hub = {{.types = {"olmo"}, .pairs = true, .read = hub::read_olmo}}};
 
 }  // namespace kvasir::model::archs_olmo

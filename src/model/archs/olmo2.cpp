@@ -26,6 +26,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "OLMo 2 and 3",
                  .describe = describe,
-                 .hub = {{.types = {"olmo2", "olmo3"}, .post_norms = true, .window = weights::Window::kOwn}}};
+                 .hub = {{.types = {"olmo2", "olmo3"}, .post_norms = true, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_olmo2

@@ -1,7 +1,7 @@
 // OLMo hybrid: three layers of gated DeltaNet, whose states may turn round, with norms before both parts, then one of
 // attention with norms behind them, as OLMo 2 has. Folders alone.
+#include "hub/config_reader.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_olmo_hybrid {
 
@@ -39,7 +39,7 @@ static ModelSpec describe(const Hparams& h) {
 }
 
 // The rows of a name with a number behind a slash are that part of the tensor's.
-constexpr weights::Rename kNames[] = {
+constexpr hub::Rename kNames[] = {
     {"attention_layer_norm", "attn_norm"},    {"feedforward_layer_norm", "post_attention_norm"},
     {"linear_attn.q_proj", "attn_qkv/0"},     {"linear_attn.k_proj", "attn_qkv/1"},
     {"linear_attn.v_proj", "attn_qkv/2"},     {"linear_attn.q_conv1d", "ssm_conv1d/0"},
@@ -52,8 +52,8 @@ const Arch entry{.summary = "OLMo hybrid (gated DeltaNet)",
                  .describe = describe,
                  .hub = {{.types = {"olmo_hybrid"},
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
+                          .window = hub::Window::kOwn,
                           .names = kNames,
-                          .read = weights::read_olmo_hybrid}}};
+                          .read = hub::read_olmo_hybrid}}};
 
 }  // namespace kvasir::model::archs_olmo_hybrid

@@ -1,6 +1,6 @@
 // OLMoE: experts in every layer whose weights are not divided by their sum; norms of all query heads together.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_olmoe {
 
@@ -19,7 +19,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{
-    .summary = "OLMoE", .describe = describe, .hub = {{.types = {"olmoe"}, .read = weights::read_experts}}};
+const Arch entry{.summary = "OLMoE", .describe = describe, .hub = {{.types = {"olmoe"}, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_olmoe

@@ -1,6 +1,6 @@
 // Phi 1.5 and 2: attention and feed forward side by side on one layer norm, biases everywhere, RoPE on a part of heads.
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
-#include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::model::archs_phi2 {
 
@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Phi 1.5 and 2",
                  .describe = describe,
-                 .hub = {{.types = {"phi"}, .activation = "gelu_new", .names = weights::kPhi}}};
+                 .hub = {{.types = {"phi"}, .activation = "gelu_new", .names = hub::kPhi}}};
 
 }  // namespace kvasir::model::archs_phi2

@@ -1,6 +1,6 @@
 // Phi-3.5-MoE and Phi-mini-MoE: layer norms, biases, LongRoPE; two experts by SparseMixer.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_phimoe {
 
@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
 }
 
 const Arch entry{
-    .summary = "Phi-3.5-MoE", .describe = describe, .hub = {{.types = {"phimoe"}, .read = weights::read_phimoe}}};
+    .summary = "Phi-3.5-MoE", .describe = describe, .hub = {{.types = {"phimoe"}, .read = hub::read_phimoe}}};
 
 }  // namespace kvasir::model::archs_phimoe

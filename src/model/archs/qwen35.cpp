@@ -1,6 +1,6 @@
 // Qwen 3.5: gated DeltaNet, and every fourth layer attention with an output gate. Value heads are tiled over key heads.
+#include "hub/config_reader.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_qwen35 {
 
@@ -14,7 +14,7 @@ const Arch entry{.summary = "Qwen 3.5, 3.6 and 3.8 (gated DeltaNet)",
                  .hub = {{.types = {"qwen3_5", "qwen3_5_text"},
                           .one_more = true,
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
-                          .read = weights::read_delta}}};
+                          .window = hub::Window::kOwn,
+                          .read = hub::read_delta}}};
 
 }  // namespace kvasir::model::archs_qwen35

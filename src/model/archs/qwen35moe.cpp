@@ -1,7 +1,7 @@
 // Qwen 3.5 with experts and a shared expert whose part a gate of its own decides.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_qwen35moe {
 
@@ -15,7 +15,7 @@ const Arch entry{.summary = "Qwen 3.5 and later with experts",
                  .hub = {{.types = {"qwen3_5_moe", "qwen3_5_moe_text"},
                           .one_more = true,
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
-                          .read = weights::read_delta}}};
+                          .window = hub::Window::kOwn,
+                          .read = hub::read_delta}}};
 
 }  // namespace kvasir::model::archs_qwen35moe

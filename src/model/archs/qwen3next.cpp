@@ -1,7 +1,7 @@
 // Qwen3-Next: Qwen 3.5 with experts, whose value heads are grouped by key heads.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
-#include "weights/safetensors/config_reader.hpp"
 
 namespace kvasir::model::archs_qwen3next {
 
@@ -15,7 +15,7 @@ const Arch entry{.summary = "Qwen3-Next (gated DeltaNet, experts)",
                  .hub = {{.types = {"qwen3_next"},
                           .one_more = true,
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
-                          .read = weights::read_delta}}};
+                          .window = hub::Window::kOwn,
+                          .read = hub::read_delta}}};
 
 }  // namespace kvasir::model::archs_qwen3next

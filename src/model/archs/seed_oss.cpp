@@ -18,6 +18,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "Seed-OSS",
                  .describe = describe,
-                 .hub = {{.types = {"seed_oss"}, .post_norms = true, .window = weights::Window::kOwn}}};
+                 .hub = {{.types = {"seed_oss"}, .post_norms = true, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_seed_oss

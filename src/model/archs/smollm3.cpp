@@ -19,6 +19,6 @@ static ModelSpec describe(const Hparams& h) {
 
 const Arch entry{.summary = "SmolLM3",
                  .describe = describe,
-                 .hub = {{.types = {"smollm3"}, .pairs = true, .window = weights::Window::kStated}}};
+                 .hub = {{.types = {"smollm3"}, .pairs = true, .window = hub::Window::kStated}}};
 
 }  // namespace kvasir::model::archs_smollm3

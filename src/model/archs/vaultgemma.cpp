@@ -28,7 +28,7 @@ const Arch entry{.summary = "VaultGemma",
                  .hub = {{.types = {"vaultgemma"},
                           .one_more = true,
                           .post_norms = true,
-                          .window = weights::Window::kOwn,
+                          .window = hub::Window::kOwn,
                           .activation = "gelu_pytorch_tanh"}}};
 
 }  // namespace kvasir::model::archs_vaultgemma

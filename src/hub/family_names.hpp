@@ -1,9 +1,9 @@
 // What folders call the tensors that GGUF has: the usual names, and those that several architectures share.
 #pragma once
 
-#include "weights/safetensors/family.hpp"
+#include "hub/family.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 // Names of layers that mean the same wherever they stand.
 inline constexpr Rename kOfLayer[] = {
@@ -180,4 +180,4 @@ inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"embed_out", "output"},
                                       {"lm_head", "output"}};
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

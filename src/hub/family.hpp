@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 class ConfigReader;
 
@@ -78,4 +78,4 @@ struct Place {
 // Throws Error(kUnsupported) for a name that is none of the family's.
 Place place_of(const Family& family, std::string_view name, const std::string& path);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

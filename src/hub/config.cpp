@@ -1,4 +1,4 @@
-#include "weights/safetensors/config.hpp"
+#include "hub/config.hpp"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "weights/safetensors/config_reader.hpp"
+#include "hub/config_reader.hpp"
+#include "hub/rope_config.hpp"
 #include "weights/safetensors/fields.hpp"
-#include "weights/safetensors/rope_config.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
 
 void ConfigReader::set(std::string_view key, Value value) {
   metadata.set(fmt::format("{}.{}", out.family.arch, key), std::move(value));
@@ -282,4 +284,4 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   return out;
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

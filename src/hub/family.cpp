@@ -1,4 +1,4 @@
-#include "weights/safetensors/family.hpp"
+#include "hub/family.hpp"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,12 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "weights/safetensors/family_names.hpp"
+#include "hub/family_names.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 bool takes(std::string_view& text, std::string_view prefix) {
@@ -113,4 +116,4 @@ Place place_of(const Family& family, std::string_view name, const std::string& p
               fmt::format("tensor {}: is none of a {} model's", name.substr(0, 200), family.model_type), path);
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub
