@@ -28,7 +28,7 @@ endif()
 # same way with no more than they need.
 kvasir_isa_sources(probe_kernel_objects PREFIX kvasir_probe_kernels src/kernel/activation.simd.cpp)
 set(probe_weights_registry ${KVASIR_REGISTRY_SOURCES})
-list(FILTER probe_weights_registry INCLUDE REGEX "/weights_(formats|quants)\\.cpp$")
+list(FILTER probe_weights_registry INCLUDE REGEX "/(hub_formats|weights_quants)\\.cpp$")
 add_executable(registry_weights EXCLUDE_FROM_ALL tests/registry_weights.cpp src/simd/isa.cpp src/base/file.cpp
                src/base/descriptors.cpp src/kernel/streaming.cpp src/weights/model_file.cpp src/weights/metadata.cpp
                src/weights/gguf.cpp src/weights/gguf_types.cpp ${probe_isa_objects} ${probe_kernel_objects} ${probe_weights_registry})

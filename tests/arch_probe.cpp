@@ -1,7 +1,9 @@
-// The architecture tests/skeletons/model/archs/skeleton.cpp against itself in float64: a file of random weights is
-// written, run by the engine, and computed here from the file's tensors by name (tests/registry_test.sh).
+// The architecture tests/skeletons/model/archs/skeleton.cpp against itself in float64: random weights are written, as a
+// GGUF file and as a folder of Hugging Face, run by the engine, and computed here by name (tests/registry_test.sh).
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
 #include <string>
@@ -45,7 +47,7 @@ void norm_of(const std::string& name) {
   add(name + ".bias", {kDim});
 }
 
-void write(const std::string& path) {
+void make() {
   add("token_embd.weight", {kDim, kVocab});
   add("position_embd.weight", {kDim, kPositions});
   for (int l = 0; l < kLayers; ++l) {
@@ -58,6 +60,9 @@ void write(const std::string& path) {
     with_bias(block + "ffn_down", kDim, kFfn);
   }
   norm_of("output_norm");
+}
+
+void write_gguf(const std::string& path) {
   kvasir::weights::GgufHeader h;
   h.set_string("general.architecture", "skeleton");
   for (const auto& [key, value] : {std::pair{"block_count", kLayers},
@@ -75,6 +80,46 @@ void write(const std::string& path) {
   kvasir::weights::GgufWriter out(path, h);
   for (const std::string& name : order) out.write(std::as_bytes(std::span(tensors[name].values)));
   out.finish();
+}
+
+// blk.2.attn_qkv.bias -> model.layers.2.attn.qkv.bias
+std::string name_in_folder(const std::string& name) {
+  static const std::map<std::string, std::string> kNames = {
+      {"token_embd", "embed_tokens"}, {"position_embd", "wpe"}, {"output_norm", "norm"},
+      {"attn_norm", "attn.norm"},     {"attn_qkv", "attn.qkv"}, {"attn_output", "attn.out"},
+      {"ffn_norm", "ffn.norm"},       {"ffn_up", "ffn.in"},     {"ffn_down", "ffn.out"}};
+  const std::size_t dot = name.rfind('.');
+  if (!name.starts_with("blk.")) return "model." + kNames.at(name.substr(0, dot)) + name.substr(dot);
+  const std::size_t begin = name.find('.', 4);
+  return "model.layers." + name.substr(4, begin - 4) + "." + kNames.at(name.substr(begin + 1, dot - begin - 1)) +
+         name.substr(dot);
+}
+
+void write_folder(const std::string& path) {
+  std::filesystem::create_directory(path);
+  std::ofstream(path + "/config.json") << R"({"model_type": "skeleton_text", "hidden_act": "gelu_new")"
+                                       << R"(, "tie_word_embeddings": true, "num_hidden_layers": )" << kLayers
+                                       << R"(, "hidden_size": )" << kDim << R"(, "intermediate_size": )" << kFfn
+                                       << R"(, "num_attention_heads": )" << kHeads << R"(, "num_key_value_heads": )"
+                                       << kKvHeads << R"(, "vocab_size": )" << kVocab
+                                       << R"(, "max_position_embeddings": )" << kPositions << R"(, "sliding_window": )"
+                                       << kWindow << R"(, "layer_norm_eps": )" << kEps
+                                       << R"(, "attn_logit_softcapping": )" << kScoreCap
+                                       << R"(, "final_logit_softcapping": )" << kLogitCap << "}";
+  std::string header, data;
+  for (const std::string& name : order) {
+    const Tensor& t = tensors[name];
+    std::string shape = std::to_string(t.shape[0]);
+    if (t.shape.size() > 1) shape = std::to_string(t.shape[1]) + ", " + shape;
+    const std::size_t begin = data.size();
+    data.append(reinterpret_cast<const char*>(t.values.data()), t.values.size() * sizeof(float));
+    header += (header.empty() ? "{\"" : ", \"") + name_in_folder(name) + R"(": {"dtype": "F32", "shape": [)" + shape +
+              R"(], "data_offsets": [)" + std::to_string(begin) + ", " + std::to_string(data.size()) + "]}";
+  }
+  header += "}";
+  const std::uint64_t bytes = header.size();  // little endian, as the machines are that this runs on
+  std::ofstream out(path + "/model.safetensors", std::ios::binary);
+  out.write(reinterpret_cast<const char*>(&bytes), sizeof bytes) << header << data;
 }
 
 using Row = std::vector<double>;
@@ -154,11 +199,8 @@ std::vector<Row> reference(const std::vector<std::int32_t>& ids) {
   return x;
 }
 
-}  // namespace
-
-int main(int, char** argv) {
-  const std::string path = std::string(argv[1]) + "/skeleton.gguf";
-  write(path);
+// Whether the logits of the model at `path` are those of the reference.
+bool agrees(const std::string& path) {
   std::vector<std::int32_t> ids;
   for (int i = 0; i < kTokens; ++i) ids.push_back((i * 29 + 3) % kVocab);
   kvasir::run::EngineOptions o;
@@ -179,6 +221,17 @@ int main(int, char** argv) {
       size += w * w;
     }
   }
-  std::printf("architecture skeleton: relative error %.1e\n", std::sqrt(error / size));
-  return std::sqrt(error / size) <= 1e-4 ? 0 : 1;
+  std::printf("architecture skeleton, %s: relative error %.1e\n", path.c_str(), std::sqrt(error / size));
+  return std::sqrt(error / size) <= 1e-4;
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const std::string gguf = std::string(argv[1]) + "/skeleton.gguf", folder = std::string(argv[1]) + "/skeleton-folder";
+  make();
+  write_gguf(gguf);
+  write_folder(folder);
+  const bool both[] = {agrees(gguf), agrees(folder)};
+  return both[0] && both[1] ? 0 : 1;
 }

@@ -22,7 +22,7 @@ import re
 import subprocess
 import sys
 
-LAYERS = "base unicode simd tensor kernel cpu weights kv store model text run api".split()
+LAYERS = "base unicode simd tensor kernel cpu weights hub kv store model text run api".split()
 FOLDERS = ["weights/safetensors", "kv/select", "model/forward", "text/jinja", "text/schema", "run/schedule"]  # of layers, with sources; families are found
 # Nothing that runs a model calls these: writers of models, checks of downloads, tools.
 LEFT_OUT = """base/sha256 model/synth model/synth_shapes weights/requantise weights/gguf_writer weights/fit

@@ -8,10 +8,10 @@
 
 #include "base/error.hpp"
 #include "base/hash.hpp"
+#include "hub/adapter.hpp"
 #include "model/bundles.hpp"
 #include "model/orders.hpp"
 #include "model/spec_fields.hpp"
-#include "weights/adapter.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::model {
@@ -35,7 +35,7 @@ Named parse_adapter(const std::string& text) {
 }
 
 struct Source {
-  const weights::LowRank* part;
+  const hub::LowRank* part;
   double scale;  // the adapter's and the user's
   const std::string* path;
 };
@@ -97,7 +97,7 @@ void fill(cpu::Addend& addend, const Linear& l, const std::vector<Source>& sourc
   pack_floats(addend.b, b, out + whole_lines(addend.a.bytes()));
 }
 
-void check_part(const ModelSpec& spec, const weights::ModelFile& base, const weights::LowRank& part,
+void check_part(const ModelSpec& spec, const weights::ModelFile& base, const hub::LowRank& part,
                 const std::string& path) {
   if (part.target == spec.embedding.tokens.name)
     throw Error(Code::kUnsupported, part.target + " is the embedding, to which adapters do not add here", path);
@@ -123,13 +123,13 @@ void Adapters::attach(ModelSpec& spec, const weights::ModelFile& base, std::span
                 "--exact computes with them",
                 base.metadata().path());
   auto all = std::make_shared<Adapters>();
-  std::vector<weights::Adapter> open;
+  std::vector<hub::Adapter> open;
   std::map<std::string, std::vector<Source>, std::less<>> sources;  // by target
   open.reserve(names.size());
   for (const std::string& name : names) {
     const Named named = parse_adapter(name);
-    const weights::Adapter& adapter = open.emplace_back(weights::open_adapter(named.path, base.metadata()));
-    for (const weights::LowRank& part : adapter.parts) {
+    const hub::Adapter& adapter = open.emplace_back(hub::open_adapter(named.path, base.metadata()));
+    for (const hub::LowRank& part : adapter.parts) {
       check_part(spec, base, part, adapter.path);
       sources[part.target].push_back({&part, named.scale * part.scale, &adapter.path});
     }

@@ -6,17 +6,17 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "hub/patterns.hpp"
 #include "text/marks.hpp"
 #include "text/signs.hpp"
 #include "text/split.hpp"
 #include "text/words.hpp"
-#include "weights/safetensors/patterns.hpp"
 
 namespace kvasir::text {
 namespace {
 
 using StepJson = nlohmann::json;
-using namespace weights::patterns;
+using namespace hub::patterns;
 
 // The matches of a scanner's pattern, one behind the other, and what lies between.
 template <class Match>

@@ -6,8 +6,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "hub/tokenizer_config.hpp"
 #include "text/tokenizer.hpp"
-#include "weights/safetensors/tokenizer_config.hpp"
 
 namespace kvasir::text {
 namespace {
@@ -20,8 +20,8 @@ std::unique_ptr<Tokenizer> tokenizer_of(const StepJson& written) {
   for (const StepJson& t : written.value("added_tokens", StepJson::array()))
     most = std::max(most, t["id"].get<std::int64_t>() + 1);
   most = std::max(most, static_cast<std::int64_t>(written["model"]["vocab"].size()));
-  weights::read_tokenizer({.tokenizer = written, .config = {}, .generation = {}, .model = {}, .chat_template = {}},
-                          most, "F", metadata);
+  hub::read_tokenizer({.tokenizer = written, .config = {}, .generation = {}, .model = {}, .chat_template = {}}, most,
+                      "F", metadata);
   return make_tokenizer(metadata);
 }
 

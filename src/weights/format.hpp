@@ -1,4 +1,4 @@
-// Contract of an entry in weights/formats: one kind of model on disk, a file or a folder of files.
+// Contract of an entry in hub/formats: one kind of model on disk, a file or a folder of files.
 //
 // A format is a translator. What it gives has GGUF's vocabulary, which the rest of Kvasir reads: metadata keys
 // ("llama.block_count", "tokenizer.ggml.tokens"), tensor names ("blk.0.attn_q.weight"), shapes with the fastest
@@ -34,6 +34,6 @@ struct Format {
   std::unique_ptr<ModelFile> (*open)(const std::string& path);
 };
 
-std::span<const Entry<Format>> formats();  // src/weights/formats, by the build
+std::span<const Entry<Format>> formats();  // src/hub/formats, by the build
 
 }  // namespace kvasir::weights

@@ -144,7 +144,7 @@ class MappedModel final : public ModelFile {
   std::unordered_map<std::string_view, const TensorInfo*> index_;  // keys view tensors_
 };
 
-// Opens a file or a folder in whichever registered format (weights/formats) recognises it. Throws Error naming the
+// Opens a file or a folder in whichever registered format (hub/formats) recognises it. Throws Error naming the
 // path, the field and the expectation.
 std::unique_ptr<ModelFile> open_model_file(const std::string& path);
 

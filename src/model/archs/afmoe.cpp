@@ -2,6 +2,8 @@
 // every element of attention's heads; norms before and behind both parts; experts beside a shared one.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_afmoe {
@@ -27,6 +29,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"AFMoE (Trinity)", describe};
+const Arch entry{.summary = "AFMoE (Trinity)",
+                 .describe = describe,
+                 .hub = {{.types = {"afmoe"},
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .names = hub::kAfmoe,
+                          .read = hub::read_afmoe}}};
 
 }  // namespace kvasir::model::archs_afmoe

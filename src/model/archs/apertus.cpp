@@ -31,6 +31,15 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Apertus", describe};
+constexpr hub::Rename kNames[] = {{"attention_layernorm", "attn_norm"},
+                                  {"feedforward_layernorm", "ffn_norm"},
+                                  {"mlp.act_fn.alpha_p", "xielu.alpha_p", hub::Make::kNumber},
+                                  {"mlp.act_fn.alpha_n", "xielu.alpha_n", hub::Make::kNumber},
+                                  {"mlp.act_fn.beta", "xielu.beta", hub::Make::kNumber},
+                                  {"mlp.act_fn.eps", "xielu.eps", hub::Make::kNumber}};
+
+const Arch entry{.summary = "Apertus",
+                 .describe = describe,
+                 .hub = {{.types = {"apertus"}, .activation = "xielu", .names = kNames}}};
 
 }  // namespace kvasir::model::archs_apertus

@@ -16,6 +16,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Arcee (AFM)", describe};
+const Arch entry{.summary = "Arcee (AFM)",
+                 .describe = describe,
+                 .hub = {{.types = {"arcee"}, .pairs = true, .activation = "relu2"}}};
 
 }  // namespace kvasir::model::archs_arcee

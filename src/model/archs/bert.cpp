@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"BERT (embeddings, ranking)", describe};
+const Arch entry{.summary = "BERT (embeddings, ranking)", .describe = describe};
 
 }  // namespace kvasir::model::archs_bert

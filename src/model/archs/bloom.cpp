@@ -1,4 +1,6 @@
 // BLOOM: ALiBi, a layer norm of the embedding, biases everywhere.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_bloom {
@@ -19,6 +21,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"BLOOM", describe};
+const Arch entry{.summary = "BLOOM",
+                 .describe = describe,
+                 .hub = {{.types = {"bloom"}, .names = hub::kByKvHead, .read_all = hub::read_bloom}}};
 
 }  // namespace kvasir::model::archs_bloom

@@ -16,6 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"GLM-4 9B, ChatGLM 3", describe};
+const Arch entry{.summary = "GLM-4 9B, ChatGLM 3", .describe = describe, .hub = {{.types = {"glm"}}}};
 
 }  // namespace kvasir::model::archs_chatglm

@@ -1,4 +1,5 @@
 // Cohere 2: Command R with three layers of a window, then one that sees everything and has no positions.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_cohere2 {
@@ -22,6 +23,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Command R7B, Command A, Aya", describe};
+const Arch entry{.summary = "Command R7B, Command A, Aya",
+                 .describe = describe,
+                 .hub = {{.types = {"cohere2"}, .window = hub::Window::kOwn, .read = hub::read_cohere}}};
 
 }  // namespace kvasir::model::archs_cohere2

@@ -1,5 +1,6 @@
 // Cohere 2 with experts: attention and feed forward side by side on one norm; a window and RoPE in most layers, none of
 // both in the others. The first layers may be dense, and then have positions.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_cohere2moe {
@@ -41,6 +42,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Cohere 2 with experts", describe};
+const Arch entry{.summary = "Cohere 2 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"cohere2_moe"}, .window = hub::Window::kOwn, .read = hub::read_cohere2_moe}}};
 
 }  // namespace kvasir::model::archs_cohere2moe

@@ -1,4 +1,5 @@
 // Command R: attention and feed forward side by side on one layer norm without bias, scaled logits; R+ norms heads.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_command_r {
@@ -20,6 +21,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Command R and R+", describe};
+const Arch entry{
+    .summary = "Command R and R+", .describe = describe, .hub = {{.types = {"cohere"}, .read = hub::read_cohere}}};
 
 }  // namespace kvasir::model::archs_command_r

@@ -1,9 +1,14 @@
 // DeepSeek V2, V2-Lite, V3 and R1, Kimi K2, GLM-4.7-Flash: multi-head latent attention (model/spec.hpp, Latent); the
 // first layers are dense, the others experts in groups with a shared one.
+#include "hub/config_reader.hpp"
 #include "model/latent_blocks.hpp"
 
 namespace kvasir::model::archs_deepseek2 {
 
-const Arch entry = {"DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash", latent_model, latent_layer};
+const Arch entry{
+    .summary = "DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash",
+    .describe = latent_model,
+    .block = latent_layer,
+    .hub = {{.types = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "kimi_k2", "youtu"}, .read = hub::read_latent}}};
 
 }  // namespace kvasir::model::archs_deepseek2

@@ -1,5 +1,6 @@
 // ERNIE 4.5 with experts: llama, of whose layers every few have experts, from one on. A bias for the choice, shared
 // experts.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_ernie4_5_moe {
@@ -26,6 +27,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"ERNIE 4.5 with experts", describe};
+const Arch entry{.summary = "ERNIE 4.5 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"ernie4_5_moe"}, .read = hub::read_ernie}}};
 
 }  // namespace kvasir::model::archs_ernie4_5_moe

@@ -16,6 +16,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"ERNIE 4.5 (dense)", describe};
+const Arch entry{.summary = "ERNIE 4.5 (dense)", .describe = describe, .hub = {{.types = {"ernie4_5"}}}};
 
 }  // namespace kvasir::model::archs_ernie4_5

@@ -1,5 +1,6 @@
 // EXAONE MoE (K-EXAONE): norms of heads; three layers with a window and RoPE, then one that sees everything without
 // positions; experts beside a shared one behind the first layers.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_exaone_moe {
@@ -22,6 +23,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"EXAONE MoE", describe};
+const Arch entry{.summary = "EXAONE MoE",
+                 .describe = describe,
+                 .hub = {{.types = {"exaone_moe"}, .window = hub::Window::kOwn, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_exaone_moe

@@ -23,6 +23,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"EXAONE 4", describe};
+const Arch entry{.summary = "EXAONE 4",
+                 .describe = describe,
+                 .hub = {{.types = {"exaone4"}, .post_norms = true, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_exaone4

@@ -1,5 +1,7 @@
 // Falcon-H1: attention and Mamba-2 side by side in every layer. The file's matrices hold its multipliers; a folder's
 // hold all but those of the embedding and of the logits.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
 
 namespace kvasir::model::archs_falcon_h1 {
@@ -27,6 +29,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Falcon-H1 (attention beside Mamba-2)", describe};
+const Arch entry{.summary = "Falcon-H1 (attention beside Mamba-2)",
+                 .describe = describe,
+                 .hub = {{.types = {"falcon_h1"}, .names = hub::kFalconH1, .read = hub::read_falcon_h1}}};
 
 }  // namespace kvasir::model::archs_falcon_h1

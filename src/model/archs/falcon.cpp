@@ -1,4 +1,6 @@
 // Falcon: attention and feed forward side by side on one layer norm, or (40B) on two, attn_norm_2 for attention.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_falcon {
@@ -18,6 +20,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Falcon", describe};
+const Arch entry{.summary = "Falcon",
+                 .describe = describe,
+                 .hub = {{.types = {"falcon"}, .names = hub::kByKvHead, .read_all = hub::read_falcon}}};
 
 }  // namespace kvasir::model::archs_falcon

@@ -1,4 +1,5 @@
 // FlexOlmo: OLMo 2 with experts. Only folders have it.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_flex_olmo {
@@ -19,6 +20,9 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"FlexOlmo", describe};
+const Arch entry{
+    .summary = "FlexOlmo",
+    .describe = describe,
+    .hub = {{.types = {"flex_olmo"}, .post_norms = true, .window = hub::Window::kOwn, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_flex_olmo

@@ -19,6 +19,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Gemma 1", describe};
+const Arch entry{.summary = "Gemma 1",
+                 .describe = describe,
+                 .hub = {{.types = {"gemma"}, .one_more = true, .activation = "gelu_pytorch_tanh"}}};
 
 }  // namespace kvasir::model::archs_gemma

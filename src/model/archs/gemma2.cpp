@@ -27,6 +27,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Gemma 2", describe};
+const Arch entry{.summary = "Gemma 2",
+                 .describe = describe,
+                 .hub = {{.types = {"gemma2"},
+                          .one_more = true,
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .activation = "gelu_pytorch_tanh"}}};
 
 }  // namespace kvasir::model::archs_gemma2

@@ -29,6 +29,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Gemma 3 (text)", describe};
+const Arch entry{.summary = "Gemma 3 (text)",
+                 .describe = describe,
+                 .hub = {{.types = {"gemma3", "gemma3_text"},
+                          .one_more = true,
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .activation = "gelu_pytorch_tanh"}}};
 
 }  // namespace kvasir::model::archs_gemma3

@@ -3,6 +3,7 @@
 // beside a dense feed forward.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 #include "model/expert_blocks.hpp"
 
@@ -127,6 +128,26 @@ ModelSpec describe(const Hparams& h) {
 
 }  // namespace
 
-const Arch entry = {"Gemma 4 (text)", describe};
+constexpr hub::Rename kNames[] = {{"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+                                  {"experts.down_proj", "ffn_down_exps.weight"},
+                                  {"router.proj", "ffn_gate_inp"},
+                                  {"router.scale", "ffn_gate_inp.scale"},
+                                  {"router.per_expert_scale", "ffn_down_exps.scale"},
+                                  {"layer_scalar", "layer_output_scale.weight"},
+                                  {"per_layer_input_gate", "inp_gate"},
+                                  {"per_layer_projection", "proj"},
+                                  {"post_per_layer_input_norm", "post_norm"},
+                                  {"post_feedforward_layernorm_1", "post_ffw_norm_1"},
+                                  {"post_feedforward_layernorm_2", "post_ffw_norm_2"},
+                                  {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"}};
+
+const Arch entry{.summary = "Gemma 4 (text)",
+                 .describe = describe,
+                 .hub = {{.types = {"gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"},
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .activation = "gelu_pytorch_tanh",
+                          .names = kNames,
+                          .read = hub::read_gemma4}}};
 
 }  // namespace kvasir::model::archs_gemma4

@@ -20,6 +20,9 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"GLM-4", describe};
+constexpr hub::Rename kNames[] = {{"post_self_attn_layernorm", "post_attention_norm"},
+                                  {"post_mlp_layernorm", "post_ffw_norm"}};
+
+const Arch entry{.summary = "GLM-4", .describe = describe, .hub = {{.types = {"glm4", "glm4v_text"}, .names = kNames}}};
 
 }  // namespace kvasir::model::archs_glm4

@@ -1,5 +1,6 @@
 // GLM 4.5 to 4.7: the first layers are dense, the others experts with a shared one; sigmoid routing with a bias for the
 // choice. post_attention_norm is the norm before the feed forward. Some have norms of query and key heads.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_glm4moe {
@@ -29,6 +30,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"GLM 4.5 to 4.7", describe, block};
+const Arch entry{.summary = "GLM 4.5 to 4.7",
+                 .describe = describe,
+                 .block = block,
+                 .hub = {{.types = {"glm4_moe", "solar_open"},
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_glm4moe

@@ -1,5 +1,6 @@
 // gpt-oss: biases everywhere, sinks, every second layer with a window, the first one too. All feed forwards are experts
 // with a clamped gate. post_attention_norm is the norm before them.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_gpt_oss {
@@ -20,6 +21,18 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"gpt-oss", describe};
+constexpr hub::Rename kNames[] = {{"mlp.router", "ffn_gate_inp"},
+                                  {"mlp.experts.gate_up_proj", "ffn_*_exps.weight", hub::Make::kTurns},
+                                  {"mlp.experts.gate_up_proj_bias", "ffn_*_exps.bias", hub::Make::kTurns},
+                                  {"mlp.experts.down_proj", "ffn_down_exps.weight", hub::Make::kTurned},
+                                  {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"}};
+
+const Arch entry{.summary = "gpt-oss",
+                 .describe = describe,
+                 .hub = {{.types = {"gpt_oss"},
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .names = kNames,
+                          .read = hub::read_gpt_oss}}};
 
 }  // namespace kvasir::model::archs_gpt_oss

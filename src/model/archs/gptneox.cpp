@@ -1,4 +1,6 @@
 // GPT-NeoX: attention and feed forward side by side, each on a layer norm of its own; RoPE on a part of heads.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_gptneox {
@@ -17,6 +19,9 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"GPT-NeoX, Pythia", describe};
+const Arch entry{
+    .summary = "GPT-NeoX, Pythia",
+    .describe = describe,
+    .hub = {{.types = {"gpt_neox"}, .activation = "", .names = hub::kByKvHead, .read = hub::read_gpt_neox}}};
 
 }  // namespace kvasir::model::archs_gptneox

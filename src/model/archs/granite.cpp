@@ -1,5 +1,6 @@
 // Granite: Llama with scales of embedding, residuals and logits (attention.scale is every architecture's). HyperCLOVA X
 // has norms behind both parts besides.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_granite {
@@ -26,6 +27,11 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Granite 3 and 4 (dense), HyperCLOVA X", describe};
+constexpr hub::Rename kNames[] = {{"post_norm1", "post_attention_norm"}, {"post_norm2", "post_ffw_norm"}};
+
+const Arch entry{.summary = "Granite 3 and 4 (dense), HyperCLOVA X",
+                 .describe = describe,
+                 .hub = {{.types = {"granite"}, .pairs = true},
+                         {.types = {"hyperclovax"}, .pairs = true, .names = kNames, .read = hub::read_hyperclova}}};
 
 }  // namespace kvasir::model::archs_granite

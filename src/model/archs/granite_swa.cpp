@@ -1,4 +1,6 @@
 // Granite Swash: Granite with windows, sinks and layers without positions; some have experts.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_granite_swa {
@@ -43,6 +45,14 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Granite Swash (windows and sinks)", describe};
+const Arch entry{
+    .summary = "Granite Swash (windows and sinks)",
+    .describe = describe,
+    .hub = {{.types = {"granite_swa"}, .pairs = true, .window = hub::Window::kOwn, .read = hub::read_granite_swa},
+            {.types = {"granitemoe_swa"},
+             .pairs = true,
+             .window = hub::Window::kOwn,
+             .names = hub::kGranite,
+             .read = hub::read_granite_swa}}};
 
 }  // namespace kvasir::model::archs_granite_swa

@@ -1,5 +1,7 @@
 // Granite 4 with Mamba-2 in most layers: the scales of Granite; feed forwards or experts beside a shared one. Attention
 // has no positions unless rope.scaling.finetuned says so (Bamba, or all layers attention).
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
@@ -43,6 +45,10 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Granite 4 H (Mamba-2)", describe};
+const Arch entry{
+    .summary = "Granite 4 H (Mamba-2)",
+    .describe = describe,
+    .hub = {{.types = {"bamba"}, .pairs = true, .names = hub::kFalconH1, .read = hub::read_bamba},
+            {.types = {"granitemoehybrid"}, .pairs = true, .names = hub::kGranite, .read = hub::read_granite_hybrid}}};
 
 }  // namespace kvasir::model::archs_granitehybrid

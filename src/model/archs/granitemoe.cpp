@@ -1,4 +1,6 @@
 // Granite 3 with experts, and where the file has one a shared expert.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_granitemoe {
@@ -26,6 +28,11 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Granite 3 with experts", describe};
+const Arch entry{.summary = "Granite 3 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"granitemoe", "granitemoeshared"},
+                          .pairs = true,
+                          .names = hub::kGranite,
+                          .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_granitemoe

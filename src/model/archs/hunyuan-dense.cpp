@@ -1,4 +1,5 @@
 // Hunyuan, dense: RMS norm of every query and key head after RoPE.
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_hunyuan_dense {
@@ -17,6 +18,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Hunyuan (dense)", describe};
+const Arch entry{.summary = "Hunyuan (dense)",
+                 .describe = describe,
+                 .hub = {{.types = {"hunyuan_v1_dense"}, .names = hub::kHunyuan}}};
 
 }  // namespace kvasir::model::archs_hunyuan_dense

@@ -1,4 +1,6 @@
 // Hunyuan with experts: RMS norm of every query and key head after RoPE, and a shared expert.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_hunyuan_moe {
@@ -19,6 +21,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Hunyuan with experts", describe};
+const Arch entry{.summary = "Hunyuan with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"hunyuan_v1_moe"}, .names = hub::kHunyuan, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_hunyuan_moe

@@ -3,6 +3,6 @@
 
 namespace kvasir::model::archs_jais2 {
 
-const Arch entry = {"Jais 2", nemotron_model};
+const Arch entry{.summary = "Jais 2", .describe = nemotron_model, .hub = {{.types = {"jais2"}, .activation = "relu2"}}};
 
 }  // namespace kvasir::model::archs_jais2

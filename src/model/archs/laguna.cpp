@@ -3,6 +3,7 @@
 // layers.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_laguna {
@@ -38,6 +39,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Laguna", describe};
+constexpr hub::Rename kNames[] = {{"self_attn.g_proj", "attn_gate"},
+                                  {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"}};
+
+const Arch entry{
+    .summary = "Laguna",
+    .describe = describe,
+    .hub = {{.types = {"laguna"}, .window = hub::Window::kOwn, .names = kNames, .read = hub::read_laguna}}};
 
 }  // namespace kvasir::model::archs_laguna

@@ -1,5 +1,7 @@
 // LFM2 of Liquid AI: short convolutions, and attention in the layers that have heads. The last norm is called
 // token_embd_norm.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
 
 namespace kvasir::model::archs_lfm2 {
@@ -23,6 +25,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"LFM2 and LFM2.5 (short convolutions)", describe};
+const Arch entry{.summary = "LFM2 and LFM2.5 (short convolutions)",
+                 .describe = describe,
+                 .hub = {{.types = {"lfm2"}, .names = hub::kLfm2, .read = hub::read_lfm2}}};
 
 }  // namespace kvasir::model::archs_lfm2

@@ -1,4 +1,6 @@
 // LFM2 with experts in all but the first layers.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/expert_blocks.hpp"
 #include "model/recurrent_blocks.hpp"
 
@@ -31,6 +33,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"LFM2 with experts", describe};
+const Arch entry{.summary = "LFM2 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"lfm2_moe"}, .names = hub::kLfm2, .read = hub::read_lfm2}}};
 
 }  // namespace kvasir::model::archs_lfm2moe

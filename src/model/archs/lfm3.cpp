@@ -1,5 +1,7 @@
 // LFM3 of Liquid AI: LFM2's short convolutions, and attention that sees everything or has a window; these turn heads
 // otherwise. A gate for each head, norms behind the mixer and the feed forward, too. Only folders have it.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
 
 namespace kvasir::model::archs_lfm3 {
@@ -32,6 +34,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"LFM3 (short convolutions, windows)", describe};
+const Arch entry{.summary = "LFM3 (short convolutions, windows)",
+                 .describe = describe,
+                 .hub = {{.types = {"lfm3"}, .names = hub::kLfm2, .read = hub::read_lfm3}}};
 
 }  // namespace kvasir::model::archs_lfm3

@@ -1,5 +1,6 @@
 // Llama 1 to 3.x, Mistral, SmolLM2: RoPE on adjacent pairs (the converter permuted the weights), optional biases. With
 // experts Mixtral.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_llama {
@@ -21,6 +22,13 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Llama 1-3.x, Mistral, Mixtral, SmolLM2", describe};
+const Arch entry{
+    .summary = "Llama 1-3.x, Mistral, Mixtral, SmolLM2",
+    .describe = describe,
+    .hub = {
+        {.types = {"cwm", "internlm3", "llama", "ministral", "mistral"}, .pairs = true, .window = hub::Window::kStated},
+        {.types = {"helium"}, .window = hub::Window::kStated},
+        {.types = {"iquestcoder"}, .pairs = true, .window = hub::Window::kStated, .read = hub::read_iquest},
+        {.types = {"mixtral"}, .pairs = true, .window = hub::Window::kStated, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_llama

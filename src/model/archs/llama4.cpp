@@ -1,5 +1,6 @@
 // Llama 4: three layers whose windows stand side by side and have RoPE, then one that sees everything, without
 // positions and with queries that grow; layers with experts, which read what their weight multiplies, and a shared one.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_llama4 {
@@ -51,6 +52,18 @@ ModelSpec describe(const Hparams& h) {
 
 }  // namespace
 
-const Arch entry = {"Llama 4 (text)", describe};
+constexpr hub::Rename kNames[] = {{"feed_forward.gate_proj", "ffn_gate"},
+                                  {"feed_forward.up_proj", "ffn_up"},
+                                  {"feed_forward.down_proj", "ffn_down"},
+                                  {"feed_forward.router", "ffn_gate_inp"},
+                                  {"feed_forward.experts.gate_up_proj", "ffn_gate_up_exps.weight", hub::Make::kTurned},
+                                  {"feed_forward.experts.down_proj", "ffn_down_exps.weight", hub::Make::kTurned},
+                                  {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
+                                  {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
+                                  {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"}};
+
+const Arch entry{.summary = "Llama 4 (text)",
+                 .describe = describe,
+                 .hub = {{.types = {"llama4", "llama4_text"}, .names = kNames, .read = hub::read_llama4}}};
 
 }  // namespace kvasir::model::archs_llama4

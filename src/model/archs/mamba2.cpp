@@ -1,4 +1,6 @@
 // Mamba-2: one mixer in every layer and no feed forward.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
 
 namespace kvasir::model::archs_mamba2 {
@@ -12,6 +14,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Mamba-2 and Codestral Mamba", describe};
+const Arch entry{.summary = "Mamba-2 and Codestral Mamba",
+                 .describe = describe,
+                 .hub = {{.types = {"mamba2"}, .names = hub::kMixer, .read_all = hub::read_mamba2}}};
 
 }  // namespace kvasir::model::archs_mamba2

@@ -1,4 +1,5 @@
 // Mellum 2: Qwen 3 with experts, of whose layers some have a window and plain RoPE with a base of its own.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_mellum {
@@ -22,6 +23,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Mellum 2", describe};
+const Arch entry{.summary = "Mellum 2",
+                 .describe = describe,
+                 .hub = {{.types = {"mellum"}, .window = hub::Window::kOwn, .read = hub::read_mellum}}};
 
 }  // namespace kvasir::model::archs_mellum

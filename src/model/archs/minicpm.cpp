@@ -1,6 +1,7 @@
 // MiniCPM: Granite whose scales are always there, and whose divisor of logits has the same name.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_minicpm {
@@ -17,6 +18,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"MiniCPM 1 and 2", describe};
+const Arch entry{.summary = "MiniCPM 1 and 2",
+                 .describe = describe,
+                 .hub = {{.types = {"minicpm"}, .pairs = true, .read = hub::read_minicpm}}};
 
 }  // namespace kvasir::model::archs_minicpm

@@ -2,6 +2,7 @@
 // Files lack these, which are those of the published model then.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/latent_blocks.hpp"
 
 namespace kvasir::model::archs_minicpm3 {
@@ -17,6 +18,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"MiniCPM 3", describe};
+const Arch entry{
+    .summary = "MiniCPM 3", .describe = describe, .hub = {{.types = {"minicpm3"}, .read = hub::read_minicpm3}}};
 
 }  // namespace kvasir::model::archs_minicpm3

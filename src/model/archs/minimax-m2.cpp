@@ -1,5 +1,6 @@
 // MiniMax M2: experts in every layer, by sigmoid and with a bias for the choice; norms of all query heads together;
 // RoPE on half a head.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_minimax_m2 {
@@ -19,6 +20,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"MiniMax M2", describe};
+const Arch entry{
+    .summary = "MiniMax M2", .describe = describe, .hub = {{.types = {"minimax_m2"}, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_minimax_m2

@@ -1,6 +1,7 @@
 // Ministral 3: Llama whose queries grow with their position, and with YaRN of two magnitudes.
 #include <cmath>
 
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_mistral3 {
@@ -25,6 +26,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Ministral 3, Devstral 2", describe};
+const Arch entry{.summary = "Ministral 3, Devstral 2",
+                 .describe = describe,
+                 .hub = {{.types = {"ministral3", "mistral3"}, .pairs = true, .read = hub::read_ministral}}};
 
 }  // namespace kvasir::model::archs_mistral3

@@ -15,6 +15,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Mistral 4", describe};
+const Arch entry{.summary = "Mistral 4", .describe = describe};
 
 }  // namespace kvasir::model::archs_mistral4

@@ -1,4 +1,5 @@
 // MPT: ALiBi or learned positions, queries, keys and values that may be cut, no biases in most files.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_mpt {
@@ -22,6 +23,11 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"MPT", describe};
+constexpr hub::Rename kNames[] = {{"norm_1", "attn_norm"},   {"norm_2", "ffn_norm"},
+                                  {"attn.Wqkv", "attn_qkv"}, {"attn.out_proj", "attn_output"},
+                                  {"ffn.up_proj", "ffn_up"}, {"ffn.down_proj", "ffn_down"}};
+
+const Arch entry{
+    .summary = "MPT", .describe = describe, .hub = {{.types = {"mpt"}, .names = kNames, .read_all = hub::read_mpt}}};
 
 }  // namespace kvasir::model::archs_mpt

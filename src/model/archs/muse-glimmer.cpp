@@ -32,6 +32,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Muse Glimmer", describe};
+const Arch entry{.summary = "Muse Glimmer", .describe = describe};
 
 }  // namespace kvasir::model::archs_muse_glimmer

@@ -1,5 +1,6 @@
 // nanochat: no norm has weights, those of heads come behind RoPE, which turns the other way round; a squared ReLU
 // between two matrices. Only folders have it.
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_nanochat {
@@ -22,6 +23,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"nanochat", describe};
+const Arch entry{.summary = "nanochat",
+                 .describe = describe,
+                 .hub = {{.types = {"nanochat"}, .activation = "relu2", .names = hub::kPhi}}};
 
 }  // namespace kvasir::model::archs_nanochat

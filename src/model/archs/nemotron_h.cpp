@@ -1,5 +1,7 @@
 // Nemotron-H and Nemotron Nano 2: every layer is Mamba-2, attention without positions, or a feed forward of squared
 // ReLU.
+#include "hub/config_reader.hpp"
+#include "hub/family_names.hpp"
 #include "model/recurrent_blocks.hpp"
 
 namespace kvasir::model::archs_nemotron_h {
@@ -23,6 +25,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Nemotron-H and Nemotron Nano 2 (Mamba-2)", describe};
+const Arch entry{.summary = "Nemotron-H and Nemotron Nano 2 (Mamba-2)",
+                 .describe = describe,
+                 .hub = {{.types = {"nemotron_h"}, .names = hub::kMixer, .read = hub::read_nemotron_h}}};
 
 }  // namespace kvasir::model::archs_nemotron_h

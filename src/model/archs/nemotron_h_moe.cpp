@@ -39,6 +39,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Nemotron 3 (Mamba-2, experts)", describe};
+const Arch entry{.summary = "Nemotron 3 (Mamba-2, experts)", .describe = describe};
 
 }  // namespace kvasir::model::archs_nemotron_h_moe

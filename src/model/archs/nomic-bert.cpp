@@ -17,6 +17,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Nomic Embed (embeddings)", describe};
+const Arch entry{.summary = "Nomic Embed (embeddings)", .describe = describe};
 
 }  // namespace kvasir::model::archs_nomic_bert

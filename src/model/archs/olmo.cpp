@@ -1,4 +1,5 @@
 // OLMo 1: layer norms without weights; queries, keys and values may be cut.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_olmo {
@@ -16,6 +17,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"OLMo 1", describe};
+const Arch entry{
+    .summary = "OLMo 1", .describe = describe, .hub = {{.types = {"olmo"}, .pairs = true, .read = hub::read_olmo}}};
 
 }  // namespace kvasir::model::archs_olmo

@@ -24,6 +24,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"OLMo 2 and 3", describe};
+const Arch entry{.summary = "OLMo 2 and 3",
+                 .describe = describe,
+                 .hub = {{.types = {"olmo2", "olmo3"}, .post_norms = true, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_olmo2

@@ -1,5 +1,6 @@
 // OLMo hybrid: three layers of gated DeltaNet, whose states may turn round, with norms before both parts, then one of
 // attention with norms behind them, as OLMo 2 has. Folders alone.
+#include "hub/config_reader.hpp"
 #include "model/recurrent_blocks.hpp"
 
 namespace kvasir::model::archs_olmo_hybrid {
@@ -37,6 +38,22 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"OLMo hybrid (gated DeltaNet)", describe};
+// The rows of a name with a number behind a slash are that part of the tensor's.
+constexpr hub::Rename kNames[] = {
+    {"attention_layer_norm", "attn_norm"},    {"feedforward_layer_norm", "post_attention_norm"},
+    {"linear_attn.q_proj", "attn_qkv/0"},     {"linear_attn.k_proj", "attn_qkv/1"},
+    {"linear_attn.v_proj", "attn_qkv/2"},     {"linear_attn.q_conv1d", "ssm_conv1d/0"},
+    {"linear_attn.k_conv1d", "ssm_conv1d/1"}, {"linear_attn.v_conv1d", "ssm_conv1d/2"},
+    {"linear_attn.g_proj", "attn_gate"},      {"linear_attn.b_proj", "ssm_beta"},
+    {"linear_attn.a_proj", "ssm_alpha"},      {"linear_attn.o_norm", "ssm_norm"},
+    {"linear_attn.o_proj", "ssm_out"}};
+
+const Arch entry{.summary = "OLMo hybrid (gated DeltaNet)",
+                 .describe = describe,
+                 .hub = {{.types = {"olmo_hybrid"},
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .names = kNames,
+                          .read = hub::read_olmo_hybrid}}};
 
 }  // namespace kvasir::model::archs_olmo_hybrid

@@ -1,4 +1,5 @@
 // OLMoE: experts in every layer whose weights are not divided by their sum; norms of all query heads together.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_olmoe {
@@ -18,6 +19,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"OLMoE", describe};
+const Arch entry{.summary = "OLMoE", .describe = describe, .hub = {{.types = {"olmoe"}, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_olmoe

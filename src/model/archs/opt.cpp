@@ -1,4 +1,5 @@
 // OPT: learned positions, layer norms before each part or (350M) behind it, biases, ReLU. Only folders have it.
+#include "hub/config_reader.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_opt {
@@ -21,6 +22,13 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"OPT", describe};
+constexpr hub::Rename kNames[] = {{"self_attn_layer_norm", "attn_norm"},
+                                  {"final_layer_norm", "ffn_norm"},
+                                  {"self_attn.out_proj", "attn_output"},
+                                  {"fc1", "ffn_up"},
+                                  {"fc2", "ffn_down"}};
+
+const Arch entry{
+    .summary = "OPT", .describe = describe, .hub = {{.types = {"opt"}, .names = kNames, .read_all = hub::read_opt}}};
 
 }  // namespace kvasir::model::archs_opt

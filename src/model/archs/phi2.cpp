@@ -1,4 +1,5 @@
 // Phi 1.5 and 2: attention and feed forward side by side on one layer norm, biases everywhere, RoPE on a part of heads.
+#include "hub/family_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_phi2 {
@@ -17,6 +18,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Phi 1.5 and 2", describe};
+const Arch entry{.summary = "Phi 1.5 and 2",
+                 .describe = describe,
+                 .hub = {{.types = {"phi"}, .activation = "gelu_new", .names = hub::kPhi}}};
 
 }  // namespace kvasir::model::archs_phi2

@@ -20,6 +20,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Phi 3, 3.5, 4 and 4-mini", describe};
+const Arch entry{.summary = "Phi 3, 3.5, 4 and 4-mini",
+                 .describe = describe,
+                 .hub = {{.types = {"phi3"}, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_phi3

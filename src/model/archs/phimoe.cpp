@@ -1,4 +1,5 @@
 // Phi-3.5-MoE and Phi-mini-MoE: layer norms, biases, LongRoPE; two experts by SparseMixer.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_phimoe {
@@ -18,6 +19,7 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Phi-3.5-MoE", describe};
+const Arch entry{
+    .summary = "Phi-3.5-MoE", .describe = describe, .hub = {{.types = {"phimoe"}, .read = hub::read_phimoe}}};
 
 }  // namespace kvasir::model::archs_phimoe

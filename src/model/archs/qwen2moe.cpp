@@ -1,5 +1,6 @@
 // Qwen 1.5 and 2 with experts: qwen2, with a shared expert whose part a gate of its own decides; the weights of the
 // chosen experts are not divided by their sum.
+#include "hub/config_reader.hpp"
 #include "model/expert_blocks.hpp"
 
 namespace kvasir::model::archs_qwen2moe {
@@ -21,6 +22,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Qwen 1.5 and 2 with experts", describe};
+const Arch entry{.summary = "Qwen 1.5 and 2 with experts",
+                 .describe = describe,
+                 .hub = {{.types = {"qwen2_moe"}, .window = hub::Window::kStated, .read = hub::read_experts}}};
 
 }  // namespace kvasir::model::archs_qwen2moe

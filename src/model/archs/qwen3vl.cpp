@@ -5,6 +5,6 @@ namespace kvasir::model::archs_qwen3vl {
 
 static ModelSpec describe(const Hparams& h) { return qwen_model(h, true); }
 
-const Arch entry = {"Qwen 3 VL (text)", describe};
+const Arch entry{.summary = "Qwen 3 VL (text)", .describe = describe};
 
 }  // namespace kvasir::model::archs_qwen3vl

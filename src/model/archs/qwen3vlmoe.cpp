@@ -3,6 +3,6 @@
 
 namespace kvasir::model::archs_qwen3vlmoe {
 
-const Arch entry = {"Qwen 3 VL with experts (text)", qwen3_experts_model};
+const Arch entry{.summary = "Qwen 3 VL with experts (text)", .describe = qwen3_experts_model};
 
 }  // namespace kvasir::model::archs_qwen3vlmoe

@@ -16,6 +16,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"Seed-OSS", describe};
+const Arch entry{.summary = "Seed-OSS",
+                 .describe = describe,
+                 .hub = {{.types = {"seed_oss"}, .post_norms = true, .window = hub::Window::kOwn}}};
 
 }  // namespace kvasir::model::archs_seed_oss

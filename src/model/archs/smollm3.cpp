@@ -17,6 +17,8 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"SmolLM3", describe};
+const Arch entry{.summary = "SmolLM3",
+                 .describe = describe,
+                 .hub = {{.types = {"smollm3"}, .pairs = true, .window = hub::Window::kStated}}};
 
 }  // namespace kvasir::model::archs_smollm3

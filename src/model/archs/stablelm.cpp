@@ -20,6 +20,6 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"StableLM", describe};
+const Arch entry{.summary = "StableLM", .describe = describe, .hub = {{.types = {"stablelm"}}}};
 
 }  // namespace kvasir::model::archs_stablelm

@@ -18,6 +18,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"StarCoder 2", describe};
+constexpr hub::Rename kNames[] = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
+
+const Arch entry{
+    .summary = "StarCoder 2",
+    .describe = describe,
+    .hub = {
+        {.types = {"starcoder2"}, .window = hub::Window::kStated, .activation = "gelu_pytorch_tanh", .names = kNames}}};
 
 }  // namespace kvasir::model::archs_starcoder2

@@ -23,6 +23,12 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry = {"VaultGemma", describe};
+const Arch entry{.summary = "VaultGemma",
+                 .describe = describe,
+                 .hub = {{.types = {"vaultgemma"},
+                          .one_more = true,
+                          .post_norms = true,
+                          .window = hub::Window::kOwn,
+                          .activation = "gelu_pytorch_tanh"}}};
 
 }  // namespace kvasir::model::archs_vaultgemma

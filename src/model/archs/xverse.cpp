@@ -5,6 +5,6 @@ namespace kvasir::model::archs_xverse {
 
 static ModelSpec describe(const Hparams& h) { return llama_like_model(h, kernel::RopePairs::kAdjacent); }
 
-const Arch entry = {"XVERSE", describe};
+const Arch entry{.summary = "XVERSE", .describe = describe, .hub = {{.types = {"xverse"}, .pairs = true}}};
 
 }  // namespace kvasir::model::archs_xverse

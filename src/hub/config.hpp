@@ -7,14 +7,14 @@
 #include <utility>
 #include <vector>
 
+#include "hub/family.hpp"
 #include "weights/model_file.hpp"
 #include "weights/safetensors/coded_rows.hpp"
 #include "weights/safetensors/f8_rows.hpp"
-#include "weights/safetensors/family.hpp"
 #include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/json_text.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 // Tensors that GGUF has and a folder says in its configuration: factors of RoPE.
 struct Extra {
@@ -44,9 +44,9 @@ struct Configuration {
   std::int64_t layers = 0, predicting = 0;  // layers behind the others that predict further tokens, which are left out
   std::int64_t norm_groups = 1;             // of the norm behind Mamba-2
   std::vector<Extra> extras;
-  std::optional<Int4Config> int4;    // matrices may have codes of 4 bits
-  std::optional<CodedConfig> coded;  // matrices may have codes of compressed-tensors or MLX
-  F8Blocks f8;                       // of scales of 8-bit floats
+  std::optional<weights::Int4Config> int4;    // matrices may have codes of 4 bits
+  std::optional<weights::CodedConfig> coded;  // matrices may have codes of compressed-tensors or MLX
+  weights::F8Blocks f8;                       // of scales of 8-bit floats
   LatentHeads latent;
   TiledHeads tiled;
   std::map<std::string, RowFactors, std::less<>> factors;  // by name in a layer; rows behind: of the whole tensor
@@ -54,6 +54,6 @@ struct Configuration {
 
 // Reads `config`, which stands at `path`, into `metadata`. Throws Error naming path, field and expectation:
 // kUnsupported for what is well formed but would be computed otherwise here.
-Configuration read_config(const FolderJson& config, const std::string& path, Metadata& metadata);
+Configuration read_config(const weights::FolderJson& config, const std::string& path, weights::Metadata& metadata);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

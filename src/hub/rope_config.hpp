@@ -4,18 +4,18 @@
 #include <string_view>
 #include <vector>
 
-#include "weights/safetensors/config.hpp"
+#include "hub/config.hpp"
 #include "weights/safetensors/fields.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 // Sets the keys under `arch` and adds factors to `out`. `head` is the size of a head, `context` the most positions that
 // the model was trained for. Throws Error as read_config does.
-void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
-               Metadata& metadata, Configuration& out);
+void read_rope(const weights::ConfigFields& config, std::string_view arch, std::int64_t head, std::int64_t context,
+               weights::Metadata& metadata, Configuration& out);
 
 // Divisors of the frequencies of a head of `head` elements of which proportional RoPE turns the first pairs alone: the
 // others' are huge. `rope` has the share ("partial_rotary_factor").
-std::vector<float> proportional_factors(const ConfigFields& rope, std::int64_t head);
+std::vector<float> proportional_factors(const weights::ConfigFields& rope, std::int64_t head);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -7,11 +7,14 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "hub/translation.hpp"
 #include "weights/quant.hpp"
 #include "weights/safetensors/made.hpp"
-#include "weights/safetensors/translation.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 constexpr double kAbsent = std::numeric_limits<double>::infinity();
@@ -135,4 +138,4 @@ void Translation::check_numbers() const {
       wrong_heads(key, fmt::format("is not there in all of {} layers", configuration_.layers), folder_);
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -1,9 +1,9 @@
-// What folders call the tensors that GGUF has, by family. For family.cpp alone.
+// What folders call the tensors that GGUF has: the usual names, and those that several architectures share.
 #pragma once
 
-#include "weights/safetensors/family.hpp"
+#include "hub/family.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 // Names of layers that mean the same wherever they stand.
 inline constexpr Rename kOfLayer[] = {
@@ -94,91 +94,10 @@ inline constexpr Rename kByKvHead[] = {{"self_attention.query_key_value", "attn_
                                        {"ln_mlp", "attn_norm"},
                                        {"mlp.dense_h_to_4h", "ffn_up"},
                                        {"mlp.dense_4h_to_h", "ffn_down"}};
-inline constexpr Rename kApertus[] = {{"attention_layernorm", "attn_norm"},
-                                      {"feedforward_layernorm", "ffn_norm"},
-                                      {"mlp.act_fn.alpha_p", "xielu.alpha_p", Make::kNumber},
-                                      {"mlp.act_fn.alpha_n", "xielu.alpha_n", Make::kNumber},
-                                      {"mlp.act_fn.beta", "xielu.beta", Make::kNumber},
-                                      {"mlp.act_fn.eps", "xielu.eps", Make::kNumber}};
-// The rows of a name with a number behind a slash are that part of the tensor's.
-inline constexpr Rename kOlmoHybrid[] = {
-    {"attention_layer_norm", "attn_norm"},    {"feedforward_layer_norm", "post_attention_norm"},
-    {"linear_attn.q_proj", "attn_qkv/0"},     {"linear_attn.k_proj", "attn_qkv/1"},
-    {"linear_attn.v_proj", "attn_qkv/2"},     {"linear_attn.q_conv1d", "ssm_conv1d/0"},
-    {"linear_attn.k_conv1d", "ssm_conv1d/1"}, {"linear_attn.v_conv1d", "ssm_conv1d/2"},
-    {"linear_attn.g_proj", "attn_gate"},      {"linear_attn.b_proj", "ssm_beta"},
-    {"linear_attn.a_proj", "ssm_alpha"},      {"linear_attn.o_norm", "ssm_norm"},
-    {"linear_attn.o_proj", "ssm_out"}};
-inline constexpr Rename kExaone[] = {{"ln_1", "attn_norm"},
-                                     {"ln_2", "ffn_norm"},
-                                     {"attn.attention.q_proj", "attn_q"},
-                                     {"attn.attention.k_proj", "attn_k"},
-                                     {"attn.attention.v_proj", "attn_v"},
-                                     {"attn.attention.out_proj", "attn_output"},
-                                     {"mlp.c_fc_0", "ffn_gate"},
-                                     {"mlp.c_fc_1", "ffn_up"},
-                                     {"mlp.c_proj", "ffn_down"}};
-inline constexpr Rename kHyperClova[] = {{"post_norm1", "post_attention_norm"}, {"post_norm2", "post_ffw_norm"}};
-inline constexpr Rename kInternLm2[] = {
-    {"attention_norm", "attn_norm"}, {"ffn_norm", "ffn_norm"},        {"attention.wqkv", "attn_qkv", Make::kByHead},
-    {"attention.wo", "attn_output"}, {"feed_forward.w1", "ffn_gate"}, {"feed_forward.w3", "ffn_up"},
-    {"feed_forward.w2", "ffn_down"}};
-inline constexpr Rename kQwen[] = {{"ln_1", "attn_norm"},          {"ln_2", "ffn_norm"},   {"attn.c_attn", "attn_qkv"},
-                                   {"attn.c_proj", "attn_output"}, {"mlp.w2", "ffn_gate"}, {"mlp.w1", "ffn_up"},
-                                   {"mlp.c_proj", "ffn_down"}};
-inline constexpr Rename kBailing[] = {{"attention.query_key_value", "attn_qkv"},
-                                      {"attention.dense", "attn_output"},
-                                      {"attention.query_layernorm", "attn_q_norm"},
-                                      {"attention.key_layernorm", "attn_k_norm"},
-                                      {"mlp.gate.expert_bias", "exp_probs_b.bias"}};
-inline constexpr Rename kLaguna[] = {{"self_attn.g_proj", "attn_gate"},
-                                     {"mlp.experts.e_score_correction_bias", "exp_probs_b.bias"}};
 inline constexpr Rename kFalconH1[] = {{"pre_ff_layernorm", "ffn_norm"},
                                        {"feed_forward.gate_proj", "ffn_gate"},
                                        {"feed_forward.up_proj", "ffn_up"},
                                        {"feed_forward.down_proj", "ffn_down"}};
-// Published folders have the experts one way round, those that transformers 5 saved again the other.
-inline constexpr Rename kQwen3VlMoe[] = {{"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", Make::kEitherWay},
-                                         {"mlp.experts.down_proj", "ffn_down_exps.weight", Make::kEitherWay}};
-inline constexpr Rename kGemma4[] = {{"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
-                                     {"experts.down_proj", "ffn_down_exps.weight"},
-                                     {"router.proj", "ffn_gate_inp"},
-                                     {"router.scale", "ffn_gate_inp.scale"},
-                                     {"router.per_expert_scale", "ffn_down_exps.scale"},
-                                     {"layer_scalar", "layer_output_scale.weight"},
-                                     {"per_layer_input_gate", "inp_gate"},
-                                     {"per_layer_projection", "proj"},
-                                     {"post_per_layer_input_norm", "post_norm"},
-                                     {"post_feedforward_layernorm_1", "post_ffw_norm_1"},
-                                     {"post_feedforward_layernorm_2", "post_ffw_norm_2"},
-                                     {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"}};
-inline constexpr Rename kGlm4[] = {{"post_self_attn_layernorm", "post_attention_norm"},
-                                   {"post_mlp_layernorm", "post_ffw_norm"}};
-inline constexpr Rename kOfGpt2[] = {{"ln_1", "attn_norm"},
-                                     {"ln_2", "ffn_norm"},
-                                     {"attn.c_attn", "attn_qkv", Make::kTurned},
-                                     {"attn.c_proj", "attn_output", Make::kTurned},
-                                     {"mlp.c_fc", "ffn_up", Make::kTurned},
-                                     {"mlp.c_proj", "ffn_down", Make::kTurned}};
-inline constexpr Rename kGptBigCode[] = {
-    {"ln_1", "attn_norm"},          {"ln_2", "ffn_norm"},   {"attn.c_attn", "attn_qkv", Make::kByHead},
-    {"attn.c_proj", "attn_output"}, {"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
-inline constexpr Rename kMpt[] = {{"norm_1", "attn_norm"},   {"norm_2", "ffn_norm"},
-                                  {"attn.Wqkv", "attn_qkv"}, {"attn.out_proj", "attn_output"},
-                                  {"ffn.up_proj", "ffn_up"}, {"ffn.down_proj", "ffn_down"}};
-inline constexpr Rename kGptJ[] = {{"ln_1", "attn_norm"},
-                                   {"attn.q_proj", "attn_q"},
-                                   {"attn.k_proj", "attn_k"},
-                                   {"attn.v_proj", "attn_v"},
-                                   {"attn.qkv_proj", "attn_qkv", Make::kByFour},
-                                   {"mlp.fc_in", "ffn_up"},
-                                   {"mlp.fc_out", "ffn_down"},
-                                   {"attn.out_proj", "attn_output"}};
-inline constexpr Rename kGptOss[] = {{"mlp.router", "ffn_gate_inp"},
-                                     {"mlp.experts.gate_up_proj", "ffn_*_exps.weight", Make::kTurns},
-                                     {"mlp.experts.gate_up_proj_bias", "ffn_*_exps.bias", Make::kTurns},
-                                     {"mlp.experts.down_proj", "ffn_down_exps.weight", Make::kTurned},
-                                     {"mlp.experts.down_proj_bias", "ffn_down_exps.bias"}};
 inline constexpr Rename kGranite[] = {{"block_sparse_moe.router", "ffn_gate_inp"},
                                       {"block_sparse_moe.experts.gate_up_proj", "ffn_gate_up_exps.weight"},
                                       {"block_sparse_moe.experts.down_proj", "ffn_down_exps.weight"},
@@ -213,15 +132,6 @@ inline constexpr Rename kLfm2[] = {{"operator_norm", "attn_norm"},
                                    {"post_ffn_norm", "post_ffw_norm"},
                                    {"self_attn.gate_proj", "attn_gate"},
                                    {"self_attn.g_proj", "attn_gate"}};
-inline constexpr Rename kLlama4[] = {{"feed_forward.gate_proj", "ffn_gate"},
-                                     {"feed_forward.up_proj", "ffn_up"},
-                                     {"feed_forward.down_proj", "ffn_down"},
-                                     {"feed_forward.router", "ffn_gate_inp"},
-                                     {"feed_forward.experts.gate_up_proj", "ffn_gate_up_exps.weight", Make::kTurned},
-                                     {"feed_forward.experts.down_proj", "ffn_down_exps.weight", Make::kTurned},
-                                     {"feed_forward.shared_expert.gate_proj", "ffn_gate_shexp"},
-                                     {"feed_forward.shared_expert.up_proj", "ffn_up_shexp"},
-                                     {"feed_forward.shared_expert.down_proj", "ffn_down_shexp"}};
 inline constexpr Rename kMixer[] = {{"norm", "attn_norm"},
                                     {"mixer.in_proj", "ssm_in"},
                                     {"mixer.conv1d", "ssm_conv1d"},
@@ -245,12 +155,6 @@ inline constexpr Rename kMixer[] = {{"norm", "attn_norm"},
                                     {"mixer.shared_experts.up_proj", "ffn_up_shexp"},
                                     {"mixer.shared_experts.down_proj", "ffn_down_shexp"}};
 inline constexpr Rename kPhi[] = {{"self_attn.dense", "attn_output"}, {"mlp.fc1", "ffn_up"}, {"mlp.fc2", "ffn_down"}};
-inline constexpr Rename kStarcoder2[] = {{"mlp.c_fc", "ffn_up"}, {"mlp.c_proj", "ffn_down"}};
-inline constexpr Rename kOpt[] = {{"self_attn_layer_norm", "attn_norm"},
-                                  {"final_layer_norm", "ffn_norm"},
-                                  {"self_attn.out_proj", "attn_output"},
-                                  {"fc1", "ffn_up"},
-                                  {"fc2", "ffn_down"}};
 
 inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"embeddings", "token_embd"},
@@ -276,4 +180,4 @@ inline constexpr Rename kOfModel[] = {{"embed_tokens", "token_embd"},
                                       {"embed_out", "output"},
                                       {"lm_head", "output"}};
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "weights/safetensors/config_reader.hpp"
+#include "hub/config_reader.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 // KV heads by layer: 0 where it is no attention but one of `others`.
@@ -247,4 +250,4 @@ void read_mamba2(ConfigReader& r) {
   read_mamba(r);
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

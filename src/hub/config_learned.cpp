@@ -3,10 +3,12 @@
 
 #include <utility>
 
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/rope_config.hpp"
+#include "hub/config_reader.hpp"
+#include "hub/rope_config.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
 
 namespace {
 
@@ -137,4 +139,4 @@ void read_cohere(ConfigReader& r) {
   r.out.tied = r.fields.flag_if("tie_word_embeddings").value_or(true);
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

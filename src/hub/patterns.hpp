@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace kvasir::weights::patterns {
+namespace kvasir::hub::patterns {
 
 inline constexpr std::string_view kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -30,4 +30,4 @@ inline constexpr std::string_view kEastAsian = "[一-龥ࠀ-一가-퟿]+";
 // BLOOM; the inner bracket opens nothing.
 inline constexpr std::string_view kBloom = R"( ?[^(\s|[.,!?…。，、।۔،])]+)";
 
-}  // namespace kvasir::weights::patterns
+}  // namespace kvasir::hub::patterns

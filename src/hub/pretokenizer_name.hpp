@@ -6,9 +6,9 @@
 
 #include "weights/safetensors/json_text.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 // Of a byte-level BPE. `tokenizer` is the whole file's object. Nothing: no pre-tokenizer here does just what it says.
-std::optional<std::string> pretokenizer_name(const FolderJson& tokenizer);
+std::optional<std::string> pretokenizer_name(const weights::FolderJson& tokenizer);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "weights/safetensors/config.hpp"
+#include "hub/config.hpp"
 #include "weights/safetensors/fields.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 class ConfigReader {
  public:
@@ -19,26 +19,26 @@ class ConfigReader {
   static constexpr std::int64_t kMostContext = std::int64_t{1} << 30;
 
   // All must outlive this.
-  ConfigReader(const ConfigFields& of, Metadata& into, Configuration& beside)
+  ConfigReader(const weights::ConfigFields& of, weights::Metadata& into, Configuration& beside)
       : fields(of), metadata(into), out(beside) {}
 
-  const ConfigFields& fields;
-  Metadata& metadata;
+  const weights::ConfigFields& fields;
+  weights::Metadata& metadata;
   Configuration& out;
   std::int64_t layers = 0, width = 0, head = 0, context = 0;
 
   void read();  // the usual, and what the family has besides
 
   // Under "ARCH.".
-  void set(std::string_view key, Value value);
+  void set(std::string_view key, weights::Value value);
   // The first of `names` that is there.
   std::optional<std::int64_t> integer_of(std::initializer_list<const char*> names, std::int64_t low) const;
   std::int64_t need(std::initializer_list<const char*> names, std::int64_t low) const;  // throws naming the first
   void take_number(const char* from, const char* to);                                   // if it is there
   // An array with one entry for every layer; null where it isn't there. Throws Error where it has more or fewer.
-  const FolderJson* by_layer(const char* name) const;
+  const weights::FolderJson* by_layer(const char* name) const;
   // A field that must have the value which it has in all such models. Throws Error(kUnsupported).
-  void expect(const char* name, const FolderJson& value) const;
+  void expect(const char* name, const weights::FolderJson& value) const;
 
  private:
   void read_usual();
@@ -92,4 +92,4 @@ void read_nemotron(ConfigReader& r);
 void read_cohere(ConfigReader& r);
 void read_ministral(ConfigReader& r);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

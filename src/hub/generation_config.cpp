@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include "weights/safetensors/tokenizer_config.hpp"
+#include "hub/tokenizer_config.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
 
 void set_generation(const FolderJson& generation, Metadata& out) {
   if (!generation.is_object()) return;
@@ -27,4 +29,4 @@ void set_generation(const FolderJson& generation, Metadata& out) {
   if (!all.empty()) out.set("tokenizer.ggml.suppress_tokens", std::move(all));
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

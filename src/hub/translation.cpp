@@ -1,4 +1,4 @@
-#include "weights/safetensors/translation.hpp"
+#include "hub/translation.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,10 @@
 #include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/made.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 struct Kind {
@@ -345,4 +348,4 @@ void Translation::push(TensorInfo info, const std::string& path) {
   tensors.push_back(std::move(info));
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -5,10 +5,13 @@
 #include <cmath>
 #include <utility>
 
-#include "weights/safetensors/config_reader.hpp"
-#include "weights/safetensors/rope_config.hpp"
+#include "hub/config_reader.hpp"
+#include "hub/rope_config.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 constexpr std::int64_t kSigmoid = 2;  // expert_gating_func
@@ -296,4 +299,4 @@ void read_cohere2_moe(ConfigReader& r) {
   if (!r.fields.number_if("rms_norm_eps")) r.set("attention.layer_norm_rms_epsilon", 0.0);  // layer norms
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -5,8 +5,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 class ConfigReader;
 
@@ -30,9 +31,13 @@ struct Rename {
   Make make = Make::kSame;
 };
 
+// In which layers "sliding_window" of config.json is one. kNone: in no layer, so that the context ends behind it. kOwn:
+// in those that the architecture or "layer_types" says. kStated: in those that the metadata shall list, mostly none.
+enum class Window { kNone, kOwn, kStated };
+
+// How folders of some model types say an architecture: the column `hub` of its entry (model/arch.hpp).
 struct Family {
-  std::string_view model_type;  // of config.json
-  std::string_view arch;        // general.architecture
+  std::vector<std::string_view> types;  // "model_type" of config.json
   // RoPE turns adjacent pairs in GGUF files of this architecture and halves of a head here: the rows of queries and
   // keys change places.
   bool pairs = false;
@@ -40,17 +45,24 @@ struct Family {
   bool one_more = false;
   // "post_attention_layernorm" is called post_attention_norm; otherwise it is the norm of the feed forward.
   bool post_norms = false;
+  Window window = Window::kNone;
   std::string_view activation = "silu";              // empty: its reader looks
   std::span<const Rename> names = {};                // of layers, where they differ from the usual ones
   void (*read)(ConfigReader& reader) = nullptr;      // what the configuration has besides; null: the usual alone
   void (*read_all)(ConfigReader& reader) = nullptr;  // in place of the usual
+  // Of the folder that is read. Whoever finds a family fills them in.
+  std::string_view model_type = {}, arch = {};  // the latter: general.architecture
 };
 
+// The columns of all architectures, with `arch` filled in. Defined where the registry of architectures is,
+// model/arch.cpp: formats stand below it, and a new architecture is one file for GGUF and folders.
+std::vector<Family> families();
+
 // Throws Error(kUnsupported) naming `path` and the types that are known.
-const Family& family_of(std::string_view model_type, const std::string& path);
+Family family_of(std::string_view model_type, const std::string& path);
 
 // The first of that architecture, whose names they share. Throws likewise.
-const Family& family_of_arch(std::string_view arch, const std::string& path);
+Family family_of_arch(std::string_view arch, const std::string& path);
 
 // The names of Granite without experts, whose shared feed forward is the only one.
 std::span<const Rename> granite_without_experts();
@@ -66,4 +78,4 @@ struct Place {
 // Throws Error(kUnsupported) for a name that is none of the family's.
 Place place_of(const Family& family, std::string_view name, const std::string& path);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

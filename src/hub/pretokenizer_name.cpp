@@ -1,13 +1,16 @@
-#include "weights/safetensors/pretokenizer_name.hpp"
+#include "hub/pretokenizer_name.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <string_view>
 
-#include "weights/safetensors/patterns.hpp"
+#include "hub/patterns.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 using namespace patterns;
@@ -80,4 +83,4 @@ std::optional<std::string> pretokenizer_name(const FolderJson& tokenizer) {
   return std::nullopt;
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

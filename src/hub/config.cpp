@@ -1,4 +1,4 @@
-#include "weights/safetensors/config.hpp"
+#include "hub/config.hpp"
 
 #include <fmt/format.h>
 
@@ -7,28 +7,13 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "weights/safetensors/config_reader.hpp"
+#include "hub/config_reader.hpp"
+#include "hub/rope_config.hpp"
 #include "weights/safetensors/fields.hpp"
-#include "weights/safetensors/rope_config.hpp"
 
-namespace kvasir::weights {
-namespace {
+namespace kvasir::hub {
 
-// Architectures of model/archs whose window is where the file says it, layer by layer.
-bool states_window(std::string_view arch) {
-  constexpr std::string_view kArchs[] = {"llama",    "qwen2",   "qwen2moe",   "qwen3",
-                                         "qwen3moe", "smollm3", "starcoder2", "dots1"};
-  return std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs);
-}
-
-// Those whose window is the architecture's, by "layer_types".
-bool has_window(std::string_view arch) {
-  constexpr std::string_view kArchs[] = {"phi3",        "cohere2", "cohere2moe", "exaone-moe",
-                                         "granite_swa", "laguna",  "mellum"};
-  return std::find(std::begin(kArchs), std::end(kArchs), arch) != std::end(kArchs);
-}
-
-}  // namespace
+using namespace weights;
 
 void ConfigReader::set(std::string_view key, Value value) {
   metadata.set(fmt::format("{}.{}", out.family.arch, key), std::move(value));
@@ -119,12 +104,12 @@ std::int64_t ConfigReader::read_window() {
   if (!window && mistral && !fields.is_null("sliding_window")) window = 4096;  // the class's own
   if (!window || *window == 0 || fields.flag_if("use_sliding_window") == false) return context;
   if (out.family.arch == "lfm3") return context;  // its reader says which layers have it
-  if (out.family.post_norms || has_window(out.family.arch)) {
+  if (out.family.window == Window::kOwn) {
     set("attention.sliding_window", *window);
     read_layer_types();
     return context;
   }
-  if (states_window(out.family.arch)) {
+  if (out.family.window == Window::kStated) {
     std::vector<bool> local = stated_layers(*window);
     if (std::find(local.begin(), local.end(), true) == local.end()) return context;
     set("attention.sliding_window", *window);
@@ -299,4 +284,4 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   return out;
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -1,5 +1,5 @@
 // A folder as Hugging Face publishes a model: config.json, weights in safetensors files, tokenizer.json. What
-// lies otherwise in GGUF is translated (safetensors/translation.hpp).
+// lies otherwise in GGUF is translated (hub/translation.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,14 +12,17 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "hub/config.hpp"
+#include "hub/tokenizer_config.hpp"
+#include "hub/translation.hpp"
 #include "weights/format.hpp"
-#include "weights/safetensors/config.hpp"
 #include "weights/safetensors/json_text.hpp"
 #include "weights/safetensors/shard.hpp"
-#include "weights/safetensors/tokenizer_config.hpp"
-#include "weights/safetensors/translation.hpp"
 
 namespace kvasir::weights::formats_safetensors {
+
+using namespace hub;
+
 namespace {
 
 constexpr std::uint64_t kMostConfig = std::uint64_t{64} << 20;      // bytes of a configuration

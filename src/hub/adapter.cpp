@@ -1,4 +1,4 @@
-#include "weights/adapter.hpp"
+#include "hub/adapter.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,10 @@
 
 #include "base/error.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
@@ -67,4 +70,4 @@ Adapter open_adapter(const std::string& path, const Metadata& base) {
   return adapter;
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -6,16 +6,17 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "hub/config.hpp"
+#include "hub/tokenizer_config.hpp"
 #include "text/tokenizer.hpp"
-#include "weights/safetensors/config.hpp"
 #include "weights/safetensors/int4_rows.hpp"
 #include "weights/safetensors/shard.hpp"
-#include "weights/safetensors/tokenizer_config.hpp"
 
 namespace {
 
 using namespace kvasir;           // NOLINT(google-build-using-namespace)
 using namespace kvasir::weights;  // NOLINT(google-build-using-namespace)
+using namespace kvasir::hub;      // NOLINT(google-build-using-namespace)
 
 void read_shard(std::span<const std::byte> file) {
   unsigned sum = 0;

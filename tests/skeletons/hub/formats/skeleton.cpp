@@ -1,4 +1,4 @@
-// A model format: copy to src/weights/formats/NAME.cpp and rename `skeleton` to NAME. Contract: weights/format.hpp.
+// A model format: copy to src/hub/formats/NAME.cpp and rename `skeleton` to NAME. Contract: weights/format.hpp.
 //
 // This one is a folder with a text file, model.skeleton, of lines
 //   key = value             metadata, text

@@ -10,16 +10,19 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "weights/adapter.hpp"
-#include "weights/safetensors/family.hpp"
+#include "hub/adapter.hpp"
+#include "hub/family.hpp"
 #include "weights/safetensors/json_text.hpp"
 #include "weights/safetensors/shard.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;  // of adapter_config.json
-constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight";
+constexpr std::string_view kPrefix = "base_model.model.", kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight";
 
 // Whether a setting changes what is computed; those that it is computed with are read elsewhere.
 bool silent(const FolderJson& value) {
@@ -133,16 +136,16 @@ Adapter open_peft(const std::string& folder, const Metadata& base) {
   std::map<std::string, Pair> pairs;  // by module
   for (const ShardTensor& t : parse_safetensors(adapter.files.back().bytes(), path)) {
     const std::string& name = t.name;
-    const bool a = name.ends_with(kA);
-    if (!name.starts_with(kPrefix) || (!a && !name.ends_with(kB)))
+    const bool a = name.ends_with(kLoraA);
+    if (!name.starts_with(kPrefix) || (!a && !name.ends_with(kLoraB)))
       throw Error(Code::kUnsupported,
                   fmt::format("tensor {}: expected {}…lora_A.weight or lora_B.weight", name.substr(0, 200), kPrefix),
                   path);
-    Pair& pair = pairs[name.substr(kPrefix.size(), name.size() - kA.size() - kPrefix.size())];
+    Pair& pair = pairs[name.substr(kPrefix.size(), name.size() - kLoraA.size() - kPrefix.size())];
     (a ? pair.a : pair.b) = info_of(t, path);
   }
   const std::string& arch = base.require_string("general.architecture");
-  const Family& family = family_of_arch(arch, path);
+  const Family family = family_of_arch(arch, path);
   const auto heads = [&](const char* key) { return base.get_int(arch + key, 1, 1 << 20); };
   for (auto& [module, pair] : pairs) {
     if (pair.a.name.empty() || pair.b.name.empty())
@@ -167,4 +170,4 @@ Adapter open_peft(const std::string& folder, const Metadata& base) {
   return adapter;
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -1,4 +1,4 @@
-#include "weights/safetensors/tokenizer_config.hpp"
+#include "hub/tokenizer_config.hpp"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "hub/pretokenizer_name.hpp"
 #include "weights/safetensors/fields.hpp"
-#include "weights/safetensors/pretokenizer_name.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 // tokenizer.ggml.token_type
@@ -415,4 +418,4 @@ void read_tokenizer(const TokenizerFiles& files, std::int64_t vocabulary, const 
   }
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "hub/translation.hpp"
 #include "weights/safetensors/made.hpp"
-#include "weights/safetensors/translation.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
 
 [[noreturn]] static void wrong_part(std::string_view tensor, const std::string& why, const std::string& path) {
   throw Error(Code::kBadInput, fmt::format("tensor {}: {}", tensor.substr(0, 200), why), path);
@@ -111,4 +113,4 @@ void Translation::add_rows(const std::string& name, const TensorInfo& from) {
   push(std::move(info), folder_);
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

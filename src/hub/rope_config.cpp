@@ -1,4 +1,4 @@
-#include "weights/safetensors/rope_config.hpp"
+#include "hub/rope_config.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,10 @@
 #include <variant>
 #include <vector>
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
+
 namespace {
 
 class RopeReader {
@@ -222,4 +225,4 @@ void read_rope(const ConfigFields& config, std::string_view arch, std::int64_t h
   RopeReader(config, arch, head, context, metadata).read(out);
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

@@ -1,0 +1,75 @@
+// A folder's tensors, one by one, as GGUF has them. Matrices stay where they are: what lies otherwise there is made row
+// by row when it is asked for. Norms and other vectors, which are small, become floats.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hub/config.hpp"
+#include "weights/model_file.hpp"
+#include "weights/safetensors/shard.hpp"
+
+namespace kvasir::hub {
+
+class Translation {
+ public:
+  // Both must outlive it. `folder` names it in messages.
+  Translation(const Configuration& configuration, const std::string& folder)
+      : configuration_(configuration), folder_(folder) {}
+
+  // A tensor of the file `path`. Throws Error naming file, tensor and expectation.
+  void add(const weights::ShardTensor& tensor, const std::string& path);
+  // Behind the last one: what is made of several.
+  void finish();
+
+  std::vector<weights::TensorInfo> tensors;
+  std::vector<std::vector<float>> floats;
+  std::map<std::string, std::vector<double>> numbers;  // of each layer, by key
+
+ private:
+  void add_int4(const std::string& stem, const std::map<std::string, weights::ShardTensor>& parts);
+  void add_coded(const std::string& stem, const std::map<std::string, weights::ShardTensor>& parts);
+  void add_f8(const weights::ShardTensor& tensor);
+  void add_mxfp4();
+  // A matrix, or matrices, of whichever type.
+  void put(const std::string& name, weights::TensorInfo info, const std::string& path);
+  void put_number(const Place& place, const weights::ShardTensor& t, std::string_view quant, const std::string& path);
+  void put_vector(const Place& place, const weights::TensorInfo& info, const std::string& path);
+  void place_matrix(const Place& place, weights::TensorInfo info, const std::string& path);
+  void place_gate_and_up(const Place& place, weights::TensorInfo info, const std::string& path);
+  void place_latent(const Place& place, weights::TensorInfo info, const std::string& path);
+  void check_numbers() const;
+  void join_parts();
+  void stack_experts();
+  void widen();
+  void drop_tied_head();
+  weights::TensorInfo by_heads(const Place& place, weights::TensorInfo info, const std::string& path) const;
+  void vector_by_heads(const Place& place, const weights::TensorInfo& info, std::vector<float>& x,
+                       const std::string& path) const;
+  std::vector<std::int64_t> fused_rows(Make make, std::int64_t rows, const std::string& name,
+                                       const std::string& path) const;
+  weights::TensorInfo times_factors(const Place& place, weights::TensorInfo info, const std::string& path) const;
+  std::int64_t pairs_of(std::string_view name) const;
+  void add_floats(const std::string& name, std::vector<float> values, std::int64_t rows = 1);
+  void add_rows(const std::string& name, const weights::TensorInfo& info);
+  void push(weights::TensorInfo info, const std::string& path);
+  bool unused(const Place& place) const;
+
+  const Configuration& configuration_;
+  const std::string& folder_;
+  std::map<std::string, std::map<std::string, weights::ShardTensor>> int4_parts_, coded_parts_;  // by stem
+  std::map<std::string, std::map<std::int64_t, float>> factors_;  // of whole matrices, by name in GGUF and expert
+  std::vector<weights::ShardTensor> f8_;
+  std::map<std::string, weights::ShardTensor> f8_scales_;                               // by stem
+  std::map<std::string, std::pair<weights::ShardTensor, weights::ShardTensor>> mxfp4_;  // blocks and scales, by stem
+  std::map<std::string, std::map<std::int64_t, weights::TensorInfo>> experts_;          // by name in GGUF
+  std::map<std::string, std::map<char, weights::TensorInfo>> parts_;  // of rows, by name in GGUF and number
+  weights::TensorInfo widen_in_, widen_out_;  // OPT's narrow embedding: (dim, narrow) and (narrow, dim)
+  std::set<std::string> names_;
+};
+
+}  // namespace kvasir::hub
