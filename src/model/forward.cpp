@@ -246,30 +246,35 @@ void Forward::before_latent(Rows& rows, const LayerSpec& layer, const Attention&
   KVASIR_CHECK(rows.worker < 0);
   const Latent& m = a.latent;
   const Linear& first = m.down ? m.down : a.q;
-  const Matrix* const users[] = {&first.bound, &a.k.bound};
-  float* const outs[] = {m.down ? s_.low : s_.own, s_.k};
-  prepare(rows, users, s_.x, layer.norm);
-  products_.multiply(rows, users, outs);
+  const Matrix* const users[] = {&first.bound, &a.k.bound, &a.gate.bound};
+  float* const outs[] = {m.down ? s_.low : s_.own, s_.k, gates(rows)};
+  const std::size_t count = a.gate ? 3 : 2;
+  prepare(rows, {users, count}, s_.x, layer.norm);
+  products_.multiply(rows, {users, count}, {outs, count});
   if (m.down) {
     const Matrix* const q[] = {&a.q.bound};
     float* const own[] = {s_.own};
     prepare(rows, q, s_.low, m.down_norm);
     products_.multiply(rows, q, own);
   }
-  const Rope& rope = spec_.ropes[static_cast<std::size_t>(a.rope)];
-  const auto pairs = static_cast<std::int64_t>(rope.frequencies.size());
+  const Rope* const rope = a.rope < 0 ? nullptr : &spec_.ropes[static_cast<std::size_t>(a.rope)];
+  const auto turn = [&](float* x, std::int64_t row) {
+    if (!rope) return;
+    const auto pairs = static_cast<std::int64_t>(rope->frequencies.size());
+    const std::int64_t at = angles_at(a.rope) + row * pairs;
+    ops().rope(x, s_.cos + at, s_.sin + at, pairs, rope->pairs);
+  };
   const std::int64_t wide = m.nope + m.rope;
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::int64_t at = angles_at(a.rope) + r * pairs;
       float* const k = s_.k + r * a.k.rows;
       apply(a.k_norm, k, k, m.rank);
-      ops().rope(k + m.rank, s_.cos + at, s_.sin + at, pairs, rope.pairs);
+      turn(k + m.rank, r);
       float* const q = s_.own + r * a.q.rows;
       if (a.temperature) heat(q, a, r);
       for (int h = 0; h < a.heads; ++h) {
         float* const turned = q + h * wide + m.nope;
-        ops().rope(turned, s_.cos + at, s_.sin + at, pairs, rope.pairs);
+        turn(turned, r);
         std::copy_n(turned, m.rope, s_.q + (r * a.heads + h) * a.d + m.rank);
       }
     }
@@ -295,6 +300,8 @@ void Forward::mix(int layer) {
   if (a) attend(layer, *a);
   if (const auto* c = std::get_if<ShortConv>(&l.mixer)) recur(layer, *c);
   if (const auto* d = std::get_if<Delta>(&l.mixer)) recur(layer, *d);
+  if (const auto* d = std::get_if<KeyedDelta>(&l.mixer)) recur(layer, *d);
+  if (const auto* m = std::get_if<Mamba>(&l.mixer)) scan(layer, *m);
   if (const auto* m = std::get_if<Mamba2>(&l.mixer)) recur(layer, *m);
   if (l.beside) recur(layer, l.beside);
 }
@@ -338,12 +345,14 @@ void Forward::attend_whole(const Attention& a) {
   });
 }
 
-// heads *= act(gate)
+// heads *= act(gate), of what the output matrix reads
 void Forward::gate_heads(const Rows& rows, const Attention& a) {
+  const std::int64_t width = a.o.columns / a.heads;
+  float* const all = a.latent ? s_.values : s_.heads;
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       float* const gate = gates(rows) + r * a.gate.rows;
-      float* const heads = s_.heads + (rows.first + r) * a.o.columns;
+      float* const heads = all + (rows.first + r) * a.o.columns;
       const auto kind = static_cast<std::size_t>(a.gate_activation);
       if (a.gate.bias) ops().add(gate, a.gate.bias.bound, a.gate.rows);
       if (a.gate.rows == a.o.columns) {
@@ -351,7 +360,7 @@ void Forward::gate_heads(const Rows& rows, const Attention& a) {
         continue;
       }
       ops().activate[kind](gate, a.heads);
-      for (int h = 0; h < a.heads; ++h) ops().scale(heads + h * a.dv, gate[h], a.dv);
+      for (int h = 0; h < a.heads; ++h) ops().scale(heads + h * width, gate[h], width);
     }
   });
 }
@@ -365,8 +374,8 @@ void Forward::multiply_answer(Rows& rows, const Linear& l, const float* x, float
 
 // What attention gives, gated, through the output matrix.
 const Linear& Forward::answer(Rows& rows, const Attention& a) {
-  if (a.gate) gate_heads(rows, a);
   if (a.latent) values_of_latent(rows, a);
+  if (a.gate) gate_heads(rows, a);
   multiply_answer(rows, a.o, (a.latent ? s_.values : s_.heads) + rows.first * a.o.columns, rows.y);
   return a.o;
 }

@@ -135,6 +135,8 @@ class Forward {
   void values_of_latent(const Rows& rows, const Attention& a);
   void before(Rows& rows, const LayerSpec& layer, const ShortConv& c);
   void before(Rows& rows, const LayerSpec& layer, const Delta& d);
+  void before(Rows& rows, const LayerSpec& layer, const KeyedDelta& d);
+  void before(Rows& rows, const LayerSpec& layer, const Mamba& m);
   void before(Rows& rows, const LayerSpec& layer, const Mamba2& m);
   void before(Rows&, const LayerSpec&, const NoMixer&) {}
   static void part_heads(const Delta& d, const float* from, float* to, float* z);
@@ -142,12 +144,16 @@ class Forward {
   void attend(int layer, const Attention& a);
   template <class M>
   void recur(int layer, const M& mixer);
+  void scan(int layer, const Mamba& m);
+  void make_steps(Rows& rows, const Mamba& m);
   void attend_whole(const Attention& a);
   void after(Rows& rows, std::size_t layer);
   void add_deep(const Rows& rows, std::size_t layer);
   const Linear& answer(Rows& rows, const Attention& a);
   const Linear& answer(Rows& rows, const ShortConv& c);
   const Linear& answer(Rows& rows, const Delta& d);
+  const Linear& answer(Rows& rows, const KeyedDelta& d);
+  const Linear& answer(Rows& rows, const Mamba& m);
   const Linear& answer(Rows& rows, const Mamba2& m);
   void add_beside(Rows& rows, const Mamba2& m);
   void multiply_answer(Rows& rows, const Linear& o, const float* x, float* y);

@@ -47,12 +47,21 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     const kv::RecurrentShape shape = recurrent_shape(layer);
     if (!shape) continue;
     channels = std::max<std::int64_t>(channels, shape.channels);
-    steps = std::max<std::int64_t>(steps, 2 * shape.heads);
+    steps = std::max<std::int64_t>(steps, shape.gates());
     states = std::max<std::int64_t>(states, shape.outputs());
     z = std::max<std::int64_t>(z, shape.outputs());
     if (layer.beside) beside = spec.dim;
     mixed = std::max<std::int64_t>(mixed, shape.heads > 0 ? 2 * shape.heads : shape.channels);
     if (const auto* d = std::get_if<Delta>(&layer.mixer)) mixed = std::max(mixed, d->qkvz.rows + 2 * d->value_heads);
+    if (const auto* d = std::get_if<KeyedDelta>(&layer.mixer)) {
+      mixed = std::max(mixed,
+                       d->q.rows + d->k.rows + d->v.rows + d->beta.rows + d->a_down.rows + d->a.rows + d->z_down.rows);
+      states = std::max({states, d->a_down.rows, d->z_down.rows});
+    }
+    if (const auto* m = std::get_if<Mamba>(&layer.mixer)) {
+      mixed = std::max(mixed, m->channels + m->t.rows + m->k.rows + m->q.rows);
+      widths.dim = std::max(widths.dim, m->t.rows);
+    }
   }
   widths.input = std::max({widths.input, heads, low, states, spec.embedding.join.both.columns});
   for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });

@@ -1,0 +1,17 @@
+// Mamba and Falcon Mamba: one mixer in every layer and no feed forward.
+#include "model/recurrent_blocks.hpp"
+
+namespace kvasir::model::archs_mamba {
+
+static ModelSpec describe(const Hparams& h) {
+  ModelSpec m = around(h, Names(h).rms("output_norm"));
+  for (int l = 0; l < h.layers(); ++l) {
+    const Names n(h, l);
+    m.layers.push_back({.norm = n.rms("attn_norm"), .mixer = model::mamba(n), .feed = NoFeed{}});
+  }
+  return m;
+}
+
+const Arch entry = {"Mamba and Falcon Mamba", describe};
+
+}  // namespace kvasir::model::archs_mamba
