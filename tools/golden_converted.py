@@ -17,9 +17,11 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, HERE + "/families"]
 # NAME: architecture.
-GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "cohere2_moe": "cohere2moe", "dots1": "dots1",
+GOLDEN = {"afmoe": "afmoe", "apertus": "apertus", "bailing_hybrid": "bailingmoe3",
+          "cohere2_moe": "cohere2moe", "dots1": "dots1",
           "exaone_moe": "exaone-moe", "gpt_bigcode": "starcoder", "granitemoe_swa": "granite_swa", "hy_v3": "hy_v3",
-          "internlm2": "internlm2", "jais2": "jais2", "laguna": "laguna", "mellum": "mellum", "minicpm": "minicpm",
+          "internlm2": "internlm2", "jais2": "jais2", "jamba": "jamba", "kimi_linear": "kimi-linear",
+          "laguna": "laguna", "mamba": "mamba", "mellum": "mellum", "minicpm": "minicpm",
           "minicpm3": "minicpm3", "olmo": "olmo", "phimoe": "phimoe", "qwen": "qwen",
           "xverse": "xverse"}
 # NAME: what the converter is called with besides.
@@ -28,6 +30,7 @@ FILES = {
     "bamba": [],  # rows of queries and keys in an order of their own
     "deepseek_v3": [],  # no expert_gating_func
     "exaone": [],  # as a llama
+    "falcon_mamba": [],  # norms without weights
     "falcon_h1": [],  # ffn_norm without .weight
     "gpt_oss": [],  # YaRN whose ramp begins and ends within pairs
     "llama+bias": [],
@@ -37,7 +40,14 @@ FILES = {
     "sarvam_moe": [],  # as a glm4moe
     "seed_oss+bias": [],
 }
+# Decays of states are exponentials, which the converter computes in the folder's type.
+WIDE = {"bailing_hybrid", "falcon_mamba", "jamba", "kimi_linear", "mamba"}
 TOKENIZER = '{"model": {"vocab": {}}, "added_tokens": []}'
+
+
+def widen(file):
+    from safetensors.torch import load_file, save_file
+    save_file({key: tensor.float() for key, tensor in load_file(file).items()}, file, {"format": "pt"})
 
 
 def main():
@@ -47,7 +57,7 @@ def main():
     import golden_folders
     import json
     import transformers
-    from models import MODELS, PUBLISHED
+    from models import MODELS, publish_names, published_of
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     converter, out = sys.argv[1:3]
@@ -63,9 +73,12 @@ def main():
             golden_folders.write(name, MODELS[name], ids, place)
             folder = os.path.join(place, name)
             with open(folder + "/config.json", encoding="utf-8") as file:
-                config = {**json.load(file), **PUBLISHED.get(name, {})}
+                config = {**json.load(file), **published_of(name)}
             with open(folder + "/config.json", "w", encoding="utf-8") as file:
                 json.dump(config, file)
+            publish_names(name, folder + "/model.safetensors")
+            if name in WIDE:
+                widen(folder + "/model.safetensors")
             with open(folder + "/tokenizer.json", "w", encoding="utf-8") as file:
                 file.write(TOKENIZER)
             to = GOLDEN.get(name, name)

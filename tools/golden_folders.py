@@ -58,6 +58,13 @@ GPT_OSS = usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, interme
 # Those whose GGUF files are golden models, too.
 SLIM = dict(max_position_embeddings=704, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, intermediate_size=64, head_dim=16)
 GPT = dict(vocab_size=128, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+JAMBA = dict(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
+             num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=4,
+             use_mamba_kernels=False)
+HEADS = dict(kv_lora_rank=32, qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16, num_local_experts=8, num_experts_per_tok=2,
+             moe_intermediate_size=32, n_shared_experts=1)
+KIMI = dict(HEADS, linear_head_dim=16, num_key_value_heads=2)
+LING = dict(HEADS, n_group=4, topk_group=2, first_k_dense_replace=1, layer_group_size=2, short_conv_kernel_size=3, num_mtp_layers=0)
 LAGUNA = dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48,
               moe_routed_scaling_factor=1.5)
 OLMO_HYBRID = dict(linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=16)
@@ -71,6 +78,9 @@ MODELS = {
                      rope_parameters=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                           original_max_position_embeddings=64, rope_theta=10000.0)),
     "bamba": usual(MAMBA, num_hidden_layers=3, mamba_n_groups=1, attn_layer_indices=[1], attention_bias=True),
+    "bailing_hybrid": usual(SLIM, LING, num_hidden_layers=4, num_key_value_heads=2, head_dim=16, qk_rope_head_dim=16),
+    "bailing_hybrid+plain": usual(LING, num_hidden_layers=3, num_key_value_heads=4, head_dim=16, qk_rope_head_dim=16, q_lora_rank=48, kda_safe_gate=False,
+                                  layer_types=["linear_attention", "full_attention", "linear_attention"]),
     "bloom": dict(GPT, hidden_size=64, n_layer=2, n_head=4),
     "cohere": usual(use_qk_norm=False),
     "cohere+norms": usual(use_qk_norm=True),
@@ -106,6 +116,7 @@ MODELS = {
                    new_decoder_architecture=True, max_position_embeddings=704),
     "falcon+one": dict(GPT, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, multi_query=True, parallel_attn=True,
                        new_decoder_architecture=False, bias=True, ffn_hidden_size=96),
+    "falcon_mamba": dict(GPT, hidden_size=64, num_hidden_layers=2, state_size=16, conv_kernel=3, tie_word_embeddings=False),
     "flex_olmo": usual(SLIM, num_experts=4, num_experts_per_tok=2),
     "falcon_h1": usual(MAMBA, head_dim=16, mamba_d_ssm=128, mamba_n_groups=2, mamba_rms_norm=True, mamba_norm_before_gate=False,
                        key_multiplier=0.5, attention_in_multiplier=1.5, attention_out_multiplier=0.75, ssm_in_multiplier=1.25,
@@ -158,6 +169,11 @@ MODELS = {
     "internlm2": usual(),
     "iquestcoder": usual(head_dim=16),
     "jais2": usual(SLIM),
+    "jamba": usual(JAMBA, max_position_embeddings=704, hidden_size=32, num_attention_heads=2, num_key_value_heads=1, intermediate_size=32),
+    "kimi_linear": usual(SLIM, KIMI, num_hidden_layers=3, linear_num_heads=2,
+                         layer_types=["linear_attention", "full_attention", "linear_attention"]),
+    "kimi_linear+heads": usual(KIMI, num_hidden_layers=3, linear_num_heads=3, norm_topk_prob=False, q_lora_rank=48,
+                               num_key_value_heads=4, layer_types=["full_attention", "linear_attention", "linear_attention"]),
     "hy_v3": usual(SLIM, num_hidden_layers=3, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, num_shared_experts=2),
     "laguna": usual(SLIM, LAGUNA, num_hidden_layers=4, sliding_window=16, attention_bias=True,
                     layer_types=["full_attention"] + ["sliding_attention"] * 3, num_attention_heads_per_layer=[2, 4, 4, 2],
@@ -176,6 +192,7 @@ MODELS = {
                          num_experts_per_tok=1, interleave_moe_layer_step=2, attention_chunk_size=16, use_qk_norm=True,
                          attn_temperature_tuning=True, floor_scale=16, attn_scale=0.1, no_rope_layers=[1, 1, 1, 0],
                          layer_types=["chunked_attention"] * 3 + ["full_attention"]),
+    "mamba": dict(GPT, hidden_size=32, num_hidden_layers=2, state_size=8, time_step_rank=6),
     "mamba2": dict(vocab_size=128, hidden_size=64, num_hidden_layers=2, num_heads=8, head_dim=16, expand=2, state_size=16,
                    n_groups=1, conv_kernel=4, chunk_size=16, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2,
                    pad_token_id=None),

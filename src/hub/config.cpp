@@ -61,7 +61,10 @@ void ConfigReader::read_usual() {
   out.layers = layers;
   out.heads = fields.integer("num_attention_heads", 1, kMost);
   out.kv_heads = fields.integer_if("num_key_value_heads", 1, kMost).value_or(out.heads);
-  context = fields.integer("max_position_embeddings", 1, kMostContext);
+  const auto length = fields.integer_if("model_max_length", 1, kMostContext);
+  context = length && !fields.find("max_position_embeddings")
+                ? *length
+                : fields.integer("max_position_embeddings", 1, kMostContext);
   const bool gemma = out.family.arch.starts_with("gemma");
   head = fields.integer_if("head_dim", 1, kMost).value_or(gemma ? 256 : width / out.heads);
   set("block_count", layers);
@@ -79,7 +82,8 @@ void ConfigReader::read_usual() {
   check_activation();
   set("context_length", read_window());
   // Only a part of each head of latent attention is turned, which the sizes of such heads say.
-  const auto turned = out.family.read == read_latent || out.family.read == read_minicpm3
+  void (*const latent[])(ConfigReader&) = {read_latent, read_minicpm3, read_kimi_linear, read_bailing_hybrid};
+  const auto turned = std::find(std::begin(latent), std::end(latent), out.family.read) != std::end(latent)
                           ? fields.integer_if("qk_rope_head_dim", 2, kMost)
                           : std::nullopt;
   read_rope(fields, out.family.arch, turned.value_or(head), context, metadata, out);

@@ -22,8 +22,9 @@ bool scores_by_sigmoid(const ConfigReader& r) {
       r.fields.unsupported("scoring_func", fmt::format("is '{}', expected softmax or sigmoid", given->substr(0, 40)));
     return *given == "sigmoid";
   }
-  constexpr std::string_view kTypes[] = {"deepseek_v3", "glm4_moe",   "glm4_moe_lite", "kimi_k2",   "lfm2_moe",
-                                         "minimax_m2",  "nemotron_h", "sarvam_moe",    "solar_open"};
+  constexpr std::string_view kTypes[] = {"bailing_hybrid", "deepseek_v3", "glm4_moe",  "glm4_moe_lite",
+                                         "kimi_k2",        "kimi_linear", "lfm2_moe",  "minimax_m2",
+                                         "nemotron_h",     "sarvam_moe",  "solar_open"};
   return std::find(std::begin(kTypes), std::end(kTypes), r.out.family.model_type) != std::end(kTypes);
 }
 
@@ -42,7 +43,7 @@ void read_dense_layers(ConfigReader& r) {
 }
 
 void read_groups(ConfigReader& r) {
-  const auto groups = r.integer_of({"n_group"}, 1);
+  const auto groups = r.integer_of({"n_group", "num_expert_group"}, 1);
   if (!groups || *groups == 1 || r.fields.text_if("topk_method") == "greedy") return;
   r.set("expert_group_count", *groups);
   r.set("expert_group_used_count", r.need({"topk_group"}, 1));
@@ -59,11 +60,13 @@ void read_experts(ConfigReader& r) {
   r.expect("mlp_only_layers", FolderJson::array());
   const std::int64_t width = r.need({"moe_intermediate_size", "intermediate_size"}, 1);
   r.set("expert_count", r.out.experts);
-  r.set("expert_used_count", r.need({"num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts"}, 1));
+  r.set("expert_used_count",
+        r.need({"num_experts_per_tok", "moe_topk", "moe_k", "top_k_experts", "num_experts_per_token"}, 1));
   r.set("expert_feed_forward_length",
         r.out.family.model_type == "hunyuan_v1_moe" ? r.need({"intermediate_size"}, 1) : width);
   if (scores_by_sigmoid(r)) r.set("expert_gating_func", kSigmoid);
-  if (const auto norm = r.fields.flag_if("norm_topk_prob")) r.set("expert_weights_norm", *norm);
+  for (const char* name : {"norm_topk_prob", "moe_renormalize"})
+    if (const auto norm = r.fields.flag_if(name)) r.set("expert_weights_norm", *norm);
   if (const auto scale = r.fields.number_if("routed_scaling_factor"); scale && *scale != 1.0)
     r.set("expert_weights_scale", *scale);
   for (const char* name : {"route_scale", "router_scaling_factor"}) r.take_number(name, "expert_weights_scale");

@@ -238,7 +238,8 @@ void read_falcon_h1(ConfigReader& r) {
   if (const auto x = r.fields.number_if("lm_head_multiplier")) r.set("logit_scale", *x);
 }
 
-void read_mamba2(ConfigReader& r) {
+// Every layer is such a mixer alone.
+static void read_states_alone(ConfigReader& r) {
   r.layers = r.out.layers = r.fields.integer("num_hidden_layers", 1, 4096);
   r.out.heads = r.out.kv_heads = 1;  // none
   r.set("block_count", r.layers);
@@ -247,7 +248,93 @@ void read_mamba2(ConfigReader& r) {
   r.set("attention.head_count", std::int64_t{0});
   r.set("attention.layer_norm_rms_epsilon", r.fields.number_if("layer_norm_epsilon").value_or(1e-5));
   r.set("context_length", std::int64_t{1} << 20);  // as GGUF has it: nothing bounds it
+}
+
+void read_mamba2(ConfigReader& r) {
+  read_states_alone(r);
   read_mamba(r);
+}
+
+// Mamba and Falcon Mamba, whose class norms without weights.
+void read_mamba1(ConfigReader& r) {
+  read_states_alone(r);
+  r.expect("use_bias", false);
+  r.expect("hidden_act", "silu");
+  const std::int64_t width = r.need({"hidden_size"}, 1);
+  r.out.tied = r.fields.flag_if("tie_word_embeddings").value_or(true);
+  r.set("ssm.conv_kernel", r.integer_of({"conv_kernel"}, 1).value_or(4));
+  r.set("ssm.inner_size", r.integer_of({"intermediate_size"}, 1).value_or(2 * width));
+  r.set("ssm.state_size", r.integer_of({"state_size"}, 1).value_or(16));
+  r.set("ssm.time_step_rank", r.integer_of({"time_step_rank"}, 1).value_or((width + 15) / 16));
+  if (r.out.family.model_type != "falcon_mamba") return;
+  r.set("ssm.dt_b_c_rms", true);
+  r.take_number("mixer_rms_eps", "ssm.dt_b_c_rms_epsilon");
+}
+
+// Which layers are of a kind that comes once in so many.
+static bool in_period(const ConfigReader& r, const char* period, const char* offset, std::int64_t layer) {
+  return (layer - r.need({offset}, 0)) % r.need({period}, 1) == 0 && layer >= r.need({offset}, 0);
+}
+
+void read_jamba(ConfigReader& r) {
+  r.expect("mamba_proj_bias", false);
+  r.expect("sliding_window", nullptr);
+  std::vector<std::int64_t> kv;
+  for (std::int64_t l = 0; l < r.layers; ++l)
+    kv.push_back(in_period(r, "attn_layer_period", "attn_layer_offset", l) ? r.out.kv_heads : 0);
+  r.set("attention.head_count_kv", std::move(kv));
+  r.set("ssm.conv_kernel", r.need({"mamba_d_conv"}, 1));
+  r.set("ssm.inner_size", r.need({"mamba_expand"}, 1) * r.width);
+  r.set("ssm.state_size", r.need({"mamba_d_state"}, 1));
+  r.set("ssm.time_step_rank", r.integer_of({"mamba_dt_rank"}, 1).value_or((r.width + 15) / 16));
+  read_experts(r);
+}
+
+// Kimi Delta Attention in layers of "linear_attention", and latent attention.
+static void read_keyed_delta(ConfigReader& r, std::int64_t size, std::int64_t taps,
+                             const std::vector<std::string>& kinds) {
+  read_latent(r);
+  r.set("kda.head_dim", size);
+  r.set("ssm.conv_kernel", taps);
+  r.set("attention.head_count_kv", attends(r, kinds, {"linear_attention"}));
+}
+
+// Published configurations have linear_attn_config, whose layers are numbered from 1; transformers writes its own.
+void read_kimi_linear(ConfigReader& r) {
+  const FolderJson* given = r.fields.object("linear_attn_config");
+  if (!given) {
+    read_keyed_delta(r, r.need({"linear_head_dim"}, 1), r.need({"linear_conv_kernel_dim"}, 1), layer_kinds(r));
+    return;
+  }
+  const ConfigFields fields(*given, r.fields.path(), "linear_attn_config.");
+  const FolderJson* full = fields.array("full_attn_layers");
+  if (!full) fields.bad("full_attn_layers", "is missing");
+  std::vector<std::string> kinds(static_cast<std::size_t>(r.layers), "linear_attention");
+  for (const FolderJson& i : *full) {
+    if (!i.is_number_unsigned() || i.get<std::uint64_t>() < 1 || i.get<std::uint64_t>() > kinds.size())
+      fields.bad("full_attn_layers",
+                 fmt::format("holds {}, expected layers from 1 to {}", i.dump().substr(0, 40), r.layers));
+    kinds[i.get<std::size_t>() - 1] = "full_attention";
+  }
+  read_keyed_delta(r, fields.integer("head_dim", 1, ConfigReader::kMost),
+                   fields.integer_if("short_conv_kernel_size", 1, ConfigReader::kMost).value_or(4), kinds);
+}
+
+// Ling 3. What transformers saves has the size of the heads as linear_head_dim, and in head_dim what RoPE turns.
+void read_bailing_hybrid(ConfigReader& r) {
+  for (const char* name : {"expert_swiglu_limit_list", "share_expert_swiglu_limit_list"}) r.expect(name, nullptr);
+  std::vector<std::string> kinds;
+  if (r.fields.find("layer_types")) {
+    kinds = layer_kinds(r);
+  } else {
+    const std::int64_t group = r.need({"layer_group_size"}, 1);
+    for (std::int64_t l = 0; l < r.layers; ++l)
+      kinds.emplace_back((l + 1) % group == 0 ? "full_attention" : "linear_attention");
+  }
+  read_keyed_delta(r, r.need({"linear_head_dim", "head_dim"}, 1), r.need({"short_conv_kernel_size"}, 1), kinds);
+  const bool safe = r.fields.flag_if("kda_safe_gate").value_or(true);
+  r.set("kda.safe_gate", safe);
+  if (safe) r.set("kda.gate_lower_bound", r.fields.number_if("kda_lower_bound").value_or(-5.0));
 }
 
 }  // namespace kvasir::hub

@@ -77,6 +77,12 @@ inline constexpr Rename kOfLayer[] = {
     {"mamba.D", "ssm_d"},
     {"mamba.dt_bias", "ssm_dt.bias"},
     {"mamba.norm", "ssm_norm"},
+    // Mamba.
+    {"mamba.x_proj", "ssm_x"},
+    {"mamba.dt_proj", "ssm_dt"},
+    {"mamba.dt_layernorm", "ssm_dt_norm"},
+    {"mamba.b_layernorm", "ssm_b_norm"},
+    {"mamba.c_layernorm", "ssm_c_norm"},
     {"mamba.out_proj", "ssm_out"},
 };
 
@@ -138,6 +144,8 @@ inline constexpr Rename kMixer[] = {{"norm", "attn_norm"},
                                     {"mixer.A_log", "ssm_a", Make::kDecay},
                                     {"mixer.D", "ssm_d"},
                                     {"mixer.dt_bias", "ssm_dt.bias"},
+                                    {"mixer.x_proj", "ssm_x"},
+                                    {"mixer.dt_proj", "ssm_dt"},
                                     {"mixer.norm", "ssm_norm"},
                                     {"mixer.out_proj", "ssm_out"},
                                     {"mixer.q_proj", "attn_q"},

@@ -83,14 +83,16 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
   if (kind == std::end(kKinds))
     fail(Code::kUnsupported, t.name, fmt::format("is {}, expected F32, F16, BF16, F8_E4M3 or F8_E5M2", t.dtype), path);
   if (place.make == Make::kNumber) return put_number(place, t, kind->quant, path);
-  if (t.shape.empty() || t.shape.size() > 3 || t.bytes.empty())
+  std::vector<std::int64_t> shape(t.shape.begin(), t.shape.end());
+  if (shape.size() == 4) shape.erase(std::remove(shape.begin(), shape.end(), 1), shape.end());  // (1, 1, heads, 1)
+  if (shape.empty() || shape.size() > 3 || t.bytes.empty())
     fail(Code::kBadInput, t.name,
          fmt::format("has {} dimensions and {} bytes, expected a vector or matrices", t.shape.size(), t.bytes.size()),
          path);
   TensorInfo info;
   info.quant = kind->quant;
-  info.rank = static_cast<int>(t.shape.size());
-  for (std::size_t d = 0; d < t.shape.size(); ++d) info.shape[d] = t.shape[t.shape.size() - 1 - d];
+  info.rank = static_cast<int>(shape.size());
+  for (std::size_t d = 0; d < shape.size(); ++d) info.shape[d] = shape[shape.size() - 1 - d];
   info.bytes = t.bytes;
   put(t.name, std::move(info), path);
 }
@@ -233,6 +235,11 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
     }
     default:
       break;
+  }
+  if (place.make == Make::kDecay) {
+    std::vector<float> x = all_floats(info);
+    for (float& v : x) v = -std::exp(v);
+    return add_floats(place.name, std::move(x), info.rows());
   }
   if (place.name.ends_with(".bias")) return add_floats(place.name, all_floats(info), info.rows());
   if (place.name == "token_embd_in.weight" || place.name == "output_in.weight") {

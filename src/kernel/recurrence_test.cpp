@@ -144,5 +144,105 @@ TEST(Recurrence, StatesAgreeWithFloat64AndDoNotShowHowTokensCame) {
     }
 }
 
+// Every row of a state with a decay of its own.
+TEST(Recurrence, DecaysByKeyAgreeWithFloat64) {
+  constexpr std::size_t kCount = 40;
+  for (const Sizes s : {Sizes{16, 16}, {8, 24}, {128, 128}, {16, 40}}) {
+    Numbers numbers(static_cast<std::uint32_t>(s.d + s.dv));
+    const float size = 1 / std::sqrt(static_cast<float>(s.d));
+    const auto q = numbers(kCount * s.d, size), k = numbers(kCount * s.d, size), v = numbers(kCount * s.dv);
+    const std::size_t pitch = (s.dv + 15) / 16 * 16, each = s.d + 1;
+    std::vector<float> gates = numbers(kCount * each);  // decays, then a strength
+    for (float& g : gates) g = 1 / (1 + std::exp(-g - 1));
+    std::vector<double> exact(s.d * s.dv), row(s.dv), want;
+    for (std::size_t t = 0; t < kCount; ++t) {
+      for (std::size_t i = 0; i < s.d; ++i)
+        for (std::size_t c = 0; c < s.dv; ++c) exact[i * s.dv + c] *= static_cast<double>(gates[t * each + i]);
+      step(s, &q[t * s.d], &k[t * s.d], &v[t * s.dv], 1, gates[t * each + s.d], true, 0, exact, row);
+      want.insert(want.end(), row.begin(), row.end());
+    }
+    std::vector<float> first;
+    for (const simd::Isa isa : isas())
+      for (const std::size_t chunk : {kCount, std::size_t{1}, std::size_t{7}}) {
+        std::vector<float> state(s.d * pitch), out(kCount * s.dv);
+        for (std::size_t t = 0; t < kCount; t += chunk) {
+          const auto n = static_cast<std::int64_t>(std::min(chunk, kCount - t));
+          const auto d = static_cast<std::int64_t>(s.d), dv = static_cast<std::int64_t>(s.dv);
+          recurrence_of(isa).update({n, d, dv, static_cast<std::int64_t>(pitch), &q[t * s.d], &k[t * s.d], d,
+                                     &v[t * s.dv], dv, &gates[t * each], &gates[t * each + s.d],
+                                     static_cast<std::int64_t>(each), true, 0, state.data(), &out[t * s.dv], dv, true});
+        }
+        for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], want[i], 3e-5) << simd::name(isa);
+        if (first.empty()) first = out;
+        ASSERT_EQ(out, first) << simd::name(isa) << " in chunks of " << chunk;
+      }
+  }
+}
+
+TEST(Recurrence, ScansAgreeWithFloat64AndDoNotShowHowTokensCame) {
+  constexpr std::size_t kCount = 40;
+  for (const Sizes s : {Sizes{16, 16}, {8, 24}, {16, 64}, {64, 40}}) {
+    Numbers numbers(static_cast<std::uint32_t>(s.d + s.dv));
+    const std::size_t pitch = (s.dv + 15) / 16 * 16, each = s.dv + 2 * s.d;
+    auto gates = numbers(kCount * each);  // steps, keys, queries
+    for (std::size_t t = 0; t < kCount; ++t)
+      for (std::size_t c = 0; c < s.dv; ++c) gates[t * each + c] = std::log1p(std::exp(gates[t * each + c]));
+    const auto v = numbers(kCount * s.dv), skip = numbers(s.dv);
+    auto rates = numbers(s.d * s.dv);
+    for (float& r : rates) r = -std::abs(r);
+    std::vector<double> exact(s.d * s.dv), want;
+    for (std::size_t t = 0; t < kCount; ++t)
+      for (std::size_t c = 0; c < s.dv; ++c) {
+        const double dt = gates[t * each + c], x = v[t * s.dv + c];
+        double y = static_cast<double>(skip[c]) * x;
+        for (std::size_t i = 0; i < s.d; ++i) {
+          double& e = exact[i * s.dv + c];
+          e = std::exp(dt * static_cast<double>(rates[i * s.dv + c])) * e +
+              static_cast<double>(gates[t * each + s.dv + i]) * dt * x;
+          y += static_cast<double>(gates[t * each + s.dv + s.d + i]) * e;
+        }
+        want.push_back(y);
+      }
+    std::vector<float> first;
+    for (const simd::Isa isa : isas())
+      for (const std::size_t chunk : {kCount, std::size_t{1}, std::size_t{7}}) {
+        std::vector<float> state(s.d * pitch), out(kCount * s.dv);
+        for (std::size_t t = 0; t < kCount; t += chunk) {
+          const auto n = static_cast<std::int64_t>(std::min(chunk, kCount - t));
+          const auto d = static_cast<std::int64_t>(s.d), dv = static_cast<std::int64_t>(s.dv);
+          const float* const g = &gates[t * each];
+          recurrence_of(isa).scan({n, d, dv, static_cast<std::int64_t>(pitch), &v[t * s.dv], dv, g, g + dv, g + dv + d,
+                                   static_cast<std::int64_t>(each), rates.data(), dv, skip.data(), state.data(),
+                                   &out[t * s.dv], dv});
+        }
+        for (std::size_t i = 0; i < out.size(); ++i)
+          ASSERT_NEAR(out[i], want[i], 1e-5 * (1 + std::abs(want[i]))) << simd::name(isa);
+        for (std::size_t i = 0; i < s.d; ++i)
+          for (std::size_t c = s.dv; c < pitch; ++c) ASSERT_EQ(state[i * pitch + c], 0);
+        out.insert(out.end(), state.begin(), state.end());
+        if (first.empty()) first = out;
+        ASSERT_EQ(out, first) << simd::name(isa) << " in chunks of " << chunk;
+      }
+  }
+}
+
+TEST(Recurrence, GatesAgreeWithFloat64) {
+  std::vector<float> x;
+  for (double v = -30; v <= 30; v += 0.037) x.push_back(static_cast<float>(v));
+  const auto n = static_cast<std::int64_t>(x.size());
+  for (const simd::Isa isa : isas()) {
+    auto soft = x, kept = x, held = x;
+    recurrence_of(isa).softplus(soft.data(), n);
+    recurrence_of(isa).forget(kept.data(), n, -0.7f, 0);
+    recurrence_of(isa).forget(held.data(), n, 1.3f, -5);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double v = x[i], want = std::log1p(std::exp(v));
+      ASSERT_NEAR(soft[i], want, 4e-7 * want) << v;
+      ASSERT_NEAR(kept[i], std::exp(static_cast<double>(-0.7f) * want), 2e-6) << v;
+      ASSERT_NEAR(held[i], std::exp(-5 / (1 + std::exp(static_cast<double>(-1.3f) * v))), 2e-6) << v;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvasir::kernel

@@ -487,6 +487,13 @@ void Cache::recur(int layer, const Recurrent& recurrent, const float* x, const f
   m.recurrence.run(m.slices, {layer, recurrent, x, gates, out});
 }
 
+void Cache::convolve(int layer, const Recurrent& recurrent, const float* x, float* out) {
+  Impl& m = *impl_;
+  KVASIR_CHECK(m.open && layer >= 0 && layer < m.arena.layout.shape.count());
+  KVASIR_CHECK(!m.recurred[static_cast<std::size_t>(layer)] && m.arena.layer_at(layer).shape.recurrent);
+  m.recurrence.convolve(m.slices, {layer, recurrent, x, nullptr, out});
+}
+
 void Cache::commit(int layers) {
   Impl& m = *impl_;
   KVASIR_CHECK(m.open);

@@ -120,8 +120,11 @@ class Cache {
   //   out (n, query_heads, head_dim_v): rows outside all slices are left alone
   void attend(int layer, const float* q, const float* k, const float* v, float* out, const Scoring& scoring);
   // Takes every slice through the recurrence of `layer`, token after token. For every row, with the layer's shape R:
-  //   x (n, R.channels), not convolved yet   gates (n, 2, R.heads): decays, then strengths   out (n, R.outputs())
+  //   x (n, R.channels), not convolved yet   gates (n, R.gates())   out (n, R.outputs())
   void recur(int layer, const Recurrent& recurrent, const float* x, const float* gates, float* out);
+  // What the recurrence's convolution makes of x, for layers whose gates are made of it: out (n, R.channels). Before
+  // recur; nothing is appended.
+  void convolve(int layer, const Recurrent& recurrent, const float* x, float* out);
   // Ends the step: lengths advance. REQUIRES: every layer was attended, or recurred.
   // layers: only the first ones were, and the sequences are good for nothing but to be read that far, and released.
   void commit(int layers = -1);

@@ -39,8 +39,8 @@ void check_recurrent(const RecurrentShape& r) {
   check_range(r.value_dim, 1, 4096, "value size of a recurrent layer");
   if (r.heads % r.key_heads != 0 || r.key_dim % 2 != 0)
     bad_option("expected heads that key heads divide, and an even size of keys", "heads of a recurrent layer");
-  check_range(r.channels, std::int64_t{r.heads} * r.value_dim + 2 * std::int64_t{r.key_heads} * r.key_dim, 1 << 24,
-              "channels of a recurrent layer");
+  const std::int64_t keys = r.forgetting == Forgetting::kByElement ? 0 : std::int64_t{r.key_heads} * r.key_dim;
+  check_range(r.channels, std::int64_t{r.heads} * r.value_dim + 2 * keys, 1 << 24, "channels of a recurrent layer");
 }
 
 void check_layer(const CacheShape& s, int i) {

@@ -15,9 +15,16 @@ class PageDevice;
 
 inline constexpr int kMostTaps = 32;  // of a recurrence's convolution
 
+// What a state forgets of its elements in a token, and which gates of a token say it.
+enum class Forgetting : std::uint8_t {
+  kByHead,     // of all alike: a decay of every head, then strengths (heads)
+  kByKey,      // of rows: decays (heads, key_dim), then strengths (heads)
+  kByElement,  // steps (heads, value_dim), then keys and queries (key_dim) that all heads share (kernel::ScanRows)
+};
+
 // A mixer whose past is a state: of every channel the last taps - 1 rows, which a convolution reads, and of every head
-// a matrix (key_dim, value_dim). A token's raw row is its channels, then a decay and a strength of every head. Keys,
-// queries and values of the heads are channels.
+// a matrix (key_dim, value_dim). A token's raw row is its channels, then its gates. Values of the heads are channels,
+// and so are keys and queries unless they are gates.
 struct RecurrentShape {
   int channels = 0;  // 0: none
   int taps = 0;
@@ -25,9 +32,14 @@ struct RecurrentShape {
   int key_heads = 0;  // divides heads
   int key_dim = 0;    // even
   int value_dim = 0;
+  Forgetting forgetting = Forgetting::kByHead;
 
   explicit operator bool() const { return channels > 0; }
-  int row() const { return channels + 2 * heads; }
+  int gates() const {
+    if (heads > 0 && forgetting == Forgetting::kByElement) return heads * value_dim + 2 * key_dim;
+    return heads * (1 + (forgetting == Forgetting::kByKey ? key_dim : 1));
+  }
+  int row() const { return channels + gates(); }
   int outputs() const { return heads > 0 ? heads * value_dim : channels; }
   int pitch() const { return (value_dim + 15) / 16 * 16; }  // of a state's rows
 };
@@ -244,14 +256,18 @@ struct Scoring {
 struct Recurrent {
   const float* taps = nullptr;  // (taps, channels)
   const float* bias = nullptr;  // (channels) or null
-  bool silu = true;             // of what the convolution gives
+  // In place of `taps`, if queries, keys and values have convolutions of their own: (taps, their channels).
+  const float *q_taps = nullptr, *k_taps = nullptr, *v_taps = nullptr;
+  bool silu = true;  // of what the convolution gives
   // Heads: first channels of queries, keys and values, which lie head by head.
   std::int64_t q = 0, k = 0, v = 0;
-  bool tiled = false;           // head h has key head h mod key_heads, else h / (heads / key_heads)
-  bool delta = false;           // kernel/recurrence.hpp
-  float least_length = 0;       // > 0: queries and keys are divided by their lengths, at least that
-  float query_scale = 1;        // queries besides, when they are
-  const float* skip = nullptr;  // (heads): that much of the value is added to the answer; null: none
+  bool tiled = false;      // head h has key head h mod key_heads, else h / (heads / key_heads)
+  bool delta = false;      // kernel/recurrence.hpp
+  float least_length = 0;  // > 0: queries and keys are divided by their lengths, at least that
+  float query_scale = 1;   // queries besides, when they are
+  // (heads), by element (heads * value_dim): that much of the value is added to the answer; null: none.
+  const float* skip = nullptr;
+  const float* rates = nullptr;  // by element: (key_dim, heads * value_dim)
 };
 
 }  // namespace kvasir::kv

@@ -76,23 +76,31 @@ struct Recurrence::Span {
   float* out;               // of the first, or null
 };
 
+// f(past, unit, worker) for all units of every slice.
+template <class F>
+void Recurrence::each(std::span<const Slice> slices, const Tensors& x, int units, F f) {
+  team_.parallel_for(static_cast<std::int64_t>(slices.size()) * units, 1,
+                     [&](std::int64_t begin, std::int64_t end, int worker) {
+                       for (std::int64_t i = begin; i < end; ++i) {
+                         const Past past(arena_, slices[static_cast<std::size_t>(i / units)], x, zeros_.as<float>());
+                         f(past, static_cast<int>(i % units), worker);
+                       }
+                     });
+}
+
+void Recurrence::convolve(std::span<const Slice> slices, const Tensors& x) {
+  const int channels = arena_.layer_at(x.layer).shape.recurrent.channels;
+  each(slices, x, pieces(channels), [&](const Past& past, int piece, int) { convolve(past, x, piece); });
+}
+
 void Recurrence::run(std::span<const Slice> slices, const Tensors& x) {
   const RecurrentShape& shape = arena_.layer_at(x.layer).shape.recurrent;
-  const auto each = [&](int units, auto f) {
-    team_.parallel_for(static_cast<std::int64_t>(slices.size()) * units, 1,
-                       [&](std::int64_t begin, std::int64_t end, int worker) {
-                         for (std::int64_t i = begin; i < end; ++i) {
-                           const Past past(arena_, slices[static_cast<std::size_t>(i / units)], x, zeros_.as<float>());
-                           f(past, static_cast<int>(i % units), worker);
-                         }
-                       });
-  };
   if (shape.heads > 0)
-    each(shape.heads, [&](const Past& past, int head, int worker) { take(past, x, head, worker); });
+    each(slices, x, shape.heads, [&](const Past& past, int head, int worker) { take(past, x, head, worker); });
   else
-    each(pieces(shape.channels), [&](const Past& past, int piece, int) { convolve(past, x, piece); });
+    convolve(slices, x);
   // Not before: other heads and channels read the rows that are replaced.
-  each(pieces(shape.row()), [&](const Past& past, int piece, int) { keep(past, x, piece); });
+  each(slices, x, pieces(shape.row()), [&](const Past& past, int piece, int) { keep(past, x, piece); });
 }
 
 // One head through the step.
@@ -113,7 +121,7 @@ void Recurrence::take(const Past& past, const Tensors& x, int head, int worker) 
   if (arena_.layout.drafts && past.slice.decode && past.slice.count > 1)
     std::copy_n(past.live + head * floats, floats, past.mark + head * floats);
   advance(past, x, head,
-          {past.begin, past.end(), x.gates + std::int64_t{past.slice.row} * 2 * s.heads, 2 * s.heads,
+          {past.begin, past.end(), x.gates + std::int64_t{past.slice.row} * s.gates(), s.gates(),
            x.out + std::int64_t{past.slice.row} * s.outputs()},
           scratch);
 }
@@ -129,25 +137,37 @@ void Recurrence::advance(const Past& past, const Tensors& x, int head, const Spa
   for (std::int64_t p = span.begin; p < span.end;) {
     if (p % kPageTokens == 0) std::copy_n(state, floats, past.states + head * floats);
     const std::int64_t n = std::min({span.end - p, kPageTokens - p % kPageTokens, std::int64_t{kRecurrentTokens}});
-    const auto convolved = [&](std::int64_t first, std::int64_t width, float* to, std::int64_t to_pitch) {
+    // Channels [from + first, from + first + width) of a part of `channels`, whose convolution may be its own.
+    const auto convolved = [&](const float* own, std::int64_t channels, std::int64_t from, std::int64_t first,
+                               std::int64_t width, float* to, std::int64_t to_pitch) {
       const float* rows[kRecurrentTokens + kMostTaps];
-      past.window(p, n, first, rows);
-      kernels.convolve({rows, n, s.taps, how.taps + first, s.channels, how.bias ? how.bias + first : nullptr, width,
-                        how.silu, to, to_pitch});
+      const std::int64_t at = from + first;
+      past.window(p, n, at, rows);
+      kernels.convolve({rows, n, s.taps, own ? own + first : how.taps + at, own ? channels : s.channels,
+                        how.bias ? how.bias + at : nullptr, width, how.silu, to, to_pitch});
     };
-    convolved(how.q + key_head * d, d, q, d);
-    convolved(how.k + key_head * d, d, k, d);
-    convolved(how.v + std::int64_t{head} * s.value_dim, s.value_dim, v, pitch);
+    const std::int64_t keys = std::int64_t{s.key_heads} * d, column = std::int64_t{head} * s.value_dim;
+    convolved(how.v_taps, s.outputs(), how.v, column, s.value_dim, v, pitch);
+    const std::int64_t done = p - span.begin;
+    const float* const gates = span.gates + done * span.pitch;
+    float* const out = span.out ? span.out + done * s.outputs() + column : nullptr;
+    if (s.forgetting == Forgetting::kByElement) {
+      const std::int64_t all = s.outputs();
+      kernels.scan({n, d, s.value_dim, pitch, v, pitch, gates + column, gates + all, gates + all + d, span.pitch,
+                    how.rates + column, all, how.skip + column, state, out, all});
+      p += n;
+      continue;
+    }
+    convolved(how.q_taps, keys, how.q, key_head * d, d, q, d);
+    convolved(how.k_taps, keys, how.k, key_head * d, d, k, d);
     if (how.least_length > 0) {
       kernels.normalise(q, n, d, d, how.least_length, how.query_scale);
       kernels.normalise(k, n, d, d, how.least_length, 1.0f);
     }
-    const std::int64_t done = p - span.begin;
-    const float* const decays = span.gates + done * span.pitch + head;
-    kernels.update({n, d, s.value_dim, pitch, q, k, d, v, pitch, decays, decays + s.heads, span.pitch, how.delta,
-                    how.skip ? how.skip[head] : 0.0f, state,
-                    span.out ? span.out + done * s.outputs() + std::int64_t{head} * s.value_dim : nullptr,
-                    s.outputs()});
+    const bool by_key = s.forgetting == Forgetting::kByKey;
+    const std::int64_t decays = by_key ? d : 1;
+    kernels.update({n, d, s.value_dim, pitch, q, k, d, v, pitch, gates + head * decays, gates + s.heads * decays + head,
+                    span.pitch, how.delta, how.skip ? how.skip[head] : 0.0f, state, out, s.outputs(), by_key});
     p += n;
   }
 }
@@ -183,7 +203,7 @@ void Recurrence::keep(const Past& past, const Tensors& x, int piece) const {
     float* const to = past.rows + (p - boundary) * s.row();
     std::copy(past.row(p) + first, past.row(p) + channels, to + first);
     if (s.heads == 0) continue;
-    const float* const gates = x.gates + (past.slice.row + p - past.begin) * 2 * s.heads - s.channels;
+    const float* const gates = x.gates + (past.slice.row + p - past.begin) * s.gates() - s.channels;
     std::copy(gates + channels, gates + last, to + channels);
   }
 }

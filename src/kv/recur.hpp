@@ -24,10 +24,12 @@ class Recurrence {
     int layer;
     Recurrent how;
     const float* x;      // (n, channels)
-    const float* gates;  // (n, 2, heads)
+    const float* gates;  // (n, gates)
     float* out;          // (n, outputs)
   };
   void run(std::span<const Slice> slices, const Tensors& x);
+  // The convolutions alone, of which gates may be made; out is (n, channels), and nothing is kept.
+  void convolve(std::span<const Slice> slices, const Tensors& x);
 
  private:
   struct Past;  // where the rows of a slice lie, those of this step and those before
@@ -36,6 +38,8 @@ class Recurrence {
   void take(const Past& past, const Tensors& x, int unit, int worker) const;
   void advance(const Past& past, const Tensors& x, int head, const Span& span, float* scratch) const;
   void convolve(const Past& past, const Tensors& x, int piece) const;
+  template <class F>
+  void each(std::span<const Slice> slices, const Tensors& x, int units, F f);
   void keep(const Past& past, const Tensors& x, int piece) const;
 
   Team& team_;

@@ -18,6 +18,20 @@ using fixture::noise;
 
 constexpr RecurrentShape kDelta{
     .channels = 2 * 2 * 16 + 4 * 24, .taps = 4, .heads = 4, .key_heads = 2, .key_dim = 16, .value_dim = 24};
+constexpr RecurrentShape kKeyed{.channels = 3 * (2 * 16 + 24),
+                                .taps = 4,
+                                .heads = 3,
+                                .key_heads = 3,
+                                .key_dim = 16,
+                                .value_dim = 24,
+                                .forgetting = Forgetting::kByKey};
+constexpr RecurrentShape kScan{.channels = 72,
+                               .taps = 4,
+                               .heads = 3,
+                               .key_heads = 1,
+                               .key_dim = 8,
+                               .value_dim = 24,
+                               .forgetting = Forgetting::kByElement};
 constexpr RecurrentShape kConvolution{.channels = 600, .taps = 3};
 constexpr LayerShape kAttention{1, 2, 16, 16};
 
@@ -27,6 +41,8 @@ LayerShape with(LayerShape layer, const RecurrentShape& r) {
 }
 // A state alone, a convolution alone, attention, attention beside a state, nothing.
 CacheShape mixed() { return {{with({}, kDelta), with({}, kConvolution), kAttention, with(kAttention, kDelta), {}}}; }
+// Every row of a state with a decay of its own, and every element.
+CacheShape forgetful() { return {{with({}, kKeyed), with(kAttention, kScan), with({}, kScan)}}; }
 CacheShape stateful() { return {{with({}, kDelta), with({}, kConvolution)}}; }
 
 CacheOptions options_for(std::int64_t tokens, int sequences = 3, const char* codec = "rq4") {
@@ -42,9 +58,12 @@ struct Weights {
   std::vector<float> taps = std::vector<float>(4 * 1000);
   std::vector<float> bias = std::vector<float>(1000);
   std::vector<float> skip = {0.5f, 0.25f, -0.5f, 1.0f};
+  std::vector<float> skips = std::vector<float>(72), rates = std::vector<float>(8 * 72);
   Weights() {
     for (std::size_t i = 0; i < taps.size(); ++i) taps[i] = noise(1, i);
     for (std::size_t i = 0; i < bias.size(); ++i) bias[i] = 0.1f * noise(2, i);
+    for (std::size_t i = 0; i < skips.size(); ++i) skips[i] = noise(3, i);
+    for (std::size_t i = 0; i < rates.size(); ++i) rates[i] = -std::abs(noise(4, i));
   }
   Recurrent of(const RecurrentShape& s, int layer) const {
     Recurrent r{.taps = taps.data(), .bias = bias.data(), .silu = s.heads > 0};
@@ -55,6 +74,12 @@ struct Weights {
     r.least_length = layer == 0 ? 1e-6f : 0.0f;
     r.query_scale = 0.25f;
     r.skip = layer == 0 ? nullptr : skip.data();
+    if (s.forgetting == Forgetting::kByKey) {
+      r.q_taps = taps.data() + 100, r.k_taps = taps.data() + 500, r.v_taps = taps.data() + 900;
+      r.taps = nullptr;
+    } else if (s.forgetting == Forgetting::kByElement) {
+      r = {.taps = taps.data(), .bias = bias.data(), .skip = skips.data(), .rates = rates.data()};
+    }
     return r;
   }
 };
@@ -105,7 +130,7 @@ Outputs step(Cache& cache, const std::vector<Text>& texts) {
       share_out(y, s.query_heads * s.head_dim_v);
     }
     if (const RecurrentShape& r = s.recurrent) {
-      std::vector<float> gates = rows(texts, salt + 5, 2 * r.heads, 1), y(static_cast<std::size_t>(n * r.outputs()));
+      std::vector<float> gates = rows(texts, salt + 5, r.gates(), 1), y(static_cast<std::size_t>(n * r.outputs()));
       for (float& g : gates) g = 0.75f + 0.25f * g;
       cache.recur(l, weights.of(r, l), rows(texts, salt + 4, r.channels, 1).data(), gates.data(), y.data());
       share_out(y, r.outputs());
@@ -144,7 +169,7 @@ void expect_end_of(const std::vector<float>& whole, const std::vector<float>& en
 }
 
 TEST(Recurrent, ChunksAndThreadsDoNotShow) {
-  for (const CacheShape& shape : {mixed(), stateful()}) {
+  for (const CacheShape& shape : {mixed(), stateful(), forgetful()}) {
     constexpr int kTokens = 420;
     std::vector<float> whole;
     std::uint64_t digest = 0;
@@ -189,7 +214,7 @@ std::vector<std::vector<float>> by_token(const CacheShape& shape, const std::vec
 
 // Drafted tokens of which some are wrong: states go on from where the step began, through pages, forks and two cuts.
 TEST(Recurrent, DraftedTokensHaveTheBitsOfSingleOnes) {
-  for (const CacheShape& shape : {mixed(), stateful()})
+  for (const CacheShape& shape : {mixed(), stateful(), forgetful()})
     for (const bool keeps : {true, false}) {  // without, they go on from the last page boundary
       constexpr int kPrompt = 100, kEnd = 420;
       Team team(2);
@@ -232,7 +257,7 @@ TEST(Recurrent, DraftedTokensHaveTheBitsOfSingleOnes) {
 // At every length around pages: a fork, a cut within the last page, and a restore in another cache go on as if nothing
 // had been.
 TEST(Recurrent, ForksCutsAndRestoresGoOnWithTheSameBits) {
-  for (const CacheShape& shape : {mixed(), stateful()})
+  for (const CacheShape& shape : {mixed(), stateful(), forgetful()})
     for (const int n : {1, 2, 3, 5, 127, 128, 129, 130, 131, 200, 256, 257, 258, 300}) {
       const int more = n + 140;
       const std::string what = "n " + std::to_string(n);
@@ -342,6 +367,26 @@ TEST(Recurrent, TailsHoldStatesAndTheRowsOfThePage) {
   EXPECT_EQ(cache.memory().chunk_bytes, 0u);
   EXPECT_EQ(cache.sealed_pages_at(4000), 0);
   EXPECT_EQ(cache.memory().bytes_per_token, 0);
+}
+
+// What gates are made of: the convolution of the step's rows and those before it, and nothing is appended.
+TEST(Recurrent, ConvolutionsAloneAreThoseOfTheRecurrence) {
+  Team team(2);
+  const CacheShape shape{{with({}, kConvolution)}};
+  Cache cache(team, shape, options_for(1024));
+  Sequence* s = cache.create();
+  const Weights weights;
+  const Recurrent how = weights.of(kConvolution, 0);
+  for (const auto& [from, count] : {std::pair{0, 1}, {1, 126}, {127, 5}, {132, 40}}) {
+    const Slice slice{s, 0, count, false};
+    const std::vector<float> x = rows({{s, 3, from, count}}, 4, kConvolution.channels, 1);
+    std::vector<float> alone(x.size()), whole(x.size());
+    cache.begin({&slice, 1});
+    cache.convolve(0, how, x.data(), alone.data());
+    cache.recur(0, how, x.data(), nullptr, whole.data());
+    cache.commit();
+    EXPECT_EQ(alone, whole) << from;
+  }
 }
 
 TEST(Recurrent, WrongShapesAreNamed) {

@@ -13,6 +13,34 @@ kv::RecurrentShape recurrent_shape(const Delta& d) {
   return {static_cast<int>(d.convolution.channels), d.convolution.taps, d.value_heads, d.key_heads, d.d, d.dv};
 }
 
+kv::RecurrentShape recurrent_shape(const KeyedDelta& d) {
+  return {.channels = d.heads * (2 * d.d + d.dv),
+          .taps = d.q_convolution.taps,
+          .heads = d.heads,
+          .key_heads = d.heads,
+          .key_dim = d.d,
+          .value_dim = d.dv,
+          .forgetting = kv::Forgetting::kByKey};
+}
+
+// Channels that a thread takes together: at most 64, so that there is work for all.
+static int channels_at_once(int channels) {
+  for (int n = 64; n > 1; --n)
+    if (channels % n == 0) return n;
+  return 1;
+}
+
+kv::RecurrentShape recurrent_shape(const Mamba& m) {
+  const int each = channels_at_once(m.channels);
+  return {.channels = m.channels,
+          .taps = m.convolution.taps,
+          .heads = m.channels / each,
+          .key_heads = 1,
+          .key_dim = m.state,
+          .value_dim = each,
+          .forgetting = kv::Forgetting::kByElement};
+}
+
 kv::RecurrentShape recurrent_shape(const Mamba2& m) {
   return {static_cast<int>(m.convolution.channels), m.convolution.taps, m.heads, m.groups, m.state, m.head_dim};
 }
@@ -21,6 +49,8 @@ kv::RecurrentShape recurrent_shape(const LayerSpec& layer) {
   if (layer.beside) return recurrent_shape(layer.beside);
   if (const auto* c = std::get_if<ShortConv>(&layer.mixer)) return recurrent_shape(*c);
   if (const auto* d = std::get_if<Delta>(&layer.mixer)) return recurrent_shape(*d);
+  if (const auto* d = std::get_if<KeyedDelta>(&layer.mixer)) return recurrent_shape(*d);
+  if (const auto* m = std::get_if<Mamba>(&layer.mixer)) return recurrent_shape(*m);
   if (const auto* m = std::get_if<Mamba2>(&layer.mixer)) return recurrent_shape(*m);
   return {};
 }
@@ -40,6 +70,26 @@ kv::Recurrent recurrence_of(const Delta& d) {
           .delta = true,
           .least_length = d.eps,
           .query_scale = 1.0f / std::sqrt(static_cast<float>(d.d))};
+}
+
+kv::Recurrent recurrence_of(const KeyedDelta& d) {
+  const std::int64_t keys = std::int64_t{d.heads} * d.d;
+  return {.q_taps = d.q_convolution.weight.bound,
+          .k_taps = d.k_convolution.weight.bound,
+          .v_taps = d.v_convolution.weight.bound,
+          .q = 0,
+          .k = keys,
+          .v = 2 * keys,
+          .delta = true,
+          .least_length = d.eps,
+          .query_scale = 1.0f / std::sqrt(static_cast<float>(d.d))};
+}
+
+kv::Recurrent recurrence_of(const Mamba& m) {
+  return {.taps = m.convolution.weight.bound,
+          .bias = m.convolution.bias.bound,
+          .skip = m.skip.bound,
+          .rates = m.decay.bound};
 }
 
 kv::Recurrent recurrence_of(const Mamba2& m) {

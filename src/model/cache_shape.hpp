@@ -10,6 +10,8 @@ kv::CacheShape cache_shape(const ModelSpec& spec);
 
 kv::RecurrentShape recurrent_shape(const ShortConv& c);
 kv::RecurrentShape recurrent_shape(const Delta& d);
+kv::RecurrentShape recurrent_shape(const KeyedDelta& d);
+kv::RecurrentShape recurrent_shape(const Mamba& m);
 kv::RecurrentShape recurrent_shape(const Mamba2& m);
 // Of a layer that has one of these; else its shape is false.
 kv::RecurrentShape recurrent_shape(const LayerSpec& layer);
@@ -17,6 +19,8 @@ kv::RecurrentShape recurrent_shape(const LayerSpec& layer);
 // What the cache computes with their rows. REQUIRES: the specification is bound.
 kv::Recurrent recurrence_of(const ShortConv& c);
 kv::Recurrent recurrence_of(const Delta& d);
+kv::Recurrent recurrence_of(const KeyedDelta& d);
+kv::Recurrent recurrence_of(const Mamba& m);
 kv::Recurrent recurrence_of(const Mamba2& m);
 
 }  // namespace kvasir::model

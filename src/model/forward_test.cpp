@@ -494,7 +494,60 @@ Mamba2 mamba2(int l, bool normed) {
   return m;
 }
 
+KeyedDelta keyed_delta(int l, bool low, float floor) {
+  constexpr int kStates = 4, kD = 16, kDv = 24, kLow = 32;
+  const auto named = [&](const char* name) { return in_layer(l, name); };
+  KeyedDelta d{.heads = kStates, .d = kD, .dv = kDv, .eps = 1e-6f, .floor = floor};
+  if (low) {
+    d.q = linear(named("attn_q"), kStates * kD, kDim);
+    d.k = linear(named("attn_k"), kStates * kD, kDim);
+    d.v = linear(named("attn_v"), kStates * kDv, kDim);
+    d.a_down = linear(named("ssm_f_a"), kLow, kDim);
+    d.z_down = linear(named("ssm_g_a"), kLow, kDim);
+  } else {
+    d.qkv = linear(named("attn_qkv"), kStates * (2 * kD + kDv), kDim);
+  }
+  d.a = linear(named("ssm_f_b"), kStates * kD, low ? kLow : kDim);
+  d.z = linear(named("ssm_g_b"), kStates * kDv, low ? kLow : kDim);
+  d.beta = linear(named("ssm_beta"), kStates, kDim);
+  d.beta.in_floats = true;
+  d.q_convolution = convolution(named("ssm_conv1d_q"), kStates * kD, 4, false);
+  d.k_convolution = convolution(named("ssm_conv1d_k"), kStates * kD, 4, false);
+  d.v_convolution = convolution(named("ssm_conv1d_v"), kStates * kDv, 4, false);
+  d.dt = {named("ssm_dt.bias"), kStates * kD};
+  d.decay = {named("ssm_a"), kStates};
+  d.norm = norm(NormKind::kRms, named("ssm_norm"), kDv);
+  d.o = linear(named("attn_output"), kDim, kStates * kDv);
+  return d;
+}
+Mamba mamba(int l, bool normed) {
+  constexpr int kChannels = 96, kState = 16, kRank = 32;
+  const auto named = [&](const char* name) { return in_layer(l, name); };
+  const Linear in = linear(named("ssm_in"), 2 * kChannels, kDim);
+  const Linear made = linear(named("ssm_x"), kRank + 2 * kState, kChannels);
+  Mamba m{.channels = kChannels, .state = kState, .z = part(in, kChannels, kChannels), .x = part(in, 0, kChannels)};
+  m.convolution = convolution(named("ssm_conv1d"), kChannels, 4, normed);
+  m.t = part(made, 0, kRank);
+  m.k = part(made, kRank, kState);
+  m.q = part(made, kRank + kState, kState);
+  m.dt = linear(named("ssm_dt"), kChannels, kRank);
+  biased(m.dt);
+  m.t.in_floats = m.k.in_floats = m.q.in_floats = m.dt.in_floats = true;
+  if (normed) {
+    m.t_norm = norm(NormKind::kRms, named("ssm_dt_norm"), kRank);
+    m.k_norm = norm(NormKind::kRms, named("ssm_b_norm"), kState);
+    m.q_norm = {NormKind::kRms, kState, 1e-6f};
+  }
+  m.decay = {.name = named("ssm_a"), .columns = kState, .rows = kChannels, .transposed = true};
+  m.skip = {named("ssm_d"), kChannels};
+  m.o = linear(named("ssm_out"), kDim, kChannels);
+  return m;
+}
+
 const Option kStateOptions[] = {
+    {"KeyedDelta",
+     [](ModelSpec& m) { m.layers[0].mixer = keyed_delta(0, true, 0), m.layers[2].mixer = keyed_delta(2, false, -5); }},
+    {"Mamba", [](ModelSpec& m) { m.layers[0].mixer = mamba(0, true), m.layers[2].mixer = mamba(2, false); }},
     {"ShortConvolutions", [](ModelSpec& m) { m.layers[0].mixer = short_conv(0), m.layers[2].mixer = short_conv(2); }},
     {"GatedDelta",
      [](ModelSpec& m) { m.layers[0].mixer = delta(0, true, false), m.layers[1].mixer = delta(1, false, false); }},

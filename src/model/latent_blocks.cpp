@@ -52,7 +52,9 @@ double growth(const Hparams& h) {
   return grows && factor > 0.0 ? std::log(factor) : 0.0;
 }
 
-Attention latent(const Names& n) {
+}  // namespace
+
+Attention latent_attention(const Names& n) {
   const Hparams& h = n.h();
   const Sizes s = latent_blocks_sizes(h);
   Attention a;
@@ -96,30 +98,36 @@ Attention latent(const Names& n) {
   return a;
 }
 
-}  // namespace
-
-LayerSpec latent_layer(const Hparams& h, int l) {
-  const Names n(h, l);
-  LayerSpec layer{.norm = n.rms("attn_norm"), .mixer = latent(n), .feed_norm = n.rms("ffn_norm")};
-  if (!has_experts(h) || l < h.integer_or("leading_dense_block_count", 0, h.layers(), 0)) {
-    layer.feed = gated(n, Activation::kSilu);
-    return layer;
-  }
+Feed latent_feed(const Names& n, bool normalise) {
+  const Hparams& h = n.h();
+  if (!has_experts(h) || n.layer() < h.integer_or("leading_dense_block_count", 0, h.layers(), 0))
+    return gated(n, Activation::kSilu);
   const std::int64_t width = h.integer("expert_feed_forward_length", 1, 1 << 24);
   Experts e = experts(n, width);
   // V3's, whose choice has a bias, are scored by sigmoid; files may not say so.
   const bool biased = h.has_tensor(n.vector("exp_probs_b.bias", 0).name);
-  read_gating(n, biased ? Gating::kSigmoid : Gating::kSoftmax, false, e);
+  read_gating(n, biased ? Gating::kSigmoid : Gating::kSoftmax, normalise, e);
   const std::int64_t shared = h.integer_or("expert_shared_count", 0, 1 << 10, 0);
-  if (shared > 0) e.shared = shared_expert(n, shared * width);
-  layer.feed = e;
-  return layer;
+  if (shared > 0)
+    e.shared = shared_expert(n, h.integer_or("expert_shared_feed_forward_length", 1, 1 << 24, shared * width));
+  return e;
+}
+
+LayerSpec latent_layer(const Hparams& h, int l) {
+  const Names n(h, l);
+  return {
+      .norm = n.rms("attn_norm"), .mixer = latent_attention(n), .feed_norm = n.rms("ffn_norm"), .feed = latent_feed(n)};
+}
+
+Rope latent_rope(const Hparams& h) {
+  Rope rope = h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(latent_blocks_sizes(h).rope));
+  if (!h.has(Hparams::kYarnMagnitude)) rope.magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
+  return rope;
 }
 
 ModelSpec latent_model(const Hparams& h) {
   ModelSpec m = around(h, Names(h).rms("output_norm"));
-  m.ropes = {h.rope(kernel::RopePairs::kAdjacent, static_cast<int>(latent_blocks_sizes(h).rope))};
-  if (!h.has(Hparams::kYarnMagnitude)) m.ropes.front().magnitude /= static_cast<float>(1.0 + 0.1 * growth(h));
+  m.ropes = {latent_rope(h)};
   for (int l = 0; l < h.layers(); ++l) m.layers.push_back(latent_layer(h, l));
   return m;
 }

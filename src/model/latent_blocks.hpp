@@ -1,4 +1,4 @@
-// Models of multi-head latent attention: what the entries deepseek2 and mistral4 are made of.
+// Models of multi-head latent attention: what the entries deepseek2, mistral4 and kimi-linear are made of.
 #pragma once
 
 #include "model/blocks.hpp"
@@ -8,6 +8,11 @@ namespace kvasir::model {
 // Tensors attn_q_a, attn_q_a_norm and attn_q_b, or attn_q; attn_kv_a_mqa and attn_kv_a_norm; attn_k_b and attn_v_b, or
 // in older files attn_kv_b; attn_output.
 LayerSpec latent_layer(const Hparams& h, int layer);
+Attention latent_attention(const Names& n);
+// Dense in the first leading_dense_block_count layers, then experts, by sigmoid where their choice has a bias.
+Feed latent_feed(const Names& n, bool normalise = false);
+// RoPE of the parts that turn.
+Rope latent_rope(const Hparams& h);
 ModelSpec latent_model(const Hparams& h);
 
 }  // namespace kvasir::model

@@ -27,6 +27,10 @@ int orders_at_once(const ModelSpec& spec, const weights::ModelFile& file) {
   for_each<Attention>(spec, [&](const Attention& a) { together({&a.latent.down, &a.q, &a.k, &a.v, &a.gate}); });
   for_each<ShortConv>(spec, [&](const ShortConv& c) { together({&c.b, &c.c, &c.u}); });
   for_each<Delta>(spec, [&](const Delta& d) { together({&d.qkv, &d.z, &d.beta, &d.alpha, &d.qkvz, &d.ba}); });
+  for_each<KeyedDelta>(spec, [&](const KeyedDelta& d) {
+    together({&d.q, &d.k, &d.v, &d.qkv, &d.beta, d.a_down ? &d.a_down : &d.a, d.z_down ? &d.z_down : &d.z});
+  });
+  for_each<Mamba>(spec, [&](const Mamba& m) { together({&m.z, &m.x}), together({&m.t, &m.k, &m.q}); });
   for_each<Mamba2>(spec, [&](const Mamba2& m) { together({&m.z, &m.x, &m.dt}); });
   for_each<Dense>(spec, [&](const Dense& d) { together({&d.gate, &d.up}); });
   for_each<Experts>(spec, [&](const Experts& e) {

@@ -169,4 +169,81 @@ Mamba2 mamba2(const Names& n) {
   return m;
 }
 
+Mamba mamba(const Names& n) {
+  const Hparams& h = n.h();
+  const std::int64_t channels = h.integer("ssm.inner_size", 1, kRecurrentBlocksMostWidth);
+  const std::int64_t state = h.integer("ssm.state_size", 2, kMostSize);
+  const std::int64_t rank = h.integer("ssm.time_step_rank", 1, kRecurrentBlocksMostWidth), dim = h.dim();
+  if (state % 2 != 0) h.unsupported("ssm.state_size", "is odd");
+  Mamba m;
+  m.channels = static_cast<int>(channels);
+  m.state = static_cast<int>(state);
+  const Linear in = n.linear("ssm_in", 2 * channels, dim), made = n.linear("ssm_x", rank + 2 * state, channels);
+  m.x = part_of(in, 0, channels);
+  m.z = part_of(in, channels, channels);
+  m.convolution =
+      convolution(n, "ssm_conv1d", channels, h.integer("ssm.conv_kernel", 1, kv::kMostTaps), Bias::kIfPresent);
+  m.t = part_of(made, 0, rank);
+  m.k = part_of(made, rank, state);
+  m.q = part_of(made, rank + state, state);
+  m.dt = n.linear("ssm_dt", channels, rank, Bias::kRequired);
+  // Small beside the others, and they decide what a state forgets.
+  m.t.in_floats = m.k.in_floats = m.q.in_floats = m.dt.in_floats = true;
+  const bool plain = h.flag_or("ssm.dt_b_c_rms", false);
+  const auto norm = [&](const char* name, std::int64_t width) {
+    if (n.has(name)) return n.rms(name, width);
+    if (!plain) return Norm{};
+    return Norm{NormKind::kRms, width, static_cast<float>(h.number_or("ssm.dt_b_c_rms_epsilon", 1e-6))};
+  };
+  m.t_norm = norm("ssm_dt_norm", rank);
+  m.k_norm = norm("ssm_b_norm", state);
+  m.q_norm = norm("ssm_c_norm", state);
+  m.decay = n.vector("ssm_a", state);
+  m.decay.rows = channels;
+  m.decay.transposed = true;
+  m.skip = n.vector("ssm_d", channels);
+  m.o = n.linear("ssm_out", dim, channels);
+  return m;
+}
+
+KeyedDelta keyed_delta(const Names& n) {
+  const Hparams& h = n.h();
+  const std::int64_t heads = width_of(n, "ssm_beta", h.heads(n.layer())), dim = h.dim();
+  const std::int64_t size = h.integer("kda.head_dim", 2, kMostSize), all = heads * size;
+  if (size % 2 != 0) h.unsupported("kda.head_dim", "is odd");
+  const std::int64_t taps = h.integer("ssm.conv_kernel", 1, kv::kMostTaps);
+  KeyedDelta d;
+  d.heads = static_cast<int>(heads);
+  d.d = d.dv = static_cast<int>(size);
+  d.eps = 1e-6f;
+  if (n.has("attn_qkv")) {
+    d.qkv = n.linear("attn_qkv", 3 * all, dim);
+  } else {
+    d.q = n.linear("attn_q", all, dim);
+    d.k = n.linear("attn_k", all, dim);
+    d.v = n.linear("attn_v", all, dim);
+  }
+  d.beta = n.linear("ssm_beta", heads, dim);
+  const auto make = [&](const char* first, const char* second, Linear* down, Linear* up) {
+    if (!n.has(second)) {
+      *up = n.linear(first, all, dim);
+      return;
+    }
+    const std::int64_t low = width_of(n, first, size);
+    *down = n.linear(first, low, dim);
+    *up = n.linear(second, all, low);
+  };
+  make("ssm_f_a", "ssm_f_b", &d.a_down, &d.a);
+  make(n.has("ssm_g_a") ? "ssm_g_a" : "attn_gate", "ssm_g_b", &d.z_down, &d.z);
+  d.beta.in_floats = true;  // few rows, which decide what a state learns
+  d.q_convolution = convolution(n, "ssm_conv1d_q", all, taps, Bias::kNone);
+  d.k_convolution = convolution(n, "ssm_conv1d_k", all, taps, Bias::kNone);
+  d.v_convolution = convolution(n, "ssm_conv1d_v", all, taps, Bias::kNone);
+  d.dt = n.vector("ssm_dt.bias", all);
+  d.decay = per_head(n, "ssm_a", heads);
+  d.norm = n.rms("ssm_norm", size);
+  d.o = n.linear("attn_output", dim, all);
+  return d;
+}
+
 }  // namespace kvasir::model

@@ -21,4 +21,14 @@ ModelSpec delta_model(const Hparams& h, bool tiled, Feed (*feed)(const Names& n)
 // it; ssm_dt.bias, ssm_a, ssm_d; ssm_norm by groups where the file has it; ssm_out.
 Mamba2 mamba2(const Names& n);
 
+// Sizes ssm.{conv_kernel, inner_size, state_size, time_step_rank}. ssm_in, rows [x | z]; ssm_conv1d, with a bias where
+// the file has it; ssm_x, rows [t | k | q], normed with ssm_{dt,b,c}_norm where the file has them, or without weights
+// where it says ssm.dt_b_c_rms; ssm_dt, ssm_a, ssm_d, ssm_out.
+Mamba mamba(const Names& n);
+
+// Heads of kda.head_dim, as many as ssm_beta has rows. attn_{q,k,v} or attn_qkv; ssm_conv1d_{q,k,v} over
+// ssm.conv_kernel tokens; ssm_beta; ssm_f_a and ssm_f_b, or ssm_f_a alone, make what is forgotten, ssm_g_a and ssm_g_b
+// likewise the gate; ssm_dt.bias, ssm_a, ssm_norm, attn_output.
+KeyedDelta keyed_delta(const Names& n);
+
 }  // namespace kvasir::model

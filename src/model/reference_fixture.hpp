@@ -339,6 +339,76 @@ class Reference {
     return out;
   }
 
+  std::vector<Row> mix(const KeyedDelta& m, std::size_t, const std::vector<Row>& h) const {
+    const auto d = static_cast<std::size_t>(m.d), dv = static_cast<std::size_t>(m.dv);
+    const auto heads = static_cast<std::size_t>(m.heads);
+    std::vector<Row> q, k, v;
+    for (const Row& x : h) {
+      if (m.qkv) {
+        const Row all = product(m.qkv, x);
+        q.push_back(part(all, 0, heads * d)), k.push_back(part(all, heads * d, heads * d));
+        v.push_back(part(all, 2 * heads * d, heads * dv));
+      } else {
+        q.push_back(product(m.q, x)), k.push_back(product(m.k, x)), v.push_back(product(m.v, x));
+      }
+    }
+    const auto through = [&](const Linear& down, const Linear& up, const Row& x) {
+      return product(up, down ? product(down, x) : x);
+    };
+    const Row dt = whole(m.dt), decay = whole(m.decay);
+    const auto silus = [](Row x) {
+      for (double& y : x) y = silu(y);
+      return x;
+    };
+    std::vector<State> states(heads, State{d, dv});
+    std::vector<Row> out;
+    for (std::size_t p = 0; p < h.size(); ++p) {
+      const Row a = through(m.a_down, m.a, h[p]), z = through(m.z_down, m.z, h[p]), b = product(m.beta, h[p]);
+      const Row yq = silus(convolved(m.q_convolution, q, p)), yk = silus(convolved(m.k_convolution, k, p));
+      const Row yv = silus(convolved(m.v_convolution, v, p));
+      Row all;
+      for (std::size_t j = 0; j < heads; ++j) {
+        Row forget;
+        for (std::size_t i = 0; i < d; ++i) {
+          const double x = a[j * d + i] + dt[j * d + i];
+          forget.push_back(std::exp(m.floor == 0 ? -std::abs(decay[j]) * softplus(x)
+                                                 : static_cast<double>(m.floor) * sigmoid(std::abs(decay[j]) * x)));
+        }
+        for (std::size_t i = 0; i < d; ++i)
+          for (std::size_t c = 0; c < dv; ++c) states[j].s[i * dv + c] *= forget[i];
+        Row unit_q = unit(part(yq, j * d, d), static_cast<double>(m.eps));
+        for (double& x : unit_q) x /= std::sqrt(static_cast<double>(d));
+        const Row o = norm(m.norm, states[j].take(unit_q, unit(part(yk, j * d, d), static_cast<double>(m.eps)),
+                                                  part(yv, j * dv, dv), 1.0, sigmoid(b[j]), true));
+        for (std::size_t i = 0; i < dv; ++i) all.push_back(o[i] * sigmoid(z[j * dv + i]));
+      }
+      out.push_back(product(m.o, all));
+    }
+    return out;
+  }
+
+  std::vector<Row> mix(const Mamba& m, std::size_t, const std::vector<Row>& h) const {
+    const auto n = static_cast<std::size_t>(m.state), channels = static_cast<std::size_t>(m.channels);
+    const std::vector<Row> rows = products(m.x, h), z = products(m.z, h);
+    const Row decay = whole(m.decay), skip = whole(m.skip);
+    std::vector<State> states(channels, State{n, 1});
+    std::vector<Row> out;
+    for (std::size_t p = 0; p < h.size(); ++p) {
+      Row u = convolved(m.convolution, rows, p), all;
+      for (double& v : u) v = silu(v);
+      const Row k = norm(m.k_norm, product(m.k, u)), q = norm(m.q_norm, product(m.q, u));
+      const Row steps = product(m.dt, norm(m.t_norm, product(m.t, u)));
+      for (std::size_t c = 0; c < channels; ++c) {
+        const double step = softplus(steps[c]);
+        for (std::size_t i = 0; i < n; ++i) states[c].s[i] *= std::exp(step * decay[c * n + i]);
+        const Row o = states[c].take(q, k, {u[c]}, 1.0, step, false);
+        all.push_back((o[0] + skip[c] * u[c]) * silu(z[p][c]));
+      }
+      out.push_back(product(m.o, all));
+    }
+    return out;
+  }
+
   std::vector<Row> mix(const Mamba2& m, std::size_t, const std::vector<Row>& h) const {
     const auto n = static_cast<std::size_t>(m.state), width = static_cast<std::size_t>(m.head_dim);
     const auto heads = static_cast<std::size_t>(m.heads), groups = static_cast<std::size_t>(m.groups);

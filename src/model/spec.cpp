@@ -140,6 +140,16 @@ std::string summary_of(const Delta& d, const ModelSpec&) {
                      d.key_heads, d.d, d.dv, d.convolution.taps);
 }
 
+std::string summary_of(const KeyedDelta& d, const ModelSpec&) {
+  return fmt::format("Kimi Delta Attention of {} heads, state {} x {}, convolution over {} tokens", d.heads, d.d, d.dv,
+                     d.q_convolution.taps);
+}
+
+std::string summary_of(const Mamba& m, const ModelSpec&) {
+  return fmt::format("Mamba of {} channels, state {}, convolution over {} tokens", m.channels, m.state,
+                     m.convolution.taps);
+}
+
 std::string summary_of(const Mamba2& m, const ModelSpec&) {
   return fmt::format("Mamba-2 of {} heads in {} groups, state {} x {}, convolution over {} tokens", m.heads, m.groups,
                      m.state, m.head_dim, m.convolution.taps);

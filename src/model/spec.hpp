@@ -11,8 +11,8 @@
 //     x += input(x)
 //     x *= output_scale
 //   logits = soft_cap(head.scale * head.output(head.norm(x)))
-// A mixer is attention, or one that has a state in place of keys and values (ShortConv, Delta, Mamba2), or both beside
-// each other. A layer may have a mixer or a feed forward alone.
+// A mixer is attention, or one that has a state in place of keys and values (ShortConv, Delta, KeyedDelta, Mamba,
+// Mamba2), or both beside each other. A layer may have a mixer or a feed forward alone.
 //
 // Members called `bound` are filled by Model::load; everything else is the architecture's.
 #pragma once
@@ -153,7 +153,8 @@ struct Temperature {
 // Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1) as attention of one KV head: a token has one
 // row [c | k] of `rank` elements that all heads share and of a part that RoPE turns. Heads are q_h = [n_h | r_h], and
 //   q_h k_h = (up_k_h n_h) c + r_h k        values = c        what goes to `o` is (up_v_h heads_h) of every head
-// so that no head's keys and values are ever made. Attention::q makes the heads q_h, k makes [c | k], v is absent.
+// so that no head's keys and values are ever made. Attention::q makes the heads q_h, k makes [c | k], v is absent. A
+// gate has one number for each head, of x. Without RoPE the heads have both parts nevertheless.
 struct Latent {
   int rank = 0;      // of c; Attention::dv. Its norm is Attention::k_norm
   int nope = 0;      // elements of n_h
@@ -230,6 +231,45 @@ struct Delta {
   Linear o;
 };
 
+// Kimi Delta Attention (arXiv:2510.26692): Delta with a decay for every row of a state, and as many key heads as value
+// heads. q, k and v each go through a convolution of their own. Every head has a state S (d, dv) and in every token,
+// with its b, z and a (d):
+//   g = -|decay| softplus(a + dt), or with a floor g = floor sigmoid(|decay| (a + dt))
+//   S <- diag(e^g) S;  S <- S + k (sigmoid(b) (v - S^T k))^T;  y = norm(S^T q) * sigmoid(z)
+struct KeyedDelta {
+  int heads = 0;
+  int d = 0;        // of queries and keys
+  int dv = 0;       // of values
+  float eps = 0;    // q and k are divided by no less
+  float floor = 0;  // of g; 0: none
+  Linear q = {}, k = {}, v = {};
+  Linear qkv = {};  // in place of these
+  Linear beta = {};
+  Linear a_down = {}, a = {};  // a reads what a_down gives, where that is there
+  Linear z_down = {}, z = {};
+  Convolution q_convolution, k_convolution, v_convolution;
+  Vector dt = {};     // (heads * d)
+  Vector decay = {};  // (heads), of whichever sign the file has
+  Norm norm;          // of a head
+  Linear o;
+};
+
+// Mamba (arXiv:2312.00752). u = silu(convolution(x of this struct)); t, k and q are products of u, each normed where
+// there is a norm. Every channel has a state S (state) and in every token, with its s = softplus(dt t):
+//   S <- e^(decay s) S + k s u;  y = S^T q + skip u;  then y * silu(z x)
+struct Mamba {
+  int channels = 0;
+  int state = 0;
+  Linear z = {}, x = {};
+  Convolution convolution;
+  Linear t = {}, k = {}, q = {};
+  Norm t_norm = {}, k_norm = {}, q_norm = {};
+  Linear dt = {};     // (channels, rows of t), with a bias
+  Vector decay = {};  // (channels, state), transposed
+  Vector skip = {};   // (channels)
+  Linear o;
+};
+
 // Mamba-2 (arXiv:2405.21060). [v | k | q] = silu(convolution(x of this struct)), heads of v, groups of k and q. Every
 // head has a state S (state, head_dim) and in every token, with its dt' = softplus(dt x + bias):
 //   S <- e^(decay dt') S + k (dt' v)^T;  y = S^T q + skip v;  then norm(y * silu(z x)), where there is a norm
@@ -302,7 +342,7 @@ struct LayerInput {
 
 struct NoFeed {};
 
-using Mixer = std::variant<Attention, ShortConv, Delta, Mamba2, NoMixer>;
+using Mixer = std::variant<Attention, ShortConv, Delta, KeyedDelta, Mamba, Mamba2, NoMixer>;
 using Feed = std::variant<Dense, Experts, DenseAndExperts, NoFeed>;
 
 struct LayerSpec {

@@ -175,6 +175,51 @@ void each_field(S& s, F&& f) {
   f("norm", norm);
   f("o", o);
 }
+template <Part<KeyedDelta> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [heads, d, dv, eps, floor, q, k, v, qkv, beta, a_down, a, z_down, z, q_convolution, k_convolution,
+         v_convolution, dt, decay, norm, o] = s;
+  f("heads", heads);
+  f("d", d);
+  f("dv", dv);
+  f("eps", eps);
+  f("floor", floor);
+  f("q", q);
+  f("k", k);
+  f("v", v);
+  f("qkv", qkv);
+  f("beta", beta);
+  f("a_down", a_down);
+  f("a", a);
+  f("z_down", z_down);
+  f("z", z);
+  f("q_convolution", q_convolution);
+  f("k_convolution", k_convolution);
+  f("v_convolution", v_convolution);
+  f("dt", dt);
+  f("decay", decay);
+  f("norm", norm);
+  f("o", o);
+}
+template <Part<Mamba> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [channels, state, z, x, convolution, t, k, q, t_norm, k_norm, q_norm, dt, decay, skip, o] = s;
+  f("channels", channels);
+  f("state", state);
+  f("z", z);
+  f("x", x);
+  f("convolution", convolution);
+  f("t", t);
+  f("k", k);
+  f("q", q);
+  f("t_norm", t_norm);
+  f("k_norm", k_norm);
+  f("q_norm", q_norm);
+  f("dt", dt);
+  f("decay", decay);
+  f("skip", skip);
+  f("o", o);
+}
 template <Part<Mamba2> S, class F>
 void each_field(S& s, F&& f) {
   auto& [heads, groups, head_dim, state, z, x, dt, convolution, bias, decay, skip, norm, o] = s;

@@ -1,8 +1,9 @@
 """The models of wheel.py: settings of configurations, what weights are made of, which class a type has."""
 import math
+import re
 
 import torch
-from golden_folders import GRANITE, LAGUNA, LATENT, MAMBA, ROPE, usual, yarn
+from golden_folders import GRANITE, JAMBA, LAGUNA, LATENT, MAMBA, ROPE, usual, yarn
 from golden_folders import MODELS as GOLDEN
 from remote import REMOTE
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
@@ -25,9 +26,7 @@ MORE = {
     "granite+bias": usual(GRANITE, attention_bias=True, mlp_bias=True),
     "granitemoeshared": usual(GRANITE, num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, shared_intermediate_size=64),
     "helium": usual(head_dim=16),
-    "jamba": usual(num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=1,
-                   num_experts=4, num_experts_per_tok=2, mamba_d_state=8, mamba_d_conv=4, mamba_expand=2, mamba_dt_rank=4,
-                   use_mamba_kernels=False),
+    "jamba+dense": usual(JAMBA, num_experts=1, num_experts_per_tok=1, mamba_conv_bias=False, tie_word_embeddings=True),
     "laguna+yarn": usual(FOUR, **LAGUNA, sliding_window=16, layer_types=LOCAL, num_attention_heads_per_layer=[2, 4, 4, 8],
                          gating="per-element", mlp_layer_types=["dense"] + ["sparse"] * 3,
                          rope_parameters=dict(full_attention=dict(yarn(), partial_rotary_factor=0.5), sliding_attention=ROPE)),
@@ -37,7 +36,7 @@ MORE = {
                                                              original_max_position_embeddings=64, rope_theta=10000.0)),
     "llama+part": usual(head_dim=16, rope_parameters=dict(ROPE, partial_rotary_factor=0.5)),
     "llama+yarn": usual(head_dim=16, rope_parameters=yarn(attention_factor=1.7)),
-    "mamba": dict(PLAIN, hidden_size=64, num_hidden_layers=2, state_size=8),
+    "mamba+tied": dict(PLAIN, hidden_size=64, num_hidden_layers=3, state_size=16, conv_kernel=3, use_conv_bias=False),
     "mistral+window": usual(head_dim=16, sliding_window=16),
     "mixtral+window": usual(head_dim=16, num_local_experts=4, num_experts_per_tok=2, sliding_window=16),
     "olmo2": usual(head_dim=16),
@@ -80,11 +79,21 @@ MORE = {
 MODELS = dict(sorted({**GOLDEN, **MORE}.items()))
 MODELS.pop("gpt_oss+mxfp4")  # random codes have a test of their own
 # What published configurations have and transformers 5 does not write.
-PUBLISHED = {"bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25}, "phimoe": {"architectures": ["PhiMoEForCausalLM"]},
+PUBLISHED = {"bailing_hybrid": {"architectures": ["BailingMoeV3ForCausalLM"],
+                                "model_type": "ling3",  # one of its own makes the converter ask transformers, which renames settings
+                                "no_kda_lora": True, "head_dim": 16,
+                                "gated_attention_proj_granularity_type": "head_wise", "num_experts_per_tok": 2,
+                                "moe_shared_expert_intermediate_size": 32, "norm_topk_prob": True, "n_group": 4},
+             "bamba": {"attn_rotary_emb": 8}, "cohere2": {"rotary_pct": 1.0}, "gpt2": {"n_ctx": 704}, "gpt_neox": {"rotary_pct": 0.25}, 
+             "kimi_linear": {"first_k_dense_replace": 1, "linear_attn_config": {
+                 "full_attn_layers": [2], "kda_layers": [1, 3], "head_dim": 16, "num_heads": 2, "short_conv_kernel_size": 4}},
+             "kimi_linear+heads": {"first_k_dense_replace": 1, "linear_attn_config": {
+                 "full_attn_layers": [1], "kda_layers": [2, 3], "head_dim": 16, "num_heads": 3, "short_conv_kernel_size": 4}},
+             "phimoe": {"architectures": ["PhiMoEForCausalLM"]},
              "exaone": {"activation_function": "silu"},
              "hunyuan_v1_moe": {"moe_topk": [2, 2], "num_shared_expert": [1, 1], "moe_intermediate_size": [96, 96]}}
 # What files of the converter do not say, so that nothing can compute them rightly.
-LACKS = {"afmoe+two": "which layers see everything, and mup_enabled", "granite_swa": "layer_rope_theta",
+LACKS = {"kimi_linear+heads": "moe_renormalize", "afmoe+two": "which layers see everything, and mup_enabled", "granite_swa": "layer_rope_theta",
          "granitemoehybrid+dense": "position_embedding_type", "llama4_text": "its chunks, temperature and floor",
          "minicpm3+scales": "the three scales", "solar_open": "partial_rotary_factor", "olmoe+clip": "clip_qkv", "phimoe+long": "short_mscale", "laguna+yarn": "which layers have a window",
          "qwen3_next+plain": "norm_topk_prob",
@@ -92,6 +101,20 @@ LACKS = {"afmoe+two": "which layers see everything, and mup_enabled", "granite_s
                                                         "starcoder2")}}
 # What the converter is called with besides.
 ARGUMENTS = {kind: ["--no-nextn"] for kind in ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")}
+
+
+
+def published_of(name):
+    return PUBLISHED.get(name, PUBLISHED.get(name.split("+")[0], {}))
+
+
+def publish_names(name, file):
+    """Dense layers of Kimi Linear, which transformers 5 saves under the name that layers with experts have."""
+    if name.split("+")[0] != "kimi_linear":
+        return
+    from safetensors.torch import load_file, save_file
+    tensors = {re.sub(r"block_sparse_moe\.(\w+_proj)", r"mlp.\1", key): t for key, t in load_file(file).items()}
+    save_file(tensors, file, {"format": "pt"})
 
 
 def build(name, settings):

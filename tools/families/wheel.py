@@ -88,15 +88,17 @@ def convert(converter, place):
         with open(place + "/unconverted", encoding="utf-8") as said:
             return said.read()
     from convert import convert_aside
-    from models import ARGUMENTS, PUBLISHED
-    kind = os.path.basename(place).split("+")[0]
-    published = dict(PUBLISHED.get(kind, {}))
+    from models import ARGUMENTS, publish_names, published_of
+    name = os.path.basename(place)
+    kind = name.split("+")[0]
+    published = published_of(name)
     copy = place + "/published"  # the folder with what published configurations have besides, and a vocabulary
     shutil.copytree(place + "/folder", copy, dirs_exist_ok=True)
     with open(copy + "/config.json", encoding="utf-8") as text:
         config = json.load(text)
     with open(copy + "/config.json", "w", encoding="utf-8") as text:
         json.dump({**config, **published}, text)
+    publish_names(name, copy + "/model.safetensors")
     if kind == "qwen3_vl_moe":
         turn_experts(copy + "/model.safetensors")
     with open(copy + "/tokenizer.json", "w", encoding="utf-8") as text:

@@ -54,23 +54,25 @@ void project_latent(const StepState& step, const MixerRows& m, cpu::Rows& rows, 
   KVASIR_CHECK(rows.worker < 0);
   const Latent& latent = a.latent;
   if (latent.down) {
-    step.multiply(rows, step.residual(rows), norm, {{latent.down, m.low}, {a.k, m.k}});
+    step.multiply(rows, step.residual(rows), norm, {{latent.down, m.low}, {a.k, m.k}, {a.gate, step.gates(rows)}});
     step.multiply(rows, m.low, latent.down_norm, {{a.q, m.own}});
   } else {
-    step.multiply(rows, step.residual(rows), norm, {{a.q, m.own}, {a.k, m.k}});
+    step.multiply(rows, step.residual(rows), norm, {{a.q, m.own}, {a.k, m.k}, {a.gate, step.gates(rows)}});
   }
   const std::int64_t width = latent.nope + latent.rope;
   step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const Angles angles = step.angles(a.rope, r);
+      const auto rotate = [&](float* head) {
+        if (a.rope >= 0) step.angles(a.rope, r).rotate(head);
+      };
       float* const k = m.k + r * a.k.rows;
       apply(a.k_norm, k, k, latent.rank);
-      angles.rotate(k + latent.rank);
+      rotate(k + latent.rank);
       float* const q = m.own + r * a.q.rows;
       scale_queries(step, q, a, r);
       for (int h = 0; h < a.heads; ++h) {
         float* const rope = q + h * width + latent.nope;
-        angles.rotate(rope);
+        rotate(rope);
         std::copy_n(rope, latent.rope, m.q + (r * a.heads + h) * a.d + latent.rank);
       }
     }
@@ -80,12 +82,13 @@ void project_latent(const StepState& step, const MixerRows& m, cpu::Rows& rows, 
                 {m.q, std::int64_t{a.heads} * a.d, a.d});
 }
 
-// heads *= act(gate)
-void gate_heads(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Attention& a) {
+// heads *= act(gate), of what the output matrix reads
+void gate_heads(const StepState& step, const cpu::Rows& rows, const Attention& a, float* all) {
+  const std::int64_t width = a.o.columns / a.heads;
   step.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       float* const gate = step.gates(rows) + r * a.gate.rows;
-      float* const heads = m.heads + (rows.first + r) * a.o.columns;
+      float* const heads = all + r * a.o.columns;
       const auto kind = static_cast<std::size_t>(a.gate_activation);
       if (a.gate.bias) ops().add(gate, a.gate.bias.bound, a.gate.rows);
       if (a.gate.rows == a.o.columns) {
@@ -93,7 +96,7 @@ void gate_heads(const StepState& step, const MixerRows& m, const cpu::Rows& rows
         continue;
       }
       ops().activate[kind](gate, a.heads);
-      for (int h = 0; h < a.heads; ++h) ops().scale(heads + h * a.dv, gate[h], a.dv);
+      for (int h = 0; h < a.heads; ++h) ops().scale(heads + h * width, gate[h], width);
     }
   });
 }
@@ -170,12 +173,15 @@ void mix(const StepState& step, const MixerRows& m, int layer, const Attention& 
 }
 
 const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Attention& a) {
-  if (a.gate) gate_heads(step, m, rows, a);
-  if (!a.latent) return m.heads + rows.first * a.o.columns;
-  cpu::HeadProducts(step.team, m.latent)
-      .multiply(rows.count, a.heads, a.latent.up_v.bound, {m.heads, std::int64_t{a.heads} * a.dv, a.dv},
-                {m.head_inputs, a.o.columns, a.latent.values});
-  return m.head_inputs;
+  float* heads = m.heads + rows.first * a.o.columns;
+  if (a.latent) {
+    heads = m.head_inputs;
+    cpu::HeadProducts(step.team, m.latent)
+        .multiply(rows.count, a.heads, a.latent.up_v.bound, {m.heads, std::int64_t{a.heads} * a.dv, a.dv},
+                  {heads, a.o.columns, a.latent.values});
+  }
+  if (a.gate) gate_heads(step, rows, a, heads);
+  return heads;
 }
 
 }  // namespace kvasir::model

@@ -8,7 +8,7 @@ namespace kvasir::model {
 
 void widen(MixerWidths& w, const kv::RecurrentShape& shape) {
   w.channels = std::max<std::int64_t>(w.channels, shape.channels);
-  w.steps = std::max<std::int64_t>(w.steps, 2 * shape.heads);
+  w.steps = std::max<std::int64_t>(w.steps, shape.gates());
   w.states = std::max<std::int64_t>(w.states, shape.outputs());
   w.z = std::max<std::int64_t>(w.z, shape.outputs());
 }

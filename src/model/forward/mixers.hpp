@@ -55,6 +55,15 @@ void widen(MixerWidths& w, const Delta& d);
 void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const Delta& d);
 const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Delta& d);
 
+void widen(MixerWidths& w, const KeyedDelta& d);
+void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const KeyedDelta& d);
+const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const KeyedDelta& d);
+
+void widen(MixerWidths& w, const Mamba& m);
+void project(const StepState& step, const MixerRows& rows_of, cpu::Rows& rows, const Norm& norm, const Mamba& m);
+void mix(StepState& step, const MixerRows& rows_of, int layer, const Mamba& m);  // in rows once more
+const float* finish(const StepState& step, const MixerRows& rows_of, const cpu::Rows& rows, const Mamba& m);
+
 void widen(MixerWidths& w, const Mamba2& b);
 void project(const StepState& step, const MixerRows& m, cpu::Rows& rows, const Norm& norm, const Mamba2& b);
 const float* finish(const StepState& step, const MixerRows& m, const cpu::Rows& rows, const Mamba2& b);
