@@ -70,7 +70,9 @@ TEST(Checkpoints, ALongPromptHasSomeNearItsEndAndOneBehindIt) {
   EXPECT_EQ(points, sorted({page_start(3000 - 128), page_start(3000 - 512), next_tail(0), next_tail(1024),
                             next_tail(2048), next_tail(3000)}));
   // Nothing near what is restored: a tail there would save little.
-  EXPECT_EQ(waypoints(3000, 2900), (Points{next_tail(2900), next_tail(3000)}));
+  const std::int64_t near = page_start(3000 - 128);
+  EXPECT_EQ(waypoints(3000, near - 511), (Points{next_tail(near), next_tail(3000)}));
+  EXPECT_EQ(waypoints(3000, near - 512), (Points{near, next_tail(near), next_tail(3000)}));
 }
 
 TEST(Checkpoints, OfPagesThatSufficeAreTheSinksAndTheLastPage) {
