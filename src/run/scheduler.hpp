@@ -45,9 +45,10 @@ const OptionTable<SchedulerOptions>& scheduler_table();
 
 class Scheduler final : public Service {
  public:
-  // REQUIRES: the engine was made for options.running sequences and rows of logits, and has its codecs. It must outlive
-  // this and is used by nothing else; so must `library`, which may be null: nothing is kept beyond a request then. With
-  // `drafting`, made for options.running texts, steps compute draft tokens, too.
+  // REQUIRES: the engine was made for sequences_for(options.blend, options.running) sequences, options.running rows of
+  // logits, and has its codecs. It must outlive this and is used by nothing else; so must `library`, which may be null:
+  // nothing is kept beyond a request then. With `drafting`, made for options.running texts, steps compute draft tokens,
+  // too.
   Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library = nullptr,
             Drafting* drafting = nullptr);
   ~Scheduler() override;  // cancels what runs
