@@ -212,7 +212,7 @@ void Scheduler::offer_step(Job& job) {
 
 // The end of the answer, and the beginning of its last page: it may come back changed near its end.
 void Scheduler::offer_end(Job& job) {
-  const std::int64_t n = job.cached(), at = page_start(n - 1);
+  const std::int64_t n = job.cached(), at = std::max(page_start(n - 1), engine_.cache().tail_kept_from(n));
   offer(job, store::Library::Offering::kLast);
   if (!job.blended.on() && at > job.prompt && at + store::kTailGrain <= n) offer_tail(job, at);
 }

@@ -21,7 +21,7 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
   const kv::Cache& cache = engine_.cache();
   const auto& points = job.kept.checkpoints;
   if (!points.empty() && points.back() < stop && !cache.keeps_tail(stop, points.back()))
-    stop = std::min(stop, (points.back() - 1) / kv::kPageTokens * kv::kPageTokens + kv::kPageTokens);
+    stop = std::min(stop, cache.tail_kept_to(points.back()));
   return stop;
 }
 
@@ -160,8 +160,8 @@ bool Scheduler::preempt_for(const std::string& why) {
   return true;
 }
 
-// Draft tokens what follows the answers that go on, as far as every draft token may be cut off again: within the page
-// of the answer's token, the context and the answer's length.
+// Draft tokens what follows the answers that go on, as far as every draft token may be cut off again:
+// Cache::draft_room, the context and the answer's length.
 void Scheduler::draft() {
   if (!drafting_) return;
   drafted_.clear();
@@ -171,7 +171,7 @@ void Scheduler::draft() {
     ++answers;
     if (!job->draft) continue;
     const std::int64_t cached = job->cached(), most = job->asked.request.max_tokens;
-    std::int64_t room = std::min(kv::Cache::draft_room(*job->sequence), engine_.context() - cached - 2);
+    std::int64_t room = std::min(engine_.cache().draft_room(*job->sequence), engine_.context() - cached - 2);
     if (most >= 0) room = std::min(room, most - job->answer->size() - 1);
     job->draft->ids = job->ids;
     job->draft->most = static_cast<int>(std::clamp<std::int64_t>(room, 0, kMostDraft));
