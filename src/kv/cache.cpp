@@ -587,6 +587,7 @@ void Cache::set_selection(Sequence* s, const std::string& text) {
 std::int64_t Cache::exact_prompt(const std::string& text, std::int64_t n) const {
   const Layout& l = impl_->arena.layout;
   const SelectSpec spec = text.empty() ? l.select : parse_select(text, "select");
+  if (spec.window > 0) n = std::max<std::int64_t>(0, n - spec.window);  // their queries are wanted
   if (!spec.chooses_for_prompts() || spec.dense_layers >= static_cast<int>(l.asked.size())) return n;
   for (std::int64_t p = 0; p < n; p += spec.prompt) {
     // As of the last of them: a page that is sealed in between is chosen, or not, by those behind it.

@@ -147,8 +147,8 @@ class Cache {
   DiskStats disk_stats() const;      // of pages on a disk
   DeviceStats device_stats() const;  // of CacheOptions::device
   double choosing_seconds() const;   // that steps have spent on choosing blocks, since the cache was made
-  // First tokens of a prompt of n that a sequence with that selection (as of set_selection) computes as any other
-  // would: all, unless its prompts read choices.
+  // First tokens of a prompt of n that a sequence with that selection (as of set_selection) may take from others: all,
+  // unless its prompts read choices, or the prompt's last tokens vote.
   std::int64_t exact_prompt(const std::string& text, std::int64_t n) const;
   // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
   // chose pages for them. Only these may be offered to a store.

@@ -310,6 +310,7 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
     if (select.keeps_choices())
       take(&layer.selection_offset, &layer.selection_bytes, choice_bytes(l->most_blocks()), heads);
     if (select.tail) take(&layer.tail_offset, &layer.tail_bytes, value_sum_bytes(layer.shape.sum_dim()), heads);
+    if (select.window > 0) take(&layer.ring_offset, &layer.ring_bytes, ring_bytes(select.window, layer.shape), 1);
     if (select.adapts()) take(&layer.level_offset, &layer.level_bytes, level_bytes(m.tokens, select.meter), 1);
   }
   const auto pages = static_cast<std::size_t>(m.pages);
@@ -384,6 +385,7 @@ std::size_t Layout::device_bytes(int sequences) const {
 }
 
 std::int64_t Layout::outline_tiles() const {
+  if (!select.selector->width) return 0;  // blocks may be of single tokens then
   const std::int64_t slots = slots_per_tile(select.blocks_per_page());
   return (memory.pages + slots - 1) / slots;
 }

@@ -72,6 +72,8 @@ struct LayerLayout {
   std::size_t selection_offset = 0;  // of head 0 among the states of a sequence
   std::size_t tail_bytes = 0;        // what is kept of a sequence's values for one head, with SelectSpec::tail
   std::size_t tail_offset = 0;       // of head 0 among the states of a sequence
+  std::size_t ring_bytes = 0;        // of the queries of a sequence's newest prompt tokens, with SelectSpec::window
+  std::size_t ring_offset = 0;       // among the states of a sequence
   std::size_t level_bytes = 0;       // of the levels of a sequence, with SelectSpec::adapts
   std::size_t level_offset = 0;      // among the states of a sequence
   bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp

@@ -34,8 +34,12 @@ struct PageList {
     return place < sealed ? chosen[place].page : first_raw + place - sealed;
   }
   // Tokens of the page that stand at the place.
-  int first_token(std::int64_t place) const { return chosen && place < sealed ? 16 * chosen[place].begin : 0; }
-  int end_token(std::int64_t place) const { return chosen && place < sealed ? 16 * chosen[place].end : kPageTokens; }
+  int first_token(std::int64_t place) const { return chosen && place < sealed ? chosen[place].begin : 0; }
+  int end_token(std::int64_t place) const { return chosen && place < sealed ? chosen[place].end : kPageTokens; }
+  // Tokens between these that are left out, as FoldPage has them; null: none.
+  const std::uint64_t* hidden(std::int64_t place) const {
+    return chosen && place < sealed && chosen[place].hides ? chosen[place].hidden : nullptr;
+  }
 };
 
 struct Part {

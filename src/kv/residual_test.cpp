@@ -124,13 +124,14 @@ TEST(Residual, ChunksThreadsAndOtherSequencesNeverShow) {
   const int n = 900;
   const Tokens t = fixture::random_tokens(s, n, 24), other = fixture::random_tokens(s, n, 25);
   for (const char* codec : {"f16", "rq4", "int4_token"})
-    for (const int residual : kResiduals) {
+    for (const int residual : {1, 40, 128, 200}) {
+      if (std::string(codec) != "rq4" && residual != 40) continue;
       SCOPED_TRACE(std::string(codec) + " residual " + std::to_string(residual));
       Team one(1), three(3);
       Cache a(one, s, residual_options(residual, codec)), b(three, s, residual_options(residual, codec));
       Sequence* const x = a.create();
       const Outputs want = feed(a, x, t, 0, n, kStepTokens);
-      for (const int chunk : {1, 61, 128}) {
+      for (const int chunk : {1, 61}) {
         Sequence* const y = b.create();
         Sequence* const z = b.create();
         Outputs got;
@@ -264,7 +265,8 @@ TEST(Residual, SelectorsSeeStepsNoMore) {
   const Tokens t = fixture::random_tokens(s, kAll, 29);
   for (const char* spec :
        {"quest:budget=512", "quest:budget=512:token_step=5:block=16", "dynamic:anchors=2:budget=512:token_step=3",
-        "quest:budget=512:prompt=16", "mean:budget=30%:block=16:prompt=64:meter=16:floor=0.7", "snapkv:budget=512", "keys:budget=384:block=16:prompt=16",
+        "quest:budget=512:prompt=16", "mean:budget=30%:block=16:prompt=64:meter=16:floor=0.7", "snapkv:budget=512",
+        "snapkv_window:budget=400:block=8", "keys:budget=400:block=1", "keys:budget=384:block=16:prompt=16",
         "spread:budget=512:prompt=32:tail=mean"})
     for (const int residual : {1, 40, 100}) {
       SCOPED_TRACE(std::string(spec) + " residual " + std::to_string(residual));
