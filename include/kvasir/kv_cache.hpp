@@ -36,8 +36,11 @@ struct KvLayer {
 struct KvCacheOptions {
   std::string codecs = "balanced";  // a preset, a codec or KEYS/VALUES: "kivi4", "f16", "int4_channel/rq3"
   int window = 128;                 // newest tokens that stay raw, rounded up to whole pages
-  int sinks = 4;                    // first tokens that stay raw, 0 to 128
-  std::int64_t max_tokens = 4096;   // of all sequences together; pages that forks share count once
+  // In place of window: tokens that every query sees raw at least, itself included, to the token (residual_length of
+  // KIVI and transformers). Up to 127 more are raw until their page of 128 is whole. -1: what window says.
+  int residual = -1;
+  int sinks = 4;                   // first tokens that stay raw, 0 to 128
+  std::int64_t max_tokens = 4096;  // of all sequences together; pages that forks share count once
   int max_sequences = 1;
   int step_tokens = 512;  // most tokens of one sequence in one step
   int threads = 1;        // 1 to 512

@@ -157,7 +157,7 @@ typedef struct kvasir_slice {
   int32_t generated; /* not 0: tokens that the model chose */
 } kvasir_slice;
 
-/* Options: codecs, window, sinks, max_tokens, max_sequences, step_tokens, threads. */
+/* Options: codecs, window, residual, sinks, max_tokens, max_sequences, step_tokens, threads. */
 kvasir_status kvasir_cache_open(const kvasir_layer* layers, size_t count, const char* const* options,
                                 kvasir_cache** cache);
 void kvasir_cache_close(kvasir_cache* cache);

@@ -81,7 +81,7 @@ def main() -> None:
         return Cache(key_bits=4, value_bits=4, residual_len=o.R)
 
     rows = [("DynamicCache, float32", own)]
-    rows += [(f"KvasirCache, {c}", kvasir(codecs=c, window=o.R)) for c in o.codecs.split(",")]
+    rows += [(f"KvasirCache, {c}", kvasir(codecs=c, residual=o.R)) for c in o.codecs.split(",")]
     if o.quantized:
         rows += [(f"QuantizedCache, {b} 4 bits", quantized(b, 4)) for b in ("quanto", "hqq")]
         rows += [("tiny-turboquant, 4 bits", tiny)]

@@ -101,7 +101,8 @@ def _keys_have_bias(model) -> bool:
 
 
 class KvasirCache(Cache):
-    """A cache of transformers with Kvasir's pages. Options: codecs, window, sinks, max_tokens (of one row), threads.
+    """A cache of transformers with Kvasir's pages. Options: codecs, window or residual, sinks, max_tokens (of one row),
+    threads.
 
     `bits` names presets by their size: 16, 8 ("safe"), 4 ("balanced") or 2 ("kivi2"). With 4, from_model takes "kivi4"
     where a layer called k_proj has a bias: there single channels are far larger than the others, and it has scales by
@@ -165,8 +166,8 @@ class KvasirCache(Cache):
 class QuantizedCache(KvasirCache):
     """In place of transformers' class of this name, with its arguments: `from kvasir.hf import QuantizedCache`.
 
-    quanto's and hqq's codes in groups within a token, on pages that are compressed once. residual_length is rounded up
-    to whole pages of 128, and the newest tokens of a prompt stay raw, too. The config's model attends by "kvasir" then.
+    quanto's and hqq's codes in groups within a token, on pages of 128 tokens that are compressed once. residual_length
+    tokens stay raw at least, those of a prompt, too, and at most 127 more. The config's model attends by "kvasir" then.
     """
 
     CODECS = {("quanto", 2): "int2_token", ("quanto", 4): "int4_token", **{("hqq", b): f"hqq{b}" for b in (2, 3, 4, 8)}}
@@ -188,7 +189,7 @@ class QuantizedCache(KvasirCache):
                 )
         if getattr(config, "model_type", "") in ("falcon", "bloom", "mpt"):
             raise native.Unsupported("config: Falcon, BLOOM and MPT attend by themselves: KvasirCache.from_model(model) takes them")
-        super().__init__(config, codecs=f"{codec}:{group}", window=128 if residual_length is None else residual_length)
+        super().__init__(config, codecs=f"{codec}:{group}", residual=128 if residual_length is None else residual_length)
         self.store.config._attn_implementation = NAME
 
 

@@ -283,7 +283,7 @@ def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, group_siz
              *, bits: int = 2, **options) -> str:
     """prompt and answer of a model of transformers. Further options are those of model.generate.
 
-    Groups of 32, 64 and 128 attend on packed pages, with residual_length rounded up to whole pages of 128; other ones
+    Groups of 32, 64 and 128 attend on packed pages, of 128 tokens that residual_length tokens stand behind; other ones
     are unpacked at every step (`model_cache`). verbose: the answer is printed as it comes, and then what the cache takes.
     """
     from .hf import KvasirCache, as_argument
@@ -291,10 +291,10 @@ def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, group_siz
     _check_device(device)
     inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
     if group_size == 32:
-        cache = KvasirCache.from_model(model, bits=bits, window=residual_length)
+        cache = KvasirCache.from_model(model, bits=bits, residual=residual_length)
     elif group_size in (64, 128) and bits in (2, 4):
         cache = KvasirCache.from_model(
-            model, codecs=f"int{bits}_channel:{group_size}/int{bits}_token:{group_size}", window=residual_length)
+            model, codecs=f"int{bits}_channel:{group_size}/int{bits}_token:{group_size}", residual=residual_length)
     else:
         cache = model_cache(model, group_size=group_size, residual_length=residual_length, bits=bits)
     if do_sample:

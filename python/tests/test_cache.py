@@ -52,6 +52,16 @@ class CacheTest(unittest.TestCase):
             cache.reset()
             self.assertEqual(cache.stats()["tokens"], 0)
 
+    def test_a_residual_is_exact_to_the_token(self):
+        rng = np.random.default_rng(3)
+        q, k, v = (rng.standard_normal((320, h, 64)).astype(np.float32) for h in (4, 2, 2))
+        cache = KvCache([Layer(2, 4, 64)], codecs="kivi2", residual=64, sinks=0, max_tokens=1024)
+        s, at = cache.create(), 0
+        for tokens, sealed in ((191, 0), (192, 128), (319, 128), (320, 256)):
+            self.step(cache, s, q, k, v, at, tokens)
+            self.assertEqual(cache.sealed_tokens(s), sealed, tokens)
+            at = tokens
+
     def test_wrong_arrays_are_named(self):
         cache = KvCache([Layer(2, 4, 64)], codecs="f32", max_tokens=256)
         s = cache.create()

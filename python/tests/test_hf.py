@@ -219,7 +219,7 @@ class HfTest(unittest.TestCase):
         model.set_attn_implementation("sdpa")
         cache = hf.QuantizedCache("quanto", model.config, nbits=4, axis_key=0, axis_value=0, q_group_size=32, residual_length=128)
         got = generate(model, ids, cache)
-        want = generate(model, ids, hf.KvasirCache.from_model(model, codecs="int4_token:32", window=128))
+        want = generate(model, ids, hf.KvasirCache.from_model(model, codecs="int4_token:32", residual=128))
         self.assertTrue(torch.equal(got, want))
         for arguments, text in ((("quanto", model.config, 60), "expected one of quanto 2, quanto 4, hqq 2"),
                                 (("hqq", model.config), "expected 1, groups within a token"),

@@ -275,8 +275,10 @@ long_context:
     @needs_program
     def test_19_blocks_of_one_token(self):
         code, said = self.with_config(re.sub("block_size: 128", "block_size: 1", self.CONFIG))
+        self.assertEqual(code, 0, said)
+        code, said = self.with_config(re.sub("block_size: 128", "block_size: 4", self.CONFIG))
         self.assertNotEqual(code, 0)
-        self.assertIn("'block_size': expected 16, 32, 64 or 128", said)
+        self.assertIn("'block_size': expected 1, 8, 16, 32, 64 or 128", said)
 
     @needs_program
     def test_20_its_command_line(self):

@@ -215,7 +215,8 @@ KvCacheOptions cache_options(const char* const* texts) {
   static const OptionTable<O> table{
       "cache",
       {{"codecs", &O::codecs, {.help = "a preset, a codec or KEYS/VALUES"}},
-       {"window", &O::window, {.help = "newest tokens that stay raw", .low = 0}},
+       {"window", &O::window, {.help = "newest tokens that stay raw, rounded up to whole pages of 128", .low = 0}},
+       {"residual", &O::residual, {.help = "in place of window, to the token; -1: what window says", .low = -1}},
        {"sinks", &O::sinks, {.help = "first tokens that stay raw", .low = 0, .high = 128}},
        {"max_tokens", &O::max_tokens, {.help = "of all sequences", .low = 1}},
        {"max_sequences", &O::max_sequences, {.help = "at once", .low = 1}},

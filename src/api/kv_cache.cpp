@@ -57,6 +57,7 @@ kv::CacheOptions kv_cache_options_of(const kv::CacheShape& shape, const KvCacheO
   if (const double share = kv::share_of(o.codecs); share > 0)
     c.layers = kv::share_out(shape, std::vector<double>(shape.layers.size(), 1.0), share);
   c.window = o.window;
+  c.residual = o.residual;
   c.sinks = o.sinks;
   c.max_tokens = o.max_tokens;
   c.max_sequences = o.max_sequences;
@@ -82,6 +83,7 @@ struct KvCache::Impl {
       : team(options.threads), cache(team, shape_of(layers), kv_cache_options_of(shape_of(layers), options)) {
     const kv::CacheOptions o = kv_cache_options_of(cache.shape(), options);
     std::string text = fmt::format("{} {}", o.window, o.sinks);
+    if (o.residual >= 0) text += fmt::format(" residual {}", o.residual);
     for (const KvLayer& l : layers)
       text += fmt::format(" {}/{}/{}/{}/{}", l.kv_heads, l.query_heads, l.head_dim, l.head_dim_v, l.window);
     text += kv::codecs_text(kv::layer_runs(o, cache.shape().count()));

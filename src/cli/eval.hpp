@@ -13,6 +13,7 @@ Action setup_eval_ppl(Flags& flags);
 Action setup_eval_codec(Flags& flags);
 Action setup_eval_recall(Flags& flags);
 Action setup_eval_answers(Flags& flags);
+Action setup_eval_tasks(Flags& flags);
 Action setup_eval_blend(Flags& flags);
 Action setup_eval_mass(Flags& flags);
 

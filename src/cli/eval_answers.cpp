@@ -8,6 +8,7 @@
 #include "base/file.hpp"
 #include "cli/config.hpp"
 #include "cli/eval.hpp"
+#include "cli/eval_prompts.hpp"
 #include "cli/flags.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/json_output.hpp"
@@ -15,9 +16,6 @@
 #include "cli/sections.hpp"
 #include "cli/terminal.hpp"
 #include "lab/eval/answers.hpp"
-#include "text/chat.hpp"
-#include "text/conversation.hpp"
-#include "text/prompt.hpp"
 #include "unicode/utf8.hpp"
 
 namespace kvasir::cli {
@@ -76,23 +74,11 @@ std::vector<std::string> read_prompts(const EvalAnswersSettings& s) {
 }
 
 std::vector<std::vector<std::int32_t>> encode(const EvalAnswersSettings& s, const lab::eval::Subject& subject,
-                                              const std::string& chat_template,
                                               const std::vector<std::string>& prompts) {
-  const text::Tokenizer& t = subject.tokenizer();
-  std::unique_ptr<text::ChatTemplate> chat;
-  const auto piece = [&](std::int32_t id) { return id >= 0 ? std::string(t.piece(id)) : std::string(); };
-  if (s.answers.chat)
-    chat = std::make_unique<text::ChatTemplate>(text::chat_template_text(chat_template, "", s.subject.model),
-                                                piece(t.bos()), piece(t.eos()));
+  const EvalPrompts encoder(subject, s.answers.chat);
   std::vector<std::vector<std::int32_t>> all;
   for (const std::string& prompt : prompts) {
-    if (chat) {
-      text::Conversation c;
-      c.messages.push_back({{"role", "user"}, {"content", unicode::to_valid_utf8(prompt)}});
-      all.push_back(text::encode_prompt(t, chat->prompt(c, t.control_names())));
-    } else {
-      all.push_back(text::encode_prompt(t, prompt, {.add_bos = t.add_bos()}));
-    }
+    all.push_back(encoder.ids(prompt));
     const std::int64_t needs = static_cast<std::int64_t>(all.back().size()) + s.answers.n;
     if (needs > s.subject.ctx)
       throw Error(Code::kBadInput,
@@ -179,7 +165,7 @@ int run_answers(const EvalAnswersSettings& s) {
     if (interrupt.requested().load(std::memory_order_relaxed)) throw Error(Code::kCancelled, "stopped", "eval answers");
   };
   lab::eval::Subject subject(s.subject, {});
-  const auto ids = encode(s, subject, subject.chat_template(), prompts);
+  const auto ids = encode(s, subject, prompts);
   ProgressBar loading("loading"), answering("answering");
   subject.load([&](std::int64_t done, std::int64_t total) {
     stop_if_asked();
@@ -194,7 +180,7 @@ int run_answers(const EvalAnswersSettings& s) {
     answering.erase();
     s.answers.json ? print_json_answers(prompts[p], p, r) : print_answers(subject, prompts[p], p, r);
   };
-  const AnswersReport report = measure_answers(subject, ids, s.answers.n, progress, show);
+  const AnswersReport report = measure_answers(subject, ids, {&s.answers.n, 1}, progress, show);
   answering.finish();
   print_summary(s, report, prompts.size());
   return kSuccess;

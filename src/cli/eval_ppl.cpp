@@ -104,9 +104,15 @@ std::string eval_ppl_material(const EvalPplSettings& s, const PplReport& r) {
                      s.ppl.decode ? " as generated" : "", r.places.empty() ? "" : ", from the first one on");
 }
 
+std::string raw_tokens(const lab::eval::SubjectOptions& o) {
+  return fmt::format("{}, sinks {}",
+                     o.residual < 0 ? fmt::format("window {}", o.window) : fmt::format("residual {}", o.residual),
+                     o.sinks);
+}
+
 std::string coverage(const EvalPplSettings& s, const PplReport& r) {
-  return fmt::format("window {}, sinks {}: {:.1f} % of what the scored tokens read is sealed", s.subject.window,
-                     s.subject.sinks, 100 * r.sealed_share);
+  return fmt::format("{}: {:.1f} % of what the scored tokens read is sealed", raw_tokens(s.subject),
+                     100 * r.sealed_share);
 }
 
 // What storing in 16 bits changes is noise: rounding of 8-bit activations that another last bit of a key sets off.
@@ -164,6 +170,7 @@ void eval_ppl_print_json(const EvalPplSettings& s, const PplReport& report) {
                                {"scored", report.scored},
                                {"bos", report.bos},
                                {"window", s.subject.window},
+                               {"residual", s.subject.residual},
                                {"sinks", s.subject.sinks},
                                {"model", std::filesystem::path(s.subject.model).filename().string()},
                                {"text", std::filesystem::path(s.ppl.file).filename().string()},
@@ -187,8 +194,7 @@ void eval_ppl_plot(const EvalPplSettings& s, const PplReport& r) {
 void eval_ppl_draw_curve(const EvalPplSettings& s, const PplReport& r) {
   lab::eval::Plot p{.title = "Perplexity over the length of the text",
                     .subtitle = eval_ppl_material(s, r),
-                    .note = fmt::format("means over sixteenths of the windows; window {}, sinks {}", s.subject.window,
-                                        s.subject.sinks),
+                    .note = "means over sixteenths of the windows; " + raw_tokens(s.subject),
                     .x_label = "tokens before",
                     .y_label = "perplexity"};
   std::vector<std::vector<std::string>> table{{"kv", "up to", "perplexity"}};

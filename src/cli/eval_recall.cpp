@@ -214,6 +214,7 @@ void eval_recall_print_json(const EvalRecallSettings& s, const RecallReport& rep
                 {"logprob_shift", r.logprob_shift / n},
                 {"ctx", s.subject.ctx},
                 {"window", s.subject.window},
+                {"residual", s.subject.residual},
                 {"sinks", s.subject.sinks},
                 {"model", std::filesystem::path(s.subject.model).filename().string()}});
     print_json_row(row);

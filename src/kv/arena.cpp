@@ -80,6 +80,7 @@ void Arena::cut_selection(const Sequence& s, std::int64_t n) const {
   for (const int i : layout.asked) {
     const LayerLayout& l = layer_at(i);
     if (l.level_bytes > 0) levels(s, l).cut(n, layout.select.meter);
+    if (l.ring_bytes > 0) query_ring(s, l).cut(n, layout.select.window);
     for (int h = 0; h < l.shape.kv_heads; ++h) {
       if (l.selection_bytes > 0) choice(s, l, h).cut(n);
       if (l.tail_bytes > 0) value_sum(s, l, h).cut(n, l.shape.sum_dim());

@@ -97,6 +97,11 @@ struct Arena {
                                         static_cast<std::size_t>(head) * l.tail_bytes);
   }
 
+  QueryRing query_ring(const Sequence& s, const LayerLayout& l) const {
+    std::byte* const at = selection_states(s) + l.ring_offset;
+    return {reinterpret_cast<std::int64_t*>(at), reinterpret_cast<float*>(at + ring_head_bytes(layout.select.window))};
+  }
+
   Levels& levels(const Sequence& s, const LayerLayout& l) const {
     return *reinterpret_cast<Levels*>(selection_states(s) + l.level_offset);
   }

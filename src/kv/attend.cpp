@@ -34,6 +34,7 @@ kernel::States Attention::state(const Part& p, int head, std::int64_t index) con
 
 void Attention::run(std::span<const Slice> slices, const Tensors& x) {
   make_angles(slices, x);
+  selection_.remember(slices, x);
   plan_.start(x.layer, slices);
   const LayerStep step{arena_, plan_, x, workers_.as<float>(), worker_floats_};
   while (plan_.next()) {

@@ -104,7 +104,10 @@ bool Cache::can_draft() const {
   const Layout& l = impl_->arena.layout;
   return (l.drafts || !l.recurs) && (l.select.dense() || !l.select.keeps_state());
 }
-std::int64_t Cache::draft_room(const Sequence& s) { return s.borrowed ? 0 : kPageTokens - 1 - s.length % kPageTokens; }
+std::int64_t Cache::draft_room(const Sequence& s) const {
+  if (s.borrowed) return 0;
+  return std::min((s.length / kPageTokens + 1) * kPageTokens, impl_->arena.layout.next_seal(s.length)) - 1 - s.length;
+}
 std::uint64_t Cache::digest(const Sequence& s) const { return kv::digest(impl_->arena, s); }
 
 Sequence* Cache::create() {
@@ -367,6 +370,16 @@ bool Cache::pages_suffice() const {
          std::none_of(l.layers.begin(), l.layers.end(), [](const LayerLayout& layer) { return layer.local(); });
 }
 
+std::int64_t Cache::tail_kept_to(std::int64_t n) const {
+  return std::min((n + kPageTokens - 1) / kPageTokens * kPageTokens, impl_->arena.layout.next_seal(n - 1));
+}
+
+std::int64_t Cache::tail_kept_from(std::int64_t n) const {
+  const Layout& l = impl_->arena.layout;
+  const std::int64_t sealed = impl_->sealed_pages(n), begin = (n - 1) / kPageTokens * kPageTokens + 1;
+  return sealed > 0 ? std::max(begin, sealed * kPageTokens + l.residual) : begin;
+}
+
 bool Cache::keeps_tail(std::int64_t length, std::int64_t n) const {
   if (n <= length && pages_suffice() && !impl_->arena.pages.on_disk()) return true;
   for (const LayerLayout& layer : impl_->arena.layout.layers)
@@ -581,9 +594,11 @@ void Cache::set_selection(Sequence* s, const std::string& text) {
 std::int64_t Cache::exact_prompt(const std::string& text, std::int64_t n) const {
   const Layout& l = impl_->arena.layout;
   const SelectSpec spec = text.empty() ? l.select : parse_select(text, "select");
+  if (spec.window > 0) n = std::max<std::int64_t>(0, n - spec.window);  // their queries are wanted
   if (!spec.chooses_for_prompts() || spec.dense_layers >= static_cast<int>(l.asked.size())) return n;
   for (std::int64_t p = 0; p < n; p += spec.prompt) {
-    const std::int64_t sealed = l.sealed_at(p);
+    // As of the last of them: a page that is sealed in between is chosen, or not, by those behind it.
+    const std::int64_t sealed = l.sealed_at(std::min(p + spec.prompt, n) - 1);
     if (sealed > 0 && !cut_blocks(spec, p + 1, sealed * kPageTokens).dense) return p;
   }
   return n;

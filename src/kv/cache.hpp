@@ -50,13 +50,14 @@ class Cache {
   // Keeps the first n <= length tokens. Exact: afterwards the sequence is as if it had never been longer. Not always
   // possible: with a lossy codec, tokens that must become raw again may exist only sealed, a layer with a window may
   // have given back what the shorter sequence sees, and a recurrent layer has no state from before its last page. Then
-  // it throws Error(kUnsupported) and nothing changes. 0, and whatever ends in the page of the last token, always work.
+  // it throws Error(kUnsupported) and nothing changes. 0 always works, and with CacheOptions::window whatever ends in
+  // the page of the last token; with CacheOptions::residual a page may be sealed within that.
   void truncate(Sequence* sequence, std::int64_t n);
   bool can_truncate(const Sequence& sequence, std::int64_t n) const;
   // The next step may take a generated token and at most so many drafted ones, and be cut back to any of them
-  // afterwards: those up to the end of the token's page. The states of recurrent layers go on from where the step
-  // began, if CacheOptions::drafts. 0 for a sequence that borrows.
-  static std::int64_t draft_room(const Sequence& sequence);
+  // afterwards: those up to the end of the token's page, or to where the next page is sealed. The states of recurrent
+  // layers go on from where the step began, if CacheOptions::drafts. 0 for a sequence that borrows.
+  std::int64_t draft_room(const Sequence& sequence) const;
   // Steps of drafted tokens have the bits of single ones and are cut back cheaply: not with a selector that remembers
   // what it chose.
   bool can_draft() const;
@@ -75,6 +76,11 @@ class Cache {
   bool has_tail(const Sequence& sequence, std::int64_t n) const { return keeps_tail(length(sequence), n); }
   // The same of any sequence of `length` tokens.
   bool keeps_tail(std::int64_t length, std::int64_t n) const;
+  // A length that still has the tail of n >= 1 tokens, with every kind of layer: the end of the page, or where the next
+  // page is sealed.
+  std::int64_t tail_kept_to(std::int64_t n) const;
+  // The shortest length in the same page whose tail a sequence of n >= 1 tokens still has.
+  std::int64_t tail_kept_from(std::int64_t n) const;
   // A sequence of n >= 1 tokens with the raw part from `tail`; the caller fills its sealed_tokens() / 128 sealed pages
   // before it is used. Throws Error(kMemory) when sequences or pages do not suffice, Error(kBadInput) when the tail is
   // not tail_bytes(n) long; nothing has changed then.
@@ -144,8 +150,8 @@ class Cache {
   DiskStats disk_stats() const;      // of pages on a disk
   DeviceStats device_stats() const;  // of CacheOptions::device
   double choosing_seconds() const;   // that steps have spent on choosing blocks, since the cache was made
-  // First tokens of a prompt of n that a sequence with that selection (as of set_selection) computes as any other
-  // would: all, unless its prompts read choices.
+  // First tokens of a prompt of n that a sequence with that selection (as of set_selection) may take from others: all,
+  // unless its prompts read choices, or the prompt's last tokens vote.
   std::int64_t exact_prompt(const std::string& text, std::int64_t n) const;
   // First tokens whose keys and values are what these tokens always give: all, unless a selector other than a dense one
   // chose pages for them. Only these may be offered to a store.

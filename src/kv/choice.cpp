@@ -189,20 +189,42 @@ int next_level(int level, double mass, double aim) {
   return 1 - mass < (1 - aim) / 2 ? std::max(level - 2, 1) : level;
 }
 
-void pool_units(std::span<const float> units, float* votes) {
-  KVASIR_CHECK(units.size() % 4 == 0);
+void pool_units(std::span<const float> units, std::int64_t per_block, std::int64_t reach, float* votes) {
   const auto n = static_cast<std::int64_t>(units.size());
-  for (std::int64_t b = 0; b < n / 4; ++b) {
+  KVASIR_CHECK(n % per_block == 0);
+  for (std::int64_t b = 0; b < n / per_block; ++b) {
     float sum = 0;
-    for (std::int64_t u = std::max<std::int64_t>(0, 4 * b - 1); u < std::min(n, 4 * b + 5); ++u)
+    const std::int64_t begin = std::max<std::int64_t>(0, b * per_block - reach);
+    for (std::int64_t u = begin; u < std::min(n, (b + 1) * per_block + reach); ++u)
       sum += units[static_cast<std::size_t>(u)];
     votes[b] = sum;
   }
 }
 
+// Of blocks of less than kLeastRun tokens.
+static int masked_runs(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun* to) {
+  const int per_page = kPageTokens / block;
+  int count = 0;
+  for (std::int64_t page = 0; page * per_page < blocks; ++page) {
+    const std::uint8_t* const here = picked + page * per_page;
+    const auto n = static_cast<int>(std::min<std::int64_t>(per_page, blocks - page * per_page));
+    int first = 0, last = n - 1;
+    while (first < n && !here[first]) ++first;
+    if (first == n) continue;
+    while (!here[last]) --last;
+    PageRun run{static_cast<std::int32_t>(page), static_cast<std::uint8_t>(first * block),
+                static_cast<std::uint8_t>((last + 1) * block)};
+    for (int t = run.begin; t < run.end; ++t)
+      if (!here[t / block]) run.hidden[t / 64] |= std::uint64_t{1} << (t % 64);
+    run.hides = (run.hidden[0] | run.hidden[1]) != 0;
+    to[count++] = run;
+  }
+  return count;
+}
+
 int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun* to) {
+  if (block < kLeastRun) return masked_runs(picked, blocks, block, to);
   const std::int64_t per_page = kPageTokens / block;
-  const int units = block / 16;
   int count = 0;
   for (std::int64_t i = 0; i < blocks; ++i) {
     if (!picked[i]) {  // most are not: eight at a time
@@ -212,10 +234,10 @@ int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun*
     }
     const auto place = static_cast<int>(i % per_page);
     if (place > 0 && picked[i - 1]) {
-      to[count - 1].end = static_cast<std::uint8_t>((place + 1) * units);
+      to[count - 1].end = static_cast<std::uint8_t>((place + 1) * block);
     } else {
-      to[count++] = {static_cast<std::int32_t>(i / per_page), static_cast<std::uint8_t>(place * units),
-                     static_cast<std::uint8_t>((place + 1) * units)};
+      to[count++] = {static_cast<std::int32_t>(i / per_page), static_cast<std::uint8_t>(place * block),
+                     static_cast<std::uint8_t>((place + 1) * block)};
     }
   }
   return count;

@@ -1,6 +1,7 @@
 // Which blocks a generated token reads, from scores of blocks: counts, votes of heads, ties. Pure functions.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -81,22 +82,30 @@ int level_of(double share);
 double share_of(int level);
 int next_level(int level, double mass, double aim);
 
-// Votes of a prompt's blocks, of importance by units of a quarter block: the units of a block and a unit on both sides
-// (SnapKV's pooling; Li et al. 2024, arXiv:2404.14469).
-void pool_units(std::span<const float> units, float* votes);  // votes: (units / 4)
+// Votes of a prompt's blocks of `per_block` units, of the units' importance: the units of a block and `reach` on both
+// sides (SnapKV's pooling; Li et al. 2024, arXiv:2404.14469). votes: (units / per_block)
+void pool_units(std::span<const float> units, std::int64_t per_block, std::int64_t reach, float* votes);
 
-// A part of a page: tokens [16 begin, 16 end).
+// Blocks of fewer tokens have one run a page, which leaves some of its tokens out: a page is read as fast as a run.
+inline constexpr int kLeastRun = 16;
+
+// A part of a page: tokens [begin, end) without those that are hidden, bit t % 64 of word t / 64.
 struct PageRun {
   std::int32_t page;
   std::uint8_t begin;
   std::uint8_t end;
-  int tokens() const { return 16 * (end - begin); }
-};
-inline constexpr int kRunUnits = kPageTokens / 16;
+  bool hides = false;
+  std::uint64_t hidden[2] = {};
 
-// Runs of blocks [0, blocks) that are picked, page by page. Returns how many, at most blocks / 2 + pages.
+  bool is_hidden(int t) const { return hidden[t / 64] >> (t % 64) & 1; }
+  int tokens() const { return end - begin - std::popcount(hidden[0]) - std::popcount(hidden[1]); }
+};
+
+// Runs of blocks [0, blocks) that are picked, page by page. Returns how many, at most runs_per_page for every page.
 int runs_of(const std::uint8_t* picked, std::int64_t blocks, int block, PageRun* to);
 // Most runs of a page.
-constexpr int runs_per_page(int block) { return block == kPageTokens ? 1 : kPageTokens / block / 2; }
+constexpr int runs_per_page(int block) {
+  return block == kPageTokens || block < kLeastRun ? 1 : kPageTokens / block / 2;
+}
 
 }  // namespace kvasir::kv

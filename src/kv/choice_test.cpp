@@ -249,14 +249,22 @@ TEST(Choice, VotesOfHeads) {
 TEST(Choice, VotesArePooledAsInTheExample) {
   const float importance[] = {1, 0, 0, 0, 0, 0, 0, 8, 0, 2, 0, 0};
   float votes[3];
-  pool_units(importance, votes);
+  pool_units(importance, 4, 1, votes);
   EXPECT_EQ(votes[0], 1);
   EXPECT_EQ(votes[1], 8);
   EXPECT_EQ(votes[2], 10);
+  // Single tokens with a kernel of 3 and of 7, and none: SnapKV's pooling, but for its division.
+  float tokens[12];
+  pool_units(importance, 1, 1, tokens);
+  EXPECT_EQ(std::vector<float>(tokens, tokens + 12), (std::vector<float>{1, 1, 0, 0, 0, 0, 8, 8, 10, 2, 2, 0}));
+  pool_units(importance, 1, 3, tokens);
+  EXPECT_EQ(std::vector<float>(tokens, tokens + 12), (std::vector<float>{1, 1, 1, 1, 8, 8, 10, 10, 10, 10, 10, 2}));
+  pool_units(importance, 1, 0, tokens);
+  EXPECT_EQ(std::vector<float>(tokens, tokens + 12), std::vector<float>(importance, importance + 12));
 }
 
 TEST(Choice, RunsJoinNeighboursWithinAPage) {
-  for (const int block : {16, 32, 64, 128}) {
+  for (const int block : {1, 8, 16, 32, 64, 128}) {
     const int per_page = kPageTokens / block;
     for (std::uint64_t seed = 0; seed < 20; ++seed) {
       const int blocks = per_page * 5;
@@ -269,8 +277,13 @@ TEST(Choice, RunsJoinNeighboursWithinAPage) {
       std::vector<std::uint8_t> back(picked.size());
       for (int i = 0; i < n; ++i) {
         const PageRun& r = runs[static_cast<std::size_t>(i)];
-        for (int u = 16 * r.begin; u < 16 * r.end; u += block)
-          back[static_cast<std::size_t>(r.page * per_page + u / block)]++;
+        int tokens = 0;
+        for (int t = r.begin; t < r.end; ++t) {
+          EXPECT_TRUE(r.hides || !r.is_hidden(t));
+          tokens += !r.is_hidden(t);
+          if (t % block == 0 && !r.is_hidden(t)) back[static_cast<std::size_t>(r.page * per_page + t / block)]++;
+        }
+        EXPECT_EQ(tokens, r.tokens());
       }
       EXPECT_EQ(back, picked);
       if (seed == 0) {
@@ -302,9 +315,37 @@ TEST(Choice, SpecsAreReadAndRefused) {
   EXPECT_EQ(spec_of("sink_recent").summaries(), "none");
   EXPECT_TRUE(spec_of("all").dense());
   EXPECT_FALSE(spec_of("snapkv").dense());
-  for (const char* bad : {"", "nothing", "quest:", "quest:budget", "quest:budget=", "quest:budget=0", "quest:budget=0%",
-                          "quest:budget=101%", "quest:block=48", "quest:blocks=64", "quest:heads=one", "quest:p=2",
-                          "quest:p=nan", "quest:anchors=0", "fixed:anchors=65", "quest:budget=1e3", "quest:local=-1"})
+  const SelectSpec window = spec_of("snapkv_window:block=1:budget=256");
+  EXPECT_EQ(window.window, 32);
+  EXPECT_EQ(window.preselect, -1);
+  EXPECT_EQ(window.pooled(), 3);
+  EXPECT_EQ(spec_of("snapkv:block=8").pooled(), 2);
+  EXPECT_EQ(spec_of("quest:block=8").blocks_per_page(), 16);
+  EXPECT_NE(spec_of("snapkv_window").refused_in(spec_of("snapkv")), nullptr);
+  EXPECT_EQ(spec_of("snapkv").refused_in(spec_of("snapkv_window")), nullptr);
+  EXPECT_NE(spec_of("snapkv:pool=1").refused_in(spec_of("snapkv")), nullptr);
+  for (const char* bad : {"",
+                          "nothing",
+                          "quest:",
+                          "quest:budget",
+                          "quest:budget=",
+                          "quest:budget=0",
+                          "quest:budget=0%",
+                          "quest:budget=101%",
+                          "quest:block=48",
+                          "quest:blocks=64",
+                          "quest:heads=one",
+                          "quest:p=2",
+                          "quest:p=nan",
+                          "quest:block=1",
+                          "quest:window=8",
+                          "snapkv:window=129",
+                          "snapkv:pool=-1",
+                          "snapkv:block=4",
+                          "quest:anchors=0",
+                          "fixed:anchors=65",
+                          "quest:budget=1e3",
+                          "quest:local=-1"})
     EXPECT_THROW(spec_of(bad), Error) << bad;
 }
 

@@ -20,7 +20,7 @@ void DeviceFolds::clear() {
 bool DeviceFolds::holds(const Sequence& s, const PageList& list, std::int64_t group) const {
   for (std::int64_t place = group * kGroupPages; place < (group + 1) * kGroupPages; ++place) {
     const std::int64_t page = list.page(place);
-    if (std::max(list.first_token(place), arena_.first_row(page)) >= list.end_token(place) ||
+    if (std::max(list.first_token(place), arena_.first_row(page)) >= list.end_token(place) || list.hidden(place) ||
         !device().holds(s.pages[static_cast<std::size_t>(page)]))
       return false;
   }

@@ -59,7 +59,7 @@ FoldPage HeadFold::page_at(std::int64_t place, const Blocks& b) const {
   const auto seen = static_cast<int>(
       std::min<std::int64_t>(list_.end_token(place), part_.seen_to(rows_.last()) - index * kPageTokens));
   const int last = std::max(first, seen);
-  return {{b.k, first, last, kPageTokens}, {b.v, first, last, kPageTokens}, index * kPageTokens};
+  return {{b.k, first, last, kPageTokens}, {b.v, first, last, kPageTokens}, index * kPageTokens, list_.hidden(place)};
 }
 
 // With few rows blocks are fetched ahead, in the order in which they are read.

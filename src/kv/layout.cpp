@@ -73,6 +73,7 @@ void check(const CacheShape& s, const CacheOptions& o) {
   check_range(s.count(), 1, 4096, "layers");
   for (int i = 0; i < s.count(); ++i) check_layer(s, i);
   check_range(o.window, 0, 1 << 24, "window");
+  check_range(o.residual, -1, 1 << 24, "residual");
   check_range(o.sinks, 0, kPageTokens, "sinks");
   check_range(o.max_sequences, 1, 1 << 16, "max_sequences");
   check_range(o.max_tokens, 0, std::int64_t{1} << 31, "max_tokens");
@@ -157,13 +158,13 @@ void choose_codecs(const CacheOptions& o, int i, LayerLayout* layer) {
 }
 
 // Rings of a local layer. From block b on, sealed pages in sight begin at most ceil((w - 1) / 128) before b, and end
-// where the raw ones begin.
+// where the raw ones begin, at the earliest ceil(residual / 128) - 1 before b.
 void size_rings(const Layout& l, LayerLayout* layer, int extra) {
   layer->raw_ring = l.raw_pages;
   if (layer->local()) {
     const auto seen = static_cast<int>(std::min<std::int64_t>((layer->shape.window - 1 + kPageTokens - 1) / kPageTokens,
                                                               std::max<std::int64_t>(l.memory.pages, 0) + l.raw_pages));
-    layer->ring = std::max(0, seen - l.raw_pages + 1);
+    layer->ring = std::max(0, seen + 1 - (l.residual + kPageTokens - 1) / kPageTokens);
     layer->raw_ring = std::min(l.raw_pages, seen + 1);
     if (layer->ring > 0) layer->ring += extra;
   }
@@ -309,6 +310,7 @@ void size_pool(Layout* l, const CacheOptions& options, int threads) {
     if (select.keeps_choices())
       take(&layer.selection_offset, &layer.selection_bytes, choice_bytes(l->most_blocks()), heads);
     if (select.tail) take(&layer.tail_offset, &layer.tail_bytes, value_sum_bytes(layer.shape.sum_dim()), heads);
+    if (select.window > 0) take(&layer.ring_offset, &layer.ring_bytes, ring_bytes(select.window, layer.shape), 1);
     if (select.adapts()) take(&layer.level_offset, &layer.level_bytes, level_bytes(m.tokens, select.meter), 1);
   }
   const auto pages = static_cast<std::size_t>(m.pages);
@@ -383,6 +385,7 @@ std::size_t Layout::device_bytes(int sequences) const {
 }
 
 std::int64_t Layout::outline_tiles() const {
+  if (!select.selector->width) return 0;  // blocks may be of single tokens then
   const std::int64_t slots = slots_per_tile(select.blocks_per_page());
   return (memory.pages + slots - 1) / slots;
 }
@@ -446,10 +449,12 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
   l.shape = shape;
   l.select = parse_select(options.selector, "cache option selector");
   l.drafts = options.drafts;
-  // A window beyond the capacity keeps everything raw: more blocks than that would never be used.
-  const std::int64_t capacity = options.max_tokens > 0 ? options.max_tokens : options.window;
-  const auto window = static_cast<int>(std::min<std::int64_t>(options.window, capacity));
-  l.raw_pages = (window + kPageTokens - 1) / kPageTokens + 1;
+  l.residual = residual_of(options);
+  // What goes beyond the capacity keeps everything raw: more blocks than that would never be used.
+  if (options.max_tokens > 0)
+    l.residual = static_cast<int>(
+        std::min<std::int64_t>(l.residual, (options.max_tokens + kPageTokens - 1) / kPageTokens * kPageTokens + 1));
+  l.raw_pages = (l.residual - 1 + kPageTokens - 1) / kPageTokens + 1;
   l.sinks = options.sinks;
   l.sink_capacity = (options.sinks + 15) / 16 * 16;
   describe_layers(&l, options);
@@ -493,6 +498,11 @@ Layout make_layout(const CacheShape& shape, const CacheOptions& options, int thr
                     std::to_string(m.total()),
                 "cache option budget_bytes");
   return l;
+}
+
+int residual_of(const CacheOptions& o) {
+  if (o.residual >= 0) return std::max(o.residual, 1);
+  return (o.window + kPageTokens - 1) / kPageTokens * kPageTokens + 1;
 }
 
 MemoryPlan plan_memory(const CacheShape& shape, const CacheOptions& options, int threads) {

@@ -72,6 +72,8 @@ struct LayerLayout {
   std::size_t selection_offset = 0;  // of head 0 among the states of a sequence
   std::size_t tail_bytes = 0;        // what is kept of a sequence's values for one head, with SelectSpec::tail
   std::size_t tail_offset = 0;       // of head 0 among the states of a sequence
+  std::size_t ring_bytes = 0;        // of the queries of a sequence's newest prompt tokens, with SelectSpec::window
+  std::size_t ring_offset = 0;       // among the states of a sequence
   std::size_t level_bytes = 0;       // of the levels of a sequence, with SelectSpec::adapts
   std::size_t level_offset = 0;      // among the states of a sequence
   bool one_arithmetic = true;        // prompts get the bits of the codecs' dots and accumulate: see kv/codec.hpp
@@ -109,7 +111,8 @@ struct Layout {
   std::vector<LayerLayout> layers;
   SelectSpec select;
   std::vector<int> asked;  // layers that it is asked about
-  int raw_pages = 0;       // ceil(window / 128) + 1
+  int residual = 0;        // tokens that are raw at least for every query, itself included: see sealed_at
+  int raw_pages = 0;       // most pages that are raw at a time: ceil((residual - 1) / 128) + 1
   int sinks = 0;
   int sink_capacity = 0;  // rows of a sink block: sinks rounded up to 16
   bool lossless = true;
@@ -154,12 +157,14 @@ struct Layout {
   std::size_t device_bytes(int sequences) const;
   std::int64_t most_blocks() const { return memory.pages * select.blocks_per_page(); }
 
-  // Sealed pages seen from position p (p = -1: before the first token), architecture section 2.
+  // Sealed pages seen from position p (p = -1: before the first token), architecture section 2: those whose tokens are
+  // all among the first p + 1 - residual.
   std::int64_t sealed_at(std::int64_t p) const {
-    if (!attends) return 0;
-    const std::int64_t b = p / kPageTokens - (raw_pages - 1);
-    return b > 0 ? b : 0;
+    const std::int64_t n = p + 1 - residual;
+    return attends && n > 0 ? n / kPageTokens : 0;
   }
+  // The first position behind p that sees more of them.
+  std::int64_t next_seal(std::int64_t p) const { return (sealed_at(p) + 1) * kPageTokens + residual - 1; }
 };
 
 // Pages whose blocks of one head and side lie behind each other: as many as 128 KiB hold, a power of two. Memory in

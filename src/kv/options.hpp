@@ -92,7 +92,10 @@ struct CacheOptions {
   std::vector<LayerCodecs> layers;  // exceptions; where they overlap the later one counts
   std::string selector = "all";     // as kv/select_spec.hpp: which blocks generated tokens read
   int window = 128;                 // >= 0: tokens kept raw behind the newest one, rounded up to whole pages
-  int sinks = 4;                    // 0..128: first tokens of every sequence, kept raw for good
+  // >= 0: in place of `window`, tokens that every query sees raw at least, itself included, to the token; at most 127
+  // more are raw, because a page is sealed whole. 0 is as 1. -1: what `window` says.
+  int residual = -1;
+  int sinks = 4;                // 0..128: first tokens of every sequence, kept raw for good
   std::int64_t max_tokens = 0;  // capacity in tokens of all sequences together (a page shared by forks counts once), or
   std::size_t budget_bytes = 0;  // when max_tokens is 0: everything the cache may occupy, scratch included
   int max_sequences = 1;
@@ -143,6 +146,9 @@ struct MemoryPlan {
     return sealed_bytes + local_bytes + raw_bytes + sink_bytes + recurrent_bytes + state_bytes + scratch_bytes;
   }
 };
+
+// Tokens that every query sees raw at least, itself included, >= 1: CacheOptions::residual, or what `window` says.
+int residual_of(const CacheOptions& options);
 
 // Throws Error(kBadInput) naming the option that is wrong (unknown codec or selector, head size that a codec refuses,
 // negative window ...), Error(kMemory) when the budget does not hold the windows and one page.

@@ -30,7 +30,8 @@ bool Plan::next() {
     p.position = s.sequence->length + done_[i];
     p.block = p.position / kPageTokens;
     p.row = s.row + done_[i];
-    p.tokens = static_cast<int>(std::min<std::int64_t>(s.count - done_[i], (p.block + 1) * kPageTokens - p.position));
+    p.tokens = static_cast<int>(std::min<std::int64_t>(
+        {s.count - done_[i], (p.block + 1) * kPageTokens - p.position, layout_.next_seal(p.position) - p.position}));
     for (const BothWays& b : s.both) {
       if (b.in_windows && layer_->shape.window == 0) continue;
       const std::int64_t border = p.position < b.begin ? b.begin : b.end;
@@ -54,7 +55,7 @@ bool Plan::next() {
       p.tokens = static_cast<int>(std::min<std::int64_t>(p.tokens, end - p.position));
     }
     done_[i] += p.tokens;
-    p.seals = !shared && layer_->seals() && p.position % kPageTokens == 0 && sealed > 0;
+    p.seals = !shared && layer_->seals() && sealed > layout_.sealed_at(p.position - 1);
     p.few = p.both.end == 0 && layer_->few(p.tokens) && (layer_->one_arithmetic || s.decode);
     p.counters = static_cast<int>(parts_.size()) * layer_->shape.kv_heads;
     p.borrowed_groups = s.sequence->borrowed ? static_cast<int>(s.sequence->borrowed->groups()) : 0;

@@ -1,6 +1,7 @@
 // How the attention of one layer and step is cut into work.
 //
-//   step = stages, one after the other          a stage: the next query block (128 positions) of every slice
+//   step = stages, one after the other          a stage: the next query block of every slice, to the end of a page or to
+//                                               where a page is sealed; with CacheOptions::window these are the same
 //   stage = parts, one per slice
 //   part = items, which threads take            per KV head
 //     few rows (generated tokens):   an item is a group of pages; the thread that ends the last group merges the states
@@ -33,8 +34,12 @@ struct PageList {
     return place < sealed ? chosen[place].page : first_raw + place - sealed;
   }
   // Tokens of the page that stand at the place.
-  int first_token(std::int64_t place) const { return chosen && place < sealed ? 16 * chosen[place].begin : 0; }
-  int end_token(std::int64_t place) const { return chosen && place < sealed ? 16 * chosen[place].end : kPageTokens; }
+  int first_token(std::int64_t place) const { return chosen && place < sealed ? chosen[place].begin : 0; }
+  int end_token(std::int64_t place) const { return chosen && place < sealed ? chosen[place].end : kPageTokens; }
+  // Tokens between these that are left out, as FoldPage has them; null: none.
+  const std::uint64_t* hidden(std::int64_t place) const {
+    return chosen && place < sealed && chosen[place].hides ? chosen[place].hidden : nullptr;
+  }
 };
 
 struct Part {
@@ -43,7 +48,7 @@ struct Part {
   std::int64_t block;     // position / 128
   int row;                // in the batch
   int tokens;
-  bool seals;     // its first token enters a block, so a page is sealed
+  bool seals;     // its first token makes a page leave the raw ones, so that page is sealed
   bool few;       // cut by groups of pages, else by rows
   bool chosen;    // a selector is asked
   bool measured;  // and the mass that its choice holds is measured: of a prompt for the query that chooses

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include "kv/choice.hpp"
@@ -78,12 +79,31 @@ inline std::size_t value_sum_bytes(int channels) {
   return sizeof(ValueSum) + static_cast<std::size_t>(channels) * sizeof(double);
 }
 
+// Queries of a sequence's newest prompt tokens in one layer, as the model hands them over, for SelectSpec::window: that
+// of position p in row p mod W. All bytes 0: there are none.
+struct QueryRing {
+  std::int64_t* at;  // (W): position + 1; 0: none
+  float* rows;       // (W, query_heads, d)
+
+  // Forgets those from position n on. What they took the place of is lost: a sequence that is cut has fewer.
+  void cut(std::int64_t n, int window) const {
+    for (int i = 0; i < window; ++i)
+      if (at[i] > n) at[i] = 0;
+  }
+};
+inline std::size_t ring_head_bytes(int window) { return (static_cast<std::size_t>(window) * 8 + 63) / 64 * 64; }
+inline std::size_t ring_bytes(int window, const LayerShape& s) {
+  return ring_head_bytes(window) + static_cast<std::size_t>(window) * static_cast<std::size_t>(s.query_heads) *
+                                       static_cast<std::size_t>(s.head_dim) * sizeof(float);
+}
+
 inline std::int64_t score_stride(const Layout& l) {
   return (l.most_blocks() + kPageTokens - 1) / kPageTokens * kPageTokens;
 }
-// Tokens whose mass is measured together; where preselection pools quarters of a block, at most such a quarter.
+// Tokens whose mass is measured together; where preselection pools, parts of blocks and of what is pooled.
 inline constexpr int kMassUnit = 16;
-inline int pooled_unit(const SelectSpec& s) { return std::min(s.block / 4, kMassUnit); }
+inline int mass_unit(const SelectSpec& s) { return std::min(s.block, kMassUnit); }
+inline int pooled_unit(const SelectSpec& s) { return std::gcd(mass_unit(s), s.pooled()); }
 
 // Per thread. Rows are query rows of a KV head.
 struct Question {

@@ -10,8 +10,8 @@ class Sealer {
  public:
   explicit Sealer(const Arena& arena) : arena_(arena) {}
 
-  // A part's tokens in one head. Entering a block seals the page that leaves the window, whose raw block the new page
-  // then takes.
+  // A part's tokens in one head. A part that begins where a page leaves the raw ones seals it; the raw block is free
+  // for the next page then.
   void enter(const LayerStep& step, const Part& part, int head, Side side, int worker) const;
   // The same of a part that seals nothing.
   void append(const LayerStep& step, const Part& part, int head, Side side) const;

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/options.hpp"
+#include "kv/question.hpp"
 
 namespace kvasir::kv {
 namespace {
@@ -61,7 +62,8 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
   if (key == "budget") {
     set_budget(s, value, context);
   } else if (key == "block") {
-    constexpr std::pair<std::string_view, int> kBlocks[] = {{"16", 16}, {"32", 32}, {"64", 64}, {"128", 128}};
+    constexpr std::pair<std::string_view, int> kBlocks[] = {{"1", 1},   {"8", 8},   {"16", 16},
+                                                            {"32", 32}, {"64", 64}, {"128", 128}};
     s->block = one_of(key, value, kBlocks, context);
   } else if (key == "local") {
     integer(&s->local, 0, kMostTokens);
@@ -83,6 +85,10 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
       s->preselect = -1;
     else
       integer(&s->preselect, 0, kMostTokens);
+  } else if (key == "pool") {
+    integer(&s->pool, 0, kPageTokens);
+  } else if (key == "window") {
+    integer(&s->window, 0, kPageTokens);
   } else if (key == "vote") {
     constexpr std::pair<std::string_view, Vote> kVotes[] = {
         {"sum", Vote::kSum}, {"best", Vote::kBest}, {"mass", Vote::kMass}};
@@ -108,7 +114,7 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
     bad_choice(
         "unknown parameter '" + std::string(key) +
             "', expected one of: budget block local initial anchors token_step layer_step dense_layers heads preselect "
-            "vote p from meter aim floor prompt tail",
+            "pool window vote p from meter aim floor prompt tail",
         context);
   }
 }
@@ -146,6 +152,12 @@ SelectSpec parse_select(std::string_view text, const std::string& context) {
     bad_choice("anchors are " + std::to_string(s.anchors) + ", expected at most the block's tokens, " +
                    std::to_string(s.block),
                context);
+  if (s.block == 1 && s.selector->width)
+    bad_choice("block is 1 with '" + s.kind + "', whose representative of one token is its key: 'keys:block=1' " +
+                   "chooses by all keys without a second copy of them",
+               context);
+  if (s.window > 0 && s.preselect == 0)
+    bad_choice("window is " + std::to_string(s.window) + " without a preselect, whose votes it is about", context);
   if (s.aim > 0 && !s.adapts())
     bad_choice("aim is above 0 without a p or a meter, expected both: it moves p by what is measured", context);
   if (s.tail && !s.selector->estimates)
@@ -179,6 +191,8 @@ const char* SelectSpec::refused_in(const SelectSpec& cache) const {
   if (block < cache.block) return "its blocks are shorter than the cache's";
   if ((keeps_state() && !cache.keeps_state()) || (prompt > 1 && !cache.keeps_choices()))
     return "this cache keeps no choices from step to step";
+  if (window > cache.window) return "this cache does not keep the queries of so many tokens";
+  if (preselect != 0 && pooled_unit(*this) < pooled_unit(cache)) return "this cache measures no parts that small";
   if (adapts() && (!cache.adapts() || meter != cache.meter)) return "this cache keeps no measurements, or other ones";
   return nullptr;
 }

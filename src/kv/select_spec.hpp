@@ -21,7 +21,7 @@ struct SelectSpec {
   const Selector* selector = nullptr;
   std::string kind = "all";  // the entry that `selector` is
 
-  int block = 64;              // tokens: 16, 32, 64, 128
+  int block = 64;              // tokens: 1, 8, 16, 32, 64, 128
   std::int64_t budget = 4096;  // tokens that are read, the raw ones of whole blocks included
   double share = 0;            // > 0: that share of the tokens in place of a number
   std::int64_t local = -1;     // newest tokens that are always read; -1: a quarter of the budget, at most 1024
@@ -32,6 +32,8 @@ struct SelectSpec {
   int dense_layers = 0;        // first layers that read everything
   bool shared = false;         // one choice for all KV heads
   std::int64_t preselect = 0;  // blocks that stay choosable of those before the answer; -1: as many as the budget
+  std::int64_t pool = -1;      // in its votes tokens on both sides of a block count, too; -1: see pooled()
+  int window = 0;              // so many last tokens of the prompt vote; 0: the answer's first token does
   Vote vote = Vote::kMass;
   double p = 0;           // > 0: the fewest blocks with that share of the estimated mass, within the budget
   std::int64_t from = 0;  // shorter contexts are read whole
@@ -47,6 +49,8 @@ struct SelectSpec {
   bool adapts() const { return aim > 0 && p > 0 && meter > 0; }
   bool keeps_choices() const { return keeps_state() || prompt > 1; }
   bool chooses_for_prompts() const { return prompt > 0 && !dense(); }
+  // A quarter of a block; of single tokens the three on both sides, a kernel of 7 as SnapKV has it.
+  int pooled() const { return pool >= 0 ? static_cast<int>(pool) : block >= 4 ? block / 4 : 3; }
   int blocks_per_page() const { return kPageTokens / block; }
   // Tokens that are read of n, at least one block.
   std::int64_t budget_of(std::int64_t n) const;
@@ -61,7 +65,8 @@ struct SelectSpec {
 };
 
 // "NAME" or "NAME:KEY=VALUE:KEY=VALUE", keys: budget (TOKENS or N%), block, local, initial, anchors, token_step,
-// layer_step, dense_layers, heads (separate, shared), preselect (blocks, or budget), vote (sum, best, mass), p, from,
+// layer_step, dense_layers, heads (separate, shared), preselect (blocks, or budget), pool, window, vote (sum, best,
+// mass), p, from,
 // meter, aim, floor, prompt (positions), tail (none, mean). Throws Error(kBadInput) with `context`.
 SelectSpec parse_select(std::string_view text, const std::string& context);
 

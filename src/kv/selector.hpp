@@ -1,10 +1,10 @@
 // Contract of an entry in kv/selectors: what is written down about a block of keys, so that a generated token can tell
 // which blocks matter to it without reading them.
 //
-// A block is 16, 32, 64 or 128 tokens of one layer and KV head within one sealed page. When the page is sealed, every
-// block gets a representative: some numbers that the entry computes from its keys. A query's score of a block is the
-// inner product of the representative with what the entry makes of the query. All else (budget, first and local blocks,
-// heads, reuse of choices, top-p) is the same for all entries: kv/choice.hpp.
+// A block is 8, 16, 32, 64 or 128 tokens of one layer and KV head within one sealed page. When the page is sealed,
+// every block gets a representative: some numbers that the entry computes from its keys. A query's score of a block is
+// the inner product of the representative with what the entry makes of the query. All else (budget, first and local
+// blocks, heads, reuse of choices, top-p) is the same for all entries: kv/choice.hpp.
 #pragma once
 
 #include <span>

@@ -45,6 +45,11 @@ std::vector<std::string> small_choices() {
         "mean:budget=512:block=16:heads=shared:tail=mean", "spread:budget=512:block=32:preselect=12:tail=mean",
         "topp:budget=512:from=0:p=0.5:tail=mean", "keys:budget=512:block=16:heads=shared:token_step=5",
         "keys:budget=512:layer_step=2:preselect=20",
+        // blocks that share runs, and votes of the prompt's last tokens
+        "quest:budget=512:block=8", "spread:budget=512:block=8:tail=mean", "keys:budget=300:block=8:local=64:meter=4",
+        "keys:budget=300:block=1:local=64:meter=4", "keys:budget=300:block=1:heads=shared:token_step=5",
+        "snapkv:budget=300:block=1:local=64:meter=16", "snapkv_window:budget=300:block=1:local=64:pool=5",
+        "snapkv_window:budget=512:block=16:window=128", "quest:budget=512:block=8:preselect=12:window=5:heads=shared",
         // few of many blocks: outlines are asked first
         "quest:budget=144:block=16:local=32:initial=16", "mean:budget=144:block=16:local=32:initial=16:heads=shared",
         "spread:budget=144:block=16:local=32:initial=16:tail=mean",
@@ -63,7 +68,9 @@ TEST(Selector, ABudgetOfEverythingHasTheBitsOfAll) {
 // The list of a choice is that of everything when everything is chosen one by one.
 TEST(Selector, AllChosenBlocksHaveTheBitsOfAll) {
   const Outputs dense = run("all", 1);
-  for (const char* spec : {"all:preselect=1000:budget=512:block=16", "quest:preselect=1000:budget=99%:block=16:p=1"}) {
+  for (const char* spec :
+       {"all:preselect=1000:budget=512:block=16", "quest:preselect=1000:budget=99%:block=16:p=1",
+        "all:preselect=10000:budget=512:block=1:window=20", "keys:preselect=1000:budget=99%:block=8:p=1"}) {
     Team team(2);
     Cache cache(team, shape(), options_for(4 * kAll, spec));
     const Tokens t = fixture::random_tokens(shape(), kAll, 41);
@@ -157,6 +164,7 @@ TEST(Selector, WhatWasChosenForIsMarked) {
 TEST(Selector, RestoredPagesBringTheirSummaries) {
   const Tokens t = fixture::random_tokens(shape(), kAll, 44);
   for (const std::string& spec : small_choices()) {
+    if (spec.find("window") != std::string::npos) continue;  // queries are not restored: TheQuestionVotesForItsAnswer
     Team team(1);
     Cache cache(team, shape(), options_for(4 * kAll, spec));
     Sequence* s = cache.create();
@@ -258,6 +266,60 @@ TEST(Selector, PreselectionKeepsWhatTheFirstQueryLooksAt) {
   EXPECT_LT(std::abs(out[0][32]), 5);  // not kept
   EXPECT_NEAR(out[0][64], 30, 0.5);
   EXPECT_EQ(cache.digest(*copy), before);
+}
+
+// The prompt's last tokens vote, by what each of them sees: not the answer's first token, and not earlier ones. Of a
+// prompt whose end was not computed here there are no queries, and the answer's first token votes.
+TEST(Selector, TheQuestionVotesForItsAnswer) {
+  const CacheShape s = CacheShape::uniform(1, {1, 1, 32, 32});
+  constexpr int kEnd = 1500;
+  Tokens t = fixture::random_tokens(s, kEnd + 10, 53, 0.01f);
+  for (float& k : t.k[0]) k *= 0.1f;
+  const auto plant = [&](int token, float value, int channel) {
+    t.k[0][static_cast<std::size_t>(token * 32 + channel)] = 20.0f;
+    for (int c = 0; c < 32; ++c) t.v[0][static_cast<std::size_t>(token * 32 + c)] = value;
+  };
+  const auto look = [&](int token, int channel) { t.q[0][static_cast<std::size_t>(token * 32 + channel)] = 9.0f; };
+  plant(300, 10, 0);
+  plant(400, 30, 1);
+  plant(900, 70, 2);
+  look(kEnd - 9, 0);  // outside of the window
+  look(kEnd - 8, 1);
+  look(kEnd, 2);  // the first generated token
+  for (const int i : {1, 2, 3}) look(kEnd + i, i == 1 ? 0 : i == 2 ? 1 : 2);
+  const auto answer = [&](const std::string& spec, int chunk, int computed_from) {
+    Team team(2);
+    CacheOptions o = options_for(4 * kEnd, spec + ":local=64:budget=512:preselect=1");
+    o.k_codec = o.v_codec = "f16";
+    Cache cache(team, s, o);
+    Sequence* sequence = cache.create();
+    fixture::feed(cache, sequence, t, 0, kEnd - computed_from, chunk);
+    std::vector<std::byte> tail(cache.tail_bytes(kEnd - computed_from));
+    cache.save_tail(*sequence, kEnd - computed_from, tail);
+    Sequence* restored = cache.restore(kEnd - computed_from, tail);
+    for (std::int64_t i = 0; i < cache.sealed_pages_at(kEnd - computed_from); ++i) {
+      std::vector<std::byte> page;
+      for (const auto piece : cache.sealed_page(*sequence, i)) page.insert(page.end(), piece.begin(), piece.end());
+      cache.fill_page(*restored, i, page);
+    }
+    if (computed_from > 0) fixture::feed(cache, restored, t, kEnd - computed_from, kEnd, chunk);
+    const Outputs out = decode(cache, restored, t, kEnd, kEnd + 4);
+    EXPECT_EQ(cache.exact_prompt("", kEnd), spec.find("window") == std::string::npos ? kEnd : kEnd - 8) << spec;
+    return std::vector<float>{out[0][32], out[0][64], out[0][96]};  // what channels 0, 1 and 2 find
+  };
+  for (const char* name :
+       {"all:window=8", "all:window=8:block=1:pool=0", "keys:window=8:block=8:pool=0", "quest:window=8"})
+    for (const int chunk : {500, 7, 1}) {
+      const std::vector<float> got = answer(name, chunk, 100);
+      EXPECT_LT(std::abs(got[0]), 5) << name << " " << chunk;
+      EXPECT_NEAR(got[1], 30, 0.5) << name << " " << chunk;
+      EXPECT_LT(std::abs(got[2]), 5) << name << " " << chunk;
+    }
+  for (const auto& [name, computed] : {std::pair{"all:block=16", 100}, {"all:window=8:block=16", 0}}) {
+    const std::vector<float> got = answer(name, 500, computed);
+    EXPECT_LT(std::abs(got[1]), 5) << name;
+    EXPECT_NEAR(got[2], 70, 0.5) << name;
+  }
 }
 
 // Shared lists are as good as the sum of the heads allows; separate ones serve heads that disagree.

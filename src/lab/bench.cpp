@@ -266,8 +266,9 @@ std::string disk_line(const kv::DiskStats& d) {
       wanted > 0 ? 100 * static_cast<double>(d.hits) / wanted : 100.0, d.stall_seconds);
 }
 
-std::int64_t fill_seed(std::int64_t raw_window, const kv::CacheShape& shape) {
-  std::int64_t pages = (raw_window + kv::kPageTokens - 1) / kv::kPageTokens + 3;
+std::int64_t fill_seed(const run::EngineOptions& options, const kv::CacheShape& shape) {
+  const std::int64_t raw = kv::residual_of({.window = options.window, .residual = options.residual}) - 1;
+  std::int64_t pages = (raw + kv::kPageTokens - 1) / kv::kPageTokens + 3;
   for (const kv::LayerShape& layer : shape.layers)
     pages = std::max(pages, (layer.window + kv::kPageTokens - 1) / kv::kPageTokens + 2);
   return pages * kv::kPageTokens;
@@ -276,7 +277,7 @@ std::int64_t fill_seed(std::int64_t raw_window, const kv::CacheShape& shape) {
 void bench(run::Engine& engine, const BenchOptions& options, std::vector<std::int64_t> depths,
            const std::function<void(const BenchRow&)>& row, const std::function<bool()>& poll) {
   std::sort(depths.begin(), depths.end());
-  const std::int64_t seed = fill_seed(engine.options().window, engine.cache().shape());
+  const std::int64_t seed = fill_seed(engine.options(), engine.cache().shape());
   const std::int64_t needed =
       (depths.empty() ? 0 : depths.back()) + std::max(options.prefill, options.decode) + (options.fill ? seed : 0);
   if (engine.context() < needed)

@@ -22,7 +22,7 @@ struct BenchOptions {
 };
 
 // Tokens that are computed for `fill`: as few as have two sealed pages, and one more than any layer's window shows.
-std::int64_t fill_seed(std::int64_t raw_window, const kv::CacheShape& shape);
+std::int64_t fill_seed(const run::EngineOptions& options, const kv::CacheShape& shape);
 
 // Runs of one kind: median tokens per second and (highest - lowest) / median.
 struct Rate {

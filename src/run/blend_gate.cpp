@@ -61,7 +61,9 @@ struct BlendTest::Trial {
     Ids before = piece(0, kHead);
     add(before, one);
     add(before, two);
-    const std::size_t whole = before.size() + 2 * kv::kPageTokens + static_cast<std::size_t>(engine_.options().window);
+    const EngineOptions& o = engine_.options();
+    const int residual = kv::residual_of({.window = o.window, .residual = o.residual});
+    const std::size_t whole = before.size() + 2 * kv::kPageTokens + static_cast<std::size_t>(residual);
     while (before.size() < whole) add(before, one);
     if (moved_.pages.empty()) keep_pages(before);
     ids_ = piece(kHead + 20, kHead / 2);

@@ -31,7 +31,8 @@ constexpr Foreign kForeign[] = {
     {"-ctv cache-type-v type-v", "--v-codec"},
     {"kv-cache-dtype kv-cache-bits kv-type cache-8bit cache-q4 kv-bits kv-quant", "--kv"},
     {"sink-tokens n-sink attention-sinks", "--sinks"},
-    {"residual-length local-window recency-window", "--window"},
+    {"residual-length residual-len", "--residual"},
+    {"local-window recency-window", "--window"},
     {"num-blocks num-gpu-blocks-override kv-cache-memory-bytes", "--pool"},
     {"block-size page-size",
      "not to be chosen: a page of the cache has 128 tokens (of long contexts it is "

@@ -95,6 +95,14 @@ std::vector<OptionTable<EngineOptions>::Row> plan_rows() {
         .low = 1e-6,
         .high = 100}},
       {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
+      {"residual",
+       &O::residual,
+       {.help = "in place of --window: newest tokens kept raw, the one that is computed included, to the token "
+                "(residual_length "
+                "of KIVI and transformers); up to 127 more are raw until their page is whole. -1: what --window says",
+        .unit = "tokens",
+        .low = -1,
+        .high = 1 << 24}},
       {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
       {"kv_memory",
        &O::kv_memory,
@@ -219,6 +227,7 @@ static std::string flag_of(const std::string& context, const EngineOptions& o) {
   for (const auto& [name, flag] : {std::pair{"disk_memory", "--kv-memory"},
                                    {"layers", "--kv-layers"},
                                    {"window", "--window"},
+                                   {"residual", "--residual"},
                                    {"sinks", "--sinks"},
                                    {"selector", "--select"},
                                    {"max_sequences", "--running"},
@@ -323,6 +332,7 @@ kv::CacheOptions cache_options(const EngineOptions& options, const model::ModelS
   c.key_metrics = facts.metrics;
   c.plans_metrics = reads_text(options, spec);
   c.window = options.window;
+  c.residual = options.residual;
   c.sinks = options.sinks;
   c.whole_windows = options.whole_windows;
   c.selector = selection_of(options);

@@ -43,6 +43,7 @@ struct EngineOptions {
   std::string kv_layers;  // exceptions: "0=f16;2-5=rq4/rq3"
   float kv_noise = 0.2f;  // budget of "auto", nats
   std::int32_t window = 128;
+  std::int32_t residual = -1;  // kv::CacheOptions::residual
   std::int32_t sinks = 4;
   std::string
       kv_memory;  // "8GiB": sealed pages are in a file in kv_disk, and so much of them in memory; empty: all are

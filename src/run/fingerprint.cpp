@@ -22,7 +22,9 @@ constexpr int kCacheFormat = 7;  // 7: tails have states of recurrent layers
 std::string describe_cache(const Engine& engine) {
   const EngineOptions& o = engine.options();
   std::string text = fmt::format("kvasir cache {}\n", kCacheFormat) + model::to_text(engine.model().spec());
-  text += fmt::format("kv {} window {} sinks {}\n", kv::codecs_text(engine.codecs()), o.window, o.sinks);
+  text += fmt::format("kv {} {} sinks {}\n", kv::codecs_text(engine.codecs()),
+                      o.residual < 0 ? fmt::format("window {}", o.window) : fmt::format("residual {}", o.residual),
+                      o.sinks);
   // Chunks have pages of all layers then. Models without windows have the same bytes either way.
   if (o.whole_windows && model::has_windows(engine.model().spec())) text += "whole windows\n";
   std::uint64_t factors = 0;

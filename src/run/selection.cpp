@@ -26,7 +26,7 @@ std::vector<OptionTable<EngineOptions>::Row> selection_rows() {
         .placeholder = "TOKENS"}},
       {"select_block",
        &O::select_block,
-       {.help = "with --select: tokens that are chosen together: 16, 32, 64 or 128; 0 is the selector's own",
+       {.help = "with --select: tokens that are chosen together: 1, 8, 16, 32, 64 or 128; 0 is the selector's own",
         .unit = "tokens",
         .low = 0,
         .high = 128}},
@@ -154,8 +154,8 @@ std::int64_t integer(const std::string& key, const nlohmann::json& value, std::i
 
 std::int64_t block_of(const std::string& key, const nlohmann::json& value) {
   const std::int64_t block = integer(key, value, 1);
-  if (block != 16 && block != 32 && block != 64 && block != 128)
-    bad(key, fmt::format("16, 32, 64 or 128, found {}: a block has 16 tokens at least here", block));
+  if (block != 1 && block != 8 && block != 16 && block != 32 && block != 64 && block != 128)
+    bad(key, fmt::format("1, 8, 16, 32, 64 or 128, found {}: a page of 128 tokens has so many blocks", block));
   return block;
 }
 
@@ -239,7 +239,11 @@ nlohmann::json ktransformers_options(const nlohmann::json& section) {
           "representative_type, representative_num");
     }
   }
-  if (preselect && preselect_count == 0) bad("preselect_block_count", "an integer from 1 on beside preselect_block");
+  // The representative of a single token is its key, whatever the type.
+  if (block == 1) selector = "keys";
+  // No block of the prompt is kept: then only first and local ones are read.
+  if (preselect && preselect_count == 0) selector = "sink_recent", preselect = false;
+  if (preselect) selector += ":window=128:preselect=" + std::to_string(preselect_count);  // its last 128 queries vote
   const std::int64_t initial = block > 32 ? 1 : std::max<std::int64_t>(1, 64 / block);
   engine.update({{"select", selector + ":vote=sum"},
                  {"select_block", block},
@@ -250,7 +254,7 @@ nlohmann::json ktransformers_options(const nlohmann::json& section) {
                  {"dense_layers", dense},
                  {"head_mode", mode},
                  {"preselect", preselect ? preselect_count : 0}});
-  if (selector == "fixed" || selector == "dynamic") engine["select_anchors"] = anchors;
+  if (selector.starts_with("fixed") || selector.starts_with("dynamic")) engine["select_anchors"] = anchors;
   return engine;
 }
 

@@ -76,6 +76,7 @@ TEST(SelectionOptions, KTransformersNamesAreUnderstood) {
   EXPECT_EQ(s.local, 4096);
   EXPECT_EQ(s.block, 128);
   EXPECT_EQ(s.preselect, 32);
+  EXPECT_EQ(s.window, 128);
   EXPECT_EQ(s.token_step, 100);
   EXPECT_EQ(s.dense_layers, 2);
   EXPECT_TRUE(s.shared);
@@ -102,9 +103,19 @@ TEST(SelectionOptions, KTransformersNamesAreUnderstood) {
   EXPECT_EQ(all.preselect, 0);
   for (const auto& [theirs, ours] : {std::pair{"MAX", "max"}, {"MEAN", "mean"}, {"FIX", "fixed"}})
     EXPECT_EQ(kv::parse_select(selection_of(engine({{"representative_type", theirs}})), "test").kind, ours);
+  const auto spec = [&](const nlohmann::json& keys) { return kv::parse_select(selection_of(engine(keys)), "test"); };
+  const kv::SelectSpec none = spec({{"preselect_block", true}, {"preselect_block_count", 0}});
+  EXPECT_EQ(none.kind, "sink_recent");
+  EXPECT_EQ(none.preselect, 0);
+  const kv::SelectSpec tokens = spec({{"block_size", 1}, {"preselect_block", true}, {"preselect_block_count", 2048}});
+  EXPECT_EQ(tokens.kind, "keys");
+  EXPECT_EQ(tokens.block, 1);
+  EXPECT_EQ(tokens.preselect, 2048);
+  EXPECT_EQ(tokens.window, 128);
+  EXPECT_EQ(spec({{"block_size", 8}, {"anchor_type", "BLOCK_MAX"}}).block, 8);
   for (const nlohmann::json& bad :
-       {nlohmann::json{{"preselect_block", true}, {"preselect_block_count", 0}}, nlohmann::json{{"kv_type", "FP3"}},
-        nlohmann::json{{"block_size", "128"}}, nlohmann::json{{"block_size", 1}}, nlohmann::json{{"anchor_num", 129}},
+       {nlohmann::json{{"preselect_block", true}, {"preselect_block_count", -1}}, nlohmann::json{{"kv_type", "FP3"}},
+        nlohmann::json{{"block_size", "128"}}, nlohmann::json{{"block_size", 4}}, nlohmann::json{{"anchor_num", 129}},
         nlohmann::json{{"blocks", 1}}, nlohmann::json{{"token_step", 0}},
         nlohmann::json{{"representative_type", "BEST"}}, nlohmann::json{{"head_select_mode", 1}}, nlohmann::json(3)})
     EXPECT_THROW(ktransformers_options(bad), Error) << bad.dump();

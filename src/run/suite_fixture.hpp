@@ -2,6 +2,7 @@
 // commas between them, changes the options that these tests make their engines with (cmake/tests.cmake says which run).
 //   tiny        the preset of fewest bits in place of `balanced` and `f16`
 //   disk        sealed pages in a file, a part of them in memory
+//   residual    pages are sealed in the middle of others
 //   quest       generated tokens choose blocks of the context
 //   device      a device beside the processor folds sealed pages (kv/device_fixture.hpp)
 //   opencl      an OpenCL device does
@@ -27,6 +28,8 @@ inline EngineOptions as_the_suite_says(EngineOptions o) {
       if (o.kv == "balanced" || o.kv == "f16") o.kv = "tiny";
     } else if (word == "disk") {
       o.kv_memory = "4MiB";
+    } else if (word == "residual") {
+      o.residual = 40;
     } else if (word == "quest") {
       o.select = "quest:budget=256";
     } else if (word == "opencl") {

@@ -218,19 +218,24 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
                    Known* known) const {
   const int tail_tier = holder(present, c.key);
   const std::int64_t begin = c.page * kPageTokens;
-  const std::int64_t sealed = cache_.sealed_pages_at(begin + 1);
+  std::int64_t sealed = cache_.sealed_pages_at(begin + 1);
   if (tail_tier < 0 || sealed > *usable) return false;
   const Ask ask{.fingerprint = fingerprint_, .deadline = search.deadline_};
   Found tail = std::move(tiers_[static_cast<std::size_t>(tail_tier)]->get(keys.subspan(c.key, 1), ask).take().front());
   if (!tail || tail.record.head.kind != Kind::kTail) return false;
   const auto most = static_cast<std::int64_t>(search.ids_.size()) - 1;
   const std::span<const std::int32_t> ids = search.ids_;
+  const auto tokens = static_cast<std::int64_t>(tail.record.n_tokens());
+  // Where a page is sealed within this one, a tail from behind that begins a page later.
+  if (page_of_last(sealed * kPageTokens + tokens) < c.page) sealed = cache_.sealed_pages_at(begin + kPageTokens);
+  if (sealed > *usable) return false;
   const std::int64_t raw = sealed * kPageTokens;
-  const std::int64_t tail_tokens = raw + static_cast<std::int64_t>(tail.record.n_tokens());
+  const std::int64_t tail_tokens = raw + tokens;
   const std::int64_t common = search.common(
       raw + static_cast<std::int64_t>(tail.record.common_prefix(piece(ids, raw, std::min(begin + kPageTokens, most)))));
   if (common <= begin || page_of_last(tail_tokens) != c.page || tail.record.head.parent != chain.before(sealed) ||
-      tail.record.payload.size() != cache_.tail_bytes(tail_tokens))
+      tail.record.payload.size() != cache_.tail_bytes(tail_tokens) ||
+      !cache_.keeps_tail(tail_tokens, std::min(common, tail_tokens)))
     return false;
 
   // Where pages suffice those behind the tail are as good as it, and of it only the sinks are needed.

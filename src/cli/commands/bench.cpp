@@ -334,7 +334,7 @@ int bench(const BenchCliOptions& o, run::EngineOptions engine_options) {
     std::int64_t seed = 0;
     if (o.fill) {
       const auto file = weights::open_model_file(engine_options.model);
-      seed = lab::fill_seed(engine_options.window, model::cache_shape(model::read_spec(*file)));
+      seed = lab::fill_seed(engine_options, model::cache_shape(model::read_spec(*file)));
     }
     engine_options.ctx = static_cast<std::int32_t>(
         std::min<std::int64_t>(deepest + 2 * std::max(o.prefill, o.decode) + 512 + seed, 1 << 24));

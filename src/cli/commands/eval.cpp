@@ -1,4 +1,5 @@
-// kvasir eval ppl|codec|recall|answers|mass: what a compressed cache, or a choice of what to read, costs in quality.
+// kvasir eval ppl|codec|recall|tasks|answers|mass|blend: what a compressed cache, or a choice of what to read, costs in
+// quality.
 #include "cli/eval.hpp"
 
 #include <memory>
@@ -20,6 +21,8 @@ constexpr Part kParts[] = {
     {"codec", "signal-to-noise, score and output errors of codecs on captured keys and values", setup_eval_codec},
     {"recall", "retrieval from long prompts and agreement with an f32 cache", setup_eval_recall},
     {"mass", "attention mass that selectors hold, per budget and layer, of a model's own queries", setup_eval_mass},
+    {"tasks", "questions about long texts, made or of LongBench and InfiniteBench, with their scores",
+     setup_eval_tasks},
     {"answers", "greedy answers to a list of prompts beside those of an f32 cache", setup_eval_answers},
     {"blend", "what text at another place costs in quality, over shares of rows that are computed again",
      setup_eval_blend},

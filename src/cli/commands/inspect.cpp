@@ -255,7 +255,9 @@ void print_plan(const weights::ModelFile& model, const Options& o) {
     if (c.disk_bytes > 0) row("pages on disk", bytes(c.disk_bytes), "in a file; of them in memory: the line above");
     if (c.local_bytes > 0)
       row("local pages", bytes(c.local_bytes), "sealed, of layers with a window, whatever the context");
-    row("raw windows", bytes(c.raw_bytes), fmt::format("the newest tokens, window {}", o.engine.window));
+    row("raw windows", bytes(c.raw_bytes),
+        o.engine.residual < 0 ? fmt::format("the newest tokens, window {}", o.engine.window)
+                              : fmt::format("the newest tokens, residual {}", o.engine.residual));
     row("sinks", bytes(c.sink_bytes), fmt::format("the first {} tokens", o.engine.sinks));
     if (c.recurrent_bytes > 0)
       row("states", bytes(c.recurrent_bytes),

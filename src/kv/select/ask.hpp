@@ -30,7 +30,8 @@ template <class F>
 void each_block(std::span<const PageRun> runs, int block, F&& f) {
   for (const PageRun& run : runs) {
     const std::int64_t page = std::int64_t{run.page} * kPageTokens;
-    for (std::int64_t b = (page + 16 * run.begin) / block; b < (page + 16 * run.end) / block; ++b) f(b);
+    for (int t = run.begin; t < run.end; t += block)
+      if (!run.is_hidden(t)) f((page + t) / block);
   }
 }
 

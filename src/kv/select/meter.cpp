@@ -14,9 +14,20 @@ Meter::Meter(const Arena& arena, const SelectScratch& scratch)
   for (Counts& c : counts_) c.stats.layers.resize(asked), c.stats.prompts.resize(asked);
 }
 
+// choices().unit_sums takes units of 4 tokens at least.
+static void sum_units(const float* x, int units, int unit, float* to) {
+  if (unit >= 4) return choices().unit_sums(x, units, unit, to);
+  for (int u = 0; u < units; ++u) to[u] = std::accumulate(x + u * unit, x + (u + 1) * unit, 0.0f);
+}
+
 void Meter::measure(const LayerStep& step, const Part& p, int head, int worker, int unit, double* always) const {
+  measure(step, p, step.plan.list(p, nullptr, -1), head, worker, unit, always);
+}
+
+void Meter::measure(const LayerStep& step, const Part& p, const PageList& all_pages, int head, int worker, int unit,
+                    double* always) const {
   const Question q = scratch_.question(worker);
-  HeadFold fold(step, p, head, step.plan.list(p, nullptr, -1), 0, p.asking(), false, worker);
+  HeadFold fold(step, p, head, all_pages, 0, p.asking(), false, worker);
   const Rows& rows = fold.rows();
   const int units = kPageTokens / unit;
   const auto pages = fold.list().sealed;  // the list is of whole pages
@@ -45,7 +56,7 @@ void Meter::measure(const LayerStep& step, const Part& p, int head, int worker, 
         const std::int64_t page = r * pages + first + i;
         q.maxima[page] = s.maxima[at];
         most[r] = std::max(most[r], static_cast<double>(s.maxima[at]));
-        choices().unit_sums(fold.weights(r, i), units, unit, q.sums + page * units);
+        sum_units(fold.weights(r, i), units, unit, q.sums + page * units);
       }
   });
   if (const float* const logits = step.sink_logits(head))
@@ -77,10 +88,10 @@ void Meter::measure(const LayerStep& step, const Part& p, int head, int worker, 
 
 void Meter::measure_choice(const LayerStep& step, const Part& p, int head, int worker) const {
   double always = 0;
-  measure(step, p, head, worker, kMassUnit, &always);
-  const Question q = scratch_.question(worker);
   const SelectSpec& spec = p.sequence->select;
-  const int units = spec.block / kMassUnit;
+  measure(step, p, head, worker, mass_unit(spec), &always);
+  const Question q = scratch_.question(worker);
+  const int units = spec.block / mass_unit(spec);
   float* const blocks = q.scores;
   for (std::int64_t i = 0; i < p.cut.sealed; ++i) {
     float sum = 0;

@@ -18,6 +18,9 @@ class Meter {
   // Shares of the mass of dense attention, mean over the rows: question(worker).units, by `unit` tokens of the sealed
   // pages, and *always of what no selector leaves out, sinks and raw tokens.
   void measure(const LayerStep& step, const Part& part, int head, int worker, int unit, double* always) const;
+  // The same of pages that are given.
+  void measure(const LayerStep& step, const Part& part, const PageList& pages, int head, int worker, int unit,
+               double* always) const;
   // What the runs of a head hold, and what the best choice of as many blocks does.
   void measure_choice(const LayerStep& step, const Part& part, int head, int worker) const;
   // Where choices hold too little the part reads everything.

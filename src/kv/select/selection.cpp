@@ -97,26 +97,21 @@ void Selection::ask(const LayerStep& step, const Part& p, int head, int worker) 
   float* const votes = scratch_.answers().votes_at(p.counters + head);
   if (what == Ask::kReuse) return;
   if (what == Ask::kPreselect) {
-    double always = 0;
     const int unit = pooled_unit(spec);
-    meter_.measure(step, p, head, worker, unit, &always);
-    const auto units = static_cast<std::size_t>(p.cut.sealed * (spec.block / unit));
-    const Question q = scratch_.question(worker);
-    // Pooled by quarters of a block, of which the units are one or two.
-    const auto per_quarter = static_cast<std::size_t>(spec.block / 4 / unit);
-    for (std::size_t i = 0; i < units / per_quarter; ++i) {
-      float sum = 0;
-      for (std::size_t j = 0; j < per_quarter; ++j) sum += q.units[i * per_quarter + j];
-      q.units[i] = sum;
+    if (!measure_window(step, p, head, worker, unit)) {
+      double always = 0;
+      meter_.measure(step, p, head, worker, unit, &always);
     }
-    return pool_units({q.units, units / per_quarter}, votes);
+    const std::int64_t per_block = spec.block / unit;
+    return pool_units({scratch_.question(worker).units, static_cast<std::size_t>(p.cut.sealed * per_block)}, per_block,
+                      spec.pooled() / unit, votes);
   }
   const Selector& selector = *spec.selector;
   if (selector.exact) {
     double always = 0;
-    meter_.measure(step, p, head, worker, kMassUnit, &always);
+    meter_.measure(step, p, head, worker, mass_unit(spec), &always);
     const float* const units = scratch_.question(worker).units;
-    const std::int64_t per_block = spec.block / kMassUnit;
+    const std::int64_t per_block = spec.block / mass_unit(spec);
     for (std::int64_t i = p.cut.initial; i < p.cut.local; ++i)
       votes[i] = std::accumulate(units + i * per_block, units + (i + 1) * per_block, 0.0f);
     return;
@@ -129,6 +124,61 @@ void Selection::ask(const LayerStep& step, const Part& p, int head, int worker) 
   vote(spec.vote, q.scores, score_stride(l), rows, p.cut.initial, p.cut.local, q.spent, q.counts, votes);
   if (again > 0) score_again(step, p, head, q, rows, votes);
   if (Unread::wanted(step, p)) unread_.estimate_all(p, head, rows, q);
+}
+
+// The shares of mass, summed over the newest tokens of the prompt, in place of those of the token that asks. False: the
+// sequence has no queries of them.
+bool Selection::measure_window(const LayerStep& step, const Part& p, int head, int worker, int unit) const {
+  const LayerLayout& layer = step.layer();
+  const int window = p.sequence->select.window;
+  if (window == 0 || layer.ring_bytes == 0) return false;
+  const QueryRing ring = arena_.query_ring(*p.sequence, layer);
+  const Question q = scratch_.question(worker);
+  const auto units = static_cast<std::size_t>(p.cut.sealed * (p.sequence->select.block / unit));
+  // Their keys are those of the pages as they are now, whatever was sealed since.
+  const PageList all = step.plan.list(p, nullptr, -1);
+  const Tensors theirs{step.x.layer, ring.rows, nullptr, nullptr, nullptr, step.x.scoring};
+  const LayerStep there{step.arena, step.plan, theirs, step.workers, step.worker_floats};
+  float* const sum = q.scores;
+  int found = 0;
+  for (std::int64_t at = std::max<std::int64_t>(0, p.asking_at() - window); at < p.asking_at(); ++at) {
+    const auto slot = static_cast<int>(at % arena_.layout.select.window);
+    if (ring.at[slot] != at + 1) continue;
+    if (found++ == 0) std::fill_n(sum, units, 0.0f);
+    Part row = p;
+    row.position = at;
+    row.block = at / kPageTokens;
+    row.row = slot;
+    row.tokens = 1;
+    PageList seen = all;
+    seen.end = std::min(all.end, row.block + 1);
+    double always = 0;
+    meter_.measure(there, row, seen, head, worker, unit, &always);
+    for (std::size_t i = 0; i < units; ++i) sum[i] += q.units[i];
+  }
+  if (found > 0) std::copy_n(sum, units, q.units);
+  return found > 0;
+}
+
+void Selection::remember(std::span<const Slice> slices, const Tensors& x) const {
+  const LayerLayout& layer = arena_.layer_at(x.layer);
+  if (layer.ring_bytes == 0) return;
+  const std::int64_t room = arena_.layout.select.window;
+  const std::ptrdiff_t floats = std::ptrdiff_t{layer.shape.query_heads} * layer.shape.head_dim;
+  for (const Slice& s : slices) {
+    if (s.decode || s.sequence->select.window == 0) continue;
+    const QueryRing ring = arena_.query_ring(*s.sequence, layer);
+    for (std::int64_t i = std::max<std::int64_t>(0, s.count - room); i < s.count; ++i) {
+      const std::int64_t at = s.sequence->length + i;
+      ring.at[at % room] = at + 1;
+      std::copy_n(x.q + (s.row + i) * floats, floats, ring.rows + at % room * floats);
+    }
+    for (int h = 0; h < layer.shape.kv_heads; ++h) {  // a prompt is followed by another answer
+      ChoiceState& kept = arena_.choice(*s.sequence, layer, h);
+      kept.voted_at = 0;
+      if (kept.prompt == 0) kept.chosen_at = 0;
+    }
+  }
 }
 
 // For every block that is to be chosen so many are scored again: among them is what representatives would choose

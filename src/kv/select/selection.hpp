@@ -25,6 +25,8 @@ class Selection {
         unread_(arena, scratch_) {}
   std::size_t scratch_bytes() const { return scratch_.bytes() + arena_.selections.size(); }
 
+  // Before the first stage of a layer: keeps what the newest tokens of prompts ask, for SelectSpec::window.
+  void remember(std::span<const Slice> slices, const Tensors& x) const;
   // Chooses for all parts of a stage that ask, and counts what all of them read.
   void run(const LayerStep& step, Plan& plan);
   // Of a part and head: all pages, or those that were chosen.
@@ -50,6 +52,7 @@ class Selection {
                    float* votes) const;
   // Blocks that are scored by what is stored after outlines were, at most; 0: all, and outlines are not asked.
   static std::int64_t scored_again(const Part& part);
+  bool measure_window(const LayerStep& step, const Part& part, int head, int worker, int unit) const;
   void answer(const LayerStep& step, const Part& part, int first_head, int heads, int worker) const;
   void fetch(const LayerStep& step);
 

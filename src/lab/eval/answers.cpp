@@ -54,20 +54,22 @@ std::int64_t common_prefix(std::span<const std::int32_t> a, std::span<const std:
 
 }  // namespace
 
-AnswersReport measure_answers(Subject& subject, std::span<const std::vector<std::int32_t>> prompts, int most,
-                              const std::function<void(std::int64_t, std::int64_t)>& poll,
+AnswersReport measure_answers(Subject& subject, std::span<const std::vector<std::int32_t>> prompts,
+                              std::span<const int> most, const std::function<void(std::int64_t, std::int64_t)>& poll,
                               const std::function<void(std::size_t, const AnswersReport&)>& answered) {
-  KVASIR_CHECK(!prompts.empty() && most >= 1);
+  KVASIR_CHECK(!prompts.empty() && (most.size() == 1 || most.size() == prompts.size()));
   subject.choose_codecs(prompts.front());
   AnswersReport report;
   for (const Lane& lane : subject.all()) report.rows.push_back({.kv = lane.name, .note = lane.note, .cost = lane.cost});
   const auto total = static_cast<std::int64_t>(prompts.size() * report.rows.size());
   std::int64_t done = 0;
   for (std::size_t p = 0; p < prompts.size(); ++p) {
-    KVASIR_CHECK(!prompts[p].empty() && static_cast<std::int64_t>(prompts[p].size()) + most <= subject.context());
+    const int longest = most.size() == 1 ? most.front() : most[p];
+    KVASIR_CHECK(longest >= 1 && !prompts[p].empty() &&
+                 static_cast<std::int64_t>(prompts[p].size()) + longest <= subject.context());
     for (std::size_t l = 0; l < report.rows.size(); ++l, ++done) {
       AnswerOf a;
-      a.ids = Answerer(subject, subject.all()[l]).answer(prompts[p], most, [&] { poll(done, total); });
+      a.ids = Answerer(subject, subject.all()[l]).answer(prompts[p], longest, [&] { poll(done, total); });
       a.text = subject.tokenizer().decode(a.ids);
       const std::vector<std::int32_t>& reference = l == 0 ? a.ids : report.rows.front().answers.back().ids;
       a.same = common_prefix(a.ids, reference);

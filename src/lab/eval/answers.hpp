@@ -33,11 +33,11 @@ struct AnswersReport {
   std::vector<AnswersRow> rows;  // the f32 baseline first
 };
 
-// Every prompt's greedy answer of at most `most` tokens, ended early by an end-of-text token. REQUIRES: subject is
-// loaded, prompts are not empty and fit into the context with `most` tokens. poll(done, total) in answers may throw to
-// stop. answered(prompt, rows so far): after all lanes have answered a prompt.
-AnswersReport measure_answers(Subject& subject, std::span<const std::vector<std::int32_t>> prompts, int most,
-                              const std::function<void(std::int64_t, std::int64_t)>& poll,
+// Every prompt's greedy answer of at most `most` tokens, its own number or one for all, ended early by an end-of-text
+// token. REQUIRES: subject is loaded, prompts are not empty and fit into the context with as many tokens. poll(done,
+// total) in answers may throw to stop. answered(prompt, rows so far): after all lanes have answered a prompt.
+AnswersReport measure_answers(Subject& subject, std::span<const std::vector<std::int32_t>> prompts,
+                              std::span<const int> most, const std::function<void(std::int64_t, std::int64_t)>& poll,
                               const std::function<void(std::size_t, const AnswersReport&)>& answered = {});
 
 }  // namespace kvasir::lab::eval

@@ -27,7 +27,7 @@ TEST(Answers, TheBaselineSaysWhatTheEngineSays) {
   Subject subject(fixture::options("f16,rq2", 600), {});
   const auto prompts = prompts_of(subject);
   subject.load({});
-  const AnswersReport report = measure_answers(subject, prompts, kMost, [](std::int64_t, std::int64_t) {});
+  const AnswersReport report = measure_answers(subject, prompts, {&kMost, 1}, [](std::int64_t, std::int64_t) {});
   ASSERT_EQ(report.rows.size(), 3u);
 
   run::EngineOptions options;
@@ -77,7 +77,8 @@ TEST(Answers, StopsWhenAsked) {
   const auto stop = [&](std::int64_t, std::int64_t) {
     if (++calls == 4) throw Error(Code::kCancelled, "stopped");
   };
-  EXPECT_THROW(measure_answers(subject, prompts, 12, stop), Error);
+  const int most = 12;
+  EXPECT_THROW(measure_answers(subject, prompts, {&most, 1}, stop), Error);
   EXPECT_EQ(calls, 4);
   subject.baseline().cache->check_integrity();
 }

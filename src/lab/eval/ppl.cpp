@@ -142,11 +142,12 @@ class Evaluation {
   std::vector<Point> points_, base_points_;
 };
 
-// Architecture, section 2: a query at position p sees 128 max(0, p / 128 - ceil(R / 128)) tokens sealed, sinks aside.
+// A query at position p sees the pages sealed that lie in the first p + 1 - residual tokens, sinks aside.
 double sealed_share(const SubjectOptions& o, bool curve) {
   double sealed = 0, all = 0;
+  const int residual = kv::residual_of({.window = o.window, .residual = o.residual});
   for (std::int64_t p = curve ? 0 : o.ctx / 2; p < o.ctx - 1; ++p) {
-    const std::int64_t pages = p / kv::kPageTokens - (o.window + kv::kPageTokens - 1) / kv::kPageTokens;
+    const std::int64_t pages = std::max<std::int64_t>(0, p + 1 - residual) / kv::kPageTokens;
     sealed += static_cast<double>(std::max<std::int64_t>(0, pages * kv::kPageTokens - o.sinks));
     all += static_cast<double>(p + 1);
   }

@@ -38,6 +38,14 @@ const OptionTable<SubjectOptions>& subject_table() {
          .high = 100}},
        {"ctx", &O::ctx, {.help = "length of the context", .unit = "tokens", .low = 8, .high = 1 << 24}},
        {"window", &O::window, {.help = "newest tokens kept raw", .unit = "tokens", .low = 0, .high = 1 << 24}},
+       {"residual",
+        &O::residual,
+        {.help = "in place of --window: newest tokens kept raw, the one that is computed included, to the token "
+                 "(residual_length "
+                 "of KIVI and transformers); up to 127 more are raw until their page is whole. -1: what --window says",
+         .unit = "tokens",
+         .low = -1,
+         .high = 1 << 24}},
        {"sinks", &O::sinks, {.help = "first tokens kept raw", .unit = "tokens", .low = 0, .high = 128}},
        {"threads", &O::threads, {.help = "0 is one per core", .letter = 't', .low = 0, .high = 512}},
        {"weights_memory",
@@ -117,6 +125,7 @@ void Subject::add_lane(const std::string& name, const std::string& selector, con
   Lane lane;
   lane.name = name;
   lane.options.window = options_.window;
+  lane.options.residual = options_.residual;
   lane.options.sinks = options_.sinks;
   lane.options.max_tokens = options_.ctx;
   lane.options.selector = selector;

@@ -27,6 +27,7 @@ struct SubjectOptions {
   // by layer: rq3@0=rq8+4-7=rq4/rq3.
   std::string kv;
   std::int32_t window = 128;
+  std::int32_t residual = -1;  // kv::CacheOptions::residual
   std::int32_t sinks = 4;
   float kv_noise = 0.2f;  // budget of "auto", nats
   // As of an engine.

@@ -149,7 +149,7 @@ void Reuse::offer_step(Job& job) {
 }
 
 void Reuse::offer_end(Job& job) {
-  const std::int64_t n = job.cached(), at = page_start(n - 1);
+  const std::int64_t n = job.cached(), at = std::max(page_start(n - 1), engine_.cache().tail_kept_from(n));
   offer(job, store::Library::Offering::kLast);
   if (!job.blended.on() && at > job.prompt && at + store::kTailGrain <= n) offer_tail(job, at);
 }
