@@ -1,4 +1,4 @@
-// Attention without a mask and without a cache: every row of a text sees all of its rows.
+// Attention without a cache: every row of a text sees all of its rows, or those near it on both sides.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@ struct WholeHead {
   float soft_cap;  // 0: none; scores become cap * tanh(score / cap)
   float* out;      // (n, dv)
   std::int64_t out_stride;
+  std::int64_t reach = -1;  // a row sees rows that are at most so far from it; -1: all
+  float slope = 0;          // ALiBi: score - slope * distance, after the cap
 };
 
 inline constexpr int kWholePanel = 16;
@@ -29,7 +31,7 @@ constexpr std::int64_t whole_head_scratch(std::int64_t n, int d, int dv) {
 }
 
 struct BidirectionalKernels {
-  // out = softmax(scale * q kᵀ) v, rows by row, in one fixed order.
+  // out = softmax(scale * q kᵀ) v, row by row, in one fixed order.
   void (*attend)(const WholeHead& head, float* scratch);
 };
 

@@ -1,6 +1,7 @@
 #include "kernel/bidirectional.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <type_traits>
 
 #include "kernel/ops.hpp"
@@ -42,13 +43,23 @@ void score_panel(const WholeHead& h, std::int64_t query, const float* panel, std
   for (int i = 0; i < Count; ++i) store(scores + i * pitch, mul(sum[i], set1(h.scale)));
 }
 
+// Rows that some row of a group sees; `low` is a multiple of kLanes.
+struct Seen {
+  std::int64_t low, high;
+};
+
+Seen seen_by(const WholeHead& h, std::int64_t first, std::int64_t count) {
+  if (h.reach < 0) return {0, h.n};
+  return {std::max<std::int64_t>(0, first - h.reach) / kLanes * kLanes, std::min(h.n, first + count + h.reach)};
+}
+
 // Sums of values by the weights of `Count` queries, divided by `totals`: channels of one panel.
 template <int Count>
 void add_values(const WholeHead& h, std::int64_t query, const float* panel, int channel, const float* weights,
-                std::int64_t pitch, const float* totals) {
+                std::int64_t pitch, const float* totals, Seen seen) {
   F32 sum[Count];
   for (F32& s : sum) s = zero();
-  for (std::int64_t r = 0; r < h.n; ++r) {
+  for (std::int64_t r = seen.low; r < seen.high; ++r) {
     const F32 values = load(panel + r * kLanes);
     for (int i = 0; i < Count; ++i) sum[i] = fma(set1(weights[i * pitch + r]), values, sum[i]);
   }
@@ -57,17 +68,21 @@ void add_values(const WholeHead& h, std::int64_t query, const float* panel, int 
             std::min(h.dv - channel, kLanes));
 }
 
-// s becomes exp(s - max), 0 behind the last row; returns the sum.
-float weigh(const WholeHead& h, std::int64_t pitch, float* s) {
-  if (h.soft_cap > 0) ops_table.soft_cap(s, h.soft_cap, h.n);
-  float most = s[0];
-  for (std::int64_t r = 1; r < h.n; ++r) most = s[r] > most ? s[r] : most;
+// The scores s of row `query` become exp(s - max), and 0 where it does not see; returns their sum.
+float weigh(const WholeHead& h, std::int64_t query, Seen seen, float* s) {
+  const Seen own = seen_by(h, query, 1);
+  const std::int64_t begin = h.reach < 0 ? 0 : std::max(own.low, query - h.reach), end = own.high;
+  if (h.soft_cap > 0) ops_table.soft_cap(s + begin, h.soft_cap, end - begin);
+  if (h.slope != 0)
+    for (std::int64_t r = begin; r < end; ++r) s[r] -= h.slope * static_cast<float>(std::abs(r - query));
+  float most = s[begin];
+  for (std::int64_t r = begin + 1; r < end; ++r) most = s[r] > most ? s[r] : most;
   F32 sum = zero();
-  for (std::int64_t r = 0; r < pitch; r += kLanes) {
-    F32 w = exp(sub(load(s + r), set1(most)));
-    if (r + kLanes > h.n) w = select_first(static_cast<int>(h.n - r), w, zero());
-    store(s + r, w);
-    sum = add(sum, w);
+  for (std::int64_t r = seen.low; r < seen.high; r += kLanes) {
+    store(s + r, exp(sub(load(s + r), set1(most))));
+    for (std::int64_t i = r; i < std::min(begin, r + kLanes); ++i) s[i] = 0;
+    for (std::int64_t i = std::max(end, r); i < r + kLanes; ++i) s[i] = 0;
+    sum = add(sum, load(s + r));
   }
   return reduce_add(sum);
 }
@@ -88,15 +103,16 @@ void attend(const WholeHead& h, float* scratch) {
   pack_values(h, values);
   for (std::int64_t first = 0; first < h.n; first += kWholeQueries) {
     const std::int64_t count = std::min(kWholeQueries, h.n - first);
-    for (std::int64_t r = 0; r < pitch; r += kLanes)
+    const Seen seen = seen_by(h, first, count);
+    for (std::int64_t r = seen.low; r < seen.high; r += kLanes)
       in_groups(count, [&](std::int64_t i, auto size) {
         score_panel<size()>(h, first + i, keys + r * h.d, pitch, scores + i * pitch + r);
       });
     float totals[kWholeQueries];
-    for (std::int64_t i = 0; i < count; ++i) totals[i] = weigh(h, pitch, scores + i * pitch);
+    for (std::int64_t i = 0; i < count; ++i) totals[i] = weigh(h, first + i, seen, scores + i * pitch);
     for (int c = 0; c < h.dv; c += kLanes)
       in_groups(count, [&](std::int64_t i, auto size) {
-        add_values<size()>(h, first + i, values + c * h.n, c, scores + i * pitch, pitch, totals + i);
+        add_values<size()>(h, first + i, values + c * h.n, c, scores + i * pitch, pitch, totals + i, seen);
       });
   }
 }

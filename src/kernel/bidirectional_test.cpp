@@ -11,13 +11,20 @@
 namespace kvasir::kernel {
 namespace {
 
+struct Kind {
+  float cap = 0;
+  std::int64_t reach = -1;
+  float slope = 0;
+};
+
 // In double, for every instruction set and for lengths and sizes that are no multiples of a vector.
-TEST(Bidirectional, IsASoftmaxOverAllRows) {
+TEST(Bidirectional, IsASoftmaxOverTheRowsThatAreSeen) {
   std::mt19937 noise(7);
   std::normal_distribution<float> normal;
   for (const std::int64_t n : {1, 2, 15, 16, 17, 130})
     for (const int d : {8, 24, 64})
-      for (const float cap : {0.0f, 2.0f}) {
+      for (const auto& [cap, reach, slope] : {Kind{}, Kind{2}, Kind{.reach = 0}, Kind{.reach = 3}, Kind{2, 20, 0},
+                                              Kind{.slope = 0.25f}, Kind{2, 40, 0.5f}}) {
         const int dv = d + 8;
         const std::int64_t q_stride = 2 * d + 3, k_stride = d + 1, v_stride = dv + 5, out_stride = dv + 2;
         const auto random = [&](std::int64_t count) {
@@ -38,7 +45,9 @@ TEST(Bidirectional, IsASoftmaxOverAllRows) {
             for (int c = 0; c < d; ++c) s += at(q, i * q_stride + c) * at(k, r * k_stride + c);
             s *= 0.25;
             if (cap > 0) s = static_cast<double>(cap) * std::tanh(s / static_cast<double>(cap));
-            w.push_back(std::exp(s));
+            const std::int64_t distance = std::abs(r - i);
+            s -= static_cast<double>(slope) * static_cast<double>(distance);
+            w.push_back(reach >= 0 && distance > reach ? 0 : std::exp(s));
             total += w.back();
           }
           for (int c = 0; c < dv; ++c) {
@@ -52,7 +61,7 @@ TEST(Bidirectional, IsASoftmaxOverAllRows) {
           if (!simd::supported(isa)) continue;
           std::vector<float> out(static_cast<std::size_t>(n * out_stride), -1);
           bidirectional_of(isa).attend({n, d, dv, q.data(), k.data(), v.data(), q_stride, k_stride, v_stride, 0.25f,
-                                        cap, out.data(), out_stride},
+                                        cap, out.data(), out_stride, reach, slope},
                                        scratch.data());
           for (std::int64_t i = 0; i < n; ++i) {
             for (int c = 0; c < dv; ++c)

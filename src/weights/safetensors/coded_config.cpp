@@ -45,10 +45,14 @@ void read_weights(const ConfigFields& of, CodedConfig& c) {
   c.blocks = blocks;
 }
 
-MlxCodes read_codes(const ConfigFields& of, MlxCodes codes) {
-  codes.group = of.integer_if("group_size", 1, 1 << 20).value_or(codes.group);
-  codes.bits = static_cast<int>(of.integer_if("bits", 1, 64).value_or(codes.bits));
-  codes.mode = of.text_if("mode").value_or(codes.mode);
+// As MLX reads them: what has no mode is affine, whatever the others are, and each mode has a group and a width of its
+// own.
+MlxCodes read_codes(const ConfigFields& of) {
+  MlxCodes codes;
+  codes.mode = of.text_if("mode").value_or("affine");
+  const std::int64_t group = codes.mode == "affine" ? 64 : codes.mode == "nvfp4" ? 16 : 32;
+  codes.group = of.integer_if("group_size", 1, 1 << 20).value_or(group);
+  codes.bits = static_cast<int>(of.integer_if("bits", 1, 64).value_or(codes.mode == "mxfp8" ? 8 : 4));
   if (std::find(std::begin(kModes), std::end(kModes), codes.mode) == std::end(kModes))
     of.unsupported("mode", fmt::format("is '{}', expected affine, mxfp4, mxfp8 or nvfp4", codes.mode.substr(0, 40)));
   if (codes.bits < 2 || codes.bits > 8 || codes.bits == 7)
@@ -85,10 +89,10 @@ std::optional<CodedConfig> read_compressed_config(const ConfigFields& fields) {
 
 CodedConfig read_mlx_config(const FolderJson& quantization, const std::string& path) {
   CodedConfig c{.mlx = true};
-  c.codes = read_codes(ConfigFields(quantization, path, "quantization."), {});
+  c.codes = read_codes(ConfigFields(quantization, path, "quantization."));
   for (const auto& [name, value] : quantization.items())
     if (value.is_object())
-      c.other[name] = read_codes(ConfigFields(value, path, "quantization." + name.substr(0, 80) + "."), c.codes);
+      c.other[name] = read_codes(ConfigFields(value, path, "quantization." + name.substr(0, 80) + "."));
   return c;
 }
 
