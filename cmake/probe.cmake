@@ -31,7 +31,7 @@ set(probe_weights_registry ${KVASIR_REGISTRY_SOURCES})
 list(FILTER probe_weights_registry INCLUDE REGEX "/(hub_formats|weights_quants)\\.cpp$")
 add_executable(registry_weights EXCLUDE_FROM_ALL tests/registry_weights.cpp src/simd/isa.cpp src/base/file.cpp
                src/base/descriptors.cpp src/kernel/streaming.cpp src/weights/model_file.cpp src/weights/metadata.cpp
-               src/weights/gguf.cpp src/weights/gguf_types.cpp ${probe_isa_objects} ${probe_kernel_objects} ${probe_weights_registry})
+               src/weights/gguf.cpp src/weights/gguf_types.cpp src/weights/mixes.cpp ${probe_isa_objects} ${probe_kernel_objects} ${probe_weights_registry})
 target_include_directories(registry_weights PRIVATE src)
 target_link_libraries(registry_weights PRIVATE fmt::fmt-header-only)
 target_link_options(registry_weights PRIVATE -static -no-pie -Wl,--unresolved-symbols=ignore-all)

@@ -10,6 +10,8 @@
 #include "base/file.hpp"
 #include "base/gaussian.hpp"
 #include "simd/every_isa.hpp"
+#include "weights/gguf.hpp"
+#include "weights/mixes.hpp"
 #include "weights/model_file.hpp"
 #include "weights/quant.hpp"
 
@@ -89,6 +91,16 @@ bool products() {
   return good;
 }
 
+// The type is one that `kvasir quantize` writes and GGUF files hold.
+bool written() {
+  const weights::Mix& mix = weights::find_mix("skeleton");
+  const auto type = weights::find_block_type("skeleton");
+  if (mix.quant == "skeleton" && mix.file_type == 1000 && type && weights::find_block_type(type->ggml_type))
+    return true;
+  std::printf("FAILED: no GGUF file can hold the skeleton's type\n");
+  return false;
+}
+
 void write(const std::string& path, std::span<const std::byte> bytes) { write_file(path, bytes); }
 
 bool model(const std::string& folder) {
@@ -118,7 +130,7 @@ bool model(const std::string& folder) {
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   try {
-    const bool right = kvasir::products();
+    const bool right = kvasir::products() && kvasir::written();
     return kvasir::model(argv[1]) && right ? 0 : 1;
   } catch (const std::exception& e) {
     std::printf("FAILED: %s\n", e.what());

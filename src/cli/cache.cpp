@@ -21,28 +21,35 @@ namespace fs = std::filesystem;
 
 constexpr const char* kExpected = "expected the folder that a server has as --cache-dir";
 
+constexpr const char* kFolderTier = "lmdb";  // that of --cache-dir
+
 std::string spec_of(const std::string& folder, const std::string& options) {
   if (folder.find('?') != std::string::npos)
     throw Error(Code::kBadInput, "has a '?' in its name, which the name of a tier cannot hold", folder);
-  return "lmdb:" + folder + "?" + options;
+  return std::string(kFolderTier) + ":" + folder + "?" + options;
+}
+
+// Null for a name that no tier has, of which opening it complains.
+const store::TierKind* kind_of(const CachePlace& place) {
+  return find(store::tiers(), place.folder.empty() ? store::Spec(place.tier).name() : kFolderTier);
 }
 
 void check_place(const CachePlace& place) {
   if (place.folder.empty() == place.tier.empty())
     throw Error(Code::kBadInput, "expected exactly one of --cache-dir FOLDER and --tier SPEC", "cache");
-  if (place.tier.starts_with("ram"))
+  if (const store::TierKind* kind = kind_of(place); kind && kind->private_memory)
     throw Error(Code::kBadInput, "lies in the memory of the server that has it; /v1/stats shows it", place.tier);
 }
 
-// The folder of the tier if it is on disk.
+// The folder of the tier if tools know it by a file.
 std::string folder_of(const CachePlace& place) {
   if (!place.folder.empty()) return place.folder;
-  const store::Spec spec(place.tier);
-  return spec.name() == "lmdb" ? spec.address() : std::string();
+  const store::TierKind* kind = kind_of(place);
+  return kind && kind->file ? store::Spec(place.tier).address() : std::string();
 }
 
-void check_folder(const std::string& folder) {
-  const std::string file = folder + "/data.mdb";
+void check_folder(const std::string& folder, const store::TierKind& kind) {
+  const std::string file = folder + "/" + kind.file;
   std::error_code failed;
   const fs::file_status status = fs::status(folder, failed);
   if (status.type() == fs::file_type::not_found)
@@ -53,7 +60,7 @@ void check_folder(const std::string& folder) {
     throw Error(Code::kBadInput, std::string(std::strerror(errno)) + "; reading a cache takes its owner's rights",
                 folder);
   if (!fs::exists(file, failed))
-    throw Error(Code::kBadInput, "holds no cache (there is no data.mdb); " + std::string(kExpected), folder);
+    throw Error(Code::kBadInput, fmt::format("holds no cache (there is no {}); {}", kind.file, kExpected), folder);
   if (::access(file.c_str(), R_OK | W_OK) != 0)
     throw Error(Code::kBadInput, std::string(std::strerror(errno)) + "; reading a cache takes its owner's rights",
                 file);
@@ -74,9 +81,10 @@ std::unique_ptr<store::Backend> open_cache(const CachePlace& place) {
   check_place(place);
   const std::string folder = folder_of(place);
   if (folder.empty()) return store::open_backend(place.tier);
-  check_folder(folder);
-  if (!place.folder.empty()) return store::open_backend(spec_of(folder, "mode=inspect"));
-  return store::open_backend(place.tier + (place.tier.find('?') == std::string::npos ? "?" : "&") + "mode=inspect");
+  const store::TierKind& kind = *kind_of(place);
+  check_folder(folder, kind);
+  if (!place.folder.empty()) return store::open_backend(spec_of(folder, kind.inspect));
+  return store::open_backend(place.tier + (place.tier.find('?') == std::string::npos ? "?" : "&") + kind.inspect);
 }
 
 std::unique_ptr<store::Backend> open_or_make_cache(const CachePlace& place, const std::string& size) {
@@ -86,13 +94,14 @@ std::unique_ptr<store::Backend> open_or_make_cache(const CachePlace& place, cons
       throw Error(Code::kBadInput, "goes with --cache-dir; a tier has its own option size", "--cache-size");
     return store::open_backend(place.tier);
   }
+  const store::TierKind& kind = *kind_of(place);
   std::error_code ignored;
-  const bool there = fs::exists(place.folder + "/data.mdb", ignored);
-  if (there) check_folder(place.folder);
+  const bool there = fs::exists(place.folder + "/" + kind.file, ignored);
+  if (there) check_folder(place.folder, kind);
   if (!there && fs::exists(place.folder, ignored) && !fs::is_empty(place.folder, ignored))
     throw Error(Code::kBadInput, "is not empty and holds no cache; expected a cache, an empty folder or a new one",
                 place.folder);
-  if (there && size.empty()) return store::open_backend(spec_of(place.folder, "mode=inspect"));
+  if (there && size.empty()) return store::open_backend(spec_of(place.folder, kind.inspect));
   return store::open_backend(spec_of(place.folder, "size=" + (size.empty() ? "10GiB" : size)));
 }
 

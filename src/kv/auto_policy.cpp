@@ -6,6 +6,7 @@
 #include <map>
 #include <numbers>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "base/check.hpp"
@@ -17,22 +18,23 @@
 namespace kvasir::kv {
 namespace {
 
-// By size.
-constexpr const char* kCandidates[] = {"rq2", "rq3", "rq4", "rq5", "rq8"};
-
 struct Candidate {
-  const char* name;
+  std::string_view name;
+  std::size_t bytes;  // of a page
   double distortion;
 };
 
+// By size.
 std::vector<Candidate> candidates(int d, Side side) {
   std::vector<Candidate> list;
-  for (const char* name : kCandidates) {
-    const Codec* codec = find(kv::codecs(), name);
+  for (const Entry<Codec>& entry : kv::codecs()) {
+    const Codec& codec = *entry.value;
     CodecParams params;
-    if (!codec || codec->refuse(d, side, &params)) continue;
-    list.push_back({name, relative_distortion(*codec, params, d, side)});
+    if (!codec.automatic || codec.refuse(d, side, &params)) continue;
+    const CodecSide& of = side == Side::kKeys ? codec.k : codec.v;
+    list.push_back({entry.name, of.bytes(d, params), relative_distortion(codec, params, d, side)});
   }
+  std::stable_sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
   return list;
 }
 

@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "kv/codec_fixture.hpp"
 
@@ -131,6 +134,17 @@ TEST(AutoPolicy, TakesTheFewestBitsWithinTheBudget) {
   for (const AutoLayer& layer : choice.layers) EXPECT_EQ(layer.v_codec, "rq3");
   EXPECT_EQ(choice.codecs().size(), 3u);
   EXPECT_EQ(codecs_text(choice.codecs()), "rq2/rq3 in layer 0, rq3 in layer 1, rq8/rq3 in layer 2");
+}
+
+// No name of a codec decides, but what its entry says.
+TEST(AutoPolicy, ChoosesAmongCodecsThatSaySo) {
+  std::set<std::string> chosen;
+  for (double budget = 1e-4; budget < 2; budget *= 1.5)
+    for (const AutoLayer& layer : choose_codecs(kShape, std::vector<double>{0.01, 1, 50}, budget).layers)
+      chosen.insert({layer.k_codec, layer.v_codec});
+  chosen.erase("f16");
+  EXPECT_GE(chosen.size(), 4u);
+  for (const std::string& name : chosen) EXPECT_TRUE(find(codecs(), name)->automatic) << name;
 }
 
 TEST(AutoPolicy, WhatFitsNowhereStaysRaw) {

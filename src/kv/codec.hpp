@@ -121,6 +121,13 @@ struct Codec {
   // not depend on the rows beside it.
   bool packed_prompts = false;
 
+  // Policies. `auto` may choose the codec by what relative_distortion finds (kv/auto_policy.hpp).
+  bool automatic = false;
+  // Shares of bytes are given out to it (kv/share_policy.hpp): which share of the energy of Gaussian rows it loses by
+  // theory when it is called with `share_params`, such as ":unbiased". Null: they are not.
+  double (*share_distortion)() = nullptr;
+  const char* share_params = "";
+
   // Only f32, f16, bf16 (null in others): writes n rows of float32, `stride` floats apart, as tokens [row, row + n).
   // To nearest even; f16 saturates at +-65504.
   void (*write_k)(std::byte* block, int capacity, int row, int n, const float* x, std::ptrdiff_t stride,

@@ -1,63 +1,68 @@
 #include "kv/share_policy.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/check.hpp"
 #include "kv/codec.hpp"
-#include "kv/families/rotated/integer_levels.hpp"
 #include "kv/spec.hpp"
 
 namespace kvasir::kv {
 namespace {
 
+// What a side of a layer may be stored as.
 struct Width {
-  const char* codec;
-  int bits;
+  std::string codec;
+  double bytes;       // of a page of one head
+  double distortion;  // of Gaussian rows
 };
-// Least squares shrinks keys and values, by 12 % at 2 bits. A softmax feels that more than the noise that it saves.
-constexpr std::array<Width, 5> kWidths = {
-    {{"rq2:unbiased", 2}, {"rq3:unbiased", 3}, {"rq4:unbiased", 4}, {"rq5:unbiased", 5}, {"rq8", 8}}};
 
-// Relative distortion of Gaussian rows: Lloyd and Max; 44 dB at 8 bits.
-double distortion(int bits) { return bits == 8 ? 4e-5 : integer_levels(bits).mse; }
+// By size, each losing less than those before it. Empty where no codec that shares go to takes such heads.
+std::vector<Width> widths_of(int d, Side side) {
+  std::vector<Width> all;
+  for (const Entry<Codec>& entry : codecs()) {
+    CodecParams params;
+    if (!entry.value->share_distortion || entry.value->refuse(d, side, &params)) continue;
+    std::string name = std::string(entry.name) + entry.value->share_params;
+    const CodecSpec spec = parse_codec(name, d, side, "");
+    const CodecSide& of = side == Side::kKeys ? spec.codec->k : spec.codec->v;
+    all.push_back({std::move(name), static_cast<double>(of.bytes(d, spec.params)), spec.codec->share_distortion()});
+  }
+  std::sort(all.begin(), all.end(), [](const Width& a, const Width& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.distortion < b.distortion;
+  });
+  std::vector<Width> useful;
+  for (Width& w : all)
+    if (useful.empty() || w.distortion < useful.back().distortion) useful.push_back(std::move(w));
+  return useful;
+}
 
 // One side of one layer.
 struct Store {
   int layer;
   Side side;
+  int heads;
   double gain;
-  std::array<double, kWidths.size()> bytes;  // of a page, all heads
+  const std::vector<Width>* widths;
   std::size_t width = 0;
 
-  double saved() const { return gain * (distortion(kWidths[width].bits) - distortion(kWidths[width + 1].bits)); }
-  double cost() const { return bytes[width + 1] - bytes[width]; }
+  const Width& at(std::size_t w) const { return (*widths)[w]; }
+  double bytes(std::size_t w) const { return at(w).bytes * heads; }
+  bool widest() const { return width + 1 == widths->size(); }
+  double saved() const { return gain * (at(width).distortion - at(width + 1).distortion); }
+  double cost() const { return bytes(width + 1) - bytes(width); }
 };
-
-bool rotates(int d, Side side) {
-  CodecParams params;
-  const Codec* codec = find(codecs(), "rq2");
-  return codec && !codec->refuse(d, side, &params);
-}
-
-Store store_of(int layer, const LayerShape& s, Side side, double gain) {
-  const int d = side == Side::kKeys ? s.head_dim : s.head_dim_v;
-  Store store{layer, side, gain, {}};
-  for (std::size_t w = 0; w < kWidths.size(); ++w) {
-    const CodecSpec spec = parse_codec(kWidths[w].codec, d, side, "");
-    const CodecSide& of = side == Side::kKeys ? spec.codec->k : spec.codec->v;
-    store.bytes[w] = static_cast<double>(of.bytes(d, spec.params)) * s.kv_heads;
-  }
-  return store;
-}
 
 // Spends `left` bytes above the fewest.
 void spend(std::vector<Store>& stores, double left) {
   for (;;) {
     Store* best = nullptr;
     for (Store& s : stores) {
-      if (s.width + 1 == kWidths.size() || s.cost() > left) continue;
+      if (s.widest() || s.cost() > left) continue;
       if (!best || s.saved() * best->cost() > best->saved() * s.cost()) best = &s;
     }
     if (!best) return;
@@ -72,6 +77,7 @@ std::vector<LayerCodecs> share_out(const CacheShape& shape, std::span<const doub
   KVASIR_CHECK(share > 0 && gains.size() == shape.layers.size());
   std::vector<LayerCodecs> all;
   for (int l = 0; l < shape.count(); ++l) all.push_back({l, l, "f16", "f16"});
+  std::map<std::pair<int, Side>, std::vector<Width>> known;
   for (const bool local : {false, true}) {
     std::vector<Store> stores;
     double left = 0;
@@ -80,16 +86,19 @@ std::vector<LayerCodecs> share_out(const CacheShape& shape, std::span<const doub
       if (!s.attends() || s.kv_of >= 0 || (s.window > 0) != local) continue;
       for (const Side side : {Side::kKeys, Side::kValues}) {
         const int d = side == Side::kKeys ? s.head_dim : s.head_dim_v;
-        if (!rotates(d, side) || (side == Side::kValues && s.latent)) continue;
+        const auto [widths, is_new] = known.try_emplace({d, side});
+        if (is_new) widths->second = widths_of(d, side);
+        if (widths->second.empty() || (side == Side::kValues && s.latent)) continue;
         const double gain = side == Side::kKeys ? gains[static_cast<std::size_t>(l)] : 1;
-        stores.push_back(store_of(l, s, side, s.latent ? gain + 1 : gain));  // latent keys are values, too
-        left += share * 2 * kPageTokens * s.kv_heads * d - stores.back().bytes.front();
+        // Latent keys are values, too.
+        stores.push_back({l, side, s.kv_heads, s.latent ? gain + 1 : gain, &widths->second});
+        left += share * 2 * kPageTokens * s.kv_heads * d - stores.back().bytes(0);
       }
     }
     spend(stores, left);
     for (const Store& s : stores) {
       LayerCodecs& layer = all[static_cast<std::size_t>(s.layer)];
-      (s.side == Side::kKeys ? layer.k_codec : layer.v_codec) = kWidths[s.width].codec;
+      (s.side == Side::kKeys ? layer.k_codec : layer.v_codec) = s.at(s.width).codec;
       if (shape.at(s.layer).latent) layer.v_codec = layer.k_codec;
     }
   }

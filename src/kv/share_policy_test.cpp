@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "kv/auto_policy.hpp"
@@ -73,6 +76,22 @@ TEST(SharePolicy, NoOtherChoiceOfTheSameBytesHasMuchLessNoise) {
       if (bytes_of(shape, other) <= most) least = std::min(least, noise_of(shape, gains, other));
     }
     EXPECT_LT(noise_of(shape, gains, chosen), 1.3 * least) << share << ": " << codecs_text(chosen);
+  }
+}
+
+// No name of a codec decides, but what its entry says.
+TEST(SharePolicy, GoesToCodecsThatSaySo) {
+  const CacheShape shape = shape_of(8, 64);
+  std::set<std::string> used;
+  for (double share = 0.14; share < 0.6; share += 0.02)
+    for (const double gain : {0.1, 5.0, 400.0})
+      for (const LayerCodecs& r : share_out(shape, std::vector<double>(8, gain), share))
+        used.insert({r.k_codec, r.v_codec});
+  EXPECT_GE(used.size(), 4u);
+  for (const std::string& name : used) {
+    const Codec* codec = find(codecs(), name.substr(0, name.find(':')));
+    ASSERT_TRUE(codec && codec->share_distortion) << name;
+    EXPECT_TRUE(name.ends_with(codec->share_params)) << name;
   }
 }
 

@@ -157,6 +157,12 @@ struct TierKind {
   // Error(kUnsupported) when this build lacks a library (naming its package), Error(kIo) when the place cannot be used.
   // A server that does not answer now is no error.
   std::unique_ptr<Backend> (*open)(Spec& spec);
+  // The records are in the memory of the process that opened it, so that no other can look at them.
+  bool private_memory = false;
+  // Of a folder, both or none: the file by which tools know that it holds such records, and the option with which they
+  // open it.
+  const char* file = nullptr;
+  const char* inspect = nullptr;
 };
 
 std::span<const Entry<TierKind>> tiers();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -97,6 +98,19 @@ TEST_P(Tiers, ReturnWhatWasPut) {
   EXPECT_EQ(s.inserts, put.size());
   EXPECT_EQ(s.usage.records, put.size());
   EXPECT_EQ(s.errors, 0u) << s.last_error;
+}
+
+// By which tools tell that a folder holds a cache, and how they open it (cli/cache.cpp).
+TEST_P(Tiers, SayHowToolsOpenThem) {
+  EXPECT_EQ(kind_->file == nullptr, kind_->inspect == nullptr);
+  if (!kind_->file) return;
+  ASSERT_EQ(kind_->place, Place::kFolder);
+  EXPECT_FALSE(kind_->private_memory);
+  OPEN(made, sized("1MiB"));
+  made.reset();
+  EXPECT_TRUE(std::filesystem::exists(address_ + "/" + kind_->file));
+  OPEN(seen, kind_->inspect);
+  EXPECT_EQ(seen->stats().usage.records, 0u);
 }
 
 TEST_P(Tiers, AnswerEmptyBatches) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "weights/gguf.hpp"
 #include "weights/quant.hpp"
@@ -25,16 +26,26 @@ constexpr Known kKnown[] = {
     {41, 40, "q1_0"},   {42, 41, "q2_0"},
 };
 
-const Known* known(std::uint32_t type) {
-  const auto* k = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& x) { return x.type == type; });
-  return k == std::end(kKnown) ? nullptr : k;
+// Those, and the entries that bring numbers of their own.
+template <class Is>
+std::optional<Known> known_that(Is is) {
+  for (const Known& k : kKnown)
+    if (is(k)) return k;
+  for (const Entry<Quant>& e : quants()) {
+    if (!e.value || e.value->gguf_type < 0) continue;  // null only in registry_weights (cmake/probe.cmake)
+    const Known k{static_cast<std::uint32_t>(e.value->gguf_type), e.value->gguf_file_type, e.name};
+    if (is(k)) return k;
+  }
+  return std::nullopt;
 }
-const Known* known(std::string_view quant) {
-  const auto* k = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& x) { return x.name == quant; });
-  return k == std::end(kKnown) ? nullptr : k;
+std::optional<Known> known(std::uint32_t type) {
+  return known_that([&](const Known& k) { return k.type == type; });
+}
+std::optional<Known> known(std::string_view quant) {
+  return known_that([&](const Known& k) { return k.name == quant; });
 }
 
-std::optional<BlockType> block_type(const Known* k) {
+std::optional<BlockType> block_type(const std::optional<Known>& k) {
   const Quant* quant = k ? find(quants(), k->name) : nullptr;
   if (!quant) return std::nullopt;
   return BlockType{k->name, k->type, quant->block, quant->block_bytes};
@@ -43,7 +54,7 @@ std::optional<BlockType> block_type(const Known* k) {
 }  // namespace
 
 std::string ggml_type_name(std::uint32_t type) {
-  const Known* k = known(type);
+  const std::optional<Known> k = known(type);
   if (!k) return {};
   std::string name(k->name);
   std::transform(name.begin(), name.end(), name.begin(),
@@ -52,7 +63,7 @@ std::string ggml_type_name(std::uint32_t type) {
 }
 
 std::optional<std::uint32_t> gguf_file_type(std::string_view quant) {
-  const Known* k = known(quant);
+  const std::optional<Known> k = known(quant);
   if (!k || k->file_type < 0) return std::nullopt;
   return static_cast<std::uint32_t>(k->file_type);
 }

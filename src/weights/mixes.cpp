@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 #include <variant>
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "weights/gguf.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::weights {
 namespace {
 
+// Those with names and rules of their own.
 constexpr Mix kMixes[] = {
     {"F32", "f32", 0},          {"F16", "f16", 1},       {"BF16", "bf16", 32},     {"Q8_0", "q8_0", 7},
     {"Q4_0", "q4_0", 2},        {"Q4_1", "q4_1", 3},     {"Q5_0", "q5_0", 8},      {"Q5_1", "q5_1", 9},
@@ -82,22 +85,38 @@ Role role_of(std::string_view name) {
 
 bool makes_values(Role role) { return role == Role::kValue || role == Role::kFused; }
 
+// And every other type that a GGUF file can be mostly of, by the name that GGUF gives it.
+std::vector<Mix> with_plain_types() {
+  static std::deque<std::string> texts;  // of the names
+  std::vector<Mix> all(std::begin(kMixes), std::end(kMixes));
+  for (const Entry<Quant>& entry : quants()) {
+    const auto file_type = gguf_file_type(entry.name);
+    const auto of = [&](const Mix& m) { return m.quant == entry.name; };
+    if (file_type && std::none_of(std::begin(kMixes), std::end(kMixes), of))
+      all.push_back({texts.emplace_back(upper(entry.name)), entry.name, *file_type});
+  }
+  return all;
+}
+
 }  // namespace
 
-std::span<const Mix> mixes() { return kMixes; }
+std::span<const Mix> mixes() {
+  static const std::vector<Mix> all = with_plain_types();
+  return all;
+}
 
 std::string mix_names() {
   std::string out;
-  for (const Mix& m : kMixes) out.append(out.empty() ? "" : ", ").append(m.name);
+  for (const Mix& m : mixes()) out.append(out.empty() ? "" : ", ").append(m.name);
   return out;
 }
 
 const Mix& find_mix(std::string_view name) {
   const std::string wanted = upper(name);
-  for (const Mix& m : kMixes)
+  for (const Mix& m : mixes())
     if (m.name == wanted) return m;
   std::vector<std::string> names;
-  for (const Mix& m : kMixes) names.emplace_back(m.name);
+  for (const Mix& m : mixes()) names.emplace_back(m.name);
   throw Error(Code::kBadInput,
               fmt::format("unknown type '{}'{}; expected one of {}", name, did_you_mean(wanted, names), mix_names()));
 }
@@ -121,7 +140,7 @@ MixPlan::MixPlan(const Mix& mix, const ModelFile& file, bool importance) : mix_(
     if (list) return list->empty() ? fallback : *std::max_element(list->begin(), list->end());
     return m.get_int(name, 0, kMost).value_or(fallback);
   };
-  falcon_ = arch == "falcon";
+  falcon_ = arch == "falcon";  // llama.cpp's rules name these architectures; its converter's files are all they are for
   layers_ = number("block_count", 0);
   experts_ = number("expert_count", 0);
   const std::int64_t heads = number("attention.head_count", 1), kv_heads = number("attention.head_count_kv", heads);

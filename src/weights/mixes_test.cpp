@@ -5,11 +5,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 
 #include "base/error.hpp"
 #include "base/test_data_fixture.hpp"
+#include "weights/gguf.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::weights {
@@ -89,6 +91,21 @@ TEST(Mixes, OneTypeForAll) {
   EXPECT_EQ(type_in(file, "Q4_0", "blk.3.ffn_down.weight"), "q4_0");
   EXPECT_EQ(type_in(file, "Q4_0", "output.weight"), "q6_k");
   EXPECT_EQ(type_in(file, "Q4_0", "token_embd.weight"), "q4_0");
+}
+
+// A type that files can be mostly of is written without being named anywhere.
+TEST(Mixes, EveryTypeOfFilesIsWritten) {
+  const Outline file("llama", 32, 32, 32);
+  for (const Entry<Quant>& entry : quants()) {
+    const auto file_type = gguf_file_type(entry.name);
+    const auto of = [&](const Mix& m) { return m.quant == entry.name; };
+    const auto mix = std::find_if(mixes().begin(), mixes().end(), of);
+    ASSERT_EQ(mix != mixes().end(), file_type.has_value()) << entry.name;
+  }
+  EXPECT_EQ(find_mix("NVFP4").file_type, 39u);
+  EXPECT_EQ(type_in(file, "NVFP4", "blk.3.ffn_up.weight"), "nvfp4");
+  EXPECT_EQ(type_in(file, "Q2_0", "blk.3.ffn_down.weight"), "q2_0");
+  EXPECT_EQ(type_in(file, "Q2_0", "output.weight"), "q6_k");
 }
 
 // More bits in the first and the last eighth of the layers and in every third between.

@@ -4,8 +4,9 @@
 //   namespace kvasir::weights::entries::quants::KVASIR_TARGET { extern const Quant <stem>; }
 // `dequantise` and `quantise` work on a row as the file has it, the functions of `panel` on rows packed for products
 // (kernel/matmul.hpp). A type of integer codes describes its blocks in a struct and takes both from
-// kernel::IntPanels<that struct> (kernel/int_planes.hpp says what the struct holds); weights/families has what several
-// types share. Numbers that a file format gives to types are that format's: weights/gguf_types.cpp for GGUF.
+// kernel::IntPanels<that struct> by of_codes (weights/families/int_codes.hpp; kernel/int_planes.hpp says what the struct
+// holds); weights/families has what several types share. Numbers that a file format gives to types are that format's:
+// weights/gguf_types.cpp has those of ggml. `kvasir quantize` writes every type that GGUF files can be mostly of.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,9 @@ struct Quant {
   int together = 1;
   // The type that a model of this one uses for rows whose length `block` does not divide, by the name of its entry.
   const char* fallback = "f16";
+  // Numbers in GGUF files of a type that ggml does not number: of its tensors, and of files that are mostly this type.
+  // -1: weights/gguf_types.cpp has them, or there are none.
+  std::int32_t gguf_type = -1, gguf_file_type = -1;
 
   // One row between the file's bytes and floats; n is a multiple of `block`. `dequantise` is exact (the definition of
   // the format); `quantise` rounds to nearest with a per-block scale, good enough for synthetic models and tests.

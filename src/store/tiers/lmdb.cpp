@@ -32,6 +32,8 @@ std::unique_ptr<Backend> open(Spec& spec) {
 const TierKind entry{.summary = "an LMDB database on this machine's disk",
                      .usage = "lmdb:FOLDER?size=10GiB",
                      .place = Place::kFolder,
-                     .open = open};
+                     .open = open,
+                     .file = "data.mdb",
+                     .inspect = "mode=inspect"};
 
 }  // namespace kvasir::store::tiers_lmdb

@@ -18,7 +18,10 @@ std::unique_ptr<Backend> open(Spec& spec) {
 
 }  // namespace
 
-const TierKind entry{
-    .summary = "memory of this process", .usage = "ram:?size=1GiB&pins=512MiB", .place = Place::kNone, .open = open};
+const TierKind entry{.summary = "memory of this process",
+                     .usage = "ram:?size=1GiB&pins=512MiB",
+                     .place = Place::kNone,
+                     .open = open,
+                     .private_memory = true};
 
 }  // namespace kvasir::store::tiers_ram

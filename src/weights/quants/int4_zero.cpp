@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "weights/families/int_codes.hpp"
 #include "weights/families/nibble_blocks.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -47,14 +47,9 @@ struct Format {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant int4_zero;
-const Quant int4_zero{.summary = "4-bit of AWQ, GPTQ and compressed-tensors: f16 scale and whole zero point",
-                      .block = Format::kBlock,
-                      .block_bytes = Format::kBlockBytes,
-                      .dequantise = Panels::dequantise,
-                      .quantise = Format::quantise,
-                      .panel = &kPanel};
+const Quant int4_zero =
+    of_codes<Format>({.summary = "4-bit of AWQ, GPTQ and compressed-tensors: f16 scale and whole zero point",
+                      .quantise = Format::quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -5,9 +5,9 @@
 //     8 bytes  four words of 16 bits, each four times 3 bits s from the low bits on and 4 bits of the f16 d, the low
 //              ones in the first word
 // In panels every element has a code of 3 bits: the digit, and the move in bit 2.
+#include "weights/families/int_codes.hpp"
 #include "weights/families/iq1_grid.hpp"
 #include "weights/families/odd_scales.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -86,16 +86,10 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq1_m;
-const Quant iq1_m{.summary = "1.75-bit, vectors of 8 out of 2048, 16 x 16 with 3-bit scales",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .together = 8,
-                  .fallback = "iq4_nl",
-                  .dequantise = Panels::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant iq1_m = of_codes<Format>({.summary = "1.75-bit, vectors of 8 out of 2048, 16 x 16 with 3-bit scales",
+                                      .together = 8,
+                                      .fallback = "iq4_nl",
+                                      .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

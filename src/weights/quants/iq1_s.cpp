@@ -5,9 +5,9 @@
 //              bits 12-14, bit 15 is set if move is -1/8, not 1/8
 // Panel head: d (16 f16), nibbles of s and the top bit (families/odd_scales.hpp). There x = dl u + dl (move - 1) with
 // dl = d (2 s + 1): the same numbers, but zeros of a panel are positive.
+#include "weights/families/int_codes.hpp"
 #include "weights/families/iq1_grid.hpp"
 #include "weights/families/odd_scales.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -102,16 +102,11 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq1_s;
-const Quant iq1_s{.summary = "1.5-bit, vectors of 8 out of 2048, 8 x 32 with 3-bit scales",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .together = 8,
-                  .fallback = "iq4_nl",
-                  .dequantise = Format::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant iq1_s = of_codes<Format>({.summary = "1.5-bit, vectors of 8 out of 2048, 8 x 32 with 3-bit scales",
+                                      .together = 8,
+                                      .fallback = "iq4_nl",
+                                      .dequantise = Format::dequantise,
+                                      .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -4,8 +4,8 @@
 //    32 bytes  signs: bit i of byte g is set if element 8g + i is negative
 //     8 bytes  the high two bits of number g in byte g / 4, from bit 2 (g % 4) on
 //     8 bytes  scales: s of sub-block j in byte j / 2, low nibble for even j
+#include "weights/families/int_codes.hpp"
 #include "weights/families/two_bit_grids.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -61,16 +61,10 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq2_s;
-const Quant iq2_s{.summary = "2-bit, vectors of 8 out of 1024, 16 x 16 with 4-bit scales",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .together = 8,
-                  .fallback = "iq4_nl",
-                  .dequantise = Panels::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant iq2_s = of_codes<Format>({.summary = "2-bit, vectors of 8 out of 1024, 16 x 16 with 4-bit scales",
+                                      .together = 8,
+                                      .fallback = "iq4_nl",
+                                      .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -3,8 +3,8 @@
 //    64 bytes  of every 8 elements a word of 16 bits: the number of the vector in 9 bits, 7 signs (the eighth makes the
 //              number of negative ones even)
 //     8 bytes  scales: s of sub-block j in byte j / 2, low nibble for even j
+#include "weights/families/int_codes.hpp"
 #include "weights/families/two_bit_grids.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -55,16 +55,10 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq2_xs;
-const Quant iq2_xs{.summary = "2-bit, vectors of 8 out of 512, 16 x 16 with 4-bit scales",
-                   .block = Format::kBlock,
-                   .block_bytes = Format::kBlockBytes,
-                   .together = 8,
-                   .fallback = "iq4_nl",
-                   .dequantise = Panels::dequantise,
-                   .quantise = quantise,
-                   .panel = &kPanel};
+const Quant iq2_xs = of_codes<Format>({.summary = "2-bit, vectors of 8 out of 512, 16 x 16 with 4-bit scales",
+                                       .together = 8,
+                                       .fallback = "iq4_nl",
+                                       .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -2,8 +2,8 @@
 //              f16 d
 //    8 x 8 bytes  of every sub-block the numbers of its 4 vectors, a byte each, and a word of 32 bits: 4 times 7 signs
 //                 from the low bits on (the eighth makes the number of negative ones even), s in bits 28-31
+#include "weights/families/int_codes.hpp"
 #include "weights/families/two_bit_grids.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -57,16 +57,10 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq2_xxs;
-const Quant iq2_xxs{.summary = "2-bit, vectors of 8 out of 256, 8 x 32 with 4-bit scales",
-                    .block = Format::kBlock,
-                    .block_bytes = Format::kBlockBytes,
-                    .together = 8,
-                    .fallback = "iq4_nl",
-                    .dequantise = Panels::dequantise,
-                    .quantise = quantise,
-                    .panel = &kPanel};
+const Quant iq2_xxs = of_codes<Format>({.summary = "2-bit, vectors of 8 out of 256, 8 x 32 with 4-bit scales",
+                                        .together = 8,
+                                        .fallback = "iq4_nl",
+                                        .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -6,8 +6,8 @@
 //     4 bytes  scales: s of sub-block j in byte j / 2, low nibble for even j
 // Levels are the odd numbers from -15 to 15: in panels codes u of 4 bits, x = 2 d (2 s + 1) (u - 8) + d (2 s + 1).
 #include "weights/families/grid_search.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/odd_scales.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -77,16 +77,10 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq3_s;
-const Quant iq3_s{.summary = "3-bit, vectors of 4 out of 512, 8 x 32 with 4-bit scales",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .together = 4,
-                  .fallback = "iq4_nl",
-                  .dequantise = Panels::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant iq3_s = of_codes<Format>({.summary = "3-bit, vectors of 4 out of 512, 8 x 32 with 4-bit scales",
+                                      .together = 4,
+                                      .fallback = "iq4_nl",
+                                      .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

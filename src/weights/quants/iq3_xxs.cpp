@@ -5,8 +5,8 @@
 //              makes the number of negative ones even), s in bits 28-31
 // In panels every element has a code of 4 bits: the digit, and the sign in bit 3.
 #include "weights/families/grid_search.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/odd_scales.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -68,16 +68,10 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq3_xxs;
-const Quant iq3_xxs{.summary = "3-bit, vectors of 4 out of 256, 8 x 32 with 4-bit scales",
-                    .block = Format::kBlock,
-                    .block_bytes = Format::kBlockBytes,
-                    .together = 4,
-                    .fallback = "iq4_nl",
-                    .dequantise = Panels::dequantise,
-                    .quantise = quantise,
-                    .panel = &kPanel};
+const Quant iq3_xxs = of_codes<Format>({.summary = "3-bit, vectors of 4 out of 256, 8 x 32 with 4-bit scales",
+                                        .together = 4,
+                                        .fallback = "iq4_nl",
+                                        .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -1,7 +1,7 @@
 // IQ4_NL: x = d level[u], blocks of 32 laid out as those of Q4_0 (18 bytes).
+#include "weights/families/int_codes.hpp"
 #include "weights/families/levels.hpp"
 #include "weights/families/nibble_blocks.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -20,14 +20,8 @@ struct Format : NibbleBlocks<4, false>, NonLinear {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq4_nl;
-const Quant iq4_nl{.summary = "4-bit, blocks of 32, 16 levels, f16 scale",
-                   .block = Format::kBlock,
-                   .block_bytes = Format::kBlockBytes,
-                   .dequantise = Panels::dequantise,
-                   .quantise = Format::quantise,
-                   .panel = &kPanel};
+const Quant iq4_nl =
+    of_codes<Format>({.summary = "4-bit, blocks of 32, 16 levels, f16 scale", .quantise = Format::quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

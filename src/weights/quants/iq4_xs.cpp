@@ -5,9 +5,9 @@
 //   128 bytes  nibbles: 32 elements per 16 bytes, element i low in byte i, element i + 16 high
 // Panel head: d (16 f16), s - 32 (8 sub-blocks, 16 rows) int8.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/levels.hpp"
 #include "weights/families/quantise.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -57,15 +57,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant iq4_xs;
-const Quant iq4_xs{.summary = "4-bit, 8 x 32 with 6-bit scales, 16 levels",
-                   .block = Format::kBlock,
-                   .block_bytes = Format::kBlockBytes,
-                   .fallback = "iq4_nl",
-                   .dequantise = Panels::dequantise,
-                   .quantise = quantise,
-                   .panel = &kPanel};
+const Quant iq4_xs = of_codes<Format>(
+    {.summary = "4-bit, 8 x 32 with 6-bit scales, 16 levels", .fallback = "iq4_nl", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

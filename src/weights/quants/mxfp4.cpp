@@ -2,9 +2,9 @@
 // (element i low in byte i, element i + 16 high) that are floats E2M1: x = 2^(e - 128) level[u], the levels being twice
 // E2M1. Panel head: e of 16 rows.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/levels.hpp"
 #include "weights/families/quantise.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -44,14 +44,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant mxfp4;
-const Quant mxfp4{.summary = "4-bit floats, blocks of 32 with a power of two",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .dequantise = Panels::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant mxfp4 =
+    of_codes<Format>({.summary = "4-bit floats, blocks of 32 with a power of two", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

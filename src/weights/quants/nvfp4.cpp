@@ -5,9 +5,9 @@
 // Files made from checkpoints have one more number for a whole matrix, in a tensor of its own: a panel's factor.
 // Panel head: d (4 sub-blocks, 16 rows), a byte each.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/levels.hpp"
 #include "weights/families/quantise.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -62,15 +62,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant nvfp4;
-const Quant nvfp4{.summary = "4-bit floats, 4 x 16 with floats of 7 bits",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .fallback = "mxfp4",
-                  .dequantise = Panels::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant nvfp4 = of_codes<Format>(
+    {.summary = "4-bit floats, 4 x 16 with floats of 7 bits", .fallback = "mxfp4", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -1,7 +1,7 @@
 // Q1_0: blocks of 128, f16 d, 16 bytes of signs: element i is d where bit i % 8 of byte i / 8 is set, else -d.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/quantise.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -41,15 +41,8 @@ void quantise_signs(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using SignPanels = kernel::KVASIR_TARGET::IntPanels<SignFormat>;
-static constexpr kernel::PanelFormat kSignPanel = SignPanels::format();
 extern const Quant q1_0;
-const Quant q1_0{.summary = "signs, blocks of 128, f16 scale",
-                 .block = SignFormat::kBlock,
-                 .block_bytes = SignFormat::kBlockBytes,
-                 .fallback = "q4_0",
-                 .dequantise = SignPanels::dequantise,
-                 .quantise = quantise_signs,
-                 .panel = &kSignPanel};
+const Quant q1_0 = of_codes<SignFormat>(
+    {.summary = "signs, blocks of 128, f16 scale", .fallback = "q4_0", .quantise = quantise_signs});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

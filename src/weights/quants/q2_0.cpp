@@ -1,6 +1,6 @@
 // Q2_0: blocks of 64, f16 d, 16 bytes of codes u of 2 bits, four to a byte from the low bits on: x = d (u - 1).
+#include "weights/families/int_codes.hpp"
 #include "weights/families/ternary.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -27,15 +27,8 @@ void quantise_pairs(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using PairsPanels = kernel::KVASIR_TARGET::IntPanels<PairsFormat>;
-static constexpr kernel::PanelFormat kPairsPanel = PairsPanels::format();
 extern const Quant q2_0;
-const Quant q2_0{.summary = "2 bits (-1 to 2), blocks of 64, f16 scale",
-                 .block = PairsFormat::kBlock,
-                 .block_bytes = PairsFormat::kBlockBytes,
-                 .fallback = "q4_0",
-                 .dequantise = PairsPanels::dequantise,
-                 .quantise = quantise_pairs,
-                 .panel = &kPairsPanel};
+const Quant q2_0 = of_codes<PairsFormat>(
+    {.summary = "2 bits (-1 to 2), blocks of 64, f16 scale", .fallback = "q4_0", .quantise = quantise_pairs});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -4,8 +4,8 @@
 //              f16 d, f16 dmin
 // Panel head: d (16 f16), dmin (16 f16), the bytes of scale and minimum (16 sub-blocks, 16 rows).
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/quantise.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -64,15 +64,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q2_k;
-const Quant q2_k{.summary = "2-bit, 16 x 16 with 4-bit scales and minima",
-                 .block = Format::kBlock,
-                 .block_bytes = Format::kBlockBytes,
-                 .fallback = "q4_0",
-                 .dequantise = Panels::dequantise,
-                 .quantise = quantise,
-                 .panel = &kPanel};
+const Quant q2_k = of_codes<Format>(
+    {.summary = "2-bit, 16 x 16 with 4-bit scales and minima", .fallback = "q4_0", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -6,9 +6,9 @@
 //              f16 d
 // Panel head: d (16 f16), s - 32 (16 sub-blocks, 16 rows) int8.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/quantise.hpp"
 #include "weights/families/signed_scales.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -51,15 +51,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q3_k;
-const Quant q3_k{.summary = "3-bit, 16 x 16 with 6-bit scales",
-                 .block = Format::kBlock,
-                 .block_bytes = Format::kBlockBytes,
-                 .fallback = "q4_0",
-                 .dequantise = Panels::dequantise,
-                 .quantise = quantise,
-                 .panel = &kPanel};
+const Quant q3_k =
+    of_codes<Format>({.summary = "3-bit, 16 x 16 with 6-bit scales", .fallback = "q4_0", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -1,6 +1,6 @@
 // Q5_1: x = d u + m with u of 5 bits, blocks of 32 (24 bytes).
+#include "weights/families/int_codes.hpp"
 #include "weights/families/nibble_blocks.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -9,14 +9,8 @@ struct Format : NibbleBlocks<5, true> {};
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q5_1;
-const Quant q5_1{.summary = "5-bit, blocks of 32, f16 scale and minimum",
-                 .block = Format::kBlock,
-                 .block_bytes = Format::kBlockBytes,
-                 .dequantise = Panels::dequantise,
-                 .quantise = Format::quantise,
-                 .panel = &kPanel};
+const Quant q5_1 =
+    of_codes<Format>({.summary = "5-bit, blocks of 32, f16 scale and minimum", .quantise = Format::quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

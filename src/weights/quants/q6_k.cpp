@@ -5,9 +5,9 @@
 //              f16 d
 // Panel head: d (16 f16), s (16 sub-blocks, 16 rows) int8.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/quantise.hpp"
 #include "weights/families/signed_scales.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -49,15 +49,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q6_k;
-const Quant q6_k{.summary = "6-bit, 16 x 16 with 8-bit scales",
-                 .block = Format::kBlock,
-                 .block_bytes = Format::kBlockBytes,
-                 .fallback = "q8_0",
-                 .dequantise = Panels::dequantise,
-                 .quantise = quantise,
-                 .panel = &kPanel};
+const Quant q6_k =
+    of_codes<Format>({.summary = "6-bit, 16 x 16 with 8-bit scales", .fallback = "q8_0", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

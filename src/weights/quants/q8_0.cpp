@@ -1,7 +1,7 @@
 // Q8_0: blocks of 32, f16 scale d, 32 signed bytes: x = d q. Codes are stored plus 128.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/quantise.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -29,14 +29,7 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant q8_0;
-const Quant q8_0{.summary = "8-bit, blocks of 32, f16 scale",
-                 .block = Format::kBlock,
-                 .block_bytes = Format::kBlockBytes,
-                 .dequantise = Panels::dequantise,
-                 .quantise = quantise,
-                 .panel = &kPanel};
+const Quant q8_0 = of_codes<Format>({.summary = "8-bit, blocks of 32, f16 scale", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

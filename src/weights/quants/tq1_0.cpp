@@ -4,8 +4,8 @@
 //              (i 0..15); byte 48 + i elements 240 + i, + 4, + 8, + 12 (i 0..3)
 //              f16 d
 // In panels codes take 2 bits.
+#include "weights/families/int_codes.hpp"
 #include "weights/families/ternary.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -54,15 +54,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant tq1_0;
-const Quant tq1_0{.summary = "ternary, five to a byte, blocks of 256, f16 scale",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .fallback = "q4_0",
-                  .dequantise = Panels::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant tq1_0 = of_codes<Format>(
+    {.summary = "ternary, five to a byte, blocks of 256, f16 scale", .fallback = "q4_0", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

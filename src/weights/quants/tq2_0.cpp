@@ -1,8 +1,8 @@
 // TQ2_0: super-blocks of 256, x = d (u - 1) with u of 2 bits.
 //    64 bytes  codes: byte 32h + i (h 0..1, i 0..31) holds elements 128h + i, + 32, + 64, + 96 from low to high bits
 //              f16 d
+#include "weights/families/int_codes.hpp"
 #include "weights/families/ternary.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -27,15 +27,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = kernel::KVASIR_TARGET::IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant tq2_0;
-const Quant tq2_0{.summary = "ternary in 2 bits, blocks of 256, f16 scale",
-                  .block = Format::kBlock,
-                  .block_bytes = Format::kBlockBytes,
-                  .fallback = "q4_0",
-                  .dequantise = Panels::dequantise,
-                  .quantise = quantise,
-                  .panel = &kPanel};
+const Quant tq2_0 = of_codes<Format>(
+    {.summary = "ternary in 2 bits, blocks of 256, f16 scale", .fallback = "q4_0", .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET

@@ -3,11 +3,12 @@
 // weights/families.
 //
 // This one has a table of levels: blocks of 32 elements, f16 d, 16 bytes of nibbles (element i low in byte i, element
-// i + 16 high), x = d level[u]. A type without a table leaves kLevels out and says with kZero which code is 0.
+// i + 16 high), x = d level[u]. A type without a table leaves kLevels out and says with kZero which code is 0. Its
+// numbers in GGUF files are its own, as ggml does not number it; a type that ggml numbers has none here.
 #include "kernel/int_panels.hpp"
+#include "weights/families/int_codes.hpp"
 #include "weights/families/levels.hpp"
 #include "weights/families/quantise.hpp"
-#include "weights/quant.hpp"
 
 namespace kvasir::weights::entries::quants::KVASIR_TARGET {
 namespace {
@@ -34,14 +35,8 @@ void quantise(const float* row, std::byte* out, std::int64_t n) {
 
 }  // namespace
 
-using Panels = IntPanels<Format>;
-static constexpr kernel::PanelFormat kPanel = Panels::format();
 extern const Quant skeleton;
-const Quant skeleton{.summary = "a type that no file has",
-                     .block = Format::kBlock,
-                     .block_bytes = Format::kBlockBytes,
-                     .dequantise = Panels::dequantise,
-                     .quantise = quantise,
-                     .panel = &kPanel};
+const Quant skeleton = of_codes<Format>(
+    {.summary = "a type that no file has", .gguf_type = 1000, .gguf_file_type = 1000, .quantise = quantise});
 
 }  // namespace kvasir::weights::entries::quants::KVASIR_TARGET
