@@ -322,14 +322,14 @@ constexpr LongTask kLongTasks[] = {
     {"needle_zh", [](double where, std::uint64_t seed) { return needle_sample_of(where, seed, true); }},
 };
 
-std::int64_t tokens_of(const text::Tokenizer& tokenizer, const LongQuestion& q) {
+std::int64_t question_tokens(const text::Tokenizer& tokenizer, const LongQuestion& q) {
   return static_cast<std::int64_t>(tokenizer.encode(q.prompt).size()) + q.most;
 }
 
 // With the most pieces that fit.
 LongQuestion fill(const text::Tokenizer& tokenizer, const LongSample& sample, std::int64_t length) {
   LongQuestion best = sample.make(0);
-  if (const std::int64_t least = tokens_of(tokenizer, best); least > length)
+  if (const std::int64_t least = question_tokens(tokenizer, best); least > length)
     throw Error(Code::kBadInput,
                 "is " + std::to_string(length) + ", the shortest text of task " + best.task + " and its answer take " +
                     std::to_string(least),
@@ -337,14 +337,14 @@ LongQuestion fill(const text::Tokenizer& tokenizer, const LongSample& sample, st
   std::int64_t low = 0, high = 8;
   for (;; high *= 2) {
     LongQuestion q = sample.make(high);
-    if (tokens_of(tokenizer, q) > length) break;
+    if (question_tokens(tokenizer, q) > length) break;
     low = high;
     best = std::move(q);
   }
   while (high - low > std::max<std::int64_t>(1, low / 50)) {
     const std::int64_t middle = (low + high) / 2;
     LongQuestion q = sample.make(middle);
-    if (tokens_of(tokenizer, q) <= length) {
+    if (question_tokens(tokenizer, q) <= length) {
       low = middle;
       best = std::move(q);
     } else {
