@@ -132,6 +132,8 @@ inline constexpr Rename kInternLm2[] = {
 inline constexpr Rename kQwen[] = {{"ln_1", "attn_norm"},          {"ln_2", "ffn_norm"},   {"attn.c_attn", "attn_qkv"},
                                    {"attn.c_proj", "attn_output"}, {"mlp.w2", "ffn_gate"}, {"mlp.w1", "ffn_up"},
                                    {"mlp.c_proj", "ffn_down"}};
+inline constexpr Rename kAxk1[] = {{"post_mlp_layernorm", "post_ffw_norm"},
+                                   {"mlp.post_mlp_layernorm", "post_ffw_norm"}};
 inline constexpr Rename kBailing[] = {{"attention.query_key_value", "attn_qkv"},
                                       {"attention.dense", "attn_output"},
                                       {"attention.query_layernorm", "attn_q_norm"},
