@@ -22,9 +22,9 @@ bool scores_by_sigmoid(const ConfigReader& r) {
       r.fields.unsupported("scoring_func", fmt::format("is '{}', expected softmax or sigmoid", given->substr(0, 40)));
     return *given == "sigmoid";
   }
-  constexpr std::string_view kTypes[] = {"bailing_hybrid", "deepseek_v3", "glm4_moe",  "glm4_moe_lite",
-                                         "kimi_k2",        "kimi_linear", "lfm2_moe",  "minimax_m2",
-                                         "nemotron_h",     "sarvam_moe",  "solar_open"};
+  constexpr std::string_view kTypes[] = {"axk1",          "sarvam_mla", "bailing_hybrid", "deepseek_v3", "glm4_moe",
+                                         "glm4_moe_lite", "kimi_k2",    "kimi_linear",    "lfm2_moe",    "minimax_m2",
+                                         "nemotron_h",    "sarvam_moe", "solar_open"};
   return std::find(std::begin(kTypes), std::end(kTypes), r.out.family.model_type) != std::end(kTypes);
 }
 

@@ -115,8 +115,10 @@ Feed latent_feed(const Names& n, bool normalise) {
 
 LayerSpec latent_layer(const Hparams& h, int l) {
   const Names n(h, l);
-  return {
+  LayerSpec layer{
       .norm = n.rms("attn_norm"), .mixer = latent_attention(n), .feed_norm = n.rms("ffn_norm"), .feed = latent_feed(n)};
+  if (n.has("post_ffw_norm")) layer.post_feed = n.rms("post_ffw_norm");
+  return layer;
 }
 
 Rope latent_rope(const Hparams& h) {

@@ -6,7 +6,7 @@
 namespace kvasir::model {
 
 // Tensors attn_q_a, attn_q_a_norm and attn_q_b, or attn_q; attn_kv_a_mqa and attn_kv_a_norm; attn_k_b and attn_v_b, or
-// in older files attn_kv_b; attn_output.
+// in older files attn_kv_b; attn_output; post_ffw_norm where the layer has it (A.X-K1).
 LayerSpec latent_layer(const Hparams& h, int layer);
 Attention latent_attention(const Names& n);
 // Dense in the first leading_dense_block_count layers, then experts, by sigmoid where their choice has a bias.
