@@ -313,7 +313,7 @@ void Forward::attend(int layer, const Attention& a) {
                   a.rope < 0 ? nullptr : &turns_[static_cast<std::size_t>(a.rope)]});
 }
 
-// Every row with all rows of its text, head by head.
+// Every row with the rows of its text that it sees, head by head.
 void Forward::attend_whole(const Attention& a) {
   const auto texts = static_cast<std::int64_t>(slices_.size());
   team_.parallel_for(texts * a.heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -332,7 +332,9 @@ void Forward::attend_whole(const Attention& a) {
                                       .scale = a.scale,
                                       .soft_cap = a.soft_cap,
                                       .out = s_.heads + text.row * a.o.columns + h * a.dv,
-                                      .out_stride = a.o.columns},
+                                      .out_stride = a.o.columns,
+                                      .reach = a.window > 0 ? a.window / 2 : -1,
+                                      .slope = a.slopes.empty() ? 0 : a.slopes[static_cast<std::size_t>(h)]},
                                      s_.whole + worker * s_.whole_stride);
     }
   });
@@ -388,7 +390,7 @@ void Forward::after(Rows& rows, std::size_t l) {
           if (waits)
             std::copy_n(rows.y, rows.count * spec_.dim, s_.branch);
           else
-            add(rows, layer, layer.post_mixer, o.bias, !feeds && !layer.input);
+            add(rows, layer, layer.post_mixer, o.bias, !feeds && !layer.input, layer.post_sum);
         }
       },
       layer.mixer);
@@ -577,8 +579,10 @@ void Forward::make_hidden(Rows& rows, const Dense& feed) {
                         feed.down.bound);
 }
 
-// x += residual_scale * post(y + bias), the last time of a layer x *= output_scale.
-void Forward::add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last) {
+// x += residual_scale * post(y + bias), the last time of a layer x *= output_scale. With a `sum`, x = sum(x + post(x +
+// y)).
+void Forward::add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last,
+                  const Norm& sum) {
   const std::int64_t dim = spec_.dim;
   products_.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t n = (end - begin) * dim;
@@ -589,8 +593,12 @@ void Forward::add(const Rows& rows, const LayerSpec& layer, const Norm& post, co
       if (post && !layer.norm_of_sums) apply(post, y + i, y + i, dim);
     }
     if (layer.residual_scale != 1.0f) ops().scale(y, layer.residual_scale, n);
+    for (std::int64_t i = 0; i < n && sum; i += dim) {
+      ops().add(y + i, x + i, dim);
+      apply(post, y + i, y + i, dim);
+    }
     ops().add(x, y, n);
-    for (std::int64_t i = 0; i < n && layer.norm_of_sums; i += dim) apply(post, x + i, x + i, dim);
+    for (std::int64_t i = 0; i < n && layer.norm_of_sums; i += dim) apply(sum ? sum : post, x + i, x + i, dim);
     if (last && layer.output_scale) ops().scale(x, *layer.output_scale.bound, n);
   });
 }
@@ -618,25 +626,41 @@ void Forward::state_of(int row, float* out) const {
   spec_.head.norm ? apply(spec_.head.norm, x, out, spec_.dim) : void(std::copy_n(x, spec_.dim, out));
 }
 
+// Of one row.
+std::vector<float> Forward::multiply_one(const Linear& l, const std::vector<float>& x) {
+  std::vector<float> y(static_cast<std::size_t>(l.rows));
+  const Matrix* const users[] = {&l.bound};
+  float* const outs[] = {y.data()};
+  Rows rows = s_.rows.whole(1);
+  prepare(rows, users, x.data(), {});
+  products_.multiply(rows, users, outs);
+  if (l.bias) ops().add(y.data(), l.bias.bound, l.rows);
+  return y;
+}
+
 std::vector<float> Forward::rank(std::span<const float> state) {
   const Rank& rank = spec_.rank;
   KVASIR_CHECK(rank && static_cast<std::int64_t>(state.size()) == spec_.dim);
   std::vector<float> x(state.begin(), state.end());
-  Rows rows = s_.rows.whole(1);
-  const auto multiply = [&](const Linear& l) {
-    std::vector<float> y(static_cast<std::size_t>(l.rows));
-    const Matrix* const users[] = {&l.bound};
-    float* const outs[] = {y.data()};
-    prepare(rows, users, x.data(), {});
-    products_.multiply(rows, users, outs);
-    if (l.bias) ops().add(y.data(), l.bias.bound, l.rows);
-    return y;
-  };
   if (rank.dense) {
-    x = multiply(rank.dense);
-    for (float& v : x) v = std::tanh(v);
+    x = multiply_one(rank.dense, x);
+    if (rank.act == Rank::Act::kTanh)
+      for (float& v : x) v = std::tanh(v);
+    else
+      ops().activate[static_cast<std::size_t>(rank.act == Rank::Act::kGelu ? Activation::kGeluErf : Activation::kRelu)](
+          x.data(), spec_.dim);
+    if (rank.norm) apply(rank.norm, x.data(), x.data(), spec_.dim);
   }
-  return multiply(rank.output);
+  return multiply_one(rank.output, x);
+}
+
+std::vector<float> Forward::project(std::vector<float> pooled) {
+  for (const Projection& p : spec_.projections) {
+    pooled = multiply_one(p.linear, pooled);
+    for (float& v : pooled)
+      if (p.tanh) v = std::tanh(v);
+  }
+  return pooled;
 }
 
 std::span<const float> Forward::multiply_head(const float* x, int count) {

@@ -72,6 +72,8 @@ class Forward {
   void state_of(int row, float* out) const;
   // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
   std::vector<float> rank(std::span<const float> state);
+  // A text's vector of the states that were pooled: (ModelSpec::vector_width) of (dim).
+  std::vector<float> project(std::vector<float> pooled);
 
   // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention. An empty one
   // ends it.
@@ -160,7 +162,8 @@ class Forward {
   void make_inputs(std::span<const Input> inputs);
   void add_input(Rows& rows, std::size_t layer);
   void make_hidden(Rows& rows, const Dense& feed);
-  void add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last);
+  void add(const Rows& rows, const LayerSpec& layer, const Norm& post, const Vector& bias, bool last,
+           const Norm& sum = {});
   void finish_heads(float* x, const Attention& a, const Linear& l, const Norm& norm, int heads, std::int64_t row) const;
   void finish_values(float* v, const Attention& a, std::int64_t width) const;
   void heat(float* q, const Attention& a, std::int64_t row) const;
@@ -171,6 +174,7 @@ class Forward {
   void prepare(Rows& rows, std::span<const cpu::Matrix* const> users, const float* x, const Norm& norm);
   std::span<const float> logits(std::span<const Input> inputs, int wanted);
   std::span<const float> multiply_head(const float* x, int rows);
+  std::vector<float> multiply_one(const Linear& l, const std::vector<float>& x);
 
   Team& team_;
   const ModelSpec& spec_;

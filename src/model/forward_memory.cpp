@@ -55,6 +55,8 @@ Forward::Scratch Forward::place(const ModelSpec& spec, int max_tokens, int max_l
     if (const auto* d = std::get_if<Delta>(&layer.mixer)) mixed = std::max(mixed, d->qkvz.rows + 2 * d->value_heads);
   }
   widths.input = std::max({widths.input, heads, low, states, spec.embedding.join.both.columns});
+  for (const Projection& projection : spec.projections)
+    widths.input = std::max(widths.input, projection.linear.columns);
   for_each<Dense>(spec, [&](const Dense& d) { widths.hidden = std::max(widths.hidden, d.down.columns); });
   cpu::ExpertScratch::Widths experts{.dim = spec.dim};
   for_each<Experts>(spec, [&](const Experts& e) {

@@ -17,6 +17,7 @@ static ModelSpec describe(const Hparams& h) {
                         .post_feed = n.layer_norm("layer_output_norm"),
                         .norm_of_sums = true});
   }
+  if (h.flag_or("classifier.relu", false)) m.rank.act = Rank::Act::kRelu;  // DistilBERT's folders
   return m;
 }
 

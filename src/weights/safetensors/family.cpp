@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "weights/safetensors/config_reader.hpp"
+#include "weights/safetensors/encoder_names.hpp"
 #include "weights/safetensors/family_names.hpp"
 
 namespace kvasir::weights {
@@ -19,7 +20,14 @@ constexpr Family kFamilies[] = {
     {.model_type = "apertus", .arch = "apertus", .activation = "xielu", .names = kApertus},
     {.model_type = "arcee", .arch = "arcee", .pairs = true, .activation = "relu2"},
     {.model_type = "bamba", .arch = "granitehybrid", .pairs = true, .names = kFalconH1, .read = read_bamba},
+    {.model_type = "bert", .arch = "bert", .encoder = true, .names = kBert, .read_all = read_bert},
     {.model_type = "bloom", .arch = "bloom", .names = kByKvHead, .read_all = read_bloom},
+    {.model_type = "camembert",
+     .arch = "bert",
+     .encoder = true,
+     .behind_two = true,
+     .names = kBert,
+     .read_all = read_bert},
     {.model_type = "codegen", .arch = "gptj", .names = kGptJ, .read_all = read_gptj},
     {.model_type = "cohere", .arch = "command-r", .read = read_cohere},
     {.model_type = "cohere2", .arch = "cohere2", .read = read_cohere},
@@ -27,9 +35,11 @@ constexpr Family kFamilies[] = {
     {.model_type = "cwm", .arch = "llama", .pairs = true},
     {.model_type = "deepseek_v2", .arch = "deepseek2", .read = read_latent},
     {.model_type = "deepseek_v3", .arch = "deepseek2", .read = read_latent},
+    {.model_type = "distilbert", .arch = "bert", .encoder = true, .names = kDistilBert, .read_all = read_bert},
     {.model_type = "dots1", .arch = "dots1", .read = read_experts},
     {.model_type = "ernie4_5", .arch = "ernie4_5"},
     {.model_type = "ernie4_5_moe", .arch = "ernie4_5-moe", .read = read_ernie},
+    {.model_type = "eurobert", .arch = "eurobert", .encoder = true, .read = read_eurobert},
     {.model_type = "exaone", .arch = "exaone", .names = kExaone},
     {.model_type = "exaone4", .arch = "exaone4", .post_norms = true},
     {.model_type = "exaone_moe", .arch = "exaone-moe", .read = read_experts},
@@ -84,6 +94,7 @@ constexpr Family kFamilies[] = {
      .names = kGranite,
      .read = read_granite_hybrid},
     {.model_type = "granitemoeshared", .arch = "granitemoe", .pairs = true, .names = kGranite, .read = read_experts},
+    {.model_type = "gte", .arch = "gte", .encoder = true, .names = kGte, .read_all = read_gte},
     {.model_type = "helium", .arch = "llama"},
     {.model_type = "hunyuan_v1_dense", .arch = "hunyuan-dense", .names = kHunyuan},
     {.model_type = "hunyuan_v1_moe", .arch = "hunyuan-moe", .names = kHunyuan, .read = read_experts},
@@ -93,6 +104,11 @@ constexpr Family kFamilies[] = {
     {.model_type = "internlm3", .arch = "llama", .pairs = true},
     {.model_type = "iquestcoder", .arch = "llama", .pairs = true, .read = read_iquest},
     {.model_type = "jais2", .arch = "jais2", .activation = "relu2"},
+    {.model_type = "jina_embeddings_v3",
+     .arch = "jina-bert-v3",
+     .encoder = true,
+     .names = kWqkv,
+     .read_all = read_jina_v3},
     {.model_type = "kimi_k2", .arch = "deepseek2", .read = read_latent},
     {.model_type = "laguna", .arch = "laguna", .names = kLaguna, .read = read_laguna},
     {.model_type = "lfm2", .arch = "lfm2", .names = kLfm2, .read = read_lfm2},
@@ -111,10 +127,18 @@ constexpr Family kFamilies[] = {
     {.model_type = "mistral", .arch = "llama", .pairs = true},
     {.model_type = "mistral3", .arch = "mistral3", .pairs = true, .read = read_ministral},
     {.model_type = "mixtral", .arch = "llama", .pairs = true, .read = read_experts},
+    {.model_type = "modernbert",
+     .arch = "modern-bert",
+     .encoder = true,
+     .names = kModernBert,
+     .read_all = read_modern_bert},
     {.model_type = "mpt", .arch = "mpt", .names = kMpt, .read_all = read_mpt},
     {.model_type = "nanochat", .arch = "nanochat", .activation = "relu2", .names = kPhi},
     {.model_type = "nemotron", .arch = "nemotron", .one_more = true, .activation = "relu2", .read = read_nemotron},
     {.model_type = "nemotron_h", .arch = "nemotron_h", .names = kMixer, .read = read_nemotron_h},
+    {.model_type = "neobert", .arch = "neo-bert", .encoder = true, .names = kNeoBert, .read_all = read_neobert},
+    {.model_type = "new", .arch = "gte", .encoder = true, .names = kGte, .read_all = read_gte},
+    {.model_type = "nomic_bert", .arch = "nomic-bert", .encoder = true, .names = kWqkv, .read_all = read_nomic_bert},
     {.model_type = "olmo", .arch = "olmo", .pairs = true, .read = read_olmo},
     {.model_type = "olmo2", .arch = "olmo2", .post_norms = true},
     {.model_type = "olmo3", .arch = "olmo2", .post_norms = true},
@@ -144,6 +168,12 @@ constexpr Family kFamilies[] = {
     {.model_type = "qwen3_next", .arch = "qwen3next", .one_more = true, .post_norms = true, .read = read_delta},
     {.model_type = "qwen3_vl_moe_text", .arch = "qwen3moe", .names = kQwen3VlMoe, .read = read_experts},
     {.model_type = "qwen3_vl_text", .arch = "qwen3"},
+    {.model_type = "roberta",
+     .arch = "bert",
+     .encoder = true,
+     .behind_two = true,
+     .names = kBert,
+     .read_all = read_bert},
     {.model_type = "sarvam_moe", .arch = "bailingmoe2", .names = kBailing, .read = read_experts},
     {.model_type = "seed_oss", .arch = "seed_oss", .post_norms = true},
     {.model_type = "smollm3", .arch = "smollm3", .pairs = true},
@@ -151,6 +181,12 @@ constexpr Family kFamilies[] = {
     {.model_type = "stablelm", .arch = "stablelm"},
     {.model_type = "starcoder2", .arch = "starcoder2", .activation = kGelu, .names = kStarcoder2},
     {.model_type = "vaultgemma", .arch = "vaultgemma", .one_more = true, .post_norms = true, .activation = kGelu},
+    {.model_type = "xlm-roberta",
+     .arch = "bert",
+     .encoder = true,
+     .behind_two = true,
+     .names = kBert,
+     .read_all = read_bert},
     {.model_type = "xverse", .arch = "xverse", .pairs = true},
     {.model_type = "youtu", .arch = "deepseek2", .read = read_latent},
 };
@@ -206,6 +242,22 @@ std::optional<Place> of_layer(const Family& family, std::string_view rest) {
   return place;
 }
 
+// Tensors of encoders, whose names begin with the model's own where there is a head beside it.
+std::optional<Place> of_encoder(const Family& family, std::string_view rest) {
+  takes(rest, "bert.") || takes(rest, "roberta.") || takes(rest, "distilbert.") || takes(rest, "nomic_bert.") ||
+      takes(rest, "gte.") || takes(rest, "new.") || takes(rest, "model.");
+  for (const std::string_view unused : kUnusedOfEncoder)
+    if (rest.starts_with(unused)) return Place{};
+  if (auto place = find(kOfEncoder, rest)) {
+    if (family.behind_two && place->name == "position_embd.weight") place->make = Make::kBehindTwo;
+    return place;
+  }
+  if (takes(rest, "encoder.layer.") || takes(rest, "encoder.layers.") || takes(rest, "transformer_encoder.") ||
+      takes(rest, "transformer.layer.") || takes(rest, "layers."))
+    return of_layer(family, rest);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const Rename> granite_without_experts() { return kGraniteDense; }
@@ -231,6 +283,8 @@ const Family& family_of_arch(std::string_view arch, const std::string& path) {
 
 Place place_of(const Family& family, std::string_view name, const std::string& path) {
   std::string_view rest = name;
+  if (family.encoder)
+    if (auto place = of_encoder(family, rest)) return *place;
   for (const char* buffer : {".rotary_emb.inv_freq", ".masked_bias", ".attn.bias", ".attention.bias"})
     if (rest.ends_with(buffer)) return {};
   for (const std::string_view model : {"", "model."})
