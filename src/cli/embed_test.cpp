@@ -52,6 +52,25 @@ TEST(Embed, LinesAreTextsOfTheirOwn) {
   EXPECT_EQ(lines["pooling"], "mean");
 }
 
+TEST(Embed, TokensAreReadFromAFile) {
+  const auto path = std::filesystem::temp_directory_path() / ("kvasir_embed_ids_" + std::to_string(::getpid()));
+  const auto of = [&](const std::string& ids, std::vector<std::string> more) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << ids;
+    more.insert(more.begin(), {"-m", kBert, "--exact", "--tokens-file", path.string()});
+    return run(more);
+  };
+  const auto one = json_of(of("[2, 6, 14, 3]", {})), lists = json_of(of("[[2, 3], [2, 6, 14, 3]]", {}));
+  EXPECT_EQ(one["tokens"], 4);
+  ASSERT_EQ(lists["embeddings"].size(), 2u);
+  EXPECT_EQ(lists["embeddings"][1], one["embeddings"][0]);
+  const auto scores = json_of(of("[2, 6, 14, 3]", {"--pooling", "rank"}));
+  EXPECT_EQ(scores["scores"][0].size(), 1u);
+  for (const char* bad : {"[]", "{}", "[2, -1]", "[[2], 3]", "[2.5]", "[\"a\"]"})
+    EXPECT_EQ(of(bad, {}).status, 2) << bad;
+  EXPECT_EQ(of("[2]", {"-p", "x"}).status, 2);
+  std::filesystem::remove(path);
+}
+
 TEST(Embed, WhatIsWrongIsNamed) {
   const auto says = [](const Result& r, std::string_view text) {
     EXPECT_EQ(r.status, 2);

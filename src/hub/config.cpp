@@ -89,7 +89,6 @@ void ConfigReader::read_usual() {
   read_rope(fields, out.family.arch, turned.value_or(head), context, metadata, out);
   read_scales();
   check_layers_without_positions();
-  if (out.family.arch == "gemma3") expect("use_bidirectional_attention", false);
 }
 
 void ConfigReader::check_activation() const {
@@ -261,6 +260,10 @@ Configuration read_config(const FolderJson& config, const std::string& path, Met
   if (out.family.arch == "nemotron_h") {
     const std::vector<std::string> kinds = layer_kinds(reader);
     if (std::find(kinds.begin(), kinds.end(), "moe") != kinds.end()) out.family.arch = "nemotron_h_moe";
+  }
+  if (out.family.arch == "gemma3" && fields.flag_if("use_bidirectional_attention").value_or(false)) {
+    out.family.arch = "gemma-embedding";
+    reader.set("attention.causal", false);
   }
   reader.read();
   if (const FolderJson* tower = out.family.arch.starts_with("qwen3") ? all.object("vision_config") : nullptr)

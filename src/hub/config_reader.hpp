@@ -95,5 +95,12 @@ void read_mpt(ConfigReader& r);
 void read_nemotron(ConfigReader& r);
 void read_cohere(ConfigReader& r);
 void read_ministral(ConfigReader& r);
+void read_bert(ConfigReader& r);
+void read_nomic_bert(ConfigReader& r);
+void read_gte(ConfigReader& r);
+void read_jina_v3(ConfigReader& r);
+void read_modern_bert(ConfigReader& r);
+void read_eurobert(ConfigReader& r);
+void read_neobert(ConfigReader& r);
 
 }  // namespace kvasir::hub

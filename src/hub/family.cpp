@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "hub/encoder_names.hpp"
 #include "hub/family_names.hpp"
 
 namespace kvasir::hub {
@@ -66,6 +67,22 @@ std::optional<Place> of_layer(const Family& family, std::string_view rest) {
   return place;
 }
 
+// Tensors of encoders, whose names begin with the model's own where there is a head beside it.
+std::optional<Place> of_encoder(const Family& family, std::string_view rest) {
+  takes(rest, "bert.") || takes(rest, "roberta.") || takes(rest, "distilbert.") || takes(rest, "nomic_bert.") ||
+      takes(rest, "gte.") || takes(rest, "new.") || takes(rest, "model.");
+  for (const std::string_view unused : kUnusedOfEncoder)
+    if (rest.starts_with(unused)) return Place{};
+  if (auto place = find(kOfEncoder, rest)) {
+    if (family.behind_two && place->name == "position_embd.weight") place->make = Make::kBehindTwo;
+    return place;
+  }
+  if (takes(rest, "encoder.layer.") || takes(rest, "encoder.layers.") || takes(rest, "transformer_encoder.") ||
+      takes(rest, "transformer.layer.") || takes(rest, "layers."))
+    return of_layer(family, rest);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const Rename> granite_without_experts() { return kGraniteDense; }
@@ -99,6 +116,8 @@ Family family_of_arch(std::string_view arch, const std::string& path) {
 
 Place place_of(const Family& family, std::string_view name, const std::string& path) {
   std::string_view rest = name;
+  if (family.encoder)
+    if (auto place = of_encoder(family, rest)) return *place;
   for (const char* buffer : {".rotary_emb.inv_freq", ".masked_bias", ".attn.bias", ".attention.bias"})
     if (rest.ends_with(buffer)) return {};
   for (const std::string_view model : {"", "model."})

@@ -46,6 +46,9 @@ struct Family {
   // "post_attention_layernorm" is called post_attention_norm; otherwise it is the norm of the feed forward.
   bool post_norms = false;
   Window window = Window::kNone;
+  // Reads texts and writes none: other names of the tensors around layers.
+  bool encoder = false;
+  bool behind_two = false;                           // the first two rows of learned positions are of no token
   std::string_view activation = "silu";              // empty: its reader looks
   std::span<const Rename> names = {};                // of layers, where they differ from the usual ones
   void (*read)(ConfigReader& reader) = nullptr;      // what the configuration has besides; null: the usual alone

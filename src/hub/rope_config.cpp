@@ -118,6 +118,8 @@ class RopeReader {
       set("rope.scaling.factor", fields.number("factor"));
     } else if (kind == "yarn") {
       read_yarn(fields);
+    } else if (kind == "ntk" && arch_ == "gte") {
+      read_ntk(fields, configuration);
     } else if (kind == "llama3") {
       configuration.extras.push_back({"rope_freqs.weight", llama3_factors(fields)});
     } else if (kind == "longrope" || kind == "su") {
@@ -154,6 +156,18 @@ class RopeReader {
     // With a multiplier a magnitude is by itself 1 (DeepSeek), or by that much less (Ministral).
     const double own = all == 0.0 ? 1.0 + growth : arch_ == "deepseek2" ? 1.0 : (1.0 + growth) / (1.0 + all * growth);
     if (magnitude) set("rope.scaling.attn_factor", *magnitude / own);
+  }
+
+  // Fixed NTK scaling as GTE's authors compute it (kexue.fm/archives/9706): the base times the factor, and every
+  // frequency divided by factor^(2 / d).
+  void read_ntk(const ConfigFields& fields, Configuration& configuration) {
+    const double factor = fields.number("factor"), d = static_cast<double>(turned_);
+    if (!(factor > 0.0)) fields.bad("factor", "expected more than 0");
+    if (fields.find("mixed_b")) fields.unsupported("mixed_b", "is not computed");
+    set("rope.freq_base", base_ * factor);
+    const std::vector<float> divisors(static_cast<std::size_t>(turned_ / 2),
+                                      static_cast<float>(std::pow(factor, 2.0 / d)));
+    configuration.extras.push_back({"rope_freqs.weight", divisors});
   }
 
   // Low frequencies are divided by `factor`, high ones kept, with a ramp between: transformers'

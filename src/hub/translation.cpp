@@ -35,6 +35,12 @@ std::string with(std::string name, std::string_view star) {
   return name;
 }
 
+std::string_view quant_of(const ShardTensor& t, const std::string& path) {
+  for (const Kind& k : kKinds)
+    if (k.dtype == t.dtype) return k.quant;
+  fail(Code::kUnsupported, t.name, fmt::format("is {}, expected F32, F16, BF16, F8_E4M3 or F8_E5M2", t.dtype), path);
+}
+
 bool same_numbers(const TensorInfo& a, const TensorInfo& b) {
   if (a.shape != b.shape) return false;
   if (a.quant == b.quant && !a.source && !b.source)
@@ -78,11 +84,20 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
   if (t.name.ends_with(".input_scale")) return;  // what activations of 8 bits would be rounded with
   const Place place = place_of(configuration_.family, t.name, path);
   if (unused(place)) return;
-  const auto kind =
-      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.dtype == t.dtype; });
-  if (kind == std::end(kKinds))
-    fail(Code::kUnsupported, t.name, fmt::format("is {}, expected F32, F16, BF16, F8_E4M3 or F8_E5M2", t.dtype), path);
-  if (place.make == Make::kNumber) return put_number(place, t, kind->quant, path);
+  if (place.make == Make::kNumber) return put_number(place, t, quant_of(t, path), path);
+  put(t.name, info_of(t, path), path);
+}
+
+void Translation::add_dense(std::size_t number, const ShardTensor& t, const std::string& path) {
+  const bool weight = t.name == "linear.weight";
+  if (!weight && t.name != "linear.bias")
+    fail(Code::kUnsupported, t.name, "expected linear.weight and linear.bias", path);
+  TensorInfo info = info_of(t, path);
+  info.name = fmt::format("dense_{}.{}", number + 2, weight ? "weight" : "bias");
+  weight ? push(std::move(info), path) : add_floats(info.name, all_floats(info));
+}
+
+TensorInfo Translation::info_of(const ShardTensor& t, const std::string& path) {
   std::vector<std::int64_t> shape(t.shape.begin(), t.shape.end());
   if (shape.size() == 4) shape.erase(std::remove(shape.begin(), shape.end(), 1), shape.end());  // (1, 1, heads, 1)
   if (shape.empty() || shape.size() > 3 || t.bytes.empty())
@@ -90,11 +105,11 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
          fmt::format("has {} dimensions and {} bytes, expected a vector or matrices", t.shape.size(), t.bytes.size()),
          path);
   TensorInfo info;
-  info.quant = kind->quant;
+  info.quant = quant_of(t, path);
   info.rank = static_cast<int>(shape.size());
   for (std::size_t d = 0; d < shape.size(); ++d) info.shape[d] = shape[shape.size() - 1 - d];
   info.bytes = t.bytes;
-  put(t.name, std::move(info), path);
+  return info;
 }
 
 void Translation::finish() {

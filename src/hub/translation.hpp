@@ -23,6 +23,8 @@ class Translation {
 
   // A tensor of the file `path`. Throws Error naming file, tensor and expectation.
   void add(const weights::ShardTensor& tensor, const std::string& path);
+  // The weight or the bias of a module that vectors of texts go through, `number` of them before it.
+  void add_dense(std::size_t number, const weights::ShardTensor& tensor, const std::string& path);
   // Behind the last one: what is made of several.
   void finish();
 
@@ -31,6 +33,7 @@ class Translation {
   std::map<std::string, std::vector<double>> numbers;  // of each layer, by key
 
  private:
+  static weights::TensorInfo info_of(const weights::ShardTensor& tensor, const std::string& path);
   void add_int4(const std::string& stem, const std::map<std::string, weights::ShardTensor>& parts);
   void add_coded(const std::string& stem, const std::map<std::string, weights::ShardTensor>& parts);
   void add_f8(const weights::ShardTensor& tensor);

@@ -88,5 +88,9 @@ ModelSpec gpt2_model(const Hparams& h);
 ModelSpec around(const Hparams& h, const Norm& output_norm);
 // The same for one that writes no texts: token_embd, token_types where the file has them, token_embd_norm.
 ModelSpec encoder(const Hparams& h);
+// Whose state encoders' ranks are of: classifier.pooling_type (1 mean, 2 first token), else `fallback`.
+Pooling rank_pooling(const Hparams& h, Pooling fallback);
+// Gemma 3, also EmbeddingGemma.
+ModelSpec gemma3_model(const Hparams& h);
 
 }  // namespace kvasir::model

@@ -71,6 +71,7 @@ std::vector<Bundle> bundles_of(ModelSpec& spec) {
   take(spec.embedding, other);
   take(spec.head, other);
   take(spec.rank, other);
+  take(spec.projections, other);
   keep(other);
   return bundles;
 }

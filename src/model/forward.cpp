@@ -182,7 +182,7 @@ void Forward::feed(cpu::Rows& rows, int layer) {
   const LayerSpec& l = spec_.layers[static_cast<std::size_t>(layer)];
   const bool feeds = !std::holds_alternative<NoFeed>(l.feed);
   const auto add_output = [&](bool last) {
-    if (const Vector* const bias = output(rows, l)) add(rows, l, l.post_mixer, bias, last && !l.input);
+    if (const Vector* const bias = output(rows, l)) add(rows, l, l.post_mixer, bias, last && !l.input, l.post_sum);
   };
   const auto add_feed = [&](bool last) {
     if (feeds) add(rows, l, l.post_feed, &feed_.finish(rows, layer), last && !l.input);
@@ -207,8 +207,10 @@ void Forward::feed(cpu::Rows& rows, int layer) {
   weights_.leave(layer);
 }
 
-// x += residual_scale * post(y + bias), the last time of a layer x *= output_scale.
-void Forward::add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last) {
+// x += residual_scale * post(y + bias), the last time of a layer x *= output_scale. With a `sum`, x = sum(x + post(x +
+// y)).
+void Forward::add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last,
+                  const Norm& sum) {
   const std::int64_t dim = spec_.dim;
   const float* const b = bias && *bias ? bias->bound : nullptr;
   step_.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
@@ -220,8 +222,12 @@ void Forward::add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& pos
       if (post && !layer.norm_of_sums) apply(post, y + i, y + i, dim);
     }
     if (layer.residual_scale != 1.0f) ops().scale(y, layer.residual_scale, n);
+    for (std::int64_t i = 0; i < n && sum; i += dim) {
+      ops().add(y + i, x + i, dim);
+      apply(post, y + i, y + i, dim);
+    }
     ops().add(x, y, n);
-    for (std::int64_t i = 0; i < n && layer.norm_of_sums; i += dim) apply(post, x + i, x + i, dim);
+    for (std::int64_t i = 0; i < n && layer.norm_of_sums; i += dim) apply(sum ? sum : post, x + i, x + i, dim);
     if (last && layer.output_scale) ops().scale(x, *layer.output_scale.bound, n);
   });
 }

@@ -174,7 +174,7 @@ int Hparams::head_dim(int layer) const {
 
 int Hparams::head_dim_v(int layer) const { return head_size("attention.value_length", head_dim(layer)); }
 
-std::int64_t Hparams::window(int layer, int period, std::int64_t fallback) const {
+std::int64_t Hparams::window(int layer, int period, std::int64_t fallback, Period order) const {
   const std::int64_t window = integer_or("attention.sliding_window", 0, std::int64_t{1} << 40, fallback);
   constexpr const char* kPattern = "attention.sliding_window_pattern";
   const weights::Value* pattern = m_.find(full(kPattern));
@@ -187,7 +187,8 @@ std::int64_t Hparams::window(int layer, int period, std::int64_t fallback) const
     return (*of_layers)[static_cast<std::size_t>(layer)] ? window : 0;
   }
   if (pattern) period = static_cast<int>(integer(kPattern, 0, 4096));
-  return period == 0 || (layer + 1) % period != 0 ? window : 0;
+  const int place = order == Period::kFirstSeesAll ? layer : layer + 1;
+  return period == 0 || place % period != 0 ? window : 0;
 }
 
 float Hparams::eps(std::string_view key, std::string_view other) const {
@@ -213,15 +214,20 @@ void read_pooling(const Hparams& h, ModelSpec& spec) {
     spec.rank.dense = names.linear("cls", h.dim(), h.dim(), Bias::kIfPresent);
   if (h.has_tensor("cls.output.weight"))
     spec.rank.output = names.linear("cls.output", h.rows_of("cls.output.weight"), h.dim(), Bias::kIfPresent);
+  const bool tanh = h.flag_or("dense_tanh", false);  // folders alone say it
+  for (int i = 2; h.has_tensor("dense_" + std::to_string(i) + ".weight"); ++i) {
+    const std::string name = "dense_" + std::to_string(i);
+    const std::int64_t rows = h.rows_of(name + ".weight");
+    spec.projections.push_back({names.linear(name, rows, spec.vector_width(), Bias::kIfPresent), tanh});
+  }
   if (spec.causal) return;
   spec.head.output = {};
   for (const LayerSpec& layer : spec.layers)
     if (!std::holds_alternative<Attention>(layer.mixer) || layer.beside)
       h.unsupported("attention.causal", "is false in a model whose layers are not all attention");
   for_each<Attention>(spec, [&](const Attention& a) {
-    if (a.window > 0 || !a.slopes.empty() || a.sinks || a.kv_of >= 0 || a.latent || a.v_of_k)
-      h.unsupported("attention.causal",
-                    "is false in a model with windows, linear biases, sinks, shared keys or latent layers");
+    if (a.chunked || a.sinks || a.kv_of >= 0 || a.latent || a.v_of_k)
+      h.unsupported("attention.causal", "is false in a model with chunks, sinks, shared keys or latent layers");
   });
 }
 

@@ -56,7 +56,8 @@ class Hparams {
   // attention.sliding_window_pattern is another period or says it of every layer. A period of 1 is of no layer with a
   // window, of 0 of such layers only. `fallback`: without
   // attention.sliding_window.
-  std::int64_t window(int layer, int period, std::int64_t fallback = 0) const;
+  enum class Period { kLastSeesAll, kFirstSeesAll };
+  std::int64_t window(int layer, int period, std::int64_t fallback = 0, Period order = Period::kLastSeesAll) const;
   // Files may have either; each is the other where it is missing.
   float rms_eps() const { return eps(kRmsEps, kLayerEps); }
   float layer_eps() const { return eps(kLayerEps, kRmsEps); }

@@ -6,7 +6,7 @@
 //   for every layer:
 //     m = post_mixer(mixer(norm(x)))
 //     sequential:  x += residual_scale * m;  x += residual_scale * post_feed(feed(feed_norm(x)))
-//     norm_of_sums: x = post_mixer(x + mixer(norm(x)));  x = post_feed(x + feed(feed_norm(x)))
+//     norm_of_sums: s = post_mixer(x + mixer(norm(x)));  x = s, or post_sum(x + s);  x = post_feed(x + feed(feed_norm(x)))
 //     parallel:    x += residual_scale * m + residual_scale * post_feed(feed(feed_norm(x))), both of the same x
 //     x += input(x)
 //     x *= output_scale
@@ -185,7 +185,8 @@ struct Attention {
   float soft_cap = 0;              // 0: none; scores become cap * tanh(score / cap)
   std::vector<float> slopes = {};  // (heads), ALiBi: score - slope * distance, after the cap; empty: none
   Vector sinks = {};               // (heads): one more score of every row, in the softmax, that has no value
-  std::int64_t window = 0;         // a row sees that many last tokens, itself included; 0: all
+  std::int64_t window = 0;         // a row sees that many last tokens, itself included; 0: all. In models that are not
+                                   // causal: half as many before it, half behind it, and itself
   bool chunked = false;            // windows stand side by side: a row sees from a multiple of `window` on
   int kv_of = -1;                  // reads the keys and values of that earlier layer
   Linear gate = {};                // heads *= act(gate x), x as of q; one for each element or one for each head
@@ -358,6 +359,7 @@ struct LayerSpec {
   bool parallel = false;
   Vector output_scale = {};   // one number
   bool norm_of_sums = false;  // the post norms are of x and what is added to it; REQUIRES: not parallel
+  Norm post_sum = {};         // REQUIRES: norm_of_sums
 };
 
 // Rows for every layer, of each token: (table[id] * scale + norm(projection x / sqrt(dim))) / sqrt(2), where x is the
@@ -397,12 +399,22 @@ struct Head {
   float soft_cap = 0;  // 0: none
 };
 
-// Scores of a text: output(tanh(dense x)), or output(x), of one token's state x.
+// Scores of a text: output(norm(act(dense x))), or output(x). Of encoders x is the first token's state or the mean of
+// all states, or scores are the mean of those of all tokens (kNone); of others the last token's state.
 struct Rank {
-  Linear dense = {};   // (dim, dim)
+  Linear dense = {};                                        // (dim, dim)
+  enum class Act { kTanh, kGelu, kRelu } act = Act::kTanh;  // GELU by the error function
+  Norm norm = {};
   Linear output = {};  // (labels, dim)
+  Pooling pooling = Pooling::kCls;
 
   explicit operator bool() const { return static_cast<bool>(output); }
+};
+
+// What vectors of texts go through: act(linear x).
+struct Projection {
+  Linear linear;
+  bool tanh = false;
 };
 
 struct ModelSpec {
@@ -417,11 +429,14 @@ struct ModelSpec {
   bool causal = true;  // false: every token sees all of its text. Such a model has no cache and writes no texts
   Pooling pooling = Pooling::kNone;  // what the file says of vectors of texts
   Rank rank;
-  int deep = 0;    // layers, the first ones, to whose answers pictures add rows (deepstack)
+  std::vector<Projection> projections = {};  // of vectors of texts, one behind the other
+  int deep = 0;                              // layers, the first ones, to whose answers pictures add rows (deepstack)
   int orders = 0;  // of columns, among matrices that read the same: the file's (model/orders.hpp). Changes no result
   std::shared_ptr<const Adapters> adapters;  // what Linear::addend is of; null: there are none
 
   int layer_count() const { return static_cast<int>(layers.size()); }
+  // Elements of a text's vector.
+  std::int64_t vector_width() const { return projections.empty() ? dim : projections.back().linear.rows; }
   // Tokens that a sequence can have at most; 0: no bound.
   std::int64_t most_positions() const {
     return embedding.positions || ropes.empty() ? embedding.positions.rows : ropes[0].most;

@@ -319,7 +319,7 @@ void each_field(S& s, F&& f) {
 template <Part<LayerSpec> S, class F>
 void each_field(S& s, F&& f) {
   auto& [norm, mixer, beside, post_mixer, feed_norm, feed, post_feed, input, residual_scale, parallel, output_scale,
-         norm_of_sums] = s;
+         norm_of_sums, post_sum] = s;
   f("norm", norm);
   f("mixer", mixer);
   f("beside", beside);
@@ -332,6 +332,7 @@ void each_field(S& s, F&& f) {
   f("parallel", parallel);
   f("output_scale", output_scale);
   f("norm_of_sums", norm_of_sums);
+  if (post_sum) f("post_sum", post_sum);  // as Cut::turns
 }
 template <Part<Join> S, class F>
 void each_field(S& s, F&& f) {
@@ -361,13 +362,23 @@ void each_field(S& s, F&& f) {
 }
 template <Part<Rank> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [dense, output] = s;
+  auto& [dense, act, norm, output, pooling] = s;
   f("dense", dense);
+  if (act != Rank::Act::kTanh) f("act", act);  // as Cut::turns
+  if (norm) f("norm", norm);
   f("output", output);
+  if (pooling != Pooling::kCls) f("pooling", pooling);
+}
+template <Part<Projection> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [linear, tanh] = s;
+  f("linear", linear);
+  f("tanh", tanh);
 }
 template <Part<ModelSpec> S, class F>
 void each_field(S& s, F&& f) {
-  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, deep, orders, adapters] = s;
+  auto& [arch, dim, vocab, context, embedding, ropes, layers, head, causal, pooling, rank, projections, deep, orders,
+         adapters] = s;
   static_cast<void>(orders), static_cast<void>(adapters);
   f("arch", arch);
   f("dim", dim);
@@ -380,7 +391,8 @@ void each_field(S& s, F&& f) {
   f("causal", causal);
   f("pooling", pooling);
   f("rank", rank);
-  if (deep > 0) f("deep", deep);  // as Cut::turns
+  if (!projections.empty()) f("projections", projections);  // as Cut::turns
+  if (deep > 0) f("deep", deep);                            // as Cut::turns
 }
 
 template <class T>

@@ -35,14 +35,20 @@ model::Pooling pooling_of(const EmbedOptions& o, const ModelCard& card) {
 
 Embedding embed(Service& service, std::string_view text, const EmbedOptions& options) {
   const text::Tokenizer& tokenizer = *service.tokenizer();
+  return embed_tokens(service, tokenizer.encode(text, {.add_bos = tokenizer.add_bos(), .add_eos = tokenizer.add_eos()}),
+                      pooling_of(options, service.card()), options);
+}
+
+Embedding embed_tokens(Service& service, std::vector<std::int32_t> ids, model::Pooling pooling,
+                       const EmbedOptions& options) {
   ServiceRequest r;
-  r.request.pooling = pooling_of(options, service.card());
+  r.request.pooling = pooling;
   r.request.max_tokens = 0;
   r.reuse = false;
-  r.request.prompt = tokenizer.encode(text, {.add_bos = tokenizer.add_bos(), .add_eos = tokenizer.add_eos()});
+  r.request.prompt = std::move(ids);
   Embedding out{.tokens = static_cast<std::int64_t>(r.request.prompt.size())};
   out.vector = ask(service, std::move(r)).vector;
-  settle_vector(out.vector, options.dimensions, !options.raw);
+  if (pooling != model::Pooling::kRank) settle_vector(out.vector, options.dimensions, !options.raw);
   return out;
 }
 

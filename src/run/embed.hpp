@@ -28,6 +28,10 @@ struct Embedding {
 // With BOS and EOS as the vocabulary wants them. Throws as pooling_of and ask. REQUIRES: the service has a tokenizer.
 Embedding embed(Service& service, std::string_view text, const EmbedOptions& options);
 
+// The same of token ids, by this pooling; scores of the model's head with Pooling::kRank, which are left as they are.
+Embedding embed_tokens(Service& service, std::vector<std::int32_t> ids, model::Pooling pooling,
+                       const EmbedOptions& options);
+
 // The first `dimensions` elements (0: all), divided by their length where it is not 0.
 void settle_vector(std::vector<float>& vector, std::int64_t dimensions, bool normalise);
 

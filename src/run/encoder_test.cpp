@@ -1,11 +1,14 @@
-// Vectors of texts against the float64 reference (tools/golden_encoders.py): encoders, and a model that writes.
+// Vectors of texts against float64 references (tools/golden_encoders.py, tools/families/encoders.py): encoders, and a
+// model that writes.
 #include "run/encoder.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -19,6 +22,9 @@ namespace {
 using model::Pooling;
 
 const std::string kFolder = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/";
+const char* const kEncoders[] = {"bert",     "nomic-bert",     "modern-bert",       "neo-bert",
+                                 "eurobert", "jina-bert-v2",   "jina-bert-v2-code", "jina-bert-v3",
+                                 "gte",      "nomic-bert-moe", "gemma-embedding"};
 constexpr Pooling kVectors[] = {Pooling::kMean, Pooling::kCls, Pooling::kLast};
 
 struct Golden {
@@ -28,8 +34,19 @@ struct Golden {
     second = json["second"].get<std::int64_t>();
     states = json["states"].get<std::vector<std::vector<double>>>();
     if (json.contains("rank")) rank = json["rank"].get<std::vector<double>>();
+    if (json.contains("dense")) dense = json["dense"].get<std::vector<std::vector<std::vector<double>>>>();
   }
+  // With what vectors go through behind the pooling.
   std::vector<double> vector(Pooling pooling) const {
+    std::vector<double> x = pooled(pooling);
+    for (const auto& matrix : dense) {
+      std::vector<double> y;
+      for (const auto& row : matrix) y.push_back(std::inner_product(row.begin(), row.end(), x.begin(), 0.0));
+      x = std::move(y);
+    }
+    return x;
+  }
+  std::vector<double> pooled(Pooling pooling) const {
     if (pooling == Pooling::kCls) return states.front();
     if (pooling == Pooling::kLast) return states.back();
     if (pooling == Pooling::kRank) return rank;
@@ -42,6 +59,7 @@ struct Golden {
   std::int64_t second;
   std::vector<std::vector<double>> states;
   std::vector<double> rank;
+  std::vector<std::vector<std::vector<double>>> dense;  // (matrices, rows, columns)
 };
 
 double error_of(const std::vector<float>& got, const std::vector<double>& want) {
@@ -74,29 +92,37 @@ ServiceRequest pooling(std::vector<std::int32_t> tokens, Pooling kind, std::int6
 
 std::vector<float> vector_of(Service& service, const ServiceRequest& request) { return ask(service, request).vector; }
 
-TEST(Encoder, AgreesWithFloat64) {
-  for (const char* name : {"bert", "nomic-bert"}) {
-    const Golden golden(name);
-    for (const bool exact : {true, false}) {
-      Encoder encoder(options_of(kFolder + "encoders/" + name + ".gguf", exact), name, 8);
-      EXPECT_FALSE(encoder.card().generates);
-      EXPECT_EQ(encoder.card().width, 32);
-      for (const Pooling kind : kVectors) {
-        const double error =
-            error_of(vector_of(encoder, pooling(golden.tokens, kind, golden.second)), golden.vector(kind));
-        EXPECT_LE(error, exact ? 2e-4 : 0.05) << name << " " << model::name(kind);
-        std::printf("%-12s %-5s %s %.2e\n", name, std::string(model::name(kind)).c_str(), exact ? "exact" : "as used",
-                    error);
-      }
-      if (golden.rank.empty()) continue;
-      const auto rank = vector_of(encoder, pooling(golden.tokens, Pooling::kRank, golden.second));
-      EXPECT_LE(error_of(rank, golden.rank), exact ? 2e-4 : 0.1);
-      EXPECT_EQ(encoder.card().labels, 1);
-      // The second text is told from the first.
-      EXPECT_GT(error_of(vector_of(encoder, pooling(golden.tokens, Pooling::kCls)), golden.vector(Pooling::kCls)),
-                0.01);
-    }
+void expect_agreement(const std::string& path, const std::string& name, bool exact) {
+  const Golden golden(name);
+  Encoder encoder(options_of(path, exact), name, 8);
+  EXPECT_FALSE(encoder.card().generates);
+  EXPECT_EQ(encoder.card().width, 32);
+  for (const Pooling kind : kVectors) {
+    const double error = error_of(vector_of(encoder, pooling(golden.tokens, kind, golden.second)), golden.vector(kind));
+    EXPECT_LE(error, exact ? 2e-4 : 0.05) << path << " " << model::name(kind);
+    std::printf("%-18s %-5s %s %.2e\n", name.c_str(), std::string(model::name(kind)).c_str(),
+                exact ? "exact" : "as used", error);
   }
+  if (golden.rank.empty()) return;
+  const auto rank = vector_of(encoder, pooling(golden.tokens, Pooling::kRank, golden.second));
+  EXPECT_LE(error_of(rank, golden.rank), exact ? 2e-4 : 0.1) << path;
+  EXPECT_EQ(encoder.card().labels, 1);
+  if (golden.second < 0) return;
+  // The second text is told from the first.
+  EXPECT_GT(error_of(vector_of(encoder, pooling(golden.tokens, Pooling::kCls)), golden.vector(Pooling::kCls)), 0.01);
+}
+
+TEST(Encoder, AgreesWithFloat64) {
+  int folders = 0;
+  for (const std::string name : kEncoders)
+    for (const bool exact : {true, false}) {
+      const std::string base = kFolder + "encoders/" + name;
+      expect_agreement(base + ".gguf", name, exact);
+      if (!std::filesystem::is_directory(base)) continue;
+      expect_agreement(base, name, exact);
+      ++folders;
+    }
+  EXPECT_EQ(folders, 8);
 }
 
 class Vector final : public Listener {
@@ -109,23 +135,26 @@ class Vector final : public Listener {
 };
 
 TEST(Encoder, TextsBesideEachOtherAreAsAlone) {
-  const Golden golden("bert");
-  Encoder encoder(options_of(kFolder + "encoders/bert.gguf", false), "bert", 64);
-  std::vector<std::vector<std::int32_t>> texts;
-  for (std::size_t n = 1; n <= golden.tokens.size(); n += 3)
-    texts.emplace_back(golden.tokens.begin(), golden.tokens.begin() + static_cast<std::ptrdiff_t>(n));
-  std::vector<std::vector<float>> alone;
-  for (const auto& t : texts) alone.push_back(vector_of(encoder, pooling(t, Pooling::kMean)));
-  std::vector<std::shared_ptr<Vector>> all;
-  for (const auto& t : texts) encoder.submit(pooling(t, Pooling::kMean), all.emplace_back(std::make_shared<Vector>()));
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    const Outcome out = all[i]->outcome.get_future().get();
-    EXPECT_EQ(out.finish, Finish::kEnd);
-    EXPECT_EQ(out.prompt_tokens, static_cast<std::int64_t>(texts[i].size()));
-    EXPECT_EQ(all[i]->vector, alone[i]) << i;
+  for (const char* name : kEncoders) {
+    const Golden golden(name);
+    Encoder encoder(options_of(kFolder + "encoders/" + name + ".gguf", false), name, 64);
+    std::vector<std::vector<std::int32_t>> texts;
+    for (std::size_t n = 1; n <= golden.tokens.size(); n += 3)
+      texts.emplace_back(golden.tokens.begin(), golden.tokens.begin() + static_cast<std::ptrdiff_t>(n));
+    std::vector<std::vector<float>> alone;
+    for (const auto& t : texts) alone.push_back(vector_of(encoder, pooling(t, Pooling::kMean)));
+    std::vector<std::shared_ptr<Vector>> all;
+    for (const auto& t : texts)
+      encoder.submit(pooling(t, Pooling::kMean), all.emplace_back(std::make_shared<Vector>()));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Outcome out = all[i]->outcome.get_future().get();
+      EXPECT_EQ(out.finish, Finish::kEnd);
+      EXPECT_EQ(out.prompt_tokens, static_cast<std::int64_t>(texts[i].size()));
+      EXPECT_EQ(all[i]->vector, alone[i]) << i;
+    }
+    EXPECT_TRUE(encoder.drain(10));
+    EXPECT_THROW(encoder.submit(pooling({2, 3}, Pooling::kMean), std::make_shared<Vector>()), Error);
   }
-  EXPECT_TRUE(encoder.drain(10));
-  EXPECT_THROW(encoder.submit(pooling({2, 3}, Pooling::kMean), std::make_shared<Vector>()), Error);
 }
 
 TEST(Encoder, RefusesWhatItCannotDo) {

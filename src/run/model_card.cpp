@@ -30,12 +30,13 @@ ModelCard card_of(const model::ModelSpec& spec, const weights::ModelFile& file, 
   std::uint64_t most = 0;
   for (const auto& [quant, bytes] : bytes_of)
     if (bytes > most) most = bytes, card.quantization = quant;
-  card.width = spec.dim;
+  card.width = static_cast<std::int32_t>(spec.vector_width());
   card.pooling = default_pooling(spec);
   card.labels = static_cast<std::int32_t>(spec.rank.output.rows);
   card.rank_template = metadata.get_string("tokenizer.chat_template.rerank").value_or("");
-  // Texts of a pair: [CLS] a [SEP] b [SEP] of BERT, <s> a </s></s> b </s> of RoBERTa and XLM-R.
-  card.two_separators = !spec.causal && metadata.get_string("tokenizer.ggml.model") != "bert";
+  // Texts of a pair: [CLS] a [SEP] b [SEP] of BERT and ModernBERT, <s> a </s></s> b </s> of RoBERTa and XLM-R.
+  card.two_separators =
+      !spec.causal && metadata.get_string("tokenizer.ggml.model") != "bert" && spec.arch != "modern-bert";
   return card;
 }
 

@@ -1,5 +1,7 @@
 #include "run/pooling.hpp"
 
+#include <utility>
+
 #include "base/check.hpp"
 #include "base/error.hpp"
 
@@ -9,19 +11,26 @@ using model::Pooling;
 
 Pooled::Pooled(model::Forward& forward, Pooling pooling, const model::ModelSpec& spec)
     : forward_(forward),
-      pooling_(pooling),
-      first_(pooling == Pooling::kCls || (pooling == Pooling::kRank && !spec.causal)),
+      rank_(pooling == Pooling::kRank),
+      pooling_(!rank_        ? pooling
+               : spec.causal ? Pooling::kLast
+                             : spec.rank.pooling),
       state_(static_cast<std::size_t>(spec.dim)) {
-  if (pooling == Pooling::kMean) sum_.resize(state_.size());
+  if (pooling_ == Pooling::kMean) sum_.resize(state_.size());
+  if (pooling_ == Pooling::kNone) sum_.resize(static_cast<std::size_t>(spec.rank.output.rows));
+}
+
+void Pooled::add_to_sum(std::span<const float> x) {
+  for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(x[i]);
 }
 
 void Pooled::add(int row, std::int64_t count) {
-  if (pooling_ == Pooling::kMean) {
+  if (pooling_ == Pooling::kMean || pooling_ == Pooling::kNone) {
     for (std::int64_t r = 0; r < count; ++r) {
       forward_.state_of(row + static_cast<int>(r), state_.data());
-      for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += static_cast<double>(state_[i]);
+      pooling_ == Pooling::kMean ? add_to_sum(state_) : add_to_sum(forward_.rank(state_));
     }
-  } else if (!first_) {
+  } else if (pooling_ == Pooling::kLast) {
     forward_.state_of(row + static_cast<int>(count) - 1, state_.data());
   } else if (tokens_ == 0) {
     forward_.state_of(row, state_.data());
@@ -31,9 +40,13 @@ void Pooled::add(int row, std::int64_t count) {
 
 std::vector<float> Pooled::take() {
   KVASIR_CHECK(tokens_ > 0);
-  if (pooling_ == Pooling::kRank) return forward_.rank(state_);
-  for (std::size_t i = 0; i < sum_.size(); ++i) state_[i] = static_cast<float>(sum_[i] / static_cast<double>(tokens_));
-  return std::move(state_);
+  if (!sum_.empty()) {
+    state_.resize(sum_.size());
+    for (std::size_t i = 0; i < sum_.size(); ++i)
+      state_[i] = static_cast<float>(sum_[i] / static_cast<double>(tokens_));
+  }
+  if (!rank_) return forward_.project(state_);
+  return pooling_ == Pooling::kNone ? std::move(state_) : forward_.rank(state_);
 }
 
 Pooling default_pooling(const model::ModelSpec& spec) {

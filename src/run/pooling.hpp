@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "model/forward.hpp"
@@ -18,13 +19,15 @@ class Pooled {
 
   // The next `count` tokens are the last step's rows from `row` on.
   void add(int row, std::int64_t count);
-  // (dim), or the scores of the rank head. REQUIRES: some tokens.
+  // (ModelSpec::vector_width), or the scores of the rank head. REQUIRES: some tokens.
   std::vector<float> take();
 
  private:
+  void add_to_sum(std::span<const float> x);
+
   model::Forward& forward_;
-  const model::Pooling pooling_;
-  const bool first_;  // the first token's state counts, else the last one's
+  const bool rank_;
+  const model::Pooling pooling_;  // of states; kNone: the mean of ranks
   std::int64_t tokens_ = 0;
   std::vector<double> sum_;
   std::vector<float> state_;

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "hub/config.hpp"
+#include "hub/text_modules.hpp"
 #include "hub/tokenizer_config.hpp"
 #include "hub/translation.hpp"
 #include "weights/format.hpp"
@@ -45,6 +46,7 @@ class Folder {
           Code::kBadInput,
           fmt::format("lacks tensor {}, which {} says is there", promised_.begin()->first.substr(0, 200), kIndex),
           in(promised_.begin()->second));
+    read_modules();
     translation_.finish();
     for (auto& [key, values] : translation_.numbers) metadata_.set(key, std::move(values));
     read_texts(config);
@@ -101,6 +103,19 @@ class Folder {
         promised_.erase(it);
       }
       translation_.add(t, path);
+    }
+  }
+
+  // How vectors of texts are made.
+  void read_modules() {
+    const TextModules modules = read_text_modules(path_);
+    const std::string_view arch = configuration_.family.arch;
+    if (modules.pooling) metadata_.set(fmt::format("{}.pooling_type", arch), *modules.pooling);
+    if (modules.tanh) metadata_.set(fmt::format("{}.dense_tanh", arch), true);
+    for (std::size_t i = 0; i < modules.dense.size(); ++i) {
+      const std::string path = in(modules.dense[i] + "/model.safetensors");
+      files_.emplace_back(path);
+      for (const ShardTensor& t : parse_safetensors(files_.back().bytes(), path)) translation_.add_dense(i, t, path);
     }
   }
 

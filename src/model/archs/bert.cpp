@@ -1,5 +1,7 @@
 // BERT (arXiv:1810.04805) and its children (RoBERTa, XLM-R, MiniLM, BGE, E5): every token sees all of its text, learned
 // positions, norms of the sums.
+#include "hub/config_reader.hpp"
+#include "hub/encoder_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_bert {
@@ -17,9 +19,19 @@ static ModelSpec describe(const Hparams& h) {
                         .post_feed = n.layer_norm("layer_output_norm"),
                         .norm_of_sums = true});
   }
+  if (h.flag_or("classifier.relu", false)) m.rank.act = Rank::Act::kRelu;  // DistilBERT's folders
   return m;
 }
 
-const Arch entry{.summary = "BERT (embeddings, ranking)", .describe = describe};
+const Arch entry{
+    .summary = "BERT (embeddings, ranking)",
+    .describe = describe,
+    .hub = {{.types = {"bert"}, .encoder = true, .names = hub::kBert, .read_all = hub::read_bert},
+            {.types = {"camembert", "roberta", "xlm-roberta"},
+             .encoder = true,
+             .behind_two = true,
+             .names = hub::kBert,
+             .read_all = hub::read_bert},
+            {.types = {"distilbert"}, .encoder = true, .names = hub::kDistilBert, .read_all = hub::read_bert}}};
 
 }  // namespace kvasir::model::archs_bert

@@ -1,4 +1,6 @@
 // Nomic Embed (arXiv:2402.01613): BERT with RoPE and gated feed forwards.
+#include "hub/config_reader.hpp"
+#include "hub/encoder_names.hpp"
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_nomic_bert {
@@ -17,6 +19,9 @@ static ModelSpec describe(const Hparams& h) {
   return m;
 }
 
-const Arch entry{.summary = "Nomic Embed (embeddings)", .describe = describe};
+const Arch entry{
+    .summary = "Nomic Embed (embeddings)",
+    .describe = describe,
+    .hub = {{.types = {"nomic_bert"}, .encoder = true, .names = hub::kWqkv, .read_all = hub::read_nomic_bert}}};
 
 }  // namespace kvasir::model::archs_nomic_bert

@@ -101,7 +101,7 @@ void gate_heads(const StepState& step, const cpu::Rows& rows, const Attention& a
   });
 }
 
-// Of an encoder: every row with all rows of its text, head by head.
+// Of an encoder: every row with the rows of its text that it sees, head by head.
 void attend_whole(const StepState& step, const MixerRows& m, const Attention& a) {
   const auto texts = static_cast<std::int64_t>(step.slices.size());
   step.team.parallel_for(texts * a.heads, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -120,7 +120,9 @@ void attend_whole(const StepState& step, const MixerRows& m, const Attention& a)
                                       .scale = a.scale,
                                       .soft_cap = a.soft_cap,
                                       .out = m.heads + text.row * a.o.columns + h * a.dv,
-                                      .out_stride = a.o.columns},
+                                      .out_stride = a.o.columns,
+                                      .reach = a.window > 0 ? a.window / 2 : -1,
+                                      .slope = a.slopes.empty() ? 0 : a.slopes[static_cast<std::size_t>(h)]},
                                      m.whole + worker * m.whole_stride);
     }
   });
