@@ -60,6 +60,8 @@ class Forward {
   void state_of(int row, float* out) const;
   // What the model's head that ranks makes of such a state, (labels). REQUIRES: there is one.
   std::vector<float> rank(std::span<const float> state) { return head_.rank(state); }
+  // A text's vector of the states that were pooled: (ModelSpec::vector_width) of (dim).
+  std::vector<float> vector_of(std::vector<float> pooled) { return head_.vector_of(std::move(pooled)); }
 
   // Calls `observer(layer, slices, q, k, v)` from now on for every layer of every step, before attention. An empty one
   // ends it.
@@ -91,7 +93,8 @@ class Forward {
   void mix(int layer);
   void feed(cpu::Rows& rows, int layer);
   const Vector* output(cpu::Rows& rows, const LayerSpec& layer);
-  void add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last);
+  void add(const cpu::Rows& rows, const LayerSpec& layer, const Norm& post, const Vector* bias, bool last,
+           const Norm& sum = {});
 
   const ModelSpec& spec_;
   LayerWeights& weights_;

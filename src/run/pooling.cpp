@@ -45,7 +45,7 @@ std::vector<float> Pooled::take() {
     for (std::size_t i = 0; i < sum_.size(); ++i)
       state_[i] = static_cast<float>(sum_[i] / static_cast<double>(tokens_));
   }
-  if (!rank_) return forward_.project(state_);
+  if (!rank_) return forward_.vector_of(state_);
   return pooling_ == Pooling::kNone ? std::move(state_) : forward_.rank(state_);
 }
 

@@ -15,6 +15,7 @@ using kernel::ops;
 }  // namespace
 
 float* OutputHead::place(ScratchPlan& plan) {
+  for (const Projection& p : plan.spec.projections) plan.widths.input = std::max(plan.widths.input, p.linear.columns);
   const std::int64_t rows = plan.spec.head.output ? std::max(1, plan.max_logits) : 0;
   return plan.placer.take<float>(rows * plan.spec.vocab);
 }
@@ -41,18 +42,34 @@ std::vector<float> OutputHead::rank(std::span<const float> state) const {
   const Rank& rank = step_.spec.rank;
   KVASIR_CHECK(rank && static_cast<std::int64_t>(state.size()) == step_.spec.dim);
   std::vector<float> x(state.begin(), state.end());
-  cpu::Rows rows = step_.scratch.rows.whole(1);
-  const auto multiply = [&](const Linear& l) {
-    std::vector<float> y(static_cast<std::size_t>(l.rows));
-    step_.multiply(rows, x.data(), {}, {{l, y.data()}});
-    if (l.bias) ops().add(y.data(), l.bias.bound, l.rows);
-    return y;
-  };
   if (rank.dense) {
-    x = multiply(rank.dense);
-    for (float& v : x) v = std::tanh(v);
+    x = multiply_one(rank.dense, x);
+    if (rank.act == Rank::Act::kTanh)
+      for (float& v : x) v = std::tanh(v);
+    else
+      ops().activate[static_cast<std::size_t>(rank.act == Rank::Act::kGelu ? Activation::kGeluErf : Activation::kRelu)](
+          x.data(), step_.spec.dim);
+    if (rank.norm) apply(rank.norm, x.data(), x.data(), step_.spec.dim);
   }
-  return multiply(rank.output);
+  return multiply_one(rank.output, x);
+}
+
+std::vector<float> OutputHead::vector_of(std::vector<float> pooled) const {
+  for (const Projection& p : step_.spec.projections) {
+    pooled = multiply_one(p.linear, pooled);
+    for (float& v : pooled)
+      if (p.tanh) v = std::tanh(v);
+  }
+  return pooled;
+}
+
+// Of one row, with the bias.
+std::vector<float> OutputHead::multiply_one(const Linear& l, const std::vector<float>& x) const {
+  std::vector<float> y(static_cast<std::size_t>(l.rows));
+  cpu::Rows rows = step_.scratch.rows.whole(1);
+  step_.multiply(rows, x.data(), {}, {{l, y.data()}});
+  if (l.bias) ops().add(y.data(), l.bias.bound, l.rows);
+  return y;
 }
 
 std::span<const float> OutputHead::multiply(const float* x, int count) const {

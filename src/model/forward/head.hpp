@@ -25,8 +25,11 @@ class OutputHead {
   void state(int row, float* out) const;
   // ModelSpec::rank of such a state: (labels).
   std::vector<float> rank(std::span<const float> state) const;
+  // ModelSpec::projections of what was pooled: (vector_width).
+  std::vector<float> vector_of(std::vector<float> pooled) const;
 
  private:
+  std::vector<float> multiply_one(const Linear& l, const std::vector<float>& x) const;
   std::span<const float> multiply(const float* x, int count) const;
 
   const StepState& step_;
