@@ -41,7 +41,7 @@ TierStats tier_stats(const std::string& label, store::Tier& tier) {
 }  // namespace
 
 std::string_view name(Failure failure) {
-  constexpr std::string_view kNames[] = {"none", "queue_timeout", "no_room", "weights", "engine"};
+  constexpr std::string_view kNames[] = {"none", "queue_timeout", "no_room", "weights", "rows", "engine"};
   return kNames[static_cast<std::size_t>(failure)];
 }
 
@@ -73,7 +73,12 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
       options_(options),
       no_blend_(model::why_not_relocated(engine.model().spec(), engine.options().whole_windows)),
       library_(library),
-      drafting_(drafting) {
+      drafting_(drafting),
+      rows_([this] {
+        const std::lock_guard lock(mutex_);
+        searched_ = true;
+        wake_.notify_all();
+      }) {
   card_ = card_of(engine.model().spec(), engine.model().file(), std::move(name));
   card_.context = engine.context();
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
@@ -109,9 +114,6 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   job->listener = std::move(listener);
   if (blend_options(job->asked).reuse == "off") job->asked.reuse = false;
   if (job->pools()) check_pooled(engine_.model(), card_, job->asked.request);
-  if (!job->asked.request.runs.empty() && !job->asked.drafters) job->asked.drafters.emplace();  // drafters know tokens
-  if (!job->asked.request.runs.empty() && !job->asked.drafters->empty())
-    throw Error(Code::kBadInput, "names drafters, which know tokens alone, and the prompt has rows", "draft");
   if (job->asked.drafters) {
     if (!drafting_ && !job->asked.drafters->empty())
       throw Error(Code::kBadInput, "names drafters, but there are none (see --draft)", "draft");
@@ -170,7 +172,8 @@ void Scheduler::loop() {
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      const bool able = std::any_of(running_.begin(), running_.end(), [](const JobPtr& job) { return !job->waits(); });
+      const bool able = std::any_of(running_.begin(), running_.end(), [](const JobPtr& job) { return job->runs(); });
+      rows_.beside_steps(able);
       wake_.wait(lock, [&] {
         return stop_ || !inbox_.empty() || !cancelled_.empty() || searched_ || able ||
                (running_.empty() && (!waiting_.empty() || blend_test_));

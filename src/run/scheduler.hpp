@@ -11,7 +11,8 @@
 // chunks as they are sealed, tails at the end of the prompt, at the end of the answer, where the request asks for them,
 // where it parts from an earlier prompt, and every 1,024 tokens, unless pages suffice. Requests of one tenant that
 // begin alike compute the common part once: the later one waits until the earlier one is there, then takes a fork of
-// its sequence.
+// its sequence. Rows that take time to compute, such as a picture's, come from a thread of their own: their prompt waits for
+// them, and nobody else does.
 #pragma once
 
 #include <condition_variable>
@@ -29,6 +30,7 @@
 #include "run/drafting.hpp"
 #include "run/engine.hpp"
 #include "run/pace.hpp"
+#include "run/row_loader.hpp"
 #include "run/service.hpp"
 #include "store/library.hpp"
 
@@ -116,6 +118,12 @@ class Scheduler final : public Service {
   void prove_blend(const std::function<bool()>& go_on);
   void blend(Job& job);
   void relocate(Job& job);
+  // scheduler_rows.cpp
+  void want_rows();
+  void want_rows(Job& job);
+  void drop_rows(Job& job);
+  void count_rows(Job& job) const;
+  int step_threads() const;
   // scheduler_step.cpp
   void step();
   std::span<const float> compute(double& start);
@@ -172,11 +180,12 @@ class Scheduler final : public Service {
   std::vector<JobPtr> inbox_;
   std::vector<RequestId> cancelled_;
   std::int64_t queued_ = 0;  // inbox and waiting
-  bool searched_ = false;    // a search has ended
+  bool searched_ = false;    // a search has ended, or some rows are computed
   bool draining_ = false;
   bool stop_ = false;
   RequestId next_id_ = 1;
   ServiceStats stats_;
+  RowLoader rows_;
   std::thread thread_;
 };
 

@@ -45,6 +45,13 @@ struct Scheduler::Job {
     bool pending() const { return done < ids.size(); }
   } blended;
 
+  // Rows of its prompt that are computed beside the steps.
+  struct Rows {
+    std::vector<RowLoader::Block> wanted;  // not ready when last looked at, in the prompt's order
+    double since = 0;                      // that it can do nothing but wait for some; 0: it does not
+    std::int64_t said = -1;                // parts of the work that its listener knows of
+  } rows;
+
   // Seconds; 0: not yet.
   struct Times {
     double submitted = 0, started = 0, first_token = 0;
@@ -57,7 +64,11 @@ struct Scheduler::Job {
   std::int64_t cached() const { return sequence ? kv::Cache::length(*sequence) : 0; }
   std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
   bool waits() const { return leader.job || kept.search; }
-  bool runs() const { return !over && !waits(); }
+  // The next rows are not computed yet (scheduler_rows.cpp).
+  bool lacks_rows() const;
+  // How far up to `end` all rows are there.
+  std::int64_t rows_end(std::int64_t end) const;
+  bool runs() const { return !over && !waits() && !lacks_rows(); }
   // Log-probabilities of the prompt's tokens need its logits, so nothing of it is taken from elsewhere; nor is what a
   // shift left, which nobody else has.
   bool reuses() const { return asked.reuse && !asked.request.prompt_logprobs && !pools() && outcome.shifts == 0; }

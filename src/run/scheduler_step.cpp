@@ -14,7 +14,7 @@ namespace kvasir::run {
 // How far a job's prompt may be computed in one go of at most `most` tokens: to its end, or to where a follower parts.
 // Checkpoints are passed as long as their tails can be made afterwards: a step of a few tokens reads all weights, too.
 std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
-  std::int64_t stop = std::min(job.length(), job.cached() + most);
+  std::int64_t stop = job.rows_end(std::min(job.length(), job.cached() + most));
   for (const auto& follower : running_)
     if (follower->leader.job == &job && follower->leader.share > job.cached())
       stop = std::min(stop, follower->leader.share);
@@ -185,6 +185,8 @@ std::span<const float> Scheduler::compute(double& start) {
   begin_searched();
   for (auto& job : running_)
     if (!job->waits()) start_followers(*job);
+  want_rows();
+  const Team::Part threads(engine_.team(), step_threads());
   draft();
   for (;;) {
     plan();
@@ -419,6 +421,10 @@ void Scheduler::advance(Job& job, std::span<const float> row) {
 // `row` on.
 void Scheduler::show(Job& job, int row, std::int64_t first, std::int64_t count) {
   const std::vector<std::string>* names = job.asked.drafters ? &*job.asked.drafters : nullptr;
+  if (!job.asked.request.runs.empty()) {  // what stands in front of rows, and rows, they do not see
+    const std::int64_t skip = std::clamp<std::int64_t>(job.asked.request.runs.back().end() - first, 0, count);
+    row += static_cast<int>(skip), first += skip, count -= skip;
+  }
   if (!drafting_ || job.pools() || count < 1 || !drafting_->reads_states(names)) return;
   if (!job.draft)
     job.draft = drafting_->begin(job.asked.tenant, job.asked.reuse, names, *job.answer, job.ids.capacity());
@@ -461,6 +467,7 @@ void Scheduler::say_rest(Job& job) {
 }
 
 void Scheduler::release(Job& job) {
+  drop_rows(job);
   if (job.sequence) engine_.cache().release(job.sequence);
   job.sequence = nullptr;
   job.blended = {};
@@ -517,6 +524,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
     receipt.select = engine_.cache().selection(*job.sequence);
     receipt.selection = engine_.cache().selection_stats(*job.sequence);
   }
+  count_rows(job);
   offer_end(job);
   if (job.draft) {
     out.draft = job.draft->stats;
@@ -529,6 +537,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
     stats_.selection += receipt.selection.total();
     stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
     stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
+    stats_.rows += receipt.rows;
     stats_.relocated_tokens += static_cast<std::uint64_t>(receipt.blend.relocated_tokens);
     stats_.repaired_tokens += static_cast<std::uint64_t>(receipt.blend.repaired_tokens);
     stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);
