@@ -25,7 +25,8 @@ class PictureFolder : public testing::TestWithParam<std::string> {
 
   // A copy whose preprocessor_config.json is this.
   std::string altered(const nlohmann::json& settings) {
-    std::filesystem::copy(folder_of(GetParam()), copy_, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy(folder_of(GetParam()), copy_,
+                          std::filesystem::copy_options::overwrite_existing | std::filesystem::copy_options::recursive);
     const std::string text = settings.dump();
     write_file(copy_ + "/preprocessor_config.json", std::as_bytes(std::span(text)));
     return copy_;
