@@ -12,6 +12,7 @@
 #include "base/file.hpp"
 #include "cli/chat_session.hpp"
 #include "cli/serving.hpp"
+#include "client/web_fixture.hpp"
 #include "kvasir/engine.hpp"
 #include "kvasir/kvasir.h"
 #include "serve/client_fixture.hpp"
@@ -108,6 +109,7 @@ class PictureServer {
     body.update(more);
     return answer("/v1/chat/completions", body);
   }
+  std::uint16_t port() { return serving_.server().port(); }
   run::Pictures::Stats stats() { return serving_.only()->pictures()->stats(); }
 
  private:
@@ -270,6 +272,91 @@ TEST_P(PictureFaces, ResultsOfToolsStreamsDraftsBlendingAndShifts) {
   const Json shifted = server.chat(conversation, {{"context_shift", true}});
   EXPECT_LT(prompt_tokens(shifted), 2048);
   EXPECT_GT(shifted["kvasir"]["notes"].size(), 0u) << shifted;
+}
+
+TEST_P(PictureFaces, UrlsAreFetchedFromHostsThatTheServerNames) {
+  const std::string file = png("64x64.png");
+  client::WebFixture web;
+  web.put("/a.png", "image/png", file);
+  web.put("/page", "text/html", "<html>");
+  web.put("/broken.png", "image/png", "no picture");
+  cli::ServingOptions o = options();
+  o.server.image_urls = {web.host()};
+  PictureServer server(o);
+  const auto at = [&](const std::string& path) {
+    return Json{{"type", "image_url"}, {"image_url", {{"url", web.url(path)}}}};
+  };
+  const serve::Reply first = server.ask("/tokenize", {{"messages", list(says("user", list(at("/a.png"))))}});
+  if (first.body.find("libcurl") != std::string::npos) GTEST_SKIP() << "SKIPPED: this build has no libcurl";
+  const Json sent = server.chat(list(says("user", list(part("a "), picture(file), part(" b")))));
+  const Json fetched = server.chat(list(says("user", list(part("a "), at("/a.png"), part(" b")))));
+  EXPECT_EQ(prompt_tokens(fetched), prompt_tokens(sent));
+  EXPECT_GE(cached(fetched), prompt_tokens(sent) - 1);  // it is the same picture
+  EXPECT_EQ(logprobs(fetched), logprobs(sent));
+  // Twice in a request: fetched once. In the other APIs, too.
+  const int before = web.asked();
+  server.chat(list(says("user", list(at("/a.png"), part(" and "), at("/a.png")))));
+  EXPECT_EQ(web.asked(), before + 1);
+  const Json source{{"type", "url"}, {"url", web.url("/a.png")}};
+  const Json asked = list(says("user", list(Json{{"type", "image"}, {"source", source}}, part("What?"))));
+  const Json counted = server.answer("/v1/messages/count_tokens", {{"max_tokens", 4}, {"messages", asked}});
+  const Json sent_one = list(says("user", list(block(file), part("What?"))));
+  EXPECT_EQ(counted, server.answer("/v1/messages/count_tokens", {{"max_tokens", 4}, {"messages", sent_one}}));
+  const Json input = says("user", list(Json{{"type", "input_image"}, {"image_url", web.url("/a.png")}}));
+  EXPECT_EQ(server.answer("/v1/responses", {{"input", list(input)}, {"max_output_tokens", 4}})["status"], "incomplete");
+  const Json chat{{"messages", list(says("user", list(at("/a.png"), part("What?"))))}};
+  EXPECT_EQ(server.answer("/apply-template", chat)["prompt"], "<user><image>What?\n<assistant>");
+  EXPECT_GT(server.answer("/tokenize", chat)["count"], 9);
+  EXPECT_EQ(server.stats().encoded, 1);
+  // What cannot be had names the part.
+  for (const auto& [url, why] : {std::pair<std::string, std::string>{web.url("/none"), "answered 404"},
+                                 {web.url("/page"), "of the type 'text/html'"},
+                                 {web.url("/broken.png"), "is no picture"},
+                                 {"http://127.0.0.1:1/a.png", "no host that this server fetches pictures from"},
+                                 {"http://localhost:" + std::to_string(web.port()) + "/a.png", "no host that this"}}) {
+    const Json image{{"type", "image_url"}, {"image_url", {{"url", url}}}};
+    const serve::Reply r =
+        server.ask("/v1/chat/completions", {{"messages", list(says("user", list(part("x"), image)))}});
+    EXPECT_EQ(r.status, 400) << r.body;
+    EXPECT_NE(r.body.find("messages[0].content[1]"), std::string::npos) << r.body;
+    EXPECT_NE(r.body.find(why), std::string::npos) << r.body;
+  }
+  // A request that waits for its picture ends with the server.
+  web.put("/silent", "");
+  const int asked_before = web.asked();
+  serve::Client client(server.port());
+  const Json image{{"type", "image_url"}, {"image_url", {{"url", web.url("/silent")}}}};
+  client.send(
+      serve::http_text("POST", "/v1/chat/completions", serve::dump({{"messages", list(says("user", list(image)))}})));
+  while (web.asked() == asked_before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+TEST_P(PictureFaces, AreCounted) {
+  PictureServer server(options());
+  const auto ask = [&](const char* name, const Json& more = Json::object()) {
+    return server.chat(list(says("user", list(picture(png(name)), part(std::string(140, 'b'))))), more);
+  };
+  const Json cold = ask("64x64.png")["kvasir"]["rows"];
+  EXPECT_GT(cold["count"], 0);
+  EXPECT_EQ(cold["reused"], 0);
+  EXPECT_GE(cold["waited"], 1);
+  const Json warm = ask("64x64.png")["kvasir"]["rows"];
+  EXPECT_EQ(warm["reused"], warm["count"]);
+  EXPECT_EQ(warm["waited"], 0);
+  EXPECT_EQ(warm["wait_seconds"], 0);
+  ask("97x53.png", {{"max_tokens", 1}});
+  EXPECT_FALSE(server.chat(list(says("user", "x")))["kvasir"].contains("rows"));
+  const Json stats = server.answer("/v1/stats", nullptr)["pictures"];
+  EXPECT_EQ(stats["read"], 3);
+  EXPECT_EQ(stats["found"], 1);
+  EXPECT_EQ(stats["decoded"], 2);
+  EXPECT_EQ(stats["encoded"], 2);
+  EXPECT_GT(stats["pixels"], 0);
+  EXPECT_GT(stats["seconds"], 0);
+  EXPECT_EQ(stats["reused_rows"], warm["count"]);
+  const std::string metrics = server.ask("/metrics", nullptr).body;
+  EXPECT_NE(metrics.find("kvasir_pictures_encoded_total 2\n"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("kvasir_pictures_found_total 1\n"), std::string::npos);
 }
 
 TEST_P(PictureFaces, WhatIsWrongNamesThePart) {

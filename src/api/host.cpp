@@ -41,6 +41,7 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
   engine->choose_codecs(run::calibration_tokens(tokenizer(), engine->context()));
   if (!tiers.empty())
     library.emplace(engine->cache(), store::fingerprint_of(run::describe_cache(*engine)), std::move(tiers));
+  picture_options.mmproj = run::encoder_beside(engine_options.model, picture_options.mmproj);
   if (!picture_options.mmproj.empty()) pictures.emplace(*engine, picture_options);
   if (drafts.wanted()) drafting.emplace(*engine, drafts, running);
   scheduler.emplace(*engine, scheduler_options, weights::model_name(engine_options.model),

@@ -22,6 +22,10 @@ inline void pause_cpu() {
 // cost more than the work. So a worker spins for about 50 us before it sleeps; between requests it costs nothing.
 constexpr int kSpins = 2000;
 
+// Who takes part in a call stands in the word that begins it: whoever comes late must not take the next call's number
+// for this one's.
+constexpr std::uint32_t kThreadBits = 1023, kNextCall = 1024;
+
 }  // namespace
 
 Team::Team(int threads) {
@@ -29,6 +33,7 @@ Team::Team(int threads) {
     throw Error(Code::kBadInput, std::to_string(threads) + " is outside 1..512", "threads");
   start_threads(
       workers_, threads - 1, "threads", [this](int i) { work(i + 1); }, [this] { stop(); });
+  active_ = threads;
 }
 
 Team::~Team() {
@@ -38,8 +43,15 @@ Team::~Team() {
 
 void Team::stop() {
   stop_.store(true, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
+  active_.store(0, std::memory_order_release);
+  active_.notify_all();
+  generation_.fetch_add(kNextCall, std::memory_order_release);
   generation_.notify_all();
+}
+
+void Team::use(int threads) {
+  KVASIR_CHECK(threads >= 1 && threads <= most());
+  if (active_.exchange(threads, std::memory_order_release) != threads) active_.notify_all();
 }
 
 void Team::work(int worker) {
@@ -56,6 +68,10 @@ void Team::work(int worker) {
     }
     seen = now;
     if (stop_.load(std::memory_order_relaxed)) return;
+    if (const int active = static_cast<int>(now & kThreadBits); worker >= active) {
+      active_.wait(active, std::memory_order_acquire);
+      continue;
+    }
     take_part(job_, worker);
     pending_.fetch_sub(1, std::memory_order_release);
   }
@@ -64,11 +80,13 @@ void Team::work(int worker) {
 void Team::run(FunctionRef<void(int)> f) { start({f, {}}); }
 
 void Team::start(const Job& job) {
-  if (workers_.empty()) return take_part(job, 0);
+  const int active = size();
+  if (active == 1) return take_part(job, 0);
   KVASIR_CHECK(pending_.load(std::memory_order_relaxed) == 0);
   job_ = job;
-  pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
+  pending_.store(active - 1, std::memory_order_relaxed);
+  const std::uint32_t calls = generation_.load(std::memory_order_relaxed) & ~kThreadBits;
+  generation_.store((calls + kNextCall) | static_cast<std::uint32_t>(active), std::memory_order_release);
   generation_.notify_all();
   take_part(job, 0);
   for (int spin = 0; pending_.load(std::memory_order_acquire) != 0; ++spin) {
@@ -93,7 +111,7 @@ void Team::take_part(const Job& job, int worker) {
 
 void Team::parallel_for(std::int64_t n, std::int64_t grain, std::int64_t first, Pieces f) {
   if (n <= 0) return;
-  if (n <= first || workers_.empty()) return f(0, n, 0);
+  if (n <= first || size() == 1) return f(0, n, 0);
   next_.store(size() * first, std::memory_order_relaxed);
   start({{}, f, n, grain, first});
 }

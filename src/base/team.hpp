@@ -19,7 +19,23 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  int size() const { return static_cast<int>(workers_.size()) + 1; }
+  // Threads that work takes: all of them, or as many as use() said.
+  int size() const { return active_.load(std::memory_order_relaxed); }
+  int most() const { return static_cast<int>(workers_.size()) + 1; }
+  // What comes next has so many threads, 1 to most(); the others sleep. As run(), by one thread at a time.
+  void use(int threads);
+  // The same until it goes. What is made meanwhile for size() threads must not be used afterwards.
+  class Part {
+   public:
+    Part(Team& team, int threads) : team_(team), before_(team.size()) { team_.use(threads); }
+    ~Part() { team_.use(before_); }
+    Part(const Part&) = delete;
+    Part& operator=(const Part&) = delete;
+
+   private:
+    Team& team_;
+    const int before_;
+  };
 
   // Calls f(worker) once on every thread, worker in [0, size()), and returns when all have returned. f must not throw.
   // REQUIRES: called by one thread at a time, not from inside f.
@@ -45,10 +61,11 @@ class Team {
   void stop();  // makes the workers return
 
   std::vector<std::thread> workers_;
+  std::atomic<int> active_{1};  // what use() said; those that are left out wait for another number
   // Where cores do not share a cache, a line that another one wrote takes long to come (0.5 us there and back on a
   // Zen 4). So what a worker reads to begin lies in two lines beside each other.
-  alignas(128) std::atomic<std::uint32_t> generation_{0};
-  Job job_;  // valid while pending_ > 0
+  alignas(128) std::atomic<std::uint32_t> generation_{0};  // calls so far, and in kThreadBits how many take part
+  Job job_;                                                // valid while pending_ > 0
   alignas(64) std::atomic<int> pending_{0};
   alignas(64) std::atomic<std::int64_t> next_{0};
   std::atomic<bool> stop_{false};

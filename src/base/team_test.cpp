@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <numeric>
 #include <vector>
@@ -21,6 +22,34 @@ TEST(Team, RunsEveryWorkerOnce) {
     }
   }
 }
+
+// Other numbers of threads from call to call: nobody who is left out takes part, and nobody is missed.
+TEST(Team, UsesAsManyAsItIsTold) {
+  Team team(4);
+  EXPECT_EQ(team.most(), 4);
+  for (int round = 0; round < 3000; ++round) {
+    const int active = 1 + round * 7 % 4;
+    team.use(active);
+    EXPECT_EQ(team.size(), active);
+    std::array<std::atomic<int>, 4> hits{};
+    team.run([&](int w) { hits[static_cast<std::size_t>(w)]++; });
+    for (int w = 0; w < 4; ++w) ASSERT_EQ(hits[static_cast<std::size_t>(w)], w < active) << round;
+    std::atomic<std::int64_t> sum{0};
+    team.parallel_for(100, 3, 7, [&](std::int64_t begin, std::int64_t end, int worker) {
+      if (worker >= active) sum += 1000000;
+      for (auto i = begin; i < end; ++i) sum += i;
+    });
+    ASSERT_EQ(sum, 4950) << round;
+  }
+  team.use(4);
+  {
+    const Team::Part part(team, 2);
+    EXPECT_EQ(team.size(), 2);
+  }
+  EXPECT_EQ(team.size(), 4);
+  team.use(1);
+  EXPECT_THROW(team.use(5), std::logic_error);
+}  // and ends with some that are left out
 
 TEST(Team, ParallelForCoversEveryItemOnce) {
   Team team(3);

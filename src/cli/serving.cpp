@@ -103,7 +103,7 @@ static std::int64_t pool_of(const ServingOptions& s) {
 }
 
 void LoadedModel::load_encoder(const ServingOptions& s, const Progress& progress) {
-  if (!s.pictures.mmproj.empty())
+  if (!s.pictures.mmproj.empty() && s.pictures.mmproj != "none")
     throw Error(Code::kBadInput, "the model writes no texts, expected one that does", "--mmproj");
   encoder_.emplace(s.engine, name_of(s), s.scheduler.waiting, progress);
   service_ = &*encoder_;
@@ -134,7 +134,9 @@ void LoadedModel::load(const ServingOptions& s, std::vector<std::shared_ptr<stor
   if (!tiers.empty())
     library_.emplace(engine_->cache(), store::fingerprint_of(run::describe_cache(*engine_)), std::move(tiers));
   if (s.drafts.wanted()) drafting_.emplace(*engine_, s.drafts, s.scheduler.running);
-  if (!s.pictures.mmproj.empty()) pictures_.emplace(*engine_, s.pictures);
+  run::PictureOptions pictures = s.pictures;
+  pictures.mmproj = run::encoder_beside(s.engine.model, pictures.mmproj);
+  if (!pictures.mmproj.empty()) pictures_.emplace(*engine_, pictures);
   scheduler_.emplace(*engine_, s.scheduler, name_of(s), library_ ? &*library_ : nullptr,
                      drafting_ ? &*drafting_ : nullptr);
   service_ = &*scheduler_;

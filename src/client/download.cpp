@@ -1,7 +1,5 @@
 #include "client/download.hpp"
 
-#include <curl/curl.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -15,66 +13,16 @@
 #include <filesystem>
 #include <memory>
 #include <thread>
-#include <type_traits>
 
 #include "base/error.hpp"
+#include "client/curl.hpp"
 
 namespace kvasir::client {
 namespace {
 
 constexpr std::size_t kLongestText = std::size_t{32} << 20;
 constexpr std::size_t kLongestLink = std::size_t{16} << 10;
-constexpr auto kProtocols = static_cast<CURLoption>(181);          // CURLOPT_PROTOCOLS, deprecated in newer headers
-constexpr auto kRedirectProtocols = static_cast<CURLoption>(182);  // CURLOPT_REDIR_PROTOCOLS
-constexpr int kTries = 5;                                          // without a byte that came
-
-// libcurl is opened by the first download: nothing else needs it, and a program finds the one of the system it runs on.
-struct Curl {
-  decltype(&curl_global_init) global_init = nullptr;
-  decltype(&curl_easy_init) easy_init = nullptr;
-  decltype(&curl_easy_setopt) easy_setopt = nullptr;
-  decltype(&curl_easy_perform) easy_perform = nullptr;
-  decltype(&curl_easy_getinfo) easy_getinfo = nullptr;
-  decltype(&curl_easy_strerror) easy_strerror = nullptr;
-  decltype(&curl_easy_cleanup) easy_cleanup = nullptr;
-  decltype(&curl_slist_append) slist_append = nullptr;
-  decltype(&curl_slist_free_all) slist_free_all = nullptr;
-  std::string missing;  // why it cannot be used; empty: it can
-
-  Curl() {
-    void* library = nullptr;
-    for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"})
-      if (!library) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open
-    if (!library) {
-      missing = "downloads need libcurl.so.4: install libcurl4 (Debian, Ubuntu) or libcurl";
-      return;
-    }
-    const auto take = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      if (!function) missing = fmt::format("libcurl has no {}", name);
-    };
-    take(global_init, "curl_global_init");
-    take(easy_init, "curl_easy_init");
-    take(easy_setopt, "curl_easy_setopt");
-    take(easy_perform, "curl_easy_perform");
-    take(easy_getinfo, "curl_easy_getinfo");
-    take(easy_strerror, "curl_easy_strerror");
-    take(easy_cleanup, "curl_easy_cleanup");
-    take(slist_append, "curl_slist_append");
-    take(slist_free_all, "curl_slist_free_all");
-    if (missing.empty() && global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) missing = "libcurl does not start";
-  }
-};
-
-const Curl& curl() {
-  static const Curl library;
-  return library;
-}
-
-struct CurlEnd {
-  void operator()(CURL* handle) const { curl().easy_cleanup(handle); }
-  void operator()(curl_slist* list) const { curl().slist_free_all(list); }
-};
+constexpr int kTries = 5;  // without a byte that came
 
 // One transfer.
 class Transfer {
@@ -86,7 +34,9 @@ class Transfer {
     set(CURLOPT_URL, url.c_str());
     set(CURLOPT_FOLLOWLOCATION, 1L);
     set(CURLOPT_MAXREDIRS, 10L);
-    only_web(url.starts_with("https:"));
+    // Never from a secured connection to another kind, nor to a file.
+    if (!keep_to_web(handle_.get(), url.starts_with("https:")))
+      throw Error(Code::kUnsupported, "this libcurl cannot be kept to HTTP");
     set(CURLOPT_FAILONERROR, 1L);
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_CONNECTTIMEOUT, 30L);
@@ -128,18 +78,6 @@ class Transfer {
   }
 
  private:
-  // Never from a secured connection to another kind, nor to a file. The library may be older than the header: names are
-  // known from 7.85 on, bits before.
-  void only_web(bool secured) {
-#if LIBCURL_VERSION_NUM >= 0x075500
-    const char* const names = secured ? "https" : "http,https";
-    if (set(CURLOPT_PROTOCOLS_STR, names) && set(CURLOPT_REDIR_PROTOCOLS_STR, names)) return;
-#endif
-    const long bits = secured ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS;
-    if (!set(kProtocols, bits) || !set(kRedirectProtocols, bits))
-      throw Error(Code::kUnsupported, "this libcurl cannot be kept to HTTP");
-  }
-
   std::unique_ptr<CURL, CurlEnd> handle_;
   std::unique_ptr<curl_slist, CurlEnd> headers_;
   char error_[CURL_ERROR_SIZE] = {};

@@ -1,5 +1,6 @@
 #include "base/error.hpp"
 #include "client/download.hpp"
+#include "client/picture_url.hpp"
 
 namespace kvasir::client {
 namespace {
@@ -13,5 +14,7 @@ namespace {
 Page fetch_page(const std::string& url, const std::string&, const std::string&) { refuse(url); }
 
 void download(const Download& d, const std::function<bool(std::uint64_t, std::uint64_t)>&) { refuse(d.url); }
+
+std::string fetch_picture(const std::string& url, const PictureFetch&) { refuse(url); }
 
 }  // namespace kvasir::client

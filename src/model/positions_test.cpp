@@ -10,7 +10,7 @@ namespace kvasir::model {
 namespace {
 
 std::shared_ptr<const RowBlock> block(const RowShape& shape) {
-  return std::make_shared<const RowBlock>(store::Key{}, shape, [shape] {
+  return std::make_shared<const RowBlock>(store::Key{}, shape, [shape](RowWatch&) {
     std::vector<float> values(static_cast<std::size_t>((1 + shape.deep) * shape.count * shape.width));
     std::iota(values.begin(), values.end(), 0.0f);
     return values;

@@ -37,7 +37,8 @@ store::Key content_of(const store::Key& content, const RowShape& shape) {
 
 }  // namespace
 
-RowBlock::RowBlock(std::vector<float> values, int width) : shape_{.width = width}, values_(std::move(values)) {
+RowBlock::RowBlock(std::vector<float> values, int width)
+    : shape_{.width = width}, ready_(true), values_(std::move(values)) {
   KVASIR_CHECK(width > 0 && values_.size() % static_cast<std::size_t>(width) == 0);
   shape_.count = static_cast<std::int64_t>(values_.size()) / width;
   store::KeyStream stream({}, "kvasir.e");
@@ -47,17 +48,24 @@ RowBlock::RowBlock(std::vector<float> values, int width) : shape_{.width = width
   ids_ = ids_of(stream.key(), shape_.count);
 }
 
-RowBlock::RowBlock(const store::Key& content, const RowShape& shape, std::function<std::vector<float>()> load)
-    : shape_(shape), ids_(ids_of(content_of(content, shape), shape.count)), load_(std::move(load)) {
+RowBlock::RowBlock(const store::Key& content, const RowShape& shape, Make make)
+    : shape_(shape), ids_(ids_of(content_of(content, shape), shape.count)), make_(std::move(make)) {
   KVASIR_CHECK(!shape.grid || std::int64_t{shape.grid.height} * shape.grid.width == shape.count);
 }
 
+void RowBlock::load(RowWatch& watch) const {
+  const std::lock_guard lock(making_);
+  if (ready()) return;
+  values_ = make_(watch);
+  KVASIR_CHECK(static_cast<std::int64_t>(values_.size()) == (1 + deep()) * count() * width());
+  ready_.store(true, std::memory_order_release);
+}
+
 const float* RowBlock::values(int level, std::int64_t i) const {
-  if (load_)
-    std::call_once(once_, [this] {
-      values_ = load_();
-      KVASIR_CHECK(static_cast<std::int64_t>(values_.size()) == (1 + deep()) * count() * width());
-    });
+  if (!ready()) {
+    RowWatch nobody;
+    load(nobody);
+  }
   return values_.data() + (level * count() + i) * width();
 }
 

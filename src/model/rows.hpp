@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,15 +50,26 @@ struct RowShape {
   int deep = 0;    // layers, the first ones, to whose answers further rows are added at the places of these (deepstack)
 };
 
+// Whoever wants rows that take time to compute. Asked on the thread that computes them, between parts of the work.
+class RowWatch {
+ public:
+  virtual ~RowWatch() = default;
+  // `done` of about `all` parts are computed. False: nobody wants the rows any more, Error(kCancelled) is thrown.
+  virtual bool go_on(std::int64_t /*done*/, std::int64_t /*all*/) { return true; }
+  // Steps of a model are computed at the same time: they get the other half of the threads.
+  virtual bool beside_steps() const { return false; }
+};
+
 // Any thread.
 class RowBlock {
  public:
   // values: (count, width) as they enter the first layer, behind the embedding's factor. REQUIRES: whole rows.
   RowBlock(std::vector<float> values, int width);
-  // Of content that is named otherwise. `load` gives the values, (1 + deep, count, width), when they are first asked
-  // for, which is never where everything is known already; what it throws, row() throws. REQUIRES: the grid, if there
-  // is one, has `count` places.
-  RowBlock(const store::Key& content, const RowShape& shape, std::function<std::vector<float>()> load);
+  // Of content that is named otherwise. `make` gives the values, (1 + deep, count, width), when they are first asked
+  // for, which is never where everything is known already; what it throws, load() and row() throw. REQUIRES: the grid,
+  // if there is one, has `count` places.
+  using Make = std::function<std::vector<float>(RowWatch& watch)>;
+  RowBlock(const store::Key& content, const RowShape& shape, Make make);
 
   int width() const { return shape_.width; }
   std::int64_t count() const { return shape_.count; }
@@ -68,6 +80,11 @@ class RowBlock {
   // How far the positions behind the block are from its first one.
   std::int64_t extent() const { return grid() ? std::max(grid().height, grid().width) : count(); }
   std::span<const std::int32_t> ids() const { return ids_; }  // (count), each below -1
+  // Whether the values are there.
+  bool ready() const { return ready_.load(std::memory_order_acquire); }
+  // Makes them, once, on this thread; may be called again when it threw.
+  void load(RowWatch& watch) const;
+  // Of a block that is not ready: as load().
   const float* row(std::int64_t i) const { return values(0, i); }
   const float* deep_row(int layer, std::int64_t i) const { return values(1 + layer, i); }
 
@@ -76,8 +93,9 @@ class RowBlock {
 
   RowShape shape_;
   std::vector<std::int32_t> ids_;
-  mutable std::once_flag once_;
-  mutable std::function<std::vector<float>()> load_;
+  const Make make_;
+  mutable std::mutex making_;
+  mutable std::atomic<bool> ready_{false};
   mutable std::vector<float> values_;
 };
 

@@ -64,6 +64,7 @@ class Asker final : public Listener {
 Code code_of(Failure failure) {
   switch (failure) {
     case Failure::kNoRoom:
+    case Failure::kRows:
       return Code::kMemory;
     case Failure::kQueueTimeout:
       return Code::kBusy;

@@ -36,7 +36,7 @@ class DraftText {
 
 // What is to be drafted behind one text. The drafter appends to `draft tokens`.
 struct Round {
-  std::span<const std::int32_t> ids;  // prompt and answer so far
+  std::span<const std::int32_t> ids;  // prompt and answer so far; ids of rows (model/rows.hpp) are below -1
   int most = 0;                       // tokens wanted at most, >= 1
   double worth = 0;                   // a draft token pays if it and all before it are right with this chance
   Answer* answer = nullptr;
@@ -61,7 +61,8 @@ class Drafter {
   // have.
   virtual std::unique_ptr<DraftText> begin(const std::string& tenant, bool reuse, const Answer& answer,
                                            std::size_t room) = 0;
-  // Whether it wants to see what the model computes of a text, from the first token of the prompt on.
+  // Whether it wants to see what the model computes of a text, from the first token of the prompt on; of a prompt with
+  // rows, from behind the last one on.
   virtual bool reads_states() const { return false; }
   virtual void computed(DraftText& /*text*/, const Computed& /*step*/) {}
   // Several texts at once.

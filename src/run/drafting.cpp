@@ -139,11 +139,13 @@ void Drafting::end(std::unique_ptr<Text> text, std::span<const std::int32_t> ids
   for (Source& s : text->sources) known_[s.drafter].drafter->end(std::move(s.text), ids);
 }
 
-// Cuts draft tokens that a grammar forbids, and those behind the end of the text.
+// Cuts draft tokens that a grammar forbids, and those behind the end of the text; rows of a prompt are no tokens.
 void Drafting::keep_possible(Text& text, Source& source) {
   Answer::Ahead at = text.answer->ahead();
   std::size_t n = 0;
-  while (n < source.draft_tokens.size() && text.answer->follow(at, source.draft_tokens[n].id)) ++n;
+  while (n < source.draft_tokens.size() && source.draft_tokens[n].id >= 0 &&
+         text.answer->follow(at, source.draft_tokens[n].id))
+    ++n;
   source.draft_tokens.resize(n);
 }
 

@@ -1,4 +1,5 @@
 #include "run/pictures.hpp"
+#include "weights/safetensors/vision_folder.hpp"
 
 namespace kvasir::run {
 
@@ -8,7 +9,9 @@ const OptionTable<PictureOptions>& picture_table() {
       "pictures",
       {{"mmproj",
         &O::mmproj,
-        {.help = "read pictures, with the encoder in this file, which goes with the model", .placeholder = "FILE"}},
+        {.help = "read pictures, with the encoder in this file or folder, which goes with the model; default the "
+                 "model's own folder, if it has one; none reads none",
+         .placeholder = "FILE"}},
        {"image_memory",
         &O::image_memory,
         {.help = "memory for pictures that were read and their rows, so that the same bytes are not decoded again; 0 "
@@ -17,6 +20,11 @@ const OptionTable<PictureOptions>& picture_table() {
          .low = 0,
          .high = std::int64_t{1} << 40}}}};
   return table;
+}
+
+std::string encoder_beside(const std::string& model, const std::string& mmproj) {
+  if (mmproj == "none") return {};
+  return mmproj.empty() && weights::folder_has_vision(model) ? model : mmproj;
 }
 
 }  // namespace kvasir::run

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "text/pictures.hpp"
 #include "text/tokenizer.hpp"
@@ -31,19 +32,20 @@ model::Sight sight_of(vision::Sight sight) {
                                                       : model::Sight::kEarlier;
 }
 
+}  // namespace
+
 // What a picture's runs share until all of them have their rows.
-struct Source {
+struct Pictures::Source {
   vision::Prepared prepared;
   std::unique_ptr<const vision::Encoding> encoding;
   std::size_t left = 0;  // runs without rows
 };
 
-}  // namespace
-
 Pictures::Pictures(Engine& engine, const PictureOptions& options)
     : engine_(engine),
       options_(options),
-      encoder_(vision::open_encoder(options.mmproj, {.exact = engine.options().exact}, engine.team())) {
+      encoder_(vision::open_encoder(options.mmproj, {.exact = engine.options().exact}, engine.team())),
+      team_(engine.team().most()) {
   const model::ModelSpec& spec = engine.model().spec();
   if (encoder_->width() != spec.dim)
     throw Error(Code::kBadInput,
@@ -65,6 +67,7 @@ std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& pi
   source->prepared = encoder_->prepare(picture);
   for (const vision::Picture& part : source->prepared.parts) *bytes += part.rgb.size();
   const vision::PictureKey key = vision::key_of(source->prepared, *encoder_);
+  if (auto known = find_alive(vision::to_hex(key))) return known;
   const std::vector<vision::Run> runs = encoder_->runs(source->prepared);
   source->left = runs.size();
   const auto out = std::make_shared<PromptPicture>();
@@ -77,21 +80,8 @@ std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& pi
                       run.places ? "three parts" : "one part", run.places ? "one part" : "three parts (M-RoPE)"),
           options_.mmproj);
     // Computed when the first of its rows is asked for: never where the cache knows all of them.
-    const auto values = [this, source, first = run.first, count = run.grid.count()] {
-      if (!source->encoding) {
-        source->encoding = std::make_unique<const vision::Encoding>(encoder_->encode(source->prepared, engine_.team()));
-        ++encoded_;
-      }
-      const vision::Encoding& e = *source->encoding;
-      std::vector<float> all;
-      const auto add = [&](const std::vector<float>& rows) {
-        const auto from = rows.begin() + first * e.width;
-        all.insert(all.end(), from, from + count * e.width);
-      };
-      add(e.rows);
-      for (const std::vector<float>& rows : e.deep) add(rows);
-      if (--source->left == 0) *source = {};  // nobody asks again
-      return all;
+    const auto make = [this, source, first = run.first, count = run.grid.count()](model::RowWatch& watch) {
+      return rows_of(*source, first, count, watch);
     };
     *bytes += static_cast<std::uint64_t>((1 + encoder_->deep()) * run.grid.count() * encoder_->width()) * sizeof(float);
     const model::Grid grid = run.places ? model::Grid{run.grid.h, run.grid.w} : model::Grid{};
@@ -100,19 +90,59 @@ std::shared_ptr<const PromptPicture> Pictures::made_of(const vision::Picture& pi
          std::make_shared<const model::RowBlock>(content_of(key, r),
                                                  model::RowShape{run.grid.count(), static_cast<int>(encoder_->width()),
                                                                  sight_of(run.sight), grid, encoder_->deep()},
-                                                 values)});
+                                                 make)});
   }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(alive_, [](const auto& entry) { return entry.second.expired(); });
+  alive_[vision::to_hex(key)] = out;
   return out;
+}
+
+void Pictures::encode(Source& source, model::RowWatch& watch) {
+  const double start = steady_seconds();
+  const auto between = [&](std::int64_t done, std::int64_t all) {
+    if (!watch.go_on(done, all)) throw Error(Code::kCancelled, "nobody wants the picture any more", "picture");
+    team_.use(watch.beside_steps() ? std::max(1, team_.most() / 2) : team_.most());
+  };
+  source.encoding = std::make_unique<const vision::Encoding>(encoder_->encode(source.prepared, team_, between));
+  const std::lock_guard lock(mutex_);
+  ++stats_.encoded;
+  stats_.rows += source.encoding->count();
+  for (const vision::Picture& part : source.prepared.parts)
+    stats_.pixels += std::int64_t{part.size.width} * part.size.height;
+  stats_.seconds += steady_seconds() - start;
+}
+
+std::vector<float> Pictures::rows_of(Source& source, std::int64_t first, std::int64_t count, model::RowWatch& watch) {
+  const std::lock_guard one(encoding_);
+  if (!source.encoding) encode(source, watch);
+  const vision::Encoding& e = *source.encoding;
+  std::vector<float> all;
+  const auto add = [&](const std::vector<float>& rows) {
+    const auto from = rows.begin() + first * e.width;
+    all.insert(all.end(), from, from + count * e.width);
+  };
+  add(e.rows);
+  for (const std::vector<float>& rows : e.deep) add(rows);
+  if (--source.left == 0) source = {};  // nobody asks again
+  return all;
 }
 
 std::shared_ptr<const PromptPicture> Pictures::read(std::string_view file, const std::string& name) {
   const std::string mark = text::picture_mark(file);
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.read;
+  }
   if (auto known = find(mark)) return known;
   const std::lock_guard one(decoding_);
   if (auto known = find(mark)) return known;  // meanwhile
   Kept kept{.mark = mark, .picture = nullptr, .bytes = sizeof(Kept)};
   const vision::Picture picture = vision::decode(std::as_bytes(std::span(file)), name);
-  ++decoded_;
+  {
+    const std::lock_guard lock(mutex_);
+    ++stats_.decoded;
+  }
   kept.picture = made_of(picture, &kept.bytes);
   keep(kept);
   return kept.picture;
@@ -124,8 +154,17 @@ std::shared_ptr<const PromptPicture> Pictures::find(const std::string& mark) {
   const std::lock_guard lock(mutex_);
   const auto at = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& k) { return k.mark == mark; });
   if (at == kept_.end()) return nullptr;
+  ++stats_.found;
   kept_.splice(kept_.begin(), kept_, at);
   return at->picture;
+}
+
+std::shared_ptr<const PromptPicture> Pictures::find_alive(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto at = alive_.find(key);
+  auto picture = at == alive_.end() ? nullptr : at->second.lock();
+  if (picture) ++stats_.found;
+  return picture;
 }
 
 // What is larger than all of the memory is not kept.
@@ -143,7 +182,9 @@ void Pictures::keep(Kept kept) {
 
 Pictures::Stats Pictures::stats() const {
   const std::lock_guard lock(mutex_);
-  return {.decoded = decoded_, .encoded = encoded_, .bytes = kept_bytes_};
+  Stats stats = stats_;
+  stats.bytes = kept_bytes_;
+  return stats;
 }
 
 PicturePrompt Pictures::place(const std::string& text,

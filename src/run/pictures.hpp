@@ -2,15 +2,16 @@
 // says, between its special tokens.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/options.hpp"
+#include "base/team.hpp"
 #include "run/engine.hpp"
 #include "run/picture_prompt.hpp"
 
@@ -22,10 +23,13 @@ struct Picture;
 namespace kvasir::run {
 
 struct PictureOptions {
-  std::string mmproj;                      // "": no pictures
+  std::string mmproj;                      // "": the model's own folder, if it has an encoder; "none": no pictures
   std::int64_t image_memory = 64LL << 20;  // bytes for pictures that were read, with their rows; 0: none is kept
 };
 const OptionTable<PictureOptions>& picture_table();  // run/picture_options.cpp
+// The file or folder of the encoder for a model, by the option; "": there is none. Throws Error for a config.json that
+// cannot be read.
+std::string encoder_beside(const std::string& model, const std::string& mmproj);
 
 class Pictures {
  public:
@@ -35,11 +39,11 @@ class Pictures {
 
   static constexpr std::string_view kMark = "<image>";
 
-  // The picture in a file's bytes. Rows are computed when they are asked for, with the engine's threads and on
-  // whoever's thread computes with the engine; this must still be there then. Pictures with the same bytes are decoded
-  // and encoded once while they are kept (image_memory). Any thread; one picture is decoded at a time, which bounds
-  // what that takes. Throws Error naming the picture, kUnsupported for encoders whose rows have positions of three
-  // parts where the model's have one, or the other way round.
+  // The picture in a file's bytes. Rows are computed when they are asked for, on the thread that asks and others of its
+  // own, as many as the engine has or half of them (model::RowWatch); this must still be there then. Pictures with the
+  // same bytes are decoded and encoded once while they are kept (image_memory). Any thread; one picture is decoded at a
+  // time, which bounds what that takes. Throws Error naming the picture, kUnsupported for encoders whose rows have
+  // positions of three parts where the model's have one, or the other way round.
   std::shared_ptr<const PromptPicture> read(std::string_view file, const std::string& name);
   // The bytes of a file, for read(). Throws Error(kIo).
   static std::string bytes_of(const std::string& path);
@@ -51,8 +55,13 @@ class Pictures {
                       bool add_bos, bool special) const;
 
   struct Stats {
-    std::int64_t decoded = 0, encoded = 0;
-    std::uint64_t bytes = 0;  // kept
+    std::int64_t read = 0;     // pictures that were asked for
+    std::int64_t found = 0;    // of them: the same bytes, or the same pixels, were there
+    std::int64_t decoded = 0;  // files
+    std::int64_t encoded = 0;
+    std::int64_t pixels = 0, rows = 0;  // of what was encoded: as it was resized, and what came of it
+    double seconds = 0;                 // of encoding
+    std::uint64_t bytes = 0;            // kept
   };
   Stats stats() const;
 
@@ -62,17 +71,25 @@ class Pictures {
     std::shared_ptr<const PromptPicture> picture;
     std::uint64_t bytes;
   };
+  struct Source;
   std::shared_ptr<const PromptPicture> made_of(const vision::Picture& picture, std::uint64_t* bytes);
+  std::vector<float> rows_of(Source& source, std::int64_t first, std::int64_t count, model::RowWatch& watch);
+  void encode(Source& source, model::RowWatch& watch);
   std::shared_ptr<const PromptPicture> find(const std::string& mark);
+  std::shared_ptr<const PromptPicture> find_alive(const std::string& key);
   void keep(Kept kept);
 
   Engine& engine_;
   const PictureOptions options_;
   std::unique_ptr<vision::Encoder> encoder_;
   std::mutex decoding_;
-  std::atomic<std::int64_t> decoded_{0}, encoded_{0};
+  std::mutex encoding_;       // of the encoder, its threads and what runs share
+  Team team_;                 // of as many threads as the engine has
   mutable std::mutex mutex_;  // of what follows
-  std::list<Kept> kept_;      // the last used one first
+  Stats stats_;
+  // Those that somebody has, by their key: whoever comes with the same pixels waits for the same rows.
+  std::map<std::string, std::weak_ptr<const PromptPicture>> alive_;
+  std::list<Kept> kept_;  // the last used one first
   std::uint64_t kept_bytes_ = 0;
 };
 

@@ -59,7 +59,7 @@ class Places : public ::testing::TestWithParam<std::string> {
                                                             .width = static_cast<int>(e->width),
                                                             .grid = grid.value_or(model::Grid{own.h, own.w}),
                                                             .deep = encoder_->deep()},
-                                            [values] { return values; });
+                                            [values](model::RowWatch&) { return values; });
   }
   static PlacedPrompt& add(PlacedPrompt& p, const std::shared_ptr<const RowBlock>& block) {
     p.runs.push_back({std::ssize(p.ids), block});

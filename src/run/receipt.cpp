@@ -24,6 +24,10 @@ Json blend_json(const BlendReceipt& b) {
 
 }  // namespace
 
+static Json rows_json(const RowReceipt& r) {
+  return {{"count", r.count}, {"reused", r.reused}, {"waited", r.waited}, {"wait_seconds", r.wait_seconds}};
+}
+
 Json receipt_json(const Outcome& outcome) {
   const Receipt& r = outcome.receipt;
   Json spans = Json::array();
@@ -47,6 +51,7 @@ Json receipt_json(const Outcome& outcome) {
            {"finish", name(outcome.finish)},
            {"miss", or_null(r.miss)}};
   if (r.blend.asked) out["blend"] = blend_json(r.blend);
+  if (r.rows.count > 0) out["rows"] = rows_json(r.rows);
   if (!outcome.draft.sources.empty()) out["draft"] = draft_json(outcome.draft);
   if (outcome.weights.any()) out["weights"] = weights_json(outcome.weights);
   if (!outcome.device.name.empty()) out["device"] = device_json(outcome.device);

@@ -172,7 +172,7 @@ TEST_P(Rows, SeeEachOther) {
                                             model::RowShape{.count = static_cast<std::int64_t>(count),
                                                             .width = static_cast<int>(server_->model().spec().dim),
                                                             .sight = model::Sight::kAll},
-                                            [rows, loaded] {
+                                            [rows, loaded](model::RowWatch&) {
                                               if (loaded) ++*loaded;
                                               return rows;
                                             });
@@ -259,6 +259,54 @@ TEST_P(Rows, WhatIsWrongIsNamed) {
   EXPECT_NE(refused(w, [](ServiceRequest& r) { r.request.prompt_logprobs = true; }).find("log-probabilities"),
             std::string::npos);
   EXPECT_NE(refused(w, [](ServiceRequest& r) { r.drafters = {{"lookup"}}; }).find("drafters"), std::string::npos);
+}
+
+// Drafters work behind rows, each in its way: what is drawn does not change.
+TEST_P(Rows, DraftsBehindThemChangeNothing) {
+  start();
+  const auto before = text(0, 70), among = text(70, 40), behind = text(270, 60);
+  // What is behind the rows says twice what is in front of them: lookup has something to find.
+  const Written prompt = Written()
+                             .tokens(before)
+                             .rows(block(among))
+                             .tokens(behind)
+                             .tokens(before)
+                             .rows(block(text(400, 9)))
+                             .tokens(behind);
+  const auto asked = [&](std::optional<std::vector<std::string>> names, bool reuse) {
+    ServiceRequest r = request(prompt, reuse, 60);
+    r.drafters = std::move(names);
+    const Reply reply = server_->submit(std::move(r))->wait();
+    EXPECT_EQ(reply.outcome.error, "");
+    return reply;
+  };
+  const Reply plain = asked({}, false);
+  const std::vector<std::string> disk{"lmdb:" + folder_ + "?size=256MiB"};
+  const auto drafting = [&] {
+    DraftOptions options;
+    options.draft = {"lookup", "store", "model:" + kBooks};
+    options.draft_always = true;
+    server_.reset();
+    server_ = std::make_unique<Server>(GetParam(), disk, store::Wrap{}, kBooks, options);
+  };
+  drafting();
+  for (const char* name : {"lookup", "store", "model"}) {
+    for (int round = 0; round < 2; ++round) {  // `store` knows what it saw in the first one
+      const Reply reply = asked({{name}}, true);
+      expect_equal_bits(reply, plain);
+      if (round == 1) {
+        EXPECT_GT(reply.outcome.draft.drafted, 0) << name;
+        EXPECT_GT(reply.outcome.draft.accepted, 0) << name;
+      }
+    }
+  }
+  expect_equal_bits(asked({}, true), plain);  // all of them
+  server_->flush();
+  drafting();  // and what `store` kept is read back
+  const Reply late = asked({{"store"}}, true);
+  expect_equal_bits(late, plain);
+  EXPECT_EQ(late.outcome.draft.message, "");
+  EXPECT_GT(late.outcome.draft.accepted, 0);
 }
 
 // Gemma 4 E2B: every layer has rows of its own for each token.

@@ -34,7 +34,7 @@ TierStats tier_stats(const std::string& label, store::Tier& tier) {
 }  // namespace
 
 std::string_view name(Failure failure) {
-  constexpr std::string_view kNames[] = {"none", "queue_timeout", "no_room", "weights", "engine"};
+  constexpr std::string_view kNames[] = {"none", "queue_timeout", "no_room", "weights", "rows", "engine"};
   return kNames[static_cast<std::size_t>(failure)];
 }
 
@@ -81,8 +81,9 @@ struct Scheduler::Parts {
                        .chunk = engine.options().chunk,
                        .rows = engine.forward().max_tokens(),
                        .seconds = 1e-3 * options.step_ms}};
-  Lifecycle lifecycle{engine, card, sharing, reuse, speculation, shared};
-  Step step{engine, admission, sharing, reuse, speculation, planner, lifecycle, shared};
+  AwaitedRows rows{engine.team(), [this] { shared.wake_searched(); }};
+  Lifecycle lifecycle{engine, card, sharing, reuse, speculation, rows, shared};
+  Step step{engine, admission, sharing, reuse, speculation, rows, planner, lifecycle, shared};
 };
 
 Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::string name, store::Library* library,
@@ -147,7 +148,8 @@ void Scheduler::loop() {
   const Admission::Queue& waiting = parts_->admission.waiting();
   Blending& blending = parts_->blending;
   for (;;) {
-    const bool able = std::any_of(running.begin(), running.end(), [](const auto& job) { return !job->waits(); });
+    const bool able = std::any_of(running.begin(), running.end(), [](const auto& job) { return job->runs(); });
+    parts_->rows.beside_steps(able);
     if (!parts_->shared.wait(able || (running.empty() && (!waiting.empty() || blending.to_prove())))) break;
     take_arrived();
     try {

@@ -11,7 +11,8 @@
 // chunks as they are sealed, tails at the end of the prompt, at the end of the answer, where the request asks for them,
 // where it parts from an earlier prompt, and every 1,024 tokens, unless pages suffice. Requests of one tenant that
 // begin alike compute the common part once: the later one waits until the earlier one is there, then takes a fork of
-// its sequence.
+// its sequence. Rows that take time to compute, such as a picture's, come from a thread of their own: their prompt
+// waits for them, and nobody else does.
 //
 // What it does is done by parts, each with a file in run/schedule: Admission, Reuse, Sharing, Blending, StepPlanner,
 // Speculation, Step, and Lifecycle. All work on Jobs, one for each request.

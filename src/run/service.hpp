@@ -51,6 +51,18 @@ struct BlendReceipt {
   double saved_seconds = 0;           // estimate: computing what was not computed, less `seconds`
 };
 
+// Rows of a prompt that are no tokens, of pictures for example.
+struct RowReceipt {
+  std::int64_t count = 0;   // rows
+  std::int64_t reused = 0;  // of them: the cache had what the model computed of them
+  std::int64_t waited = 0;  // runs of rows that were not computed when the prompt began
+  double wait_seconds = 0;  // in which the prompt could do nothing but wait for them
+  RowReceipt& operator+=(const RowReceipt& more) {
+    count += more.count, reused += more.reused, waited += more.waited, wait_seconds += more.wait_seconds;
+    return *this;
+  }
+};
+
 struct Receipt {
   // In order; together the whole prompt. Rows of a "relocated" span that were repaired are in BlendReceipt.
   std::vector<Span> spans;
@@ -70,6 +82,7 @@ struct Receipt {
   std::string select;            // what chose the blocks that the answer's tokens read; empty: they read everything
   kv::SelectionStats selection;  // what it did
   BlendReceipt blend;
+  RowReceipt rows;
   // Tokens of a prompt that were computed, repaired ones included.
   std::int64_t computed(std::int64_t prompt) const { return prompt - reused_tokens - blend.relocated_tokens; }
 };
@@ -113,9 +126,10 @@ enum class Failure {
   kQueueTimeout,  // it waited longer than ServiceRequest::timeout
   kNoRoom,        // the KV cache cannot hold it even alone
   kWeights,       // weights could not be read from the disk: the same may succeed later
+  kRows,          // rows of its prompt could not be computed, for lack of memory: the same may succeed later
   kEngine,        // the engine itself failed: whatever is asked next fails too
 };
-std::string_view name(Failure failure);  // "none", "queue_timeout", "no_room", "weights", "engine"
+std::string_view name(Failure failure);  // "none", "queue_timeout", "no_room", "weights", "rows", "engine"
 
 struct Outcome {
   Finish finish = Finish::kLength;
@@ -144,10 +158,18 @@ struct Outcome {
 // during the call. `done` is the last call and comes exactly once, for cancelled requests too.
 class Listener {
  public:
+  // Of the rows that the prompt waits for.
+  struct RowProgress {
+    std::int64_t done = 0, all = 0;  // parts of the run that is being computed
+    std::int64_t waiting = 0;        // runs that are not there yet, this one included
+    // Tokens of the prompt: all, those that are there, and of these what was not computed.
+    std::int64_t total = 0, cached = 0, reused = 0;
+  };
   virtual ~Listener() = default;
   virtual void started() {}  // the request left the queue
   // Tokens of the prompt, after every step; the first `reused` of them were not computed.
   virtual void prefill(std::int64_t /*done*/, std::int64_t /*total*/, std::int64_t /*reused*/) {}
+  virtual void rows(const RowProgress& /*progress*/) {}
   // With Request::prompt_logprobs: the prompt's next tokens. The log-probability of the first one of all is not a
   // number.
   virtual void scored(std::span<const TokenRecord> /*tokens*/) {}
@@ -228,6 +250,7 @@ struct ServiceStats {
   DraftTotals drafts;
   std::vector<TierStats> tiers;
   PageCounts pages;  // of all requests that ended
+  RowReceipt rows;   // of these, too
   kv::SelectionStats::Layer selection;
   bool streams = false;  // weights are read while they are used
   weights::StreamStats weights;

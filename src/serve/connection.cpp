@@ -32,25 +32,6 @@ constexpr std::uint64_t kSmallBody = 64 << 10;  // read to its end for an answer
 constexpr double kCancelSeconds = 0.02;         // between attempts to end a read that is late
 constexpr int kMostCancels = 50;
 
-// Answers with what `run` throws.
-template <class F>
-void guarded(const std::shared_ptr<Exchange>& exchange, F run) {
-  ApiError error{.status = 500, .message = "internal error", .type = "server_error"};
-  try {
-    return run();
-  } catch (const ApiException& e) {
-    error = e.error();
-  } catch (const Error& e) {
-    error = api_error(e);
-  } catch (const std::bad_alloc&) {
-    error.message = "out of memory";
-  } catch (const std::exception& e) {
-    // What it says may be about other people's requests: the operator reads it, the client does not.
-    exchange->context()->log("error id=" + exchange->request().id + " what=" + log_value(e.what()));
-  }
-  exchange->reply(error_response(error));
-}
-
 void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& exchange, asio::thread_pool& workers) {
   const auto run = [&route, exchange] {
     guarded(exchange, [&] { route.value->handle(*exchange->context(), exchange); });

@@ -36,6 +36,7 @@ Shared::Shared(ServerOptions server_options, LogSink log_sink)
       start(steady_seconds()),
       created(std::time(nullptr)),
       responses(options.response_memory),
+      picture_urls(options.image_urls),
       sink_(std::move(log_sink)),
       ids_((std::uint64_t{std::random_device{}()} << 32) ^ static_cast<std::uint64_t>(created)) {}
 

@@ -13,6 +13,7 @@
 #include "serve/log.hpp"
 #include "serve/metrics.hpp"
 #include "serve/options.hpp"
+#include "serve/picture_urls.hpp"
 #include "serve/prefix_id.hpp"
 #include "serve/response_memory.hpp"
 #include "serve/turn_memory.hpp"
@@ -50,6 +51,7 @@ struct Shared {
   Roster* roster = nullptr;    // the models of a server that has several; null: there is one
 
   ResponseMemory responses;
+  PictureFetcher picture_urls;
   Metrics metrics;
   InFlight in_flight;
   std::atomic<bool> draining{false};

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
+#include "serve/log.hpp"
 #include "serve/route.hpp"
 
 namespace kvasir::serve {
@@ -21,6 +23,23 @@ bool listed(std::string_view origin, const ServerOptions& options) {
 }
 
 }  // namespace
+
+void guarded(const std::shared_ptr<Exchange>& exchange, FunctionRef<void()> run) {
+  ApiError error{.status = 500, .message = "internal error", .type = "server_error"};
+  try {
+    return run();
+  } catch (const ApiException& e) {
+    error = e.error();
+  } catch (const Error& e) {
+    error = api_error(e);
+  } catch (const std::bad_alloc&) {
+    error.message = "out of memory";
+  } catch (const std::exception& e) {
+    // What it says may be about other people's requests: the operator reads it, the client does not.
+    exchange->context()->log("error id=" + exchange->request().id + " what=" + log_value(e.what()));
+  }
+  exchange->reply(error_response(error));
+}
 
 bool origin_allowed(std::string_view origin, std::string_view host, const ServerOptions& options) {
   if (origin.empty() || listed(origin, options)) return true;

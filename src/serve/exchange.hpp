@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/function_ref.hpp"
 #include "serve/context.hpp"
 #include "serve/http.hpp"
 
@@ -73,6 +74,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
   std::string prefix_;
   std::size_t sent_ = 0;
 };
+
+// Answers with what `run` throws.
+void guarded(const std::shared_ptr<Exchange>& exchange, FunctionRef<void()> run);
 
 // "https://a.example" may call: it is listed, or * is, or it is where the request itself went (host).
 bool origin_allowed(std::string_view origin, std::string_view host, const ServerOptions& options);

@@ -23,6 +23,8 @@ std::optional<ApiError> failure_of(const run::Outcome& outcome) {
       return server_error(503, outcome.error, "no_room");
     case run::Failure::kWeights:
       return server_error(503, outcome.error, "weights_unreadable", kRetrySeconds);
+    case run::Failure::kRows:
+      return server_error(503, outcome.error, "rows_failed", kRetrySeconds);
     case run::Failure::kEngine:
       return server_error(500, outcome.error, "generation_failed");
     case run::Failure::kNone:

@@ -8,13 +8,14 @@
 #include "serve/context_shift.hpp"
 #include "serve/dialect.hpp"
 #include "serve/generation.hpp"
+#include "serve/picture_urls.hpp"
 #include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/thinking.hpp"
 
 namespace kvasir::serve {
 
-RequestLimits request_limits(Context& context, const HttpRequest& request) {
+RequestLimits request_limits(Context& context, const HttpRequest& request, PictureUrls* urls) {
   const run::ModelCard& card = context.service.card();
   return {.vocabulary = card.vocabulary,
           .choices = context.options.max_choices,
@@ -23,6 +24,7 @@ RequestLimits request_limits(Context& context, const HttpRequest& request) {
           .tenant = request.tenant,
           .responses = context.responses.on() ? &context.responses : nullptr,
           .pictures = context.pictures != nullptr,
+          .urls = urls,
           .sampling = card.sampling};
 }
 
@@ -64,12 +66,10 @@ void warn_of_length(const Context& context, const std::vector<EncodedPrompt>& pr
   }
 }
 
-}  // namespace
-
-void answer_in_dialect(Context& context, const std::shared_ptr<Exchange>& exchange) {
+void answer(Context& context, const std::shared_ptr<Exchange>& exchange, PictureUrls* urls) {
   const HttpRequest& http = exchange->request();
   const Dialect& dialect = *find_dialect(http.path);
-  ApiRequest request = dialect.parse(parse_body(http.body), request_limits(context, http));
+  ApiRequest request = dialect.parse(parse_body(http.body), request_limits(context, http, urls));
   if (!request.ready.is_null()) return exchange->reply(json_response(request.ready));
   read_pictures(request, context.pictures);
   if (request.shift.on && request.is_chat && context.chat && context.service.tokenizer())
@@ -82,6 +82,12 @@ void answer_in_dialect(Context& context, const std::shared_ptr<Exchange>& exchan
   warn_of_length(context, prompts, request.warnings);
   exchange->name_prefix(context.prefix_ids.name(http, request, prompts));
   Generation::start(exchange, dialect, std::move(request), std::move(prompts));
+}
+
+}  // namespace
+
+void answer_in_dialect(Context&, const std::shared_ptr<Exchange>& exchange) {
+  with_picture_urls(exchange, [exchange](PictureUrls* urls) { answer(*exchange->context(), exchange, urls); });
 }
 
 }  // namespace kvasir::serve

@@ -13,7 +13,7 @@ namespace kvasir::serve {
 // as these do.
 void answer_in_dialect(Context& context, const std::shared_ptr<Exchange>& exchange);
 
-RequestLimits request_limits(Context& context, const HttpRequest& request);
+RequestLimits request_limits(Context& context, const HttpRequest& request, PictureUrls* urls = nullptr);
 
 // One per prompt, with what is remembered of the tenant's answers. Throws as encode_prompts.
 std::vector<EncodedPrompt> encode_request(Context& context, const ApiRequest& request, const std::string& tenant);

@@ -37,11 +37,11 @@ class ChoiceListener : public run::Listener {
   void started() override { generation_->deliver({.choice = choice_, .time = steady_seconds()}); }
 
   void prefill(std::int64_t done, std::int64_t total, std::int64_t reused) override {
-    if (!generation_->request_.stream) return;
-    generation_->deliver({.choice = choice_,
-                          .what = Generation::What::kProgress,
-                          .time = steady_seconds(),
-                          .progress = {.total = total, .reused = reused, .done = done}});
+    say({.total = total, .reused = reused, .done = done, .seconds = 0, .rows = {}});
+  }
+
+  void rows(const RowProgress& p) override {
+    say({.total = p.total, .reused = p.reused, .done = p.cached, .seconds = 0, .rows = p});
   }
 
   void scored(std::span<const run::TokenRecord> tokens) override {
@@ -76,6 +76,12 @@ class ChoiceListener : public run::Listener {
   }
 
  private:
+  void say(const Progress& progress) {
+    if (!generation_->request_.stream) return;
+    generation_->deliver(
+        {.choice = choice_, .what = Generation::What::kProgress, .time = steady_seconds(), .progress = progress});
+  }
+
   const std::shared_ptr<Generation> generation_;
   const int choice_;
   const EncodedPrompt& prompt_;  // the generation's

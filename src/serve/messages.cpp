@@ -4,14 +4,20 @@
 #include <algorithm>
 
 #include "serve/body.hpp"
+#include "serve/picture_urls.hpp"
 #include "serve/request.hpp"
 #include "serve/thinking.hpp"
 
 namespace kvasir::serve {
 namespace {
 
-// The picture in a part image_url.
-ChatPicture picture_of(const Fields& part, const std::string& name) {
+struct PictureParts {
+  bool read;          // by the model
+  PictureUrls* urls;  // null: this server fetches none
+};
+
+// The picture in a part image_url. One that is not fetched yet has no bytes.
+ChatPicture picture_of(const Fields& part, const std::string& name, PictureUrls* urls) {
   const Json* image = part.find("image_url");
   if (!image) bad_field(name + ".image_url", "is missing", "missing_required_parameter");
   const std::string* url = nullptr;
@@ -22,10 +28,14 @@ ChatPicture picture_of(const Fields& part, const std::string& name) {
     url = inner.string("url");
     if (!url) bad_field(name + ".image_url.url", "is missing", "missing_required_parameter");
   }
-  if (url->starts_with("http://") || url->starts_with("https://"))
-    unsupported(name, "this server fetches no pictures from other servers: send it as data:image/png;base64,DATA");
+  const bool elsewhere = url->starts_with("http://") || url->starts_with("https://");
+  if (elsewhere && !urls)
+    unsupported(name,
+                "this server fetches no pictures from other servers (--image-urls lets it): send it as "
+                "data:image/png;base64,DATA");
   try {
-    const auto bytes = std::make_shared<const std::string>(text::read_data_url(*url));
+    const auto bytes = elsewhere ? urls->find(*url) : std::make_shared<const std::string>(text::read_data_url(*url));
+    if (!bytes) return {{{}, nullptr, name}};
     return {{text::picture_mark(*bytes), bytes, name}};
   } catch (const Error& e) {
     bad_field(name, e.message(), "invalid_image");
@@ -33,7 +43,7 @@ ChatPicture picture_of(const Fields& part, const std::string& name) {
 }
 
 // A content of parts becomes their text, with marks in place of pictures.
-std::string joined_parts(const Json& parts, const std::string& field, bool reads_pictures,
+std::string joined_parts(const Json& parts, const std::string& field, PictureParts how,
                          std::vector<ChatPicture>& pictures) {
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -42,9 +52,9 @@ std::string joined_parts(const Json& parts, const std::string& field, bool reads
     const std::string* type = part.string("type");
     if (!type) bad_field(name + ".type", "is missing", "missing_required_parameter");
     if (*type == "image_url") {
-      if (!reads_pictures)
+      if (!how.read)
         unsupported(name, "is a picture, and this model has no encoder of pictures, which --mmproj FILE gives it");
-      text += pictures.emplace_back(picture_of(part, name)).mark;
+      text += pictures.emplace_back(picture_of(part, name, how.urls)).mark;
       continue;
     }
     if (*type != "text") unsupported(name + ".type", fmt::format("'{}', expected 'text' or 'image_url'", *type));
@@ -82,8 +92,7 @@ void read_reasoning(const Fields& fields, Json& message) {
     }
 }
 
-Json one_message(const Json& message, const std::string& field, bool reads_pictures,
-                 std::vector<ChatPicture>& pictures) {
+Json one_message(const Json& message, const std::string& field, PictureParts how, std::vector<ChatPicture>& pictures) {
   const Fields fields(message, field + ".");
   const std::string* role = fields.string("role");
   if (!role || role->empty()) bad_field(fields.path("role"), "is missing", "missing_required_parameter");
@@ -101,7 +110,7 @@ Json one_message(const Json& message, const std::string& field, bool reads_pictu
     if (*role != "assistant") bad_field(fields.path("content"), "is missing", "missing_required_parameter");
     out["content"] = calls && !calls->empty() ? Json(nullptr) : Json("");
   } else if (content->is_array()) {
-    out["content"] = joined_parts(*content, fields.path("content"), reads_pictures, pictures);
+    out["content"] = joined_parts(*content, fields.path("content"), how, pictures);
   } else if (!content->is_string()) {
     bad_field(fields.path("content"), "expected a string or an array of parts, found " + shown(*content),
               "invalid_type");
@@ -183,14 +192,16 @@ void read_choice(const Fields& fields, const Json& tools, bool one_call, ChatInp
 
 }  // namespace
 
-ChatInput parse_messages(const Json& body, bool reads_pictures) {
+ChatInput parse_messages(const Json& body, bool reads_pictures, PictureUrls* urls) {
   const Fields fields(body);
   const Json* messages = fields.array("messages");
   if (!messages) bad_field("messages", "is missing", "missing_required_parameter");
   if (messages->empty()) bad_field("messages", "is empty, expected at least one message", "invalid_value");
   ChatInput chat;
   for (std::size_t i = 0; i < messages->size(); ++i)
-    chat.messages.push_back(one_message((*messages)[i], fmt::format("messages[{}]", i), reads_pictures, chat.pictures));
+    chat.messages.push_back(
+        one_message((*messages)[i], fmt::format("messages[{}]", i), {reads_pictures, urls}, chat.pictures));
+  if (urls) urls->check();
   const bool one_call = !fields.boolean("parallel_tool_calls").value_or(true);  // of a wrong type: refused anyway
   if (const Json* tools = fields.array("tools"); tools && !tools->empty()) {
     check_tools(*tools);

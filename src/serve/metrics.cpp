@@ -239,4 +239,18 @@ std::string Metrics::text(const run::ServiceStats& stats, std::int64_t open_conn
   return out;
 }
 
+std::string picture_metrics_text(const run::Pictures::Stats& p) {
+  const auto count = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  std::string out;
+  counter(out, "kvasir_pictures_read_total", "Pictures that requests had.", count(p.read));
+  counter(out, "kvasir_pictures_found_total", "Of these: the same picture was in memory.", count(p.found));
+  counter(out, "kvasir_pictures_decoded_total", "Files that were decoded.", count(p.decoded));
+  counter(out, "kvasir_pictures_encoded_total", "Pictures that the encoder computed.", count(p.encoded));
+  counter(out, "kvasir_picture_pixels_total", "Pixels of these, as they were resized.", count(p.pixels));
+  counter(out, "kvasir_picture_rows_total", "Rows that came of these.", count(p.rows));
+  seconds_counter(out, "kvasir_picture_seconds_total", "Time of the encoder.", p.seconds);
+  gauge(out, "kvasir_picture_memory_bytes", "Bytes of pictures that are kept.", static_cast<double>(p.bytes));
+  return out;
+}
+
 }  // namespace kvasir::serve

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "run/pictures.hpp"
 #include "run/service.hpp"
 
 namespace kvasir::serve {
@@ -57,5 +58,8 @@ struct Metrics {
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, int>, std::uint64_t> requests_;
 };
+
+// Of a model that reads pictures.
+std::string picture_metrics_text(const run::Pictures::Stats& pictures);
 
 }  // namespace kvasir::serve

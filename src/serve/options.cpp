@@ -1,6 +1,7 @@
 #include "serve/options.hpp"
 
 #include "base/error.hpp"
+#include "client/picture_url.hpp"
 
 namespace kvasir::serve {
 
@@ -35,6 +36,11 @@ const OptionTable<ServerOptions>& server_table() {
           {"allowed_host",
            &O::allowed_hosts,
            {.help = "further name that requests to a loopback address may call this server", .placeholder = "NAME"}},
+          {"image_urls",
+           &O::image_urls,
+           {.help = "fetch pictures that requests name by http(s) URLs: from public hosts with public, from this one, "
+                    "whatever its addresses are, with HOST or HOST:PORT",
+            .placeholder = "HOST"}},
           {"any_model", &O::any_model, {.help = "take requests whatever model they name"}},
           {"keep_billing_line",
            &O::keep_billing_line,
@@ -82,6 +88,7 @@ const OptionTable<ServerOptions>& server_table() {
 
 void validate(const ServerOptions& options) {
   server_table().validate(options);
+  client::PictureHosts{options.image_urls}.check();
   if (options.tls_cert.empty() != options.tls_key.empty())
     throw Error(Code::kBadInput, "found only one, expected both or neither", "--tls-cert and --tls-key");
 }

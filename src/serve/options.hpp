@@ -22,6 +22,7 @@ struct ServerOptions {
   std::string tls_cert, tls_key;
   std::vector<std::string> cors_origins;
   std::vector<std::string> allowed_hosts;  // besides loopback names; only asked when bound to loopback
+  std::vector<std::string> image_urls;     // hosts that pictures are fetched from (client/picture_url.hpp)
   bool any_model = false;
   bool keep_billing_line = false;  // see serve/families/billing_line.hpp
 

@@ -240,7 +240,7 @@ ApiRequest parse_chat(const Json& body, const RequestLimits& limits) {
   const Fields fields(body);
   ApiRequest out{.kind = Kind::kChat, .is_chat = true};
   read_common(fields, limits, out);
-  out.chat = parse_messages(body, limits.pictures);
+  out.chat = parse_messages(body, limits.pictures, limits.urls);
   out.thinking_budget = read_budget(fields);
   // Some templates tell the model.
   if (out.thinking_budget >= 0 && !out.chat.extra.contains("thinking_budget"))
@@ -292,7 +292,7 @@ ApiRequest parse_warm(const Json& body, const RequestLimits& limits) {
   out.stream = false;
   if (fields.find("messages")) {
     out.is_chat = true;
-    out.chat = parse_messages(body, limits.pictures);
+    out.chat = parse_messages(body, limits.pictures, limits.urls);
     // What is warmed is a beginning that other requests go on from.
     out.chat.add_generation_prompt = fields.boolean("add_generation_prompt").value_or(false);
   } else {

@@ -18,6 +18,7 @@
 
 namespace kvasir::serve {
 
+class PictureUrls;     // serve/picture_urls.hpp
 class ResponseMemory;  // serve/response_memory.hpp
 
 enum class Kind { kChat, kCompletion, kWarm };
@@ -86,6 +87,7 @@ struct RequestLimits {
   std::string tenant;                   // whose request it is
   ResponseMemory* responses = nullptr;  // what earlier requests stored; null: none
   bool pictures = false;                // whether the model has an encoder of pictures
+  PictureUrls* urls = nullptr;          // what is known of pictures at URLs; null: none are fetched
   run::ModelSampling sampling = {};     // what the model's file recommends, in place of an API's own defaults
 };
 
@@ -96,6 +98,7 @@ ApiRequest parse_completion(const Json& body, const RequestLimits& limits);
 ApiRequest parse_warm(const Json& body, const RequestLimits& limits);
 
 // `messages`, `tools` and what goes with them (messages.cpp). Pictures are taken out of the parts and not looked at.
-ChatInput parse_messages(const Json& body, bool reads_pictures = false);
+// Throws PictureUrls::Missing where some are at URLs and not fetched yet.
+ChatInput parse_messages(const Json& body, bool reads_pictures = false, PictureUrls* urls = nullptr);
 
 }  // namespace kvasir::serve

@@ -206,6 +206,7 @@ struct Server::Impl {
     context->log(fmt::format("draining requests={}", context->in_flight.count()));
     const bool all_done = wait_until(context->options.drain_timeout, [&] { return context->connections.load() == 0; });
     for (const auto& connection : network.all()) connection->stop();
+    context->shared->picture_urls.stop();
     // The workers may be in the middle of submitting; then every listener must have heard the end.
     workers.wait();
     while (!context->in_flight.wait_idle(10))

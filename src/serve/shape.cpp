@@ -65,6 +65,7 @@ Json shift_json(std::span<const Choice> choices, const ContextShift& shift) {
 Json progress_json(const Progress& p) {
   const auto ms = [](double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1000)); };
   Json out{{"total", p.total}, {"cache", p.reused}, {"processed", p.done}, {"time_ms", ms(p.seconds)}};
+  if (p.rows.all > 0) out["pictures"] = {{"waiting", p.rows.waiting}, {"done", p.rows.done}, {"parts", p.rows.all}};
   const std::int64_t computed = p.done - p.reused;
   if (computed > 0)
     out["remaining_ms"] = ms(p.seconds / static_cast<double>(computed) * static_cast<double>(p.total - p.done));

@@ -32,6 +32,7 @@ struct Choice {
 struct Progress {
   std::int64_t total = 0, reused = 0, done = 0;  // tokens; `done` with the reused ones
   double seconds = 0;                            // since the request left the queue
+  run::Listener::RowProgress rows;               // all is 0: the prompt waits for none
 };
 // llama.cpp's form, and `remaining_ms`, an estimate by the speed so far.
 Json progress_json(const Progress& progress);

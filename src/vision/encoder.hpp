@@ -1,5 +1,6 @@
 // From pictures to rows of a text model. vision::open_encoder reads the file beside the text model (`mmproj`, GGUF's
-// architecture "clip") and finds its kind in vision/encoders, by the projector that the file names.
+// architecture "clip"), or a folder that has the model and its encoder (weights/safetensors/vision_folder.hpp), and
+// finds its kind in vision/encoders, by the projector that the file names.
 //
 //   Team team(2);
 //   const auto encoder = vision::open_encoder("mmproj.gguf", {}, team);
@@ -22,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.hpp"
 #include "base/registry.hpp"
 #include "base/team.hpp"
 #include "vision/picture.hpp"
@@ -86,6 +88,10 @@ struct PictureKey {
 };
 std::string to_hex(const PictureKey& key);
 
+// Called between parts of the computing, `done` of about `all` of which are over, on the thread that called: it may
+// change the team's use() and throw, which ends it.
+using Watch = FunctionRef<void(std::int64_t done, std::int64_t all)>;
+
 class Encoder {
  public:
   virtual ~Encoder() = default;
@@ -98,8 +104,11 @@ class Encoder {
   virtual Prepared prepare(const Picture& picture) const = 0;
   // Encoding::runs of what prepare() gave, which take no computing.
   virtual std::vector<Run> runs(const Prepared& prepared) const = 0;
-  // REQUIRES: what prepare() of this encoder gave; one call at a time. Throws Error(kMemory).
-  virtual Encoding encode(const Prepared& prepared, Team& team) = 0;
+  // REQUIRES: what prepare() of this encoder gave; one call at a time. Throws Error(kMemory), and what `watch` throws.
+  virtual Encoding encode(const Prepared& prepared, Team& team, Watch watch) = 0;
+  Encoding encode(const Prepared& prepared, Team& team) {
+    return encode(prepared, team, [](std::int64_t, std::int64_t) {});
+  }
   // All that prepare() and encode() do besides reading weights, as text.
   virtual std::string description() const = 0;
 

@@ -8,6 +8,12 @@
 
 namespace kvasir::vision {
 
+std::int32_t most_gemma4_rows(const Reader& reader, const EncoderOptions& options) {
+  if (options.most_rows > 0) return options.most_rows;
+  return static_cast<std::int32_t>(
+      reader.metadata().get_int("clip.vision.image_max_tokens", 1, 1 << 20).value_or(kGemma4Rows));
+}
+
 Size largest_in(Size p, int unit, int most) {
   const double area = static_cast<double>(most) * unit * unit;
   const double factor = std::sqrt(area / (static_cast<double>(p.width) * p.height));

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 
-#include "vision/picture.hpp"
+#include "vision/encoder.hpp"
+#include "vision/linear.hpp"
 
 namespace kvasir::vision {
 
 // max_soft_tokens of the processor; 70, 140, 560 and 1120 are allowed, too.
 inline constexpr std::int32_t kGemma4Rows = 280;
+
+// The option's, the folder's (clip.vision.image_max_tokens), or the published one.
+std::int32_t most_gemma4_rows(const Reader& reader, const EncoderOptions& options);
 
 // The largest multiples of `unit` that keep the shape and hold at most `most` squares of it.
 Size largest_in(Size picture, int unit, int most);

@@ -44,13 +44,18 @@ class Qwen final : public Encoder {
  public:
   Qwen(const Reader& r, const EncoderOptions& o, const QwenKind& form)
       : form_(form),
-        most_(o.most_rows > 0 ? o.most_rows : kMostQwenRows),
         side_(static_cast<int>(r.metadata().require_int("clip.vision.patch_size", 1, 256))),
         merge_(static_cast<int>(r.metadata().get_int("clip.vision.spatial_merge_size", 1, 16).value_or(2))),
         normal_(Normal::read(r)),
         tower_(r, form.tower),
         patches_(read_patches(r, tower_.dim(), side_)),
         merger_(r, norm(r, "v.post_ln", tower_.dim()), "mm.0", "mm.2", tower_.dim(), merge_ * merge_) {
+    // In rows; processors count pixels.
+    const double of_row = static_cast<double>(side_ * merge_) * (side_ * merge_);
+    least_ = r.metadata().get_float("clip.vision.image_min_pixels").value_or(form.least_rows * of_row) / of_row;
+    most_ = r.metadata().get_float("clip.vision.image_max_pixels").value_or(kMostQwenRows * of_row) / of_row;
+    if (o.most_rows > 0) most_ = o.most_rows;
+    if (!(least_ >= 0) || !(most_ >= 1)) r.fail("clip.vision.image_max_pixels", "is less than a row's");
     if (tower_.head() % 4 != 0) r.fail("clip.vision.attention.head_count", "gives heads that four does not divide");
     if (form.window > 0) {
       window_ = form.window / side_ / merge_;
@@ -87,8 +92,7 @@ class Qwen final : public Encoder {
           fmt::format("is {} x {}, expected sides of which none is more than 200 times the other", p.width, p.height),
           "picture");
     const int unit = side_ * merge_;
-    const double most = static_cast<double>(most_) * unit * unit,
-                 least = std::min(form_.least_rows, static_cast<double>(most_)) * unit * unit;
+    const double most = most_ * unit * unit, least = std::min(least_, most_) * unit * unit;
     const auto near = [&](int length) { return std::nearbyint(static_cast<double>(length) / unit) * unit; };
     const double area = static_cast<double>(p.width) * p.height, rounded = near(p.width) * near(p.height);
     const double shrink = std::sqrt(area / most), grow = std::sqrt(least / area);
@@ -110,7 +114,7 @@ class Qwen final : public Encoder {
         {"<|vision_start|>", "<|vision_end|>", 0, {1, size.height / unit, size.width / unit}, Sight::kEarlier, true}};
   }
 
-  Encoding encode(const Prepared& prepared, Team& team) override {
+  Encoding encode(const Prepared& prepared, Team& team, Watch watch) override {
     const Picture& p = prepared.parts.at(0);
     const int in_row = merge_ * merge_;
     Encoding e;
@@ -141,6 +145,7 @@ class Qwen final : public Encoder {
     e.width = width();
     std::size_t next = 0;
     for (std::size_t block = 0; block < tower_.blocks(); ++block) {
+      watch(static_cast<std::int64_t>(block), static_cast<std::int64_t>(tower_.blocks()));
       const bool whole = window_ == 0 || (block + 1) % whole_every_ == 0;
       tower_.run(block, work, x, turns, whole ? std::span<const std::int64_t>() : order.ends);
       if (next < deep_.size() && deep_[next].first == block)
@@ -151,8 +156,8 @@ class Qwen final : public Encoder {
   }
 
   std::string description() const override {
-    return fmt::format("{} to {} rows of {} x {} patches of {}, windows of {}, bicubic as torchvision, {}",
-                       form_.least_rows, most_, merge_, merge_, side_, window_, normal_.text());
+    return fmt::format("{} to {} rows of {} x {} patches of {}, windows of {}, bicubic as torchvision, {}", least_,
+                       most_, merge_, merge_, side_, window_, normal_.text());
   }
 
  private:
@@ -217,9 +222,9 @@ class Qwen final : public Encoder {
   }
 
   const QwenKind form_;
-  std::int32_t most_;
   int side_, merge_, grid_ = 0;
-  int window_ = 0;  // rows on its side
+  double least_ = 0, most_ = 0;  // rows of a picture
+  int window_ = 0;               // rows on its side
   std::size_t whole_every_ = 1;
   Normal normal_;
   Tower tower_;

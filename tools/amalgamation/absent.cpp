@@ -17,6 +17,12 @@ std::shared_ptr<kv::PageDevice> open_pages(const std::string& name, std::uint64_
 }  // namespace kvasir::device
 
 // The encoders of pictures.
+namespace kvasir::weights {
+
+bool folder_has_vision(const std::string&) { return false; }
+
+}  // namespace kvasir::weights
+
 namespace kvasir::vision {
 
 class Encoder {};
@@ -25,7 +31,7 @@ class Encoder {};
 
 namespace kvasir::run {
 
-Pictures::Pictures(Engine& engine, const PictureOptions& options) : engine_(engine), options_(options) {
+Pictures::Pictures(Engine& engine, const PictureOptions& options) : engine_(engine), options_(options), team_(1) {
   throw Error(Code::kUnsupported, "this build reads no pictures: use the library as a whole",
               "mmproj " + options.mmproj);
 }

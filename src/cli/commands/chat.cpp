@@ -359,6 +359,7 @@ int chat_command(Settings& s) {
     std::optional<run::Drafting> drafting;
     if (s.drafts.wanted()) drafting.emplace(engine, s.drafts, 1);
     std::optional<run::Pictures> pictures;
+    s.pictures.mmproj = run::encoder_beside(s.engine.model, s.pictures.mmproj);
     if (!s.pictures.mmproj.empty()) pictures.emplace(engine, s.pictures);
     run::Scheduler scheduler(engine, {.running = 1, .waiting = 1}, s.engine.model, library ? &*library : nullptr,
                              drafting ? &*drafting : nullptr);

@@ -28,7 +28,7 @@ const OptionTable<PictureOptions>& table() {
       "picture",
       {{"mmproj",
         &O::mmproj,
-        {.help = "the encoder's file, as convert_hf_to_gguf.py --mmproj writes it",
+        {.help = "the encoder's file, as convert_hf_to_gguf.py --mmproj writes it, or the model's folder",
          .placeholder = "FILE",
          .required = true}},
        {"rows", &O::rows, {.help = "print the rows, too, as numbers"}},

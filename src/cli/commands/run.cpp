@@ -69,7 +69,9 @@ const OptionTable<RunOptions>& table() {
               .placeholder = "FILE"}},
             {"mmproj",
              &O::mmproj,
-             {.help = "with --image: the file of the model's encoder of pictures", .placeholder = "FILE"}}};
+             {.help = "with --image: the file or folder of the model's encoder of pictures; default the model's own "
+                      "folder, if it has one",
+              .placeholder = "FILE"}}};
 
         const auto request = run::request_rows<O>();
         rows.insert(rows.end(), request.begin(), request.end());
@@ -300,6 +302,7 @@ int run_command(Settings& s) {
   settle_drafts(s.drafts);
   for (const std::string& bias : s.run.logit_bias) run::add_logit_bias(s.sampling, bias);
   const std::string text = prompt_text(s.run);
+  if (!s.run.image.empty()) s.run.mmproj = run::encoder_beside(s.engine.model, s.run.mmproj);
   if (!s.run.image.empty() && s.run.mmproj.empty())
     throw Error(Code::kBadInput, "needs --mmproj FILE, the model's encoder of pictures", "image");
   const auto grammar = grammar_of(std::exchange(s.run.json_schema, {}));

@@ -36,6 +36,10 @@ class Text final : public DraftText {
   std::string tenant;
   bool reuse = false;
   bool hopeless = false;  // too long for the model, or a token that it does not have
+  bool rows = false;      // its prompt has some
+  // Then: the text without them, which the model has not learned to read. It drafts what follows the words.
+  std::vector<std::int32_t> words;
+  std::size_t read = 0;  // ids of the text that were looked at
   DraftSampler draw;
   explicit Text(DraftSampler d) : draw(std::move(d)) {}
 };
@@ -50,6 +54,7 @@ class Model final : public Drafter {
   double token_seconds() const override { return seconds_; }
 
  private:
+  static std::span<const std::int32_t> words_of(Text& text, std::span<const std::int32_t> ids);
   void place(Text& text, std::span<const std::int32_t> ids);
   bool feed(const model::Input& input);
   bool catch_up(Text& text, std::span<const std::int32_t> ids);
@@ -107,6 +112,18 @@ Model::Model(Engine& target, int texts, const std::string& file)
   growing_.reserve(static_cast<std::size_t>(texts));
   inputs_.reserve(static_cast<std::size_t>(texts));
   last_.reserve(static_cast<std::size_t>(texts));
+}
+
+// Texts with rows only grow; others may lose their middle.
+std::span<const std::int32_t> Model::words_of(Text& text, std::span<const std::int32_t> ids) {
+  if (text.read == 0) text.rows = std::any_of(ids.begin(), ids.end(), [](std::int32_t id) { return id < 0; });
+  if (!text.rows) {
+    text.read = ids.size();
+    return ids;
+  }
+  for (; text.read < ids.size(); ++text.read)
+    if (ids[text.read] >= 0) text.words.push_back(ids[text.read]);
+  return text.words;
 }
 
 std::unique_ptr<DraftText> Model::begin(const std::string& tenant, bool reuse, const Answer& answer, std::size_t) {
@@ -195,7 +212,7 @@ void Model::draft(std::span<Round* const> rounds) {
   growing_.clear();
   for (Round* round : rounds) {
     Text& text = *static_cast<Text*>(round->text);
-    if (!catch_up(text, round->ids)) continue;
+    if (!catch_up(text, words_of(text, round->ids))) continue;
     text.draw.begin(*round);
     if (round->ids.back() < engine_.model().spec().vocab) growing_.push_back(round);
   }

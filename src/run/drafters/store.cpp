@@ -1,5 +1,6 @@
 // What followed the same tokens in earlier requests of the tenant, of earlier processes, too, where a library keeps
 // notes.
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstring>
@@ -74,7 +75,12 @@ class Store final : public Drafter {
     const Text& ended = *static_cast<Text*>(text.get());
     Tenant& t = ended.tenant;
     const std::size_t before = t.memory.added();
-    t.memory.add(ids);
+    for (auto at = ids.begin(); at != ids.end();) {  // what stands between rows, each a text
+      at = std::find_if(at, ids.end(), is_token);
+      const auto rows = std::find_if_not(at, ids.end(), is_token);
+      if (at != rows) t.memory.add({at, rows});
+      at = rows;
+    }
     t.fresh += t.memory.added() - before;
     if (t.fresh >= kFreshTokens || (t.fresh > 0 && steady_seconds() - t.written > kFreshSeconds))
       write(ended.tenant_name, t);
@@ -89,6 +95,7 @@ class Store final : public Drafter {
   }
 
  private:
+  static bool is_token(std::int32_t id) { return id >= 0; }
   static std::string note_of(const std::string& tenant) { return "texts " + tenant; }
 
   void write(const std::string& name, Tenant& tenant) {

@@ -13,6 +13,7 @@
 #include "run/answer.hpp"
 #include "run/drafting.hpp"
 #include "run/pooling.hpp"
+#include "run/row_loader.hpp"
 #include "run/service.hpp"
 #include "store/library.hpp"
 
@@ -63,6 +64,13 @@ struct Job {
     void computed(std::size_t tokens) { done = std::min(ids.size(), done + tokens); }
   } blended;
 
+  // Of AwaitedRows: rows of its prompt that are computed beside the steps.
+  struct Rows {
+    std::vector<RowLoader::Block> wanted;  // not ready when last looked at, in the prompt's order
+    double since = 0;                      // that it can do nothing but wait for some; 0: it does not
+    std::int64_t said = -1;                // parts of the work that its listener knows of
+  } rows;
+
   // Seconds; 0: not yet.
   struct Times {
     double submitted = 0, started = 0, first_token = 0;
@@ -76,7 +84,11 @@ struct Job {
   std::int64_t length() const { return static_cast<std::int64_t>(ids.size()); }
   std::int64_t written() const { return answer ? answer->size() : 0; }  // tokens of the answer
   bool waits() const { return leader.job || kept.search; }
-  bool runs() const { return !over && !waits(); }
+  // The next rows are not computed yet (AwaitedRows).
+  bool lacks_rows() const;
+  // How far up to `end` all rows are there.
+  std::int64_t rows_end(std::int64_t end) const;
+  bool runs() const { return !over && !waits() && !lacks_rows(); }
   // Log-probabilities of the prompt's tokens need its logits, so nothing of it is taken from elsewhere; nor is what a
   // shift left, which nobody else has.
   bool reuses() const { return asked.reuse && !asked.request.prompt_logprobs && !pools() && outcome.shifts == 0; }

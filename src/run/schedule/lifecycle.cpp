@@ -26,6 +26,7 @@ void Lifecycle::start(Job& job) {
 }
 
 void Lifecycle::release(Job& job) {
+  rows_.drop(job);
   if (job.sequence) engine_.cache().release(job.sequence);
   job.sequence = nullptr;
   job.blended = {};
@@ -106,6 +107,7 @@ void Lifecycle::finish(Job& job, Failure failure, std::string error) {
     receipt.select = engine_.cache().selection(*job.sequence);
     receipt.selection = engine_.cache().selection_stats(*job.sequence);
   }
+  AwaitedRows::count(job);
   reuse_.offer_end(job);
   speculation_.end(job);
   release(job);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "run/schedule/awaited_rows.hpp"
 #include "run/schedule/reuse.hpp"
 #include "run/schedule/shared_state.hpp"
 #include "run/schedule/speculation.hpp"
@@ -14,8 +15,14 @@ class Lifecycle {
  public:
   // All must outlive this.
   Lifecycle(Engine& engine, const ModelCard& card, Sharing& sharing, Reuse& reuse, Speculation& speculation,
-            SharedState& shared)
-      : engine_(engine), card_(card), sharing_(sharing), reuse_(reuse), speculation_(speculation), shared_(shared) {}
+            AwaitedRows& rows, SharedState& shared)
+      : engine_(engine),
+        card_(card),
+        sharing_(sharing),
+        reuse_(reuse),
+        speculation_(speculation),
+        rows_(rows),
+        shared_(shared) {}
 
   void start(Job& job);    // it was admitted; nothing happens when that was not the first time
   void preempt(Job& job);  // it is computed again later
@@ -35,6 +42,7 @@ class Lifecycle {
   Sharing& sharing_;
   Reuse& reuse_;
   Speculation& speculation_;
+  AwaitedRows& rows_;
   SharedState& shared_;
 };
 

@@ -102,6 +102,7 @@ void SharedState::count_request(const Outcome& out, std::int64_t computed) {
   stats_.selection += receipt.selection.total();
   stats_.prompt_tokens += static_cast<std::uint64_t>(computed);
   stats_.reused_tokens += static_cast<std::uint64_t>(receipt.reused_tokens);
+  stats_.rows += receipt.rows;
   stats_.relocated_tokens += static_cast<std::uint64_t>(receipt.blend.relocated_tokens);
   stats_.repaired_tokens += static_cast<std::uint64_t>(receipt.blend.repaired_tokens);
   stats_.generated_tokens += static_cast<std::uint64_t>(out.completion_tokens);

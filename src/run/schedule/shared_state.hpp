@@ -19,14 +19,15 @@ class SharedState {
   // Any thread.
   RequestId put(std::unique_ptr<Job> job);  // throws Error(kBusy) when the queue is full, and after refuse() and stop()
   void cancel(RequestId id);
-  void wake_searched();  // a search has ended
+  void wake_searched();  // a search has ended, or some rows are computed
   bool drain(double seconds);
   void refuse();
   void stop();
   ServiceStats stats() const;
 
   // The engine's thread.
-  // Waits until there is something to take, or `work`, or a search has ended. False: stop() was called.
+  // Waits until there is something to take, or `work`, or a search has ended, or rows are computed. False: stop() was
+  // called.
   bool wait(bool work);
   std::pair<Jobs, std::vector<RequestId>> take();  // what arrived and what was cancelled
   bool quiet() const;                              // nothing arrived, and nobody called stop()

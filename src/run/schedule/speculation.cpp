@@ -15,11 +15,7 @@ Speculation::Speculation(Engine& engine, Drafting* drafting, std::int32_t runnin
 }
 
 void Speculation::check(ServiceRequest& asked) const {
-  const bool rows = !asked.request.runs.empty();
-  if (rows && !asked.drafters) asked.drafters.emplace();  // drafters know tokens
   if (!asked.drafters) return;
-  if (rows && !asked.drafters->empty())
-    throw Error(Code::kBadInput, "names drafters, which know tokens alone, and the prompt has rows", "draft");
   if (!drafting_ && !asked.drafters->empty())
     throw Error(Code::kBadInput, "names drafters, but there are none (see --draft)", "draft");
   if (drafting_) drafting_->check_names(*asked.drafters);
@@ -48,6 +44,10 @@ void Speculation::draft(const Jobs& running) {
 }
 
 void Speculation::show(Job& job, int row, std::int64_t first, std::int64_t count) {
+  if (!job.asked.request.runs.empty()) {  // what stands in front of rows, and rows, drafters do not see
+    const std::int64_t skip = std::clamp<std::int64_t>(job.asked.request.runs.back().end() - first, 0, count);
+    row += static_cast<int>(skip), first += skip, count -= skip;
+  }
   if (!drafting_ || job.pools() || count < 1 || !drafting_->reads_states(names_of(job))) return;
   if (!job.draft) begin(job);
   if (job.draft) drafting_->computed(*job.draft, {job.ids, first, count, row, &engine_.forward()});

@@ -6,6 +6,7 @@
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
+#include "base/team.hpp"
 #include "run/logprobs.hpp"
 
 namespace kvasir::run {
@@ -15,6 +16,11 @@ bool Step::compute() {
   reuse_.begin_searched(admission_.running());
   for (const auto& job : admission_.running())
     if (!job->waits()) sharing_.start_followers(*job);
+  for (const auto& job : admission_.running())
+    if (!job->over && !job->asked.request.runs.empty())
+      if (std::string error = rows_.want(*job); !error.empty())
+        lifecycle_.finish(*job, Failure::kRows, std::move(error));
+  const Team::Part threads(engine_.team(), rows_.step_threads());
   speculation_.draft(admission_.running());
   for (;;) {
     const StepPlan& plan = planner_.plan(admission_.running());

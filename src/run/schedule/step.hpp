@@ -14,12 +14,13 @@ class Step {
  public:
   // All must outlive this.
   Step(Engine& engine, Admission& admission, Sharing& sharing, Reuse& reuse, Speculation& speculation,
-       StepPlanner& planner, Lifecycle& lifecycle, SharedState& shared)
+       AwaitedRows& rows, StepPlanner& planner, Lifecycle& lifecycle, SharedState& shared)
       : engine_(engine),
         admission_(admission),
         sharing_(sharing),
         reuse_(reuse),
         speculation_(speculation),
+        rows_(rows),
         planner_(planner),
         lifecycle_(lifecycle),
         shared_(shared) {}
@@ -43,6 +44,7 @@ class Step {
   Sharing& sharing_;
   Reuse& reuse_;
   Speculation& speculation_;
+  AwaitedRows& rows_;
   StepPlanner& planner_;
   Lifecycle& lifecycle_;
   SharedState& shared_;

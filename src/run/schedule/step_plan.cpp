@@ -137,7 +137,7 @@ void StepPlanner::plan_prompts() {
 // How far a job's prompt may be computed in one go of at most `most` tokens: to its end, or to where a follower parts.
 // Checkpoints are passed as long as their tails can be made afterwards: a step of a few tokens reads all weights, too.
 std::int64_t StepPlanner::stop_of(const Job& job, std::int64_t most) const {
-  const std::int64_t stop = sharing_.stop_of(job, std::min(job.length(), job.cached() + most));
+  const std::int64_t stop = sharing_.stop_of(job, job.rows_end(std::min(job.length(), job.cached() + most)));
   const auto& points = job.kept.checkpoints;
   if (points.empty() || points.back() >= stop || cache_.keeps_tail(stop, points.back())) return stop;
   return std::min(stop, cache_.tail_kept_to(points.back()));

@@ -4,6 +4,7 @@
 #include "serve/body.hpp"
 #include "serve/exchange.hpp"
 #include "serve/generate_route.hpp"
+#include "serve/picture_urls.hpp"
 #include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/request.hpp"
@@ -12,11 +13,11 @@
 namespace kvasir::serve::routes_apply_template {
 namespace {
 
-void handle_apply(Context& context, const std::shared_ptr<Exchange>& exchange) {
+void apply(Context& context, const std::shared_ptr<Exchange>& exchange, PictureUrls* urls) {
   if (!context.chat)
     throw ApiException({.status = 501, .message = "this model has no chat template", .code = "unsupported"});
   const HttpRequest& http = exchange->request();
-  ApiRequest request = parse_chat(parse_body(http.body), request_limits(context, http));
+  ApiRequest request = parse_chat(parse_body(http.body), request_limits(context, http, urls));
   const text::Tokenizer* tokenizer = context.service.tokenizer();
   read_pictures(request, context.pictures);
   const std::string prompt =
@@ -25,6 +26,10 @@ void handle_apply(Context& context, const std::shared_ptr<Exchange>& exchange) {
                       .for_people()
                 : context.chat->render(request.chat);
   exchange->reply(json_response({{"prompt", prompt}}));
+}
+
+void handle_apply(Context&, const std::shared_ptr<Exchange>& exchange) {
+  with_picture_urls(exchange, [exchange](PictureUrls* urls) { apply(*exchange->context(), exchange, urls); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "serve/body.hpp"
 #include "serve/families/anthropic.hpp"
 #include "serve/generate_route.hpp"
+#include "serve/picture_urls.hpp"
 #include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
@@ -11,9 +12,9 @@
 namespace kvasir::serve::routes_count_tokens {
 namespace {
 
-void handle_count(Context& context, const std::shared_ptr<Exchange>& exchange) {
+void count(Context& context, const std::shared_ptr<Exchange>& exchange, PictureUrls* urls) {
   const HttpRequest& http = exchange->request();
-  ApiRequest request = parse_anthropic(parse_body(http.body), request_limits(context, http));
+  ApiRequest request = parse_anthropic(parse_body(http.body), request_limits(context, http, urls));
   read_pictures(request, context.pictures);
   // A prompt that is too long is counted too.
   const auto prompts = encode_prompts(request, context.service.tokenizer(), context.chat, {.context = INT64_MAX},
@@ -22,6 +23,10 @@ void handle_count(Context& context, const std::shared_ptr<Exchange>& exchange) {
   if (!request.notes.empty()) out["kvasir"]["notes"] = request.notes;  // as an answer would say
   if (!request.warnings.empty()) out["kvasir"]["warnings"] = request.warnings;
   exchange->reply(json_response(out));
+}
+
+void handle_count(Context&, const std::shared_ptr<Exchange>& exchange) {
+  with_picture_urls(exchange, [exchange](PictureUrls* urls) { count(*exchange->context(), exchange, urls); });
 }
 
 }  // namespace

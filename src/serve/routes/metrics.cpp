@@ -13,6 +13,7 @@ const Route entry{
     .handle = [](Context& context, const std::shared_ptr<Exchange>& exchange) {
       const run::ServiceStats stats = context.service.stats();
       std::string text = context.metrics.text(stats, context.connections.load(), steady_seconds() - context.start);
+      if (context.pictures) text += picture_metrics_text(context.pictures->stats());
       if (context.options.vllm_metrics) text += vllm_metrics_text(context.metrics, stats, context.service.card().name);
       exchange->reply({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(text)});
     }};

@@ -2,6 +2,7 @@
 #include "base/clock.hpp"
 #include "base/rss.hpp"
 #include "run/device_stats.hpp"
+#include "run/pictures.hpp"
 #include "run/weights_stats.hpp"
 #include "run/work_json.hpp"
 #include "serve/exchange.hpp"
@@ -67,6 +68,12 @@ Json stats_json(const Context& context) {
       {"kv", {{"bytes", s.kv_bytes}, {"budget", s.kv_budget}}},
       {"tiers", std::move(tiers)}};
   out.update(run::work_json(s));
+  if (context.pictures) {
+    const run::Pictures::Stats p = context.pictures->stats();
+    out["pictures"] = {{"read", p.read},       {"found", p.found},   {"decoded", p.decoded},
+                       {"encoded", p.encoded}, {"pixels", p.pixels}, {"rows", p.rows},
+                       {"seconds", p.seconds}, {"bytes", p.bytes},   {"reused_rows", s.rows.reused}};
+  }
   if (!s.device.name.empty()) out["device"] = run::device_json(s.device);
   if (s.streams) out["weights"] = run::weights_json(s.weights);
   return out;

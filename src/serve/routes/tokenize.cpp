@@ -5,6 +5,7 @@
 
 #include "serve/body.hpp"
 #include "serve/exchange.hpp"
+#include "serve/picture_urls.hpp"
 #include "serve/pictures.hpp"
 #include "serve/prompt.hpp"
 #include "serve/route.hpp"
@@ -15,10 +16,10 @@ namespace kvasir::serve::routes_tokenize {
 namespace {
 
 std::vector<std::int32_t> ids_of(Context& context, const text::Tokenizer& tokenizer, const Json& body,
-                                 const std::string& tenant) {
+                                 const std::string& tenant, PictureUrls* urls) {
   const Fields fields(body);
   if (fields.find("messages")) {
-    ApiRequest chat{.is_chat = true, .chat = parse_messages(body, context.pictures != nullptr)};
+    ApiRequest chat{.is_chat = true, .chat = parse_messages(body, context.pictures != nullptr, urls)};
     read_pictures(chat, context.pictures);
     return encode_prompts(chat, &tokenizer, context.chat, {.context = INT64_MAX}, &context.turns, tenant).front().ids;
   }
@@ -38,11 +39,11 @@ Json piece_json(const text::Tokenizer& tokenizer, std::int32_t id) {
   return {{"id", id}, {"piece", std::move(bytes)}};
 }
 
-void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange) {
+void tokenize(Context& context, const std::shared_ptr<Exchange>& exchange, PictureUrls* urls) {
   const text::Tokenizer* tokenizer = context.service.tokenizer();
   if (!tokenizer) throw ApiException({.status = 501, .message = "this model has no tokenizer", .code = "unsupported"});
   const Json body = parse_body(exchange->request().body);
-  const auto ids = ids_of(context, *tokenizer, body, exchange->request().tenant);
+  const auto ids = ids_of(context, *tokenizer, body, exchange->request().tenant, urls);
   const bool pieces = Fields(body).boolean("with_pieces").value_or(false);
   // Written as text: a tree of millions of tokens would take a hundred times the bytes of the request.
   std::string out = R"({"tokens":[)";
@@ -52,6 +53,10 @@ void handle_tokenize(Context& context, const std::shared_ptr<Exchange>& exchange
   }
   out += fmt::format(R"(],"count":{},"max_model_len":{}}})", ids.size(), context.service.card().context);
   exchange->reply({.body = std::move(out)});
+}
+
+void handle_tokenize(Context&, const std::shared_ptr<Exchange>& exchange) {
+  with_picture_urls(exchange, [exchange](PictureUrls* urls) { tokenize(*exchange->context(), exchange, urls); });
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class Gemma3 final : public Encoder {
     return {{"\n\n<start_of_image>", "<end_of_image>\n\n", 0, {1, pooled, pooled}, Sight::kBothWays}};
   }
 
-  Encoding encode(const Prepared& prepared, Team& team) override {
+  Encoding encode(const Prepared& prepared, Team& team, Watch watch) override {
     const Picture& p = prepared.parts.at(0);
     const std::int64_t n = std::int64_t{grid()} * grid(), inputs = patches_.matrix.k, dim = tower_.dim();
     RowWork work(team);
@@ -69,7 +69,10 @@ class Gemma3 final : public Encoder {
     });
     work.multiply(patches_, pixels.data(), n, x.data());
     work.add(x.data(), positions_.data(), n, dim);
-    for (std::size_t i = 0; i < tower_.blocks(); ++i) tower_.run(i, work, x, {});
+    for (std::size_t i = 0; i < tower_.blocks(); ++i) {
+      watch(static_cast<std::int64_t>(i), static_cast<std::int64_t>(tower_.blocks()));
+      tower_.run(i, work, x, {});
+    }
     work.norm(last_, x.data(), x.data(), n);
     const int pooled = grid() / pool_;
     std::vector<float> y(static_cast<std::size_t>(pooled * pooled * dim));

@@ -16,7 +16,7 @@ constexpr float kLayerEps = 1e-5f;  // torch's; the file has the last norm's alo
 
 class Gemma4 final : public Encoder {
  public:
-  Gemma4(const Reader& r, const EncoderOptions& o) : most_(o.most_rows > 0 ? o.most_rows : kGemma4Rows) {
+  Gemma4(const Reader& r, const EncoderOptions& o) : most_(most_gemma4_rows(r, o)) {
     const weights::TensorInfo& patches = r.tensor("v.patch_embd.weight");
     const std::int64_t inputs = patches.columns();
     side_ = static_cast<int>(std::lround(std::sqrt(static_cast<double>(inputs) / 3)));
@@ -52,10 +52,11 @@ class Gemma4 final : public Encoder {
     return {{"<|image>", "<image|>", 0, grid_of(prepared.parts.at(0)), Sight::kBothWaysInWindows}};
   }
 
-  Encoding encode(const Prepared& prepared, Team& team) override {
+  Encoding encode(const Prepared& prepared, Team& team, Watch watch) override {
     const Picture& p = prepared.parts.at(0);
     const Grid grid = grid_of(p);
     const std::int64_t n = grid.count(), inputs = std::int64_t{3} * side_ * side_;
+    watch(0, 1);
     RowWork work(team);
     std::vector<float> x(static_cast<std::size_t>(n * inputs)), y(static_cast<std::size_t>(n * dim_));
     work.each(n, [&](std::int64_t i) {

@@ -77,7 +77,7 @@ struct Layer {
 class Gemma4Tower final : public Encoder {
  public:
   Gemma4Tower(const Reader& r, const EncoderOptions& o)
-      : most_(o.most_rows > 0 ? o.most_rows : kGemma4Rows),
+      : most_(most_gemma4_rows(r, o)),
         side_(static_cast<int>(r.metadata().require_int("clip.vision.patch_size", 1, 256))),
         pool_(static_cast<int>(r.metadata().get_int("clip.vision.projector.scale_factor", 1, 16).value_or(kPool))),
         dim_(r.metadata().require_int("clip.vision.embedding_length", 1, 1 << 16)),
@@ -118,7 +118,7 @@ class Gemma4Tower final : public Encoder {
     return {{"<|image>", "<image|>", 0, {1, size.height / side_ / pool_, size.width / side_ / pool_}, sight()}};
   }
 
-  Encoding encode(const Prepared& prepared, Team& team) override {
+  Encoding encode(const Prepared& prepared, Team& team, Watch watch) override {
     const Picture& p = prepared.parts.at(0);
     const int columns = p.size.width / side_, lines = p.size.height / side_;
     const std::int64_t n = std::int64_t{columns} * lines, inputs = patches_.matrix.k;
@@ -133,7 +133,10 @@ class Gemma4Tower final : public Encoder {
       kernel::ops().add(x.data() + i * dim_, positions_.data() + i % columns * dim_, dim_);
       kernel::ops().add(x.data() + i * dim_, positions_.data() + (places_ + i / columns) * dim_, dim_);
     });
-    for (const Layer& l : layers_) run(l, work, x, n, columns);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      watch(static_cast<std::int64_t>(i), std::ssize(layers_));
+      run(layers_[i], work, x, n, columns);
+    }
     Encoding e;
     const Grid grid{1, lines / pool_, columns / pool_};
     const std::vector<float> y = pooled(work, x, grid, columns);

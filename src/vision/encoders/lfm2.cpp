@@ -14,33 +14,58 @@
 namespace kvasir::vision::encoders_lfm2 {
 namespace {
 
-// Of the published processors; none of it is in the files.
-constexpr int kLeastRows = 64, kMostRows = 256;  // of a picture that is not cut, and of the small copy
-constexpr int kTile = 512, kLeastTiles = 2, kMostTiles = 10;
-constexpr double kTolerance = 2;        // a picture is cut from so many times the pixels of kMostRows
+// What the processor does, by default as the published ones; the file beside a text model says nothing of it.
+struct Lfm2Tiling {
+  int least_rows, most_rows;  // of a picture that is not cut, and of the small copy
+  int side, fewest, most;     // of a tile; tiles
+  double tolerance;           // a picture is cut from so many times the pixels of most_rows
+  bool cuts;
+
+  Lfm2Tiling(const weights::Metadata& m, const EncoderOptions& o) {
+    const auto count = [&](const char* key, int otherwise, int high) {
+      return static_cast<int>(m.get_int(std::string("clip.vision.image_") + key, 1, high).value_or(otherwise));
+    };
+    least_rows = count("min_tokens", 64, 1 << 20);
+    most_rows = count("max_tokens", 256, 1 << 20);
+    side = count("tile", 512, 1 << 14);
+    fewest = count("min_tiles", 2, 64);
+    most = count("max_tiles", 10, 64);
+    tolerance = m.get_float("clip.vision.image_tolerance").value_or(2.0);
+    cuts = o.most_rows == 0 && m.get_bool("clip.vision.image_splits").value_or(true);
+    if (o.most_rows > 0) most_rows = std::min(o.most_rows, most_rows);
+  }
+
+  std::string text() const {
+    std::string out = cuts ? "in tiles" : "in one piece";
+    if (least_rows != 64) out += fmt::format(", {} rows at least", least_rows);
+    if (cuts && (side != 512 || fewest != 2 || most != 10 || tolerance != 2))
+      out += fmt::format(", {} to {} of {}, from {}", fewest, most, side, tolerance);
+    return out;
+  }
+};
 constexpr float kProjectorEps = 1e-5f;  // torch's
 
 // How many tiles side by side and one over the other: the shape nearest to the picture's. Of equally near ones the
 // larger number of tiles, if the picture fills more than half of them.
-Size tiles_for(Size p) {
+Size tiles_for(Size p, const Lfm2Tiling& t) {
   const double shape = static_cast<double>(p.width) / p.height, area = static_cast<double>(p.width) * p.height;
   Size best{1, 1};
   double least = std::numeric_limits<double>::infinity();
-  for (int count = kLeastTiles; count <= kMostTiles; ++count)
+  for (int count = t.fewest; count <= t.most; ++count)
     for (int w = 1; w <= count; ++w) {
       if (count % w != 0) continue;
       const double away = std::abs(shape - static_cast<double>(w) / (count / w));
-      if (away < least || (away == least && area > 0.5 * kTile * kTile * count)) best = {w, count / w};
+      if (away < least || (away == least && area > 0.5 * t.side * t.side * count)) best = {w, count / w};
       least = std::min(least, away);
     }
   return best;
 }
 
-Picture tile_of(const Picture& p, int column, int row) {
-  Picture tile{{kTile, kTile}, {}};
-  for (int y = 0; y < kTile; ++y) {
-    const auto from = p.rgb.begin() + (std::int64_t{row * kTile + y} * p.size.width + column * kTile) * 3;
-    tile.rgb.insert(tile.rgb.end(), from, from + kTile * 3);
+Picture tile_of(const Picture& p, int column, int row, int side) {
+  Picture tile{{side, side}, {}};
+  for (int y = 0; y < side; ++y) {
+    const auto from = p.rgb.begin() + ((std::int64_t{row} * side + y) * p.size.width + column * side) * 3;
+    tile.rgb.insert(tile.rgb.end(), from, from + side * 3);
   }
   return tile;
 }
@@ -64,16 +89,16 @@ std::vector<float> stretch(int table, int count) {
 class Lfm2 final : public Encoder {
  public:
   Lfm2(const Reader& r, const EncoderOptions& o)
-      : most_(o.most_rows > 0 ? std::min(o.most_rows, kMostRows) : kMostRows),
-        cuts_(o.most_rows == 0),
-        side_(static_cast<int>(r.metadata().require_int("clip.vision.patch_size", 1, kTile))),
+      : tiling_(r.metadata(), o),
+        side_(static_cast<int>(r.metadata().require_int("clip.vision.patch_size", 1, tiling_.side))),
         merge_(static_cast<int>(r.metadata().get_int("clip.vision.projector.scale_factor", 1, 16).value_or(2))),
         normal_(Normal::read(r)),
         eps_(static_cast<float>(r.metadata().require_float("clip.vision.attention.layer_norm_epsilon"))),
         tower_(r, {kernel::Activation::kGeluTanh, eps_}),
         patches_(read_patches(r, tower_.dim(), side_)),
         last_(r.layer_norm("v.post_ln", tower_.dim(), eps_)) {
-    if (kTile % (side_ * merge_) != 0) r.fail("clip.vision.patch_size", "does not divide tiles of 512");
+    if (tiling_.side % (side_ * merge_) != 0)
+      r.fail("clip.vision.patch_size", fmt::format("does not divide tiles of {}", tiling_.side));
     const std::int64_t places = r.tensor("v.position_embd.weight").rows(), inputs = tower_.dim() * merge_ * merge_;
     table_ = static_cast<int>(std::lround(std::sqrt(static_cast<double>(places))));
     if (std::int64_t{table_} * table_ != places) r.fail("v.position_embd.weight", "has rows that are no square");
@@ -89,8 +114,8 @@ class Lfm2 final : public Encoder {
   // Of the whole, or of its small copy.
   Size size_for(Size p) const override {
     const int unit = side_ * merge_;
-    const double most = static_cast<double>(most_) * unit * unit;
-    const double least = static_cast<double>(std::min(kLeastRows, most_)) * unit * unit;
+    const double most = static_cast<double>(tiling_.most_rows) * unit * unit;
+    const double least = static_cast<double>(std::min(tiling_.least_rows, tiling_.most_rows)) * unit * unit;
     const double area = static_cast<double>(p.width) * p.height;
     const double rounded = near(p.width, unit) * near(p.height, unit);
     const double shrink = std::sqrt(area / most), grow = std::sqrt(least / area);
@@ -100,8 +125,8 @@ class Lfm2 final : public Encoder {
     };
     const Size to{static_cast<int>(side(p.width)), static_cast<int>(side(p.height))};
     if (double{1} * to.width * to.height > 2 * most)
-      throw Error(Code::kBadInput, fmt::format("is {} x {}, too long for {} rows", p.width, p.height, most_),
-                  "picture");
+      throw Error(Code::kBadInput,
+                  fmt::format("is {} x {}, too long for {} rows", p.width, p.height, tiling_.most_rows), "picture");
     return to;
   }
 
@@ -109,13 +134,15 @@ class Lfm2 final : public Encoder {
     Prepared out{p.size, {}};
     const Size whole = size_for(p.size);
     const int unit = side_ * merge_;
-    if (cuts_ && near(p.size.width, unit) * near(p.size.height, unit) > kTolerance * most_ * unit * unit) {
-      const Size tiles = tiles_for(p.size);
+    const double most = tiling_.tolerance * tiling_.most_rows * unit * unit;
+    if (tiling_.cuts && near(p.size.width, unit) * near(p.size.height, unit) > most) {
+      const int side = tiling_.side;
+      const Size tiles = tiles_for(p.size, tiling_);
       const Picture large =
-          resize(p, {tiles.width * kTile, tiles.height * kTile}, Filter::kBilinear, Rounding::kTorchvision);
+          resize(p, {tiles.width * side, tiles.height * side}, Filter::kBilinear, Rounding::kTorchvision);
       for (int row = 0; row < tiles.height; ++row)
         for (int column = 0; column < tiles.width; ++column) {
-          out.parts.push_back(tile_of(large, column, row));
+          out.parts.push_back(tile_of(large, column, row, side));
           out.marks.push_back(fmt::format("<|img_row_{}_col_{}|>", row + 1, column + 1));
         }
       out.marks.emplace_back("<|img_thumbnail|>");
@@ -140,18 +167,22 @@ class Lfm2 final : public Encoder {
     return all;
   }
 
-  Encoding encode(const Prepared& prepared, Team& team) override {
+  Encoding encode(const Prepared& prepared, Team& team, Watch watch) override {
     RowWork work(team);
     Encoding e;
     e.width = width();
     e.runs = runs(prepared);
-    for (std::size_t i = 0; i < prepared.parts.size(); ++i) add(prepared.parts[i], e.runs[i].grid, work, e.rows);
+    const auto all = static_cast<std::int64_t>(prepared.parts.size() * tower_.blocks());
+    std::int64_t done = 0;
+    const auto block_begins = [&] { watch(done++, all); };
+    for (std::size_t i = 0; i < prepared.parts.size(); ++i)
+      add(prepared.parts[i], e.runs[i].grid, work, e.rows, block_begins);
     return e;
   }
 
   std::string description() const override {
-    return fmt::format("{} rows of {} x {} patches of {}, {}, bilinear as torchvision, {}", most_, merge_, merge_,
-                       side_, cuts_ ? "in tiles" : "in one piece", normal_.text());
+    return fmt::format("{} rows of {} x {} patches of {}, {}, bilinear as torchvision, {}", tiling_.most_rows, merge_,
+                       merge_, side_, tiling_.text(), normal_.text());
   }
 
  private:
@@ -160,7 +191,8 @@ class Lfm2 final : public Encoder {
     return std::max(std::nearbyint(static_cast<double>(length) / unit), 1.0) * unit;
   }
 
-  void add(const Picture& p, const Grid& grid, RowWork& work, std::vector<float>& rows) {
+  void add(const Picture& p, const Grid& grid, RowWork& work, std::vector<float>& rows,
+           FunctionRef<void()> block_begins) {
     const int columns = grid.w * merge_, lines = grid.h * merge_, in_row = merge_ * merge_;
     const std::int64_t n = std::int64_t{columns} * lines, inputs = patches_.matrix.k, dim = tower_.dim();
     const std::vector<float> across = stretch(table_, columns), down = stretch(table_, lines);
@@ -185,7 +217,10 @@ class Lfm2 final : public Encoder {
           x[static_cast<std::size_t>(i * dim + c)] += weight * positions_[static_cast<std::size_t>(at * dim + c)];
       }
     });
-    for (std::size_t i = 0; i < tower_.blocks(); ++i) tower_.run(i, work, x, {});
+    for (std::size_t i = 0; i < tower_.blocks(); ++i) {
+      block_begins();
+      tower_.run(i, work, x, {});
+    }
     work.norm(last_, x.data(), x.data(), n);
     if (!merged_norm_.weight.empty()) work.norm(merged_norm_, x.data(), x.data(), n / in_row);
     std::vector<float> hidden(static_cast<std::size_t>(n / in_row * first_.matrix.rows));
@@ -196,8 +231,7 @@ class Lfm2 final : public Encoder {
                   rows.data() + rows.size() - static_cast<std::size_t>(n / in_row * width()));
   }
 
-  int most_;
-  bool cuts_;
+  const Lfm2Tiling tiling_;
   int side_, merge_, table_ = 0;
   Normal normal_;
   float eps_;

@@ -15,7 +15,7 @@ class Mean final : public Encoder {
   Prepared prepare(const Picture& p) const override { return {p.size, {p}}; }
   std::string description() const override { return "mean colour"; }
   std::vector<Run> runs(const Prepared&) const override { return {{.grid = {1, 1, 1}}}; }
-  Encoding encode(const Prepared& p, Team& team) override {
+  Encoding encode(const Prepared& p, Team& team, Watch) override {
     float mean[3] = {};
     const std::vector<std::uint8_t>& rgb = p.parts.at(0).rgb;
     for (std::size_t i = 0; i < rgb.size(); ++i)
