@@ -161,14 +161,14 @@ TEST(Selector, RestoredPagesBringTheirSummaries) {
     Cache cache(team, shape(), options_for(4 * kAll, spec));
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
-    std::vector<std::byte> tail(cache.tail_bytes(kPrompt));
-    cache.save_tail(*s, kPrompt, tail);
-    Sequence* restored = cache.restore(kPrompt, tail);
-    for (std::int64_t i = 0; i < cache.sealed_pages_at(kPrompt); ++i) {
+    std::vector<std::byte> tail(cache.rules().tail_bytes(kPrompt));
+    cache.bytes().save_tail(*s, kPrompt, tail);
+    Sequence* restored = cache.bytes().restore(kPrompt, tail);
+    for (std::int64_t i = 0; i < cache.rules().sealed_pages(kPrompt); ++i) {
       std::vector<std::byte> page;
-      for (const auto piece : cache.sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
+      for (const auto piece : cache.bytes().sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
       ASSERT_EQ(page.size(), cache.memory().chunk_bytes);
-      cache.fill_page(*restored, i, page);
+      cache.bytes().fill_page(*restored, i, page);
     }
     expect_same_bits(decode(cache, restored, t, kPrompt, kPrompt + 20), decode(cache, s, t, kPrompt, kPrompt + 20),
                      spec);
@@ -251,13 +251,13 @@ TEST(Selector, PreselectionKeepsWhatTheFirstQueryLooksAt) {
   Cache cache(team, s, o);
   Sequence* sequence = cache.create();
   fixture::feed(cache, sequence, t, 0, 1500, 500);
-  const auto before = cache.digest(*sequence);
+  const auto before = cache.bytes().digest(*sequence);
   Sequence* copy = cache.fork(*sequence);
   const Outputs out = decode(cache, sequence, t, 1500, 1503);
   EXPECT_NEAR(out[0][0], 30, 0.5);
   EXPECT_LT(std::abs(out[0][32]), 5);  // not kept
   EXPECT_NEAR(out[0][64], 30, 0.5);
-  EXPECT_EQ(cache.digest(*copy), before);
+  EXPECT_EQ(cache.bytes().digest(*copy), before);
 }
 
 // Shared lists are as good as the sum of the heads allows; separate ones serve heads that disagree.

@@ -79,7 +79,7 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
   card_.v_codec = kv::codecs_text(engine.codecs(), kv::Side::kValues);
   card_.kv = kv_name(engine.options(), engine.model().spec());
-  card_.kv_token = engine.cache().bytes_per_token();
+  card_.kv_token = engine.cache().memory().bytes_per_token;
   card_.kv_token_f16 = f16_bytes_per_token(engine.options(), engine.model().spec());
   card_.running = options.running;
   plan_.inputs.reserve(static_cast<std::size_t>(options.running));
@@ -249,7 +249,7 @@ void Scheduler::admit() {
 std::int64_t Scheduler::promised_pages(const Job& job) const {
   const std::int64_t most = job.asked.request.max_tokens;
   const std::int64_t answer = most < 0 ? kReservedAnswer : std::min(kReservedAnswer, most - job.answer->size());
-  return engine_.cache().sealed_pages_at(std::min(job.length() + answer, engine_.context()));
+  return engine_.cache().rules().sealed_pages(std::min(job.length() + answer, engine_.context()));
 }
 
 // Finds out where the job begins, when there is room for it. False: it has to wait.
@@ -277,17 +277,18 @@ void Scheduler::sweep() {
 
 void Scheduler::publish() {
   const kv::MemoryPlan& plan = engine_.cache().memory();
+  const kv::CacheStats cache = engine_.cache().stats();
   const std::lock_guard lock(mutex_);
   stats_.running = static_cast<std::int64_t>(running_.size());
   stats_.waiting = static_cast<std::int64_t>(waiting_.size());
   queued_ = static_cast<std::int64_t>(waiting_.size() + inbox_.size());
-  stats_.kv_bytes = static_cast<std::uint64_t>(plan.pages - engine_.cache().free_pages()) * plan.chunk_bytes;
+  stats_.kv_bytes = static_cast<std::uint64_t>(plan.pages - cache.free_pages) * plan.chunk_bytes;
   stats_.kv_budget = static_cast<std::uint64_t>(plan.total());
-  stats_.pool = {plan.pages, engine_.cache().free_pages(), engine_.cache().shared_pages()};
+  stats_.pool = {plan.pages, cache.free_pages, cache.shared_pages};
   stats_.streams = engine_.model().layers().streams();
   stats_.weights = engine_.model().layers().stats();
-  stats_.disk = engine_.cache().disk_stats();
-  stats_.device = engine_.cache().device_stats();
+  stats_.disk = cache.disk;
+  stats_.device = cache.device;
   if (running_.empty() && waiting_.empty() && inbox_.empty()) empty_.notify_all();
 }
 

@@ -73,7 +73,7 @@ void Scheduler::search(Job& job) {
 }
 
 std::int64_t Scheduler::exact_prompt(const Job& job) const {
-  return engine_.cache().exact_prompt(job.asked.request.select, static_cast<std::int64_t>(job.ids.size()));
+  return engine_.cache().rules().exact_prompt(job.asked.request.select, static_cast<std::int64_t>(job.ids.size()));
 }
 
 // The job's search is over, or there is none: it starts with what is known.
@@ -98,7 +98,7 @@ void Scheduler::begin(Job& job) {
   const std::int64_t have = follows ? job.leader.share : job.cached();
   const kv::Cache& cache = engine_.cache();
   const std::vector<std::int64_t> inside =
-      cache.pages_suffice() ? page_waypoints(job.prompt, cache.sinks()) : waypoints(job.prompt, have);
+      cache.rules().pages_suffice() ? page_waypoints(job.prompt, cache.rules().sinks()) : waypoints(job.prompt, have);
   points.insert(points.end(), inside.begin(), inside.end());
   if (!follows) {
     explain_miss(job, known);
@@ -106,7 +106,7 @@ void Scheduler::begin(Job& job) {
     if (known.nearest >= have + kLeastShare) points.push_back(known.nearest);
   }
   if (job.blended.on()) return;  // what it computes is kept by itself alone
-  const std::int64_t last = cache.pages_suffice() ? 0 : next_tail(std::max(have, job.prompt - 1));
+  const std::int64_t last = cache.rules().pages_suffice() ? 0 : next_tail(std::max(have, job.prompt - 1));
   std::erase_if(points, [&](std::int64_t at) { return at <= have || (at >= job.prompt && at != last); });
   std::sort(points.begin(), points.end(), std::greater<>());
   points.erase(std::unique(points.begin(), points.end()), points.end());
@@ -206,7 +206,7 @@ void Scheduler::offer_step(Job& job) {
     const std::int64_t at = points.back();
     offer_tail(job, at);
     points.pop_back();
-    if (points.empty() && !engine_.cache().pages_suffice()) points.push_back(next_tail(at));  // in its answer
+    if (points.empty() && !engine_.cache().rules().pages_suffice()) points.push_back(next_tail(at));  // in its answer
   }
 }
 
@@ -292,7 +292,7 @@ void Scheduler::offer_prompt(Job& job) {
   std::sort(borders.begin(), borders.end());
   if (job.asked.request.runs.empty())  // texts with rows are found where they stand
     library_->remember_segments(*job.kept.chain, job.asked.tenant, job.ids,
-                                engine_.cache().sealed_pages_at(job.cached()) * kv::kPageTokens, borders);
+                                engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
 
@@ -300,8 +300,8 @@ void Scheduler::offer_prompt(Job& job) {
 void Scheduler::pin(Job& job) {
   std::vector<std::int64_t> ends = checkpoints_of(job);
   ends.push_back(job.prompt);
-  if (const kv::Cache& cache = engine_.cache(); cache.pages_suffice()) {
-    const std::vector<std::int64_t> inside = page_waypoints(job.prompt, cache.sinks());
+  if (const kv::Cache& cache = engine_.cache(); cache.rules().pages_suffice()) {
+    const std::vector<std::int64_t> inside = page_waypoints(job.prompt, cache.rules().sinks());
     ends.insert(ends.end(), inside.begin(), inside.end());
   }
   std::erase_if(ends, [&](std::int64_t at) { return model::common_end(job.asked.request.runs, at) < at; });

@@ -20,7 +20,7 @@ std::int64_t Scheduler::stop_of(const Job& job, std::int64_t most) const {
       stop = std::min(stop, follower->leader.share);
   const kv::Cache& cache = engine_.cache();
   const auto& points = job.kept.checkpoints;
-  if (!points.empty() && points.back() < stop && !cache.keeps_tail(stop, points.back()))
+  if (!points.empty() && points.back() < stop && !cache.rules().keeps_tail(stop, points.back()))
     stop = std::min(stop, (points.back() - 1) / kv::kPageTokens * kv::kPageTokens + kv::kPageTokens);
   return stop;
 }
@@ -377,7 +377,7 @@ void Scheduler::account(Job& job, const model::Input& input, double now) {
   if (input.decode) {
     ++out.decode_steps;
     out.decode_bytes += static_cast<double>(engine_.forward().weight_bytes()) / static_cast<double>(plan_.answers) +
-                        static_cast<double>(engine_.cache().kv_bytes_read(*job.sequence));
+                        static_cast<double>(engine_.cache().stats(*job.sequence).kv_bytes_read);
   } else if (job.at.first_token == 0) {
     job.listener->prefill(job.cached(), job.prompt, job.outcome.receipt.reused_tokens);
     out.prompt_seconds = now - job.at.started;
@@ -475,7 +475,7 @@ PageCounts Scheduler::count_pages(const Job& job) const {
   const std::int64_t reused = std::min(job.outcome.receipt.reused_tokens / kv::kPageTokens, whole);
   return {.reused = reused,
           .computed = whole - reused,
-          .sealed = engine_.cache().sealed_tokens(*job.sequence) / kv::kPageTokens};
+          .sealed = engine_.cache().stats(*job.sequence).sealed_tokens / kv::kPageTokens};
 }
 
 // A request that ends within its prompt had the first `tokens` of it only.
@@ -500,7 +500,7 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   out.stopped_by = job.answer->stopped_by();
   out.completion_tokens = job.answer->size();
   if (job.at.started > 0) out.weights = engine_.model().layers().stats() - job.weights_before;
-  out.device = engine_.cache().device_stats();
+  out.device = engine_.cache().stats().device;
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
   Receipt& receipt = out.receipt;
   out.thinking_tokens = job.answer->thinking_cut();
@@ -513,9 +513,10 @@ void Scheduler::finish(Job& job, Failure failure, std::string error) {
   receipt.k_codec = card_.k_codec;
   receipt.v_codec = card_.v_codec;
   if (job.sequence) {
-    receipt.state_bytes = engine_.cache().recurrent_bytes(job.cached());
-    receipt.select = engine_.cache().selection(*job.sequence);
-    receipt.selection = engine_.cache().selection_stats(*job.sequence);
+    receipt.state_bytes = engine_.cache().rules().recurrent_bytes(job.cached());
+    const kv::SequenceStats stats = engine_.cache().stats(*job.sequence);
+    receipt.select = stats.select;
+    receipt.selection = stats.selection;
   }
   offer_end(job);
   if (job.draft) {
