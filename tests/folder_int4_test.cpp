@@ -286,7 +286,7 @@ Outcome run_folder(const std::string& model, std::vector<std::int32_t> ids, Engi
     const auto rows = engine.feed(s, part, static_cast<int>(part.size()));
     out.logits.insert(out.logits.end(), rows.begin(), rows.end());
   }
-  out.cache = engine.cache().digest(*s);
+  out.cache = engine.cache().bytes().digest(*s);
   return out;
 }
 

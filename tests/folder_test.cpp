@@ -44,7 +44,7 @@ Outcome run(const std::string& model, bool exact) {
   Engine engine(o, {.sequences = 1, .logits = static_cast<int>(ids.size())});
   kv::Sequence* s = engine.cache().create();
   const auto rows = engine.feed(s, ids, static_cast<int>(ids.size()));
-  return {{rows.begin(), rows.end()}, engine.cache().digest(*s)};
+  return {{rows.begin(), rows.end()}, engine.cache().bytes().digest(*s)};
 }
 
 struct Case {

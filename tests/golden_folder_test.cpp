@@ -72,7 +72,7 @@ Outcome run(const std::string& model, const std::vector<std::int32_t>& ids, bool
   engine.forward().hook_experts(hooks);
   kv::Sequence* s = engine.cache().create();
   const auto rows = engine.feed(s, ids, static_cast<int>(ids.size()));
-  return {{rows.begin(), rows.end()}, engine.cache().digest(*s)};
+  return {{rows.begin(), rows.end()}, engine.cache().bytes().digest(*s)};
 }
 
 class GoldenFolders : public ::testing::TestWithParam<std::string> {};

@@ -74,7 +74,7 @@ Outcome logits_of(const EngineOptions& o, const std::vector<std::int32_t>& ids) 
     const auto rows = engine.feed(s, std::span(ids).subspan(i, n), static_cast<int>(n));
     run.logits.insert(run.logits.end(), rows.begin(), rows.end());
   }
-  run.cache = engine.cache().digest(*s);
+  run.cache = engine.cache().bytes().digest(*s);
   engine.cache().check_integrity();
   return run;
 }
@@ -236,7 +236,7 @@ TEST(LawOne, TilesOfRowsDoNotShow) {
     const auto rows = engine.forward().step(inputs);
     ASSERT_EQ(rows.size(), whole.logits.size());
     EXPECT_EQ(0, std::memcmp(rows.data(), whole.logits.data(), rows.size() * 4)) << type;
-    EXPECT_EQ(engine.cache().digest(*b), whole.cache) << type;
+    EXPECT_EQ(engine.cache().bytes().digest(*b), whole.cache) << type;
   }
 }
 
@@ -329,20 +329,20 @@ TEST_P(LawOneOfModel, ForksCutsAndRestartsDoNotShow) {
   expect({rows.begin() + static_cast<std::ptrdiff_t>(40 * vocab), rows.end()}, 550, "the fork");
   cache.truncate(a, 520);
   expect(feed(engine, a, ids.subspan(520)), 520, "a cut");
-  EXPECT_EQ(cache.digest(*a), whole.cache);
+  EXPECT_EQ(cache.bytes().digest(*a), whole.cache);
 
   const std::int64_t n = kv::Cache::length(*b);
-  std::vector<std::byte> tail(cache.tail_bytes(n));
-  cache.save_tail(*b, n, tail);
+  std::vector<std::byte> tail(cache.rules().tail_bytes(n));
+  cache.bytes().save_tail(*b, n, tail);
   Engine other(made, {.sequences = 1, .logits = kTokens});
-  kv::Sequence* c = other.cache().restore(n, tail);
-  for (std::int64_t page = 0; page < cache.sealed_pages_at(n); ++page) {
+  kv::Sequence* c = other.cache().bytes().restore(n, tail);
+  for (std::int64_t page = 0; page < cache.rules().sealed_pages(n); ++page) {
     std::vector<std::byte> bytes;
-    for (const auto piece : cache.sealed_page(*b, page)) bytes.insert(bytes.end(), piece.begin(), piece.end());
-    other.cache().fill_page(*c, page, bytes);
+    for (const auto piece : cache.bytes().sealed_page(*b, page)) bytes.insert(bytes.end(), piece.begin(), piece.end());
+    other.cache().bytes().fill_page(*c, page, bytes);
   }
   expect(feed(other, c, ids.subspan(551)), 551, "a restart");
-  EXPECT_EQ(other.cache().digest(*c), whole.cache);
+  EXPECT_EQ(other.cache().bytes().digest(*c), whole.cache);
   cache.check_integrity();
   other.cache().check_integrity();
 }
@@ -371,7 +371,7 @@ TEST(LawOne, BatchNeighboursDoNotShow) {
   }
   ASSERT_EQ(got.size(), alone.logits.size());
   EXPECT_EQ(0, std::memcmp(got.data(), alone.logits.data(), got.size() * 4));
-  EXPECT_EQ(engine.cache().digest(*a), alone.cache);
+  EXPECT_EQ(engine.cache().bytes().digest(*a), alone.cache);
   engine.cache().check_integrity();
 }
 

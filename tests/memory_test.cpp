@@ -127,8 +127,8 @@ TEST(Windows, AreBoundedAt32K) {
           engine.feed(s, std::span(ids).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(n)));
       last.assign(row.begin(), row.end());
       const auto whole = static_cast<std::size_t>(at + n) * kTokenBytes;
-      EXPECT_GE(cache.kv_bytes_read(*s), whole);
-      EXPECT_LE(cache.kv_bytes_read(*s), whole + 3 * 2 * kv::kPageTokens * kTokenBytes) << at + n;
+      EXPECT_GE(cache.stats(*s).kv_bytes_read, whole);
+      EXPECT_LE(cache.stats(*s).kv_bytes_read, whole + 3 * 2 * kv::kPageTokens * kTokenBytes) << at + n;
     }
     EXPECT_EQ(tensor::allocated_bytes(tensor::Tag::kCache) - before, taken);
     cache.check_integrity();

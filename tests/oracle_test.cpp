@@ -200,7 +200,7 @@ Hashes compute(Engine& engine, std::size_t prompt, std::size_t chunk) {
   for (std::size_t i = 0; i < prompt; i += chunk) step(i, std::min(chunk, prompt - i), false, h[0]);
   for (std::size_t i = 0; i < kGenerated - kTogether; ++i) step(prompt + i, 1, true, h[1]);
   step(prompt + kGenerated - kTogether, kTogether, true, h[1]);
-  h[2] = engine.cache().digest(*s);
+  h[2] = engine.cache().bytes().digest(*s);
   engine.cache().check_integrity();
   engine.cache().release(s);
   return h;

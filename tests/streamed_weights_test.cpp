@@ -83,7 +83,7 @@ Passes run_through(const EngineOptions& o, const std::vector<std::int32_t>& ids)
   const model::Input both[] = {{.sequence = s, .tokens = {&ids[3], 1}, .decode = true},
                                {.sequence = fork, .tokens = {&ids[4], 1}, .decode = true}};
   add(engine.forward().step(both));
-  run.cache = cache.digest(*s) ^ 3 * cache.digest(*fork);
+  run.cache = cache.bytes().digest(*s) ^ 3 * cache.bytes().digest(*fork);
   cache.check_integrity();
   run.stats = engine.model().layers().stats();
   run.streams = engine.model().layers().streams();
@@ -257,7 +257,7 @@ TEST_F(Books, AStepThatFailsIsGivenUpWhole) {
   kv::Sequence *kept = engine.cache().create(), *lost = engine.cache().create();
   engine.feed(kept, std::span(ids).first(200));
   engine.feed(lost, std::span(ids).first(100));
-  const std::uint64_t before = engine.cache().digest(*kept);
+  const std::uint64_t before = engine.cache().bytes().digest(*kept);
   fault_ = Fault::Kind::kError;
   int errors = 0;
   for (int i = 0; i < 3; ++i) {
@@ -271,11 +271,11 @@ TEST_F(Books, AStepThatFailsIsGivenUpWhole) {
   EXPECT_GT(errors, 0);
   fault_ = Fault::Kind::kNone;
   engine.cache().check_integrity();
-  EXPECT_EQ(engine.cache().digest(*kept), before);
+  EXPECT_EQ(engine.cache().bytes().digest(*kept), before);
   engine.cache().release(lost);
   lost = engine.cache().create();
   engine.feed(lost, std::span(ids).first(200));
-  EXPECT_EQ(engine.cache().digest(*lost), before);
+  EXPECT_EQ(engine.cache().bytes().digest(*lost), before);
 }
 
 TEST_F(Books, ADamagedFileOrAnotherModelsIsRefused) {

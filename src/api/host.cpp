@@ -67,7 +67,7 @@ Engine::Impl::Impl(const std::string& model, const Options& options, const OnPro
           .weight_bytes = card.bytes,
           .k_codec = kv::codecs_text(engine->codecs(), kv::Side::kKeys),
           .v_codec = kv::codecs_text(engine->codecs(), kv::Side::kValues),
-          .kv_bytes_per_token = engine->cache().bytes_per_token(),
+          .kv_bytes_per_token = engine->cache().memory().bytes_per_token,
           .chats = chat_template.has_value()};
 }
 

@@ -150,7 +150,7 @@ void KvCache::reset() {
 std::int64_t KvCache::length(KvSequence sequence) const { return kv::Cache::length(impl_->at(sequence, "length")); }
 
 std::int64_t KvCache::sealed_tokens(KvSequence sequence) const {
-  return impl_->cache.sealed_tokens(impl_->at(sequence, "sealed_tokens"));
+  return impl_->cache.stats(impl_->at(sequence, "sealed_tokens")).sealed_tokens;
 }
 
 void KvCache::truncate(KvSequence sequence, std::int64_t n) {
@@ -216,19 +216,19 @@ void KvCache::abort() {
 
 std::vector<std::byte> KvCache::save(KvSequence sequence) const {
   impl_->between_steps("save");
-  const kv::Cache& cache = impl_->cache;
+  kv::Cache& cache = impl_->cache;
   const kv::Sequence& s = impl_->at(sequence, "save");
   SavedHead head;
   head.identity = impl_->identity;
   head.tokens = kv::Cache::length(s);
-  head.tail_bytes = cache.tail_bytes(head.tokens);
+  head.tail_bytes = cache.rules().tail_bytes(head.tokens);
   head.page_bytes = cache.memory().chunk_bytes;
-  head.pages = cache.sealed_pages_at(head.tokens);
+  head.pages = cache.rules().sealed_pages(head.tokens);
   std::vector<std::byte> out(sizeof head + head.tail_bytes);
-  if (head.tokens > 0) cache.save_tail(s, head.tokens, std::span(out).subspan(sizeof head));
+  if (head.tokens > 0) cache.bytes().save_tail(s, head.tokens, std::span(out).subspan(sizeof head));
   out.reserve(out.size() + static_cast<std::size_t>(head.pages) * head.page_bytes);
   for (std::int64_t p = 0; p < head.pages; ++p)
-    for (const std::span<const std::byte> piece : cache.sealed_page(s, p))
+    for (const std::span<const std::byte> piece : cache.bytes().sealed_page(s, p))
       out.insert(out.end(), piece.begin(), piece.end());
   head.hash = hash_bytes(std::span(out).subspan(sizeof head));
   std::memcpy(out.data(), &head, sizeof head);
@@ -249,38 +249,38 @@ KvSequence KvCache::restore(std::span<const std::byte> bytes) {
   require(
       head.tokens >= 0 && head.tokens <= cache.memory().tokens, "restore",
       fmt::format("the sequence has {} tokens, expected at most max_tokens, {}", head.tokens, cache.memory().tokens));
-  require(head.pages == cache.sealed_pages_at(head.tokens) && head.page_bytes == cache.memory().chunk_bytes &&
-              head.tail_bytes == cache.tail_bytes(head.tokens) &&
+  require(head.pages == cache.rules().sealed_pages(head.tokens) && head.page_bytes == cache.memory().chunk_bytes &&
+              head.tail_bytes == cache.rules().tail_bytes(head.tokens) &&
               body.size() == head.tail_bytes + static_cast<std::size_t>(head.pages) * head.page_bytes,
           "restore", "the bytes are cut off, or longer than their head says");
   require(head.hash == hash_bytes(body), "restore", "the bytes are damaged");
   if (head.tokens == 0) return create();
   return KvSequence(api::guarded([&] {
-    kv::Sequence* s = cache.restore(head.tokens, body.first(head.tail_bytes));
+    kv::Sequence* s = cache.bytes().restore(head.tokens, body.first(head.tail_bytes));
     for (std::int64_t p = 0; p < head.pages; ++p)
-      cache.fill_page(*s, p,
-                      body.subspan(head.tail_bytes + static_cast<std::size_t>(p) * head.page_bytes, head.page_bytes));
+      cache.bytes().fill_page(
+          *s, p, body.subspan(head.tail_bytes + static_cast<std::size_t>(p) * head.page_bytes, head.page_bytes));
     return impl_->add(s);
   }));
 }
 
 std::vector<std::span<const std::byte>> KvCache::page(KvSequence sequence, std::int64_t page) const {
   const kv::Sequence& s = impl_->at(sequence, "page");
-  const std::int64_t pages = impl_->cache.sealed_tokens(s) / kv::kPageTokens;
+  const std::int64_t pages = impl_->cache.stats(s).sealed_tokens / kv::kPageTokens;
   require(page >= 0 && page < pages, "page", fmt::format("{} is not one of {} sealed pages", page, pages));
-  return impl_->cache.sealed_page(s, page);
+  return impl_->cache.bytes().sealed_page(s, page);
 }
 
 KvCacheStats KvCache::stats() const {
   const kv::MemoryPlan& m = impl_->cache.memory();
-  KvCacheStats stats{.free_pages = impl_->cache.free_pages(),
+  KvCacheStats stats{.free_pages = impl_->cache.stats().free_pages,
                      .bytes_per_token = m.bytes_per_token,
                      .k_bits = m.k_bits,
                      .v_bits = m.v_bits,
                      .reserved_bytes = m.total()};
   for (const auto& [id, s] : impl_->sequences) {
     stats.tokens += kv::Cache::length(*s);
-    stats.sealed_tokens += impl_->cache.sealed_tokens(*s);
+    stats.sealed_tokens += impl_->cache.stats(*s).sealed_tokens;
   }
   return stats;
 }

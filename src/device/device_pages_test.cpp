@@ -51,7 +51,7 @@ kv::DeviceStats compare(const kv::CacheShape& s, kv::CacheOptions o, const Found
   kv::Cache with(two, s, o);
   expect_same_bits(live(with, kPrompt, 350, soft_cap), live(host, kPrompt, 500, soft_cap),
                    o.k_codec + " " + o.selector);
-  return with.device_stats();
+  return with.stats().device;
 }
 
 TEST(DevicePages, GiveTheBitsOfTheHost) {

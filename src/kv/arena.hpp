@@ -286,7 +286,7 @@ void visit_tail(const Arena& arena, const Sequence& s, F&& f) {
     if (l.sinks > 0)
       visit_rows(arena.sinks(i, head, s), layer.sinks, l.sink_capacity, layer.shape, 0, below(l.sinks, s.length), f);
     for (std::int64_t page = arena.first_raw(layer, s.length); page * kPageTokens < s.length; ++page) {
-      // Of the beginning of a longer sequence: lossless codecs seal a block as it is (Cache::pages_suffice).
+      // Of the beginning of a longer sequence: lossless codecs seal a block as it is (Rules::pages_suffice).
       const bool raw = page >= static_cast<std::int64_t>(s.pages.size());
       visit_rows(raw ? arena.raw(i, head, s, page) : arena.sealed(i, head, s, page), layer.raw, kPageTokens,
                  layer.shape, arena.first_row(page), below(kPageTokens, s.length - page * kPageTokens), f);

@@ -128,7 +128,7 @@ void bench(int threads, const CacheShape& s, const char* codec, int depth, int s
     decode.push_back(step(ones));
   }
   std::size_t bytes = 0;
-  for (const Slice& one : ones) bytes += cache.kv_bytes_read(*one.sequence);
+  for (const Slice& one : ones) bytes += cache.stats(*one.sequence).kv_bytes_read;
   const double gflops = median(prefill);
   const double gbps = static_cast<double>(bytes) / median(decode) * 1e-9;
   std::printf(

@@ -44,7 +44,7 @@ Outputs run(const CacheShape& s, const CacheOptions& o, const Tokens& t, int chu
   Cache cache(team, s, o);
   Sequence* sequence = cache.create();
   Outputs out = fixture::feed(cache, sequence, t, 0, t.n, chunk);
-  if (digest) *digest = cache.digest(*sequence);
+  if (digest) *digest = cache.bytes().digest(*sequence);
   cache.check_integrity();
   return out;
 }
@@ -275,7 +275,7 @@ TEST_F(Attend, NeighboursInABatchNeverShow) {
     }
     for (std::size_t i = 0; i < 4; ++i) {
       expect_same_bits(alone[i], together[i], "sequence " + std::to_string(i));
-      EXPECT_EQ(digests[i], cache.digest(*sequences[i]));
+      EXPECT_EQ(digests[i], cache.bytes().digest(*sequences[i]));
     }
     cache.check_integrity();
   }

@@ -207,9 +207,9 @@ CacheOptions options(const std::string& codec, int tokens = 4096) {
           .whole_windows = true};
 }
 
-std::vector<std::byte> page_of(const Cache& cache, const Sequence& s, std::int64_t page) {
+std::vector<std::byte> page_of(Cache& cache, const Sequence& s, std::int64_t page) {
   std::vector<std::byte> bytes;
-  for (const auto piece : cache.sealed_page(s, page)) bytes.insert(bytes.end(), piece.begin(), piece.end());
+  for (const auto piece : cache.bytes().sealed_page(s, page)) bytes.insert(bytes.end(), piece.begin(), piece.end());
   return bytes;
 }
 
@@ -225,7 +225,8 @@ struct Source {
     Cache cache(team, shape(), options(codec));
     Sequence* s = cache.create();
     feed(cache, s, ropes, text, 200);
-    for (std::int64_t p = 0; p < cache.sealed_tokens(*s) / kPageTokens; ++p) pages.push_back(page_of(cache, *s, p));
+    for (std::int64_t p = 0; p < cache.stats(*s).sealed_tokens / kPageTokens; ++p)
+      pages.push_back(page_of(cache, *s, p));
   }
 };
 
@@ -293,13 +294,14 @@ void borrow(Cache& cache, Sequence* s, const Plan& p, const std::vector<Source>&
     for (std::int64_t i = r.made_at / kPageTokens; i <= (r.made_at + r.end - r.begin - 1) / kPageTokens; ++i) {
       const auto [at, is_new] = slots.try_emplace({r.source, i}, 0);
       if (is_new)
-        at->second = cache.adopt_page(sources[static_cast<std::size_t>(r.source)].pages[static_cast<std::size_t>(i)]);
+        at->second = cache.borrowing().adopt_page(
+            sources[static_cast<std::size_t>(r.source)].pages[static_cast<std::size_t>(i)]);
       run.slots.push_back(at->second);
     }
     runs.push_back(run);
   }
-  cache.borrow(s, runs, p.fresh);
-  for (const auto& [key, slot] : slots) cache.drop_page(slot);
+  cache.borrowing().borrow(s, runs, p.fresh);
+  for (const auto& [key, slot] : slots) cache.borrowing().drop_page(slot);
   cache.check_integrity();
 }
 
@@ -331,11 +333,11 @@ TEST(Borrow, RandomPlansGiveWhatDenseAttentionGives) {
       // Chunks do not show.
       Sequence* other = cache.create();
       EXPECT_EQ(run(cache, other, ropes, p, scene, sources, 150), outs);
-      EXPECT_EQ(cache.digest(*s), cache.digest(*other));
+      EXPECT_EQ(cache.bytes().digest(*s), cache.bytes().digest(*other));
       cache.release(s);
       cache.release(other);
       cache.check_integrity();
-      EXPECT_EQ(cache.free_pages(), cache.memory().pages);
+      EXPECT_EQ(cache.stats().free_pages, cache.memory().pages);
     }
   });
 }
@@ -388,7 +390,7 @@ TEST(Borrow, ForksGoOnAloneAndCutsStayBehindTheText) {
   Cache cache(team, shape(), options("rq8"));
   Sequence* s = cache.create();
   run(cache, s, ropes, p, scene, sources, 64);
-  EXPECT_TRUE(Cache::borrows(*s));
+  EXPECT_TRUE(Borrowing::borrows(*s));
   EXPECT_EQ(Cache::exact_tokens(*s), p.prefix);
   Sequence* copy = cache.fork(*s);
   cache.check_integrity();
@@ -405,9 +407,9 @@ TEST(Borrow, ForksGoOnAloneAndCutsStayBehindTheText) {
   EXPECT_FALSE(cache.can_truncate(*copy, p.total - 1));
   EXPECT_THROW(cache.truncate(copy, p.runs[0].begin + 1), Error);
   cache.truncate(copy, 0);
-  EXPECT_FALSE(Cache::borrows(*copy));
+  EXPECT_FALSE(Borrowing::borrows(*copy));
   cache.check_integrity();
-  EXPECT_EQ(cache.free_pages(), cache.memory().pages);
+  EXPECT_EQ(cache.stats().free_pages, cache.memory().pages);
 }
 
 TEST(Borrow, SequencesBesideIt) {
@@ -427,17 +429,17 @@ TEST(Borrow, SequencesBesideIt) {
   run(cache, s, ropes, p, scene, sources, 90);
   Sequence* beside = cache.create();
   EXPECT_EQ(feed(cache, beside, ropes, text.first(static_cast<std::size_t>(n)), 100), want);
-  EXPECT_EQ(cache.digest(*alone), cache.digest(*beside));
+  EXPECT_EQ(cache.bytes().digest(*alone), cache.bytes().digest(*beside));
 }
 
 TEST(Borrow, UnsealedRowsAreThoseThatWereSealed) {
   const Ropes ropes;
   Team team(1);
   const Source source(team, ropes, "f32", 500, 61);
-  const Cache cache(team, shape(), options("f32"));
+  Cache cache(team, shape(), options("f32"));
   std::vector<float> k(kPageTokens * kKv * kD), v(k.size());
   for (int l = 0; l < kLayers; ++l) {
-    cache.unseal(source.pages[1], l, 0, k.data(), v.data());
+    cache.borrowing().unseal(source.pages[1], l, 0, k.data(), v.data());
     for (const int t : {0, 5, 127}) {
       Row row = source.rows[static_cast<std::size_t>(kPageTokens + t)][static_cast<std::size_t>(l)];
       for (int h = 0; h < kKv; ++h) ropes.apply(l, row.k.data() + h * kD, kPageTokens + t);
@@ -467,12 +469,12 @@ TEST(Borrow, WholeWindowsChangeNoBit) {
       Sequence *a = plain.create(), *b = whole.create();
       EXPECT_EQ(feed(plain, a, ropes, prompt, 300), feed(whole, b, ropes, prompt, 170));
       // Restored from its pages and tail, and forked, it goes on with the same bits.
-      std::vector<std::byte> tail(whole.tail_bytes(860));
-      whole.save_tail(*b, 860, tail);
-      Sequence* c = whole.restore(860, tail);
-      for (std::int64_t page = 0; page < whole.sealed_tokens(*b) / kPageTokens; ++page)
-        whole.fill_page(*c, page, page_of(whole, *b, page));
-      EXPECT_EQ(whole.digest(*b), whole.digest(*c));
+      std::vector<std::byte> tail(whole.rules().tail_bytes(860));
+      whole.bytes().save_tail(*b, 860, tail);
+      Sequence* c = whole.bytes().restore(860, tail);
+      for (std::int64_t page = 0; page < whole.stats(*b).sealed_tokens / kPageTokens; ++page)
+        whole.bytes().fill_page(*c, page, page_of(whole, *b, page));
+      EXPECT_EQ(whole.bytes().digest(*b), whole.bytes().digest(*c));
       Sequence* d = whole.fork(*c);
       const Outputs want = feed(plain, a, ropes, answer, 1, true);
       for (Sequence* s : {b, c, d}) EXPECT_EQ(feed(whole, s, ropes, answer, 1, true), want);
@@ -501,8 +503,8 @@ TEST(Borrow, LayersThatKeepNoPagesAreRefused) {
     Cache cache(team, CacheShape::uniform(1, layer), o);
     Sequence* s = cache.create();
     const std::int64_t fresh[] = {0, 1};
-    EXPECT_THROW(cache.borrow(s, {}, fresh), Error);
-    EXPECT_FALSE(Cache::borrows(*s));
+    EXPECT_THROW(cache.borrowing().borrow(s, {}, fresh), Error);
+    EXPECT_FALSE(Borrowing::borrows(*s));
   }
 }
 

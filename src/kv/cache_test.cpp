@@ -55,26 +55,26 @@ TEST(Cache, ForkThenContinueEqualsNeverForked) {
     const auto want = fixture::feed(cache, straight, t, 0, n, 64);
     Sequence* parent = cache.create();
     fixture::feed(cache, parent, t, 0, cut, 64);
-    const auto free_before = cache.free_pages();
+    const auto free_before = cache.stats().free_pages;
     Sequence* child = cache.fork(*parent);
-    EXPECT_EQ(cache.free_pages(), free_before);
-    EXPECT_EQ(cache.digest(*child), cache.digest(*parent));
+    EXPECT_EQ(cache.stats().free_pages, free_before);
+    EXPECT_EQ(cache.bytes().digest(*child), cache.bytes().digest(*parent));
     fixture::feed(cache, parent, other, cut, n, 50);  // goes its own way
     const auto got = fixture::feed(cache, child, t, cut, n, 33);
     for (std::size_t l = 0; l < got.size(); ++l)
       EXPECT_EQ(
           std::memcmp(got[l].data(), want[l].data() + want[l].size() - got[l].size(), got[l].size() * sizeof(float)),
           0);
-    EXPECT_EQ(cache.digest(*child), cache.digest(*straight));
-    EXPECT_NE(cache.digest(*child), cache.digest(*parent));
+    EXPECT_EQ(cache.bytes().digest(*child), cache.bytes().digest(*straight));
+    EXPECT_NE(cache.bytes().digest(*child), cache.bytes().digest(*parent));
     cache.check_integrity();
     cache.release(parent);
     cache.check_integrity();
-    EXPECT_EQ(cache.digest(*child), cache.digest(*straight));
+    EXPECT_EQ(cache.bytes().digest(*child), cache.bytes().digest(*straight));
     cache.release(child);
     cache.release(straight);
     cache.check_integrity();
-    EXPECT_EQ(cache.free_pages(), cache.memory().pages);
+    EXPECT_EQ(cache.stats().free_pages, cache.memory().pages);
   }
 }
 
@@ -88,10 +88,10 @@ TEST(Cache, PagesOfASequenceLieInARow) {
   Cache cache(team, kWide, options_for(kTokens));
   Sequence* s = cache.create();
   fixture::feed(cache, s, t, 0, kTokens, 128);
-  const std::int64_t pages = cache.sealed_tokens(*s) / 128;
+  const std::int64_t pages = cache.stats(*s).sealed_tokens / 128;
   ASSERT_GT(pages, 16);
   for (std::int64_t page = 0; page + 1 < pages; ++page) {
-    const auto here = cache.sealed_page(*s, page), next = cache.sealed_page(*s, page + 1);
+    const auto here = cache.bytes().sealed_page(*s, page), next = cache.bytes().sealed_page(*s, page + 1);
     ASSERT_EQ(here.size(), 8u);  // layers, heads, keys and values
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < here.size(); ++i) {
@@ -123,7 +123,7 @@ TEST(Cache, SequencesThatShareExtentsDoNotMeet) {
     Sequence* alone = own.create();
     fixture::feed(own, alone, t[i], 0, kTokens - 128, 128);
     EXPECT_EQ(fixture::feed(own, alone, t[i], kTokens - 128, kTokens, 128), got[i]);
-    EXPECT_EQ(own.digest(*alone), cache.digest(*s[i]));
+    EXPECT_EQ(own.bytes().digest(*alone), cache.bytes().digest(*s[i]));
   }
 }
 
@@ -142,17 +142,18 @@ TEST(Cache, TruncateThenContinueEqualsNeverLonger) {
         fixture::feed(cache, cut_back, t, 0, cut, 64);
         fixture::feed(cache, cut_back, other, cut, n, 64);
         Sequence* sharer = cache.fork(*cut_back);
-        const auto before = cache.digest(*sharer);
+        const auto before = cache.bytes().digest(*sharer);
         cache.truncate(cut_back, cut);
         EXPECT_EQ(Cache::length(*cut_back), cut);
-        EXPECT_EQ(cache.digest(*cut_back), cache.digest(*straight)) << window << " " << sinks << " " << cut;
-        EXPECT_EQ(cache.sealed_tokens(*cut_back), cache.sealed_tokens(*straight));
+        EXPECT_EQ(cache.bytes().digest(*cut_back), cache.bytes().digest(*straight))
+            << window << " " << sinks << " " << cut;
+        EXPECT_EQ(cache.stats(*cut_back).sealed_tokens, cache.stats(*straight).sealed_tokens);
         cache.check_integrity();
         const auto a = fixture::feed(cache, straight, t, cut, n, 90);
         const auto b = fixture::feed(cache, cut_back, t, cut, n, 1);
         EXPECT_EQ(a, b);
-        EXPECT_EQ(cache.digest(*cut_back), cache.digest(*straight));
-        EXPECT_EQ(cache.digest(*sharer), before);
+        EXPECT_EQ(cache.bytes().digest(*cut_back), cache.bytes().digest(*straight));
+        EXPECT_EQ(cache.bytes().digest(*sharer), before);
         cache.check_integrity();
       }
     }
@@ -170,15 +171,15 @@ TEST(Cache, ExhaustionIsAnErrorThatChangesNothing) {
   EXPECT_THROW(cache.fork(*a), Error);
   fixture::feed(cache, a, t, 0, 600, 300);
   fixture::feed(cache, b, t, 0, 300, 300);
-  const auto digest_a = cache.digest(*a);
-  const auto digest_b = cache.digest(*b);
-  const auto free = cache.free_pages();
+  const auto digest_a = cache.bytes().digest(*a);
+  const auto digest_b = cache.bytes().digest(*b);
+  const auto free = cache.stats().free_pages;
   // Together they need more pages than there are; alone each would fit.
   const Slice both[] = {{a, 0, 300}, {b, 300, 600}};
   EXPECT_THROW(cache.begin(both), Error);
-  EXPECT_EQ(cache.free_pages(), free);
-  EXPECT_EQ(cache.digest(*a), digest_a);
-  EXPECT_EQ(cache.digest(*b), digest_b);
+  EXPECT_EQ(cache.stats().free_pages, free);
+  EXPECT_EQ(cache.bytes().digest(*a), digest_a);
+  EXPECT_EQ(cache.bytes().digest(*b), digest_b);
   cache.check_integrity();
   const Slice too_long[] = {{a, 0, 401}};
   try {
@@ -202,7 +203,7 @@ TEST(Cache, AbortEmptiesOnlyItsSequences) {
   Sequence* b = cache.create();
   fixture::feed(cache, a, t, 0, 300, 300);
   fixture::feed(cache, b, t, 0, 300, 300);
-  const auto digest = cache.digest(*b);
+  const auto digest = cache.bytes().digest(*b);
   const Slice slices[] = {{a, 0, 400}};
   cache.begin(slices);
   std::vector<float> out(400 * 6 * 16);
@@ -212,9 +213,9 @@ TEST(Cache, AbortEmptiesOnlyItsSequences) {
   cache.abort();
   cache.check_integrity();
   EXPECT_EQ(Cache::length(*a), 0);
-  EXPECT_EQ(cache.digest(*b), digest);
+  EXPECT_EQ(cache.bytes().digest(*b), digest);
   const auto again = fixture::feed(cache, a, t, 0, 300, 300);
-  EXPECT_EQ(cache.digest(*a), digest);
+  EXPECT_EQ(cache.bytes().digest(*a), digest);
 }
 
 TEST(Cache, BadOptionsNameThemselves) {
@@ -297,7 +298,7 @@ TEST(Cache, PackedShareCountsWhatIsSealed) {
   const auto share = [&](const char* k, const char* v, std::int64_t first, std::int64_t count, bool decode) {
     o.k_codec = k;
     o.v_codec = v;
-    return Cache(team, shape, o).packed_share(first, count, decode);
+    return Cache(team, shape, o).rules().packed_share(first, count, decode);
   };
   double seen = 0;
   double sealed = 0;

@@ -145,10 +145,10 @@ TEST_F(Classes, ChunksAndThreadsNeverShow) {
         const std::string what = std::string(codec) + " chunk " + std::to_string(chunk);
         if (whole.empty()) {
           whole = out;
-          digest = cache.digest(*sequence);
+          digest = cache.bytes().digest(*sequence);
         }
         expect_same_bits(whole, out, what);
-        EXPECT_EQ(digest, cache.digest(*sequence)) << what;
+        EXPECT_EQ(digest, cache.bytes().digest(*sequence)) << what;
         cache.check_integrity();
       }
   }
@@ -172,7 +172,7 @@ TEST_F(Classes, EveryCodecComputesPromptsAloneAndInPieces) {
     Sequence* first = cache.create();
     Sequence* second = cache.create();
     expect_same_bits(fixture::feed(cache, first, t, 0, n, n), fixture::feed(cache, second, t, 0, n, 77), name);
-    EXPECT_EQ(cache.digest(*first), cache.digest(*second)) << entry.name;
+    EXPECT_EQ(cache.bytes().digest(*first), cache.bytes().digest(*second)) << entry.name;
     for (const auto& layer : fixture::feed(cache, first, t, 0, 0, 1)) EXPECT_TRUE(layer.empty());
   }
 }
@@ -193,23 +193,24 @@ TEST_F(Classes, ASequenceThatIsForkedOrRestoredGoesOnWithTheSameBits) {
       Sequence* trunk = cache.create();
       fixture::feed(cache, trunk, t, 0, n, 100);
       Sequence* fork = cache.fork(*trunk);
-      EXPECT_EQ(cache.digest(*fork), cache.digest(*trunk));
+      EXPECT_EQ(cache.bytes().digest(*fork), cache.bytes().digest(*trunk));
       const std::string what = std::string(codec) + " n " + std::to_string(n);
       expect_same_bits(fixture::feed(cache, fork, t, n, more, 50), expected, what + " forked");
 
-      std::vector<std::byte> tail(cache.tail_bytes(n));
-      cache.save_tail(*trunk, n, tail);
+      std::vector<std::byte> tail(cache.rules().tail_bytes(n));
+      cache.bytes().save_tail(*trunk, n, tail);
       std::vector<std::vector<std::byte>> pages;
-      for (std::int64_t i = 0; i < cache.sealed_pages_at(n); ++i) {
+      for (std::int64_t i = 0; i < cache.rules().sealed_pages(n); ++i) {
         pages.emplace_back();
-        for (const auto piece : cache.sealed_page(*trunk, i))
+        for (const auto piece : cache.bytes().sealed_page(*trunk, i))
           pages.back().insert(pages.back().end(), piece.begin(), piece.end());
         EXPECT_EQ(pages.back().size(), cache.memory().chunk_bytes);
       }
       Cache other(team, s, options_for(2 * more, codec));
-      Sequence* restored = other.restore(n, tail);
-      for (std::size_t i = 0; i < pages.size(); ++i) other.fill_page(*restored, static_cast<std::int64_t>(i), pages[i]);
-      EXPECT_EQ(other.digest(*restored), cache.digest(*trunk)) << what;
+      Sequence* restored = other.bytes().restore(n, tail);
+      for (std::size_t i = 0; i < pages.size(); ++i)
+        other.bytes().fill_page(*restored, static_cast<std::int64_t>(i), pages[i]);
+      EXPECT_EQ(other.bytes().digest(*restored), cache.bytes().digest(*trunk)) << what;
       expect_same_bits(fixture::feed(other, restored, t, n, more, 130), expected, what + " restored");
       cache.check_integrity();
       other.check_integrity();
@@ -229,16 +230,16 @@ TEST_F(Classes, CutsWithinTheLastPageAreExact) {
         if (keep > n) continue;
         Sequence* cut = cache.create();
         fixture::feed(cache, cut, t, 0, n, 90);
-        std::vector<std::byte> tail(cache.tail_bytes(keep));
-        ASSERT_TRUE(cache.has_tail(*cut, keep));
-        cache.save_tail(*cut, keep, tail);
+        std::vector<std::byte> tail(cache.rules().tail_bytes(keep));
+        ASSERT_TRUE(cache.rules().keeps_tail(Cache::length(*cut), keep));
+        cache.bytes().save_tail(*cut, keep, tail);
         ASSERT_TRUE(cache.can_truncate(*cut, keep));
         cache.truncate(cut, keep);
         Sequence* plain = cache.create();
         fixture::feed(cache, plain, t, 0, keep, 90);
-        EXPECT_EQ(cache.digest(*cut), cache.digest(*plain)) << codec << " " << n << " to " << keep;
-        std::vector<std::byte> same(cache.tail_bytes(keep));
-        cache.save_tail(*plain, keep, same);
+        EXPECT_EQ(cache.bytes().digest(*cut), cache.bytes().digest(*plain)) << codec << " " << n << " to " << keep;
+        std::vector<std::byte> same(cache.rules().tail_bytes(keep));
+        cache.bytes().save_tail(*plain, keep, same);
         EXPECT_EQ(tail, same);
         expect_same_bits(fixture::feed(cache, cut, t, keep, keep + 60, 60),
                          fixture::feed(cache, plain, t, keep, keep + 60, 1), codec);
@@ -254,10 +255,10 @@ TEST_F(Classes, ATailIsKeptOnlyWhileEveryWindowStillHasIt) {
   s.layers = {{1, 1, 16, 16}, local(100, 1, 1, 16)};
   Team team(1);
   Cache cache(team, s, options_for(2000, "f16", 1000));
-  EXPECT_EQ(cache.sealed_pages_at(600), 0);
-  EXPECT_TRUE(cache.keeps_tail(600, 520));
-  EXPECT_FALSE(cache.keeps_tail(600, 300));
-  EXPECT_FALSE(cache.keeps_tail(600, 601));
+  EXPECT_EQ(cache.rules().sealed_pages(600), 0);
+  EXPECT_TRUE(cache.rules().keeps_tail(600, 520));
+  EXPECT_FALSE(cache.rules().keeps_tail(600, 300));
+  EXPECT_FALSE(cache.rules().keeps_tail(600, 601));
 }
 
 TEST_F(Classes, ACutBeyondWhatAWindowKeptIsRefusedAndChangesNothing) {
@@ -268,10 +269,10 @@ TEST_F(Classes, ACutBeyondWhatAWindowKeptIsRefusedAndChangesNothing) {
   Cache cache(team, s, options_for(2000, "f16"));
   Sequence* sequence = cache.create();
   fixture::feed(cache, sequence, t, 0, 900, kStep);
-  const std::uint64_t digest = cache.digest(*sequence);
+  const std::uint64_t digest = cache.bytes().digest(*sequence);
   EXPECT_FALSE(cache.can_truncate(*sequence, 300));
   EXPECT_THROW(cache.truncate(sequence, 300), Error);
-  EXPECT_EQ(cache.digest(*sequence), digest);
+  EXPECT_EQ(cache.bytes().digest(*sequence), digest);
   cache.truncate(sequence, 0);
   Sequence* plain = cache.create();
   expect_same_bits(fixture::feed(cache, sequence, t, 0, 300, 100), fixture::feed(cache, plain, t, 0, 300, 300),
@@ -291,7 +292,7 @@ TEST_F(Classes, ShortSequencesAreCutAnywhere) {
     cache.truncate(cut, keep);
     Sequence* plain = cache.create();
     fixture::feed(cache, plain, t, 0, keep, kStep);
-    EXPECT_EQ(cache.digest(*cut), cache.digest(*plain)) << keep;
+    EXPECT_EQ(cache.bytes().digest(*cut), cache.bytes().digest(*plain)) << keep;
     cache.release(cut);
     cache.release(plain);
   }
@@ -324,7 +325,7 @@ TEST_F(Classes, ReadBytesCountWhatIsInSight) {
   const Tokens t = fixture::random_tokens(s, 2048, 19);
   fixture::feed(cache, sequence, t, 0, 2048, kStep);
   // f16 keys and values of 64: 256 bytes a token. The local layer reads whole sealed pages that it sees a part of.
-  EXPECT_EQ(cache.kv_bytes_read(*sequence), 256u * 2048 + 256u * 512);
+  EXPECT_EQ(cache.stats(*sequence).kv_bytes_read, 256u * 2048 + 256u * 512);
 }
 
 TEST_F(Classes, WrongShapesAreNamed) {

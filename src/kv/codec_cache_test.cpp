@@ -51,7 +51,7 @@ Outcome run(const CacheOptions& o, const Tokens& tokens, int chunk, int threads)
   Sequence* s = cache.create();
   auto out = feed(cache, s, tokens, 0, kTokens, chunk);
   cache.check_integrity();
-  return {cache.digest(*s), std::move(out)};
+  return {cache.bytes().digest(*s), std::move(out)};
 }
 
 TEST(CodecCache, ChunksAndThreadsDoNotShow) {
@@ -106,7 +106,7 @@ TEST(CodecCache, DecodeAgreesWithPrefill) {
             energy += static_cast<double>(want) * want;
           }
       }
-      EXPECT_EQ(cache.digest(*s), whole.digest);
+      EXPECT_EQ(cache.bytes().digest(*s), whole.digest);
       EXPECT_LT(std::sqrt(error / energy), 0.02);
       if (!one_arithmetic(o.k_codec) || !one_arithmetic(o.v_codec)) continue;
       EXPECT_TRUE(same);

@@ -48,8 +48,8 @@ DeviceStats compare(const CacheShape& s, CacheOptions o, DeviceLimits limits = {
   Cache with(two, s, o);
   expect_same_bits(fixture::live(with, kPrompt, 350, soft_cap), fixture::live(host, kPrompt, 500, soft_cap),
                    o.k_codec + " " + o.selector);
-  EXPECT_EQ(host.device_stats().name, "");
-  return with.device_stats();
+  EXPECT_EQ(host.stats().device.name, "");
+  return with.stats().device;
 }
 
 TEST(DeviceFolds, GiveTheBitsOfTheHost) {
@@ -155,13 +155,14 @@ TEST(DeviceFolds, BesideBorrowedPages) {
     BorrowedRun borrowed{.begin = 1500, .end = 2012, .made_at = 128};
     for (std::int64_t page = 1; page < 5; ++page) {
       std::vector<std::byte> bytes;
-      for (const auto piece : cache.sealed_page(*lender, page)) bytes.insert(bytes.end(), piece.begin(), piece.end());
-      borrowed.slots.push_back(cache.adopt_page(bytes));
+      for (const auto piece : cache.bytes().sealed_page(*lender, page))
+        bytes.insert(bytes.end(), piece.begin(), piece.end());
+      borrowed.slots.push_back(cache.borrowing().adopt_page(bytes));
     }
     Sequence* reader = cache.create();
     fixture::feed(cache, reader, t, 0, 1500, 512);
     const std::int64_t fresh[] = {2012};
-    cache.borrow(reader, {&borrowed, 1}, fresh);
+    cache.borrowing().borrow(reader, {&borrowed, 1}, fresh);
     Outputs outs(2);
     for (int i = 1500; i < 1900; ++i)
       fixture::append(&outs, fixture::step(cache, {{reader, &t, i, 1, true}}, 0, &turn)[0]);
@@ -192,7 +193,7 @@ TEST(DeviceFolds, FreedSlotsAreForgotten) {
       fixture::feed(cache, s, t, 1000, kPrompt, 600);
       outs.push_back(decode(cache, s, t, kPrompt, kPrompt + 5));
       cache.release(s);
-      EXPECT_EQ(cache.device_stats().held_pages, 0);
+      EXPECT_EQ(cache.stats().device.held_pages, 0);
     }
     expect_same_bits(outs[0], outs[2], "the same tokens");
   }

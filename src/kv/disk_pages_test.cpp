@@ -78,13 +78,13 @@ TEST_F(OnDisk, PagesHaveTheBitsOfThoseInMemory) {
       Team one(1), three(3);
       Cache memory(one, shape(), options(spec, false, codec)), disk(three, shape(), options(spec, true, codec));
       expect_same_bits(fixture::live(disk, kPrompt, 61), fixture::live(memory, kPrompt, 500), spec + " " + codec);
-      const DiskStats f = disk.disk_stats();
+      const DiskStats f = disk.stats().disk;
       EXPECT_GT(f.misses, 100u) << spec;  // there were too few frames for all
       EXPECT_GT(f.hits, 100u) << spec;
       EXPECT_GT(f.read_bytes, 0u);
       EXPECT_GT(f.written_bytes, 0u);
       EXPECT_TRUE(f.how == std::string("io_uring") || f.how == std::string("pread"));
-      EXPECT_STREQ(memory.disk_stats().how, "");
+      EXPECT_STREQ(memory.stats().disk.how, "");
     }
 }
 
@@ -101,10 +101,10 @@ TEST_F(OnDisk, SlotsAreUsedAgain) {
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, 1500, 400);
     decode(cache, s, t, 1500, 1503);
-    digests.push_back(cache.digest(*s));
+    digests.push_back(cache.bytes().digest(*s));
     cache.truncate(s, 1000);  // pages become raw again
     fixture::feed(cache, s, t, 1000, 1503, 400);
-    EXPECT_EQ(cache.digest(*s), digests.back());
+    EXPECT_EQ(cache.bytes().digest(*s), digests.back());
     cache.release(s);
     cache.check_integrity();
   }

@@ -61,7 +61,7 @@ void expect_bits_of_single_steps(const CacheShape& s, const CacheOptions& o, int
   const Tokens right = fixture::random_tokens(s, kEnd, 3), wrong = fixture::random_tokens(s, kEnd, 4);
   Team team(threads);
   Cache single(team, s, o), drafted(team, s, o);
-  ASSERT_TRUE(drafted.can_draft());
+  ASSERT_TRUE(drafted.rules().can_draft());
   Sequence* const a = single.create();
   Sequence* const b = drafted.create();
   fixture::feed(single, a, right, 0, kPrompt, 64);
@@ -78,7 +78,7 @@ void expect_bits_of_single_steps(const CacheShape& s, const CacheOptions& o, int
   std::vector<std::uint64_t> digests;
   for (int p = kPrompt; p < kEnd; ++p) {
     alone.push_back(flat(fixture::step(single, {{a, &right, p, 1, true}})[0], 0, 1));
-    digests.push_back(single.digest(*a));
+    digests.push_back(single.bytes().digest(*a));
   }
   int step = 0;
   for (int p = kPrompt; p < kEnd; ++step) {
@@ -95,7 +95,7 @@ void expect_bits_of_single_steps(const CacheShape& s, const CacheOptions& o, int
           << "position " << p << " + " << i << " of " << count;
     }
     p += accepted;
-    ASSERT_EQ(drafted.digest(*b), digests[static_cast<std::size_t>(p - kPrompt - 1)]) << p;
+    ASSERT_EQ(drafted.bytes().digest(*b), digests[static_cast<std::size_t>(p - kPrompt - 1)]) << p;
     drafted.check_integrity();
   }
 }
@@ -163,7 +163,7 @@ void expect_drafts_leave_nothing(const CacheShape& s, int threads) {
     for (int g = 0; g < step % 17 && p + g < kEnd; ++g) fixture::step(drafting, {{b, &wrong, p + g, 1, true}});
     ASSERT_TRUE(drafting.can_truncate(*b, p)) << p;
     drafting.truncate(b, p);
-    ASSERT_EQ(drafting.digest(*b), plain.digest(*a)) << p;
+    ASSERT_EQ(drafting.bytes().digest(*b), plain.bytes().digest(*a)) << p;
     drafting.check_integrity();
   }
 }

@@ -29,15 +29,15 @@ inline Outputs live(Cache& cache, int prompt, int chunk, float soft_cap = 0) {
   append(&outs, decode(cache, fork, t, prompt + 30, prompt + 40));
   append(&outs, decode(cache, s, t, prompt + 30, all));
   cache.release(b);
-  std::vector<std::byte> tail(cache.tail_bytes(all));
-  cache.save_tail(*s, all, tail);
-  Sequence* restored = cache.restore(all, tail);
-  for (std::int64_t i = 0; i < cache.sealed_pages_at(all); ++i) {
+  std::vector<std::byte> tail(cache.rules().tail_bytes(all));
+  cache.bytes().save_tail(*s, all, tail);
+  Sequence* restored = cache.bytes().restore(all, tail);
+  for (std::int64_t i = 0; i < cache.rules().sealed_pages(all); ++i) {
     std::vector<std::byte> page;
-    for (const auto piece : cache.sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
-    cache.fill_page(*restored, i, page);
+    for (const auto piece : cache.bytes().sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
+    cache.bytes().fill_page(*restored, i, page);
   }
-  EXPECT_EQ(cache.digest(*restored), cache.digest(*s));
+  EXPECT_EQ(cache.bytes().digest(*restored), cache.bytes().digest(*s));
   append(&outs, decode(cache, restored, other, 0, 5));
   cache.check_integrity();
   return outs;

@@ -222,7 +222,7 @@ struct BorrowedRun {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t made_at = 0;
-  std::vector<std::int32_t> slots;  // of these pages, see Cache::adopt_page
+  std::vector<std::int32_t> slots;  // of these pages, see Borrowing::adopt_page
 };
 
 // Rows [row, row + count) of the batch are the next `count` >= 1 tokens of `sequence`.

@@ -178,10 +178,10 @@ TEST(Recurrent, ChunksAndThreadsDoNotShow) {
       Cache cache(team, shape, options_for(1024));
       Sequence* s = cache.create();
       const std::vector<float> out = answers(cache, s, 3, 0, kTokens, chunk);
-      if (whole.empty()) whole = out, digest = cache.digest(*s);
+      if (whole.empty()) whole = out, digest = cache.bytes().digest(*s);
       ASSERT_EQ(out.size(), whole.size());
       EXPECT_EQ(0, std::memcmp(out.data(), whole.data(), whole.size() * 4)) << chunk;
-      EXPECT_EQ(cache.digest(*s), digest) << chunk;
+      EXPECT_EQ(cache.bytes().digest(*s), digest) << chunk;
       cache.check_integrity();
     }
   }
@@ -195,7 +195,7 @@ TEST(Recurrent, NeighboursDoNotShow) {
   Cache other(team, mixed(), options_for(1024));
   Sequence* alone = other.create();
   EXPECT_EQ(step(other, {{alone, 3, 0, 300}})[0], together[1]);
-  EXPECT_EQ(other.digest(*alone), cache.digest(*a));
+  EXPECT_EQ(other.bytes().digest(*alone), cache.bytes().digest(*a));
 }
 
 // Layer by layer (n, width) to token by token.
@@ -222,7 +222,7 @@ TEST(Recurrent, DraftedTokensHaveTheBitsOfSingleOnes) {
       Cache single(team, shape, o);
       o.drafts = keeps;
       Cache drafted(team, shape, o);
-      EXPECT_EQ(drafted.can_draft(), keeps);
+      EXPECT_EQ(drafted.rules().can_draft(), keeps);
       Sequence *a = single.create(), *b = drafted.create();
       step(single, {{a, 3, 0, kPrompt}});
       step(drafted, {{b, 3, 0, kPrompt}});
@@ -230,11 +230,11 @@ TEST(Recurrent, DraftedTokensHaveTheBitsOfSingleOnes) {
       std::vector<std::uint64_t> digests;
       for (int p = kPrompt; p < kEnd; ++p) {
         alone.push_back(step(single, {{a, 3, p, 1, true}})[0]);
-        digests.push_back(single.digest(*a));
+        digests.push_back(single.bytes().digest(*a));
       }
       int round = 0;
       for (int p = kPrompt; p < kEnd; ++round) {
-        const int room = static_cast<int>(std::min<std::int64_t>(Cache::draft_room(*b), kEnd - p - 1));
+        const int room = static_cast<int>(std::min<std::int64_t>(drafted.draft_room(*b), kEnd - p - 1));
         const int count = 1 + std::min(room, round % 7), right = std::min(count, 1 + round * 5 % 9);
         const auto rows = by_token(shape, step(drafted, {{b, 3, p, count, true, right}})[0], count);
         if (round % 3 == 0 && right + 1 < count) drafted.truncate(b, p + right + 1);  // cut twice
@@ -243,7 +243,7 @@ TEST(Recurrent, DraftedTokensHaveTheBitsOfSingleOnes) {
           ASSERT_EQ(rows[static_cast<std::size_t>(i)], alone[static_cast<std::size_t>(p - kPrompt + i)])
               << p << ' ' << i;
         p += right;
-        ASSERT_EQ(drafted.digest(*b), digests[static_cast<std::size_t>(p - kPrompt - 1)]) << p;
+        ASSERT_EQ(drafted.bytes().digest(*b), digests[static_cast<std::size_t>(p - kPrompt - 1)]) << p;
         if (round % 4 == 1) {  // a fork takes its place
           Sequence* fork = drafted.fork(*b);
           drafted.release(b);
@@ -265,15 +265,15 @@ TEST(Recurrent, ForksCutsAndRestoresGoOnWithTheSameBits) {
       Cache cache(team, shape, options_for(4096));
       Sequence* plain = cache.create();
       const std::vector<float> whole = answers(cache, plain, 3, 0, more, 50);
-      const std::uint64_t digest = cache.digest(*plain);
+      const std::uint64_t digest = cache.bytes().digest(*plain);
       cache.release(plain);
 
       Sequence* trunk = cache.create();
       answers(cache, trunk, 3, 0, n, 64);
       Sequence* fork = cache.fork(*trunk);
-      EXPECT_EQ(cache.digest(*fork), cache.digest(*trunk)) << what;
+      EXPECT_EQ(cache.bytes().digest(*fork), cache.bytes().digest(*trunk)) << what;
       expect_end_of(whole, answers(cache, fork, 3, n, more, 33), what + " forked");
-      EXPECT_EQ(cache.digest(*fork), digest) << what;
+      EXPECT_EQ(cache.bytes().digest(*fork), digest) << what;
       cache.release(fork);
 
       // Another text goes on to the end of the page and is cut back.
@@ -282,24 +282,25 @@ TEST(Recurrent, ForksCutsAndRestoresGoOnWithTheSameBits) {
       if (page_end > n) answers(cache, cut, 7, n, page_end, 20);
       ASSERT_TRUE(cache.can_truncate(*cut, n)) << what;
       cache.truncate(cut, n);
-      EXPECT_EQ(cache.digest(*cut), cache.digest(*trunk)) << what;
+      EXPECT_EQ(cache.bytes().digest(*cut), cache.bytes().digest(*trunk)) << what;
       Sequence* again = cache.fork(*cut);  // of one whose state is not there
       expect_end_of(whole, answers(cache, again, 3, n, more, 90), what + " cut and forked");
       expect_end_of(whole, answers(cache, cut, 3, n, more, 1), what + " cut");
-      EXPECT_EQ(cache.digest(*cut), digest) << what;
+      EXPECT_EQ(cache.bytes().digest(*cut), digest) << what;
 
-      std::vector<std::byte> tail(cache.tail_bytes(n));
-      cache.save_tail(*trunk, n, tail);
+      std::vector<std::byte> tail(cache.rules().tail_bytes(n));
+      cache.bytes().save_tail(*trunk, n, tail);
       Cache other(team, shape, options_for(2048));
-      Sequence* restored = other.restore(n, tail);
-      for (std::int64_t page = 0; page < cache.sealed_pages_at(n); ++page) {
+      Sequence* restored = other.bytes().restore(n, tail);
+      for (std::int64_t page = 0; page < cache.rules().sealed_pages(n); ++page) {
         std::vector<std::byte> bytes;
-        for (const auto piece : cache.sealed_page(*trunk, page)) bytes.insert(bytes.end(), piece.begin(), piece.end());
-        other.fill_page(*restored, page, bytes);
+        for (const auto piece : cache.bytes().sealed_page(*trunk, page))
+          bytes.insert(bytes.end(), piece.begin(), piece.end());
+        other.bytes().fill_page(*restored, page, bytes);
       }
-      EXPECT_EQ(other.digest(*restored), cache.digest(*trunk)) << what;
+      EXPECT_EQ(other.bytes().digest(*restored), cache.bytes().digest(*trunk)) << what;
       expect_end_of(whole, answers(other, restored, 3, n, more, 70), what + " restored");
-      EXPECT_EQ(other.digest(*restored), digest) << what;
+      EXPECT_EQ(other.bytes().digest(*restored), digest) << what;
       cache.check_integrity();
       other.check_integrity();
     }
@@ -313,15 +314,15 @@ TEST(Recurrent, TailsOfBeginningsAreThoseOfShorterSequences) {
   std::vector<std::vector<std::byte>> tails(1);
   for (int n = 1; n <= 300; ++n) {
     answers(cache, s, 3, n - 1, n, 1);
-    tails.emplace_back(cache.tail_bytes(n));
-    cache.save_tail(*s, n, tails.back());
+    tails.emplace_back(cache.rules().tail_bytes(n));
+    cache.bytes().save_tail(*s, n, tails.back());
   }
   for (const int m : {1, 100, 128, 256, 257, 258, 299, 300}) {
-    EXPECT_EQ(cache.has_tail(*s, m), m > 256) << m;
+    EXPECT_EQ(cache.rules().keeps_tail(Cache::length(*s), m), m > 256) << m;
     EXPECT_EQ(cache.can_truncate(*s, m), m > 256) << m;
     if (m <= 256) continue;
-    std::vector<std::byte> again(cache.tail_bytes(m));
-    cache.save_tail(*s, m, again);
+    std::vector<std::byte> again(cache.rules().tail_bytes(m));
+    cache.bytes().save_tail(*s, m, again);
     EXPECT_EQ(again, tails[static_cast<std::size_t>(m)]) << m;
   }
 }
@@ -331,13 +332,13 @@ TEST(Recurrent, ACutToAnEarlierPageIsRefusedAndChangesNothing) {
   Cache cache(team, mixed(), options_for(1024));
   Sequence* s = cache.create();
   answers(cache, s, 3, 0, 300, 300);
-  const std::uint64_t digest = cache.digest(*s);
+  const std::uint64_t digest = cache.bytes().digest(*s);
   EXPECT_THROW(cache.truncate(s, 256), Error);
-  EXPECT_EQ(cache.digest(*s), digest);
+  EXPECT_EQ(cache.bytes().digest(*s), digest);
   cache.truncate(s, 0);  // always possible
   Sequence* fresh = cache.create();
   EXPECT_EQ(answers(cache, s, 8, 0, 150, 40), answers(cache, fresh, 8, 0, 150, 150));
-  EXPECT_EQ(cache.digest(*s), cache.digest(*fresh));
+  EXPECT_EQ(cache.bytes().digest(*s), cache.bytes().digest(*fresh));
 }
 
 TEST(Recurrent, AStepThatIsGivenUpLeavesAnEmptySequence) {
@@ -358,14 +359,14 @@ TEST(Recurrent, TailsHoldStatesAndTheRowsOfThePage) {
   Cache cache(team, stateful(), options_for(4096));
   const std::size_t rows = 4 * (160 + 8 + 600);
   const std::size_t states = 4 * (3 * 160 + 4 * 16 * 32 + 2 * 600);
-  EXPECT_EQ(cache.recurrent_bytes(0), 0u);
-  EXPECT_EQ(cache.recurrent_bytes(1), rows);
-  EXPECT_EQ(cache.recurrent_bytes(128), 128 * rows);
-  EXPECT_EQ(cache.recurrent_bytes(129), states + rows);
-  EXPECT_EQ(cache.recurrent_bytes(1000), states + 104 * rows);
-  EXPECT_EQ(cache.tail_bytes(1000), cache.recurrent_bytes(1000));  // there is nothing else
+  EXPECT_EQ(cache.rules().recurrent_bytes(0), 0u);
+  EXPECT_EQ(cache.rules().recurrent_bytes(1), rows);
+  EXPECT_EQ(cache.rules().recurrent_bytes(128), 128 * rows);
+  EXPECT_EQ(cache.rules().recurrent_bytes(129), states + rows);
+  EXPECT_EQ(cache.rules().recurrent_bytes(1000), states + 104 * rows);
+  EXPECT_EQ(cache.rules().tail_bytes(1000), cache.rules().recurrent_bytes(1000));  // there is nothing else
   EXPECT_EQ(cache.memory().chunk_bytes, 0u);
-  EXPECT_EQ(cache.sealed_pages_at(4000), 0);
+  EXPECT_EQ(cache.rules().sealed_pages(4000), 0);
   EXPECT_EQ(cache.memory().bytes_per_token, 0);
 }
 

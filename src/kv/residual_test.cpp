@@ -61,7 +61,7 @@ TEST(Residual, SealsAPageOnceAsManyTokensFollowIt) {
     const int r = std::max(residual, 1);
     Cache cache(team, residual_shape(), residual_options(residual, "rq4"));
     for (int n = 1; n < 1500; ++n) {  // the newest of n tokens sees n of them
-      const auto sealed = static_cast<int>(cache.sealed_pages_at(n)) * 128;
+      const auto sealed = static_cast<int>(cache.rules().sealed_pages(n)) * 128;
       EXPECT_EQ(sealed, std::max(0, n - r) / 128 * 128) << residual << " " << n;
       EXPECT_GE(n - sealed, std::min(n, r));
       EXPECT_LT(n - sealed, r + 128);
@@ -115,7 +115,7 @@ TEST(Residual, AWindowIsAResidualOfWholePagesAndAToken) {
     Sequence* const x = a.create();
     Sequence* const y = b.create();
     expect_same_bits(feed(a, x, t, 0, 900, 100), feed(b, y, t, 0, 900, 100), std::to_string(window));
-    EXPECT_EQ(a.digest(*x), b.digest(*y));
+    EXPECT_EQ(a.bytes().digest(*x), b.bytes().digest(*y));
   }
 }
 
@@ -147,7 +147,7 @@ TEST(Residual, ChunksThreadsAndOtherSequencesNeverShow) {
           }
         }
         expect_same_bits(got, want, "chunks of " + std::to_string(chunk));
-        EXPECT_EQ(b.digest(*y), a.digest(*x));
+        EXPECT_EQ(b.bytes().digest(*y), a.bytes().digest(*x));
         b.release(y);
         b.release(z);
         b.check_integrity();
@@ -174,16 +174,17 @@ TEST(Residual, ForkedAndRestoredSequencesGoOnWithTheSameBits) {
             std::string(codec) + " residual " + std::to_string(residual) + " n " + std::to_string(n);
         expect_same_bits(feed(cache, fork, t, n, more, 50), expected, what + " forked");
 
-        std::vector<std::byte> tail(cache.tail_bytes(n));
-        cache.save_tail(*trunk, n, tail);
+        std::vector<std::byte> tail(cache.rules().tail_bytes(n));
+        cache.bytes().save_tail(*trunk, n, tail);
         Cache other(team, s, residual_options(residual, codec));
-        Sequence* restored = other.restore(n, tail);
-        for (std::int64_t i = 0; i < cache.sealed_pages_at(n); ++i) {
+        Sequence* restored = other.bytes().restore(n, tail);
+        for (std::int64_t i = 0; i < cache.rules().sealed_pages(n); ++i) {
           std::vector<std::byte> page;
-          for (const auto piece : cache.sealed_page(*trunk, i)) page.insert(page.end(), piece.begin(), piece.end());
-          other.fill_page(*restored, i, page);
+          for (const auto piece : cache.bytes().sealed_page(*trunk, i))
+            page.insert(page.end(), piece.begin(), piece.end());
+          other.bytes().fill_page(*restored, i, page);
         }
-        EXPECT_EQ(other.digest(*restored), cache.digest(*trunk)) << what;
+        EXPECT_EQ(other.bytes().digest(*restored), cache.bytes().digest(*trunk)) << what;
         expect_same_bits(feed(other, restored, t, n, more, 130), expected, what + " restored");
         cache.check_integrity();
         other.check_integrity();
@@ -207,22 +208,22 @@ TEST(Residual, CutsAreExactOrRefused) {
                                    " to " + std::to_string(keep);
           Sequence* cut = cache.create();
           feed(cache, cut, t, 0, n, 90);
-          const bool kept = cache.keeps_tail(n, keep);
-          EXPECT_EQ(kept, keep >= cache.tail_kept_from(n)) << what;
-          EXPECT_EQ(kept, n <= cache.tail_kept_to(keep)) << what;
+          const bool kept = cache.rules().keeps_tail(n, keep);
+          EXPECT_EQ(kept, keep >= cache.rules().tail_kept_from(n)) << what;
+          EXPECT_EQ(kept, n <= cache.rules().tail_kept_to(keep)) << what;
           EXPECT_EQ(cache.can_truncate(*cut, keep), kept || std::string(codec) == "f16") << what;
           if (!cache.can_truncate(*cut, keep)) {
             ++refused;
-            const std::uint64_t digest = cache.digest(*cut);
+            const std::uint64_t digest = cache.bytes().digest(*cut);
             EXPECT_THROW(cache.truncate(cut, keep), Error);
-            EXPECT_EQ(cache.digest(*cut), digest);
+            EXPECT_EQ(cache.bytes().digest(*cut), digest);
             cache.release(cut);
             continue;
           }
           cache.truncate(cut, keep);
           Sequence* plain = cache.create();
           feed(cache, plain, t, 0, keep, 90);
-          EXPECT_EQ(cache.digest(*cut), cache.digest(*plain)) << what;
+          EXPECT_EQ(cache.bytes().digest(*cut), cache.bytes().digest(*plain)) << what;
           expect_same_bits(feed(cache, cut, t, keep, keep + 60, 60), feed(cache, plain, t, keep, keep + 60, 1), what);
           cache.release(cut);
           cache.release(plain);
@@ -252,7 +253,7 @@ TEST(Residual, DraftsAreCutBackToAnyOfTheirTokens) {
       Sequence* const plain = cache.create();
       feed(cache, plain, t, 0, n, 100);
       decode(cache, plain, t, n, n + 1);
-      EXPECT_EQ(cache.digest(*sequence), cache.digest(*plain)) << residual << " " << n;
+      EXPECT_EQ(cache.bytes().digest(*sequence), cache.bytes().digest(*plain)) << residual << " " << n;
       cache.release(sequence);
       cache.release(plain);
     }
@@ -279,8 +280,8 @@ TEST(Residual, SelectorsSeeStepsNoMore) {
         Outputs out = feed(cache, sequence, t, 0, kPrompt, chunk);
         Sequence* fork = cache.fork(*sequence);
         append(&out, decode(cache, fork, t, kPrompt, kAll));
-        EXPECT_GT(cache.selection_stats(*fork).total().chosen, 0);
-        *digest = cache.digest(*fork);
+        EXPECT_GT(cache.stats(*fork).selection.total().chosen, 0);
+        *digest = cache.bytes().digest(*fork);
         cache.check_integrity();
         return out;
       };

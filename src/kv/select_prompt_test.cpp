@@ -63,9 +63,9 @@ Ran run(const std::string& selector, int threads, int chunk, const std::string& 
   Sequence* s = cache.create();
   Ran r{fixture::feed(cache, s, t, 0, kPrompt, chunk), 0, 0, {}};
   append(&r.outs, decode(cache, s, t, kPrompt, kAll));
-  r.digest = cache.digest(*s);
+  r.digest = cache.bytes().digest(*s);
   r.exact = Cache::exact_tokens(*s);
-  r.stats = cache.selection_stats(*s);
+  r.stats = cache.stats(*s).selection;
   cache.check_integrity();
   return r;
 }
@@ -147,7 +147,7 @@ TEST(SelectPrompt, OtherSequencesNeverShow) {
     }
     append(&outs, decode(cache, a, t, kPrompt, kAll));
     expect_same_bits(outs, alone.outs, spec);
-    EXPECT_EQ(cache.digest(*a), alone.digest) << spec;
+    EXPECT_EQ(cache.bytes().digest(*a), alone.digest) << spec;
   }
 }
 
@@ -166,7 +166,7 @@ TEST(SelectPrompt, ForksAndCutsGoOnAsIfNothingHadBeen) {
     for (Sequence* x : {fork, s}) {
       fixture::feed(cache, x, t, 1419, kPrompt, 25);
       decode(cache, x, t, kPrompt, kAll);
-      EXPECT_EQ(cache.digest(*x), straight.digest) << spec;
+      EXPECT_EQ(cache.bytes().digest(*x), straight.digest) << spec;
       EXPECT_EQ(Cache::exact_tokens(*x), straight.exact) << spec;
     }
     cache.check_integrity();
@@ -184,13 +184,13 @@ TEST(SelectPrompt, RestoredSequencesGoOnAsThoseThatWereComputed) {
     cache.set_selection(s, "all");
     fixture::feed(cache, s, t, 0, kKnown, 500);
     EXPECT_EQ(Cache::exact_tokens(*s), kKnown);
-    std::vector<std::byte> tail(cache.tail_bytes(kKnown));
-    cache.save_tail(*s, kKnown, tail);
-    Sequence* restored = cache.restore(kKnown, tail);
-    for (std::int64_t i = 0; i < cache.sealed_pages_at(kKnown); ++i) {
+    std::vector<std::byte> tail(cache.rules().tail_bytes(kKnown));
+    cache.bytes().save_tail(*s, kKnown, tail);
+    Sequence* restored = cache.bytes().restore(kKnown, tail);
+    for (std::int64_t i = 0; i < cache.rules().sealed_pages(kKnown); ++i) {
       std::vector<std::byte> page;
-      for (const auto piece : cache.sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
-      cache.fill_page(*restored, i, page);
+      for (const auto piece : cache.bytes().sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
+      cache.bytes().fill_page(*restored, i, page);
     }
     Outputs outs[2];
     for (Sequence* x : {s, restored}) {
@@ -209,12 +209,12 @@ TEST(SelectPrompt, WhatChoicesHadAHandInIsMarked) {
   Team team(1);
   for (const std::string& spec : kSpecs) {
     Cache cache(team, shape(), options_for(spec));
-    const std::int64_t exact = cache.exact_prompt("", kPrompt);
+    const std::int64_t exact = cache.rules().exact_prompt("", kPrompt);
     EXPECT_GE(exact, 256) << spec;
     EXPECT_LE(exact, run(spec, 1, 500).exact) << spec;
     EXPECT_LT(run(spec, 1, 500).exact, kPrompt) << spec;
-    EXPECT_EQ(cache.exact_prompt("all", kPrompt), kPrompt) << spec;
-    EXPECT_EQ(cache.exact_prompt("", 200), 200) << spec;
+    EXPECT_EQ(cache.rules().exact_prompt("all", kPrompt), kPrompt) << spec;
+    EXPECT_EQ(cache.rules().exact_prompt("", 200), 200) << spec;
     // Other sequences compute the same first tokens.
     const Tokens t = fixture::random_tokens(shape(), kAll, 61);
     Sequence* a = cache.create();
@@ -222,7 +222,7 @@ TEST(SelectPrompt, WhatChoicesHadAHandInIsMarked) {
     cache.set_selection(b, "all");
     const auto n = static_cast<int>(exact);
     expect_same_bits(fixture::feed(cache, a, t, 0, n, 200), fixture::feed(cache, b, t, 0, n, 200), spec);
-    EXPECT_EQ(cache.digest(*a), cache.digest(*b)) << spec;
+    EXPECT_EQ(cache.bytes().digest(*a), cache.bytes().digest(*b)) << spec;
   }
 }
 
@@ -234,8 +234,8 @@ TEST(SelectPrompt, BadStepsAreRefused) {
   Sequence* s = cache.create();
   EXPECT_THROW(cache.set_selection(s, "quest:prompt=16"), Error);
   cache.set_selection(s, "quest:prompt=1");  // keeps nothing
-  EXPECT_TRUE(cache.can_draft());
-  EXPECT_TRUE(Cache(team, shape(), options_for("quest:prompt=16")).can_draft());
+  EXPECT_TRUE(cache.rules().can_draft());
+  EXPECT_TRUE(Cache(team, shape(), options_for("quest:prompt=16")).rules().can_draft());
 }
 
 }  // namespace

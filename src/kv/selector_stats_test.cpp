@@ -35,13 +35,13 @@ TEST(SelectorStats, FewerBytesAreReadAndCounted) {
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
     decode(cache, s, t, kPrompt, kPrompt + 1);
-    bytes[sparse] = cache.kv_bytes_read(*s);
-    const SelectionStats::Layer total = cache.selection_stats(*s).total();
+    bytes[sparse] = cache.stats(*s).kv_bytes_read;
+    const SelectionStats::Layer total = cache.stats(*s).selection.total();
     if (!sparse) {
       EXPECT_EQ(total.chosen, 0);
       continue;
     }
-    EXPECT_EQ(cache.selection_stats(*s).layers.size(), 2u);
+    EXPECT_EQ(cache.stats(*s).selection.layers.size(), 2u);
     EXPECT_EQ(total.chosen, 2);
     EXPECT_EQ(total.measured, 2);
     EXPECT_EQ(total.seen, 2 * (kPrompt + 1));
@@ -66,7 +66,7 @@ TEST(SelectorStats, MeasuredMassIsThatOfTheSoftmax) {
   fixture::feed(cache, sequence, t, 0, n - 1, 500);
   decode(cache, sequence, t, n - 1, n);
   double expected = 0;
-  const std::int64_t raw = cache.sealed_tokens(*sequence);
+  const std::int64_t raw = cache.stats(*sequence).sealed_tokens;
   for (int h = 0; h < 2; ++h) {
     double all = 0, read = 0;
     for (int i = 0; i < n; ++i) {
@@ -79,7 +79,7 @@ TEST(SelectorStats, MeasuredMassIsThatOfTheSoftmax) {
     }
     expected += read / all / 2;
   }
-  EXPECT_NEAR(cache.selection_stats(*sequence).total().mass, expected, 1e-3);
+  EXPECT_NEAR(cache.stats(*sequence).selection.total().mass, expected, 1e-3);
 }
 
 // It holds what no other choice of as many blocks exceeds, and reads all keys for it.
@@ -91,8 +91,8 @@ TEST(SelectorStats, KeysHoldTheBest) {
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
     decode(cache, s, t, kPrompt, kAll);
-    *bytes = cache.kv_bytes_read(*s);
-    return cache.selection_stats(*s).total();
+    *bytes = cache.stats(*s).kv_bytes_read;
+    return cache.stats(*s).selection.total();
   };
   for (const char* rest : {":budget=320:block=16:meter=1", ":budget=512:block=64:meter=1",
                            ":budget=30%:block=128:meter=1", ":budget=90%:block=16:p=0.5:meter=1"}) {
@@ -117,7 +117,7 @@ TEST(SelectorStats, BelowTheFloorEverythingIsRead) {
   Sequence* s = cache.create();
   fixture::feed(cache, s, t, 0, kPrompt, 500);
   decode(cache, s, t, kPrompt, kPrompt + 4);
-  EXPECT_EQ(cache.selection_stats(*s).total().dense, 8);
+  EXPECT_EQ(cache.stats(*s).selection.total().dense, 8);
   EXPECT_EQ(Cache::exact_tokens(*s), kPrompt + 4);
 }
 
@@ -132,9 +132,9 @@ TEST(SelectorStats, SharesFollowWhatIsMeasured) {
     Sequence* sequence = cache.create();
     fixture::feed(cache, sequence, t, 0, 1400, 500);
     decode(cache, sequence, t, 1400, 1460);
-    const auto before = cache.selection_stats(*sequence).total();
+    const auto before = cache.stats(*sequence).selection.total();
     decode(cache, sequence, t, 1460, 1500);
-    const auto after = cache.selection_stats(*sequence).total();
+    const auto after = cache.stats(*sequence).selection.total();
     return std::pair{(after.mass - before.mass) / static_cast<double>(after.measured - before.measured),
                      (after.read - before.read) / (after.seen - before.seen)};
   };
@@ -171,7 +171,7 @@ TEST(SelectorStats, TheTailIsTheMeanOfWhatIsNotRead) {
     Sequence* sequence = cache.create();
     fixture::feed(cache, sequence, t, 0, n - 1, 500);
     outs[tail] = decode(cache, sequence, t, n - 1, n)[0];
-    sealed = cache.sealed_tokens(*sequence);
+    sealed = cache.stats(*sequence).sealed_tokens;
   }
   const auto f16 = [](double x) {
     return static_cast<double>(simd::f16_to_f32(simd::f32_to_f16(static_cast<float>(x))));

@@ -169,14 +169,14 @@ TEST(Selector, RestoredPagesBringTheirSummaries) {
     Cache cache(team, shape(), options_for(4 * kAll, spec));
     Sequence* s = cache.create();
     fixture::feed(cache, s, t, 0, kPrompt, 500);
-    std::vector<std::byte> tail(cache.tail_bytes(kPrompt));
-    cache.save_tail(*s, kPrompt, tail);
-    Sequence* restored = cache.restore(kPrompt, tail);
-    for (std::int64_t i = 0; i < cache.sealed_pages_at(kPrompt); ++i) {
+    std::vector<std::byte> tail(cache.rules().tail_bytes(kPrompt));
+    cache.bytes().save_tail(*s, kPrompt, tail);
+    Sequence* restored = cache.bytes().restore(kPrompt, tail);
+    for (std::int64_t i = 0; i < cache.rules().sealed_pages(kPrompt); ++i) {
       std::vector<std::byte> page;
-      for (const auto piece : cache.sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
+      for (const auto piece : cache.bytes().sealed_page(*s, i)) page.insert(page.end(), piece.begin(), piece.end());
       ASSERT_EQ(page.size(), cache.memory().chunk_bytes);
-      cache.fill_page(*restored, i, page);
+      cache.bytes().fill_page(*restored, i, page);
     }
     expect_same_bits(decode(cache, restored, t, kPrompt, kPrompt + 20), decode(cache, s, t, kPrompt, kPrompt + 20),
                      spec);
@@ -259,13 +259,13 @@ TEST(Selector, PreselectionKeepsWhatTheFirstQueryLooksAt) {
   Cache cache(team, s, o);
   Sequence* sequence = cache.create();
   fixture::feed(cache, sequence, t, 0, 1500, 500);
-  const auto before = cache.digest(*sequence);
+  const auto before = cache.bytes().digest(*sequence);
   Sequence* copy = cache.fork(*sequence);
   const Outputs out = decode(cache, sequence, t, 1500, 1503);
   EXPECT_NEAR(out[0][0], 30, 0.5);
   EXPECT_LT(std::abs(out[0][32]), 5);  // not kept
   EXPECT_NEAR(out[0][64], 30, 0.5);
-  EXPECT_EQ(cache.digest(*copy), before);
+  EXPECT_EQ(cache.bytes().digest(*copy), before);
 }
 
 // The prompt's last tokens vote, by what each of them sees: not the answer's first token, and not earlier ones. Of a
@@ -294,17 +294,18 @@ TEST(Selector, TheQuestionVotesForItsAnswer) {
     Cache cache(team, s, o);
     Sequence* sequence = cache.create();
     fixture::feed(cache, sequence, t, 0, kEnd - computed_from, chunk);
-    std::vector<std::byte> tail(cache.tail_bytes(kEnd - computed_from));
-    cache.save_tail(*sequence, kEnd - computed_from, tail);
-    Sequence* restored = cache.restore(kEnd - computed_from, tail);
-    for (std::int64_t i = 0; i < cache.sealed_pages_at(kEnd - computed_from); ++i) {
+    std::vector<std::byte> tail(cache.rules().tail_bytes(kEnd - computed_from));
+    cache.bytes().save_tail(*sequence, kEnd - computed_from, tail);
+    Sequence* restored = cache.bytes().restore(kEnd - computed_from, tail);
+    for (std::int64_t i = 0; i < cache.rules().sealed_pages(kEnd - computed_from); ++i) {
       std::vector<std::byte> page;
-      for (const auto piece : cache.sealed_page(*sequence, i)) page.insert(page.end(), piece.begin(), piece.end());
-      cache.fill_page(*restored, i, page);
+      for (const auto piece : cache.bytes().sealed_page(*sequence, i))
+        page.insert(page.end(), piece.begin(), piece.end());
+      cache.bytes().fill_page(*restored, i, page);
     }
     if (computed_from > 0) fixture::feed(cache, restored, t, kEnd - computed_from, kEnd, chunk);
     const Outputs out = decode(cache, restored, t, kEnd, kEnd + 4);
-    EXPECT_EQ(cache.exact_prompt("", kEnd), spec.find("window") == std::string::npos ? kEnd : kEnd - 8) << spec;
+    EXPECT_EQ(cache.rules().exact_prompt("", kEnd), spec.find("window") == std::string::npos ? kEnd : kEnd - 8) << spec;
     return std::vector<float>{out[0][32], out[0][64], out[0][96]};  // what channels 0, 1 and 2 find
   };
   for (const char* name :

@@ -59,7 +59,7 @@ class Bench {
     row.depth = kv::Cache::length(*base);
     row.batch = batch;
     run(row, base, poll);
-    row.kv_bytes_per_token = e_.cache().bytes_per_token();
+    row.kv_bytes_per_token = e_.cache().memory().bytes_per_token;
     row.resident_bytes = process_rss().current;  // without the memory that `run` measured with
     return row;
   }
@@ -80,7 +80,7 @@ class Bench {
       if (o_.prefill > 0 && row.batch == 1) {
         const double seconds = once(base, 1, [&](std::span<kv::Sequence* const> s) {
                                  e_.feed(s[0], some_tokens(row.depth, o_.prefill, vocab()));
-                                 prompt_read_ = share_read(e_.cache().selection_stats(*s[0]).prompt_total());
+                                 prompt_read_ = share_read(e_.cache().stats(*s[0]).selection.prompt_total());
                                  return 0.0;
                                }).first;
         prefill.push_back(seconds);
@@ -127,8 +127,8 @@ class Bench {
   // Bytes of weights, keys and values read.
   double decode_run(std::span<kv::Sequence* const> sequences, std::int64_t depth) {
     double read = 0;
-    const double chosen = e_.cache().choosing_seconds();
-    const kv::DiskStats before = e_.cache().disk_stats();
+    const double chosen = e_.cache().stats().choosing_seconds;
+    const kv::DiskStats before = e_.cache().stats().disk;
     std::vector<std::int32_t> ids(sequences.size());
     std::vector<model::Input> inputs(sequences.size());
     for (int i = 0; i < o_.decode; ++i) {
@@ -138,10 +138,10 @@ class Bench {
       }
       e_.forward().step(inputs);
       read += static_cast<double>(e_.forward().weight_bytes());
-      for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().kv_bytes_read(*s));
+      for (const kv::Sequence* s : sequences) read += static_cast<double>(e_.cache().stats(*s).kv_bytes_read);
     }
-    chosen_ = e_.cache().choosing_seconds() - chosen;
-    const kv::DiskStats after = e_.cache().disk_stats();
+    chosen_ = e_.cache().stats().choosing_seconds - chosen;
+    const kv::DiskStats after = e_.cache().stats().disk;
     disk_ = {.how = after.how,
              .reads = after.reads - before.reads,
              .read_bytes = after.read_bytes - before.read_bytes,
@@ -149,7 +149,7 @@ class Bench {
              .hits = after.hits - before.hits,
              .misses = after.misses - before.misses,
              .stall_seconds = after.stall_seconds - before.stall_seconds};
-    read_ = share_read(e_.cache().selection_stats(*sequences.front()).total());
+    read_ = share_read(e_.cache().stats(*sequences.front()).selection.total());
     return read;
   }
 
@@ -223,13 +223,13 @@ class Bench {
   Work decode_work(const BenchRow& row, const Rates& rates) const {
     const auto batch = static_cast<double>(row.batch);
     return work_of(batch, batch, batch * (static_cast<double>(row.depth) + (o_.decode + 1) / 2.0), read_,
-                   e_.cache().packed_share(row.depth, o_.decode, true), rates);
+                   e_.cache().rules().packed_share(row.depth, o_.decode, true), rates);
   }
 
   // Of one run; its query i sees depth + i + 1 tokens.
   Work prefill_work(const BenchRow& row, const Rates& rates) const {
     return work_of(o_.prefill, 1, o_.prefill * (static_cast<double>(row.depth) + (o_.prefill + 1) / 2.0), prompt_read_,
-                   e_.cache().packed_share(row.depth, o_.prefill, false), rates);
+                   e_.cache().rules().packed_share(row.depth, o_.prefill, false), rates);
   }
 
   run::Engine& e_;
@@ -242,15 +242,16 @@ class Bench {
 
 // A sequence of `depth` tokens, whole pages of it, made of copies of the pages of `seed`, which has whole pages, too.
 kv::Sequence* repeated(kv::Cache& cache, const kv::Sequence& seed, std::int64_t depth) {
-  std::vector<std::byte> tail(cache.tail_bytes(kv::Cache::length(seed)));
-  cache.save_tail(seed, kv::Cache::length(seed), tail);
-  kv::Sequence* s = cache.restore(depth, tail);
-  const std::int64_t have = cache.sealed_pages_at(kv::Cache::length(seed));
+  std::vector<std::byte> tail(cache.rules().tail_bytes(kv::Cache::length(seed)));
+  cache.bytes().save_tail(seed, kv::Cache::length(seed), tail);
+  kv::Sequence* s = cache.bytes().restore(depth, tail);
+  const std::int64_t have = cache.rules().sealed_pages(kv::Cache::length(seed));
   std::vector<std::byte> page;
-  for (std::int64_t i = 0; i < cache.sealed_pages_at(depth); ++i) {
+  for (std::int64_t i = 0; i < cache.rules().sealed_pages(depth); ++i) {
     page.clear();
-    for (const auto piece : cache.sealed_page(seed, i % have)) page.insert(page.end(), piece.begin(), piece.end());
-    cache.fill_page(*s, i, page);
+    for (const auto piece : cache.bytes().sealed_page(seed, i % have))
+      page.insert(page.end(), piece.begin(), piece.end());
+    cache.bytes().fill_page(*s, i, page);
   }
   return s;
 }

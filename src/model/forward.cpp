@@ -45,9 +45,8 @@ ScratchPlan plan_scratch(const ModelSpec& spec, int max_tokens, int max_logits, 
 }  // namespace
 
 Forward::Scratch Forward::Scratch::place(ScratchPlan& plan) {
-  return {Embedder::Scratch::place(plan), LayerInputRows::Scratch::place(plan),
-          MixerRows::place(plan),         FeedForward::Scratch::place(plan),
-          OutputHead::place(plan),        StepState::Scratch::place(plan)};
+  return {Embedder::Scratch::place(plan), MixerRows::place(plan), FeedForward::Scratch::place(plan),
+          OutputHead::place(plan), StepState::Scratch::place(plan)};
 }
 
 std::int64_t Forward::planned_scratch(const ModelSpec& spec, int max_tokens, int max_logits, int threads) {
@@ -78,7 +77,6 @@ Forward::Forward(Team& team, const Model& model, kv::Cache* cache, int max_token
       }()),
       step_(team, spec_, cache, max_tokens, !weights_.streams() && tiles_pay(spec_), scratch_.step),
       embed_(step_, scratch_.embed),
-      layer_inputs_(step_, scratch_.layer_inputs),
       feed_(step_, weights_, scratch_.feed),
       head_(step_, scratch_.logits) {
   KVASIR_CHECK(max_tokens >= 1 && max_logits >= 0);
@@ -119,7 +117,7 @@ void Forward::pass(std::span<const Input> inputs, int layers, bool ends) {
   if (step_.cache) step_.cache->begin(step_.slices);
   try {
     embed_.embed(inputs);
-    if (spec_.embedding.layers) layer_inputs_.make(inputs);
+    if (spec_.embedding.layers) embed_.make_inputs(inputs);
     if (spec_.embedding.join) embed_.join(inputs);
     step_.compute_angles();
     step_.in_rows([&](cpu::Rows& rows) { project(rows, 0); });
@@ -200,7 +198,7 @@ void Forward::feed(cpu::Rows& rows, int layer) {
     add_feed(true);
   }
   if (l.input) {
-    layer_inputs_.multiply(rows, l.input, layer);
+    embed_.multiply_input(rows, l.input, layer);
     add(rows, l, l.input.post, nullptr, true);
   }
   embed_.add_deep(rows, layer);

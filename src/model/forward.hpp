@@ -12,7 +12,6 @@
 #include "model/forward/embed.hpp"
 #include "model/forward/feed.hpp"
 #include "model/forward/head.hpp"
-#include "model/forward/layer_inputs.hpp"
 #include "model/forward/mixers.hpp"
 #include "model/forward/step_state.hpp"
 #include "model/model.hpp"
@@ -78,7 +77,6 @@ class Forward {
  private:
   struct Scratch {
     Embedder::Scratch embed;
-    LayerInputRows::Scratch layer_inputs;
     MixerRows mixers;
     FeedForward::Scratch feed;
     float* logits;
@@ -105,7 +103,6 @@ class Forward {
   const Scratch scratch_;
   StepState step_;
   Embedder embed_;
-  LayerInputRows layer_inputs_;
   FeedForward feed_;
   OutputHead head_;
   Observer observer_;

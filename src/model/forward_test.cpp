@@ -637,7 +637,7 @@ Outcome run(const ModelSpec& spec, const std::string& type, bool exact, const st
     const auto rows = forward.step({&input, 1});
     out.logits.insert(out.logits.end(), rows.begin(), rows.end());
   }
-  out.cache = cache.digest(*s);
+  out.cache = cache.bytes().digest(*s);
   return out;
 }
 
@@ -729,7 +729,7 @@ TEST(ForwardExperts, NeighboursDoNotShow) {
     }
     ASSERT_EQ(got.size(), alone.logits.size());
     EXPECT_EQ(0, std::memcmp(got.data(), alone.logits.data(), got.size() * 4));
-    EXPECT_EQ(cache.digest(*a), alone.cache);
+    EXPECT_EQ(cache.bytes().digest(*a), alone.cache);
   }
 }
 

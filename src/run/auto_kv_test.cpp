@@ -34,7 +34,7 @@ std::string codecs_of(const Engine& engine) { return kv::codecs_text(engine.code
 TEST(AutoKv, TheFirstPromptChooses) {
   Engine engine(options("auto"), {});
   EXPECT_EQ(codecs_of(engine), "f16");
-  const double f16_bytes = engine.cache().bytes_per_token();
+  const double f16_bytes = engine.cache().memory().bytes_per_token;
   Request request;
   request.prompt = text(engine, 600);
   request.max_tokens = 3;
@@ -46,7 +46,7 @@ TEST(AutoKv, TheFirstPromptChooses) {
   }
   EXPECT_NE(codecs_of(engine).find("rq"), std::string::npos) << codecs_of(engine);
   EXPECT_NE(engine.kv_note().find("508 tokens"), std::string::npos) << engine.kv_note();
-  EXPECT_LT(engine.cache().bytes_per_token(), 0.5 * f16_bytes);
+  EXPECT_LT(engine.cache().memory().bytes_per_token, 0.5 * f16_bytes);
 
   // Chosen once: a later prompt changes nothing.
   const std::string chosen = codecs_of(engine);
@@ -61,8 +61,8 @@ TEST(AutoKv, ASmallerBudgetTakesMoreBits) {
     o.kv_noise = noise;
     Engine engine(o, {});
     engine.choose_codecs(text(engine, 300));
-    EXPECT_LT(engine.cache().bytes_per_token(), bytes) << noise;
-    bytes = engine.cache().bytes_per_token();
+    EXPECT_LT(engine.cache().memory().bytes_per_token, bytes) << noise;
+    bytes = engine.cache().memory().bytes_per_token;
   }
 }
 
@@ -85,7 +85,8 @@ TEST(AutoKv, DefaultIsBalanced) {
   Engine engine(options(""), {});
   EXPECT_EQ(codecs_of(engine), codecs_of(Engine(options("balanced"), {})));
   EXPECT_EQ(codecs_of(engine).find("f16"), std::string::npos) << codecs_of(engine);
-  EXPECT_LE(engine.cache().bytes_per_token(), 0.30 * Engine(options("f16"), {}).cache().bytes_per_token());
+  EXPECT_LE(engine.cache().memory().bytes_per_token,
+            0.30 * Engine(options("f16"), {}).cache().memory().bytes_per_token);
   EXPECT_EQ(engine.kv_note(), "");
   EngineOptions exact = options("");
   exact.exact = true;
@@ -95,7 +96,8 @@ TEST(AutoKv, DefaultIsBalanced) {
 // Presets of few bytes read the built-in text; what they choose does not depend on threads or chunks.
 TEST(AutoKv, TinyReadsAText) {
   Engine engine(options("tiny"), {});
-  EXPECT_LE(engine.cache().bytes_per_token(), 0.16 * Engine(options("f16"), {}).cache().bytes_per_token());
+  EXPECT_LE(engine.cache().memory().bytes_per_token,
+            0.16 * Engine(options("f16"), {}).cache().memory().bytes_per_token);
   const std::vector<std::vector<float>>& factors = engine.cache_options().key_factors;
   ASSERT_EQ(factors.size(), 4u);
   for (const std::vector<float>& layer : factors) EXPECT_EQ(layer.size(), 2u * 64);
@@ -121,7 +123,7 @@ TEST(AutoKv, TinyReadsAText) {
 TEST(AutoKv, TheCacheHasANameAndItsBytesInSixteenBits) {
   Engine plain(options("f16"), {});
   const model::ModelSpec& spec = plain.model().spec();
-  EXPECT_EQ(f16_bytes_per_token(plain.options(), spec), plain.cache().bytes_per_token());
+  EXPECT_EQ(f16_bytes_per_token(plain.options(), spec), plain.cache().memory().bytes_per_token);
   EXPECT_EQ(kv_name(EngineOptions(), spec), "balanced");
   EXPECT_EQ(kv_name(options("auto"), spec), "auto");
   EngineOptions one_side;

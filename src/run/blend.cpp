@@ -150,7 +150,7 @@ class Comparison {
     const auto page = run.pages[static_cast<std::size_t>(made_at / kPageTokens - run.made_at / kPageTokens)];
     if (page != page_) {
       // Sinks of the page's text are no rows of it.
-      engine_.cache().unseal(moved_.pages[page].record.payload, layer_, 0, k_.data(), v_.data());
+      engine_.cache().borrowing().unseal(moved_.pages[page].record.payload, layer_, 0, k_.data(), v_.data());
       page_ = page;
     }
     turn_back(k, run.begin - run.made_at);
@@ -276,7 +276,7 @@ AdoptedPages::AdoptedPages(kv::Cache& cache, const store::Moved& moved, const Bl
   try {
     for (const store::Moved::Run& run : plan.runs)
       for (const std::size_t page : run.pages)
-        if (!slots_.contains(page)) slots_[page] = cache.adopt_page(moved.pages[page].record.payload);
+        if (!slots_.contains(page)) slots_[page] = cache.borrowing().adopt_page(moved.pages[page].record.payload);
   } catch (...) {
     drop();
     throw;
@@ -284,7 +284,7 @@ AdoptedPages::AdoptedPages(kv::Cache& cache, const store::Moved& moved, const Bl
 }
 
 void AdoptedPages::drop() {
-  for (const auto& [page, slot] : slots_) cache_.drop_page(slot);
+  for (const auto& [page, slot] : slots_) cache_.borrowing().drop_page(slot);
 }
 
 void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages, const BlendPlan& plan) {
@@ -294,7 +294,7 @@ void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages,
     for (const std::size_t page : run.pages) r.slots.push_back(pages.slot(page));
     runs.push_back(std::move(r));
   }
-  cache.borrow(sequence, runs, plan.fresh);
+  cache.borrowing().borrow(sequence, runs, plan.fresh);
 }
 
 void repair(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids, const store::Moved& moved,

@@ -123,11 +123,12 @@ struct BlendTest::Trial {
     Held s(cache_);
     feed(s.sequence, before);
     const std::int64_t pages =
-        std::min<std::int64_t>(cache_.sealed_tokens(*s.sequence) / kv::kPageTokens,
+        std::min<std::int64_t>(cache_.stats(*s.sequence).sealed_tokens / kv::kPageTokens,
                                static_cast<std::int64_t>((kHead + 2 * kPassage) / kv::kPageTokens + 1));
     for (std::int64_t p = 0; p < pages; ++p) {
       std::vector<std::byte>& page = bytes_.emplace_back();
-      for (const auto piece : cache_.sealed_page(*s.sequence, p)) page.insert(page.end(), piece.begin(), piece.end());
+      for (const auto piece : cache_.bytes().sealed_page(*s.sequence, p))
+        page.insert(page.end(), piece.begin(), piece.end());
     }
     for (const auto& page : bytes_) {
       store::Found f;

@@ -36,7 +36,7 @@ TEST(BlendGate, TurnedKeysAreRightAndRepairComesNearer) {
     for (const BlendTrial& t : v.trials) EXPECT_LE(t.kl, v.trials[0].kl * 1.5) << t.name;
     EXPECT_EQ(v.allowed, v.why.empty());
     e->cache().check_integrity();
-    EXPECT_EQ(e->cache().free_pages(), e->cache().memory().pages);
+    EXPECT_EQ(e->cache().stats().free_pages, e->cache().memory().pages);
   }
 }
 
@@ -51,7 +51,7 @@ TEST(BlendGate, ItCanBeStoppedAnywhere) {
     ++calls;
     if (test.run([&] { return left-- > 0; })) break;
     e->cache().check_integrity();
-    EXPECT_EQ(e->cache().free_pages(), e->cache().memory().pages);
+    EXPECT_EQ(e->cache().stats().free_pages, e->cache().memory().pages);
     ASSERT_LT(patience, 200);
   }
   EXPECT_GT(calls, 3);
@@ -69,7 +69,7 @@ TEST(BlendGate, WithoutRoomItIsAskedAgainLater) {
   Engine e(o, Engine::Needs{.sequences = 1});
   EXPECT_THROW(test_blend(e, {}), Error);
   e.cache().check_integrity();
-  EXPECT_EQ(e.cache().free_pages(), e.cache().memory().pages);
+  EXPECT_EQ(e.cache().stats().free_pages, e.cache().memory().pages);
 }
 
 }  // namespace

@@ -117,9 +117,9 @@ class BlendModel : public ::testing::TestWithParam<const char*> {
   static void add_pages(Engine& e, const Ids& ids, Known* known) {
     kv::Sequence* s = e.cache().create();
     e.feed(s, ids);
-    for (std::int64_t p = 0; p < e.cache().sealed_tokens(*s) / 128; ++p) {
+    for (std::int64_t p = 0; p < e.cache().stats(*s).sealed_tokens / 128; ++p) {
       std::vector<std::byte>& page = known->bytes.emplace_back();
-      for (const auto piece : e.cache().sealed_page(*s, p)) page.insert(page.end(), piece.begin(), piece.end());
+      for (const auto piece : e.cache().bytes().sealed_page(*s, p)) page.insert(page.end(), piece.begin(), piece.end());
     }
     e.cache().release(s);
     known->moved.pages.clear();
@@ -279,7 +279,7 @@ TEST_P(BlendModel, ASecondLayerChoosesAmongThoseOfTheFirst) {
   EXPECT_NE(repaired(o), both);
   e->cache().release(prefix);
   e->cache().check_integrity();
-  EXPECT_EQ(e->cache().free_pages(), e->cache().memory().pages);
+  EXPECT_EQ(e->cache().stats().free_pages, e->cache().memory().pages);
 }
 
 // The text of documents and questions of a server's requests.

@@ -66,7 +66,7 @@ Beside drafts_memory(const DraftOptions& options, const EngineOptions& engine, i
 
 Drafting::Drafting(Engine& engine, const DraftOptions& options, int texts)
     : options_(options), rows_(drafted_rows(options, texts)) {
-  if (!engine.cache().can_draft())
+  if (!engine.cache().rules().can_draft())
     throw Error(Code::kUnsupported,
                 "cannot be used with --select " + engine.options().select +
                     ", which remembers what it chose: a draft token that was wrong would change its choices",

@@ -28,7 +28,7 @@ std::vector<float> run(std::shared_ptr<kv::PageDevice> device, const char* kv, c
     const std::span<const float> logits = engine.decode(s, prompt[static_cast<std::size_t>(i)]);
     all.insert(all.end(), logits.begin(), logits.end());
   }
-  if (stats) *stats = engine.cache().device_stats();
+  if (stats) *stats = engine.cache().stats().device;
   return all;
 }
 

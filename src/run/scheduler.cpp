@@ -94,7 +94,7 @@ Scheduler::Scheduler(Engine& engine, const SchedulerOptions& options, std::strin
   card_.k_codec = kv::codecs_text(engine.codecs(), kv::Side::kKeys);
   card_.v_codec = kv::codecs_text(engine.codecs(), kv::Side::kValues);
   card_.kv = kv_name(engine.options(), engine.model().spec());
-  card_.kv_token = engine.cache().bytes_per_token();
+  card_.kv_token = engine.cache().memory().bytes_per_token;
   card_.kv_token_f16 = f16_bytes_per_token(engine.options(), engine.model().spec());
   card_.running = options.running;
   parts_.reset(new Parts{engine, options_, card_, library, drafting});

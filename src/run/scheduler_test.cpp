@@ -159,7 +159,7 @@ class SchedulerTest : public ::testing::Test {
     EXPECT_EQ(scheduler_->stats().running, 0);
     scheduler_.reset();
     engine_->cache().check_integrity();
-    EXPECT_EQ(engine_->cache().free_pages(), engine_->cache().memory().pages);
+    EXPECT_EQ(engine_->cache().stats().free_pages, engine_->cache().memory().pages);
   }
 
   SchedulerOptions options_;
@@ -533,7 +533,7 @@ TEST_F(SchedulerTest, AskWaitsForTheAnswer) {
   for (std::size_t i = 0; i + 1 < reply.ids.size(); ++i) {
     engine_->decode(sequence, reply.ids[i]);
     bytes += static_cast<double>(engine_->model().bytes_per_token()) +
-             static_cast<double>(engine_->cache().kv_bytes_read(*sequence));
+             static_cast<double>(engine_->cache().stats(*sequence).kv_bytes_read);
   }
   EXPECT_EQ(o.decode_bytes, bytes);
   engine_->cache().release(sequence);

@@ -84,10 +84,10 @@ Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<s
     : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)), labels_(labels_of(tiers_)) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
   // Without its tail a conversation has no place to restore from, and tails with states are large.
-  if (cache.recurrent_bytes(kPageTokens) > 0)
+  if (cache.rules().recurrent_bytes(kPageTokens) > 0)
     for (const auto& tier : tiers_)
-      tier->expect(std::max(cache.tail_bytes(kPageTokens), cache.tail_bytes(2 * kPageTokens)) + kEnvelopeBytes +
-                   8 * kPageTokens + kPayloadAlign);
+      tier->expect(std::max(cache.rules().tail_bytes(kPageTokens), cache.rules().tail_bytes(2 * kPageTokens)) +
+                   kEnvelopeBytes + 8 * kPageTokens + kPayloadAlign);
   if (!immediate_)
     start_threads(
         threads_, kSearchers, "threads that search the tiers", [this](int) { run(); }, [this] { stop(); });
@@ -218,7 +218,7 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
                    Known* known) const {
   const int tail_tier = holder(present, c.key);
   const std::int64_t begin = c.page * kPageTokens;
-  std::int64_t sealed = cache_.sealed_pages_at(begin + 1);
+  std::int64_t sealed = cache_.rules().sealed_pages(begin + 1);
   if (tail_tier < 0 || sealed > *usable) return false;
   const Ask ask{.fingerprint = fingerprint_, .deadline = search.deadline_};
   Found tail = std::move(tiers_[static_cast<std::size_t>(tail_tier)]->get(keys.subspan(c.key, 1), ask).take().front());
@@ -227,19 +227,20 @@ bool Library::load(const Search& search, const Candidate& c, std::span<const Key
   const std::span<const std::int32_t> ids = search.ids_;
   const auto tokens = static_cast<std::int64_t>(tail.record.n_tokens());
   // Where a page is sealed within this one, a tail from behind that begins a page later.
-  if (page_of_last(sealed * kPageTokens + tokens) < c.page) sealed = cache_.sealed_pages_at(begin + kPageTokens);
+  if (page_of_last(sealed * kPageTokens + tokens) < c.page) sealed = cache_.rules().sealed_pages(begin + kPageTokens);
   if (sealed > *usable) return false;
   const std::int64_t raw = sealed * kPageTokens;
   const std::int64_t tail_tokens = raw + tokens;
   const std::int64_t common = search.common(
       raw + static_cast<std::int64_t>(tail.record.common_prefix(piece(ids, raw, std::min(begin + kPageTokens, most)))));
   if (common <= begin || page_of_last(tail_tokens) != c.page || tail.record.head.parent != chain.before(sealed) ||
-      tail.record.payload.size() != cache_.tail_bytes(tail_tokens) ||
-      !cache_.keeps_tail(tail_tokens, std::min(common, tail_tokens)))
+      tail.record.payload.size() != cache_.rules().tail_bytes(tail_tokens) ||
+      !cache_.rules().keeps_tail(tail_tokens, std::min(common, tail_tokens)))
     return false;
 
   // Where pages suffice those behind the tail are as good as it, and of it only the sinks are needed.
-  const bool alone = cache_.pages_suffice() && common >= cache_.sinks() && *usable * kPageTokens > common;
+  const bool alone =
+      cache_.rules().pages_suffice() && common >= cache_.rules().sinks() && *usable * kPageTokens > common;
   const std::int64_t wanted = alone ? *usable : sealed;
   std::vector<Found> chunks = load_chunks(search, keys, present, chain, wanted,
                                           load_deadline(tail.record, wanted * kPageTokens, search.deadline_));
@@ -334,16 +335,16 @@ void Library::remember(std::string_view tenant, std::span<const std::int32_t> id
 kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain) {
   KVASIR_CHECK(known.tokens > 0 && static_cast<std::size_t>(known.tokens) < ids.size());
   const auto pages = static_cast<std::int64_t>(known.chunks.size());
-  const bool by_pages = pages > cache_.sealed_pages_at(known.tail_tokens);
+  const bool by_pages = pages > cache_.rules().sealed_pages(known.tail_tokens);
   kv::Sequence* s = nullptr;
   try {
-    s = by_pages ? cache_.restore_pages(pages, known.tail_tokens, known.tail.record.payload)
-                 : cache_.restore(known.tail_tokens, known.tail.record.payload);
+    s = by_pages ? cache_.bytes().restore_pages(pages, known.tail_tokens, known.tail.record.payload)
+                 : cache_.bytes().restore(known.tail_tokens, known.tail.record.payload);
   } catch (const Error&) {
     return nullptr;  // no room: the prompt is computed
   }
   for (std::size_t i = 0; i < known.chunks.size(); ++i)
-    cache_.fill_page(*s, static_cast<std::int64_t>(i), known.chunks[i].record.payload);
+    cache_.bytes().fill_page(*s, static_cast<std::int64_t>(i), known.chunks[i].record.payload);
   cache_.truncate(s, known.tokens);
   // A shorter tail under its key would take the place of this one, which may be the end of another turn.
   for (std::size_t t = 0; t < tiers_.size(); ++t)
@@ -377,12 +378,12 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
   const std::int64_t n = kv::Cache::length(sequence);
   KVASIR_CHECK(n <= static_cast<std::int64_t>(ids.size()));
   // What reads pages of other texts is an approximation from there on, and its own pages are no pages of this text.
-  if (n == 0 || tiers_.empty() || kv::Cache::borrows(sequence)) return;
+  if (n == 0 || tiers_.empty() || kv::Borrowing::borrows(sequence)) return;
   const std::span<const Key> keys = chain.extend(ids);
   // What a lossy selector had a hand in is not what these tokens always give: it is kept by its sequence alone.
   // So is what such tokens sealed, because a page may remember the query that sealed it.
   const std::int64_t exact = kv::Cache::exact_tokens(sequence);
-  const std::int64_t sealed = cache_.sealed_pages_at(exact);
+  const std::int64_t sealed = cache_.rules().sealed_pages(exact);
   const std::uint64_t room = cache_.memory().chunk_bytes + 4 * kPageTokens + kEnvelopeBytes + kPayloadAlign;
   std::int64_t first = sealed;
   for (std::size_t t = 0; t < tiers_.size(); ++t) first = std::min(first, chain.given(t));
@@ -391,11 +392,12 @@ void Library::offer(Chain& chain, std::span<const std::int32_t> ids, const kv::S
     for (std::size_t t = 0; t < tiers_.size(); ++t) {
       if (chain.given(t) != i || !tiers_[t]->has_room(room)) continue;
       if (record.bytes.empty()) {
-        record = make_record({.kind = Kind::kChunk,
-                              .fingerprint = fingerprint_,
-                              .parent = chain.before(i),
-                              .cost = cost * static_cast<float>(kPageTokens)},
-                             piece(ids, i * kPageTokens, (i + 1) * kPageTokens), cache_.sealed_page(sequence, i));
+        record =
+            make_record({.kind = Kind::kChunk,
+                         .fingerprint = fingerprint_,
+                         .parent = chain.before(i),
+                         .cost = cost * static_cast<float>(kPageTokens)},
+                        piece(ids, i * kPageTokens, (i + 1) * kPageTokens), cache_.bytes().sealed_page(sequence, i));
       }
       if (tiers_[t]->put(keys[static_cast<std::size_t>(i)], record) != Tier::Taken::kDropped) ++chain.given(t);
     }
@@ -411,15 +413,15 @@ void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const 
   if (n == 0 || tiers_.empty()) return;
   KVASIR_CHECK(n <= kv::Cache::exact_tokens(sequence));
   chain.extend(ids);
-  const std::int64_t sealed = cache_.sealed_pages_at(n);
+  const std::int64_t sealed = cache_.rules().sealed_pages(n);
   const auto put = [&](const Key& key, const SharedBytes& record) {
     for (const auto& tier : tiers_) tier->put(key, record);
   };
   const std::int64_t begin = page_of_last(n) * kPageTokens;
   const Key key = key_of_tail(chain.before(begin / kPageTokens), piece(ids, begin, n), skip_of(n));
   if (chain.has_tail_of(key, n)) return;
-  std::vector<std::byte> bytes(cache_.tail_bytes(n));
-  cache_.save_tail(sequence, n, bytes);
+  std::vector<std::byte> bytes(cache_.rules().tail_bytes(n));
+  cache_.bytes().save_tail(sequence, n, bytes);
   const std::span<const std::byte> payload[] = {bytes};
   put(key, make_record({.kind = Kind::kTail,
                         .fingerprint = fingerprint_,

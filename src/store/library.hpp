@@ -4,9 +4,9 @@
 //   stored     chunk 0, chunk 1, ...   chunk s - 1   one tail: everything raw, and the sinks
 //
 // A chunk is one sealed page across all layers. A sequence needs a tail to continue bit for bit. A sequence of n tokens
-// is restored from its sealed_pages_at(n) chunks and one tail. The tail was made at n, or later in the same page with
-// as many sealed pages, and is then cut. Where pages suffice (Cache::pages_suffice) a sequence of whole pages is
-// restored from their chunks, and of the tail of any beginning it takes the sinks.
+// is restored from its kv::Rules::sealed_pages(n) chunks and one tail. The tail was made at n, or later in the same
+// page with as many sealed pages, and is then cut. Where pages suffice (kv::Rules::pages_suffice) a sequence of whole
+// pages is restored from their chunks, and of the tail of any beginning it takes the sinks.
 //
 // Keys. The key of chunk i is chained over the tokens of pages 0 .. i. A tail of n = 128 j + c tokens (1 <= c <= 128)
 // has a key over the chain up to page j - 1 and the first floor((c - 1) / 16) * 16 tokens of page j. So a page has 8

@@ -95,7 +95,7 @@ class LibraryTest : public ::testing::TestWithParam<std::string> {
     }
     Sequence* alone = cache_->create();
     feed(*cache_, alone, t.tokens, 0, n, 512);
-    EXPECT_EQ(cache_->digest(*s), cache_->digest(*alone)) << "from " << known.tokens << " of " << n;
+    EXPECT_EQ(cache_->bytes().digest(*s), cache_->bytes().digest(*alone)) << "from " << known.tokens << " of " << n;
     library_->offer(chain, ids, *s, Library::Offering::kTail, 50);
     library_->remember(tenant, ids);
     for (const auto& tier : library_->tiers()) EXPECT_TRUE(tier->flush().ok());

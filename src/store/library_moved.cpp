@@ -109,7 +109,7 @@ Moved Library::find_moved(std::string_view tenant, std::span<const std::int32_t>
   const double start = steady_seconds();
   Moved moved;
   learn(std::string(tenant));
-  const std::int64_t sinks = cache_.sinks();
+  const std::int64_t sinks = cache_.rules().sinks();
   const auto matches = segments_.find(tenant, ids, from, to, sinks);
   // Chunks that several runs lie in are read once.
   std::vector<Key> keys;

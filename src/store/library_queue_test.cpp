@@ -15,7 +15,7 @@ namespace {
 class LibraryQueue : public LibraryTest {
  protected:
   Tier& tier(std::size_t i) { return *library_->tiers()[i]; }
-  std::int64_t pages(int n) const { return cache_->sealed_pages_at(n); }
+  std::int64_t pages(int n) const { return cache_->rules().sealed_pages(n); }
   std::uint64_t records_of(std::size_t chunks) const { return chunks * (cache_->memory().chunk_bytes + 1024); }
   // Leading chunks of t that tier i has.
   std::int64_t chunks_in(std::size_t i, const Text& t) {
@@ -52,7 +52,7 @@ class Held : public Decorator {
 // A prompt through a queue that has room for its tail and a part of its chunks.
 TEST_P(LibraryQueue, APromptLargerThanTheQueueIsKeptWhole) {
   const Text t = text(kMost);
-  const std::uint64_t queue = std::max(cache_->tail_bytes(kMost) + 1024, records_of(4)) + records_of(2);
+  const std::uint64_t queue = std::max(cache_->rules().tail_bytes(kMost) + 1024, records_of(4)) + records_of(2);
   const auto held = std::make_shared<std::atomic<bool>>(true);
   open({lmdb_ + "&queue=" + std::to_string(queue)},
        [&](std::unique_ptr<Backend> b) { return std::make_unique<Held>(std::move(b), held); });

@@ -67,7 +67,7 @@ TEST_P(LibraryTest, LosslessPagesAreRestoredUpToWhereTextsPart) {
   cache_ =
       std::make_unique<Cache>(team_, plain, CacheOptions{.max_tokens = 8192, .max_sequences = 4, .step_tokens = kMost});
   reopen();
-  ASSERT_TRUE(cache_->pages_suffice());
+  ASSERT_TRUE(cache_->rules().pages_suffice());
   const std::vector<std::int32_t> ids = text(kMost).ids;
   const Tokens tokens = random_tokens(plain, kMost, 3);
   Chain chain(library_->fingerprint(), "");
@@ -90,7 +90,7 @@ TEST_P(LibraryTest, LosslessPagesAreRestoredUpToWhereTextsPart) {
     ASSERT_TRUE(restored);
     Sequence* alone = cache_->create();
     feed(*cache_, alone, tokens, 0, static_cast<int>(known.tokens), 512);
-    EXPECT_EQ(cache_->digest(*restored), cache_->digest(*alone)) << parting;
+    EXPECT_EQ(cache_->bytes().digest(*restored), cache_->bytes().digest(*alone)) << parting;
     cache_->release(restored);
     cache_->release(alone);
   }

@@ -289,7 +289,7 @@ class Terminal {
   void show_kv(const std::string&) {
     const run::ServiceStats s = scheduler_.stats();
     dim(fmt::format("codecs {}, {} per token, pool {}", kv::codecs_text(engine_.codecs()),
-                    human_bytes(static_cast<std::uint64_t>(engine_.cache().bytes_per_token())),
+                    human_bytes(static_cast<std::uint64_t>(engine_.cache().memory().bytes_per_token)),
                     human_bytes(s.kv_budget)));
     if (!engine_.kv_note().empty()) dim(engine_.kv_note());
     for (const run::TierStats& t : s.tiers)

@@ -104,7 +104,7 @@ int logits(const LogitsOptions& o, run::EngineOptions engine_options) {
   const auto bytes = std::as_bytes(std::span(all));
   if (!o.out.empty()) write_file(o.out, bytes);
   const std::string hash = fmt::format("{:016x}", hash_bytes(bytes));
-  const std::string cache_hash = fmt::format("{:016x}", engine.cache().digest(*sequence));
+  const std::string cache_hash = fmt::format("{:016x}", engine.cache().bytes().digest(*sequence));
   if (o.json)
     print_json_row({{"tokens", ids.size()},
                     {"vocab", engine.model().spec().vocab},

@@ -149,7 +149,7 @@ Stats stats(run::Engine& engine, const run::Reply& reply, double load, double ch
     if (error.code() != Code::kMemory) throw;
     f.unmeasured = error.what();
   }
-  f.kv_bytes_per_token = engine.cache().bytes_per_token();
+  f.kv_bytes_per_token = engine.cache().memory().bytes_per_token;
   return f;
 }
 
@@ -216,7 +216,7 @@ void print_stats(run::Engine& engine, const run::Reply& g, const Stats& f, bool 
   if (const std::string note = run::positions_note(engine.model().spec()); !note.empty())
     fmt::print(stderr, "context     {}\n", note);
   print_selection(o.receipt);
-  if (const kv::DiskStats disk = engine.cache().disk_stats(); *disk.how)
+  if (const kv::DiskStats disk = engine.cache().stats().disk; *disk.how)
     fmt::print(stderr, "disk        {}\n", lab::disk_line(disk));
   if (!o.device.name.empty()) fmt::print(stderr, "device      {}\n", run::device_line(o.device));
   fmt::print(stderr, "resident    {}\n", human_bytes(f.resident));

@@ -1,7 +1,7 @@
 // SnapKV (Li et al. 2024, arXiv:2404.14469) as it was published: the last tokens of the prompt, the question, vote for
 // blocks by the attention mass that each of their heads gives, pooled with neighbours, and the answer reads what they
 // chose. Unlike there nothing is dropped, so that the next turn can choose anew. Queries are not stored: of a prompt
-// that is restored at least these tokens are computed (Cache::exact_prompt).
+// that is restored at least these tokens are computed (Rules::exact_prompt).
 #include "kv/selector.hpp"
 
 namespace kvasir::kv::selectors_snapkv_window {

@@ -186,12 +186,12 @@ class Reader {
 kv::SelectionStats::Layer measure_next(Reader& reader, kv::Cache& cache, const kv::Sequence& sequence,
                                        const std::string& spec, std::int32_t id) {
   kv::Sequence* fork = cache.fork(sequence);
-  kv::SelectionStats::Layer f = cache.selection_stats(*fork).total();
+  kv::SelectionStats::Layer f = cache.stats(*fork).selection.total();
   const double mass = f.mass;
   const std::int64_t measured = f.measured;
   cache.set_selection(fork, spec + ":meter=1:floor=0:aim=0");
   reader.decode(fork, {&id, 1});
-  f = cache.selection_stats(*fork).total();
+  f = cache.stats(*fork).selection.total();
   cache.release(fork);
   return {.measured = f.measured - measured, .mass = f.mass - mass};
 }
@@ -295,7 +295,7 @@ SelectedReport measure_selected(Subject& subject, const std::vector<std::string>
         one.exact = subject.tokenizer().decode(answer.greedy).find(probe.answer) <= 1;  // perhaps behind one space
         one.first = std::max_element(answer.scores.begin(), answer.scores.end()) == answer.scores.begin();
         one.same = answer.greedy == dense;
-        const kv::SelectionStats::Layer f = cache.selection_stats(*sequence).total();
+        const kv::SelectionStats::Layer f = cache.stats(*sequence).selection.total();
         one.read = f.read, one.seen = f.seen;
         one.mass = f.mass + begins.mass, one.measured = f.measured + begins.measured;
         cache.release(sequence);
@@ -348,7 +348,7 @@ std::vector<MassRow> measure_mass(Subject& subject, const std::vector<std::strin
         row.kl += kl_divergence(dense, log_sum_exp(dense), sparse, log_sum_exp(sparse)) / static_cast<double>(queries);
         row.same += argmax(dense) == argmax(sparse) ? 1 / static_cast<double>(queries) : 0;
       }
-      const kv::SelectionStats& stats = cache.selection_stats(*sequence);
+      const kv::SelectionStats& stats = cache.stats(*sequence).selection;
       for (const kv::SelectionStats::Layer& layer : stats.layers) {
         const auto n = static_cast<double>(std::max<std::int64_t>(layer.measured, 1));
         row.mass.push_back(layer.measured > 0 ? layer.mass / n : 1);

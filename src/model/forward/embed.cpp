@@ -1,6 +1,8 @@
 #include "model/forward/embed.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numbers>
 
 #include "base/check.hpp"
 #include "model/apply_norm.hpp"
@@ -14,12 +16,15 @@ using kernel::ops;
 
 Embedder::Scratch Embedder::Scratch::place(ScratchPlan& plan) {
   const std::int64_t joined = plan.spec.embedding.join.both.columns;
+  const std::int64_t inputs = plan.spec.embedding.layers.projection.rows;
   plan.widths.input = std::max(plan.widths.input, joined);
-  return {plan.rows(joined)};
+  for (const LayerSpec& layer : plan.spec.layers) plan.gates = std::max(plan.gates, layer.input.gate.rows);
+  return {plan.rows(joined), plan.rows(inputs), plan.placer.take<float>(plan.threads * inputs), inputs};
 }
 
 Embedder::Embedder(StepState& step, const Scratch& scratch) : step_(step), s_(scratch) {
   deep_.reserve(static_cast<std::size_t>(step.spec.deep > 0 ? step.max_tokens : 0));
+  ids_.reserve(static_cast<std::size_t>(s_.input_width > 0 ? step.max_tokens : 0));
 }
 
 void Embedder::row(std::int32_t token, float* out) const {
@@ -79,6 +84,41 @@ void Embedder::join(std::span<const Input> inputs) {
   }
   cpu::Rows rows = step_.scratch.rows.whole(step_.rows);
   step_.multiply(rows, s_.joined, {}, {{j.both, step_.scratch.x}});
+}
+
+void Embedder::make_inputs(std::span<const Input> inputs) {
+  const LayerInputs& e = step_.spec.embedding.layers;
+  cpu::Rows all = step_.scratch.rows.whole(step_.rows);
+  step_.multiply(all, step_.scratch.x, {}, {{e.projection, s_.inputs}});
+  const float root = 1.0f / std::sqrt(static_cast<float>(step_.spec.dim));
+  ids_.clear();
+  for (const Input& in : inputs) ids_.insert(ids_.end(), in.tokens.begin(), in.tokens.end());
+  step_.team.parallel_for(step_.rows, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
+    float* const token = s_.token_inputs + worker * s_.input_width;
+    for (std::int64_t r = begin; r < end; ++r) {
+      float* const row = s_.inputs + r * s_.input_width;
+      ops().scale(row, root, s_.input_width);
+      apply(e.norm, row, row, s_.input_width);
+      e.tokens.row(ids_[static_cast<std::size_t>(r)], token);
+      ops().scale(token, e.scale, s_.input_width);
+      ops().add(row, token, s_.input_width);
+      ops().scale(row, std::numbers::sqrt2_v<float> / 2, s_.input_width);
+    }
+  });
+}
+
+void Embedder::multiply_input(cpu::Rows& rows, const LayerInput& in, int layer) const {
+  const std::int64_t width = in.gate.rows;
+  float* const hidden = step_.gates(rows);
+  step_.multiply(rows, step_.residual(rows), {}, {{in.gate, hidden}});
+  step_.products.row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      float* const h = hidden + r * width;
+      const float* const e = s_.inputs + (rows.first + r) * s_.input_width + layer * width;
+      ops().gate[static_cast<std::size_t>(in.activation)](h, e, h, width);
+    }
+  });
+  step_.multiply(rows, hidden, {}, {{in.out, rows.y}});
 }
 
 void Embedder::add_deep(const cpu::Rows& rows, int layer) const {

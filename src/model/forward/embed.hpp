@@ -1,4 +1,4 @@
-// The rows with which the elements of a step enter the first layer.
+// The rows with which the elements of a step enter the first layer, and what the embedding has for the others.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,10 @@ namespace kvasir::model {
 class Embedder {
  public:
   struct Scratch {
-    float* joined;  // (max_tokens, 2 dim), with Embedding::join
+    float* joined;        // (max_tokens, 2 dim), with Embedding::join
+    float* inputs;        // (max_tokens, input_width): of all layers, with Embedding::layers
+    float* token_inputs;  // (threads, input_width)
+    std::int64_t input_width;
 
     static Scratch place(ScratchPlan& plan);
   };
@@ -24,6 +27,10 @@ class Embedder {
   void embed(std::span<const Input> inputs);
   // Makes one row of those and the states that come with the tokens (Embedding::join).
   void join(std::span<const Input> inputs);
+  // Makes what the embedding has for every layer (Embedding::layers) of the rows that embed() gave.
+  void make_inputs(std::span<const Input> inputs);
+  // rows.y = out(act(gate x) * this layer's part of that)
+  void multiply_input(cpu::Rows& rows, const LayerInput& in, int layer) const;
   // Adds what pictures have for a layer.
   void add_deep(const cpu::Rows& rows, int layer) const;
 
@@ -35,7 +42,8 @@ class Embedder {
     const RowBlock* block;
     std::int64_t i;  // of the block
   };
-  std::vector<DeepRow> deep_;  // ascending
+  std::vector<DeepRow> deep_;      // ascending
+  std::vector<std::int32_t> ids_;  // of every row, with Embedding::layers
 };
 
 }  // namespace kvasir::model

@@ -1,8 +1,8 @@
-#include "model/forward/experts.hpp"
-
+// model::Experts: router, shared expert, and those that the router chooses.
 #include <algorithm>
 
 #include "kernel/ops.hpp"
+#include "model/forward/feed.hpp"
 #include "model/forward/scalar.hpp"
 #include "model/spec_fields.hpp"
 

@@ -16,7 +16,7 @@ constexpr std::int64_t kReservedAnswer = 256;
 std::int64_t Admission::promised_pages(const Job& job) const {
   const std::int64_t most = job.asked.request.max_tokens;
   const std::int64_t answer = most < 0 ? kReservedAnswer : std::min(kReservedAnswer, most - job.written());
-  return cache_.sealed_pages_at(std::min(job.length() + answer, context_));
+  return cache_.rules().sealed_pages(std::min(job.length() + answer, context_));
 }
 
 Job* Admission::admit() {

@@ -32,14 +32,14 @@ TEST(Admission, IsInOrderOfArrivalAsManyAsMayRun) {
 TEST(Admission, WaitsForPages) {
   testing::SmallCache small(2048, 4);
   const std::int64_t pages = small.cache().memory().pages;
-  const std::int64_t each = small.cache().sealed_pages_at(1000 + 256);
+  const std::int64_t each = small.cache().rules().sealed_pages(1000 + 256);
   ASSERT_LE(each, pages);
   ASSERT_GT(2 * each, pages);
   Admission admission(small.cache(), kContext, 4);
   for (int i = 0; i < 2; ++i) admission.enqueue(small.ask(1000));
   EXPECT_EQ(id_of(admission.admit()), 1u);
   EXPECT_EQ(admission.admit(), nullptr);
-  EXPECT_EQ(small.cache().free_pages(), pages);
+  EXPECT_EQ(small.cache().stats().free_pages, pages);
   admission.running()[0]->over = true;  // it gave its pages back, and waits for the sweep
   EXPECT_EQ(id_of(admission.admit()), 2u);
 }
@@ -47,7 +47,7 @@ TEST(Admission, WaitsForPages) {
 TEST(Admission, PromisesNoMoreThanTheAnswerAndTheContext) {
   for (const bool bound : {false, true}) {
     testing::SmallCache small(2048, 4);
-    ASSERT_LE(2 * small.cache().sealed_pages_at(1000 + 8), small.cache().memory().pages);
+    ASSERT_LE(2 * small.cache().rules().sealed_pages(1000 + 8), small.cache().memory().pages);
     Admission by_length(small.cache(), kContext, 4), by_context(small.cache(), bound ? 1008 : kContext, 4);
     for (int i = 0; i < 2; ++i) {
       by_length.enqueue(small.ask(1000, bound ? 8 : 1000));

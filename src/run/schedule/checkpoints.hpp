@@ -30,7 +30,7 @@ std::vector<std::int64_t> message_checkpoints(const ServiceRequest& asked, std::
 // end, and the first of those that every text has behind the end: later ones follow it. The first `have` tokens are
 // restored.
 std::vector<std::int64_t> waypoints(std::int64_t prompt, std::int64_t have);
-// Where pages suffice (kv::Cache::pages_suffice): the sinks, which no page has, under a key that tells texts from each
+// Where pages suffice (kv::Rules::pages_suffice): the sinks, which no page has, under a key that tells texts from each
 // other; and the last page, which is not sealed yet.
 std::vector<std::int64_t> page_waypoints(std::int64_t prompt, std::int64_t sinks);
 // Of these those that a prompt still passes, each once, the next one last; the first `have` tokens are there. With

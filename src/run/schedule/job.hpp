@@ -104,7 +104,9 @@ struct Job {
   // Draft tokens behind it that the next step computes.
   int drafted() const { return draft && decodes() ? draft->drafted() : 0; }
   // First tokens of its prompt that are computed as every request computes them.
-  std::int64_t exact_prompt(const kv::Cache& cache) const { return cache.exact_prompt(asked.request.select, length()); }
+  std::int64_t exact_prompt(const kv::Cache& cache) const {
+    return cache.rules().exact_prompt(asked.request.select, length());
+  }
 
   // The answer's next token, by its row of logits and so many tokens in the cache. False: the answer is over.
   bool draw(std::span<const float> row, std::int64_t tokens);

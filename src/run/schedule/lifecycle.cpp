@@ -72,7 +72,7 @@ PageCounts Lifecycle::count_pages(const Job& job) const {
   const std::int64_t reused = std::min(job.outcome.receipt.reused_tokens / kv::kPageTokens, whole);
   return {.reused = reused,
           .computed = whole - reused,
-          .sealed = engine_.cache().sealed_tokens(*job.sequence) / kv::kPageTokens};
+          .sealed = engine_.cache().stats(*job.sequence).sealed_tokens / kv::kPageTokens};
 }
 
 void Lifecycle::finish(Job& job, Failure failure, std::string error) {
@@ -91,7 +91,7 @@ void Lifecycle::finish(Job& job, Failure failure, std::string error) {
   out.completion_tokens = job.answer->size();
   out.thinking_tokens = job.answer->thinking_cut();
   if (job.at.started > 0) out.weights = engine_.model().layers().stats() - job.weights_before;
-  out.device = engine_.cache().device_stats();
+  out.device = engine_.cache().stats().device;
   if (job.at.first_token > 0) out.decode_seconds = steady_seconds() - job.at.first_token;
   Receipt& receipt = out.receipt;
   const std::int64_t computed = out.shifts > 0 ? out.prompt_tokens : std::min(job.cached(), job.prompt);
@@ -103,9 +103,10 @@ void Lifecycle::finish(Job& job, Failure failure, std::string error) {
   receipt.k_codec = card_.k_codec;
   receipt.v_codec = card_.v_codec;
   if (job.sequence) {
-    receipt.state_bytes = engine_.cache().recurrent_bytes(job.cached());
-    receipt.select = engine_.cache().selection(*job.sequence);
-    receipt.selection = engine_.cache().selection_stats(*job.sequence);
+    receipt.state_bytes = engine_.cache().rules().recurrent_bytes(job.cached());
+    const kv::SequenceStats stats = engine_.cache().stats(*job.sequence);
+    receipt.select = stats.select;
+    receipt.selection = stats.selection;
   }
   AwaitedRows::count(job);
   reuse_.offer_end(job);

@@ -61,11 +61,11 @@ void Reuse::begin(Job& job) {
   if (job.blended.on()) return;  // what it computes is kept by itself alone
   std::vector<std::int64_t> points = checkpoints_of(job);
   const std::vector<std::int64_t> inside =
-      cache.pages_suffice() ? page_waypoints(job.prompt, cache.sinks()) : waypoints(job.prompt, have);
+      cache.rules().pages_suffice() ? page_waypoints(job.prompt, cache.rules().sinks()) : waypoints(job.prompt, have);
   points.insert(points.end(), inside.begin(), inside.end());
   // Where this prompt parts from an earlier one a third may part too.
   if (!follows && known.nearest >= have + kLeastShare) points.push_back(known.nearest);
-  job.kept.checkpoints = ahead(std::move(points), job.prompt, have, !cache.pages_suffice());
+  job.kept.checkpoints = ahead(std::move(points), job.prompt, have, !cache.rules().pages_suffice());
 }
 
 void Reuse::begin_searched(const Jobs& running) {
@@ -144,12 +144,12 @@ void Reuse::offer_step(Job& job) {
     const std::int64_t at = points.back();
     offer_tail(job, at);
     points.pop_back();
-    if (points.empty() && !engine_.cache().pages_suffice()) points.push_back(next_tail(at));  // in its answer
+    if (points.empty() && !engine_.cache().rules().pages_suffice()) points.push_back(next_tail(at));  // in its answer
   }
 }
 
 void Reuse::offer_end(Job& job) {
-  const std::int64_t n = job.cached(), at = std::max(page_start(n - 1), engine_.cache().tail_kept_from(n));
+  const std::int64_t n = job.cached(), at = std::max(page_start(n - 1), engine_.cache().rules().tail_kept_from(n));
   offer(job, store::Library::Offering::kLast);
   if (!job.blended.on() && at > job.prompt && at + store::kTailGrain <= n) offer_tail(job, at);
 }
@@ -166,7 +166,7 @@ void Reuse::offer_prompt(Job& job) {
   std::sort(borders.begin(), borders.end());
   if (job.asked.request.runs.empty())  // texts with rows are found where they stand
     library_->remember_segments(*job.kept.chain, job.asked.tenant, job.ids,
-                                engine_.cache().sealed_pages_at(job.cached()) * kv::kPageTokens, borders);
+                                engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
 
@@ -174,8 +174,8 @@ void Reuse::offer_prompt(Job& job) {
 void Reuse::pin(Job& job) {
   std::vector<std::int64_t> ends = checkpoints_of(job);
   ends.push_back(job.prompt);
-  if (const kv::Cache& cache = engine_.cache(); cache.pages_suffice()) {
-    const std::vector<std::int64_t> inside = page_waypoints(job.prompt, cache.sinks());
+  if (const kv::Cache& cache = engine_.cache(); cache.rules().pages_suffice()) {
+    const std::vector<std::int64_t> inside = page_waypoints(job.prompt, cache.rules().sinks());
     ends.insert(ends.end(), inside.begin(), inside.end());
   }
   std::erase_if(ends, [&](std::int64_t at) { return model::common_end(job.asked.request.runs, at) < at; });

@@ -78,19 +78,19 @@ bool SharedState::quiet() const {
 }
 
 void SharedState::publish(std::size_t running, std::size_t waiting, Engine& engine) {
-  const kv::Cache& cache = engine.cache();
-  const kv::MemoryPlan& plan = cache.memory();
+  const kv::MemoryPlan& plan = engine.cache().memory();
+  const kv::CacheStats cache = engine.cache().stats();
   const std::lock_guard lock(mutex_);
   stats_.running = static_cast<std::int64_t>(running);
   stats_.waiting = static_cast<std::int64_t>(waiting);
   queued_ = static_cast<std::int64_t>(waiting + arrived_.size());
-  stats_.pool = {plan.pages, cache.free_pages(), cache.shared_pages()};
+  stats_.pool = {plan.pages, cache.free_pages, cache.shared_pages};
   stats_.kv_bytes = static_cast<std::uint64_t>(stats_.pool.used()) * plan.chunk_bytes;
   stats_.kv_budget = static_cast<std::uint64_t>(plan.total());
   stats_.streams = engine.model().layers().streams();
   stats_.weights = engine.model().layers().stats();
-  stats_.disk = cache.disk_stats();
-  stats_.device = cache.device_stats();
+  stats_.disk = cache.disk;
+  stats_.device = cache.device;
   if (running + waiting + arrived_.size() == 0) empty_.notify_all();
 }
 

@@ -117,7 +117,7 @@ void Step::account(Job& job, const model::Input& input, double now) {
     ++out.decode_steps;
     out.decode_bytes +=
         static_cast<double>(engine_.forward().weight_bytes()) / static_cast<double>(planner_.last().answers) +
-        static_cast<double>(engine_.cache().kv_bytes_read(*job.sequence));
+        static_cast<double>(engine_.cache().stats(*job.sequence).kv_bytes_read);
   } else if (job.at.first_token == 0) {
     job.listener->prefill(job.cached(), job.prompt, job.outcome.receipt.reused_tokens);
     out.prompt_seconds = now - job.at.started;

@@ -139,8 +139,8 @@ void StepPlanner::plan_prompts() {
 std::int64_t StepPlanner::stop_of(const Job& job, std::int64_t most) const {
   const std::int64_t stop = sharing_.stop_of(job, job.rows_end(std::min(job.length(), job.cached() + most)));
   const auto& points = job.kept.checkpoints;
-  if (points.empty() || points.back() >= stop || cache_.keeps_tail(stop, points.back())) return stop;
-  return std::min(stop, cache_.tail_kept_to(points.back()));
+  if (points.empty() || points.back() >= stop || cache_.rules().keeps_tail(stop, points.back())) return stop;
+  return std::min(stop, cache_.rules().tail_kept_to(points.back()));
 }
 
 void StepPlanner::learn(double seconds) {

@@ -104,8 +104,8 @@ TEST_F(StepPlanTest, APromptStopsWhileACheckpointsTailIsThere) {
   };
   job.kept.checkpoints = {900, 300};
   EXPECT_EQ(count(512), 384);
-  EXPECT_TRUE(lossy.cache().keeps_tail(384, 300));
-  EXPECT_FALSE(lossy.cache().keeps_tail(512, 300));
+  EXPECT_TRUE(lossy.cache().rules().keeps_tail(384, 300));
+  EXPECT_FALSE(lossy.cache().rules().keeps_tail(512, 300));
   EXPECT_EQ(count(350), 350);
   job.kept.checkpoints = {900};
   EXPECT_EQ(count(512), 512);

@@ -1,0 +1,48 @@
+// What holds of every sequence of n tokens in a cache, whatever the tokens are (law 1).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace kvasir::kv {
+
+struct Arena;
+
+class Rules {
+ public:
+  explicit Rules(const Arena& arena) : arena_(arena) {}
+
+  std::int64_t sinks() const;  // first tokens of every sequence that are raw for good: sealed pages do not have them
+  // Sealed pages of a sequence of n tokens.
+  std::int64_t sealed_pages(std::int64_t n) const;
+  std::size_t tail_bytes(std::int64_t n) const;  // of n tokens, see SequenceBytes
+  // Of the tail of n tokens: states of recurrent layers and raw rows behind them.
+  std::size_t recurrent_bytes(std::int64_t n) const;
+  // A sequence of `length` tokens has the tail of its first n: no page has been sealed or given back since, or none
+  // matters, see pages_suffice. Always true for n = length.
+  bool keeps_tail(std::int64_t length, std::int64_t n) const;
+  // A length that still has the tail of n >= 1 tokens, with every kind of layer: the end of the page, or where the next
+  // page is sealed.
+  std::int64_t tail_kept_to(std::int64_t n) const;
+  // The shortest length in the same page whose tail a sequence of n >= 1 tokens still has.
+  std::int64_t tail_kept_from(std::int64_t n) const;
+  // Sealed pages are what they were when they were raw, and nothing but them and the sinks is needed to go on behind
+  // any of them: lossless codecs, no windows, no recurrent layers. Then a sequence of whole pages needs no tail of its
+  // own.
+  bool pages_suffice() const;
+  // Steps of drafted tokens have the bits of single ones and are cut back cheaply: not with a selector that remembers
+  // what it chose.
+  bool can_draft() const;
+  // First tokens of a prompt of n that a sequence with that selection (as of Cache::set_selection) may take from
+  // others: all, unless its prompts read choices, or the prompt's last tokens vote.
+  std::int64_t exact_prompt(const std::string& selection, std::int64_t n) const;
+  // Of the products that `count` queries from position `first` on have with all tokens they see: how many are computed
+  // on packed bytes, in integers, 0 to 1; the others are computed in floats. `decode`: as in Slice.
+  double packed_share(std::int64_t first, std::int64_t count, bool decode) const;
+
+ private:
+  const Arena& arena_;
+};
+
+}  // namespace kvasir::kv
