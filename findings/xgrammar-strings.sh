@@ -2,9 +2,8 @@
 # xgrammar 0.2.9 (torch 2.15.0): texts that compile_json_schema lets a model write, with the vocabulary of the 256 bytes.
 # Guess: minLength and maxLength count the characters of a string; a keyword that is not kept is named in the log, as multipleOf is.
 # Seen: a string with either of them may not have an escape: no line break, no quote and no backslash can be written into a string of
-# {"minLength": 1}, while a bare control character, which JSON forbids, can. A required name that is not in
-# properties is not asked for, and minimum beside $ref, dependentRequired, uniqueItems and the type beside enum count for nothing. Not one
-# line is logged.
+# {"minLength": 1}, while a bare control character, which JSON forbids, can. A required name that is not in properties is not
+# asked for, and minimum beside $ref, dependentRequired, uniqueItems and the type beside enum count for nothing. Not one line is logged.
 # Takes a download of about 3 GB: torch.
 set -eu
 dir=$(mktemp -d)
