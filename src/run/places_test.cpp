@@ -220,14 +220,14 @@ TEST_P(Places, AreRefusedWhereTheModelHasNone) {
   const int deep = encoder_->deep() + 1, dim = static_cast<int>(server_->model().spec().dim);
   PlacedPrompt q;
   add(q, std::make_shared<const RowBlock>(store::Key{}, model::RowShape{.count = 9, .width = dim, .deep = deep},
-                                          [] { return std::vector<float>(); }));
+                                          [](model::RowWatch&) { return std::vector<float>(); }));
   EXPECT_EQ(refused(*server_, q),
             fmt::format("rows at 0 have rows for {} layers, expected at most the model's {}", deep, encoder_->deep()));
   Server books("f32", {"ram:?size=16MiB"});
   const int wide = static_cast<int>(books.model().spec().dim);
   PlacedPrompt flat;
   add(flat, std::make_shared<const RowBlock>(store::Key{}, model::RowShape{.count = 9, .width = wide, .grid = {3, 3}},
-                                             [] { return std::vector<float>(); }));
+                                             [](model::RowWatch&) { return std::vector<float>(); }));
   EXPECT_EQ(refused(books, flat),
             "rows at 0 lie in a plane, and the model's positions have one part, not three (M-RoPE)");
 }

@@ -114,7 +114,10 @@ TEST_F(StepPlanTest, APromptStopsWhileACheckpointsTailIsThere) {
 TEST_F(StepPlanTest, RowsThatSeeEachOtherStayTogether) {
   Job& job = add(small_.run(300));
   const auto picture = std::make_shared<model::RowBlock>(
-      store::Key{}, model::RowShape{.count = 50, .width = 4, .sight = model::Sight::kAll}, nullptr);
+      store::Key{}, model::RowShape{.count = 50, .width = 4, .sight = model::Sight::kAll},
+      [](model::RowWatch&) { return std::vector<float>(50 * 4); });
+  model::RowWatch watch;
+  picture->load(watch);
   job.asked.request.runs = {{90, picture}};
   EXPECT_EQ(plan({.chunk = 100, .seconds = 0}), Counts{90});
   EXPECT_EQ(plan({.chunk = 80, .seconds = 0}), Counts{80});
