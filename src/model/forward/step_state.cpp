@@ -104,10 +104,10 @@ void StepState::prepare(cpu::Rows& r, std::span<const cpu::Matrix* const> users,
 void StepState::multiply(cpu::Rows& r, const float* x, const Norm& norm, std::initializer_list<Product> wanted) const {
   std::array<const cpu::Matrix*, cpu::kMostAddends> users;
   std::array<float*, cpu::kMostAddends> outs;
-  KVASIR_CHECK(wanted.size() <= users.size());
   std::size_t count = 0;
   for (const Product& p : wanted) {
     if (!p.of) continue;
+    KVASIR_CHECK(count < users.size());
     users[count] = &p.of.bound;
     outs[count++] = p.out;
   }
