@@ -18,7 +18,7 @@ namespace {
 #else
 #define KVASIR_CHANGED(x) asm volatile("" : "+w"(x))
 #endif
-#elif defined(KVASIR_TARGET_avx2)
+#elif defined(KVASIR_TARGET_avx2) || defined(KVASIR_TARGET_avxvnni)
 #define KVASIR_CHANGED(x) asm volatile("" : "+x"(x))
 #elif defined(__aarch64__)
 #define KVASIR_CHANGED(x) asm volatile("" : "+w"(x))
@@ -113,7 +113,7 @@ std::uint64_t read(const std::byte* data, std::size_t bytes) {
 
 #else  // vectors
 
-#if defined(KVASIR_TARGET_avx2)
+#if defined(KVASIR_TARGET_avx2) || defined(KVASIR_TARGET_avxvnni)
 using F = __m256;
 using I = __m256i;
 constexpr int kWidth = 32;  // bytes
@@ -127,9 +127,15 @@ inline F to_f(I x) { return _mm256_cvtepi32_ps(x); }
 [[maybe_unused]] inline I low_half(I x) { return _mm256_slli_epi32(x, 16); }
 [[maybe_unused]] inline I high_half(I x, I mask) { return _mm256_and_si256(x, mask); }
 inline I load(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
+#if defined(KVASIR_AVX_VNNI_BY_AVX512)
+inline I dot_u8_i8(I acc, I a, I b, I) { return _mm256_dpbusd_epi32(acc, a, b); }
+#elif defined(KVASIR_TARGET_avxvnni)
+inline I dot_u8_i8(I acc, I a, I b, I) { return _mm256_dpbusd_avx_epi32(acc, a, b); }
+#else
 inline I dot_u8_i8(I acc, I a, I b, I ones) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));
 }
+#endif
 inline void store_f(float* p, F x) { _mm256_storeu_ps(p, x); }
 inline void store_i(std::uint64_t* p, I x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), x); }
 #elif defined(__aarch64__)
