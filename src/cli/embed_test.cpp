@@ -77,7 +77,7 @@ TEST(Embed, WhatIsWrongIsNamed) {
     EXPECT_NE(r.err.find(text), std::string::npos) << r.err;
   };
   says(run({"-m", kBert, "-p", "x", "-f", "y"}), "expected one of -p TEXT and -f FILE");
-  says(run({"-m", kBert, "-p", "x", "--pooling", "rank"}), "expected mean, cls or last");
+  says(run({"-m", kBert, "-p", "x", "--pooling", "best"}), "expected mean, cls or last");
   says(run({"-m", kBert, "-p", "x", "--dimensions", "33"}), "expected at most the model's 32");
   says(run({"-m", kBert, "-p", "\n\n", "--lines"}), "holds no text");
   std::string tall;

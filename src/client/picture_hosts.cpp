@@ -78,7 +78,8 @@ void PictureHosts::check() const {
 bool PictureHosts::all_public() const { return std::find(allowed.begin(), allowed.end(), kPublic) != allowed.end(); }
 
 bool PictureHosts::names(std::string_view host, int port) const {
-  const auto same = [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? b + 32 : b); };
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  const auto same = [&](char a, char b) { return small(a) == small(b); };
   return std::any_of(allowed.begin(), allowed.end(), [&](const std::string& entry) {
     std::string_view name;
     int its_port = 0;
