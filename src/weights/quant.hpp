@@ -4,9 +4,10 @@
 //   namespace kvasir::weights::entries::quants::KVASIR_TARGET { extern const Quant <stem>; }
 // `dequantise` and `quantise` work on a row as the file has it, the functions of `panel` on rows packed for products
 // (kernel/matmul.hpp). A type of integer codes describes its blocks in a struct and takes both from
-// kernel::IntPanels<that struct> by of_codes (weights/families/int_codes.hpp; kernel/int_planes.hpp says what the struct
-// holds); weights/families has what several types share. Numbers that a file format gives to types are that format's:
-// weights/gguf_types.cpp has those of ggml. `kvasir quantize` writes every type that GGUF files can be mostly of.
+// kernel::IntPanels<that struct> by of_codes (weights/families/int_codes.hpp; kernel/int_planes.hpp says what the
+// struct holds); weights/families has what several types share. Numbers that a file format gives to types are that
+// format's: weights/gguf_types.cpp has those of ggml. `kvasir quantize` writes every type that GGUF files can be mostly
+// of.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // An architecture: copy to src/model/archs/NAME.cpp and rename `skeleton` to NAME (the value of general.architecture).
 // Contract: model/arch.hpp. This one has learned positions, layer norms, one biased tensor of queries, keys and values,
 // a feed forward with GELU and without a gate, and, where a file says so, soft caps and a window in every second layer.
-// Folders of Hugging Face with the model type "skeleton_text" are read too: what they call the tensors of a layer stands
-// here where it isn't what most call them (hub/family_names.hpp). Without `.hub` only GGUF files are read.
+// Folders of Hugging Face with the model type "skeleton_text" are read too: what they call the tensors of a layer
+// stands here where it isn't what most call them (hub/family_names.hpp). Without `.hub` only GGUF files are read.
 #include "model/blocks.hpp"
 
 namespace kvasir::model::archs_skeleton {
