@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "kv/choice.hpp"
@@ -163,8 +164,10 @@ struct Layout {
     const std::int64_t n = p + 1 - residual;
     return attends && n > 0 ? n / kPageTokens : 0;
   }
-  // The first position behind p that sees more of them.
-  std::int64_t next_seal(std::int64_t p) const { return (sealed_at(p) + 1) * kPageTokens + residual - 1; }
+  // The first position behind p that sees more of them; of a cache without pages one that no text reaches.
+  std::int64_t next_seal(std::int64_t p) const {
+    return attends ? (sealed_at(p) + 1) * kPageTokens + residual - 1 : std::numeric_limits<std::int64_t>::max() / 2;
+  }
 };
 
 // Pages whose blocks of one head and side lie behind each other: as many as 128 KiB hold, a power of two. Memory in
