@@ -23,6 +23,7 @@
 #include "run/engine.hpp"
 #include "run/scheduler.hpp"
 #include "simd/bf16_products.hpp"
+#include "simd/isa.hpp"
 #include "tiny_model_fixture.hpp"
 #include "weights/model_file.hpp"
 
