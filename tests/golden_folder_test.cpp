@@ -17,6 +17,7 @@
 #include "model/spec_fields.hpp"
 #include "run/engine.hpp"
 #include "simd/half.hpp"
+#include "simd/isa.hpp"
 #include "weights/mixes.hpp"
 #include "weights/requantise.hpp"
 
@@ -92,7 +93,8 @@ TEST_P(GoldenFolders, AgreesWithTransformers) {
     run(folder.path, golden.ids, true, "", {.choices = &want});
     run(folder.path, golden.ids, false, "", {.choices = &got});
     EXPECT_NE(want, got);
-    EXPECT_LE(relative_error(run(folder.path, golden.ids, false, "", {.forced = &want}).logits, golden.logits), 0.10);
+    EXPECT_LE(relative_error(run(folder.path, golden.ids, false, "", {.forced = &want}).logits, golden.logits),
+              simd::multiplies_bf16(simd::active()) ? 0.15 : 0.10);  // of PhiMoE with jitter bf16 makes 0.125
   }
   // The same tensors in the same types; F32 where the folder's become floats.
   const bool floats = GetParam() == "opt+behind";
