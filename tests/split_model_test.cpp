@@ -175,7 +175,7 @@ TEST_F(Files, TensorsThatChangeNothingAreLeftOut) {
                                         {"blk.1.attn_rot_embd.weight", {32}, 7.0f},
                                         {"rope_freqs.weight", {32}, 1.0f},
                                         {"v.patch_embd.weight", {16, 16}, 0.3f},
-                                        {"dense_2.weight", {16, 16}, 0.3f},
+                                        {"dense_2.weight", {256, 16}, 0.3f},
                                         {"cls.weight", {16, 16}, 0.3f}});
   EXPECT_EQ(outcome_of(path).logits, plain.logits);
 }
