@@ -127,10 +127,14 @@ inline F to_f(I x) { return _mm256_cvtepi32_ps(x); }
 [[maybe_unused]] inline I low_half(I x) { return _mm256_slli_epi32(x, 16); }
 [[maybe_unused]] inline I high_half(I x, I mask) { return _mm256_and_si256(x, mask); }
 inline I load(const std::byte* p) { return _mm256_load_si256(reinterpret_cast<const __m256i*>(p)); }
+#if defined(KVASIR_TARGET_avxvnni)
+inline I dot_u8_i8(I acc, I a, I b, I) {
 #if defined(KVASIR_AVX_VNNI_BY_AVX512)
-inline I dot_u8_i8(I acc, I a, I b, I) { return _mm256_dpbusd_epi32(acc, a, b); }
-#elif defined(KVASIR_TARGET_avxvnni)
-inline I dot_u8_i8(I acc, I a, I b, I) { return _mm256_dpbusd_avx_epi32(acc, a, b); }
+  return _mm256_dpbusd_epi32(acc, a, b);
+#else
+  return _mm256_dpbusd_avx_epi32(acc, a, b);
+#endif
+}
 #else
 inline I dot_u8_i8(I acc, I a, I b, I ones) {
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), ones));

@@ -97,12 +97,12 @@ std::string_view requirements(Isa isa) { return kRequirements[static_cast<int>(i
 
 bool emulated([[maybe_unused]] Isa isa) {
 #if defined(KVASIR_EMULATE_AVX512)
-  return isa == Isa::kAvx512Vnni;
-#elif defined(KVASIR_AVX_VNNI_BY_AVX512)
-  return isa == Isa::kAvxVnni;
-#else
-  return false;
+  if (isa == Isa::kAvx512Vnni) return true;
 #endif
+#if defined(KVASIR_AVX_VNNI_BY_AVX512)
+  if (isa == Isa::kAvxVnni) return true;
+#endif
+  return false;
 }
 
 std::string label(Isa isa) { return std::string(name(isa)) + (emulated(isa) ? " (emulated)" : ""); }

@@ -320,10 +320,12 @@ KVASIR_INLINE Bytes shift_left16(Bytes x) {
 }
 
 KVASIR_INLINE __m256i dot_us_half(__m256i acc, __m256i u, __m256i s) {
+#if KVASIR_HAS_VNNI
 #if defined(KVASIR_AVX_VNNI_BY_AVX512)  // the same instruction as AVX-512 encodes it: see cmake/isa.cmake
   return _mm256_dpbusd_epi32(acc, u, s);
-#elif KVASIR_HAS_VNNI
+#else
   return _mm256_dpbusd_avx_epi32(acc, u, s);
+#endif
 #else
   return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(u, s), _mm256_set1_epi16(1)));
 #endif
