@@ -1,9 +1,9 @@
-// simd/vec.hpp for AVX2 + FMA + F16C: two registers per vector.
+// simd/vec.hpp for AVX2 + FMA + F16C: two registers per vector. The set avxvnni has the dot product of bytes besides.
 #pragma once
 
 #include "simd/x86.hpp"
 
-#if defined(KVASIR_AVX_VNNI)
+#if defined(KVASIR_TARGET_avxvnni)
 #define KVASIR_HAS_VNNI 1
 #define KVASIR_STEPWISE_DOTS 0
 #else
