@@ -223,8 +223,11 @@ TEST_P(Reuse, AStepPassesTheEndOfAMessageWhoseTailCanBeMadeAfterwards) {
     const int before = server.steps();
     server.ask(prompt, 1, true);
     // Tails of lossless pages can be made at any time, if the pages are in memory.
-    const int exact_steps = as_the_suite_says(EngineOptions{}).kv_memory.empty() ? 1 : 2;
-    EXPECT_EQ(server.steps() - before, std::string_view(GetParam()) == "exact" ? exact_steps : c.steps) << c.message;
+    const EngineOptions suite = as_the_suite_says(EngineOptions{});
+    const int exact_steps = suite.kv_memory.empty() ? 1 : 2;
+    // With a residual of 40 a page is sealed between either message's end and the prompt's.
+    const int steps = suite.residual > 0 ? 2 : c.steps;
+    EXPECT_EQ(server.steps() - before, std::string_view(GetParam()) == "exact" ? exact_steps : steps) << c.message;
     prompt.resize(c.message);
     for (int i = 0; i < 40; ++i) prompt.push_back(300 + i);
     const Reply other = server.ask(prompt, 3, true);
