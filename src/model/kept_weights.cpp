@@ -1,6 +1,7 @@
 #include "model/kept_weights.hpp"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -91,6 +92,11 @@ bool KeptWeights::read(Team& team) {
 
 void KeptWeights::write() {
   writer_ = std::thread([this] {
+    // A limit of file sizes is an error of this file, not the end of the program.
+    sigset_t limit;
+    sigemptyset(&limit);
+    sigaddset(&limit, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &limit, nullptr);
     try {
       fs::create_directories(keep_.folder);
       make_room();
