@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "expert_choices_fixture.hpp"
 #include "golden_folder_fixture.hpp"
 #include "logits_fixture.hpp"
 #include "model/hparams.hpp"
@@ -17,7 +18,6 @@
 #include "model/spec_fields.hpp"
 #include "run/engine.hpp"
 #include "simd/half.hpp"
-#include "simd/isa.hpp"
 #include "weights/mixes.hpp"
 #include "weights/requantise.hpp"
 
@@ -29,52 +29,8 @@ using kvasir::testing::relative_error;
 using testing::GoldenFolder;
 using testing::TemporaryPath;
 
-struct Outcome {
-  std::vector<float> logits;
-  std::uint64_t cache = 0;
-};
-
-// Experts of every row, layer by layer.
-using Choices = std::vector<std::vector<std::vector<std::int32_t>>>;
-
-// `choices` gets the experts that were chosen; `forced` says which ones shall be. Of one step.
-struct Experts {
-  Choices* choices = nullptr;
-  const Choices* forced = nullptr;
-};
-
-Outcome run(const std::string& model, const std::vector<std::int32_t>& ids, bool exact, const std::string& weights = "",
-            const Experts& experts = {}) {
-  EngineOptions o;
-  o.model = model;
-  o.weights = weights;
-  o.exact = exact;
-  o.threads = 2;
-  o.ctx = 0;
-  Engine engine(o, {.sequences = 1, .logits = static_cast<int>(ids.size())});
-  std::map<const model::Experts*, std::size_t> number;
-  model::for_each<model::Experts>(engine.model().spec(),
-                                  [&](const model::Experts& e) { number.emplace(&e, number.size()); });
-  if (experts.choices) experts.choices->assign(number.size(), Choices::value_type(ids.size()));
-  std::vector<std::vector<std::vector<float>>> biases(number.size(), std::vector<std::vector<float>>(ids.size()));
-  model::ExpertHooks hooks;
-  if (experts.choices)
-    hooks.chosen = [&](const model::Experts& e, std::int64_t row, std::span<const std::int32_t> chosen) {
-      (*experts.choices)[number.at(&e)][static_cast<std::size_t>(row)].assign(chosen.begin(), chosen.end());
-    };
-  if (experts.forced)
-    hooks.bias = [&](const model::Experts& e, std::int64_t row) {
-      const std::size_t layer = number.at(&e), r = static_cast<std::size_t>(row);
-      biases[layer][r].assign(static_cast<std::size_t>(e.routing.count), 0.0f);
-      for (const std::int32_t expert : (*experts.forced)[layer][r])
-        biases[layer][r][static_cast<std::size_t>(expert)] = 1e6f;
-      return biases[layer][r].data();
-    };
-  engine.forward().hook_experts(hooks);
-  kv::Sequence* s = engine.cache().create();
-  const auto rows = engine.feed(s, ids, static_cast<int>(ids.size()));
-  return {{rows.begin(), rows.end()}, engine.cache().bytes().digest(*s)};
-}
+using testing::Choices;
+using testing::Outcome;
 
 class GoldenFolders : public ::testing::TestWithParam<std::string> {};
 
@@ -82,7 +38,8 @@ TEST_P(GoldenFolders, AgreesWithTransformers) {
   const GoldenFolder golden = testing::golden_folder(GetParam());
   TemporaryPath folder("golden-folder"), gguf("golden-folder.gguf");
   testing::write_folder(folder.path, golden.config, golden.tensors);
-  const Outcome exact = run(folder.path, golden.ids, true), fast = run(folder.path, golden.ids, false);
+  const Outcome exact = testing::run_choosing(folder.path, golden.ids, true),
+                fast = testing::run_choosing(folder.path, golden.ids, false);
   const double error = relative_error(exact.logits, golden.logits), used = relative_error(fast.logits, golden.logits);
   std::printf("%-24s exact %.2e, as used %.2e\n", GetParam().c_str(), error, used);
   EXPECT_LE(error, 1e-3);
@@ -90,22 +47,23 @@ TEST_P(GoldenFolders, AgreesWithTransformers) {
   // experts the bar holds.
   if (used > 0.10) {
     Choices want, got;
-    run(folder.path, golden.ids, true, "", {.choices = &want});
-    run(folder.path, golden.ids, false, "", {.choices = &got});
-    EXPECT_NE(want, got);
-    EXPECT_LE(relative_error(run(folder.path, golden.ids, false, "", {.forced = &want}).logits, golden.logits),
-              simd::multiplies_bf16(simd::active()) ? 0.15 : 0.10);  // of PhiMoE with jitter bf16 makes 0.125
+    testing::run_choosing(folder.path, golden.ids, true, "", {.choices = &want});
+    testing::run_choosing(folder.path, golden.ids, false, "", {.choices = &got});
+    EXPECT_NE(want.experts, got.experts);
+    EXPECT_LE(relative_error(testing::run_choosing(folder.path, golden.ids, false, "", {.forced = &want}).logits,
+                             golden.logits),
+              0.10);
   }
   // The same tensors in the same types; F32 where the folder's become floats.
   const bool floats = GetParam() == "opt+behind";
   Team team(2);
   weights::requantise(folder.path, gguf.path, {.mix = &weights::find_mix(floats ? "F32" : "F16"), .again = true}, team,
                       [](const weights::Change&) {});
-  const Outcome want = run(gguf.path, golden.ids, true);
+  const Outcome want = testing::run_choosing(gguf.path, golden.ids, true);
   EXPECT_EQ(exact.logits, want.logits);
   EXPECT_EQ(exact.cache, want.cache);
   if (floats || GetParam().ends_with("mxfp4")) return;  // the file's type holds its values, but is multiplied otherwise
-  const Outcome want_fast = run(gguf.path, golden.ids, false);
+  const Outcome want_fast = testing::run_choosing(gguf.path, golden.ids, false);
   EXPECT_EQ(fast.logits, want_fast.logits);
   EXPECT_EQ(fast.cache, want_fast.cache);
 }
@@ -143,7 +101,7 @@ std::vector<double> moved_rows(const GoldenFolder& golden, const std::vector<flo
     }
     TemporaryPath folder("moved-folder");
     testing::write_folder(folder.path, golden.config, tensors);
-    const std::vector<float> got = run(folder.path, golden.ids, true, "q8_0").logits;
+    const std::vector<float> got = testing::run_choosing(folder.path, golden.ids, true, "q8_0").logits;
     for (std::size_t r = 0; r < squares.size(); ++r)
       squares[r] +=
           std::pow(relative_error(row_of(got, r, squares.size()), row_of(want, r, squares.size())), 2) / kDraws;
@@ -160,22 +118,25 @@ TEST_P(GoldenFolders, ActivationsOf8BitsChangeNoMoreThanChoicesDo) {
   TemporaryPath folder("golden-folder");
   testing::write_folder(folder.path, golden.config, golden.tensors);
   Choices want, got;
-  const Outcome exact = run(folder.path, golden.ids, true, "q8_0", {.choices = &want});
-  const Outcome used = run(folder.path, golden.ids, false, "q8_0", {.choices = &got});
+  const Outcome exact = testing::run_choosing(folder.path, golden.ids, true, "q8_0", {.choices = &want});
+  const Outcome used = testing::run_choosing(folder.path, golden.ids, false, "q8_0", {.choices = &got});
   const double free = relative_error(used.logits, exact.logits);
   std::size_t moved = 0, all = 0;
-  for (std::size_t l = 0; l < want.size(); ++l)
-    for (std::size_t r = 0; r < want[l].size(); ++r, ++all) moved += want[l][r] != got[l][r];
+  for (std::size_t l = 0; l < want.experts.size(); ++l)
+    for (std::size_t r = 0; r < want.experts[l].size(); ++r, ++all) moved += want.experts[l][r] != got.experts[l][r];
   const double forced =
-      moved == 0 ? free
-                 : relative_error(run(folder.path, golden.ids, false, "q8_0", {.forced = &want}).logits, exact.logits);
+      moved == 0
+          ? free
+          : relative_error(testing::run_choosing(folder.path, golden.ids, false, "q8_0", {.forced = &want}).logits,
+                           exact.logits);
   std::printf("%-24s %.2e; %zu of %zu choices fall otherwise, without them %.2e\n", GetParam().c_str(), free, moved,
               all, forced);
   if (moved == 0) {
     EXPECT_EQ(free, forced);
   }
   if (forced <= 0.10) return;
-  const std::vector<float> got_forced = run(folder.path, golden.ids, false, "q8_0", {.forced = &want}).logits;
+  const std::vector<float> got_forced =
+      testing::run_choosing(folder.path, golden.ids, false, "q8_0", {.forced = &want}).logits;
   const std::vector<double> shaken = moved_rows(golden, exact.logits);
   std::vector<float> steady_got, steady_want;
   const std::size_t rows = shaken.size();
@@ -210,7 +171,9 @@ TEST(GoldenFolders, NamesMayLackThePrefixAndMasksAreLeftOut) {
     TemporaryPath own("golden-folder"), published("golden-folder-published");
     testing::write_folder(own.path, golden.config, golden.tensors);
     testing::write_folder(published.path, golden.config, tensors);
-    EXPECT_EQ(run(published.path, golden.ids, true).logits, run(own.path, golden.ids, true).logits) << name;
+    EXPECT_EQ(testing::run_choosing(published.path, golden.ids, true).logits,
+              testing::run_choosing(own.path, golden.ids, true).logits)
+        << name;
   }
 }
 
@@ -235,7 +198,9 @@ TEST(GoldenFolders, ExpertsMayShareTensors) {
   testing::write_folder(apart.path, golden.config, golden.tensors);
   testing::write_folder(fused.path, golden.config, together);
   for (const bool exact : {true, false})
-    EXPECT_EQ(run(fused.path, golden.ids, exact).logits, run(apart.path, golden.ids, exact).logits) << exact;
+    EXPECT_EQ(testing::run_choosing(fused.path, golden.ids, exact).logits,
+              testing::run_choosing(apart.path, golden.ids, exact).logits)
+        << exact;
 }
 
 // Published folders have matrices (inputs, outputs) in them, those that transformers 5 saved (outputs, inputs). Square
@@ -289,7 +254,8 @@ TEST(GoldenFolders, ExpertsOfQwen3VlMoeLieEitherWay) {
     TemporaryPath folder("golden-folder-tower");
     testing::write_folder(folder.path, config, tensors);
     for (const bool exact : {true, false})
-      EXPECT_EQ(run(folder.path, golden.ids, exact).logits, run(apart.path, golden.ids, exact).logits)
+      EXPECT_EQ(testing::run_choosing(folder.path, golden.ids, exact).logits,
+                testing::run_choosing(apart.path, golden.ids, exact).logits)
           << published << exact;
   }
 }
@@ -301,7 +267,7 @@ std::string refusal(const std::string& name, const std::function<void(GoldenFold
   TemporaryPath folder("golden-folder");
   testing::write_folder(folder.path, golden.config, golden.tensors);
   try {
-    run(folder.path, golden.ids, true);
+    testing::run_choosing(folder.path, golden.ids, true);
   } catch (const Error& e) {
     std::string what = e.what();
     for (std::size_t at; (at = what.find(folder.path)) != what.npos;) what.replace(at, folder.path.size(), "F");
@@ -389,7 +355,7 @@ TEST(GoldenFolders, PythonsInfinityIsRead) {
     text.replace(text.find("\"HERE\""), 6, limits);
     testing::write_bytes(folder.path + "/config.json", text);
     try {
-      return run(folder.path, golden.ids, true).logits;
+      return testing::run_choosing(folder.path, golden.ids, true).logits;
     } catch (const Error& e) {
       EXPECT_NE(std::string(e.what()).find("'time_step_limit' cuts steps"), std::string::npos) << e.what();
       return std::vector<float>();

@@ -125,9 +125,10 @@ void ExpertFeed::add_chosen(cpu::Rows& rows, const Norm& norm, const Experts& e,
 }
 
 void ExpertFeed::choose(const Experts& e, std::int64_t begin, std::int64_t end) const {
-  if (!hooks_.bias && !hooks_.chosen)
+  if (!hooks_.scores && !hooks_.bias && !hooks_.chosen)
     return products_.choose({begin, end}, e.routing, e.choice_bias.bound, e.weight_scales.bound);
   for (std::int64_t r = begin; r < end; ++r) {
+    if (hooks_.scores) hooks_.scores(e, r, s_.experts.logits() + r * e.routing.count);
     const float* const own = hooks_.bias ? hooks_.bias(e, r) : nullptr;
     products_.choose({r, r + 1}, e.routing, own ? own : e.choice_bias.bound, e.weight_scales.bound);
     if (hooks_.chosen) hooks_.chosen(e, r, products_.chosen(r, e.routing));

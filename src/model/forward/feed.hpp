@@ -13,8 +13,10 @@
 namespace kvasir::model {
 
 // For tests of what falls otherwise: `chosen(e, row)` is called for every row of a step with its experts of `e`, in
-// ascending order; `bias(e, row)`, if it gives any, is (experts) in place of Experts::choice_bias. In any thread.
+// ascending order; `bias(e, row)`, if it gives any, is (experts) in place of Experts::choice_bias; `scores(e, row, x)`
+// sees what the router gave, x (experts), and may change it. In any thread.
 struct ExpertHooks {
+  std::function<void(const Experts& e, std::int64_t row, float* scores)> scores;
   std::function<const float*(const Experts& e, std::int64_t row)> bias;
   std::function<void(const Experts& e, std::int64_t row, std::span<const std::int32_t> experts)> chosen;
 };
