@@ -30,6 +30,7 @@ struct TasksOptions {
   std::int32_t length = 0;
   std::int32_t samples = 5;
   std::string file;
+  std::string prompts;
   std::int64_t seed = 1;
   bool chat = false;
   bool json = false;
@@ -60,6 +61,11 @@ const OptionTable<TasksOptions>& eval_tasks_table() {
                  "long lose their middle",
          .letter = 'f',
          .placeholder = "FILE"}},
+       {"prompts",
+        &O::prompts,
+        {.help = "with --file: a JSON file of prompts by task, with {context} and {input}, as LongBench's "
+                 "config/dataset2prompt.json; without it they are in words of our own",
+         .placeholder = "FILE"}},
        {"seed", &O::seed, {.help = "of made texts", .low = 0}},
        {"chat", &O::chat, {.help = "a prompt is a message of the user, put into the model's chat template"}},
        {"json", &O::json, {.help = "one object per question and choice of codecs, then one per task and choice"}}}};
@@ -88,7 +94,7 @@ constexpr std::int32_t kTemplateTokens = 64;
 std::vector<LongQuestion> questions_of(const EvalTasksSettings& s, const lab::eval::Subject& subject) {
   const TasksOptions& o = s.tasks;
   if (!o.file.empty()) {
-    std::vector<LongQuestion> all = lab::eval::read_long_questions(o.file, o.samples);
+    std::vector<LongQuestion> all = lab::eval::read_long_questions(o.file, o.samples, o.prompts);
     for (LongQuestion& q : all) {
       const std::int64_t most = s.subject.ctx - q.most - kTemplateTokens;
       if (most < 16)
@@ -98,6 +104,7 @@ std::vector<LongQuestion> questions_of(const EvalTasksSettings& s, const lab::ev
     }
     return all;
   }
+  if (!o.prompts.empty()) throw Error(Code::kBadInput, "is for --file, whose tasks it has prompts of", "--prompts");
   if (o.samples == 0) throw Error(Code::kBadInput, "is 0, expected 1 or more of made texts", "--samples");
   const std::int32_t room = s.subject.ctx - kTemplateTokens;
   if (o.length > room)

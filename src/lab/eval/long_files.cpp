@@ -18,60 +18,34 @@ struct Published {
   const char* prompt;  // with {context} and {input}
 };
 
-constexpr const char* kPassages =
-    "Answer the question based on the given passages. Only give me the answer and do not output any other words.\n\n"
-    "The following are given passages.\n{context}\n\n"
-    "Answer the question based on the given passages. Only give me the answer and do not output any other words.\n\n"
-    "Question: {input}\nAnswer:";
+// In words of our own: those of a file (`prompts`) make scores that may stand beside others'.
+constexpr const char* kAsk = "{context}\n\nAnswer in a few words.\nQuestion: {input}\nAnswer:";
+constexpr const char* kExamples = "{context}\n{input}";
 
-// LongBench's dataset2prompt.json, dataset2maxlen.json and eval.py; InfiniteBench's prompt templates.
+// Lengths of answers and first lines as LongBench has them (config/dataset2maxlen.json, eval.py); those of samsum and of
+// InfiniteBench's tasks suffice for their answers.
 constexpr Published kPublished[] = {
-    {"narrativeqa", Scorer::kF1, 128, false,
-     "You are given a story, which can be either a novel or a movie script, and a question. Answer the question as "
-     "concisely as you can, using a single phrase if possible. Do not provide any explanation.\n\nStory: {context}\n\n"
-     "Now, answer the question based on the story as concisely as you can, using a single phrase if possible. Do not "
-     "provide any explanation.\n\nQuestion: {input}\n\nAnswer:"},
+    {"narrativeqa", Scorer::kF1, 128, false, kAsk},
     {"qasper", Scorer::kF1, 128, false,
-     "You are given a scientific article and a question. Answer the question as concisely as you can, using a single "
-     "phrase or sentence if possible. If the question cannot be answered based on the information in the article, "
-     "write \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \"unanswerable\". Do "
-     "not "
-     "provide any explanation.\n\nArticle: {context}\n\n Answer the question based on the above article as concisely "
-     "as you can, using a single phrase or sentence if possible. If the question cannot be answered based on the "
-     "information in the article, write \"unanswerable\". If the question is a yes/no question, answer \"yes\", "
-     "\"no\", "
-     "or \"unanswerable\". Do not provide any explanation.\n\nQuestion: {input}\n\nAnswer:"},
-    {"multifieldqa_en", Scorer::kF1, 64, false,
-     "Read the following text and answer briefly.\n\n{context}\n\nNow, answer the following question based on the "
-     "above text, only give me the answer and do not output any other words.\n\nQuestion: {input}\nAnswer:"},
-    {"hotpotqa", Scorer::kF1, 32, false, kPassages},
-    {"2wikimqa", Scorer::kF1, 32, false, kPassages},
-    {"musique", Scorer::kF1, 32, false, kPassages},
-    {"trec", Scorer::kClass, 64, true,
-     "Please determine the type of the question below. Here are some examples of questions.\n\n{context}\n{input}"},
-    {"triviaqa", Scorer::kF1, 32, true,
-     "Answer the question based on the given passage. Only give me the answer and do not output any other words. The "
-     "following are some examples.\n\n{context}\n\n{input}"},
-    {"samsum", Scorer::kRougeL, 128, true,
-     "Summarize the dialogue into a few short sentences. The following are some examples.\n\n{context}\n\n{input}"},
+     "{context}\n\nAnswer in a few words, with \"yes\" or \"no\" where that is asked, and with \"unanswerable\" where "
+     "the "
+     "text does not say it.\nQuestion: {input}\nAnswer:"},
+    {"multifieldqa_en", Scorer::kF1, 64, false, kAsk},
+    {"hotpotqa", Scorer::kF1, 32, false, kAsk},
+    {"2wikimqa", Scorer::kF1, 32, false, kAsk},
+    {"musique", Scorer::kF1, 32, false, kAsk},
+    {"trec", Scorer::kClass, 64, true, kExamples},
+    {"triviaqa", Scorer::kF1, 32, true, kExamples},
+    {"samsum", Scorer::kRougeL, 128, true, kExamples},
     {"passage_retrieval_en", Scorer::kParagraph, 32, false,
-     "Here are 30 paragraphs from Wikipedia, along with an abstract. Please determine which paragraph the abstract is "
-     "from.\n\n{context}\n\nThe following is an abstract.\n\n{input}\n\nPlease enter the number of the paragraph that "
-     "the abstract is from. The answer format must be like \"Paragraph 1\", \"Paragraph 2\", etc.\n\nThe answer is: "},
+     "{context}\n\nAn abstract of one of these paragraphs:\n{input}\n\nSay which one it is, as in \"Paragraph "
+     "7\".\nAnswer:"},
     {"passage_count", Scorer::kCount, 32, false,
-     "There are some paragraphs below sourced from Wikipedia. Some of them may be duplicates. Please carefully read "
-     "these paragraphs and determine how many unique paragraphs there are after removing duplicates. In other words, "
-     "how many non-repeating paragraphs are there in total?\n\n{context}\n\nPlease enter the final count of unique "
-     "paragraphs after removing duplicates. The output format should only contain the number, such as 1, 2, 3, and so "
-     "on.\n\nThe final answer is: "},
-    {"passkey", Scorer::kExact, 6, false,
-     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize it. I will quiz you "
-     "about the important information.\n\n{context}\n\n{input}\n\nThe pass key is"},
-    {"number_string", Scorer::kExact, 12, false,
-     "There is an important info hidden inside a lot of irrelevant text. Find it. I will quiz you about the important "
-     "information there.\n\n{context}\n\n{input}\n\nThe sequence of digits is"},
-    {"kv_retrieval", Scorer::kExact, 50, false,
-     "Extract the value corresponding to the specified key in the JSON object below.\n\n{context}\n\n{input}"},
+     "{context}\n\nSome of these paragraphs stand there more than once. Say how many different ones there are, as a "
+     "number.\nAnswer:"},
+    {"passkey", Scorer::kExact, 6, false, "{context}\n\n{input}\nThe pass key is"},
+    {"number_string", Scorer::kExact, 12, false, "{context}\n\n{input}\nThe sequence of digits is"},
+    {"kv_retrieval", Scorer::kExact, 50, false, "{context}\n\n{input}"},
 };
 
 [[noreturn]] void bad_line(const std::string& what, const std::string& where) {
@@ -122,13 +96,15 @@ std::string filled(std::string_view pattern, const std::string& context, const s
   return text;
 }
 
-LongQuestion question_of(const std::string& line, const std::string& stem, const std::string& where) {
+LongQuestion question_of(const std::string& line, const std::string& stem, const nlohmann::json& prompts,
+                         const std::string& where) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) bad_line("expected a JSON object", where);
   const bool longbench = json.contains("answers");
   const Published& task = published(longbench ? text_of(json, "dataset", where) : stem, where);
   LongQuestion q{.task = task.name,
-                 .prompt = filled(task.prompt, text_of(json, "context", where), text_of(json, "input", where)),
+                 .prompt = filled(prompts.value(task.name, task.prompt), text_of(json, "context", where),
+                                  text_of(json, "input", where)),
                  .answers = texts_of(json, longbench ? "answers" : "answer", where),
                  .classes = {},
                  .scorer = task.scorer,
@@ -140,9 +116,22 @@ LongQuestion question_of(const std::string& line, const std::string& stem, const
   return q;
 }
 
+// Texts by task, each with {context}; "": none.
+nlohmann::json read_prompts(const std::string& path) {
+  if (path.empty()) return nlohmann::json::object();
+  const nlohmann::json all = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  if (!all.is_object()) bad_line("expected a JSON object of prompts by task", path);
+  for (const auto& [task, text] : all.items())
+    if (!text.is_string() || text.get_ref<const std::string&>().find("{context}") == std::string::npos)
+      bad_line("expected a text with {context} for '" + task + "'", path);
+  return all;
+}
+
 }  // namespace
 
-std::vector<LongQuestion> read_long_questions(const std::string& path, std::int64_t samples) {
+std::vector<LongQuestion> read_long_questions(const std::string& path, std::int64_t samples,
+                                              const std::string& prompts) {
+  const nlohmann::json texts = read_prompts(prompts);
   const std::string text = read_text_file(path);
   const std::string stem = std::filesystem::path(path).stem().string();
   std::vector<LongQuestion> all;
@@ -153,7 +142,7 @@ std::vector<LongQuestion> read_long_questions(const std::string& path, std::int6
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    all.push_back(question_of(line, stem, path + " line " + std::to_string(number)));
+    all.push_back(question_of(line, stem, texts, path + " line " + std::to_string(number)));
   }
   if (all.empty()) throw Error(Code::kBadInput, "has no questions, expected JSON lines", path);
   return all;

@@ -103,19 +103,14 @@ LongSample passages_sample(double where, std::uint64_t seed) {
   return {[=](std::int64_t size) {
     const Texts all = paragraphs_of(seed, size + 2, 4);
     const auto at = static_cast<std::size_t>(place_at(where, size + 2));
-    return LongQuestion{
-        .task = "passages",
-        .prompt =
-            "Here are numbered paragraphs, along with an abstract. Please determine which paragraph the abstract "
-            "is from.\n\n" +
-            numbered(all) + "The following is an abstract.\n\n" + sentence_of(all[at], 2) + " " +
-            sentence_of(all[at], 1) +
-            "\n\nPlease enter the number of the paragraph that the abstract is from. The answer format must be "
-            "like \"Paragraph 1\", \"Paragraph 2\", etc.\n\nThe answer is: ",
-        .answers = {"Paragraph " + std::to_string(at + 1)},
-        .scorer = Scorer::kParagraph,
-        .first_line = true,
-        .most = 12};
+    return LongQuestion{.task = "passages",
+                        .prompt = "One of these paragraphs is summed up at the end.\n\n" + numbered(all) +
+                                  "The abstract.\n\n" + sentence_of(all[at], 2) + " " + sentence_of(all[at], 1) +
+                                  "\n\nSay which paragraph it sums up, as in \"Paragraph 7\".\nAnswer: ",
+                        .answers = {"Paragraph " + std::to_string(at + 1)},
+                        .scorer = Scorer::kParagraph,
+                        .first_line = true,
+                        .most = 12};
   }};
 }
 
@@ -167,16 +162,13 @@ LongSample hops_sample(double where, std::uint64_t seed) {
       for (const std::string& fact : facts) text += fact + " ";
       text += plain_sentence(&words) + " ";
     }
-    return LongQuestion{
-        .task = "hops",
-        .prompt =
-            "Answer the question based on the given text. Only give me the answer and do not output any other "
-            "words.\n\n" +
-            text + "\n\nQuestion: Who is the mayor of the town where " + people[0] + " lives?\nAnswer:",
-        .answers = {mayors[0]},
-        .scorer = Scorer::kF1,
-        .first_line = true,
-        .most = 16};
+    return LongQuestion{.task = "hops",
+                        .prompt = text + "\n\nAnswer in a few words.\nQuestion: Who is the mayor of the town where " +
+                                  people[0] + " lives?\nAnswer:",
+                        .answers = {mayors[0]},
+                        .scorer = Scorer::kF1,
+                        .first_line = true,
+                        .most = 16};
   }};
 }
 
@@ -190,18 +182,13 @@ LongSample repeats_sample(double where, std::uint64_t seed) {
     for (std::int64_t i = 0; i < again; ++i)
       all.insert(all.begin() + static_cast<std::ptrdiff_t>(rng.next() % (all.size() + 1)),
                  all[static_cast<std::size_t>(rng.next() % all.size())]);
-    return LongQuestion{
-        .task = "count",
-        .prompt =
-            "There are some paragraphs below. Some of them may be duplicates. Please carefully read these "
-            "paragraphs and determine how many unique paragraphs there are after removing duplicates.\n\n" +
-            numbered(all) +
-            "Please enter the final count of unique paragraphs after removing duplicates. The output format "
-            "should only contain the number, such as 1, 2, 3, and so on.\n\nThe final answer is: ",
-        .answers = {std::to_string(count)},
-        .scorer = Scorer::kCount,
-        .first_line = true,
-        .most = 8};
+    return LongQuestion{.task = "count",
+                        .prompt = "Some of these paragraphs stand here more than once.\n\n" + numbered(all) +
+                                  "Say how many different paragraphs there are, as a number.\nAnswer: ",
+                        .answers = {std::to_string(count)},
+                        .scorer = Scorer::kCount,
+                        .first_line = true,
+                        .most = 8};
   }};
 }
 
@@ -246,14 +233,12 @@ LongSample classes_sample(double where, std::uint64_t seed) {
       while (example == asked) example = question(kind);
       text += "Question: " + example + "\nType: " + kind.name + "\n";
     }
-    LongQuestion q{
-        .task = "classes",
-        .prompt = "Please determine the type of the question below. Here are some examples of questions.\n\n" + text +
-                  "Question: " + asked + "\nType:",
-        .answers = {kinds[right].name},
-        .scorer = Scorer::kClass,
-        .first_line = true,
-        .most = 8};
+    LongQuestion q{.task = "classes",
+                   .prompt = "Questions and their types.\n\n" + text + "Question: " + asked + "\nType:",
+                   .answers = {kinds[right].name},
+                   .scorer = Scorer::kClass,
+                   .first_line = true,
+                   .most = 8};
     for (const QuestionKind& kind : kinds) q.classes.emplace_back(kind.name);
     return q;
   }};
@@ -269,14 +254,12 @@ LongSample values_sample(double where, std::uint64_t seed) {
       text += (i > 0 ? ",\n \"" : "\"") + k + "\": \"" + v + "\"";
       if (i == asked) key = k, value = v;
     }
-    return LongQuestion{
-        .task = "pairs",
-        .prompt = "Extract the value corresponding to the specified key in the JSON object below.\n\n{" + text +
-                  "}\n\nKey: \"" + key + "\"\nCorresponding value: \"",
-        .answers = {value},
-        .scorer = Scorer::kExact,
-        .first_line = true,
-        .most = 24};
+    return LongQuestion{.task = "pairs",
+                        .prompt = "{" + text + "}\n\nThe value of the key \"" + key + "\" in this JSON object is \"",
+                        .answers = {value},
+                        .scorer = Scorer::kExact,
+                        .first_line = true,
+                        .most = 24};
   }};
 }
 

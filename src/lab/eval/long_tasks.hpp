@@ -38,11 +38,13 @@ std::vector<LongQuestion> make_long_questions(const text::Tokenizer& tokenizer, 
                                               std::int64_t length, int samples, std::uint64_t seed);
 
 // A file of JSON lines as published: LongBench (fields context, input, answers, all_classes, dataset) or InfiniteBench
-// (context, input, answer; the file's name says the task). Prompts, lengths of answers and scores are LongBench's for
-// hotpotqa, 2wikimqa, musique, trec, triviaqa, samsum, passage_retrieval_en, passage_count, multifieldqa_en,
-// narrativeqa, qasper, and InfiniteBench's for passkey, number_string, kv_retrieval. ROUGE-L is that of scorers.hpp.
-// samples > 0: the first so many. Throws Error naming file and line, for another task too.
-std::vector<LongQuestion> read_long_questions(const std::string& path, std::int64_t samples);
+// (context, input, answer; the file's name says the task). Known are hotpotqa, 2wikimqa, musique, trec, triviaqa,
+// samsum, passage_retrieval_en, passage_count, multifieldqa_en, narrativeqa, qasper, and passkey, number_string,
+// kv_retrieval. prompts: a JSON file of texts by task with {context} and {input}, as LongBench's
+// config/dataset2prompt.json; "", or what it lacks: words of our own, whose scores are not those of papers. ROUGE-L is
+// that of scorers.hpp. samples > 0: the first so many. Throws Error naming file and line, for another task too.
+std::vector<LongQuestion> read_long_questions(const std::string& path, std::int64_t samples,
+                                              const std::string& prompts = {});
 
 // A text of more than `most` tokens without its middle, as LongBench cuts it; else as it is.
 std::string without_middle(const text::Tokenizer& tokenizer, const std::string& text, std::int64_t most);

@@ -134,7 +134,7 @@ TEST_F(LongTasks, PublishedFilesAreRead) {
   EXPECT_EQ(all[0].task, "hotpotqa");
   EXPECT_EQ(all[0].most, 32);
   EXPECT_TRUE(all[0].prompt.ends_with("Question: Where is Bern?\nAnswer:"));
-  EXPECT_NE(all[0].prompt.find("The following are given passages.\nPassage 1: Bern.\n\n"), std::string::npos);
+  EXPECT_TRUE(all[0].prompt.starts_with("Passage 1: Bern.\n\n"));
   EXPECT_EQ(all[0].answers.size(), 2u);
   EXPECT_EQ(score(all[0].scorer, "It is in Switzerland.", all[0].answers, {}, false), 2 * 0.5 / 1.5);
   EXPECT_EQ(all[1].classes, (std::vector<std::string>{"Person", "Date"}));
@@ -146,7 +146,14 @@ TEST_F(LongTasks, PublishedFilesAreRead) {
             R"({"id": 0, "context": "The pass key is 71432.", "input": "What is the pass key?", "answer": ["71432"]})"),
       0);
   EXPECT_EQ(keys.at(0).most, 6);
-  EXPECT_TRUE(keys.at(0).prompt.ends_with("What is the pass key?\n\nThe pass key is"));
+  EXPECT_TRUE(keys.at(0).prompt.ends_with("What is the pass key?\nThe pass key is"));
+
+  const std::string prompts = write("prompts.json", R"({"hotpotqa": "Read.\n{context}\nSay: {input} {input}"})");
+  const auto worded = read_long_questions(longbench, 0, prompts);
+  EXPECT_EQ(worded.at(0).prompt, "Read.\nPassage 1: Bern.\nSay: Where is Bern? Where is Bern?");
+  EXPECT_EQ(worded.at(1).prompt, all[1].prompt) << "a task that the file lacks";
+  for (const char* bad : {"[]", R"({"hotpotqa": 1})", R"({"hotpotqa": "no place for the text"})"})
+    EXPECT_THROW(read_long_questions(longbench, 0, write("prompts.json", bad)), Error) << bad;
   for (const char* bad :
        {"nothing", "{\"context\": 1}", R"({"context": "", "input": "", "answers": ["x"], "dataset": "lcc"})",
         R"({"context": "", "input": "", "answers": [], "dataset": "hotpotqa"})",

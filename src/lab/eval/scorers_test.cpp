@@ -11,7 +11,7 @@ TEST(Scorers, TextsAreNormalisedAsSquadDoes) {
   EXPECT_EQ(normalised("an A the THE"), "");
 }
 
-// Computed with LongBench's metrics.py.
+// By LongBench's formula (metrics.py, qa_f1_score), worked out in Python.
 TEST(Scorers, F1IsThatOfWords) {
   EXPECT_DOUBLE_EQ(f1("The Eiffel Tower, in Paris", "Eiffel tower"), 2.0 / 3);
   EXPECT_DOUBLE_EQ(f1("a man and a plan", "the plan of a man"), 2.0 / 3);
