@@ -62,7 +62,7 @@ Hparams::Hparams(const weights::ModelFile& file, std::int64_t tokens) : file_(fi
   if (blocks_ > 4096)
     throw Error(Code::kBadInput, full("block_count") + " is " + std::to_string(blocks_) + ", expected at most 4096",
                 m_.path());
-  // The last ones draft token further tokens; the next one is computed without them.
+  // The last ones predict further tokens; the next one is computed without them.
   layers_ = blocks_ - static_cast<int>(integer_or("nextn_predict_layers", 0, blocks_ - 1, 0));
   dim_ = static_cast<int>(integer("embedding_length", 1, kMost));
   context_ = integer_or("context_length", 1, std::int64_t{1} << 40, 2048);

@@ -284,7 +284,7 @@ class Loader {
       if (theirs.name == l.name && theirs.cut.of == 0) matrix = theirs.bound;
     });
     KVASIR_CHECK(matrix.panels && matrix.rows == l.rows && matrix.k == l.columns);
-    matrix.addend = nullptr;  // what drafts draft tokens without it: its scratch has no room
+    matrix.addend = nullptr;  // what drafts does so without it: its scratch has no room
     return matrix;
   }
 

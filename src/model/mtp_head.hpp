@@ -1,7 +1,7 @@
 // The block of a model's file that predicts further tokens, as a specification of its own: multi-token prediction
 // (DeepSeek-V3, arXiv:2412.19437, section 2.2; "nextn" in GGUF).
 //
-// Its row p has the embedding of token p + 1 and what the model's head reads behind token p, and its logits draft token
+// Its row p has the embedding of token p + 1 and what the model's head reads behind token p, and its logits predict
 // token p + 2. What its own head reads takes the place of the model's for a draft token further ahead.
 //
 //   x = eh_proj([enorm(embedding of token p + 1) | hnorm(state p)]);  one layer;  the head

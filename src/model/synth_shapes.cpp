@@ -390,7 +390,7 @@ const std::vector<SynthShape>& synth_shapes() {
        .bos = 1,
        .eos = 2,
        .special = kSmolSpecial},
-      // With a block that predicts further tokens, and draft tokens right.
+      // With a block that predicts further tokens, rightly.
       {.name = "tiny-mtp",
        .arch = "qwen35",
        .pretokenizer = "smollm",

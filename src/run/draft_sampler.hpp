@@ -1,4 +1,4 @@
-// How a drafter that has logits draft tokens: it draws as the request does, with the random numbers that the request
+// How a drafter that has logits drafts: it draws as the request does, with the random numbers that the request
 // will draw with, so that both often draw the same.
 #pragma once
 

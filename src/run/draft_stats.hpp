@@ -37,7 +37,7 @@ struct DraftTotals {
   DraftTotals& operator+=(const DraftStats& more);
 };
 
-// "61 of 80 draft tokens were right, 2.10 tokens per step; draft 3 ms, verify 410 ms, rollback 0 ms".
+// "61 of 80 draft tokens were accepted, 2.10 tokens per step; draft 3 ms, verify 410 ms, rollback 0 ms".
 std::string draft_line(const DraftStats& stats);
 // Lists by place end with the last place that was drafted.
 nlohmann::ordered_json draft_json(const DraftStats& stats);

@@ -1,4 +1,4 @@
-// Drafters draft token the tokens that follow a text. The model then computes all of them in the step of its next
+// Drafters propose the tokens that follow a text. The model then computes all of them in the step of its next
 // token, and those that it would have chosen itself are free.
 //
 // A draft token is right if it is the token that the request's sampler draws, with the random number that it would have
@@ -34,7 +34,7 @@ class DraftText {
   std::string message;  // what the user should know, from the beginning on; usually empty
 };
 
-// What is to be drafted behind one text. The drafter appends to `draft tokens`.
+// What is to be drafted behind one text. The drafter appends to `draft_tokens`.
 struct Round {
   std::span<const std::int32_t> ids;  // prompt and answer so far; ids of rows (model/rows.hpp) are below -1
   int most = 0;                       // tokens wanted at most, >= 1

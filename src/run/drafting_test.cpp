@@ -193,7 +193,7 @@ TEST_P(DraftClasses, ABatchIsAsAlone) {
     expect_equal_bits(plain.submit(requests[i])->wait(), waiting[i]->wait());
 }
 
-// A block that reads nothing but tokens, in a model of one layer, draft tokens what the model says: in a conversation,
+// A block that reads nothing but tokens, in a model of one layer, drafts what the model says: in a conversation,
 // in a batch whose beginnings are copies, and after a restart that left the block without rows.
 TEST(DraftMtp, ABlockThatIsTheModelIsNearlyAlwaysRight) {
   const std::string folder = ::testing::TempDir() + "kvasir-mtp-" + std::to_string(getpid());
@@ -381,7 +381,7 @@ class DraftNotes : public ::testing::Test {
   const std::string disk_ = "lmdb:" + folder_ + "/store?size=256MiB";
 };
 
-// Another process with the same store draft tokens what the first one saw, each tenant its own.
+// Another process with the same store drafts what the first one saw, each tenant its own.
 TEST_F(DraftNotes, TextsOutliveARestart) {
   const Reply wanted = [&] {
     Server server("balanced", {disk_}, {}, kBooks, drafts({"store"}));

@@ -106,7 +106,7 @@ struct ServiceRequest {
   // Ascending numbers of prompt tokens after which other prompts may part from this one: ends of messages.
   std::vector<std::int64_t> checkpoints;
   std::vector<std::int64_t> partings;  // more of them, whatever `checkpoints` says
-  // Names of the drafters that may draft token for this request, none for none; without a list all that the service
+  // Names of the drafters that may draft for this request, none for none; without a list all that the service
   // has.
   std::optional<std::vector<std::string>> drafters;
   double timeout = 0;  // seconds in the queue before the request fails with Code::kBusy; 0: none

@@ -14,7 +14,7 @@
 
 namespace kvasir::serve {
 
-// The name is 64 bits of a hash that is keyed with a secret. So whoever sees the name in a log cannot test draft tokens
+// The name is 64 bits of a hash that is keyed with a secret. So whoever sees the name in a log cannot test guesses
 // about the conversation. Servers with the same secret give equal beginnings equal names.
 class PrefixIds {
  public:

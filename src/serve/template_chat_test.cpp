@@ -203,7 +203,7 @@ TEST(TemplateChat, ReadsAnswersOfPublishedTemplates) {
   std::printf("%d templates\n", templates);
 }
 
-// What the model's file says of its answers beats what its chat template lets draft token.
+// What the model's file says of its answers beats what its chat template lets guess.
 TEST(TemplateChat, ReadsByTheResponseTemplate) {
   const auto with = [](const char* response) {
     text::ChatTemplate chat(kUnknown, "", "");

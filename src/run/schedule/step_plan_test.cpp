@@ -151,7 +151,7 @@ TEST_F(StepPlanTest, PromptsWhoseRowsAreReadWantNoLogits) {
   EXPECT_EQ(planner.last().inputs[0].logits, 1);
 }
 
-// What an answer has been drafted is held against one row more.
+// What was drafted for an answer is held against one row more.
 TEST_F(StepPlanTest, DraftTokensAreRowsOfTheirAnswer) {
   Job& job = add(small_.answer(50));
   add(small_.run(1000));

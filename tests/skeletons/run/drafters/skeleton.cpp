@@ -1,4 +1,4 @@
-// Something that draft tokens the tokens behind a text: copy to src/run/drafters/NAME.cpp and rename `skeleton` to
+// Something that drafts the tokens behind a text: copy to src/run/drafters/NAME.cpp and rename `skeleton` to
 // NAME. Contract: run/drafter.hpp.
 #include "run/drafter.hpp"
 
