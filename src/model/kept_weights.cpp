@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -112,7 +114,20 @@ void KeptWeights::write() {
   });
 }
 
+// What processes that were killed had begun to write: NAME.packed.partial.PROCESS (weights::write_packed_file).
+static void remove_broken_off(const std::string& folder) {
+  std::error_code none;
+  for (const fs::directory_entry& e : fs::directory_iterator(folder, none)) {
+    const std::string name = e.path().filename().string();
+    const std::size_t at = name.rfind(".packed.partial.");
+    if (at == name.npos) continue;
+    const int process = std::atoi(name.c_str() + name.rfind('.') + 1);
+    if (process > 0 && ::kill(process, 0) != 0 && errno == ESRCH) fs::remove(e.path(), none);
+  }
+}
+
 void KeptWeights::make_room() {
+  remove_broken_off(keep_.folder);
   const std::string what = fmt::format("take {:.2f} GB", static_cast<double>(size_) / 1e9);
   if (size_ > keep_.bytes)
     throw Error(Code::kMemory, fmt::format("{}, more than --keep-weights allows", what), keep_.folder);

@@ -1,6 +1,7 @@
 #include "model/kept_weights.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -100,6 +101,23 @@ TEST_F(KeptWeightsTest, TheLeastRecentlyUsedLeaves) {
   EXPECT_TRUE(fs::exists(file(1)));
   EXPECT_FALSE(fs::exists(file(2)));
   EXPECT_TRUE(fs::exists(file(3)));
+}
+
+// A process that is killed while it writes leaves a part; the next writer takes it away, and leaves that of one that
+// lives.
+TEST_F(KeptWeightsTest, PartsOfKilledWritersGo) {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);  // so nobody has its number
+  fs::create_directories(folder_);
+  const fs::path dead = file(9).string() + ".partial." + std::to_string(child);
+  const fs::path alive = file(9).string() + ".partial." + std::to_string(getpid());
+  for (const fs::path& p : {dead, alive}) std::ofstream(p) << "part";
+  EXPECT_FALSE(use({4096}, 1));
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(alive));
+  EXPECT_TRUE(use({4096}, 1));
 }
 
 TEST_F(KeptWeightsTest, WhatDoesNotFitIsNotKept) {

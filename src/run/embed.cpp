@@ -17,7 +17,10 @@ const OptionTable<EmbedOptions>& embed_table() {
       "embed",
       {{"pooling",
         &O::pooling,
-        {.help = "mean, cls (the first token) or last; default: what the model file says", .placeholder = "KIND"}},
+        {.help =
+             "mean, cls (the first token) or last; for the command alone rank, too: the scores of a model that ranks; "
+             "default: what the model file says",
+         .placeholder = "KIND"}},
        {"dimensions", &O::dimensions, {.help = "only the first N elements; 0 is all", .low = 0, .high = 1 << 24}},
        {"raw", &O::raw, {.help = "do not divide vectors by their length"}}}};
   return t;

@@ -176,6 +176,8 @@ int verify_command(Settings& s) {
   s.engine.whole_windows = s.engine.whole_windows || s.blends();
   run::Engine engine(s.engine, {.sequences = run::sequences_for(s.blend, 1),
                                 .pool_tokens = s.blends() ? run::kBlendContexts * context : 0,
+                                .weights_folder = weights_folder(s.reuse),
+                                .weights_note = print_weights_note,
                                 .progress = [&](std::int64_t done, std::int64_t total) {
                                   loading.update(static_cast<std::uint64_t>(done), static_cast<std::uint64_t>(total));
                                 }});

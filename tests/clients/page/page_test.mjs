@@ -239,7 +239,7 @@ test('pictures are picked, pasted and dropped, shown, and sent as parts', async 
   await other.getByRole('textbox', { name: 'Message' }).fill('And now?');
   await other.keyboard.press('Enter');
   await other.waitForFunction(() => document.querySelectorAll('article.assistant').length === 2);
-  while (sent.length < 2) await new Promise((done) => setTimeout(done, 20));  // the answer's place is there before the request
+  for (let i = 0; sent.length < 2 && i < 250; ++i) await new Promise((done) => setTimeout(done, 20));  // it comes behind the answer's place
   assert.deepEqual([sent[1].length, sent[1][0].content[0], sent[1][2]], [3, picture, { role: 'user', content: 'And now?' }]);
   await other.evaluate(() => {
     const data = new DataTransfer();
