@@ -303,7 +303,8 @@ TEST_P(PictureFaces, UrlsAreFetchedFromHostsThatTheServerNames) {
   const Json sent_one = list(says("user", list(block(file), part("What?"))));
   EXPECT_EQ(counted, server.answer("/v1/messages/count_tokens", {{"max_tokens", 4}, {"messages", sent_one}}));
   const Json input = says("user", list(Json{{"type", "input_image"}, {"image_url", web.url("/a.png")}}));
-  EXPECT_EQ(server.answer("/v1/responses", {{"input", list(input)}, {"max_output_tokens", 4}})["status"], "incomplete");
+  const Json request{{"input", list(input)}, {"max_output_tokens", 4}, {"ignore_eos", true}};
+  EXPECT_EQ(server.answer("/v1/responses", request)["status"], "incomplete");
   const Json chat{{"messages", list(says("user", list(at("/a.png"), part("What?"))))}};
   EXPECT_EQ(server.answer("/apply-template", chat)["prompt"], "<user><image>What?\n<assistant>");
   EXPECT_GT(server.answer("/tokenize", chat)["count"], 9);
