@@ -171,6 +171,124 @@ TEST_F(AdapterTest, KeepTheCacheApart) {
   EXPECT_EQ(answer({kAll}, {}).first, with.first);
 }
 
+// Rows with scales of their own have the logits of models with those adapters alone, and the same bits in any company.
+TEST_F(AdapterTest, AreChosenRowByRow) {
+  for (const bool exact : {true, false}) {
+    SCOPED_TRACE(exact);
+    Engine engine(options(kGguf, {kAll, kSome + "=0"}, exact),
+                  {.sequences = 4, .logits = 4 * static_cast<int>(golden_.ids.size())});
+    kv::Cache& cache = engine.cache();
+    using Scales = std::vector<float>;
+    const std::vector<Scales> all = {{1, 0}, {1, 0.5f}, {0, 0}, {}};
+    const auto n = static_cast<int>(golden_.ids.size());
+    const auto inputs = [&](std::span<const Scales> of) {
+      std::vector<model::Input> list;
+      for (const Scales& s : of)
+        list.push_back({.sequence = cache.create(), .tokens = golden_.ids, .logits = n, .adapters = s});
+      return list;
+    };
+    const auto together = inputs(all);
+    const auto rows = engine.forward().step(together);
+    const std::vector<float> logits(rows.begin(), rows.end());
+    const std::size_t each = logits.size() / all.size();
+    for (const model::Input& in : together) cache.release(in.sequence);
+    const std::string golden[] = {"all", "both", "", "all"};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      SCOPED_TRACE(i);
+      const std::vector<float> own(logits.begin() + static_cast<std::ptrdiff_t>(i * each),
+                                   logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * each));
+      const std::vector<float> want =
+          golden[i].empty() ? golden_.logits : floats_of(kHere + "adapters/" + golden[i] + ".logits.f32");
+      EXPECT_LE(relative_error(own, want), exact ? 1e-4 : 0.05);
+      const auto alone = inputs(std::span(all).subspan(i, 1));
+      const auto again = engine.forward().step(alone);
+      EXPECT_TRUE(std::equal(own.begin(), own.end(), again.begin(), again.end()));
+      cache.release(alone[0].sequence);
+    }
+  }
+}
+
+// A server's requests choose: alone, together, in later turns, from another process, with text that moved.
+TEST_F(AdapterTest, AreChosenByRequests) {
+  const TemporaryPath kept("adapters-chosen");
+  std::filesystem::create_directory(kept.path);
+  std::vector<std::int32_t> ids;
+  while (ids.size() < 300) ids.insert(ids.end(), golden_.ids.begin(), golden_.ids.end());
+  const std::vector<std::string> disk = {"lmdb:" + kept.path};
+  const auto serve = [&](std::vector<std::string> lora, const std::vector<std::string>& tiers) {
+    return std::make_unique<testing::Server>(
+        "", tiers, store::Wrap{}, kGguf, DraftOptions{}, [](std::string text) { return text; },
+        [&](EngineOptions& o, Engine::Needs&) {
+          o.lora = lora;
+          o.ctx = 400;
+        });
+  };
+  const auto asked = [&](const std::string& lora, bool reuse) {
+    ServiceRequest r;
+    r.request.prompt = ids;
+    r.request.max_tokens = 12;
+    r.request.sampling.temperature = 0;
+    r.request.ignore_eos = true;
+    r.request.top_logprobs = 3;
+    r.request.lora = lora;
+    r.reuse = reuse;
+    return r;
+  };
+  const auto bits = [](const testing::Reply& reply) {
+    std::vector<std::pair<std::int32_t, float>> list;
+    for (const TokenRecord& t : reply.tokens) list.emplace_back(t.id, t.logprob);
+    return list;
+  };
+  const std::vector<std::string> choices = {"", "all", "some=0.5", "all=0.25,some", "none", "1=0.5", "some=0.5"};
+  std::vector<std::vector<std::pair<std::int32_t, float>>> alone;
+  {
+    const auto server = serve({kAll, kSome + "=0"}, disk);
+    for (const std::string& c : choices) alone.push_back(bits(server->submit(asked(c, false))->wait()));
+    EXPECT_EQ(alone[0], alone[1]) << "the engine's own scales";
+    EXPECT_EQ(alone[2], alone[5]) << "by its number";
+    for (const auto& [a, b] : {std::pair{0, 2}, {0, 3}, {0, 4}, {2, 3}, {2, 4}})
+      EXPECT_NE(alone[static_cast<std::size_t>(a)], alone[static_cast<std::size_t>(b)])
+          << choices[static_cast<std::size_t>(a)] << " and " << choices[static_cast<std::size_t>(b)];
+    std::vector<std::shared_ptr<testing::Waiter>> together;
+    for (const std::string& c : choices) together.push_back(server->submit(asked(c, true)));
+    for (std::size_t i = 0; i < choices.size(); ++i) EXPECT_EQ(bits(together[i]->wait()), alone[i]) << choices[i];
+    server->flush();
+  }
+  const auto server = serve({kAll, kSome + "=0"}, disk);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const testing::Reply reply = server->submit(asked(choices[i], true))->wait();
+    EXPECT_EQ(bits(reply), alone[i]) << choices[i];
+    EXPECT_GE(reply.outcome.receipt.reused_tokens, 256) << choices[i];
+  }
+  EXPECT_EQ(server->submit(asked("some=0.75", true))->wait().outcome.receipt.reused_tokens, 0);
+  // What is refused names what there is.
+  const auto refused = [&](const std::string& lora) {
+    try {
+      server->submit(asked(lora, true))->wait();
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing");
+  };
+  EXPECT_NE(refused("other").find("'other' is none of the adapters, which are 'all', 'some'"), std::string::npos);
+  EXPECT_NE(refused("2").find("'2' is none"), std::string::npos);
+  EXPECT_NE(refused("some,some").find("names 'some' twice"), std::string::npos);
+  EXPECT_NE(refused("some=1e99").find("expected a finite scale"), std::string::npos);
+  // What was pinned with an adapter is unpinned with it.
+  const auto pins = serve({kAll, kSome + "=0"}, {"ram:?size=64MiB"});
+  ServiceRequest pinned = asked("some=0.5", true);
+  pinned.request.max_tokens = 0;
+  pinned.pin = true;
+  pins->submit(pinned)->wait();
+  pins->flush();
+  EXPECT_GT(pins->pinned_bytes(), 0u);
+  EXPECT_FALSE(pins->unpin(ids));
+  EXPECT_TRUE(pins->unpin(pinned));
+  const auto plain = serve({}, {});
+  EXPECT_EQ(bits(plain->submit(asked("none", true))->wait()), bits(plain->submit(asked("", true))->wait()));
+  EXPECT_THROW(plain->submit(asked("all", true)), Error);
+}
+
 TEST_F(AdapterTest, RefuseByName) {
   const auto says = [&](const std::string& model, const std::string& adapter) {
     try {

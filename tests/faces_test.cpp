@@ -38,6 +38,7 @@ const std::map<std::string, Instead>& other_forms() {
        {.command_line = "--no-special", .http = "special tokens of a client's texts are never read as such"}},
       {"tenant", {.command_line = "one user", .http = "the key says whose request it is"}},
       {"select", {.command_line = "the engine's option: one request, one engine"}},
+      {"lora", {.command_line = "the engine's option: one request, one engine"}},
       {"draft", {.command_line = "the engine's option: one request, one engine"}}};
   return forms;
 }

@@ -143,7 +143,8 @@ class Engine {
   //                text at any place, an approximation, for which the engine needs "reuse": "blend" or three requests
   //                "running"; true (default): as the engine has it. With it the engine's "blend_..."
   //   select       which blocks of the context the answer's tokens read, as the engine's option
-  //   draft        which of the engine's drafters draft token: true (all, default), false, or a name; more than once
+  //   lora         which of the engine's adapters add to it: "NAME=0.5,OTHER" or "none"; default: as the engine has them
+  //   draft        which of the engine's drafters draft for it: true (all, default), false, or a name; more than once
   //   tenant       whose cache it is: tenants never meet
   Reply generate(std::string_view prompt, const Options& options = {}, const OnText& on_text = {});
   Reply generate(std::span<const std::int32_t> ids, const Options& options = {}, const OnText& on_text = {});

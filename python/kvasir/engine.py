@@ -351,7 +351,8 @@ class Engine(native.Owner, _Asks):
 
         Options (see kvasir.options()) are those of sampling (temperature, top_k, top_p, min_p, seed, ...) and stop (a text or a list), logprobs,
         logit_bias, json_schema (a dict), ignore_eos, add_bos, special, tenant; reuse (True: as the engine has it, False,
-        "off", "exact", "blend") with blend_ratio and its like; select; draft (True: all of the engine's drafters, False, a
+        "off", "exact", "blend") with blend_ratio and its like; select; lora ("NAME=0.5,OTHER" or
+        "none": which of the engine's adapters add); draft (True: all of the engine's drafters, False, a
         name or a list of names).
         """
         return self._generate(_pictured(prompt, images), max_new_tokens, on_text, options)

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "kernel/matmul.hpp"
 
@@ -29,11 +30,18 @@ struct Matrix {
   }
 };
 
-// What adapters add to a product (LoRA, arXiv 2106.09685): W x becomes W x + B (A x). Several adapters of a matrix are
-// one addend, whose ranks follow each other; their scales are in B.
+// What adapters add to a product (LoRA, arXiv 2106.09685): W x becomes W x + B (S A x). Several adapters of a matrix
+// are one addend, whose ranks follow each other; S scales each adapter's ranks as the row has it (Rows::scales).
 struct Addend {
+  // Ranks [begin, end) are those of one of the model's adapters.
+  struct Part {
+    int adapter;
+    std::int64_t begin, end;
+  };
+
   Matrix a;  // (rank, k), floats
   Matrix b;  // (rows, rank), floats
+  std::vector<Part> parts;
 
   std::int64_t rank() const { return a.rows; }
 };

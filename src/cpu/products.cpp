@@ -25,9 +25,10 @@ void hidden_piece(const Rows& rows, const Hidden& h, Range panels, Range columns
   const auto product = [&](const Matrix& m, const kernel::Activations* low, const float* bias, float* to) {
     multiply(m, rows.input_of(m), to);
     float* const added = u + 2 * kPieceFloats;
-    if (m.addend) multiply(m.addend->b, *low, added);
+    const bool adds = m.addend && low;
+    if (adds) multiply(m.addend->b, *low, added);
     for (std::int64_t c = 0; c < columns.end - columns.begin; ++c) {
-      if (m.addend) ops.add(to + c * pitch, added + c * pitch, count);
+      if (adds) ops.add(to + c * pitch, added + c * pitch, count);
       if (bias) ops.add(to + c * pitch, bias + row, count);
     }
   };
@@ -101,7 +102,7 @@ void Products::prepare(Rows& rows, std::span<const Matrix* const> users, const f
   for (OrderedInput& o : rows.ordered) o.order = nullptr;
   for (const Matrix* m : users) {
     m->order ? want_order(rows, *m) : void(wanted[index(m->format->activation)] = true);
-    if (m->addend) wanted[index(kernel::ActivationKind::kF32)] = true;
+    if (rows.scales && m->addend) wanted[index(kernel::ActivationKind::kF32)] = true;
   }
   for (kernel::Activations& a : rows.inputs) a.k = k;
   split(rows, rows.count, kRowGrain, kRowGrain, [&](std::int64_t begin, std::int64_t end, int worker) {
@@ -137,7 +138,18 @@ void Products::multiply_plain(const Rows& rows, std::span<const Matrix* const> m
   });
 }
 
-// A x of every addend, as its B reads it.
+// x: (rank), of one row. A scale of 0 leaves zeros, whatever A x is: what others ask for never reaches the row.
+static void scale(const Addend& addend, const float* scales, float* x) {
+  for (const Addend::Part& part : addend.parts) {
+    const float s = scales[part.adapter];
+    if (s == 0.0f)
+      std::fill(x + part.begin, x + part.end, 0.0f);
+    else if (s != 1.0f)
+      kernel::ops().scale(x + part.begin, s, part.end - part.begin);
+  }
+}
+
+// S A x of every addend, as its B reads it.
 std::array<kernel::Activations, kMostAddends> Products::make_lows(const Rows& rows,
                                                                   std::span<const Addend* const> addends,
                                                                   const kernel::Activations& x) const {
@@ -148,16 +160,19 @@ std::array<kernel::Activations, kMostAddends> Products::make_lows(const Rows& ro
   multiply_plain(rows, {a.data(), addends.size()}, rows.low_products,
                  [&](const Matrix&) -> const kernel::Activations& { return x; });
   row_wise(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::size_t i = 0; i < addends.size(); ++i)
-      kernel::activation().prepare(lows[i], begin, end, rows.low_products[i] + begin * lows[i].k, lows[i].k,
-                                   {0, lows[i].k});
+    for (std::size_t i = 0; i < addends.size(); ++i) {
+      float* const low = rows.low_products[i] + begin * lows[i].k;
+      for (std::int64_t r = begin; r < end; ++r) scale(*addends[i], rows.scales[r], low + (r - begin) * lows[i].k);
+      kernel::activation().prepare(lows[i], begin, end, low, lows[i].k, {0, lows[i].k});
+    }
   });
   return lows;
 }
 
-// outs[i] += B (A x) of the matrices that have addends; x in floats.
+// outs[i] += B (S A x) of the matrices that have addends; x in floats.
 void Products::add_addends(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs,
                            const kernel::Activations& x) const {
+  if (!rows.scales) return;
   std::array<const Addend*, kMostAddends> addends = {};
   std::array<float*, kMostAddends> to = {};
   std::size_t count = 0;
@@ -209,11 +224,11 @@ void Products::make_hidden(Rows& rows, const Hidden& h, const Matrix& down) cons
   rows.hidden.k = down.k;
   rows.float_hidden.k = down.k;
   Hidden all = h;
-  all.floats_too = down.addend != nullptr;
+  all.floats_too = rows.scales && down.addend;
   std::array<const Addend*, 2> addends = {};
   std::size_t count = 0;
-  if (h.gate && h.gate->addend) addends[count++] = h.gate->addend;
-  if (h.up.addend) addends[count++] = h.up.addend;
+  if (rows.scales && h.gate && h.gate->addend) addends[count++] = h.gate->addend;
+  if (rows.scales && h.up.addend) addends[count++] = h.up.addend;
   std::array<kernel::Activations, kMostAddends> lows;
   if (count > 0) {
     lows = make_lows(rows, {addends.data(), count}, rows.inputs[index(kernel::ActivationKind::kF32)]);

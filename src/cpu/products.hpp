@@ -66,8 +66,8 @@ class Products {
   // norm(row of x, out) makes of them.
   using RowNorm = FunctionRef<void(const float* x, float* out)>;
   void prepare(Rows& rows, std::span<const Matrix* const> users, const float* x, std::int64_t k, RowNorm norm) const;
-  // outs[i] = matrices[i] times the prepared rows, all in one parallel region; addends take three more. REQUIRES: at
-  // most kMostAddends of the matrices have some.
+  // outs[i] = matrices[i] times the prepared rows, all in one parallel region; addends take three more, where rows have
+  // scales of adapters. REQUIRES: at most kMostAddends of the matrices have some.
   void multiply(const Rows& rows, std::span<const Matrix* const> matrices, std::span<float* const> outs) const;
   // Prepares rows.hidden for `down`, from the prepared rows.
   void make_hidden(Rows& rows, const Hidden& h, const Matrix& down) const;

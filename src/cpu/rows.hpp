@@ -74,6 +74,7 @@ struct Rows {
   std::array<float*, kMostAddends> low_products = {};
   std::array<kernel::Activations, kMostAddends> lows = {};
   kernel::Activations float_hidden = {};
+  const float* const* scales = nullptr;  // (count): each row's scales of the model's adapters; null: nothing is added
 
   // What `m` reads. REQUIRES: it was among the users that the rows were prepared for.
   const kernel::Activations& input_of(const Matrix& m) const;

@@ -51,7 +51,7 @@ class Fake final : public run::Service {
     return 1;
   }
   void cancel(run::RequestId) override {}
-  bool unpin(const std::string&, std::span<const std::int32_t>) override { return false; }
+  bool unpin(const run::ServiceRequest&) override { return false; }
   bool drain(double) override { return true; }
   run::ServiceStats stats() const override { return {}; }
 

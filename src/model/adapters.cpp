@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -23,22 +24,30 @@ struct Named {
 };
 
 // FILE or FILE=SCALE. A name with '=' and no number behind the last one is a file's.
-Named parse_adapter(const std::string& text) {
+Named parse_adapter(const std::string& text, const char* option = "--lora") {
   const std::size_t at = text.rfind('=');
   if (at == text.npos) return {text};
   double scale = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + at + 1, end, scale);
   if (error != std::errc() || stop != end) return {text};
-  if (!std::isfinite(scale)) throw Error(Code::kBadInput, "'" + text + "': expected a finite scale", "--lora");
+  if (!std::isfinite(static_cast<float>(scale)))
+    throw Error(Code::kBadInput, "'" + text + "': expected a finite scale", option);
   return {text.substr(0, at), scale};
 }
 
 struct Source {
   const hub::LowRank* part;
-  double scale;  // the adapter's and the user's
+  int adapter;
   const std::string* path;
 };
+
+// What an adapter is called in requests.
+std::string name_of(const std::string& path) {
+  const std::filesystem::path file = std::filesystem::path(path).lexically_normal();
+  const std::filesystem::path last = file.has_filename() ? file : file.parent_path();
+  return std::filesystem::is_directory(path) ? last.filename().string() : last.stem().string();
+}
 
 // Row `row` of t as floats.
 void read_row(const weights::TensorInfo& t, std::int64_t row, std::vector<float>& out, const std::string& path) {
@@ -89,8 +98,9 @@ void fill(cpu::Addend& addend, const Linear& l, const std::vector<Source>& sourc
       read_row(s.part->b, l.cut.at(i), row, *s.path);
       for (std::int64_t r = 0; r < s.part->rank(); ++r)
         b[static_cast<std::size_t>(i * rank + first + r)] =
-            static_cast<float>(s.scale * row[static_cast<std::size_t>(r)]);
+            static_cast<float>(s.part->scale * row[static_cast<std::size_t>(r)]);
     }
+    addend.parts.push_back({s.adapter, first, first + s.part->rank()});
     first += s.part->rank();
   }
   pack_floats(addend.a, a, out);
@@ -115,8 +125,8 @@ void check_part(const ModelSpec& spec, const weights::ModelFile& base, const hub
 
 }  // namespace
 
-void Adapters::attach(ModelSpec& spec, const weights::ModelFile& base, std::span<const std::string> names, bool exact) {
-  if (names.empty()) return;
+void Adapters::attach(ModelSpec& spec, const weights::ModelFile& base, std::span<const std::string> files, bool exact) {
+  if (files.empty()) return;
   if (!exact && order_bytes(base) > 0)
     throw Error(Code::kUnsupported,
                 "has columns in an order of their own (act-order), to which adapters do not add; "
@@ -125,14 +135,16 @@ void Adapters::attach(ModelSpec& spec, const weights::ModelFile& base, std::span
   auto all = std::make_shared<Adapters>();
   std::vector<hub::Adapter> open;
   std::map<std::string, std::vector<Source>, std::less<>> sources;  // by target
-  open.reserve(names.size());
-  for (const std::string& name : names) {
-    const Named named = parse_adapter(name);
+  open.reserve(files.size());
+  for (const std::string& file : files) {
+    const Named named = parse_adapter(file);
     const hub::Adapter& adapter = open.emplace_back(hub::open_adapter(named.path, base.metadata()));
     for (const hub::LowRank& part : adapter.parts) {
       check_part(spec, base, part, adapter.path);
-      sources[part.target].push_back({&part, named.scale * part.scale, &adapter.path});
+      sources[part.target].push_back({&part, static_cast<int>(all->names_.size()), &adapter.path});
     }
+    all->names_.push_back(name_of(named.path));
+    all->scales_.push_back(static_cast<float>(named.scale));
   }
   std::vector<Linear*> linears;
   for_each<Linear>(spec, [&](Linear& l) {
@@ -159,7 +171,35 @@ void Adapters::attach(ModelSpec& spec, const weights::ModelFile& base, std::span
     all->hash_ = hash_bytes(std::as_bytes(std::span(linears[i]->name)), all->hash_ + 1);
   }
   all->hash_ = hash_bytes({all->memory_.data(), all->memory_.size()}, all->hash_);
+  all->hash_ = hash_bytes(std::as_bytes(std::span(all->scales_)), all->hash_);
   spec.adapters = std::move(all);
+}
+
+std::vector<float> Adapters::read_scales(const std::string& text) const {
+  std::vector<float> scales(names_.size());
+  if (text == "none") return scales;
+  std::vector<bool> said(names_.size());
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string item = text.substr(at, end - at);
+    at = end + 1;
+    const auto whole = std::find(names_.begin(), names_.end(), item);  // a name may have '='
+    const Named asked = whole != names_.end() ? Named{item} : parse_adapter(item, "lora");
+    const auto named = std::find(names_.begin(), names_.end(), asked.path);
+    auto i = static_cast<std::size_t>(named - names_.begin());
+    if (named == names_.end()) {
+      const auto [stop, error] = std::from_chars(asked.path.data(), asked.path.data() + asked.path.size(), i);
+      if (error != std::errc() || stop != asked.path.data() + asked.path.size() || i >= names_.size()) {
+        std::string known;
+        for (const std::string& name : names_) known += (known.empty() ? "'" : ", '") + name + "'";
+        throw Error(Code::kBadInput, "'" + asked.path + "' is none of the adapters, which are " + known, "lora");
+      }
+    }
+    if (said[i]) throw Error(Code::kBadInput, "names '" + names_[i] + "' twice", "lora");
+    said[i] = true;
+    scales[i] = static_cast<float>(asked.scale);
+  }
+  return scales;
 }
 
 }  // namespace kvasir::model

@@ -7,6 +7,7 @@
 #include "base/check.hpp"
 #include "base/error.hpp"
 #include "kv/select_spec.hpp"
+#include "model/adapters.hpp"
 
 namespace kvasir::run {
 
@@ -67,6 +68,21 @@ void check_rows(const Engine& engine, const Request& request) {
 
 }  // namespace
 
+std::vector<float> adapter_scales(const Engine& engine, const Request& request) {
+  const auto refuse = [&](const std::string& what) { throw Error(Code::kBadInput, what, "lora"); };
+  const auto& adapters = engine.model().spec().adapters;
+  if (request.lora.empty()) return {};
+  if (!adapters) {
+    if (request.lora != "none") refuse("is '" + request.lora + "', but this engine has no adapters (see --lora)");
+    return {};
+  }
+  if (request.pooling != model::Pooling::kNone)
+    refuse("is for answers: vectors have the adapters as the engine has them");
+  std::vector<float> scales = adapters->read_scales(request.lora);
+  if (std::equal(scales.begin(), scales.end(), adapters->scales().begin())) scales.clear();
+  return scales;
+}
+
 void check_request(const Engine& engine, const Request& request) {
   if (request.prompt.empty()) throw Error(Code::kBadInput, "is empty, expected at least one token", "prompt");
   const auto tokens = static_cast<std::int64_t>(request.prompt.size());
@@ -76,6 +92,7 @@ void check_request(const Engine& engine, const Request& request) {
                     std::to_string(engine.context()) + " (see --ctx)",
                 "prompt");
   check_rows(engine, request);
+  adapter_scales(engine, request);
   if (!request.select.empty()) {
     const kv::SelectSpec own = kv::parse_select(engine.cache_options().selector, "select");
     if (const char* why = kv::parse_select(request.select, "select").refused_in(own))

@@ -20,6 +20,9 @@ namespace kvasir::run {
 // Throws Error(kBadInput) for an empty prompt, one that leaves no room in the context, ids outside the vocabulary, or
 // bad sampling options and stop strings; Error(kUnsupported) for a grammar without a vocabulary.
 void check_request(const Engine& engine, const Request& request);
+// Scales of the engine's adapters for a request, as model::Input has them. Throws Error(kBadInput) for what
+// Request::lora names that is not there.
+std::vector<float> adapter_scales(const Engine& engine, const Request& request);
 
 class Answer {
  public:

@@ -212,8 +212,8 @@ class Comparison {
 }  // namespace
 
 std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
-                              const store::Moved& moved, const BlendPlan& plan, int layer,
-                              const AdoptedPages* borrowed) {
+                              const store::Moved& moved, const BlendPlan& plan, int layer, const AdoptedPages* borrowed,
+                              std::span<const float> adapters) {
   if (plan.runs.empty()) return {};
   KVASIR_CHECK(kv::Cache::length(prefix) == plan.exact);
   kv::Cache& cache = engine.cache();
@@ -235,7 +235,8 @@ std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::s
     if (borrowed) borrow(cache, scout, *borrowed, plan);
     for (std::size_t at = 0; at < tokens.size();) {
       const std::size_t count = std::min(most, tokens.size() - at);
-      const model::Input input{.sequence = scout, .tokens = std::span(tokens).subspan(at, count), .logits = 0};
+      const model::Input input{
+          .sequence = scout, .tokens = std::span(tokens).subspan(at, count), .logits = 0, .adapters = adapters};
       engine.forward().look({&input, 1}, layer, [&](int, auto, const float*, const float* k, const float* v) {
         comparison.see(std::span(positions).subspan(at, count), k, v);
       });
@@ -298,18 +299,18 @@ void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages,
 }
 
 void repair(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids, const store::Moved& moved,
-            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan) {
+            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan, std::span<const float> adapters) {
   const Checks checks = checks_of(engine.model().spec(), options);
   if (checks.first < 0) return;
   const float ratio = options.repaired_ratio();
-  std::vector<float> d = deviations(engine, prefix, ids, moved, *plan, checks.first);
+  std::vector<float> d = deviations(engine, prefix, ids, moved, *plan, checks.first, nullptr, adapters);
   double sum = 0;
   for (const float x : d) sum += static_cast<double>(x);
   plan->deviation = d.empty() ? 0 : sum / static_cast<double>(d.size());
   if (checks.second > checks.first && kCandidates * ratio < 1) {
     BlendPlan wide = *plan;
     add_repairs(&wide, d, kCandidates * ratio);
-    d = deviations(engine, prefix, ids, moved, wide, checks.second, &pages);
+    d = deviations(engine, prefix, ids, moved, wide, checks.second, &pages, adapters);
   }
   add_repairs(plan, d, ratio);
 }

@@ -85,17 +85,19 @@ class AdoptedPages {
 //   |k - k'|^2 / mean |k|^2 + |v - v'|^2 / mean |v|^2
 // k, v: computed behind the text that stands before them now, as far as that layer; k', v': the pages', turned. The
 // first `exact` tokens are those of `prefix`. With `borrowed` the text is the plan's: rows that are not fresh are read
-// as they are, and -1 stands for them. Throws Error(kMemory) when cache or sequences have no room.
+// as they are, and -1 stands for them. `adapters` as model::Input has them. Throws Error(kMemory) when cache or
+// sequences have no room.
 std::vector<float> deviations(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids,
                               const store::Moved& moved, const BlendPlan& plan, int layer,
-                              const AdoptedPages* borrowed = nullptr);
+                              const AdoptedPages* borrowed = nullptr, std::span<const float> adapters = {});
 
 // Adds the rows with the largest deviations: `ratio` of those in runs that are not fresh yet, 1: all of them.
 void add_repairs(BlendPlan* plan, std::span<const float> deviations, float ratio);
 
 // Both, as the options want it. Throws as deviations.
 void repair(Engine& engine, const kv::Sequence& prefix, std::span<const std::int32_t> ids, const store::Moved& moved,
-            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan);
+            const AdoptedPages& pages, const BlendOptions& options, BlendPlan* plan,
+            std::span<const float> adapters = {});
 
 // The sequence, of plan.exact tokens, gets the runs; what it computes next are plan.fresh. Throws Error(kMemory).
 void borrow(kv::Cache& cache, kv::Sequence* sequence, const AdoptedPages& pages, const BlendPlan& plan);

@@ -29,7 +29,7 @@ class Encoder final : public Service {
   const text::Tokenizer* tokenizer() const override { return tokenizer_.get(); }
   RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) override;
   void cancel(RequestId id) override;
-  bool unpin(const std::string&, std::span<const std::int32_t>) override { return false; }
+  bool unpin(const ServiceRequest&) override { return false; }
   bool drain(double seconds) override;
   ServiceStats stats() const override;
 

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "model/adapters.hpp"
 #include "run/pooling.hpp"
 
 namespace kvasir::run {
@@ -37,6 +38,9 @@ ModelCard card_of(const model::ModelSpec& spec, const weights::ModelFile& file, 
   // Texts of a pair: [CLS] a [SEP] b [SEP] of BERT and ModernBERT, <s> a </s></s> b </s> of RoBERTa and XLM-R.
   card.two_separators =
       !spec.causal && metadata.get_string("tokenizer.ggml.model") != "bert" && spec.arch != "modern-bert";
+  if (spec.adapters)
+    for (std::size_t i = 0; i < spec.adapters->names().size(); ++i)
+      card.adapters.push_back({spec.adapters->names()[i], spec.adapters->scales()[i]});
   return card;
 }
 

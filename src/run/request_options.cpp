@@ -22,6 +22,11 @@ const OptionTable<RequestOptions>& request_table() {
             {"select",
              &O::select,
              {.help = "which blocks the answer's tokens read, as the engine's option of that name"}},
+            {"lora",
+             &O::lora,
+             {.help = "which of the engine's adapters add to it, NAME or NAME=SCALE, several with commas, or none; a "
+                      "NAME is that of a file or folder without extension, or a number from 0; default: all as the "
+                      "engine has them"}},
             {"draft",
              &O::draft,
              {.help = "the engine's drafters that draft for it: true is all, false none, a name one; may be given more "
@@ -48,6 +53,7 @@ void fill(Request& request, const RequestOptions& o) {
   request.max_tokens = o.n_predict;
   request.stop = o.stop;
   request.select = o.select;
+  request.lora = o.lora;
   request.top_logprobs = o.logprobs;
   request.ignore_eos = o.ignore_eos;
   request.grammar = read_schema(o.json_schema, "json_schema");

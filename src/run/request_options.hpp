@@ -22,6 +22,7 @@ struct RequestOptions {
   bool special = true;
   std::string tenant;
   std::string select;
+  std::string lora;
   std::vector<std::string> draft;
 };
 

@@ -120,8 +120,12 @@ class Server {
     return waiter->wait();
   }
   bool unpin(const std::vector<std::int32_t>& prompt, const std::string& tenant = "") {
-    return scheduler_->unpin(tenant, prompt);
+    ServiceRequest r;
+    r.tenant = tenant;
+    r.request.prompt = prompt;
+    return unpin(r);
   }
+  bool unpin(const ServiceRequest& asked) { return scheduler_->unpin(asked); }
   std::uint64_t pinned_bytes() const { return library_->tiers()[0]->stats().usage.pinned_bytes; }
   void flush() {
     for (const auto& tier : library_->tiers()) EXPECT_TRUE(tier->flush().ok());

@@ -8,6 +8,7 @@
 #include "kv/spec.hpp"
 #include "run/model_card.hpp"
 #include "run/pooling.hpp"
+#include "run/schedule/space.hpp"
 #include "run/schedule/step.hpp"
 
 namespace kvasir::run {
@@ -117,6 +118,9 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
   if (job->pools()) check_pooled(engine_.model(), card_, job->asked.request);
   parts_->speculation.check(job->asked);
   job->answer = std::make_unique<Answer>(engine_, job->asked.request);
+  Space space = space_of(engine_, job->asked);
+  job->space = std::move(space.name);
+  job->adapters = std::move(space.adapters);
   const std::vector<std::int32_t>& prompt = job->asked.request.prompt;
   job->ids.reserve(prompt.size() + job->answer->most());
   job->ids = prompt;
@@ -129,8 +133,8 @@ RequestId Scheduler::submit(ServiceRequest request, std::shared_ptr<Listener> li
 
 void Scheduler::cancel(RequestId id) { parts_->shared.cancel(id); }
 
-bool Scheduler::unpin(const std::string& tenant, std::span<const std::int32_t> prompt) {
-  return library_ && library_->unpin(tenant, prompt);
+bool Scheduler::unpin(const ServiceRequest& asked) {
+  return library_ && library_->unpin(space_of(engine_, asked).name, asked.request.prompt);
 }
 
 bool Scheduler::drain(double seconds) { return parts_->shared.drain(seconds); }

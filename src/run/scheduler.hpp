@@ -58,7 +58,7 @@ class Scheduler final : public Service {
   const text::Tokenizer* tokenizer() const override { return engine_.tokenizer(); }
   RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) override;
   void cancel(RequestId id) override;
-  bool unpin(const std::string& tenant, std::span<const std::int32_t> prompt) override;
+  bool unpin(const ServiceRequest& asked) override;
   bool drain(double seconds) override;
   ServiceStats stats() const override;
 

@@ -179,6 +179,11 @@ class Listener {
   virtual void done(const Outcome& outcome) = 0;
 };
 
+struct AdapterCard {
+  std::string name;  // in Request::lora, beside its number
+  float scale = 1;   // for requests that say nothing
+};
+
 struct ModelCard {
   std::string name;  // what /v1/models calls it
   std::string architecture;
@@ -202,6 +207,7 @@ struct ModelCard {
   std::string rank_template;    // {query} and {document} in the words of a model that ranks; empty: a pair
   bool two_separators = false;  // between the texts of a pair, not one
   ModelSampling sampling;       // what its file recommends
+  std::vector<AdapterCard> adapters;
 };
 
 struct TierStats {
@@ -279,8 +285,8 @@ class Service {
   virtual RequestId submit(ServiceRequest request, std::shared_ptr<Listener> listener) = 0;
   // Ends a request at the next step; `done` follows with Finish::kCancelled. Unknown and finished ids are fine.
   virtual void cancel(RequestId id) = 0;
-  // Ends the pin of a prompt that a request with `pin` computed. False: there is none.
-  virtual bool unpin(const std::string& tenant, std::span<const std::int32_t> prompt) = 0;
+  // Ends the pin of a prompt that such a request with `pin` computed. False: there is none.
+  virtual bool unpin(const ServiceRequest& asked) = 0;
   // Refuses new requests and returns when the running ones are done or `seconds` have passed; true: all were done.
   virtual bool drain(double seconds) = 0;
 

@@ -12,7 +12,6 @@ constexpr std::string_view kSampler = "this server has no such sampling stage";
 constexpr std::string_view kText = "this model writes only text";
 
 constexpr ForeignField kOpenai[] = {
-    {"lora", "[]", true, "adapters are chosen when the server starts: --lora"},
     {"audio", "", true, kText},
     {"modalities", "[] [\"text\"]", true, kText},
     {"web_search_options", "", true, "this server searches nothing"},

@@ -152,6 +152,37 @@ std::optional<std::vector<std::string>> read_drafters(const Fields& fields) {
   return names;
 }
 
+// A text as C and Python have it, a list of such names, or llama.cpp's [{"id": 0, "scale": 0.5}]; an empty list is
+// none.
+std::string read_lora(const Fields& fields) {
+  const Json* value = fields.find("lora");
+  if (!value || value->is_null()) return {};
+  if (value->is_string()) return value->get<std::string>();
+  const auto refuse = [](const std::string& path, const Json& what) {
+    bad_field(path,
+              "is " + shown(what) + ", expected a name of an adapter, or an array of names or of {\"id\", \"scale\"}",
+              "invalid_type");
+  };
+  if (!value->is_array()) refuse(fields.path("lora"), *value);
+  std::string text;
+  for (std::size_t i = 0; i < value->size(); ++i) {
+    const Json& item = (*value)[i];
+    const std::string path = fields.path("lora") + "[" + std::to_string(i) + "]";
+    text += text.empty() ? "" : ",";
+    if (item.is_string()) {
+      text += item.get<std::string>();
+    } else if (item.is_object()) {
+      const Fields of(item, path + ".");
+      const auto id = of.integer("id", 0, INT32_MAX);
+      if (!id) bad_field(path + ".id", "is missing, expected the number of an adapter", "missing_required_parameter");
+      text += fmt::format("{}={}", *id, of.number("scale", -1e30, 1e30).value_or(1));
+    } else {
+      refuse(path, item);
+    }
+  }
+  return value->empty() ? "none" : text;
+}
+
 void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& out) {
   check_model(fields, limits);
   check_foreign(fields, openai_foreign_fields(), out.warnings);
@@ -164,6 +195,7 @@ void read_common(const Fields& fields, const RequestLimits& limits, ApiRequest& 
   read_stops(fields, request.stop);
   request.ignore_eos = fields.boolean("ignore_eos").value_or(false);
   if (const std::string* select = fields.string("select")) request.select = *select;
+  request.lora = read_lora(fields);
   read_shift(fields, out.shift);
   out.progress = fields.boolean("return_progress").value_or(false);
   read_reuse(fields, out.service);
@@ -208,7 +240,7 @@ void pass_fields(const Fields& from, Json& to, std::initializer_list<const char*
 void pass_own(const Fields& from, Json& to) {
   for (const OptionSpec& spec : run::blend_table().specs()) pass_fields(from, to, {spec.name.c_str()});
   pass_fields(from, to,
-              {"model", "stream", "blend", "select", "draft", "ignore_eos", "logit_bias", "cache_prompt",
+              {"model", "stream", "blend", "select", "lora", "draft", "ignore_eos", "logit_bias", "cache_prompt",
                "context_shift", "truncation", "n_keep", "return_progress"});
 }
 

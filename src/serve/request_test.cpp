@@ -146,6 +146,23 @@ TEST(Request, StopsAndBias) {
   EXPECT_EQ(r.service.request.sampling.logit_bias.at(3), -1.5f);
 }
 
+TEST(Request, Adapters) {
+  const auto lora = [](const char* value) {
+    const std::string body = fmt::format(R"({{"prompt": "x", "lora": {}}})", value);
+    return parse_completion(parse_body(body), kLimits).service.request.lora;
+  };
+  EXPECT_EQ(lora("null"), "");
+  EXPECT_EQ(lora(R"("a=0.5,b")"), "a=0.5,b");
+  EXPECT_EQ(lora(R"(["a=0.5", "b"])"), "a=0.5,b");
+  EXPECT_EQ(lora("[]"), "none");
+  EXPECT_EQ(lora(R"([{"id": 0, "scale": 0.25}, {"id": 12}])"), "0=0.25,12=1");
+  EXPECT_EQ(completion(R"("lora": 3)"), "lora invalid_type");
+  EXPECT_EQ(completion(R"("lora": ["a", 3])"), "lora[1] invalid_type");
+  EXPECT_EQ(completion(R"("lora": [{"scale": 1}])"), "lora[0].id missing_required_parameter");
+  EXPECT_EQ(completion(R"("lora": [{"id": -1}])"), "lora[0].id invalid_value");
+  EXPECT_EQ(completion(R"("lora": [{"id": 0, "scale": "1"}])"), "lora[0].scale invalid_type");
+}
+
 TEST(Request, Prompts) {
   const auto prompt = [](const char* text) {
     return refusal([&] { parse_completion(parse_body(fmt::format(R"({{"prompt": {}}})", text)), kLimits); });

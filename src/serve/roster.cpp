@@ -57,7 +57,7 @@ class Roster::Lobby final : public run::Service {
     throw Error(Code::kUnsupported, "is not chosen", "model");
   }
   void cancel(run::RequestId) override {}
-  bool unpin(const std::string&, std::span<const std::int32_t>) override { return false; }
+  bool unpin(const run::ServiceRequest&) override { return false; }
   bool drain(double) override { return true; }
   run::ServiceStats stats() const override { return roster_.stats(); }
 

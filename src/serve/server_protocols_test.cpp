@@ -108,12 +108,12 @@ TEST(ServerProtocols, LineSeparatorsAreEscapes) {
 TEST(ServerProtocols, WhatWouldChangeTheAnswerIsRefused) {
   TestServer s(FakeOptions{.tokens = 1});
   for (const char* field :
-       {R"("lora": [{"id": 0, "scale": 1.0}])", R"("mirostat": 2)", R"("min_tokens": 3)", R"("bad_words": ["x"])"}) {
+       {R"("dry_multiplier": 1)", R"("mirostat": 2)", R"("min_tokens": 3)", R"("bad_words": ["x"])"}) {
     const Reply r = s.ask("POST", "/v1/completions", std::string(R"({"prompt": "x", )") + field + "}");
     EXPECT_EQ(r.status, 400) << field;
     EXPECT_EQ(r.json()["error"]["code"], "unsupported_parameter") << field;
   }
-  for (const char* field : {R"("lora": [])", R"("mirostat": 0)", R"("typical_p": 1.0)", R"("min_tokens": null)"})
+  for (const char* field : {R"("lora": null)", R"("mirostat": 0)", R"("typical_p": 1.0)", R"("min_tokens": null)"})
     EXPECT_EQ(s.ask("POST", "/v1/completions", std::string(R"({"prompt": "x", )") + field + "}").status, 200) << field;
   // By the names that the client sent.
   EXPECT_EQ(s.ask("POST", "/infill", R"({"input_prefix": "a", "input_suffix": "b"})").json()["error"]["param"],

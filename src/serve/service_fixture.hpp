@@ -105,11 +105,11 @@ class FakeService : public run::Service {
     wake_.notify_all();
   }
 
-  bool unpin(const std::string& tenant, std::span<const std::int32_t> prompt) override {
+  bool unpin(const run::ServiceRequest& asked) override {
     const std::lock_guard lock(mutex_);
     const auto pinned = [&](const run::ServiceRequest& r) {
-      return r.pin && r.tenant == tenant &&
-             std::equal(prompt.begin(), prompt.end(), r.request.prompt.begin(), r.request.prompt.end());
+      return r.pin && r.tenant == asked.tenant && r.request.lora == asked.request.lora &&
+             r.request.prompt == asked.request.prompt;
     };
     const auto it = std::find_if(requests_.begin(), requests_.end(), pinned);
     if (it == requests_.end()) return false;

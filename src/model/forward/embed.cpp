@@ -82,13 +82,13 @@ void Embedder::join(std::span<const Input> inputs) {
     });
     first += count;
   }
-  cpu::Rows rows = step_.scratch.rows.whole(step_.rows);
+  cpu::Rows rows = step_.whole();
   step_.multiply(rows, s_.joined, {}, {{j.both, step_.scratch.x}});
 }
 
 void Embedder::make_inputs(std::span<const Input> inputs) {
   const LayerInputs& e = step_.spec.embedding.layers;
-  cpu::Rows all = step_.scratch.rows.whole(step_.rows);
+  cpu::Rows all = step_.whole();
   step_.multiply(all, step_.scratch.x, {}, {{e.projection, s_.inputs}});
   const float root = 1.0f / std::sqrt(static_cast<float>(step_.spec.dim));
   ids_.clear();

@@ -5,6 +5,7 @@
 
 #include "base/check.hpp"
 #include "kernel/ops.hpp"
+#include "model/adapters.hpp"
 #include "model/apply_norm.hpp"
 
 namespace kvasir::model {
@@ -24,12 +25,15 @@ std::span<const float> OutputHead::logits(std::span<const Input> inputs) const {
   const std::int64_t dim = step_.spec.dim;
   float* const gathered = step_.scratch.rows.whole(1).y;
   int count = 0;
+  std::vector<const float*> scales;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::int64_t end = step_.slices[i].row + step_.slices[i].count, wanted = inputs[i].logits;
     std::copy_n(step_.scratch.x + (end - wanted) * dim, wanted * dim, gathered + count * dim);
     count += inputs[i].logits;
+    if (step_.adapted())
+      scales.resize(static_cast<std::size_t>(count), step_.scales[static_cast<std::size_t>(end - 1)]);
   }
-  return multiply(gathered, count);
+  return multiply(gathered, count, step_.adapted() ? scales.data() : nullptr);
 }
 
 void OutputHead::state(int row, float* out) const {
@@ -63,21 +67,24 @@ std::vector<float> OutputHead::vector_of(std::vector<float> pooled) const {
   return pooled;
 }
 
-// Of one row, with the bias.
+// Of one row, with the bias, and with the adapters as the model has them.
 std::vector<float> OutputHead::multiply_one(const Linear& l, const std::vector<float>& x) const {
   std::vector<float> y(static_cast<std::size_t>(l.rows));
   cpu::Rows rows = step_.scratch.rows.whole(1);
+  const float* const scales = step_.spec.adapters ? step_.spec.adapters->scales().data() : nullptr;
+  rows.scales = scales ? &scales : nullptr;
   step_.multiply(rows, x.data(), {}, {{l, y.data()}});
   if (l.bias) ops().add(y.data(), l.bias.bound, l.rows);
   return y;
 }
 
-std::span<const float> OutputHead::multiply(const float* x, int count) const {
+std::span<const float> OutputHead::multiply(const float* x, int count, const float* const* scales) const {
   const Head& head = step_.spec.head;
   const std::int64_t vocab = step_.spec.vocab;
   KVASIR_CHECK(count == 0 || head.output);
   if (count > 0) {
     cpu::Rows rows = step_.scratch.rows.whole(count);
+    rows.scales = scales;
     step_.multiply(rows, x, head.norm, {{head.output, logits_}});
     const bool plain = !head.output.bias && head.scale == 1.0f && head.soft_cap == 0.0f;
     for (int r = 0; r < count && !plain; ++r) {

@@ -19,7 +19,8 @@ class OutputHead {
   std::span<const float> logits(std::span<const Input> inputs) const;
   // Of rows [first, first + count) of the step.
   std::span<const float> logits(int first, int count) const {
-    return multiply(step_.scratch.x + first * step_.spec.dim, count);
+    return multiply(step_.scratch.x + first * step_.spec.dim, count,
+                    step_.adapted() ? step_.scales.data() + first : nullptr);
   }
   // The normed state of a row. (dim)
   void state(int row, float* out) const;
@@ -30,7 +31,8 @@ class OutputHead {
 
  private:
   std::vector<float> multiply_one(const Linear& l, const std::vector<float>& x) const;
-  std::span<const float> multiply(const float* x, int count) const;
+  // scales: of the adapters, of every row; null: they add to none.
+  std::span<const float> multiply(const float* x, int count, const float* const* scales) const;
 
   const StepState& step_;
   float* const logits_;

@@ -1,9 +1,11 @@
 #include "model/forward/step_state.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "base/check.hpp"
+#include "model/adapters.hpp"
 #include "model/apply_norm.hpp"
 
 namespace kvasir::model {
@@ -34,6 +36,7 @@ StepState::StepState(Team& t, const ModelSpec& m, kv::Cache* c, int most, bool i
   both.reserve(n);
   positions.reserve(n);
   places.reserve(spec.has_places() ? n : 0);
+  scales.reserve(spec.adapters ? n : 0);
 }
 
 int StepState::begin(std::span<const Input> inputs) {
@@ -64,7 +67,21 @@ int StepState::begin(std::span<const Input> inputs) {
     slices.back().both = std::span(both).subspan(first);
   }
   KVASIR_CHECK(rows >= 1 && rows <= max_tokens);
+  take_scales(inputs);
   return wanted;
+}
+
+void StepState::take_scales(std::span<const Input> inputs) {
+  scales.clear();
+  if (!spec.adapters) return;
+  bool some = false;
+  for (const Input& in : inputs) {
+    const std::span<const float> own = in.adapters.empty() ? spec.adapters->scales() : in.adapters;
+    KVASIR_CHECK(own.size() == spec.adapters->scales().size());
+    some = some || std::any_of(own.begin(), own.end(), [](float s) { return s != 0.0f; });
+    scales.insert(scales.end(), in.tokens.size(), own.data());
+  }
+  if (!some) scales.clear();
 }
 
 Angles StepState::angles(int rope, std::int64_t row) const {

@@ -26,6 +26,7 @@ struct Input {
   std::int64_t second = -1;              // of encoders: the tokens from here on are of a second text; -1: there is one
   std::span<const RowRun> runs = {};     // of the text, with the rows that stand in it ...
   std::int64_t at = 0;                   // ... whose element `at` is the first of the tokens
+  std::span<const float> adapters = {};  // scales of the model's adapters; empty: Adapters::scales
 };
 
 // Lays out the scratch of steps of up to max_tokens tokens, part by part; StepState's comes last.
@@ -76,8 +77,19 @@ struct StepState {
   // f(rows), for all rows of the step at once or in tiles.
   template <class F>
   void in_rows(const F& f) {
-    cpu::in_rows(team, scratch.rows, rows, tiles, f);
+    cpu::in_rows(team, scratch.rows, rows, tiles, [&](cpu::Rows& r) {
+      r.scales = adapted() ? scales.data() + r.first : nullptr;
+      f(r);
+    });
   }
+  // All rows of the step.
+  cpu::Rows whole() const {
+    cpu::Rows r = scratch.rows.whole(rows);
+    r.scales = adapted() ? scales.data() : nullptr;
+    return r;
+  }
+  // Adapters add to some row.
+  bool adapted() const { return !scales.empty(); }
   // Prepares norm(x), or x without a norm, for the matrices.
   void prepare(cpu::Rows& rows, std::span<const cpu::Matrix* const> users, const float* x, const Norm& norm) const;
   struct Product {
@@ -103,6 +115,10 @@ struct StepState {
   std::vector<kv::BothWays> both;
   std::vector<std::int64_t> positions;  // of every row, among its text's elements
   std::vector<Position> places;         // the same where ModelSpec::has_places
+  std::vector<const float*> scales;     // of the adapters, of every row; empty: they add to none
+
+ private:
+  void take_scales(std::span<const Input> inputs);
 };
 
 }  // namespace kvasir::model

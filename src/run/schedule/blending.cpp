@@ -90,7 +90,7 @@ void Blending::relocate(Job& job) {
   if (o.repaired_ratio() >= 1) b.refused = "every row would be computed again, so all are, exactly";
   if (!b.refused.empty()) return;
   const std::int64_t exact = job.cached(), n = job.length();
-  const store::Moved moved = library_->find_moved(job.asked.tenant, job.ids, exact, n - 1, store::within(kFindTime));
+  const store::Moved moved = library_->find_moved(job.space, job.ids, exact, n - 1, store::within(kFindTime));
   b.lost_tokens = moved.lost;
   BlendPlan plan = plan_blend(exact, n, moved, o);
   if (plan.runs.empty()) {
@@ -119,7 +119,7 @@ void Blending::relocate(Job& job) {
   }
   try {
     const AdoptedPages pages(engine_.cache(), moved, plan);
-    repair(engine_, *job.sequence, job.ids, moved, pages, o, &plan);
+    repair(engine_, *job.sequence, job.ids, moved, pages, o, &plan, job.adapters);
     borrow(engine_.cache(), job.sequence, pages, plan);
   } catch (const Error& e) {
     if (e.code() != Code::kMemory && e.code() != Code::kIo) throw;  // kIo: weights that are streamed

@@ -23,6 +23,8 @@ struct Job {
   // Asked.
   RequestId id = 0;
   ServiceRequest asked;
+  std::vector<float> adapters;  // their scales, as model::Input has them
+  std::string space;            // of caches: only jobs of the same meet; the tenant, with scales of its own
   std::shared_ptr<Listener> listener;
 
   // Its tokens, and their keys and values.

@@ -23,15 +23,14 @@ Reuse::Reuse(Engine& engine, store::Library* library, Sharing& sharing, Blending
 
 void Reuse::search(Job& job) {
   if (library_ && job.asked.reuse && job.outcome.shifts == 0) {
-    job.kept.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.asked.tenant);
+    job.kept.chain = std::make_unique<store::Chain>(library_->fingerprint(), job.space);
     // Of a prompt that reads choices only what it would compute as any other does: an answer must not depend on what a
     // store knew.
     const auto exact = static_cast<std::size_t>(job.exact_prompt(engine_.cache()));
     if (job.reuses())
-      job.kept.search =
-          library_->search(job.asked.tenant, std::span(job.ids).first(exact), store::within(kSearchTime), on_found_,
-                           blending_.reads_moved(job),
-                           [runs = job.asked.request.runs](std::int64_t n) { return model::common_end(runs, n); });
+      job.kept.search = library_->search(
+          job.space, std::span(job.ids).first(exact), store::within(kSearchTime), on_found_, blending_.reads_moved(job),
+          [runs = job.asked.request.runs](std::int64_t n) { return model::common_end(runs, n); });
   }
   if (!job.kept.search || job.kept.search->ready()) begin(job);
 }
@@ -160,12 +159,12 @@ void Reuse::offer_prompt(Job& job) {
   if (!job.kept.chain) return;
   job.kept.prompt_offered = true;
   offer(job, store::Library::Offering::kTail);
-  library_->remember(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
+  library_->remember(job.space, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)));
   std::vector<std::int64_t> borders = job.asked.partings;
   borders.insert(borders.end(), job.asked.checkpoints.begin(), job.asked.checkpoints.end());
   std::sort(borders.begin(), borders.end());
   if (job.asked.request.runs.empty())  // texts with rows are found where they stand
-    library_->remember_segments(*job.kept.chain, job.asked.tenant, job.ids,
+    library_->remember_segments(*job.kept.chain, job.space, job.ids,
                                 engine_.cache().rules().sealed_pages(job.cached()) * kv::kPageTokens, borders);
   if (job.asked.pin) pin(job);
 }
@@ -182,7 +181,7 @@ void Reuse::pin(Job& job) {
   const auto ttl =
       std::chrono::duration_cast<store::Clock::duration>(std::chrono::duration<double>(job.asked.pin_seconds));
   job.outcome.receipt.pin_error =
-      library_->pin(job.asked.tenant, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)), ends, ttl).why;
+      library_->pin(job.space, std::span(job.ids).first(static_cast<std::size_t>(job.prompt)), ends, ttl).why;
 }
 
 void Reuse::forget(Job& job) {

@@ -19,8 +19,7 @@ Job::Lead Sharing::find_leader(const Job& job) const {
   Job::Lead best;
   if (!job.reuses()) return best;
   for (const auto& r : running_) {
-    if (r.get() == &job || r->over || r->kept.search || r->blended.on() || !r->asked.reuse ||
-        r->asked.tenant != job.asked.tenant)
+    if (r.get() == &job || r->over || r->kept.search || r->blended.on() || !r->asked.reuse || r->space != job.space)
       continue;
     const std::int64_t most =
         std::min({r->prompt, job.length() - 1, r->exact_prompt(cache_), job.exact_prompt(cache_)});

@@ -53,12 +53,13 @@ TEST_F(SharingTest, OthersDoNotLead) {
     const bool found = sharing_.find_leader(job).job != nullptr;
     other.asked = {};
     job.asked = {};
+    other.space = "";
     other.kept = {};
     other.blended = {};
     return found;
   };
   EXPECT_TRUE(leads([] {}));
-  EXPECT_FALSE(leads([&] { other.asked.tenant = "x"; }));
+  EXPECT_FALSE(leads([&] { other.space = "x"; }));
   EXPECT_FALSE(leads([&] { other.asked.reuse = false; }));
   EXPECT_FALSE(leads([&] { job.asked.reuse = false; }));
   EXPECT_FALSE(leads([&] { job.asked.request.prompt_logprobs = true; }));

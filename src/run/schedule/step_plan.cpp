@@ -25,7 +25,8 @@ void StepPlan::add(Job& job, std::int64_t count) {
                      .tokens = job.next(),
                      .decode = job.decodes(),
                      .runs = job.asked.request.runs,
-                     .at = job.cached()};
+                     .at = job.cached(),
+                     .adapters = job.adapters};
   if (const int drafted = job.drafted(); drafted > 0) {
     input.tokens = job.draft->fed;
     input.logits = drafted + 1;
