@@ -168,6 +168,7 @@ class QuantizedCache(KvasirCache):
 
     quanto's and hqq's codes in groups within a token, on pages of 128 tokens that are compressed once. residual_length
     tokens stay raw at least, those of a prompt, too, and at most 127 more. The config's model attends by "kvasir" then.
+    `kivi.model_cache(model, schedule="hf")` compresses when transformers does, for comparisons.
     """
 
     CODECS = {("quanto", 2): "int2_token", ("quanto", 4): "int4_token", **{("hqq", b): f"hqq{b}" for b in (2, 3, 4, 8)}}

@@ -3,7 +3,7 @@
 The quantiser: s = (max - min) / (2^bits - 1), code = round((x - min) / s), half to even; keys in groups of tokens within
 a channel, values in groups of channels within a token; scales and minima in float16, codes packed with the first one in
 the lowest bits. `kvasir.hf.KvasirCache(bits=2)` is what attends on such numbers; this is for export and comparison, and
-`model_cache` for group sizes that packed attention does not have.
+`model_cache` for group sizes and schedules that packed attention does not have.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def _numpy(x) -> tuple[np.ndarray, object]:
     return np.asarray(x, np.float32), lambda y: y
 
 
-def _quantize(x: np.ndarray, group: int, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Groups along the last axis n: codes (..., n * bits / 8) of bytes, s and minima (..., n / group) of float16."""
+def _quantize(x: np.ndarray, group: int, bits: int, kind=np.float16) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups along the last axis n: codes (..., n * bits / 8) of bytes, s and minima (..., n / group) of `kind`."""
     if bits not in (2, 4, 8):
         raise BadInput(f"bits: {bits}, expected 2, 4 or 8")
     if group < 4 or group % 4 or x.shape[-1] % group:
@@ -32,8 +32,8 @@ def _quantize(x: np.ndarray, group: int, bits: int) -> tuple[np.ndarray, np.ndar
         raise BadInput("x: holds a number that is not finite")
     top = 2**bits - 1
     g = x.reshape(*x.shape[:-1], -1, group)
-    low = g.min(-1).astype(np.float16)
-    scale = ((g.max(-1) - g.min(-1)) / top).astype(np.float16)
+    low = g.min(-1).astype(kind)
+    scale = ((g.max(-1) - g.min(-1)) / top).astype(kind)
     s, m = scale.astype(np.float32)[..., None], low.astype(np.float32)[..., None]
     codes = np.where(s > 0, np.clip(np.rint((g - m) / np.where(s > 0, s, 1)), 0, top), 0).astype(np.uint8)
     each = 8 // bits
@@ -88,12 +88,27 @@ def _check_device(device) -> None:
         raise BadInput(f"device: '{device}', expected cpu or nothing: arrays are numpy's and attention runs on the CPU")
 
 
+def _sizes(model) -> tuple[int, int]:
+    """Layers and head size of a model of transformers."""
+    c = model.config.get_text_config(decoder=True) if hasattr(model.config, "get_text_config") else model.config
+
+    def value(*names):
+        for n in names:
+            if getattr(c, n, None):
+                return getattr(c, n)
+        raise BadInput(f"config: has none of {', '.join(names)}")
+
+    head_dim = getattr(c, "head_dim", None) or value("hidden_size", "n_embd") // value("num_attention_heads", "n_head")
+    return value("n_layer", "num_hidden_layers", "num_layers", "n_layers"), head_dim
+
+
 class _KiviLayer:
-    """One layer: quantised groups of tokens, which never change, and raw tokens behind them."""
+    """One layer: quantised tokens, and raw ones behind them."""
 
     def __init__(self):
-        self.keys: list[tuple] = []  # of group_size tokens each
+        self.keys: list[tuple] = []  # as the schedule takes them
         self.values: list[tuple] = []
+        self.tokens_k = self.tokens_v = 0  # quantised
         self.raw_k = self.raw_v = None  # [B, H, r, D]
         self.flushes = 0
 
@@ -101,42 +116,45 @@ class _KiviLayer:
 class KiviCache:
     """A history of keys and values in KIVI's format: keys and values of tokens older than the residual are quantised.
 
-    Groups are appended and never quantised again. Sizes are those of the arrays that are held.
+    Sizes are those of the arrays that are held. schedule says which tokens are quantised when, with R for
+    residual_length and G for group_size:
+      fifo   the oldest G keys and values as long as R are raw; G to R
+      paper  KIVI's: keys R at once, when as many are raw; every value as soon as R are newer. R a multiple of G
+      hf     QuantizedCache of transformers 5.24 with quanto on axis 0: what comes first as a whole, and all that there
+             is again whenever R have come behind it. Groups of keys, too, are of channels of a token, and scales and
+             minima float32, so that a model in float32 has the numbers that it has with transformers' class
+    With fifo and paper, tokens are never quantised again.
     """
 
+    SCHEDULES = ("fifo", "paper", "hf")
+
     def __init__(self, layers: int, head_dim: int, kv_heads: int | None = None, *, device=None, group_size: int = 32,
-                 residual_length: int = 128, bits: int = 2):
+                 residual_length: int = 128, bits: int = 2, schedule: str = "fifo"):
         """kv_heads: checked against what comes; None: not."""
         _check_device(device)
-        if group_size < 4 or group_size % 4 or residual_length < group_size or head_dim % group_size:
-            raise BadInput(
-                f"group_size: {group_size}, expected a multiple of 4 from 4 to residual_length, {residual_length}, that "
-                f"divides head_dim, {head_dim}"
-            )
+        if schedule not in self.SCHEDULES:
+            raise BadInput(f"schedule: '{schedule}', expected one of {', '.join(self.SCHEDULES)}")
+        if group_size < 4 or group_size % 4 or head_dim % group_size:
+            raise BadInput(f"group_size: {group_size}, expected a multiple of 4 that divides head_dim, {head_dim}")
+        least = 0 if schedule == "hf" else group_size
+        if residual_length < least or (schedule == "paper" and residual_length % group_size):
+            what = f"a multiple of group_size, {least}" if schedule == "paper" else f"at least {least}"
+            raise BadInput(f"residual_length: {residual_length}, expected {what}")
         if layers < 1:
             raise BadInput(f"layers: {layers}, expected at least 1")
         self.group, self.residual, self.bits, self.head_dim = group_size, residual_length, bits, head_dim
-        self.count, self.kv_heads = layers, kv_heads
+        self.count, self.kv_heads, self.schedule = layers, kv_heads, schedule
         self.reset()
 
     @classmethod
     def from_model(cls, model, **options) -> KiviCache:
-        c = model.config.get_text_config(decoder=True) if hasattr(model.config, "get_text_config") else model.config
-
-        def value(*names):
-            for n in names:
-                if getattr(c, n, None):
-                    return getattr(c, n)
-            raise BadInput(f"config: has none of {', '.join(names)}")
-
-        head_dim = getattr(c, "head_dim", None) or value("hidden_size", "n_embd") // value("num_attention_heads", "n_head")
-        return cls(value("n_layer", "num_hidden_layers", "num_layers", "n_layers"), head_dim, **options)
+        return cls(*_sizes(model), **options)
 
     def reset(self) -> None:
         self._layers = [_KiviLayer() for _ in range(self.count)]
 
     def _held(self, layer: _KiviLayer) -> int:
-        return len(layer.keys) * self.group + (0 if layer.raw_k is None else layer.raw_k.shape[2])
+        return layer.tokens_k + (0 if layer.raw_k is None else layer.raw_k.shape[2])
 
     @property
     def tokens(self) -> int:
@@ -174,25 +192,47 @@ class KiviCache:
         layer.raw_v = v.copy() if layer.raw_v is None else np.concatenate([layer.raw_v, v], 2)
 
     def _flush(self, layer: _KiviLayer) -> None:
-        """Whole groups leave the residual as long as it is full."""
-        groups = (layer.raw_k.shape[2] - self.residual) // self.group + 1 if layer.raw_k.shape[2] >= self.residual else 0
-        for i in range(groups):
-            span = slice(i * self.group, (i + 1) * self.group)
-            layer.keys.append(quantize_keys(layer.raw_k[:, :, span], self.group, self.bits))
-            layer.values.append(quantize_values(layer.raw_v[:, :, span], self.group, self.bits))
-        if groups:
-            layer.raw_k = layer.raw_k[:, :, groups * self.group :].copy()
-            layer.raw_v = layer.raw_v[:, :, groups * self.group :].copy()
-            layer.flushes += groups
+        """What the schedule takes leaves the residual. To be called after every step, which attends to it raw."""
+        raw, total = layer.raw_k.shape[2], self._held(layer)
+        if self.schedule == "hf":
+            if layer.tokens_k == 0 or raw >= self.residual:
+                self._quantize_all(layer)
+            return
+        if self.schedule == "paper":
+            keys, values = raw // self.residual * self.residual, max(total - self.residual, 0) - layer.tokens_v
+        else:
+            keys = values = 0 if raw < self.residual else (raw - self.residual) // self.group * self.group + self.group
+        for first in range(0, keys, self.group):
+            layer.keys.append(quantize_keys(layer.raw_k[:, :, first : first + self.group], self.group, self.bits))
+        if keys:
+            layer.raw_k = layer.raw_k[:, :, keys:].copy()
+            layer.tokens_k += keys
+            layer.flushes += keys // self.group
+        if values:
+            layer.values.append(quantize_values(layer.raw_v[:, :, :values], self.group, self.bits))
+            layer.raw_v = layer.raw_v[:, :, values:].copy()
+            layer.tokens_v += values
+
+    def _quantize_all(self, layer: _KiviLayer) -> None:
+        k, v = self._floats(layer)
+        layer.keys = [_quantize(k, self.group, self.bits, np.float32)]
+        layer.values = [_quantize(v, self.group, self.bits, np.float32)]
+        layer.tokens_k = layer.tokens_v = k.shape[2]
+        layer.raw_k, layer.raw_v = k[:, :, :0], v[:, :, :0]
+        layer.flushes += 1
+
+    def _floats(self, l: _KiviLayer) -> tuple[np.ndarray, np.ndarray]:
+        of_keys = dequantize_values if self.schedule == "hf" else dequantize_keys
+        keys = [of_keys(*g, self.group, self.bits) for g in l.keys]
+        values = [dequantize_values(*g, self.group, self.bits) for g in l.values]
+        return np.concatenate([*keys, l.raw_k], 2), np.concatenate([*values, l.raw_v], 2)
 
     def get(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys and values of a layer as floats, [B, H, T, D]."""
         l = self._layers[layer]
         if l.raw_k is None:
             raise Error("the cache is empty")
-        keys = [dequantize_keys(*g, self.group, self.bits) for g in l.keys]
-        values = [dequantize_values(*g, self.group, self.bits) for g in l.values]
-        return np.concatenate([*keys, l.raw_k], 2), np.concatenate([*values, l.raw_v], 2)
+        return self._floats(l)
 
     def get_full_cache(self):
         """A DynamicCache of transformers with everything as floats."""
@@ -206,21 +246,25 @@ class KiviCache:
         return cache
 
     def get_stats(self, layer: int = 0) -> dict:
+        """Of a layer, but for total_flushes. quantized_tokens and residual_tokens are of keys; with the paper's schedule
+        values have their own."""
         l = self._layers[layer]
         raw = 0 if l.raw_k is None else l.raw_k.shape[2]
         held = sum(a.nbytes for group in (*l.keys, *l.values) for a in group)
         held += 0 if l.raw_k is None else l.raw_k.nbytes + l.raw_v.nbytes
         elements = 0 if l.raw_k is None else 2 * l.raw_k.shape[0] * l.raw_k.shape[1] * self.head_dim * self._held(l)
         return {
-            "total_tokens": self._held(l), "quantized_tokens": len(l.keys) * self.group, "residual_tokens": raw,
+            "total_tokens": self._held(l), "quantized_tokens": l.tokens_k, "residual_tokens": raw,
+            "quantized_values": l.tokens_v, "residual_values": 0 if l.raw_v is None else l.raw_v.shape[2],
             "kivi_bytes": held, "fp16_bytes": 2 * elements, "fp32_bytes": 4 * elements,
             "compression": 4 * elements / held if held else 1.0, "total_flushes": sum(x.flushes for x in self._layers),
         }
 
 
 def model_cache(model, **options):
-    """A cache of transformers that holds a KiviCache and hands the model floats: any group size from 4 and a residual
-    that is exact to the token, for comparisons. The past is unpacked at every step; KvasirCache attends on packed bytes.
+    """A cache of transformers that holds a KiviCache and hands the model floats: any group size from 4, a residual that
+    is exact to the token, and any of its schedules, for comparisons. The past is unpacked at every step; KvasirCache
+    attends on packed bytes.
 
     Options are those of KiviCache. Beams, crop and models with sliding or shared layers are refused.
     """
@@ -283,8 +327,8 @@ def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, group_siz
              *, bits: int = 2, **options) -> str:
     """prompt and answer of a model of transformers. Further options are those of model.generate.
 
-    Groups of 32, 64 and 128 attend on packed pages, of 128 tokens that residual_length tokens stand behind; other ones
-    are unpacked at every step (`model_cache`). verbose: the answer is printed as it comes, and then what the cache takes.
+    Groups of 4, 8, 16, 32, 64 and 128 attend on packed pages, of 128 tokens that residual_length tokens stand behind;
+    other ones are unpacked at every step (`model_cache`). verbose: the answer is printed as it comes, and then what the cache takes.
     """
     from .hf import KvasirCache, as_argument
 
@@ -292,7 +336,7 @@ def generate(model, tokenizer, prompt: str, max_new_tokens: int = 200, group_siz
     inputs = tokenizer(prompt, return_tensors="pt").to(model.device)
     if group_size == 32:
         cache = KvasirCache.from_model(model, bits=bits, residual=residual_length)
-    elif group_size in (64, 128) and bits in (2, 4):
+    elif group_size in (4, 8, 16, 64, 128) and bits in (2, 4) and _sizes(model)[1] % 16 == 0:
         cache = KvasirCache.from_model(
             model, codecs=f"int{bits}_channel:{group_size}/int{bits}_token:{group_size}", residual=residual_length)
     else:

@@ -7,9 +7,12 @@ import unittest
 import warnings
 
 try:
+    import numpy as np
     import torch
-    from transformers import DynamicCache, Gemma2Config, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config
+    from transformers import DynamicCache, QuantizedCache, Gemma2Config, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config
     from transformers import AutoModelForCausalLM, BatchEncoding
+    from transformers.cache_utils import Cache, QuantizedLayer
+    from transformers.utils import is_optimum_quanto_available
 
     import kvasir
     from kvasir import hf, kivi
@@ -189,12 +192,15 @@ class HfTest(unittest.TestCase):
         self.assertIn("cache: ", out.getvalue())
         self.assertEqual(text, kivi.generate(model, Tokenizer(), "a bb ccc", 5))
         long = "a bb ccc dddd " * 75
-        for group in (4, 16, 32, 64):  # whole pages for the last two
+        held = {}
+        for group in (4, 8, 16, 32, 64):  # on packed pages
             with self.subTest(group=group):
                 out = io.StringIO()
                 with contextlib.redirect_stdout(out):
                     kivi.generate(model, Tokenizer(), long, 5, group_size=group, residual_length=64, verbose=True)
                 self.assertIn("for 304 tokens", out.getvalue())
+                held[group] = int(out.getvalue().split("cache: ")[1].split()[0])
+        self.assertTrue(held[4] > held[8] > held[16] > held[32], held)
         with self.assertRaisesRegex(kvasir.BadInput, "device: 'xpu', expected cpu"):
             kivi.generate(model, Tokenizer(), "a", 5, device="xpu")
 
@@ -212,6 +218,36 @@ class HfTest(unittest.TestCase):
         self.assertLess(kept.get_stats()["residual_tokens"], 30)
         with self.assertRaisesRegex(kvasir.Unsupported, "KvasirCache takes those with windows"):
             kivi.model_cache(model_of("mistral"))
+
+    @torch.no_grad()
+    def test_the_schedule_of_transformers_is_theirs_to_the_bit(self):
+        """Beside their cache with this package's quantiser, and with quanto's where it is installed."""
+        model, ids = model_of("llama"), ids_of(2, 120)
+        model.set_attn_implementation("sdpa")
+        group, length = 16, 20
+
+        class Layer(QuantizedLayer):
+            def _quantize(self, x, axis):
+                return kivi._quantize(x.numpy(), group, self.nbits, np.float32)
+
+            def _dequantize(self, packed):
+                return torch.from_numpy(kivi._dequantize(*packed, group, self.nbits))
+
+        def logits(cache):
+            return [model(ids[:, a:b], **hf.as_argument(cache)).logits for a, b in ((0, 40), (40, 43), *((n, n + 1) for n in range(43, 120)))]
+
+        for bits in (2, 4):
+            options = dict(nbits=bits, axis_key=0, axis_value=0, q_group_size=group, residual_length=length)
+            theirs = [lambda: Cache(layers=[Layer(**options) for _ in range(3)])]
+            if is_optimum_quanto_available():
+                theirs.append(lambda: QuantizedCache("quanto", model.config, **options))
+            got = kivi.model_cache(model, group_size=group, residual_length=length, bits=bits, schedule="hf")
+            here = logits(got)
+            for their in theirs:
+                for n, (a, b) in enumerate(zip(here, logits(their()))):
+                    self.assertTrue(torch.equal(a, b), f"{bits} bits, step {n}")
+            other = logits(kivi.model_cache(model, group_size=group, residual_length=length, bits=bits))
+            self.assertFalse(torch.equal(other[-1], here[-1]))
 
     @torch.no_grad()
     def test_quantized_cache_in_one_line(self):

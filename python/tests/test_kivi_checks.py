@@ -141,6 +141,32 @@ class KiviChecks(unittest.TestCase):
                 seen.append((s["quantized_tokens"], s["residual_tokens"]))
             self.assertEqual(seen, books)
 
+    def test_the_other_schedules_follow_theirs(self):
+        k = floats(1, 1, 430, 32)
+
+        def books(schedule, steps, **options):
+            cache, seen = kivi.KiviCache(1, 32, schedule=schedule, **options), []
+            for n in steps:
+                cache.add_tokens([(k[:, :, :n], k[:, :, :n])])
+                s = cache.get_stats()
+                seen.append(tuple(s[f"{x}_{y}"] for y in ("tokens", "values") for x in ("quantized", "residual")))
+            return seen, cache
+
+        for steps, want in (((100, 230), [(0, 100, 0, 100), (128, 102, 102, 128)]), ((128, 258), [(128, 0, 0, 128), (256, 2, 130, 128)]),
+                            ((300, 430), [(256, 44, 172, 128), (384, 46, 302, 128)])):
+            self.assertEqual(books("paper", steps)[0], want)
+        # However the tokens come, the paper's cache is the same.
+        at_once, one_by_one = (books("paper", steps)[1] for steps in ((430,), range(1, 431)))
+        for got, other in zip(at_once.get(0), one_by_one.get(0)):
+            self.assertTrue((got == other).all())
+        flushed = [n for n, s in zip(range(10, 31), books("hf", range(10, 31), residual_length=4)[0]) if s[1] == 0]
+        self.assertEqual(flushed, [10, 14, 18, 22, 26, 30])
+        for bad, text in (((dict(schedule="lifo")), "'lifo', expected one of fifo, paper, hf"), (dict(residual_length=16), "at least 32"),
+                          (dict(schedule="paper", residual_length=100), "100, expected a multiple of group_size, 32"),
+                          (dict(schedule="hf", residual_length=-1), "at least 0"), (dict(group_size=12), "12, expected a multiple of 4 that")):
+            with self.assertRaisesRegex(kvasir.BadInput, text):
+                kivi.KiviCache(1, 32, **bad)
+
     def test_12_the_same_tokens_twice_are_an_error(self):
         k = floats(1, 1, 40, 32)
         cache = kivi.KiviCache(2, 32)

@@ -118,6 +118,31 @@ TEST(CodecCache, DecodeAgreesWithPrefill) {
     EXPECT_TRUE(exact.contains(name)) << name << " computes prompts otherwise";
 }
 
+// Parts of a step, threads and single tokens give the bits of the whole with groups that share a packed unit, too.
+TEST(CodecCache, SmallGroupsAreLikeOthers) {
+  simd::each_isa([&] {
+    const Tokens tokens = random_tokens(kShape, kTokens, 5);
+    CacheOptions o;
+    o.k_codec = "int2_channel:4";
+    o.v_codec = "int2_token:8";
+    o.window = 0;
+    o.max_tokens = 1024;
+    const Outcome whole = run(o, tokens, kTokens, 2);
+    EXPECT_TRUE(run(o, tokens, 129, 1) == whole);
+    Team team(1);
+    Cache cache(team, kShape, o);
+    Sequence* s = cache.create();
+    feed(cache, s, tokens, 0, 620, 620);
+    for (int t = 620; t < kTokens; ++t) {
+      const auto outs = step(cache, {{s, &tokens, t, 1, true}});
+      for (std::size_t l = 0; l < outs[0].size(); ++l)
+        for (std::size_t i = 0; i < outs[0][l].size(); ++i)
+          ASSERT_EQ(outs[0][l][i], whole.out[l][static_cast<std::size_t>(t) * outs[0][l].size() + i]) << t;
+    }
+    EXPECT_EQ(cache.bytes().digest(*s), whole.digest);
+  });
+}
+
 TEST(CodecCache, LayersMayDiffer) {
   const Tokens tokens = random_tokens(kShape, kTokens, 3);
   for (const CacheOptions& o : variants()) {
@@ -188,11 +213,8 @@ TEST(CodecCache, ChoicesThatAreNonePointToTheNearest) {
   EXPECT_NE(typo.find("; or of the presets: balanced, exact, "), std::string::npos) << typo;
   EXPECT_NE(typo.find("(did you mean 'balanced'?)"), std::string::npos) << typo;
   // Presets where codecs or parameters are, and names of other programs.
-  EXPECT_NE(refusal("kivi2:16")
-                .find("'kivi2' is a preset, which takes no parameter; it stands for keys "
-                      "'int2_channel' and values 'int2_token'"),
-            std::string::npos)
-      << refusal("kivi2:16");
+  EXPECT_NE(refusal("balanced:16").find("'balanced' is a preset, which takes no parameter"), std::string::npos)
+      << refusal("balanced:16");
   EXPECT_NE(refusal("q8_0").find("'int8_token' is nearest to it"), std::string::npos) << refusal("q8_0");
   EXPECT_NE(refusal("FP8_E4M3").find("'int8_token' is nearest to it"), std::string::npos);
   EXPECT_NE(refusal("F16").find("did you mean 'f16'?"), std::string::npos);
@@ -201,6 +223,13 @@ TEST(CodecCache, ChoicesThatAreNonePointToTheNearest) {
   EXPECT_EQ(refusal("rq4:unbiased"), "");
   EXPECT_EQ(parse_pair("rq4/rq3", "--kv").v, "rq3");
   EXPECT_THROW(parse_layers("0=blanced", "x"), Error);
+  // A group size takes the place of the one that the preset's codecs have.
+  EXPECT_EQ(parse_pair("kivi2:16", "--kv").k, "int2_channel:16");
+  EXPECT_EQ(parse_pair("kivi2:16", "--kv").v, "int2_token:16");
+  EXPECT_EQ(parse_pair("quanto4:8", "--kv").v, "int4_token:8");
+  EXPECT_TRUE(stores("kivi2:4", 80, 80));
+  EXPECT_FALSE(stores("kivi2:2", 80, 80));
+  EXPECT_FALSE(stores("exact:16", 80, 80));
 }
 
 }  // namespace

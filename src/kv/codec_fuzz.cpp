@@ -69,9 +69,9 @@ std::vector<float> read(const codec_fixture::Subject& s, int g) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 5) return 0;
   constexpr int kSizes[] = {32, 64, 80, 96, 112, 128, 192, 256};
-  constexpr const char* kVariants[] = {"", ":64", ":128", ":unbiased"};
+  constexpr const char* kVariants[] = {"", ":64", ":128", ":unbiased", ":4", ":8", ":16"};
   const auto codecs = kv::codecs();
-  const std::string name = std::string(codecs[data[0] % codecs.size()].name) + kVariants[data[4] % 4];
+  const std::string name = std::string(codecs[data[0] % codecs.size()].name) + kVariants[data[4] % std::size(kVariants)];
   const int d = kSizes[data[1] % std::size(kSizes)];
   const Side side = data[2] % 2 ? Side::kValues : Side::kKeys;
   const int g = 1 + data[3] % 9;

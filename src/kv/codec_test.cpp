@@ -30,7 +30,7 @@ const int kHeadSizes[] = {32, 64, 80, 96, 112, 128, 192, 256};
 template <class Test>
 void each(Test test, std::span<const int> sizes = kHeadSizes) {
   for (const auto& e : codecs()) {
-    for (const char* variant : {"", ":64", ":unbiased"}) {
+    for (const char* variant : {"", ":4", ":16", ":64", ":unbiased"}) {
       for (const Side side : {Side::kKeys, Side::kValues}) {
         for (const int d : sizes) {
           const std::string name = std::string(e.name) + variant;

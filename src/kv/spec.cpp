@@ -94,6 +94,11 @@ void refuse_preset(std::string_view text, std::string_view name, const char* wha
   bad(message, context);
 }
 
+// A preset's codec with `parameter`, such as ":16", in place of its own.
+std::string with_parameter(std::string_view codec, std::string_view parameter) {
+  return std::string(codec.substr(0, codec.find(':'))) + std::string(parameter);
+}
+
 }  // namespace
 
 CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string& context) {
@@ -131,12 +136,15 @@ CodecPair parse_pair(std::string_view text, const std::string& context) {
   }
   const std::size_t slash = text.find('/');
   if (slash == std::string_view::npos) {
-    const std::string_view name = text.substr(0, text.find(':'));
-    if (!find(codecs(), name)) {
+    const std::size_t colon = text.find(':');
+    const std::string_view name = text.substr(0, colon);
+    if (find(codecs(), name)) return {std::string(text), std::string(text)};
+    const Preset* const preset = find(presets(), name);
+    if (!preset || preset->share > 0) {
       refuse_preset(text, name, "takes no parameter", context);
       bad(unknown_codec(name, true), context);
     }
-    return {std::string(text), std::string(text)};
+    return {with_parameter(preset->k, text.substr(colon)), with_parameter(preset->v, text.substr(colon))};
   }
   return {std::string(text.substr(0, slash)), std::string(text.substr(slash + 1))};
 }

@@ -20,8 +20,8 @@ struct CodecSpec {
 CodecSpec parse_codec(std::string_view text, int d, Side side, const std::string& context);
 
 // Names for keys and values: a preset's, CODEC for both, or CODEC/CODEC, whose codecs are not looked up. Of presets
-// with a share, and of shares, the codecs of an average layer. Throws Error(kBadInput) in `context` for one name that
-// is none of these.
+// with a share, and of shares, the codecs of an average layer; PRESET:PARAMETER is its codecs with that parameter.
+// Throws Error(kBadInput) in `context` for one name that is none of these.
 struct CodecPair {
   std::string k;
   std::string v;

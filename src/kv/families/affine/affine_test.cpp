@@ -220,10 +220,13 @@ TEST(AffinePage, BytesAreExact) {
     EXPECT_EQ(page_bytes("int4_channel", d, Side::kKeys) * 8, n * 5) << "5 bits per element";
     EXPECT_EQ(page_bytes("int4_channel:128", d, Side::kKeys) * 8, n * 4 + n / 4);
     EXPECT_EQ(page_bytes("int2_channel", d, Side::kKeys) * 8, n * 3);
+    EXPECT_EQ(page_bytes("int2_channel:16", d, Side::kKeys) * 8, n * 4);
+    EXPECT_EQ(page_bytes("int4_channel:4", d, Side::kKeys) * 8, n * 12);
     for (const Side side : {Side::kKeys, Side::kValues}) {
       EXPECT_EQ(page_bytes("int2_token", d, side), n / 4 + 4 * 128 * groups(32));
       EXPECT_EQ(page_bytes("int4_token", d, side), n / 2 + 4 * 128 * groups(32));
       EXPECT_EQ(page_bytes("int4_token:64", d, side), n / 2 + 4 * 128 * groups(64));
+      EXPECT_EQ(page_bytes("int2_token:8", d, side), n / 4 + 4 * 128 * groups(8));
       EXPECT_EQ(page_bytes("int8_token:" + std::to_string(d), d, side), n + 4 * 128);
       EXPECT_EQ(page_bytes("hqq3", d, side), n * 3 / 8 + 4 * 128 * groups(64));
       EXPECT_EQ(page_bytes("uniform4", d, side), n / 2 + 4 * 128 * groups(128));
@@ -236,6 +239,9 @@ TEST(AffinePage, BadChoicesAreNamed) {
   EXPECT_THROW(Subject("int4_channel", 64, Side::kValues), Error);
   EXPECT_THROW(Subject("int4_channel:96", 96, Side::kKeys), Error);
   EXPECT_THROW(Subject("int4_token:48", 96, Side::kKeys), Error);
+  EXPECT_THROW(Subject("int4_token:2", 96, Side::kKeys), Error);
+  EXPECT_THROW(Subject("int4_token:12", 96, Side::kKeys), Error);
+  EXPECT_THROW(Subject("int4_channel:256", 96, Side::kKeys), Error);
   EXPECT_THROW(Subject("int4_token:unbiased", 64, Side::kKeys), Error);
   EXPECT_THROW(Subject("uniform4:32", 64, Side::kKeys), Error);
   EXPECT_THROW(Subject("uniform2:64", 64, Side::kKeys), Error);
@@ -270,10 +276,13 @@ TEST(AffinePage, LayoutIsTheDocumentedOne) {
     double shift;
   };
   const Case cases[] = {
-      {"int4_channel", 4, Side::kKeys, true, 32, 0},   {"int2_channel:64", 2, Side::kKeys, true, 64, 0},
-      {"int4_token", 4, Side::kValues, true, 32, 0},   {"int8_token", 8, Side::kValues, true, 32, 0},
-      {"int4_token:64", 4, Side::kKeys, false, 64, 0}, {"int8_token", 8, Side::kKeys, false, 32, 0},
-      {"hqq2", 2, Side::kKeys, false, 64, 0},          {"uniform2", 2, Side::kValues, true, 32, 0.5},
+      {"int4_channel", 4, Side::kKeys, true, 32, 0},    {"int2_channel:64", 2, Side::kKeys, true, 64, 0},
+      {"int4_token", 4, Side::kValues, true, 32, 0},    {"int8_token", 8, Side::kValues, true, 32, 0},
+      {"int4_token:64", 4, Side::kKeys, false, 64, 0},  {"int8_token", 8, Side::kKeys, false, 32, 0},
+      {"int2_channel:16", 2, Side::kKeys, true, 16, 0}, {"int4_channel:8", 4, Side::kKeys, true, 8, 0},
+      {"int8_token:4", 8, Side::kKeys, false, 4, 0},    {"int2_token:8", 2, Side::kKeys, false, 8, 0},
+      {"int4_token:4", 4, Side::kValues, true, 4, 0},   {"hqq4:16", 4, Side::kValues, true, 16, 0},
+      {"hqq2", 2, Side::kKeys, false, 64, 0},           {"uniform2", 2, Side::kValues, true, 32, 0.5},
       {"uniform4", 4, Side::kKeys, false, 128, 0.5}};
   for (const Case& c : cases)
     for (const int d : {64, 80, 256}) {

@@ -54,7 +54,7 @@ struct ChannelKeys {
     if (side == Side::kValues) return "it is made for keys only";
     if (params->group == 0) params->group = 32;
     const int group = params->group;
-    return group == 32 || group == 64 || group == 128 ? nullptr : "a group must have 32, 64 or 128 tokens";
+    return is_group(group) ? nullptr : "a group must have 4, 8, 16, 32, 64 or 128 tokens";
   }
   static PageShape shape(const Head& head) { return page_shape<Grid>(head.d, head.params.group, Side::kKeys); }
 
@@ -104,8 +104,7 @@ struct TokenCodec {
     if (const char* why = refuse_head(d, *params)) return why;
     const int group = params->group == 0 ? kGroup : params->group;
     if (kFixed && group != kGroup && group != smaller(kGroup, d)) return "it has no parameters";
-    if (group != 32 && group != 64 && group != 128 && group != d)
-      return "a group must have 32, 64 or 128 channels or be the head";
+    if (!is_group(group) && group != d) return "a group must have 4, 8, 16, 32, 64 or 128 channels or be the head";
     params->group = smaller(group, d);  // a longer group is the head
     return nullptr;
   }

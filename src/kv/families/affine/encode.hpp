@@ -79,6 +79,24 @@ struct RowScaled {
 
   // 16 rows of one group of n lanes.
   KVASIR_INLINE void encode_rows(const float* x, std::ptrdiff_t stride, int n, Word* s, Word* m, std::uint8_t* codes) {
+    if (n < kLanes) return encode_small(x, stride, n, s, m, codes);
+    encode_wide(x, stride, n, s, m, codes, stride);
+  }
+
+  // A small group fills 16 lanes again and again, which changes no range; HQQ's sums are over the n alone.
+  static void encode_small(const float* x, std::ptrdiff_t stride, int n, Word* s, Word* m, std::uint8_t* codes) {
+    alignas(64) float rows[kLanes * kLanes];
+    std::uint8_t all[kLanes * kLanes];
+    for (int i = 0; i < kLanes; ++i)
+      for (int l = 0; l < kLanes; ++l) rows[i * kLanes + l] = x[i * stride + l % n];
+    encode_wide(rows, kLanes, n, s, m, all, kLanes);
+    for (int i = 0; i < kLanes; ++i)
+      __builtin_memcpy(codes + i * stride, all + i * kLanes, static_cast<std::size_t>(n));
+  }
+
+  // codes: rows of code_stride. Reads and writes whole vectors.
+  KVASIR_INLINE void encode_wide(const float* x, std::ptrdiff_t stride, int n, Word* s, Word* m, std::uint8_t* codes,
+                                 std::ptrdiff_t code_stride) {
     alignas(64) float low[kLanes];
     alignas(64) float high[kLanes];
     for (int i = 0; i < kLanes; ++i) {
@@ -101,7 +119,7 @@ struct RowScaled {
       const F32 first = set1(low[i]);
       const F32 inverse = set1(high[i]);
       for (int l = 0; l < n; l += kLanes)
-        store_low_bytes(codes + i * stride + l,
+        store_low_bytes(codes + i * code_stride + l,
                         to_i32(clamp_place<Grid>(place_of<Grid>(load(x + i * stride + l), first, inverse))));
     }
   }

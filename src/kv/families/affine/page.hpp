@@ -21,6 +21,14 @@ inline constexpr int kMaxDepth = 1024;  // of a packed matrix: the largest head 
 
 KVASIR_INLINE int smaller(int a, int b) { return a < b ? a : b; }
 
+// The sizes of groups that a name may give.
+KVASIR_INLINE bool is_group(int n) { return n >= 4 && n <= kPageTokens && (n & (n - 1)) == 0; }
+// Of groups that are smaller than a panel's lanes or a unit's depth up to kMostShared share one: kernels pass over it
+// once for each.
+KVASIR_INLINE bool is_small(int group) { return group < kPackedLanes; }
+inline constexpr int kMostShared = kPackedUnit / 4;
+static_assert(kPackedLanes == kPackedUnit && kLanes == kPackedLanes);
+
 // The last group may be shorter.
 KVASIR_INLINE int groups_of(int n, int group) { return (n + group - 1) / group; }
 KVASIR_INLINE int group_end(int begin, int group, int n) { return smaller(begin + group, n); }

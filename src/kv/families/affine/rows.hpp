@@ -210,17 +210,35 @@ struct RowProducts {
       const int n = smaller(most, groups - j);
       const std::size_t at = static_cast<std::size_t>(j) * static_cast<std::size_t>(shape.depth) * 4;
       fold_groups<B, G>(shape, page + at, next + at, n, x, stride, rows);
-      for (int i = 0; i < n; ++i)
-        multiply_lanes<G>(shape, (j + i) * shape.group, page + header, next + header, rows, i * G, out, pitch);
+      for (int i = 0; i < n; ++i) {
+        const int first = (j + i) * shape.group;
+        const int end = group_end(first, shape.group, shape.lanes);
+        if (is_small(shape.group))
+          multiply_some_lanes<G>(shape, first, end, page + header, next + header, rows, i * G, out, pitch);
+        else
+          multiply_lanes<G>(shape, first, end, page + header, next + header, rows, i * G, out + first, pitch);
+      }
     }
   }
 
-  // The lanes of the group that begins at `first`, whose rows are those from `row` on.
+  // Lanes [first, end) of a panel: all 16 are multiplied, and the others left out.
   template <int G>
-  KVASIR_INLINE void multiply_lanes(const PageShape& shape, int first, const std::byte* codes, const std::byte* next,
-                                    const FoldedRows<G>& rows, int row, float* out, std::ptrdiff_t pitch) {
+  static void multiply_some_lanes(const PageShape& shape, int first, int end, const std::byte* codes,
+                                  const std::byte* next, const FoldedRows<G>& rows, int row, float* out,
+                                  std::ptrdiff_t pitch) {
+    alignas(64) float all[G][kPackedLanes];
+    const int panel = first / kPackedLanes * kPackedLanes;
+    multiply_lanes<G>(shape, panel, panel + kPackedLanes, codes, next, rows, row, all[0], kPackedLanes);
+    for (int r = 0; r < G; ++r)
+      __builtin_memcpy(out + r * pitch + first, all[r] + first - panel, static_cast<std::size_t>(end - first) * 4);
+  }
+
+  // out[r * pitch + lane - first] for whole panels of lanes [first, end), with the rows of a group from `row` on.
+  template <int G>
+  KVASIR_INLINE void multiply_lanes(const PageShape& shape, int first, int end, const std::byte* codes,
+                                    const std::byte* next, const FoldedRows<G>& rows, int row, float* out,
+                                    std::ptrdiff_t pitch) {
     const std::size_t panel = packed_panel_bytes(B, shape.depth);
-    const int end = group_end(first, shape.group, shape.lanes);
     const std::ptrdiff_t row_bytes = row_pitch(shape.depth);
     const Left<G> high = Left<G>::of(rows.high + row * row_bytes, row_bytes, shape.depth);
     for (int lane = first; lane < end; lane += kPackedLanes) {
@@ -230,7 +248,7 @@ struct RowProducts {
       for (int r = 0; r < G; ++r) total[r] = set1(rows.base[row + r]);
       add_plane<G>(shape, codes + at, next + at, high, rows.sum + row, rows.scale + row, 1.0f, total);
       KVASIR_UNROLL(8)
-      for (int r = 0; r < G; ++r) store(out + r * pitch + lane, total[r]);
+      for (int r = 0; r < G; ++r) store(out + r * pitch + lane - first, total[r]);
     }
     if (!rows.any_fine) return;
     // Few rows need it, so each on its own.
@@ -240,9 +258,9 @@ struct RowProducts {
       const Left<1> low = Left<1>::of(rows.low + i * row_bytes, row_bytes, shape.depth);
       for (int lane = first; lane < end; lane += kPackedLanes) {
         const std::size_t at = panel * static_cast<std::size_t>(lane / kPackedLanes);
-        F32 total[1] = {load(out + r * pitch + lane)};
+        F32 total[1] = {load(out + r * pitch + lane - first)};
         add_plane<1>(shape, codes + at, codes + at, low, rows.low_sum + i, rows.scale + i, kLowUnit, total);
-        store(out + r * pitch + lane, total[0]);
+        store(out + r * pitch + lane - first, total[0]);
       }
     }
   }
@@ -262,14 +280,50 @@ struct RowProducts {
     for (int r = 0; r < G; ++r) total[r] = fma(to_f32(acc[r]), set1(scales[r] * unit), total[r]);
   }
 
+  // The groups of a panel each have scales of their own, of 16 rows of depth here.
+  struct PanelScales {
+    alignas(64) float s[kPackedUnit][kPackedLanes];
+    alignas(64) float origin[kPackedUnit][kPackedLanes];
+  };
+  static void read_scales(const PageShape& shape, const Word* group, PanelScales& to) {
+    alignas(64) float s[kLanes];
+    alignas(64) float origin[kLanes];
+    for (int first = 0; first < kPackedLanes; first += shape.group, group += 2 * shape.depth) {
+      const F32 scale = load_f16(group);
+      store(s, scale);
+      store(origin, origin_of<B>(shape.shift, scale, load_f16(group + shape.depth)));
+      for (int i = 0; i < kPackedUnit; ++i)
+        for (int l = first; l < first + shape.group; ++l) {
+          to.s[i][l] = s[i];
+          to.origin[i][l] = origin[i];
+        }
+    }
+  }
+  template <class F>
+  static void decode_small(const PageShape& shape, const Word* group, const std::byte* codes, int lanes, int depth,
+                           F f) {
+    const std::size_t panel = packed_panel_bytes(B, shape.depth);
+    const int shared = kPackedLanes / shape.group;
+    PanelScales scales;
+    for (int lane = 0; lane < lanes; lane += kPackedLanes, codes += panel, group += shared * 2 * shape.depth)
+      for (int k = 0; k < depth; k += kPackedUnit) {
+        read_scales(shape, group + k, scales);
+        panel_floats<B>(
+            codes, k, smaller(k + kPackedUnit, depth), Codes{}, [&](int at, F32 row) __attribute__((always_inline)) {
+              f(lane, at, fma(row, load(scales.s[at - k]), load(scales.origin[at - k])));
+            });
+      }
+  }
+
   // Calls f(lane, k, F32 of 16 lanes' numbers) for lanes below `lanes` and depth below `depth`, multiples of 16 and 4.
   template <class F>
   static void decode(const PageShape& shape, const std::byte* page, int lanes, int depth, F f) {
     const std::size_t panel = packed_panel_bytes(B, shape.depth);
     const std::byte* codes = page + row_header_bytes(shape);
+    auto* group = reinterpret_cast<const Word*>(page);
+    if (is_small(shape.group)) return decode_small(shape, group, codes, lanes, depth, f);
     alignas(64) float s[kMaxDepth];
     alignas(64) float origin[kMaxDepth];
-    auto* group = reinterpret_cast<const Word*>(page);
     for (int lane = 0; lane < lanes; group += 2 * shape.depth) {
       for (int k = 0; k < depth; k += kLanes) {
         const F32 scale = load_f16(group + k);
