@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prompts with pictures: transformers beside `kvasir run --image`, on small random models.
 
-usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5]
+usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5 | gemma4 | gemma4u]
 
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, KVASIR the program. Both files are the converter's; the text model's
 gets the vocabulary of the bundled model and the marks of pictures besides. Compares the greedy tokens of both, and the log-probabilities of
@@ -26,7 +26,8 @@ VISION = ("<|vision_start|>", "<|vision_end|>")
 # Encoders of golden_pictures, and the text around their pictures.
 KINDS = {"gemma3": ("Gemma3", "\n\n<start_of_image>", "<end_of_image>\n\n"),
          "lfm2": ("Lfm2", "<|image_start|>", "<|image_end|>"),
-         "qwen2vl": ("Qwen2", *VISION), "qwen2.5vl": ("Qwen25", *VISION), "qwen3vl": ("Qwen3", *VISION), "qwen3.5": ("Qwen35", *VISION)}
+         "qwen2vl": ("Qwen2", *VISION), "qwen2.5vl": ("Qwen25", *VISION), "qwen3vl": ("Qwen3", *VISION), "qwen3.5": ("Qwen35", *VISION),
+         "gemma4": ("Gemma4Windows", "<|image>", "<image|>"), "gemma4u": ("Gemma4UnifiedWindows", "<|image>", "<image|>")}
 STEPS = 12
 MOST = 20
 BAR = 1e-4
@@ -69,6 +70,7 @@ def build(name, converter, folder):
     golden_pictures.TEXT["vocab_size"] = len(GGUFReader(BOOKS).fields["tokenizer.ggml.tokens"].data) + 3
     if name == "gemma3":
         golden_pictures.TEXT["query_pre_attn_scalar"] = 16  # the converter leaves it out and takes the head's size
+    torch.set_num_threads(1)  # the converter runs in a fork, where other threads are missing
     torch.manual_seed(1)
     encoder = getattr(golden_pictures, KINDS[name][0])()
     encoder.model.eval().float()
@@ -76,6 +78,12 @@ def build(name, converter, folder):
     places = {"--mmproj": folder + "/whole", "": folder + "/whole"}
     encoder.model.save_pretrained(places[""])
     encoder.processor.save_pretrained(places[""])
+    if name == "gemma4u":  # the converter asks for a key that published files have, as null, and transformers 5.24 leaves out
+        with open(places[""] + "/config.json", encoding="utf-8") as file:
+            config = json.load(file)
+        config["text_config"]["moe_intermediate_size"] = None
+        with open(places[""] + "/config.json", "w", encoding="utf-8") as file:
+            json.dump(config, file)
     if hasattr(encoder, "names"):
         weights = places[""] + "/model.safetensors"
         save_file({key.replace(*encoder.names): t for key, t in load_file(weights).items()}, weights, {"format": "pt"})
@@ -128,7 +136,10 @@ def compare(name, converter, kvasir):
         pad = encoder.model.config.text_config.vocab_size - 3
 
         def call(*arguments):
-            return json.loads(subprocess.run([kvasir, *arguments], capture_output=True, text=True, check=True).stdout)
+            said = subprocess.run([kvasir, *arguments], capture_output=True, text=True, check=False)
+            if said.returncode != 0:
+                sys.exit(f"{name}: kvasir {arguments[0]}: {said.stderr}")
+            return json.loads(said.stdout)
 
         def ids(text):
             return call("tokenize", "-m", text_file, "-p", text, "--special", "--json")["ids"] if text else []

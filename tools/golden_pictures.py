@@ -61,13 +61,30 @@ PROMPTS = [["97x53.png", 5, 17, 3, 40, 8], [9, 31, 2, "307x19.png", 11, 12, "40x
 STEPS = 8
 
 
+def gemma4_logits(encoder, ids, pad, images):
+    """Of the next token behind ids, whose pads stand for the rows of the images; with the masks of generate()."""
+    import torch
+    model, x = encoder.model, torch.tensor([ids])
+    inputs = model.get_input_embeddings()(x)
+    inputs[x == pad] = torch.cat([encoder.rows(image)[1] for image in images])
+    masks = model.create_masks_for_generate(config=model.config, inputs_embeds=inputs, attention_mask=None, cache=None,
+                                            position_ids=None, mm_token_type_ids=(x == pad).int())
+    out = model.model.language_model(inputs_embeds=inputs, attention_mask=masks).last_hidden_state[0, -1]
+    logits = model.lm_head(out)
+    cap = model.config.text_config.final_logit_softcapping
+    return torch.tanh(logits / cap) * cap if cap else logits
+
+
 class Gemma4Unified:
+    layers = ["full_attention"] * 4
+    text = {}
+
     def __init__(self):
         from transformers import Gemma4UnifiedConfig, Gemma4UnifiedForConditionalGeneration
         from transformers.models.gemma4_unified.image_processing_gemma4_unified import Gemma4UnifiedImageProcessor
         vision = dict(patch_size=2, pooling_kernel_size=3, mm_embed_dim=32, mm_posemb_size=80, output_proj_dims=32)
         audio = dict(audio_embed_dim=64, output_proj_dims=64)
-        self.model = Gemma4UnifiedForConditionalGeneration(Gemma4UnifiedConfig(text_config=dict(TEXT, layer_types=["full_attention"] * 4),
+        self.model = Gemma4UnifiedForConditionalGeneration(Gemma4UnifiedConfig(text_config=dict(TEXT, layer_types=self.layers, **self.text),
                                                             vision_config=vision, audio_config=audio))
         self.processor = Gemma4UnifiedImageProcessor(patch_size=2)
 
@@ -87,13 +104,16 @@ class Gemma4Unified:
 
 
 class Gemma4:
+    layers = ["full_attention"] * 4
+    text = {}
+
     def __init__(self):
         import torch
         from transformers import Gemma4Config, Gemma4ForConditionalGeneration
         from transformers.models.gemma4.image_processing_gemma4 import Gemma4ImageProcessor
         vision = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
                       patch_size=4, position_embedding_size=256, use_clipped_linears=True, standardize=True)
-        text = dict(TEXT, layer_types=["full_attention"] * 4, hidden_size_per_layer_input=0)
+        text = dict(TEXT, layer_types=self.layers, hidden_size_per_layer_input=0, **self.text)
         self.model = Gemma4ForConditionalGeneration(Gemma4Config(text_config=text, vision_config=vision, audio_config=None))
         self.processor = Gemma4ImageProcessor(patch_size=4)
         for name, b in self.model.named_buffers():
@@ -113,6 +133,19 @@ class Gemma4:
             pixels[py * 4:(py + 1) * 4, px * 4:(px + 1) * 4] = patch.reshape(4, 4, 3)
         rows = self.model.get_image_features(x.pixel_values, x.image_position_ids).pooler_output
         return [((pixels * 255).round().byte().numpy(), [1, h // 3, w // 3])], torch.cat(list(rows)) if not hasattr(rows, "shape") else rows, []
+
+
+class Gemma4Windows(Gemma4):
+    """With the text model of the large ones; the window is smaller than a prompt here, and as in them larger than a picture."""
+    layers = ["sliding_attention", "full_attention"] * 2
+    text = dict(sliding_window=290, global_head_dim=32, use_bidirectional_attention="vision", final_logit_softcapping=5.0)
+
+    def logits(self, ids, pad, images):
+        return gemma4_logits(self, ids, pad, images)
+
+
+class Gemma4UnifiedWindows(Gemma4Unified):
+    layers, text, logits = Gemma4Windows.layers, Gemma4Windows.text, Gemma4Windows.logits
 
 
 class Qwen3:
