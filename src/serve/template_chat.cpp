@@ -17,12 +17,12 @@ namespace kvasir::serve {
 namespace {
 
 // Names of tool calls, as clients send them back: unlike each other within a conversation and between answers.
-std::string call_id(text::ChatTemplate::Ids style) {
+std::string call_id(text::CallIdForm style) {
   static std::atomic<std::uint64_t> count{0};
   std::uint64_t state = ++count;
   const std::uint64_t bits = splitmix64(state);
-  if (style != text::ChatTemplate::Ids::kShort) return fmt::format("call_{:016x}", bits);
-  return fmt::format("{:016x}", bits).substr(0, text::ChatTemplate::kShortId);
+  if (style != text::CallIdForm::kShort) return fmt::format("call_{:016x}", bits);
+  return fmt::format("{:016x}", bits).substr(0, text::kShortId);
 }
 
 constexpr std::size_t kMostLookedAt = 64 << 10;  // bytes of an answer in which calls that nobody reads are looked for
@@ -32,7 +32,7 @@ class Parser final : public AnswerParser {
   // `calls_only`: the answer has to be a call, so what is left of one that is cut is no content. `constrained`: it is a
   // text of a grammar.
   Parser(const Entry<text::ToolForm>* form, const Json* tools, bool calls_only, bool constrained,
-         std::unique_ptr<text::ToolParser> parser, text::ReasoningSplitter splitter, text::ChatTemplate::Ids ids)
+         std::unique_ptr<text::ToolParser> parser, text::ReasoningSplitter splitter, text::CallIdForm ids)
       : splitter_(std::move(splitter)),
         parser_(std::move(parser)),
         thought_(tools ? form : nullptr, tools),
@@ -45,7 +45,7 @@ class Parser final : public AnswerParser {
     std::string reasoning, content;
     splitter_.push(piece, reasoning, content);
     reasoning = thought_.push(reasoning, !splitter_.inside());
-    if (ids_ == text::ChatTemplate::Ids::kShort) written_ += content;
+    if (ids_ == text::CallIdForm::kShort) written_ += content;
     parser_->push(content, out_);
     return delta(std::move(reasoning));
   }
@@ -117,9 +117,9 @@ class Parser final : public AnswerParser {
     constexpr std::string_view kMark = "[CALL_ID]";
     const std::size_t at = written_.find(kMark);
     if (at == written_.npos) return {};
-    std::string id = written_.substr(at + kMark.size(), text::ChatTemplate::kShortId);
+    std::string id = written_.substr(at + kMark.size(), text::kShortId);
     written_.erase(0, at + kMark.size());
-    const bool fits = id.size() == text::ChatTemplate::kShortId &&
+    const bool fits = id.size() == text::kShortId &&
                       std::all_of(id.begin(), id.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
     return fits ? id : std::string();
   }
@@ -132,7 +132,7 @@ class Parser final : public AnswerParser {
   text::Warnings warnings_;
   std::string said_;  // content, as far as it is looked at
   const bool calls_only_, constrained_;
-  const text::ChatTemplate::Ids ids_;
+  const text::CallIdForm ids_;
   std::string written_;         // of models that write ids: the text behind the last one
   std::size_t told_ = 0;        // calls that the client knows
   std::size_t told_bytes_ = 0;  // of the last one's arguments
@@ -178,7 +178,7 @@ std::unique_ptr<AnswerParser> TemplateChat::parser(const ChatInput& input, const
   }
   const bool inside = marks && text::ends_in_reasoning(*marks, start.prompt);
   return std::make_unique<Parser>(form, tools, input.must_call.has_value(), start.constrained, std::move(parser),
-                                  text::ReasoningSplitter(std::move(marks), inside), chat.ids());
+                                  text::ReasoningSplitter(std::move(marks), inside), chat.traits().ids);
 }
 
 std::shared_ptr<const text::Grammar> TemplateChat::calls(

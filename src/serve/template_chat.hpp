@@ -23,7 +23,7 @@ class TemplateChat final : public ChatFormat {
   std::optional<text::Place> place(const ChatInput& input, std::size_t at) const override;
   std::unique_ptr<AnswerParser> parser(const ChatInput& input, const AnswerStart& start) const override;
   std::string_view source() const override { return template_.source(); }
-  bool knows_tools() const override { return template_.shows_tools(); }
+  bool knows_tools() const override { return template_.traits().shows_tools(); }
   bool knows_thinking() const override { return template_.shows_thinking(); }
   std::shared_ptr<const text::Grammar> calls(const ChatInput& input,
                                              const std::function<text::Grammar::Node(text::Grammar&)>& otherwise,

@@ -9,12 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/error.hpp"
-#include "text/jinja/jinja.hpp"
-#include "text/reasoning.hpp"
 #include "text/response_template.hpp"
 #include "text/special.hpp"
-#include "text/tool_form.hpp"
+#include "text/template_traits.hpp"
 
 namespace kvasir::text {
 
@@ -76,106 +73,35 @@ class ChatTemplate {
   // With the byte of its content, where the template shows that as it is.
   Place place_at(const Conversation& c, std::size_t at) const;
 
-  // How the model writes tool calls: as the template does, or in the generic form.
-  const Entry<ToolForm>* tool_form() const { return tool_form_; }
-  // Whether the template has a place for tools, and shows calls and results as they are. What it does not show is said
-  // in words: tools behind the system message, calls in the assistant's text, results in messages of the user.
-  bool shows_tools() const { return !tools_name_.empty(); }
-  bool shows_calls() const { return shows_calls_; }
-  bool shows_results() const { return shows_results_; }
+  // What it does not show is said in words: tools behind the system message, calls in the assistant's text, results in
+  // messages of the user.
+  const TemplateTraits& traits() const { return template_.traits; }
+  const Entry<ToolForm>* tool_form() const { return traits().tool_form; }
+  const ReasoningMarks* reasoning() const { return traits().reasoning ? &*traits().reasoning : nullptr; }
   // What of `c` reaches the model in words alone, for people.
   std::vector<std::string> warnings(const Conversation& c) const;
-  // Between which marks the model thinks; null: not known.
-  const ReasoningMarks* reasoning() const { return reasoning_ ? &*reasoning_ : nullptr; }
   // Whether it is known where answers hold reasoning.
-  bool shows_thinking() const { return shows_thinking_ || !tool_form_->value->efforts.empty(); }
+  bool shows_thinking() const { return traits().shows_thinking || !tool_form()->value->efforts.empty(); }
   // How answers are read by the model's response template (JSON), where that is not as the chat template lets expect.
   // One that cannot be used changes nothing but `warnings`.
   void use_response(std::string_view json);
-  // Null: answers are read by tool_form() and reasoning().
+  // Null: answers are read by the traits' tool_form and reasoning.
   const ResponseTemplate* response() const { return response_.get(); }
   // Marks of reasoning that the vocabulary has, where the template shows none.
   void learn_tokens(const std::function<bool(std::string_view)>& is_token);
   const std::string& source() const { return source_; }
-  // The ids of calls that it takes: nine letters or digits, as Mistral's, functions.NAME:0 as Kimi's, or any. Others
-  // are brought into that form.
-  enum class Ids { kAny, kShort, kNumbered };
-  static constexpr std::size_t kShortId = 9;
-  Ids ids() const { return ids_; }
-  const std::string& bos() const { return bos_; }
-  const std::string& eos() const { return eos_; }
+  const std::string& bos() const { return template_.bos; }
+  const std::string& eos() const { return template_.eos; }
 
  private:
-  enum class Content { kText, kParts, kEither };
-
-  // Messages as this template takes them, and which of the conversation's each one is (-1: none of them).
-  struct Adapted {
-    Json messages = Json::array();
-    std::vector<int> origin;
-  };
-  Adapted adapt(const Conversation& c) const;
-  void check_role(const std::string& role, const std::string& where) const;
-  void adapt_message(const Json& messages, std::size_t& i, Adapted& out) const;
-  void split_calls(const Json& messages, std::size_t& i, Adapted& out) const;
-  void add_front(std::string text, Adapted& out) const;
-  int original(const Adapted& adapted, int message, const Conversation& c) const;
-  void adapt_content(Json& message, const std::string& where) const;
-  void adapt_calls(Json& message, const std::string& where) const;
-  void adapt_arguments(Json& arguments, const std::string& at) const;
-  void adapt_ids(Json& messages) const;
-  void adapt_reasoning(Json& message) const;
-  void alternate(Adapted& out) const;
-  Json filled_tools(const Json& tools) const;
-  void blame(const Conversation& c, const Error& e) const;
-  struct Located {
-    int message;
-    std::size_t begin;  // of the message's content; of nothing outside of contents
-  };
-  Located locate(const Conversation& c, const Json& messages, const std::string& full, std::size_t at) const;
-  std::string render_messages(const Json& messages, const Conversation& c) const;
-  std::string render_adapted(const Json& messages, const Conversation& c, bool generation_prompt) const;
-  std::string effort(const Conversation& c) const;
-  std::string probe(const Json& messages, bool tools, std::string* why = nullptr) const;
-  std::string probe_with(const Json& messages, const Json& tools, std::string* why = nullptr) const;
-  void probe_content();
-  void probe_pictures();
-  Json picture_parts(std::string_view content) const;
-  void find_plain(const Json& messages, const Conversation& c, const SpecialMatcher& names, Prompt& prompt) const;
-  void find_pictures(const Conversation& c, Prompt& prompt) const;
-  void probe_arguments();
-  void probe_tools();
-  void probe_history();
-  void probe_schemas();
-  void probe_reasoning();
-
-  jinja::Template template_;
-  jinja::RenderOptions options_;
-  std::string source_, bos_, eos_;
-  const Entry<ToolForm>* tool_form_;
-  std::optional<ReasoningMarks> reasoning_;
-  bool shows_thinking_ = false;  // the template does
-  bool knows_form_ = true;       // it shows how calls are written
+  std::string source_;
+  ProbedTemplate template_;
   std::shared_ptr<const ResponseTemplate> response_;
   std::string response_problem_;  // why the model's is not used
-  // How this template wants them, found by rendering small conversations.
-  Content content_ = Content::kText;
-  std::string picture_type_, picture_text_;  // of a part that is a picture; what it writes for it, without blanks
-  bool arguments_as_objects_ = true;
-  std::string tools_name_ = "tools";  // the variable that it shows tools of; empty: none
-  bool shows_calls_ = true, shows_results_ = true, shows_several_ = true, shows_system_ = true;
-  bool takes_system_ = true;   // and does not refuse it
-  std::string calls_refused_;  // why it shows no calls: what it says to the probe
-  Ids ids_ = Ids::kAny;
-  std::string reasoning_name_ = "reasoning_content";  // the field of messages in which it reads reasoning
-  bool content_or_thinking_ = false;                  // it refuses both in a message with calls
-  bool shows_broken_ = false;                         // arguments that are no JSON, as they are
-  bool alternates_ = false;                           // it refuses two messages of one role in a row
-  // What of a tool it cannot do without.
-  struct Needs {
-    bool description = false, parameters = false, type = false, properties = false, required = false,
-         property_type = false, property_description = false;
-  } needs_;
 };
+
+// The pictures of `c` in its prompt. Throws Error(kBadInput) where the template does not show them all.
+void find_pictures(const Conversation& c, const TemplateTraits& t, Prompt& prompt);
 
 // The template's text: the file `path` (--chat-template) if it is not empty, else what the model's file holds. Throws
 // Error(kBadInput) that names the option when there is neither, Error(kIo) for the file.

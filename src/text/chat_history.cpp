@@ -3,20 +3,18 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/splitmix.hpp"
 #include "text/arguments.hpp"
-#include "text/chat.hpp"
+#include "text/chat_adapt.hpp"
 #include "text/conversation.hpp"
 
 namespace kvasir::text {
 namespace {
 
-constexpr const char* kArgumentSpace = " \t\r\n\f\v";
 constexpr std::string_view kIdLetters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 std::string text_field(const Json& object, const char* name) {
@@ -27,14 +25,14 @@ std::string text_field(const Json& object, const char* name) {
 // The template's ids of the calls of a conversation.
 class CallIds {
  public:
-  explicit CallIds(ChatTemplate::Ids style) : style_(style) {}
+  explicit CallIds(CallIdForm style) : style_(style) {}
 
   void call(Json& call) {
     const std::string given = text_field(call, "id");
     const auto function = call.find("function");
     const std::string name =
         function != call.end() && function->is_object() ? text_field(*function, "name") : std::string();
-    std::string id = style_ == ChatTemplate::Ids::kNumbered ? numbered(given, name) : short_id(given);
+    std::string id = style_ == CallIdForm::kNumbered ? numbered(given, name) : short_id(given);
     if (!given.empty()) known_[given] = id;
     open_.emplace_back(name, id);
     call["id"] = std::move(id);
@@ -62,15 +60,14 @@ class CallIds {
  private:
   // Nine letters or digits: the client's, or such as its text decides, so that they are the same in the next turn.
   std::string short_id(const std::string& given) {
-    if (given.size() == ChatTemplate::kShortId) return given;  // templates look at the length alone
+    if (given.size() == kShortId) return given;  // templates look at the length alone
     std::uint64_t state = given.empty() ? count_ : 0;
     for (const char c : given) state = splitmix64(state) ^ static_cast<unsigned char>(c);
     std::string id;
     do {
       std::uint64_t bits = splitmix64(state);
       id.clear();
-      for (std::size_t i = 0; i < ChatTemplate::kShortId; ++i, bits /= kIdLetters.size())
-        id += kIdLetters[bits % kIdLetters.size()];
+      for (std::size_t i = 0; i < kShortId; ++i, bits /= kIdLetters.size()) id += kIdLetters[bits % kIdLetters.size()];
     } while (!taken_.insert(id).second);
     return id;
   }
@@ -82,7 +79,7 @@ class CallIds {
     return fmt::format("{}{}:{}", name.starts_with(kSpace) ? "" : kSpace, name, count_);
   }
 
-  const ChatTemplate::Ids style_;
+  const CallIdForm style_;
   std::map<std::string, std::string> known_;               // the client's id: the template's
   std::vector<std::pair<std::string, std::string>> open_;  // name and id of calls without a result
   std::set<std::string> taken_;
@@ -92,24 +89,23 @@ class CallIds {
 }  // namespace
 
 // What the model thought, under the name that the template reads.
-void ChatTemplate::adapt_reasoning(Json& message) const {
+void adapt_reasoning(Json& message, const TemplateTraits& t) {
   const auto thought = message.find("reasoning_content");
   if (thought == message.end() || !thought->is_string()) return;
   std::string text = thought->get<std::string>();
-  const bool calls =
-      message.contains("tool_calls") && message["tool_calls"].is_array() && !message["tool_calls"].empty();
   const auto said = message.find("content");
-  if (calls && content_or_thinking_ && !text.empty() && said != message.end() && said->is_string() && *said != "") {
+  if (has_calls(message) && t.content_or_thinking && !text.empty() && said != message.end() && said->is_string() &&
+      *said != "") {
     text += "\n\n" + said->get<std::string>();
     message["content"] = "";
   }
-  if (reasoning_name_ != "reasoning_content") message.erase("reasoning_content");
-  message[reasoning_name_] = std::move(text);
+  if (t.reasoning_name != "reasoning_content") message.erase("reasoning_content");
+  message[t.reasoning_name] = std::move(text);
 }
 
-void ChatTemplate::adapt_ids(Json& messages) const {
-  if (ids_ == Ids::kAny) return;
-  CallIds ids(ids_);
+void adapt_ids(Json& messages, CallIdForm form) {
+  if (form == CallIdForm::kAny) return;
+  CallIds ids(form);
   for (Json& message : messages) {
     if (!message.is_object() || !message.contains("role")) continue;
     if (message["role"] == "tool") ids.result(message);
@@ -122,7 +118,32 @@ void ChatTemplate::adapt_ids(Json& messages) const {
   }
 }
 
-void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
+namespace {
+
+// A call whose arguments are no JSON text of an object is one that the model broke, or that was cut: it is shown as it
+// came where the template can, and else what can be read of it.
+void adapt_arguments(Json& arguments, const std::string& at, const ProbedTemplate& to) {
+  const TemplateTraits& t = to.traits;
+  if (arguments.is_null()) arguments = Json::object();
+  if (arguments.is_string() &&
+      arguments.get_ref<const std::string&>().find_first_not_of(kWhiteSpace) == std::string::npos)
+    arguments = Json::object();
+  if (arguments.is_string() && t.arguments_as_objects) {
+    const std::string text = arguments.get<std::string>();
+    Json parsed = Json::parse(text, nullptr, false);
+    check_depth(parsed, at);
+    arguments = parsed.is_object() ? std::move(parsed) : t.shows_broken ? verbatim_json(text) : mended_arguments(text);
+  } else if (arguments.is_object() && !t.arguments_as_objects) {
+    std::string text;
+    jinja::Meter meter(to.options.limits);
+    jinja::append_json(text, jinja::from_json(arguments, meter, at), {}, meter);
+    arguments = std::move(text);
+  }
+}
+
+}  // namespace
+
+void adapt_calls(Json& message, const std::string& where, const ProbedTemplate& to) {
   const auto calls = message.find("tool_calls");
   if (calls == message.end()) return;
   // Templates ask whether there is such a field at all.
@@ -132,53 +153,25 @@ void ChatTemplate::adapt_calls(Json& message, const std::string& where) const {
   }
   if (!calls->is_array()) refuse_message(where, "expected an array");
   for (std::size_t i = 0; i < calls->size(); ++i) {
-    const std::string at = fmt::format("{}[{}].function", where, i);
-    Json& call = (*calls)[i];
-    if (!call.is_object() || !call.contains("function") || !call["function"].is_object())
-      refuse_message(at, "expected an object");
-    Json& function = call["function"];
-    if (!function.contains("name") || !function["name"].is_string()) refuse_message(at + ".name", "expected a string");
-    adapt_arguments(function["arguments"], at + ".arguments");
+    const std::string at = fmt::format("{}[{}]", where, i);
+    function_of((*calls)[i], at);
+    adapt_arguments((*calls)[i]["function"]["arguments"], at + ".function.arguments", to);
   }
 }
 
-// A call whose arguments are no JSON text of an object is one that the model broke, or that was cut: it is shown as it
-// came where the template can, and else what can be read of it.
-void ChatTemplate::adapt_arguments(Json& arguments, const std::string& at) const {
-  if (arguments.is_null()) arguments = Json::object();
-  if (arguments.is_string() &&
-      arguments.get_ref<const std::string&>().find_first_not_of(kArgumentSpace) == std::string::npos)
-    arguments = Json::object();
-  if (arguments.is_string() && arguments_as_objects_) {
-    const std::string text = arguments.get<std::string>();
-    Json parsed = Json::parse(text, nullptr, false);
-    check_depth(parsed, at);
-    arguments = parsed.is_object() ? std::move(parsed) : shows_broken_ ? verbatim_json(text) : mended_arguments(text);
-  } else if (arguments.is_object() && !arguments_as_objects_) {
-    std::string text;
-    jinja::Meter meter(options_.limits);
-    jinja::append_json(text, jinja::from_json(arguments, meter, at), {}, meter);
-    arguments = std::move(text);
-  }
-}
-
-// A template that shows one call per message: each call's results follow it.
-void ChatTemplate::split_calls(const Json& messages, std::size_t& i, Adapted& out) const {
+void split_calls(const Json& messages, std::size_t& i, const TemplateTraits& t, AdaptedMessages& out) {
   const std::size_t first = i;
   std::size_t end = i + 1;
   while (end < messages.size() && messages[end]["role"] == "tool") ++end;
   std::vector<char> used(end - first);
   const Json& calls = messages[first]["tool_calls"];
-  const auto add = [&](Json message, std::size_t from) {
-    out.messages.push_back(std::move(message));
-    out.origin.push_back(static_cast<int>(from));
-  };
+  const auto add = [&](Json message, std::size_t from) { out.add(std::move(message), static_cast<int>(from)); };
   for (std::size_t k = 0; k < calls.size(); ++k) {
     Json one = messages[first];
     one["tool_calls"] = Json::array({calls[k]});
     if (k > 0) {
       one["content"] = "";
-      one.erase(reasoning_name_);
+      one.erase(t.reasoning_name);
     }
     add(std::move(one), first);
     const Json id = calls[k].is_object() ? calls[k].value("id", Json()) : Json();
@@ -208,15 +201,9 @@ std::string plain_text(const Json& message) {
 
 }  // namespace
 
-// For templates that refuse anything but the user and the assistant in turns: neighbours of one role become one
-// message, and what stands between results and the user's next message is an empty answer.
-void ChatTemplate::alternate(Adapted& out) const {
-  Adapted all;
+void alternate(AdaptedMessages& out) {
+  AdaptedMessages all;
   std::string last;  // role of the last message that counts
-  const auto add = [&](Json message, int origin) {
-    all.messages.push_back(std::move(message));
-    all.origin.push_back(origin);
-  };
   for (std::size_t i = 0; i < out.messages.size(); ++i) {
     Json& message = out.messages[i];
     const std::string role = message["role"].get<std::string>();
@@ -228,11 +215,11 @@ void ChatTemplate::alternate(Adapted& out) const {
         before["content"] = text + (text.empty() || more.empty() ? "" : "\n\n") + more;
         continue;
       }
-      add({{"role", role == "user" ? "assistant" : "user"}, {"content", ""}}, out.origin[i]);
+      all.add({{"role", role == "user" ? "assistant" : "user"}, {"content", ""}}, out.origin[i]);
     }
-    if (counts && last.empty() && role == "assistant") add({{"role", "user"}, {"content", ""}}, out.origin[i]);
+    if (counts && last.empty() && role == "assistant") all.add({{"role", "user"}, {"content", ""}}, out.origin[i]);
     if (counts) last = role;
-    add(std::move(message), out.origin[i]);
+    all.add(std::move(message), out.origin[i]);
   }
   out = std::move(all);
 }

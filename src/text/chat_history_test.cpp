@@ -58,7 +58,7 @@ constexpr const char* kNine =
 
 TEST(ChatHistory, IdsOfNineLetters) {
   const ChatTemplate t(kNine, "", "");
-  EXPECT_EQ(t.ids(), ChatTemplate::Ids::kShort);
+  EXPECT_EQ(t.traits().ids, CallIdForm::kShort);
   const Json two = Json::array({call_json("call_1", {{"day", 1}}), call_json("toolu_01ABCDEFGHIJ", {{"day", 2}})});
   const std::string text = t.render(calls_of(two, {"toolu_01ABCDEFGHIJ", "call_1"}));
   const std::string first = text.substr(text.find('<') + 1, 9), second = text.substr(text.rfind('<') + 1, 9);

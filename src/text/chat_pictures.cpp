@@ -4,23 +4,15 @@
 #include <algorithm>
 
 #include "text/chat.hpp"
+#include "text/chat_adapt.hpp"
 #include "text/conversation.hpp"
 #include "text/pictures.hpp"
 
 namespace kvasir::text {
 namespace {
 
-constexpr const char* kAnyBlank = " \t\r\n\f\v";
 // Bytes that may stand between a mark and what the template writes for its picture: blanks, "Picture 12: ".
 constexpr std::size_t kMostLead = 24;
-
-// Of what a template writes for a picture the special tokens: without blanks and words around them.
-std::string tokens_of(std::string_view text) {
-  const std::size_t first = text.find_first_of("<["), last = text.find_last_of(">]");
-  if (first != text.npos && last != text.npos && first < last) return std::string(text.substr(first, last + 1 - first));
-  const std::size_t begin = std::min(text.find_first_not_of(kAnyBlank), text.size());
-  return std::string(text.substr(begin, text.find_last_not_of(kAnyBlank) + 1 - begin));
-}
 
 bool is_covered(const std::vector<std::size_t>& places, std::size_t begin, std::size_t end) {
   const auto at = std::lower_bound(places.begin(), places.end(), begin);
@@ -29,30 +21,7 @@ bool is_covered(const std::vector<std::size_t>& places, std::size_t begin, std::
 
 }  // namespace
 
-// What it writes for a part that is a picture, behind a part that is text.
-void ChatTemplate::probe_pictures() {
-  if (content_ == Content::kText) return;
-  const std::string mark = picture_mark("kvasir-probe");
-  const auto text = [](const std::string& value) { return Json{{"type", "text"}, {"text", value}}; };
-  const auto behind_mark = [&](const Json& parts) -> std::optional<std::string> {
-    const std::string shown = probe(Json::array({{{"role", "user"}, {"content", parts}}}), false);
-    const std::size_t at = shown.find(mark), end = at == shown.npos ? at : shown.find("kvasir-behind", at);
-    if (end == shown.npos) return std::nullopt;
-    return shown.substr(at + mark.size(), end - at - mark.size());
-  };
-  const Json before = text(mark), behind = text("kvasir-behind");
-  const std::optional<std::string> without = behind_mark(Json::array({before, behind}));
-  for (const char* type : {"image", "image_url"}) {
-    const std::optional<std::string> with = behind_mark(Json::array({before, {{"type", type}}, behind}));
-    if (!without || !with || *with == *without) continue;
-    picture_type_ = type;
-    picture_text_ = tokens_of(*with);
-    return;
-  }
-}
-
-// Each picture behind a part that is its mark, so that it is found in the prompt.
-Json ChatTemplate::picture_parts(std::string_view content) const {
+Json picture_parts(std::string_view content, const TemplateTraits& t) {
   Json parts = Json::array();
   const auto add = [&](std::string_view text) {
     if (!text.empty()) parts.push_back({{"type", "text"}, {"text", text}});
@@ -61,14 +30,14 @@ Json ChatTemplate::picture_parts(std::string_view content) const {
   for (auto mark = next_mark(content); mark; mark = next_mark(content, mark->end)) {
     add(content.substr(done, mark->begin - done));
     add(content.substr(mark->begin, mark->end - mark->begin));
-    parts.push_back({{"type", picture_type_}});
+    parts.push_back({{"type", t.picture_type}});
     done = mark->end;
   }
   add(content.substr(done));
   return parts;
 }
 
-void ChatTemplate::find_pictures(const Conversation& c, Prompt& prompt) const {
+void find_pictures(const Conversation& c, const TemplateTraits& t, Prompt& prompt) {
   std::vector<std::string> given, found;
   for (const Json& message : c.messages) {
     const auto content = message.find("content");
@@ -80,9 +49,9 @@ void ChatTemplate::find_pictures(const Conversation& c, Prompt& prompt) const {
   for (auto mark = next_mark(text); mark; mark = next_mark(text, mark->end)) {
     Prompt::Picture picture{mark->begin, mark->end, std::string(text.substr(mark->begin, mark->end - mark->begin)), {}};
     found.push_back(picture.mark);
-    if (!picture_text_.empty()) {
-      const std::string_view behind = text.substr(mark->end, kMostLead + picture_text_.size());
-      const std::size_t at = behind.find(picture_text_), end = mark->end + at + picture_text_.size();
+    if (!t.picture_text.empty()) {
+      const std::string_view behind = text.substr(mark->end, kMostLead + t.picture_text.size());
+      const std::size_t at = behind.find(t.picture_text), end = mark->end + at + t.picture_text.size();
       if (at != behind.npos && !is_covered(prompt.plain, mark->end + at, end)) {
         picture.lead = behind.substr(0, at);
         picture.end = end;

@@ -105,7 +105,8 @@ TEST_F(RealTemplates, AdaptedConversations) {
         context.erase(name);
       conversation.extra = context;
       // What a template does not show is said in words.
-      const bool words = (!conversation.tools.is_null() && !t.shows_tools()) || !t.shows_calls() || !t.shows_results();
+      const bool words = (!conversation.tools.is_null() && !t.traits().shows_tools()) || !t.traits().shows_calls ||
+                         !t.traits().shows_results;
       if (words && c["case"].get<std::string>().starts_with("tool")) continue;
       const std::string where = file["name"].get<std::string>() + " " + c["case"].get<std::string>();
       EXPECT_EQ(t.render(conversation), c["expected"].get<std::string>()) << where;
@@ -194,7 +195,7 @@ TEST_F(RealTemplates, ToolsReachTheModel) {
     c.tools = Json::parse(R"([{"type": "function", "function": {"name": "get_weather", "description": "Weather.",
         "parameters": {"type": "object", "properties": {}}}}])");
     EXPECT_NE(t.render(c).find("get_weather"), std::string::npos) << name;
-    EXPECT_EQ(t.warnings(c).empty(), t.shows_tools()) << name;
+    EXPECT_EQ(t.warnings(c).empty(), t.traits().shows_tools()) << name;
   }
 }
 

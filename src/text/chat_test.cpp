@@ -77,7 +77,7 @@ TEST(Chat, Chatml) {
                 R"([{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}])", false)),
             "<|im_start|>user\na\nb<|im_end|>\n");
   EXPECT_EQ(t.tool_form()->name, "generic");
-  EXPECT_FALSE(t.shows_tools());
+  EXPECT_FALSE(t.traits().shows_tools());
 }
 
 TEST(Chat, StrictRoles) {

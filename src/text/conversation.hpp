@@ -23,5 +23,6 @@ struct Conversation {
 // The same for a value nested deeper than templates go. Before anything is copied: copies and templates walk a value
 // recursively.
 void check_depth(const Json& json, const std::string& where, int depth = 0);
+void check_depths(const Conversation& c);
 
 }  // namespace kvasir::text

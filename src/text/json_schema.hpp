@@ -5,20 +5,18 @@
 // text/json_grammar.hpp says, and in front of all there is at most one space.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/json.hpp"
 #include "text/json_grammar.hpp"
-#include "text/schema/check.hpp"
+#include "text/schema/asked.hpp"
 #include "text/schema/document.hpp"
 #include "text/schema/work.hpp"
 
@@ -67,69 +65,31 @@ class SchemaGrammar {
  private:
   using Path = std::string;
 
-  // What is asked of one value: the schemas and parts of schemas that all hold.
-  enum class Kind {
-    kHolds,       // the schema
-    kNot,         // not the schema
-    kTypes,       // one of these types
-    kPresent,     // the property `name` is there ...
-    kAbsent,      // ... is not
-    kPropertyNot  // and what it holds is not of the schema
-  };
-  struct Link {  // the schemas that led here without going into the value
-    const Json* schema;
-    std::shared_ptr<const Link> before;
-    int depth;
-  };
-  struct Item {
-    Kind kind = Kind::kHolds;
-    const Json* schema = nullptr;
-    const std::string* name = nullptr;
-    unsigned types = 0;
-    Path path = {};
-    std::shared_ptr<const Link> link = {};
-  };
-  using Items = std::vector<Item>;
-  using Group = std::vector<Items>;  // alternatives
-  using ItemKey = std::tuple<Kind, const Json*, const std::string*, unsigned>;
+  Node node(const AskedAll& asked);
+  void say_unheld(const Asked& item);
+  Node expand(AskedAll items, std::vector<Alternatives> groups, const Path& path);
+  Node leaf(const AskedAll& items, const Path& path);
+  Node constants(const AskedAll& items);
 
-  // json_schema.cpp: what holds at the same time.
-  Node node(const Items& asked);
-  void gather(const Item& item, Items& items, std::vector<Group>& groups);
-  void gather_words(const Item& item, Items& items, std::vector<Group>& groups);
-  void gather_not(const Item& item, Items& items, std::vector<Group>& groups);
-  bool opposite(const Item& item, Group& group);
-  void gather_branches(const Item& item, std::vector<Group>& groups);
-  void say_unheld(const Item& item);
-  void gather_dependencies(const Item& item, std::vector<Group>& groups);
-  bool exclusive(const Json& a, const Json& b, int depth = 0);
-  Node expand(Items items, std::vector<Group> groups, const Path& path);
-  Node leaf(const Items& items, const Path& path);
-  Node constants(const Items& items);
-  std::vector<std::string> constant_texts(const Items& items);
-  bool fits(const Json& value, const Item& item);
-  unsigned types_of_items(const Items& items) const;
-
-  // json_schema_values.cpp: one type.
+  // Of one type.
   struct Member {
     std::string name;
     Node node;
     bool required;
   };
-  Node objects(const Items& items, const Path& path);
+  Node objects(const AskedAll& items, const Path& path);
   Node members(const std::vector<Member>& all, std::int32_t least, std::int32_t most);
-  Node maps(const Items& items, std::int32_t least, std::int32_t most);
-  bool property(const Items& items, const std::string& name, Items& out);
-  bool evaluates(const Json& schema, const std::string& name, int depth);
-  Node arrays(const Items& items, const Path& path);
-  Node strings(const Items& items, const Path& path);
-  std::optional<Automaton> string_rules(const Items& items, const Path& path, std::int32_t& least, std::int32_t& most);
-  void name_properties(const Items& items, std::vector<std::string>& names, std::set<std::string>& required);
-  Node numbers(const Items& items, unsigned types, const Path& path);
+  Node maps(const AskedAll& items, std::int32_t least, std::int32_t most);
+  bool property(const AskedAll& items, const std::string& name, AskedAll& out);
+  Node arrays(const AskedAll& items, const Path& path);
+  Node strings(const AskedAll& items, const Path& path);
+  std::optional<Automaton> string_rules(const AskedAll& items, const Path& path, std::int32_t& least,
+                                        std::int32_t& most);
+  void name_properties(const AskedAll& items, std::vector<std::string>& names, std::set<std::string>& required);
+  Node numbers(const AskedAll& items, unsigned types, const Path& path);
   const Automaton* pattern(const std::string& word, const std::string& text, const Path& path);
 
   void unsupported(const Path& path, const std::string& why);
-  const Json* word(const Item& item, const char* name) const;
 
   Grammar& g_;
   JsonGrammar json_;
@@ -139,11 +99,12 @@ class SchemaGrammar {
   Work own_work_;
   Work& work_;
   Checks checks_;
+  AskedGatherer gatherer_;
   Warnings* const warnings_;
   int depth_ = 0;
   int leaves_ = 0;  // of the value that is expanded
-  std::map<std::vector<ItemKey>, Node> nodes_;
-  std::set<std::pair<Kind, const Json*>> said_;  // of which say_unheld() has spoken
+  std::map<std::vector<Asked::Key>, Node> nodes_;
+  std::set<std::pair<Asked::Kind, const Json*>> said_;  // of which say_unheld() has spoken
 };
 
 std::shared_ptr<const Grammar> grammar_of_schema(const Json& schema, Unknown unknown, Warnings* warnings = nullptr);

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "text/json_schema.hpp"
-#include "text/schema/check.hpp"
+#include "text/schema/asked.hpp"
 #include "text/schema/counts.hpp"
 #include "text/schema/formats.hpp"
 #include "text/schema/numbers.hpp"
@@ -15,10 +15,6 @@
 
 namespace kvasir::text {
 namespace {
-
-[[noreturn]] void refuse_value(const std::string& path, const std::string& why) {
-  throw Error(Code::kBadInput, why, path);
-}
 
 std::string shown(const std::string& path) { return path.empty() ? "schema" : path; }
 
@@ -31,51 +27,51 @@ const Automaton* SchemaGrammar::pattern(const std::string& word, const std::stri
   return nullptr;
 }
 
-SchemaGrammar::Node SchemaGrammar::arrays(const Items& items, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::arrays(const AskedAll& items, const Path& path) {
   struct Said {  // by one schema
     const Json* front = nullptr;
     const Json* rest = nullptr;
     const char* front_name = "prefixItems";
     const char* rest_name = "items";
-    const Item* item = nullptr;
+    const Asked* item = nullptr;
   };
   std::vector<Said> said;
   Counts counts;
   std::size_t fixed = 0;
   bool has_rest = false, unique = false;
-  std::vector<const Item*> contains;  // for each of the first places, what it has to be
-  std::vector<const Item*> limited;   // what the other places must not be
-  for (const Item& item : items) {
-    counts.add(word(item, "minItems"), word(item, "maxItems"), item.path, "minItems", "maxItems");
-    Said s{.front = word(item, "prefixItems"), .rest = word(item, "items"), .item = &item};
+  std::vector<const Asked*> contains;  // for each of the first places, what it has to be
+  std::vector<const Asked*> limited;   // what the other places must not be
+  for (const Asked& item : items) {
+    counts.add(item.word("minItems"), item.word("maxItems"), item.path, "minItems", "maxItems");
+    Said s{.front = item.word("prefixItems"), .rest = item.word("items"), .item = &item};
     if (s.rest && s.rest->is_array()) {  // as the drafts before 2020-12 have it
       s.front = s.rest;
       s.front_name = "items";
-      s.rest = word(item, "additionalItems");
+      s.rest = item.word("additionalItems");
       s.rest_name = "additionalItems";
       if (s.front->empty()) s.front = nullptr;
     } else if (s.front && (!s.front->is_array() || s.front->empty())) {
-      refuse_value(below_path(item.path, "prefixItems"), "expected an array that is not empty");
+      refuse_schema(below_path(item.path, "prefixItems"), "expected an array that is not empty");
     }
     if (!s.rest) {
-      s.rest = word(item, "unevaluatedItems");
+      s.rest = item.word("unevaluatedItems");
       s.rest_name = "unevaluatedItems";
     }
     if (s.front) fixed = std::max(fixed, s.front->size());
     has_rest = has_rest || s.rest;
     said.push_back(s);
-    if (const Json* u = word(item, "uniqueItems")) unique = unique || *u != Json(false);
-    if (!word(item, "contains")) continue;
-    const Json *low = word(item, "minContains"), *high = word(item, "maxContains");
+    if (const Json* u = item.word("uniqueItems")) unique = unique || *u != Json(false);
+    if (!item.word("contains")) continue;
+    const Json *low = item.word("minContains"), *high = item.word("maxContains");
     const std::int32_t need = low ? read_count(*low, below_path(item.path, "minContains")) : 1;
     if (need > static_cast<std::int32_t>(kMostCounted))
-      refuse_value(below_path(item.path, "minContains"), "is more than 64");
+      refuse_schema(below_path(item.path, "minContains"), "is more than 64");
     contains.insert(contains.end(), static_cast<std::size_t>(need), &item);
     if (high && read_count(*high, below_path(item.path, "maxContains")) < need) return g_.choice({});
     if (high) limited.push_back(&item);
   }
   // What item `i` has to be; false: there can be none.
-  const auto at = [&](std::size_t i, Items& out) {
+  const auto at = [&](std::size_t i, AskedAll& out) {
     for (const Said& s : said) {
       const bool in_front = s.front && i < s.front->size();
       const Json* schema = in_front ? &(*s.front)[i] : s.rest;
@@ -84,33 +80,34 @@ SchemaGrammar::Node SchemaGrammar::arrays(const Items& items, const Path& path) 
       const Path where = below_path(s.item->path, in_front ? s.front_name : s.rest_name);
       out.push_back({.schema = schema, .path = in_front ? where + "[" + std::to_string(i) + "]" : where});
     }
-    const Item* own = i < contains.size() ? contains[i] : nullptr;
-    if (own) out.push_back({.schema = word(*own, "contains"), .path = below_path(own->path, "contains")});
-    for (const Item* no : limited)
+    const Asked* own = i < contains.size() ? contains[i] : nullptr;
+    if (own) out.push_back({.schema = own->word("contains"), .path = below_path(own->path, "contains")});
+    for (const Asked* no : limited)
       if (no != own)
-        out.push_back({.kind = Kind::kNot, .schema = word(*no, "contains"), .path = below_path(no->path, "contains")});
+        out.push_back(
+            {.kind = Asked::Kind::kNot, .schema = no->word("contains"), .path = below_path(no->path, "contains")});
     return true;
   };
   counts.least = std::max(counts.least, static_cast<std::int32_t>(contains.size()));
   const std::size_t front = std::max(fixed, contains.size());
-  Items rest;
+  AskedAll rest;
   if (!at(front, rest)) counts.at_most(static_cast<std::int32_t>(front));
   for (std::size_t i = 0; i < front; ++i)
-    if (Items ignored; !at(i, ignored)) counts.at_most(static_cast<std::int32_t>(i));
+    if (AskedAll ignored; !at(i, ignored)) counts.at_most(static_cast<std::int32_t>(i));
   if (counts.none()) return g_.choice({});
   const auto whole = [&](Node content) {
     return g_.sequence({g_.text("["), json_.space(), content, json_.space(), g_.text("]")});
   };
   if (unique && counts.most != 0 && counts.most != 1) {
     // Values that are listed are written in the order of the list: then none comes twice.
-    Items gathered;
-    std::vector<Group> groups;
-    for (const Item& i : rest) gather(i, gathered, groups);
-    const bool listed = front == 0 && std::any_of(gathered.begin(), gathered.end(),
-                                                  [&](const Item& i) { return word(i, "const") || word(i, "enum"); });
+    AskedAll gathered;
+    std::vector<Alternatives> groups;
+    for (const Asked& i : rest) gatherer_.gather(i, gathered, groups);
+    const bool listed =
+        front == 0 && std::any_of(gathered.begin(), gathered.end(), [&](const Asked& i) { return i.is_listed(); });
     std::vector<Member> values;
     if (listed)
-      for (const std::string& text : constant_texts(gathered)) values.push_back({text, g_.text(text), false});
+      for (const std::string& text : constant_texts(gathered, checks_)) values.push_back({text, g_.text(text), false});
     if (listed && values.size() <= kMostCounted) return whole(members(values, counts.least, counts.most));
     unsupported(below_path(path, "uniqueItems"), "items may be equal");
   }
@@ -119,7 +116,7 @@ SchemaGrammar::Node SchemaGrammar::arrays(const Items& items, const Path& path) 
   const std::size_t n =
       counts.most == Grammar::kUnlimited ? front : std::min<std::size_t>(front, static_cast<std::size_t>(counts.most));
   for (std::size_t i = 0; i < n; ++i) {
-    Items here;
+    AskedAll here;
     at(i, here);
     if (i > 0) parts.insert(parts.end(), {g_.text(","), json_.space()});
     parts.push_back(node(here));
@@ -133,7 +130,7 @@ SchemaGrammar::Node SchemaGrammar::arrays(const Items& items, const Path& path) 
 }
 
 // What patterns, formats and exceptions say of strings together; nothing where they say nothing.
-std::optional<Automaton> SchemaGrammar::string_rules(const Items& items, const Path& path, std::int32_t& least,
+std::optional<Automaton> SchemaGrammar::string_rules(const AskedAll& items, const Path& path, std::int32_t& least,
                                                      std::int32_t& most) {
   Counts lengths;
   std::optional<Automaton> all;
@@ -144,18 +141,18 @@ std::optional<Automaton> SchemaGrammar::string_rules(const Items& items, const P
       unsupported(where, "needs too many states beside the others");
     }
   };
-  for (const Item& item : items) {
-    lengths.add(word(item, "minLength"), word(item, "maxLength"), item.path, "minLength", "maxLength");
+  for (const Asked& item : items) {
+    lengths.add(item.word("minLength"), item.word("maxLength"), item.path, "minLength", "maxLength");
     for (const char* name : {"pattern", "format"}) {
-      const Json* text = word(item, name);
+      const Json* text = item.word(name);
       if (!text) continue;
       const Path where = below_path(item.path, name);
-      if (!text->is_string()) refuse_value(where, "expected a string");
+      if (!text->is_string()) refuse_schema(where, "expected a string");
       if (std::string_view(name) == "format" && pattern_of_format(text->get_ref<const std::string&>()).empty())
         continue;
       if (const Automaton* of = pattern(name, text->get<std::string>(), where)) only(*of, where);
     }
-    if (item.kind != Kind::kNot || !item.schema->is_object()) continue;
+    if (item.kind != Asked::Kind::kNot || !item.schema->is_object()) continue;
     const auto find = [&](const char* name) -> const Json* {
       const auto at = item.schema->find(name);
       return at == item.schema->end() ? nullptr : &*at;
@@ -183,33 +180,32 @@ std::optional<Automaton> SchemaGrammar::string_rules(const Items& items, const P
   return all;
 }
 
-SchemaGrammar::Node SchemaGrammar::strings(const Items& items, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::strings(const AskedAll& items, const Path& path) {
   std::int32_t least = 0, most = 0;
   const std::optional<Automaton> rules = string_rules(items, path, least, most);
   return rules ? json_.string(*rules) : json_.string(least, most);
 }
 
 std::vector<SchemaProperty> SchemaGrammar::properties(std::string_view end) {
-  Items items;
-  std::vector<Group> groups;
-  gather({.schema = &root_}, items, groups);
+  AskedAll items;
+  std::vector<Alternatives> groups;
+  gatherer_.gather({.schema = &root_}, items, groups);
   if (!groups.empty()) unsupported("parameters", "alternatives are not supported in this form of calls");
   std::vector<std::string> names;
   std::set<std::string> required;
   name_properties(items, names, required);
   std::vector<SchemaProperty> all;
   for (const std::string& name : names) {
-    Items asked;
+    AskedAll asked;
     if (!property(items, name, asked)) continue;
     SchemaProperty p{.name = name, .required = required.contains(name), .json = node(asked)};
-    Items gathered;
-    std::vector<Group> ways;
-    for (const Item& i : asked) gather(i, gathered, ways);
-    const bool listed = std::any_of(gathered.begin(), gathered.end(),
-                                    [&](const Item& i) { return word(i, "const") || word(i, "enum"); });
+    AskedAll gathered;
+    std::vector<Alternatives> ways;
+    for (const Asked& i : asked) gatherer_.gather(i, gathered, ways);
+    const bool listed = std::any_of(gathered.begin(), gathered.end(), [&](const Asked& i) { return i.is_listed(); });
     if (ways.empty() && listed) {
       std::vector<Node> texts;
-      for (const std::string& text : constant_texts(gathered))
+      for (const std::string& text : constant_texts(gathered, checks_))
         if (const Json v = Json::parse(text); v.is_string()) texts.push_back(g_.text(v.get<std::string>()));
       if (!texts.empty()) p.text = g_.choice(std::move(texts));
     } else if (ways.empty() && types_of_items(gathered) == kStringBit) {
@@ -235,14 +231,14 @@ std::vector<SchemaProperty> SchemaGrammar::properties(std::string_view end) {
   return all;
 }
 
-SchemaGrammar::Node SchemaGrammar::numbers(const Items& items, unsigned types, const Path& path) {
+SchemaGrammar::Node SchemaGrammar::numbers(const AskedAll& items, unsigned types, const Path& path) {
   NumberRules rules{.whole = (types & kFractionBit) == 0};
   Path multiple_path;
-  for (const Item& item : items) {
+  for (const Asked& item : items) {
     const auto bound = [&](const char* name, bool is_low, bool open) {
-      const Json* value = word(item, name);
+      const Json* value = item.word(name);
       if (!value || value->is_boolean()) return;
-      if (!value->is_number()) refuse_value(below_path(item.path, name), "expected a number");
+      if (!value->is_number()) refuse_schema(below_path(item.path, name), "expected a number");
       NumberBound b{decimal_of(*value), open};
       if (rules.whole) b = {is_low ? ceiling(b.value, open) : floor_of(b.value, open), false};
       auto& held = is_low ? rules.low : rules.high;
@@ -250,7 +246,7 @@ SchemaGrammar::Node SchemaGrammar::numbers(const Items& items, unsigned types, c
       if (!held || (is_low ? c > 0 : c < 0) || (c == 0 && open)) held = b;
     };
     const auto draft4 = [&](const char* name) {
-      const Json* value = word(item, name);
+      const Json* value = item.word(name);
       return value && *value == Json(true);
     };
     bound("minimum", true, draft4("exclusiveMinimum"));
@@ -258,15 +254,15 @@ SchemaGrammar::Node SchemaGrammar::numbers(const Items& items, unsigned types, c
     bound("maximum", false, draft4("exclusiveMaximum"));
     bound("exclusiveMaximum", false, true);
     for (const char* name : {"multipleOf", "divisibleBy"}) {
-      const Json* value = word(item, name);
+      const Json* value = item.word(name);
       if (!value) continue;
       multiple_path = below_path(item.path, name);
-      if (!value->is_number() || !(value->get<double>() > 0)) refuse_value(multiple_path, "expected a number above 0");
+      if (!value->is_number() || !(value->get<double>() > 0)) refuse_schema(multiple_path, "expected a number above 0");
       rules.multiples.push_back(decimal_of(*value));
     }
   }
   const auto none = [&]() -> Node {
-    if (items.size() == 1) refuse_value(shown(items[0].path), rules.whole ? "allows no integer" : "allows no number");
+    if (items.size() == 1) refuse_schema(shown(items[0].path), rules.whole ? "allows no integer" : "allows no number");
     return g_.choice({});
   };
   if (rules.low && rules.high && compare(rules.low->value, rules.high->value) > 0) return none();

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "text/open_call.hpp"
 #include "text/tag_lexer.hpp"
 #include "text/tool_json.hpp"
 
@@ -14,9 +15,38 @@ namespace {
 constexpr std::string_view kTagParserBlanks = " \t\r\n";
 using TagKind = Tag::Kind;
 
+// `size` without white space at the end.
+std::size_t trim_end(std::string_view text, std::size_t size) {
+  while (size > 0 && kTagParserBlanks.find(text[size - 1]) != kTagParserBlanks.npos) --size;
+  return size;
+}
+
+// Where the last line in front of the tag begins, if it may be the name of a tool.
+std::size_t name_at(std::string_view buffer, const Tag& tag, bool at_line, const Json* tools) {
+  const std::string_view text = buffer.substr(0, tag.at);
+  const std::size_t last = text.find_last_not_of(kTagParserBlanks);
+  const std::size_t line = last == text.npos ? text.npos : text.rfind('\n', last);
+  const std::size_t begin = line == text.npos ? 0 : line + 1;
+  if (begin == 0 && !at_line) return tag.at;
+  std::string_view name = text.substr(begin);
+  name = name.substr(0, name.find_last_not_of(kTagParserBlanks) + 1);
+  if (name.empty() || !tools || !tools->is_array()) return tag.at;
+  if (tag.kind == TagKind::kKey) return is_offered(tools, name) ? begin : tag.at;
+  for (const Json& t : *tools)
+    if (t.is_object() && t.contains("function") && t["function"].value("name", "").starts_with(name)) return begin;
+  return tag.at;
+}
+
+bool may_be_name(std::string_view text, const Json* tools) {
+  const std::string_view name = text.substr(0, text.find_first_of("\r\n"));
+  if (name.empty() || name.size() > TagLexer::kLongest) return false;
+  return name.find_first_of(" {}\"") == name.npos || is_offered(tools, name);
+}
+
 class TagParser final : public StepParser {
  public:
-  TagParser(TagStyle style, const Json* tools) : style_(std::move(style)), lexer_(style_), tools_(tools) {}
+  TagParser(TagStyle style, const Json* tools)
+      : style_(std::move(style)), lexer_(style_), tools_(tools), call_(tools) {}
 
  private:
   enum class State { kContent, kSection, kCall, kKey, kBeforeValue, kValue, kOther };
@@ -43,10 +73,10 @@ class TagParser final : public StepParser {
     }
   }
 
+  // What stands in front of the tag, without white space around it.
   std::string_view before(const Tag& tag) const {
-    std::string_view text = std::string_view(buffer_).substr(0, tag.at);
-    text.remove_prefix(count_space(text));
-    return text.substr(0, text.find_last_not_of(kTagParserBlanks) + 1);
+    const std::string_view text = std::string_view(buffer_).substr(0, trim_end(buffer_, tag.at));
+    return text.substr(count_space(text));
   }
   bool take(const Tag& tag, State next) {
     buffer_.erase(0, tag.at + tag.size);
@@ -57,7 +87,7 @@ class TagParser final : public StepParser {
   }
 
   bool content(const Tag& tag, bool end, bool cut, ToolOutput& out) {
-    const std::size_t name = style_.call.empty() ? name_at(tag) : tag.at;
+    const std::size_t name = style_.call.empty() ? name_at(buffer_, tag, at_line_, tools_) : tag.at;
     if (tag.kind == TagKind::kKey && name < tag.at) {  // the call's own tag was left out
       writer_.write(std::string_view(buffer_).substr(0, name), out);
       begin_call(std::string(before(tag).substr(before(tag).rfind('\n') + 1)), out);
@@ -81,22 +111,6 @@ class TagParser final : public StepParser {
     return take(tag, State::kContent);
   }
 
-  // Where the last line begins, if it may be the name of a tool.
-  std::size_t name_at(const Tag& tag) const {
-    const std::string_view text = std::string_view(buffer_).substr(0, tag.at);
-    const std::size_t last = text.find_last_not_of(kTagParserBlanks);
-    const std::size_t line = last == text.npos ? text.npos : text.rfind('\n', last);
-    const std::size_t begin = line == text.npos ? 0 : line + 1;
-    if (begin == 0 && !at_line_) return tag.at;
-    std::string_view name = text.substr(begin);
-    name = name.substr(0, name.find_last_not_of(kTagParserBlanks) + 1);
-    if (name.empty() || !tools_ || !tools_->is_array()) return tag.at;
-    if (tag.kind == TagKind::kKey) return is_offered(tools_, name) ? begin : tag.at;
-    for (const Json& t : *tools_)
-      if (t.is_object() && t.contains("function") && t["function"].value("name", "").starts_with(name)) return begin;
-    return tag.at;
-  }
-
   // No tag to the end of what is here.
   bool open_end(const Tag& tag, bool end, bool cut, ToolOutput& out) {
     const std::string_view text = before(tag);
@@ -105,22 +119,22 @@ class TagParser final : public StepParser {
       if (const int list = may_be_list(text); list != 0 && !(list < 0 && end))
         return list > 0 ? become_other(out) : false;
       if (behind_ || !style_.call.empty()) return no_call(out);
-      const bool named = text.find('\n') == text.npos ? text.size() <= TagLexer::kLongest : may_be_name(text);
+      const bool named = text.find('\n') == text.npos ? text.size() <= TagLexer::kLongest : may_be_name(text, tools_);
       if (named && !end) return false;
       const std::string rest(text.substr(std::min(text.find('\n'), text.size())));
       if (!named || !named_call(text, true, out)) return no_call(out);
-      end_call(out);
+      call_.end(out);
       writer_.write(rest, out);
       return buffer_.clear(), false;
     }
     if (state_ == State::kCall && fresh_ && text.starts_with('{')) return enter_json();
     if (state_ == State::kBeforeValue && !text.empty()) return begin_value(), true;
-    if (state_ == State::kValue && is_text_) give(trim_end(end && !cut ? buffer_.size() : tag.at), out);
-    if (!end && state_ == State::kValue && !is_text_) searched_ = tag.at;
+    if (state_ == State::kValue && call_.is_text()) give(trim_end(buffer_, end && !cut ? buffer_.size() : tag.at), out);
+    if (!end && state_ == State::kValue && !call_.is_text()) searched_ = tag.at;
     if (!end) return false;
-    const bool again = state_ == State::kValue && !wrote_ && arguments_->has(key_);
+    const bool again = state_ == State::kValue && !call_.wrote() && call_.is_again();
     if (state_ == State::kValue && !cut && !again) end_value(buffer_.size(), false, out);
-    if (!cut) end_call(out);
+    if (!cut) call_.end(out);
     const bool spare = !cut && (state_ == State::kCall || state_ == State::kKey || again);  // nothing came of it
     const std::string rest(spare ? text : std::string_view());
     buffer_.clear();
@@ -154,16 +168,10 @@ class TagParser final : public StepParser {
     return text[0] == '{' ? begins_call(text) : 0;
   }
 
-  bool may_be_name(std::string_view text) const {
-    const std::string_view name = text.substr(0, text.find_first_of("\r\n"));
-    if (name.empty() || name.size() > TagLexer::kLongest) return false;
-    return name.find_first_of(" {}\"") == name.npos || is_offered(tools_, name);
-  }
-
   // A name that stands as text in front of the first tag; `alone`: that is no parameter.
   bool named_call(std::string_view text, bool alone, ToolOutput& out) {
     const std::string name(text.substr(0, text.find_first_of("\r\n")));
-    if (!may_be_name(text) || (alone && tools_ && !is_offered(tools_, name))) return false;
+    if (!may_be_name(text, tools_) || (alone && tools_ && !is_offered(tools_, name))) return false;
     begin_call(name, out);
     state_ = State::kCall;
     return true;
@@ -181,12 +189,12 @@ class TagParser final : public StepParser {
   bool call(const Tag& tag, ToolOutput& out) {
     const std::string_view text = before(tag);
     if (fresh_ && text.starts_with('{')) return enter_json();
-    if (fresh_ && tag.kind == TagKind::kCall && tag.name == name_ && text.empty())
+    if (fresh_ && tag.kind == TagKind::kCall && tag.name == call_.name() && text.empty())
       return take(tag, State::kCall);  // doubled
     fresh_ = false;
     const bool goes_on = tag.kind != TagKind::kSection && tag.kind != TagKind::kCall;
     if (!text.empty() && !goes_on) {  // the call was over, and this is content
-      end_call(out);
+      call_.end(out);
       state_ = State::kContent;
       return true;
     }
@@ -197,8 +205,7 @@ class TagParser final : public StepParser {
         return take(tag, State::kBeforeValue);
       case TagKind::kValue:
         if (!text.empty()) key_ = text.substr(text.rfind('\n') + 1);
-        if (text.empty() || !parameters_of(tools_, name_) || !parameters_of(tools_, name_)->contains(key_))
-          return take(tag, State::kCall);
+        if (text.empty() || !call_.has_parameter(key_)) return take(tag, State::kCall);
         return state_ = State::kBeforeValue, buffer_.erase(0, tag.at), true;
       default:
         return structure(tag, out);
@@ -214,17 +221,17 @@ class TagParser final : public StepParser {
         take(tag, State::kValue);
         return begin_value(tag.text), true;
       case TagKind::kCall:
-        end_call(out);
+        call_.end(out);
         begin_call(tag.name, out);
         return take(tag, State::kCall);
       case TagKind::kCallEnd:
       case TagKind::kSection:
-        end_call(out);
+        call_.end(out);
         behind_ = tag.kind == TagKind::kCallEnd;
         mark_ = buffer_.substr(tag.at, tag.size);
         return take(tag, State::kSection);
       case TagKind::kSectionEnd:
-        end_call(out);
+        call_.end(out);
         return take(tag, State::kContent);
       default:
         return take(tag, State::kCall);
@@ -252,19 +259,18 @@ class TagParser final : public StepParser {
   }
 
   void begin_value(std::optional<bool> text = {}) {
-    is_text_ = text.value_or(arguments_->is_text(key_)) && !arguments_->has(key_);
-    wrote_ = false;
+    call_.begin_value(key_, text);
     at_first_ = true;
     state_ = State::kValue;
   }
 
   bool value(const Tag& tag, bool end, ToolOutput& out) {
-    const bool empty = before(tag).empty() && !wrote_;
+    const bool empty = before(tag).empty() && !call_.wrote();
     if (empty && (tag.kind == TagKind::kValue || tag.kind == TagKind::kKeyEnd))
       return take(tag, State::kValue);  // doubled
-    if (is_text_ && (tag.kind == TagKind::kCallEnd || tag.kind == TagKind::kSectionEnd)) {
+    if (call_.is_text() && (tag.kind == TagKind::kCallEnd || tag.kind == TagKind::kSectionEnd)) {
       const int real = lexer_.ends_value(buffer_, tag, end);
-      if (real < 0) return give(trim_end(tag.at), out), false;
+      if (real < 0) return give(trim_end(buffer_, tag.at), out), false;
       if (real == 0) return searched_ = tag.at + tag.size, true;  // the text speaks of such a tag
     }
     const bool own = tag.kind == TagKind::kValueEnd;
@@ -279,11 +285,6 @@ class TagParser final : public StepParser {
     return true;
   }
 
-  std::size_t trim_end(std::size_t size) const {
-    while (size > 0 && kTagParserBlanks.find(buffer_[size - 1]) != kTagParserBlanks.npos) --size;
-    return size;
-  }
-
   // Of a text what is sure.
   void give(std::size_t size, ToolOutput& out) {
     if (at_first_ && size > 0) {
@@ -291,41 +292,25 @@ class TagParser final : public StepParser {
       at_first_ = false;
     }
     if (size == 0) return;
-    begin_argument(out);
-    arguments_->text(std::string_view(buffer_).substr(0, size), out.calls.back().arguments);
+    call_.text(std::string_view(buffer_).substr(0, size), out);
     buffer_.erase(0, size);
     searched_ -= std::min(searched_, size);
   }
 
-  void begin_argument(ToolOutput& out) {
-    if (!wrote_) arguments_->begin(key_, out.calls.back().arguments);
-    wrote_ = true;
-  }
-
   // `own`: by the tag that belongs there.
   void end_value(std::size_t size, bool own, ToolOutput& out) {
-    std::string& arguments = out.calls.back().arguments;
-    std::string_view whole = std::string_view(buffer_).substr(0, own ? size : trim_end(size));
+    std::string_view whole = std::string_view(buffer_).substr(0, own ? size : trim_end(buffer_, size));
     if (style_.lines && at_first_ && whole.starts_with('\n')) whole.remove_prefix(1);
     if (style_.lines && own && whole.ends_with('\n')) whole.remove_suffix(1);
-    begin_argument(out);
-    is_text_ ? arguments_->text(whole, arguments) : arguments_->value(whole, arguments);
-    arguments_->end(arguments);
+    call_.end_value(whole, out);
     buffer_.erase(0, size);
   }
 
   void begin_call(std::string name, ToolOutput& out) {
     writer_.after_call(out);
-    name_ = name;
-    arguments_.emplace(tools_, name);
-    out.calls.push_back({std::move(name), {}});
+    call_.begin(std::move(name), out);
     behind_ = false;
-    fresh_ = open_ = true;
-  }
-
-  void end_call(ToolOutput& out) {
-    if (open_ && !raw_) arguments_->finish(out.calls.back().arguments);
-    open_ = raw_ = false;
+    fresh_ = true;
   }
 
   // The arguments are one object after all.
@@ -333,7 +318,7 @@ class TagParser final : public StepParser {
     buffer_.erase(0, count_space(buffer_));
     json_ = LooseJson({.stops = lexer_.marks()});
     fresh_ = false;
-    raw_ = true;
+    call_.leave();
     searched_ = 0;
     state_ = State::kOther;
     return true;
@@ -370,16 +355,16 @@ class TagParser final : public StepParser {
   TagStyle style_;
   TagLexer lexer_;
   const Json* tools_;
-  std::optional<ArgumentsWriter> arguments_;
+  OpenCall call_;
   LooseJson json_;                     // of arguments that are one object
   std::unique_ptr<ToolParser> other_;  // of calls in another form
-  std::string mark_, name_, key_;
+  std::string mark_, key_;
   std::size_t searched_ = 0, calls_before_ = 0;
   State state_ = State::kContent;
-  bool behind_ = false;  // a call is over and its section is not
-  bool at_line_ = true;  // of content: a line begins here
-  bool open_ = false, fresh_ = false, raw_ = false;
-  bool is_text_ = false, wrote_ = false, at_first_ = false;
+  bool behind_ = false;    // a call is over and its section is not
+  bool at_line_ = true;    // of content: a line begins here
+  bool fresh_ = false;     // nothing of the call's arguments was read
+  bool at_first_ = false;  // of a value
 };
 
 }  // namespace

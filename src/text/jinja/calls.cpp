@@ -55,8 +55,8 @@ Args Machine::eval_args(const CallArgs& call) {
 }
 
 void Machine::exec_call_block(const Stmt& s) {
-  keep_scope(scope_);
-  const Value caller = make<MacroObject>(*s.macro, scope_);
+  scopes_.keep();
+  const Value caller = heap_.make<MacroObject>(*s.macro, scopes_.now());
   const Value callee = eval(*s.expr->args[0]);
   Args args = eval_args(*s.expr->call);
   args.named.emplace_back(program_.symbols[static_cast<std::size_t>(caller_symbol_)], caller);
@@ -78,23 +78,23 @@ void Machine::bind_parameters(const MacroDef& macro, Args& args) {
       value = i >= first_default ? eval(*macro.defaults[i - first_default])
                                  : undefined_because(fmt::format("parameter '{}' was not provided", name->bytes));
     }
-    set_variable(symbol, std::move(value));
+    scopes_.set(symbol, std::move(value));
   }
   if (macro.uses_caller && !has_parameter(macro, "caller")) {
     Value caller;
     if (!take_named(args, "caller", &caller)) caller = undefined_because("No caller defined");
-    set_variable(caller_symbol_, std::move(caller));
+    scopes_.set(caller_symbol_, std::move(caller));
   }
   if (macro.uses_kwargs && !has_parameter(macro, "kwargs")) {
     DictMaker rest(meter_);
     for (auto& [name, value] : args.named) rest.set(Value(name), std::move(value));
-    set_variable(kwargs_symbol_, rest.take());
+    scopes_.set(kwargs_symbol_, rest.take());
   } else if (!args.named.empty()) {
     fail(fmt::format("macro '{}' takes no keyword argument '{}'", macro.name, args.named[0].first->bytes));
   }
   if (macro.uses_varargs && !has_parameter(macro, "varargs")) {
     const auto from = args.positional.begin() + static_cast<std::ptrdiff_t>(std::min(n, args.positional.size()));
-    set_variable(varargs_symbol_, make_sequence(meter_, SequenceKind::kTuple, {from, args.positional.end()}));
+    scopes_.set(varargs_symbol_, make_sequence(meter_, SequenceKind::kTuple, {from, args.positional.end()}));
   } else if (args.positional.size() > n) {
     fail(fmt::format("macro '{}' takes not more than {} argument(s)", macro.name, n));
   }
@@ -104,7 +104,7 @@ std::string Machine::call_macro(const MacroDef& macro, Scope* closure, Args& arg
   const Nesting nesting(meter_);
   std::string text;
   std::string* const out = std::exchange(out_, &text);
-  const Frame frame(*this, closure);
+  const Scopes::Frame frame(scopes_, closure);
   bind_parameters(macro, args);
   exec(macro.body);
   out_ = out;

@@ -27,7 +27,7 @@ Value filter_attr(Machine& m, const Value& v, Args& args) {
   const auto [name] = bind(args, "attr", {"name"}, 1);
   view_or(name, {}, "attr");
   if (v.undefined()) fail_undefined(*v.undefined());
-  return v.object() ? v.object()->attribute(m, name->text_ref()) : m.method_or_undefined(v, name->text_ref());
+  return v.object() ? v.object()->attribute(m, name->text_ref()) : method_or_undefined(m, v, name->text_ref());
 }
 
 Value filter_default(Machine&, const Value& v, Args& args) {

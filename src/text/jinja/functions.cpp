@@ -67,7 +67,7 @@ constexpr Function kFromKeys{"fromkeys", call_fromkeys};
 
 Value call_namespace(Machine& m, Args& args) {
   const Value from = call_dict(m, args);
-  const Value ns = m.make<Namespace>();
+  const Value ns = m.heap().make<Namespace>();
   for (const auto& [key, value] : from.dict()->entries) {
     if (!key.is_text()) fail("namespace: names must be strings");
     static_cast<Namespace*>(ns.object())->set(key.text_ref(), value);
@@ -77,12 +77,12 @@ Value call_namespace(Machine& m, Args& args) {
 
 Value call_joiner(Machine& m, Args& args) {
   const auto [separator] = bind(args, "joiner", {"sep"});
-  return m.make<Joiner>(separator ? *separator : Value(std::string(", ")));
+  return m.heap().make<Joiner>(separator ? *separator : Value(std::string(", ")));
 }
 
 Value call_cycler(Machine& m, Args& args) {
   if (args.positional.empty() || !args.named.empty()) fail("cycler: expected the items to cycle through");
-  return m.make<Cycler>(std::move(args.positional));
+  return m.heap().make<Cycler>(std::move(args.positional));
 }
 
 Value call_raise(Machine& m, Args& args) {

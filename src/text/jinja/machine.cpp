@@ -24,66 +24,26 @@ std::string Machine::run(const Json& context) {
     if (name->bytes == "kwargs") kwargs_symbol_ = symbol;
     if (name->bytes == "varargs") varargs_symbol_ = symbol;
     if (const auto at = context.find(name->bytes); at != context.end()) {
-      globals_.push_back(from_json(*at, meter_, name->bytes));
+      scopes_.add_global(from_json(*at, meter_, name->bytes));
     } else if (const Function* function = find_function(name->bytes)) {
-      globals_.push_back(make<FunctionObject>(*function));
+      scopes_.add_global(heap_.make<FunctionObject>(*function));
     } else {
-      globals_.push_back(undefined_name(name));
+      scopes_.add_global(undefined_name(name));
     }
   }
   std::string out;
   out_ = &out;
-  const Frame frame(*this, nullptr);
+  const Scopes::Frame frame(scopes_, nullptr);
   exec(program_.body);
   return out;
-}
-
-Scope* Machine::new_scope(Scope* parent) {
-  if (free_scopes_.empty()) {
-    meter_.allocate(sizeof(Scope) + 64);
-    scopes_.push_back(std::make_unique<Scope>());
-    free_scopes_.push_back(scopes_.back().get());
-  }
-  Scope* scope = free_scopes_.back();
-  free_scopes_.pop_back();
-  scope->parent = parent;
-  return scope;
-}
-
-void Machine::keep_scope(Scope* scope) {
-  for (; scope && !scope->captured; scope = scope->parent) scope->captured = true;
-}
-
-void Machine::drop_scope(Scope* scope) {
-  if (scope->captured) return;
-  scope->variables.clear();
-  free_scopes_.push_back(scope);
-}
-
-Value* Machine::find_variable(int symbol) {
-  for (Scope* s = scope_; s; s = s->parent)
-    for (auto& [name, value] : s->variables)
-      if (name == symbol) return &value;
-  return &globals_[static_cast<std::size_t>(symbol)];
-}
-
-void Machine::set_variable(int symbol, Value value) {
-  for (auto& [name, old] : scope_->variables) {
-    if (name != symbol) continue;
-    old = std::move(value);
-    return;
-  }
-  meter_.allocate(sizeof(Value) + 8);
-  scope_->variables.emplace_back(symbol, std::move(value));
 }
 
 void Machine::assign(const Target& target, const Value& value) {
   switch (target.kind) {
     case Target::Kind::kName:
-      return set_variable(target.symbol, value);
+      return scopes_.set(target.symbol, value);
     case Target::Kind::kAttribute: {
-      Value* variable = find_variable(target.symbol);
-      auto* ns = dynamic_cast<Namespace*>(variable->object());
+      auto* ns = dynamic_cast<Namespace*>(scopes_.find(target.symbol).object());
       if (!ns)
         fail(fmt::format("cannot assign attribute '{}': '{}' is no namespace", target.attribute->bytes,
                          target.name->bytes));
@@ -93,7 +53,7 @@ void Machine::assign(const Target& target, const Value& value) {
     case Target::Kind::kItem: {
       const Value owner = eval(*target.owner);
       if (owner.undefined()) fail_undefined(*owner.undefined());
-      return set_entry(owner, eval(*target.index), value);
+      return set_entry(*this, owner, eval(*target.index), value);
     }
     case Target::Kind::kTuple:
       break;
@@ -149,8 +109,8 @@ Machine::Flow Machine::exec(const Stmt& s) {
       break;
     }
     case StmtKind::kMacro:
-      keep_scope(scope_);
-      set_variable(s.targets[0].symbol, make<MacroObject>(*s.macro, scope_));
+      scopes_.keep();
+      scopes_.set(s.targets[0].symbol, heap_.make<MacroObject>(*s.macro, scopes_.now()));
       break;
     case StmtKind::kCallBlock:
       exec_call_block(s);
@@ -165,7 +125,7 @@ Machine::Flow Machine::exec(const Stmt& s) {
     case StmtKind::kWith:
       return exec_with(s);
     case StmtKind::kScope: {
-      const Frame frame(*this, scope_);
+      const Scopes::Frame frame(scopes_, scopes_.now());
       return exec(s.body);
     }
     case StmtKind::kBreak:
@@ -187,7 +147,7 @@ std::vector<Value> Machine::filter_items(const Stmt& s, const std::vector<Value>
   std::vector<Value> kept;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const Value item = items[i];
-    const Frame frame(*this, scope_);
+    const Scopes::Frame frame(scopes_, scopes_.now());
     assign(s.targets[0], item);
     if (truthy(eval(*s.test))) kept.push_back(item);
   }
@@ -198,17 +158,17 @@ Machine::Flow Machine::loop(const Stmt& s, const Value& iterable, int depth) {
   SequenceRef items = iterate(iterable, meter_);
   if (s.test) items = make_list(meter_, filter_items(s, items->items)).sequence_ref();
   if (items->items.empty()) {
-    const Frame frame(*this, scope_);
+    const Scopes::Frame frame(scopes_, scopes_.now());
     return exec(s.other);
   }
-  if (s.recursive) keep_scope(scope_);
-  const Value object = make<LoopObject>(s, items, scope_, depth);
+  if (s.recursive) scopes_.keep();
+  const Value object = heap_.make<LoopObject>(s, items, scopes_.now(), depth);
   auto* state = static_cast<LoopObject*>(object.object());
   for (std::size_t i = 0; i < items->items.size(); ++i) {
     meter_.step();
-    const Frame frame(*this, scope_);
+    const Scopes::Frame frame(scopes_, scopes_.now());
     state->start(i);
-    if (loop_symbol_ >= 0) set_variable(loop_symbol_, object);
+    if (loop_symbol_ >= 0) scopes_.set(loop_symbol_, object);
     assign(s.targets[0], Value(items->items[i]));
     if (exec(s.body) == Flow::kBreak) break;
   }
@@ -219,17 +179,17 @@ std::string Machine::run_loop(const Stmt& s, Scope* scope, const Value& iterable
   const Nesting nesting(meter_);
   std::string text;
   std::string* const out = std::exchange(out_, &text);
-  Scope* const outer = std::exchange(scope_, scope);
+  Scope* const outer = scopes_.enter(scope);
   loop(s, iterable, depth);
   out_ = out;
-  scope_ = outer;
+  scopes_.enter(outer);
   return text;
 }
 
 Machine::Flow Machine::exec_with(const Stmt& s) {
   std::vector<Value> values;
   for (const auto& e : s.exprs) values.push_back(eval(*e));
-  const Frame frame(*this, scope_);
+  const Scopes::Frame frame(scopes_, scopes_.now());
   for (std::size_t i = 0; i < values.size(); ++i) assign(s.targets[i], values[i]);
   return exec(s.body);
 }
@@ -237,7 +197,7 @@ Machine::Flow Machine::exec_with(const Stmt& s) {
 std::string Machine::capture(const Block& block, Flow* flow) {
   std::string text;
   std::string* const outer = std::exchange(out_, &text);
-  const Frame frame(*this, scope_);
+  const Scopes::Frame frame(scopes_, scopes_.now());
   const Flow end = exec(block);
   if (flow) *flow = end;
   out_ = outer;
@@ -252,28 +212,28 @@ Value Machine::filtered(const Expr* filters, Value input) {
   return result;
 }
 
-Value Machine::method_or_undefined(const Value& v, const TextRef& name) {
+Value method_or_undefined(Machine& m, const Value& v, const TextRef& name) {
   const Method* method = find_method(v, name->bytes);
   if (!method) return undefined_attribute(v, name);
-  return make<MethodObject>(v, *method);
+  return m.heap().make<MethodObject>(v, *method);
 }
 
-Value Machine::attribute(const Value& v, const TextRef& name) {
+Value attribute(Machine& m, const Value& v, const TextRef& name) {
   if (v.undefined()) fail_undefined(*v.undefined());
-  if (v.object()) return v.object()->attribute(*this, name);
-  if (find_method(v, name->bytes)) return method_or_undefined(v, name);
+  if (v.object()) return v.object()->attribute(m, name);
+  if (find_method(v, name->bytes)) return method_or_undefined(m, v, name);
   if (const Dict* d = v.dict()) {
-    meter_.step(d->entries.size() / 8 + 1);
+    m.meter().step(d->entries.size() / 8 + 1);
     if (const Value* found = d->find(name->bytes)) return *found;
   }
   return undefined_attribute(v, name);
 }
 
-Value Machine::subscript(const Value& v, const Value& index) {
-  if (!index.is_text()) return item(v, index, meter_);
-  if (v.object()) return v.object()->attribute(*this, index.text_ref());
-  Value found = item(v, index, meter_);
-  return found.is_undefined() && find_method(v, index.view()) ? method_or_undefined(v, index.text_ref()) : found;
+Value subscript(Machine& m, const Value& v, const Value& index) {
+  if (!index.is_text()) return item(v, index, m.meter());
+  if (v.object()) return v.object()->attribute(m, index.text_ref());
+  Value found = item(v, index, m.meter());
+  return found.is_undefined() && find_method(v, index.view()) ? method_or_undefined(m, v, index.text_ref()) : found;
 }
 
 }  // namespace kvasir::text::jinja

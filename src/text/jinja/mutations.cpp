@@ -18,7 +18,7 @@ void add_item(Machine& m, Sequence& list, std::size_t at, const Value& item) {
 
 Value list_append(Machine& m, const Value& self, Args& args) {
   const auto [item] = bind(args, "append", {"object"}, 1);
-  Sequence& list = m.changed(self.sequence_ref());
+  Sequence& list = m.heap().changed(self.sequence_ref());
   add_item(m, list, list.items.size(), *item);
   return Value(None{});
 }
@@ -26,14 +26,14 @@ Value list_append(Machine& m, const Value& self, Args& args) {
 Value list_extend(Machine& m, const Value& self, Args& args) {
   const auto [iterable] = bind(args, "extend", {"iterable"}, 1);
   const std::vector<Value> more = iterate(*iterable, m.meter())->items;  // a copy: it may be the list itself
-  Sequence& list = m.changed(self.sequence_ref());
+  Sequence& list = m.heap().changed(self.sequence_ref());
   for (const Value& item : more) add_item(m, list, list.items.size(), item);
   return Value(None{});
 }
 
 Value list_insert(Machine& m, const Value& self, Args& args) {
   const auto [index, item] = bind(args, "insert", {"index", "object"}, 2);
-  Sequence& list = m.changed(self.sequence_ref());
+  Sequence& list = m.heap().changed(self.sequence_ref());
   const auto size = static_cast<std::int64_t>(list.items.size());
   const std::int64_t i = int_or(index, 0, "insert");
   m.meter().step(list.items.size() / 8 + 1);
@@ -50,7 +50,7 @@ Value take_item(Machine& m, Sequence& list, std::size_t at) {
 
 Value list_pop(Machine& m, const Value& self, Args& args) {
   const auto [index] = bind(args, "pop", {"index"});
-  Sequence& list = m.changed(self.sequence_ref());
+  Sequence& list = m.heap().changed(self.sequence_ref());
   const auto size = static_cast<std::int64_t>(list.items.size());
   if (size == 0) fail("pop from empty list");
   std::int64_t i = int_or(index, -1, "pop");
@@ -61,7 +61,7 @@ Value list_pop(Machine& m, const Value& self, Args& args) {
 
 Value list_remove(Machine& m, const Value& self, Args& args) {
   const auto [item] = bind(args, "remove", {"value"}, 1);
-  Sequence& list = m.changed(self.sequence_ref());
+  Sequence& list = m.heap().changed(self.sequence_ref());
   for (std::size_t i = 0; i < list.items.size(); ++i)
     if (equal(list.items[i], *item, m.meter())) return take_item(m, list, i), Value(None{});
   fail("list.remove(x): x not in list");
@@ -69,13 +69,13 @@ Value list_remove(Machine& m, const Value& self, Args& args) {
 
 Value list_clear(Machine& m, const Value& self, Args& args) {
   no_arguments(args, "clear");
-  m.changed(self.sequence_ref()).items.clear();
+  m.heap().changed(self.sequence_ref()).items.clear();
   return Value(None{});
 }
 
 Value list_reverse(Machine& m, const Value& self, Args& args) {
   no_arguments(args, "reverse");
-  Sequence& list = m.changed(self.sequence_ref());
+  Sequence& list = m.heap().changed(self.sequence_ref());
   m.meter().step(list.items.size() / 8 + 1);
   std::reverse(list.items.begin(), list.items.end());
   return Value(None{});
@@ -88,7 +88,7 @@ Value list_sort(Machine& m, const Value& self, Args& args) {
   std::stable_sort(items.begin(), items.end(), [&](const Value& a, const Value& b) {
     return down ? compare(b, a, m.meter()) < 0 : compare(a, b, m.meter()) < 0;
   });
-  m.changed(self.sequence_ref()).items = std::move(items);
+  m.heap().changed(self.sequence_ref()).items = std::move(items);
   return Value(None{});
 }
 
@@ -104,17 +104,17 @@ Value dict_update(Machine& m, const Value& self, Args& args) {
     const Value& from = args.positional[0];
     if (const Dict* d = from.dict()) {
       const auto entries = d->entries;  // a copy: it may be the dict itself
-      for (const auto& [key, value] : entries) m.set_entry(self, key, value);
+      for (const auto& [key, value] : entries) set_entry(m, self, key, value);
     } else {
       const auto pairs = iterate(from, m.meter());
       for (const Value& pair : pairs->items) {
         const auto two = iterate(pair, m.meter());
         if (two->items.size() != 2) fail("update: expected pairs");
-        m.set_entry(self, two->items[0], two->items[1]);
+        set_entry(m, self, two->items[0], two->items[1]);
       }
     }
   }
-  for (const auto& [name, value] : args.named) m.set_entry(self, Value(name), value);
+  for (const auto& [name, value] : args.named) set_entry(m, self, Value(name), value);
   return Value(None{});
 }
 
@@ -127,7 +127,7 @@ Value dict_setdefault(Machine& m, const Value& self, Args& args) {
   const auto [key, otherwise] = bind(args, "setdefault", {"key", "default"}, 1);
   if (const Value* found = entry_of(m, self, *key)) return *found;
   const Value value = otherwise ? *otherwise : Value(None{});
-  m.set_entry(self, *key, value);
+  set_entry(m, self, *key, value);
   return value;
 }
 
@@ -137,13 +137,13 @@ Value dict_pop(Machine& m, const Value& self, Args& args) {
   if (!found && otherwise) return *otherwise;
   if (!found) fail(to_repr(*key, m.meter()));
   Value value = *found;
-  drop_entry(m.changed(self.dict_ref()), found);
+  drop_entry(m.heap().changed(self.dict_ref()), found);
   return value;
 }
 
 Value dict_popitem(Machine& m, const Value& self, Args& args) {
   no_arguments(args, "popitem");
-  Dict& dict = m.changed(self.dict_ref());
+  Dict& dict = m.heap().changed(self.dict_ref());
   if (dict.entries.empty()) fail("popitem(): dictionary is empty");
   Value pair = make_pair(m.meter(), dict.entries.back().first, dict.entries.back().second);
   dict.entries.pop_back();
@@ -152,7 +152,7 @@ Value dict_popitem(Machine& m, const Value& self, Args& args) {
 
 Value dict_clear(Machine& m, const Value& self, Args& args) {
   no_arguments(args, "clear");
-  m.changed(self.dict_ref()).entries.clear();
+  m.heap().changed(self.dict_ref()).entries.clear();
   return Value(None{});
 }
 
@@ -175,20 +175,20 @@ std::span<const Method> changing_methods(const Value& v) {
 }
 
 // Others hold the value as const, so that nothing but a render's own methods can change it.
-Sequence& Machine::changed(const SequenceRef& list) {
+Sequence& Heap::changed(const SequenceRef& list) {
   if (!std::exchange(list->kept, true)) changed_lists_.push_back(list);
   return const_cast<Sequence&>(*list);
 }
 
-Dict& Machine::changed(const DictRef& dict) {
+Dict& Heap::changed(const DictRef& dict) {
   if (!std::exchange(dict->kept, true)) changed_dicts_.push_back(dict);
   return const_cast<Dict&>(*dict);
 }
 
-void Machine::set_entry(const Value& owner, const Value& key, const Value& value) {
+void set_entry(Machine& m, const Value& owner, const Value& key, const Value& value) {
   if (auto* ns = dynamic_cast<Namespace*>(owner.object())) {
     if (!key.is_text()) fail("namespace: names must be strings");
-    meter_.allocate(sizeof(Value));
+    m.meter().allocate(sizeof(Value));
     return ns->set(key.text_ref(), value);
   }
   if (const Sequence* s = owner.sequence(); s && s->kind == SequenceKind::kList) {
@@ -196,24 +196,24 @@ void Machine::set_entry(const Value& owner, const Value& key, const Value& value
     std::int64_t i = int_or(&key, 0, "assignment");
     if (i < 0) i += size;
     if (i < 0 || i >= size) fail("list assignment index out of range");
-    Sequence& list = changed(owner.sequence_ref());
+    Sequence& list = m.heap().changed(owner.sequence_ref());
     list.depth = std::max(list.depth, depth_around(value));
     list.items[static_cast<std::size_t>(i)] = value;
     return;
   }
   if (!owner.dict()) fail(fmt::format("'{}' object does not support item assignment", type_name(owner)));
   if (!hashable(key)) fail(fmt::format("unhashable type: '{}'", type_name(key)));
-  meter_.allocate(2 * sizeof(Value));
-  Dict& dict = changed(owner.dict_ref());
+  m.meter().allocate(2 * sizeof(Value));
+  Dict& dict = m.heap().changed(owner.dict_ref());
   dict.depth = std::max({dict.depth, depth_around(value), depth_around(key)});
-  const Value* found = find(dict, key, meter_);
+  const Value* found = find(dict, key, m.meter());
   if (!found) return void(dict.entries.emplace_back(key, value));
   for (auto& entry : dict.entries)
     if (&entry.second == found) entry.second = value;
 }
 
 // What is left in them goes while all of them are still held, so that nothing is destroyed deeper than it was made.
-Machine::~Machine() {
+Heap::~Heap() {
   for (const SequenceRef& list : changed_lists_) const_cast<Sequence&>(*list).items.clear();
   for (const DictRef& dict : changed_dicts_) const_cast<Dict&>(*dict).entries.clear();
 }

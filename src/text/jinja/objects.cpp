@@ -15,7 +15,7 @@ Value count(std::size_t n) { return Value(static_cast<std::int64_t>(n)); }
 
 Value FunctionObject::attribute(Machine& machine, const TextRef& name) {
   const Function* member = find_member(function_, name->bytes);
-  return member ? machine.make<FunctionObject>(*member) : no_attribute(this, name);
+  return member ? machine.heap().make<FunctionObject>(*member) : no_attribute(this, name);
 }
 Value MethodObject::attribute(Machine&, const TextRef& name) { return no_attribute(this, name); }
 Value LoopMethod::attribute(Machine&, const TextRef& name) { return no_attribute(this, name); }
@@ -56,7 +56,7 @@ Value LoopObject::attribute(Machine& machine, const TextRef& name) {
   };
   if (n == "previtem") return item(index_ - 1, "there is no previous item");  // of the first one: beyond the end
   if (n == "nextitem") return item(index_ + 1, "there is no next item");
-  if (n == "cycle" || n == "changed") return machine.make<LoopMethod>(this, n == "cycle");
+  if (n == "cycle" || n == "changed") return machine.heap().make<LoopMethod>(this, n == "cycle");
   return no_attribute(this, name);
 }
 
@@ -101,7 +101,8 @@ Value Cycler::next() {
 
 Value Cycler::attribute(Machine& machine, const TextRef& name) {
   if (name->bytes == "current") return items_[position_];
-  if (name->bytes == "next" || name->bytes == "reset") return machine.make<CyclerMethod>(this, name->bytes == "next");
+  if (name->bytes == "next" || name->bytes == "reset")
+    return machine.heap().make<CyclerMethod>(this, name->bytes == "next");
   return no_attribute(this, name);
 }
 

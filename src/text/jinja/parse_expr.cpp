@@ -9,25 +9,8 @@
 namespace kvasir::text::jinja {
 namespace {
 
-std::string describe(const Token& t) {
-  switch (t.kind) {
-    case TokenKind::kEof:
-      return "the end of the template";
-    case TokenKind::kBlockBegin:
-      return "'{%'";
-    case TokenKind::kBlockEnd:
-      return "'%}'";
-    case TokenKind::kPrintBegin:
-      return "'{{'";
-    case TokenKind::kPrintEnd:
-      return "'}}'";
-    case TokenKind::kString:
-      return "a string";
-    case TokenKind::kData:
-      return "text";
-    default:
-      return fmt::format("'{}'", t.text);
-  }
+void check_height(const Expr& e) {
+  if (e.height > kMaxHeight) fail_at(e.line, fmt::format("the expression is nested more than {} deep", kMaxHeight));
 }
 
 std::optional<Op> comparison(const Token& t) {
@@ -60,62 +43,62 @@ std::optional<Op> arithmetic(const Token& t, int level) {
 
 }  // namespace
 
-ExprParser::Guard::Guard(ExprParser& parser) : parser_(parser) {
-  if (++parser_.depth_ > kMaxHeight) fail_at(parser_.now().line, fmt::format("nested more than {} deep", kMaxHeight));
-}
-
-bool ExprParser::skip_op(std::string_view op) {
-  if (!is_op(op)) return false;
-  take();
-  return true;
-}
-
-bool ExprParser::skip_name(std::string_view name) {
-  if (!is_name(name)) return false;
-  take();
-  return true;
-}
-
-void ExprParser::expect_op(std::string_view op) {
-  if (!skip_op(op)) unexpected(fmt::format("'{}'", op));
-}
-
-void ExprParser::expect_name(std::string_view name) {
-  if (!skip_name(name)) unexpected(fmt::format("'{}'", name));
-}
-
-Token ExprParser::expect(TokenKind kind, const char* what) {
-  if (!is(kind)) unexpected(what);
-  return take();
-}
-
-void ExprParser::unexpected(const std::string& wanted) const {
-  fail_at(now().line, fmt::format("expected {}, found {}", wanted, describe(now())));
-}
-
-int ExprParser::symbol(const std::string& name, TextRef* text) {
-  const auto [at, added] = numbers_.try_emplace(name, static_cast<int>(symbols_.size()));
-  if (added) symbols_.push_back(std::make_shared<const Text>(Text{name, false}));
-  if (text) *text = symbols_[static_cast<std::size_t>(at->second)];
+int Symbols::number(const std::string& name, TextRef* text) {
+  const auto [at, added] = numbers_.try_emplace(name, static_cast<int>(texts_.size()));
+  if (added) texts_.push_back(std::make_shared<const Text>(Text{name, false}));
+  if (text) *text = texts_[static_cast<std::size_t>(at->second)];
   return at->second;
 }
 
-void ExprParser::check_height(const Expr& e) const {
-  if (e.height > kMaxHeight) fail_at(e.line, fmt::format("the expression is nested more than {} deep", kMaxHeight));
-}
-
-void ExprParser::add(Expr& parent, ExprPtr child) {
+void add(Expr& parent, ExprPtr child) {
   if (child) parent.height = std::max(parent.height, child->height + 1);
   parent.args.push_back(std::move(child));
   check_height(parent);
 }
 
-ExprPtr ExprParser::make(ExprKind kind, int line, std::initializer_list<ExprPtr*> args) {
+ExprPtr make(ExprKind kind, int line, std::initializer_list<ExprPtr*> args) {
   auto e = std::make_unique<Expr>();
   e->kind = kind;
   e->line = line;
   for (ExprPtr* arg : args) add(*e, std::move(*arg));
   return e;
+}
+
+void add_call(Expr& e, std::unique_ptr<CallArgs> call) {
+  const auto grow = [&e](const ExprPtr& arg) {
+    if (arg) e.height = std::max(e.height, arg->height + 1);
+  };
+  for (const auto& arg : call->positional) grow(arg);
+  for (const auto& arg : call->named) grow(arg.second);
+  grow(call->star);
+  grow(call->star_star);
+  check_height(e);
+  e.call = std::move(call);
+}
+
+ExprPtr make_number(const Token& t) {
+  auto e = make(ExprKind::kConst, t.line);
+  const char *begin = t.text.data(), *end = begin + t.text.size();
+  if (t.kind == TokenKind::kReal) {
+    double d = 0;
+    if (std::from_chars(begin, end, d).ec != std::errc{}) fail_at(t.line, fmt::format("{} is out of range", t.text));
+    e->value = Value(d);
+    return e;
+  }
+  int base = 10;
+  if (t.text.size() > 2 && t.text[1] > '9') {
+    base = t.text[1] == 'x' ? 16 : t.text[1] == 'o' ? 8 : 2;
+    begin += 2;
+  }
+  std::int64_t i = 0;
+  if (std::from_chars(begin, end, i, base).ec != std::errc{})
+    fail_at(t.line, fmt::format("{} is out of range", t.text));
+  e->value = Value(i);
+  return e;
+}
+
+ExprParser::Guard::Guard(ExprParser& parser) : parser_(parser) {
+  if (++parser_.depth_ > kMaxHeight) fail_at(parser_.now().line, fmt::format("nested more than {} deep", kMaxHeight));
 }
 
 ExprPtr ExprParser::parse_cond() {
@@ -131,19 +114,12 @@ ExprPtr ExprParser::parse_cond() {
 }
 
 ExprPtr ExprParser::parse_or() {
-  ExprPtr first = parse_and();
-  if (!is_name("or")) return first;
-  auto e = make(ExprKind::kOr, now().line, {&first});
-  while (skip_name("or")) add(*e, parse_and());
-  return e;
-}
-
-ExprPtr ExprParser::parse_and() {
-  ExprPtr first = parse_not();
-  if (!is_name("and")) return first;
-  auto e = make(ExprKind::kAnd, now().line, {&first});
-  while (skip_name("and")) add(*e, parse_not());
-  return e;
+  const auto operand = [this] {
+    return parse_joined(
+        ExprKind::kAnd, [this] { return skip_name("and"); }, [this] { return parse_not(); });
+  };
+  return parse_joined(
+      ExprKind::kOr, [this] { return skip_name("or"); }, operand);
 }
 
 ExprPtr ExprParser::parse_not() {
@@ -188,11 +164,8 @@ ExprPtr ExprParser::parse_chain(int level) {
 }
 
 ExprPtr ExprParser::parse_concat() {
-  ExprPtr first = parse_chain(1);
-  if (!is_op("~")) return first;
-  auto e = make(ExprKind::kConcat, now().line, {&first});
-  while (skip_op("~")) add(*e, parse_chain(1));
-  return e;
+  return parse_joined(
+      ExprKind::kConcat, [this] { return skip_op("~"); }, [this] { return parse_chain(1); });
 }
 
 ExprPtr ExprParser::parse_unary(bool with_filter) {
@@ -215,7 +188,7 @@ ExprPtr ExprParser::parse_unary(bool with_filter) {
 ExprPtr ExprParser::parse_primary() {
   const int line = now().line;
   if (is(TokenKind::kName)) return parse_name();
-  if (is(TokenKind::kInt) || is(TokenKind::kReal)) return parse_number();
+  if (is(TokenKind::kInt) || is(TokenKind::kReal)) return make_number(take());
   if (is(TokenKind::kString)) {
     std::string text;
     while (is(TokenKind::kString)) text += take().text;
@@ -228,8 +201,8 @@ ExprPtr ExprParser::parse_primary() {
     expect_op(")");
     return e;
   }
-  if (is_op("[")) return parse_list();
-  if (is_op("{")) return parse_dict();
+  if (is_op("[")) return parse_items(ExprKind::kList, "]");
+  if (is_op("{")) return parse_items(ExprKind::kDict, "}");
   unexpected("an expression");
 }
 
@@ -245,7 +218,7 @@ ExprPtr ExprParser::parse_name() {
   } else {
     e->kind = ExprKind::kName;
     TextRef text;
-    e->symbol = symbol(t.text, &text);
+    e->symbol = symbols_.number(t.text, &text);
     e->value = Value(std::move(text));
     for (MacroDef* macro : macros_) {
       macro->uses_caller |= t.text == "caller";
@@ -253,28 +226,6 @@ ExprPtr ExprParser::parse_name() {
       macro->uses_varargs |= t.text == "varargs";
     }
   }
-  return e;
-}
-
-ExprPtr ExprParser::parse_number() {
-  const Token t = take();
-  auto e = make(ExprKind::kConst, t.line);
-  const char *begin = t.text.data(), *end = begin + t.text.size();
-  if (t.kind == TokenKind::kReal) {
-    double d = 0;
-    if (std::from_chars(begin, end, d).ec != std::errc{}) fail_at(t.line, fmt::format("{} is out of range", t.text));
-    e->value = Value(d);
-    return e;
-  }
-  int base = 10;
-  if (t.text.size() > 2 && t.text[1] > '9') {
-    base = t.text[1] == 'x' ? 16 : t.text[1] == 'o' ? 8 : 2;
-    begin += 2;
-  }
-  std::int64_t i = 0;
-  if (std::from_chars(begin, end, i, base).ec != std::errc{})
-    fail_at(t.line, fmt::format("{} is out of range", t.text));
-  e->value = Value(i);
   return e;
 }
 
@@ -298,23 +249,13 @@ ExprPtr ExprParser::parse_tuple(bool with_cond, std::string_view end_name, bool 
   return e;
 }
 
-ExprPtr ExprParser::parse_list() {
-  auto e = make(ExprKind::kList, take().line);
-  while (!is_op("]")) {
+ExprPtr ExprParser::parse_items(ExprKind kind, std::string_view end) {
+  auto e = make(kind, take().line);
+  while (!is_op(end)) {
     if (!e->args.empty()) expect_op(",");
-    if (is_op("]")) break;
+    if (is_op(end)) break;
     add(*e, parse_expression());
-  }
-  take();
-  return e;
-}
-
-ExprPtr ExprParser::parse_dict() {
-  auto e = make(ExprKind::kDict, take().line);
-  while (!is_op("}")) {
-    if (!e->args.empty()) expect_op(",");
-    if (is_op("}")) break;
-    add(*e, parse_expression());
+    if (kind != ExprKind::kDict) continue;
     expect_op(":");
     add(*e, parse_expression());
   }

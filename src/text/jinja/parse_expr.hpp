@@ -1,22 +1,41 @@
-// The expression half of the parser; parser.cpp adds statements.
+// Expressions from tokens. parser.cpp has the statements around them.
 #pragma once
 
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/jinja/ast.hpp"
-#include "text/jinja/lexer.hpp"
+#include "text/jinja/token_cursor.hpp"
 
 namespace kvasir::text::jinja {
 
 inline constexpr int kMaxHeight = 200;  // of an expression tree, and of blocks within blocks
 
-class ExprParser {
+// The names of variables, numbered as they come.
+class Symbols {
  public:
-  explicit ExprParser(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
+  int number(const std::string& name, TextRef* text = nullptr);
+  std::vector<TextRef> take() { return std::move(texts_); }
+
+ private:
+  std::vector<TextRef> texts_;
+  std::map<std::string, int, std::less<>> numbers_;
+};
+
+// Parts of trees. Throw Error(kBadInput) where a tree grows too high.
+ExprPtr make(ExprKind kind, int line, std::initializer_list<ExprPtr*> args = {});
+ExprPtr make_number(const Token& t);
+void add(Expr& parent, ExprPtr child);
+void add_call(Expr& e, std::unique_ptr<CallArgs> call);
+
+class ExprParser : protected TokenCursor {
+ public:
+  using TokenCursor::TokenCursor;
 
  protected:
   // Names of Jinja's grammar, which this follows.
@@ -27,23 +46,7 @@ class ExprParser {
   // `input` null: a filter block. One filter at least is expected.
   ExprPtr parse_filters(ExprPtr input, bool first_without_pipe);
 
-  ExprPtr make(ExprKind kind, int line, std::initializer_list<ExprPtr*> args = {});
   ExprPtr parse_subscript(ExprPtr e);
-
-  int symbol(const std::string& name, TextRef* text = nullptr);
-
-  const Token& now() const { return tokens_[i_]; }
-  const Token& look() const { return tokens_[std::min(i_ + 1, tokens_.size() - 1)]; }
-  bool is(TokenKind kind) const { return now().kind == kind; }
-  bool is_op(std::string_view op) const { return is(TokenKind::kOp) && now().text == op; }
-  bool is_name(std::string_view name) const { return is(TokenKind::kName) && now().text == name; }
-  Token take() { return is(TokenKind::kEof) ? now() : std::move(tokens_[i_++]); }
-  bool skip_op(std::string_view op);
-  bool skip_name(std::string_view name);
-  void expect_op(std::string_view op);
-  void expect_name(std::string_view name);
-  Token expect(TokenKind kind, const char* what);
-  [[noreturn]] void unexpected(const std::string& wanted) const;
 
   class Guard {
    public:
@@ -56,37 +59,39 @@ class ExprParser {
     ExprParser& parser_;
   };
 
-  std::vector<TextRef> symbols_;
+  Symbols symbols_;
   std::vector<MacroDef*> macros_;  // whose bodies are being parsed, the innermost last
 
  private:
-  void add(Expr& parent, ExprPtr child);
-  void check_height(const Expr& e) const;
   ExprPtr parse_cond();
   ExprPtr parse_or();
-  ExprPtr parse_and();
+  // `operand`s with what `skip` skips between them; one alone is itself.
+  template <class Skip, class Operand>
+  ExprPtr parse_joined(ExprKind kind, Skip skip, Operand operand) {
+    ExprPtr first = operand();
+    const int line = now().line;
+    if (!skip()) return first;
+    auto e = make(kind, line, {&first});
+    do add(*e, operand());
+    while (skip());
+    return e;
+  }
   ExprPtr parse_not();
   ExprPtr parse_compare();
   ExprPtr parse_chain(int level);
   ExprPtr parse_concat();
   ExprPtr parse_primary();
   ExprPtr parse_name();
-  ExprPtr parse_number();
-  ExprPtr parse_list();
-  ExprPtr parse_dict();
+  ExprPtr parse_items(ExprKind kind, std::string_view end);  // of a list or dict
   ExprPtr parse_postfix(ExprPtr e);
   ExprPtr parse_filter_expr(ExprPtr e);
   ExprPtr parse_subscribed();
   ExprPtr parse_test(ExprPtr subject);
   std::unique_ptr<CallArgs> parse_call_args();
   std::string dotted_name();
-  void add_call(Expr& e, std::unique_ptr<CallArgs> call);
   bool at_tuple_end(std::string_view end_name) const;
 
-  std::vector<Token> tokens_;
-  std::size_t i_ = 0;
   int depth_ = 0;
-  std::map<std::string, int, std::less<>> numbers_;  // of symbols_
 };
 
 }  // namespace kvasir::text::jinja

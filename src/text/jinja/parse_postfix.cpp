@@ -36,7 +36,7 @@ ExprPtr ExprParser::parse_subscript(ExprPtr e) {
   const Token t = take();
   if (t.text == ".") {
     if (is(TokenKind::kInt)) {
-      ExprPtr index = parse_number();
+      ExprPtr index = make_number(take());
       return make(ExprKind::kItem, t.line, {&e, &index});
     }
     auto name = expect(TokenKind::kName, "a name or a number");
@@ -102,18 +102,6 @@ std::unique_ptr<CallArgs> ExprParser::parse_call_args() {
   }
   expect_op(")");
   return call;
-}
-
-void ExprParser::add_call(Expr& e, std::unique_ptr<CallArgs> call) {
-  const auto grow = [&e](const ExprPtr& arg) {
-    if (arg) e.height = std::max(e.height, arg->height + 1);
-  };
-  for (const auto& arg : call->positional) grow(arg);
-  for (const auto& arg : call->named) grow(arg.second);
-  grow(call->star);
-  grow(call->star_star);
-  check_height(e);
-  e.call = std::move(call);
 }
 
 ExprPtr ExprParser::parse_call(ExprPtr callee) {

@@ -16,7 +16,7 @@ class Parser : public ExprParser {
   Program run() {
     Program p;
     p.body = block({});
-    p.symbols = std::move(symbols_);
+    p.symbols = symbols_.take();
     return p;
   }
 
@@ -133,7 +133,7 @@ class Parser : public ExprParser {
     for (const char* constant : {"true", "false", "none", "True", "False", "None"})
       if (t.text == constant) fail_at(t.line, fmt::format("cannot assign to '{}'", t.text));
     Target to;
-    to.symbol = symbol(t.text, &to.name);
+    to.symbol = symbols_.number(t.text, &to.name);
     if (!attributes || !(is_op(".") || is_op("["))) return to;
     ExprPtr place = make(ExprKind::kName, t.line);
     place->symbol = to.symbol;
@@ -247,9 +247,9 @@ class Parser : public ExprParser {
     s.macro = std::make_unique<MacroDef>();
     s.targets.push_back(target_name(false));
     s.macro->name = s.targets[0].name->bytes;
-    symbol("caller");
-    symbol("kwargs");
-    symbol("varargs");
+    symbols_.number("caller");
+    symbols_.number("kwargs");
+    symbols_.number("varargs");
     signature(*s.macro);
     macro_body(*s.macro, "endmacro");
     return s;
@@ -260,7 +260,7 @@ class Parser : public ExprParser {
     take();
     s.macro = std::make_unique<MacroDef>();
     s.macro->name = "caller";
-    symbol("caller");
+    symbols_.number("caller");
     if (is_op("(")) signature(*s.macro);
     s.expr = parse_expression();
     if (s.expr->kind != ExprKind::kCall) fail_at(s.line, "expected a call behind 'call'");

@@ -27,7 +27,7 @@ AttributeGetter::AttributeGetter(Machine& machine, const Value* attribute, const
 Value AttributeGetter::operator()(const Value& item) const {
   Value v = item;
   for (const Value& part : path_) {
-    v = machine_.subscript(v, part);
+    v = subscript(machine_, v, part);
     if (v.is_undefined() && otherwise_) v = *otherwise_;
   }
   return v;

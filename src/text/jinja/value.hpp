@@ -99,14 +99,14 @@ struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;
   std::vector<Value> items;
-  mutable bool kept = false;                   // Machine::changed knows it
+  mutable bool kept = false;                   // Heap::changed knows it
   mutable std::size_t used = 0;                // of a generator: how many items were taken out of it
   std::int64_t start = 0, stop = 0, step = 0;  // of a range, for printing; step 0: not known
 };
 
 struct Dict {
   int depth = 1;
-  mutable bool kept = false;                     // Machine::changed knows it
+  mutable bool kept = false;                     // Heap::changed knows it
   std::vector<std::pair<Value, Value>> entries;  // keys hashable and all different, in order of insertion
 
   const Value* find(std::string_view key) const;  // null: absent

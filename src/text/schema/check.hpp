@@ -43,6 +43,7 @@ class Checks {
   Checks(const SchemaDocument& document, Work& work) : document_(document), work_(work) {}
 
   void spend(std::uint64_t units) { work_.spend(units); }
+  Work& work() { return work_; }
 
   struct Pattern {
     Automaton strings;

@@ -8,6 +8,8 @@ std::string below_path(const std::string& path, std::string_view name) {
   return path.empty() ? std::string(name) : path + "." + std::string(name);
 }
 
+void refuse_schema(const std::string& path, const std::string& why) { throw Error(Code::kBadInput, why, path); }
+
 std::int32_t read_count(const Json& value, const std::string& path) {
   const bool whole = value.is_number() && value.get<double>() >= 0 &&
                      value.get<double>() <= static_cast<double>(kMostCount) &&

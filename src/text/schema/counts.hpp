@@ -19,6 +19,8 @@ inline constexpr std::size_t kMostCounted = 64;        // properties and values 
 
 // A path within a schema, for messages.
 std::string below_path(const std::string& path, std::string_view name);
+// Throws Error(kBadInput).
+[[noreturn]] void refuse_schema(const std::string& path, const std::string& why);
 
 // Throws Error(kBadInput) unless it is an integer from 0 to kMostCount.
 std::int32_t read_count(const Json& value, const std::string& path);
