@@ -101,7 +101,7 @@ set(KVASIR_ISA_FLAGS_avx512vnni ${KVASIR_ISA_FLAGS_avx2} -mavx512f -mavx512bw -m
     -mprefer-vector-width=512)
 # Sources that also have functions around the dot product of bf16, which the set avx512bf16 alone calls: processors with VNNI
 # and without BF16 run the rest of the same copy.
-set(KVASIR_BF16_SOURCES "/kernel/(activation|dense_panels|peak)\\.simd\\.cpp$")
+set(KVASIR_BF16_SOURCES "/kernel/(activation|bidirectional|dense_panels|peak)\\.simd\\.cpp$")
 set(KVASIR_ISA_FLAGS_neon -march=armv8-a)
 set(KVASIR_ISA_FLAGS_neondot -march=armv8.2-a+dotprod)
 set(KVASIR_ISA_FLAGS_neoni8mm -march=armv8.2-a+dotprod+i8mm+bf16)

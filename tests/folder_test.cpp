@@ -223,6 +223,7 @@ TEST(FolderModels, TextModelsInsideOthers) {
   std::vector<FolderTensor> tensors = testing::folder_tensors(*model, style);
   for (FolderTensor& t : tensors) t.name.insert(0, "language_model.");
   tensors.push_back({"vision_tower.conv.weight", "F32", {1}, std::string(4, '\0')});
+  tensors.push_back({"model.vision_embedder.patch_dense.bias", "F32", {1}, std::string(4, '\0')});  // Gemma 4 Unified's
   PlainJson text = testing::folder_config(*model, style);
   text["sliding_window"] = nullptr;  // absent, it is the class's 4,096
   TemporaryPath folder("folder");

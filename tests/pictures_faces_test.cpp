@@ -153,6 +153,27 @@ TEST_P(PictureFaces, EveryApiTakesTheSamePicture) {
   EXPECT_EQ(server.answer("/api/show", {{"model", "tiny"}})["capabilities"].back(), "vision");
 }
 
+TEST_P(PictureFaces, OfSeveralModelsEachHasItsEncoder) {
+  TinyModel model;
+  model.strings["tokenizer.chat_template"] = kPartsTemplate;
+  model.write(model_.path);
+  cli::ServingOptions o = options();
+  o.engine.model.clear();
+  o.serve.name.clear();
+  o.serve.chat_template.clear();
+  o.pictures.mmproj.clear();
+  o.serve.memory = "1GiB";
+  o.serve.models = {"one=" + model_.path, "two=" + model_.path, "blind=" + model_.path};
+  o.serve.encoders = {"two=" + vision::golden("gemma4uv.gguf"), "one=" + vision::golden(GetParam())};
+  cli::settle_models(o);
+  PictureServer server(o);
+  const Json asked = list(says("user", list(picture(png("64x64.png")), part("What?"))));
+  const Json one = server.chat(asked, {{"model", "one"}}), two = server.chat(asked, {{"model", "two"}});
+  EXPECT_NE(prompt_tokens(one), prompt_tokens(two));  // 280 rows of Gemma 4's
+  EXPECT_EQ(prompt_tokens(server.chat(asked, {{"model", "one"}})), prompt_tokens(one));
+  EXPECT_EQ(server.ask("/v1/chat/completions", {{"messages", asked}, {"model", "blind"}}).status, 400);
+}
+
 TEST_P(PictureFaces, TheTemplatesOwnTokenIsNotDoubled) {
   cli::ServingOptions o = options();
   const std::string file = png("64x64.png");

@@ -4,7 +4,8 @@
 usage: compare_pictures.py CONVERTER KVASIR [gemma3 | lfm2 | qwen2vl | qwen2.5vl | qwen3vl | qwen3.5 | gemma4 | gemma4u]
 
 CONVERTER is vendor/llama.cpp of llama-cpp-python's source package, KVASIR the program. Both files are the converter's; the text model's
-gets the vocabulary of the bundled model and the marks of pictures besides. Compares the greedy tokens of both, and the log-probabilities of
+gets the vocabulary of the bundled model and the marks of pictures besides. Then the same with the folder that transformers saved, which gets
+that vocabulary, too. Compares the greedy tokens of both, and the log-probabilities of
 the best MOST tokens of every step; prints how far these are apart at most, and fails where a token differs or they are further apart than
 BAR of their norm. Needs torch, torchvision, pillow and transformers 5.24.
 """
@@ -59,6 +60,25 @@ def write_text_model(source, target, embedding, marks):
     writer.close()
 
 
+def write_tokenizer(folder, marks):
+    """The vocabulary of write_text_model, as a folder has it."""
+    from gguf import GGUFReader
+    fields = GGUFReader(BOOKS).fields
+    tokens = fields["tokenizer.ggml.tokens"].contents()
+    special = [tokens[0], *tokens[1:3], "<pad-of-image>", *marks]
+    vocab = {token: i for i, token in enumerate([*tokens, *special[3:]])}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    begins = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": tokens[0], "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+              "pair": [], "special_tokens": {tokens[0]: {"id": tokens[0], "ids": [0], "tokens": [tokens[0]]}}}
+    written = {"version": "1.0", "added_tokens": [dict(id=vocab[t], content=t, single_word=False, lstrip=False, rstrip=False, normalized=False,
+                                                       special=True) for t in special],
+               "normalizer": None, "pre_tokenizer": level, "post_processor": begins, "decoder": level,
+               "model": {"type": "BPE", "vocab": vocab, "merges": fields["tokenizer.ggml.merges"].contents()}}
+    for file, content in {"tokenizer.json": written, "tokenizer_config.json": {"bos_token": tokens[0], "add_bos_token": True}}.items():
+        with open(f"{folder}/{file}", "w", encoding="utf-8") as out:
+            json.dump(content, out)
+
+
 def build(name, converter, folder):
     """The model of transformers and its picture's rows; FOLDER gets text.gguf and mmproj.gguf."""
     import convert
@@ -103,7 +123,9 @@ def build(name, converter, folder):
         if said:
             sys.exit(said)
     embedding = encoder.model.get_input_embeddings().weight.detach().numpy()
-    write_text_model(folder + "/plain.gguf", folder + "/text.gguf", embedding, [mark.strip() for mark in KINDS[name][1:]])
+    marks = [mark.strip() for mark in KINDS[name][1:]]
+    write_text_model(folder + "/plain.gguf", folder + "/text.gguf", embedding, marks)
+    write_tokenizer(folder + "/whole", marks)
     return encoder
 
 
@@ -147,9 +169,10 @@ def compare(name, converter, kvasir):
         bos = ids("a")[:1]
         for files, prompt in PROMPTS:
             paths = [PICTURES + file for file in files.split()]
-            row = call("run", "-m", text_file, "--mmproj", folder + "/mmproj.gguf", *[a for path in paths for a in ("--image", path)],
-                       "-p", prompt, "--exact", "--kv", "f32", "--json", "--logprobs", str(MOST), "-n", str(STEPS), "--temperature", "0",
-                       "--ignore-eos")
+            answers = {place: call("run", *models, *[a for path in paths for a in ("--image", path)], "-p", prompt, "--exact", "--kv", "f32",
+                                   "--json", "--logprobs", str(MOST), "-n", str(STEPS), "--temperature", "0", "--ignore-eos")
+                       for place, models in {"file": ["-m", text_file, "--mmproj", folder + "/mmproj.gguf"],
+                                             "folder": ["-m", folder + "/whole"]}.items()}
             images = [Image.open(path) for path in paths]
             texts = (prompt if "<image>" in prompt else "<image>" + prompt).split("<image>")
             all_ids = []
@@ -158,20 +181,26 @@ def compare(name, converter, kvasir):
                 all_ids += text[text[:1] == bos and i > 0:] + [pad] * len(encoder.rows(image)[1])
             text = ids(after + texts[-1])
             x = torch.tensor([all_ids + text[text[:1] == bos:]])
-            if x.shape[1] != row["prompt_tokens"]:
-                sys.exit(f"{name}: {x.shape[1]} tokens, kvasir has {row['prompt_tokens']}")
-            most = worst = 0
-            for step, said in enumerate(row["logprobs"]):
+            most, worst = dict.fromkeys(answers, 0), dict.fromkeys(answers, 0)
+            for place, row in answers.items():
+                if x.shape[1] != row["prompt_tokens"]:
+                    sys.exit(f"{name} ({place}): {x.shape[1]} tokens, kvasir has {row['prompt_tokens']}")
+            for step in range(STEPS):
                 ours = torch.log_softmax(last_logits(name, encoder, x, images, pad).float(), -1)
                 best = int(ours.argmax())
-                theirs = torch.tensor([one["logprob"] for one in said["top"]])
-                apart = theirs - ours[[one["id"] for one in said["top"]]]
-                most, worst = max(most, float(apart.abs().max())), max(worst, float(apart.norm() / theirs.norm()))
-                if best != said["id"] or worst > BAR:
-                    sys.exit(f"{name} {prompt!r}: token {step} is {best} and {said['id']}, apart {most:.1e}, of the norm {worst:.1e}")
+                for place, row in answers.items():
+                    said = row["logprobs"][step]
+                    theirs = torch.tensor([one["logprob"] for one in said["top"]])
+                    apart = theirs - ours[[one["id"] for one in said["top"]]]
+                    most[place] = max(most[place], float(apart.abs().max()))
+                    worst[place] = max(worst[place], float(apart.norm() / theirs.norm()))
+                    if best != said["id"] or worst[place] > BAR:
+                        sys.exit(f"{name} ({place}) {prompt!r}: token {step} is {best} and {said['id']}, apart {most[place]:.1e}, of the norm "
+                                 f"{worst[place]:.1e}")
                 x = torch.cat([x, torch.tensor([[best]])], 1)
-            print(f"{name} {prompt!r}: {row['prompt_tokens']} and {STEPS} tokens, apart {most:.1e} at most, {worst:.1e} of the norm",
-                  flush=True)
+            for place in answers:
+                print(f"{name} ({place}) {prompt!r}: {answers[place]['prompt_tokens']} and {STEPS} tokens, apart {most[place]:.1e} at most, "
+                      f"{worst[place]:.1e} of the norm", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "cli/serving.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -17,6 +18,8 @@
 #include "run/fingerprint.hpp"
 #include "run/model_card.hpp"
 #include "store/spec.hpp"
+#include "tensor/buffer.hpp"
+#include "vision/encoder.hpp"
 #include "weights/parts.hpp"
 #include "weights/rounded_file.hpp"
 
@@ -31,6 +34,11 @@ const OptionTable<ServeOptions>& serve_table() {
         {.help = "GGUF file, folder of Hugging Face, or hf:OWNER/REPO[:QUANT] (see `kvasir pull`); given more than "
                  "once, requests name the one they mean, and it is loaded then",
          .letter = 'm',
+         .placeholder = "[NAME=]FILE"}},
+       {"mmproj",
+        &O::encoders,
+        {.help = "read pictures, with the encoder in this file or folder, which goes with the model; default the "
+                 "model's own folder, if it has one; none reads none. Of several models each has its own: NAME=FILE",
          .placeholder = "[NAME=]FILE"}},
        {"memory",
         &O::memory,
@@ -54,20 +62,70 @@ const OptionTable<ServeOptions>& serve_table() {
   return t;
 }
 
-NamedModel parse_named_model(const std::string& text) {
+static NamedModel parse_named(const std::string& text, const char* flag) {
   const std::size_t equals = text.find('=');
   std::error_code none;
   if (equals == std::string::npos || std::filesystem::exists(text, none)) return {"", text};
   NamedModel m{text.substr(0, equals), text.substr(equals + 1)};
   if (m.name.empty() || m.file.empty())
-    throw Error(Code::kBadInput, fmt::format("expected FILE or NAME=FILE, found '{}'", text), "--model");
+    throw Error(Code::kBadInput, fmt::format("expected FILE or NAME=FILE, found '{}'", text), flag);
   return m;
+}
+
+NamedModel parse_named_model(const std::string& text) { return parse_named(text, "--model"); }
+
+// What a model is called: by -m NAME=FILE, as the hub calls it, or by its file.
+static std::string name_of(const NamedModel& m) {
+  return !m.name.empty() ? m.name : client::is_hub_name(m.file) ? m.file : weights::model_name(m.file);
+}
+
+// The encoder among --mmproj for the model called `name`; "": the model's own, if it has one.
+static std::string encoder_for(const std::vector<std::string>& encoders, const std::string& name) {
+  if (encoders == std::vector<std::string>{"none"}) return "none";
+  for (const std::string& text : encoders)
+    if (const NamedModel e = parse_named(text, "--mmproj"); e.name == name) return e.file;
+  return {};
+}
+
+static void check_encoders(const ServeOptions& s) {
+  if (s.encoders == std::vector<std::string>{"none"}) return;
+  std::vector<std::string> names, taken;
+  for (const std::string& text : s.models) names.push_back(name_of(parse_named_model(text)));
+  for (const std::string& text : s.encoders) {
+    const NamedModel e = parse_named(text, "--mmproj");
+    const std::string known = fmt::format("expected NAME=FILE with one of {}", fmt::join(names, ", "));
+    if (e.name.empty())
+      throw Error(Code::kBadInput, fmt::format("'{}' says no model's name, {}", text, known), "--mmproj");
+    if (std::find(names.begin(), names.end(), e.name) == names.end())
+      throw Error(Code::kBadInput, fmt::format("'{}' names none of the models, {}", text, known), "--mmproj");
+    if (std::find(taken.begin(), taken.end(), e.name) != taken.end())
+      throw Error(Code::kBadInput, fmt::format("gives '{}' a second encoder, expected one", e.name), "--mmproj");
+    taken.push_back(e.name);
+  }
+}
+
+// Of a single model called `name`; "": by its file.
+static std::string only_encoder(const std::vector<std::string>& encoders, const std::string& name) {
+  if (encoders.empty()) return {};
+  if (encoders.size() > 1)
+    throw Error(Code::kBadInput, fmt::format("is given {} times, expected once for one model", encoders.size()),
+                "--mmproj");
+  const NamedModel e = parse_named(encoders.front(), "--mmproj");
+  if (!e.name.empty() && e.name != name)
+    throw Error(Code::kBadInput, fmt::format("is for the model '{}', and this one is called '{}'", e.name, name),
+                "--mmproj");
+  return e.file;
 }
 
 void settle_models(ServingOptions& options) {
   ServeOptions& s = options.serve;
   if (options.scheduler.blend.reuse == "blend") options.engine.whole_windows = true;
-  if (s.models.empty()) return;
+  const auto settle_encoder = [&] {
+    if (s.encoders.empty()) return;
+    const std::string name = s.name.empty() ? name_of({"", options.engine.model}) : s.name;
+    options.pictures.mmproj = only_encoder(s.encoders, name);
+  };
+  if (s.models.empty()) return settle_encoder();
   options.engine.model.clear();
   if (s.models.size() == 1) {
     const NamedModel m = parse_named_model(s.models.front());
@@ -77,15 +135,15 @@ void settle_models(ServingOptions& options) {
     if (!m.name.empty()) s.name = m.name;
     options.engine.model = m.file;
     s.models.clear();
-    return;
+    return settle_encoder();
   }
   const auto refuse = [](bool given, const char* flag, const char* instead) {
     if (given) throw Error(Code::kBadInput, fmt::format("is for a server of one model; {}", instead), flag);
   };
   refuse(!s.name.empty(), "--name", "of several each is named by -m NAME=FILE");
   refuse(!s.chat_template.empty(), "--chat-template", "of several each has its own");
-  refuse(!options.pictures.mmproj.empty(), "--mmproj", "of several none reads pictures yet");
   refuse(!s.warm.empty(), "--warm", "of several ask POST /v1/warm with the model's name");
+  check_encoders(s);
 }
 
 LoadedModel::LoadedModel(const ServingOptions& s, std::vector<std::shared_ptr<store::Tier>> tiers,
@@ -188,7 +246,18 @@ serve::Offer offer_of(const ServingOptions& s, const std::vector<std::shared_ptr
     offer.card.kv = run::kv_name(s.engine, spec);
     offer.card.kv_token = plan.cache.bytes_per_token;
     offer.card.kv_token_f16 = run::f16_bytes_per_token(s.engine, spec);
+    if (s.pictures.mmproj != "none") {
+      // Opened and given back: a wrong one is an error now, not when the model is wanted.
+      const std::size_t before = tensor::allocated_bytes(tensor::Tag::kWeights);
+      Team team(1);
+      const auto encoder = run::open_encoder_for(spec, s.engine, s.pictures.mmproj, team);
+      offer.bytes +=
+          static_cast<std::int64_t>(tensor::allocated_bytes(tensor::Tag::kWeights) - before) + s.pictures.image_memory;
+    }
   } else {
+    if (s.pictures.mmproj != "none")
+      throw Error(Code::kBadInput, fmt::format("'{}' writes no texts, expected a model that does", name_of(s)),
+                  "--mmproj");
     offer.bytes = run::Encoder::planned_bytes(s.engine, *file);
     offer.card.context = run::context_for(s.engine, spec);
     offer.card.running = 1;
@@ -218,6 +287,8 @@ void Serving::offer_all(const ServingOptions& s, serve::LogSink log) {
     one.serve.models.clear();
     one.serve.name = m.name.empty() && client::is_hub_name(m.file) ? m.file : m.name;
     one.engine.model = local_model(m.file);
+    one.pictures.mmproj = run::encoder_beside(one.engine.model, encoder_for(s.serve.encoders, name_of(m)));
+    if (one.pictures.mmproj.empty()) one.pictures.mmproj = "none";
     serve::Offer offer = offer_of(one, tiers);
     for (const Need& n : needs_)
       if (n.name == offer.card.name)

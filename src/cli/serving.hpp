@@ -23,6 +23,7 @@ namespace kvasir::cli {
 
 struct ServeOptions {
   std::vector<std::string> models;
+  std::vector<std::string> encoders;
   std::string memory;
   std::string name;
   std::string chat_template;
@@ -48,7 +49,8 @@ struct NamedModel {
 };
 NamedModel parse_named_model(const std::string& text);
 
-// A single model of --model becomes engine.model and serve.name. Throws Error for options that cannot hold for several.
+// A single model of --model becomes engine.model and serve.name, and its encoder of --mmproj pictures.mmproj; of
+// several models' encoders each names its model. Throws Error for options that cannot hold for several.
 void settle_models(ServingOptions& options);
 
 // A model with its scheduler, as the server has it while it is loaded.

@@ -56,6 +56,35 @@ TEST(SettleModels, OneIsAsBeforeAndSeveralRefuseWhatIsOfOne) {
   refused("--chat-template", [](ServeOptions& s) { s.chat_template = "x"; });
 }
 
+TEST(SettleModels, EncodersAreOfTheModelsThatTheyName) {
+  const auto settled = [](std::vector<std::string> models, std::vector<std::string> encoders) {
+    ServingOptions o;
+    o.serve.models = std::move(models);
+    o.serve.encoders = std::move(encoders);
+    settle_models(o);
+    return o;
+  };
+  EXPECT_EQ(settled({"a=m.gguf"}, {"e.gguf"}).pictures.mmproj, "e.gguf");
+  EXPECT_EQ(settled({"a=m.gguf"}, {"a=e.gguf"}).pictures.mmproj, "e.gguf");
+  EXPECT_EQ(settled({"x/m.gguf"}, {"m=e.gguf"}).pictures.mmproj, "e.gguf");
+  EXPECT_EQ(settled({"a=m.gguf", "n.gguf"}, {"n=e.gguf", "a=f.gguf"}).serve.encoders.size(), 2u);
+  settled({"a=m.gguf", "n.gguf"}, {"none"});
+  const auto refused = [&](std::vector<std::string> models, std::vector<std::string> encoders, const char* says) {
+    try {
+      settled(std::move(models), std::move(encoders));
+      ADD_FAILURE() << says;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.context(), "--mmproj");
+      EXPECT_NE(e.message().find(says), std::string::npos) << e.message();
+    }
+  };
+  refused({"a=m.gguf"}, {"b=e.gguf"}, "is for the model 'b'");
+  refused({"a=m.gguf"}, {"e.gguf", "f.gguf"}, "expected once");
+  refused({"a=m.gguf", "n.gguf"}, {"e.gguf"}, "says no model's name, expected NAME=FILE with one of a, n");
+  refused({"a=m.gguf", "n.gguf"}, {"m=e.gguf"}, "names none of the models");
+  refused({"a=m.gguf", "n.gguf"}, {"a=e.gguf", "a=f.gguf"}, "a second encoder");
+}
+
 class SeveralModels : public testing::Test {
  protected:
   SeveralModels() {
@@ -118,6 +147,20 @@ std::string long_prompt() {
   std::string text;
   for (int i = 0; i < 120; ++i) text += fmt::format("word{} ", i);
   return text;
+}
+
+TEST_F(SeveralModels, RefuseTheEncoderOfAnotherModelAtOnce) {
+  ServingOptions o = options();
+  const std::string encoder = std::string(KVASIR_SOURCE_DIR) + "/tests/golden/vision/gemma3.gguf";
+  o.serve.encoders = {"two=" + encoder};
+  settle_models(o);
+  try {
+    Serving serving(o, {});
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.context(), encoder);
+    EXPECT_NE(e.message().find("belongs to another model"), std::string::npos) << e.message();
+  }
 }
 
 TEST_F(SeveralModels, ReuseWhatTheyComputedBeforeTheyWereUnloaded) {

@@ -121,8 +121,9 @@ Place place_of(const Family& family, std::string_view name, const std::string& p
   for (const char* buffer : {".rotary_emb.inv_freq", ".masked_bias", ".attn.bias", ".attention.bias"})
     if (rest.ends_with(buffer)) return {};
   for (const std::string_view model : {"", "model."})
-    for (const std::string_view other : {"vision_tower.", "multi_modal_projector.", "visual.", "audio_tower.",
-                                         "embed_vision.", "embed_audio.", "vision_model.", "connector.", "mtp."})
+    for (const std::string_view other :
+         {"vision_tower.", "multi_modal_projector.", "visual.", "audio_tower.", "embed_vision.", "embed_audio.",
+          "vision_embedder.", "vision_model.", "connector.", "mtp."})
       if (rest.starts_with(model) && rest.substr(model.size()).starts_with(other)) return {};
   takes(rest, "model.language_model.") || takes(rest, "model.text_model.") || takes(rest, "language_model.model.") ||
       takes(rest, "language_model.") || takes(rest, "model.decoder.") || takes(rest, "model.") ||

@@ -27,12 +27,15 @@ constexpr std::int64_t whole_pitch(std::int64_t n) { return (n + kWholePanel - 1
 
 // Floats of scratch that attend() needs for a head of n rows with d channels of keys, dv of values.
 constexpr std::int64_t whole_head_scratch(std::int64_t n, int d, int dv) {
-  return whole_pitch(n) * (d + whole_pitch(dv) + kWholeQueries);
+  return whole_pitch(n) * (d + whole_pitch(dv)) + kWholeQueries * (whole_pitch(n) + kWholePanel + d);
 }
 
 struct BidirectionalKernels {
   // out = softmax(scale * q kᵀ) v, row by row, in one fixed order.
   void (*attend)(const WholeHead& head, float* scratch);
+  // The same with products of bf16: queries, keys, values and exp(score - max) are rounded to it, their sums are f32.
+  // With simd::multiplies_bf16 only; null in sets that have no such kernels.
+  void (*attend_pairs)(const WholeHead& head, float* scratch);
 };
 
 KVASIR_DECLARE_KERNELS(BidirectionalKernels, bidirectional)

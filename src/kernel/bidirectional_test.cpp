@@ -6,6 +6,8 @@
 #include <random>
 #include <vector>
 
+#include "simd/bf16_products.hpp"
+#include "simd/half.hpp"
 #include "simd/isa_fixture.hpp"
 
 namespace kvasir::kernel {
@@ -73,6 +75,53 @@ TEST(Bidirectional, IsASoftmaxOverTheRowsThatAreSeen) {
           EXPECT_EQ(out, first) << simd::name(isa);  // the same bits everywhere
         }
       }
+}
+
+// Beside a softmax in double over queries, keys and values that are bf16 already: what is left is the rounding of
+// weights.
+TEST(Bidirectional, OfPairsRoundsWhatItMultiplies) {
+  std::mt19937 noise(8);
+  std::normal_distribution<float> normal;
+  for (const simd::Isa isa : simd::kIsas) {
+    if (!simd::supported(isa) || !simd::multiplies_bf16(isa)) continue;
+    for (const std::int64_t n : {1, 15, 16, 33, 130})
+      for (const int d : {8, 17, 72}) {
+        const int stride = 3 * d + 1;
+        std::vector<float> x(static_cast<std::size_t>(n * stride));
+        for (float& f : x) f = normal(noise);
+        const auto at = [&](std::int64_t row, int part, int c) {
+          return static_cast<double>(
+              simd::bf16_to_f32(simd::f32_to_bf16(x[static_cast<std::size_t>(row * stride + part * d + c)])));
+        };
+        const auto run = [&](std::int64_t first, std::int64_t count) {
+          std::vector<float> scratch(static_cast<std::size_t>(whole_head_scratch(n, d, d)), NAN);
+          std::vector<float> out(static_cast<std::size_t>(count * (d + 1)), -1);
+          const float* const rows = x.data() + first * stride;
+          bidirectional_of(isa).attend_pairs(
+              {count, d, d, rows, rows + d, rows + 2 * d, stride, stride, stride, 0.25f, 0, out.data(), d + 1},
+              scratch.data());
+          return out;
+        };
+        const std::vector<float> out = run(0, n);
+        for (std::int64_t i = 0; i < n; ++i) {
+          std::vector<double> sums(static_cast<std::size_t>(d));
+          double total = 0;
+          for (std::int64_t r = 0; r < n; ++r) {
+            double score = 0;
+            for (int c = 0; c < d; ++c) score += at(i, 0, c) * at(r, 1, c);
+            const double w = std::exp(0.25 * score);
+            total += w;
+            for (int c = 0; c < d; ++c) sums[static_cast<std::size_t>(c)] += w * at(r, 2, c);
+          }
+          for (int c = 0; c < d; ++c)
+            ASSERT_NEAR(out[static_cast<std::size_t>(i * (d + 1) + c)], sums[static_cast<std::size_t>(c)] / total,
+                        0.006)
+                << simd::name(isa) << " n " << n << " d " << d << " row " << i;
+          EXPECT_EQ(out[static_cast<std::size_t>(i * (d + 1) + d)], -1) << "beyond the row";
+        }
+        EXPECT_EQ(run(0, n), out);
+      }
+  }
 }
 
 }  // namespace

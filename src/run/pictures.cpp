@@ -12,6 +12,7 @@
 #include "text/pictures.hpp"
 #include "text/tokenizer.hpp"
 #include "vision/encoder.hpp"
+#include "weights/mixes.hpp"
 
 namespace kvasir::run {
 namespace {
@@ -24,6 +25,13 @@ store::Key content_of(const vision::PictureKey& picture, std::size_t run) {
   const std::uint64_t which = run;
   stream.add(std::as_bytes(std::span(&which, 1)));
   return stream.key();
+}
+
+// With --weights, but for one that rounds to 16 bits, the encoder's weights have eight.
+vision::EncoderOptions encoder_options(const EngineOptions& options) {
+  const bool rounded =
+      !options.weights.empty() && weights::mix_of(options.weights).quant.find("16") == std::string_view::npos;
+  return {.exact = options.exact, .eight_bits = rounded};
 }
 
 model::Sight sight_of(vision::Sight sight) {
@@ -41,24 +49,28 @@ struct Pictures::Source {
   std::size_t left = 0;  // runs without rows
 };
 
-Pictures::Pictures(Engine& engine, const PictureOptions& options)
-    : engine_(engine),
-      options_(options),
-      encoder_(vision::open_encoder(options.mmproj, {.exact = engine.options().exact}, engine.team())),
-      team_(engine.team().most()) {
-  const model::ModelSpec& spec = engine.model().spec();
-  if (encoder_->width() != spec.dim)
+std::unique_ptr<vision::Encoder> open_encoder_for(const model::ModelSpec& spec, const EngineOptions& options,
+                                                  const std::string& path, Team& team) {
+  std::unique_ptr<vision::Encoder> encoder = vision::open_encoder(path, encoder_options(options), team);
+  if (encoder->width() != spec.dim)
     throw Error(Code::kBadInput,
                 fmt::format("gives rows of {} numbers, expected the model's {}: it belongs to another model",
-                            encoder_->width(), spec.dim),
-                options_.mmproj);
-  if (encoder_->deep() != spec.deep)
+                            encoder->width(), spec.dim),
+                path);
+  if (encoder->deep() != spec.deep)
     throw Error(Code::kBadInput,
                 fmt::format("gives rows for {} layers besides (deepstack), expected the model's {}: it belongs to "
                             "another model",
-                            encoder_->deep(), spec.deep),
-                options_.mmproj);
+                            encoder->deep(), spec.deep),
+                path);
+  return encoder;
 }
+
+Pictures::Pictures(Engine& engine, const PictureOptions& options)
+    : engine_(engine),
+      options_(options),
+      encoder_(open_encoder_for(engine.model().spec(), engine.options(), options.mmproj, engine.team())),
+      team_(engine.team().most()) {}
 
 Pictures::~Pictures() = default;
 

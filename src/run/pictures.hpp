@@ -31,6 +31,11 @@ const OptionTable<PictureOptions>& picture_table();  // run/picture_options.cpp
 // cannot be read.
 std::string encoder_beside(const std::string& model, const std::string& mmproj);
 
+// The encoder in file or folder `path`, which is the model's. Throws Error naming it, kBadInput for one of another
+// model.
+std::unique_ptr<vision::Encoder> open_encoder_for(const model::ModelSpec& spec, const EngineOptions& options,
+                                                  const std::string& path, Team& team);
+
 class Pictures {
  public:
   // Throws Error naming the encoder's file, kBadInput for one of another model.

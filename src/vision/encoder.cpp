@@ -17,7 +17,7 @@ namespace kvasir::vision {
 namespace {
 
 // Goes up when the same description comes to mean other rows.
-constexpr std::string_view kEncodingFormat = "kvasir picture 1\n";
+constexpr std::string_view kEncodingFormat = "kvasir picture 2\n";
 
 class Hasher {
  public:
@@ -84,11 +84,13 @@ std::unique_ptr<Encoder> open_encoder(const std::string& path, const EncoderOpti
   if (!kind)
     throw Error(Code::kUnsupported, "the projector " + projector + " is not known; known are " + names(encoders()),
                 path);
-  std::unique_ptr<Encoder> encoder = kind->open(Reader(*file, team, options.exact), options);
+  std::unique_ptr<Encoder> encoder = kind->open(Reader(*file, team, options), options);
   Hasher h;
   h.add(kEncodingFormat);
   h.add(projector + "\n" + encoder->description() + "\narithmetic " + std::string(simd::name(simd::active())) +
-        (options.exact ? " exact\n" : "\n"));
+        (options.exact        ? " exact\n"
+         : options.eight_bits ? " q8_0\n"
+                              : "\n"));
   h.add(weights::tensor_text(*file));
   encoder->fingerprint_ = h.key();
   encoder->kind_ = projector;

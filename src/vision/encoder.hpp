@@ -39,6 +39,9 @@ class Reader;  // vision/linear.hpp
 struct EncoderOptions {
   bool exact = false;          // products in float32, whatever the type of the weights
   std::int32_t most_rows = 0;  // of a picture; 0: as the model's own processor has it
+  // Matrices of 16 and 32 bits are rounded to Q8_0 and multiplied in integers, but for those of patches. Not with
+  // exact.
+  bool eight_bits = false;
 };
 
 // Resized pictures, which an encoder takes: one, or several parts of one.

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "cpu/share.hpp"
+#include "simd/bf16_products.hpp"
 #include "weights/quant.hpp"
 
 namespace kvasir::vision {
@@ -39,43 +40,57 @@ std::vector<float> Reader::floats(const std::string& name, std::int64_t elements
 
 Linear Reader::pack(const weights::TensorInfo* t, const float* weights, std::int64_t rows, std::int64_t columns) const {
   const weights::Quant* const quant = t ? find(weights::quants(), t->quant) : nullptr;
-  const bool in_floats = !quant || exact_ || columns % quant->format().k_multiple != 0;
-  const kernel::PanelFormat& format = in_floats ? kernel::dense_panels().f32 : quant->format();
+  const bool rounded = eight_bits_ && quant && quant->block == 1 && columns % 32 == 0;
+  const weights::Quant* const to = rounded ? find(weights::quants(), "q8_0") : quant;
+  const bool in_floats = !to || exact_ || columns % to->format().k_multiple != 0;
+  const kernel::PanelFormat& format = in_floats ? kernel::dense_panels().f32 : to->format();
+  const std::int64_t there = t ? t->columns() : columns;  // zeros behind them
+  const bool made = t && (in_floats || rounded || there < columns);
   Linear out;
   out.matrix = {&format, nullptr, rows, columns, format.panel_bytes(columns)};
   out.panels = tensor::Buffer(tensor::Tag::kWeights, static_cast<std::size_t>(out.matrix.bytes()));
   out.matrix.panels = out.panels.data();
-  std::byte* const to = out.panels.data();
+  std::byte* const panels = out.panels.data();
+  const std::int64_t row_bytes = in_floats ? columns * 4 : to ? columns / to->block * to->block_bytes : 0;
   team_.parallel_for(out.matrix.panel_count(), 4, [&](std::int64_t begin, std::int64_t end, int) {
-    std::vector<float> made(in_floats && !weights ? static_cast<std::size_t>(kernel::kPanelRows * columns) : 0);
+    std::vector<float> x(static_cast<std::size_t>(made ? columns : 0));
+    std::vector<std::byte> bytes(static_cast<std::size_t>(made ? kernel::kPanelRows * row_bytes : 0));
     std::vector<std::byte> room[kernel::kPanelRows];
     for (std::int64_t p = begin; p < end; ++p) {
       const std::byte* row[kernel::kPanelRows] = {};
-      for (int r = 0; r < kernel::kPanelRows && p * kernel::kPanelRows + r < rows; ++r) {
+      for (int r = 0; r < kernel::kPanelRows; ++r) {
         const std::int64_t n = p * kernel::kPanelRows + r;
-        if (weights) {
-          row[r] = reinterpret_cast<const std::byte*>(weights + n * columns);
-          continue;
-        }
-        row[r] = t->row(n, room[r]);
-        if (!in_floats) continue;
-        quant->dequantise(row[r], made.data() + r * columns, columns);
-        row[r] = reinterpret_cast<const std::byte*>(made.data() + r * columns);
+        if (n >= (t ? t->rows() : rows)) break;
+        row[r] = weights ? reinterpret_cast<const std::byte*>(weights + n * columns) : t->row(n, room[r]);
+        if (!made) continue;
+        std::byte* const to_row = bytes.data() + r * row_bytes;
+        quant->dequantise(row[r], in_floats ? reinterpret_cast<float*>(to_row) : x.data(), there);
+        if (!in_floats) to->quantise(x.data(), to_row, columns);
+        row[r] = to_row;
       }
-      format.pack(row, columns, to + p * out.matrix.panel_bytes);
+      format.pack(row, columns, panels + p * out.matrix.panel_bytes);
     }
   });
   return out;
 }
 
-Linear Reader::linear(const std::string& name, std::int64_t rows, std::int64_t columns, Bias bias) const {
+Linear Reader::linear(const std::string& name, std::int64_t rows, std::int64_t columns, Bias bias,
+                      std::int64_t filled_rows, std::int64_t filled_columns) const {
   const weights::TensorInfo& t = tensor(name + ".weight");
   if (t.columns() != columns || t.rows() != rows)
     fail(t.name, "is " + std::to_string(t.rows()) + "x" + std::to_string(t.columns()) + ", expected " +
                      std::to_string(rows) + "x" + std::to_string(columns));
-  Linear out = pack(&t, nullptr, rows, columns);
-  if (bias == Bias::kHas) out.bias = floats(name + ".bias", rows);
+  Linear out = pack(&t, nullptr, filled_rows, filled_columns);
+  if (bias == Bias::kHas) {
+    out.bias = floats(name + ".bias", rows);
+    out.bias.resize(static_cast<std::size_t>(filled_rows));
+  }
   return out;
+}
+
+void (*Reader::attention() const)(const kernel::WholeHead& head, float* scratch) {
+  const bool pairs = !exact_ && simd::multiplies_bf16(simd::active());
+  return pairs ? kernel::bidirectional().attend_pairs : kernel::bidirectional().attend;
 }
 
 Linear Reader::linear_of(const std::vector<float>& weights, std::int64_t rows, std::int64_t columns) const {

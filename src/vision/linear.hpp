@@ -7,8 +7,10 @@
 
 #include "base/team.hpp"
 #include "cpu/matrix.hpp"
+#include "kernel/bidirectional.hpp"
 #include "kernel/ops.hpp"
 #include "tensor/buffer.hpp"
+#include "vision/encoder.hpp"
 #include "weights/model_file.hpp"
 
 namespace kvasir::vision {
@@ -31,8 +33,8 @@ enum class Bias { kNone, kHas };
 // or has another shape.
 class Reader {
  public:
-  // exact: matrices become floats and are multiplied so, whatever their type.
-  Reader(const weights::ModelFile& file, Team& team, bool exact) : file_(file), team_(team), exact_(exact) {}
+  Reader(const weights::ModelFile& file, Team& team, const EncoderOptions& options)
+      : file_(file), team_(team), exact_(options.exact), eight_bits_(options.eight_bits && !options.exact) {}
 
   const weights::Metadata& metadata() const { return file_.metadata(); }
   const weights::ModelFile& file() const { return file_; }
@@ -42,7 +44,17 @@ class Reader {
   // All of a tensor as floats, in the file's order.
   std::vector<float> floats(const std::string& name, std::int64_t elements) const;
   // name.weight (columns, rows) and name.bias (rows).
-  Linear linear(const std::string& name, std::int64_t rows, std::int64_t columns, Bias bias) const;
+  Linear linear(const std::string& name, std::int64_t rows, std::int64_t columns, Bias bias) const {
+    return linear(name, rows, columns, bias, rows, columns);
+  }
+  // The same, filled up with zeros to (filled_rows, filled_columns).
+  Linear linear(const std::string& name, std::int64_t rows, std::int64_t columns, Bias bias, std::int64_t filled_rows,
+                std::int64_t filled_columns) const;
+  // What `width` must be filled up to, so that matrices with so many columns are multiplied in integers where options
+  // want that.
+  std::int64_t filled(std::int64_t width) const { return eight_bits_ ? (width + 31) / 32 * 32 : width; }
+  // How rows attend to each other: floats, or bf16 where matrices of 16 bits are multiplied so.
+  void (*attention() const)(const kernel::WholeHead& head, float* scratch);
   // Of (rows, columns) floats that lie in the file otherwise; without bias.
   Linear linear_of(const std::vector<float>& weights, std::int64_t rows, std::int64_t columns) const;
   Norm layer_norm(const std::string& name, std::int64_t width, float eps) const;
@@ -53,7 +65,7 @@ class Reader {
 
   const weights::ModelFile& file_;
   Team& team_;
-  const bool exact_;
+  const bool exact_, eight_bits_;
 };
 
 // Rows through matrices and norms, shared out over a team. Results do not depend on how.

@@ -71,18 +71,40 @@ TEST_P(PictureRows, AreThoseOfTransformers) {
   EXPECT_EQ(reinterpret_cast<const std::byte*>(want), all.data() + all.size());
 }
 
+// Without --exact rows are near: attention is in bf16 on machines that multiply so, matrices may be in eight bits.
+TEST_P(PictureRows, OfFewerBitsAreNear) {
+  const std::vector<std::byte> all = golden_bytes(GetParam() + ".rows.f32");
+  const auto first = golden_json(GetParam() + ".json")["pictures"][0];
+  const Picture picture = read_picture(golden("pictures/" + first["file"].get<std::string>()));
+  const auto error = [&](const EncoderOptions& options) {
+    const auto encoder = open(options);
+    return error_of(encoder->encode(encoder->prepare(picture), team_).rows, reinterpret_cast<const float*>(all.data()));
+  };
+  EXPECT_LE(error({}), 0.02);
+  const double eight = error({.eight_bits = true});
+  EXPECT_LE(eight, 0.05);
+  EXPECT_GT(eight, 1e-4);  // or nothing was rounded
+  EXPECT_LE(error({.exact = true, .eight_bits = true}), 1e-4);
+}
+
 TEST_P(PictureRows, HaveTheSameBitsWithAnyNumberOfThreads) {
-  const auto encoder = open();
-  const Prepared p = encoder->prepare(read_picture(golden("pictures/97x53.png")));
-  const Encoding one = encoder->encode(p, team_);
-  Team three(3);
-  EXPECT_EQ(encoder->encode(p, three).rows, one.rows);
+  for (const bool eight_bits : {false, true}) {
+    const auto encoder = open({.eight_bits = eight_bits});
+    const Prepared p = encoder->prepare(read_picture(golden("pictures/97x53.png")));
+    const Encoding one = encoder->encode(p, team_);
+    Team three(3);
+    EXPECT_EQ(encoder->encode(p, three).rows, one.rows);
+  }
 }
 
 TEST_P(PictureRows, AreKeyedByPixelsSizeAndEncoder) {
   const auto encoder = open(), again = open(), exact = open({.exact = true}), few = open({.most_rows = 70});
   EXPECT_EQ(encoder->fingerprint(), again->fingerprint());
   EXPECT_NE(encoder->fingerprint(), exact->fingerprint());
+  const auto eight = open({.eight_bits = true});
+  EXPECT_NE(eight->fingerprint(), encoder->fingerprint());
+  EXPECT_NE(eight->fingerprint(), exact->fingerprint());
+  EXPECT_EQ(open({.exact = true, .eight_bits = true})->fingerprint(), exact->fingerprint());
   Prepared p = encoder->prepare(read_picture(golden("pictures/97x53.png")));
   const PictureKey key = key_of(p, *encoder);
   EXPECT_EQ(key_of(p, *again), key);

@@ -67,7 +67,9 @@ Tower::Tower(const Reader& r, const TowerKind& kind) : kind_(kind) {
     return m.require_int(std::string("clip.vision.") + key, 1, most);
   };
   dim_ = count("embedding_length", kMostWidth);
-  feed_ = r.tensor("v.blk.0.ffn_up.weight").rows();  // of Qwen2-VL feed_forward_length is another number
+  const std::int64_t feed = r.tensor("v.blk.0.ffn_up.weight").rows();  // Qwen2-VL's feed_forward_length is another
+  feed_ = r.filled(feed);                                              // activations of 0 are 0
+  attention_ = r.attention();
   heads_ = count("attention.head_count", dim_);
   if (dim_ % heads_ != 0)
     throw Error(Code::kBadInput, fmt::format("is {}, which does not divide {}", heads_, dim_),
@@ -87,9 +89,9 @@ Tower::Tower(const Reader& r, const TowerKind& kind) : kind_(kind) {
       for (const char* part : {"attn_q", "attn_k", "attn_v"})
         b.qkv.push_back(r.linear(at + part, dim_, dim_, Bias::kHas));
     b.out = r.linear(at + "attn_out", dim_, dim_, Bias::kHas);
-    b.up = r.linear(at + "ffn_up", feed_, dim_, Bias::kHas);
-    b.down = r.linear(at + "ffn_down", dim_, feed_, Bias::kHas);
-    if (kind.gated) b.gate = r.linear(at + "ffn_gate", feed_, dim_, Bias::kHas);
+    b.up = r.linear(at + "ffn_up", feed, dim_, Bias::kHas, feed_, dim_);
+    b.down = r.linear(at + "ffn_down", dim_, feed, Bias::kHas, dim_, feed_);
+    if (kind.gated) b.gate = r.linear(at + "ffn_gate", feed, dim_, Bias::kHas, feed_, dim_);
     blocks_.push_back(std::move(b));
   }
 }
@@ -149,9 +151,9 @@ void Tower::attend(const Block& b, RowWork& work, std::int64_t n, const Turns& t
       const auto part = static_cast<std::size_t>(i / heads_);
       const std::int64_t first = part > 0 ? parts[part - 1] : 0;
       const float* const q = qkv_.data() + first * stride + h * d;
-      kernel::bidirectional().attend({parts[part] - first, d, d, q, q + next, q + 2 * next, stride, stride, stride,
-                                      scale, 0, normed_.data() + first * dim_ + h * d, dim_},
-                                     attention_scratch_.data() + worker * scratch);
+      attention_({parts[part] - first, d, d, q, q + next, q + 2 * next, stride, stride, stride, scale, 0,
+                  normed_.data() + first * dim_ + h * d, dim_},
+                 attention_scratch_.data() + worker * scratch);
     }
   });
 }

@@ -67,6 +67,7 @@ class Tower {
 
   std::int64_t dim_ = 0, heads_ = 0, feed_ = 0;
   TowerKind kind_;
+  void (*attention_)(const kernel::WholeHead& head, float* scratch) = nullptr;
   std::vector<Block> blocks_;
   // Of one pass: (n, dim), (n, 3 dim) or three of (n, dim), (n, feed).
   std::vector<float> normed_, qkv_, hidden_, gate_, attention_scratch_;

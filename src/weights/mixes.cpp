@@ -121,6 +121,15 @@ const Mix& find_mix(std::string_view name) {
               fmt::format("unknown type '{}'{}; expected one of {}", name, did_you_mean(wanted, names), mix_names()));
 }
 
+const Mix& mix_of(std::string_view name) {
+  for (const Mix& m : mixes())
+    if (m.quant == name && (m.name.ends_with("_M") || std::count_if(mixes().begin(), mixes().end(), [&](const Mix& o) {
+                                                        return o.quant == name;
+                                                      }) == 1))
+      return m;
+  return find_mix(name);
+}
+
 struct MixPlan::Place {
   Role role;
   std::int64_t index, of;  // of the layer among those that have such a tensor

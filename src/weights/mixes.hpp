@@ -22,6 +22,8 @@ struct Mix {
 std::span<const Mix> mixes();
 std::string mix_names();                     // "F32, F16, …"
 const Mix& find_mix(std::string_view name);  // in any case of letters; throws Error(kBadInput) naming the nearest one
+// The same; besides, a type such as "q4_k" stands for its mixture "M", or the only one.
+const Mix& mix_of(std::string_view name);
 
 // Chooses the types of a file's tensors.
 class MixPlan {

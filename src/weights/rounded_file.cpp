@@ -22,15 +22,6 @@ constexpr std::array<std::string_view, 3> kFloats = {"f32", "f16", "bf16"};
 
 bool is_float(std::string_view quant) { return std::find(kFloats.begin(), kFloats.end(), quant) != kFloats.end(); }
 
-const Mix& mix_of(std::string_view name) {
-  for (const Mix& m : mixes())  // "q4_k" is of several: the one that is called M, or the only one
-    if (m.quant == name && (m.name.ends_with("_M") || std::count_if(mixes().begin(), mixes().end(), [&](const Mix& o) {
-                                                        return o.quant == name;
-                                                      }) == 1))
-      return m;
-  return find_mix(name);
-}
-
 class RoundedRows final : public PiecedRows {
  public:
   RoundedRows(TensorInfo from, const Quant& to) : from_(std::move(from)), to_(to) {}

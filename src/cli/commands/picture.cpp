@@ -18,6 +18,7 @@ struct PictureOptions {
   std::vector<std::string> images;
   bool rows = false;
   bool exact = false;
+  bool eight_bits = false;
   std::int32_t most_rows = 0;
   std::int32_t threads = 0;
 };
@@ -33,6 +34,9 @@ const OptionTable<PictureOptions>& table() {
          .required = true}},
        {"rows", &O::rows, {.help = "print the rows, too, as numbers"}},
        {"exact", &O::exact, {.help = "multiply in float32, whatever the type of the weights"}},
+       {"eight_bits",
+        &O::eight_bits,
+        {.help = "round matrices of 16 and 32 bits to Q8_0, as it is with a model's --weights"}},
        {"most_rows",
         &O::most_rows,
         {.help = "rows of a picture at most; 0: as the model's own processor", .low = 0, .high = 65536}},
@@ -81,7 +85,8 @@ void print_one(const std::string& path, vision::Encoder& encoder, Team& team, bo
 
 int picture(const PictureOptions& o) {
   Team team(o.threads > 0 ? o.threads : std::clamp(describe_host().usable_cores, 1, 512));
-  const auto encoder = vision::open_encoder(o.mmproj, {.exact = o.exact, .most_rows = o.most_rows}, team);
+  const auto encoder =
+      vision::open_encoder(o.mmproj, {.exact = o.exact, .most_rows = o.most_rows, .eight_bits = o.eight_bits}, team);
   for (const std::string& path : o.images) print_one(path, *encoder, team, o.rows);
   return kSuccess;
 }

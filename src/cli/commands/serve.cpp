@@ -97,7 +97,7 @@ struct Settings {
     config.add(flags, run::scheduler_table(), serving.scheduler);
     config.add(flags, run::blend_table(), serving.scheduler.blend);
     config.add(flags, run::draft_table(), serving.drafts);
-    config.add(flags, run::picture_table(), serving.pictures);
+    config.add(flags, run::picture_table(), serving.pictures, {"mmproj"});
     config.add(flags, serve_table(), serving.serve);
     config.add(flags, reuse_table(), serving.reuse);
     config.add(flags, serve::server_table(), serving.server);

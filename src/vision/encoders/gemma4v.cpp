@@ -84,6 +84,7 @@ class Gemma4Tower final : public Encoder {
         heads_(r.metadata().require_int("clip.vision.attention.head_count", 1, 1 << 10)),
         head_(r.tensor("v.blk.0.attn_q_norm.weight").columns()),
         eps_(static_cast<float>(r.metadata().require_float("clip.vision.attention.layer_norm_epsilon"))),
+        attention_(r.attention()),
         patches_(read_patches(r, dim_, side_)) {
     if (head_ % 4 != 0) r.fail("v.blk.0.attn_q_norm.weight", "has a length that four does not divide");
     const weights::TensorInfo& positions = r.tensor("v.position_embd.weight");
@@ -178,7 +179,7 @@ class Gemma4Tower final : public Encoder {
     std::vector<float> seen(q.size()), attention(static_cast<std::size_t>(work.team().size() * scratch));
     work.team().parallel_for(heads_, 1, [&](std::int64_t begin, std::int64_t end, int worker) {
       for (std::int64_t h = begin * head_; h < end * head_; h += head_)
-        kernel::bidirectional().attend(
+        attention_(
             {n, d, d, q.data() + h, k.data() + h, v.data() + h, inner, inner, inner, 1.0f, 0, seen.data() + h, inner},
             attention.data() + worker * scratch);
     });
@@ -234,6 +235,7 @@ class Gemma4Tower final : public Encoder {
   int most_, side_, pool_;
   std::int64_t dim_, heads_, head_, places_ = 0;
   float eps_;
+  void (*attention_)(const kernel::WholeHead& head, float* scratch);
   Linear patches_, out_;
   std::vector<float> positions_, ones_;  // positions: (2, places, dim), of columns and of rows
   std::vector<float> shift_, scale_;     // of averaged rows; empty: none
