@@ -12,8 +12,6 @@
 
 namespace kvasir::hub {
 
-using namespace weights;
-
 namespace {
 
 bool takes(std::string_view& text, std::string_view prefix) {

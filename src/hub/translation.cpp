@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <limits>
 #include <numeric>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "hub/head_orders.hpp"
 #include "weights/quant.hpp"
 #include "weights/safetensors/f8_rows.hpp"
 #include "weights/safetensors/int4_rows.hpp"
@@ -24,6 +25,7 @@ struct Kind {
   std::string_view dtype, quant;
 };
 constexpr Kind kKinds[] = {{"F32", "f32"}, {"F16", "f16"}, {"BF16", "bf16"}};
+constexpr double kAbsent = std::numeric_limits<double>::infinity();
 constexpr std::string_view kBlocks = "_blocks", kScales = "_scales", kWeight = ".weight";
 
 [[noreturn]] void fail(Code code, std::string_view tensor, const std::string& why, const std::string& path) {
@@ -41,21 +43,42 @@ std::string_view quant_of(const ShardTensor& t, const std::string& path) {
   fail(Code::kUnsupported, t.name, fmt::format("is {}, expected F32, F16, BF16, F8_E4M3 or F8_E5M2", t.dtype), path);
 }
 
-bool same_numbers(const TensorInfo& a, const TensorInfo& b) {
-  if (a.shape != b.shape) return false;
-  if (a.quant == b.quant && !a.source && !b.source)
-    return a.bytes.size() == b.bytes.size() && std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
-  std::vector<float> x(static_cast<std::size_t>(a.columns())), y(x);
-  std::vector<std::byte> room;
-  for (std::int64_t r = 0; r < a.rows(); ++r) {
-    find(quants(), a.quant)->dequantise(a.row(r, room), x.data(), a.columns());
-    find(quants(), b.quant)->dequantise(b.row(r, room), y.data(), b.columns());
-    if (x != y) return false;
-  }
-  return true;
+TensorInfo described(const ShardTensor& t, const std::string& path) {
+  std::vector<std::int64_t> shape(t.shape.begin(), t.shape.end());
+  if (shape.size() == 4) shape.erase(std::remove(shape.begin(), shape.end(), 1), shape.end());  // (1, 1, heads, 1)
+  if (shape.empty() || shape.size() > 3 || t.bytes.empty())
+    fail(Code::kBadInput, t.name,
+         fmt::format("has {} dimensions and {} bytes, expected a vector or matrices", t.shape.size(), t.bytes.size()),
+         path);
+  TensorInfo info;
+  info.quant = quant_of(t, path);
+  info.rank = static_cast<int>(shape.size());
+  for (std::size_t d = 0; d < shape.size(); ++d) info.shape[d] = shape[shape.size() - 1 - d];
+  info.bytes = t.bytes;
+  return info;
+}
+
+// Rows times the family's factors.
+TensorInfo times_factors(const Configuration& c, const Place& place, TensorInfo info, const std::string& path) {
+  if (c.factors.empty() || place.layer < 0 || !place.name.ends_with(kWeight)) return info;
+  const std::size_t dot = place.name.find('.', 4) + 1;
+  const auto it = c.factors.find(std::string_view(place.name).substr(dot, place.name.size() - kWeight.size() - dot));
+  if (it == c.factors.end()) return info;
+  std::vector<float> by_row;
+  for (const auto& [rows, factor] : it->second)
+    by_row.insert(by_row.end(), static_cast<std::size_t>(std::min(rows, info.rows())), factor);
+  if (std::cmp_not_equal(by_row.size(), info.rows()))
+    fail(Code::kBadInput, info.name, fmt::format("has {} rows, expected {}", info.rows(), by_row.size()), path);
+  if (std::all_of(by_row.begin(), by_row.end(), [](float f) { return f == 1.0f; })) return info;
+  return multiplied(std::move(info), std::move(by_row));
 }
 
 }  // namespace
+
+bool unused(const Configuration& c, const Place& place) {
+  if (place.layer >= c.layers && place.layer < c.layers + c.predicting) return true;
+  return place.name.empty();
+}
 
 void Translation::add(const ShardTensor& t, const std::string& path) {
   if (configuration_.int4)
@@ -83,33 +106,18 @@ void Translation::add(const ShardTensor& t, const std::string& path) {
   }
   if (t.name.ends_with(".input_scale")) return;  // what activations of 8 bits would be rounded with
   const Place place = place_of(configuration_.family, t.name, path);
-  if (unused(place)) return;
+  if (unused(configuration_, place)) return;
   if (place.make == Make::kNumber) return put_number(place, t, quant_of(t, path), path);
-  put(t.name, info_of(t, path), path);
+  put(t.name, described(t, path), path);
 }
 
 void Translation::add_dense(std::size_t number, const ShardTensor& t, const std::string& path) {
   const bool weight = t.name == "linear.weight";
   if (!weight && t.name != "linear.bias")
     fail(Code::kUnsupported, t.name, "expected linear.weight and linear.bias", path);
-  TensorInfo info = info_of(t, path);
+  TensorInfo info = described(t, path);
   info.name = fmt::format("dense_{}.{}", number + 2, weight ? "weight" : "bias");
-  weight ? push(std::move(info), path) : add_floats(info.name, all_floats(info));
-}
-
-TensorInfo Translation::info_of(const ShardTensor& t, const std::string& path) {
-  std::vector<std::int64_t> shape(t.shape.begin(), t.shape.end());
-  if (shape.size() == 4) shape.erase(std::remove(shape.begin(), shape.end(), 1), shape.end());  // (1, 1, heads, 1)
-  if (shape.empty() || shape.size() > 3 || t.bytes.empty())
-    fail(Code::kBadInput, t.name,
-         fmt::format("has {} dimensions and {} bytes, expected a vector or matrices", t.shape.size(), t.bytes.size()),
-         path);
-  TensorInfo info;
-  info.quant = quant_of(t, path);
-  info.rank = static_cast<int>(shape.size());
-  for (std::size_t d = 0; d < shape.size(); ++d) info.shape[d] = shape[shape.size() - 1 - d];
-  info.bytes = t.bytes;
-  return info;
+  weight ? list_.push(std::move(info), path) : list_.add_floats(info.name, all_floats(info));
 }
 
 void Translation::finish() {
@@ -118,7 +126,7 @@ void Translation::finish() {
   for (const auto& [name, by_expert] : factors_) {
     std::vector<float> all(by_expert.size() > 1 ? static_cast<std::size_t>(configuration_.experts) : 1, 1.0f);
     for (const auto& [expert, factor] : by_expert) all[static_cast<std::size_t>(expert)] = factor;
-    add_floats(name, std::move(all));
+    list_.add_floats(name, std::move(all));
   }
   for (const ShardTensor& t : f8_) add_f8(t);
   if (!f8_scales_.empty())
@@ -127,9 +135,9 @@ void Translation::finish() {
   check_numbers();
   join_parts();
   stack_experts();
-  widen();
-  if (configuration_.tied) drop_tied_head();
-  for (const Extra& e : configuration_.extras) add_floats(e.name, e.values);
+  list_.widen(widen_in_, widen_out_);
+  if (configuration_.tied) list_.drop_tied_head();
+  for (const Extra& e : configuration_.extras) list_.add_floats(e.name, e.values);
 }
 
 void Translation::add_int4(const std::string& stem, const std::map<std::string, ShardTensor>& parts) {
@@ -150,7 +158,7 @@ void Translation::add_mxfp4() {
     if (parts.first.name.empty()) fail(Code::kBadInput, stem + "_blocks", "is missing", folder_);
     if (parts.second.name.empty()) fail(Code::kBadInput, stem + "_scales", "is missing", folder_);
     Place place = place_of(configuration_.family, stem, folder_);
-    if (unused(place)) continue;
+    if (unused(configuration_, place)) continue;
     if (place.make == Make::kTurned) place.make = Make::kSame;  // the codes have outputs as rows
     TensorInfo info = mxfp4_matrices(parts.first, parts.second, folder_);
     info.name = stem;
@@ -158,16 +166,10 @@ void Translation::add_mxfp4() {
   }
 }
 
-bool Translation::unused(const Place& place) const {
-  const Configuration& c = configuration_;
-  if (place.layer >= c.layers && place.layer < c.layers + c.predicting) return true;
-  return place.name.empty();
-}
-
 // Shapes that only look like matrices: a convolution's (channels, 1, taps) and rows of one.
 void Translation::put(const std::string& name, TensorInfo info, const std::string& path) {
   const Place place = place_of(configuration_.family, name, path);
-  if (unused(place)) return;
+  if (unused(configuration_, place)) return;
   if (place.expert >= 0 && std::cmp_greater_equal(place.expert, configuration_.experts))
     fail(Code::kBadInput, name, fmt::format("expected experts below {}", configuration_.experts), path);
   info.name = name;
@@ -184,7 +186,9 @@ void Translation::put(const std::string& name, TensorInfo info, const std::strin
     if (!parts_[whole].emplace(number, std::move(info)).second) fail(Code::kBadInput, name, "is there twice", path);
     return;
   }
-  if (convolution) return add_floats(place.name, all_floats(by_heads(place, std::move(info), path)), info.shape[1]);
+  if (convolution)
+    return list_.add_floats(place.name, all_floats(by_heads(configuration_, place, std::move(info), path)),
+                            info.shape[1]);
   const bool vector = info.rank == 1 || (info.rank == 2 && info.rows() == 1 && place.name.ends_with(".bias"));
   if (vector) return put_vector(place, info, path);
   place_matrix(place, std::move(info), path);
@@ -193,7 +197,7 @@ void Translation::put(const std::string& name, TensorInfo info, const std::strin
 void Translation::put_vector(const Place& place, const TensorInfo& info, const std::string& path) {
   const Configuration& c = configuration_;
   std::vector<float> x = all_floats(info);
-  const std::int64_t heads = pairs_of(place.name), n = info.columns();
+  const std::int64_t heads = pairs_of(configuration_, place.name), n = info.columns();
   if (heads > 0 && n % (2 * heads) != 0)
     fail(Code::kBadInput, info.name,
          fmt::format("has {} rows, expected a multiple of {}, twice the heads", n, 2 * heads), path);
@@ -210,28 +214,31 @@ void Translation::put_vector(const Place& place, const TensorInfo& info, const s
     for (float& v : x) v += 1.0f;
   if (place.make == Make::kDecay)
     for (float& v : x) v = -std::exp(v);
-  vector_by_heads(place, info, x, path);
+  vector_by_heads(configuration_, place, info, x, path);
   if (state_norm && c.norm_groups > 1) {
     if (n % c.norm_groups != 0)
       fail(Code::kBadInput, info.name, fmt::format("has {} numbers, expected a multiple of {}", n, c.norm_groups),
            path);
-    return add_floats(place.name, std::move(x), c.norm_groups);
+    return list_.add_floats(place.name, std::move(x), c.norm_groups);
   }
-  add_floats(place.name, std::move(x));
+  list_.add_floats(place.name, std::move(x));
 }
 
 void Translation::place_matrix(const Place& place, TensorInfo info, const std::string& path) {
   const bool plain = find(quants(), info.quant)->block == 1 && !info.source;
-  if (place.name == "token_embd.weight" && !plain) return add_rows(place.name, info);
+  if (place.name == "token_embd.weight" && !plain) return list_.add_rows(place.name, info);
   switch (place.make) {
     case Make::kTurns:
     case Make::kHalves:
       return place_gate_and_up(place, std::move(info), path);
-    case Make::kLatent:
-      return place_latent(place, std::move(info), path);
+    case Make::kLatent: {
+      auto [keys, values] = latent_by_heads(configuration_, place, info, path);
+      list_.push(std::move(keys), path);
+      return list_.push(std::move(values), path);
+    }
     case Make::kByFour:
     case Make::kByHead:
-      info = picked(info, fused_rows(place.make, info.rows(), info.name, path));
+      info = picked(info, fused_rows(configuration_, place.make, info.rows(), info.name, path));
       break;
     case Make::kTurned:
       info = turned(std::move(info));
@@ -254,14 +261,14 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
   if (place.make == Make::kDecay) {
     std::vector<float> x = all_floats(info);
     for (float& v : x) v = -std::exp(v);
-    return add_floats(place.name, std::move(x), info.rows());
+    return list_.add_floats(place.name, std::move(x), info.rows());
   }
-  if (place.name.ends_with(".bias")) return add_floats(place.name, all_floats(info), info.rows());
+  if (place.name.ends_with(".bias")) return list_.add_floats(place.name, all_floats(info), info.rows());
   if (place.name == "token_embd_in.weight" || place.name == "output_in.weight") {
     (place.name == "output_in.weight" ? widen_out_ : widen_in_) = std::move(info);
     return;
   }
-  info = times_factors(place, by_heads(place, std::move(info), path), path);
+  info = times_factors(configuration_, place, by_heads(configuration_, place, std::move(info), path), path);
   const std::string file_name = info.name;
   info.name = place.name;
   if (place.expert >= 0) {
@@ -269,12 +276,12 @@ void Translation::place_matrix(const Place& place, TensorInfo info, const std::s
       fail(Code::kBadInput, file_name, "is there twice", path);
     return;
   }
-  info.half_heads = pairs_of(place.name);
+  info.half_heads = pairs_of(configuration_, place.name);
   if (info.half_heads > 0 && info.rows() % (2 * info.half_heads) != 0)
     fail(Code::kBadInput, file_name,
          fmt::format("has {} rows, expected a multiple of {}, twice the heads", info.rows(), 2 * info.half_heads),
          path);
-  push(std::move(info), path);
+  list_.push(std::move(info), path);
 }
 
 // Two matrices of one, whose rows come by turns (gpt-oss) or one behind the other.
@@ -290,7 +297,7 @@ void Translation::place_gate_and_up(const Place& place, TensorInfo info, const s
       std::vector<float> out;
       for (std::int64_t e = 0; e < info.rows(); ++e)
         for (std::size_t i = 0; i < n; ++i) out.push_back(x[static_cast<std::size_t>(e) * 2 * n + 2 * i + part]);
-      add_floats(with(place.name, part ? "up" : "gate"), std::move(out), info.rows());
+      list_.add_floats(with(place.name, part ? "up" : "gate"), std::move(out), info.rows());
     }
     return;
   }
@@ -312,62 +319,26 @@ void Translation::place_gate_and_up(const Place& place, TensorInfo info, const s
       made.rank = info.rank;
     }
     made.name = with(place.name, part ? "up" : "gate");
-    push(std::move(made), path);
+    list_.push(std::move(made), path);
   }
 }
 
-TensorInfo Translation::times_factors(const Place& place, TensorInfo info, const std::string& path) const {
-  if (configuration_.factors.empty() || place.layer < 0 || !place.name.ends_with(kWeight)) return info;
-  const std::size_t dot = place.name.find('.', 4) + 1;
-  const auto it =
-      configuration_.factors.find(std::string_view(place.name).substr(dot, place.name.size() - kWeight.size() - dot));
-  if (it == configuration_.factors.end()) return info;
-  std::vector<float> by_row;
-  for (const auto& [rows, factor] : it->second)
-    by_row.insert(by_row.end(), static_cast<std::size_t>(std::min(rows, info.rows())), factor);
-  if (std::cmp_not_equal(by_row.size(), info.rows()))
-    fail(Code::kBadInput, info.name, fmt::format("has {} rows, expected {}", info.rows(), by_row.size()), path);
-  if (std::all_of(by_row.begin(), by_row.end(), [](float f) { return f == 1.0f; })) return info;
-  return multiplied(std::move(info), std::move(by_row));
+void Translation::put_number(const Place& place, const ShardTensor& t, std::string_view quant,
+                             const std::string& path) {
+  const Quant& q = *find(quants(), quant);
+  if (std::cmp_not_equal(t.bytes.size(), q.block_bytes) || place.layer >= configuration_.layers)
+    fail(Code::kBadInput, t.name, "expected one number of a layer", path);
+  float x = 0;
+  q.dequantise(t.bytes.data(), &x, 1);
+  std::vector<double>& values = numbers[place.name];
+  values.resize(static_cast<std::size_t>(configuration_.layers), kAbsent);
+  values[static_cast<std::size_t>(place.layer)] = static_cast<double>(x);
 }
 
-// Of tied models: files may hold the embedding twice. A head of other numbers (a fine-tune of the head alone) stays.
-void Translation::drop_tied_head() {
-  const auto named = [&](std::string_view name) {
-    return std::find_if(tensors.begin(), tensors.end(), [&](const TensorInfo& t) { return t.name == name; });
-  };
-  const auto embedding = named("token_embd.weight"), head = named("output.weight");
-  if (head == tensors.end()) return;
-  if (embedding != tensors.end() && !same_numbers(*embedding, *head)) return;
-  names_.erase(head->name);
-  tensors.erase(head);
-}
-
-// How many heads' rows have to change places.
-std::int64_t Translation::pairs_of(std::string_view name) const {
-  if (!configuration_.family.pairs) return 0;
-  for (const char* q : {".attn_q.weight", ".attn_q.bias"})
-    if (name.ends_with(q)) return configuration_.heads;
-  for (const char* k : {".attn_k.weight", ".attn_k.bias"})
-    if (name.ends_with(k)) return configuration_.kv_heads;
-  return 0;
-}
-
-void Translation::add_floats(const std::string& name, std::vector<float> values, std::int64_t rows) {
-  floats.push_back(std::move(values));
-  TensorInfo info;
-  info.name = name;
-  info.quant = "f32";
-  info.rank = rows > 1 ? 2 : 1;
-  info.shape = {static_cast<std::int64_t>(floats.back().size()) / rows, rows, 1, 1};
-  info.bytes = std::as_bytes(std::span(floats.back()));
-  push(std::move(info), folder_);
-}
-
-void Translation::push(TensorInfo info, const std::string& path) {
-  if (!names_.insert(info.name).second)
-    throw Error(Code::kBadInput, fmt::format("tensor {} is there twice", info.name), path);
-  tensors.push_back(std::move(info));
+void Translation::check_numbers() const {
+  for (const auto& [key, values] : numbers)
+    if (std::count(values.begin(), values.end(), kAbsent) > 0)
+      fail(Code::kBadInput, key, fmt::format("is not there in all of {} layers", configuration_.layers), folder_);
 }
 
 }  // namespace kvasir::hub

@@ -3,23 +3,25 @@
 #pragma once
 
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "hub/config.hpp"
+#include "hub/tensor_list.hpp"
 #include "weights/model_file.hpp"
 #include "weights/safetensors/shard.hpp"
 
 namespace kvasir::hub {
 
+// Of layers that are not computed, or a tensor that nobody needs.
+bool unused(const Configuration& c, const Place& place);
+
 class Translation {
  public:
   // Both must outlive it. `folder` names it in messages.
   Translation(const Configuration& configuration, const std::string& folder)
-      : configuration_(configuration), folder_(folder) {}
+      : configuration_(configuration), folder_(folder), list_(folder) {}
 
   // A tensor of the file `path`. Throws Error naming file, tensor and expectation.
   void add(const weights::ShardTensor& tensor, const std::string& path);
@@ -28,12 +30,11 @@ class Translation {
   // Behind the last one: what is made of several.
   void finish();
 
-  std::vector<weights::TensorInfo> tensors;
-  std::vector<std::vector<float>> floats;
+  std::vector<weights::TensorInfo>& tensors() { return list_.tensors; }
+  std::vector<std::vector<float>>& floats() { return list_.floats; }
   std::map<std::string, std::vector<double>> numbers;  // of each layer, by key
 
  private:
-  static weights::TensorInfo info_of(const weights::ShardTensor& tensor, const std::string& path);
   void add_int4(const std::string& stem, const std::map<std::string, weights::ShardTensor>& parts);
   void add_coded(const std::string& stem, const std::map<std::string, weights::ShardTensor>& parts);
   void add_f8(const weights::ShardTensor& tensor);
@@ -44,23 +45,9 @@ class Translation {
   void put_vector(const Place& place, const weights::TensorInfo& info, const std::string& path);
   void place_matrix(const Place& place, weights::TensorInfo info, const std::string& path);
   void place_gate_and_up(const Place& place, weights::TensorInfo info, const std::string& path);
-  void place_latent(const Place& place, weights::TensorInfo info, const std::string& path);
   void check_numbers() const;
   void join_parts();
   void stack_experts();
-  void widen();
-  void drop_tied_head();
-  weights::TensorInfo by_heads(const Place& place, weights::TensorInfo info, const std::string& path) const;
-  void vector_by_heads(const Place& place, const weights::TensorInfo& info, std::vector<float>& x,
-                       const std::string& path) const;
-  std::vector<std::int64_t> fused_rows(Make make, std::int64_t rows, const std::string& name,
-                                       const std::string& path) const;
-  weights::TensorInfo times_factors(const Place& place, weights::TensorInfo info, const std::string& path) const;
-  std::int64_t pairs_of(std::string_view name) const;
-  void add_floats(const std::string& name, std::vector<float> values, std::int64_t rows = 1);
-  void add_rows(const std::string& name, const weights::TensorInfo& info);
-  void push(weights::TensorInfo info, const std::string& path);
-  bool unused(const Place& place) const;
 
   const Configuration& configuration_;
   const std::string& folder_;
@@ -72,7 +59,7 @@ class Translation {
   std::map<std::string, std::map<std::int64_t, weights::TensorInfo>> experts_;          // by name in GGUF
   std::map<std::string, std::map<char, weights::TensorInfo>> parts_;  // of rows, by name in GGUF and number
   weights::TensorInfo widen_in_, widen_out_;  // OPT's narrow embedding: (dim, narrow) and (narrow, dim)
-  std::set<std::string> names_;
+  TensorList list_;
 };
 
 }  // namespace kvasir::hub

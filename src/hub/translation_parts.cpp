@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -23,7 +22,7 @@ void Translation::add_coded(const std::string& stem, const std::map<std::string,
   const Configuration& c = configuration_;
   const std::string name = stem + ".weight";
   const Place place = place_of(c.family, name, folder_);
-  if (unused(place)) return;
+  if (unused(configuration_, place)) return;
   const bool kept = place.make == Make::kSame && c.factors.empty() && c.tiled.value_heads == 0 &&
                     place.name != "token_embd.weight" && place.name.find('/') == place.name.npos;
   CodedMatrix m = coded_matrix(*c.coded, parts, stem, kept, folder_);
@@ -46,7 +45,7 @@ void Translation::join_parts() {
     if (all.size() != 3) wrong_part(name, "lacks a part of its three", folder_);
     const TensorInfo whole = joined(std::move(all));
     if (name.ends_with("ssm_conv1d.weight"))
-      add_floats(name, all_floats(whole), whole.rows());
+      list_.add_floats(name, all_floats(whole), whole.rows());
     else
       place_matrix({.name = name}, whole, folder_);
   }
@@ -64,53 +63,8 @@ void Translation::stack_experts() {
     }
     if (std::cmp_not_equal(all.size(), configuration_.experts))
       wrong_part(name, fmt::format("has {} experts, expected {}", all.size(), configuration_.experts), folder_);
-    push(stacked(std::move(all)), folder_);
+    list_.push(stacked(std::move(all)), folder_);
   }
-}
-
-// An embedding of narrow rows, with a matrix behind it and one in front of the head, as an embedding and a head of
-// floats.
-void Translation::widen() {
-  if (widen_in_.name.empty() && widen_out_.name.empty()) return;
-  const auto found =
-      std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo& t) { return t.name == "token_embd.weight"; });
-  if (widen_in_.name.empty() || widen_out_.name.empty() || found == tensors.end())
-    wrong_part(widen_in_.name.empty() ? "project_in.weight" : "project_out.weight", "is missing, or the embedding is",
-               folder_);
-  const TensorInfo narrow = *found, in = turned(widen_in_);
-  tensors.erase(found);
-  names_.erase(narrow.name);
-  for (const TensorInfo* by : {&in, static_cast<const TensorInfo*>(&widen_out_)}) {
-    const std::int64_t dim = by->columns(), n = narrow.columns();
-    if (by->rows() != n)
-      wrong_part(by->name, fmt::format("is of rows of {} elements, expected {}", by->rows(), n), folder_);
-    const std::vector<float> rows = all_floats(narrow), matrix = all_floats(*by);
-    std::vector<float> wide(static_cast<std::size_t>(narrow.rows() * dim));
-    for (std::int64_t v = 0; v < narrow.rows(); ++v)
-      for (std::int64_t k = 0; k < n; ++k) {
-        const float x = rows[static_cast<std::size_t>(v * n + k)];
-        const float* const from = matrix.data() + k * dim;
-        float* const to = wide.data() + v * dim;
-        for (std::int64_t d = 0; d < dim; ++d) to[d] += x * from[d];
-      }
-    add_floats(by == &in ? "token_embd.weight" : "output.weight", std::move(wide), narrow.rows());
-  }
-}
-
-// Rows are looked up where they lie, so those that have to be made are kept.
-void Translation::add_rows(const std::string& name, const TensorInfo& from) {
-  const auto each = static_cast<std::size_t>(from.row_bytes()), rows = static_cast<std::size_t>(from.rows());
-  std::vector<float>& room = floats.emplace_back((each * rows + 3) / 4);
-  TensorInfo info = from;
-  info.name = name;
-  info.source.reset();
-  info.ordered.reset();
-  info.bytes = std::as_bytes(std::span(room)).first(each * rows);
-  std::vector<std::byte> made;
-  for (std::size_t r = 0; r < rows; ++r)
-    std::memcpy(std::as_writable_bytes(std::span(room)).data() + r * each, from.row(static_cast<std::int64_t>(r), made),
-                each);
-  push(std::move(info), folder_);
 }
 
 }  // namespace kvasir::hub

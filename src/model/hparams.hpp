@@ -1,13 +1,11 @@
-// Hyper-parameters of a model file: metadata under "ARCH.", read with checks. Every error names file, key and
-// expectation.
+// Hyper-parameters of a model file, as architectures ask for them. Every error names file, key and expectation.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "model/arch_metadata.hpp"
 #include "model/spec.hpp"
 #include "weights/model_file.hpp"
 
@@ -15,35 +13,18 @@ namespace kvasir::model {
 
 struct Arch;
 
-class Hparams {
+class Hparams : public ArchMetadata {
  public:
   // Throws Error(kUnsupported) for an architecture that is not in the registry, Error(kBadInput) where the numbers that
   // every model has are absent or absurd. `file` must outlive it. `tokens`: the most that a sequence will have.
   explicit Hparams(const weights::ModelFile& file, std::int64_t tokens = 0);
 
   const Arch& entry() const { return *entry_; }
-  const std::string& arch() const { return arch_; }
   int layers() const { return layers_; }           // without those that predict further tokens (nextn_predict_layers)
   int nextn() const { return blocks_ - layers_; }  // how many these are; they stand behind the others
   int dim() const { return dim_; }
   std::int64_t vocab() const { return vocab_; }      // rows of token_embd.weight
   std::int64_t context() const { return context_; }  // what the model was trained for
-
-  // Keys are without "ARCH.".
-  bool has(std::string_view key) const;
-  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const;
-  std::int64_t integer_or(std::string_view key, std::int64_t low, std::int64_t high, std::int64_t fallback) const;
-  double number(std::string_view key) const;
-  double number_or(std::string_view key, double fallback) const;
-  bool flag_or(std::string_view key, bool fallback) const;
-  std::string text_or(std::string_view key, std::string_view fallback) const;
-  // One number for all layers, or an array with one for each. Without a fallback the key is required.
-  int in_layer(std::string_view key, int layer, std::optional<int> fallback = {}, int least = 1) const;
-
-  // Of a layer, from an array with an element for each, or one number of all; `key` is whole.
-  double number_in_layer(const std::string& key, int layer) const;
-  // Of a layer, from an array with an element for each.
-  bool flag_in_layer(std::string_view key, int layer) const;
 
   int heads(int layer) const { return in_layer("attention.head_count", layer); }
   int kv_heads(int layer) const;  // heads(layer) is a multiple of it
@@ -59,8 +40,8 @@ class Hparams {
   enum class Period { kLastSeesAll, kFirstSeesAll };
   std::int64_t window(int layer, int period, std::int64_t fallback = 0, Period order = Period::kLastSeesAll) const;
   // Files may have either; each is the other where it is missing.
-  float rms_eps() const { return eps(kRmsEps, kLayerEps); }
-  float layer_eps() const { return eps(kLayerEps, kRmsEps); }
+  float rms_eps() const;
+  float layer_eps() const;
   // Pairs of rope.dimension_count elements (`d` without that key), base rope.freq_base; scaling none, linear or YaRN
   // (arXiv:2309.00071). Divisors from rope_freqs.weight where the file has them, or from rope_factors_long.weight and
   // rope_factors_short.weight (LongRoPE, arXiv:2402.13753): the former for sequences that may become longer than
@@ -79,23 +60,10 @@ class Hparams {
   std::int64_t rows_of(std::string_view name) const { return file_.find(name)->rows(); }  // REQUIRES: has_tensor
   // The magnitude of YaRN, whatever its factor, where the file has it.
   static constexpr std::string_view kYarnMagnitude = "rope.scaling.yarn_attn_factor";
-  [[noreturn]] void unsupported(std::string_view key, const std::string& text) const;
 
  private:
-  std::string full(std::string_view key) const { return arch_ + "." + std::string(key); }
-  static constexpr std::string_view kRmsEps = "attention.layer_norm_rms_epsilon",
-                                    kLayerEps = "attention.layer_norm_epsilon";
-  float eps(std::string_view key, std::string_view other) const;
-  int head_size(std::string_view key, int fallback) const;
-  void scale_rope(Rope& rope, bool whole) const;
-  Vector divisors(std::string_view name, Rope* rope) const;
-
   const weights::ModelFile& file_;
-  const weights::Metadata& m_;
-  std::string arch_;
   const Arch* entry_ = nullptr;
-  int blocks_ = 0;  // all layers: what the arrays of the metadata have an element for
-  int layers_ = 0;
   int dim_ = 0;
   std::int64_t vocab_ = 0;
   std::int64_t context_ = 0;

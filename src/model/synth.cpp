@@ -208,15 +208,15 @@ std::vector<Tensor> tensors_of(const SynthShape& s, std::string_view quant) {
 void set_vocabulary(weights::GgufHeader& h, const SynthShape& s) {
   constexpr std::int32_t kNormal = 1, kControl = 3;
   std::vector<std::int32_t> types(static_cast<std::size_t>(s.vocab), kNormal);
-  for (const SpecialToken& t : s.special) types.at(static_cast<std::size_t>(t.id)) = kControl;
+  for (const SpecialToken& t : s.tokens.special) types.at(static_cast<std::size_t>(t.id)) = kControl;
   h.set_string("tokenizer.ggml.model", "gpt2");
   h.set_string("tokenizer.ggml.pre", s.pretokenizer);
   h.set_strings("tokenizer.ggml.tokens", synth_tokens(s));
   h.set_array<std::int32_t>("tokenizer.ggml.token_type", types);
   h.set_strings("tokenizer.ggml.merges", synth_merges());
-  h.set("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(s.bos));
-  h.set("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(s.eos));
-  h.set("tokenizer.ggml.add_bos_token", s.add_bos);
+  h.set("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(s.tokens.bos));
+  h.set("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(s.tokens.eos));
+  h.set("tokenizer.ggml.add_bos_token", s.tokens.add_bos);
 }
 
 void set_metadata(weights::GgufHeader& h, const SynthShape& s, std::string_view quant, std::uint64_t seed) {

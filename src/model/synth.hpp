@@ -16,22 +16,28 @@ struct SpecialToken {
   std::string_view text;
 };
 
-// Hyper-parameters as the publisher's config.json gives them.
+struct SynthTokens {
+  bool add_bos = false;
+  int bos = 1, eos = 2;
+  std::vector<SpecialToken> special = {{0, "<|endoftext|>"}, {1, "<|im_start|>"}, {2, "<|im_end|>"}};
+};
+
+// Hyper-parameters as the publisher's config.json gives them. The defaults are those of small shapes for tests.
 struct SynthShape {
   std::string_view name;
-  std::string_view arch;          // general.architecture
-  std::string_view pretokenizer;  // tokenizer.ggml.pre
-  int layers;
-  int dim;
-  int ffn;
-  int heads;
-  int kv_heads;
-  int head_dim;
-  int context;
-  int vocab;
-  float rope_base;
-  float norm_epsilon;
-  float rope_factor;         // of Llama 3's frequency scaling (original context 8192, factors 1 and 4); 0: none
+  std::string_view arch;                     // general.architecture
+  std::string_view pretokenizer = "smollm";  // tokenizer.ggml.pre
+  int layers = 2;
+  int dim = 128;
+  int ffn = 256;
+  int heads = 2;
+  int kv_heads = 1;
+  int head_dim = 64;
+  int context = 8192;
+  int vocab = 1024;
+  float rope_base = 1000000.f;
+  float norm_epsilon = 1e-6f;
+  float rope_factor = 0.f;   // of Llama 3's frequency scaling (original context 8192, factors 1 and 4); 0: none
   int window = 0;            // attention.sliding_window; 0: none
   int rotated = 0;           // elements of a head that are rotated; 0: all
   int original_context = 0;  // of LongRoPE, whose factors are all 1 here, or of YaRN; 0: none
@@ -57,11 +63,8 @@ struct SynthShape {
   // The block has the weights of the last layer and reads nothing but the token, as that does in a model of one layer:
   // so its draft tokens are nearly always right.
   bool drafts_right = false;
-  bool tied;  // the output matrix is the token embedding
-  bool add_bos;
-  int bos;
-  int eos;
-  std::vector<SpecialToken> special;
+  bool tied = false;  // the output matrix is the token embedding
+  SynthTokens tokens = {};
 };
 
 const std::vector<SynthShape>& synth_shapes();

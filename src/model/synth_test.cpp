@@ -142,7 +142,7 @@ TEST(Synth, VocabulariesAreWellFormed) {
     const std::set<std::string> unique(tokens.begin(), tokens.end());
     EXPECT_EQ(unique.size(), tokens.size());
     EXPECT_FALSE(unique.contains(""));
-    for (const SpecialToken& t : s.special) EXPECT_EQ(tokens[static_cast<std::size_t>(t.id)], t.text);
+    for (const SpecialToken& t : s.tokens.special) EXPECT_EQ(tokens[static_cast<std::size_t>(t.id)], t.text);
     for (const char* byte : {"!", "a", "~", "Ġ", "Ċ", "ÿ", "Ń"}) EXPECT_TRUE(unique.contains(byte)) << byte;
     for (const std::string& merge : synth_merges()) {
       const std::size_t space = merge.find(' ');

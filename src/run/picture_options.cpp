@@ -1,5 +1,5 @@
+#include "hub/vision_folder.hpp"
 #include "run/pictures.hpp"
-#include "weights/safetensors/vision_folder.hpp"
 
 namespace kvasir::run {
 
@@ -24,7 +24,7 @@ const OptionTable<PictureOptions>& picture_table() {
 
 std::string encoder_beside(const std::string& model, const std::string& mmproj) {
   if (mmproj == "none") return {};
-  return mmproj.empty() && weights::folder_has_vision(model) ? model : mmproj;
+  return mmproj.empty() && hub::folder_has_vision(model) ? model : mmproj;
 }
 
 }  // namespace kvasir::run

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "serve/admit.hpp"
 #include "serve/choose_model.hpp"
+#include "serve/outbox.hpp"
 #include "serve/request_parser.hpp"
 #include "serve/route.hpp"
 
@@ -39,6 +40,32 @@ void run_route(const Entry<Route>& route, const std::shared_ptr<Exchange>& excha
   Roster* const roster = exchange->context()->shared->roster;
   if (!roster || !route.value->needs_model) return run();
   guarded(exchange, [&] { choose_model(*roster, exchange, [run, &workers] { asio::post(workers, run); }); });
+}
+
+tcp::socket& socket_of(tcp::socket& stream) { return stream; }
+tcp::socket& socket_of(asio::ssl::stream<tcp::socket>& stream) { return stream.next_layer(); }
+
+// TLS says goodbye; `done` is called when the client has, too.
+template <class Done>
+void say_goodbye(tcp::socket&, Done) {}
+template <class Done>
+void say_goodbye(asio::ssl::stream<tcp::socket>& stream, Done done) {
+  stream.async_shutdown(done);
+}
+
+// Calls `expired` once, `seconds` from now, unless the timer is set anew or stopped before.
+template <class Expired>
+void expire_in(asio::steady_timer& timer, double seconds, Expired expired) {
+  timer.expires_after(std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(seconds)));
+  timer.async_wait([&timer, expired](error_code ec) {
+    // A wait that had expired when the timer was set anew reports success all the same.
+    if (!ec && timer.expiry() <= asio::steady_timer::clock_type::now()) expired();
+  });
+}
+
+std::string name_of(const tcp::endpoint& peer) {
+  const std::string address = peer.address().to_string();
+  return (peer.address().is_v6() ? "[" + address + "]" : address) + ":" + std::to_string(peer.port());
 }
 
 template <class Stream>
@@ -67,31 +94,41 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   }
   void drain() override {
     post([self = this->shared_from_this()] {
-      if (self->phase_ == Phase::kIdle && self->backlog() == 0) self->close();
+      if (self->phase_ == Phase::kIdle && self->backlog() == 0) self->abort();
     });
   }
   void stop() override {
-    post([self = this->shared_from_this()] { self->close(); });
+    post([self = this->shared_from_this()] { self->abort(); });
   }
 
   // Wire
   void post(std::function<void()> task) override {
     asio::post(stream_.get_executor(), [self = this->shared_from_this(), task = std::move(task)] { task(); });
   }
-  std::size_t backlog() const override { return backlog_.load(std::memory_order_relaxed); }
-  void abort() override { close(); }
+  std::size_t backlog() const override { return outbox_.size(); }
+
+  // Closes the connection at once.
+  void abort() override {
+    if (closed_) return;
+    closed_ = true;
+    error_code ec;
+    deadline_.cancel();
+    write_deadline_.cancel();
+    task_timer_.cancel();
+    on_task_ = nullptr;
+    socket_of(stream_).close(ec);
+    if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->client_gone();
+  }
 
   void send(std::string bytes) override {
     if (closed_) return;
-    backlog_ += bytes.size();
-    pending_ += bytes;
-    if (writing_.empty()) flush();
+    if (outbox_.add(bytes)) flush();
   }
 
   void done(bool keep_alive) override {
     exchange_.reset();
     after_flush_ = keep_alive && !unread_body_ && !context_->draining.load() ? After::kNext : After::kClose;
-    if (writing_.empty()) flush();
+    if (outbox_.idle()) flush();
   }
 
   void arm(double seconds, std::function<void()> on_expiry) override {
@@ -100,22 +137,14 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
       task_timer_.cancel();
       return;
     }
-    wait(task_timer_, seconds, [](Connection& c) {
-      if (const auto task = std::move(c.on_task_)) task();
-    });
+    expire_in(task_timer_, seconds, handler([](Connection& c) {
+                if (const auto task = std::move(c.on_task_)) task();
+              }));
   }
 
  private:
   enum class Phase { kHandshake, kIdle, kHeader, kBody, kBusy, kLinger, kShutdown };
   enum class After { kNothing, kNext, kClose };
-
-  auto& socket() {
-    if constexpr (kTls) {
-      return stream_.next_layer();
-    } else {
-      return stream_;
-    }
-  }
 
   // A handler that keeps this alive and runs nothing once the connection is closed.
   template <class F>
@@ -125,20 +154,10 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     };
   }
 
-  template <class F>
-  void wait(asio::steady_timer& timer, double seconds, F on_expiry) {
-    timer.expires_after(
-        std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(seconds)));
-    timer.async_wait(handler([&timer, on_expiry](Connection& c, error_code ec) {
-      // A wait that had expired when the timer was set anew reports success all the same.
-      if (!ec && timer.expiry() <= asio::steady_timer::clock_type::now()) on_expiry(c);
-    }));
-  }
-
   void enter(Phase phase, double seconds) {
     phase_ = phase;
     if (seconds > 0) {
-      wait(deadline_, seconds, [](Connection& c) { c.expired(); });
+      expire_in(deadline_, seconds, handler([](Connection& c) { c.expired(); }));
     } else {
       deadline_.expires_at(asio::steady_timer::time_point::max());
     }
@@ -147,32 +166,31 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   void expired() {
     if ((phase_ == Phase::kHeader || phase_ == Phase::kBody) && cancels_ < kMostCancels) {
       late_ = true;  // the read ends with an error, and that is answered 408
-      socket().cancel();
+      socket_of(stream_).cancel();
       // A read that had ended just before is not called back: the next one begins all the same, and is to end too.
       ++cancels_;
-      wait(deadline_, kCancelSeconds, [](Connection& c) { c.expired(); });
+      expire_in(deadline_, kCancelSeconds, handler([](Connection& c) { c.expired(); }));
     } else if (phase_ == Phase::kIdle) {
       // A request that is here is late only because this server is: the pending read is about to end, or has ended and
       // waits for this strand. Otherwise its end closes the connection. It need not come of itself: part of a TLS
       // record is taken without ending a read.
-      if (error_code ec; socket().available(ec) == 0) socket().cancel();
-      wait(deadline_, kCancelSeconds, [](Connection& c) { c.expired(); });
+      if (error_code ec; socket_of(stream_).available(ec) == 0) socket_of(stream_).cancel();
+      expire_in(deadline_, kCancelSeconds, handler([](Connection& c) { c.expired(); }));
     } else {
-      close();
+      abort();
     }
   }
 
   void begin() {
     error_code ec;
-    const auto remote = socket().remote_endpoint(ec);
-    if (ec) return close();
-    peer_ = (remote.address().is_v6() ? "[" + remote.address().to_string() + "]" : remote.address().to_string()) + ":" +
-            std::to_string(remote.port());
-    socket().set_option(tcp::no_delay(true), ec);
+    const auto remote = socket_of(stream_).remote_endpoint(ec);
+    if (ec) return abort();
+    peer_ = name_of(remote);
+    socket_of(stream_).set_option(tcp::no_delay(true), ec);
     if constexpr (kTls) {
       enter(Phase::kHandshake, context_->options.header_timeout);
       stream_.async_handshake(asio::ssl::stream_base::server, handler([](Connection& c, error_code error) {
-                                return error ? c.close() : c.next(c.context_->options.header_timeout);
+                                return error ? c.abort() : c.next(c.context_->options.header_timeout);
                               }));
     } else {
       next(context_->options.header_timeout);
@@ -181,12 +199,12 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
 
   // Waits for a request, at most `seconds` for its first byte.
   void next(double seconds) {
-    if (context_->draining.load()) return close();
+    if (context_->draining.load()) return abort();
     enter(Phase::kIdle, seconds);
     if (buffer_.size() == 0) return watch();
     // The next request is here in part or whole; a read that is pending would be a second one.
     if (watching_) {
-      socket().cancel();
+      socket_of(stream_).cancel();
     } else {
       read_header();
     }
@@ -203,9 +221,9 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   }
 
   void on_watch(error_code ec, std::size_t n) {
-    if (phase_ == Phase::kShutdown) return shutdown();
+    if (phase_ == Phase::kShutdown) return say_goodbye(stream_, handler([](Connection& c, error_code) { c.abort(); }));
     const bool recalled = ec == asio::error::operation_aborted && phase_ == Phase::kIdle && buffer_.size() > 0;
-    if (ec && !recalled) return close();
+    if (ec && !recalled) return abort();
     buffer_.commit(n);
     if (phase_ == Phase::kIdle) return read_header();
     if (phase_ == Phase::kLinger) buffer_.consume(buffer_.size());
@@ -231,7 +249,7 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   }
 
   void on_header(error_code ec) {
-    if (!late_ && ec && !is_protocol_error(ec)) return close();
+    if (!late_ && ec && !is_protocol_error(ec)) return abort();
     bool target_ok = true;
     HttpRequest request = to_request(parser_->get(), *context_, peer_, target_ok);
     if (late_) return refuse(std::move(request), {.status = 408, .message = "the request took too long to arrive"});
@@ -263,7 +281,7 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   void on_body(error_code ec) {
     if (late_) return refuse(std::move(request_), {.status = 408, .message = "the request took too long to arrive"});
     if (ec && is_protocol_error(ec)) return refuse(std::move(request_), protocol_error(ec));
-    if (ec) return close();
+    if (ec) return abort();
     unread_body_ = false;
     if (const auto early = std::exchange(early_, std::nullopt)) {
       open_exchange(std::move(request_), route_);
@@ -295,30 +313,22 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   }
 
   void flush() {
-    if (writing_.empty()) writing_.swap(pending_);
-    if (writing_.empty()) return flushed();
-    wait(write_deadline_, context_->options.write_timeout, [](Connection& c) {
-      c.context_->metrics.slow_readers.fetch_add(1);
-      c.close();
-    });
-    stream_.async_write_some(asio::buffer(writing_.data() + written_, writing_.size() - written_),
-                             handler([](Connection& c, error_code ec, std::size_t n) { c.on_written(ec, n); }));
-  }
-
-  void on_written(error_code ec, std::size_t n) {
-    if (ec) return close();
-    written_ += n;
-    backlog_ -= n;
-    if (written_ == writing_.size()) {
-      written_ = 0;
-      writing_.clear();
-    }
-    flush();
+    if (!outbox_.begin()) return flushed();
+    expire_in(write_deadline_, context_->options.write_timeout, handler([](Connection& c) {
+                c.context_->metrics.slow_readers.fetch_add(1);
+                c.abort();
+              }));
+    const std::string_view left = outbox_.left();
+    stream_.async_write_some(asio::buffer(left.data(), left.size()),
+                             handler([](Connection& c, error_code ec, std::size_t n) {
+                               if (ec) return c.abort();
+                               c.outbox_.wrote(n);
+                               c.flush();
+                             }));
   }
 
   void flushed() {
     write_deadline_.expires_at(asio::steady_timer::time_point::max());
-    if (writing_.capacity() > 256 << 10) std::string().swap(writing_);
     const After what = std::exchange(after_flush_, After::kNothing);
     if (what == After::kNext) next(context_->options.idle_timeout);
     if (what == After::kClose) finish();
@@ -329,32 +339,16 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
     enter(kTls ? Phase::kShutdown : Phase::kLinger, kLingerSeconds);
     if constexpr (kTls) {
       if (watching_) {
-        socket().cancel();  // goes on in on_watch
+        socket_of(stream_).cancel();  // goes on in on_watch
       } else {
-        shutdown();
+        say_goodbye(stream_, handler([](Connection& c, error_code) { c.abort(); }));
       }
     } else {
       error_code ec;
-      socket().shutdown(tcp::socket::shutdown_send, ec);
+      socket_of(stream_).shutdown(tcp::socket::shutdown_send, ec);
       buffer_.consume(buffer_.size());
       watch();
     }
-  }
-
-  void shutdown() {
-    if constexpr (kTls) stream_.async_shutdown(handler([](Connection& c, error_code) { c.close(); }));
-  }
-
-  void close() {
-    if (closed_) return;
-    closed_ = true;
-    error_code ec;
-    deadline_.cancel();
-    write_deadline_.cancel();
-    task_timer_.cancel();
-    on_task_ = nullptr;
-    socket().close(ec);
-    if (const auto exchange = std::exchange(exchange_, nullptr)) exchange->client_gone();
   }
 
   Network& network_;
@@ -381,9 +375,7 @@ class Connection final : public LiveConnection, public std::enable_shared_from_t
   std::optional<Response> early_;  // the answer, once the body is read
   std::shared_ptr<Exchange> exchange_;
 
-  std::string pending_, writing_;  // what is sent next, and what is being sent from written_ on
-  std::size_t written_ = 0;
-  std::atomic<std::size_t> backlog_{0};
+  Outbox outbox_;
   After after_flush_ = After::kNothing;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <map>
 
 #include "base/check.hpp"
 #include "base/clock.hpp"
@@ -15,10 +16,6 @@ namespace kvasir::store {
 namespace {
 
 using kv::kPageTokens;
-
-// Prompts that a miss is compared with.
-constexpr std::size_t kRecentPrompts = 256;
-constexpr std::size_t kRecentTokens = std::size_t{4} << 20;
 
 // Searches that go on at once: one may wait for a disk or a network.
 constexpr int kSearchers = 4;
@@ -69,19 +66,13 @@ int holder(std::span<const std::vector<Found>> present, std::size_t key) {
 
 }  // namespace
 
-std::span<const Key> Chain::extend(std::span<const std::int32_t> ids) {
-  const auto pages = static_cast<std::int64_t>(ids.size()) / kPageTokens;
-  for (auto i = static_cast<std::int64_t>(keys_.size()); i < pages; ++i)
-    keys_.push_back(chunk_key(before(i), piece(ids, i * kPageTokens, (i + 1) * kPageTokens)));
-  return {keys_.data(), static_cast<std::size_t>(pages)};
-}
-
-void Chain::share(Chain& other, std::int64_t pages) {
-  for (std::size_t t = 0; t < other.given_.size(); ++t) given(t) = std::max(given(t), std::min(other.given_[t], pages));
-}
-
 Library::Library(kv::Cache& cache, const Fingerprint& fingerprint, std::vector<std::shared_ptr<Tier>> tiers)
-    : cache_(cache), fingerprint_(fingerprint), tiers_(std::move(tiers)), labels_(labels_of(tiers_)) {
+    : cache_(cache),
+      fingerprint_(fingerprint),
+      tiers_(std::move(tiers)),
+      labels_(labels_of(tiers_)),
+      pins_(fingerprint_, tiers_),
+      passages_(cache, fingerprint_, tiers_) {
   for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
   // Without its tail a conversation has no place to restore from, and tails with states are large.
   if (cache.rules().recurrent_bytes(kPageTokens) > 0)
@@ -158,8 +149,8 @@ void Library::run() {
     try {
       known = find(*search);
       if (search->elsewhere_) {
-        learn(search->tenant_);
-        learn_indexed(search->tenant_, search->ids_, search->deadline_);
+        passages_.learn(search->tenant_);
+        passages_.learn_indexed(search->tenant_, search->ids_, search->deadline_);
       }
     } catch (const std::exception&) {
       // Out of memory: then nothing is known, and the prompt is computed.
@@ -174,7 +165,9 @@ void Library::run() {
 Known Library::find(const Search& search) {
   const double start = steady_seconds();
   Known known;
-  find_nearest(search, &known);
+  const auto nearest = recent_.nearest(search.tenant_, search.ids_);
+  known.nearest = nearest.tokens;
+  known.nearest_ends = nearest.ends;
   const std::span<const std::int32_t> ids = search.ids_;
   const auto most = static_cast<std::int64_t>(ids.size()) - 1;
   if (most > 0 && !tiers_.empty()) {
@@ -308,30 +301,6 @@ std::vector<Found> Library::load_chunks(const Search& search, std::span<const Ke
   return chunks;
 }
 
-void Library::find_nearest(const Search& search, Known* known) {
-  const std::lock_guard lock(mutex_);
-  for (const Prompt& p : recent_) {
-    if (p.tenant != search.tenant_) continue;
-    const std::size_t n = std::min(p.ids.size(), search.ids_.size());
-    const auto differ =
-        std::mismatch(p.ids.begin(), p.ids.begin() + static_cast<std::ptrdiff_t>(n), search.ids_.begin());
-    const std::int64_t common = differ.first - p.ids.begin();
-    if (common <= known->nearest) continue;
-    known->nearest = common;
-    known->nearest_ends = static_cast<std::size_t>(common) == p.ids.size();
-  }
-}
-
-void Library::remember(std::string_view tenant, std::span<const std::int32_t> ids) {
-  const std::lock_guard lock(mutex_);
-  recent_.push_back({std::string(tenant), {ids.begin(), ids.end()}});
-  recent_tokens_ += ids.size();
-  while (recent_.size() > kRecentPrompts || (recent_tokens_ > kRecentTokens && recent_.size() > 1)) {
-    recent_tokens_ -= recent_.front().ids.size();
-    recent_.pop_front();
-  }
-}
-
 kv::Sequence* Library::restore(const Known& known, std::span<const std::int32_t> ids, Chain& chain) {
   KVASIR_CHECK(known.tokens > 0 && static_cast<std::size_t>(known.tokens) < ids.size());
   const auto pages = static_cast<std::int64_t>(known.chunks.size());
@@ -428,6 +397,36 @@ void Library::offer_tail(Chain& chain, std::span<const std::int32_t> ids, const 
                         .parent = chain.before(sealed),
                         .cost = cost * static_cast<float>(n - sealed * kPageTokens)},
                        piece(ids, sealed * kPageTokens, n), payload));
+}
+
+// A note is a tail of one token that no prompt leads to: names of tenants have no zero byte in front.
+namespace {
+
+constexpr std::int32_t kNoteIds[] = {0};
+
+Key note_root(const Fingerprint& fingerprint, std::string_view name) {
+  return root_key(fingerprint, std::string(1, '\0') + "note " + std::string(name));
+}
+
+}  // namespace
+
+std::optional<std::vector<std::byte>> Library::note(std::string_view name, Deadline deadline) {
+  const Key root = note_root(fingerprint_, name), key = key_of_tail(root, kNoteIds);
+  for (const auto& tier : tiers_) {
+    const auto answers = tier->get({&key, 1}, {.fingerprint = fingerprint_, .deadline = deadline}).take(deadline);
+    const Found& f = answers.front();
+    if (f && f.record.head.kind == Kind::kTail && f.record.head.parent == root && f.record.tokens_are(kNoteIds))
+      return std::vector<std::byte>(f.record.payload.begin(), f.record.payload.end());
+  }
+  return std::nullopt;
+}
+
+void Library::keep_note(std::string_view name, std::span<const std::byte> bytes) {
+  const Key root = note_root(fingerprint_, name);
+  // Worth as much as the dearest records: it is small, and made in seconds.
+  const SharedBytes record = make_record(
+      {.kind = Kind::kTail, .fingerprint = fingerprint_, .parent = root, .cost = 1e7f}, kNoteIds, {&bytes, 1});
+  for (const auto& tier : tiers_) tier->put(key_of_tail(root, kNoteIds), record);
 }
 
 }  // namespace kvasir::store

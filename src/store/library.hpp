@@ -18,52 +18,23 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 #include <vector>
 
 #include "kv/cache.hpp"
-#include "store/segments.hpp"
+#include "store/chain.hpp"
+#include "store/passages.hpp"
+#include "store/pins.hpp"
+#include "store/recent_prompts.hpp"
 #include "store/tier.hpp"
 
 namespace kvasir::store {
-
-// The keys of the chunks of one growing list of tokens, and how many of them each tier was given.
-class Chain {
- public:
-  Chain(const Fingerprint& fingerprint, std::string_view tenant) : root_(root_key(fingerprint, tenant)) {}
-  // Key of page `page - 1`, the root for 0. REQUIRES: extended that far.
-  const Key& before(std::int64_t page) const { return page == 0 ? root_ : keys_[static_cast<std::size_t>(page - 1)]; }
-  // Keys of all whole pages of `ids`, which begins with what earlier calls were given.
-  std::span<const Key> extend(std::span<const std::int32_t> ids);
-
-  // Leading chunks that tier number `tier` has, or was given.
-  std::int64_t& given(std::size_t tier) {
-    if (tier >= given_.size()) given_.resize(tier + 1);
-    return given_[tier];
-  }
-  // The tiers have a tail under `key` that is as good as those of the first `tokens` tokens.
-  void has_tail(const Key& key, std::int64_t tokens) { tail_key_ = key, tail_tokens_ = tokens; }
-  bool has_tail_of(const Key& key, std::int64_t tokens) const { return tokens <= tail_tokens_ && key == tail_key_; }
-
-  // The first `pages` chunks are those of `other`.
-  void share(Chain& other, std::int64_t pages);
-
- private:
-  Key root_;
-  std::vector<Key> keys_;
-  std::vector<std::int64_t> given_;
-  Key tail_key_;
-  std::int64_t tail_tokens_ = 0;
-};
 
 // Part of a restored sequence: tokens [begin, end) came from tier number `tier`.
 struct Part {
@@ -87,20 +58,6 @@ struct Known {
   // The remembered prompt that begins most alike: how many tokens, and whether that is all of it.
   std::int64_t nearest = 0;
   bool nearest_ends = false;
-};
-
-// What is known of a prompt at other places: runs of tokens, and the stored pages that they lie in.
-struct Moved {
-  struct Run {
-    std::int64_t begin = 0, end = 0;  // tokens of the prompt
-    std::int64_t made_at = 0;         // position of the first one where it was computed
-    std::vector<std::size_t> pages;   // into `pages`: those from made_at / kPageTokens on
-  };
-  std::vector<Run> runs;  // ascending
-  std::vector<Found> pages;
-  std::int64_t lost = 0;  // tokens that are known at another place, but whose chunks are gone
-  std::uint64_t bytes = 0;
-  double seconds = 0;
 };
 
 class Library {
@@ -161,28 +118,25 @@ class Library {
   // The tail of the first n tokens. REQUIRES: the cache has it, and the chunks in front of it were offered.
   void offer_tail(Chain& chain, std::span<const std::int32_t> ids, const kv::Sequence& sequence, std::int64_t n,
                   float cost);
-  // Protects the chunks of a prompt and its tails at `ends` (numbers of tokens) from eviction for `ttl` from now, in
-  // the tiers that can. Not ok if no tier can keep all of them; then nothing is pinned. Any thread may call pin and
-  // unpin.
+  // See store/pins.hpp and store/passages.hpp. Any thread.
   Status pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
-             Clock::duration ttl);
-  // Ends the pin of exactly this prompt; what other pinned prompts need stays pinned. False: there is none.
-  bool unpin(std::string_view tenant, std::span<const std::int32_t> ids);
-  // Makes the chunks of a text known by their content, so that find_moved finds them at any place. `borders`:
-  // ascending numbers of tokens at which texts begin and end. Any thread.
+             Clock::duration ttl) {
+    return pins_.pin(tenant, ids, ends, ttl);
+  }
+  bool unpin(std::string_view tenant, std::span<const std::int32_t> ids) { return pins_.unpin(tenant, ids); }
   void remember_segments(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
-                         std::int64_t sealed_tokens, std::span<const std::int64_t> borders);
-  // Looks for tokens [from, to) of `ids` at any place of what is known, with the chunks that they lie in. Ids are
-  // compared with those of the chunks. In the caller's thread, until the deadline. What was stored before this library
-  // began is read from tiers that can be scanned (Backend::scan), when the first tenant asks. What others stored in
-  // tiers that cannot is looked up by the search for the prompt (store/library_index.cpp).
+                         std::int64_t sealed_tokens, std::span<const std::int64_t> borders) {
+    passages_.remember(chain, tenant, ids, sealed_tokens, borders);
+  }
   Moved find_moved(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
-                   Deadline deadline);
+                   Deadline deadline) {
+    return passages_.find(tenant, ids, from, to, deadline);
+  }
   // A few bytes about the model, kept in the tiers under its fingerprint. Nothing: there are none, or no tier answered.
   std::optional<std::vector<std::byte>> note(std::string_view name, Deadline deadline);
   void keep_note(std::string_view name, std::span<const std::byte> bytes);
   // Keeps a prompt, so that later searches that miss can say where they differ from it.
-  void remember(std::string_view tenant, std::span<const std::int32_t> ids);
+  void remember(std::string_view tenant, std::span<const std::int32_t> ids) { recent_.add(tenant, ids); }
 
  private:
   struct Candidate {
@@ -192,60 +146,25 @@ class Library {
   };
   void run();
   void stop();
-  void learn(const std::string& tenant);
-  void scan_stored();
-  // Of tiers that cannot be scanned: library_index.cpp.
-  static bool has_index(const Tier& tier) { return !tier.scans() && !tier.immediate(); }
-  void index_segments(const std::string& tenant, std::span<const std::int32_t> ids,
-                      std::span<const std::int64_t> begins);
-  void learn_indexed(const std::string& tenant, std::span<const std::int32_t> ids, Deadline deadline);
   Known find(const Search& search);
-  void find_nearest(const Search& search, Known* known);
   bool load(const Search& search, const Candidate& candidate, std::span<const Key> keys,
             std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t* usable, Known* known) const;
   std::vector<Found> load_chunks(const Search& search, std::span<const Key> keys,
                                  std::span<const std::vector<Found>> present, const Chain& chain, std::int64_t count,
                                  Deadline deadline) const;
-  // REQUIRES of both: pin_mutex_ is held.
-  void forget_ended_pins();
-  std::vector<Key> unneeded(std::span<const Key> keys) const;  // those of `keys` that no pinned prompt needs
 
   kv::Cache& cache_;
   const Fingerprint fingerprint_;
   const std::vector<std::shared_ptr<Tier>> tiers_;
   const std::vector<std::string> labels_;
   bool immediate_ = true;
-  Segments segments_;
-
-  // What tiers had when the first search asked for texts at other places, as far as it was not learnt yet.
-  struct Stored {
-    Key key;
-    std::vector<std::int32_t> ids;
-    std::int64_t used = 0;
-  };
-  std::mutex stored_mutex_;  // of these three; held while tiers are scanned
-  bool scanned_ = false;
-  std::unordered_map<Key, std::vector<Stored>> stored_;  // by parent
-  std::set<std::string> learnt_;                         // tenants
-
-  struct Pin {
-    std::vector<Key> keys;
-    Clock::time_point until{};
-  };
-  // Held while tiers pin and unpin too: prompts share keys, and what ends one pin must not meet the beginning of
-  // another.
-  std::mutex pin_mutex_;
-  std::map<Key, Pin> pins_;  // by a key of all the prompt's tokens
+  Pins pins_;
+  Passages passages_;
+  RecentPrompts recent_;
 
   std::mutex mutex_;  // of everything below
   std::condition_variable wake_;
   std::deque<std::shared_ptr<Search>> queue_;
-  struct Prompt {
-    std::string tenant;
-    std::vector<std::int32_t> ids;
-  };
-  std::deque<Prompt> recent_;
-  std::size_t recent_tokens_ = 0;
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

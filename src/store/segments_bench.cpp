@@ -20,7 +20,7 @@ Ids random_ids(std::size_t n, std::mt19937& rng) {
   return ids;
 }
 
-// As library_index.cpp and the exact search do it anyway.
+// As passages_index.cpp and the exact search do it anyway.
 std::vector<Key> keys_of(const Ids& ids) {
   std::vector<Key> keys;
   Key key = root_key({});

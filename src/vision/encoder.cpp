@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "hub/vision_folder.hpp"
 #include "simd/isa.hpp"
 #include "vision/linear.hpp"
 #include "weights/model_file.hpp"
-#include "weights/safetensors/vision_folder.hpp"
 #include "weights/tensor_text.hpp"
 
 namespace kvasir::vision {
@@ -76,7 +76,7 @@ PictureKey key_of(const Prepared& prepared, const Encoder& encoder) {
 std::unique_ptr<Encoder> open_encoder(const std::string& path, const EncoderOptions& options, Team& team) {
   std::error_code none;
   const std::unique_ptr<weights::ModelFile> file =
-      std::filesystem::is_directory(path, none) ? weights::open_vision_folder(path) : weights::open_model_file(path);
+      std::filesystem::is_directory(path, none) ? hub::open_vision_folder(path) : weights::open_model_file(path);
   const std::string projector = projector_of(file->metadata());
   std::string entry = projector;
   std::replace(entry.begin(), entry.end(), '.', '_');

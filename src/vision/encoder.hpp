@@ -1,5 +1,5 @@
 // From pictures to rows of a text model. vision::open_encoder reads the file beside the text model (`mmproj`, GGUF's
-// architecture "clip"), or a folder that has the model and its encoder (weights/safetensors/vision_folder.hpp), and
+// architecture "clip"), or a folder that has the model and its encoder (hub/vision_folder.hpp), and
 // finds its kind in vision/encoders, by the projector that the file names.
 //
 //   Team team(2);

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <filesystem>
 
+#include "hub/vision_folder.hpp"
 #include "vision/encoder.hpp"
 #include "vision/golden_fixture.hpp"
 #include "weights/model_file.hpp"
-#include "weights/safetensors/vision_folder.hpp"
 
 namespace kvasir::vision {
 namespace {
@@ -46,7 +46,7 @@ class PictureFolder : public testing::TestWithParam<std::string> {
 
 // Tensor by tensor what the converter writes, in float32, but for matrices that it cuts and this does not.
 TEST_P(PictureFolder, GivesTheRowsOfTheFile) {
-  ASSERT_TRUE(weights::folder_has_vision(folder_of(GetParam())));
+  ASSERT_TRUE(hub::folder_has_vision(folder_of(GetParam())));
   const auto folder = open_encoder(folder_of(GetParam()), {.exact = true}, team_),
              file = open_encoder(golden(GetParam() + ".gguf"), {.exact = true}, team_);
   EXPECT_EQ(folder->kind(), file->kind());
@@ -101,7 +101,7 @@ TEST_P(PictureFolder, WhatIsWrongIsNamed) {
   // The settings of transformers 5, with those of other processors in one file.
   std::filesystem::remove(copy_ + "/preprocessor_config.json");
   EXPECT_NE(said(copy_).find("preprocessor_config.json: is missing"), std::string::npos) << said(copy_);
-  EXPECT_FALSE(weights::folder_has_vision(copy_));
+  EXPECT_FALSE(hub::folder_has_vision(copy_));
   const std::string text = nlohmann::json{{"image_processor", plain}}.dump();
   write_file(copy_ + "/processor_config.json", std::as_bytes(std::span(text)));
   EXPECT_EQ(open_encoder(copy_, {}, team_)->fingerprint(),
@@ -110,15 +110,15 @@ TEST_P(PictureFolder, WhatIsWrongIsNamed) {
   const std::string config = nlohmann::json{{"model_type", "llama"}}.dump();
   write_file(copy_ + "/config.json", std::as_bytes(std::span(config)));
   EXPECT_NE(said(copy_).find("has no encoder of pictures of a kind that is known"), std::string::npos);
-  EXPECT_FALSE(weights::folder_has_vision(copy_));
+  EXPECT_FALSE(hub::folder_has_vision(copy_));
   altered(plain);
   std::string bytes = read_text_file(folder_of(GetParam()) + "/model.safetensors");
   const std::size_t at = bytes.find("norm");  // the first one
   bytes[at] = 'q';
   write_file(copy_ + "/model.safetensors", std::as_bytes(std::span(bytes)));
   EXPECT_NE(said(copy_).find(" is missing"), std::string::npos) << said(copy_);
-  EXPECT_FALSE(weights::folder_has_vision(golden("folders")));
-  EXPECT_FALSE(weights::folder_has_vision(golden(GetParam() + ".gguf")));
+  EXPECT_FALSE(hub::folder_has_vision(golden("folders")));
+  EXPECT_FALSE(hub::folder_has_vision(golden(GetParam() + ".gguf")));
 }
 
 std::vector<std::string> all_folders() {

@@ -50,8 +50,8 @@ class Folder {
     translation_.finish();
     for (auto& [key, values] : translation_.numbers) metadata_.set(key, std::move(values));
     read_texts(config);
-    return std::make_unique<MappedModel>(std::move(files_), std::move(metadata_), std::move(translation_.tensors),
-                                         std::move(translation_.floats));
+    return std::make_unique<MappedModel>(std::move(files_), std::move(metadata_), std::move(translation_.tensors()),
+                                         std::move(translation_.floats()));
   }
 
  private:
@@ -120,7 +120,7 @@ class Folder {
   }
 
   void read_texts(const FolderJson& config) {
-    const auto& tensors = translation_.tensors;
+    const auto& tensors = translation_.tensors();
     const auto embedding =
         std::find_if(tensors.begin(), tensors.end(), [](const TensorInfo& t) { return t.name == "token_embd.weight"; });
     if (embedding == tensors.end())

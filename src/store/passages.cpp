@@ -1,10 +1,11 @@
-// The library's half that finds texts at other places.
+#include "store/passages.hpp"
+
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/clock.hpp"
 #include "kv/page.hpp"
-#include "store/library.hpp"
 #include "store/tail.hpp"
 
 namespace kvasir::store {
@@ -18,9 +19,14 @@ constexpr auto kScanTime = std::chrono::seconds(5);
 
 }  // namespace
 
+Passages::Passages(const kv::Cache& cache, const Fingerprint& fingerprint, std::span<const std::shared_ptr<Tier>> tiers)
+    : cache_(cache), fingerprint_(fingerprint), tiers_(tiers.begin(), tiers.end()) {
+  for (const auto& tier : tiers_) immediate_ = immediate_ && tier->immediate();
+}
+
 // Chunks name their parents and hold their ids, so the tiers are their own index, and what was evicted is not in it.
 // Those that were used last are kept. Nothing is believed: keys have to follow from parents and ids.
-void Library::scan_stored() {
+void Passages::scan_stored() {
   struct Chunk {
     Key parent;
     Stored stored;
@@ -53,7 +59,7 @@ void Library::scan_stored() {
 }
 
 // The tenant's stored texts, from its root on to every last page.
-void Library::learn(const std::string& tenant) {
+void Passages::learn(const std::string& tenant) {
   const std::lock_guard lock(stored_mutex_);
   if (!std::exchange(scanned_, true)) scan_stored();
   if (!learnt_.insert(tenant).second || stored_.empty()) return;
@@ -94,8 +100,8 @@ void Library::learn(const std::string& tenant) {
   }
 }
 
-void Library::remember_segments(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
-                                std::int64_t sealed_tokens, std::span<const std::int64_t> borders) {
+void Passages::remember(Chain& chain, std::string_view tenant, std::span<const std::int32_t> ids,
+                        std::int64_t sealed_tokens, std::span<const std::int64_t> borders) {
   const std::span<const Key> keys = chain.extend(ids);
   const auto pages = static_cast<std::size_t>(sealed_tokens / kPageTokens);
   if (tiers_.empty() || pages == 0 || pages > keys.size()) return;
@@ -104,8 +110,8 @@ void Library::remember_segments(Chain& chain, std::string_view tenant, std::span
   if (!begins.empty()) index_segments(std::string(tenant), whole, begins);
 }
 
-Moved Library::find_moved(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from,
-                          std::int64_t to, Deadline deadline) {
+Moved Passages::find(std::string_view tenant, std::span<const std::int32_t> ids, std::int64_t from, std::int64_t to,
+                     Deadline deadline) {
   const double start = steady_seconds();
   Moved moved;
   learn(std::string(tenant));
@@ -170,36 +176,6 @@ Moved Library::find_moved(std::string_view tenant, std::span<const std::int32_t>
   moved.pages = std::move(found);
   moved.seconds = steady_seconds() - start;
   return moved;
-}
-
-// A note is a tail of one token that no prompt leads to: names of tenants have no zero byte in front.
-namespace {
-
-constexpr std::int32_t kNoteIds[] = {0};
-
-Key note_root(const Fingerprint& fingerprint, std::string_view name) {
-  return root_key(fingerprint, std::string(1, '\0') + "note " + std::string(name));
-}
-
-}  // namespace
-
-std::optional<std::vector<std::byte>> Library::note(std::string_view name, Deadline deadline) {
-  const Key root = note_root(fingerprint_, name), key = key_of_tail(root, kNoteIds);
-  for (const auto& tier : tiers_) {
-    const auto answers = tier->get({&key, 1}, {.fingerprint = fingerprint_, .deadline = deadline}).take(deadline);
-    const Found& f = answers.front();
-    if (f && f.record.head.kind == Kind::kTail && f.record.head.parent == root && f.record.tokens_are(kNoteIds))
-      return std::vector<std::byte>(f.record.payload.begin(), f.record.payload.end());
-  }
-  return std::nullopt;
-}
-
-void Library::keep_note(std::string_view name, std::span<const std::byte> bytes) {
-  const Key root = note_root(fingerprint_, name);
-  // Worth as much as the dearest records: it is small, and made in seconds.
-  const SharedBytes record = make_record(
-      {.kind = Kind::kTail, .fingerprint = fingerprint_, .parent = root, .cost = 1e7f}, kNoteIds, {&bytes, 1});
-  for (const auto& tier : tiers_) tier->put(key_of_tail(root, kNoteIds), record);
 }
 
 }  // namespace kvasir::store

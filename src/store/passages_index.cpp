@@ -10,7 +10,7 @@
 #include <set>
 
 #include "kv/page.hpp"
-#include "store/library.hpp"
+#include "store/passages.hpp"
 #include "store/tail.hpp"
 
 namespace kvasir::store {
@@ -36,8 +36,8 @@ bool is(const Found& f, const Key& root) {
 
 }  // namespace
 
-void Library::index_segments(const std::string& tenant, std::span<const std::int32_t> ids,
-                             std::span<const std::int64_t> begins) {
+void Passages::index_segments(const std::string& tenant, std::span<const std::int32_t> ids,
+                              std::span<const std::int64_t> begins) {
   if (std::none_of(tiers_.begin(), tiers_.end(), [](const auto& t) { return has_index(*t); })) return;
   const Key texts = index_root(fingerprint_, "text ", tenant), anchors = index_root(fingerprint_, "anchor ", tenant);
   const auto put = [&](const Key& root, std::span<const std::int32_t> of, std::span<const std::byte> payload) {
@@ -52,7 +52,7 @@ void Library::index_segments(const std::string& tenant, std::span<const std::int
   for (const std::int64_t at : begins) put(anchors, beginning(ids, at), text.bytes);
 }
 
-void Library::learn_indexed(const std::string& tenant, std::span<const std::int32_t> ids, Deadline deadline) {
+void Passages::learn_indexed(const std::string& tenant, std::span<const std::int32_t> ids, Deadline deadline) {
   if (std::none_of(tiers_.begin(), tiers_.end(), [](const auto& t) { return has_index(*t); })) return;
   const Key texts = index_root(fingerprint_, "text ", tenant), anchors = index_root(fingerprint_, "anchor ", tenant);
   std::vector<std::int64_t> places;

@@ -1,14 +1,12 @@
-// What lies by head or by layer in a folder and otherwise in GGUF.
+#include "hub/head_orders.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
-#include "hub/translation.hpp"
-#include "weights/quant.hpp"
 #include "weights/safetensors/made.hpp"
 
 namespace kvasir::hub {
@@ -16,8 +14,6 @@ namespace kvasir::hub {
 using namespace weights;
 
 namespace {
-
-constexpr double kAbsent = std::numeric_limits<double>::infinity();
 
 [[noreturn]] void wrong_heads(const std::string& tensor, const std::string& why, const std::string& path) {
   throw Error(Code::kBadInput, fmt::format("tensor {}: {}", tensor.substr(0, 200), why), path);
@@ -31,9 +27,9 @@ std::int64_t tiled(const TiledHeads& h, std::int64_t i, std::int64_t size) {
 
 }  // namespace
 
-// (heads * (keys + values), rank) as keys (heads, rank, keys) and values (heads, values, rank).
-void Translation::place_latent(const Place& place, TensorInfo info, const std::string& path) {
-  const LatentHeads& l = configuration_.latent;
+std::pair<TensorInfo, TensorInfo> latent_by_heads(const Configuration& c, const Place& place, const TensorInfo& info,
+                                                  const std::string& path) {
+  const LatentHeads& l = c.latent;
   const std::int64_t each = l.keys + l.values;
   if (l.heads < 1 || info.rank != 2 || info.rows() != l.heads * each)
     wrong_heads(info.name,
@@ -49,13 +45,11 @@ void Translation::place_latent(const Place& place, TensorInfo info, const std::s
   k.name = stem + "k_b.weight";
   v.name = stem + "v_b.weight";
   k.rank = v.rank = 3;
-  push(std::move(k), path);
-  push(std::move(v), path);
+  return {std::move(k), std::move(v)};
 }
 
-// Value heads of gated DeltaNet in GGUF's order.
-TensorInfo Translation::by_heads(const Place& place, TensorInfo info, const std::string& path) const {
-  const TiledHeads& h = configuration_.tiled;
+TensorInfo by_heads(const Configuration& c, const Place& place, TensorInfo info, const std::string& path) {
+  const TiledHeads& h = c.tiled;
   if (h.value_heads == 0 || place.layer < 0) return info;
   const std::string_view name = std::string_view(place.name).substr(place.name.find('.', 4) + 1);
   const auto expect = [&](std::int64_t got, std::int64_t want, const char* what) {
@@ -79,13 +73,12 @@ TensorInfo Translation::by_heads(const Place& place, TensorInfo info, const std:
   return picked(std::move(info), std::move(rows));
 }
 
-// Numbers of one for each value head, or of the rows of attn_qkv by KV head.
-void Translation::vector_by_heads(const Place& place, const TensorInfo& info, std::vector<float>& x,
-                                  const std::string& path) const {
-  const TiledHeads& h = configuration_.tiled;
+void vector_by_heads(const Configuration& c, const Place& place, const TensorInfo& info, std::vector<float>& x,
+                     const std::string& path) {
+  const TiledHeads& h = c.tiled;
   std::vector<std::int64_t> from;
   if (place.make == Make::kByHead) {
-    from = fused_rows(place.make, info.columns(), info.name, path);
+    from = fused_rows(c, place.make, info.columns(), info.name, path);
   } else if (h.value_heads > 0 && (place.name.ends_with("ssm_a") || place.name.ends_with("ssm_dt.bias"))) {
     if (info.columns() != h.value_heads)
       wrong_heads(info.name, fmt::format("has {} numbers, expected {}", info.columns(), h.value_heads), path);
@@ -97,11 +90,10 @@ void Translation::vector_by_heads(const Place& place, const TensorInfo& info, st
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = read[static_cast<std::size_t>(from[i])];
 }
 
-// Queries, keys and values, each of all heads, of rows that are there by KV head or (CodeGen) in four parts.
-std::vector<std::int64_t> Translation::fused_rows(Make make, std::int64_t rows, const std::string& name,
-                                                  const std::string& path) const {
+std::vector<std::int64_t> fused_rows(const Configuration& c, Make make, std::int64_t rows, const std::string& name,
+                                     const std::string& path) {
   const bool four = make == Make::kByFour;
-  const std::int64_t kv = four ? 4 : configuration_.kv_heads, each = four ? 3 : configuration_.heads / kv + 2;
+  const std::int64_t kv = four ? 4 : c.kv_heads, each = four ? 3 : c.heads / kv + 2;
   if (rows % (kv * each) != 0)
     wrong_heads(name, fmt::format("has {} rows, expected a multiple of {}", rows, kv * each), path);
   const std::int64_t d = rows / (kv * each), key = each - (four ? 1 : 2);
@@ -111,7 +103,7 @@ std::vector<std::int64_t> Translation::fused_rows(Make make, std::int64_t rows, 
     for (const std::int64_t r : counted(h * d, d)) to.push_back(r);
   }
   queries.insert(queries.end(), keys.begin(), keys.end());
-  if (configuration_.family.pairs) {  // as pairs_of
+  if (c.family.pairs) {  // as pairs_of
     const std::vector<std::int64_t> read = queries;
     for (std::int64_t i = 0; i < std::ssize(read); ++i)
       queries[static_cast<std::size_t>(i)] = read[static_cast<std::size_t>(i - i % d + i % 2 * (d / 2) + i % d / 2)];
@@ -120,22 +112,13 @@ std::vector<std::int64_t> Translation::fused_rows(Make make, std::int64_t rows, 
   return queries;
 }
 
-void Translation::put_number(const Place& place, const ShardTensor& t, std::string_view quant,
-                             const std::string& path) {
-  const Quant& q = *find(quants(), quant);
-  if (std::cmp_not_equal(t.bytes.size(), q.block_bytes) || place.layer >= configuration_.layers)
-    wrong_heads(t.name, "expected one number of a layer", path);
-  float x = 0;
-  q.dequantise(t.bytes.data(), &x, 1);
-  std::vector<double>& values = numbers[place.name];
-  values.resize(static_cast<std::size_t>(configuration_.layers), kAbsent);
-  values[static_cast<std::size_t>(place.layer)] = static_cast<double>(x);
-}
-
-void Translation::check_numbers() const {
-  for (const auto& [key, values] : numbers)
-    if (std::count(values.begin(), values.end(), kAbsent) > 0)
-      wrong_heads(key, fmt::format("is not there in all of {} layers", configuration_.layers), folder_);
+std::int64_t pairs_of(const Configuration& c, std::string_view name) {
+  if (!c.family.pairs) return 0;
+  for (const char* q : {".attn_q.weight", ".attn_q.bias"})
+    if (name.ends_with(q)) return c.heads;
+  for (const char* k : {".attn_k.weight", ".attn_k.bias"})
+    if (name.ends_with(k)) return c.kv_heads;
+  return 0;
 }
 
 }  // namespace kvasir::hub

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 // How a tensor of the folder lies otherwise in GGUF.
 enum class VisionLayout {
@@ -33,4 +33,4 @@ std::span<const VisionFamily> vision_families();
 // GGUF's name; empty where it is not of the encoder. Without "model." in front, and with "vision_model." taken out.
 std::string vision_name(const VisionFamily& family, std::string_view tensor, VisionLayout* layout);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

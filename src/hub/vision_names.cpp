@@ -1,8 +1,8 @@
-#include "weights/safetensors/vision_names.hpp"
+#include "hub/vision_names.hpp"
 
 #include <array>
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 namespace {
 
 using L = VisionLayout;
@@ -157,4 +157,4 @@ std::string vision_name(const VisionFamily& family, std::string_view tensor, Vis
   return {};
 }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

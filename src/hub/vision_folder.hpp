@@ -12,7 +12,7 @@
 
 #include "weights/model_file.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
 
 // Whether the folder has an encoder of pictures of a kind that is known here, and says what is done to pictures. Any
 // path; false for what is no folder.
@@ -20,6 +20,6 @@ bool folder_has_vision(const std::string& path);
 
 // Throws Error naming the file, and field or tensor: kBadInput for what is missing or wrong, kUnsupported for settings
 // that no encoder here follows.
-std::unique_ptr<ModelFile> open_vision_folder(const std::string& path);
+std::unique_ptr<weights::ModelFile> open_vision_folder(const std::string& path);
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

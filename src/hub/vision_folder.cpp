@@ -1,4 +1,4 @@
-#include "weights/safetensors/vision_folder.hpp"
+#include "hub/vision_folder.hpp"
 
 #include <fmt/format.h>
 
@@ -11,13 +11,15 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "hub/vision_names.hpp"
 #include "weights/quant.hpp"
 #include "weights/safetensors/fields.hpp"
 #include "weights/safetensors/json_text.hpp"
 #include "weights/safetensors/shard.hpp"
-#include "weights/safetensors/vision_names.hpp"
 
-namespace kvasir::weights {
+namespace kvasir::hub {
+
+using namespace weights;
 namespace {
 
 constexpr std::uint64_t kMostVisionConfig = std::uint64_t{64} << 20;  // bytes of a JSON file
@@ -31,7 +33,7 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, none);
 }
 
-const VisionFamily* family_of(const FolderJson& config) {
+const VisionFamily* vision_family_of(const FolderJson& config) {
   const auto type = config.find("model_type"), vision = config.find("vision_config");
   if (type == config.end() || !type->is_string() || vision == config.end() || !vision->is_object()) return nullptr;
   const auto families = vision_families();
@@ -46,9 +48,9 @@ class VisionFolder {
   explicit VisionFolder(const std::string& path)
       : path_(path), config_path_(file_in(path, "config.json")), metadata_(path) {}
 
-  std::unique_ptr<ModelFile> open() {
+  std::unique_ptr<weights::ModelFile> open() {
     config_ = read_folder_json(config_path_, kMostVisionConfig);
-    family_ = family_of(config_);
+    family_ = vision_family_of(config_);
     if (!family_) throw Error(Code::kUnsupported, "has no encoder of pictures of a kind that is known", config_path_);
     read_encoder();
     read_processor();
@@ -363,9 +365,9 @@ bool folder_has_vision(const std::string& path) {
   const std::string config = file_in(path, "config.json");
   const bool processed =
       is_there(file_in(path, "preprocessor_config.json")) || is_there(file_in(path, "processor_config.json"));
-  return is_there(config) && processed && family_of(read_folder_json(config, kMostVisionConfig)) != nullptr;
+  return is_there(config) && processed && vision_family_of(read_folder_json(config, kMostVisionConfig)) != nullptr;
 }
 
-std::unique_ptr<ModelFile> open_vision_folder(const std::string& path) { return VisionFolder(path).open(); }
+std::unique_ptr<weights::ModelFile> open_vision_folder(const std::string& path) { return VisionFolder(path).open(); }
 
-}  // namespace kvasir::weights
+}  // namespace kvasir::hub

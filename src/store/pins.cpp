@@ -1,16 +1,17 @@
-// Prompts that stay: pins of a library, which share keys.
+#include "store/pins.hpp"
+
 #include <unordered_set>
 
 #include "kv/page.hpp"
-#include "store/library.hpp"
+#include "store/chain.hpp"
 #include "store/tail.hpp"
 
 namespace kvasir::store {
 
 using kv::kPageTokens;
 
-Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
-                    Clock::duration ttl) {
+Status Pins::pin(std::string_view tenant, std::span<const std::int32_t> ids, std::span<const std::int64_t> ends,
+                 Clock::duration ttl) {
   Chain chain(fingerprint_, tenant);
   const std::span<const Key> chunks = chain.extend(ids);
   Pin pin{{chunks.begin(), chunks.end()}, within(ttl)};
@@ -21,8 +22,8 @@ Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, 
     pin.keys.push_back(key_of_tail(chain.before(begin / kPageTokens), last, skip_of(n)));
   }
   const Key name = tail_key(chain.before(0), ids);
-  const std::lock_guard lock(pin_mutex_);
-  forget_ended_pins();
+  const std::lock_guard lock(mutex_);
+  forget_ended();
   Status status{"nothing is kept between requests"};
   bool pinned = false;
   for (const auto& tier : tiers_) {
@@ -41,21 +42,21 @@ Status Library::pin(std::string_view tenant, std::span<const std::int32_t> ids, 
   return status;
 }
 
-void Library::forget_ended_pins() {
+void Pins::forget_ended() {
   std::erase_if(pins_, [now = Clock::now()](const auto& p) { return p.second.until <= now; });
 }
 
-std::vector<Key> Library::unneeded(std::span<const Key> keys) const {
+std::vector<Key> Pins::unneeded(std::span<const Key> keys) const {
   std::unordered_set<Key> left(keys.begin(), keys.end());
   for (const auto& [name, pin] : pins_)
     for (const Key& key : pin.keys) left.erase(key);
   return {left.begin(), left.end()};
 }
 
-bool Library::unpin(std::string_view tenant, std::span<const std::int32_t> ids) {
+bool Pins::unpin(std::string_view tenant, std::span<const std::int32_t> ids) {
   const Key name = tail_key(root_key(fingerprint_, tenant), ids);
-  const std::lock_guard lock(pin_mutex_);
-  forget_ended_pins();
+  const std::lock_guard lock(mutex_);
+  forget_ended();
   const auto it = pins_.find(name);
   if (it == pins_.end()) return false;
   const std::vector<Key> keys = std::move(it->second.keys);
