@@ -121,7 +121,6 @@ def local(model: str, progress: bool | None = None) -> str:
     try:
         import huggingface_hub as hub
         import huggingface_hub.constants
-        import huggingface_hub.errors
         import huggingface_hub.utils
     except ImportError:
         raise native.BadInput(
@@ -132,7 +131,9 @@ def local(model: str, progress: bool | None = None) -> str:
         hub.utils.disable_progress_bars()
     try:
         return _download(hub, repository, name, quant, file)
-    except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, OSError) as e:
+    except native.Error:
+        raise
+    except Exception as e:  # of the network they are requests', httpx's or httpx2's, by huggingface_hub's version
         raise native.IoError(f"{name}: {(str(e).strip() or type(e).__name__).splitlines()[0]}") from e
     finally:
         if hidden:

@@ -273,6 +273,10 @@ class Engine(native.Owner, _Asks):
             "hit_share": s["hit_share"] or 0.0,
         }
 
+    def paged_stats(self) -> dict:
+        """Of stats(): pages of the pool that are used, free and shared, and the share that is used."""
+        return self.stats()["pool"]
+
     def speculative_stats(self) -> dict:
         """What drafts did since the start. histogram[n]: steps with draft tokens of which n were right."""
         d = self.stats()["drafts"]

@@ -25,7 +25,7 @@ class BenchmarkOptions(unittest.TestCase):
 
     def test_sizes_are_checked_first(self):
         self.assertIn("--R 0", self.refusal("--R", "0"))
-        self.assertIn("group_size: 32, expected a multiple of 4", self.refusal("--R", "0"))
+        self.assertIn("residual_length: 0, expected at least 32", self.refusal("--R", "0"))
         self.assertIn("group_size: 6", self.refusal("--G", "6"))
         for option in ("--tokens", "--prompt-tokens", "--repeat"):
             self.assertIn(f"{option}: 0, expected at least 1", self.refusal(option, "0"))

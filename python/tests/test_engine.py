@@ -219,6 +219,7 @@ class EngineTest(unittest.TestCase):
         self.assertEqual(s["pool"]["used"] + s["pool"]["free"], s["pool"]["pages"])
         cache = self.engine.cache_stats()
         self.assertEqual(cache["pool"], s["pool"])
+        self.assertEqual(self.engine.paged_stats(), s["pool"])
         self.assertAlmostEqual(cache["hit_share"], s["reused_tokens"] / s["prompt_tokens"])
 
     def test_json_schema(self):

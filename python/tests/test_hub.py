@@ -165,6 +165,12 @@ class Hub(unittest.TestCase):
             out, err = self.ask(f"try: kvasir.Engine('{name}')\nexcept kvasir.Error as e: print(e)")
             self.assertIn(said, out, err)
 
+    def test_a_hub_that_does_not_answer_is_an_error_of_this_package(self):
+        code = "try: kvasir.Engine('a/gguf')\nexcept kvasir.Error as e: print(type(e).__name__, e)"
+        quick = "import huggingface_hub.utils._http as h; h.time.sleep = lambda s: None\n"  # it tries again and again
+        out, err = self.ask(quick + code, HF_ENDPOINT="http://127.0.0.1:9")
+        self.assertIn("IoError hf:a/gguf: ", out, err)
+
 
 if __name__ == "__main__":
     unittest.main()

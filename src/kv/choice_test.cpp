@@ -347,6 +347,12 @@ TEST(Choice, SpecsAreReadAndRefused) {
                           "quest:budget=1e3",
                           "quest:local=-1"})
     EXPECT_THROW(spec_of(bad), Error) << bad;
+  for (const auto& [theirs, ours] : {std::pair{"MAX", "'max'"}, {"FIX", "'fixed'"}, {"qest", "'quest'"}}) try {
+      spec_of(theirs);
+      ADD_FAILURE() << theirs;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("did you mean " + std::string(ours)), std::string::npos) << e.what();
+    }
 }
 
 }  // namespace

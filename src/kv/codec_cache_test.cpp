@@ -218,6 +218,7 @@ TEST(CodecCache, ChoicesThatAreNonePointToTheNearest) {
   EXPECT_NE(refusal("q8_0").find("'int8_token' is nearest to it"), std::string::npos) << refusal("q8_0");
   EXPECT_NE(refusal("FP8_E4M3").find("'int8_token' is nearest to it"), std::string::npos);
   EXPECT_NE(refusal("F16").find("did you mean 'f16'?"), std::string::npos);
+  EXPECT_NE(refusal("uniform_4b").find("'uniform4' is nearest to it"), std::string::npos) << refusal("uniform_4b");
   EXPECT_NE(refusal("rq44:unbiased").find("unknown codec 'rq44', "), std::string::npos);
   EXPECT_EQ(refusal("balanced"), "");
   EXPECT_EQ(refusal("rq4:unbiased"), "");

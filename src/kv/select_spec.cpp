@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "base/nearest.hpp"
 #include "base/options.hpp"
 #include "kv/question.hpp"
 
@@ -119,12 +120,24 @@ void set(SelectSpec* s, std::string_view key, std::string_view value, const std:
   }
 }
 
+// What a name that is none may stand for; KTransformers writes its types in capitals and says FIX.
+std::string meant(const std::string& name) {
+  std::string lower;
+  for (const char c : name) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (lower == "fix") lower = "fixed";
+  if (lower != name && find(selectors(), lower)) return " (did you mean '" + lower + "'?)";
+  std::vector<std::string> all;
+  for (const auto& e : selectors()) all.emplace_back(e.name);
+  return did_you_mean(name, all);
+}
+
 // Applies NAME and the parameters behind it, a preset's own before those of the text.
 void apply(SelectSpec* s, std::string_view text, const std::string& context) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string name(text.substr(0, colon));
   const Selector* const found = find(selectors(), name);
-  if (!found) bad_choice("unknown selector '" + name + "', expected one of: " + names(selectors()), context);
+  if (!found)
+    bad_choice("unknown selector '" + name + "', expected one of: " + names(selectors()) + meant(name), context);
   if (found->preset) {
     apply(s, found->preset, context);
   } else {

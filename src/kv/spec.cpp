@@ -59,7 +59,19 @@ constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {{"fp32",
                                                                         {"int2", "kivi2"},
                                                                         {"2", "kivi2"},
                                                                         {"kivi", "kivi2"},
-                                                                        {"turboquant", "turbo3"}};
+                                                                        {"turboquant", "turbo3"},
+                                                                        {"uniform_2b", "uniform2"},
+                                                                        {"uniform_3b", "rq3"},
+                                                                        {"uniform_4b", "uniform4"},
+                                                                        {"turbo_3b", "turbo3"},
+                                                                        {"turbo_4b", "turbo4"},
+                                                                        {"turbo_kv_3b", "turbo3"},
+                                                                        {"turbo_kv_4b", "turbo4"},
+                                                                        {"turbo_kv_5b", "rq5"},
+                                                                        {"polar_3b", "polar3"},
+                                                                        {"polar_4b", "polar4"},
+                                                                        {"qjl_1b", "qjl1"},
+                                                                        {"mixed_4b8", "balanced"}};
 
 std::string lower_case(std::string_view text) {
   std::string lower;
