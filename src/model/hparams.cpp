@@ -118,7 +118,9 @@ bool Hparams::flag_in_layer(std::string_view key, int layer) const {
   const auto* flags = value ? std::get_if<std::vector<bool>>(value) : nullptr;
   const auto* numbers = value ? std::get_if<std::vector<std::int64_t>>(value) : nullptr;
   const std::size_t size = flags ? flags->size() : numbers ? numbers->size() : 0;
-  if (size != static_cast<std::size_t>(blocks_))
+  // Some arrays have none for the blocks that predict further tokens.
+  const bool without = size == static_cast<std::size_t>(layers_) && layer < layers_;
+  if (size != static_cast<std::size_t>(blocks_) && !without)
     throw Error(Code::kBadInput,
                 name + " has " + std::to_string(size) + " elements, expected one for each of " +
                     std::to_string(blocks_) + " layers",

@@ -104,10 +104,23 @@ void each_field(S& s, F&& f) {
   f("up_k", up_k);
   f("up_v", up_v);
 }
+template <Part<Indexer> S, class F>
+void each_field(S& s, F&& f) {
+  auto& [heads, d, top, rope, q, k, weights, k_norm] = s;
+  f("heads", heads);
+  f("d", d);
+  f("top", top);
+  f("rope", rope);
+  f("q", q);
+  f("k", k);
+  f("weights", weights);
+  f("k_norm", k_norm);
+}
 template <Part<Attention> S, class F>
 void each_field(S& s, F&& f) {
   auto& [heads, kv_heads, d, dv, q, k, v, clamp, q_norm, k_norm, v_norm, v_of_k, norm_after_rope, rope, temperature,
-         scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, o] = s;
+         scale, soft_cap, slopes, sinks, window, chunked, kv_of, gate, gate_activation, latent, indexer, chosen_by, o] =
+      s;
   f("heads", heads);
   f("kv_heads", kv_heads);
   f("d", d);
@@ -133,6 +146,8 @@ void each_field(S& s, F&& f) {
   f("gate", gate);
   f("gate_activation", gate_activation);
   f("latent", latent);
+  if (indexer) f("indexer", indexer);  // as Cut::turns
+  if (chosen_by >= 0) f("chosen_by", chosen_by);
   f("o", o);
 }
 template <Part<Convolution> S, class F>
